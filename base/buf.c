@@ -51,6 +51,16 @@ void spc__buf_clear(spc__buf *buf)
         buf->data[0] = '\0';
 }
 
+char *spc__buf_extend(spc__buf *buf, size_t length)
+{
+    if (!reserve(buf, length))
+        return NULL;
+    char *room = buf->data + buf->length;
+    buf->length += length;
+    buf->data[buf->length] = '\0';
+    return room;
+}
+
 void spc__buf_append(spc__buf *buf, const void *data, size_t length)
 {
     if (!reserve(buf, length))

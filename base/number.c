@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <locale.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,12 +13,48 @@ static locale_t plain_locale(void)
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
+/*
+ * Most numbers of records are short: up to 15 digits and a point. The digits
+ * are a whole number below 2^53 then, and the power of ten by which it is
+ * divided is one of those that a double holds exactly, so that the quotient is
+ * rounded once and is what strtod() makes of the text. False: it is for that.
+ */
+static bool read_short(double *out, const char *text)
+{
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3, 1e4,  1e5,
+                                    1e6,  1e7,  1e8,  1e9, 1e10, 1e11,
+                                    1e12, 1e13, 1e14, 1e15};
+    const char *at = text + (text[0] == '-');
+    int64_t digits = 0;
+    int count = 0, behind = 0;
+    bool point = false;
+
+    for (; count < 16; at++) {
+        if (*at == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (*at < '0' || *at > '9')
+            break;
+        digits = 10 * digits + (*at - '0');
+        count++;
+        behind += point;
+    }
+    if (*at != '\0' || count == 0 || count > 15)
+        return false;
+    double value = (double)digits / powers[behind];
+    *out = text[0] == '-' ? -value : value;
+    return true;
+}
+
 bool spc__number_read(double *out, const char *text)
 {
     char *stop;
 
     if (text[0] == '\0' || isspace((unsigned char)text[0]))
         return false;
+    if (read_short(out, text))
+        return true;
     locale_t plain = plain_locale();
     *out = strtod_l(text, &stop, plain);
     freelocale(plain);

@@ -103,11 +103,14 @@ void spc__sha256_update(spc__sha256 *sha, const void *data, size_t bytes)
     while (bytes > 0) {
         size_t filled = (size_t)(sha->bytes % 64);
         size_t take = bytes < 64 - filled ? bytes : 64 - filled;
-        memcpy(sha->block + filled, next, take);
+        if (take == 64)
+            compress(sha->state, next);
+        else
+            memcpy(sha->block + filled, next, take);
         sha->bytes += take;
         next += take;
         bytes -= take;
-        if (filled + take == 64)
+        if (take < 64 && filled + take == 64)
             compress(sha->state, sha->block);
     }
 }

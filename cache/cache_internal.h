@@ -25,6 +25,7 @@ typedef enum spc__sql {
     SPC__SQL_ADD_PROBLEM,
     SPC__SQL_FIND_PROVENANCE,
     SPC__SQL_ADD_PROVENANCE,
+    SPC__SQL_GET_PROVENANCE,
     SPC__SQL_PUT_TRIAL,
     SPC__SQL_FIND_TRIAL,
     SPC__SQL_ALL_TRIALS,
@@ -61,6 +62,20 @@ typedef enum spc__sql {
     SPC__SQL_COUNT
 } spc__sql;
 
+/* When a file was read. */
+typedef struct spc__file_version {
+    int64_t others; /* commits of other handles; < 0: it cannot be read */
+    int own;        /* rows this handle changed */
+} spc__file_version;
+
+/* A row of `provenance` as choice_row.c keeps it. */
+enum { SPC__KEPT_PROVENANCES = 4 };
+typedef struct spc__kept_provenance {
+    int64_t id;
+    spc__file_version at; /* when it was read */
+    spc__buf bytes;       /* as they are digested */
+} spc__kept_provenance;
+
 /* One file. */
 typedef struct spc__layer {
     char *path;
@@ -73,6 +88,9 @@ typedef struct spc__layer {
     struct spc__manifest *manifest; /* signed: what is not in it is not used;
                                        NULL: nobody asked for that */
     sqlite3_stmt *statements[SPC__SQL_COUNT];
+    spc__file_version seen; /* between begin and end of reading */
+    spc__kept_provenance provenances[SPC__KEPT_PROVENANCES];
+    unsigned next_provenance;
 } spc__layer;
 
 typedef struct spc__similar spc__similar; /* similar.c */
@@ -90,6 +108,7 @@ struct spc__cache {
     spc__buf config_text;
     spc__buf launch_text;
     spc__buf resources_text;
+    spc__buf sealed_bytes;
 };
 
 /* schema.c */
@@ -239,12 +258,33 @@ extern const char *const spc__seal_everything[];
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
                            const char *what, int64_t record, spc_error *error);
 
+/* The sentence for a record whose seal does not fit, or that has none. */
+spc_status spc__seal_fail(const spc__layer *layer, bool sealed,
+                          const char *what, int64_t record, spc_error *error);
+
+/* What spc_digest() makes of its arguments, one after the other; and of all. */
+void spc__seal_put_null(spc__buf *out);
+void spc__seal_put_integer(spc__buf *out, int64_t value);
+void spc__seal_put_real(spc__buf *out, double value);
+void spc__seal_put_bytes(spc__buf *out, int type, const void *bytes,
+                         size_t count);
+void spc__seal_of(char hex[65], const void *bytes, size_t count);
+
 /* What is wrong with a record that does not fit. */
 const char *spc__seal_fault(const spc__layer *layer, bool sealed);
 
 /* Sets a record aside, if the file may be written now. */
 void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
                      const char *reason);
+
+/* choice_row.c */
+
+/* Reads the choice in the row of a statement for whole ones, and is done with
+ * that. While the cache is read; a record whose seal does not fit is set aside.
+ */
+spc_status spc__choice_read(spc__choice *out, spc__cache *cache,
+                            spc__layer *layer, sqlite3_stmt *stmt,
+                            spc_error *error);
 
 /* list.c */
 
@@ -274,6 +314,14 @@ void spc__sql_done(sqlite3_stmt *stmt); /* NULL is fine */
 /* Steps to a row (*row = true) or to the end. */
 spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
                            const char *action, spc_error *error);
+
+/*
+ * What is read between these two is of one moment, spc__layer.seen of each
+ * file, and costs its locks once. A file that cannot be read is left out: who
+ * reads it will hear why. Whoever writes in between ends the reading first.
+ */
+void spc__cache_begin_reading(spc__cache *cache);
+void spc__cache_end_reading(spc__cache *cache);
 
 /* Runs a bound statement that gives no rows, and is done with it. */
 spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
@@ -396,9 +444,12 @@ typedef struct spc__similar_list {
     int target_word; /* of the key; -1: none of them has it */
 } spc__similar_list;
 
+/* Would the list below be had without reading a file? */
+bool spc__similar_is_known(const spc__cache *cache, const spc__problem_key *key);
+
 /*
- * All choices on the key's device of the family of the scratch texts. The list
- * lives until the next call. Trouble in one layer is returned, and *out has
+ * All choices on the key's device of the family of the scratch texts, while the
+ * cache is being read. The list lives until the next call. Trouble in one layer is returned, and *out has
  * what the others hold.
  */
 spc_status spc__similar_get(spc__similar_list *out, spc__cache *cache,

@@ -12,6 +12,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { LAST_BUCKET = 128, NUMBER_BYTES = 32 };
@@ -97,6 +98,21 @@ void spc__features_format(spc__buf *out, const spc__problem_key *key)
     }
 }
 
+/* Each lookup writes buckets, so without printf: -128 to 128. */
+static const char *print_bucket(char out[NUMBER_BYTES], int bucket)
+{
+    char *at = out + NUMBER_BYTES - 1;
+    int left = abs(bucket);
+
+    *at = '\0';
+    do
+        *--at = (char)('0' + left % 10);
+    while ((left /= 10) > 0);
+    if (bucket < 0)
+        *--at = '-';
+    return at;
+}
+
 void spc__buckets_format(spc__buf *out, const spc__problem_key *key)
 {
     char number[NUMBER_BYTES];
@@ -105,9 +121,8 @@ void spc__buckets_format(spc__buf *out, const spc__problem_key *key)
     for (int i = 0; i < key->feature_count; i++) {
         const spc__feature *f = &key->features[i];
         int bucket = f->width > 0 ? spc__feature_bucket(f->value, f->width) : 0;
-        snprintf(number, sizeof(number), "%d", bucket);
         if (bucket != 0)
-            put_word(out, f->name, number);
+            put_word(out, f->name, print_bucket(number, bucket));
     }
 }
 

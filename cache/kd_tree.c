@@ -10,12 +10,12 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { LEAF = 16 /* points */ };
 
 struct spc__kd_node {
-    double low[SPC__FEATURES_MAX], high[SPC__FEATURES_MAX];
-    int64_t first, end; /* in the order */
+    int32_t first, end; /* in the order */
     int children[2];    /* 0: it is a leaf */
 };
 
@@ -31,55 +31,73 @@ double spc__kd_distance(const spc__kd_point *from, const double *to)
 /* ---- building ------------------------------------------------------------ */
 
 bool spc__kd_begin(spc__kd_trees *trees, const double *points, size_t stride,
-                   int64_t count)
+                   int64_t count, int features)
 {
+    size_t bytes = (size_t)features * sizeof(double);
+
     spc__kd_release(trees);
-    trees->points = points;
-    trees->stride = stride;
     if (count > INT32_MAX)
         return false;
     trees->order = malloc(((size_t)count + 1) * sizeof(*trees->order));
+    trees->places = malloc((size_t)count * bytes + 1);
     trees->order_count = count;
-    for (int64_t i = 0; i < count && trees->order != NULL; i++)
+    trees->features = features;
+    for (int64_t i = 0; i < count && trees->order && trees->places; i++) {
         trees->order[i] = (int32_t)i;
-    return trees->order != NULL;
+        memcpy(trees->places + i * features, points + (size_t)i * stride,
+               bytes);
+    }
+    return trees->order != NULL && trees->places != NULL;
 }
 
 void spc__kd_release(spc__kd_trees *trees)
 {
     free(trees->order);
+    free(trees->places);
     free(trees->nodes);
+    free(trees->boxes);
     *trees = (spc__kd_trees){0};
 }
 
-static const double *point_at(const spc__kd_trees *trees, int64_t i)
+static double *place_at(const spc__kd_trees *trees, int64_t i)
 {
-    return trees->points + (size_t)trees->order[i] * trees->stride;
+    return trees->places + i * trees->features;
 }
 
-static void fit_box(spc__kd_node *node, const spc__kd_trees *trees, int count)
+static double *box_of(const spc__kd_trees *trees, int node)
 {
+    return trees->boxes + (size_t)node * 2 * (size_t)trees->features;
+}
+
+static void fit_box(const spc__kd_trees *trees, int at, int64_t first,
+                    int64_t end)
+{
+    int count = trees->features;
+    double *low = box_of(trees, at), *high = low + count;
+
     for (int f = 0; f < count; f++) {
-        node->low[f] = INFINITY;
-        node->high[f] = -INFINITY;
+        low[f] = INFINITY;
+        high[f] = -INFINITY;
     }
-    for (int64_t i = node->first; i < node->end; i++) {
-        const double *point = point_at(trees, i);
+    for (int64_t i = first; i < end; i++) {
+        const double *place = place_at(trees, i);
         for (int f = 0; f < count; f++) {
-            node->low[f] = fmin(node->low[f], point[f]);
-            node->high[f] = fmax(node->high[f], point[f]);
+            low[f] = fmin(low[f], place[f]);
+            high[f] = fmax(high[f], place[f]);
         }
     }
 }
 
 /* -1: the points are one. */
-static int widest(const spc__kd_node *node, const spc__kd_point *scale)
+static int widest(const spc__kd_trees *trees, int node,
+                  const spc__kd_point *scale)
 {
+    const double *low = box_of(trees, node), *high = low + trees->features;
     double most = 0;
     int side = -1;
 
-    for (int f = 0; f < scale->count; f++) {
-        double width = scale->weight[f] * (node->high[f] - node->low[f]);
+    for (int f = 0; f < trees->features; f++) {
+        double width = scale->weight[f] * (high[f] - low[f]);
         if (width > most) {
             most = width;
             side = f;
@@ -88,11 +106,18 @@ static int widest(const spc__kd_node *node, const spc__kd_point *scale)
     return side;
 }
 
-static void exchange(int32_t *a, int32_t *b)
+static void exchange(spc__kd_trees *trees, int64_t a, int64_t b)
 {
-    int32_t kept = *a;
-    *a = *b;
-    *b = kept;
+    double *one = place_at(trees, a), *other = place_at(trees, b);
+    int32_t kept = trees->order[a];
+
+    trees->order[a] = trees->order[b];
+    trees->order[b] = kept;
+    for (int f = 0; f < trees->features; f++) {
+        double place = one[f];
+        one[f] = other[f];
+        other[f] = place;
+    }
 }
 
 /* Hoare's selection: what stands before `middle` is at most what stands there,
@@ -101,15 +126,15 @@ static void share_out(spc__kd_trees *trees, int64_t first, int64_t last,
                       int64_t middle, int side)
 {
     while (first < last) {
-        double pivot = point_at(trees, first + (last - first) / 2)[side];
+        double pivot = place_at(trees, first + (last - first) / 2)[side];
         int64_t i = first, j = last;
         while (i <= j) {
-            while (point_at(trees, i)[side] < pivot)
+            while (place_at(trees, i)[side] < pivot)
                 i++;
-            while (point_at(trees, j)[side] > pivot)
+            while (place_at(trees, j)[side] > pivot)
                 j--;
             if (i <= j)
-                exchange(&trees->order[i++], &trees->order[j--]);
+                exchange(trees, i++, j--);
         }
         if (middle <= j)
             last = j;
@@ -120,31 +145,35 @@ static void share_out(spc__kd_trees *trees, int64_t first, int64_t last,
     }
 }
 
-static int claim_node(spc__kd_trees *trees)
+static bool grow(spc__kd_trees *trees)
 {
-    if (trees->node_count == trees->node_capacity) {
-        int capacity = trees->node_capacity > 0 ? 2 * trees->node_capacity : 64;
-        spc__kd_node *nodes =
-            realloc(trees->nodes, (size_t)capacity * sizeof(*nodes));
-        if (nodes == NULL)
-            return -1;
+    int capacity = trees->node_capacity > 0 ? 2 * trees->node_capacity : 64;
+    size_t box = 2 * (size_t)trees->features * sizeof(double) + 1;
+    spc__kd_node *nodes =
+        realloc(trees->nodes, (size_t)capacity * sizeof(*nodes));
+    double *boxes = realloc(trees->boxes, (size_t)capacity * box);
+
+    if (nodes != NULL)
         trees->nodes = nodes;
-        trees->node_capacity = capacity;
-    }
-    return trees->node_count++;
+    if (boxes != NULL)
+        trees->boxes = boxes;
+    if (nodes == NULL || boxes == NULL)
+        return false;
+    trees->node_capacity = capacity;
+    return true;
 }
 
 int spc__kd_add(spc__kd_trees *trees, int64_t first, int64_t end,
                 const spc__kd_point *scale)
 {
-    spc__kd_node node = {.first = first, .end = end};
-    int at = claim_node(trees);
+    spc__kd_node node = {.first = (int32_t)first, .end = (int32_t)end};
     int side;
 
-    if (at < 0)
+    if (trees->node_count == trees->node_capacity && !grow(trees))
         return -1;
-    fit_box(&node, trees, scale->count);
-    if (end - first > LEAF && (side = widest(&node, scale)) >= 0) {
+    int at = trees->node_count++;
+    fit_box(trees, at, first, end);
+    if (end - first > LEAF && (side = widest(trees, at, scale)) >= 0) {
         int64_t middle = first + (end - first) / 2;
         share_out(trees, first, end - 1, middle, side);
         node.children[0] = spc__kd_add(trees, first, middle, scale);
@@ -166,34 +195,40 @@ typedef struct walk {
     void *payload;
 } walk;
 
-static double box_distance(const spc__kd_node *node, const spc__kd_point *from)
+/* fmin() and fmax() would be calls. */
+static double box_distance(const spc__kd_trees *trees, int node,
+                           const spc__kd_point *from)
 {
+    const double *low = box_of(trees, node), *high = low + trees->features;
     double nearest[SPC__FEATURES_MAX];
 
-    for (int f = 0; f < from->count; f++)
-        nearest[f] = fmin(fmax(from->at[f], node->low[f]), node->high[f]);
+    for (int f = 0; f < from->count; f++) {
+        double at = from->at[f];
+        nearest[f] = at < low[f] ? low[f] : at > high[f] ? high[f] : at;
+    }
     return spc__kd_distance(from, nearest);
 }
 
 static void look_at_all(walk *w, const spc__kd_node *leaf)
 {
     for (int64_t i = leaf->first; i < leaf->end; i++)
-        if (!(spc__kd_distance(w->from, point_at(w->trees, i)) > w->limit))
+        if (!(spc__kd_distance(w->from, place_at(w->trees, i)) > w->limit))
             w->limit = w->look(w->trees->order[i], w->payload);
 }
 
-static void walk_down(walk *w, const spc__kd_node *node)
+static void walk_down(walk *w, int at)
 {
+    const spc__kd_node *node = &w->trees->nodes[at];
+
     if (node->children[0] == 0) {
         look_at_all(w, node);
         return;
     }
-    const spc__kd_node *one = &w->trees->nodes[node->children[0]];
-    const spc__kd_node *other = &w->trees->nodes[node->children[1]];
-    double near = box_distance(one, w->from);
-    double far = box_distance(other, w->from);
+    int one = node->children[0], other = node->children[1];
+    double near = box_distance(w->trees, one, w->from);
+    double far = box_distance(w->trees, other, w->from);
     if (far < near) {
-        const spc__kd_node *kept = one;
+        int kept = one;
         double distance = near;
         one = other;
         other = kept;
@@ -212,5 +247,5 @@ void spc__kd_walk(const spc__kd_trees *trees, int root,
 {
     walk w = {trees, from, limit, look, payload};
 
-    walk_down(&w, &trees->nodes[root]);
+    walk_down(&w, root);
 }

@@ -20,17 +20,19 @@ typedef struct spc__kd_node spc__kd_node;
 
 /* Points by their numbers; {0} is empty. Several trees may share it. */
 typedef struct spc__kd_trees {
-    const double *points; /* not owned: `stride` doubles from one to the next */
-    size_t stride;
-    int32_t *order;
+    int features;
+    int32_t *order; /* of the points: those of a leaf stand side by side */
+    double *places; /* `features` of each, in that order */
     int64_t order_count;
     spc__kd_node *nodes;
+    double *boxes; /* of each node the least, then the greatest of each feature */
     int node_count, node_capacity;
 } spc__kd_trees;
 
-/* Room for the points of all trees; false: out of memory. */
+/* Takes the points of all trees, `stride` doubles from one to the next; false:
+ * out of memory. */
 bool spc__kd_begin(spc__kd_trees *trees, const double *points, size_t stride,
-                   int64_t count);
+                   int64_t count, int features);
 
 /* Makes a tree of the points first .. end - 1. `scale` is the size of a
  * difference for each feature, by which the widest side of a box is found; it

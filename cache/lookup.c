@@ -223,11 +223,8 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
                                    const question *ask, spc_error *error)
 {
     spc__similar_list all;
-    spc_status status = spc__cache_family_text(cache, ask->key, error);
+    spc_status status = spc__similar_get(&all, cache, ask->key, error);
 
-    if (status != SPC_OK)
-        return status;
-    status = spc__similar_get(&all, cache, ask->key, error);
     for (int64_t i = all.own_first; i < all.own_end; i++)
         rank_own(top, cache, &all.at[i], ask);
     rank_targets(top, cache, &all, ask, true);
@@ -236,55 +233,6 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
 }
 
 /* ---- reading in full ----------------------------------------------------- */
-
-/* The seals of the choice in `stmt`'s row and of its trial; *kind and *record
- * name the one that does not fit. The choice first: it may name a trial that is
- * sound, but not its own. */
-static spc_status check_seals(const char **kind, int64_t *record,
-                              const spc__layer *layer, int64_t problem,
-                              sqlite3_stmt *stmt, spc_error *error)
-{
-    int next = SPC__KEY_WIDTH + SPC__TRIAL_WIDTH + 1;
-    spc_status status;
-
-    *kind = "choice";
-    *record = problem;
-    status = spc__seal_check(layer, stmt, next + 2, "choice", problem, error);
-    if (status != SPC_OK)
-        return status;
-    *kind = "trial";
-    *record = sqlite3_column_int64(stmt, next);
-    return spc__seal_check(layer, stmt, next + 1, "trial", *record, error);
-}
-
-/* Reads the choice in `stmt`'s row; sets it aside where its seals do not fit.
- */
-static spc_status read_choice(spc__choice *out, spc__layer *layer,
-                              sqlite3_stmt *stmt, spc_error *error)
-{
-    const char *kind = NULL;
-    int64_t record = 0;
-    spc_error why = {0};
-    spc_status status;
-
-    out->file = layer->path;
-    out->problem =
-        sqlite3_column_int64(stmt, SPC__KEY_WIDTH + SPC__TRIAL_WIDTH + 4);
-    status = check_seals(&kind, &record, layer, out->problem, stmt, &why);
-    if (status == SPC_OK) {
-        spc__column_text(out->reason, sizeof(out->reason), stmt,
-                         SPC__KEY_WIDTH + SPC__TRIAL_WIDTH);
-        status = spc__read_key(&out->key, layer, stmt, 0, error);
-        if (status == SPC_OK)
-            status = spc__read_trial(&out->trial, layer, stmt, SPC__KEY_WIDTH,
-                                     error);
-    }
-    spc__sql_done(stmt);
-    if (why.status == SPC_OK)
-        return status;
-    spc__quarantine(layer, kind, record, why.text);
-    return spc__fail(error, why.status, "%s", why.text);
-}
 
 /* *got is false if the record went away since it was ranked. */
 static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
@@ -303,7 +251,7 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
     out->match = from->match;
     out->distance = from->distance;
     if (status == SPC_OK && *got)
-        return read_choice(out, layer, stmt, error);
+        return spc__choice_read(out, cache, layer, stmt, error);
     spc__sql_done(stmt);
     return status;
 }
@@ -325,8 +273,8 @@ static spc__layer *only_layer(spc__cache *cache)
 
 /* An exact hit in one file needs no ranking. */
 static spc_status fetch_exact(spc__choice *out, bool *got, spc__layer *layer,
-                              const spc__cache *cache,
-                              const spc__problem_key *key, spc_error *error)
+                              spc__cache *cache, const spc__problem_key *key,
+                              spc_error *error)
 {
     sqlite3_stmt *stmt;
     spc_status status =
@@ -340,7 +288,7 @@ static spc_status fetch_exact(spc__choice *out, bool *got, spc__layer *layer,
     out->match = SPC__MATCH_EXACT;
     out->distance = 0;
     if (status == SPC_OK && *got)
-        return read_choice(out, layer, stmt, error);
+        return spc__choice_read(out, cache, layer, stmt, error);
     spc__sql_done(stmt);
     return status;
 }
@@ -367,64 +315,103 @@ int spc__cache_files(const spc__cache *cache)
     return cache->count;
 }
 
+/* Where the similar choices are in memory, what is exact is among them. */
+static spc_status find_known(spc__cache *cache, const question *ask,
+                             spc__choice *out, int *count, spc_error *error)
+{
+    found one;
+    top_list top = {&one, 0, 1};
+    spc_status status = rank_all_similar(&top, cache, ask, error);
+
+    return status == SPC_OK ? fetch_all(&top, cache, out, count, error)
+                            : status;
+}
+
+/* The best one. A record that proves unsound does not keep others from serving,
+ * but its trouble is reported. */
+static spc_status find_one(spc__cache *cache, const question *ask,
+                           spc__choice *out, int *count, spc_error *error)
+{
+    found one;
+    top_list top = {&one, 0, 1};
+    spc__layer *only = only_layer(cache);
+    spc_status first = SPC_OK, status = SPC_OK, next;
+    bool got = false;
+
+    if (spc__similar_is_known(cache, ask->key))
+        first = find_known(cache, ask, out, count, error);
+    if (*count > 0)
+        return first;
+    if (only != NULL)
+        first = fetch_exact(out, &got, only, cache, ask->key, error);
+    if (got) {
+        *count = first == SPC_OK;
+        return first;
+    }
+    error = unless(first, error);
+    if (only == NULL || first != SPC_OK) /* else it was asked for */
+        status = rank_all_exact(&top, cache, ask, error);
+    if (top.count == 0) {
+        next = rank_all_similar(&top, cache, ask, unless(status, error));
+        status = status == SPC_OK ? next : status;
+    }
+    next = fetch_all(&top, cache, out, count, unless(status, error));
+    status = status == SPC_OK ? next : status;
+    return first == SPC_OK ? status : first;
+}
+
+static spc_status find_several(spc__cache *cache, const question *ask,
+                               spc__choice *out, int capacity, int *count,
+                               spc_error *error)
+{
+    size_t bytes = (size_t)capacity * sizeof(found);
+    top_list top = {malloc(bytes), 0, capacity};
+
+    if (top.best == NULL)
+        return spc__fail_memory(error, bytes);
+    spc_status status = rank_all_similar(&top, cache, ask, error);
+    spc_status next = fetch_all(&top, cache, out, count, unless(status, error));
+    free(top.best);
+    return status == SPC_OK ? next : status;
+}
+
 spc_status spc__cache_find_choices(spc__cache *cache,
                                    const spc__problem_key *key,
                                    spc__choice *out, int capacity, int *count,
                                    spc_error *error)
 {
     question asked = ask(key);
-    found one;
-    top_list top = {&one, 0, 1};
-    spc_status status = SPC_OK, next;
-    spc__layer *only = only_layer(cache);
-    bool got = false;
-    spc_status first = SPC_OK;
+    spc_status status;
 
     *count = 0;
     if (capacity <= 0)
         return SPC_OK;
-    if ((status = spc__cache_key_text(cache, key, error)) != SPC_OK)
+    if ((status = spc__cache_key_text(cache, key, error)) != SPC_OK ||
+        (status = spc__cache_family_text(cache, key, error)) != SPC_OK)
         return status;
-    if (capacity == 1 && only != NULL)
-        first = fetch_exact(out, &got, only, cache, key, error);
-    if (got) {
-        *count = first == SPC_OK;
-        return first;
-    }
-    error = unless(first, error);
-    if (capacity > 1) {
-        size_t bytes = (size_t)capacity * sizeof(*top.best);
-        top.best = malloc(bytes);
-        top.capacity = capacity;
-        if (top.best == NULL)
-            return spc__fail_memory(error, bytes);
-    } else if (only == NULL || first != SPC_OK) { /* else it was asked for */
-        status = rank_all_exact(&top, cache, &asked, error);
-    }
-    if (top.count == 0) {
-        next = rank_all_similar(&top, cache, &asked, unless(status, error));
-        status = status == SPC_OK ? next : status;
-    }
-    next = fetch_all(&top, cache, out, count, unless(status, error));
-    status = status == SPC_OK ? next : status;
-    if (top.best != &one)
-        free(top.best);
-    return first == SPC_OK ? status : first;
+    spc__cache_begin_reading(cache);
+    status = capacity == 1
+                 ? find_one(cache, &asked, out, count, error)
+                 : find_several(cache, &asked, out, capacity, count, error);
+    spc__cache_end_reading(cache);
+    return status;
 }
 
 spc_status spc__cache_find_exact(spc__cache *cache, const spc__problem_key *key,
                                  spc__choice *out, bool *got, spc_error *error)
 {
     question asked = ask(key);
-    struct found one;
+    found one;
     top_list top = {&one, 0, 1};
     int count = 0;
     spc_status status = spc__cache_key_text(cache, key, error);
 
+    spc__cache_begin_reading(cache);
     if (status == SPC_OK)
         status = rank_all_exact(&top, cache, &asked, error);
     if (status == SPC_OK)
         status = fetch_all(&top, cache, out, &count, error);
+    spc__cache_end_reading(cache);
     *got = count > 0;
     return status;
 }

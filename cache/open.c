@@ -65,6 +65,8 @@ static void layer_close(spc__layer *layer)
         layer->statements[i] = NULL;
     }
     sqlite3_close(layer->db);
+    for (int i = 0; i < SPC__KEPT_PROVENANCES; i++)
+        spc__buf_release(&layer->provenances[i].bytes);
     layer->db = NULL;
     layer->writable = false;
     layer->refused.status = SPC_OK;
@@ -197,6 +199,10 @@ static void note_refusal(spc__layer *layer, int rc, const spc_error *why)
 static spc_status open_some_way(spc__layer *layer, const open_way *ways,
                                 int count, spc_error *error)
 {
+    /* At most so many KiB, as they are needed: of a large file SQLite's 2 MiB
+     * hold a few pages of what random lookups pass through, and each of the
+     * others is a read. */
+    static const char pages[] = "PRAGMA cache_size = -65536";
     spc_error first = {0};
     int first_rc = SQLITE_OK;
 
@@ -204,6 +210,7 @@ static spc_status open_some_way(spc__layer *layer, const open_way *ways,
         int rc;
         spc_error *into = first.status == SPC_OK ? &first : NULL;
         if (open_one_way(layer, ways[i], &rc, into) == SPC_OK) {
+            prefer(layer, pages);
             if (first.status != SPC_OK)
                 note_refusal(layer, first_rc, &first);
             return SPC_OK;
@@ -413,5 +420,6 @@ void spc__cache_close(spc__cache *cache)
     spc__buf_release(&cache->config_text);
     spc__buf_release(&cache->launch_text);
     spc__buf_release(&cache->resources_text);
+    spc__buf_release(&cache->sealed_bytes);
     free(cache);
 }

@@ -5,12 +5,13 @@
  * all that its user may. So the user's file is looked at as ssh looks at its
  * keys: it, and the journals from which SQLite would complete it, belong to the
  * user or to root, nobody else may write them, and nobody else can put another
- * file in their place.
+ * file in their place, or another folder in that of one above them.
  */
 #include "cache_internal.h"
 
 #include "error.h"
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,39 +45,114 @@ static const char *find_fault(const char *name, char cure[MOST_CURE])
     return NULL;
 }
 
-/* In a folder of everybody's only those with the sticky bit keep a file in its
- * place. */
-static const char *find_folder_fault(const char *name, char cure[MOST_CURE])
+/* A container may know few users: all others own their files as one and the
+ * same, root among them. */
+static bool is_unknown(uid_t owner)
 {
-    char folder[PATH_MAX + 16];
-    struct stat facts;
+    const unsigned everybody = UINT32_MAX, unknown = 65534;
+    unsigned first, outside, count = everybody;
+    FILE *map = owner == unknown ? fopen("/proc/self/uid_map", "r") : NULL;
 
-    snprintf(folder, sizeof(folder), "%s", name);
-    char *slash = strrchr(folder, '/');
-    snprintf(slash != NULL ? slash : folder, 2, slash == folder ? "/" : "");
-    if (slash == NULL)
-        strcpy(folder, ".");
-    if (stat(folder, &facts) != 0 || !(facts.st_mode & S_IWOTH) ||
-        facts.st_mode & S_ISVTX)
+    if (map == NULL)
+        return false;
+    if (fscanf(map, "%u %u %u", &first, &outside, &count) != 3)
+        count = everybody;
+    fclose(map);
+    return count != everybody;
+}
+
+/* Of a user's own group, as many systems make one for each, there are no
+ * others. */
+static bool is_own_group(const struct stat *facts)
+{
+    return facts->st_uid == geteuid() && facts->st_gid == getegid() &&
+           facts->st_gid == facts->st_uid;
+}
+
+/* Who owns a folder, or may write it, can put another file in the place of one
+ * that he may not write; unless it has the sticky bit. */
+static const char *find_folder_fault(const char *folder, char cure[MOST_CURE])
+{
+    struct stat facts;
+    mode_t others = S_IWOTH;
+
+    if (stat(folder, &facts) != 0)
         return NULL;
-    snprintf(cure, MOST_CURE, "'chmod o-w %s' ends that", folder);
-    return "is in a folder that everybody may write";
+    if (!is_ours(&facts) && !is_unknown(facts.st_uid)) {
+        snprintf(cure, MOST_CURE, "copy it to a folder of your own");
+        return "is in a folder of another user";
+    }
+    if (!is_own_group(&facts))
+        others |= S_IWGRP;
+    if (!(facts.st_mode & others) || facts.st_mode & S_ISVTX)
+        return NULL;
+    snprintf(cure, MOST_CURE, "'chmod go-w %s' ends that", folder);
+    return "is in a folder that others may write";
+}
+
+/* Makes of an absolute path that of its folder; false: it is the root. */
+static bool leave(char *path)
+{
+    char *slash = strrchr(path, '/');
+
+    if (slash == NULL || path[1] == '\0')
+        return false;
+    slash[slash == path] = '\0';
+    return true;
+}
+
+/* The folders above what is at this path, or would be. */
+static const char *find_fault_above(const char *real, char cure[MOST_CURE])
+{
+    char folder[PATH_MAX];
+    const char *fault = NULL;
+
+    snprintf(folder, sizeof(folder), "%s", real);
+    while (fault == NULL && leave(folder))
+        fault = find_folder_fault(folder, cure);
+    return fault;
+}
+
+/* Of a file that is not there yet, as it would be made: in the nearest folder
+ * that is there. */
+static bool find_real(char real[PATH_MAX], const char *path)
+{
+    char start[PATH_MAX], name[PATH_MAX];
+
+    if (realpath(path, real) != NULL)
+        return true;
+    if (path[0] != '/' && getcwd(start, sizeof(start)) == NULL)
+        return false;
+    int length = path[0] == '/'
+                     ? snprintf(name, sizeof(name), "%s", path)
+                     : snprintf(name, sizeof(name), "%s/%s", start, path);
+    if (length < 0 || length >= PATH_MAX)
+        return false;
+    while (leave(name))
+        if (realpath(name, real) != NULL) {
+            size_t used = strlen(real);
+            return snprintf(real + used, PATH_MAX - used, "/new") <
+                   (int)(PATH_MAX - used);
+        }
+    return false;
 }
 
 spc_status spc__cache_check_owner(const char *path, spc_error *error)
 {
-    static const char *const siblings[] = {"", "-wal", "-journal"};
+    static const char *const siblings[] = {"", "-wal", "-journal", "-shm"};
     char real[PATH_MAX], name[PATH_MAX + 16], cure[MOST_CURE];
     const char *fault = NULL;
 
-    if (realpath(path, real) == NULL) /* it will be made, as ours */
+    if (!find_real(real, path)) /* who opens it will say why */
         return SPC_OK;
-    for (int i = 0; i < 3 && fault == NULL; i++) {
+    for (int i = 0; i < 4 && fault == NULL; i++) {
         snprintf(name, sizeof(name), "%s%s", real, siblings[i]);
         fault = find_fault(name, cure);
     }
-    if (fault == NULL)
-        fault = find_folder_fault(name, cure);
+    if (fault == NULL) {
+        snprintf(name, sizeof(name), "%s", path);
+        fault = find_fault_above(real, cure);
+    }
     if (fault == NULL)
         return SPC_OK;
     return spc__fail(error, SPC_EDB,

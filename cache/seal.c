@@ -52,46 +52,111 @@ const char *const spc__seal_everything[] = {
 
 /* ---- the digest ---------------------------------------------------------- */
 
-/* The same bytes on every machine. */
-static void put_number(spc__sha256 *sha, uint64_t number)
-{
-    unsigned char bytes[8];
+/* Each value is its type, then what it is: bytes with their number before
+ * them, a number as eight of them, in one order on every machine. */
+enum { HEAD = 9 };
 
+static void write_u64(char *out, uint64_t number)
+{
     for (int i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(number >> 8 * i);
-    spc__sha256_field(sha, bytes, sizeof(bytes));
+        out[i] = (char)(number >> 8 * i);
 }
 
-static void put_real(spc__sha256 *sha, double real)
+static char *put_head(spc__buf *out, int type, uint64_t count, size_t behind)
+{
+    char *at = spc__buf_extend(out, HEAD + behind);
+
+    if (at == NULL)
+        return NULL;
+    at[0] = (char)type;
+    write_u64(at + 1, count);
+    return at + HEAD;
+}
+
+static void put_number(spc__buf *out, int type, uint64_t number)
+{
+    char *at = put_head(out, type, sizeof(number), sizeof(number));
+
+    if (at != NULL)
+        write_u64(at, number);
+}
+
+void spc__seal_put_null(spc__buf *out)
+{
+    spc__buf_append(out, &(char){SQLITE_NULL}, 1);
+}
+
+void spc__seal_put_integer(spc__buf *out, int64_t value)
+{
+    put_number(out, SQLITE_INTEGER, (uint64_t)value);
+}
+
+void spc__seal_put_real(spc__buf *out, double value)
 {
     uint64_t bits;
 
-    memcpy(&bits, &real, sizeof(bits));
-    put_number(sha, bits);
+    memcpy(&bits, &value, sizeof(bits));
+    put_number(out, SQLITE_FLOAT, bits);
 }
 
-/* False: there was no memory for the value. */
-static bool put_value(spc__sha256 *sha, sqlite3_value *value)
+void spc__seal_put_bytes(spc__buf *out, int type, const void *bytes,
+                         size_t count)
 {
-    unsigned char type = (unsigned char)sqlite3_value_type(value);
-    const void *bytes;
+    char *at = put_head(out, type, count, count);
 
-    spc__sha256_update(sha, &type, 1);
-    switch (type) {
-    case SQLITE_INTEGER:
-        put_number(sha, (uint64_t)sqlite3_value_int64(value));
-        return true;
-    case SQLITE_FLOAT:
-        put_real(sha, sqlite3_value_double(value));
-        return true;
-    case SQLITE_NULL:
-        return true;
-    }
-    bytes =
-        sqlite3_value_blob(value); /* of texts as well, as they are stored */
+    if (at != NULL && count > 0)
+        memcpy(at, bytes, count);
+}
+
+void spc__seal_of(char hex[SPC__SHA256_HEX], const void *bytes, size_t count)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+
+    spc__sha256_init(&sha);
+    spc__sha256_update(&sha, bytes, count);
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+}
+
+static void flush(spc__buf *bytes, spc__sha256 *sha)
+{
+    spc__sha256_update(sha, bytes->data, bytes->length);
+    spc__buf_clear(bytes);
+}
+
+/* Weights are digested where they lie. False: there was no memory for the
+ * value. */
+static bool put_text(spc__buf *out, spc__sha256 *sha, sqlite3_value *value)
+{
+    /* Of texts as well, as they are stored. */
+    const void *bytes = sqlite3_value_blob(value);
     size_t count = (size_t)sqlite3_value_bytes(value);
-    spc__sha256_field(sha, bytes != NULL ? bytes : "", bytes ? count : 0);
-    return bytes != NULL || count == 0;
+
+    put_head(out, sqlite3_value_type(value), count, 0);
+    if (!out->failed)
+        flush(out, sha);
+    if (bytes != NULL)
+        spc__sha256_update(sha, bytes, count);
+    return !out->failed && (bytes != NULL || count == 0);
+}
+
+static bool put_value(spc__buf *out, spc__sha256 *sha, sqlite3_value *value)
+{
+    switch (sqlite3_value_type(value)) {
+    case SQLITE_INTEGER:
+        spc__seal_put_integer(out, sqlite3_value_int64(value));
+        break;
+    case SQLITE_FLOAT:
+        spc__seal_put_real(out, sqlite3_value_double(value));
+        break;
+    case SQLITE_NULL:
+        spc__seal_put_null(out);
+        break;
+    default:
+        return put_text(out, sha, value);
+    }
+    return !out->failed;
 }
 
 static void digest(sqlite3_context *context, int count, sqlite3_value **values)
@@ -99,12 +164,16 @@ static void digest(sqlite3_context *context, int count, sqlite3_value **values)
     unsigned char bytes[SPC__SHA256_BYTES];
     char hex[SPC__SHA256_HEX];
     const spc__manifest *manifest = sqlite3_user_data(context);
+    spc__buf pending = SPC__BUF_INIT;
     bool whole = true;
     spc__sha256 sha;
 
     spc__sha256_init(&sha);
-    for (int i = 0; i < count; i++)
-        whole &= put_value(&sha, values[i]);
+    for (int i = 0; i < count && whole; i++)
+        whole = put_value(&pending, &sha, values[i]);
+    if (whole)
+        flush(&pending, &sha);
+    spc__buf_release(&pending);
     spc__sha256_final(&sha, bytes);
     spc__sha256_hex(hex, bytes);
     if (!whole)
@@ -202,6 +271,12 @@ spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
     if (sealed ? sqlite3_column_int(stmt, i) != 0
                : layer->version < SPC__SEALED_VERSION)
         return SPC_OK;
+    return spc__seal_fail(layer, sealed, what, record, error);
+}
+
+spc_status spc__seal_fail(const spc__layer *layer, bool sealed,
+                          const char *what, int64_t record, spc_error *error)
+{
     return spc__fail(error, SPC_EDB,
                      "cannot use %s %lld of '%s': it is damaged, %s; tune the "
                      "layer again, or restore a copy of the file",

@@ -22,25 +22,21 @@
 /* More kinds of layers than any network has; then all sets start anew. */
 enum { MOST_SETS = 16 };
 
-/* When a file was read. */
-typedef struct version {
-    int64_t others; /* commits of other handles */
-    int own;        /* rows this handle changed */
-} version;
-
 struct spc__similar {
     spc__similar *next;
     char *device, *family;
     spc__feature features[SPC__FEATURES_MAX]; /* their names and widths */
     int feature_count;
-    version *read_at; /* of each layer */
-    bool whole;       /* every layer could be read */
+    spc__file_version *read_at; /* of each layer */
+    bool whole;                 /* every layer could be read */
     spc__similar_choice *at;
     int64_t count, capacity;
     spc__texts words; /* layers and targets */
     spc__kd_trees trees;
     spc__similar_root *roots; /* a tree for each target */
     int root_count, root_capacity;
+    int32_t *starts; /* of each root, where the records of each word begin as a
+                        layer, and where the last ones end */
 };
 
 /* The number of a column's text, a new one if need be. */
@@ -67,6 +63,7 @@ static void free_set(spc__similar *set)
     free(set->read_at);
     free(set->at);
     free(set->roots);
+    free(set->starts);
     spc__kd_release(&set->trees);
     spc__texts_release(&set->words);
     free(set);
@@ -133,39 +130,24 @@ static spc__similar *find_set(const spc__cache *cache,
 
 /* ---- freshness --------------------------------------------------------- */
 
-static spc_status read_version(version *out, spc__layer *layer,
-                               spc_error *error)
-{
-    sqlite3_stmt *stmt;
-    bool row = false;
-    spc_status status =
-        spc__layer_statement(&stmt, layer, SPC__SQL_DATA_VERSION, error);
-
-    *out = (version){-1, -1};
-    if (status != SPC_OK)
-        return status;
-    status = spc__layer_step(&row, layer, stmt, "read", error);
-    if (row)
-        *out = (version){sqlite3_column_int64(stmt, 0),
-                         sqlite3_total_changes(layer->db)};
-    spc__sql_done(stmt);
-    return status;
-}
-
-/* Notes the layers' present versions: before they are read, so that what is
- * written meanwhile shows next time. False if one has changed. */
-static bool is_fresh(spc__similar *set, spc__cache *cache)
+static bool is_fresh(const spc__similar *set, const spc__cache *cache)
 {
     bool fresh = set->whole;
 
-    for (int i = 0; i < cache->count; i++) {
-        version now, then = set->read_at[i];
-        if (read_version(&now, &cache->layers[i], NULL) != SPC_OK)
-            fresh = false; /* reading it will say why */
-        fresh = fresh && now.others == then.others && now.own == then.own;
-        set->read_at[i] = now;
+    for (int i = 0; i < cache->count && fresh; i++) {
+        const spc__file_version *now = &cache->layers[i].seen;
+        const spc__file_version *then = &set->read_at[i];
+        fresh = now->others >= 0 && now->others == then->others &&
+                now->own == then->own;
     }
     return fresh;
+}
+
+bool spc__similar_is_known(const spc__cache *cache, const spc__problem_key *key)
+{
+    const spc__similar *set = find_set(cache, key);
+
+    return set != NULL && is_fresh(set, cache);
 }
 
 /* ---- reading ----------------------------------------------------------- */
@@ -312,7 +294,8 @@ static spc_status make_trees(spc__similar *set, const spc__problem_key *key,
     if (set->count == 0)
         return SPC_OK;
     qsort(set->at, (size_t)set->count, sizeof(*set->at), compare);
-    if (!spc__kd_begin(&set->trees, set->at[0].middles, STRIDE, set->count))
+    if (!spc__kd_begin(&set->trees, set->at[0].middles, STRIDE, set->count,
+                       key->feature_count))
         return spc__fail_memory(error, (size_t)set->count * sizeof(int32_t));
     for (int64_t i = 0, end; i < set->count && status == SPC_OK; i = end) {
         int target = set->at[i].target_word;
@@ -326,21 +309,39 @@ static spc_status make_trees(spc__similar *set, const spc__problem_key *key,
     return status;
 }
 
-/* The first record that is not before (target, layer). */
-static int64_t lower_bound(const spc__similar *set, int target, int layer)
+/* Records are sorted, so one walk through them finds where each word begins. */
+static spc_status find_starts(spc__similar *set, spc_error *error)
 {
-    int64_t low = 0, high = set->count;
+    size_t row = (size_t)set->words.count + 1;
+    size_t bytes = (size_t)set->root_count * row * sizeof(*set->starts);
+    int64_t at = 0;
 
-    while (low < high) {
-        int64_t middle = low + (high - low) / 2;
-        const spc__similar_choice *at = &set->at[middle];
-        if (at->target_word < target ||
-            (at->target_word == target && at->layer_word < layer))
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low;
+    free(set->starts);
+    set->starts = malloc(bytes + 1);
+    if (set->starts == NULL)
+        return spc__fail_memory(error, bytes);
+    for (int r = 0; r < set->root_count; r++)
+        for (int word = 0; word <= set->words.count; word++) {
+            while (at < set->count &&
+                   set->at[at].target_word == set->roots[r].target_word &&
+                   set->at[at].layer_word < word)
+                at++;
+            set->starts[(size_t)r * row + (size_t)word] = (int32_t)at;
+        }
+    return SPC_OK;
+}
+
+static void find_own(spc__similar_list *out, const spc__similar *set, int layer)
+{
+    size_t row = (size_t)set->words.count + 1;
+
+    for (int r = 0; r < set->root_count && layer >= 0; r++)
+        if (set->roots[r].target_word == out->target_word) {
+            const int32_t *start =
+                &set->starts[(size_t)r * row + (size_t)layer];
+            out->own_first = start[0];
+            out->own_end = start[1];
+        }
 }
 
 static spc_status read_again(spc__similar *set, spc__cache *cache,
@@ -349,6 +350,11 @@ static spc_status read_again(spc__similar *set, spc__cache *cache,
     spc_status status = read_all(set, cache, error);
     spc_status trees = make_trees(set, key, status == SPC_OK ? error : NULL);
 
+    for (int i = 0; i < cache->count; i++)
+        set->read_at[i] = cache->layers[i].seen;
+
+    if (trees == SPC_OK)
+        trees = find_starts(set, status == SPC_OK ? error : NULL);
     if (trees != SPC_OK)
         set->root_count = 0;
     if (status == SPC_OK)
@@ -372,14 +378,11 @@ spc_status spc__similar_get(spc__similar_list *out, spc__cache *cache,
     int target = spc__texts_find(&set->words, key->target);
     *out = (spc__similar_list){
         .at = set->at,
-        .own_first = lower_bound(set, target, layer),
-        .own_end = lower_bound(set, target, layer + 1),
         .trees = &set->trees,
         .roots = set->roots,
         .root_count = set->root_count,
         .target_word = target,
     };
-    if (layer < 0 || target < 0) /* none of them is of the key's own */
-        out->own_first = out->own_end = 0;
+    find_own(out, set, layer);
     return status;
 }

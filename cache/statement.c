@@ -47,12 +47,13 @@
     " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = n.id"           \
     " LEFT JOIN quarantine AS q ON q.kind = 'network' AND q.record = n.id"
 
-/* A choice, and whether the seals of its trial and itself fit. */
+/* All that a choice and its trial say, but for where they come from:
+ * choice_row.c has the columns' names. */
 #define WHOLE_CHOICE                                                           \
-    "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS ", c.reason, t.id,"     \
-    " s.digest = " SPC__DIGEST_TRIAL ", w.digest = " SPC__DIGEST_CHOICE        \
-    ", p.id" FROM_CHOICE " LEFT JOIN provenance AS v ON v.id = t.provenance"   \
-    " LEFT JOIN provenance AS u ON u.id = c.provenance"                        \
+    "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS                         \
+    ", p.buckets, p.family,"                                                   \
+    " t.unix_seconds, t.provenance, c.reason, c.unix_seconds,"                 \
+    " c.provenance, s.digest, w.digest, t.id, p.id" FROM_CHOICE                \
     " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"             \
     " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
 
@@ -71,6 +72,9 @@ static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_ADD_PROVENANCE] =
         "INSERT INTO provenance (version, compiler, driver, host, scenes, seed)"
         " VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+
+    [SPC__SQL_GET_PROVENANCE] = "SELECT version, compiler, driver, host,"
+                                " scenes, seed FROM provenance WHERE id = ?1",
 
     [SPC__SQL_PUT_TRIAL] =
         "INSERT INTO trial (problem, template, template_hash, config, launch,"
@@ -288,6 +292,35 @@ spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
     if (rc == SQLITE_ROW || rc == SQLITE_DONE)
         return SPC_OK;
     return spc__layer_fail(layer, rc, action, error);
+}
+
+/* SQLite keeps its lock on a file as long as one statement has not ended. */
+static void begin_reading(spc__layer *layer)
+{
+    sqlite3_stmt *stmt;
+
+    layer->seen = (spc__file_version){-1, -1};
+    if (spc__layer_statement(&stmt, layer, SPC__SQL_DATA_VERSION, NULL) ==
+            SPC_OK &&
+        sqlite3_step(stmt) == SQLITE_ROW)
+        layer->seen = (spc__file_version){sqlite3_column_int64(stmt, 0),
+                                          sqlite3_total_changes(layer->db)};
+    else
+        sqlite3_reset(stmt);
+}
+
+void spc__cache_begin_reading(spc__cache *cache)
+{
+    for (int i = 0; i < cache->count; i++)
+        begin_reading(&cache->layers[i]);
+}
+
+void spc__cache_end_reading(spc__cache *cache)
+{
+    for (int i = 0; i < cache->count; i++) {
+        sqlite3_reset(cache->layers[i].statements[SPC__SQL_DATA_VERSION]);
+        cache->layers[i].seen = (spc__file_version){-1, -1};
+    }
 }
 
 spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,

@@ -3,11 +3,12 @@
  * opening what ships, the first use of a layer.
  *
  *     bench_cache [PROBLEMS]     (100000)
+ *     bench_cache in FILE [PROBLEMS]     lookups in FILE, made if it is missing
  *     bench_cache first PACK.db TEMPLATES LAYER SCENE     on the cpu
  *
  * Not a test: it prints medians, and ends with 1 where one is above its goal:
- * 20 us for a lookup that is an exact hit, 40 us for a near one, 5 ms to open a
- * pack.
+ * 20 us for a lookup, 5 ms to open a pack. Of lookups, asked in fifty parts,
+ * the least median of a part comes first: what else a machine does only adds.
  */
 #include "cache_rig.h"
 
@@ -73,12 +74,31 @@ static void look_up(int sample, spc__cache *cache, const spc__problem_key *key)
     int got = 0;
 
     uint64_t start = spc__now_ns();
-    assert_ok(spc__cache_find_choices(cache, key, &found, 1, &got, &error));
+    spc_status status =
+        spc__cache_find_choices(cache, key, &found, 1, &got, &error);
     samples[sample] = (double)(spc__now_ns() - start) / 1e3;
+    assert_ok(status); /* Check writes to a file */
     ck_assert_int_eq(got, 1);
 }
 
-static double lookup_us(spc__cache *cache, int problems, double off, int count)
+/* The least median of fifty parts, and that of all. */
+typedef struct latency {
+    double least, median;
+} latency;
+
+static latency judge(int count)
+{
+    enum { PARTS = 50 };
+    latency out = {INFINITY, 0};
+
+    for (int i = 0; i < PARTS; i++)
+        out.least = fmin(
+            out.least, spc__median(samples + count / PARTS * i, count / PARTS));
+    out.median = spc__median(samples, count);
+    return out;
+}
+
+static latency lookups(spc__cache *cache, int problems, double off, int count)
 {
     uint64_t seed = 1;
 
@@ -87,11 +107,11 @@ static double lookup_us(spc__cache *cache, int problems, double off, int count)
         key.features[0].value += off;
         look_up(i, cache, &key);
     }
-    return spc__median(samples, count);
+    return judge(count);
 }
 
 /* Of layers that nobody tuned, with channels between those of others. */
-static double other_us(spc__cache *cache, int problems, int count)
+static latency others(spc__cache *cache, int problems, int count)
 {
     uint64_t seed = 1;
 
@@ -102,7 +122,7 @@ static double other_us(spc__cache *cache, int problems, int count)
             key.features[f].value += draw(&seed, 100) / 100.0;
         look_up(i, cache, &key);
     }
-    return spc__median(samples, count);
+    return judge(count);
 }
 
 static double open_ms(const char *const *files, int count)
@@ -128,6 +148,51 @@ static int print(const char *what, double value, const char *unit, double goal)
     return goal > 0 && value >= goal;
 }
 
+static int print_lookups(const char *what, latency found, double goal)
+{
+    printf("%-44s %10.2f us (%.2f)", what, found.least, found.median);
+    if (goal > 0)
+        printf("   goal %g: %s", goal, found.least < goal ? "met" : "NOT met");
+    putchar('\n');
+    return goal > 0 && found.least >= goal;
+}
+
+/* All kinds of lookups; how many miss the goal. */
+static int bench_kinds(spc__cache *cache, int problems)
+{
+    int missed = 0;
+
+    printf("%d problems:\n", problems);
+    missed +=
+        print_lookups("an exact hit", lookups(cache, problems, 0, 20000), 20);
+    print_lookups("the same among the hundred of a network",
+                  lookups(cache, 100, 0, 20000), 0);
+    uint64_t start = spc__now_ns();
+    lookups(cache, problems, 20, 1);
+    print("the first near hit, which reads the family",
+          (double)(spc__now_ns() - start) / 1e6, "ms", 0);
+    missed += print_lookups("an exact hit after it",
+                            lookups(cache, problems, 0, 20000), 20);
+    missed += print_lookups("a near hit of the layer, buckets away",
+                            lookups(cache, problems, 20, 20000), 20);
+    return missed + print_lookups("a near hit of another layer",
+                                  others(cache, problems, 20000), 20);
+}
+
+static int bench_in(const char *path, int problems)
+{
+    spc__cache *cache = NULL;
+    int missed;
+
+    bool is_there = access(path, F_OK) == 0;
+    assert_ok(spc__cache_open(&cache, path, NULL, 0, &error));
+    if (!is_there)
+        fill(cache, problems);
+    missed = bench_kinds(cache, problems);
+    spc__cache_close(cache);
+    return missed > 0;
+}
+
 static int bench_lookups(int problems)
 {
     spc__pack_report packed;
@@ -140,33 +205,21 @@ static int bench_lookups(int problems)
     file = at("pack.db");
     cache = open_user("large.db");
     fill(cache, problems);
-    printf("%d problems:\n", problems);
-    missed +=
-        print("an exact hit", lookup_us(cache, problems, 0, 20000), "us", 20);
-    print("the same among the hundred of a network",
-          lookup_us(cache, 100, 0, 20000), "us", 0);
+    missed += bench_kinds(cache, problems);
     uint64_t start = spc__now_ns();
-    lookup_us(cache, problems, 20, 1);
-    print("the first near hit, which reads the family",
-          (double)(spc__now_ns() - start) / 1e6, "ms", 0);
-    missed += print("a near hit of the layer, buckets away",
-                    lookup_us(cache, problems, 20, 5000), "us", 40);
-    missed += print("a near hit of another layer",
-                    other_us(cache, problems, 5000), "us", 40);
-    start = spc__now_ns();
     assert_ok(spc__cache_pack(cache, file, NULL, &packed, &error));
     print("packing", (double)(spc__now_ns() - start) / 1e9, "s", 0);
     spc__cache_close(cache);
     missed += print("opening the pack", open_ms(&file, 1), "ms", 5);
     assert_ok(spc__cache_open(&cache, NULL, &file, 1, &error));
-    missed += print("an exact hit in the pack",
-                    lookup_us(cache, problems, 0, 20000), "us", 20);
+    missed += print_lookups("an exact hit in the pack",
+                            lookups(cache, problems, 0, 20000), 20);
     spc__cache_close(cache);
     for (int i = 0; i < 24; i++)
         many[i] = file;
     assert_ok(spc__cache_open(&cache, NULL, many, 24, &error));
-    print("an exact hit in 24 layers", lookup_us(cache, problems, 0, 5000),
-          "us", 0);
+    print_lookups("an exact hit in 24 layers",
+                  lookups(cache, problems, 0, 5000), 0);
     spc__cache_close(cache);
     remove_folder();
     return missed > 0;
@@ -221,6 +274,9 @@ START_TEST(figures)
 {
     if (word_count == 6 && strcmp(all_words[1], "first") == 0)
         result = bench_first(all_words + 2);
+    else if (word_count > 2 && strcmp(all_words[1], "in") == 0)
+        result = bench_in(all_words[2],
+                          word_count > 3 ? atoi(all_words[3]) : 100000);
     else
         result = bench_lookups(word_count > 1 ? atoi(all_words[1]) : 100000);
 }

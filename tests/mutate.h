@@ -5,6 +5,17 @@
 #include "random.h"
 
 #include <string.h>
+#include <time.h>
+
+/* What this process has used of processors: the minutes of a fuzzer are those,
+ * since it may run beside others. */
+static inline double cpu_seconds(void)
+{
+    struct timespec used;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    return (double)used.tv_sec + 1e-9 * (double)used.tv_nsec;
+}
 
 /* Applies a few changes: bytes, cuts, repetitions. Returns the new size. */
 static inline size_t mutate(char *data, size_t bytes, size_t capacity,

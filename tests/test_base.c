@@ -1005,6 +1005,41 @@ static TCase *values(void)
     return tc;
 }
 
+/* Short ones are read without the C library, and must be what it makes of
+ * them: to the bit, and with the sign of zero. */
+START_TEST(short_numbers_are_read_as_strtod_reads_them)
+{
+    static const char *const whole[] = {"0",    "-0",    "0.0", "-0.000", ".5",
+                                        "5.",   "00012", "-1.", "0.1",    "1e3",
+                                        "0x10", "999999999999999",
+                                        "9999999999999999", "123456789.123456",
+                                        "0.000000000000001", "inf"};
+    static const char *const none[] = {"-", ".", "-.", "1.2.3", "--1", "1 "};
+    spc__random random;
+    char text[40];
+    double read;
+
+    spc__random_init(&random, (uint64_t)time(NULL));
+    for (int i = 0; i < 20000 + LENGTH(whole); i++) {
+        int point = (int)spc__random_below(&random, 17);
+        uint64_t digits = spc__random_u64(&random) %
+                          (uint64_t)pow(10, 1 + spc__random_below(&random, 17));
+        if (i < LENGTH(whole))
+            snprintf(text, sizeof(text), "%s", whole[i]);
+        else
+            snprintf(text, sizeof(text), "%s%llu.%0*llu", i % 2 ? "-" : "",
+                     (unsigned long long)(digits / 1000), 1 + point % 6,
+                     (unsigned long long)(digits % 1000));
+        double expected = strtod(text, NULL);
+        ck_assert_msg(spc__number_read(&read, text), "%s", text);
+        ck_assert_msg(memcmp(&read, &expected, sizeof(read)) == 0,
+                      "%s is read as %.17g", text, read);
+    }
+    for (int i = 0; i < LENGTH(none); i++)
+        ck_assert_msg(!spc__number_read(&read, none[i]), "%s", none[i]);
+}
+END_TEST
+
 START_TEST(numbers_are_written_and_read_with_a_point_in_every_locale)
 {
     static const struct {
@@ -1040,6 +1075,7 @@ END_TEST
 static TCase *numbers(void)
 {
     TCase *tc = tcase_create("numbers");
+    tcase_add_test(tc, short_numbers_are_read_as_strtod_reads_them);
     tcase_add_test(tc,
                    numbers_are_written_and_read_with_a_point_in_every_locale);
     tcase_add_loop_test(tc,

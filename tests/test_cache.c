@@ -1775,7 +1775,7 @@ static const struct {
     {"user.db", 0602, "may be written by others"},
     {"user.db-wal", 0666, "may be written by others"},
     {"user.db-journal", 0620, "may be written by others"},
-    {".", 0777, "everybody may write"},
+    {".", 0777, "others may write"},
     {".", 01777, NULL},
 };
 
@@ -1792,7 +1792,8 @@ START_TEST(a_file_that_others_may_write_is_not_trusted)
         assert_says("chmod");
         assert_says("trusted");
     }
-    assert_ok(spc__cache_check_owner(at("not there"), &error));
+    if (modes[_i].name[0] != '.') /* else nor may it be made there */
+        assert_ok(spc__cache_check_owner(at("not there"), &error));
 }
 END_TEST
 
@@ -1813,6 +1814,46 @@ START_TEST(a_file_of_another_user_is_not_trusted)
     ck_assert(drop_root()); /* the other user finds it is his, or root's */
     assert_ok(spc__cache_check_owner(at("user.db"), &error));
     become_root();
+}
+END_TEST
+
+/* Who may rename what is above a file needs no right to write it. */
+static const struct {
+    const char *folder;
+    unsigned mode;
+    int owner, group;
+    const char *says; /* NULL: it is well */
+} above[] = {
+    {"far", 0755, 0, 0, NULL},
+    {"far", 0777, 0, 0, "is in a folder that others may write"},
+    {"far", 0775, 0, 65534, "is in a folder that others may write"},
+    {"far", 01777, 0, 0, NULL},
+    {"far/near", 0777, 0, 0, "is in a folder that others may write"},
+    {"far/near", 0775, 0, 0, NULL}, /* a group of one's own */
+    {"far", 0755, 65534, 0, "is in a folder of another user"},
+    {"far/near", 0700, 65534, 0, "is in a folder of another user"},
+};
+
+START_TEST(a_folder_of_others_keeps_no_file_in_its_place)
+{
+    if (geteuid() != 0)
+        skip_test("only root may give folders away");
+    mkdir(at("far"), 0755);
+    mkdir(at("far/near"), 0755);
+    make_file("far/near/user.db", 64, 30);
+    ck_assert_int_eq(chmod(at("far/near/user.db"), 0600), 0);
+    ck_assert_int_eq(chown(at(above[_i].folder), (uid_t)above[_i].owner,
+                           (gid_t)above[_i].group),
+                     0);
+    ck_assert_int_eq(chmod(at(above[_i].folder), (mode_t)above[_i].mode), 0);
+    const char *paths[] = {"far/near/user.db", "far/near/new.db",
+                           "far/near/no/new.db"};
+    for (int i = 0; i < LENGTH(paths); i++) {
+        assert_status(spc__cache_check_owner(at(paths[i]), &error),
+                      above[_i].says != NULL ? SPC_EDB : SPC_OK);
+        if (above[_i].says != NULL)
+            assert_says(above[_i].says);
+    }
 }
 END_TEST
 
@@ -3201,6 +3242,8 @@ static TCase *conditions(void)
     tcase_add_loop_test(tc, a_file_that_others_may_write_is_not_trusted, 0,
                         LENGTH(modes));
     tcase_add_loop_test(tc, a_file_of_another_user_is_not_trusted, 0, 2);
+    tcase_add_loop_test(tc, a_folder_of_others_keeps_no_file_in_its_place, 0,
+                        LENGTH(above));
     tcase_add_test(tc, an_unwritable_parent_is_named);
     tcase_add_test(tc, a_file_where_a_folder_should_be_is_named);
     tcase_add_test(tc, an_unreadable_file_is_named);

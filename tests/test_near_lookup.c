@@ -186,12 +186,161 @@ START_TEST(of_many_points_a_few_leaves_are_seen)
         points[i][0] = i % SIDE;
         points[i][1] = i / SIDE;
     }
-    ck_assert(spc__kd_begin(&trees, points[0], 2, POINTS));
+    ck_assert(spc__kd_begin(&trees, points[0], 2, POINTS, 2));
     ck_assert_int_eq(spc__kd_add(&trees, 0, POINTS, &at), 0);
     spc__kd_walk(&trees, 0, &at, INFINITY, look_shown, &shown);
     ck_assert_int_ge(shown, 1);
     ck_assert_int_le(shown, 64);
     spc__kd_release(&trees);
+}
+END_TEST
+
+/* ---- a handle that has read it all ----------------------------------------
+ */
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+enum { ASKED = 5 };
+
+static spc__problem_key small_place(int rows)
+{
+    spc__problem_key key = {0};
+
+    spc__attrs_set_text(&key.layer, "op", "subm");
+    spc__attrs_set_text(&key.family, "op", "subm");
+    spc__feature_add(&key, "rows", rows, 1, 0.5);
+    strcpy(key.device, "NVIDIA H200");
+    strcpy(key.target, "sm_90a");
+    return key;
+}
+
+/* Ten problems, and a handle that has looked up near one and exactly. */
+static spc__cache *open_warm(void)
+{
+    spc__provenance from = {.version = "0.1.0", .host = "here"};
+    spc__cache *cache = open_user("warm.db");
+    spc__choice found;
+    int got;
+
+    for (int rows = 1; rows <= 10; rows++) {
+        spc__problem_key key = small_place(rows);
+        uint64_t seed = (uint64_t)rows;
+        spc__trial trial = draw_trial(&seed);
+        trial.status = SPC__TRIAL_OK;
+        trial.samples = 5;
+        trial.median_us = rows;
+        assert_ok(spc__cache_put_trial(cache, &key, &trial, &from, &error));
+        assert_ok(spc__cache_put_choice(cache, &key, &trial, "fastest", &from,
+                                        &error));
+    }
+    for (int rows = 40; rows >= ASKED; rows -= 35) {
+        spc__problem_key key = small_place(rows);
+        assert_ok(
+            spc__cache_find_choices(cache, &key, &found, 1, &got, &error));
+        ck_assert_int_eq(got, 1);
+    }
+    return cache;
+}
+
+/* What another process does to the record that a lookup would serve. */
+static const char *const edits[] = {
+    "UPDATE trial SET median_us = 0.5 WHERE median_us = 5",
+    "UPDATE trial SET launch = 'block=64' WHERE median_us = 5",
+    "UPDATE choice SET reason = 'mine' WHERE problem = 5",
+    "UPDATE choice SET unix_seconds = unix_seconds + 1 WHERE problem = 5",
+    "UPDATE problem SET buckets = 'rows=11' WHERE id = 5",
+    "UPDATE provenance SET host = 'there'",
+    "UPDATE provenance SET seed = seed + 1",
+    "DELETE FROM provenance",
+    "UPDATE seal SET digest = upper(digest) WHERE kind = 'trial'",
+    "DELETE FROM seal WHERE kind = 'choice' AND record = 5",
+};
+
+static void edit_beside(const char *sql)
+{
+    sqlite3 *db = NULL;
+
+    ck_assert_int_eq(sqlite3_open(at("warm.db"), &db), SQLITE_OK);
+    ck_assert_int_eq(sqlite3_exec(db, sql, NULL, NULL, NULL), SQLITE_OK);
+    sqlite3_close(db);
+}
+
+/* Exactly, and from so far away that all of them are near. */
+START_TEST(what_is_edited_beside_an_open_handle_does_not_serve)
+{
+    spc__cache *cache = open_warm();
+    spc__problem_key key = small_place(ASKED);
+    spc__choice found;
+    int got;
+
+    edit_beside(edits[_i]);
+    for (int times = 0; times < 2; times++) {
+        spc__cache_find_choices(cache, &key, &found, 1, &got, NULL);
+        if (got > 0)
+            ck_assert_msg(found.trial.median_us != ASKED &&
+                              found.trial.median_us != 0.5,
+                          "an edited record serves");
+    }
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(what_is_stored_beside_an_open_handle_serves)
+{
+    spc__cache *cache = open_warm();
+    spc__cache *other = open_user("warm.db");
+    spc__problem_key key = small_place(ASKED);
+    spc__provenance from = {.version = "0.1.1", .host = "there"};
+    uint64_t seed = 77;
+    spc__trial trial = draw_trial(&seed);
+    spc__choice found;
+    int got;
+
+    trial.status = SPC__TRIAL_OK;
+    trial.samples = 5;
+    trial.median_us = 0.25;
+    spc__attrs_set_number(&trial.config, "rows", 7);
+    assert_ok(spc__cache_put_trial(other, &key, &trial, &from, &error));
+    assert_ok(
+        spc__cache_put_choice(other, &key, &trial, "faster", &from, &error));
+    assert_ok(spc__cache_find_choices(cache, &key, &found, 1, &got, &error));
+    ck_assert_int_eq(got, 1);
+    ck_assert_str_eq(found.reason, "faster");
+    spc__cache_close(other);
+    spc__cache_close(cache);
+}
+END_TEST
+
+static int count_one(unsigned what, void *count, void *stmt, void *text)
+{
+    (void)what;
+    (void)stmt;
+    (void)text;
+    ++*(int *)count;
+    return 0;
+}
+
+/* Once the family is in memory, what a lookup asks of SQLite is whether that is
+ * still so, and the record: exact, of the layer, or of another one. */
+START_TEST(a_lookup_asks_two_questions)
+{
+    spc__cache *cache = open_warm();
+    int asked = 0;
+
+    sqlite3_trace_v2(cache->layers[0].db, SQLITE_TRACE_STMT, count_one, &asked);
+    for (int n = 0; n < 3; n++) {
+        spc__problem_key key = small_place(n == 0 ? ASKED : 40);
+        spc__choice found;
+        int got;
+        if (n == 2)
+            spc__attrs_set_number(&key.layer, "cin", 8);
+        asked = 0;
+        assert_ok(
+            spc__cache_find_choices(cache, &key, &found, 1, &got, &error));
+        ck_assert_int_eq(got, 1);
+        ck_assert_int_le(asked, 2);
+    }
+    spc__cache_close(cache);
 }
 END_TEST
 
@@ -204,6 +353,11 @@ Suite *suite(void)
     tcase_add_checked_fixture(near, make_folder, remove_folder);
     tcase_add_loop_test(near, a_tree_finds_what_a_walk_finds, 0, 3);
     tcase_add_test(near, of_many_points_a_few_leaves_are_seen);
+    tcase_add_loop_test(near,
+                        what_is_edited_beside_an_open_handle_does_not_serve, 0,
+                        LENGTH(edits));
+    tcase_add_test(near, what_is_stored_beside_an_open_handle_serves);
+    tcase_add_test(near, a_lookup_asks_two_questions);
     suite_add_tcase(whole, near);
     return whole;
 }

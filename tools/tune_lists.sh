@@ -157,6 +157,13 @@ list_ships() {
     echo "# the same networks on another scan, and with wide kernels"
     on "$waymo" resn21 unet42
     on "$kitti" resnl
+    echo "# kernels of 2, and where networks begin and end"
+    ranked "$kitti" 0 2 32-32 64-64
+    ranked "$scans" 0 5 4-32
+    ranked "$scans" 0 3 4-16 16-16 128-96
+    ranked "$kitti" 1 3 128-96
+    ranked "$kitti" 2 3 192-128 64-128
+    ranked "$kitti" 4 3 256-512 512-512
     echo "# what lies between"
     ranked "$scans" 1 3 32-32 64-64 96-96
     ranked nuscenes_sweep1.bin@0.1 0 3 16-16 32-32 64-64 128-128
@@ -175,15 +182,21 @@ list_ships() {
     ranked indoor_rgbd_fragment.bin@0.02 0 5 4-32 16-16 32-32
     ranked "$kitti" 2 5 32-32 64-64
     echo "# networks that take longer"
-    on nuscenes_sweep1.bin voxelnext
-    on "$kitti" minkunet34c
     on "$waymo" resnl
+    on kitti_hdl64_full.bin unetv2
+    on nuscenes_sweep1.bin voxelnext
+    on "$kitti" spunet minkunet34c minkunet18a ptv3
+    on nuscenes_sweep1.bin largekernel3d
+    on "$kitti" minkunet_w20
+    on gen:shell,r=64 trellis_mesh
+    echo "# plain layers on all scenes; most of them are there by now"
+    list_layers
 }
 
 case $what in
 networks) list_networks ;;
 layers) list_layers ;;
-ships) list_ships ;;
+ships) list_ships | awk '/^#/ || !seen[$0]++' ;; # a layer that comes again is there already
 all)
     list_networks
     list_layers

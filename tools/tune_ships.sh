@@ -1,7 +1,7 @@
 #!/bin/sh
 # tune_ships.sh - tunes what ships for the GPUs of this host, and writes it down.
 #
-#     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN]]]
+#     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN [LIST]]]]
 #
 # SPCTUNE is the command (that of the preset `static` runs anywhere), SCENES the
 # folder with the files of scenes, OUT the folder that gets nvidia-h200.txt, or
@@ -10,23 +10,25 @@
 # layer is begun after BUDGET (default: 8m); after LIMIT (540s) those at hand are
 # ended, and what they have measured is kept. KNOWN is what shipped before: layers
 # whose choices there are neither stale nor hasty are left alone, and the text has
-# both. tools/merge_ships.sh joins such texts.
+# both. LIST is another list than `tune_lists.sh ships`. tools/merge_ships.sh joins
+# such texts.
 set -eu
 [ $# -ge 3 ] || {
-    echo "tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN]]]" >&2
+    echo "tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN [LIST]]]]" >&2
     exit 2
 }
 spctune=$1 scenes=$2 out=$3 budget=${4:-8m} limit=${5:-540s} known=${6:-}
+list=${7:-$out/list}
 here=$(cd "$(dirname "$0")" && pwd)
 mkdir -p "$out"
 export SPC_DATABASE="$out/tuning.db" SPC_SHIPPED=
 
 [ -z "$known" ] || "$spctune" -q db import "$known" | tail -1
-sh "$here/tune_lists.sh" ships >"$out/list"
+[ $# -ge 7 ] || sh "$here/tune_lists.sh" ships >"$list"
 status=0
 timeout -s TERM -k 20 "$limit" \
     "$spctune" --device "${SPC_SHIPS_DEVICE:-cuda:all}" --progress plain \
-    tune "$out/list" --scenes "$scenes" --effort quick --missing --in-order \
+    tune "$list" --scenes "$scenes" --effort quick --missing --in-order \
     --budget "$budget" || status=$?
 "$spctune" db export --choices -o "$out/choices"
 # As runtime/shipped.c writes the device's name.

@@ -121,7 +121,7 @@ static void add_worst(spc__buf *page, audit_page *from)
 {
     qsort(from->at, (size_t)from->count, sizeof(*from->at), by_share);
     spc__buf_puts(page, "<h3>What costs most</h3><div class=scroll><table><tr>"
-                        "<th>figure<th>%<th>of\n");
+                        "<th>figure<th class=n>%<th>of\n");
     for (int i = 0; i < from->count && i < WORST; i++) {
         spc__buf_printf(page, "<tr><td>%s<td class=n>%.2f<td class=layer>",
                         audit_names[from->at[i].figure],
@@ -134,13 +134,14 @@ static void add_worst(spc__buf *page, audit_page *from)
 
 static void add_section(spc__buf *page, audit_page *from)
 {
-    spc__buf_puts(page,
-                  "<h2 id=audit>What choices are worth</h2><p>Figures of "
-                  "'spctune audit', in per cent of the time; those that are "
-                  "compared ran in turns, at equal clocks. Reached is a "
-                  "median of 2 and a 95th percentile of 8.\n"
-                  "<div class=scroll><table><tr><th>figure<th>count<th>median %"
-                  "<th>95th %<th><th>is\n");
+    spc__buf_puts(
+        page,
+        "<h2 id=audit>What choices are worth</h2><p>Figures of "
+        "'spctune audit', in per cent of the time; those that are "
+        "compared ran in turns, at equal clocks. Reached is a "
+        "median of 2 and a 95th percentile of 8.\n"
+        "<div class=scroll><table><tr><th>figure<th class=n>count<th class=n>"
+        "median %<th class=n>95th %<th><th>is\n");
     for (int i = 0; i < AUDIT_FIGURES; i++) {
         audit_sort(&from->samples[i]);
         add_figure(page, from, i);

@@ -84,7 +84,7 @@ static void add_strip(spc__buf *page, const report_data *data,
     for (int t = 0; t < data->template_count; t++)
         lanes += has_template(p, t);
     spc__buf_puts(page, "<figure><figcaption>");
-    report_text(page, p->layer);
+    report_words(page, p->layer);
     spc__buf_printf(page, "<br><span class=quiet>%.0f rows, density %.3f, ",
                     p->rows, p->density);
     report_text(page, p->device);
@@ -178,28 +178,90 @@ static void add_y_ticks(spc__buf *page, const report_axis *y, double left,
     }
 }
 
-static void add_choice(spc__buf *page, const report_data *data,
-                       const report_problem *p, const report_axis *x,
-                       const report_axis *y)
+/* What a chart has no room for twice: dots and the names beside them. */
+enum { MOST_BOXES = 64 };
+
+typedef struct box {
+    double left, top, right, bottom;
+} box;
+
+typedef struct plate {
+    box taken[MOST_BOXES];
+    int count;
+    box bounds;
+} plate;
+
+static bool is_free(const plate *all, const box *wanted)
 {
-    int template_index = p->choice_template;
+    bool inside = wanted->left >= all->bounds.left &&
+                  wanted->right <= all->bounds.right &&
+                  wanted->top >= all->bounds.top &&
+                  wanted->bottom <= all->bounds.bottom;
+
+    for (int i = 0; i < all->count && inside; i++) {
+        const box *other = &all->taken[i];
+        if (wanted->left < other->right && other->left < wanted->right &&
+            wanted->top < other->bottom && other->top < wanted->bottom)
+            return false;
+    }
+    return inside;
+}
+
+static void take(plate *all, const box *taken)
+{
+    if (all->count < MOST_BOXES)
+        all->taken[all->count++] = *taken;
+}
+
+static void add_choice(spc__buf *page, plate *all, const report_problem *p,
+                       const report_axis *x, const report_axis *y)
+{
     double at = report_axis_at(x, p->rows);
     double height = report_axis_at(y, p->density);
 
     spc__buf_printf(page, "<circle class='dot c%d' cx=%.1f cy=%.1f r=6><title>",
-                    colour_of(template_index), at, height);
+                    colour_of(p->choice_template), at, height);
     report_text(page, p->choice);
     spc__buf_printf(page, ", %.0f rows, density %.3f, %.2f us</title></circle>",
                     p->rows, p->density, p->us);
-    spc__buf_printf(page, "<text x=%.1f y=%.1f class=tick>", at, height - 9);
-    report_text(page, data->templates[template_index]);
-    spc__buf_puts(page, "</text>");
+    take(all, &(box){at - 5, height - 5, at + 5, height + 5});
+}
+
+/* Above, below, right or left of its dot; nowhere, where all of that is taken:
+ * its colour stands beside other names then. */
+static void add_name(spc__buf *page, plate *all, const report_data *data,
+                     const report_problem *p, const report_axis *x,
+                     const report_axis *y)
+{
+    const double letter = 6.3, above = 9, line = 10; /* of the font's 11 */
+    const char *name = data->templates[p->choice_template];
+    double width = letter * (double)strlen(name);
+    double at = report_axis_at(x, p->rows);
+    double foot = report_axis_at(y, p->density);
+    const double places[][2] = {{at, foot - above},
+                                {at, foot + above + line - 2},
+                                {at + above + width / 2, foot + 4},
+                                {at - above - width / 2, foot + 4}};
+
+    for (size_t i = 0; i < sizeof(places) / sizeof(*places); i++) {
+        double middle = places[i][0], base = places[i][1];
+        box wanted = {middle - width / 2, base - line, middle + width / 2,
+                      base + 1};
+        if (!is_free(all, &wanted))
+            continue;
+        take(all, &wanted);
+        spc__buf_printf(page, "<text x=%.1f y=%.1f class=tick>", middle, base);
+        report_text(page, name);
+        spc__buf_puts(page, "</text>");
+        return;
+    }
 }
 
 static void add_choices(spc__buf *page, const report_data *data, int from,
                         int count)
 {
     enum { LEFT = 56, WIDTH = 300 };
+    plate all = {.bounds = {LEFT - 8, 0, LEFT + WIDTH + 10, SIDE - 16}};
     double rows[2] = {INFINITY, 0}, density[2] = {INFINITY, 0};
 
     for (int i = from; i < from + count; i++) {
@@ -215,7 +277,7 @@ static void add_choices(spc__buf *page, const report_data *data, int from,
     report_axis y =
         report_axis_over(density[0], density[1], SIDE - 30, -SIDE + 60);
     spc__buf_puts(page, "<figure><figcaption>");
-    report_text(page, data->at[from].layer);
+    report_words(page, data->at[from].layer);
     spc__buf_puts(page, "<br><span class=quiet>");
     report_text(page, data->at[from].device);
     spc__buf_printf(page,
@@ -226,7 +288,10 @@ static void add_choices(spc__buf *page, const report_data *data, int from,
     add_y_ticks(page, &y, LEFT, LEFT + WIDTH);
     for (int i = from; i < from + count; i++)
         if (data->at[i].choice != NULL)
-            add_choice(page, data, &data->at[i], &x, &y);
+            add_choice(page, &all, &data->at[i], &x, &y);
+    for (int i = from; i < from + count; i++)
+        if (data->at[i].choice != NULL)
+            add_name(page, &all, data, &data->at[i], &x, &y);
     spc__buf_puts(page, "</svg></figure>\n");
 }
 

@@ -113,8 +113,10 @@ static void add_device(spc__buf *page, const report_data *data,
         spc__buf_puts(page, "<p>Floors are those of the device's class, from "
                             "data sheets: they are lower than those of "
                             "measured ceilings.\n");
-    spc__buf_puts(page, "<div class=scroll><table><tr><th>layer<th>rows"
-                        "<th>density<th>&micro;s<th>floor<th>ratio<th>");
+    spc__buf_puts(page,
+                  "<div class=scroll><table><tr><th>layer<th class=n>"
+                  "rows<th class=n>density<th class=n>&micro;s<th class=n>"
+                  "floor<th class=n>ratio<th>");
     add_scale(page, &axis);
     spc__buf_puts(page, "<th>kernel\n");
     for (int i = 0; i < data->count; i++)
@@ -216,15 +218,16 @@ void report_devices(spc__buf *page, const report_data *data)
         shared += is_compared(data, &data->at[i], devices, count);
     if (shared == 0)
         return;
-    spc__buf_puts(page, "<h2 id=devices>Devices compared</h2><p>Layers that "
-                        "were tuned on the same scene: microseconds, and how "
-                        "many times those of the first device that has "
-                        "it.\n<div class=scroll><table><tr><th>layer<th>rows"
-                        "<th>density");
+    spc__buf_puts(page,
+                  "<h2 id=devices>Devices compared</h2><p>Layers that "
+                  "were tuned on the same scene: microseconds, and how "
+                  "many times those of the first device that has "
+                  "it.\n<div class=scroll><table><tr><th>layer<th class=n>"
+                  "rows<th class=n>density");
     for (int d = 0; d < count; d++) {
-        spc__buf_puts(page, "<th>");
+        spc__buf_puts(page, "<th class=n>");
         report_text(page, devices[d]);
-        spc__buf_puts(page, "<th>times");
+        spc__buf_puts(page, "<th class=n>times");
     }
     for (int i = 0; i < data->count; i++)
         if (is_compared(data, &data->at[i], devices, count))

@@ -25,6 +25,13 @@ static cost cost_of(const report_problem *a, const report_problem *b, double us)
     return (cost){rows, density, rows + 0.5 * density, us / report_best(b) - 1};
 }
 
+/* Where one kernel alone was timed, as of a text of choices, nobody knows what
+ * the best is. */
+static bool has_rivals(const report_problem *p)
+{
+    return p->timed > 1;
+}
+
 static int add_costs(cost *out, const report_data *data, int from, int count)
 {
     int found = 0;
@@ -33,7 +40,8 @@ static int add_costs(cost *out, const report_data *data, int from, int count)
         for (int k = from; k < from + count; k++) {
             const report_problem *of = &data->at[i], *on = &data->at[k];
             double us = of->choice != NULL ? report_time_of(on, of->choice) : 0;
-            if (i == k || us <= 0 || !(of->density > 0 && on->density > 0))
+            if (i == k || us <= 0 || !has_rivals(on) ||
+                !(of->density > 0 && on->density > 0))
                 continue;
             out[found++] = cost_of(of, on, us);
         }
@@ -120,7 +128,9 @@ static void add_cost_table(spc__buf *page, const cost *costs, int count)
 
     spc__buf_puts(page, "<div class=scroll><table><tr><th>octaves");
     for (int by = 0; by < AXES; by++)
-        spc__buf_printf(page, "<th>%s: pairs<th>median %%<th>95th %%",
+        spc__buf_printf(page,
+                        "<th class=n>%s: pairs<th class=n>median %%<th "
+                        "class=n>95th %%",
                         heads[by]);
     for (int i = 0; i < BINS; i++) {
         if (count_inside(costs, count, TOGETHER, bins[i].low, bins[i].high) ==

@@ -1,0 +1,255 @@
+/*
+ * choice_row.c - a choice and its trial, read in full and held to their seals.
+ *
+ * This is what a lookup waits for, so SQLite hands over each column once, and
+ * the digests are made of these here: as arguments of spc_digest() it would
+ * copy all of them again. What a digest says of where a record comes from is
+ * the same for all that one tuning stored, so its last few rows are kept, as
+ * the bytes that are digested, until their file changes.
+ */
+#include "cache_internal.h"
+
+#include "error.h"
+#include "manifest.h"
+#include "sha256.h"
+#include <string.h>
+
+/* The columns of statement.c's WHOLE_CHOICE. */
+enum {
+    KEY = 0,
+    LAYER = KEY,
+    DEVICE,
+    TARGET,
+    FEATURES,
+    TRIAL = SPC__KEY_WIDTH,
+    TEMPLATE = TRIAL,
+    HASH,
+    CONFIG,
+    LAUNCH,
+    RESOURCES,
+    ARTEFACT,
+    STATUS,
+    NOTE,
+    MEDIAN,
+    SPREAD,
+    COLD,
+    SAMPLES,
+    ERROR,
+    VERIFIED,
+    COMPILE,
+    BUCKETS,
+    FAMILY,
+    TRIAL_TIME,
+    TRIAL_PROVENANCE,
+    REASON,
+    CHOICE_TIME,
+    CHOICE_PROVENANCE,
+    TRIAL_SEAL,
+    CHOICE_SEAL,
+    TRIAL_ID,
+    PROBLEM_ID
+};
+
+/* As SPC__DIGEST_TRIAL and SPC__DIGEST_CHOICE have them, up to provenance. */
+static const unsigned char trial_words[] = {
+    DEVICE,  LAYER,     TARGET,   BUCKETS,    FAMILY,   TEMPLATE,
+    HASH,    CONFIG,    STATUS,   MEDIAN,     SPREAD,   COLD,
+    SAMPLES, ERROR,     VERIFIED, COMPILE,    FEATURES, ARTEFACT,
+    LAUNCH,  RESOURCES, NOTE,     TRIAL_TIME,
+};
+static const unsigned char choice_words[] = {TRIAL_SEAL, REASON, CHOICE_TIME};
+
+enum { PROVENANCE_WIDTH = 6 };
+
+/* ---- digests ------------------------------------------------------------- */
+
+/* SQLite's values are asked, which only one thread may do: a handle has no
+ * more.
+ */
+static void put_column(spc__buf *out, sqlite3_stmt *stmt, int i)
+{
+    sqlite3_value *value = sqlite3_column_value(stmt, i);
+    int type = sqlite3_value_type(value);
+    const void *bytes;
+
+    if (type == SQLITE_INTEGER) {
+        spc__seal_put_integer(out, sqlite3_value_int64(value));
+    } else if (type == SQLITE_FLOAT) {
+        spc__seal_put_real(out, sqlite3_value_double(value));
+    } else if (type == SQLITE_NULL) {
+        spc__seal_put_null(out);
+    } else {
+        bytes = sqlite3_value_blob(value);
+        size_t count = (size_t)sqlite3_value_bytes(value);
+        if (bytes == NULL && count > 0)
+            out->failed = true;
+        spc__seal_put_bytes(out, type, bytes, bytes != NULL ? count : 0);
+    }
+}
+
+/* The row's place among those that are kept. */
+static spc__kept_provenance *find_kept(spc__layer *layer, int64_t id)
+{
+    for (int i = 0; i < SPC__KEPT_PROVENANCES; i++) {
+        spc__kept_provenance *kept = &layer->provenances[i];
+        if (kept->id == id && kept->at.others == layer->seen.others &&
+            kept->at.own == layer->seen.own && kept->at.others >= 0)
+            return kept;
+    }
+    return NULL;
+}
+
+static spc_status read_provenance(spc__kept_provenance *out, spc__layer *layer,
+                                  int64_t id, spc_error *error)
+{
+    sqlite3_stmt *stmt;
+    bool row = false;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_GET_PROVENANCE, error);
+
+    out->id = id;
+    out->at = (spc__file_version){-1, -1};
+    spc__buf_clear(&out->bytes);
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, id);
+    status = spc__layer_step(&row, layer, stmt, "read", error);
+    for (int i = 0; i < PROVENANCE_WIDTH && status == SPC_OK; i++)
+        if (row)
+            put_column(&out->bytes, stmt, i);
+        else
+            spc__seal_put_null(&out->bytes);
+    spc__sql_done(stmt);
+    if (status == SPC_OK && out->bytes.failed)
+        status = spc__layer_fail(layer, SQLITE_NOMEM, "read", error);
+    if (status == SPC_OK)
+        out->at = layer->seen;
+    return status;
+}
+
+static spc_status put_provenance(spc__buf *out, spc__layer *layer, int64_t id,
+                                 spc_error *error)
+{
+    spc__kept_provenance *kept = find_kept(layer, id);
+    spc_status status = SPC_OK;
+
+    if (kept == NULL) {
+        kept = &layer->provenances[layer->next_provenance++ %
+                                   SPC__KEPT_PROVENANCES];
+        status = read_provenance(kept, layer, id, error);
+    }
+    if (status == SPC_OK)
+        spc__buf_append(out, kept->bytes.data, kept->bytes.length);
+    return status;
+}
+
+/* Does the seal in column `seal` fit what the columns `words` say, and where
+ * that comes from? Without a seal a record is sound if it is older than those.
+ */
+static spc_status check_seal(spc__cache *cache, spc__layer *layer,
+                             sqlite3_stmt *stmt, const char *what,
+                             const unsigned char *words, int count,
+                             int provenance, int seal, bool *fits,
+                             spc_error *error)
+{
+    spc__buf *bytes = &cache->sealed_bytes;
+    char hex[SPC__SHA256_HEX];
+    spc_status status;
+
+    *fits = layer->version < SPC__SEALED_VERSION;
+    if (sqlite3_column_type(stmt, seal) == SQLITE_NULL)
+        return SPC_OK;
+    spc__buf_clear(bytes);
+    spc__seal_put_bytes(bytes, SQLITE_TEXT, what, strlen(what));
+    for (int i = 0; i < count; i++)
+        put_column(bytes, stmt, words[i]);
+    status = put_provenance(bytes, layer,
+                            sqlite3_column_int64(stmt, provenance), error);
+    if (status != SPC_OK)
+        return status;
+    if (bytes->failed)
+        return spc__layer_fail(layer, SQLITE_NOMEM, "read", error);
+    spc__seal_of(hex, bytes->data, bytes->length);
+    const void *stored = sqlite3_column_blob(stmt, seal);
+    *fits =
+        sqlite3_column_type(stmt, seal) == SQLITE_TEXT &&
+        sqlite3_column_bytes(stmt, seal) == SPC__SHA256_HEX - 1 &&
+        stored != NULL && memcmp(stored, hex, SPC__SHA256_HEX - 1) == 0 &&
+        (layer->manifest == NULL || spc__manifest_has(layer->manifest, hex));
+    return SPC_OK;
+}
+
+/* ---- reading ------------------------------------------------------------- */
+
+/* A record whose seal does not fit. */
+typedef struct unsound {
+    const char *kind; /* NULL: there is none */
+    int64_t record;
+    bool has_seal;
+} unsound;
+
+/* The choice first: it may name a trial that is sound, but not its own. */
+static spc_status find_unsound(unsound *out, spc__cache *cache,
+                               spc__layer *layer, sqlite3_stmt *stmt,
+                               spc_error *error)
+{
+    bool fits;
+    spc_status status = check_seal(cache, layer, stmt, "choice", choice_words,
+                                   sizeof(choice_words), CHOICE_PROVENANCE,
+                                   CHOICE_SEAL, &fits, error);
+
+    *out = (unsound){0};
+    if (status == SPC_OK && !fits)
+        *out = (unsound){"choice", sqlite3_column_int64(stmt, PROBLEM_ID),
+                         sqlite3_column_type(stmt, CHOICE_SEAL) != SQLITE_NULL};
+    if (status != SPC_OK || !fits)
+        return status;
+    status = check_seal(cache, layer, stmt, "trial", trial_words,
+                        sizeof(trial_words), TRIAL_PROVENANCE, TRIAL_SEAL,
+                        &fits, error);
+    if (status == SPC_OK && !fits)
+        *out = (unsound){"trial", sqlite3_column_int64(stmt, TRIAL_ID),
+                         sqlite3_column_type(stmt, TRIAL_SEAL) != SQLITE_NULL};
+    return status;
+}
+
+static spc_status read_row(spc__choice *out, const spc__layer *layer,
+                           sqlite3_stmt *stmt, spc_error *error)
+{
+    spc_status status = spc__read_key(&out->key, layer, stmt, KEY, error);
+
+    spc__column_text(out->reason, sizeof(out->reason), stmt, REASON);
+    return status == SPC_OK
+               ? spc__read_trial(&out->trial, layer, stmt, TRIAL, error)
+               : status;
+}
+
+/* Writing waits for the end of what is being read. */
+static spc_status set_aside(spc__cache *cache, spc__layer *layer,
+                            const unsound *what, spc_error *error)
+{
+    spc_error why = {0};
+
+    spc__seal_fail(layer, what->has_seal, what->kind, what->record, &why);
+    spc__cache_end_reading(cache);
+    spc__quarantine(layer, what->kind, what->record, why.text);
+    spc__cache_begin_reading(cache);
+    return spc__fail(error, why.status, "%s", why.text);
+}
+
+spc_status spc__choice_read(spc__choice *out, spc__cache *cache,
+                            spc__layer *layer, sqlite3_stmt *stmt,
+                            spc_error *error)
+{
+    unsound what;
+    spc_status status = find_unsound(&what, cache, layer, stmt, error);
+
+    out->file = layer->path;
+    out->problem = sqlite3_column_int64(stmt, PROBLEM_ID);
+    if (status == SPC_OK && what.kind == NULL)
+        status = read_row(out, layer, stmt, error);
+    spc__sql_done(stmt);
+    if (status == SPC_OK && what.kind != NULL)
+        status = set_aside(cache, layer, &what, error);
+    return status;
+}
