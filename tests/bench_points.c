@@ -245,7 +245,8 @@ static void print_layer(bench *b, const char *text)
     const spc__launch_geometry *launch = spc__plan_launch(b->plan);
     bool is_points = b->conv.geometry.rule == SPC_RULE_RADIUS;
     double mega = 1e-6, pairs = (double)spc_map_pairs(b->map);
-    bool lists = launch->reads_pairs || launch->reads_bundles;
+    bool lists = launch->reads_pairs || launch->reads_bundles ||
+                 launch->reads_inputs;
     size_t rows = spc_conv_bytes(&b->conv, SPC_IN, spc_map_rows_in(b->map)) +
                   spc_conv_bytes(&b->conv, SPC_OUT, spc_map_rows(b->map));
 
