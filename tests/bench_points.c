@@ -72,7 +72,7 @@ static spc_status run_layer(void *payload, void *stream)
 static double median_us(bench *b, spc_status (*enqueue)(void *, void *))
 {
     spc__measure how = {
-        .enqueue = enqueue, .payload = b, .samples = SAMPLES, .limit_s = 1};
+        .enqueue = enqueue, .payload = b, .samples = SAMPLES, .limit_s = 10};
     double samples[SAMPLES];
     spc_error error;
     int count;
