@@ -60,12 +60,6 @@
 %function blocks_of(problem, config)
 %  return ceil_div(problem.cin, config.m) * ceil_div(problem.cout, config.n)
 %end
-%-- Threads of spc_sum for one element. An offset has as many shares as it has of all pairs:
-%-- the middle of a kernel up to a quarter, which these add side by side.
-%function sum_ways_of(problem, config)
-%  local shares = config.blocks / blocks_of(problem, config) -- of a multiprocessor
-%  return shares > 1 and 16 or shares > 0.5 and 8 or 4
-%end
 %-- The least size that holds so many channels, or the largest.
 %function least_size(channels)
 %  for _, size in ipairs(block_sizes) do
@@ -257,14 +251,14 @@ SPC_DEVICE void store_one(spc_u8 *to, int is_first)
 %-- ---- the sum of the shares -----------------------------------------------------------
 %
 %function write_sum_kernel()
-/* Adds the sums that shares left of offset block_x: $(sum_items) times those of four
- * neighbours, of which $(sum_ways) threads have every $(sum_ways)th share each. */
+/* Adds the sums that shares left of offset block_x: 64 times those of four
+ * neighbours, of which four threads have every fourth share each. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     const int *header = (const int *)args->workspace;
     float *parts = (float *)spc_shared();
-    int k = spc_block_x(), way = spc_thread() / $(sum_items);
-    int item = spc_block_y() * $(sum_items) + spc_thread() % $(sum_items);
+    int k = spc_block_x(), way = spc_thread() / 64;
+    int item = spc_block_y() * 64 + spc_thread() % 64;
     int ci = item / $(quads), co = item % $(quads) * 4;
     float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 
@@ -272,38 +266,36 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     spc_depend_launch();
     int block = ci / $(config.m) * $(n_blocks) + co / $(config.n);
     int at = ci % $(config.m) * $(config.n) + co % $(config.n);
-    int rows = k == $(problem.offsets) ? 1 : $(problem.cin);
-    int share = header[2 * k] + way, end = ci < rows ? header[2 * k + 1] : 0;
+    int there = ci < (k == $(problem.offsets) ? 1 : $(problem.cin));
+    int share = header[2 * k] + way, end = there ? header[2 * k + 1] : 0;
     SPC_ROLLED
-    for (; share < end; share += $(8 * sum_ways)) { /* eight are under way */
-        spc_b16 eight[8];
+    for (; share < end; share += 16) { /* four are under way */
+        spc_b16 four[4];
         SPC_UNROLL
-        for (int i = 0; i < 8; i++) {
-            eight[i].x = eight[i].y = eight[i].z = eight[i].w = 0u;
-            if (share + i * $(sum_ways) < end)
-                eight[i] = *(const spc_b16 *)(sum_at(args, share + i * $(sum_ways) + k, block) + at);
+        for (int i = 0; i < 4; i++) {
+            four[i].x = four[i].y = four[i].z = four[i].w = 0u;
+            if (share + i * 4 < end)
+                four[i] = *(const spc_b16 *)(sum_at(args, share + i * 4 + k, block) + at);
         }
         SPC_UNROLL
-        for (int i = 0; i < 8; i++) {
-            sum[0] += spc_bits_f32(eight[i].x);
-            sum[1] += spc_bits_f32(eight[i].y);
-            sum[2] += spc_bits_f32(eight[i].z);
-            sum[3] += spc_bits_f32(eight[i].w);
+        for (int i = 0; i < 4; i++) {
+            sum[0] += spc_bits_f32(four[i].x);
+            sum[1] += spc_bits_f32(four[i].y);
+            sum[2] += spc_bits_f32(four[i].z);
+            sum[3] += spc_bits_f32(four[i].w);
         }
     }
     SPC_UNROLL
     for (int i = 0; i < 4; i++)
         parts[spc_thread() * 4 + i] = sum[i];
     spc_sync_block();
-    /* Now a thread has one of them. */
-    item = spc_block_y() * $(sum_items) + spc_thread() / 4;
-    ci = item / $(quads);
-    co = item % $(quads) * 4 + spc_thread() % 4;
-    if (spc_thread() >= $(4 * sum_items) || ci >= rows || co >= $(problem.cout))
+    if (!there || way > 0)
         return;
-    float whole = 0.0f;
-    for (int other = 0; other < $(sum_ways); other++)
-        whole += parts[other * $(4 * sum_items) + spc_thread()];
-    store_sum(args, ((long long)k * $(problem.cin) + ci) * $(problem.cout) + co, whole);
+    for (int i = 0; i < 4 && co + i < $(problem.cout); i++) {
+        float whole = parts[spc_thread() * 4 + i];
+        for (int other = 1; other < 4; other++)
+            whole += parts[(other * 64 + spc_thread()) * 4 + i];
+        store_sum(args, ((long long)k * $(problem.cin) + ci) * $(problem.cout) + co + i, whole);
+    }
 }
 %end

@@ -107,7 +107,6 @@
 %      m_blocks = ceil_div(problem.cin, config.m), n_blocks = ceil_div(problem.cout, config.n),
 %      blocks = blocks_of(problem, config), all = offsets_of(problem),
 %      header = header_bytes(problem), quads = ceil_div(problem.cout, 4),
-%      sum_ways = sum_ways_of(problem, config), sum_items = 256 // sum_ways_of(problem, config),
 %      results = (taps_of(problem) + problem.bias) * problem.cout,
 %    }
 %  end,
@@ -119,7 +118,7 @@
 %      workspace_block_bytes = sum,
 %      workspace_bytes = header_bytes(problem) + (offsets_of(problem) + 1) * blocks * sum,
 %      sum_block = 256, sum_grid_x = offsets_of(problem), sum_shared = 4096,
-%      sum_grid_y = ceil_div(problem.cin * ceil_div(problem.cout, 4), 256 // sum_ways_of(problem, config)),
+%      sum_grid_y = ceil_div(problem.cin * ceil_div(problem.cout, 4), 64),
 %      preference = problem.cin >= 48 and problem.cout >= 48 and 12 or 5,
 %    }
 %  end,

@@ -1,7 +1,7 @@
 /*
  * bench_points.c - how long large layers take, points or voxels, whose results
  * as a whole would take the oracle minutes:
- * bench_points DEVICE SPEC LAYER...
+ * bench_points [--templates DIR] DEVICE SPEC LAYER...
  *
  * Microseconds are medians of warm runs: the map (of points: clouds, cells and
  * triplets), the layout that the plan's kernel reads besides, and the layer.
@@ -289,8 +289,13 @@ int main(int argc, char **argv)
     spc_scene *scene;
     bench b = {0};
 
+    if (argc > 2 && strcmp(argv[1], "--templates") == 0) {
+        options.template_dir = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (argc < 4)
-        fail("usage", "bench_points DEVICE SPEC LAYER...");
+        fail("usage", "bench_points [--templates DIR] DEVICE SPEC LAYER...");
     options.device = argv[1];
     if (spc_ctx_create(&b.ctx, &options, &error) != SPC_OK)
         fail(argv[1], error.text);
