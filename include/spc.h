@@ -1187,6 +1187,7 @@ typedef struct spc_explanation {
     size_t weights_bytes;    /* packed */
     int64_t workspace_bytes; /* -1: depends on how many blocks are resident,
                                 which only loaded code says */
+    char layout[64]; /* the form of the map that it reads */
 } spc_explanation;
 
 /*

@@ -1,9 +1,11 @@
 /* explain.c - which kernel a plan would get, without making one. */
+#include "conv.h"
 #include "error.h"
 #include "lookup.h"
 #include "plan_parts.h"
 #include "rows.h"
 #include <stdio.h>
+#include <string.h>
 
 static spc_status check_question(const spc_explain_question *ask,
                                  unsigned flags, spc_error *error)
@@ -46,6 +48,27 @@ static int64_t workspace_of(const spc_plan *plan,
         &plan->geometry, spc__rows_padded(ask->rows_out), ask->pairs);
 }
 
+/* The form of the map that its kernels read (coords/layout.h). */
+static void name_layout(char out[64], const spc__launch_geometry *geometry,
+                        const spc_conv *conv)
+{
+    const char *pairs = spc__conv_has_triplets(conv) ? "triplets" : "pairs";
+    bool sorted = strcmp(geometry->order, "none") != 0;
+
+    if (geometry->reads_bundles)
+        snprintf(out, 64, "triplets of 16 outputs by offset");
+    else if (geometry->reads_triplets || geometry->reads_inputs)
+        snprintf(out, 64, "triplets by %s",
+                 geometry->reads_inputs ? "input" : "output");
+    else if (!geometry->reads_table)
+        snprintf(out, 64, "%s by offset", pairs);
+    else
+        snprintf(out, 64, "table, rows in %s%s%s",
+                 sorted ? "the order " : "the order of keys",
+                 sorted ? geometry->order : "",
+                 geometry->reads_pairs ? "; pairs by offset" : "");
+}
+
 static spc_status describe(spc_explanation *out, const spc__pick *pick,
                            const spc_explain_question *ask, spc_error *error)
 {
@@ -64,6 +87,7 @@ static spc_status describe(spc_explanation *out, const spc__pick *pick,
     snprintf(out->reason, sizeof(out->reason), "%s", pick->reason);
     out->weights_bytes = spc_plan_weights_bytes(&plan);
     out->workspace_bytes = workspace_of(&plan, ask);
+    name_layout(out->layout, &plan.geometry, ask->conv);
     return SPC_OK;
 }
 

@@ -54,12 +54,14 @@ static spc_status read_layout(spc__launch_geometry *out,
     out->reads_table = both || strcmp(layout, "table") == 0;
     out->reads_pairs = both || strcmp(layout, "pairs") == 0;
     out->reads_bundles = strcmp(layout, "bundles") == 0;
+    out->reads_inputs = strcmp(layout, "inputs") == 0;
     out->reads_triplets = out->reads_bundles || strcmp(layout, "triplets") == 0;
-    if (out->reads_table || out->reads_pairs || out->reads_triplets)
+    if (out->reads_table || out->reads_pairs || out->reads_triplets ||
+        out->reads_inputs)
         return SPC_OK;
     return spc__fail(error, SPC_ETEMPLATE,
                      "its launch geometry has layout=%s: table, pairs, both, "
-                     "triplets or bundles is right",
+                     "triplets, bundles or inputs is right",
                      layout);
 }
 

@@ -31,6 +31,7 @@ typedef struct spc__launch_geometry {
     bool reads_pairs;    /* of the map: pairs by offset */
     bool reads_triplets; /* of a map of points: triplets by output, */
     bool reads_bundles;  /* or by bundles of outputs */
+    bool reads_inputs;   /* of a map of points: triplets by inputs */
     int tile_rows;
     int tiles_per_block;
     size_t shared_bytes;

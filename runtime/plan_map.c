@@ -64,6 +64,9 @@ bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
         return false;
     if (geometry->reads_bundles && !spc__map_bundles_view(&args->triplets, map))
         return false;
+    if (geometry->reads_inputs &&
+        !spc__map_inputs_view(&args->triplets, &args->pairs, map))
+        return false;
     return !geometry->reads_pairs || spc__map_pairs_view(&args->pairs, map);
 }
 
@@ -133,6 +136,8 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
         status = spc__map_prepare_pairs(map, stream);
     if (status == SPC_OK && plan->geometry.reads_bundles)
         status = spc__map_prepare_bundles(map, stream);
+    if (status == SPC_OK && plan->geometry.reads_inputs)
+        status = spc__map_prepare_inputs(map, stream);
     return status;
 }
 
@@ -148,5 +153,7 @@ spc_status spc__plan_relayout(const spc_plan *plan, spc_map *map, void *stream)
         status = spc__map_relist(map, stream);
     if (status == SPC_OK && geometry->reads_bundles)
         status = spc__map_rebundle(map, stream);
+    if (status == SPC_OK && geometry->reads_inputs)
+        status = spc__map_reinput(map, stream);
     return status;
 }

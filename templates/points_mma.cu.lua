@@ -19,6 +19,7 @@
 %-- channels) is all that the warps have in common.
 %
 %include "ring_mma.lua"
+%include "points_counts.lua"
 %
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3, tf32 = 2, f32 = 1}
@@ -27,7 +28,6 @@
 %  return config.m * config.pieces * 2 * (16 // element_bytes(problem)) + config.m * 16
 %end
 %local function weights_bytes(config) return 2 * image_bytes(config) end
-%local function counts_bytes(problem) return ring_warps * problem.offsets * 4 end
 %local function shared_bytes(problem, config)
 %  return ring_bytes(config, true) + weights_bytes(config) + counts_bytes(problem)
 %end
@@ -106,52 +106,7 @@ SPC_DEVICE void clear(float *acc)
 % else
 %   write_multiply()
 % end
-/* ---- what a warp has of each offset ------------------------------------------ */
-
-SPC_DEVICE int *counts_of(int warp)
-{
-    return (int *)(spc_shared() + $(counts_at)) + warp * $(problem.offsets);
-}
-
-/* Of the output at position p: its most triplets of each offset count for the warp. */
-SPC_DEVICE void count_output(int *counts, const spc_triplets_view *all, int p)
-{
-    int end = spc_load_int(all->first + p + 1), last = -1, run = 0;
-
-    for (int t = spc_load_int(all->first + p); t < end; t++) {
-        int k = spc_load_int(all->list + 2ll * t + 1);
-        run = k == last ? run + 1 : 1;
-        last = k;
-        if (counts[k] < run)
-            spc_atomic_max(counts + k, run);
-    }
-}
-
-/* The steps of each offset, for every warp; p is the warp's first position. */
-SPC_DEVICE void count_steps(const spc_triplets_view *all, int p)
-{
-    int *counts = counts_of(spc_warp());
-
-    for (int k = spc_lane(); k < $(problem.offsets); k += 32)
-        counts[k] = 0;
-    spc_sync_warp();
-    if (spc_lane() < $(16 * config.m))
-        count_output(counts, all, p + spc_lane());
-    spc_sync_block();
-}
-
-/* The next offset after k that some warp has; past the last one there is none. */
-SPC_DEVICE int next_of_block(int k)
-{
-    const int *counts = counts_of(0);
-
-    for (k++; k < $(problem.offsets); k++)
-        if (counts[k] | counts[$(problem.offsets) + k] | counts[$(2 * problem.offsets) + k] |
-            counts[$(3 * problem.offsets) + k])
-            break;
-    return k;
-}
-
+% write_counts()
 /* ---- the loading side of a warp: `ahead` steps before the products ----------- */
 
 typedef struct loader {

@@ -73,7 +73,7 @@
 %    {"n", widths, "output channels of a block"},
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 4}, "ring of weights"},
-%    {"ring", {3, 4}, "steps whose rows are under way, and one more"},
+%    {"ring", {3, 4, 6, 8}, "steps whose rows are under way, and one more"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.triplets then return false, "needs a layer of points" end

@@ -12,6 +12,8 @@ add_executable(bench_map bench_map.c)
 target_link_libraries(bench_map PRIVATE spc_internal)
 add_executable(bench_levels bench_levels.c)
 target_link_libraries(bench_levels PRIVATE spc_internal)
+add_executable(bench_points bench_points.c)
+target_link_libraries(bench_points PRIVATE spc_internal)
 
 # Coordinate sets, maps of every kind, and the frame loop.
 spc_suite(coords)

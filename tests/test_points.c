@@ -9,6 +9,7 @@
 #include "buf.h"
 #include "file.h"
 #include "map.h"
+#include "points.h"
 #include "points_steps.h"
 #include "random.h"
 #include "suite.h"
@@ -298,6 +299,75 @@ static void check_bundles(spc_ctx *ctx, spc_map *map, const spc_triplet *all,
     free(first);
 }
 
+static int by_input(const void *a, const void *b)
+{
+    const spc_triplet *x = a, *y = b;
+
+    return x->in != y->in ? (x->in > y->in) - (x->in < y->in)
+           : x->k != y->k ? (x->k > y->k) - (x->k < y->k)
+                          : (x->out > y->out) - (x->out < y->out);
+}
+
+/* What a kernel finds by going through the inputs, which are in any order, each
+ * once; `to` has room for `count`. */
+static int read_inputs(spc_triplet *to, int count, const int *order,
+                       const int *first, const int *list, int positions)
+{
+    int at = 0;
+
+    for (int p = 0; p < positions; p++) {
+        if (order[p] < 0)
+            ck_assert_int_eq(first[p], first[p + 1]);
+        for (int t = first[p]; t < first[p + 1]; t++) {
+            ck_assert_int_lt(at, count);
+            to[at++] = (spc_triplet){list[2 * t], order[p], list[2 * t + 1]};
+            if (t > first[p]) /* kernels go through the offsets once */
+                ck_assert_int_ge(list[2 * t + 1], list[2 * t - 1]);
+        }
+    }
+    return at;
+}
+
+/* The list by inputs has the same triplets; made once, and again whenever the
+ * map is filled. */
+static void check_inputs(spc_ctx *ctx, spc_map *map, const spc_triplet *all,
+                         const char *what)
+{
+    size_t count = (size_t)spc_map_pairs(map), rows;
+    spc_triplet *got = calloc(count + 1, sizeof *got);
+    spc_triplet *want = calloc(count + 1, sizeof *want);
+    spc_triplets_view view;
+    spc_pairs_view inputs;
+
+    assert_done(spc__map_prepare_inputs(map, NULL));
+    ck_assert(spc__map_inputs_view(&view, &inputs, map));
+    rows = (size_t)inputs.capacity;
+    int *order = calloc(rows, sizeof *order);
+    int *first = calloc(rows + 1, sizeof *first);
+    int *list = calloc(2 * count + 1, sizeof *list);
+    assert_done(spc_copy_to_host(ctx, order, inputs.in, 4 * rows));
+    assert_done(spc_copy_to_host(ctx, first, view.first, 4 * (rows + 1)));
+    if (count > 0)
+        assert_done(spc_copy_to_host(ctx, list, view.list, 8 * count));
+    ck_assert_int_eq(
+        read_inputs(got, (int)count, order, first, list, (int)rows),
+        (int)count);
+    if (count > 0)
+        memcpy(want, all, count * sizeof *want);
+    qsort(want, count, sizeof *want, by_input);
+    qsort(got, count, sizeof *got, by_input);
+    for (size_t i = 0; i < count; i++)
+        ck_assert_msg(memcmp(&got[i], &want[i], sizeof *got) == 0,
+                      "%s: by inputs (%d, %d, %d) and not (%d, %d, %d)", what,
+                      got[i].out, got[i].in, got[i].k, want[i].out, want[i].in,
+                      want[i].k);
+    free(list);
+    free(first);
+    free(order);
+    free(want);
+    free(got);
+}
+
 static void check_map(spc_ctx *ctx, spc_map *map, const relation *want,
                       const char *what)
 {
@@ -310,6 +380,7 @@ static void check_map(spc_ctx *ctx, spc_map *map, const relation *want,
     assert_done(spc_map_triplets(map, got));
     check_order(got, want->count);
     check_bundles(ctx, map, got, what);
+    check_inputs(ctx, map, got, what);
     for (int i = 0; i < want->count; i++)
         sorted[i].at = got[i];
     qsort(sorted, (size_t)want->count, sizeof *sorted, compare_found);
@@ -342,6 +413,21 @@ static const char *const layers[] = {
     "points,cin=1,cout=1,k=7,radius=1",
 };
 
+/* What the host has turned round has its inputs by the host, too. */
+static void check_turned(spc_ctx *ctx, const spc_map *map, const char *what)
+{
+    size_t count = (size_t)spc_map_pairs(map);
+    spc_triplet *all = calloc(count + 1, sizeof *all);
+    spc_map *turned;
+
+    ck_assert_int_eq(spc__radius_turn(&turned, map, &error), SPC_OK);
+    ck_assert_int_eq(spc_map_pairs(turned), (int64_t)count);
+    assert_done(spc_map_triplets(turned, all));
+    check_inputs(ctx, turned, all, what);
+    spc_map_free(turned);
+    free(all);
+}
+
 /* Empty clouds, one point, a few, many; one batch element and several. */
 static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
                       const cloud *out, spc_points *inputs, spc_points *outputs,
@@ -355,6 +441,8 @@ static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     assert_done(spc_map_check(map, NULL));
     check_map(ctx, map, &want, what);
+    if (!inverse)
+        check_turned(ctx, map, what);
     spc_map_free(map);
     free(want.all);
 }

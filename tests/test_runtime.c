@@ -672,7 +672,7 @@ static const struct {
     {"grid=some,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
      "grid=some"},
     {"layout=heap,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
-     "layout=heap: table, pairs, both, triplets or bundles is right"},
+     "layout=heap: table, pairs, both, triplets, bundles or inputs is right"},
     {"cluster=9,block=1,tile_rows=1,packed_bytes=4,pack_threads=1",
      "cluster=9: 1 to 8 is right"},
     {"block=1,tile_rows=1536,packed_bytes=4,pack_threads=1", "1 to 768"},

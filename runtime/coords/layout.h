@@ -13,6 +13,9 @@
  *                     with nothing to prepare
  *   bundles           the triplets of 16 outputs that follow each other, by
  *                     offset. Made by spc__map_prepare_bundles
+ *   by inputs         (output, offset) of each input, those of one input
+ *                     together, and the inputs in an order in which neighbours
+ *                     are near. Made by spc__map_prepare_inputs
  *   pairs by offset   (input, output) of each offset, those of one offset
  *                     together (spc_pairs_view): for kernels that work offset
  *                     by offset. Made by spc__map_prepare_pairs
@@ -139,6 +142,14 @@ bool spc__map_triplets_view(spc_triplets_view *out, const spc_map *map);
 spc_status spc__map_prepare_bundles(spc_map *map, void *stream);
 spc_status spc__map_rebundle(const spc_map *map, void *stream);
 bool spc__map_bundles_view(spc_triplets_view *out, const spc_map *map);
+
+/* The triplets of a map of points by inputs, likewise: the relation searched from
+ * the other side. In `inputs` only `in`, the row of each position or -1, and
+ * `capacity`, how many positions there are, say something. */
+spc_status spc__map_prepare_inputs(spc_map *map, void *stream);
+spc_status spc__map_reinput(const spc_map *map, void *stream);
+bool spc__map_inputs_view(spc_triplets_view *out, spc_pairs_view *inputs,
+                          const spc_map *map);
 
 /* Pairs that the map can come to have: as many as were counted, if it is never
  * filled anew. */

@@ -62,6 +62,7 @@ static void map_destroy(spc_map *map)
     spc__coords_dealloc(map->to, w->counts);
     spc__coords_dealloc(map->to, w->bundles);
     spc__coords_dealloc(map->to, w->limits);
+    spc_map_free(w->turned);
     free(w);
     map->work = NULL;
 }
@@ -96,7 +97,10 @@ spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
         if (status != SPC_OK)
             return status;
     }
-    return alloc(&w->list, map, 8 * (size_t)capacity, error);
+    spc_status status = spc__radius_inputs_reserve(map, error);
+    return status == SPC_OK
+               ? alloc(&w->list, map, 8 * (size_t)capacity, error)
+               : status;
 }
 
 static spc_status alloc_arrays(const spc_map *map, spc_error *error)
@@ -371,21 +375,28 @@ static spc_status search(const spc_map *map, void *stream, spc_error *error)
         status = spc__points_run(
             &w->code, SPC__RADIUS_WRITE, &args, sizeof args, w->blocks,
             SPC_RADIUS_SHARED((size_t)map->offsets), stream, error);
-    return status == SPC_OK ? spc__radius_bundle(map, stream, error) : status;
+    if (status == SPC_OK)
+        status = spc__radius_bundle(map, stream, error);
+    return status == SPC_OK ? spc__radius_inputs(map, stream, error) : status;
+}
+
+spc_status spc__radius_fill(const spc_map *map, void *stream, spc_error *error)
+{
+    const radius_work *w = map->work;
+    spc_status status = sort_cloud(w, &w->in, stream, error);
+
+    if (status == SPC_OK && !is_one_cloud(map))
+        status = sort_cloud(w, &w->to, stream, error);
+    return status == SPC_OK ? search(map, stream, error) : status;
 }
 
 static spc_status map_build(spc_map *map, const spc__source *source,
                             const spc__map_layout *sorted, void *stream,
                             spc_error *error)
 {
-    const radius_work *w = map->work;
-    spc_status status = sort_cloud(w, &w->in, stream, error);
-
     (void)source; /* clouds are filled by themselves, */
     (void)sorted; /* and have one order */
-    if (status == SPC_OK && !is_one_cloud(map))
-        status = sort_cloud(w, &w->to, stream, error);
-    return status == SPC_OK ? search(map, stream, error) : status;
+    return spc__radius_fill(map, stream, error);
 }
 
 static spc_status set_build(spc_coords *rows, const spc__source *source,

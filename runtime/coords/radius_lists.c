@@ -1,6 +1,6 @@
 /*
  * radius_lists.c - the triplets of a map of points in other orders: by offset,
- * as pairs, and by bundles of outputs.
+ * as pairs, by bundles of outputs, and by inputs.
  */
 #include "radius_work.h"
 
@@ -136,5 +136,78 @@ bool spc__map_bundles_view(spc_triplets_view *out, const spc_map *map)
     if (!spc__map_triplets_view(out, map) || !w->bundles)
         return false;
     out->list = w->bundles;
+    return true;
+}
+
+/* ---- by inputs ----------------------------------------------------------- */
+
+/* Those of the map that has the clouds exchanged: what goes back through the
+ * layer is by its outputs what this one is by its inputs. */
+spc_status spc__radius_inputs_reserve(const spc_map *map, spc_error *error)
+{
+    const radius_work *w = map->work;
+
+    return w->turned ? spc__radius_reserve(w->turned, w->capacity, error)
+                     : SPC_OK;
+}
+
+spc_status spc__radius_inputs(const spc_map *map, void *stream,
+                              spc_error *error)
+{
+    const radius_work *w = map->work;
+
+    return w->turned && !w->is_put
+               ? spc__radius_fill(w->turned, stream, error)
+               : SPC_OK;
+}
+
+static spc_status make_turned(spc_map *map, void *stream, spc_error *error)
+{
+    radius_work *w = map->work;
+    spc_status status;
+
+    if (w->is_put)
+        return spc__radius_turn(&w->turned, map, error);
+    status = spc__radius_create(&w->turned, spc__points_of(map->to),
+                                spc__points_of(map->in), &map->geometry,
+                                w->capacity, !map->inverse, error);
+    return status == SPC_OK ? spc__radius_inputs(map, stream, error) : status;
+}
+
+spc_status spc__map_prepare_inputs(spc_map *map, void *stream)
+{
+    const radius_work *w = map->work;
+    spc_error error = {0};
+    spc_status status = SPC_OK;
+
+    if (map->geometry.rule != SPC_RULE_RADIUS)
+        status = spc__fail(&error, SPC_EUNSUPPORTED,
+                           "only maps of points have triplets by inputs");
+    else if (!w->turned)
+        status = make_turned(map, stream, &error);
+    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+}
+
+spc_status spc__map_reinput(const spc_map *map, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = spc__radius_inputs(map, stream, &error);
+
+    return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
+}
+
+bool spc__map_inputs_view(spc_triplets_view *out, spc_pairs_view *inputs,
+                          const spc_map *map)
+{
+    const radius_work *w = map->work;
+
+    if (map->geometry.rule != SPC_RULE_RADIUS || !w->turned)
+        return false;
+    spc__radius_view(out, w->turned);
+    *inputs = (spc_pairs_view){
+        .in = ((const radius_work *)w->turned->work)->order,
+        .offsets = map->offsets,
+        .capacity = map->in->rows_padded,
+    };
     return true;
 }

@@ -5,7 +5,7 @@
  * its nearest is not: what goes back through such a layer has the layer's own
  * triplets, exchanged and sorted on the host, once for clouds that stay.
  */
-#include "points.h"
+#include "radius_work.h"
 
 #include "error.h"
 #include <stdlib.h>
@@ -63,6 +63,7 @@ static spc_status put(spc_map *map, const int32_t *from, int64_t count,
                                 error)) != SPC_OK))
         return status;
     map->pairs = count;
+    ((radius_work *)map->work)->is_put = true;
     return ops->sync(device, NULL, error);
 }
 

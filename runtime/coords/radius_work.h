@@ -25,6 +25,8 @@ typedef struct radius_work {
     int64_t capacity;
     int *counts;  /* for listing by offset */
     int *bundles; /* the list by bundles; NULL: nobody reads it */
+    spc_map *turned; /* the relation from the other side; NULL: likewise */
+    bool is_put;     /* by the host, once: there is no search that finds it */
     /* Of an inverse map with the nearest only: the last that counts for each
      * input, and the code that finds it among cells of outputs. */
     unsigned *limits;
@@ -40,5 +42,13 @@ spc_status spc__radius_list(const spc_map *map, const spc__map_pairs *pairs,
 spc_status spc__radius_bundles_reserve(const spc_map *map, spc_error *error);
 spc_status spc__radius_bundle(const spc_map *map, void *stream,
                               spc_error *error);
+
+/* Room for the triplets by inputs; finds them, where somebody reads them. */
+spc_status spc__radius_inputs_reserve(const spc_map *map, spc_error *error);
+spc_status spc__radius_inputs(const spc_map *map, void *stream,
+                              spc_error *error);
+
+/* Sorts the clouds of a map, and searches (radius.c). */
+spc_status spc__radius_fill(const spc_map *map, void *stream, spc_error *error);
 
 #endif

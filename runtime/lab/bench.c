@@ -225,7 +225,7 @@ static spc_status time_points(bench *b, spc_bench_result *out)
     const spc__launch_geometry *launch = spc__plan_launch(b->plan);
     spc_status status = SPC_OK;
 
-    if (launch->reads_pairs || launch->reads_bundles)
+    if (launch->reads_pairs || launch->reads_bundles || launch->reads_inputs)
         status = measure(b, run_layout, INDEX_SAMPLES, false, &out->layout_us,
                          NULL, NULL);
     if (status == SPC_OK)

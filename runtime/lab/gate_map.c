@@ -105,6 +105,15 @@ static int list_arrays(array *list, const spc_map *map,
         count = add(list, count, "triplets by bundles", triplets.list,
                     2 * (size_t)triplets.capacity +
                         (size_t)map->to->rows_padded * 5 / 64);
+    if (geometry->reads_inputs &&
+        spc__map_inputs_view(&triplets, &pairs, map)) {
+        count = add(list, count, "inputs in order", pairs.in,
+                    (size_t)pairs.capacity);
+        count = add(list, count, "first triplets of inputs", triplets.first,
+                    (size_t)pairs.capacity + 1);
+        count = add(list, count, "triplets by inputs", triplets.list,
+                    2 * (size_t)triplets.capacity);
+    }
     return count;
 }
 

@@ -288,6 +288,8 @@ static entries some_entries(round *r, const spc_conv_args *args,
 
     if (geometry->reads_triplets)
         return (entries){args->triplets.list, scene->pairs, 2};
+    if (geometry->reads_inputs)
+        return (entries){args->pairs.in, scene->rows_in, 1};
     if (geometry->reads_pairs)
         return (entries){args->pairs.in, scene->pairs, 1};
     int k = (int)below(r, map->offsets);

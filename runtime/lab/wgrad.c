@@ -12,6 +12,7 @@
 #include "parallel.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Rows of the result, which are input channels at an offset, that are summed in
  * one walk over the pairs. */
@@ -22,7 +23,8 @@ typedef struct problem {
     const spc__seen *seen;
     int64_t rows;
     const spc__values *values;
-    double *sum, *size; /* [taps][cout]; size: the sum of absolute products */
+    double *sum; /* [taps][cout] */
+    double *size; /* of absolute products; NULL: nobody asks, as all is exact */
     float *tolerance;   /* or NULL: integers */
     int cin, group_out, offsets, blocks; /* of a group; of ROWS rows */
     const volatile int *cancel;
@@ -30,19 +32,65 @@ typedef struct problem {
 
 /* ---- sums ---------------------------------------------------------------- */
 
+/* Two lanes exist on every machine. */
+typedef double pair __attribute__((vector_size(16)));
+typedef int64_t bits __attribute__((vector_size(16)));
+
+/* sum[i] += x * dy[i], of so many columns that follow each other. */
+static void add_row(double *sum, double x, const float *dy, int columns)
+{
+    pair both = {x, x};
+    int i = 0;
+
+    for (; i + 2 <= columns; i += 2) {
+        pair s, d = {dy[i], dy[i + 1]};
+        memcpy(&s, sum + i, sizeof(s));
+        s += both * d;
+        memcpy(sum + i, &s, sizeof(s));
+    }
+    if (i < columns)
+        sum[i] += x * (double)dy[i];
+}
+
+/* The same and, in size[i], the sum of the absolute products. */
+static void add_row_and_size(double *sum, double *size, double x,
+                             const float *dy, int columns)
+{
+    const bits keep = {INT64_MAX, INT64_MAX};
+    pair both = {x, x};
+    int i = 0;
+
+    for (; i + 2 <= columns; i += 2) {
+        pair s, m, d = {dy[i], dy[i + 1]}, product = both * d;
+        memcpy(&s, sum + i, sizeof(s));
+        memcpy(&m, size + i, sizeof(m));
+        s += product;
+        m += (pair)((bits)product & keep);
+        memcpy(sum + i, &s, sizeof(s));
+        memcpy(size + i, &m, sizeof(m));
+    }
+    if (i < columns) {
+        sum[i] += x * (double)dy[i];
+        size[i] += fabs(x * (double)dy[i]);
+    }
+}
+
+/* The columns of a group see the inputs of that group. */
 static void add_products(const problem *p, int64_t to, int count,
                          const float *x, const float *dy)
 {
-    for (int r = 0; r < count; r++) {
-        double *sum = p->sum + (to + r) * p->conv->cout;
-        double *size = p->size + (to + r) * p->conv->cout;
-        for (int co = 0; co < p->conv->cout; co++) {
-            double product =
-                (double)x[co / p->group_out * p->cin + r] * (double)dy[co];
-            sum[co] += product;
-            size[co] += fabs(product);
+    int cout = p->conv->cout;
+
+    for (int r = 0; r < count; r++)
+        for (int first = 0; first < cout; first += p->group_out) {
+            int64_t at = (to + r) * cout + first;
+            double in = x[first / p->group_out * p->cin + r];
+            if (p->size != NULL)
+                add_row_and_size(p->sum + at, p->size + at, in, dy + first,
+                                 p->group_out);
+            else
+                add_row(p->sum + at, in, dy + first, p->group_out);
         }
-    }
 }
 
 /* Where the inputs of offset k begin to be listed, and end: a table has a slot
@@ -84,7 +132,8 @@ static void sum_bias(const problem *p, int64_t to)
         for (int co = 0; co < cout; co++) {
             double dy = (double)p->values->residual[row * cout + co];
             p->sum[to * cout + co] += dy;
-            p->size[to * cout + co] += fabs(dy);
+            if (p->size != NULL)
+                p->size[to * cout + co] += fabs(dy);
         }
 }
 
@@ -95,7 +144,8 @@ static void finish_row(const problem *p, int64_t row, int64_t terms)
 {
     for (int co = 0; co < p->conv->cout; co++) {
         int64_t i = row * p->conv->cout + co;
-        double error = spc__sum_error(p->conv, p->size[i], terms);
+        double error =
+            p->size != NULL ? spc__sum_error(p->conv, p->size[i], terms) : 0;
         if (p->conv->accumulate) {
             p->sum[i] += (double)p->values->weights[i];
             error += (fabs(p->sum[i]) + error) * 0x1p-23;
@@ -190,12 +240,11 @@ spc_status spc__wgrad_exact(float *out, const spc_conv *conv,
                             const volatile int *cancel, spc_error *error)
 {
     problem p = problem_of(conv, seen, rows, values, cancel);
-    size_t count = count_of(conv), bytes = 2 * count * sizeof(double);
+    size_t count = count_of(conv), bytes = count * sizeof(double);
     spc_status status;
 
-    if ((p.sum = calloc(2 * count, sizeof(double))) == NULL)
+    if ((p.sum = calloc(count, sizeof(double))) == NULL)
         return spc__fail_memory(error, bytes);
-    p.size = p.sum + count;
     status = run(&p, threads, error);
     for (size_t i = 0; i < count; i++)
         out[i] = (float)p.sum[i];

@@ -52,6 +52,7 @@ static void print_answer(const answer *a)
            a->is.has_code ? "in the database" : "to be compiled");
     printf("weights    %zu bytes packed\n", a->is.weights_bytes);
     print_workspace(a->is.workspace_bytes);
+    printf("map        %s\n", a->is.layout);
 }
 
 static void write_answer(spc__json *json, const answer *a)
@@ -70,6 +71,7 @@ static void write_answer(spc__json *json, const answer *a)
     spc__json_int(json, "weights_bytes", (int64_t)a->is.weights_bytes);
     if (a->is.workspace_bytes >= 0)
         spc__json_int(json, "workspace_bytes", a->is.workspace_bytes);
+    spc__json_text(json, "layout", a->is.layout);
     spc__json_end_object(json);
 }
 
