@@ -73,7 +73,7 @@ SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
 SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
 {
     int stride = args->stride[axis], dilation = args->dilation[axis];
-    int top = i + args->padding[axis], place = 0, every = 1;
+    int top = i + args->padding[axis], place, every;
     axis_outputs out;
 
     if (args->rule == 0) {
@@ -82,12 +82,20 @@ SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
         out.count = 1;
         return out;
     }
-    while (place < args->kernel[axis] && (top - dilation * place) % stride != 0)
-        place++;
-    while (every * dilation % stride != 0)
-        every++;
-    out.first = floor_div(top - dilation * place, stride);
-    out.step = every * dilation / stride;
+    out.first = floor_div(top, stride);
+    out.step = 1;
+    place = top - out.first * stride;
+    every = stride;
+    if (dilation > 1) {
+        place = 0;
+        every = 1;
+        while (place < args->kernel[axis] && (top - dilation * place) % stride != 0)
+            place++;
+        while (every * dilation % stride != 0)
+            every++;
+        out.first = floor_div(top - dilation * place, stride);
+        out.step = every * dilation / stride;
+    }
     out.count = place < args->kernel[axis]
                     ? (args->kernel[axis] - 1 - place) / every + 1
                     : 0;
@@ -119,8 +127,8 @@ SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
     return (spc_u32)(mixed >> 32) & (slots - 1);
 }
 
-/* By the floor rule there are no more outputs than inputs: so much of the table
- * is used, and cleared, that half of it is taken at most. */
+/* By the floor rule there are no more outputs than inputs, by a footprint so many times as
+ * many: so much of the table is used, and cleared, that half of it is taken at most. */
 SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
 {
 %if problem.generative == 1 then
@@ -129,8 +137,12 @@ SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
 %else
     spc_u32 slots = 64, most = 2 * (spc_u32)rows;
 
-    if (args->rule != 0)
-        return args->slots;
+    SPC_UNROLL
+    for (int i = 0; i < 3 && args->rule != 0; i++) {
+        int every = args->dilation[i] > 1 ? 1 : args->stride[i];
+        spc_u32 fan = (spc_u32)((args->kernel[i] + every - 1) / every);
+        most = most < args->slots / fan ? most * fan : args->slots;
+    }
     while (slots < most && slots < args->slots)
         slots *= 2;
     return slots;
@@ -147,15 +159,17 @@ SPC_DEVICE map_key look_at(const map_key *slot)
     return $("spc_load_relaxed" .. wide)(slot);
 }
 
-/* Is the key new? A full table ends the search: there are more outputs than
- * capacity then, and the count says so. */
-SPC_DEVICE int insert(const spc_derive_args *args, spc_u32 slots, map_key key)
+/* Is the key new, of whose slot `there` was read? A full table ends the search: there are
+ * more outputs than capacity then, and the count says so. */
+SPC_DEVICE int insert(const spc_derive_args *args, spc_u32 slots, map_key key,
+                      map_key there)
 {
     map_key *table = (map_key *)args->table;
     spc_u32 slot = slot_of(key, slots);
 
     for (spc_u32 tried = 0; tried < slots; tried++) {
-        map_key there = look_at(table + slot);
+        if (tried > 0)
+            there = look_at(table + slot);
         if (there == EMPTY)
             there = swap_in(table + slot, key);
         if (there == EMPTY)
@@ -165,23 +179,6 @@ SPC_DEVICE int insert(const spc_derive_args *args, spc_u32 slots, map_key key)
         slot = (slot + 1) & (slots - 1);
     }
     return 1;
-}
-
-SPC_DEVICE void propose(const spc_derive_args *args, spc_u32 slots,
-                        const spc_u32 *c)
-{
-    int place;
-    spc_b16 row;
-
-    if (!insert(args, slots, pack(&args->key, c)))
-        return;
-    place = spc_atomic_add(args->count, 1);
-    row.x = c[0];
-    row.y = c[1];
-    row.z = c[2];
-    row.w = c[3];
-    if (place < args->capacity)
-        spc_store16(args->coords + 4ll * place, row);
 }
 
 /* The voxel of the p-th key; or, if there are rows, of the p-th of them: false
@@ -220,25 +217,95 @@ SPC_DEVICE int count_voxels(const spc_derive_args *args)
     return rows >= 0 && rows <= args->in.rows ? rows : 0;
 }
 
-/* All outputs that see a voxel. */
-SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
-                                spc_u32 *c)
-{
+/* The outputs that a voxel can have, by axis, how many in all, and which come next. */
+typedef struct voxel_outputs {
     axis_outputs axis[3];
+    int at[3], left;
+} voxel_outputs;
 
+SPC_DEVICE voxel_outputs find_outputs(const spc_derive_args *args,
+                                      const spc_u32 *c)
+{
+    voxel_outputs out;
+
+    out.left = 1;
     SPC_UNROLL
-    for (int i = 0; i < 3; i++)
-        axis[i] = outputs_of(args, i, (int)c[1 + i]);
-    for (int x = 0; x < axis[0].count; x++) {
-        c[1] = (spc_u32)(axis[0].first - x * axis[0].step);
-        for (int y = 0; y < axis[1].count && inside(args, 0, (int)c[1]); y++) {
-            c[2] = (spc_u32)(axis[1].first - y * axis[1].step);
-            for (int z = 0; z < axis[2].count && inside(args, 1, (int)c[2]);
-                 z++) {
-                c[3] = (spc_u32)(axis[2].first - z * axis[2].step);
-                if (inside(args, 2, (int)c[3]))
-                    propose(args, slots, c);
-            }
+    for (int i = 0; i < 3; i++) {
+        out.axis[i] = outputs_of(args, i, (int)c[1 + i]);
+        out.at[i] = 0;
+        out.left *= out.axis[i].count;
+    }
+    return out;
+}
+
+/* The next of those that are left; false if it lies out of bounds. */
+SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
+                           const spc_u32 *c, spc_u32 *to)
+{
+    int is = 1, more = 1;
+
+    to[0] = c[0];
+    SPC_UNROLL
+    for (int i = 2; i >= 0; i--) {
+        const axis_outputs *axis = &of->axis[i];
+        int o = axis->first - of->at[i] * axis->step;
+        is &= inside(args, i, o);
+        to[1 + i] = (spc_u32)o;
+        of->at[i] += more;
+        more = of->at[i] == axis->count;
+        if (more)
+            of->at[i] = 0;
+    }
+    of->left--;
+    return is;
+}
+
+/* Outputs of a lane's voxel whose slots are asked for at the same time. */
+#define BATCH 4
+
+/*
+ * Proposes all outputs of the voxels of a warp, BATCH of each at a time, so that a trip to
+ * memory serves BATCH slots. Those that are new are counted by one atomic for all lanes: there
+ * is one counter.
+ */
+SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
+                                const spc_u32 *c, voxel_outputs *of)
+{
+    spc_u32 below = spc_bit((spc_u32)spc_lane()) - 1u;
+
+    SPC_ROLLED
+    while (spc_ballot(of->left > 0) != 0) {
+        map_key key[BATCH], there[BATCH];
+        int is[BATCH], before[BATCH], fresh = 0, place = 0;
+        spc_u32 to[4 * BATCH];
+
+        SPC_UNROLL
+        for (int b = 0; b < BATCH; b++) {
+            is[b] = of->left > 0 && next_output(args, of, c, to + 4 * b);
+            key[b] = is[b] ? pack(&args->key, to + 4 * b) : EMPTY;
+            there[b] = is[b] ? look_at((const map_key *)args->table +
+                                       slot_of(key[b], slots))
+                             : EMPTY;
+        }
+        SPC_UNROLL
+        for (int b = 0; b < BATCH; b++) {
+            is[b] = is[b] && insert(args, slots, key[b], there[b]);
+            spc_u32 lanes = spc_ballot(is[b]);
+            before[b] = fresh + spc_popc(lanes & below);
+            fresh += spc_popc(lanes);
+        }
+        if (spc_lane() == 0 && fresh > 0)
+            place = spc_atomic_add(args->count, fresh);
+        place = spc_shfl(place, 0);
+        SPC_UNROLL
+        for (int b = 0; b < BATCH; b++) {
+            spc_b16 row;
+            row.x = to[4 * b];
+            row.y = to[4 * b + 1];
+            row.z = to[4 * b + 2];
+            row.w = to[4 * b + 3];
+            if (is[b] && place + before[b] < args->capacity)
+                spc_store16(args->coords + 4ll * (place + before[b]), row);
         }
     }
 }
@@ -256,10 +323,13 @@ SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
     if (first == 0)
         *args->count = 0;
     grid_sync(&barrier);
-    for (int p = first; p < rows; p += all) {
+    for (int p = first; p - spc_lane() < rows; p += all) {
+        voxel_outputs of;
         spc_u32 c[4];
-        if (voxel_at(args, p, c))
-            propose_outputs(args, slots, c);
+        of.left = 0;
+        if (p < rows && voxel_at(args, p, c))
+            of = find_outputs(args, c);
+        propose_outputs(args, slots, c, &of);
     }
     grid_close(&barrier);
 }

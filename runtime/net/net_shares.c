@@ -72,14 +72,12 @@ static void add_set(cost *c, const spc_coords *set)
 {
     const double sort = 3.5,
                  derive = set->rule.rule == SPC_RULE_FOOTPRINT ? 16 : 4.5;
-    int stride[3];
-
     c->fixed += 12;
     add_term(c, sort, set);
     if (set->from == NULL)
         return;
     c->fixed += 5;
-    add_term(c, derive, spc__coords_root(set, stride));
+    add_term(c, derive, set->by.root);
 }
 
 static void add_map(cost *c, const spc_net_plan *plan, int i)
