@@ -159,26 +159,42 @@ SPC_DEVICE map_key look_at(const map_key *slot)
     return $("spc_load_relaxed" .. wide)(slot);
 }
 
-/* Is the key new, of whose slot `there` was read? A full table ends the search: there are
- * more outputs than capacity then, and the count says so. */
-SPC_DEVICE int insert(const spc_derive_args *args, spc_u32 slots, map_key key,
-                      map_key there)
+/* Is the key new, in whose first slot another one stood? A full table ends the search: there
+ * are more outputs than capacity then, and the count says so. */
+SPC_DEVICE int insert_behind(const spc_derive_args *args, spc_u32 slots,
+                             map_key key)
 {
     map_key *table = (map_key *)args->table;
     spc_u32 slot = slot_of(key, slots);
 
-    for (spc_u32 tried = 0; tried < slots; tried++) {
-        if (tried > 0)
-            there = look_at(table + slot);
+    for (spc_u32 tried = 1; tried < slots; tried++) {
+        slot = (slot + 1) & (slots - 1);
+        map_key there = look_at(table + slot);
         if (there == EMPTY)
             there = swap_in(table + slot, key);
         if (there == EMPTY)
             return 1;
         if (there == key)
             return 0;
-        slot = (slot + 1) & (slots - 1);
     }
     return 1;
+}
+
+/* The coordinates of an output again. */
+SPC_DEVICE spc_b16 unpack(const spc_index_key *layout, map_key key)
+{
+    spc_u32 c[4];
+    spc_b16 row;
+
+    SPC_UNROLL
+    for (int i = 0; i < 4; i++)
+        c[i] = ((spc_u32)(key >> layout->shift[i]) & layout->wide[i]) -
+               layout->before[i] + (spc_u32)layout->low[i];
+    row.x = c[0];
+    row.y = c[1];
+    row.z = c[2];
+    row.w = c[3];
+    return row;
 }
 
 /* The voxel of the p-th key; or, if there are rows, of the p-th of them: false
@@ -260,52 +276,54 @@ SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
     return is;
 }
 
-/* Outputs of a lane's voxel whose slots are asked for at the same time. */
-#define BATCH 4
+/* Outputs of a lane's voxel whose slots are asked for at the same time: all that footprints
+ * of a stride of 2 give it. */
+#define BATCH $(problem.key == 64 and 4 or 8)
 
 /*
  * Proposes all outputs of the voxels of a warp, BATCH of each at a time, so that a trip to
- * memory serves BATCH slots. Those that are new are counted by one atomic for all lanes: there
- * is one counter.
+ * memory serves BATCH slots, and another those that are free. Outputs that are new are counted
+ * by one atomic for all lanes: there is one counter.
  */
 SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
                                 const spc_u32 *c, voxel_outputs *of)
 {
     spc_u32 below = spc_bit((spc_u32)spc_lane()) - 1u;
+    map_key *table = (map_key *)args->table;
 
     SPC_ROLLED
     while (spc_ballot(of->left > 0) != 0) {
         map_key key[BATCH], there[BATCH];
-        int is[BATCH], before[BATCH], fresh = 0, place = 0;
-        spc_u32 to[4 * BATCH];
+        spc_u32 lanes[BATCH];
+        int fresh = 0, place = 0;
 
         SPC_UNROLL
         for (int b = 0; b < BATCH; b++) {
-            is[b] = of->left > 0 && next_output(args, of, c, to + 4 * b);
-            key[b] = is[b] ? pack(&args->key, to + 4 * b) : EMPTY;
-            there[b] = is[b] ? look_at((const map_key *)args->table +
-                                       slot_of(key[b], slots))
-                             : EMPTY;
+            spc_u32 to[4];
+            int is = of->left > 0 && next_output(args, of, c, to);
+            key[b] = is ? pack(&args->key, to) : EMPTY;
+            there[b] = is ? look_at(table + slot_of(key[b], slots)) : key[b];
         }
         SPC_UNROLL
+        for (int b = 0; b < BATCH; b++)
+            if (there[b] == EMPTY && key[b] != EMPTY)
+                there[b] = swap_in(table + slot_of(key[b], slots), key[b]);
+        SPC_UNROLL
         for (int b = 0; b < BATCH; b++) {
-            is[b] = is[b] && insert(args, slots, key[b], there[b]);
-            spc_u32 lanes = spc_ballot(is[b]);
-            before[b] = fresh + spc_popc(lanes & below);
-            fresh += spc_popc(lanes);
+            int is = key[b] != EMPTY && there[b] != key[b] &&
+                     (there[b] == EMPTY || insert_behind(args, slots, key[b]));
+            lanes[b] = spc_ballot(is);
+            fresh += spc_popc(lanes[b]);
         }
         if (spc_lane() == 0 && fresh > 0)
             place = spc_atomic_add(args->count, fresh);
         place = spc_shfl(place, 0);
         SPC_UNROLL
         for (int b = 0; b < BATCH; b++) {
-            spc_b16 row;
-            row.x = to[4 * b];
-            row.y = to[4 * b + 1];
-            row.z = to[4 * b + 2];
-            row.w = to[4 * b + 3];
-            if (is[b] && place + before[b] < args->capacity)
-                spc_store16(args->coords + 4ll * (place + before[b]), row);
+            int to = place + spc_popc(lanes[b] & below);
+            if (lanes[b] >> spc_lane() & 1u && to < args->capacity)
+                spc_store16(args->coords + 4ll * to, unpack(&args->key, key[b]));
+            place += spc_popc(lanes[b]);
         }
     }
 }

@@ -71,7 +71,7 @@ static void add_term(cost *c, double step, const spc_coords *set)
 static void add_set(cost *c, const spc_coords *set)
 {
     const double sort = 3.5,
-                 derive = set->rule.rule == SPC_RULE_FOOTPRINT ? 16 : 4.5;
+                 derive = set->rule.rule == SPC_RULE_FOOTPRINT ? 6 : 4.5;
     c->fixed += 12;
     add_term(c, sort, set);
     if (set->from == NULL)
