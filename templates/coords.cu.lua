@@ -73,7 +73,7 @@ SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
 SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
 {
     int stride = args->stride[axis], dilation = args->dilation[axis];
-    int top = i + args->padding[axis], place = 0, every = 1;
+    int top = i + args->padding[axis], place, every;
     axis_outputs out;
 
     if (args->rule == 0) {
@@ -82,12 +82,20 @@ SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
         out.count = 1;
         return out;
     }
-    while (place < args->kernel[axis] && (top - dilation * place) % stride != 0)
-        place++;
-    while (every * dilation % stride != 0)
-        every++;
-    out.first = floor_div(top - dilation * place, stride);
-    out.step = every * dilation / stride;
+    out.first = floor_div(top, stride);
+    out.step = 1;
+    place = top - out.first * stride;
+    every = stride;
+    if (dilation > 1) {
+        place = 0;
+        every = 1;
+        while (place < args->kernel[axis] && (top - dilation * place) % stride != 0)
+            place++;
+        while (every * dilation % stride != 0)
+            every++;
+        out.first = floor_div(top - dilation * place, stride);
+        out.step = every * dilation / stride;
+    }
     out.count = place < args->kernel[axis]
                     ? (args->kernel[axis] - 1 - place) / every + 1
                     : 0;
@@ -119,8 +127,8 @@ SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
     return (spc_u32)(mixed >> 32) & (slots - 1);
 }
 
-/* By the floor rule there are no more outputs than inputs: so much of the table
- * is used, and cleared, that half of it is taken at most. */
+/* By the floor rule there are no more outputs than inputs, by a footprint so many times as
+ * many: so much of the table is used, and cleared, that half of it is taken at most. */
 SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
 {
 %if problem.generative == 1 then
@@ -129,8 +137,17 @@ SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
 %else
     spc_u32 slots = 64, most = 2 * (spc_u32)rows;
 
-    if (args->rule != 0)
-        return args->slots;
+%if problem.list == 1 then
+    spc_u32 fan = (spc_u32)args->offset_count;
+    most = most < args->slots / fan ? most * fan : args->slots;
+%else
+    SPC_UNROLL
+    for (int i = 0; i < 3 && args->rule != 0; i++) {
+        int every = args->dilation[i] > 1 ? 1 : args->stride[i];
+        spc_u32 fan = (spc_u32)((args->kernel[i] + every - 1) / every);
+        most = most < args->slots / fan ? most * fan : args->slots;
+    }
+%end
     while (slots < most && slots < args->slots)
         slots *= 2;
     return slots;
@@ -147,14 +164,16 @@ SPC_DEVICE map_key look_at(const map_key *slot)
     return $("spc_load_relaxed" .. wide)(slot);
 }
 
-/* Is the key new? A full table ends the search: there are more outputs than
- * capacity then, and the count says so. */
-SPC_DEVICE int insert(const spc_derive_args *args, spc_u32 slots, map_key key)
+/* Is the key new, in whose first slot another one stood? A full table ends the search: there
+ * are more outputs than capacity then, and the count says so. */
+SPC_DEVICE int insert_behind(const spc_derive_args *args, spc_u32 slots,
+                             map_key key)
 {
     map_key *table = (map_key *)args->table;
     spc_u32 slot = slot_of(key, slots);
 
-    for (spc_u32 tried = 0; tried < slots; tried++) {
+    for (spc_u32 tried = 1; tried < slots; tried++) {
+        slot = (slot + 1) & (slots - 1);
         map_key there = look_at(table + slot);
         if (there == EMPTY)
             there = swap_in(table + slot, key);
@@ -162,26 +181,25 @@ SPC_DEVICE int insert(const spc_derive_args *args, spc_u32 slots, map_key key)
             return 1;
         if (there == key)
             return 0;
-        slot = (slot + 1) & (slots - 1);
     }
     return 1;
 }
 
-SPC_DEVICE void propose(const spc_derive_args *args, spc_u32 slots,
-                        const spc_u32 *c)
+/* The coordinates of an output again. */
+SPC_DEVICE spc_b16 unpack(const spc_index_key *layout, map_key key)
 {
-    int place;
+    spc_u32 c[4];
     spc_b16 row;
 
-    if (!insert(args, slots, pack(&args->key, c)))
-        return;
-    place = spc_atomic_add(args->count, 1);
+    SPC_UNROLL
+    for (int i = 0; i < 4; i++)
+        c[i] = ((spc_u32)(key >> layout->shift[i]) & layout->wide[i]) -
+               layout->before[i] + (spc_u32)layout->low[i];
     row.x = c[0];
     row.y = c[1];
     row.z = c[2];
     row.w = c[3];
-    if (place < args->capacity)
-        spc_store16(args->coords + 4ll * place, row);
+    return row;
 }
 
 /* The voxel of the p-th key; or, if there are rows, of the p-th of them: false
@@ -221,55 +239,140 @@ SPC_DEVICE int count_voxels(const spc_derive_args *args)
 }
 
 %if problem.list == 1 then
-/* All outputs that see a voxel at an offset of the list, or that it sees: the
- * quotients where there are no remainders. */
-SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
-                                spc_u32 *c)
-{
-    for (int k = 0; k < args->offset_count; k++) {
-        spc_u32 to[4];
-        int is = 1;
-        to[0] = c[0];
-        SPC_UNROLL
-        for (int i = 0; i < 3; i++) {
-            int by = args->offsets[3 * k + i], stride = args->stride[i];
-%if problem.generative == 1 then
-            int o = (int)c[1 + i] * stride + by;
-%else
-            int at = (int)c[1 + i] - by, o = floor_div(at, stride);
-            is &= o * stride == at;
-%end
-            is &= inside(args, i, o);
-            to[1 + i] = (spc_u32)o;
-        }
-        if (is)
-            propose(args, slots, to);
-    }
-}
-%else
-/* All outputs that see a voxel. */
-SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
-                                spc_u32 *c)
-{
-    axis_outputs axis[3];
+/* How many offsets of the list are left: an output is the quotient where there is no
+ * remainder. */
+typedef struct voxel_outputs {
+    int left;
+} voxel_outputs;
 
+SPC_DEVICE voxel_outputs find_outputs(const spc_derive_args *args,
+                                      const spc_u32 *c)
+{
+    voxel_outputs out = {args->offset_count};
+
+    (void)c;
+    return out;
+}
+
+/* The next of those that are left; false if there is none at that offset, or if it lies out
+ * of bounds. */
+SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
+                           const spc_u32 *c, spc_u32 *to)
+{
+    const int *offset = args->offsets + 3 * --of->left;
+    int is = 1;
+
+    to[0] = c[0];
     SPC_UNROLL
-    for (int i = 0; i < 3; i++)
-        axis[i] = outputs_of(args, i, (int)c[1 + i]);
-    for (int x = 0; x < axis[0].count; x++) {
-        c[1] = (spc_u32)(axis[0].first - x * axis[0].step);
-        for (int y = 0; y < axis[1].count && inside(args, 0, (int)c[1]); y++) {
-            c[2] = (spc_u32)(axis[1].first - y * axis[1].step);
-            for (int z = 0; z < axis[2].count && inside(args, 1, (int)c[2]);
-                 z++) {
-                c[3] = (spc_u32)(axis[2].first - z * axis[2].step);
-                if (inside(args, 2, (int)c[3]))
-                    propose(args, slots, c);
-            }
+    for (int i = 0; i < 3; i++) {
+        int by = offset[i], stride = args->stride[i];
+%if problem.generative == 1 then
+        int o = (int)c[1 + i] * stride + by;
+%else
+        int at = (int)c[1 + i] - by, o = floor_div(at, stride);
+        is &= o * stride == at;
+%end
+        is &= inside(args, i, o);
+        to[1 + i] = (spc_u32)o;
+    }
+    return is;
+}
+%else
+/* The outputs that a voxel can have, by axis, how many in all, and which come next. */
+typedef struct voxel_outputs {
+    axis_outputs axis[3];
+    int at[3], left;
+} voxel_outputs;
+
+SPC_DEVICE voxel_outputs find_outputs(const spc_derive_args *args,
+                                      const spc_u32 *c)
+{
+    voxel_outputs out;
+
+    out.left = 1;
+    SPC_UNROLL
+    for (int i = 0; i < 3; i++) {
+        out.axis[i] = outputs_of(args, i, (int)c[1 + i]);
+        out.at[i] = 0;
+        out.left *= out.axis[i].count;
+    }
+    return out;
+}
+
+/* The next of those that are left; false if it lies out of bounds. */
+SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
+                           const spc_u32 *c, spc_u32 *to)
+{
+    int is = 1, more = 1;
+
+    to[0] = c[0];
+    SPC_UNROLL
+    for (int i = 2; i >= 0; i--) {
+        const axis_outputs *axis = &of->axis[i];
+        int o = axis->first - of->at[i] * axis->step;
+        is &= inside(args, i, o);
+        to[1 + i] = (spc_u32)o;
+        of->at[i] += more;
+        more = of->at[i] == axis->count;
+        if (more)
+            of->at[i] = 0;
+    }
+    of->left--;
+    return is;
+}
+%end
+
+/* Outputs of a lane's voxel whose slots are asked for at the same time: all that footprints
+ * of a stride of 2 give it. */
+#define BATCH $(problem.key == 64 and 4 or 8)
+
+/*
+ * Proposes all outputs of the voxels of a warp, BATCH of each at a time, so that a trip to
+ * memory serves BATCH slots, and another those that are free. Outputs that are new are counted
+ * by one atomic for all lanes: there is one counter.
+ */
+SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
+                                const spc_u32 *c, voxel_outputs *of)
+{
+    spc_u32 below = spc_bit((spc_u32)spc_lane()) - 1u;
+    map_key *table = (map_key *)args->table;
+
+    SPC_ROLLED
+    while (spc_ballot(of->left > 0) != 0) {
+        map_key key[BATCH], there[BATCH];
+        spc_u32 lanes[BATCH];
+        int fresh = 0, place = 0;
+
+        SPC_UNROLL
+        for (int b = 0; b < BATCH; b++) {
+            spc_u32 to[4];
+            int is = of->left > 0 && next_output(args, of, c, to);
+            key[b] = is ? pack(&args->key, to) : EMPTY;
+            there[b] = is ? look_at(table + slot_of(key[b], slots)) : key[b];
+        }
+        SPC_UNROLL
+        for (int b = 0; b < BATCH; b++)
+            if (there[b] == EMPTY && key[b] != EMPTY)
+                there[b] = swap_in(table + slot_of(key[b], slots), key[b]);
+        SPC_UNROLL
+        for (int b = 0; b < BATCH; b++) {
+            int is = key[b] != EMPTY && there[b] != key[b] &&
+                     (there[b] == EMPTY || insert_behind(args, slots, key[b]));
+            lanes[b] = spc_ballot(is);
+            fresh += spc_popc(lanes[b]);
+        }
+        if (spc_lane() == 0 && fresh > 0)
+            place = spc_atomic_add(args->count, fresh);
+        place = spc_shfl(place, 0);
+        SPC_UNROLL
+        for (int b = 0; b < BATCH; b++) {
+            int to = place + spc_popc(lanes[b] & below);
+            if (lanes[b] >> spc_lane() & 1u && to < args->capacity)
+                spc_store16(args->coords + 4ll * to, unpack(&args->key, key[b]));
+            place += spc_popc(lanes[b]);
         }
     }
 }
-%end
 
 SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
 {
@@ -284,10 +387,13 @@ SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
     if (first == 0)
         *args->count = 0;
     grid_sync(&barrier);
-    for (int p = first; p < rows; p += all) {
+    for (int p = first; p - spc_lane() < rows; p += all) {
+        voxel_outputs of;
         spc_u32 c[4];
-        if (voxel_at(args, p, c))
-            propose_outputs(args, slots, c);
+        of.left = 0;
+        if (p < rows && voxel_at(args, p, c))
+            of = find_outputs(args, c);
+        propose_outputs(args, slots, c, &of);
     }
     grid_close(&barrier);
 }

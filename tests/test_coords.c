@@ -335,6 +335,140 @@ START_TEST(levels_by_the_floor_rule_follow_from_the_first_set)
 }
 END_TEST
 
+/* ---- footprints of footprints -------------------------------------------- */
+
+enum { CHAIN = 3 };
+
+/* How far up the root of the last set is: -1, whatever it is. */
+typedef struct chain {
+    const char *layers[CHAIN];
+    int shape, up;
+} chain;
+
+/* Bounds that are passed (k2 s2 of an odd shape drops the last plane, k3 of an even one has
+ * a row of its own behind it), kernels that leave gaps, rules that take turns, and what no
+ * one rule is. */
+static const chain chains[] = {
+    {{"k=3,stride=2,padding=1,rule=footprint",
+      "k=3,stride=2,padding=1,rule=footprint",
+      "k=3,stride=2,padding=0x1x1,rule=footprint"},
+     41,
+     3},
+    {{"k=3,stride=2,padding=1,rule=footprint",
+      "k=3,stride=2,padding=1,rule=footprint",
+      "k=1x1x3,stride=1x1x2,padding=0,rule=footprint"},
+     40,
+     3},
+    {{"k=2,stride=2,padding=0,rule=footprint",
+      "k=2,stride=2,padding=0,rule=footprint", "k=2,stride=2,rule=floor"},
+     39,
+     1},
+    {{"k=2,stride=2,rule=floor", "k=5,stride=2,padding=2,rule=footprint",
+      "k=3,stride=1,padding=1,rule=footprint"},
+     0,
+     3},
+    {{"k=1,stride=2,padding=0,rule=footprint",
+      "k=3,stride=2,padding=1,rule=footprint", "k=2,stride=2,rule=floor"},
+     41,
+     2},
+    {{"k=3,stride=1,padding=1,dilation=2,rule=footprint",
+      "k=3,stride=2,padding=1,dilation=1,rule=footprint",
+      "k=3,stride=2,padding=1,rule=footprint"},
+     0,
+     2},
+    {{"k=3,stride=2,padding=1,rule=footprint",
+      "k=3,stride=1,padding=3,rule=footprint",
+      "k=3,stride=3,padding=2,rule=footprint"},
+     41,
+     -1},
+    {{"k=4,stride=3,padding=0,rule=footprint",
+      "k=2,stride=1,padding=1,rule=footprint",
+      "k=7,stride=2,padding=4,rule=footprint"},
+     38,
+     -1},
+};
+
+enum { CHAINS = sizeof chains / sizeof *chains };
+
+static spc_conv layer_of(const chain *c, int l)
+{
+    char text[128];
+
+    snprintf(text, sizeof text, "conv,cin=4,cout=4,%s", c->layers[l]);
+    return parse(text);
+}
+
+/* The rows that the definition gives the next level; the caller's to free. */
+static rows next_rows(const spc_conv *conv, const rows *r)
+{
+    spc_scene *scene = scene_of(r);
+    spc__relation want;
+    spc_error error = {0};
+
+    ck_assert(spc__relation_init(&want, conv, scene, 2, NULL, &error) ==
+              SPC_OK);
+    rows next = {calloc((size_t)want.rows_out + 1, 16), (int)want.rows_out};
+    memcpy(next.at, want.coords_out, 16 * (size_t)want.rows_out);
+    spc__relation_release(&want);
+    spc_scene_free(scene);
+    return next;
+}
+
+static void check_chain(spc_ctx *ctx, const chain *c, spc_coords *const *sets,
+                        const spc_conv *convs, const rows *r)
+{
+    rows now = {malloc(16 * (size_t)r->count), r->count};
+
+    memcpy(now.at, r->at, 16 * (size_t)r->count);
+    for (int l = 0; l < CHAIN; l++) {
+        assert_ok(ctx, spc_coords_check(sets[l + 1], NULL));
+        check_outputs(ctx, sets[l + 1], &convs[l], &now);
+        rows next = next_rows(&convs[l], &now);
+        free(now.at);
+        now = next;
+    }
+    free(now.at);
+    if (c->up >= 0)
+        ck_assert_ptr_eq(sets[CHAIN]->by.root, sets[CHAIN - c->up]);
+}
+
+START_TEST(a_footprint_of_footprints_is_one)
+{
+    spc_ctx *ctx = open_ctx(device_of(_i));
+    const chain *c = &chains[case_of(_i)];
+    int shape = c->shape, extent = shape > 0 ? shape : 35;
+    spc_coords *sets[CHAIN + 1] = {
+        reserve(ctx, 900, shape > 0 ? 0 : -17, shape > 0 ? shape - 1 : 40,
+                SPC_DUPLICATES_ERROR)};
+    spc_conv convs[CHAIN];
+    int out[3] = {shape, shape, shape};
+
+    for (int l = 0; l < CHAIN; l++) {
+        spc_geometry *g = &convs[l].geometry;
+        convs[l] = layer_of(c, l);
+        for (int a = 0; a < 3 && g->rule == SPC_RULE_FOOTPRINT; a++) {
+            g->shape[a] = out[a];
+            out[a] = (int)spc__geometry_out_shape(g, a);
+        }
+        assert_ok(ctx, spc_coords_reserve_outputs(&sets[l + 1], sets[l], g, 0));
+    }
+    for (int frame = 0; frame < 2; frame++) {
+        rows r = draw(900 - 700 * frame, shape > 0 ? 0 : -17, extent, 2,
+                      (uint64_t)(_i + frame));
+        int32_t *coords = upload(ctx, r.at, 16 * (size_t)r.count);
+        assert_ok(ctx, spc_coords_update(sets[0], coords, NULL, r.count, NULL));
+        for (int l = 1; l <= CHAIN; l++)
+            assert_ok(ctx, spc_coords_update(sets[l], NULL, NULL, 0, NULL));
+        check_chain(ctx, c, sets, convs, &r);
+        spc_dealloc(ctx, coords);
+        free(r.at);
+    }
+    for (int l = 0; l <= CHAIN; l++)
+        spc_coords_free(sets[l]);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* Only a map and its own inverse are one another's. */
 static void turn(level *l)
 {
@@ -650,6 +784,7 @@ int main(int argc, char **argv)
         1);
     add(suite, "large", a_large_set_is_sorted_by_bins_that_are_summed_apart, 1);
     add(suite, "levels", levels_by_the_floor_rule_follow_from_the_first_set, 1);
+    add(suite, "chains", a_footprint_of_footprints_is_one, CHAINS);
     add(suite, "blocks", launches_of_fewer_blocks_find_the_same, 1);
     add(suite, "rows", equal_rows_and_rows_out_of_range_take_no_part, 1);
     add(suite, "policies", duplicates_follow_the_policy_of_the_set, 1);

@@ -216,6 +216,8 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         c->from = spc__coords_share(p->from);
         c->rule = *p->rule;
     }
+    if (p->from)
+        spc__coords_find_root(&c->by, c);
     status = spc__key_layout_choose(&c->key, p->low, p->high, &p->guard, error);
     if (status == SPC_OK)
         status = alloc_arrays(c, error);
@@ -526,28 +528,6 @@ static spc_status make_outputs(spc_coords **out, spc_coords *in,
     if (status == SPC_OK)
         status = plan_outputs(&p, in, g, capacity, error);
     return status == SPC_OK ? make(out, in->ctx, &p, error) : status;
-}
-
-/* floor(floor(c / a) / b) is floor(c / (a b)), whatever the sign of c. */
-const spc_coords *spc__coords_root(const spc_coords *c, int stride[3])
-{
-    const spc_coords *root = c->from;
-
-    memcpy(stride, c->rule.stride, sizeof c->rule.stride);
-    while (c->rule.rule == SPC_RULE_FLOOR && root->from &&
-           root->rule.rule == SPC_RULE_FLOOR) {
-        int64_t all[3], most = 0;
-        for (int i = 0; i < 3; i++) {
-            all[i] = (int64_t)stride[i] * root->rule.stride[i];
-            most = larger(most, all[i]);
-        }
-        if (most > SPC__GEOMETRY_MOST)
-            break;
-        for (int i = 0; i < 3; i++)
-            stride[i] = (int)all[i];
-        root = root->from;
-    }
-    return root;
 }
 
 spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,

@@ -15,6 +15,7 @@
 #include "ctx.h"
 #include "geometry.h"
 #include "keys.h"
+#include "root.h"
 
 typedef struct spc__indexer spc__indexer; /* indexer.h */
 
@@ -41,6 +42,7 @@ struct spc_coords {
      * order. */
     spc_coords *from;
     spc_geometry rule;
+    spc__derivation by; /* how kernels derive it; the root lives as long as `from` */
     struct spc__regroup *regroup; /* of a set made of others (regroup.h) */
     int32_t *data; /* [capacity][4]: of outputs and regrouped sets, or a copy of
                       the caller's; or NULL */
@@ -121,15 +123,7 @@ void spc__guard_for(spc__guard *out, const spc_geometry *geometry,
                     bool inverse);
 void spc__guard_widen(spc__guard *guard, const spc__guard *by);
 
-/*
- * The set that `coords` can be derived from: by the floor rule the outputs of
- * outputs are those of the first inputs, by the product of the strides, so that
- * levels need not wait for each other. `stride` is that product, or the rule's
- * own stride.
- */
-const spc_coords *spc__coords_root(const spc_coords *coords, int stride[3]);
-
-/* Fills a set of outputs from the rows that its root is made of, which need not
+/* Fills a set of outputs from the rows that its root (`by`) is made of, which need not
  * be filled before where sets are filled by kernels. */
 spc_status spc__coords_derive(spc_coords *coords, const int32_t *from,
                               const int32_t *count, int64_t rows, void *stream);

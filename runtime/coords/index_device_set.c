@@ -19,8 +19,9 @@ static const spc__device_ops *ops_of(const spc_ctx *ctx)
 }
 
 /* About as many bins as rows, so that most hold few keys. A level of a scan has
- * half of the voxels of the one before, or less, and as much room: fewer bins
- * are less memory to walk through, and hold a few keys more at worst. */
+ * half of the voxels of the one before, or less, or by a footprint not many more, and as
+ * much room, or twice as much: fewer bins are less memory to walk through, and hold a few
+ * keys more at worst. */
 static int choose_bin_bits(const spc_coords *c)
 {
     int bits = BIN_BITS_LEAST;
@@ -28,7 +29,7 @@ static int choose_bin_bits(const spc_coords *c)
     while (bits < BIN_BITS_MAX && bits < c->key.bits &&
            1 << bits < c->capacity / 2)
         bits++;
-    for (; c->from && c->rule.rule == SPC_RULE_FLOOR; c = c->from)
+    for (; c->from && c->rule.rule != SPC_RULE_GENERATIVE; c = c->from)
         bits -= bits > BIN_BITS_LEAST;
     return bits;
 }
@@ -75,9 +76,7 @@ spc_status spc__index_upload_list(int32_t **out, const spc_coords *c,
 static spc_status create_derived(spc_coords *c, spc__index_set_work *w,
                                  spc_error *error)
 {
-    int stride[3];
-    spc__index_width bits =
-        spc__index_width_of(&w->s, spc__coords_root(c, stride));
+    spc__index_width bits = spc__index_width_of(&w->s, c->by.root);
     spc__attrs problem;
     spc_status status;
 
@@ -220,12 +219,11 @@ spc_status spc__device_set_build(spc_coords *c, const spc__source *source,
 static spc_derive_args derive_args(const spc_coords *c, const spc__source *rows)
 {
     const spc__index_set_work *w = c->work;
-    const spc_geometry *g = &c->rule;
-    int stride[3];
+    const spc__derivation *by = &c->by;
     spc_derive_args args = {
-        .in = spc__index_set_args(spc__coords_root(c, stride)),
+        .in = spc__index_set_args(by->root),
         .key = c->key,
-        .rule = g->rule == SPC_RULE_FOOTPRINT,
+        .rule = by->rule == SPC_RULE_FOOTPRINT,
         .table = w->table,
         .slots = w->slots,
         .capacity = c->capacity,
@@ -240,14 +238,14 @@ static spc_derive_args derive_args(const spc_coords *c, const spc__source *rows)
         args.source_rows = rows->rows;
     }
     for (int i = 0; i < 3; i++) {
-        args.kernel[i] = g->kernel[i];
-        args.stride[i] = stride[i];
-        args.dilation[i] = g->dilation[i];
-        args.padding[i] = -spc__geometry_origin(g, i);
-        args.bound[i] = (int)spc__geometry_out_shape(g, i);
+        args.kernel[i] = by->kernel[i];
+        args.stride[i] = by->stride[i];
+        args.dilation[i] = by->dilation[i];
+        args.padding[i] = by->padding[i];
+        args.bound[i] = (int)spc__geometry_out_shape(&c->rule, i);
     }
     args.offsets = w->offsets;
-    args.offset_count = g->offset_count;
+    args.offset_count = c->rule.offset_count;
     return args;
 }
 

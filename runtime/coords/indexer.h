@@ -37,7 +37,7 @@ struct spc__indexer {
     spc_status (*set_build)(spc_coords *coords, const spc__source *source,
                             void *stream, spc_error *error);
     /* The same of a set of outputs, from the set they are derived from. With
-     * rows, what its root (spc__coords_root) is made of: then that need not be
+     * rows, what its root (root.h) is made of: then that need not be
      * filled before. */
     spc_status (*set_derive)(spc_coords *coords, const spc__source *rows,
                              void *stream, spc_error *error);

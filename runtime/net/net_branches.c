@@ -70,11 +70,9 @@ static void wait_for(spc__net_branch *branch, int i)
  * input's set is made of do in its place. */
 static bool is_of_input(const spc_net_plan *plan, const spc__net_work *work)
 {
-    int stride[3];
-
     return work->kind == SPC_NET_SET &&
            plan->net->sets[work->set].kind == SPC__NET_OUTPUTS &&
-           spc__coords_root(plan->sets[work->set], stride) == plan->sets[0];
+           plan->sets[work->set]->by.root == plan->sets[0];
 }
 
 /* The rows that points become. */
@@ -86,8 +84,7 @@ static void wait_for_rows(const spc_net_plan *plan, spc__net_branch *branch)
 
 static int index_of_root(const spc_net_plan *plan, int set)
 {
-    int stride[3];
-    const spc_coords *root = spc__coords_root(plan->sets[set], stride);
+    const spc_coords *root = plan->sets[set]->by.root;
 
     while (plan->sets[set] != root)
         set = plan->net->sets[set].from[0];

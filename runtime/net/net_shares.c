@@ -64,22 +64,20 @@ static void add_term(cost *c, double step, const spc_coords *set)
 }
 
 /*
- * Fitted to bench_levels of ResN21 and UNet42 on kitti@0.05, and for footprints
- * of CenterPoint on kitti (a voxel has up to eight outputs there), on a whole
- * H200 and on 16 to 100 of its multiprocessors (docs/LABBOOK.md).
+ * Fitted to bench_levels of ResN21 and UNet42 on kitti@0.05 on a whole H200 and on
+ * 16 to 100 of its multiprocessors. For footprints 4 is what of 4, 6, 8 and 16 gave the
+ * shortest replays of SECOND and CenterPoint on kitti (docs/LABBOOK.md).
  */
 static void add_set(cost *c, const spc_coords *set)
 {
     const double sort = 3.5,
-                 derive = set->rule.rule == SPC_RULE_FOOTPRINT ? 16 : 4.5;
-    int stride[3];
-
+                 derive = set->rule.rule == SPC_RULE_FOOTPRINT ? 4 : 4.5;
     c->fixed += 12;
     add_term(c, sort, set);
     if (set->from == NULL)
         return;
     c->fixed += 5;
-    add_term(c, derive, spc__coords_root(set, stride));
+    add_term(c, derive, set->by.root);
 }
 
 static void add_map(cost *c, const spc_net_plan *plan, int i)
