@@ -41,9 +41,10 @@ spc_status spc__list_read(spc_geometry *out, const char *text, spc_error *error)
             return spc__fail(
                 error, SPC_EINVAL,
                 "offsets=...%.*s is no offset: three numbers of "
-                "voxels, as in offsets=0x0x0+1x0x0+-1x0x0, in the "
-                "order of the weights",
-                (int)strcspn(at, "+") < 40 ? (int)strcspn(at, "+") : 40, at);
+                "voxels, each %d to %d, as in "
+                "offsets=0x0x0+1x0x0+-1x0x0, in the order of the weights",
+                (int)strcspn(at, "+") < 40 ? (int)strcspn(at, "+") : 40, at,
+                INT16_MIN, INT16_MAX);
         out->offset_count++;
         if (*end == '\0')
             return SPC_OK;

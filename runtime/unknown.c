@@ -35,6 +35,10 @@ static const struct {
     {"batchnorm", "affine"},
     {"swish", "silu"},
     {"depthwise", "groups"},
+    {"depthwise", "subm"},
+    {"submanifold", "subm"},
+    {"deconv", "transposed"},
+    {"accumulation", "accumulator"},
 };
 
 /* Of these the one that is known; NULL: none is. */

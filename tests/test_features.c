@@ -1047,6 +1047,63 @@ START_TEST(batch_elements_and_frames_do_not_see_each_other)
 }
 END_TEST
 
+/* A detector views [N][C][D][H][W] as [N][C * D][H][W]: the channel of a plane is
+ * c * D + z. Of those whose axes are x, y, z (BEVFusion) planes are [X][Y]. */
+START_TEST(planes_lie_as_detectors_read_them)
+{
+    enum { X = 3, Y = 4, D = 2, C = 2, BATCHES = 2, ROWS = 4 };
+    static const int32_t coords[ROWS][4] = {
+        {0, 2, 1, 0}, {0, 0, 3, 1}, {1, 1, 0, 1}, {1, 2, 3, 0}};
+    float values[ROWS][C], wanted[BATCHES * C * D * X * Y] = {0};
+    float got[BATCHES * C * D * X * Y];
+    spc_ctx *ctx = open_ctx(quick_device(), "");
+    bool xyz = _i == 1;
+    spc_feature f = feature_of(xyz ? "bev,c=2,shape=3x4x2,order=xyz,dtype=f32"
+                                   : "bev,c=2,shape=3x4x2,order=zyx,dtype=f32");
+    spc_feature_plan *plan = plan_of(ctx, &f);
+    spc_coords_options options = {
+        ROWS, {0, 0, 0, 0}, {BATCHES - 1, X - 1, Y - 1, D - 1}, 0,
+        SPC_DUPLICATES_ERROR};
+    spc_coords *set = NULL;
+
+    for (int row = 0; row < ROWS; row++)
+        for (int c = 0; c < C; c++) {
+            const int32_t *at = coords[row];
+            int channel = c * D + at[3];
+            int plane = at[0] * C * D + channel;
+            values[row][c] = (float)(10 * row + c + 1);
+            wanted[xyz ? (plane * X + at[1]) * Y + at[2]
+                       : (plane * Y + at[2]) * X + at[1]] = values[row][c];
+        }
+    void *rows = copy_of(ctx, coords, sizeof(coords));
+    void *in = copy_of(ctx, values, sizeof(values));
+    void *out = copy_of(ctx, wanted, sizeof(wanted));
+    spc_feature_buffers buffers = {.in = in, .out = out};
+    void *work = NULL;
+    memset(got, 0xff, sizeof(got));
+    assert_ok(spc_copy_to_device(ctx, out, got, sizeof(got)),
+              spc_ctx_error(ctx));
+    assert_ok(spc_coords_reserve(&set, ctx, &options), spc_ctx_error(ctx));
+    assert_ok(spc_coords_update(set, rows, NULL, ROWS, NULL),
+              spc_ctx_error(ctx));
+    assert_ok(spc_alloc(&work, ctx, spc_feature_workspace_bytes(plan, set)),
+              spc_ctx_error(ctx));
+    buffers.workspace = work;
+    assert_ok(spc_feature_execute(plan, set, NULL, &buffers, NULL),
+              spc_ctx_error(ctx));
+    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_copy_to_host(ctx, got, out, sizeof(got)), spc_ctx_error(ctx));
+    ck_assert_mem_eq(got, wanted, sizeof(got));
+    spc_coords_free(set);
+    spc_dealloc(ctx, rows);
+    spc_dealloc(ctx, in);
+    spc_dealloc(ctx, out);
+    spc_dealloc(ctx, work);
+    spc_feature_plan_free(plan);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* Rows that are one voxel twice are rows all the same, and out of range too. */
 START_TEST(operators_by_rows_take_every_row_given)
 {
@@ -1312,6 +1369,7 @@ int main(int argc, char **argv)
     add(suite, "allocations", executing_allocates_nothing, 2);
     add(suite, "batches", batch_elements_and_frames_do_not_see_each_other, 2);
     add(suite, "rows", operators_by_rows_take_every_row_given, 1);
+    add(suite, "planes", planes_lie_as_detectors_read_them, 2);
     add(suite, "database", a_database_serves_plans_without_a_compiler, 1);
     add(suite, "bench", a_bench_checks_what_it_times, 1);
     add(suite, "floor", the_floor_is_that_of_the_bytes_that_must_be_moved, 1);

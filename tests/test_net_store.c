@@ -416,6 +416,13 @@ static spc_net *make_odd(void)
     layer.in = b;
     layer.at = x;
     assert_net(spc_net_add_conv(net, &b, &layer, &error));
+    layer = (spc_net_layer)SPC_NET_LAYER_INIT;
+    assert_net(spc_conv_parse(&layer.conv,
+                              "conv,cin=4,cout=4,offsets=0x0x0+1x2x0,"
+                              "rule=footprint,shape=40x40x1,accumulator=f16",
+                              &error));
+    layer.in = b;
+    assert_net(spc_net_add_conv(net, &b, &layer, &error));
     assert_net(spc_net_add_output(net, b, "", &error));
     return net;
 }

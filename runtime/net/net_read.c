@@ -205,6 +205,7 @@ static spc_status read_input(reader *r)
 /* "0:0:0,1:0:0": a list instead of the box; empty: the box. */
 static spc_status read_offsets(spc_geometry *g, reader *r, int i)
 {
+    const spc_geometry plain = SPC_GEOMETRY_INIT;
     char *rest = r->fields[i][0] != '\0' ? r->fields[i] : NULL;
     const char *word;
 
@@ -222,6 +223,8 @@ static spc_status read_offsets(spc_geometry *g, reader *r, int i)
         }
         g->offset_count++;
     }
+    if (g->offset_count > 0) /* what a box would be is not said */
+        memcpy(g->kernel, plain.kernel, sizeof(g->kernel));
     return SPC_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "feature.h"
+#include "geometry.h"
 #include "number.h"
 #include <stdlib.h>
 #include <string.h>
@@ -161,8 +162,8 @@ static void write_input(spc__buf *out, const spc_net_input *input)
         spc__buf_puts(out, "\tcloud");
 }
 
-/* A list of offsets stands in a field of its own; the text says the kernel that
- * such a layer keeps. */
+/* A list of offsets stands in a field of its own. The text says the kernel that
+ * such a layer keeps, or one offset where a shape might be too small for that. */
 static void write_offsets(spc__buf *out, const spc_geometry *g)
 {
     spc__buf_puts(out, "\t");
@@ -178,6 +179,9 @@ static void write_conv(spc__buf *out, const spc_net *net,
     spc_conv plain = node->conv;
 
     plain.geometry.offset_count = 0;
+    for (int a = 0; a < 3; a++)
+        if (spc__geometry_derives_by_list(&node->conv.geometry))
+            plain.geometry.kernel[a] = 1;
     spc__net_unquantised(&plain);
     spc_conv_format(text, sizeof(text), &plain);
     spc__buf_puts(out, "conv");
