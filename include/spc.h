@@ -2215,7 +2215,8 @@ typedef struct spc_tune_options {
                   void *payload);
     /* Stage TIME: after so many seconds no further candidate is begun, and the
      * best of those that were measured is chosen; a later run goes on from
-     * there. At least one is measured. 0: no limit. */
+     * there. At least one is measured, if that takes no longer than limit_s
+     * besides. 0: no limit. */
     double budget_s;
     /* Stage TIME: nothing is measured, and "TEMPLATE CONFIG" is chosen, which the
      * database must have times of, whatever is faster alone; SPC_ENOTFOUND. For

@@ -4,6 +4,7 @@
  */
 #include "tune_rig.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- what can be stored -------------------------------------------------- */
@@ -99,6 +100,35 @@ START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
     spc_ctx_free(ctx);
     if (losses[_i].stage == SPC_STAGE_TIME)
         assert_kept_beside(database);
+    remove_database(database);
+}
+END_TEST
+
+/* Folders where its journals should be: as on a full disk, the file beside gets
+ * no further than its name. */
+START_TEST(a_file_beside_that_keeps_nothing_is_not_left)
+{
+    char *database = make_database(), kept[400], journal[420];
+    int warnings;
+    spc_ctx *ctx = open_counting(database, &warnings);
+    sqlite3 *locker = lock(ctx, database);
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    snprintf(kept, sizeof(kept), "%s.kept-%ld", database, (long)getpid());
+    snprintf(journal, sizeof(journal), "%s-wal", kept);
+    mkdir(journal, 0700);
+    snprintf(journal, sizeof(journal), "%s-journal", kept);
+    mkdir(journal, 0700);
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_EDB);
+    ck_assert_ptr_null(strstr(spc_ctx_error(ctx), ".kept-"));
+    ck_assert_int_ne(access(kept, F_OK), 0);
+    rmdir(journal);
+    snprintf(journal, sizeof(journal), "%s-wal", kept);
+    rmdir(journal);
+    sqlite3_close(locker);
+    spc_ctx_free(ctx);
     remove_database(database);
 }
 END_TEST
@@ -401,6 +431,7 @@ int main(void)
     tcase_add_loop_test(
         storing, what_cannot_be_stored_is_measured_reported_and_a_failure, 0,
         LENGTH(losses));
+    tcase_add_test(storing, a_file_beside_that_keeps_nothing_is_not_left);
     tcase_add_test(storing, what_a_passing_lock_kept_out_is_stored_at_the_end);
     tcase_add_loop_test(
         storing, a_tune_without_its_database_fails_unless_none_was_wanted, 0,

@@ -53,6 +53,28 @@ START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)
 }
 END_TEST
 
+/* At least one is to be measured, but not at any price: each of the eight that
+ * hang would take the limit, and again in a fresh worker. */
+START_TEST(a_budget_ends_a_run_in_which_nothing_can_be_measured)
+{
+    static const char *const worker[] = {
+        SPC_TEST_COMMAND, "-d", "cpu", "--database", "", "worker", NULL};
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "stuck");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    options.worker = worker;
+    options.limit_s = 1;
+    options.budget_s = 0.01;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_ETIMEOUT);
+    ck_assert_int_ge(report.failed, 1);
+    ck_assert_int_le(report.failed, 2);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* What one candidate does to its process, or somebody else does to it, is not
  * the next one's fault. */
 static const struct {
@@ -300,6 +322,8 @@ int main(void)
     TCase *workers = tcase_create("workers");
 
     tcase_set_timeout(workers, 240);
+    tcase_add_test(workers,
+                   a_budget_ends_a_run_in_which_nothing_can_be_measured);
     tcase_add_loop_test(
         workers, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
         2);

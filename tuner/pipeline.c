@@ -89,11 +89,13 @@ static spc_status complete(spc__pipeline *p, batch *b, spc__entry *entry)
     return SPC_OK;
 }
 
-/* Nothing more is begun; but a run has at least one that is measured. */
+/* Nothing more is begun; but a run has at least one that is measured, unless
+ * none of them was within the limit of one. */
 static bool is_out_of_time(const spc__pipeline *p)
 {
-    return p->explores && p->pace.best != NULL &&
-           spc__request_out_of_time(p->request);
+    double grace_s = p->pace.best != NULL ? 0 : p->request->options.limit_s;
+
+    return p->explores && spc__request_out_of_time(p->request, grace_s);
 }
 
 /* One that the builder is done with. */

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* A lock takes seconds to notice: after trouble the database is left alone for
@@ -544,6 +545,15 @@ static spc_status put_rest(const spc__record *record,
     return status;
 }
 
+/* On a full disk the file beside is not more than its name. */
+static void remove_empty(const char *name)
+{
+    struct stat facts;
+
+    if (stat(name, &facts) == 0 && facts.st_size == 0)
+        unlink(name);
+}
+
 /* A night's measurements are not lost to a lock: they go into a file beside the
  * one that does not take them. */
 static spc_status keep_beside(spc__buf *name, const spc__record *record,
@@ -558,15 +568,19 @@ static spc_status keep_beside(spc__buf *name, const spc__record *record,
         return SPC_EDB;
     spc__buf_printf(name, "%s.kept-%ld", spc__cache_user_file(own),
                     (long)getpid());
-    if (name->failed ||
-        spc__cache_open(&beside, name->data, NULL, 0, &error) != SPC_OK)
+    if (name->failed)
         return SPC_EDB;
-    ctx->cache = beside;
-    spc_status status = put_winner(record, winner, &error);
-    if (status == SPC_OK)
-        status = put_rest(record, candidates, winner, &error);
-    ctx->cache = own;
-    spc__cache_close(beside);
+    spc_status status = spc__cache_open(&beside, name->data, NULL, 0, &error);
+    if (status == SPC_OK) {
+        ctx->cache = beside;
+        status = put_winner(record, winner, &error);
+        if (status == SPC_OK)
+            status = put_rest(record, candidates, winner, &error);
+        ctx->cache = own;
+        spc__cache_close(beside);
+    }
+    if (status != SPC_OK)
+        remove_empty(name->data);
     return status;
 }
 

@@ -165,10 +165,10 @@ spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
     return status;
 }
 
-bool spc__request_out_of_time(const spc__request *request)
+bool spc__request_out_of_time(const spc__request *request, double grace_s)
 {
     double spent_s = (double)(spc__now_ns() - request->started_ns) * 1e-9;
 
     return request->options.budget_s > 0 &&
-           spent_s >= request->options.budget_s;
+           spent_s >= request->options.budget_s + grace_s;
 }

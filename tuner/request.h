@@ -50,7 +50,7 @@ spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
 int64_t spc__request_rows(const spc__request *request);
 const spc__effort *spc__request_effort(const spc__request *request);
 bool spc__request_cancelled(const spc__request *request);
-/* Is the time over in which candidates are begun? */
-bool spc__request_out_of_time(const spc__request *request);
+/* Is the time over in which candidates are begun, and so many seconds more? */
+bool spc__request_out_of_time(const spc__request *request, double grace_s);
 
 #endif

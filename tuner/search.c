@@ -334,7 +334,7 @@ static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
             count = spc__next_moves(p->candidates, list,
                                     spc__rank_all(p->candidates, list, scenes),
                                     p->request, batch);
-        p->is_cut |= count > 0 && spc__request_out_of_time(p->request);
+        p->is_cut |= count > 0 && spc__request_out_of_time(p->request, 0);
     } while (status == SPC_OK && count > 0 && !p->is_cut);
     return status;
 }
