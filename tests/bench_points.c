@@ -1,6 +1,6 @@
 /*
- * bench_points.c - how long large layers take, points or voxels, whose results
- * as a whole would take the oracle minutes:
+ * bench_points.c - how long large layers and their passes take, of points or
+ * voxels, whose results as a whole would take the oracle minutes:
  * bench_points [--templates DIR] DEVICE SPEC LAYER...
  *
  * Microseconds are medians of warm runs: the map (of points: clouds, cells and
@@ -117,26 +117,33 @@ static void make_layer(bench *b)
 
     must(b, "plan",
          spc_plan_create(&b->plan, b->ctx, &b->conv, b->map, SPC_PLAN_JIT));
-    void *raw = draw(b, &b->weights, weights, 2);
+    bool is_wgrad = b->conv.pass == SPC_WGRAD;
+    size_t grad =
+        spc_conv_bytes(&b->conv, SPC_RESIDUAL, spc_map_rows(b->map));
+    void *raw = draw(b, &b->weights, is_wgrad ? grad : weights, 2);
     void *packed = take(b, spc_plan_weights_bytes(b->plan));
-    must(b, "weights",
-         spc_plan_pack_weights(b->plan, packed, raw, SPC_KRSC, NULL));
+    if (!is_wgrad)
+        must(b, "weights",
+             spc_plan_pack_weights(b->plan, packed, raw, SPC_KRSC, NULL));
     b->buffers = (spc_buffers){
         .in = draw(b, &b->in, in, 1),
         .out = take(b, spc_conv_bytes(&b->conv, SPC_OUT, spc_map_rows(b->map))),
         .weights = packed,
         .workspace = take(b, spc_plan_workspace_bytes(b->plan, b->map)),
+        .grad = is_wgrad ? raw : NULL,
     };
     must(b, "layout", spc_map_prepare(b->map, b->plan, NULL));
     must(b, "run", run_layer(b, NULL));
     must(b, "run", spc_synchronize(b->ctx));
-    spc_dealloc(b->ctx, raw);
+    if (!is_wgrad)
+        spc_dealloc(b->ctx, raw);
 }
 
 static void free_layer(bench *b)
 {
     spc_dealloc(b->ctx, (void *)(uintptr_t)b->buffers.in);
     spc_dealloc(b->ctx, (void *)(uintptr_t)b->buffers.weights);
+    spc_dealloc(b->ctx, (void *)(uintptr_t)b->buffers.grad);
     spc_dealloc(b->ctx, b->buffers.out);
     spc_dealloc(b->ctx, b->buffers.workspace);
     spc_plan_free(b->plan);
@@ -250,7 +257,9 @@ static void print_layer(bench *b, const char *text)
     size_t rows = spc_conv_bytes(&b->conv, SPC_IN, spc_map_rows_in(b->map)) +
                   spc_conv_bytes(&b->conv, SPC_OUT, spc_map_rows(b->map));
 
-    if (is_points)
+    bool looks = is_points && b->conv.pass == SPC_FORWARD;
+
+    if (looks)
         look(b);
     double layer = median_us(b, run_layer), map = median_us(b, run_map);
     double layout = lists || !is_points ? median_us(b, run_layout) : 0;
@@ -263,7 +272,7 @@ static void print_layer(bench *b, const char *text)
            is_points && lists ? 8 * mega * pairs : 0,
            mega * (double)spc_plan_workspace_bytes(b->plan, b->map),
            spc_plan_template(b->plan), spc_plan_config(b->plan),
-           is_points ? "" : " (not compared)");
+           looks ? "" : " (not compared)");
     fflush(stdout);
 }
 
