@@ -72,6 +72,7 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define PAIRED $(problem.key == 32 and 1 or 0) /* a key and a row fit a word */
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
+#define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks by fours, too */
 
 /* The kernel: columns in the (x, y) plane, each of DEPTH offsets along z, in
  * runs of RUN; a thread takes BATCH runs at once, of one plane of equal x where

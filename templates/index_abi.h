@@ -226,6 +226,9 @@ typedef struct spc_index_args {
     /* The map in coordinate order. */
     int *first;     /* [batches][rows_padded][4] (index_runs.cuh) */
     unsigned *mask; /* [mask_words][rows_padded] */
+    unsigned *fours; /* the same, [(mask_words + 3) / 4][rows_padded][4]; of a
+                        mask of one word, and where another map's search finds
+                        this one's, there are none */
     int *index;     /* [offsets][rows_padded], or NULL */
     int *pairs;     /* [pair_words] the sum of which there are */
     int pair_words;

@@ -169,10 +169,29 @@ SPC_DEVICE void measure_tiles(const spc_index_tiles *t, const index_extent *e,
 /* All words of a row's mask, on their way at once; p < 0: no row. */
 SPC_DEVICE void load_mask(const spc_index_args *args, int p, unsigned *mask)
 {
+#if FOURS
+    SPC_UNROLL
+    for (int w = 0; w < WORDS; w += 4) {
+        const spc_b16 *fours = (const spc_b16 *)args->fours +
+                               (long long)(w / 4) * args->set.rows_padded;
+        spc_b16 four = {0, 0, 0, 0};
+        int last = w + 4 < WORDS ? w + 3 : WORDS - 1;
+        if (p >= 0)
+            four = fours[p];
+        mask[last] = four.w;
+        if (last > w)
+            mask[last - 1] = four.z;
+        if (last > w + 1)
+            mask[last - 2] = four.y;
+        if (last > w + 2)
+            mask[last - 3] = four.x;
+    }
+#else
     SPC_UNROLL
     for (int w = 0; w < WORDS; w++)
         mask[w] =
             p >= 0 ? args->mask[(long long)w * args->set.rows_padded + p] : 0;
+#endif
 }
 
 SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,

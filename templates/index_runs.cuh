@@ -137,9 +137,29 @@ typedef struct row_mask {
     int valid; /* is it a row? */
     int count; /* of offsets so far, whether present or not */
     spc_u32 word;
+#if FOURS
+    spc_b16 four; /* the last words */
+#endif
     spc_u32 code; /* of its digest */
     int pairs;
 } row_mask;
+
+#if FOURS
+/* Words that are gathered by row later are stored by fours, as each load of a
+ * gather has 32 lines. The last words are a four's last. */
+SPC_DEVICE void keep_four(const spc_index_args *args, row_mask *mask, int p,
+                          int w, spc_u32 word)
+{
+    mask->four.x = mask->four.y;
+    mask->four.y = mask->four.z;
+    mask->four.z = mask->four.w;
+    mask->four.w = word;
+    if (w % 4 == 3 || w == WORDS - 1)
+        spc_store16(args->fours +
+                        4 * ((long long)(w / 4) * args->set.rows_padded + p),
+                    mask->four);
+}
+#endif
 
 /* The word before the present offset. */
 SPC_DEVICE void close_word(const spc_index_args *args, const index_shared *s,
@@ -149,6 +169,9 @@ SPC_DEVICE void close_word(const spc_index_args *args, const index_shared *s,
     spc_u32 word = mask->valid ? mask->word : 0;
 
     args->mask[(long long)w * args->set.rows_padded + p] = word;
+#if FOURS
+    keep_four(args, mask, p, w, word);
+#endif
     mask->pairs += spc_popc(word);
     if (args->stages & SPC_INDEX_SORT)
         mask->code |= code_of_word(s, w, word);

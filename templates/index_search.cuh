@@ -43,7 +43,8 @@ SPC_DEVICE void search(const spc_index_args *args, index_shared *s,
     for (int first = begin + 32 * spc_warp(); first < end;
          first += SORT_THREADS) {
         int p = first + spc_lane();
-        row_mask mask = {p < e->rows, 0, 0, 0, 0};
+        row_mask mask = {0};
+        mask.valid = p < e->rows;
         if (first < e->rows) {
             search_row(args, s, e, p, &mask, plain);
             if (WORDS == 1 || OFFSETS % 32)

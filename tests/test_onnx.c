@@ -942,7 +942,7 @@ int main(void)
     tcase_add_test(files, a_submanifold_layer_ignores_padding_and_stride);
     tcase_add_test(files, ranges_for_int8_are_kept);
     tcase_add_test(files, a_file_is_quantised_by_its_ranges);
-    tcase_set_timeout(files, 120);
+    tcase_set_timeout(files, 300);
     suite_add_tcase(suite, files);
     tcase_add_loop_test(bad, what_is_not_known_is_refused_in_one_sentence, 0,
                         COUNT(spoiled_files));

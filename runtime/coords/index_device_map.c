@@ -14,6 +14,7 @@ typedef struct map_work {
     spc__attrs config; /* by which it is searched */
     bool configured;   /* false: by the template's default */
     int *first;        /* the short form of the map (index_runs.cuh) */
+    unsigned *fours;   /* masks of more than one word, by fours */
     int *pairs;        /* [grid * warps] */
     int32_t *list;     /* displacements of a kernel that is no box */
     void *table;       /* of the hash searcher */
@@ -44,6 +45,7 @@ void spc__device_map_destroy(spc_map *map)
         return;
     spc__index_scratch_release(map->to, &w->s);
     spc__coords_dealloc(map->to, w->first);
+    spc__coords_dealloc(map->to, w->fours);
     spc__coords_dealloc(map->to, w->pairs);
     spc__coords_dealloc(map->to, w->list);
     spc__coords_dealloc(map->to, w->table);
@@ -143,6 +145,17 @@ static size_t pairs_shared(const spc_map *map)
 
 /* ---- creating and filling --------------------------------------------- */
 
+static spc_status alloc_fours(map_work *w, const spc_map *map, spc_error *error)
+{
+    size_t fours = ((size_t)map->mask_words + 3) / 4;
+
+    return map->mask_words == 1 || map->inverse
+               ? SPC_OK
+               : spc__coords_alloc(&w->fours, map->to,
+                                   16 * fours * (size_t)map->to->rows_padded,
+                                   error);
+}
+
 spc_status spc__device_map_create(spc_map *map, spc_error *error)
 {
     const spc_coords *to = map->to;
@@ -159,6 +172,7 @@ spc_status spc__device_map_create(spc_map *map, spc_error *error)
         (status = spc__coords_alloc(
              &w->first, to, 16 * (size_t)to->rows_padded * (size_t)r.batches,
              error)) != SPC_OK ||
+        (status = alloc_fours(w, map, error)) != SPC_OK ||
         (status = spc__index_alloc_clear(&w->pairs, to, 4 * pair_words(&w->s),
                                          error)) != SPC_OK ||
         (status = spc__index_upload_list(&w->list, map->to, &map->geometry,
@@ -177,6 +191,7 @@ static spc_index_args map_args(const spc_map *map)
         .in = spc__index_set_args(map->in),
         .first = w->first,
         .mask = map->plain.mask,
+        .fours = w->fours,
         .pairs = w->pairs,
         .pair_words = (int)pair_words(&w->s),
         .list = w->list,
