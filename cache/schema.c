@@ -202,6 +202,14 @@ static spc_status read_header(unsigned char *header, size_t bytes, size_t *got,
     return status;
 }
 
+/* Which SQLite calls empty, and would write over. */
+static bool has_one_byte(const char *path)
+{
+    struct stat facts;
+
+    return stat(path, &facts) == 0 && facts.st_size == 1;
+}
+
 spc_status spc__schema_peek(const char *path, spc_error *error)
 {
     unsigned char header[100];
@@ -213,7 +221,8 @@ spc_status spc__schema_peek(const char *path, spc_error *error)
         return status;
     /* A journal means that a writer is at work, or died: SQLite must roll
      * back before the header can be believed. */
-    if (got == 0 || spc__sibling_bytes(path, "-journal") >= 0)
+    if ((got == 0 && !has_one_byte(path)) ||
+        spc__sibling_bytes(path, "-journal") >= 0)
         return SPC_OK;
     if (got < sizeof(header) || memcmp(header, "SQLite format 3", 16) != 0)
         return spc__fail(error, SPC_EDB,

@@ -1262,6 +1262,11 @@ static void make_header_only(const char *name)
     copy_file(name, "whole.db", 100);
 }
 
+static void make_one_byte(const char *name)
+{
+    assert_ok(spc__file_write(at(name), "x", 1, &error));
+}
+
 static void make_a_folder(const char *name)
 {
     ck_assert_int_eq(mkdir(at(name), 0755), 0);
@@ -1285,6 +1290,7 @@ static const struct {
     {make_versionless, SPC_EDB, "no version", "move it away"},
     {make_text, SPC_EDB, "not a SQLite database", "name another file"},
     {make_short, SPC_EDB, "not a SQLite database", "name another file"},
+    {make_one_byte, SPC_EDB, "not a SQLite database", "name another file"},
     {make_truncated, SPC_EDB, "10000 of its", "restore a copy"},
     {make_header_only, SPC_EDB, "100 of its", "restore a copy"},
     {make_a_folder, SPC_EDB, "a folder", "name a database file"},

@@ -193,6 +193,9 @@ spc_status cli_read_config(cli *self, void *args)
     if (file == NULL)
         return cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
     spc_status status = read_lines(&c, file);
+    if (status == SPC_OK && ferror(file)) /* a folder, say */
+        status = cli_fail(SPC_EIO, "cannot read '%s': %s", path,
+                          strerror(errno));
     fclose(file);
     return status;
 }
