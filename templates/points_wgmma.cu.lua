@@ -136,7 +136,7 @@
 %                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4}
 %    -- 32->64 on a room of 100000 points, 16, 32 and 65 seen by each (NVIDIA H200): 77, 114 and
 %    -- 197 us by three blocks, 89, 123 and 224 by two.
-%    if registers_needed(problem, config) > consumer_registers(config)
+%    if config.n ~= 64 or registers_needed(problem, config) > consumer_registers(config)
 %      or not has_room(problem, config, target, 1024) then
 %      config.blocks = 2
 %    end

@@ -688,14 +688,6 @@ SPC_DEVICE void spc_mbar_arrive(spc_u64 *bar)
                      spc_shared_address(bar))
                  : "memory");
 }
-/* Arrives when all asynchronous copies that the thread has started are there; the
- * thread goes on. Its other stores may be seen later: it must have none. */
-SPC_DEVICE void spc_copy_arrive(spc_u64 *bar)
-{
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(
-                     spc_shared_address(bar))
-                 : "memory");
-}
 /* Arrives and adds `bytes` to what bulk copies must bring in this phase. */
 SPC_DEVICE void spc_mbar_expect(spc_u64 *bar, int bytes)
 {

@@ -968,15 +968,6 @@ SPC_DEVICE void spc_sim_bulk_copy(void *to, const void *from, int bytes,
     spc_sim_mbar_init(bar, count, SPC_SIM_HERE("spc_mbar_init"))
 #define spc_mbar_arrive(bar)                                                   \
     spc_sim_mbar_arrive(bar, 0, SPC_SIM_HERE("spc_mbar_arrive"))
-/* Copies are there at once, which they may be. */
-SPC_DEVICE void spc_sim_copy_arrive(spc_u64 *bar, const spc_sim_place *place)
-{
-    spc_copy_commit();
-    spc_copy_wait(0);
-    spc_sim_mbar_arrive(bar, 0, place);
-}
-#define spc_copy_arrive(bar)                                                   \
-    spc_sim_copy_arrive(bar, SPC_SIM_HERE("spc_copy_arrive"))
 #define spc_mbar_expect(bar, bytes)                                            \
     spc_sim_mbar_arrive(bar, bytes, SPC_SIM_HERE("spc_mbar_expect"))
 #define spc_mbar_wait(bar, parity)                                             \

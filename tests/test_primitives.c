@@ -138,7 +138,7 @@ static bool has_kernel(const char *kernel, const spc__attrs *target)
 
     if (strncmp(kernel, "wgmma", 5) == 0)
         return strcmp(spc__attrs_text(target, "target", ""), "sm_90a") == 0;
-    if (strcmp(kernel, "bulk") == 0 || strcmp(kernel, "arrivals") == 0)
+    if (strcmp(kernel, "bulk") == 0)
         return sm >= 90;
     return strncmp(kernel, "mma", 3) != 0 || sm >= 80;
 }

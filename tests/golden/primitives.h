@@ -67,7 +67,6 @@ static const golden_case golden_cases[] = {
     {"bytes", "bytes", GOLDEN_EIGHTHS, 32, 256, 1288, 1},
     {"mma_i8", "mma_i8", GOLDEN_ANY, 32, 320, 128, 1},
     {"bulk", "bulk", GOLDEN_ANY, 64, 512, 512, 1},
-    {"arrivals", "arrivals", GOLDEN_ANY, 64, 512, 512, 1},
     {"mma_f16", "mma_f16_whole", GOLDEN_HALVES, 32, 320, 128, 1},
     {"mma_f16", "mma_f16_random", GOLDEN_MMA_F16, 32, 320, 128, 0},
     {"mma_sums_f16", "mma_sums_f16", GOLDEN_HALVES, 32, 320, 128, 1},

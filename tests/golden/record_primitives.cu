@@ -48,7 +48,6 @@ static const struct {
     {"bytes", bytes},
     {"mma_i8", mma_i8},
     {"bulk", bulk},
-    {"arrivals", arrivals},
     {"mma_f16", mma_f16},
     {"mma_sums_f16", mma_sums_f16},
     {"mma_tf32", mma_tf32},

@@ -257,37 +257,6 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
         spc_mbar_arrive(empty);
     }
 }
-
-/* The same, brought by the copies of 32 threads, which none of them waits for. */
-SPC_KERNEL(arrivals, primitive_args, 64, 1)
-{
-    const spc_u32 *in = args->in;
-    spc_u32 *out = args->out;
-    spc_u8 *shared = spc_shared();
-    spc_u64 *full = (spc_u64 *)(shared + 512);
-    spc_u64 *empty = full + 1;
-    int thread = spc_thread();
-
-    if (thread == 0) {
-        spc_mbar_init(full, 32);
-        spc_mbar_init(empty, 64);
-        spc_mbar_fence();
-    }
-    spc_sync_block();
-    for (int i = 0; i < 4; i++) {
-        if (thread < 32) {
-            if (i > 0)
-                spc_mbar_wait(empty, (i - 1) & 1);
-            spc_copy_async16(shared + 16 * thread, in + 128 * i + 4 * thread,
-                             16);
-            spc_copy_arrive(full);
-        }
-        spc_mbar_wait(full, i & 1);
-        spc_store8(out + 128 * i + 2 * thread,
-                   spc_shared_load8(shared + 8 * (63 - thread)));
-        spc_mbar_arrive(empty);
-    }
-}
 #endif
 
 /* Two products: with 0 and with the first one's result. A's registers, then
