@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAF = 16 /* points */ };
+enum { LEAF = 32 /* points */ };
 
 struct spc__kd_node {
     int32_t first, end; /* in the order */
