@@ -117,8 +117,8 @@ START_TEST(a_box_as_a_list_of_offsets_is_the_same_layer)
 
     for (int n = 0; n < BOXES; n++) {
         spc_conv box = parse(boxes[n]), list = as_list(&box);
-        rows r = draw(220, box.geometry.shape[0] > 0 ? 0 : -5, 11, 2,
-                      (uint64_t)n);
+        rows r =
+            draw(220, box.geometry.shape[0] > 0 ? 0 : -5, 11, 2, (uint64_t)n);
         spc_scene *scene = scene_of(&r);
         spc_map *map;
 
@@ -345,9 +345,9 @@ typedef struct chain {
     int shape, up;
 } chain;
 
-/* Bounds that are passed (k2 s2 of an odd shape drops the last plane, k3 of an even one has
- * a row of its own behind it), kernels that leave gaps, rules that take turns, and what no
- * one rule is. */
+/* Bounds that are passed (k2 s2 of an odd shape drops the last plane, k3 of an
+ * even one has a row of its own behind it), kernels that leave gaps, rules that
+ * take turns, and what no one rule is. */
 static const chain chains[] = {
     {{"k=3,stride=2,padding=1,rule=footprint",
       "k=3,stride=2,padding=1,rule=footprint",
@@ -437,9 +437,9 @@ START_TEST(a_footprint_of_footprints_is_one)
     spc_ctx *ctx = open_ctx(device_of(_i));
     const chain *c = &chains[case_of(_i)];
     int shape = c->shape, extent = shape > 0 ? shape : 35;
-    spc_coords *sets[CHAIN + 1] = {
-        reserve(ctx, 900, shape > 0 ? 0 : -17, shape > 0 ? shape - 1 : 40,
-                SPC_DUPLICATES_ERROR)};
+    spc_coords *sets[CHAIN + 1] = {reserve(ctx, 900, shape > 0 ? 0 : -17,
+                                           shape > 0 ? shape - 1 : 40,
+                                           SPC_DUPLICATES_ERROR)};
     spc_conv convs[CHAIN];
     int out[3] = {shape, shape, shape};
 

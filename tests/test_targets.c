@@ -261,8 +261,8 @@ END_TEST
 /* ---- compiling ----------------------------------------------------------- */
 
 /* What is known to spill, in bytes, by NVRTC 13.0; it may become less. The
- * kernels of "index" and "points" have 1024 threads, and so 64 registers each. The
- * first that fits counts. */
+ * kernels of "index" and "points" have 1024 threads, and so 64 registers each.
+ * The first that fits counts. */
 static const struct {
     const char *template_name, *text, *gpu; /* NULL: every text */
     int bytes;

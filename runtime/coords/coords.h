@@ -42,7 +42,8 @@ struct spc_coords {
      * order. */
     spc_coords *from;
     spc_geometry rule;
-    spc__derivation by; /* how kernels derive it; the root lives as long as `from` */
+    spc__derivation
+        by; /* how kernels derive it; the root lives as long as `from` */
     struct spc__regroup *regroup; /* of a set made of others (regroup.h) */
     int32_t *data; /* [capacity][4]: of outputs and regrouped sets, or a copy of
                       the caller's; or NULL */
@@ -123,8 +124,8 @@ void spc__guard_for(spc__guard *out, const spc_geometry *geometry,
                     bool inverse);
 void spc__guard_widen(spc__guard *guard, const spc__guard *by);
 
-/* Fills a set of outputs from the rows that its root (`by`) is made of, which need not
- * be filled before where sets are filled by kernels. */
+/* Fills a set of outputs from the rows that its root (`by`) is made of, which
+ * need not be filled before where sets are filled by kernels. */
 spc_status spc__coords_derive(spc_coords *coords, const int32_t *from,
                               const int32_t *count, int64_t rows, void *stream);
 

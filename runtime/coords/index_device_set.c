@@ -19,9 +19,9 @@ static const spc__device_ops *ops_of(const spc_ctx *ctx)
 }
 
 /* About as many bins as rows, so that most hold few keys. A level of a scan has
- * half of the voxels of the one before, or less, or by a footprint not many more, and as
- * much room, or twice as much: fewer bins are less memory to walk through, and hold a few
- * keys more at worst. */
+ * half of the voxels of the one before, or less, or by a footprint not many
+ * more, and as much room, or twice as much: fewer bins are less memory to walk
+ * through, and hold a few keys more at worst. */
 static int choose_bin_bits(const spc_coords *c)
 {
     int bits = BIN_BITS_LEAST;

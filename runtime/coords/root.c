@@ -67,8 +67,8 @@ static outputs within(outputs o, int64_t bound)
     return o;
 }
 
-/* Does every output that `all` gives an input have a way through outputs of `first` that
- * its bound leaves in? The ones that have are outputs by `all`. */
+/* Does every output that `all` gives an input have a way through outputs of
+ * `first` that its bound leaves in? The ones that have are outputs by `all`. */
 static bool same_along(const spc__derivation *all, const spc__derivation *then,
                        const spc__derivation *first, int64_t first_bound,
                        int64_t bound, int axis)
@@ -93,8 +93,8 @@ static bool same_along(const spc__derivation *all, const spc__derivation *then,
     return true;
 }
 
-/* `first`, then `then`, along an axis; false: they are no rule, or one of numbers that
- * are too large. */
+/* `first`, then `then`, along an axis; false: they are no rule, or one of
+ * numbers that are too large. */
 static bool join_axis(spc__derivation *out, const spc__derivation *first,
                       const spc__derivation *then, int i)
 {

@@ -64,9 +64,10 @@ static void add_term(cost *c, double step, const spc_coords *set)
 }
 
 /*
- * Fitted to bench_levels of ResN21 and UNet42 on kitti@0.05 on a whole H200 and on
- * 16 to 100 of its multiprocessors. For footprints 4 is what of 4, 6, 8 and 16 gave the
- * shortest replays of SECOND and CenterPoint on kitti (docs/LABBOOK.md).
+ * Fitted to bench_levels of ResN21 and UNet42 on kitti@0.05 on a whole H200 and
+ * on 16 to 100 of its multiprocessors. For footprints 4 is what of 4, 6, 8 and
+ * 16 gave the shortest replays of SECOND and CenterPoint on kitti
+ * (docs/LABBOOK.md).
  */
 static void add_set(cost *c, const spc_coords *set)
 {
