@@ -156,7 +156,7 @@ static spc_status add_cases(TCase *tcase)
     if (status != SPC_OK)
         return status;
     spc__device_ops_of(device)->target(device, &target);
-    for (int i = 0; i < GOLDEN_RECORDED; i++) {
+    for (int i = 0; i < GOLDEN_CASES; i++) {
         if (has_kernel(golden_cases[i].kernel, &target))
             tcase_add_loop_test(tcase, every_primitive_does_what_a_gpu_did, i,
                                 i + 1);
