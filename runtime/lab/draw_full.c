@@ -28,8 +28,10 @@
  * bits; others have neither. An activation that is no line keeps all numbers
  * near one, as it has a range of its own.
  *
- * Where sums may be in fp16 products lie within its normal numbers, and lose
- * their lower bits: 2^-10 of them, if that is cut off, is allowed.
+ * Where sums may be in fp16 products stay below 2^15, so that none is infinite
+ * in some kernels alone, and lose their lower bits: 2^-10 of them, if that is
+ * cut off, is allowed, or the distance of the least numbers, 2^-24. What is too
+ * large for fp16 is not looked at.
  *
  * Gradients of weights sum over rows: an output channel has one row whose
  * gradient is not zero.
@@ -92,9 +94,9 @@ static float draw_whole_weight(const spc_conv *conv, int co, int channel,
 
 /* ---- numbers of all bits ------------------------------------------------- */
 
-/* Exponents. */
+/* Exponents; so many besides the last are an end. */
 typedef struct span {
-    int low, high;
+    int low, high, few;
 } span;
 
 typedef struct spans {
@@ -117,21 +119,21 @@ static bool is_exact(const spc_conv *conv)
 static spans spans_of(const spc_conv *conv)
 {
     bool to_half = spc__conv_out(conv) == SPC_F16;
-    spans s = {{-44, 44}, {-44, 44}, {-44, 44}};
+    spans s = {{-44, 44, 3}, {-44, 44, 3}, {-44, 44, 3}};
 
     if (!is_line(conv))
-        return (spans){{-3, 2}, {-3, 1}, {-3, 2}};
+        return (spans){{-3, 2, 3}, {-3, 1, 3}, {-3, 2, 3}};
     if (conv->dtype == SPC_F16)
-        s.in = s.weights = (span){-24, 15};
+        s.in = s.weights = (span){-24, 15, 3};
     if (to_half)
-        s.results = (span){-24, 13};
+        s.results = (span){-24, 13, 3};
     if (to_half && !is_exact(conv)) {
         s.in.high = 13;
         s.weights.high = 0;
     }
     if (conv->accumulator == SPC_SUMS_F16) {
-        s.in = (span){-7, 7};
-        s.weights = (span){-7, 5};
+        s.in = (span){-24, 15, 0};
+        s.weights = (span){-24, -2, 0};
     }
     return s;
 }
@@ -144,17 +146,15 @@ static int least(int a, int b)
 /* A quarter each: near one, anywhere, the largest, the smallest. */
 static span quarter_of(span all, int64_t turn)
 {
-    const int few = 3;
-
     switch (turn % 4) {
     case 0:
-        return (span){-4, least(3, all.high)};
+        return (span){-4, least(3, all.high), all.few};
     case 1:
         return all;
     case 2:
-        return (span){all.high - few, all.high};
+        return (span){all.high - all.few, all.high, all.few};
     default:
-        return (span){all.low, least(all.low + few, all.high)};
+        return (span){all.low, least(all.low + all.few, all.high), all.few};
     }
 }
 
@@ -306,6 +306,6 @@ void spc__full_pair(float *x, float *dy, const spc_conv *conv, int64_t rows_in,
 double spc__full_error(const spc_conv *conv, double sum)
 {
     if (conv->accumulator == SPC_SUMS_F16)
-        return 0x1p-10 * fabs(sum);
+        return 0x1p-10 * fabs(sum) + 0x1p-24;
     return factor_bits(conv) == 24 ? 6 * 0x1p-22 * fabs(sum) : 0;
 }
