@@ -9,9 +9,9 @@
 #include "cancel.h"
 #include "conv.h"
 #include "dtype.h"
-#include "epilogue.h"
 #include "error.h"
 #include "finish.h"
+#include "panels.h"
 #include "parallel.h"
 #include <math.h>
 #include <stdlib.h>
@@ -120,57 +120,24 @@ typedef int64_t bits __attribute__((vector_size(16)));
 
 enum { LANES = 8, TILE = 64 };
 
-typedef struct problem {
+typedef struct layer_sums {
+    spc__panels panels;
     double *out;
     double *magnitude; /* or NULL */
-    const spc__seen *seen;
-    int64_t rows;
-    const float *in;
-    const float *weights; /* KRSC */
-    const float *bias;
-    double *blocked; /* [K][panels][cin][LANES], or NULL: too large */
-    int row_in;      /* floats of an input row */
-    int cin, cout;   /* inputs of a group; outputs of all */
-    int group_out, group_panels;
-    int offsets, panels;
-    const volatile int *cancel;
-} problem;
-
-/* A group's output channels are in panels of LANES of them, of which the last
- * may be shorter: the first channel of a panel, how many it has, and the
- * inputs that they see. */
-static int first_of(const problem *p, int panel)
-{
-    return panel / p->group_panels * p->group_out +
-           panel % p->group_panels * LANES;
-}
-
-static int lanes_of(const problem *p, int panel)
-{
-    int left = p->group_out - panel % p->group_panels * LANES;
-    return left < LANES ? left : LANES;
-}
-
-static const float *in_of(const problem *p, int64_t row, int64_t co)
-{
-    return p->in + row * p->row_in + co / p->group_out * p->cin;
-}
+    double *blocked;   /* weights in panels, or NULL: too large */
+} layer_sums;
 
 /* Copies the weights of one offset into panels, short ones filled with zeros.
  */
 static void block_weights(void *payload, int64_t k)
 {
-    const problem *p = payload;
-    double *to = p->blocked + k * p->panels * p->cin * LANES;
+    const layer_sums *p = payload;
+    double *to = p->blocked + spc__panel_at(&p->panels, k, 0);
 
-    for (int panel = 0; panel < p->panels; panel++)
-        for (int ci = 0; ci < p->cin; ci++)
-            for (int lane = 0; lane < LANES; lane++) {
-                int64_t co = first_of(p, panel) + lane;
-                *to++ = lane < lanes_of(p, panel)
-                            ? p->weights[(co * p->offsets + k) * p->cin + ci]
-                            : 0;
-            }
+    for (int panel = 0; panel < p->panels.panels; panel++)
+        for (int ci = 0; ci < p->panels.cin; ci++)
+            for (int lane = 0; lane < LANES; lane++)
+                *to++ = spc__panel_weight(&p->panels, k, panel, ci, lane);
 }
 
 /* sum[l] = weights[ci][l] * in[ci]: products of floats are exact in double. */
@@ -216,74 +183,83 @@ static void dot_panel_and_size(double sum[LANES], double size[LANES],
 }
 
 /* Adds one pair, all output channels. */
-static void add_pair(const problem *p, int64_t row, int64_t k, int64_t source)
+static void add_pair(const layer_sums *to, int64_t row, int64_t k,
+                     int64_t source)
 {
+    const spc__panels *p = &to->panels;
+    double *magnitude = to->magnitude;
+
     for (int panel = 0; panel < p->panels; panel++) {
-        const double *weights =
-            p->blocked + (k * p->panels + panel) * p->cin * LANES;
-        int first = first_of(p, panel), lanes = lanes_of(p, panel);
-        const float *in = in_of(p, source, first);
+        const double *weights = to->blocked + spc__panel_at(p, k, panel);
+        int first = spc__panel_first(p, panel);
+        int lanes = spc__panel_lanes(p, panel);
+        const float *in = spc__panel_in(p, source, first);
         int64_t at = row * p->cout + first;
         double sum[LANES], size[LANES] = {0};
-        if (p->magnitude != NULL)
+        if (magnitude != NULL)
             dot_panel_and_size(sum, size, weights, in, p->cin);
         else
             dot_panel(sum, weights, in, p->cin);
         for (int lane = 0; lane < lanes; lane++) {
-            p->out[at + lane] += sum[lane];
-            if (p->magnitude != NULL)
-                p->magnitude[at + lane] += size[lane];
+            to->out[at + lane] += sum[lane];
+            if (magnitude != NULL)
+                magnitude[at + lane] += size[lane];
         }
     }
 }
 
 /* As add_pair, from the weights as they came: slow, and needs no memory. */
-static void add_pair_slowly(const problem *p, int64_t row, int64_t k,
+static void add_pair_slowly(const layer_sums *to, int64_t row, int64_t k,
                             int64_t source)
 {
+    const spc__panels *p = &to->panels;
+
     for (int64_t co = 0; co < p->cout; co++) {
-        const float *in = in_of(p, source, co);
+        const float *in = spc__panel_in(p, source, co);
         const float *weights = p->weights + (co * p->offsets + k) * p->cin;
         double sum = 0, size = 0;
         for (int ci = 0; ci < p->cin; ci++) {
             sum += (double)weights[ci] * in[ci];
             size += fabs((double)weights[ci] * in[ci]);
         }
-        p->out[row * p->cout + co] += sum;
-        if (p->magnitude != NULL)
-            p->magnitude[row * p->cout + co] += size;
+        to->out[row * p->cout + co] += sum;
+        if (to->magnitude != NULL)
+            to->magnitude[row * p->cout + co] += size;
     }
 }
 
-static void start_row(const problem *p, int64_t row)
+static void start_row(const layer_sums *p, int64_t row)
 {
-    for (int co = 0; co < p->cout; co++) {
-        double bias = p->bias != NULL ? p->bias[co] : 0;
-        p->out[row * p->cout + co] = bias;
+    int cout = p->panels.cout;
+
+    for (int co = 0; co < cout; co++) {
+        double bias = p->panels.bias != NULL ? p->panels.bias[co] : 0;
+        p->out[row * cout + co] = bias;
         if (p->magnitude != NULL)
-            p->magnitude[row * p->cout + co] = fabs(bias);
+            p->magnitude[row * cout + co] = fabs(bias);
     }
 }
 
 /* Offset by offset over a few rows, so that its weights stay in the cache. */
 static void run_tile(void *payload, int64_t tile)
 {
-    const problem *p = payload;
+    const layer_sums *to = payload;
+    const spc__panels *p = &to->panels;
     int64_t first = tile * TILE;
     int64_t last = first + TILE < p->rows ? first + TILE : p->rows;
 
     for (int64_t row = first; row < last; row++)
-        start_row(p, row);
+        start_row(to, row);
     for (int64_t s = 0; s < p->seen->slots && !spc__cancelled(p->cancel); s++)
         for (int64_t row = first; row < last; row++) {
             int32_t source = p->seen->index[s * p->rows + row];
             if (source < 0)
                 continue;
-            int64_t k = p->seen->cells ? p->seen->cells[s * p->rows + row] : s;
-            if (p->blocked != NULL)
-                add_pair(p, row, k, source);
+            int64_t k = spc__panel_cell(p, s, row);
+            if (to->blocked != NULL)
+                add_pair(to, row, k, source);
             else
-                add_pair_slowly(p, row, k, source);
+                add_pair_slowly(to, row, k, source);
         }
 }
 
@@ -292,29 +268,14 @@ spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
                        const float *weights, const float *bias, int threads,
                        const volatile int *cancel, spc_error *error)
 {
-    problem p = {
-        .out = out,
-        .magnitude = magnitude,
-        .seen = seen,
-        .rows = rows,
-        .in = in,
-        .weights = weights,
-        .bias = spc__bias_is_in_sum(conv) ? bias : NULL,
-        .row_in = conv->cin,
-        .cin = conv->cin / conv->groups,
-        .cout = conv->cout,
-        .group_out = conv->cout / conv->groups,
-        .group_panels = (conv->cout / conv->groups + LANES - 1) / LANES,
-        .offsets = spc__conv_offsets(conv),
-        .cancel = cancel,
-    };
-    p.panels = conv->groups * p.group_panels;
-    size_t bytes = (size_t)p.offsets * (size_t)p.panels * (size_t)p.cin *
-                   LANES * sizeof(double);
+    layer_sums p = {spc__panels_of(conv, LANES), out, magnitude, NULL};
 
-    p.blocked = aligned_alloc(64, bytes);
+    spc__panels_read(&p.panels, conv, seen, rows, in, weights, bias);
+    p.panels.cancel = cancel;
+    p.blocked =
+        aligned_alloc(64, spc__panels_weights(&p.panels) * sizeof(double));
     if (p.blocked != NULL)
-        spc__parallel_for(p.offsets, threads, block_weights, &p);
+        spc__parallel_for(p.panels.offsets, threads, block_weights, &p);
     spc__parallel_for((rows + TILE - 1) / TILE, threads, run_tile, &p);
     free(p.blocked);
     return spc__cancelled(cancel) ? spc__interrupted(error) : SPC_OK;
