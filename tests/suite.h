@@ -145,10 +145,32 @@ static inline const char *suite_database(void)
 
 static int suite_one_in = 1, suite_day;
 
+/* What has its turn today follows from this: days since 1970 modulo 1000, or
+ * $SPC_TEST_DAY, which repeats those of another day. */
+static inline int suite_today(void)
+{
+    const char *day = getenv("SPC_TEST_DAY");
+
+    return day != NULL ? atoi(day) : (int)(time(NULL) / 86400 % 1000);
+}
+
+/* What draws follow: `word` where it is a number (of the command line; NULL:
+ * none given), or $SPC_SEED, else another one each time. It is printed. */
+static inline uint64_t suite_seed(const char *word)
+{
+    if (word == NULL)
+        word = getenv("SPC_SEED");
+    uint64_t seed =
+        word != NULL ? strtoull(word, NULL, 10) : (uint64_t)time(NULL);
+    printf("drawn with seed %llu\n", (unsigned long long)seed);
+    fflush(stdout);
+    return seed;
+}
+
 /*
- * From now on suite_takes() is true for one number in `of`, for others tomorrow:
- * by the day, or by $SPC_TEST_DAY. $SPC_TEST_ALL takes all, and so does a GPU
- * where no day is given.
+ * From now on suite_takes() is true for one number in `of`, for others
+ * tomorrow: by the day, or by $SPC_TEST_DAY. $SPC_TEST_ALL takes all, and so
+ * does a GPU where no day is given.
  */
 static inline void suite_sample(int of)
 {
@@ -157,7 +179,7 @@ static inline void suite_sample(int of)
     if (getenv("SPC_TEST_ALL") != NULL || (suite_is_gpu() && day == NULL))
         return;
     suite_one_in = of;
-    suite_day = day != NULL ? atoi(day) : (int)(time(NULL) / 86400 % 1000);
+    suite_day = suite_today();
     printf("one case in %d; again the same: SPC_TEST_DAY=%d, all: "
            "SPC_TEST_ALL=1\n",
            of, suite_day);

@@ -1019,7 +1019,7 @@ START_TEST(short_numbers_are_read_as_strtod_reads_them)
     char text[40];
     double read;
 
-    spc__random_init(&random, (uint64_t)time(NULL));
+    spc__random_init(&random, suite_seed(NULL));
     for (int i = 0; i < 20000 + LENGTH(whole); i++) {
         int point = (int)spc__random_below(&random, 17);
         uint64_t digits = spc__random_u64(&random) %

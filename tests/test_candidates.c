@@ -205,17 +205,14 @@ static void draw_whole(uint64_t seed, int wanted)
 
 static void choose(const char *word)
 {
-    uint64_t seed = word != NULL ? strtoull(word, NULL, 10) : (uint64_t)time(0);
-
     if (word != NULL ? strcmp(word, "all") == 0 : suite_is_gpu()) {
         draw_whole(0, LENGTH(rows));
         return;
     }
     if (suite_one_in > 1)
         return; /* a whole space takes minutes */
-    printf("whole spaces of %d rows, drawn with seed %llu\n", DRAWN,
-           (unsigned long long)seed);
-    draw_whole(seed, DRAWN);
+    printf("whole spaces of %d rows: ", DRAWN);
+    draw_whole(suite_seed(word), DRAWN);
 }
 
 int main(int argc, char **argv)

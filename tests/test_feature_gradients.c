@@ -15,7 +15,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { VOXELS = 90, BATCHES = 2 };
 
@@ -579,14 +578,11 @@ static void add(Suite *suite, const char *name, const TTest *test, int count)
 
 int main(int argc, char **argv)
 {
-    const char *word = getenv("SPC_SEED");
     int status = suite_open(argc, argv);
 
     if (status != 0)
         return status;
-    seed = word != NULL ? strtoull(word, NULL, 10) : (uint64_t)time(NULL);
-    printf("drawn with seed %llu\n", (unsigned long long)seed);
-    fflush(stdout);
+    seed = suite_seed(NULL);
     Suite *suite = suite_create("feature gradients");
     add(suite, "adjoint", a_gradient_is_the_operator_turned_round,
         LENGTH(linear));

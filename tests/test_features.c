@@ -20,7 +20,6 @@
 #include "targets.h"
 #include "template.h"
 #include <math.h>
-#include <time.h>
 #include <unistd.h>
 
 #define assert_ok(call, text)                                                  \
@@ -1331,15 +1330,6 @@ static void add(Suite *suite, const char *name, const TTest *test, int count)
     suite_add_tcase(suite, tcase);
 }
 
-static void choose_seed(void)
-{
-    const char *word = getenv("SPC_SEED");
-
-    seed = word != NULL ? strtoull(word, NULL, 10) : (uint64_t)time(NULL);
-    printf("drawn with seed %llu\n", (unsigned long long)seed);
-    fflush(stdout);
-}
-
 static int run_nvrtc(void)
 {
     if (!has_nvrtc())
@@ -1353,7 +1343,7 @@ int main(int argc, char **argv)
 {
     int status;
 
-    choose_seed();
+    seed = suite_seed(NULL);
     if (suite_is_part(argc, argv, "nvrtc"))
         return run_nvrtc();
     if ((status = suite_open(argc, argv)) != 0)

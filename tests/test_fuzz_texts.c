@@ -509,7 +509,7 @@ START_TEST(a_changed_text_is_read_or_refused_in_one_sentence)
     spc_error error;
     double since = cpu_seconds();
     uint64_t round = 0;
-    uint64_t first = (uint64_t)time(NULL) / 86400 * 1000000;
+    uint64_t first = (uint64_t)suite_today() * 1000000;
 
     ck_assert_msg(which >= 0, "nobody reads '%s'", name);
     if (seconds > 0)

@@ -17,7 +17,6 @@
 #include "file.h"
 #include "suite.h"
 #include <stdio.h>
-#include <time.h>
 
 enum { SEEDS = 20, DRAWN = 2, SKIPPED = 77 };
 
@@ -755,10 +754,8 @@ static void choose_seeds(const char *word)
         runs = SEEDS;
         return;
     }
-    first_seed = word != NULL ? strtoull(word, NULL, 10) : (uint64_t)time(NULL);
+    first_seed = suite_seed(word);
     runs = word != NULL ? 1 : DRAWN;
-    printf("seeds from %llu on\n", (unsigned long long)first_seed);
-    fflush(stdout);
 }
 
 static Suite *make_suite(void)

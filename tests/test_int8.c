@@ -17,7 +17,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <time.h>
 
 static spc_error error;
 static uint64_t seed;
@@ -495,13 +494,11 @@ int main(int argc, char **argv)
         return status;
     if (is_code && !has_nvrtc())
         return suite_skip(error.text);
-    seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    seed = suite_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3)
         layers_drawn = atoi(argv[3]);
     else if (suite_is_gpu()) /* where all templates wait for this */
         layers_drawn = 12;
-    printf("layers drawn with seed %llu\n", (unsigned long long)seed);
-    fflush(stdout);
     Suite *suite = suite_create("int8");
     if (is_code)
         add_code(suite);

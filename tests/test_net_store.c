@@ -15,7 +15,6 @@
 #include "pack.h"
 #include "random.h"
 #include <sqlite3.h>
-#include <time.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
@@ -528,7 +527,7 @@ END_TEST
 START_TEST(a_text_that_was_changed_at_random_is_read_or_refused)
 {
     enum { ROUNDS = 400 };
-    uint64_t seed = (uint64_t)time(NULL) / 86400;
+    uint64_t seed = (uint64_t)suite_today();
     spc__buf text = SPC__BUF_INIT;
     spc_net *net = load("networks/every.lua");
     spc__random random;
@@ -1014,7 +1013,7 @@ END_TEST
 START_TEST(a_changed_text_is_never_a_weight)
 {
     enum { ROUNDS = 60 };
-    uint64_t seed = (uint64_t)time(NULL) / 86400;
+    uint64_t seed = (uint64_t)suite_today();
     spc__random random;
     size_t length;
     char *text = text_of(1, 1000, &length);

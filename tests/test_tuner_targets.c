@@ -5,7 +5,6 @@
 #include "tune_rig.h"
 
 #include "targets.h"
-#include <time.h>
 
 /* ---- targets that are not here ------------------------------------------- */
 
@@ -172,8 +171,7 @@ static const struct {
 /* A pair of the table for a target, another one each day. */
 START_TEST(defaults_for_any_channels_compile_and_do_not_spill)
 {
-    time_t day = time(NULL) / 86400;
-    int which = (int)((day + _i) % LENGTH(defaults));
+    int which = (suite_today() + _i) % LENGTH(defaults);
     const char *name = defaults[which].template_name;
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
     spc__library *library;
