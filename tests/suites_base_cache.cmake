@@ -7,20 +7,21 @@ spc_suite(near_lookup)
 spc_suite(edited)
 
 # Figures of a large database; it is no test.
-add_executable(bench_cache bench_cache.c)
+add_executable(bench_cache bench/bench_cache.c)
 target_link_libraries(bench_cache PRIVATE spc_internal spc_check)
 
 # Readers of the command have no library of their own.
 spc_suite(fuzz_texts)
-target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/audit_figures.c
-  ../tuner/cmd/cli.c ../tuner/cmd/config.c ../tuner/cmd/npy.c
-  ../tuner/cmd/out_file.c ../tuner/cmd/peers.c ../tuner/cmd/worklist.c)
-target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd)
+target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/audit/audit_figures.c
+  ../tuner/cmd/cli/cli.c ../tuner/cmd/cli/config.c ../tuner/cmd/cli/npy.c
+  ../tuner/cmd/cli/out_file.c ../tuner/cmd/bench/peers.c ../tuner/cmd/tune/worklist.c)
+target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd/audit
+  ../tuner/cmd/bench ../tuner/cmd/cli ../tuner/cmd/tune ../tuner/cmd/network)
 
 # Half a minute, other inputs each time: with that of the sanitizers, and of
 # fuzz_import, a minute a run of all presets. tests/fuzz.sh goes on for long.
 spc_run_suite(fuzz_texts_on fuzz_texts --minutes 0.3)
 
 spc_suite(out_file)
-target_sources(test_out_file PRIVATE ../tuner/cmd/out_file.c)
-target_include_directories(test_out_file PRIVATE ../tuner/cmd)
+target_sources(test_out_file PRIVATE ../tuner/cmd/cli/out_file.c)
+target_include_directories(test_out_file PRIVATE ../tuner/cmd/cli)

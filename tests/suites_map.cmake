@@ -8,11 +8,11 @@ spc_slow(orders_nvrtc)
 spc_gpu_suite(orders)
 spc_gpu_suite(map)
 
-add_executable(bench_map bench_map.c)
+add_executable(bench_map bench/bench_map.c)
 target_link_libraries(bench_map PRIVATE spc_internal)
-add_executable(bench_levels bench_levels.c)
+add_executable(bench_levels bench/bench_levels.c)
 target_link_libraries(bench_levels PRIVATE spc_internal)
-add_executable(bench_points bench_points.c)
+add_executable(bench_points bench/bench_points.c)
 target_link_libraries(bench_points PRIVATE spc_internal)
 
 # Coordinate sets, maps of every kind, and the frame loop.

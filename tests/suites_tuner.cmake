@@ -13,9 +13,9 @@ foreach(name tuner tuner_workers)
 endforeach()
 
 spc_suite(finals) # how a search ends, and what a network makes of it
-target_sources(test_finals PRIVATE ../tuner/cmd/joint_layouts.c
-  ../tuner/cmd/rivals.c)
-target_include_directories(test_finals PRIVATE ../tuner/cmd)
+target_sources(test_finals PRIVATE ../tuner/cmd/network/joint_layouts.c
+  ../tuner/cmd/network/rivals.c)
+target_include_directories(test_finals PRIVATE ../tuner/cmd/network)
 spc_suite(candidates)
 spc_gpu_suite(candidates)
 spc_slow(candidates)
