@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The C library has it ready: nothing is loaded, and this does not fail. */
 static locale_t plain_locale(void)
@@ -51,7 +52,8 @@ bool spc__number_read(double *out, const char *text)
 {
     char *stop;
 
-    if (text[0] == '\0' || isspace((unsigned char)text[0]))
+    if (text[0] == '\0' || isspace((unsigned char)text[0]) ||
+        strpbrk(text, "xX") != NULL) /* 0x10 is a size, not 16 */
         return false;
     if (read_short(out, text))
         return true;
@@ -79,5 +81,16 @@ void spc__number_print_exact(char *out, size_t bytes, int digits, double value)
     do
         spc__number_print(out, bytes, digits, value);
     while (!(spc__number_read(&read, out) && read == value) &&
+           ++digits <= ENOUGH);
+}
+
+void spc__number_print_float(char *out, size_t bytes, int digits, float value)
+{
+    enum { ENOUGH = 9 }; /* for every float */
+    double read;
+
+    do
+        spc__number_print(out, bytes, digits, (double)value);
+    while (!(spc__number_read(&read, out) && (float)read == value) &&
            ++digits <= ENOUGH);
 }

@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Reads `text`; false if it is not wholly a number. */
+/* Reads `text`; false if it is not wholly a decimal number. */
 bool spc__number_read(double *out, const char *text);
 
 /* Writes `value` with `digits` significant digits, as "%g" does. */
@@ -16,5 +16,6 @@ void spc__number_print(char *out, size_t bytes, int digits, double value);
 
 /* The same with as few digits, from `digits` on, as read back as `value`. */
 void spc__number_print_exact(char *out, size_t bytes, int digits, double value);
+void spc__number_print_float(char *out, size_t bytes, int digits, float value);
 
 #endif

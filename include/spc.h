@@ -2192,7 +2192,8 @@ typedef struct spc_tune_options {
     const char *target; /* compile for this target instead of the device's
                            (stages LIST and BUILD only) */
     uint64_t seed;      /* of weights, inputs and order */
-    double limit_s;     /* time limit for one candidate's run; 0: 10 s */
+    double limit_s;     /* time limit for one candidate's run; 0: 10 s, and
+                           120 s for stage VERIFY, where nothing is timed */
     bool again;         /* measure even what the database knows */
     /* Called after every candidate's last stage; and on progress. */
     void (*on_trial)(const spc_trial *trial, void *payload);

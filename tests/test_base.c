@@ -1009,11 +1009,21 @@ static TCase *values(void)
  * them: to the bit, and with the sign of zero. */
 START_TEST(short_numbers_are_read_as_strtod_reads_them)
 {
-    static const char *const whole[] = {"0",    "-0",    "0.0", "-0.000", ".5",
-                                        "5.",   "00012", "-1.", "0.1",    "1e3",
-                                        "0x10", "999999999999999",
-                                        "9999999999999999", "123456789.123456",
-                                        "0.000000000000001", "inf"};
+    static const char *const whole[] = {"0",
+                                        "-0",
+                                        "0.0",
+                                        "-0.000",
+                                        ".5",
+                                        "5.",
+                                        "00012",
+                                        "-1.",
+                                        "0.1",
+                                        "1e3",
+                                        "999999999999999",
+                                        "9999999999999999",
+                                        "123456789.123456",
+                                        "0.000000000000001",
+                                        "inf"};
     static const char *const none[] = {"-", ".", "-.", "1.2.3", "--1", "1 "};
     spc__random random;
     char text[40];
@@ -1048,7 +1058,7 @@ START_TEST(numbers_are_written_and_read_with_a_point_in_every_locale)
         double value;
     } texts[] = {{"1.5", true, 1.5}, {"-2e-3", true, -2e-3}, {"7", true, 7},
                  {"1,5", false, 0},  {"", false, 0},         {" 1", false, 0},
-                 {"1.5m", false, 0}};
+                 {"1.5m", false, 0}, {"0x10", false, 0}};
     spc__buf out = SPC__BUF_INIT;
     spc__json json;
     double value;

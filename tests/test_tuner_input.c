@@ -2,6 +2,7 @@
  * test_tuner_input.c - what a run is asked for: choices of its caller, and
  * mistakes, each of which gets a sentence.
  */
+#include "request.h"
 #include "tune_rig.h"
 
 /* ---- bad input ----------------------------------------------------------- */
@@ -254,6 +255,31 @@ START_TEST(without_a_compiler_a_run_says_so)
 }
 END_TEST
 
+/* What is only verified may be slow. */
+START_TEST(a_limit_is_as_long_as_its_stage_needs)
+{
+    static const struct {
+        spc_stage stage;
+        double said, wanted;
+    } limits[] = {
+        {SPC_STAGE_TIME, 0, 10},
+        {SPC_STAGE_VERIFY, 0, 120},
+        {SPC_STAGE_VERIFY, 3, 3},
+    };
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+
+    for (int i = 0; i < LENGTH(limits); i++) {
+        spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+        spc__request request;
+        options.stage = limits[i].stage;
+        options.limit_s = limits[i].said;
+        spc__request_init(&request, ctx, NULL, NULL, 0, &options);
+        ck_assert_double_eq(request.options.limit_s, limits[i].wanted);
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("tuner_input");
@@ -265,6 +291,7 @@ int main(void)
     tcase_add_test(input, a_layer_that_cannot_be_is_refused_with_a_sentence);
     tcase_add_test(input, the_flag_of_a_run_is_forgotten_with_it);
     tcase_add_test(input, a_caller_may_choose_among_candidates);
+    tcase_add_test(input, a_limit_is_as_long_as_its_stage_needs);
     tcase_add_loop_test(input, nonsense_is_refused_with_a_sentence, 0,
                         LENGTH(nonsense));
     tcase_add_test(

@@ -4,6 +4,7 @@
  * every bad value has its sentence, and that every example runs; and that
  * `verify --all` leaves none of them out.
  */
+#include "comma_locale.h"
 #include "feature_bed.h"
 #include "layer_rig.h"
 #include "matrix.h"
@@ -70,7 +71,7 @@ static const struct word {
      "slope",
      "epilogue=leaky",
      "0.25",
-     {"x", "nan", "-1", "17", "inf", ""}},
+     {"x", "nan", "-1", "17", "1e-50", "0x1", ""}},
     {"convolution", "out", NULL, "f32", {"f64", "tf33", "2", ""}},
     {"convolution", "in_pitch", NULL, "136", {"0", "-1", "x", "3", ""}},
     {"convolution", "out_pitch", NULL, "136", {"0", "-1", "x", "3", ""}},
@@ -87,12 +88,24 @@ static const struct word {
      "f16",
      {"f64", "bf16", "F16", "16", "i32", ""}},
 
-    {"convolution", "radius", NULL, "0.5", {"0", "-1", "x", "nan", "inf", ""}},
+    {"convolution",
+     "radius",
+     NULL,
+     "0.5",
+     {"0", "-1", "x", "nan", "0x10", " 1", ""}},
     {"convolution", "nearest", NULL, "8", {"0", "-1", "x", "1.5", ""}},
-    {"convolution", "voxel", NULL, "0.25", {"0", "-1", "x", "inf", ""}},
+    {"convolution",
+     "voxel",
+     NULL,
+     "0.25",
+     {"0", "-1", "x", "inf", "0x10", " 1", ""}},
 
     {"features", "c", NULL, "3072", {"0", "-1", "x", "70000", "1.5", ""}},
-    {"features", "rule", NULL, "footprint", {"flor", "1", "generative", ""}},
+    {"features",
+     "rule",
+     NULL,
+     "footprint",
+     {"flor", "1", "generative", "radius", ""}},
     {"features", "k", NULL, "2x1x4", {"0", "8", "3x3", "x", "-1", ""}},
     {"features", "stride", NULL, "3x2x1", {"0", "2x2", "x", "70000", ""}},
     {"features", "dilation", NULL, "2x1x3", {"0", "2x2", "x", "70000", ""}},
@@ -110,7 +123,7 @@ static const struct word {
     {"features", "index", NULL, "1", {"2", "yes", ""}},
     {"features", "act", NULL, "gelu", {"swish", "1", ""}},
     {"features", "slope", "act=leaky", "0.25", {"x", "nan", "inf", ""}},
-    {"features", "eps", NULL, "0.5", {"-1", "x", "nan", ""}},
+    {"features", "eps", NULL, "0.5", {"-1", "x", "nan", "0x1", "1e-50", ""}},
     {"features", "affine", "affine=0", "1", {"2", "yes", ""}},
     {"features", "groups", NULL, "48", {"0", "7", "-2", "x", ""}},
     {"features", "by", NULL, "4", {"0", "-1", "x", "1.5", ""}},
@@ -403,6 +416,29 @@ START_TEST(a_text_is_held_to_its_form)
 }
 END_TEST
 
+/* Whatever the host's locale says of numbers. */
+START_TEST(a_text_is_the_same_in_every_locale)
+{
+    static const char *const besides[] = {
+        "points,cin=64,cout=128,k=3,radius=0.1,nearest=8,voxel=0.0625",
+        "subm,cin=8,cout=8,k=3,epilogue=leaky,slope=0.3",
+        "inverse,cin=8,cout=8,rule=radius,k=3,radius=0.30000001",
+    };
+    const spc_operator_info of = {.kind = "convolution"};
+    char plain[LENGTH(besides)][TEXT_BYTES], other[TEXT_BYTES];
+
+    for (int i = 0; i < LENGTH(besides); i++)
+        assert_parses(plain[i], &of, besides[i]);
+    use_decimal_comma();
+    for (int i = 0; i < LENGTH(besides); i++) {
+        assert_parses(other, &of, besides[i]);
+        ck_assert_str_eq(other, plain[i]);
+    }
+    for (int i = 0; i < operator_count(); i++)
+        assert_parses(other, spc_operators(i), spc_operators(i)->example);
+}
+END_TEST
+
 /* What other programs call things, and what would change nothing. */
 static const struct {
     const char *kind, *text, *says;
@@ -417,6 +453,11 @@ static const struct {
      "did you mean 'transposed'?"},
     {"convolution", "subm,cin=8,cout=8,offsets=40000x0x0",
      "each -32768 to 32767"},
+    {"convolution", "conv,cin=8,cout=8,k=3,rule=radius",
+     "operator conv has the rule"},
+    {"convolution", "inverse,cin=8,cout=8,k=3,rule=radius",
+     "'radius' is missing"},
+    {"features", "pool=max,c=8,rule=radius,k=3", "pooling is by the rules"},
     {"features", "pool=avg,c=8,rule=floor,k=2", "did you mean 'mean'?"},
     {"features", "act=swish,c=8", "did you mean 'silu'?"},
     {"features", "act=relu,c=8,slope=0.5", "is for the activations leaky"},
@@ -731,6 +772,7 @@ int main(void)
     tcase_add_loop_test(matrix, a_sentence_says_what_would_be_right, 0,
                         LENGTH(sentences));
     tcase_add_test(matrix, the_longest_list_of_offsets_reads_back);
+    tcase_add_test(matrix, a_text_is_the_same_in_every_locale);
     tcase_add_test(matrix, every_type_is_in_the_matrix);
     tcase_add_test(matrix, awkward_sizes_are_in_the_matrix);
     tcase_add_test(matrix, bad_arguments_of_verifying_have_their_sentence);

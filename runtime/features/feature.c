@@ -65,10 +65,13 @@ static spc_status check_pool(const spc_feature *f, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "index=1: only a maximum is from one row; pool=max "
                          "is right");
-    if (f->geometry.rule == SPC_RULE_GENERATIVE)
-        return spc__fail(error, SPC_EINVAL,
-                         "rule generative: pooling is by the rules subm, "
-                         "floor, footprint and given");
+    if (f->geometry.rule == SPC_RULE_GENERATIVE ||
+        f->geometry.rule == SPC_RULE_RADIUS)
+        return spc__fail(
+            error, SPC_EINVAL,
+            "rule %s: pooling is by the rules subm, floor, "
+            "footprint and given",
+            spc__name_at(spc__rule_names, (unsigned)f->geometry.rule));
     return spc_geometry_check(&f->geometry, error);
 }
 

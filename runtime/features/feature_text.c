@@ -202,7 +202,8 @@ static spc_status set_real(spc_feature *f, const feature_word *word,
 {
     double number;
 
-    if (!spc__number_read(&number, value))
+    if (!spc__number_read(&number, value) ||
+        (number != 0 && (float)number == 0)) /* 0 means another thing */
         return spc__fail(error, SPC_EINVAL,
                          "%s=%.40s is no number: %s=1e-3 would be one",
                          word->name, value, word->name);
@@ -458,17 +459,11 @@ static void write_text(writer *w, const char *format, ...)
     w->length += more > 0 ? (size_t)more : 0;
 }
 
-/* Six digits or as many as it takes. */
 static void write_real(writer *w, const char *name, float value)
 {
     char text[32];
 
-    for (int digits = 1; digits <= 9; digits++) {
-        double back = 0;
-        spc__number_print(text, sizeof(text), digits, (double)value);
-        if (spc__number_read(&back, text) && (float)back == value)
-            break;
-    }
+    spc__number_print_float(text, sizeof(text), 1, value);
     write_text(w, ",%s=%s", name, text);
 }
 

@@ -9,6 +9,7 @@
 #include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
+#include "number.h"
 #include "pass.h"
 #include "sha256.h"
 #include <math.h>
@@ -198,21 +199,11 @@ static void set_list(spc__attrs *out, const spc_geometry *g)
     spc__attrs_set_text(out, "list", hex);
 }
 
-const char *spc__length_text(char text[24], float value)
-{
-    int digits = 5;
-
-    do
-        snprintf(text, 24, "%.*g", ++digits, (double)value);
-    while (digits < 9 && strtof(text, NULL) != value);
-    return text;
-}
-
 static void set_length(spc__attrs *out, const char *name, float value)
 {
     char text[24];
 
-    spc__length_text(text, value);
+    spc__number_print_float(text, sizeof(text), 6, value);
     if (value != 0)
         spc__attrs_set_text(out, name, text);
 }
@@ -311,6 +302,14 @@ void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
         spc__attrs_set_number(out, "triplets", 1);
 }
 
+static float length_from_attrs(const spc__attrs *attrs, const char *name)
+{
+    double length = 0;
+
+    spc__number_read(&length, spc__attrs_text(attrs, name, "0"));
+    return (float)length;
+}
+
 static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
 {
     int rule = spc__name_index(spc__rule_names,
@@ -324,9 +323,9 @@ static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
             value[i] =
                 (int)spc__attrs_number(attrs, row->names[i], row->otherwise);
     }
-    g->radius = strtof(spc__attrs_text(attrs, "radius", "0"), NULL);
+    g->radius = length_from_attrs(attrs, "radius");
     g->nearest = (int)spc__attrs_number(attrs, "nearest", 0);
-    g->voxel = strtof(spc__attrs_text(attrs, "voxel", "0"), NULL);
+    g->voxel = length_from_attrs(attrs, "voxel");
 }
 
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)

@@ -52,9 +52,6 @@ bool spc__conv_has_triplets(const spc_conv *conv);
  * its inputs, or both. */
 bool spc__conv_ends_at_scene(const spc_conv *conv);
 
-/* The fewest digits that are read back as this. */
-const char *spc__length_text(char text[24], float value);
-
 /* The rule of an operator that has only one; -1: its text says which. */
 int spc__operator_only_rule(spc_operator op);
 

@@ -3,6 +3,7 @@
 
 #include "dtype.h"
 #include "epilogue.h"
+#include "number.h"
 #include "offset_list.h"
 #include "pass.h"
 #include <stdio.h>
@@ -38,10 +39,10 @@ static size_t format_length(char *out, size_t bytes, size_t length,
 
     if (value == 0)
         return length;
+    spc__number_print_float(text, sizeof(text), 6, value);
     return length + (size_t)snprintf(out + (length < bytes ? length : bytes),
                                      length < bytes ? bytes - length : 0,
-                                     ",%s=%s", name,
-                                     spc__length_text(text, value));
+                                     ",%s=%s", name, text);
 }
 
 /* The kernel: a list, or how large it is. */

@@ -5,6 +5,7 @@
 #include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
+#include "number.h"
 #include "offset_list.h"
 #include "pass.h"
 #include <math.h>
@@ -157,11 +158,12 @@ static spc_status set_rule(spc_conv *conv, const layer_word *word,
 static spc_status set_length(spc_conv *conv, const layer_word *word,
                              const char *value, spc_error *error)
 {
-    char *end;
     float *out = member(conv, word);
+    double length = 0;
+    bool is_number = spc__number_read(&length, value);
 
-    *out = strtof(value, &end);
-    if (end != value && *end == '\0' && isfinite(*out) && *out > 0)
+    *out = (float)length;
+    if (is_number && isfinite(*out) && *out > 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
                      "%s=%.40s is no length: a number above 0, as in %s=0.1",
@@ -217,10 +219,10 @@ static spc_status settle_accumulator(spc_conv *conv, spc_error *error)
         conv->accumulator = SPC_SUMS_OWN;
     if (said < SUMS_F32 || conv->accumulator == SPC_SUMS_OWN)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "accumulator=%s: layers of %s are summed in %s", sums[said],
-                     spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
-                     whole ? "i32" : "f32");
+    return spc__fail(
+        error, SPC_EINVAL, "accumulator=%s: layers of %s are summed in %s",
+        sums[said], spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
+        whole ? "i32" : "f32");
 }
 
 static spc_status set_flag(spc_conv *conv, const layer_word *word,
@@ -453,8 +455,7 @@ static size_t most_bytes(const char *word)
 /* Two words that say the same. */
 static spc_status check_twice(const reading *r, spc_error *error)
 {
-    static const char *const boxes[] = {"k", "dilation", "origin",
-                                        "padding"};
+    static const char *const boxes[] = {"k", "dilation", "origin", "padding"};
 
     for (int i = 0; i < 4; i++)
         if (has_seen(r->seen, "offsets") && has_seen(r->seen, boxes[i]))
@@ -467,6 +468,21 @@ static spc_status check_twice(const reading *r, spc_error *error)
                          "'bias' and 'epilogue' are both given: "
                          "epilogue=bias+... says both");
     return SPC_OK;
+}
+
+/* A layer of points has a radius, unless its operator is for no points. */
+static spc_status check_radius(const reading *r, spc_error *error)
+{
+    spc_status status;
+
+    if (r->conv->geometry.rule != SPC_RULE_RADIUS ||
+        has_seen(r->seen, "radius"))
+        return SPC_OK;
+    if ((status = spc__operator_check(r->conv, error)) != SPC_OK)
+        return status;
+    return spc__fail(error, SPC_EINVAL,
+                     "'radius' is missing: a layer is written %s",
+                     examples[SPC_POINTS]);
 }
 
 /* Reads the comma-separated words at `text`, one at a time. */
@@ -506,12 +522,11 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
             return spc__fail(error, SPC_EINVAL,
                              "'%s' is missing: a layer is written %s",
                              words[i].name, examples[conv->op]);
-    if (conv->geometry.rule == SPC_RULE_RADIUS && !has_seen(r.seen, "radius"))
-        return spc__fail(error, SPC_EINVAL,
-                         "'radius' is missing: a layer is written %s",
-                         examples[SPC_POINTS]);
-    spc_status status = settle_accumulator(conv, error);
-    return status == SPC_OK ? check_twice(&r, error) : status;
+    spc_status status = check_radius(&r, error);
+    if (status != SPC_OK ||
+        (status = settle_accumulator(conv, error)) != SPC_OK)
+        return status;
+    return check_twice(&r, error);
 }
 
 /* ---- public -------------------------------------------------------------- */

@@ -231,7 +231,7 @@ bool spc__epilogue_from_attrs(spc_conv *out, const spc__attrs *attrs)
 
 bool spc__epilogue_may_differ(const char *attr)
 {
-    static const char *const names[] = {"scale", "act", "slope",
+    static const char *const names[] = {"scale", "act",         "slope",
                                         "add",   "accumulator", NULL};
 
     if (spc__name_index(names, attr) >= 0)
@@ -299,7 +299,7 @@ spc_status spc__slope_read(spc_conv *conv, const char *value, spc_error *error)
 {
     double slope;
 
-    if (!spc__number_read(&slope, value) || !(slope > 0 && slope <= 16))
+    if (!spc__number_read(&slope, value) || !((float)slope > 0 && slope <= 16))
         return spc__fail(error, SPC_EINVAL,
                          "slope=%.40s is not a slope: a number above 0, up to "
                          "16 is right",

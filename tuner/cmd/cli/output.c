@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "printable.h"
+#include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -124,8 +125,9 @@ spc_status output_json(spc__buf *text)
 
     if (text->failed)
         status = cli_fail(SPC_ENOMEM, "out of memory");
-    else
-        puts(spc__buf_text(text));
+    else if (puts(spc__buf_text(text)) < 0) /* while errno says why */
+        status = cli_fail(SPC_EIO, "cannot write to standard output: %s",
+                          strerror(errno));
     has_json |= !text->failed;
     spc__buf_release(text);
     return status;

@@ -15,7 +15,7 @@
      "verify"},                                                                \
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and order"},      \
     {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),                             \
-     "for one candidate's run; default: 10"},                                  \
+     "for one candidate's run; default: 10 to tune, 120 to verify"},           \
     {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},\
     {0, "in-process", NULL, CLI_FLAG, AT(in_process),                          \
      "run candidates in this process: for a debugger, without protection "     \
