@@ -353,9 +353,9 @@ spc_status spc__cache_migrate(const char *path, int *from, int *to,
     if (status != SPC_OK)
         return status;
     status = spc__cache_open(&cache, path, NULL, 0, error);
-    if (status == SPC_OK)
-        status = spc__cache_writer(&layer, cache, error);
     *to = status == SPC_OK ? (int)cache->layers[0].version : *from;
+    if (status == SPC_OK && *to != SPC__SCHEMA_VERSION) /* why not? */
+        status = spc__cache_writer(&layer, cache, error);
     spc__cache_close(cache);
     return status;
 }

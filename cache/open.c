@@ -138,6 +138,27 @@ static void choose_journal(spc__layer *layer, open_way way)
     }
 }
 
+/* What a manifest lists would be another thing if somebody stored into it. */
+static bool leave_pack(spc__layer *layer)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool is_pack = sqlite3_prepare_v2(layer->db,
+                                      "SELECT 1 FROM meta WHERE name = "
+                                      "'manifest'",
+                                      -1, &stmt, NULL) == SQLITE_OK &&
+                   sqlite3_step(stmt) == SQLITE_ROW;
+
+    sqlite3_finalize(stmt);
+    if (!is_pack)
+        return false;
+    layer->writable = false;
+    spc__fail(&layer->refused, SPC_EDB,
+              "cannot write to '%s': it is a pack, which stays as it was made; "
+              "name another database, and it as a layer below",
+              layer->path);
+    return true;
+}
+
 /* Bytes of the journals beside the file; -1: there is none. */
 static int64_t journal_bytes(const spc__layer *layer)
 {
@@ -172,7 +193,7 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
         return status;
     if (!empty && (status = spc__upgrade(layer, error)) != SPC_OK)
         return status;
-    if (!layer->writable)
+    if (!layer->writable || leave_pack(layer))
         return SPC_OK;
     /* Only a read under the new journal shows whether it works. */
     choose_journal(layer, way);

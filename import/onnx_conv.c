@@ -14,7 +14,8 @@ struct reading {
         *out; /* where the layer's outputs go: maybe behind others */
     char name[64], rulebook[64];
     int subm, inverse, transposed;
-    int out_padding[3]; /* of a transposed one */
+    int out_padding[3];       /* of a transposed one */
+    spc__onnx_rulebook *made; /* by a strided one; else NULL */
     spc_net_layer layer;
 };
 
@@ -95,16 +96,15 @@ static spc_status make_subm(struct reading *r, spc_geometry *g)
 
 static spc_status make_strided(struct reading *r, spc_geometry *g)
 {
-    spc__onnx_rulebook *book;
+    spc__onnx_rulebook *book = &r->b->rulebooks[r->b->rulebook_count++];
 
     r->layer.conv.op = SPC_CONV;
     g->rule = SPC_RULE_FOOTPRINT;
-    if (r->rulebook[0] == '\0')
-        return SPC_OK;
-    book = &r->b->rulebooks[r->b->rulebook_count++];
     memcpy(book->name, r->rulebook, sizeof(book->name));
     book->geometry = *g;
     book->in = r->in->tensor;
+    book->out = SPC_NO_TENSOR; /* until it is added */
+    r->made = book;
     return SPC_OK;
 }
 
@@ -140,18 +140,43 @@ static spc_status make_transposed(struct reading *r, spc_geometry *g)
     return SPC_OK;
 }
 
-/* The last strided layer with this rulebook is the one that is inverted. */
+static bool lie_together(const struct reading *r, spc_tensor a, spc_tensor b)
+{
+    spc_tensor_info one, other;
+
+    return spc_net_tensor(&one, r->b->net, a, NULL) == SPC_OK &&
+           spc_net_tensor(&other, r->b->net, b, NULL) == SPC_OK &&
+           one.set == other.set;
+}
+
+/* The strided layer that made the rows of the inputs, whatever its rulebook is
+ * called: all that made them did so by one geometry from one set. Else the last
+ * one of that name, of which the network says why it cannot be. */
+static const spc__onnx_rulebook *find_inverted(const struct reading *r,
+                                               const spc_geometry *g)
+{
+    const spc__onnx_rulebook *named = NULL;
+
+    for (int i = 0; i < r->b->rulebook_count; i++) {
+        const spc__onnx_rulebook *book = &r->b->rulebooks[i];
+        if (lie_together(r, book->out, r->in->tensor) &&
+            memcmp(book->geometry.kernel, g->kernel, sizeof(g->kernel)) == 0)
+            return book;
+        if (r->rulebook[0] != '\0' && strcmp(book->name, r->rulebook) == 0)
+            named = book;
+    }
+    return named;
+}
+
 static spc_status make_inverse(struct reading *r, spc_geometry *g)
 {
-    const spc__onnx_rulebook *book = NULL;
+    const spc__onnx_rulebook *book = find_inverted(r, g);
 
-    for (int i = 0; i < r->b->rulebook_count; i++)
-        if (strcmp(r->b->rulebooks[i].name, r->rulebook) == 0)
-            book = &r->b->rulebooks[i];
     if (book == NULL)
         return spc__onnx_fail(r->node, SPC_EFORMAT,
-                              "is inverse, but no strided layer before it has "
-                              "the rulebook '%s'",
+                              "is inverse, but no strided layer before it made "
+                              "the rows that it reads, or has the rulebook "
+                              "'%s'",
                               r->rulebook);
     if (memcmp(book->geometry.kernel, g->kernel, sizeof(g->kernel)) != 0)
         return spc__onnx_fail(r->node, SPC_EFORMAT,
@@ -369,6 +394,8 @@ static spc_status add_layer(struct reading *r)
     status =
         spc_net_add_conv(r->b->net, &r->out->tensor, &r->layer, r->b->error);
     r->out->kind = SPC__ONNX_ROWS;
+    if (r->made != NULL)
+        r->made->out = r->out->tensor;
     if (status == SPC_OK)
         status = set_params(r);
     if (status != SPC_OK && r->b->error != NULL)

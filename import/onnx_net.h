@@ -29,9 +29,9 @@ typedef struct spc__onnx_value {
 
 /* A strided layer, for those that invert it. */
 typedef struct spc__onnx_rulebook {
-    char name[64];
+    char name[64]; /* "": it has none */
     spc_geometry geometry;
-    spc_tensor in;
+    spc_tensor in, out;
 } spc__onnx_rulebook;
 
 typedef struct spc__onnx_builder {

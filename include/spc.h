@@ -2556,13 +2556,21 @@ typedef struct spc_db_packed {
     bool compressed;    /* zstd was there */
 } spc_db_packed;
 
+typedef struct spc_db_pack_options {
+    /* The code in the pack as well: with a network, one file is all that a
+     * program needs, as `layers` or as `database` of its context. */
+    bool whole;
+} spc_db_pack_options;
+
 /*
  * Makes what ships: `path`, which ends in ".db", with choices and what they
- * need, and beside it the code of each target ("NAME.sm_90a.db") and a manifest
- * ("NAME.manifest") with the SHA-256 of every record, for minisign to sign:
- * minisign -Sm NAME.manifest. None of them is ever written to again.
+ * need, and networks; beside it, unless the pack is to be whole, the code of
+ * each target ("NAME.sm_90a.db"), and a manifest ("NAME.manifest") with the
+ * SHA-256 of every record, for minisign to sign: minisign -Sm NAME.manifest.
+ * None of them is ever written to again. `options` may be NULL.
  */
 SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
+                               const spc_db_pack_options *options,
                                spc_db_packed *packed);
 
 typedef struct spc_db_prune_options {

@@ -7,15 +7,19 @@
 #include "pack.h"
 #include <string.h>
 
-spc_status spc_db_pack(spc_ctx *ctx, const char *path, spc_db_packed *packed)
+spc_status spc_db_pack(spc_ctx *ctx, const char *path,
+                       const spc_db_pack_options *options,
+                       spc_db_packed *packed)
 {
+    bool whole = options != NULL && options->whole;
     spc__pack_report report;
     spc_status status = spc__ctx_need_database(ctx, __func__, "path", path);
 
     if (status != SPC_OK)
         return status;
-    status = spc__cache_pack(ctx->cache, path, spc__class_defaults_add, &report,
-                             spc__error_of(ctx));
+    status = spc__cache_pack(
+        ctx->cache, path, whole ? SPC__PACK_WHOLE : SPC__PACK_APART,
+        spc__class_defaults_add, &report, spc__error_of(ctx));
     if (packed != NULL)
         *packed = (spc_db_packed){
             .choices = report.choices,

@@ -64,16 +64,31 @@ echo "$got"
 [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
 
 # ---- what was imported needs no importer
-scene=gen:shell,r=12
-added=$("$spctune" -q net add "$sources/tests/corpus/small.onnx" --name small 2>&1 ||
-    true)
+shell=gen:shell,r=12
+imported=yes
+added=$("$spctune" -q net add "$sources/tests/corpus/small.onnx" \
+    --name centerpoint 2>&1 || true)
 case $added in
-*"was built without"*) echo "skipped: $added" ;;
+*"was built without"*) echo "skipped: $added"; imported=no ;;
 *)
-    "$spctune" -q -d cpu run --network small --scene $scene >"$work/ran"
-    want=$("$deployed" "$SPC_DATABASE" small cpu $scene)
-    got=$("$work/build/deployed" "$SPC_DATABASE" small cpu $scene)
+    "$spctune" -q -d cpu run --network centerpoint --scene $shell >"$work/ran"
+    got=$("$work/build/deployed" "$SPC_DATABASE" centerpoint cpu $shell)
     echo "$got"
-    [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
     ;;
 esac
+
+# ---- packed, one file is all: networks, weights, choices, code; it stays alone
+mkdir "$work/target"
+"$spctune" -q -d cpu db pack --whole "$work/target/ship.db" >"$work/packed"
+rm "$work/target/ship.manifest"
+chmod -R a-w "$work/target"
+serve() { # NETWORK SCENE
+    want=$("$deployed" "$SPC_DATABASE" "$1" cpu "$2")
+    got=$(cd / && "$work/build/deployed" "$work/target/ship.db" "$1" cpu "$2")
+    echo "packed: $got"
+    [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
+}
+serve chain $scene
+[ $imported = no ] || serve centerpoint $shell
+[ "$(ls "$work/target")" = ship.db ] || fail "left $(ls "$work/target")"
+chmod -R u+w "$work/target"

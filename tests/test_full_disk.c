@@ -165,7 +165,8 @@ static spc_status pack(spc__cache *cache)
 {
     spc__pack_report report;
 
-    return spc__cache_pack(cache, at("pack.db"), NULL, &report, &error);
+    return spc__cache_pack(cache, at("pack.db"), SPC__PACK_APART, NULL, &report,
+                           &error);
 }
 
 enum { MOST_STEPS = 4 };

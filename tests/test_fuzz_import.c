@@ -211,6 +211,33 @@ START_TEST(a_changed_file_is_read_or_refused_in_one_sentence)
 }
 END_TEST
 
+/* After a network an ONNX file has the versions of operator sets alone. */
+enum { BEHIND_NETWORK = 13 };
+
+/* Nobody asks a reader about nothing: files are opened by functions that refuse
+ * empty ones. */
+START_TEST(a_file_that_is_cut_short_is_refused)
+{
+    const char *name = names[_i];
+    reader read = reader_of(name);
+    spc__buf file = SPC__BUF_INIT;
+    spc_error error;
+
+    if (read == NULL)
+        skip_test("a format that was left out of this build");
+    read_file(&file, name);
+    for (size_t bytes = 1; bytes < file.length; bytes++) {
+        spc_status status = read_once(read, file.data, bytes, &error);
+        bool may_be_whole = strstr(name, ".onnx") != NULL &&
+                            bytes + BEHIND_NETWORK >= file.length;
+        check_answer(status, &error);
+        ck_assert_msg(status != SPC_OK || may_be_whole, "%s of %zu bytes", name,
+                      bytes);
+    }
+    spc__buf_release(&file);
+}
+END_TEST
+
 /* A file named "bad..." is refused, any other is right as it is. */
 START_TEST(the_corpus_itself_is_as_its_names_say)
 {
@@ -296,6 +323,8 @@ int main(int argc, char **argv)
                         name_count);
     tcase_add_loop_test(tcase,
                         a_changed_file_is_read_or_refused_in_one_sentence, 0,
+                        name_count);
+    tcase_add_loop_test(tcase, a_file_that_is_cut_short_is_refused, 0,
                         name_count);
     tcase_add_loop_test(tcase, each_allocation_fails_once, 0, name_count);
     suite_add_tcase(suite, tcase);

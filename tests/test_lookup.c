@@ -1159,7 +1159,7 @@ static void pack_classes(void)
 
     for (int i = 0; i < LENGTH(class_trials); i++)
         put_timed(ctx, &class_trials[i]);
-    assert_ok(spc_db_pack(ctx, shipped, &packed), spc_ctx_error(ctx));
+    assert_ok(spc_db_pack(ctx, shipped, NULL, &packed), spc_ctx_error(ctx));
     ck_assert_int_eq(packed.choices, 3 + 2);
     spc_ctx_free(ctx);
 }
@@ -1205,7 +1205,7 @@ START_TEST(the_classes_of_a_pack_are_the_same_when_packed_again)
     pack_classes();
     snprintf(again, sizeof(again), "%s/again.db", folder);
     spc_ctx *ctx = open_ctx("cpu", shipped, templates);
-    assert_ok(spc_db_pack(ctx, again, &packed), spc_ctx_error(ctx));
+    assert_ok(spc_db_pack(ctx, again, NULL, &packed), spc_ctx_error(ctx));
     ck_assert_int_eq(packed.choices, 3 + 2);
     spc_ctx_free(ctx);
 }

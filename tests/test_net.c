@@ -9,6 +9,7 @@
 #include "net_rig.h"
 
 #include <limits.h>
+#include <math.h>
 
 /* ---- what networks are made of ------------------------------------------- */
 
@@ -289,6 +290,37 @@ START_TEST(integers_come_out_exactly)
     upload(&r, scene, 1);
     assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, true);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+/* Of a feature that is none, or infinite: the outputs that see it are none
+ * either, as the oracle's, and all others are as right as ever. */
+START_TEST(what_is_no_number_harms_what_sees_it_alone)
+{
+    static const float odd[4] = {NAN, 1, INFINITY, -INFINITY};
+    spc_net_options o = room_for(300);
+    spc_scene *scene = scene_of(1);
+    size_t bytes;
+    int none = 0;
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    open_context(&r, device_of(_i));
+    o.keep = true;
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_copy_to_device(r.ctx, r.features, odd, sizeof(odd)));
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    check_run(&r, scene, false);
+    float *values = (float *)(void *)outputs_of(&r, &bytes);
+    int count = (int)(bytes / sizeof(*values));
+    for (int i = 0; i < count; i++)
+        none += !isfinite(values[i]);
+    ck_assert_int_gt(none, 0);
+    ck_assert_int_lt(none, count);
+    free(values);
     spc_scene_free(scene);
     close_rig(&r);
 }
@@ -709,6 +741,8 @@ static void add_device_tests(Suite *suite)
     tcase_add_loop_test(tc, networks_of_all_operators_are_as_the_oracle_says, 0,
                         TYPES * SMALL_FILES * devices);
     tcase_add_loop_test(tc, integers_come_out_exactly, 0, devices);
+    tcase_add_loop_test(tc, what_is_no_number_harms_what_sees_it_alone, 0,
+                        devices);
     tcase_add_loop_test(tc, a_replay_gives_the_bits_of_a_run, 0, devices);
     tcase_add_test(tc, a_level_that_overflows_says_what_would_have_fitted);
 }

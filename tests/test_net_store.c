@@ -1050,8 +1050,8 @@ START_TEST(a_pack_has_its_networks)
     spc_net *net = load_every(3), *other = load_every(4);
 
     assert_ok(spc_net_store(ctx, net, "n", "f", false));
-    assert_net(
-        spc__cache_pack(ctx->cache, at("pack.db"), NULL, &report, &error));
+    assert_net(spc__cache_pack(ctx->cache, at("pack.db"), SPC__PACK_APART, NULL,
+                               &report, &error));
     assert_ok(spc_net_store(ctx, other, "n", "f", true));
     assert_ok(spc_net_remove(ctx, "n"));
     spc_ctx_free(ctx);

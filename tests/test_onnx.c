@@ -118,7 +118,7 @@ static void assert_same_conv(const spc__net_node *lua,
                       "%s (%s): other numbers", lua->name, text[1]);
 }
 
-static void assert_same_net(const spc_net *lua, const spc_net *onnx)
+static void assert_same_layers(const spc_net *lua, const spc_net *onnx)
 {
     spc_net_info a, b;
 
@@ -140,6 +140,11 @@ static void assert_same_net(const spc_net *lua, const spc_net *onnx)
             ck_assert_int_eq(lua->nodes[x->node].feature.order,
                              onnx->nodes[y->node].feature.order);
     }
+}
+
+static void assert_same_net(const spc_net *lua, const spc_net *onnx)
+{
+    assert_same_layers(lua, onnx);
     ck_assert_ptr_null(spc_net_note(onnx, 0)); /* its rulebooks are right */
 }
 
@@ -164,6 +169,53 @@ START_TEST(a_file_is_the_network_that_it_was_written_from)
     onnx_write(&file, lua, networks[_i].axes, networks[_i].shape, false);
     spc_net *onnx = import(&file, networks[_i].axes);
     assert_same_net(lua, onnx);
+    spc_net_free(lua);
+    spc_net_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* ---- rulebooks ----------------------------------------------------------- */
+
+static const struct {
+    const char *file;
+    int shape[3], maps;
+    onnx_keys keys;
+    const char *noted; /* the first layer with a key that disagrees */
+} keyed[] = {
+    {"centerpoint.lua", {1440, 1440, 41}, 8, KEYS_RIGHT, NULL},
+    {"centerpoint.lua", {1440, 1440, 41}, 8, KEYS_NONE, NULL},
+    {"centerpoint.lua", {1440, 1440, 41}, 8, KEYS_EACH, NULL},
+    {"centerpoint.lua", {1440, 1440, 41}, 8, KEYS_ONE, "conv9"},
+    {"unetv2.lua", {1408, 1600, 41}, 11, KEYS_NONE, NULL},
+    {"unetv2.lua", {1408, 1600, 41}, 11, KEYS_EACH, NULL},
+    {"unetv2.lua", {1408, 1600, 41}, 11, KEYS_ONE, "conv2"},
+};
+
+/* Maps follow from voxels and geometry: without rulebooks there are as many,
+ * where each has its own (spconv makes 21 for CenterPoint then), and where one
+ * name stands for all of them, which is reported. */
+START_TEST(rulebooks_are_hints)
+{
+    char path[512];
+    spc__buf file = SPC__BUF_INIT;
+    spc_net_info info;
+
+    snprintf(path, sizeof(path), "../examples/networks/%s", keyed[_i].file);
+    spc_net *lua = load_lua(suite_path(path));
+    onnx_write_keyed(&file, lua, "zyx", keyed[_i].shape, keyed[_i].keys);
+    spc_net *onnx = import(&file, "zyx");
+    spc_net_describe(&info, onnx);
+    ck_assert_int_eq(info.maps, keyed[_i].maps);
+    assert_same_layers(lua, onnx);
+    const char *note = spc_net_note(onnx, 0);
+    char said[256] = "";
+    if (keyed[_i].noted != NULL)
+        snprintf(said, sizeof(said),
+                 "layers 'conv0' and '%s' have the key 'all', but their maps "
+                 "differ: the key is not followed",
+                 keyed[_i].noted);
+    ck_assert_str_eq(note != NULL ? note : "", said);
     spc_net_free(lua);
     spc_net_free(onnx);
     spc__buf_release(&file);
@@ -932,6 +984,7 @@ int main(void)
 
     tcase_add_loop_test(files, a_file_is_the_network_that_it_was_written_from,
                         0, COUNT(networks));
+    tcase_add_loop_test(files, rulebooks_are_hints, 0, COUNT(keyed));
     tcase_add_loop_test(files, a_file_computes_what_its_network_does, 0,
                         COUNT(small_files));
     tcase_add_loop_test(files, a_whole_network_computes_what_its_file_does, 0,

@@ -105,7 +105,8 @@ static void pack(const char *name, const char *into)
 {
     spc__cache *cache = open_user(name);
 
-    assert_ok(spc__cache_pack(cache, at(into), NULL, &packed, &error));
+    assert_ok(spc__cache_pack(cache, at(into), SPC__PACK_APART, NULL, &packed,
+                              &error));
     spc__cache_close(cache);
 }
 
@@ -163,6 +164,46 @@ START_TEST(a_pack_holds_what_serves_and_nothing_else)
     assert_ok(get_code(cache, "key32"));
     assert_status(get_code(cache, "key128"), SPC_ENOTFOUND);
     spc__cache_close(cache);
+}
+END_TEST
+
+/* As a layer, and as the database itself: nothing is written to it. */
+START_TEST(a_whole_pack_is_all_that_there_is)
+{
+    spc__problem_key key = make_key(64);
+    spc__trial trial = make_trial(256, 5);
+    spc__buf before = SPC__BUF_INIT, after = SPC__BUF_INIT;
+    spc__cache *cache;
+    spc__choice found;
+
+    make_tuned("from.db");
+    cache = open_user("from.db");
+    assert_ok(spc__cache_pack(cache, at("whole.db"), SPC__PACK_WHOLE, NULL,
+                              &packed, &error));
+    spc__cache_close(cache);
+    ck_assert_int_eq(packed.files, 1);
+    ck_assert_int_eq(packed.code, 2);
+    ck_assert_int_ne(access(at("whole.sm_90a.db"), F_OK), 0);
+    assert_ok(spc__file_read(&before, at("whole.db"), 1 << 24, &error));
+    for (int as_layer = 0; as_layer < 2; as_layer++) {
+        const char *file = at("whole.db");
+        assert_ok(spc__cache_open(&cache, as_layer ? NULL : file, &file,
+                                  as_layer, &error));
+        ck_assert_int_eq(find(cache, &found), 1);
+        assert_ok(get_code(cache, "key64"));
+        assert_ok(get_code(cache, "key32"));
+        assert_status(get_code(cache, "key128"), SPC_ENOTFOUND);
+        assert_status(spc__cache_put_trial(cache, &key, &trial, &from, &error),
+                      SPC_EDB);
+        ck_assert(as_layer || strstr(error.text, "it is a pack") != NULL);
+        ck_assert_int_ne(access(at("whole.db-wal"), F_OK), 0);
+        spc__cache_close(cache);
+    }
+    assert_ok(spc__file_read(&after, at("whole.db"), 1 << 24, &error));
+    ck_assert_uint_eq(after.length, before.length);
+    ck_assert_mem_eq(after.data, before.data, before.length);
+    spc__buf_release(&before);
+    spc__buf_release(&after);
 }
 END_TEST
 
@@ -597,12 +638,13 @@ Suite *suite(void)
     suite_sample(1);
     add(all, "packs",
         (const TTest *const[]){a_pack_holds_what_serves_and_nothing_else,
+                               a_whole_pack_is_all_that_there_is,
                                a_pack_is_one_file_without_a_journal,
                                code_is_compressed_where_zstd_is_there,
                                damaged_code_is_no_code,
                                packing_again_gives_the_same_records,
                                there_may_be_any_number_of_layers, NULL},
-        (const int[]){1, 1, 1, 1, 1, 1});
+        (const int[]){1, 1, 1, 1, 1, 1, 1});
 #ifdef SPC_WITH_SODIUM
     add(all, "signatures",
         (const TTest *const[]){signatures_of_minisign_are_known,

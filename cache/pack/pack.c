@@ -3,8 +3,9 @@
  *
  * The records go by merging into a new file: so what is damaged stays behind,
  * and a pack of the same records is the same, whatever their rows were. Code
- * moves from there into a file for each target. VACUUM INTO writes the final
- * files without gaps and without a journal; a rename puts each in its place.
+ * moves from there into a file for each target, unless the pack is to be one
+ * file. VACUUM INTO writes the final files without gaps and without a journal;
+ * a rename puts each in its place.
  */
 #include "pack.h"
 
@@ -26,6 +27,7 @@ typedef struct packing {
     spc__buf path;     /* of the pack, with ".db" */
     spc__buf part;     /* the file that it is made in */
     spc__buf manifest; /* its text */
+    spc__pack_form form;
     spc__cache *cache; /* that file, open */
     spc__layer *layer;
     spc__pack_report *report;
@@ -281,6 +283,9 @@ static spc_status write_code(packing *pack)
 
     sqlite3_create_function(pack->layer->db, "spc_pack", 1, SQLITE_UTF8, NULL,
                             pack_code, NULL, NULL);
+    if (pack->form == SPC__PACK_WHOLE)
+        return run(pack, "UPDATE artefact SET code = spc_pack(code)", NULL,
+                   NULL, NULL);
     while (status == SPC_OK && found) {
         status = next_target(target, pack, &found);
         /* What would be no part of a file's name is no target of ours. */
@@ -319,9 +324,11 @@ static spc_status write_choices(packing *pack)
         NULL,
     };
     spc__buf name = SPC__BUF_INIT;
-    spc_status status =
-        spc__layer_execute(pack->layer, without_code, "pack", pack->error);
+    spc_status status = SPC_OK;
 
+    if (pack->form == SPC__PACK_APART)
+        status =
+            spc__layer_execute(pack->layer, without_code, "pack", pack->error);
     if (status == SPC_OK)
         status = mark(pack, "REPLACE INTO main.meta VALUES ('manifest', ?1)");
     if (status == SPC_OK)
@@ -337,10 +344,10 @@ static spc_status write_choices(packing *pack)
 }
 
 spc_status spc__cache_pack(spc__cache *cache, const char *path,
-                           spc__pack_adder add, spc__pack_report *report,
-                           spc_error *error)
+                           spc__pack_form form, spc__pack_adder add,
+                           spc__pack_report *report, spc_error *error)
 {
-    packing pack = {.report = report, .error = error};
+    packing pack = {.form = form, .report = report, .error = error};
     spc_status status;
 
     memset(report, 0, sizeof(*report));

@@ -5,6 +5,11 @@
 #include "buf.h"
 #include "cache.h"
 
+typedef enum spc__pack_form {
+    SPC__PACK_APART, /* the code of each target in a file beside the pack */
+    SPC__PACK_WHOLE  /* all code in the pack */
+} spc__pack_form;
+
 typedef struct spc__pack_report {
     int64_t choices, trials, facts, code;
     int files;          /* databases, the first included */
@@ -19,15 +24,15 @@ typedef spc_status (*spc__pack_adder)(spc__cache *records, spc_error *error);
 
 /*
  * Makes of the uppermost file what ships: PATH, which ends in ".db", with
- * choices, the trials that they chose, code records and facts; for each target
- * the code in a file beside it (spc__pack_code_file), compressed where zstd is
- * there; and a manifest, PATH without ".db" and with ".manifest". None has a
- * journal: they can be opened where nothing may be written. Files that are
- * there are replaced, each at once.
+ * choices, the trials that they chose, code records, facts and networks; the
+ * code, compressed where zstd is there, in it or for each target in a file
+ * beside it (spc__pack_code_file); and a manifest, PATH without ".db" and with
+ * ".manifest". None has a journal: they can be opened where nothing may be
+ * written. Files that are there are replaced, each at once.
  */
 spc_status spc__cache_pack(spc__cache *cache, const char *path,
-                           spc__pack_adder add, spc__pack_report *report,
-                           spc_error *error);
+                           spc__pack_form form, spc__pack_adder add,
+                           spc__pack_report *report, spc_error *error);
 
 /* "pack.sm_90a.db" of "pack.db". */
 void spc__pack_code_file(spc__buf *out, const char *path, const char *target);

@@ -207,7 +207,8 @@ static int bench_lookups(int problems)
     fill(cache, problems);
     missed += bench_kinds(cache, problems);
     uint64_t start = spc__now_ns();
-    assert_ok(spc__cache_pack(cache, file, NULL, &packed, &error));
+    assert_ok(
+        spc__cache_pack(cache, file, SPC__PACK_APART, NULL, &packed, &error));
     print("packing", (double)(spc__now_ns() - start) / 1e9, "s", 0);
     spc__cache_close(cache);
     missed += print("opening the pack", open_ms(&file, 1), "ms", 5);

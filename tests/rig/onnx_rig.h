@@ -5,7 +5,8 @@
  *
  * onnx_write() writes a whole network. Batch normalisation is folded into the
  * weights, sums and activations are nodes of their own, axes are in the file's
- * order, and rulebooks are named by the sets that they are between.
+ * order, and rulebooks are named by the sets that they are between, unless
+ * another way is asked for.
  */
 #ifndef SPC_TESTS_ONNX_RIG_H
 #define SPC_TESTS_ONNX_RIG_H
@@ -232,6 +233,14 @@ static inline void onnx_finish(spc__buf *out, onnx_graph *g)
 
 enum { ONNX_SETS = 32, ONNX_TENSORS = 512 };
 
+/* How layers name their rulebooks. */
+typedef enum onnx_keys {
+    KEYS_RIGHT, /* as spconv shares them */
+    KEYS_NONE,  /* not at all, or as "" */
+    KEYS_EACH,  /* one of its own for each layer, as if nothing were shared */
+    KEYS_ONE    /* one for all, as if everything were */
+} onnx_keys;
+
 typedef struct onnx_writer {
     onnx_graph graph;
     const spc_net *net;
@@ -239,6 +248,7 @@ typedef struct onnx_writer {
     int shape[ONNX_SETS][3];     /* x, y, z */
     int tensor_of[ONNX_TENSORS]; /* the file's number of a tensor of the net */
     bool int8;
+    onnx_keys keys;
 } onnx_writer;
 
 static inline void write_axes(const onnx_writer *w, spc__buf *node,
@@ -344,11 +354,33 @@ static inline void write_ranges(onnx_writer *w, spc__buf *node, int cout)
     free(ranges);
 }
 
+/* An inverse layer has the rulebook of the layer that it inverts. */
+static inline void write_rulebook(onnx_writer *w, spc__buf *node,
+                                  const spc_conv *conv, int from, int to)
+{
+    bool inverse = conv->op == SPC_INVERSE;
+    char rulebook[64] = "";
+
+    if (w->keys == KEYS_NONE && w->graph.nodes % 2 == 0)
+        return;
+    if (w->keys == KEYS_ONE)
+        snprintf(rulebook, sizeof(rulebook), "all");
+    else if (w->keys == KEYS_EACH)
+        snprintf(rulebook, sizeof(rulebook), "own%d", w->graph.nodes);
+    else if (w->keys == KEYS_RIGHT && conv->op == SPC_SUBM)
+        snprintf(rulebook, sizeof(rulebook), "subm%dk%d", from,
+                 conv->geometry.kernel[0]);
+    else if (w->keys == KEYS_RIGHT)
+        snprintf(rulebook, sizeof(rulebook), "%s%d_%d",
+                 conv->op == SPC_GENERATIVE ? "up" : "down",
+                 inverse ? to : from, inverse ? from : to);
+    attr_text(node, "rulebook", rulebook);
+}
+
 static inline void write_conv_words(onnx_writer *w, spc__buf *node,
                                     const spc__net_node *n, int from, int to)
 {
     const spc_conv *conv = &n->conv;
-    char rulebook[64];
     bool inverse = conv->op == SPC_INVERSE;
     bool transposed = conv->op == SPC_GENERATIVE;
     int more[3] = {0, 0, 0}, padding[3];
@@ -375,14 +407,7 @@ static inline void write_conv_words(onnx_writer *w, spc__buf *node,
     write_axes(w, node, "output_padding", more);
     attr_int(node, "groups", 1);
     attr_int(node, "subm", conv->op == SPC_SUBM);
-    if (conv->op == SPC_SUBM)
-        snprintf(rulebook, sizeof(rulebook), "subm%dk%d", from,
-                 conv->geometry.kernel[0]);
-    else
-        snprintf(rulebook, sizeof(rulebook), "%s%d_%d",
-                 transposed ? "up" : "down", inverse ? to : from,
-                 inverse ? from : to);
-    attr_text(node, "rulebook", rulebook);
+    write_rulebook(w, node, conv, from, to);
     attr_text(node, "activation", activation_of(conv));
     attr_ints(node, "input_shape", (int[]){1000, conv->cin}, 2, false);
     attr_ints(node, "output_shape", (int[]){1000, conv->cout}, 2, false);
@@ -500,19 +525,36 @@ static inline int write_node(onnx_writer *w, const spc__net_node *n)
                                             : write_group_sum(w, n);
 }
 
+static inline void onnx_write_all(spc__buf *out, onnx_writer *w,
+                                  const int shape[3])
+{
+    const spc_net *net = w->net;
+
+    memcpy(w->shape[0], shape, sizeof(w->shape[0]));
+    add_value(&w->graph, 11, 0);
+    for (int i = 0; i < net->node_count; i++)
+        w->tensor_of[net->nodes[i].out] = write_node(w, &net->nodes[i]);
+    for (int i = 0; i < net->out_count; i++)
+        add_value(&w->graph, 12, w->tensor_of[net->outs[i].tensor]);
+    onnx_finish(out, &w->graph);
+}
+
 /* Writes `net`, whose weights are set, for scenes of this shape. */
 static inline void onnx_write(spc__buf *out, const spc_net *net,
                               const char *axes, const int shape[3], bool int8)
 {
     onnx_writer w = {.net = net, .axes = axes, .int8 = int8};
 
-    memcpy(w.shape[0], shape, sizeof(w.shape[0]));
-    add_value(&w.graph, 11, 0);
-    for (int i = 0; i < net->node_count; i++)
-        w.tensor_of[net->nodes[i].out] = write_node(&w, &net->nodes[i]);
-    for (int i = 0; i < net->out_count; i++)
-        add_value(&w.graph, 12, w.tensor_of[net->outs[i].tensor]);
-    onnx_finish(out, &w.graph);
+    onnx_write_all(out, &w, shape);
+}
+
+static inline void onnx_write_keyed(spc__buf *out, const spc_net *net,
+                                    const char *axes, const int shape[3],
+                                    onnx_keys keys)
+{
+    onnx_writer w = {.net = net, .axes = axes, .keys = keys};
+
+    onnx_write_all(out, &w, shape);
 }
 
 #endif

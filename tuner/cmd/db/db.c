@@ -21,6 +21,8 @@ static const cli_option options[] = {
      "export: compiled code and networks as well, as base64"},
     {'a', "all", NULL, CLI_FLAG, AT(all),
      "ls: also the records of maps, and of code that nobody measured"},
+    {0, "whole", NULL, CLI_FLAG, AT(whole),
+     "pack: the code in the same file, which is then all that is needed"},
     {0, "losers", NULL, CLI_FLAG, AT(losers),
      "prune: trials that were not chosen"},
     {0, "stale", NULL, CLI_FLAG, AT(stale),
@@ -348,7 +350,7 @@ static const db_verb verbs[] = {
     {"prune", "[--losers] [--stale] [--days N]", 0, 0, false, db_prune, NULL},
     {"release", "", 0, 0, false, db_release, NULL},
     {"pin", "ID [--choice 'TEMPLATE CONFIG']", 1, 1, false, db_pin, NULL},
-    {"pack", "FILE.db", 1, 1, false, db_pack, NULL},
+    {"pack", "[--whole] FILE.db", 1, 1, false, db_pack, NULL},
     {"migrate", "FILE...", 1, 999, true, NULL, db_migrate},
 };
 

@@ -7,7 +7,7 @@
 typedef struct db_args {
     const char *output;
     const char *only; /* a trial, as it is listed */
-    bool code, choices, losers, stale, all;
+    bool code, choices, losers, stale, all, whole;
     double days;
 } db_args;
 
