@@ -975,8 +975,9 @@ typedef struct spc_points_options {
 
 /* Clouds of `rows` points (device, [rows][3]); `batch` (device, [rows]) is the
  * element of each, NULL: all are of element 0. Neither is needed afterwards.
- * Waits to learn the extent. SPC_EINVAL; SPC_ERANGE: a row that is not finite,
- * or of a negative element; SPC_EDEVICE. */
+ * Waits to learn the extent. SPC_EINVAL, also where they do not start at a
+ * multiple of 4 bytes; SPC_ERANGE: a row that is not finite, or of a negative
+ * element; SPC_EDEVICE. */
 SPC_API spc_status spc_points_create(spc_points **out, spc_ctx *ctx,
                                      const float *xyz, const int32_t *batch,
                                      int64_t rows, void *stream);

@@ -4,9 +4,12 @@
  *
  * Coordinates are multiples of 1/1024 and radii powers of two, so that neither
  * side rounds: many points lie just on the radius, or on the border of two
- * cells. Runs on "cpu" and "sim", or on the device it is given.
+ * cells. Others are awkward, and held to the rule of spc.h, which says how each
+ * operation is rounded. Runs on "cpu" and "sim", or on the device it is given.
  */
 #include "buf.h"
+#include "ctx.h"
+#include "device.h"
 #include "file.h"
 #include "map.h"
 #include "points.h"
@@ -115,10 +118,40 @@ static int cell_of(const spc_geometry *g, int axis, double d)
     return cell < g->kernel[axis] ? cell : g->kernel[axis] - 1;
 }
 
+/* The rule of spc.h, operation by operation: a product is rounded before it is
+ * added to. */
+static bool round_pair(found *f, const spc_geometry *g, const float *in,
+                       const float *out, bool inverse)
+{
+    volatile float square[3], scaled, plane, r = g->radius * g->radius;
+
+    f->at.k = 0;
+    for (int i = 0; i < 3; i++) {
+        float d = in[i] - out[i], half = (float)g->kernel[i] / 2;
+        square[i] = d * d;
+        scaled = (inverse ? -d : d) * ((float)g->kernel[i] / (2 * g->radius));
+        float cell = floorf(scaled + half), last = (float)g->kernel[i] - 1;
+        cell = cell < 0 ? 0 : cell > last ? last : cell;
+        f->at.k = f->at.k * g->kernel[i] + (int)cell;
+        scaled = in[i] * (1 / g->radius);
+        f->cell[i] = (double)floorf(scaled);
+    }
+    plane = square[0] + square[1];
+    plane += square[2];
+    f->square = (double)plane;
+    return plane <= r;
+}
+
+/* Is it the rule as it is rounded that points are held to? */
+static bool is_rounded;
+
 static bool define_pair(found *f, const spc_geometry *g, const float *in,
                         const float *out, bool inverse)
 {
     double r = (double)g->radius;
+
+    if (is_rounded)
+        return round_pair(f, g, in, out, inverse);
 
     f->square = 0;
     f->at.k = 0;
@@ -496,6 +529,80 @@ START_TEST(maps_of_fifty_clouds_are_those_of_the_definition)
 }
 END_TEST
 
+/*
+ * Where every operation rounds: a radius and steps that fp32 has not, so that
+ * distances are the radius but for the last bit, and points lie on the borders
+ * of cells; far from the origin, where a step is a few units in the last place
+ * and some differences are none; sizes near the least and the greatest that a
+ * radius may have; what has hardly any digits left, and zeros of both signs.
+ */
+static const struct {
+    const char *what;
+    float radius, step, from; /* coordinates are from + step * whole numbers */
+    int extent;
+} awkward[] = {
+    {"tenths", 0.1f, 0.1f, 0, 6},
+    {"thirds of a radius", 0.3f, 0.1f, -0.7f, 14},
+    {"cells' borders", 0.7f, 0.7f / 6, -5, 25},
+    {"a million away", 0.1f, 0.01f, 1e6f, 60},
+    {"minus a million", 0.25f, 0.1f, -1e6f, 12},
+    {"units in the last place", 0.0625f, 0.0625f, 1e6f, 5},
+    {"a radius of half a unit", 0.5f, 1, 12582912, 6},
+    {"a radius below a unit", 0.6f, 1, 16777210, 12},
+    {"denormal", 0.1f, 1e-42f, 0, 9},
+    {"the least radius", 0x1p-60f, 0x1p-61f, -0x1p-59f, 9},
+    {"the least radius, and squares of nothing", 0x1p-60f, 0x1p-100f, 0, 9},
+    {"the greatest radius", 0x1p60f, 0x1p59f, -0x1p61f, 9},
+};
+enum { AWKWARD = sizeof awkward / sizeof *awkward };
+
+static cloud draw_awkward(int number, int rows, spc__random *random)
+{
+    cloud c = draw_cloud(rows, 5, awkward[number].extent, 1, random);
+
+    for (int i = 0; i < rows; i++) {
+        c.batch[i] = c.batch[i] / 2 * 2; /* 1 and 3 are empty */
+        for (int a = 0; a < 3; a++) {
+            c.at[i][a] =
+                awkward[number].from + awkward[number].step * c.at[i][a];
+            if (c.at[i][a] == 0 && spc__random_below(random, 2))
+                c.at[i][a] = -0.0f;
+        }
+    }
+    return c;
+}
+
+static void check_awkward(spc_ctx *ctx, int number)
+{
+    spc__random random;
+    spc_geometry g = geometry_of(layers[number % 3]);
+    cloud in, out;
+
+    spc__random_init(&random, 20261124 + (uint64_t)number);
+    in = draw_awkward(number, 110, &random);
+    out = draw_awkward(number, 60, &random);
+    spc_points *inputs = make_points(ctx, &in);
+    spc_points *outputs = make_points(ctx, &out);
+    g.radius = awkward[number].radius;
+    is_rounded = true;
+    for (int way = 0; way < 3; way++)
+        check_way(ctx, &g, &in, way == 0 ? &in : &out, inputs,
+                  way == 0 ? inputs : outputs, way == 2, awkward[number].what);
+    is_rounded = false;
+    spc_points_free(inputs);
+    spc_points_free(outputs);
+    release(&in);
+    release(&out);
+}
+
+START_TEST(awkward_coordinates_are_seen_as_the_rule_rounds)
+{
+    for (int number = 0; number < AWKWARD; number++)
+        if (!is_slow(_i) || suite_takes(number))
+            check_awkward(contexts[_i], number);
+}
+END_TEST
+
 /* A warp holds SPC_POINTS_STAGED of them. */
 START_TEST(points_that_lie_densely_are_all_found)
 {
@@ -683,6 +790,19 @@ static void refuse_update(spc_ctx *ctx, spc_points *points, const float *xyz,
                   spc_ctx_error(ctx));
 }
 
+/* Before anything is read from where the points are not. */
+static void refuse_create(spc_ctx *ctx, const float *xyz, const int32_t *batch,
+                          int64_t rows, const char *says)
+{
+    spc_points *points = (spc_points *)&error;
+
+    ck_assert_int_eq(spc_points_create(&points, ctx, xyz, batch, rows, NULL),
+                     SPC_EINVAL);
+    ck_assert_ptr_null(points);
+    ck_assert_msg(strstr(spc_ctx_error(ctx), says) != NULL, "%s",
+                  spc_ctx_error(ctx));
+}
+
 START_TEST(what_is_no_cloud_is_refused)
 {
     static const int32_t counts[] = {-4, INT32_MIN, 7};
@@ -713,6 +833,14 @@ START_TEST(what_is_no_cloud_is_refused)
     ck_assert_int_eq(spc_points_create(&points, ctx, xyz, batch, 6, NULL),
                      SPC_ERANGE);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "row 2: its batch"));
+    refuse_create(ctx, NULL, NULL, 1, "without their coordinates");
+    refuse_create(ctx, xyz, NULL, -1, "a cloud of -1 points");
+    refuse_create(ctx, xyz, NULL, (int64_t)1 << 31, "of 2147483648 points");
+    refuse_create(ctx, xyz, batch, (int64_t)1 << 62, "points: 0 to");
+    refuse_create(ctx, (float *)((char *)xyz + 2), NULL, 5,
+                  "a multiple of 4 bytes");
+    refuse_create(ctx, xyz, (int32_t *)((char *)batch + 1), 5,
+                  "a multiple of 4 bytes");
     spc_dealloc(ctx, xyz);
     spc_dealloc(ctx, count);
     spc_dealloc(ctx, batch);
@@ -763,18 +891,25 @@ END_TEST
 
 /* ---- sampling ------------------------------------------------------------ */
 
+static int voxel_along(float at, float edge)
+{
+    volatile float scaled = at * (1 / edge);
+
+    return (int)floorf(scaled);
+}
+
 /* Of each voxel its first row: every row has a kept one in its voxel, which is
  * not behind it, and no two kept ones share a voxel. */
 static void check_sampled(const cloud *c, const int32_t *kept, int count,
-                          double edge)
+                          float edge)
 {
     for (int i = 0; i < c->rows; i++) {
         int in_voxel = 0;
         for (int k = 0; k < count; k++) {
             bool same = c->batch[kept[k]] == c->batch[i];
             for (int a = 0; a < 3; a++)
-                same &= floor((double)c->at[kept[k]][a] / edge) ==
-                        floor((double)c->at[i][a] / edge);
+                same &= voxel_along(c->at[kept[k]][a], edge) ==
+                        voxel_along(c->at[i][a], edge);
             in_voxel += same;
             ck_assert(!same || kept[k] <= i);
         }
@@ -782,18 +917,13 @@ static void check_sampled(const cloud *c, const int32_t *kept, int count,
     }
 }
 
-START_TEST(down_sampling_keeps_the_first_point_of_each_voxel)
+static void check_down(spc_ctx *ctx, const cloud *c, float edge)
 {
-    spc_ctx *ctx = contexts[_i];
-    const double edge = 0.03125;
-    spc__random random;
     int32_t kept[150];
     float at[150][4];
+    spc_points *points = make_points(ctx, c), *sampled;
 
-    spc__random_init(&random, 7);
-    cloud c = draw_cloud(150, 2, 120, 1.0f / 1024, &random);
-    spc_points *points = make_points(ctx, &c), *sampled;
-    assert_done(spc_points_reserve_sampled(&sampled, points, (float)edge));
+    assert_done(spc_points_reserve_sampled(&sampled, points, edge));
     spc_points_free(points); /* it keeps its source alive */
     assert_done(spc_points_update(sampled, NULL, NULL, NULL, 0, NULL));
     assert_done(spc_points_check(sampled, NULL));
@@ -803,11 +933,26 @@ START_TEST(down_sampling_keeps_the_first_point_of_each_voxel)
                                  4 * (size_t)count));
     assert_done(spc_copy_to_host(ctx, at, spc_points_data(sampled),
                                  16 * (size_t)count));
-    check_sampled(&c, kept, count, edge);
+    check_sampled(c, kept, count, edge);
     for (int i = 0; i < count; i++)
-        ck_assert_mem_eq(at[i], c.at[kept[i]], 12);
+        ck_assert_mem_eq(at[i], c->at[kept[i]], 12);
     spc_points_free(sampled);
+}
+
+START_TEST(down_sampling_keeps_the_first_point_of_each_voxel)
+{
+    spc__random random;
+
+    spc__random_init(&random, 7);
+    cloud c = draw_cloud(150, 2, 120, 1.0f / 1024, &random);
+    check_down(contexts[_i], &c, 0.03125f);
     release(&c);
+    for (int number = 0; number < AWKWARD; number++)
+        if (!is_slow(_i) || suite_takes(number)) {
+            c = draw_awkward(number, 100, &random);
+            check_down(contexts[_i], &c, awkward[number].radius);
+            release(&c);
+        }
 }
 END_TEST
 
@@ -843,7 +988,10 @@ static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
     assert_done(spc_map_create_from_scene(&l.map, ctx, &l.conv, scene));
     assert_done(spc_plan_create(&l.plan, ctx, &l.conv, l.map, SPC_PLAN_JIT));
     size_t in = spc_conv_bytes(&l.conv, SPC_IN, spc_map_rows_in(l.map));
-    size_t weights = spc_conv_bytes(&l.conv, SPC_WEIGHTS, 0);
+    bool wgrad = l.conv.pass == SPC_WGRAD;
+    size_t weights =
+        wgrad ? spc_conv_bytes(&l.conv, SPC_RESIDUAL, spc_map_rows(l.map))
+              : spc_conv_bytes(&l.conv, SPC_WEIGHTS, 0);
     l.out_bytes = spc_conv_bytes(&l.conv, SPC_OUT, spc_map_rows(l.map));
     assert_done(spc_alloc(&l.in, ctx, in));
     assert_done(spc_alloc(&l.out, ctx, l.out_bytes));
@@ -853,15 +1001,20 @@ static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
         spc_alloc(&l.work, ctx, spc_plan_workspace_bytes(l.plan, l.map) + 1));
     fill_with(ctx, l.in, in / 4, 1);
     fill_with(ctx, l.weights, weights / 4, 2);
-    assert_done(
-        spc_plan_pack_weights(l.plan, l.packed, l.weights, SPC_KRSC, NULL));
+    if (!wgrad)
+        assert_done(
+            spc_plan_pack_weights(l.plan, l.packed, l.weights, SPC_KRSC, NULL));
     return l;
 }
 
 static void *run_layer(spc_ctx *ctx, layer *l)
 {
-    spc_buffers buffers = {
-        .in = l->in, .out = l->out, .weights = l->packed, .workspace = l->work};
+    bool wgrad = l->conv.pass == SPC_WGRAD; /* whose weights are dy */
+    spc_buffers buffers = {.in = l->in,
+                           .out = l->out,
+                           .weights = wgrad ? NULL : l->packed,
+                           .grad = wgrad ? l->weights : NULL,
+                           .workspace = l->work};
     void *host = malloc(l->out_bytes);
 
     assert_done(spc_plan_execute(l->plan, l->map, &buffers, NULL));
@@ -1056,25 +1209,75 @@ START_TEST(sums_are_multiplied_in_parts_until_nothing_is_left)
 }
 END_TEST
 
-/* Neither the workspace nor the packed weights grow with the triplets. */
+/* What a device is asked for, in bytes; what is given back is not taken off. */
+static const spc__device_ops *counted;
+static size_t counted_bytes;
+
+static spc_status count_alloc(spc__device *device, void **out, size_t bytes,
+                              spc_error *e)
+{
+    counted_bytes += bytes;
+    return counted->alloc(device, out, bytes, e);
+}
+
+static void set_ops(spc_ctx *ctx, const spc__device_ops *ops)
+{
+    ((struct spc__device_head *)ctx->device)->ops = ops;
+}
+
+/* All that a pass of a layer asks for until it has run, the second time without
+ * asking for anything. */
+static size_t bytes_of(spc_ctx *ctx, const char *text, spc_pass pass,
+                       const spc_scene *scene, int64_t *triplets)
+{
+    char of_pass[240];
+    spc_conv conv;
+
+    assert_sound(spc_conv_parse(&conv, text, &error));
+    assert_sound(spc_conv_pass(&conv, &conv, pass, &error));
+    spc_conv_format(of_pass, sizeof of_pass, &conv);
+    counted_bytes = 0;
+    layer l = make_layer(ctx, of_pass, scene);
+    size_t made = counted_bytes;
+    for (int i = 0; i < 2; i++)
+        free(run_layer(ctx, &l));
+    ck_assert_uint_eq(counted_bytes, made);
+    if (pass != SPC_WGRAD)
+        ck_assert_uint_eq(spc_plan_workspace_bytes(l.plan, l.map), 0);
+    *triplets = spc_map_pairs(l.map);
+    free_layer(ctx, &l);
+    return made;
+}
+
+/* Rows of a triplet would be 64 and 96 bytes. A list of them is two numbers a
+ * triplet, and there is another that is sorted as the kernel reads it: of a
+ * gradient of weights four numbers. What this one's blocks leave for each other
+ * to add up is of the weights' size, and does not grow with the triplets. */
 START_TEST(a_layer_needs_no_memory_besides_triplets_and_operands)
 {
-    spc_ctx *ctx = contexts[_i];
-    const char *const near = "points,cin=16,cout=24,k=3,radius=0.002",
-                      *const far = "points,cin=16,cout=24,k=3,radius=0.006";
+    static const char *const layers_of[] = {
+        "points,cin=32,cout=48,k=3,radius=0.002",
+        "points,cin=32,cout=48,k=3,radius=0.006"};
+    static const int64_t most[] = {16, 16, 24};
+    spc_ctx *ctx = contexts[_i % context_count];
+    int pass = _i / context_count;
+    spc__device_ops counting = *spc__device_ops_of(ctx->device);
+    int64_t triplets[2];
+    size_t bytes[2];
     spc_scene *scene;
 
     ck_assert_int_eq(
         spc_scene_load(&scene, "gen:uniform,n=200,extent=9", &error), SPC_OK);
-    layer few = make_layer(ctx, near, scene);
-    layer many = make_layer(ctx, far, scene);
-    ck_assert_int_gt(spc_map_pairs(many.map), 5 * spc_map_pairs(few.map));
-    ck_assert_uint_eq(spc_plan_workspace_bytes(few.plan, few.map), 0);
-    ck_assert_uint_eq(spc_plan_workspace_bytes(many.plan, many.map), 0);
-    ck_assert_uint_eq(spc_plan_weights_bytes(few.plan),
-                      spc_plan_weights_bytes(many.plan));
-    free_layer(ctx, &few);
-    free_layer(ctx, &many);
+    counted = spc__device_ops_of(ctx->device);
+    counting.alloc = count_alloc;
+    set_ops(ctx, &counting);
+    for (int i = 0; i < 2; i++)
+        bytes[i] =
+            bytes_of(ctx, layers_of[i], (spc_pass)pass, scene, &triplets[i]);
+    set_ops(ctx, counted);
+    ck_assert_int_gt(triplets[1], 5 * triplets[0]);
+    ck_assert_int_le((int64_t)(bytes[1] - bytes[0]),
+                     most[pass] * (triplets[1] - triplets[0]));
     spc_scene_free(scene);
 }
 END_TEST
@@ -1215,8 +1418,9 @@ int main(int argc, char **argv)
     if (status != 0)
         return status;
     Suite *suite = suite_create("points");
-    TCase *cases = tcase_create("points");
-    tcase_set_timeout(cases, 60);
+    TCase *cases = tcase_create("clouds"), *of_layers = tcase_create("layers");
+    tcase_set_timeout(cases, 300);
+    tcase_set_timeout(of_layers, 300);
     suite_share_skips(); /* before the emulation has poisoned its stacks */
     open_contexts();
 #ifdef SPC_SANITIZE
@@ -1225,7 +1429,10 @@ int main(int argc, char **argv)
     suite_sample(8);
 #endif
     suite_add_tcase(suite, cases);
+    suite_add_tcase(suite, of_layers);
     tcase_add_loop_test(cases, maps_of_fifty_clouds_are_those_of_the_definition,
+                        0, context_count);
+    tcase_add_loop_test(cases, awkward_coordinates_are_seen_as_the_rule_rounds,
                         0, context_count);
     tcase_add_loop_test(cases, points_that_lie_densely_are_all_found, 0,
                         context_count);
@@ -1242,24 +1449,27 @@ int main(int argc, char **argv)
     tcase_add_loop_test(cases,
                         down_sampling_keeps_the_first_point_of_each_voxel, 0,
                         context_count);
-    tcase_add_loop_test(cases, voxel_convolution_is_a_special_case_bit_by_bit,
-                        0, context_count);
-    tcase_add_loop_test(cases, sums_of_inputs_may_be_more_than_their_type_holds,
-                        0, context_count);
+    tcase_add_loop_test(of_layers,
+                        voxel_convolution_is_a_special_case_bit_by_bit, 0,
+                        context_count);
+    tcase_add_loop_test(of_layers,
+                        sums_of_inputs_may_be_more_than_their_type_holds, 0,
+                        context_count);
     if (suite_device == NULL)
-        tcase_add_test(cases,
+        tcase_add_test(of_layers,
                        sums_are_multiplied_in_parts_until_nothing_is_left);
-    tcase_add_loop_test(cases,
+    tcase_add_loop_test(of_layers,
                         a_layer_needs_no_memory_besides_triplets_and_operands,
-                        0, context_count);
-    tcase_add_loop_test(cases, the_inverse_with_swapped_weights_is_the_adjoint,
-                        0, context_count * ADJOINTS);
-    tcase_add_loop_test(cases, every_candidate_passes_the_gate, 0,
+                        0, 3 * context_count);
+    tcase_add_loop_test(of_layers,
+                        the_inverse_with_swapped_weights_is_the_adjoint, 0,
+                        context_count * ADJOINTS);
+    tcase_add_loop_test(of_layers, every_candidate_passes_the_gate, 0,
                         context_count * VERIFIED);
     tcase_add_loop_test(
-        cases, what_cannot_be_a_layer_of_points_is_refused_with_a_sentence, 0,
-        REFUSED);
-    tcase_add_test(cases, a_layer_reads_back_what_it_writes);
+        of_layers, what_cannot_be_a_layer_of_points_is_refused_with_a_sentence,
+        0, REFUSED);
+    tcase_add_test(of_layers, a_layer_reads_back_what_it_writes);
     status = run_suite(suite);
     for (int i = 0; i < context_count; i++)
         spc_ctx_free(contexts[i]);

@@ -75,12 +75,23 @@ static spc_status alloc_arrays(spc_points *p, spc_error *error)
 
 /* ---- making -------------------------------------------------------------- */
 
+spc_status spc__points_check_rows(int64_t rows, spc_error *error)
+{
+    const int64_t most = INT32_MAX - SPC_ROW_PAD;
+
+    if (rows >= 0 && rows <= most)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "a cloud of %lld points: 0 to %lld is right",
+                     (long long)rows, (long long)most);
+}
+
 static spc_status check_options(const spc_points_options *o, spc_error *error)
 {
-    if (o->capacity < 0 || o->capacity > INT32_MAX - SPC_ROW_PAD)
-        return spc__fail(error, SPC_EINVAL,
-                         "a cloud of %lld points: 0 to 2^31-1 is right",
-                         (long long)o->capacity);
+    spc_status status = spc__points_check_rows(o->capacity, error);
+
+    if (status != SPC_OK)
+        return status;
     if (o->batches < 1)
         return spc__fail(error, SPC_EINVAL,
                          "a cloud of %d batch elements: at least 1 is right",
@@ -340,6 +351,16 @@ spc_status spc__points_fill(spc_points *p, const float *xyz,
     return run_fill(p, SPC__POINTS_PLACE, &args, stream, error);
 }
 
+spc_status spc__points_check_aligned(const float *xyz, const int32_t *batch,
+                                     const int32_t *count, spc_error *error)
+{
+    if (((uintptr_t)xyz | (uintptr_t)batch | (uintptr_t)count) % 4 == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "points, their elements and their count must start at a "
+                     "multiple of 4 bytes");
+}
+
 static spc_status check_update(const spc_points *p, const float *xyz,
                                const int32_t *batch, const int32_t *count,
                                int64_t rows, spc_error *error)
@@ -358,12 +379,7 @@ static spc_status check_update(const spc_points *p, const float *xyz,
     if (xyz == NULL && (count || rows > 0))
         return spc__fail(error, SPC_EINVAL,
                          "cannot fill a cloud without points");
-    if ((uintptr_t)xyz % 4 != 0 || (uintptr_t)batch % 4 != 0 ||
-        (uintptr_t)count % 4 != 0)
-        return spc__fail(error, SPC_EINVAL,
-                         "points, their elements and their count must start at "
-                         "a multiple of 4 bytes");
-    return SPC_OK;
+    return spc__points_check_aligned(xyz, batch, count, error);
 }
 
 spc_status spc_points_update(spc_points *p, const float *xyz,

@@ -35,6 +35,11 @@ static inline spc_points *spc__points_of(spc_coords *rows)
 
 extern const spc__indexer spc__indexer_points; /* radius.c */
 
+/* Can a cloud have so many rows; can they be read from there? SPC_EINVAL. */
+spc_status spc__points_check_rows(int64_t rows, spc_error *error);
+spc_status spc__points_check_aligned(const float *xyz, const int32_t *batch,
+                                     const int32_t *count, spc_error *error);
+
 /* An empty cloud; `from` is not NULL for a sampled one, of it. */
 spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
                             const spc_points_options *options, spc_points *from,

@@ -87,6 +87,20 @@ static spc_status fetch_extent(spc_points_options *out, spc_ctx *ctx,
     return status;
 }
 
+/* Before anything is fetched from there. */
+static spc_status check_rows(const float *xyz, const int32_t *batch,
+                             int64_t rows, spc_error *error)
+{
+    if (rows > 0 && !xyz)
+        return spc__fail(error, SPC_EINVAL,
+                         "cannot make a cloud of %lld points without their "
+                         "coordinates",
+                         (long long)rows);
+    spc_status status = spc__points_check_rows(rows, error);
+    return status == SPC_OK ? spc__points_check_aligned(xyz, batch, NULL, error)
+                            : status;
+}
+
 spc_status spc_points_create(spc_points **out, spc_ctx *ctx, const float *xyz,
                              const int32_t *batch, int64_t rows, void *stream)
 {
@@ -99,10 +113,7 @@ spc_status spc_points_create(spc_points **out, spc_ctx *ctx, const float *xyz,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    if (rows < 0 || (rows > 0 && !xyz))
-        status = spc__fail(
-            &error, SPC_EINVAL, "cannot make a cloud of %lld points%s",
-            (long long)rows, rows < 0 ? "" : " without their coordinates");
+    status = check_rows(xyz, batch, rows, &error);
     if (status == SPC_OK)
         status = fetch_extent(&o, ctx, xyz, batch, rows, stream, &error);
     if (status == SPC_OK)

@@ -105,6 +105,12 @@ static void sheet_release(struct sheet *sheet)
     spc__buf_release(&sheet->unmatched);
 }
 
+/* Where the plan came from; of a step, which has several, nothing. */
+static const char *origin_of(const spc_bench_result *result)
+{
+    return result->plan[0] != '\0' ? origin_name(result->origin) : "";
+}
+
 /* How many times `whole` goes into `part`; empty without both. */
 static void add_ratio(table *t, double part, double whole)
 {
@@ -162,7 +168,7 @@ static void add_result(struct sheet *sheet, const struct row *row,
     }
     table_cell(t, "%.2g", result->error);
     table_cell(t, "%s", result->plan);
-    table_cell(t, "%s%s", origin_name(result->origin),
+    table_cell(t, "%s%s", origin_of(result),
                result->is_shipped ? ", shipped" : "");
 }
 
@@ -225,7 +231,7 @@ static void write_result(struct sheet *sheet, const struct row *row,
     spc__json_text(json, "cold_floor_by", result->cold_floor_by);
     spc__json_bool(json, "floor_measured", result->floor_measured);
     spc__json_int(json, "samples", result->samples);
-    spc__json_text(json, "origin", origin_name(result->origin));
+    spc__json_text(json, "origin", origin_of(result));
     spc__json_bool(json, "shipped", result->is_shipped);
     spc__json_text(json, "plan", result->plan);
     if (sheet->args->peers != NULL)
@@ -537,6 +543,11 @@ static spc_status bench_network(cli *self, struct args *args)
 
 static spc_status run_checked(cli *self, struct args *args)
 {
+    if (args->pass != NULL && (args->suite != NULL || args->net.file != NULL))
+        return cli_fail(SPC_EINVAL,
+                        "--pass is of layers that are named: a --suite says "
+                        "which passes its rows are, and a --network runs "
+                        "forward alone");
     if (args->net.file != NULL)
         return bench_network(self, args);
     if (args->suite == NULL && args->folder != NULL)

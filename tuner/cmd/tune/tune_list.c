@@ -119,6 +119,11 @@ static spc_status tune_one_network(tune_list *t, const work_item *item)
 {
     tuning_args args = *t->args;
 
+    if (args.pass != NULL)
+        return cli_fail(SPC_EINVAL,
+                        "%s: --pass is of layers: a network is tuned as it "
+                        "runs, forward alone",
+                        item->text);
     args.network = item->text;
     args.scenes = item->scenes;
     if (item->dtype != NULL)

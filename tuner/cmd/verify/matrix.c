@@ -69,9 +69,8 @@ static const struct {
     {12, 24, 4},   {64, 128, 2}, {16, 48, 16}, {15, 21, 3},
 };
 
-/* Gradients are those of real numbers, and those of inputs need a layer that
- * can be read the other way round. `pitch`: so many elements more from row to
- * row of inputs and outputs. */
+/* Gradients are those of real numbers. `pitch`: so many elements more from row
+ * to row of inputs and outputs. */
 static const struct {
     const char *words;
     int pitch;
@@ -110,10 +109,8 @@ static void write_layer(char *out, size_t bytes, int i)
     int g = i / type_count() / LENGTH(channels);
     int f = (g + 2 * c + 5 * t) % LENGTH(finishes);
 
-    bool has_inverse = strstr(geometries[g].words, "nearest=") == NULL;
     if ((t != SPC_F16 && strstr(finishes[f].words, "accumulator=") != NULL) ||
-        (t == SPC_I8 && strstr(finishes[f].words, "pass=") != NULL) ||
-        (!has_inverse && strstr(finishes[f].words, "pass=dgrad") != NULL))
+        (t == SPC_I8 && strstr(finishes[f].words, "pass=") != NULL))
         f = 0;
     int length =
         snprintf(out, bytes, "%s,cin=%d,cout=%d,groups=%d%s,dtype=%s%s",
