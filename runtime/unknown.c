@@ -3,6 +3,7 @@
 
 #include "error.h"
 #include "meant.h"
+#include "names.h"
 #include <stdio.h>
 #include <string.h>
 

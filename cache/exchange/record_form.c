@@ -5,6 +5,7 @@
 #include "base64.h"
 #include "cache_internal.h"
 #include "error.h"
+#include "names.h"
 #include "number.h"
 #include <errno.h>
 #include <math.h>
@@ -211,12 +212,9 @@ static bool is_status(const char *text)
 #define X(name, text) text,
         SPC__TRIAL_STATUS_MAP(X)
 #undef X
-    };
+            NULL};
 
-    for (int i = 0; i < LENGTH(names); i++)
-        if (strcmp(text, names[i]) == 0)
-            return true;
-    return false;
+    return spc__name_index(names, text) >= 0;
 }
 
 static bool is_integer(const char *text)

@@ -5,6 +5,7 @@
 #include "dtype.h"
 #include "epilogue.h"
 #include "error.h"
+#include "names.h"
 #include "pass.h"
 #include <math.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "dtype.h"
 #include "epilogue.h"
 #include "error.h"
+#include "names.h"
 #include "number.h"
 #include "pass.h"
 #include <stdarg.h>

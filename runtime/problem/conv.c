@@ -9,6 +9,7 @@
 #include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
+#include "names.h"
 #include "number.h"
 #include "pass.h"
 #include "sha256.h"
@@ -25,22 +26,6 @@ const char *const spc__operator_names[] = {
 const char *const spc__rule_names[] = {
     "subm", "floor", "footprint", "given", "generative", "radius", NULL,
 };
-
-int spc__name_index(const char *const *names, const char *word)
-{
-    for (int i = 0; names[i] != NULL; i++)
-        if (strcmp(names[i], word) == 0)
-            return i;
-    return -1;
-}
-
-const char *spc__name_at(const char *const *names, unsigned index)
-{
-    for (unsigned i = 0; names[i] != NULL; i++)
-        if (i == index)
-            return names[i];
-    return "?";
-}
 
 const char *spc_dtype_name(spc_dtype dtype)
 {

@@ -18,11 +18,6 @@ enum { SPC__CHANNELS_MOST = 65536 };
 extern const char *const spc__operator_names[];
 extern const char *const spc__rule_names[];
 
-/* The index of a word in such a table, or -1; and back, "?" of an enum that a
- * caller may have filled with anything. */
-int spc__name_index(const char *const *names, const char *word);
-const char *spc__name_at(const char *const *names, unsigned index);
-
 /* A layer as attrs, in canonical order: op, cin, cout, groups (unless 1), kx,
  * ky, kz, dx, dy, dz, what the rule has besides (rule, sx.., px.., ox.., hx..),
  * dtype, bias, deterministic, and for the templates the derived `offsets` and

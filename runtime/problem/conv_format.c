@@ -3,6 +3,7 @@
 
 #include "dtype.h"
 #include "epilogue.h"
+#include "names.h"
 #include "number.h"
 #include "offset_list.h"
 #include "pass.h"

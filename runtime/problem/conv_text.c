@@ -5,6 +5,7 @@
 #include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
+#include "names.h"
 #include "number.h"
 #include "offset_list.h"
 #include "pass.h"

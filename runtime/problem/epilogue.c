@@ -4,6 +4,7 @@
 #include "conv.h"
 #include "dtype.h"
 #include "error.h"
+#include "names.h"
 #include "number.h"
 #include <stdarg.h>
 #include <stdio.h>

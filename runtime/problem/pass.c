@@ -6,6 +6,7 @@
 #include "epilogue.h"
 #include "error.h"
 #include "geometry.h"
+#include "names.h"
 #include <string.h>
 
 const char *const spc__pass_names[] = {"forward", "dgrad", "wgrad", NULL};

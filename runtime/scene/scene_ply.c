@@ -5,6 +5,7 @@
 #include "scene.h"
 
 #include "error.h"
+#include "names.h"
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,13 +111,13 @@ static ply_type find_type(const char *name)
 static spc_status read_format(ply *p, const header_line *line, spc_error *error)
 {
     static const char *const names[] = {"ascii", "binary_little_endian",
-                                        "binary_big_endian"};
-    for (int i = 0; i < 3; i++) {
-        if (strcmp(line->words[1], names[i]) == 0) {
-            p->format = i;
-            p->has_format = true;
-            return SPC_OK;
-        }
+                                        "binary_big_endian", NULL};
+    int format = spc__name_index(names, line->words[1]);
+
+    if (format >= 0) {
+        p->format = format;
+        p->has_format = true;
+        return SPC_OK;
     }
     return bad_header(p, error,
                       "names an unknown format; ascii, binary_little_endian "

@@ -3,6 +3,7 @@
 
 #include "conv.h"
 #include "error.h"
+#include "names.h"
 #include <stdio.h>
 #include <string.h>
 

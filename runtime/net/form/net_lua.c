@@ -26,6 +26,7 @@
 #include "dtype.h"
 #include "error.h"
 #include "file.h"
+#include "names.h"
 #include "sandbox.h"
 #include <lauxlib.h>
 #include <limits.h>
@@ -214,11 +215,11 @@ static spc_dtype dtype_field(lua_State *L, int index, spc_dtype otherwise)
     const char *name =
         text_field(L, index, "dtype", spc__dtype_names[otherwise]);
 
-    for (int i = 0; spc__dtype_names[i] != NULL; i++)
-        if (strcmp(spc__dtype_names[i], name) == 0)
-            return (spc_dtype)i;
-    luaL_error(L, "unknown dtype '%s'", name);
-    return otherwise;
+    int at = spc__name_index(spc__dtype_names, name);
+
+    if (at < 0)
+        luaL_error(L, "unknown dtype '%s'", name);
+    return (spc_dtype)at;
 }
 
 static int do_input(lua_State *L)

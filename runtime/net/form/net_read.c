@@ -6,6 +6,7 @@
 
 #include "dtype.h"
 #include "error.h"
+#include "names.h"
 #include "number.h"
 #include <errno.h>
 #include <float.h>
@@ -367,13 +368,10 @@ static spc_status read_whole_tensor(reader *r)
 
 static int param_named(const char *name)
 {
-    static const char *const names[SPC__NET_PARAMS] = {"weights", "scale",
-                                                       "bias"};
+    static const char *const names[SPC__NET_PARAMS + 1] = {"weights", "scale",
+                                                           "bias", NULL};
 
-    for (int j = 0; j < SPC__NET_PARAMS; j++)
-        if (strcmp(names[j], name) == 0)
-            return j;
-    return -1;
+    return spc__name_index(names, name);
 }
 
 /* Arrays stand in the order of the nodes, each once. */
