@@ -12,6 +12,9 @@ endfunction()
 spc_import_suite(weights)
 spc_import_suite(kernel_form)
 spc_import_suite(net_weights)
+# What networks of other engines rely on, by those engines' words.
+spc_import_suite(conventions)
+spc_gpu_suite(conventions)
 # Mutations of the files of tests/corpus.
 spc_import_suite(fuzz_import)
 target_link_options(test_fuzz_import PRIVATE

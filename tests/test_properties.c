@@ -7,217 +7,7 @@
  *
  *     test_properties [sim|cpu|cuda]
  */
-#include "dtype.h"
-#include "epilogue.h"
-#include "layer_rig.h"
-#include "plan.h"
-#include "random.h"
-#include "suite.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-
-static const char *const devices[] = {"cpu", "sim"};
-enum { DEVICES = 2, MOST = 200 };
-
-/* ---- voxels -------------------------------------------------------------- */
-
-typedef struct cloud {
-    int rows;
-    int32_t at[MOST][4];
-} cloud;
-
-/* Of three batch elements, which are behind each other; from -4 on. */
-static void draw_cloud(cloud *out, int each, int extent)
-{
-    spc__random random;
-
-    spc__random_init(&random, 5);
-    out->rows = 0;
-    for (int b = 0; b < 3; b++)
-        for (int32_t cell = 0; cell < extent * extent * extent; cell++) {
-            int left = extent * extent * extent - cell;
-            int wanted = (b + 1) * each - out->rows;
-            if ((int)spc__random_below(&random, (uint32_t)left) >= wanted)
-                continue;
-            int32_t *at = out->at[out->rows++];
-            at[0] = b;
-            at[1] = cell / extent / extent - 4;
-            at[2] = cell / extent % extent - 4;
-            at[3] = cell % extent - 4;
-        }
-}
-
-/* ---- a layer on them ----------------------------------------------------- */
-
-typedef struct layer {
-    spc_ctx *ctx;
-    spc_conv conv;
-    spc_map *map;
-    int64_t rows_in, rows_out;
-} layer;
-
-static spc_conv conv_of(const char *text)
-{
-    spc_conv conv;
-    spc_error error = {0};
-
-    assert_ok(spc_conv_parse(&conv, text, &error), error.text);
-    return conv;
-}
-
-static void layer_open(layer *out, spc_ctx *ctx, const spc_conv *conv,
-                       const cloud *voxels)
-{
-    void *coords = NULL;
-    size_t bytes = (size_t)voxels->rows * 16;
-
-    *out = (layer){.ctx = ctx, .conv = *conv};
-    assert_ok(spc_alloc(&coords, ctx, bytes + 16), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, coords, voxels->at, bytes),
-              spc_ctx_error(ctx));
-    assert_ok(spc_map_create_from_coords(&out->map, ctx, conv, coords,
-                                         voxels->rows, NULL),
-              spc_ctx_error(ctx));
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
-    spc_dealloc(ctx, coords);
-    out->rows_in = spc_map_rows_in(out->map);
-    out->rows_out = spc_map_rows(out->map);
-}
-
-static void layer_close(layer *l)
-{
-    spc_map_free(l->map);
-}
-
-/* Small integers; the caller frees them. */
-static float *draw(int64_t count, uint64_t seed)
-{
-    float *out = malloc((size_t)count * sizeof(*out) + 4);
-    spc__random random;
-
-    spc__random_init(&random, seed);
-    for (int64_t i = 0; i < count; i++)
-        out[i] = (float)spc__random_below(&random, 7) - 3;
-    return out;
-}
-
-static int64_t weight_count(const spc_conv *conv)
-{
-    return (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv) *
-           conv->cout;
-}
-
-static void *upload(spc_ctx *ctx, spc_dtype dtype, const float *values,
-                    int64_t count)
-{
-    const spc__dtype *type = spc__dtype_of(dtype);
-    size_t bytes = (size_t)count * type->bytes;
-    void *stored = malloc(bytes + 16), *out = NULL;
-
-    type->encode(stored, values, (size_t)count);
-    assert_ok(spc_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, out, stored, bytes), spc_ctx_error(ctx));
-    free(stored);
-    return out;
-}
-
-static float *download(spc_ctx *ctx, spc_dtype dtype, const void *from,
-                       int64_t count)
-{
-    const spc__dtype *type = spc__dtype_of(dtype);
-    size_t bytes = (size_t)count * type->bytes;
-    void *stored = malloc(bytes + 16);
-    float *out = malloc((size_t)count * sizeof(*out) + 4);
-
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_host(ctx, stored, from, bytes), spc_ctx_error(ctx));
-    type->decode(out, stored, (size_t)count);
-    free(stored);
-    return out;
-}
-
-/* The default of what serves the layer, or a candidate of a template: NULL if
- * there is none such. */
-static spc_plan *plan_of(layer *l, const char *name, const char *parameter,
-                         const char *value)
-{
-    spc__attrs problem = {0}, config = {0};
-    spc_plan *plan = NULL;
-    spc_error error;
-    spc__code code;
-
-    if (name == NULL) {
-        assert_ok(
-            spc_plan_create(&plan, l->ctx, &l->conv, l->map, SPC_PLAN_ESTIMATE),
-            spc_ctx_error(l->ctx));
-        return plan;
-    }
-    spc__conv_attrs(&problem, &l->conv);
-    spc__template *tpl = spc__library_find(l->ctx->library, name);
-    assert_ok(
-        spc__template_default(&config, tpl, &problem, &l->ctx->target, &error),
-        error.text);
-    spc__attrs_set_text(&config, parameter, value);
-    if (spc__template_check(tpl, &problem, &l->ctx->target, &config, &error) !=
-        SPC_OK)
-        return NULL;
-    assert_ok(
-        spc__ctx_code(&code, l->ctx, name, &problem, &config, SPC_PLAN_JIT),
-        spc_ctx_error(l->ctx));
-    assert_ok(
-        spc__plan_create_from(&plan, l->ctx, &l->conv, &code, name, value),
-        spc_ctx_error(l->ctx));
-    assert_ok(spc_map_prepare(l->map, plan, NULL), spc_ctx_error(l->ctx));
-    return plan;
-}
-
-/* The layer's outputs [rows_out][cout] of inputs [rows_in][cin], with canonical
- * weights; takes the plan over. */
-static float *run(layer *l, spc_plan *plan, const float *in,
-                  const float *weights)
-{
-    spc_ctx *ctx = l->ctx;
-    void *packed = NULL, *work = NULL;
-    float *nothing = calloc((size_t)(l->rows_out * l->conv.cout) + 1, 4);
-    spc_dtype type = spc__conv_out(&l->conv);
-    void *x = upload(ctx, l->conv.dtype, in, l->rows_in * l->conv.cin);
-    void *w = upload(ctx, l->conv.dtype, weights, weight_count(&l->conv));
-    void *y = upload(ctx, type, nothing, l->rows_out * l->conv.cout);
-
-    assert_ok(spc_alloc(&packed, ctx, spc_plan_weights_bytes(plan)),
-              spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&work, ctx, spc_plan_workspace_bytes(plan, l->map)),
-              spc_ctx_error(ctx));
-    assert_ok(spc_plan_pack_weights(plan, packed, w, SPC_KRSC, NULL),
-              spc_ctx_error(ctx));
-    assert_ok(spc_plan_execute(
-                  plan, l->map,
-                  &(spc_buffers){
-                      .in = x, .out = y, .weights = packed, .workspace = work},
-                  NULL),
-              spc_ctx_error(ctx));
-    float *out = download(ctx, type, y, l->rows_out * l->conv.cout);
-    void *all[] = {x, w, y, packed, work};
-    for (int i = 0; i < LENGTH(all); i++)
-        spc_dealloc(ctx, all[i]);
-    free(nothing);
-    spc_plan_free(plan);
-    return out;
-}
-
-static float *apply(layer *l, const float *in, const float *weights)
-{
-    return run(l, plan_of(l, NULL, NULL, NULL), in, weights);
-}
-
-static void assert_same(const float *got, const float *want, int64_t count,
-                        const char *what)
-{
-    for (int64_t i = 0; i < count; i++)
-        ck_assert_msg(got[i] == want[i], "%s: element %lld is %g, not %g", what,
-                      (long long)i, (double)got[i], (double)want[i]);
-}
+#include "whole_layer.h"
 
 /* ---- symmetries ---------------------------------------------------------- */
 
@@ -228,14 +18,15 @@ typedef struct subject {
     float *in, *weights, *out;
 } subject;
 
-static void subject_open(subject *s, spc_ctx *ctx, const char *text)
+static void subject_open(subject *s, spc_ctx *ctx, const char *text,
+                         uint64_t seed)
 {
     spc_conv conv = conv_of(text);
 
-    draw_cloud(&s->voxels, 30, 6);
+    draw_cloud(&s->voxels, 30, 6, seed);
     layer_open(&s->whole, ctx, &conv, &s->voxels);
-    s->in = draw(s->whole.rows_in * conv.cin, 1);
-    s->weights = draw(weight_count(&conv), 2);
+    s->in = draw(s->whole.rows_in * conv.cin, seed + 1);
+    s->weights = draw(weight_count(&conv), seed + 2);
     s->out = apply(&s->whole, s->in, s->weights);
 }
 
@@ -367,6 +158,18 @@ static void check_permuted(subject *s)
     free(got);
 }
 
+static void check_symmetries(spc_ctx *ctx, const char *text, uint64_t seed)
+{
+    subject s;
+
+    subject_open(&s, ctx, text, seed);
+    check_linear(&s);
+    check_translated(&s);
+    check_batches(&s);
+    check_permuted(&s);
+    subject_close(&s);
+}
+
 static const char *const layers[] = {
     "subm,cin=8,cout=12,k=3,dtype=f16,out=f32",
     "subm,cin=5,cout=7,k=3x1x5,dtype=f32",
@@ -380,26 +183,14 @@ static const char *const layers[] = {
     "generative,cin=4,cout=8,k=3,dtype=tf32",
 };
 
-/* Once for each device where none is named. */
-static const char *device_of(int i, int count)
-{
-    return suite_device != NULL ? suite_device : devices[i / count % DEVICES];
-}
-
 START_TEST(a_layer_keeps_its_symmetries)
 {
-    subject s;
     if (!suite_takes(_i))
         return;
     spc_ctx *ctx =
         open_ctx(device_of(_i, LENGTH(layers)), suite_database(), NULL);
 
-    subject_open(&s, ctx, layers[_i % LENGTH(layers)]);
-    check_linear(&s);
-    check_translated(&s);
-    check_batches(&s);
-    check_permuted(&s);
-    subject_close(&s);
+    check_symmetries(ctx, layers[_i % LENGTH(layers)], 5);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -424,15 +215,17 @@ static const struct {
 
 static float *transposed(const float *weights, const spc_conv *conv)
 {
-    int offsets = spc__conv_offsets(conv), in = conv->cin, out = conv->cout;
+    int offsets = spc__conv_offsets(conv);
+    int in = spc__conv_group_in(conv), out = spc__conv_group_out(conv);
     float *to = malloc((size_t)weight_count(conv) * sizeof(*to));
 
-    for (int co = 0; co < out; co++)
+    for (int co = 0; co < conv->cout; co++)
         for (int k = 0; k < offsets; k++)
-            for (int ci = 0; ci < in; ci++) {
+            for (int c = 0; c < in; c++) {
                 int other = conv->op == SPC_SUBM ? offsets - 1 - k : k;
-                to[(ci * offsets + other) * out + co] =
-                    weights[(co * offsets + k) * in + ci];
+                int ci = co / out * in + c;
+                to[(ci * offsets + other) * out + co % out] =
+                    weights[(co * offsets + k) * in + c];
             }
     return to;
 }
@@ -446,37 +239,46 @@ static double dot(const float *a, const float *b, int64_t count)
     return sum;
 }
 
-START_TEST(a_layer_and_its_transpose_have_the_same_products)
+static double check_products(spc_ctx *ctx, const char *text,
+                             const char *backward, const cloud *voxels,
+                             uint64_t seed)
 {
-    int i = _i % LENGTH(pairs);
-    cloud voxels;
+    spc_conv conv = conv_of(text), back = conv_of(backward);
     layer l, t;
-    if (!suite_takes(_i))
-        return;
-    spc_ctx *ctx =
-        open_ctx(device_of(_i, LENGTH(pairs)), suite_database(), NULL);
-    spc_conv conv = conv_of(pairs[i].layer), back = conv_of(pairs[i].transpose);
 
-    draw_cloud(&voxels, 30, 6);
-    layer_open(&l, ctx, &conv, &voxels);
-    layer_open(&t, ctx, &back, &voxels);
+    layer_open(&l, ctx, &conv, voxels);
+    layer_open(&t, ctx, &back, voxels);
     ck_assert_int_eq(l.rows_in, t.rows_out);
     ck_assert_int_eq(l.rows_out, t.rows_in);
-    float *x = draw(l.rows_in * conv.cin, 1);
-    float *y = draw(l.rows_out * conv.cout, 2);
-    float *weights = draw(weight_count(&conv), 3);
+    float *x = draw(l.rows_in * conv.cin, seed + 1);
+    float *y = draw(l.rows_out * conv.cout, seed + 2);
+    float *weights = draw(weight_count(&conv), seed + 3);
     float *other = transposed(weights, &conv);
     float *down = apply(&l, x, weights), *up = apply(&t, y, other);
     double one = dot(down, y, l.rows_out * conv.cout);
     double two = dot(x, up, l.rows_in * conv.cin);
-    ck_assert_msg(one == two, "%s: %.17g, its transpose: %.17g", pairs[i].layer,
-                  one, two);
-    ck_assert(one != 0);
+    ck_assert_msg(one == two, "%s: %.17g, its transpose: %.17g", text, one,
+                  two);
     layer_close(&l);
     layer_close(&t);
     float *all[] = {x, y, weights, other, down, up};
     for (int n = 0; n < LENGTH(all); n++)
         free(all[n]);
+    return one;
+}
+
+START_TEST(a_layer_and_its_transpose_have_the_same_products)
+{
+    int i = _i % LENGTH(pairs);
+    cloud voxels;
+    if (!suite_takes(_i))
+        return;
+    spc_ctx *ctx =
+        open_ctx(device_of(_i, LENGTH(pairs)), suite_database(), NULL);
+
+    draw_cloud(&voxels, 30, 6, 5);
+    ck_assert(check_products(ctx, pairs[i].layer, pairs[i].transpose, &voxels,
+                             0) != 0);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -510,31 +312,37 @@ static float *in_blocks(const float *weights, const spc_conv *grouped)
     return to;
 }
 
-START_TEST(groups_are_blocks_of_the_weights)
+static void check_groups(spc_ctx *ctx, const char *text, const char *ungrouped,
+                         const cloud *voxels, uint64_t seed)
 {
-    int i = _i % LENGTH(groups);
-    cloud voxels;
+    spc_conv grouped = conv_of(text), whole = conv_of(ungrouped);
     layer l, w;
-    if (!suite_takes(_i))
-        return;
-    spc_ctx *ctx =
-        open_ctx(device_of(_i, LENGTH(groups)), suite_database(), NULL);
-    spc_conv grouped = conv_of(groups[i].grouped),
-             whole = conv_of(groups[i].whole);
 
-    draw_cloud(&voxels, 30, 6);
-    layer_open(&l, ctx, &grouped, &voxels);
-    layer_open(&w, ctx, &whole, &voxels);
-    float *in = draw(l.rows_in * grouped.cin, 1);
-    float *weights = draw(weight_count(&grouped), 2);
+    layer_open(&l, ctx, &grouped, voxels);
+    layer_open(&w, ctx, &whole, voxels);
+    float *in = draw(l.rows_in * grouped.cin, seed + 1);
+    float *weights = draw(weight_count(&grouped), seed + 2);
     float *blocks = in_blocks(weights, &grouped);
     float *got = apply(&l, in, weights), *want = apply(&w, in, blocks);
-    assert_same(got, want, outputs(&w), groups[i].grouped);
+    assert_same(got, want, outputs(&w), text);
     layer_close(&l);
     layer_close(&w);
     float *all[] = {in, weights, blocks, got, want};
     for (int n = 0; n < LENGTH(all); n++)
         free(all[n]);
+}
+
+START_TEST(groups_are_blocks_of_the_weights)
+{
+    int i = _i % LENGTH(groups);
+    cloud voxels;
+    if (!suite_takes(_i))
+        return;
+    spc_ctx *ctx =
+        open_ctx(device_of(_i, LENGTH(groups)), suite_database(), NULL);
+
+    draw_cloud(&voxels, 30, 6, 5);
+    check_groups(ctx, groups[i].grouped, groups[i].whole, &voxels, 0);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -552,7 +360,7 @@ START_TEST(a_divided_sum_is_the_whole_sum)
         return;
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
 
-    subject_open(&s, ctx, "subm,cin=32,cout=16,k=3,dtype=tf32");
+    subject_open(&s, ctx, "subm,cin=32,cout=16,k=3,dtype=tf32", 5);
     float *whole = run(&s.whole, plan_of(&s.whole, "os_mma", "split", "none"),
                        s.in, s.weights);
     assert_same(whole, s.out, outputs(&s.whole), "os_mma");
@@ -565,6 +373,176 @@ START_TEST(a_divided_sum_is_the_whole_sum)
     }
     ck_assert(divided > 0 || _i == 1);
     free(whole);
+    subject_close(&s);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- drawn layers -------------------------------------------------------- */
+
+/* Another one each day, and on each device. $SPC_TEST_DAY repeats it. */
+static uint64_t drawn_seed(int i)
+{
+    const char *day = getenv("SPC_TEST_DAY");
+    uint64_t number =
+        day != NULL ? (uint64_t)atoi(day) : (uint64_t)time(NULL) / 86400 % 1000;
+
+    return 1000 * number + (uint64_t)i;
+}
+
+typedef struct drawn {
+    char text[200], whole[200]; /* the second without groups */
+    char transpose[200];        /* "": the text of none */
+    int farthest;               /* of its offsets from the middle, in steps */
+} drawn;
+
+static int one_of(spc__random *random, int low, int high)
+{
+    return low + (int)spc__random_below(random, (uint32_t)(high - low + 1));
+}
+
+/* "1x2x1" of numbers from low to high. */
+static void draw_axes(char out[24], int axes[3], spc__random *random, int low,
+                      int high)
+{
+    for (int a = 0; a < 3; a++)
+        axes[a] = one_of(random, low, high);
+    snprintf(out, 24, "%dx%dx%d", axes[0], axes[1], axes[2]);
+}
+
+/* Whole groups of channels; a third of all layers has some, and of these some
+ * are depthwise. `wide`: as dataflows besides the first need them. */
+static int draw_channels(int *cin, int *cout, spc__random *random, bool wide)
+{
+    int parts = one_of(random, 0, 2) == 0 && !wide ? one_of(random, 2, 9) : 1;
+    int most = parts > 1 ? 3 : 20;
+
+    *cin = wide ? 16 * one_of(random, 1, 3) : parts * one_of(random, 1, most);
+    *cout = wide ? 8 * one_of(random, 1, 5) : parts * one_of(random, 1, most);
+    if (parts > 1 && one_of(random, 0, 1) == 0)
+        *cin = *cout = parts;
+    return parts;
+}
+
+/* What is behind the channels of a layer and of its transpose, which is the
+ * other of conv and inverse, or has its offsets in the opposite order. */
+static void draw_geometry(char out[160], char back[160], drawn *d, int op,
+                          spc__random *random, bool wide)
+{
+    static const char *const types[] = {"f16,out=f32", "bf16,out=f32", "f32",
+                                        "tf32"};
+    char k[24], s[24], dilation[24], padding[24] = "0";
+    int kernel[3], stride[3], spread[3], pad[3];
+    const char *type = types[wide ? 3 : one_of(random, 0, 3)];
+
+    draw_axes(k, kernel, random, 1, 4);
+    draw_axes(s, stride, random, 1, 3);
+    draw_axes(dilation, spread, random, 1, 2);
+    if (op == 2 || op == 4)
+        draw_axes(padding, pad, random, 0, 3);
+    for (int a = 0; a < 3; a++)
+        d->farthest += kernel[a] / 2;
+    if (op == 0) { /* -((k - 1) / 2) d is first, the mirrored one's is last */
+        snprintf(out, 160, "k=%s,dilation=%s,dtype=%s", k, dilation, type);
+        snprintf(back, 160, "k=%s,dilation=%s,origin=%dx%dx%d,dtype=%s", k,
+                 dilation, -(kernel[0] / 2) * spread[0],
+                 -(kernel[1] / 2) * spread[1], -(kernel[2] / 2) * spread[2],
+                 type);
+        return;
+    }
+    const char *rule = op == 5              ? ""
+                       : op == 2 || op == 4 ? ",rule=footprint,padding="
+                                            : ",rule=floor,padding=";
+    snprintf(out, 160, "k=%s,stride=%s,dilation=%s%s%s,dtype=%s", k, s,
+             dilation, rule, op == 5 ? "" : padding, type);
+    snprintf(back, 160, "%s", out);
+}
+
+static void draw_layer(drawn *out, spc__random *random, bool wide)
+{
+    static const char *const ops[] = {"subm",    "conv",    "conv",
+                                      "inverse", "inverse", "generative"};
+    static const char *const others[] = {"subm", "inverse", "inverse",
+                                         "conv", "conv",    NULL};
+    int op = one_of(random, 0, 5), cin, cout;
+    int parts = draw_channels(&cin, &cout, random, wide);
+    char rest[160], back[160];
+
+    *out = (drawn){.farthest = 0};
+    draw_geometry(rest, back, out, op, random, wide);
+    snprintf(out->text, sizeof(out->text), "%s,cin=%d,cout=%d,groups=%d,%s",
+             ops[op], cin, cout, parts, rest);
+    snprintf(out->whole, sizeof(out->whole), "%s,cin=%d,cout=%d,%s", ops[op],
+             cin, cout, rest);
+    if (others[op] != NULL)
+        snprintf(out->transpose, sizeof(out->transpose),
+                 "%s,cin=%d,cout=%d,groups=%d,%s", others[op], cout, cin, parts,
+                 back);
+}
+
+START_TEST(a_drawn_layer_keeps_its_properties)
+{
+    uint64_t seed = drawn_seed(_i);
+    spc__random random;
+    cloud voxels;
+    drawn d;
+    spc_ctx *ctx = open_ctx(device_of(_i, 1), suite_database(), NULL);
+
+    spc__random_init(&random, seed);
+    draw_layer(&d, &random, false);
+    printf("seed %llu: %s\n", (unsigned long long)seed, d.text);
+    fflush(stdout);
+    draw_cloud(&voxels, 30, 6, seed);
+    check_symmetries(ctx, d.text, seed);
+    check_groups(ctx, d.text, d.whole, &voxels, seed);
+    if (d.transpose[0] != '\0')
+        check_products(ctx, d.text, d.transpose, &voxels, seed);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* Dataflows that divide the sum otherwise: on integers all are the same. Of the
+ * hybrid the ends are near=0 and one step more than the farthest offset has. */
+static const struct {
+    const char *name, *parameter, *value;
+} ways[] = {
+    {"os_mma", "split", "none"},     {"os_mma", "split", "stream"},
+    {"os_mma", "split", "cluster2"}, {"os_mma", "split", "atomic"},
+    {"os_mma", "split", "mask2"},    {"pairs_mma", "near", "0"},
+    {"pairs_mma", "near", "2"},      {"pairs_mma", "near", "farthest"},
+    {"pairs_mma", "join", "atomic"}, {"pairs_mma", "weights", "stream"},
+};
+
+START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
+{
+    const char *device = suite_device != NULL ? suite_device : "sim";
+    uint64_t seed = drawn_seed(_i);
+    spc__random random;
+    char value[24];
+    subject s;
+    drawn d;
+    if (!suite_takes(_i) || strcmp(device, "cpu") == 0)
+        return;
+    spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
+
+    spc__random_init(&random, seed);
+    draw_layer(&d, &random, true);
+    bool ends = strcmp(ways[_i].value, "farthest") == 0;
+    snprintf(value, sizeof(value), "%d", d.farthest + 1);
+    if (!ends)
+        snprintf(value, sizeof(value), "%s", ways[_i].value);
+    subject_open(&s, ctx, d.text, seed);
+    spc_plan *plan =
+        plan_of(&s.whole, ways[_i].name, ways[_i].parameter, value);
+    printf("seed %llu: %s, %s %s=%s%s\n", (unsigned long long)seed, d.text,
+           ways[_i].name, ways[_i].parameter, value,
+           plan != NULL ? "" : ": refused");
+    fflush(stdout);
+    if (plan != NULL) {
+        float *got = run(&s.whole, plan, s.in, s.weights);
+        assert_same(got, s.out, outputs(&s.whole), d.text);
+        free(got);
+    }
     subject_close(&s);
     spc_ctx_free(ctx);
 }
@@ -628,6 +606,9 @@ int main(int argc, char **argv)
     add(suite, "groups", groups_are_blocks_of_the_weights,
         turns * LENGTH(groups));
     add(suite, "divided", a_divided_sum_is_the_whole_sum, 3);
+    add(suite, "drawn", a_drawn_layer_keeps_its_properties, turns);
+    add(suite, "dataflows", a_drawn_layer_is_the_same_by_every_dataflow,
+        LENGTH(ways));
     add(suite, "nothing", of_nothing_comes_nothing, turns * LENGTH(layers));
     return run_suite(suite);
 }
