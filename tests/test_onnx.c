@@ -1113,6 +1113,39 @@ static spc_status try_import(const spc__buf *file)
     return status;
 }
 
+SPOILED(range_is_none, attr_float(&node, "input_dynamic_range", NAN))
+SPOILED(range_below_zero, attr_float(&node, "input_dynamic_range", -1))
+SPOILED(range_is_a_text, attr_text(&node, "input_dynamic_range", "much"))
+
+/* They matter where the network is quantised by them, and are skipped where it
+ * is not. */
+static const spoiled spoiled_ranges[] = {
+    {"none", range_is_none, SPC_EFORMAT, "an input_dynamic_range of nan"},
+    {"below 0", range_below_zero, SPC_EFORMAT, "an input_dynamic_range of -1"},
+    {"a text", range_is_a_text, SPC_EFORMAT, "that is not a number"},
+};
+
+START_TEST(a_range_that_cannot_be_is_refused)
+{
+    const spoiled *c = &spoiled_ranges[_i];
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT;
+    spc_net *net = NULL;
+
+    c->write(&g);
+    onnx_finish(&file, &g);
+    assert_ok(try_import(&file));
+    spc_onnx *onnx = read_onnx(&file);
+    options.int8 = true;
+    ck_assert_int_eq(spc_onnx_build(&net, onnx, &options, &error), c->status);
+    ck_assert_msg(strstr(error.text, c->said) != NULL, "'%s' lacks '%s'",
+                  error.text, c->said);
+    spc_onnx_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
 START_TEST(what_is_not_known_is_refused_in_one_sentence)
 {
     const spoiled *c = &spoiled_files[_i];
@@ -1203,6 +1236,8 @@ int main(void)
     suite_add_tcase(suite, files);
     tcase_add_loop_test(bad, what_is_not_known_is_refused_in_one_sentence, 0,
                         COUNT(spoiled_files));
+    tcase_add_loop_test(bad, a_range_that_cannot_be_is_refused, 0,
+                        COUNT(spoiled_ranges));
     tcase_add_test(bad, what_is_no_model_is_refused);
     tcase_add_loop_test(bad, an_array_that_cannot_be_is_refused, 0, 3);
     suite_add_tcase(suite, bad);
