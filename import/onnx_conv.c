@@ -2,6 +2,7 @@
 #include "onnx_net.h"
 
 #include "error.h"
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,6 +22,16 @@ struct reading {
 
 /* ---- geometry ------------------------------------------------------------ */
 
+static bool is_one(const int sizes[3])
+{
+    return sizes[0] == 1 && sizes[1] == 1 && sizes[2] == 1;
+}
+
+static bool is_zero(const int sizes[3])
+{
+    return sizes[0] == 0 && sizes[1] == 0 && sizes[2] == 0;
+}
+
 /* What other layers than ours would need. */
 static spc_status check_kind(struct reading *r)
 {
@@ -38,21 +49,11 @@ static spc_status check_kind(struct reading *r)
         return spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
                               "has ndim %d and groups %d: 3 and 1 are possible",
                               ndim, groups);
-    if (r->transposed == 0 && more[0] + more[1] + more[2] != 0)
+    if (r->transposed == 0 && !is_zero(more))
         return spc__onnx_fail(r->node, SPC_EUNSUPPORTED,
                               "has an output_padding, which only transposed "
                               "layers have");
     return SPC_OK;
-}
-
-static bool is_one(const int sizes[3])
-{
-    return sizes[0] == 1 && sizes[1] == 1 && sizes[2] == 1;
-}
-
-static bool is_zero(const int sizes[3])
-{
-    return sizes[0] == 0 && sizes[1] == 0 && sizes[2] == 0;
 }
 
 static spc_status read_sizes(struct reading *r, spc_geometry *g)
@@ -123,17 +124,22 @@ static spc_status make_transposed(struct reading *r, spc_geometry *g)
                               "is transposed, and the spatial shape of its "
                               "inputs, by which its outputs are cut off, is "
                               "not known");
+    /* Before they are multiplied: no size is so large that it would matter. */
+    g->rule = SPC_RULE_FOOTPRINT;
+    if ((status = spc_geometry_check(g, r->b->error)) != SPC_OK)
+        return spc__onnx_pass_on(r->node, status);
     for (int i = 0; i < 3; i++) {
-        g->origin[i] = -g->padding[i];
-        g->shape[i] = (in.shape[i] - 1) * g->stride[i] - 2 * g->padding[i] +
-                      g->dilation[i] * (g->kernel[i] - 1) + 1 +
-                      r->out_padding[i];
-        g->padding[i] = 0;
-        if (g->shape[i] < 1)
+        int64_t far = (int64_t)g->dilation[i] * (g->kernel[i] - 1);
+        int64_t size = (int64_t)(in.shape[i] - 1) * g->stride[i] -
+                       2 * (int64_t)g->padding[i] + far + 1 + r->out_padding[i];
+        if (size < 1 || size > INT_MAX)
             return spc__onnx_fail(r->node, SPC_EFORMAT,
-                                  "is transposed, and leaves no voxel along "
-                                  "%c",
-                                  "xyz"[i]);
+                                  "is transposed, and makes a shape of %lld "
+                                  "voxels along %c",
+                                  (long long)size, "xyz"[i]);
+        g->origin[i] = -g->padding[i];
+        g->shape[i] = (int)size;
+        g->padding[i] = 0;
     }
     r->layer.conv.op = SPC_GENERATIVE;
     g->rule = SPC_RULE_GENERATIVE;
@@ -348,14 +354,7 @@ static spc_status set_params(struct reading *r)
 
 static spc_status check_inputs(const struct reading *r)
 {
-    size_t count = r->node->pb->n_input;
-
-    if (count != 2 && count != 3)
-        return spc__onnx_fail(r->node, SPC_EFORMAT,
-                              "has %zu inputs: features, weights and maybe a "
-                              "bias are right",
-                              count);
-    for (size_t i = 1; i < count; i++)
+    for (size_t i = 1; i < r->node->pb->n_input; i++)
         if (array_of(r, i) == NULL)
             return spc__onnx_fail(r->node, SPC_EFORMAT,
                                   "reads '%.60s', which is no array of the "
@@ -382,6 +381,11 @@ static spc_status read_words(struct reading *r)
         return status;
     conv->dtype = r->b->options->dtype;
     conv->bias = r->node->pb->n_input == 3;
+    if ((r->subm != 0) + (r->inverse != 0) + (r->transposed != 0) > 1)
+        return spc__onnx_fail(r->node, SPC_EFORMAT,
+                              "has subm %d, inverse %d and transposed %d: one "
+                              "of them at most is right",
+                              r->subm, r->inverse, r->transposed);
     return SPC_OK;
 }
 
@@ -398,10 +402,7 @@ static spc_status add_layer(struct reading *r)
         r->made->out = r->out->tensor;
     if (status == SPC_OK)
         status = set_params(r);
-    if (status != SPC_OK && r->b->error != NULL)
-        spc__onnx_fail(r->node, status, "cannot be added: %.300s",
-                       r->b->error->text);
-    return status;
+    return spc__onnx_pass_on(r->node, status);
 }
 
 spc_status spc__onnx_convolution(spc__onnx_builder *b,

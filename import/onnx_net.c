@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { PARTS_MOST = 8 }; /* of a Concat */
+
 /* ---- values -------------------------------------------------------------- */
 
 spc__onnx_value *spc__onnx_find(const spc__onnx_builder *b, const char *name)
@@ -177,8 +179,7 @@ spc_status spc__onnx_check_shape(const spc__onnx_builder *b,
                           info.shape[1], info.shape[2]);
 }
 
-/* What the network says of a layer, with the node's name. */
-static spc_status pass_on(const spc__onnx_node *node, spc_status status)
+spc_status spc__onnx_pass_on(const spc__onnx_node *node, spc_status status)
 {
     return status == SPC_OK || node->error == NULL
                ? status
@@ -206,7 +207,7 @@ static spc_status add_feature(spc__onnx_builder *b, const spc__onnx_node *node,
         status = spc_net_add_feature(b->net, &value->tensor, name, &feature, in,
                                      add, SPC_NO_TENSOR, b->error);
     value->kind = SPC__ONNX_ROWS;
-    return pass_on(node, status);
+    return spc__onnx_pass_on(node, status);
 }
 
 /* A sum that no convolution took as its residual. */
@@ -239,17 +240,16 @@ static spc_status add_relu(spc__onnx_builder *b, const spc__onnx_node *node)
 
 static spc_status add_concat(spc__onnx_builder *b, const spc__onnx_node *node)
 {
-    enum { MOST = 8 };
-    spc_tensor parts[MOST];
+    spc_tensor parts[PARTS_MOST];
     spc__onnx_value *in = NULL, *out = spc__onnx_output(b, node);
     int axis = 1;
     spc_status status = spc__onnx_int(node, &axis, "axis");
 
-    if (status == SPC_OK && (axis != 1 || node->pb->n_input > MOST))
+    if (status == SPC_OK && axis != 1)
         status = spc__onnx_fail(node, SPC_EUNSUPPORTED,
-                                "joins %zu values along axis %d: up to 8 along "
-                                "1, the channels, are possible",
-                                node->pb->n_input, axis);
+                                "joins values along axis %d: 1, the channels, "
+                                "is possible",
+                                axis);
     for (int i = 0; status == SPC_OK && i < (int)node->pb->n_input; i++) {
         status = spc__onnx_input(&in, b, node, i, SPC__ONNX_ROWS);
         parts[i] = status == SPC_OK ? in->tensor : SPC_NO_TENSOR;
@@ -257,8 +257,9 @@ static spc_status add_concat(spc__onnx_builder *b, const spc__onnx_node *node)
     if (status != SPC_OK)
         return status;
     out->kind = SPC__ONNX_ROWS;
-    return pass_on(node, spc_net_add_concat(b->net, &out->tensor, parts,
-                                            (int)node->pb->n_input, b->error));
+    return spc__onnx_pass_on(
+        node, spc_net_add_concat(b->net, &out->tensor, parts,
+                                 (int)node->pb->n_input, b->error));
 }
 
 /* Of rows that a Reshape has split. */
@@ -291,29 +292,31 @@ static spc_status add_group_sum(spc__onnx_builder *b,
 /* Attributes, each between commas. Those of the second list only tell what the
  * exporter saw, or how int8 is made of it. */
 static const struct op {
-    const char *type, *attributes, *others;
+    const char *type;
+    size_t least, most; /* inputs */
+    const char *attributes, *others;
     spc_status (*add)(spc__onnx_builder *b, const spc__onnx_node *node);
 } ops[] = {
-    {"SparseConvolution",
+    {"SparseConvolution", 2, 3,
      ",ndim,input_spatial_shape,output_spatial_shape,in_channels,out_channels,"
      "kernel_size,stride,dilation,padding,transposed,inverse,output_padding,"
      "groups,subm,rulebook,activation,",
      ",output_bound,input_shape,output_shape,fixed_launch_points,"
      "input_dynamic_range,weight_dynamic_ranges,precision,output_precision,",
      spc__onnx_convolution},
-    {"Add", "",
+    {"Add", 2, 2, "",
      ",input0_dynamic_range,input1_dynamic_range,precision,output_precision,",
      add_sum},
-    {"QuantAdd", "",
+    {"QuantAdd", 2, 2, "",
      ",input0_dynamic_range,input1_dynamic_range,precision,output_precision,",
      add_sum},
-    {"Relu", "", "", add_relu},
-    {"Concat", ",axis,", "", add_concat},
-    {"ReduceSum", ",axes,keepdims,", "", add_group_sum},
-    {"ScatterDense", ",input_spatial_shape,format,output_layout,",
+    {"Relu", 1, 1, "", "", add_relu},
+    {"Concat", 1, PARTS_MOST, ",axis,", "", add_concat},
+    {"ReduceSum", 1, 1, ",axes,keepdims,", "", add_group_sum},
+    {"ScatterDense", 1, 1, ",input_spatial_shape,format,output_layout,",
      ",output_shape,input_dynamic_range,", spc__onnx_scatter},
-    {"Reshape", ",dims,", "", spc__onnx_reshape},
-    {"Transpose", ",dims,", "", spc__onnx_transpose},
+    {"Reshape", 1, 1, ",dims,", "", spc__onnx_reshape},
+    {"Transpose", 1, 1, ",dims,", "", spc__onnx_transpose},
 };
 
 static bool lists(const char *list, const char *name)
@@ -339,18 +342,48 @@ static spc_status check_attributes(const spc__onnx_node *node,
     return SPC_OK;
 }
 
-static spc_status add_node(spc__onnx_builder *b, const spc__onnx_node *node)
+/* NULL: it is not known. */
+static const struct op *find_op(const spc__onnx_node *node)
 {
-    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++) {
-        if (strcmp(ops[i].type, node->pb->op_type) != 0)
-            continue;
-        spc_status status = check_attributes(node, &ops[i]);
-        return status == SPC_OK ? ops[i].add(b, node) : status;
+    for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
+        if (strcmp(ops[i].type, node->pb->op_type) == 0)
+            return &ops[i];
+    return NULL;
+}
+
+static spc_status check_node(const spc__onnx_node *node)
+{
+    const struct op *op = find_op(node);
+    size_t count = node->pb->n_input;
+
+    if (op == NULL)
+        return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                              "is of a type that is not known: "
+                              "SparseConvolution, Add, QuantAdd, Relu, Concat, "
+                              "ReduceSum, ScatterDense, Reshape and Transpose "
+                              "are");
+    if (op->least == op->most && count != op->least)
+        return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                              "has %zu inputs: %zu is right", count, op->least);
+    if (count < op->least || count > op->most)
+        return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                              "has %zu inputs: %zu to %zu are possible", count,
+                              op->least, op->most);
+    return check_attributes(node, op);
+}
+
+/* All of them at first: some will be taken by those before them, which do not
+ * ask what else they are. */
+static spc_status check_nodes(const spc__onnx_builder *b)
+{
+    spc_status status = SPC_OK;
+
+    for (size_t i = 0; i < b->onnx->model->graph->n_node && status == SPC_OK;
+         i++) {
+        spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
+        status = check_node(&node);
     }
-    return spc__onnx_fail(node, SPC_EUNSUPPORTED,
-                          "is of a type that is not known: SparseConvolution, "
-                          "Add, QuantAdd, Relu, Concat, ReduceSum, "
-                          "ScatterDense, Reshape and Transpose are");
+    return status;
 }
 
 /* ---- the whole ----------------------------------------------------------- */
@@ -452,7 +485,7 @@ static spc_status add_nodes(spc__onnx_builder *b)
          i++) {
         spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)i, b->error);
         if (!b->done[i])
-            status = add_node(b, &node);
+            status = find_op(&node)->add(b, &node);
     }
     return status;
 }
@@ -486,7 +519,8 @@ static spc_status build(spc__onnx_builder *b)
 {
     spc_status status;
 
-    if ((status = list_values(b)) != SPC_OK ||
+    if ((status = check_nodes(b)) != SPC_OK ||
+        (status = list_values(b)) != SPC_OK ||
         (status = find_axes(&b->axes, b->onnx, b->error)) != SPC_OK ||
         (status = add_input(b)) != SPC_OK ||
         (status = add_nodes(b)) != SPC_OK ||

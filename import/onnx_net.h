@@ -68,6 +68,9 @@ spc_status spc__onnx_axes(const spc__onnx_builder *b,
 /* The name of the layer that a node becomes. */
 void spc__onnx_name(char out[64], const spc__onnx_node *node);
 
+/* What the network says of a layer, with the node's name. */
+spc_status spc__onnx_pass_on(const spc__onnx_node *node, spc_status status);
+
 /* Has the tensor's set the shape that this attribute says? */
 spc_status spc__onnx_check_shape(const spc__onnx_builder *b,
                                  const spc__onnx_node *node, spc_tensor tensor,

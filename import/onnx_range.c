@@ -3,6 +3,7 @@
 #include "onnx_net.h"
 
 #include "error.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,11 +15,12 @@ static bool is_int8(const spc__onnx_node *node, const char *name)
            strcmp(text, "int8") == 0;
 }
 
+/* What says the range of input i / 2. */
+static const char *const inputs[] = {
+    "input_dynamic_range", "input0_dynamic_range", "input1_dynamic_range"};
+
 static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
 {
-    const char *const inputs[] = {"input_dynamic_range", "input0_dynamic_range",
-                                  "input1_dynamic_range"};
-
     *out =
         (spc_onnx_range){.layer = node->pb->name != NULL ? node->pb->name : ""};
     for (int i = 0; i < 3; i++)
@@ -32,6 +34,22 @@ static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
     }
     out->int8 = is_int8(node, "precision");
     out->int8_out = is_int8(node, "output_precision");
+}
+
+static spc_status check_ranges(const spc__onnx_node *node)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < 3 && status == SPC_OK; i++) {
+        float range = 0;
+        status = spc__onnx_float(node, &range, inputs[i]);
+        if (status == SPC_OK && !(range >= 0 && range < INFINITY))
+            status = spc__onnx_fail(node, SPC_EFORMAT,
+                                    "has an %s of %g: a number from 0 on is "
+                                    "right",
+                                    inputs[i], (double)range);
+    }
+    return status;
 }
 
 /* What a node says of the tensors that it reads: the larger of two ranges
@@ -58,18 +76,22 @@ static void take_range(float *ranges, const spc__onnx_builder *b,
 spc_status spc__onnx_quantise(spc__onnx_builder *b)
 {
     spc_net_info info;
+    spc_status status = SPC_OK;
 
     spc_net_describe(&info, b->net);
     float *ranges = calloc((size_t)info.tensors + 1, sizeof(*ranges));
     if (ranges == NULL)
         return spc__fail_memory(b->error, (size_t)info.tensors * 4);
-    for (size_t n = 0; n < b->onnx->model->graph->n_node; n++) {
+    for (size_t n = 0; n < b->onnx->model->graph->n_node && status == SPC_OK;
+         n++) {
         spc__onnx_node node = spc__onnx_node_at(b->onnx, (int)n, b->error);
-        take_range(ranges, b, &node);
+        if ((status = check_ranges(&node)) == SPC_OK)
+            take_range(ranges, b, &node);
     }
     for (int t = 0; t < info.tensors; t++)
         ranges[t] = ranges[t] > 0 ? ranges[t] : 0;
-    spc_status status = spc_net_quantise(b->net, ranges, NULL, b->error);
+    if (status == SPC_OK)
+        status = spc_net_quantise(b->net, ranges, NULL, b->error);
     free(ranges);
     return status;
 }

@@ -1,6 +1,6 @@
 #!/bin/sh
-# centerpoint.sh - the example gives one plane, from the file and from a database
-# in which the same network is stored.
+# centerpoint.sh - the example gives one plane, from the file, from a database in
+# which the same network is stored, and from that packed as one file.
 #
 #     sh tests/centerpoint.sh SPCTUNE CENTERPOINT SOURCES
 set -eu
@@ -12,6 +12,7 @@ scan="$sources/tests/golden/corner.bin"
 # Where others have compiled the kernels already, that is not done again.
 [ ! -s "${SPC_TEST_DATABASE:-}" ] || cp "$SPC_TEST_DATABASE" "$work/c.db"
 cp "$sources/tests/corpus/small.onnx" "$work/small.onnx"
+mkdir "$work/pack"
 cd "$work"
 "$spctune" --quiet --database c.db net add small.onnx --name small \
     --voxel 0.075,0.075,0.2 --range -54,-54,-5,54,54,3
@@ -20,5 +21,9 @@ rm small.onnx
 "$centerpoint" small cpu c.db "$scan" >stored.bin
 cmp file.bin stored.bin
 [ "$(stat -c %s stored.bin)" -gt 1000 ]
+"$spctune" --quiet --database c.db db pack --whole pack/c.db >packed
+"$centerpoint" small cpu pack/c.db "$scan" >packed.bin
+cmp file.bin packed.bin
+[ "$(ls pack | tr '\n' ' ')" = "c.db c.manifest " ]
 if "$centerpoint" smell cpu c.db "$scan" 2>err; then exit 1; fi
 grep -q "the database has no network 'smell'" err

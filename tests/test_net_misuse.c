@@ -15,9 +15,10 @@
 
 /* ---- building ------------------------------------------------------------ */
 
-static const double nothing[3], none[3] = {NAN, NAN, NAN}, ones[3] = {1, 1, 1},
-                                below[3] = {-1, -1, -1},
-                                endless[3] = {INFINITY, INFINITY, INFINITY};
+static const double nothing[3],
+    none[3] = {NAN, NAN, NAN}, ones[3] = {1, 1, 1}, below[3] = {-1, -1, -1},
+    endless[3] = {INFINITY, INFINITY, INFINITY}, far[3] = {1e9, 1e9, 1e9},
+    tiny[3] = {1e-300, 1e-300, 1e-300};
 
 static const struct {
     int channels, points;
@@ -34,6 +35,9 @@ static const struct {
     {8, 0, ones, nothing, endless, "from 0 to inf"},
     {8, 0, ones, ones, nothing, "from 1 to 0"},
     {8, 0, nothing, none, nothing, "from nan to 0"},
+    {8, 0, ones, nothing, far, "1e+09 voxels along x: 1 to"},
+    {8, 0, tiny, nothing, ones, "1e+300 voxels along x: 1 to"},
+    {8, 0, far, nothing, ones, "1e-09 voxels along x: 1 to"},
 };
 
 START_TEST(an_input_that_cannot_be_is_refused)

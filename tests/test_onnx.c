@@ -10,6 +10,7 @@
 #include "random.h"
 #include "suite.h"
 
+#include <limits.h>
 #include <math.h>
 
 static spc_error error;
@@ -751,6 +752,169 @@ SPOILED(other_shape,
          attr_int(&node, "subm", 1),
          attr_ints(&node, "output_spatial_shape", (int[]){8, 8, 9}, 3, false)))
 
+SPOILED(subm_and_inverse,
+        (attr_int(&node, "subm", 1), attr_int(&node, "inverse", 1)))
+SPOILED(subm_and_transposed,
+        (attr_int(&node, "subm", 1), attr_int(&node, "transposed", 1)))
+SPOILED(endless_stride,
+        attr_ints(&node, "stride", (int[]){INT_MAX, 1, 1}, 3, false))
+SPOILED(padding_below_zero,
+        attr_ints(&node, "padding", (int[]){-1, 0, 0}, 3, false))
+SPOILED(endless_padding,
+        attr_ints(&node, "padding", (int[]){INT_MAX, 0, 0}, 3, false))
+SPOILED(endless_dilation,
+        (attr_int(&node, "subm", 1),
+         attr_ints(&node, "dilation", (int[]){INT_MAX, 1, 1}, 3, false)))
+SPOILED(endless_shape, attr_ints(&node, "input_spatial_shape",
+                                 (int[]){INT_MAX, INT_MAX, INT_MAX}, 3, false))
+SPOILED(endless_growth,
+        (attr_int(&node, "transposed", 1),
+         attr_ints(&node, "input_spatial_shape", (int[]){1 << 20, 8, 8}, 3,
+                   false),
+         attr_ints(&node, "stride", (int[]){1 << 16, 1, 1}, 3, false)))
+
+/* A convolution of these words, its kernel among them, and one bias. */
+static void conv_of(onnx_graph *g, int cin, int cout, const int kernel[3],
+                    int biases)
+{
+    const uint16_t zeros[4 * 27 * 4] = {0};
+    spc__buf node;
+    int in = 0, out;
+
+    add_value(g, 11, 0);
+    add_halves(g, "w", (int[]){4, 3, 3, 3, 4}, 5, zeros, true);
+    add_halves(g, "b", &biases, 1, zeros, true);
+    node_begin(&node, g, "SparseConvolution", "conv0", &in, 1, &out);
+    pb_text(&node, 1, "w");
+    pb_text(&node, 1, "b");
+    attr_int(&node, "subm", 1);
+    attr_int(&node, "in_channels", cin);
+    if (cout != 0)
+        attr_int(&node, "out_channels", cout);
+    attr_ints(&node, "kernel_size", kernel, 3, true);
+    node_end(&node, g, out);
+    add_value(g, 12, out);
+}
+
+static const int three[3] = {3, 3, 3};
+
+static void no_width(onnx_graph *g)
+{
+    conv_of(g, 4, 0, three, 4);
+}
+
+static void other_width(onnx_graph *g)
+{
+    conv_of(g, 4, 5, three, 5);
+}
+
+static void no_channels(onnx_graph *g)
+{
+    conv_of(g, -4, 4, three, 4);
+}
+
+static void other_bias(onnx_graph *g)
+{
+    conv_of(g, 4, 4, three, 5);
+}
+
+static void no_kernel(onnx_graph *g)
+{
+    conv_of(g, 4, 4, (int[]){3, 0, 3}, 4);
+}
+
+static void kernel_below_zero(onnx_graph *g)
+{
+    conv_of(g, 4, 4, (int[]){-3, 3, -3}, 4);
+}
+
+static void endless_kernel(onnx_graph *g)
+{
+    conv_of(g, 4, 4, (int[]){INT_MAX, INT_MAX, INT_MAX}, 4);
+}
+
+/* A convolution without a mistake, and a node of that type behind it. */
+static int behind_conv(onnx_graph *g, const char *type, int count,
+                       const int *inputs)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w");
+
+    attr_ints(&node, "input_spatial_shape", (int[]){8, 8, 8}, 3, false);
+    attr_int(&node, "subm", 1);
+    end_conv(&node, g, out);
+    return add_plain(g, type, inputs, count);
+}
+
+static void sum_of_three(onnx_graph *g)
+{
+    behind_conv(g, "Add", 3, (int[]){0, 1, 1});
+}
+
+static void sum_of_one(onnx_graph *g)
+{
+    behind_conv(g, "Add", 1, (int[]){1});
+}
+
+static void sum_with_itself_to_be(onnx_graph *g)
+{
+    behind_conv(g, "Add", 2, (int[]){1, 2});
+}
+
+static void nothing_joined(onnx_graph *g)
+{
+    behind_conv(g, "Concat", 0, NULL);
+}
+
+static void dense_twice(onnx_graph *g)
+{
+    int dense = behind_conv(g, "ScatterDense", 1, (int[]){1});
+
+    add_plain(g, "ScatterDense", &dense, 1);
+}
+
+static void relu_of_dense(onnx_graph *g)
+{
+    int dense = behind_conv(g, "ScatterDense", 1, (int[]){1});
+
+    add_value(g, 12, add_plain(g, "Relu", &dense, 1));
+}
+
+static void relu_of_two(onnx_graph *g)
+{
+    behind_conv(g, "Relu", 2, (int[]){1, 0});
+}
+
+/* The layer before it would take it. */
+static void relu_with_a_slope(onnx_graph *g)
+{
+    spc__buf node;
+    int out = begin_conv(&node, g, "w"), relu;
+
+    attr_int(&node, "subm", 1);
+    attr_ints(&node, "kernel_size", three, 3, true);
+    node_end(&node, g, out);
+    node_begin(&node, g, "Relu", "relu", &out, 1, &relu);
+    attr_float(&node, "slope", 0.1f);
+    node_end(&node, g, relu);
+    add_value(g, 12, relu);
+}
+
+static void sum_over_two_sets(onnx_graph *g)
+{
+    spc__buf node;
+    int first = behind_conv(g, "Relu", 1, (int[]){1}), strided;
+
+    node_begin(&node, g, "SparseConvolution", "down", &first, 1, &strided);
+    pb_text(&node, 1, "w");
+    attr_int(&node, "in_channels", 4);
+    attr_int(&node, "out_channels", 4);
+    attr_ints(&node, "kernel_size", three, 3, true);
+    attr_ints(&node, "stride", (int[]){2, 2, 2}, 3, true);
+    node_end(&node, g, strided);
+    add_plain(g, "Add", (int[]){strided, first}, 2);
+}
+
 static void no_array(onnx_graph *g)
 {
     spc__buf node;
@@ -821,7 +985,7 @@ static void input_put_out(onnx_graph *g)
 static void two_inputs(onnx_graph *g)
 {
     add_value(g, 11, 40);
-    unknown_node(g);
+    no_output(g);
 }
 
 static void made_twice(onnx_graph *g)
@@ -864,7 +1028,8 @@ static const spoiled spoiled_files[] = {
      "is transposed, and the spatial shape of its inputs"},
     {"output padding", more_outputs, SPC_EUNSUPPORTED,
      "which only transposed layers have"},
-    {"no voxel", nothing_left, SPC_EFORMAT, "leaves no voxel along z"},
+    {"no voxel", nothing_left, SPC_EFORMAT,
+     "makes a shape of 0 voxels along z"},
     {"text", text_for_number, SPC_EFORMAT, "'subm' that is not a whole number"},
     {"huge", huge_number, SPC_EFORMAT, "'subm' that is not a whole number"},
     {"two strides", two_strides, SPC_EFORMAT, "'stride' that is not 3 whole"},
@@ -890,6 +1055,45 @@ static const spoiled spoiled_files[] = {
     {"two inputs", two_inputs, SPC_EUNSUPPORTED, "2 inputs"},
     {"made twice", made_twice, SPC_EFORMAT, "two nodes make '1'"},
     {"control characters", steering_name, SPC_EFORMAT, "control characters"},
+    {"subm and inverse", subm_and_inverse, SPC_EFORMAT,
+     "subm 1, inverse 1 and transposed 0: one"},
+    {"subm and transposed", subm_and_transposed, SPC_EFORMAT,
+     "subm 1, inverse 0 and transposed 1: one"},
+    {"endless stride", endless_stride, SPC_EINVAL, "stride 2147483647 along z"},
+    {"padding below zero", padding_below_zero, SPC_EINVAL,
+     "padding -1 along z"},
+    {"endless padding", endless_padding, SPC_EINVAL,
+     "padding 2147483647 along z"},
+    {"endless dilation", endless_dilation, SPC_EINVAL,
+     "dilation 2147483647 along z"},
+    {"endless shape", endless_shape, SPC_EINVAL,
+     "a shape of 2147483647x2147483647x2147483647"},
+    {"endless growth", endless_growth, SPC_EFORMAT,
+     "makes a shape of 68719411203 voxels along z"},
+    {"no width", no_width, SPC_EINVAL, "cout=0 is not a number of channels"},
+    {"other width", other_width, SPC_EINVAL,
+     "not what the layer subm,cin=4,cout=5"},
+    {"no channels", no_channels, SPC_EINVAL, "an input of -4 channels"},
+    {"other bias", other_bias, SPC_EINVAL, "has 4 bias, these are 5"},
+    {"no kernel", no_kernel, SPC_EUNSUPPORTED, "a kernel of 3x0x3"},
+    {"kernel below zero", kernel_below_zero, SPC_EINVAL,
+     "kernel size -3 along x"},
+    {"endless kernel", endless_kernel, SPC_EINVAL, "has more than 343 offsets"},
+    {"sum of three", sum_of_three, SPC_EUNSUPPORTED,
+     "has 3 inputs: 2 is right"},
+    {"sum of one", sum_of_one, SPC_EUNSUPPORTED, "has 1 inputs: 2 is right"},
+    {"sum with itself to be", sum_with_itself_to_be, SPC_EFORMAT,
+     "reads '2', which no node before it makes"},
+    {"nothing joined", nothing_joined, SPC_EUNSUPPORTED,
+     "has 0 inputs: 1 to 8 are possible"},
+    {"dense twice", dense_twice, SPC_EUNSUPPORTED, "reads '2', which is dense"},
+    {"relu of dense", relu_of_dense, SPC_EUNSUPPORTED,
+     "reads '2', which is dense"},
+    {"relu of two", relu_of_two, SPC_EUNSUPPORTED, "has 2 inputs: 1 is right"},
+    {"relu with a slope", relu_with_a_slope, SPC_EUNSUPPORTED,
+     "has an attribute 'slope'"},
+    {"sum over two sets", sum_over_two_sets, SPC_EINVAL,
+     "lies over another coordinate set"},
     {"planes of x", planes_of_x, SPC_EUNSUPPORTED, "neither rows nor"},
 };
 
@@ -908,6 +1112,39 @@ static spc_status try_import(const spc__buf *file)
     spc_net_free(net);
     return status;
 }
+
+SPOILED(range_is_none, attr_float(&node, "input_dynamic_range", NAN))
+SPOILED(range_below_zero, attr_float(&node, "input_dynamic_range", -1))
+SPOILED(range_is_a_text, attr_text(&node, "input_dynamic_range", "much"))
+
+/* They matter where the network is quantised by them, and are skipped where it
+ * is not. */
+static const spoiled spoiled_ranges[] = {
+    {"none", range_is_none, SPC_EFORMAT, "an input_dynamic_range of nan"},
+    {"below 0", range_below_zero, SPC_EFORMAT, "an input_dynamic_range of -1"},
+    {"a text", range_is_a_text, SPC_EFORMAT, "that is not a number"},
+};
+
+START_TEST(a_range_that_cannot_be_is_refused)
+{
+    const spoiled *c = &spoiled_ranges[_i];
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT;
+    spc_net *net = NULL;
+
+    c->write(&g);
+    onnx_finish(&file, &g);
+    assert_ok(try_import(&file));
+    spc_onnx *onnx = read_onnx(&file);
+    options.int8 = true;
+    ck_assert_int_eq(spc_onnx_build(&net, onnx, &options, &error), c->status);
+    ck_assert_msg(strstr(error.text, c->said) != NULL, "'%s' lacks '%s'",
+                  error.text, c->said);
+    spc_onnx_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
 
 START_TEST(what_is_not_known_is_refused_in_one_sentence)
 {
@@ -999,6 +1236,8 @@ int main(void)
     suite_add_tcase(suite, files);
     tcase_add_loop_test(bad, what_is_not_known_is_refused_in_one_sentence, 0,
                         COUNT(spoiled_files));
+    tcase_add_loop_test(bad, a_range_that_cannot_be_is_refused, 0,
+                        COUNT(spoiled_ranges));
     tcase_add_test(bad, what_is_no_model_is_refused);
     tcase_add_loop_test(bad, an_array_that_cannot_be_is_refused, 0, 3);
     suite_add_tcase(suite, bad);

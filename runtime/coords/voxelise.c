@@ -30,22 +30,20 @@ int spc__voxel_cells(double low, double high, double voxel)
     return (int)lround((high - low) / voxel);
 }
 
-static spc_status check_axis(const spc_voxelisation *how, int a,
-                             spc_error *error)
+spc_status spc__voxel_axis_check(double low, double high, double voxel,
+                                 int axis, spc_error *error)
 {
-    double low = how->low[a], high = how->high[a], voxel = how->voxel[a];
-
     if (!(voxel > 0) || !(low < high) || !isfinite(voxel) || !isfinite(low) ||
         !isfinite(high))
         return spc__fail(error, SPC_EINVAL,
                          "voxels along %c of %g from %g to %g: a positive "
                          "size, and the larger end last",
-                         "xyz"[a], voxel, low, high);
+                         "xyz"[axis], voxel, low, high);
     double cells = (high - low) / voxel;
     if (!(cells >= 0.5 && cells <= CELLS_MOST))
         return spc__fail(error, SPC_EINVAL,
                          "%g voxels along %c: 1 to %d are right", cells,
-                         "xyz"[a], CELLS_MOST);
+                         "xyz"[axis], CELLS_MOST);
     return SPC_OK;
 }
 
@@ -74,7 +72,8 @@ spc_status spc_voxelisation_check(const spc_voxelisation *how, spc_error *error)
     spc_status status = spc__need(error, __func__, "how", how, NULL);
 
     for (int a = 0; a < 3 && status == SPC_OK; a++)
-        status = check_axis(how, a, error);
+        status = spc__voxel_axis_check(how->low[a], how->high[a], how->voxel[a],
+                                       a, error);
     if (status != SPC_OK)
         return status;
     if (how->columns < 3 || how->columns > COLUMNS_MOST)

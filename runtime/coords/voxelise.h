@@ -42,7 +42,11 @@ typedef struct spc__voxeliser {
                        void *stream, spc_error *error);
 } spc__voxeliser;
 
-/* So many voxels a grid has along an axis. */
+/* Can a grid be so along axis 0, 1 or 2? SPC_EINVAL: neither too few nor too
+ * many voxels, and nothing that is no number. */
+spc_status spc__voxel_axis_check(double low, double high, double voxel,
+                                 int axis, spc_error *error);
+/* So many voxels it then has. */
 int spc__voxel_cells(double low, double high, double voxel);
 
 #endif

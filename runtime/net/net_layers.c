@@ -14,6 +14,7 @@
 #include "feature.h"
 #include "geometry.h"
 #include "operands.h"
+#include "voxelise.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,15 +52,19 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
                              "a shape of %dx%dx%d voxels: three positive "
                              "numbers are right, or three times 0",
                              input->shape[0], input->shape[1], input->shape[2]);
-        if ((grid ? !(input->voxel[i] > 0) : input->voxel[i] != 0) ||
-            !isfinite(input->voxel[i]) || !isfinite(input->low[i]) ||
-            !isfinite(input->high[i]) ||
-            (grid && !(input->low[i] < input->high[i])))
+        if (grid) {
+            spc_status status = spc__voxel_axis_check(
+                input->low[i], input->high[i], input->voxel[i], i, error);
+            if (status != SPC_OK)
+                return status;
+        } else if (input->voxel[i] != 0 || !isfinite(input->low[i]) ||
+                   !isfinite(input->high[i])) {
             return spc__fail(error, SPC_EINVAL,
                              "voxels along %c of %g from %g to %g: a positive "
                              "size, and the larger end last",
                              "xyz"[i], input -> voxel[i], input -> low[i],
                              input -> high[i]);
+        }
     }
     return SPC_OK;
 }

@@ -88,7 +88,8 @@ static spc_status look(cli *self, void *to,
 
 /* Weights are files' or, if a seed says so, drawn: a network that nobody gave
  * weights is not stored by mistake. */
-static spc_status read_network(spc_net **out, const struct args *args)
+static spc_status read_network(spc_net **out, const cli *self,
+                               const struct args *args)
 {
     spc_error error = {0};
     spc_dtype dtype = SPC_F16;
@@ -98,6 +99,8 @@ static spc_status read_network(spc_net **out, const struct args *args)
     if (status != SPC_OK ||
         (status = network_read(out, NULL, &args->net, dtype)) != SPC_OK)
         return status;
+    if (!args->net.int8) /* which reads it once more */
+        network_say_notes(self, args->net.file, *out);
     if (args->net.seed > 0)
         status = spc_net_draw_params(*out, args->net.seed, &error);
     if (status != SPC_OK)
@@ -152,7 +155,7 @@ static spc_status add(cli *self, const struct args *args)
                         "--name NAME is missing: what '%s' will be "
                         "called",
                         args->net.file);
-    if ((status = read_network(&net, args)) == SPC_OK && args->net.int8)
+    if ((status = read_network(&net, self, args)) == SPC_OK && args->net.int8)
         status = store_quantised(self, args);
     else if (status == SPC_OK && (status = open_any(&ctx, self)) == SPC_OK)
         status = store(self, ctx, net, args);

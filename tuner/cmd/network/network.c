@@ -52,6 +52,12 @@ static spc_status read_file(network *n, const char **axes)
                             : status;
 }
 
+void network_say_notes(const cli *self, const char *file, const spc_net *net)
+{
+    for (int i = 0; spc_net_note(net, i) != NULL; i++)
+        cli_say(self, "%s: %s", file, spc_net_note(net, i));
+}
+
 static spc_status read_network(network *n)
 {
     spc_error error = {0};
@@ -65,8 +71,7 @@ static spc_status read_network(network *n)
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
     spc_net_describe(&n->info, n->net);
-    for (int i = 0; spc_net_note(n->net, i) != NULL; i++)
-        cli_say(n->self, "%s: %s", n->args->file, spc_net_note(n->net, i));
+    network_say_notes(n->self, n->args->file, n->net);
     return SPC_OK;
 }
 

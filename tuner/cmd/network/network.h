@@ -117,6 +117,9 @@ spc_status network_dtype(spc_dtype *out, const char *name);
 spc_status network_read(spc_net **out, const char **axes,
                         const network_args *args, spc_dtype dtype);
 
+/* What should be known of it, such as a key that is not followed. */
+void network_say_notes(const cli *self, const char *file, const spc_net *net);
+
 /* What the columns of coordinates are: as --columns says, else the batch and
  * then these axes. The scene of --coords, whose rows stay in their order; rows
  * of ours with those columns (network_coords.c). */
