@@ -34,8 +34,10 @@ typedef enum spc__sql {
     SPC__SQL_SIMILAR_CHOICES,
     SPC__SQL_DATA_VERSION,
     SPC__SQL_CHOICE_OF,
+    SPC__SQL_CHOICE_ROWS,
     SPC__SQL_IS_CHOSEN,
     SPC__SQL_CHOICE_AT,
+    SPC__SQL_CHOICE_IN_DOUBT,
     SPC__SQL_GET_ARTEFACT,
     SPC__SQL_PUT_ARTEFACT,
     SPC__SQL_PUT_FACT,
@@ -281,10 +283,11 @@ void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
 
 /* Reads the choice in the row of a statement for whole ones, and is done with
  * that. While the cache is read; a record whose seal does not fit is set aside.
- */
-spc_status spc__choice_read(spc__choice *out, spc__cache *cache,
+ * `seal` is that of the choice; NULL: the row has it. *got is false if the
+ * record went away. */
+spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
                             spc__layer *layer, sqlite3_stmt *stmt,
-                            spc_error *error);
+                            const char *seal, spc_error *error);
 
 /* list.c */
 
@@ -422,6 +425,7 @@ typedef struct spc__similar_choice {
     int layer;        /* which file */
     int layer_word;   /* its layer's text and its target, as numbers that are */
     int target_word;  /* equal where the words are */
+    int seal;         /* the choice's, by its number in the set; -1: none */
     double median_us; /* infinite if it was never timed */
     double middles[SPC__FEATURES_MAX]; /* of its buckets, by the key's order */
 } spc__similar_choice;
@@ -444,13 +448,20 @@ typedef struct spc__similar_list {
     int target_word; /* of the key; -1: none of them has it */
 } spc__similar_list;
 
+/* The digest in the seal of a record of the key's set; NULL: it is not known,
+ * or is none. While the cache is read in which the record was ranked. */
+const char *spc__similar_seal(const spc__cache *cache,
+                              const spc__problem_key *key,
+                              const spc__similar_choice *record);
+
 /* Would the list below be had without reading a file? */
-bool spc__similar_is_known(const spc__cache *cache, const spc__problem_key *key);
+bool spc__similar_is_known(const spc__cache *cache,
+                           const spc__problem_key *key);
 
 /*
  * All choices on the key's device of the family of the scratch texts, while the
- * cache is being read. The list lives until the next call. Trouble in one layer is returned, and *out has
- * what the others hold.
+ * cache is being read. The list lives until the next call. Trouble in one layer
+ * is returned, and *out has what the others hold.
  */
 spc_status spc__similar_get(spc__similar_list *out, spc__cache *cache,
                             const spc__problem_key *key, spc_error *error);

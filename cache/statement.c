@@ -34,6 +34,8 @@
     "CASE WHEN c.reason GLOB '" SPC__PINNED "*' THEN -1.0 ELSE t.median_us "   \
     "END"
 
+#define IS_CHOSEN " WHERE p.id = ?1 AND t.status = 'ok'"
+
 /* The trial of the candidate ?2, ?3, ?4 of the problem ?1. */
 #define CANDIDATE_IS                                                           \
     " WHERE t.problem = ?1 AND t.template = ?2 AND t.template_hash = ?3"       \
@@ -47,14 +49,13 @@
     " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = n.id"           \
     " LEFT JOIN quarantine AS q ON q.kind = 'network' AND q.record = n.id"
 
-/* All that a choice and its trial say, but for where they come from:
- * choice_row.c has the columns' names. */
-#define WHOLE_CHOICE                                                           \
+/* All that a choice and its trial say, but for where they come from, with the
+ * choice's seal: choice_row.c has the columns' names. */
+#define WHOLE_CHOICE(seal)                                                     \
     "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS                         \
-    ", p.buckets, p.family,"                                                   \
-    " t.unix_seconds, t.provenance, c.reason, c.unix_seconds,"                 \
-    " c.provenance, s.digest, w.digest, t.id, p.id" FROM_CHOICE                \
-    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"             \
+    ", p.buckets, p.family, t.unix_seconds, t.provenance, c.reason,"           \
+    " c.unix_seconds, c.provenance, t.id, p.id, " seal
+#define JOIN_SEAL                                                              \
     " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
 
 static const char *const texts[SPC__SQL_COUNT] = {
@@ -107,12 +108,18 @@ static const char *const texts[SPC__SQL_COUNT] = {
                               ", t.samples" FROM_CHOICE PROBLEM_IS IS_USABLE,
     [SPC__SQL_SIMILAR_CHOICES] =
         "SELECT p.id, " RANKED_BY ", t.samples, p.layer, p.target,"
-        " t.features" FROM_CHOICE
+        " t.features, w.digest" FROM_CHOICE JOIN_SEAL
         " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE,
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
     [SPC__SQL_IS_CHOSEN] = "SELECT 1 FROM choice WHERE trial = ?1 LIMIT 1",
-    [SPC__SQL_CHOICE_OF] = WHOLE_CHOICE " WHERE p.id = ?1 AND t.status = 'ok'",
-    [SPC__SQL_CHOICE_AT] = WHOLE_CHOICE PROBLEM_IS IS_USABLE,
+    [SPC__SQL_CHOICE_OF] =
+        WHOLE_CHOICE("w.digest") FROM_CHOICE JOIN_SEAL IS_CHOSEN,
+    [SPC__SQL_CHOICE_ROWS] = WHOLE_CHOICE("NULL") FROM_CHOICE IS_CHOSEN,
+    [SPC__SQL_CHOICE_AT] =
+        WHOLE_CHOICE("w.digest") FROM_CHOICE JOIN_SEAL PROBLEM_IS IS_USABLE,
+    [SPC__SQL_CHOICE_IN_DOUBT] =
+        WHOLE_CHOICE("w.digest, s.digest") FROM_CHOICE JOIN_SEAL
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id" IS_CHOSEN,
 
     [SPC__SQL_GET_ARTEFACT] =
         "SELECT a.code, a.digest, a.launch, a.resources, a.target,"

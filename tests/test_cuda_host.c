@@ -346,14 +346,39 @@ START_TEST(without_a_driver_there_is_no_device)
 }
 END_TEST
 
+static bool counts_gpus(const char *symbol)
+{
+    return strcmp(symbol, "cuInit") == 0 ||
+           strcmp(symbol, "cuDeviceGetCount") == 0;
+}
+
 START_TEST(a_driver_that_lacks_a_symbol_is_too_old)
 {
     spc_ctx *ctx;
 
     no_symbol = fake_symbols[_i];
-    expect_failure(try_open(&ctx, "cuda:0"), SPC_ENODEVICE, "too old");
+    expect_failure(try_open(&ctx, "cuda:0"),
+                   counts_gpus(no_symbol) ? SPC_ENODEVICE : SPC_EDEVICE,
+                   "too old");
     assert_says(error.text, fake_symbols[_i]);
     ck_assert_ptr_null(ctx);
+}
+END_TEST
+
+/* Where it can still be asked for GPUs and has one, the processor is no silent
+ * substitute. */
+START_TEST(a_driver_that_is_too_old_for_its_gpu_is_an_error)
+{
+    bool blind = counts_gpus(fake_symbols[_i]);
+    spc_ctx *ctx;
+
+    no_symbol = fake_symbols[_i];
+    if (!blind)
+        expect_failure(try_open(&ctx, NULL), SPC_EDEVICE,
+                       "is there but cannot be used");
+    fake->devices = 0;
+    assert_ok(try_open(&ctx, NULL), error.text); /* the cpu */
+    spc_ctx_free(ctx);
 }
 END_TEST
 
@@ -376,10 +401,37 @@ END_TEST
 static const struct {
     int call;
     CUresult with;
+    spc_status status;
+    const char *says;
 } unusable[] = {
-    {FAKE_DevicePrimaryCtxRetain, CUDA_ERROR_OUT_OF_MEMORY},
-    {FAKE_DevicePrimaryCtxRetain, FAKE_LAUNCH_FAILED},
-    {FAKE_Init, FAKE_LAUNCH_FAILED},
+    {FAKE_DevicePrimaryCtxRetain, CUDA_ERROR_OUT_OF_MEMORY, SPC_ENOMEM,
+     "CUDA_ERROR_OUT_OF_MEMORY (2): out of memory"},
+    {FAKE_DevicePrimaryCtxRetain, FAKE_UNAVAILABLE, SPC_EDEVICE,
+     "CUDA_ERROR_DEVICE_UNAVAILABLE (46): CUDA-capable device(s) is/are busy"},
+    {FAKE_DevicePrimaryCtxRetain, FAKE_ECC_UNCORRECTABLE, SPC_EDEVICE,
+     "CUDA_ERROR_ECC_UNCORRECTABLE (214): uncorrectable ECC error"},
+    {FAKE_DevicePrimaryCtxRetain, FAKE_LAUNCH_FAILED, SPC_EDEVICE,
+     "CUDA_ERROR_LAUNCH_FAILED"},
+    {FAKE_DevicePrimaryCtxRetain, FAKE_INVALID_DEVICE, SPC_EDEVICE,
+     "CUDA_ERROR_INVALID_DEVICE"},
+    {FAKE_DevicePrimaryCtxRetain, FAKE_NO_DEVICE, SPC_EDEVICE,
+     "CUDA_ERROR_NO_DEVICE"}, /* it was counted */
+    {FAKE_CtxGetCurrent, FAKE_UNAVAILABLE, SPC_EDEVICE,
+     "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+    {FAKE_DeviceGet, FAKE_ECC_UNCORRECTABLE, SPC_EDEVICE,
+     "CUDA_ERROR_ECC_UNCORRECTABLE"},
+    {FAKE_DeviceGetAttribute, FAKE_UNAVAILABLE, SPC_EDEVICE,
+     "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+    {FAKE_DeviceGetCount, FAKE_UNAVAILABLE, SPC_EDEVICE,
+     "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+    {FAKE_Init, CUDA_ERROR_OUT_OF_MEMORY, SPC_ENOMEM,
+     "CUDA_ERROR_OUT_OF_MEMORY"},
+    {FAKE_Init, FAKE_LAUNCH_FAILED, SPC_EDEVICE, "CUDA_ERROR_LAUNCH_FAILED"},
+    {FAKE_Init, FAKE_NOT_READY, SPC_EDEVICE,
+     "CUDA_ERROR_SYSTEM_NOT_READY (802): system not yet initialized"},
+    {FAKE_Init, FAKE_DRIVER_MISMATCH, SPC_EDEVICE,
+     "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH (803): system has unsupported"},
+    {FAKE_Init, 35 /* insufficient driver */, SPC_EDEVICE, "(35)"},
 };
 
 /* Its memory may be another's: then the processor is no silent substitute. */
@@ -389,10 +441,12 @@ START_TEST(a_gpu_that_cannot_be_used_is_an_error_unless_the_cpu_is_asked_for)
 
     fake->fail_call = unusable[_i].call;
     fake->fail_with = unusable[_i].with;
-    ck_assert_int_ne(try_open(&ctx, NULL), SPC_OK);
+    expect_failure(try_open(&ctx, NULL), unusable[_i].status,
+                   "is there but cannot be used (name \"cpu\" to do without)");
     ck_assert_ptr_null(ctx);
-    assert_says(error.text, "is there but cannot be used");
-    assert_says(error.text, "CUDA_ERROR_");
+    assert_says(error.text, unusable[_i].says);
+    expect_failure(try_open(&ctx, "cuda:0"), unusable[_i].status,
+                   unusable[_i].says);
     assert_ok(try_open(&ctx, "cpu"), error.text);
     spc_ctx_free(ctx);
     assert_all_freed();
@@ -1466,6 +1520,8 @@ static void add_devices(Suite *suite)
     tcase_add_test(t, without_a_driver_there_is_no_device);
     tcase_add_loop_test(t, a_driver_that_lacks_a_symbol_is_too_old, 0,
                         FAKE_CALLS);
+    tcase_add_loop_test(t, a_driver_that_is_too_old_for_its_gpu_is_an_error, 0,
+                        6); /* each costs a context on the processor */
     tcase_add_test(t, a_driver_without_devices_is_no_device);
     tcase_add_loop_test(
         t, a_gpu_that_cannot_be_used_is_an_error_unless_the_cpu_is_asked_for, 0,

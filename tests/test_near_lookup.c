@@ -252,7 +252,7 @@ static const char *const edits[] = {
     "UPDATE provenance SET host = 'there'",
     "UPDATE provenance SET seed = seed + 1",
     "DELETE FROM provenance",
-    "UPDATE seal SET digest = upper(digest) WHERE kind = 'trial'",
+    "UPDATE seal SET digest = upper(digest) WHERE kind = 'choice'",
     "DELETE FROM seal WHERE kind = 'choice' AND record = 5",
 };
 
@@ -281,6 +281,30 @@ START_TEST(what_is_edited_beside_an_open_handle_does_not_serve)
                               found.trial.median_us != 0.5,
                           "an edited record serves");
     }
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* The choice's seal was made of the trial's: it tells that the trial's row is
+ * what it was, also where the trial's own seal is lost. */
+START_TEST(a_choice_serves_while_its_seal_fits_both_rows)
+{
+    static const char *const losses[] = {
+        "UPDATE seal SET digest = upper(digest) WHERE kind = 'trial'",
+        "DELETE FROM seal WHERE kind = 'trial'",
+    };
+    spc__cache *cache = open_warm();
+    spc__problem_key key = small_place(ASKED);
+    spc__choice found;
+    int got;
+
+    edit_beside(losses[_i]);
+    assert_ok(spc__cache_find_choices(cache, &key, &found, 1, &got, &error));
+    ck_assert_int_eq(got, 1);
+    ck_assert_double_eq(found.trial.median_us, ASKED);
+    edit_beside("UPDATE trial SET note = 'mine' WHERE median_us = 5");
+    spc__cache_find_choices(cache, &key, &found, 1, &got, NULL);
+    ck_assert(got == 0 || found.trial.median_us != ASKED);
     spc__cache_close(cache);
 }
 END_TEST
@@ -356,6 +380,8 @@ Suite *suite(void)
     tcase_add_loop_test(near,
                         what_is_edited_beside_an_open_handle_does_not_serve, 0,
                         LENGTH(edits));
+    tcase_add_loop_test(near, a_choice_serves_while_its_seal_fits_both_rows, 0,
+                        2);
     tcase_add_test(near, what_is_stored_beside_an_open_handle_serves);
     tcase_add_test(near, a_lookup_asks_two_questions);
     suite_add_tcase(whole, near);

@@ -75,6 +75,24 @@ START_TEST(a_budget_ends_a_run_in_which_nothing_can_be_measured)
 }
 END_TEST
 
+/* As where compiling takes longer than all: nobody has failed, and it is no
+ * mistake of ours. */
+START_TEST(a_budget_in_which_nothing_is_compiled_is_said_to_be_too_small)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    options.limit_s = 1e-4;
+    options.budget_s = 1e-4;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_ETIMEOUT);
+    assert_says(spc_ctx_error(ctx), "no candidate could be measured within the "
+                                    "budget of 0.0001 s");
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* What one candidate does to its process, or somebody else does to it, is not
  * the next one's fault. */
 static const struct {
@@ -262,6 +280,34 @@ START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
 }
 END_TEST
 
+/* As where the device is lost in the middle of a run: what brought the first
+ * worker down is not tried again, so it is no verdict. */
+START_TEST(no_verdict_is_stored_where_no_worker_starts_any_more)
+{
+    static const char once[] = "if [ -e \"$0\" ]; then exit 10; fi; : >\"$0\"; "
+                               "exec \"$1\" -d cpu --database '' worker";
+    char *database = make_database(), mark[400], started[440];
+    const char *worker[] = {"/bin/sh",        "-c", once, started,
+                            SPC_TEST_COMMAND, NULL};
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "nasty");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    set_mark(mark, database);
+    snprintf(started, sizeof(started), "%s.started", database);
+    options.worker = worker;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_EDEVICE);
+    assert_says(spc_ctx_error(ctx), "was not ready before its end: exit status "
+                                    "10");
+    spc_ctx_free(ctx);
+    ck_assert_int_eq(faults_in(database), 0);
+    unlink(started);
+    remove_database(database);
+}
+END_TEST
+
 START_TEST(failures_are_known_the_second_time)
 {
     static const char *const worker[] = {
@@ -324,6 +370,8 @@ int main(void)
     tcase_set_timeout(workers, 240);
     tcase_add_test(workers,
                    a_budget_ends_a_run_in_which_nothing_can_be_measured);
+    tcase_add_test(
+        workers, a_budget_in_which_nothing_is_compiled_is_said_to_be_too_small);
     tcase_add_loop_test(
         workers, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
         2);
@@ -334,6 +382,8 @@ int main(void)
                    a_spoiled_process_is_no_verdict_on_the_next_candidate);
     tcase_add_test(workers,
                    a_rig_that_fails_ends_the_run_and_leaves_no_verdict);
+    tcase_add_test(workers,
+                   no_verdict_is_stored_where_no_worker_starts_any_more);
     tcase_add_loop_test(workers, a_worker_that_is_no_worker_is_said_to_be_none,
                         0, 2);
     suite_add_tcase(suite, workers);

@@ -6,6 +6,12 @@
  * copy all of them again. What a digest says of where a record comes from is
  * the same for all that one tuning stored, so its last few rows are kept, as
  * the bytes that are digested, until their file changes.
+ *
+ * A choice's digest is made of its trial's. So if it fits with the digest that
+ * the trial's row has, the trial is what it was when it was chosen, and its own
+ * seal need not be looked for: that is a search less, in a table that nothing
+ * else has brought into memory. Only where it does not fit are both asked for,
+ * to tell which of the two records is unsound.
  */
 #include "cache_internal.h"
 
@@ -14,7 +20,7 @@
 #include "sha256.h"
 #include <string.h>
 
-/* The columns of statement.c's WHOLE_CHOICE. */
+/* The columns of statement.c's WHOLE_CHOICE; the last is only read in doubt. */
 enum {
     KEY = 0,
     LAYER = KEY,
@@ -44,10 +50,10 @@ enum {
     REASON,
     CHOICE_TIME,
     CHOICE_PROVENANCE,
-    TRIAL_SEAL,
-    CHOICE_SEAL,
     TRIAL_ID,
-    PROBLEM_ID
+    PROBLEM_ID,
+    CHOICE_SEAL,
+    TRIAL_SEAL
 };
 
 /* As SPC__DIGEST_TRIAL and SPC__DIGEST_CHOICE have them, up to provenance. */
@@ -57,7 +63,7 @@ static const unsigned char trial_words[] = {
     SAMPLES, ERROR,     VERIFIED, COMPILE,    FEATURES, ARTEFACT,
     LAUNCH,  RESOURCES, NOTE,     TRIAL_TIME,
 };
-static const unsigned char choice_words[] = {TRIAL_SEAL, REASON, CHOICE_TIME};
+static const unsigned char choice_words[] = {REASON, CHOICE_TIME};
 
 enum { PROVENANCE_WIDTH = 6 };
 
@@ -143,40 +149,65 @@ static spc_status put_provenance(spc__buf *out, spc__layer *layer, int64_t id,
     return status;
 }
 
-/* Does the seal in column `seal` fit what the columns `words` say, and where
- * that comes from? Without a seal a record is sound if it is older than those.
- */
-static spc_status check_seal(spc__cache *cache, spc__layer *layer,
-                             sqlite3_stmt *stmt, const char *what,
-                             const unsigned char *words, int count,
-                             int provenance, int seal, bool *fits,
-                             spc_error *error)
+/* A digest of some columns, after that of the trial for a choice, and of where
+ * they come from. */
+typedef struct recipe {
+    const char *what;
+    const unsigned char *words;
+    int count;
+    int provenance; /* column */
+} recipe;
+
+static const recipe of_trial = {"trial", trial_words, sizeof(trial_words),
+                                TRIAL_PROVENANCE};
+static const recipe of_choice = {"choice", choice_words, sizeof(choice_words),
+                                 CHOICE_PROVENANCE};
+
+static void begin(spc__buf *bytes, const recipe *from)
 {
-    spc__buf *bytes = &cache->sealed_bytes;
-    char hex[SPC__SHA256_HEX];
+    spc__buf_clear(bytes);
+    spc__seal_put_bytes(bytes, SQLITE_TEXT, from->what, strlen(from->what));
+}
+
+static spc_status finish(char hex[SPC__SHA256_HEX], spc__buf *bytes,
+                         spc__layer *layer, sqlite3_stmt *stmt,
+                         const recipe *from, spc_error *error)
+{
     spc_status status;
 
-    *fits = layer->version < SPC__SEALED_VERSION;
-    if (sqlite3_column_type(stmt, seal) == SQLITE_NULL)
-        return SPC_OK;
-    spc__buf_clear(bytes);
-    spc__seal_put_bytes(bytes, SQLITE_TEXT, what, strlen(what));
-    for (int i = 0; i < count; i++)
-        put_column(bytes, stmt, words[i]);
-    status = put_provenance(bytes, layer,
-                            sqlite3_column_int64(stmt, provenance), error);
+    for (int i = 0; i < from->count; i++)
+        put_column(bytes, stmt, from->words[i]);
+    status = put_provenance(
+        bytes, layer, sqlite3_column_int64(stmt, from->provenance), error);
     if (status != SPC_OK)
         return status;
     if (bytes->failed)
         return spc__layer_fail(layer, SQLITE_NOMEM, "read", error);
     spc__seal_of(hex, bytes->data, bytes->length);
-    const void *stored = sqlite3_column_blob(stmt, seal);
-    *fits =
-        sqlite3_column_type(stmt, seal) == SQLITE_TEXT &&
-        sqlite3_column_bytes(stmt, seal) == SPC__SHA256_HEX - 1 &&
-        stored != NULL && memcmp(stored, hex, SPC__SHA256_HEX - 1) == 0 &&
-        (layer->manifest == NULL || spc__manifest_has(layer->manifest, hex));
     return SPC_OK;
+}
+
+static bool is_signed(const spc__layer *layer, const char *hex)
+{
+    return layer->manifest == NULL || spc__manifest_has(layer->manifest, hex);
+}
+
+/* The seal in a column; NULL: it is none that was ever made. */
+static const char *seal_in(sqlite3_stmt *stmt, int i)
+{
+    const char *digest = sqlite3_column_blob(stmt, i);
+
+    return sqlite3_column_type(stmt, i) == SQLITE_TEXT && digest != NULL &&
+                   sqlite3_column_bytes(stmt, i) == SPC__SHA256_HEX - 1
+               ? digest
+               : NULL;
+}
+
+/* Is the digest what the seal says, and signed if need be? */
+static bool fits(const spc__layer *layer, const char *seal, const char *hex)
+{
+    return seal != NULL && memcmp(seal, hex, SPC__SHA256_HEX - 1) == 0 &&
+           is_signed(layer, hex);
 }
 
 /* ---- reading ------------------------------------------------------------- */
@@ -188,29 +219,73 @@ typedef struct unsound {
     bool has_seal;
 } unsound;
 
+static bool has_seal(sqlite3_stmt *stmt, int seal)
+{
+    return sqlite3_column_type(stmt, seal) != SQLITE_NULL;
+}
+
+/* Does the choice's seal fit the two rows as they are? */
+static spc_status is_sound(bool *out, spc__cache *cache, spc__layer *layer,
+                           sqlite3_stmt *stmt, const char *seal,
+                           spc_error *error)
+{
+    spc__buf *bytes = &cache->sealed_bytes;
+    char trial[SPC__SHA256_HEX], choice[SPC__SHA256_HEX];
+    spc_status status;
+
+    *out = false;
+    if (seal == NULL)
+        return SPC_OK;
+    begin(bytes, &of_trial);
+    status = finish(trial, bytes, layer, stmt, &of_trial, error);
+    if (status != SPC_OK)
+        return status;
+    begin(bytes, &of_choice);
+    spc__seal_put_bytes(bytes, SQLITE_TEXT, trial, SPC__SHA256_HEX - 1);
+    status = finish(choice, bytes, layer, stmt, &of_choice, error);
+    *out = status == SPC_OK && is_signed(layer, trial) &&
+           fits(layer, seal, choice);
+    return status;
+}
+
+/* Without a seal a record is sound if it is older than those. */
+static spc_status check_seal(unsound *out, spc__cache *cache, spc__layer *layer,
+                             sqlite3_stmt *stmt, const recipe *from, int seal,
+                             int record, spc_error *error)
+{
+    spc__buf *bytes = &cache->sealed_bytes;
+    bool sealed = has_seal(stmt, seal);
+    bool sound = !sealed && layer->version < SPC__SEALED_VERSION;
+    char hex[SPC__SHA256_HEX];
+    spc_status status = SPC_OK;
+
+    if (sealed) {
+        begin(bytes, from);
+        if (from == &of_choice)
+            put_column(bytes, stmt, TRIAL_SEAL);
+        status = finish(hex, bytes, layer, stmt, from, error);
+        sound = status == SPC_OK && fits(layer, seal_in(stmt, seal), hex);
+    }
+    if (status == SPC_OK && !sound)
+        *out =
+            (unsound){from->what, sqlite3_column_int64(stmt, record), sealed};
+    return status;
+}
+
 /* The choice first: it may name a trial that is sound, but not its own. */
 static spc_status find_unsound(unsound *out, spc__cache *cache,
                                spc__layer *layer, sqlite3_stmt *stmt,
                                spc_error *error)
 {
-    bool fits;
-    spc_status status = check_seal(cache, layer, stmt, "choice", choice_words,
-                                   sizeof(choice_words), CHOICE_PROVENANCE,
-                                   CHOICE_SEAL, &fits, error);
+    spc_status status;
 
     *out = (unsound){0};
-    if (status == SPC_OK && !fits)
-        *out = (unsound){"choice", sqlite3_column_int64(stmt, PROBLEM_ID),
-                         sqlite3_column_type(stmt, CHOICE_SEAL) != SQLITE_NULL};
-    if (status != SPC_OK || !fits)
+    status = check_seal(out, cache, layer, stmt, &of_choice, CHOICE_SEAL,
+                        PROBLEM_ID, error);
+    if (status != SPC_OK || out->kind != NULL)
         return status;
-    status = check_seal(cache, layer, stmt, "trial", trial_words,
-                        sizeof(trial_words), TRIAL_PROVENANCE, TRIAL_SEAL,
-                        &fits, error);
-    if (status == SPC_OK && !fits)
-        *out = (unsound){"trial", sqlite3_column_int64(stmt, TRIAL_ID),
-                         sqlite3_column_type(stmt, TRIAL_SEAL) != SQLITE_NULL};
-    return status;
+    return check_seal(out, cache, layer, stmt, &of_trial, TRIAL_SEAL, TRIAL_ID,
+                      error);
 }
 
 static spc_status read_row(spc__choice *out, const spc__layer *layer,
@@ -237,19 +312,52 @@ static spc_status set_aside(spc__cache *cache, spc__layer *layer,
     return spc__fail(error, why.status, "%s", why.text);
 }
 
-spc_status spc__choice_read(spc__choice *out, spc__cache *cache,
-                            spc__layer *layer, sqlite3_stmt *stmt,
-                            spc_error *error)
+static spc_status read_sound(spc__choice *out, const spc__layer *layer,
+                             sqlite3_stmt *stmt, spc_error *error)
 {
-    unsound what;
-    spc_status status = find_unsound(&what, cache, layer, stmt, error);
-
     out->file = layer->path;
     out->problem = sqlite3_column_int64(stmt, PROBLEM_ID);
-    if (status == SPC_OK && what.kind == NULL)
-        status = read_row(out, layer, stmt, error);
+    return read_row(out, layer, stmt, error);
+}
+
+/* A record without a seal, or whose seal does not fit. */
+static spc_status read_doubtful(spc__choice *out, bool *got, spc__cache *cache,
+                                spc__layer *layer, int64_t problem,
+                                spc_error *error)
+{
+    unsound what = {0};
+    sqlite3_stmt *stmt;
+    spc_status status =
+        spc__layer_statement(&stmt, layer, SPC__SQL_CHOICE_IN_DOUBT, error);
+
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(stmt, 1, problem);
+    status = spc__layer_step(got, layer, stmt, "read", error);
+    if (status == SPC_OK && *got)
+        status = find_unsound(&what, cache, layer, stmt, error);
+    if (status == SPC_OK && *got && what.kind == NULL)
+        status = read_sound(out, layer, stmt, error);
     spc__sql_done(stmt);
-    if (status == SPC_OK && what.kind != NULL)
-        status = set_aside(cache, layer, &what, error);
-    return status;
+    return what.kind != NULL && status == SPC_OK
+               ? set_aside(cache, layer, &what, error)
+               : status;
+}
+
+spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
+                            spc__layer *layer, sqlite3_stmt *stmt,
+                            const char *seal, spc_error *error)
+{
+    bool sound;
+    spc_status status =
+        is_sound(&sound, cache, layer, stmt,
+                 seal != NULL ? seal : seal_in(stmt, CHOICE_SEAL), error);
+    int64_t problem = sqlite3_column_int64(stmt, PROBLEM_ID);
+
+    if (status == SPC_OK && sound)
+        status = read_sound(out, layer, stmt, error);
+    spc__sql_done(stmt);
+    return status == SPC_OK && !sound
+               ? read_doubtful(out, got, cache, layer, problem, error)
+               : status;
 }

@@ -108,6 +108,7 @@ void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer)
     *out = (spc__similar_choice){
         .problem = sqlite3_column_int64(stmt, 0),
         .layer = layer,
+        .seal = -1,
         .median_us = timed ? median : INFINITY,
     };
 }
@@ -236,12 +237,15 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
 
 /* *got is false if the record went away since it was ranked. */
 static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
-                        const found *from, spc_error *error)
+                        const spc__problem_key *key, const found *from,
+                        spc_error *error)
 {
     spc__layer *layer = &cache->layers[from->record.layer];
+    const char *seal = spc__similar_seal(cache, key, &from->record);
     sqlite3_stmt *stmt;
-    spc_status status =
-        spc__layer_statement(&stmt, layer, SPC__SQL_CHOICE_OF, error);
+    spc_status status = spc__layer_statement(
+        &stmt, layer, seal != NULL ? SPC__SQL_CHOICE_ROWS : SPC__SQL_CHOICE_OF,
+        error);
 
     *got = false;
     if (status != SPC_OK)
@@ -251,7 +255,7 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
     out->match = from->match;
     out->distance = from->distance;
     if (status == SPC_OK && *got)
-        return spc__choice_read(out, cache, layer, stmt, error);
+        return spc__choice_read(out, got, cache, layer, stmt, seal, error);
     spc__sql_done(stmt);
     return status;
 }
@@ -288,20 +292,22 @@ static spc_status fetch_exact(spc__choice *out, bool *got, spc__layer *layer,
     out->match = SPC__MATCH_EXACT;
     out->distance = 0;
     if (status == SPC_OK && *got)
-        return spc__choice_read(out, cache, layer, stmt, error);
+        return spc__choice_read(out, got, cache, layer, stmt, NULL, error);
     spc__sql_done(stmt);
     return status;
 }
 
 static spc_status fetch_all(const top_list *top, spc__cache *cache,
-                            spc__choice *out, int *count, spc_error *error)
+                            const spc__problem_key *key, spc__choice *out,
+                            int *count, spc_error *error)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < top->count; i++) {
         bool got;
         spc_error *into = unless(status, error);
-        spc_status one = fetch(&out[*count], &got, cache, &top->best[i], into);
+        spc_status one =
+            fetch(&out[*count], &got, cache, key, &top->best[i], into);
         if (one == SPC_OK && got)
             (*count)++;
         if (status == SPC_OK)
@@ -323,8 +329,9 @@ static spc_status find_known(spc__cache *cache, const question *ask,
     top_list top = {&one, 0, 1};
     spc_status status = rank_all_similar(&top, cache, ask, error);
 
-    return status == SPC_OK ? fetch_all(&top, cache, out, count, error)
-                            : status;
+    return status == SPC_OK
+               ? fetch_all(&top, cache, ask->key, out, count, error)
+               : status;
 }
 
 /* The best one. A record that proves unsound does not keep others from serving,
@@ -355,7 +362,7 @@ static spc_status find_one(spc__cache *cache, const question *ask,
         next = rank_all_similar(&top, cache, ask, unless(status, error));
         status = status == SPC_OK ? next : status;
     }
-    next = fetch_all(&top, cache, out, count, unless(status, error));
+    next = fetch_all(&top, cache, ask->key, out, count, unless(status, error));
     status = status == SPC_OK ? next : status;
     return first == SPC_OK ? status : first;
 }
@@ -370,7 +377,8 @@ static spc_status find_several(spc__cache *cache, const question *ask,
     if (top.best == NULL)
         return spc__fail_memory(error, bytes);
     spc_status status = rank_all_similar(&top, cache, ask, error);
-    spc_status next = fetch_all(&top, cache, out, count, unless(status, error));
+    spc_status next =
+        fetch_all(&top, cache, ask->key, out, count, unless(status, error));
     free(top.best);
     return status == SPC_OK ? next : status;
 }
@@ -410,7 +418,7 @@ spc_status spc__cache_find_exact(spc__cache *cache, const spc__problem_key *key,
     if (status == SPC_OK)
         status = rank_all_exact(&top, cache, &asked, error);
     if (status == SPC_OK)
-        status = fetch_all(&top, cache, out, &count, error);
+        status = fetch_all(&top, cache, key, out, &count, error);
     spc__cache_end_reading(cache);
     *got = count > 0;
     return status;

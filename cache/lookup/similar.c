@@ -13,14 +13,18 @@
 #include "cache_internal.h"
 
 #include "error.h"
+#include "sha256.h"
 #include "texts.h"
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* More kinds of layers than any network has; then all sets start anew. */
 enum { MOST_SETS = 16 };
+
+enum { SEAL = SPC__SHA256_HEX - 1 };
 
 struct spc__similar {
     spc__similar *next;
@@ -31,7 +35,8 @@ struct spc__similar {
     bool whole;                 /* every layer could be read */
     spc__similar_choice *at;
     int64_t count, capacity;
-    spc__texts words; /* layers and targets */
+    char (*seals)[SEAL]; /* of as many, as they were read */
+    spc__texts words;    /* layers and targets */
     spc__kd_trees trees;
     spc__similar_root *roots; /* a tree for each target */
     int root_count, root_capacity;
@@ -62,6 +67,7 @@ static void free_set(spc__similar *set)
     free(set->family);
     free(set->read_at);
     free(set->at);
+    free(set->seals);
     free(set->roots);
     free(set->starts);
     spc__kd_release(&set->trees);
@@ -150,6 +156,17 @@ bool spc__similar_is_known(const spc__cache *cache, const spc__problem_key *key)
     return set != NULL && is_fresh(set, cache);
 }
 
+const char *spc__similar_seal(const spc__cache *cache,
+                              const spc__problem_key *key,
+                              const spc__similar_choice *record)
+{
+    if (record->seal < 0)
+        return NULL;
+    const spc__similar *set = find_set(cache, key);
+    return set != NULL && is_fresh(set, cache) ? set->seals[record->seal]
+                                               : NULL;
+}
+
 /* ---- reading ----------------------------------------------------------- */
 
 static spc_status reserve_one(spc__similar *set, spc_error *error)
@@ -159,11 +176,28 @@ static spc_status reserve_one(spc__similar *set, spc_error *error)
     int64_t capacity = set->capacity > 0 ? 2 * set->capacity : 64;
     size_t bytes = (size_t)capacity * sizeof(*set->at);
     spc__similar_choice *at = realloc(set->at, bytes);
-    if (at == NULL)
+    char(*seals)[SEAL] = realloc(set->seals, (size_t)capacity * SEAL);
+    if (at != NULL)
+        set->at = at;
+    if (seals != NULL)
+        set->seals = seals;
+    if (at == NULL || seals == NULL)
         return spc__fail_memory(error, bytes);
-    set->at = at;
     set->capacity = capacity;
     return SPC_OK;
+}
+
+/* What no seal can be counts as none: who reads the record will report it. */
+static void keep_seal(spc__similar_choice *record, spc__similar *set,
+                      sqlite3_stmt *stmt, int i)
+{
+    const void *digest = sqlite3_column_blob(stmt, i);
+
+    if (sqlite3_column_type(stmt, i) != SQLITE_TEXT || digest == NULL ||
+        sqlite3_column_bytes(stmt, i) != SEAL || set->count > INT_MAX)
+        return;
+    record->seal = (int)set->count;
+    memcpy(set->seals[set->count], digest, SEAL);
 }
 
 /* Places a record by the features that were asked for. What of its text makes
@@ -191,6 +225,7 @@ static spc_status read_record(spc__similar *set, sqlite3_stmt *stmt, int layer,
     spc__similar_choice *next = &set->at[set->count];
     spc__similar_read(next, stmt, layer);
     place(next, set, (const char *)sqlite3_column_text(stmt, 5));
+    keep_seal(next, set, stmt, 6);
     if ((status = claim_word(&next->layer_word, &set->words, stmt, 3, error)) ==
             SPC_OK &&
         (status = claim_word(&next->target_word, &set->words, stmt, 4,

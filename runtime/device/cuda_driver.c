@@ -6,8 +6,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A driver that lacks a call may have those by which GPUs are counted. */
+static bool has_gpu(const spc__cuda *cuda)
+{
+    int count = 0;
+
+    return cuda->Init != NULL && cuda->DeviceGetCount != NULL &&
+           cuda->Init(0) == CUDA_SUCCESS &&
+           cuda->DeviceGetCount(&count) == CUDA_SUCCESS && count > 0;
+}
+
 static spc_status resolve(spc__cuda *cuda, spc_error *error)
 {
+    const char *missing = NULL;
     struct {
         const char *symbol;
         void *member;
@@ -20,14 +31,16 @@ static spc_status resolve(spc__cuda *cuda, spc_error *error)
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         void *address = dlsym(cuda->handle, table[i].symbol);
         if (!address)
-            return spc__fail(error, SPC_ENODEVICE,
-                             "the CUDA driver is too old: it has no %s; "
-                             "version 520 (CUDA 11.8) or newer is needed",
-                             table[i].symbol);
+            missing = table[i].symbol;
         /* ISO C has no cast from object to function pointer. */
         memcpy(table[i].member, &address, sizeof address);
     }
-    return SPC_OK;
+    if (missing == NULL)
+        return SPC_OK;
+    return spc__fail(error, has_gpu(cuda) ? SPC_EDEVICE : SPC_ENODEVICE,
+                     "the CUDA driver is too old: it has no %s; version 520 "
+                     "(CUDA 11.8) or newer is needed",
+                     missing);
 }
 
 spc_status spc__cuda_check(const spc__cuda *cuda, CUresult result,
@@ -49,10 +62,9 @@ spc_status spc__cuda_check(const spc__cuda *cuda, CUresult result,
  * else it says, there is one that does not work. */
 static bool is_absent(CUresult result)
 {
-    enum { STUB_LIBRARY = 34, INSUFFICIENT_DRIVER = 35, NO_DEVICE = 100 };
+    enum { STUB_LIBRARY = 34, NO_DEVICE = 100 };
 
-    return (int)result == NO_DEVICE || (int)result == STUB_LIBRARY ||
-           (int)result == INSUFFICIENT_DRIVER;
+    return (int)result == NO_DEVICE || (int)result == STUB_LIBRARY;
 }
 
 spc_status spc__cuda_open(spc__cuda *out, spc_error *error)

@@ -24,6 +24,15 @@ unruly() {
         spctune -d cpu --templates "$PWD/templates/unruly" "$@"
 }
 
+# broken CALL=CODE COMMAND...: on a driver whose call fails so, by its double.
+broken() {
+    failing=$1
+    shift
+    doubles=$(dirname "$(readlink -f ../bin/spctune)")/../tests/fake_cuda
+    LD_LIBRARY_PATH=$doubles${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH} \
+        SPC_FAKE_CUDA_FAILS=$failing spctune "$@"
+}
+
 # The first words of each line only: what a sentence is about.
 first() {
     cut -c "1-$1"

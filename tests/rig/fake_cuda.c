@@ -243,8 +243,23 @@ static void reclaim(CUcontext context)
 
 /* ---- the driver, devices ---------------------------------------------- */
 
+/* "cuInit=803": for the command, which no test can reach into. */
+static void read_environment(fake_cuda *fake)
+{
+    const char *text = getenv("SPC_FAKE_CUDA_FAILS");
+    const char *code = text != NULL ? strchr(text, '=') : NULL;
+
+    for (int i = 0; i < FAKE_CALLS && code != NULL; i++)
+        if (strncmp(fake_symbols[i], text, (size_t)(code - text)) == 0 &&
+            fake_symbols[i][code - text] == '\0') {
+            fake->fail_call = i;
+            fake->fail_with = atoi(code + 1);
+        }
+}
+
 CUresult Init(unsigned flags)
 {
+    read_environment(&the_fake_cuda);
     CUresult result = begin(FAKE_Init);
 
     if (result == CUDA_SUCCESS)
@@ -269,6 +284,14 @@ static const struct {
     {CUDA_ERROR_OUT_OF_MEMORY, "CUDA_ERROR_OUT_OF_MEMORY", "out of memory"},
     {FAKE_NOT_INITIALIZED, "CUDA_ERROR_NOT_INITIALIZED", "not initialised"},
     {FAKE_NO_DEVICE, "CUDA_ERROR_NO_DEVICE", "no device is detected"},
+    {FAKE_UNAVAILABLE, "CUDA_ERROR_DEVICE_UNAVAILABLE",
+     "CUDA-capable device(s) is/are busy or unavailable"},
+    {FAKE_ECC_UNCORRECTABLE, "CUDA_ERROR_ECC_UNCORRECTABLE",
+     "uncorrectable ECC error encountered"},
+    {FAKE_NOT_READY, "CUDA_ERROR_SYSTEM_NOT_READY",
+     "system not yet initialized"},
+    {FAKE_DRIVER_MISMATCH, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH",
+     "system has unsupported display driver / cuda driver combination"},
     {FAKE_INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE", "invalid ordinal"},
     {FAKE_INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT", "invalid context"},
     {FAKE_INVALID_HANDLE, "CUDA_ERROR_INVALID_HANDLE", "invalid handle"},

@@ -133,23 +133,45 @@ static spc_status fill_in(cli *self, spc_device_info *info, bool measure)
     return status;
 }
 
-/* A word that can be no device is the caller's mistake, as everywhere. */
-static spc_status refuse(const char *wanted)
+/* What a device that is not listed says when it is opened. */
+static spc_status open_unlisted(const char *wanted, spc_error *error)
 {
     spc_ctx_options asked = SPC_CTX_OPTIONS_INIT;
     spc_ctx *ctx = NULL;
-    spc_error error = {0};
 
     asked.device = wanted;
     asked.database = "";
-    spc_status status = spc_ctx_create(&ctx, &asked, &error);
+    spc_status status = spc_ctx_create(&ctx, &asked, error);
     spc_ctx_free(ctx);
-    if (status == SPC_EINVAL)
+    return status;
+}
+
+/* A word that can be no device is the caller's mistake, as everywhere; and one
+ * that is there but cannot be used says why. */
+static spc_status refuse(const char *wanted)
+{
+    spc_error error = {0};
+    spc_status status = open_unlisted(wanted, &error);
+
+    if (status != SPC_OK && status != SPC_ENODEVICE)
         return cli_fail(status, "%s", error.text);
     return cli_fail(SPC_ENODEVICE,
                     "there is no device '%s' here: 'spctune devices' lists "
                     "those that are",
                     wanted);
+}
+
+/* A list without a GPU: there is none, or it cannot be used. */
+static spc_status check_best(const spc_device_info *all, int count)
+{
+    spc_error error = {0};
+    spc_status status = SPC_OK;
+
+    if (count > 0 && strncmp(all[0].id, "cuda", 4) == 0)
+        return SPC_OK;
+    if ((status = open_unlisted(NULL, &error)) != SPC_OK)
+        cli_fail(status, "%s", error.text);
+    return status;
 }
 
 static spc_status run(cli *self, void *to)
@@ -163,6 +185,8 @@ static spc_status run(cli *self, void *to)
     if (self->operands.count > 0)
         return cli_fail(SPC_EINVAL, "devices takes no operands, only options");
     count = count < MOST ? count : MOST;
+    if (wanted == NULL)
+        first = check_best(all, count);
     for (int i = 0; i < count; i++) {
         /* "cuda" means its first device, as everywhere. */
         size_t length = wanted != NULL ? strlen(wanted) : 0;

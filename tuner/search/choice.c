@@ -213,8 +213,10 @@ spc_status spc__choose(spc__winner *out, const spc__request *request,
     return SPC_OK;
 }
 
-spc_status spc__nobody_left(const spc__candidates *candidates, spc_error *error)
+spc_status spc__nobody_left(const spc__candidates *candidates,
+                            const spc__request *request, bool is_cut)
 {
+    spc_error *error = request->error;
     static const spc_status of[] = {
         [SPC__TRIAL_OK] = SPC_EINTERNAL,
         [SPC__TRIAL_CONSTRAINT] = SPC_EUNSUPPORTED,
@@ -236,5 +238,12 @@ spc_status spc__nobody_left(const spc__candidates *candidates, spc_error *error)
                 candidates->count, entry->trial.template_name, entry->config,
                 spc__trial_status_name(entry->trial.status), entry->trial.note);
     }
+    if (is_cut)
+        return spc__fail(
+            error, SPC_ETIMEOUT,
+            "no candidate could be measured within the budget of "
+            "%g s and the limit of one, %g s: what was compiled is "
+            "kept for a run with more time",
+            request->options.budget_s, request->options.limit_s);
     return spc__fail(error, SPC_EINTERNAL, "no candidate was tried");
 }

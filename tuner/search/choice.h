@@ -42,8 +42,9 @@ int spc__rank_all(const spc__candidates *candidates, spc__entry **list,
  * any. */
 spc_status spc__choose(spc__winner *out, const spc__request *request,
                        const spc__candidates *candidates);
-/* Nobody is left: the report of the first failure stands for all. */
+/* Nobody is left: the report of the first failure stands for all. `is_cut`: the
+ * time was up before the others were measured. */
 spc_status spc__nobody_left(const spc__candidates *candidates,
-                            spc_error *error);
+                            const spc__request *request, bool is_cut);
 
 #endif

@@ -353,7 +353,7 @@ static spc_status find_winner(spc__pipeline *p, spc__entry **batch, int count,
         count = 0;
     } while (status == SPC_OK && changed);
     if (status == SPC_OK && spc__rank_all(p->candidates, list, scenes) == 0)
-        status = spc__nobody_left(p->candidates, p->request->error);
+        status = spc__nobody_left(p->candidates, p->request, p->is_cut);
     return status == SPC_OK ? compare_finalists(p, list) : status;
 }
 
@@ -368,7 +368,7 @@ static spc_status compare(spc__pipeline *p, spc__entry **list, int count)
     spc__record_list(p->record, list, count);
     if (status == SPC_OK &&
         spc__rank(list, count, p->request->scene_count) == 0)
-        status = spc__nobody_left(p->candidates, p->request->error);
+        status = spc__nobody_left(p->candidates, p->request, p->is_cut);
     return status;
 }
 

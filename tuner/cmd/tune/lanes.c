@@ -75,6 +75,22 @@ static spc_status add_device(lanes *out, const char *word, size_t length)
     return SPC_OK;
 }
 
+/* None that can be used; there are no children who would mind the driver. */
+static spc_status fail_without_gpu(void)
+{
+    spc_ctx_options asked = SPC_CTX_OPTIONS_INIT;
+    spc_error error = {0};
+    spc_ctx *ctx = NULL;
+
+    asked.device = "cuda";
+    asked.database = "";
+    spc_status status = spc_ctx_create(&ctx, &asked, &error);
+    spc_ctx_free(ctx);
+    if (status == SPC_OK || status == SPC_ENODEVICE)
+        return cli_fail(SPC_ENODEVICE, "--device cuda:all: there is no GPU");
+    return cli_fail(status, "--device cuda:all: %s", error.text);
+}
+
 static spc_status add_all(lanes *out)
 {
     int count = count_gpus();
@@ -82,7 +98,7 @@ static spc_status add_all(lanes *out)
     spc_status status = SPC_OK;
 
     if (count == 0)
-        return cli_fail(SPC_ENODEVICE, "--device cuda:all: there is no GPU");
+        return fail_without_gpu();
     for (int i = 0; i < count && status == SPC_OK; i++) {
         snprintf(word, sizeof(word), "cuda:%d", i);
         status = add_device(out, word, strlen(word));
