@@ -6,6 +6,7 @@
  */
 #include "comma_locale.h"
 #include "feature_bed.h"
+#include "geometry.h"
 #include "layer_rig.h"
 #include "matrix.h"
 #include "random.h"
@@ -472,6 +473,72 @@ START_TEST(a_sentence_says_what_would_be_right)
 }
 END_TEST
 
+/* A layer is what its members say, whoever filled them in: what is taken is
+ * written so that it reads as the same, what is not gets its sentence. */
+static const char *const filled[] = {
+    "subm,cin=64,cout=64,k=3,dtype=f16",
+    "subm,cin=8,cout=8,offsets=0x0x0+1x0x0",
+    "conv,cin=8,cout=8,k=3,stride=2,padding=1,rule=footprint,shape=40,"
+    "epilogue=scale+bias+leaky+add",
+    "inverse,cin=8,cout=8,k=2,stride=2,rule=floor",
+    "generative,cin=8,cout=8,k=2,stride=2",
+    "points,cin=8,cout=8,k=3,radius=0.1",
+    "subm,cin=8,cout=8,k=3,dtype=i8,out=f16",
+};
+
+/* Where numbers of four bytes are: not in the list, whose numbers have two, and
+ * not in flags, of which C knows two values. */
+static bool holds_numbers(size_t at)
+{
+    static const size_t flags[] = {
+        offsetof(spc_conv, bias), offsetof(spc_conv, deterministic),
+        offsetof(spc_conv, scale), offsetof(spc_conv, accumulate)};
+    const size_t list = offsetof(spc_conv, geometry.offsets);
+
+    for (int i = 0; i < LENGTH(flags); i++)
+        if (flags[i] / 4 == at / 4)
+            return false;
+    return at < list || at >= offsetof(spc_conv, geometry.radius);
+}
+
+static void try_value(const spc_conv *from, size_t at, uint32_t value)
+{
+    char text[TEXT_BYTES], again[TEXT_BYTES];
+    spc_error error = {0};
+    spc_conv conv = *from, back;
+
+    memcpy((char *)&conv + at, &value, sizeof(value));
+    if (spc_conv_check(&conv, &error) != SPC_OK) {
+        ck_assert_str_ne(error.text, "");
+        return;
+    }
+    spc_conv_format(text, sizeof(text), &conv);
+    if (spc_conv_parse(&back, text, &error) != SPC_OK)
+        ck_abort_msg("member at %zu, %u: %s", at, value, error.text);
+    spc_conv_format(again, sizeof(again), &back);
+    ck_assert_str_eq(text, again);
+    ck_assert(spc__geometry_equal(&conv.geometry, &back.geometry));
+}
+
+START_TEST(members_of_a_layer_are_taken_and_written_or_refused)
+{
+    static const uint32_t values[] = {
+        0,           1,          2,         3,
+        7,           17,         255,       343,
+        65537,       1 << 24,    INT32_MAX, 0x80000000u,
+        ~0u,         ~1u,        1000000,   0x3f800000u /* 1.0f */,
+        0x7f800000u, 0x7fc00000u};
+    spc_error error = {0};
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, filled[_i], &error), error.text);
+    for (size_t at = 0; at + 4 <= sizeof(conv); at += 4)
+        for (int v = 0; v < LENGTH(values); v++)
+            if (holds_numbers(at))
+                try_value(&conv, at, values[v]);
+}
+END_TEST
+
 /* As many as there may be, each of as many digits as there may be. */
 START_TEST(the_longest_list_of_offsets_reads_back)
 {
@@ -771,6 +838,9 @@ int main(void)
     TCase *matrix = tcase_create("matrix");
     tcase_add_loop_test(matrix, a_sentence_says_what_would_be_right, 0,
                         LENGTH(sentences));
+    tcase_add_loop_test(matrix,
+                        members_of_a_layer_are_taken_and_written_or_refused, 0,
+                        LENGTH(filled));
     tcase_add_test(matrix, the_longest_list_of_offsets_reads_back);
     tcase_add_test(matrix, a_text_is_the_same_in_every_locale);
     tcase_add_test(matrix, every_type_is_in_the_matrix);

@@ -160,6 +160,8 @@ static inline spc_plan *plan_of(layer *l, const char *name,
     }
     spc__conv_attrs(&problem, &l->conv);
     spc__template *tpl = spc__library_find(l->ctx->library, name);
+    if (spc__template_accepts(tpl, &problem, &l->ctx->target, &error) != SPC_OK)
+        return NULL;
     assert_ok(
         spc__template_default(&config, tpl, &problem, &l->ctx->target, &error),
         error.text);
