@@ -4,6 +4,13 @@
  * voxels windows of two see, and what a transposed layer generates. By
  * coordinates, one after the other; nothing of ours is asked what is right.
  *
+ * Other conventions stand where their subject is: shapes and padding in
+ * test_relation and test_golden_counts, layouts of kernels in test_kernel_form,
+ * padding of submanifold layers, matrices and transposed layers of files in
+ * test_onnx, folded normalisations in test_weights, their epsilons and keys of
+ * maps in test_net, dense planes and statistics of a batch element in
+ * test_features, orders of columns in cli/networks.case.
+ *
  *     test_conventions [sim|cpu|cuda]
  */
 #include "whole_layer.h"
