@@ -1434,8 +1434,8 @@ typedef struct spc_feature {
 /*
  * Reads the operator and its words, separated by commas:
  *
- *   pool=max,c=64,rule=floor,k=2,stride=2   rule, k, stride, dilation, padding,
- *   unpool=index,c=64,rule=floor,k=2,...    origin, shape as a convolution's;
+ *   pool=max,c=64,rule=floor,k=2,stride=2   rule, k or offsets, stride, dilation,
+ *   unpool=index,c=64,rule=floor,k=2,...    padding, origin, shape as a layer's;
  *                                           index (0, 1) of pool=max
  *   pool=slices,c=64,rule=floor,...         and unpool=slices
  *   global=mean,c=64

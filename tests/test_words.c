@@ -121,6 +121,11 @@ static const struct word {
      "rule=footprint",
      "40x30x20",
      {"0", "40x40", "-3", "x", ""}},
+    {"features",
+     "offsets",
+     "rule=floor",
+     "0x0x0+-1x2x0",
+     {"0x0", "1", "0x0x0+", "0x0x0+0x0x0", "40000x0x0", "x", ""}},
     {"features", "index", NULL, "1", {"2", "yes", ""}},
     {"features", "act", NULL, "gelu", {"swish", "1", ""}},
     {"features", "slope", "act=leaky", "0.25", {"x", "nan", "inf", ""}},
@@ -209,6 +214,8 @@ static void begin(char *text, const spc_operator_info *of,
     if (strcmp(word->name, "offsets") == 0) {
         remove_word(text, "k"); /* which they stand in the place of */
         remove_word(text, "padding");
+        if (strcmp(of->kind, "features") == 0 && find_listed(of, "offsets"))
+            set_word(text, "offsets", "0x0x0"); /* which has no other kernel */
     }
     if (word->with != NULL)
         set_pair(text, word->with, of);
@@ -459,6 +466,8 @@ static const struct {
     {"convolution", "inverse,cin=8,cout=8,k=3,rule=radius",
      "'radius' is missing"},
     {"features", "pool=max,c=8,rule=radius,k=3", "pooling is by the rules"},
+    {"features", "pool=max,c=8,rule=floor,k=2,offsets=0x0x0",
+     "'k' and 'offsets' are both given"},
     {"features", "pool=avg,c=8,rule=floor,k=2", "did you mean 'mean'?"},
     {"features", "act=swish,c=8", "did you mean 'silu'?"},
     {"features", "act=relu,c=8,slope=0.5", "is for the activations leaky"},
