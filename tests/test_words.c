@@ -570,6 +570,7 @@ START_TEST(the_longest_list_of_offsets_reads_back)
     spc_conv_format(again, sizeof(again), &back);
     ck_assert_str_eq(text, again);
     char *end = strstr(text, ",dtype");
+    ck_assert_ptr_nonnull(end);
     memmove(end + 6, end, strlen(end) + 1);
     memcpy(end, "+0x0x0", 6);
     ck_assert_int_eq(spc_conv_parse(&back, text, &error), SPC_EINVAL);

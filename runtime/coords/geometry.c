@@ -423,9 +423,11 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
                          (int)g->rule);
     if ((status = check_list(g, error)) != SPC_OK)
         return status;
+    for (int i = 0; i < 3; i++) /* rules look at all axes */
+        if ((status = check_axis(g, i, error)) != SPC_OK)
+            return status;
     for (int i = 0; i < 3; i++)
-        if ((status = check_axis(g, i, error)) != SPC_OK ||
-            (status = check_rule(g, i, error)) != SPC_OK)
+        if ((status = check_rule(g, i, error)) != SPC_OK)
             return status;
     return check_radius(g, error);
 }
