@@ -250,8 +250,8 @@ typedef struct spc_geometry {
     int dilation[3]; /* at least 1 */
     int padding[3];  /* FOOTPRINT only, at least 0 */
     int origin[3];   /* of place 0, in input voxels; SPC_ORIGIN_AUTO */
-    int shape[3];    /* 0: none. FOOTPRINT: spatial shape of the inputs;
-                        GENERATIVE: of what is generated */
+    int shape[3];    /* up to 2^30; 0: none on this axis. FOOTPRINT: spatial
+                        shape of the inputs; GENERATIVE: of what is generated */
     /* An explicit list instead of the box: displacements in input voxels, in
      * the order of the weights, each once. 0: the box. kernel, dilation, padding
      * and origin then stay as in SPC_GEOMETRY_INIT. Of all rules but RADIUS: the
@@ -264,7 +264,7 @@ typedef struct spc_geometry {
     int16_t offsets[SPC_MAX_OFFSETS][3];
     /* RADIUS only; kernel is then the cells along each axis. */
     float radius; /* above 0 */
-    int nearest;  /* at most so many inputs, the nearest; 0: all */
+    int nearest;  /* at most so many inputs, the nearest; up to 2^20; 0: all */
     float voxel;  /* outputs are one point of each voxel of this edge; 0: they
                      are the inputs, or what the caller has */
 } spc_geometry;
@@ -1293,6 +1293,7 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       also stores the input row that it is from, int32
  *                       [rows out][c]: of equal ones that of the first offset.
  *                       An output without any input is 0, its index -1
+ *                       (MinkowskiEngine, spconv)
  *   unpool=nearest      the inverse map's first offset that has an input:
  *                       out[i][c] = in[o][c], 0 if there is none
  *   unpool=index        out[i][c] is the sum of in[o][c] over the offsets of
@@ -1312,18 +1313,22 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       it undoes pool=slices
  *   global=max|mean|sum over the voxels of each batch element: out [batches][c]
  *                       with batches = spc_coords_batches; 0 where an element
- *                       has no voxel
- *   add                 in + add, then the activation `act`
+ *                       has no voxel (MinkowskiEngine's global pooling)
+ *   add                 in + add, then the activation `act` (residual: He and
+ *                       others, CVPR 2016)
  *   act=NAME            relu: max(x, 0); leaky: slope * x where x < 0; sigmoid:
  *                       1 / (1 + exp(-x)); silu: x * sigmoid(x); gelu: x / 2 *
  *                       (1 + erf(x / sqrt(2))); elu: slope * (exp(x) - 1) where
- *                       x < 0
+ *                       x < 0 (leaky: Maas, Hannun, Ng, 2013; silu, gelu:
+ *                       Hendrycks, Gimpel, 2016; elu: Clevert, Unterthiner,
+ *                       Hochreiter, ICLR 2016)
  *   actgrad=NAME        the gradient of act=NAME: add[r][c], that of its outputs,
  *                       times the derivative at in[r][c], its inputs; of relu
  *                       and leaky its outputs do as well. At 0 these have the
  *                       derivative of negative numbers
  *   affine              in * scale[c] + shift[c], then the activation `act`: a
- *                       folded batch normalisation as a step of its own
+ *                       folded batch normalisation (Ioffe, Szegedy, ICML 2015)
+ *                       as a step of its own
  *   norm=layer          (x - mean) / sqrt(var + eps) over the channels of a row
  *                       (Ba, Kiros, Hinton, 2016), with affine=1 times scale[c]
  *                       plus shift[c]; then the activation `act`
@@ -1334,12 +1339,15 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *   groupsum, groupmean out[r][j] = sum (mean) of in[r][j * by + q], q < by:
  *                       c / by channels (the channel reduction of Part-A2: Shi
  *                       and others, TPAMI 2020)
- *   repeat              out[r][j] = in[r][j / by]: c * by channels
- *   bev                 as detectors want it (SECOND: Yan, Mao, Li, 2018): dense [batches][c * D][..][..] with D = shape z and
+ *   repeat              out[r][j] = in[r][j / by]: c * by channels; this and
+ *                       groupmean are shortcuts of TRELLIS.2
+ *   bev                 dense [batches][c * D][..][..] with D = shape z and
  *                       channel * D + z of the voxel as the dense channel: by
- *                       order=zyx its planes are [shape y][shape x], by
- *                       order=xyz [shape x][shape y]. Zero where there is no
- *                       voxel; voxels outside the shape are left out
+ *                       order=zyx its planes are [shape y][shape x] (SECOND:
+ *                       Yan, Mao, Li, Sensors 2018), by order=xyz [shape x]
+ *                       [shape y] (BEVFusion: Liu and others, ICRA 2023). Zero
+ *                       where there is no voxel; voxels outside the shape are
+ *                       left out
  *
  * Operators that look at each row alone work on every row that the set was
  * given; the others on its voxels.
@@ -1400,7 +1408,7 @@ typedef enum spc_bev_order { SPC_BEV_ZYX, SPC_BEV_XYZ } spc_bev_order;
 typedef struct spc_feature {
     spc_feature_op op;
     int channels;            /* of the inputs */
-    spc_dtype dtype;         /* SPC_F16 or SPC_F32, in and out */
+    spc_dtype dtype;         /* SPC_F16, SPC_BF16 or SPC_F32, in and out */
     spc_reduction reduction; /* POOL, GLOBAL */
     bool index; /* POOL by maximum: store where it is from; UNPOOL: by that */
     spc_activation activation; /* ACT, ACTGRAD; ADD, AFFINE, norms: last */
@@ -1427,8 +1435,8 @@ typedef struct spc_feature {
 /*
  * Reads the operator and its words, separated by commas:
  *
- *   pool=max,c=64,rule=floor,k=2,stride=2   rule, k, stride, dilation, padding,
- *   unpool=index,c=64,rule=floor,k=2,...    origin, shape as a convolution's;
+ *   pool=max,c=64,rule=floor,k=2,stride=2   rule, k or offsets, stride, dilation,
+ *   unpool=index,c=64,rule=floor,k=2,...    padding, origin, shape as a layer's;
  *                                           index (0, 1) of pool=max
  *   pool=slices,c=64,rule=floor,...         and unpool=slices
  *   global=mean,c=64
@@ -1440,8 +1448,8 @@ typedef struct spc_feature {
  *   bev,c=64,shape=176x200x2,order=zyx
  *   affine,c=64,act=relu
  *
- * and dtype (f16, bf16, f32) and pass (dgrad, wgrad) for all. SPC_EINVAL names the unknown word or the bad
- * value and what would be right.
+ * and dtype (f16, bf16, f32) and pass (dgrad, wgrad) for all. SPC_EINVAL names
+ * the unknown word or the bad value and what would be right.
  */
 SPC_API spc_status spc_feature_parse(spc_feature *out, const char *text,
                                      spc_error *error);
@@ -1491,7 +1499,8 @@ SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
  * reads a map, which only gradients do with one, it is the set of the inputs. */
 SPC_API size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
                                            const spc_coords *set);
-/* Makes a map ready for POOL, UNPOOL, SLICE and UNSLICE, and their gradients, on `stream`; as spc_map_prepare. */
+/* Makes a map ready for POOL, UNPOOL, SLICE and UNSLICE, and their gradients, on
+ * `stream`; as spc_map_prepare. */
 SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
                                        spc_map *map, void *stream);
 
@@ -1517,9 +1526,9 @@ typedef struct spc_feature_buffers {
  * Runs the operator: enqueues on `stream` and returns, without allocation,
  * synchronisation or reading back, so that a CUDA graph may capture it. POOL
  * and SLICE take a map of their geometry, UNPOOL and UNSLICE the inverse map,
- * their gradients each other's; all others take the set whose rows they work on. The other of the
- * two is NULL. Rows past those that there are remain as they were. SPC_ESTATE:
- * the map is not prepared; SPC_EINVAL: a missing or misaligned buffer, a pitch
+ * their gradients each other's; all others take the set whose rows they work
+ * on. The other of the two is NULL. Rows past those that there are remain as
+ * they were. SPC_ESTATE: the map is not prepared; SPC_EINVAL: a missing or misaligned buffer, a pitch
  * below the row, another operator's map; SPC_EDEVICE.
  */
 SPC_API spc_status spc_feature_execute(const spc_feature_plan *plan,
@@ -1907,7 +1916,8 @@ typedef struct spc_net_output {
     int64_t batches;       /* of a dense one */
     const spc_coords *set; /* the plan's */
     const spc_points *cloud; /* where rows are points; else NULL */
-    int64_t plane[3]; /* of `bev`: channels * D and the plane's sides, whose product is `elements`; else 0 */
+    int64_t plane[3]; /* of `bev`: channels * D and the plane's sides, whose
+                         product is `elements`; else 0 */
 } spc_net_output;
 
 /* SPC_EINVAL: there is none with this number. */

@@ -4,6 +4,13 @@
  * voxels windows of two see, and what a transposed layer generates. By
  * coordinates, one after the other; nothing of ours is asked what is right.
  *
+ * Other conventions stand where their subject is: shapes and padding in
+ * test_relation and test_golden_counts, layouts of kernels in test_kernel_form,
+ * padding of submanifold layers, matrices and transposed layers of files in
+ * test_onnx, folded normalisations in test_weights, their epsilons and keys of
+ * maps in test_net, dense planes and statistics of a batch element in
+ * test_features, orders of columns in cli/networks.case.
+ *
  *     test_conventions [sim|cpu|cuda]
  */
 #include "whole_layer.h"
@@ -103,6 +110,38 @@ static double from_coarse(const spc_conv *conv, const int32_t *o,
     return sum;
 }
 
+/* floor(v / 2), also of negative numbers. */
+static int64_t floor_half(int32_t value)
+{
+    return value >= 0 ? value / 2 : -((1 - (int64_t)value) / 2);
+}
+
+static bool has_row(const int32_t *rows, int64_t count, const int64_t wanted[4])
+{
+    for (int64_t i = 0; i < count; i++) {
+        bool same = true;
+        for (int a = 0; a < 4; a++)
+            same &= rows[4 * i + a] == wanted[a];
+        if (same)
+            return true;
+    }
+    return false;
+}
+
+/* MinkowskiEngine's rule, by which a voxel lies in that of half its
+ * coordinates, rounded down. */
+static void check_floors(const cloud *voxels, const int32_t *coarse,
+                         int64_t count)
+{
+    for (int i = 0; i < voxels->rows; i++) {
+        int64_t over[4] = {voxels->at[i][0]};
+        for (int a = 1; a < 4; a++)
+            over[a] = floor_half(voxels->at[i][a]);
+        ck_assert_msg(has_row(coarse, count, over), "(%d, %d, %d) has none",
+                      voxels->at[i][1], voxels->at[i][2], voxels->at[i][3]);
+    }
+}
+
 START_TEST(an_inverse_layer_has_the_rows_that_were_strided_in_their_order)
 {
     spc_ctx *ctx =
@@ -118,6 +157,8 @@ START_TEST(an_inverse_layer_has_the_rows_that_were_strided_in_their_order)
     ck_assert_int_eq(l.rows_out, voxels.rows);
     int32_t *coarse = rows_of(ctx, spc_map_in(l.map), &coarse_rows);
     ck_assert_int_eq(l.rows_in, coarse_rows);
+    if (conv.geometry.rule == SPC_RULE_FLOOR)
+        check_floors(&voxels, coarse, coarse_rows);
     float *x = draw(l.rows_in * conv.cin, 9);
     float *weights = draw(weight_count(&conv), 10);
     float *got = apply(&l, x, weights);
@@ -143,11 +184,6 @@ END_TEST
 
 /* ---- windows of two ------------------------------------------------------ */
 
-static int64_t floor_half(int32_t value)
-{
-    return value >= 0 ? value / 2 : -((1 - (int64_t)value) / 2);
-}
-
 /* Voxels of 0 to `extent` - 1 on each axis; both ends are among them. */
 static void draw_inside(cloud *out, int extent)
 {
@@ -155,18 +191,6 @@ static void draw_inside(cloud *out, int extent)
     for (int i = 0; i < out->rows; i++)
         for (int a = 1; a < 4; a++)
             out->at[i][a] += 4;
-}
-
-static bool has_row(const int32_t *rows, int64_t count, const int64_t wanted[4])
-{
-    for (int64_t i = 0; i < count; i++) {
-        bool same = true;
-        for (int a = 0; a < 4; a++)
-            same &= rows[4 * i + a] == wanted[a];
-        if (same)
-            return true;
-    }
-    return false;
 }
 
 /*

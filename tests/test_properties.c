@@ -352,7 +352,8 @@ END_TEST
 /* On integers no order of the sums is another. */
 START_TEST(a_divided_sum_is_the_whole_sum)
 {
-    static const char *const ways[] = {"stream", "cluster2", "atomic"};
+    static const char *const ways[] = {"split=stream", "split=cluster2",
+                                       "split=atomic"};
     const char *device = suite_device != NULL ? suite_device : "sim";
     int divided = 0;
     subject s;
@@ -361,10 +362,10 @@ START_TEST(a_divided_sum_is_the_whole_sum)
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
 
     subject_open(&s, ctx, "subm,cin=32,cout=16,k=3,dtype=tf32", 5);
-    float *whole = run(&s.whole, plan_of(&s.whole, "os_mma", "split", "none"),
+    float *whole = run(&s.whole, plan_of(&s.whole, "os_mma", "split=none"),
                        s.in, s.weights);
     assert_same(whole, s.out, outputs(&s.whole), "os_mma");
-    spc_plan *plan = plan_of(&s.whole, "os_mma", "split", ways[_i]);
+    spc_plan *plan = plan_of(&s.whole, "os_mma", ways[_i]);
     if (plan != NULL) { /* not every GPU has clusters */
         float *parts = run(&s.whole, plan, s.in, s.weights);
         assert_same(parts, whole, outputs(&s.whole), ways[_i]);
@@ -502,15 +503,17 @@ START_TEST(a_drawn_layer_keeps_its_properties)
 END_TEST
 
 /* Dataflows that divide the sum otherwise: on integers all are the same. Of the
- * hybrid the ends are near=0 and one step more than the farthest offset has. */
+ * hybrid the ends are near=0 and, with FAR, one step more than the farthest
+ * offset has. */
+#define FAR "near=%d,weights=stream"
 static const struct {
-    const char *name, *parameter, *value;
+    const char *name, *values;
 } ways[] = {
-    {"os_mma", "split", "none"},     {"os_mma", "split", "stream"},
-    {"os_mma", "split", "cluster2"}, {"os_mma", "split", "atomic"},
-    {"os_mma", "split", "mask2"},    {"pairs_mma", "near", "0"},
-    {"pairs_mma", "near", "2"},      {"pairs_mma", "near", "farthest"},
-    {"pairs_mma", "join", "atomic"}, {"pairs_mma", "weights", "stream"},
+    {"os_mma", "split=none"},     {"os_mma", "split=stream"},
+    {"os_mma", "split=cluster2"}, {"os_mma", "split=atomic"},
+    {"os_mma", "split=mask2"},    {"pairs_mma", "near=0"},
+    {"pairs_mma", "near=2"},      {"pairs_mma", FAR},
+    {"pairs_mma", "join=atomic"}, {"pairs_mma", "weights=stream"},
 };
 
 START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
@@ -518,7 +521,7 @@ START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
     const char *device = suite_device != NULL ? suite_device : "sim";
     uint64_t seed = drawn_seed(_i);
     spc__random random;
-    char value[24];
+    char values[40];
     subject s;
     drawn d;
     if (!suite_takes(_i) || strcmp(device, "cpu") == 0)
@@ -527,16 +530,13 @@ START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
 
     spc__random_init(&random, seed);
     draw_layer(&d, &random, true);
-    bool ends = strcmp(ways[_i].value, "farthest") == 0;
-    snprintf(value, sizeof(value), "%d", d.farthest + 1);
-    if (!ends)
-        snprintf(value, sizeof(value), "%s", ways[_i].value);
+    snprintf(values, sizeof(values), "%s", ways[_i].values);
+    if (strcmp(values, FAR) == 0)
+        snprintf(values, sizeof(values), FAR, d.farthest + 1);
     subject_open(&s, ctx, d.text, seed);
-    spc_plan *plan =
-        plan_of(&s.whole, ways[_i].name, ways[_i].parameter, value);
-    printf("seed %llu: %s, %s %s=%s%s\n", (unsigned long long)seed, d.text,
-           ways[_i].name, ways[_i].parameter, value,
-           plan != NULL ? "" : ": refused");
+    spc_plan *plan = plan_of(&s.whole, ways[_i].name, values);
+    printf("seed %llu: %s, %s %s%s\n", (unsigned long long)seed, d.text,
+           ways[_i].name, values, plan != NULL ? "" : ": refused");
     fflush(stdout);
     if (plan != NULL) {
         float *got = run(&s.whole, plan, s.in, s.weights);

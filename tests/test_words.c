@@ -6,6 +6,7 @@
  */
 #include "comma_locale.h"
 #include "feature_bed.h"
+#include "geometry.h"
 #include "layer_rig.h"
 #include "matrix.h"
 #include "random.h"
@@ -120,6 +121,11 @@ static const struct word {
      "rule=footprint",
      "40x30x20",
      {"0", "40x40", "-3", "x", ""}},
+    {"features",
+     "offsets",
+     "rule=floor",
+     "0x0x0+-1x2x0",
+     {"0x0", "1", "0x0x0+", "0x0x0+0x0x0", "40000x0x0", "x", ""}},
     {"features", "index", NULL, "1", {"2", "yes", ""}},
     {"features", "act", NULL, "gelu", {"swish", "1", ""}},
     {"features", "slope", "act=leaky", "0.25", {"x", "nan", "inf", ""}},
@@ -208,6 +214,8 @@ static void begin(char *text, const spc_operator_info *of,
     if (strcmp(word->name, "offsets") == 0) {
         remove_word(text, "k"); /* which they stand in the place of */
         remove_word(text, "padding");
+        if (strcmp(of->kind, "features") == 0 && find_listed(of, "offsets"))
+            set_word(text, "offsets", "0x0x0"); /* which has no other kernel */
     }
     if (word->with != NULL)
         set_pair(text, word->with, of);
@@ -458,6 +466,8 @@ static const struct {
     {"convolution", "inverse,cin=8,cout=8,k=3,rule=radius",
      "'radius' is missing"},
     {"features", "pool=max,c=8,rule=radius,k=3", "pooling is by the rules"},
+    {"features", "pool=max,c=8,rule=floor,k=2,offsets=0x0x0",
+     "'k' and 'offsets' are both given"},
     {"features", "pool=avg,c=8,rule=floor,k=2", "did you mean 'mean'?"},
     {"features", "act=swish,c=8", "did you mean 'silu'?"},
     {"features", "act=relu,c=8,slope=0.5", "is for the activations leaky"},
@@ -469,6 +479,72 @@ START_TEST(a_sentence_says_what_would_be_right)
     const spc_operator_info of = {.kind = sentences[_i].kind};
 
     assert_refused(&of, sentences[_i].text, sentences[_i].says);
+}
+END_TEST
+
+/* A layer is what its members say, whoever filled them in: what is taken is
+ * written so that it reads as the same, what is not gets its sentence. */
+static const char *const filled[] = {
+    "subm,cin=64,cout=64,k=3,dtype=f16",
+    "subm,cin=8,cout=8,offsets=0x0x0+1x0x0",
+    "conv,cin=8,cout=8,k=3,stride=2,padding=1,rule=footprint,shape=40,"
+    "epilogue=scale+bias+leaky+add",
+    "inverse,cin=8,cout=8,k=2,stride=2,rule=floor",
+    "generative,cin=8,cout=8,k=2,stride=2",
+    "points,cin=8,cout=8,k=3,radius=0.1",
+    "subm,cin=8,cout=8,k=3,dtype=i8,out=f16",
+};
+
+/* Where numbers of four bytes are: not in the list, whose numbers have two, and
+ * not in flags, of which C knows two values. */
+static bool holds_numbers(size_t at)
+{
+    static const size_t flags[] = {
+        offsetof(spc_conv, bias), offsetof(spc_conv, deterministic),
+        offsetof(spc_conv, scale), offsetof(spc_conv, accumulate)};
+    const size_t list = offsetof(spc_conv, geometry.offsets);
+
+    for (int i = 0; i < LENGTH(flags); i++)
+        if (flags[i] / 4 == at / 4)
+            return false;
+    return at < list || at >= offsetof(spc_conv, geometry.radius);
+}
+
+static void try_value(const spc_conv *from, size_t at, uint32_t value)
+{
+    char text[TEXT_BYTES], again[TEXT_BYTES];
+    spc_error error = {0};
+    spc_conv conv = *from, back;
+
+    memcpy((char *)&conv + at, &value, sizeof(value));
+    if (spc_conv_check(&conv, &error) != SPC_OK) {
+        ck_assert_str_ne(error.text, "");
+        return;
+    }
+    spc_conv_format(text, sizeof(text), &conv);
+    if (spc_conv_parse(&back, text, &error) != SPC_OK)
+        ck_abort_msg("member at %zu, %u: %s", at, value, error.text);
+    spc_conv_format(again, sizeof(again), &back);
+    ck_assert_str_eq(text, again);
+    ck_assert(spc__geometry_equal(&conv.geometry, &back.geometry));
+}
+
+START_TEST(members_of_a_layer_are_taken_and_written_or_refused)
+{
+    static const uint32_t values[] = {
+        0,           1,          2,         3,
+        7,           17,         255,       343,
+        65537,       1 << 24,    INT32_MAX, 0x80000000u,
+        ~0u,         ~1u,        1000000,   0x3f800000u /* 1.0f */,
+        0x7f800000u, 0x7fc00000u};
+    spc_error error = {0};
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, filled[_i], &error), error.text);
+    for (size_t at = 0; at + 4 <= sizeof(conv); at += 4)
+        for (int v = 0; v < LENGTH(values); v++)
+            if (holds_numbers(at))
+                try_value(&conv, at, values[v]);
 }
 END_TEST
 
@@ -494,6 +570,7 @@ START_TEST(the_longest_list_of_offsets_reads_back)
     spc_conv_format(again, sizeof(again), &back);
     ck_assert_str_eq(text, again);
     char *end = strstr(text, ",dtype");
+    ck_assert_ptr_nonnull(end);
     memmove(end + 6, end, strlen(end) + 1);
     memcpy(end, "+0x0x0", 6);
     ck_assert_int_eq(spc_conv_parse(&back, text, &error), SPC_EINVAL);
@@ -771,6 +848,9 @@ int main(void)
     TCase *matrix = tcase_create("matrix");
     tcase_add_loop_test(matrix, a_sentence_says_what_would_be_right, 0,
                         LENGTH(sentences));
+    tcase_add_loop_test(matrix,
+                        members_of_a_layer_are_taken_and_written_or_refused, 0,
+                        LENGTH(filled));
     tcase_add_test(matrix, the_longest_list_of_offsets_reads_back);
     tcase_add_test(matrix, a_text_is_the_same_in_every_locale);
     tcase_add_test(matrix, every_type_is_in_the_matrix);

@@ -179,8 +179,8 @@ int64_t spc__geometry_out_shape(const spc_geometry *g, int axis)
 
 bool spc__geometry_derives_by_list(const spc_geometry *g)
 {
-    return g->offset_count > 0 && (g->rule == SPC_RULE_FOOTPRINT ||
-                                   g->rule == SPC_RULE_GENERATIVE);
+    return g->offset_count > 0 &&
+           (g->rule == SPC_RULE_FOOTPRINT || g->rule == SPC_RULE_GENERATIVE);
 }
 
 static int common_divisor(int a, int b)
@@ -272,10 +272,11 @@ static spc_status check_axis(const spc_geometry *g, int i, spc_error *error)
         (status = check_range("origin", g->origin[i], i, -SPC__GEOMETRY_MOST,
                               error)))
         return status;
-    if (g->shape[i] < 0)
+    if (g->shape[i] < 0 || g->shape[i] > SPC__SHAPE_MOST)
         return spc__fail(error, SPC_EINVAL,
-                         "shape %d along %c: a number of voxels, or 0 for none",
-                         g->shape[i], axes[i]);
+                         "shape %d along %c: a number of voxels up to %d, or "
+                         "0 for none",
+                         g->shape[i], axes[i], SPC__SHAPE_MOST);
     return SPC_OK;
 }
 
@@ -363,10 +364,11 @@ static spc_status check_radius(const spc_geometry *g, spc_error *error)
     if ((status = check_length("radius", g->radius, false, error)) != SPC_OK ||
         (status = check_length("voxel", g->voxel, true, error)) != SPC_OK)
         return status;
-    if (g->nearest < 0)
+    if (g->nearest < 0 || g->nearest > SPC__NEAREST_MOST)
         return spc__fail(error, SPC_EINVAL,
-                         "nearest=%d: a number of points, or 0 for all",
-                         g->nearest);
+                         "nearest=%d: a number of points up to %d, or 0 for "
+                         "all",
+                         g->nearest, SPC__NEAREST_MOST);
     for (int i = 0; i < 3; i++)
         if (g->stride[i] != 1 || g->dilation[i] != 1 ||
             g->origin[i] != SPC_ORIGIN_AUTO)
@@ -389,6 +391,13 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
         return spc__fail(error, SPC_EINVAL,
                          "a list of offsets is for layers of voxels: those of "
                          "points have cells in their place");
+    for (int i = 0; i < 3; i++)
+        if (g->dilation[i] != 1 || g->padding[i] != 0 ||
+            g->origin[i] != SPC_ORIGIN_AUTO)
+            return spc__fail(error, SPC_EINVAL,
+                             "a dilation, padding or origin along %c: a list "
+                             "of offsets is the whole kernel",
+                             axes[i]);
     for (int a = 0; a < g->offset_count; a++)
         for (int b = 0; b < a; b++)
             if (memcmp(g->offsets[a], g->offsets[b], sizeof(g->offsets[a])) ==
@@ -414,9 +423,11 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
                          (int)g->rule);
     if ((status = check_list(g, error)) != SPC_OK)
         return status;
+    for (int i = 0; i < 3; i++) /* rules look at all axes */
+        if ((status = check_axis(g, i, error)) != SPC_OK)
+            return status;
     for (int i = 0; i < 3; i++)
-        if ((status = check_axis(g, i, error)) != SPC_OK ||
-            (status = check_rule(g, i, error)) != SPC_OK)
+        if ((status = check_rule(g, i, error)) != SPC_OK)
             return status;
     return check_radius(g, error);
 }

@@ -11,7 +11,11 @@
 
 /* The largest stride, dilation, padding, origin and displacement; what is above
  * is a mistake, and sums of products of these stay far within 64 bits. */
-enum { SPC__GEOMETRY_MOST = 65536 };
+enum {
+    SPC__GEOMETRY_MOST = 65536,
+    SPC__SHAPE_MOST = 1 << 30,
+    SPC__NEAREST_MOST = 1 << 20
+};
 
 /* The origin of an axis, the rule's own where it is SPC_ORIGIN_AUTO. */
 int spc__geometry_origin(const spc_geometry *geometry, int axis);

@@ -7,6 +7,7 @@
 #include "error.h"
 #include "names.h"
 #include "number.h"
+#include "offset_list.h"
 #include "pass.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -306,6 +307,7 @@ static const feature_word words[] = {
     {"dilation", set_geometry, 0, MAPPED},
     {"padding", set_geometry, 0, MAPPED},
     {"origin", set_geometry, 0, MAPPED},
+    {"offsets", set_geometry, 0, MAPPED},
     {"index", set_flag, AT(index), OP(POOL)},
     {"act", set_activation, 0, ACTIVE},
     {"slope", set_real, AT(slope), ACTIVE | OP(ACT) | OP(ACTGRAD)},
@@ -316,6 +318,12 @@ static const feature_word words[] = {
     {"pass", set_pass, 0, ALL & ~OP(ACTGRAD)},
 };
 enum { WORDS = sizeof(words) / sizeof(words[0]) };
+
+/* A list of offsets is a kernel. */
+static bool stands_for(const spc_feature *f, const char *word)
+{
+    return strcmp(word, "k") == 0 && f->geometry.offset_count > 0;
+}
 
 /* Those that an operator must have; `seen` has a bit for each word. */
 static spc_status check_needed(const spc_feature *f, unsigned seen,
@@ -332,7 +340,8 @@ static spc_status check_needed(const spc_feature *f, unsigned seen,
     for (size_t n = 0; n < sizeof(needed) / sizeof(needed[0]); n++)
         for (int i = 0; i < WORDS; i++)
             if (strcmp(words[i].name, needed[n].word) == 0 &&
-                needed[n].ops >> f->op & 1 && !(seen >> i & 1))
+                needed[n].ops >> f->op & 1 && !(seen >> i & 1) &&
+                !stands_for(f, words[i].name))
                 return spc__fail(error, SPC_EINVAL,
                                  "'%s' is missing: it is written %s",
                                  words[i].name, examples[f->op]);
@@ -387,6 +396,29 @@ static spc_status settle_slope(spc_feature *f, unsigned seen, spc_error *error)
     return SPC_OK;
 }
 
+/* What a list is in the place of, as of a layer. */
+static spc_status check_list(const spc_feature *f, unsigned seen,
+                             spc_error *error)
+{
+    static const char *const others[] = {"k", "dilation", "padding", "origin"};
+
+    for (int i = 0; i < WORDS && f->geometry.offset_count > 0; i++)
+        for (int o = 0; o < 4; o++)
+            if (seen >> i & 1 && strcmp(words[i].name, others[o]) == 0)
+                return spc__fail(error, SPC_EINVAL,
+                                 "'%s' and 'offsets' are both given: a list of "
+                                 "offsets is the whole kernel",
+                                 others[o]);
+    return SPC_OK;
+}
+
+/* Words are short, but for a list of offsets. */
+static size_t most_bytes(const char *word)
+{
+    return strncmp(word, "offsets=", 8) == 0 ? WORD_BYTES + SPC__LIST_BYTES
+                                             : WORD_BYTES;
+}
+
 static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
 {
     unsigned seen = 0;
@@ -394,10 +426,10 @@ static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
     bool first = true;
 
     for (const char *next = text; status == SPC_OK; first = false) {
-        char word[WORD_BYTES];
+        char word[WORD_BYTES + SPC__LIST_BYTES];
         size_t length = strcspn(next, ",");
 
-        if (length == 0 || length >= sizeof(word))
+        if (length == 0 || length >= most_bytes(next))
             return spc__fail(
                 error, SPC_EINVAL, "the word at position %zu is %s",
                 (size_t)(next - text), length == 0 ? "empty" : "too long");
@@ -411,6 +443,8 @@ static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
     }
     if (status == SPC_OK)
         status = settle_slope(f, seen, error);
+    if (status == SPC_OK)
+        status = check_list(f, seen, error);
     return status == SPC_OK ? check_needed(f, seen, error) : status;
 }
 
@@ -488,7 +522,7 @@ static void write_geometry(writer *w, const spc_feature *f)
 {
     spc_geometry of = f->geometry;
     bool subm = of.rule == SPC_RULE_SUBM;
-    char text[320];
+    char text[320 + SPC__LIST_BYTES];
 
     if (subm && f->op == SPC_FEATURE_POOL && f->pass == SPC_DGRAD)
         spc__feature_mirror(&of);

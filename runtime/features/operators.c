@@ -7,7 +7,9 @@
 #define FINISH                                                                 \
     " dtype=f16 epilogue= slope= bias=0 out= in_pitch= out_pitch= add_pitch= " \
     "deterministic=0 pass=forward accumulate=0 accumulator="
-#define MAPPED " rule k stride=1 dilation=1 padding=0 origin= shape="
+#define MAPPED                                                                 \
+    " rule k stride=1 dilation=1 padding=0 origin= shape= "                    \
+    "offsets="
 #define SUMMED " act=none slope="
 #define GRADS " dtype=f16 pass=forward"
 

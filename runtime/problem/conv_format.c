@@ -3,6 +3,7 @@
 
 #include "dtype.h"
 #include "epilogue.h"
+#include "geometry.h"
 #include "names.h"
 #include "number.h"
 #include "offset_list.h"
@@ -60,6 +61,23 @@ static size_t format_kernel(char *out, size_t bytes, size_t length,
                                      ",offsets=%s", list);
 }
 
+/* Where one axis has an origin of its own, the rule's own of the others is said
+ * as well. */
+static size_t format_origin(char *out, size_t bytes, size_t length,
+                            const spc_geometry *g)
+{
+    bool is_own = false;
+    int origin[3];
+
+    for (int axis = 0; axis < 3; axis++) {
+        is_own |= g->origin[axis] != SPC_ORIGIN_AUTO;
+        origin[axis] = spc__geometry_origin(g, axis);
+    }
+    return is_own ? format_word(out, bytes, length, "origin", origin,
+                                SPC_ORIGIN_AUTO)
+                  : length;
+}
+
 static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
                            bool has_rules)
 {
@@ -73,8 +91,7 @@ static int format_geometry(char *out, size_t bytes, const spc_geometry *g,
     length = format_word(out, bytes, length, "stride", g->stride, 1);
     length = format_word(out, bytes, length, "dilation", g->dilation, 1);
     length = format_word(out, bytes, length, "padding", g->padding, 0);
-    length =
-        format_word(out, bytes, length, "origin", g->origin, SPC_ORIGIN_AUTO);
+    length = format_origin(out, bytes, length, g);
     length = format_word(out, bytes, length, "shape", g->shape, 0);
     length = format_length(out, bytes, length, "radius", g->radius);
     if (g->nearest > 0)

@@ -144,6 +144,22 @@ static spc_status set_axes(spc_conv *conv, const layer_word *word,
                      SPC__GEOMETRY_MOST);
 }
 
+/* 0 on some axes: there the set has no end. */
+static spc_status set_shape(spc_conv *conv, const layer_word *word,
+                            const char *value, spc_error *error)
+{
+    int *shape = member(conv, word);
+
+    if (read_axes(shape, value, word->low, SPC__SHAPE_MOST) &&
+        (shape[0] | shape[1] | shape[2]) != 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "shape=%.40s is no shape: one number for all axes "
+                     "(shape=41) or three (shape=%s), each 1 to %d, or 0 for "
+                     "an axis without an end",
+                     value, word->example, SPC__SHAPE_MOST);
+}
+
 static spc_status set_rule(spc_conv *conv, const layer_word *word,
                            const char *value, spc_error *error)
 {
@@ -176,12 +192,13 @@ static spc_status set_nearest(spc_conv *conv, const layer_word *word,
 {
     int *out = member(conv, word);
 
-    if (read_count(out, value, value + strlen(value), 1 << 20) && *out > 0)
+    if (read_count(out, value, value + strlen(value), SPC__NEAREST_MOST) &&
+        *out > 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
                      "nearest=%.40s is not a number of points: 1 to %d is "
                      "right",
-                     value, 1 << 20);
+                     value, SPC__NEAREST_MOST);
 }
 
 static spc_status set_dtype(spc_conv *conv, const layer_word *word,
@@ -294,7 +311,7 @@ static const layer_word words[] = {
     {"dilation", set_axes, AT(geometry.dilation), 1, "2x2x1"},
     {"padding", set_axes, AT(geometry.padding), 0, "1x1x0"},
     {"origin", set_axes, AT(geometry.origin), -SPC__GEOMETRY_MOST, "0x0x-1"},
-    {"shape", set_axes, AT(geometry.shape), 1, "1408x1600x41"},
+    {"shape", set_shape, AT(geometry.shape), 0, "1408x1600x41"},
     {"offsets", set_offsets, AT(geometry.offsets), 0, NULL},
     {"radius", set_length, AT(geometry.radius), 0, NULL},
     {"nearest", set_nearest, AT(geometry.nearest), 0, NULL},

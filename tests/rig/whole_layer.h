@@ -142,12 +142,11 @@ static inline float *download(spc_ctx *ctx, spc_dtype dtype, const void *from,
     return out;
 }
 
-/* The default of what serves the layer, or a candidate of a template: NULL if
- * there is none such. */
-static inline spc_plan *plan_of(layer *l, const char *name,
-                                const char *parameter, const char *value)
+/* The default of what serves the layer, or a candidate of a template, which has
+ * `values` in the place of its default's: NULL if there is none such. */
+static inline spc_plan *plan_of(layer *l, const char *name, const char *values)
 {
-    spc__attrs problem = {0}, config = {0};
+    spc__attrs problem = {0}, config = {0}, said = {0};
     spc_plan *plan = NULL;
     spc_error error;
     spc__code code;
@@ -160,10 +159,17 @@ static inline spc_plan *plan_of(layer *l, const char *name,
     }
     spc__conv_attrs(&problem, &l->conv);
     spc__template *tpl = spc__library_find(l->ctx->library, name);
+    if (spc__template_accepts(tpl, &problem, &l->ctx->target, &error) != SPC_OK)
+        return NULL;
     assert_ok(
         spc__template_default(&config, tpl, &problem, &l->ctx->target, &error),
         error.text);
-    spc__attrs_set_text(&config, parameter, value);
+    assert_ok(spc__attrs_parse(&said, values, &error), error.text);
+    for (int i = 0; i < said.count; i++)
+        if (said.at[i].is_number)
+            spc__attrs_set_number(&config, said.at[i].name, said.at[i].number);
+        else
+            spc__attrs_set_text(&config, said.at[i].name, said.at[i].text);
     if (spc__template_check(tpl, &problem, &l->ctx->target, &config, &error) !=
         SPC_OK)
         return NULL;
@@ -171,7 +177,7 @@ static inline spc_plan *plan_of(layer *l, const char *name,
         spc__ctx_code(&code, l->ctx, name, &problem, &config, SPC_PLAN_JIT),
         spc_ctx_error(l->ctx));
     assert_ok(
-        spc__plan_create_from(&plan, l->ctx, &l->conv, &code, name, value),
+        spc__plan_create_from(&plan, l->ctx, &l->conv, &code, name, values),
         spc_ctx_error(l->ctx));
     assert_ok(spc_map_prepare(l->map, plan, NULL), spc_ctx_error(l->ctx));
     return plan;
@@ -217,7 +223,7 @@ static inline float *run(layer *l, spc_plan *plan, const float *in,
 
 static inline float *apply(layer *l, const float *in, const float *weights)
 {
-    return run(l, plan_of(l, NULL, NULL, NULL), in, weights);
+    return run(l, plan_of(l, NULL, NULL), in, weights);
 }
 
 static inline void assert_same(const float *got, const float *want,

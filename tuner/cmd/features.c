@@ -137,7 +137,7 @@ static spc_status run_row(struct sheet *sheet, const spc_feature *feature,
 {
     const char *name = spc_scene_name(scene);
     spc_bench_result result;
-    char text[200];
+    char text[8192]; /* a list of offsets is long */
     spc_status status = spc_feature_bench(sheet->ctx, feature, scene,
                                           sheet->args->seed, &result);
 

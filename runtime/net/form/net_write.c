@@ -6,10 +6,11 @@
 #include "feature.h"
 #include "geometry.h"
 #include "number.h"
+#include "offset_list.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYER_BYTES = 1024 };
+enum { LAYER_BYTES = 1024 + SPC__LIST_BYTES };
 
 /* ---- arrays -------------------------------------------------------------- */
 
@@ -163,7 +164,8 @@ static void write_input(spc__buf *out, const spc_net_input *input)
 }
 
 /* A list of offsets stands in a field of its own. The text says the kernel that
- * such a layer keeps, or one offset where a shape might be too small for that. */
+ * such a layer keeps, or one offset where a shape might be too small for that.
+ */
 static void write_offsets(spc__buf *out, const spc_geometry *g)
 {
     spc__buf_puts(out, "\t");
