@@ -122,6 +122,7 @@ spc_status spc__schema_peek(const char *path, spc_error *error);
 /* Size of the file that SQLite keeps beside the one at `path`, which may be a
  * link to it; -1: there is none. */
 int64_t spc__sibling_bytes(const char *path, const char *suffix);
+bool spc__sibling_is_plain(const char *path, const char *suffix); /* or none */
 
 /* Judges an open database; *empty: it holds nothing at all. `rc`, if not NULL,
  * receives SQLite's code of a read that failed. */

@@ -45,16 +45,33 @@ static char *make_uri(const char *path, open_way way)
     return spc__buf_detach(&uri);
 }
 
-/* Triggers and views of a file from elsewhere may call nothing. */
+/* No file of ours has views or triggers of its own, and those of a stranger
+ * may give rows without an end, or alter what is stored; of a function they, or
+ * an expression in a table, may call nothing. From SQLite 3.35 on that leaves
+ * our temporary views, through which older files are read. */
+static void forbid_foreign(sqlite3 *db)
+{
+    enum { TEMPORARY_STAY = 3035000, MOST_BYTES = 1 << 29 };
+
+    if (sqlite3_libversion_number() >= TEMPORARY_STAY) {
+        sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+#ifdef SQLITE_DBCONFIG_ENABLE_VIEW
+        sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+#endif
+    }
+    sqlite3_limit(db, SQLITE_LIMIT_LENGTH, MOST_BYTES);
+#ifdef SQLITE_DBCONFIG_TRUSTED_SCHEMA
+    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
+#endif
+}
+
 static void configure(sqlite3 *db)
 {
     sqlite3_extended_result_codes(db, 1);
     sqlite3_busy_timeout(db, SPC__BUSY_MS);
     sqlite3_create_collation(db, "spc_buckets", SQLITE_UTF8, NULL,
                              spc__compare_buckets);
-#ifdef SQLITE_DBCONFIG_TRUSTED_SCHEMA
-    sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
-#endif
+    forbid_foreign(db);
     sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_FKEY, 1, NULL);
 }
 
@@ -168,6 +185,36 @@ static int64_t journal_bytes(const spc__layer *layer)
     return wal > journal ? wal : journal;
 }
 
+/* A column that is computed is none of ours, and each row of a stranger's may
+ * take as long and as much memory as SQLite permits. */
+static spc_status check_columns(spc__layer *layer, int *rc, spc_error *error)
+{
+    static const char question[] =
+        "SELECT m.name, c.name FROM main.sqlite_master AS m"
+        " JOIN pragma_table_xinfo(m.name) AS c"
+        " WHERE m.type = 'table' AND c.hidden > 1 LIMIT 1";
+    sqlite3_stmt *stmt = NULL;
+    spc_status status = SPC_OK;
+
+    *rc = sqlite3_prepare_v2(layer->db, question, -1, &stmt, NULL);
+    if (*rc == SQLITE_OK)
+        *rc = sqlite3_step(stmt);
+    if (*rc == SQLITE_ROW)
+        status =
+            spc__fail(error, SPC_EDB,
+                      "cannot open '%s': the column '%.60s' of its table "
+                      "'%.60s' is computed, which none of ours is; restore "
+                      "a copy",
+                      layer->path, sqlite3_column_text(stmt, 1),
+                      sqlite3_column_text(stmt, 0));
+    else if (*rc != SQLITE_DONE)
+        status = spc__layer_fail(layer, *rc, "open", error);
+    if (*rc == SQLITE_ROW || *rc == SQLITE_DONE)
+        *rc = SQLITE_OK;
+    sqlite3_finalize(stmt);
+    return status;
+}
+
 /* Opens in one way; *rc is what SQLite itself refused. */
 static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
                                spc_error *error)
@@ -190,6 +237,8 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
                          "read; name a database that was tuned",
                          layer->path);
     if (empty && (status = spc__schema_create(layer, error)) != SPC_OK)
+        return status;
+    if (!empty && (status = check_columns(layer, rc, error)) != SPC_OK)
         return status;
     if (!empty && (status = spc__upgrade(layer, error)) != SPC_OK)
         return status;
@@ -277,6 +326,20 @@ static spc_status open_shipped(spc__layer *layer, spc_error *error)
     return status;
 }
 
+/* A pipe in the place of a journal is waited for until somebody writes it. */
+static spc_status check_journals(const char *path, spc_error *error)
+{
+    static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
+
+    for (int i = 0; i < 3; i++)
+        if (!spc__sibling_is_plain(path, suffixes[i]))
+            return spc__fail(error, SPC_EDB,
+                             "cannot open '%s': its journal '%s%s' is not a "
+                             "plain file; remove it",
+                             path, path, suffixes[i]);
+    return SPC_OK;
+}
+
 /* Is it there, a plain file, and ours by its first bytes? */
 static spc_status look(bool *exists, const char *path, spc_error *error)
 {
@@ -292,7 +355,8 @@ static spc_status look(bool *exists, const char *path, spc_error *error)
         return spc__fail(
             error, SPC_EDB, "cannot open '%s': it is %s; name a database file",
             path, S_ISDIR(facts.st_mode) ? "a folder" : "not a plain file");
-    return spc__schema_peek(path, error);
+    spc_status status = check_journals(path, error);
+    return status == SPC_OK ? spc__schema_peek(path, error) : status;
 }
 
 static spc_status make_folders(const char *path, spc_error *error)

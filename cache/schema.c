@@ -116,14 +116,27 @@ static spc_status judge(const char *path, uint32_t application,
     return SPC_OK;
 }
 
-int64_t spc__sibling_bytes(const char *path, const char *suffix)
+static bool find_sibling(struct stat *out, const char *path, const char *suffix)
 {
     char real[PATH_MAX], name[PATH_MAX + 16];
-    struct stat facts;
 
     snprintf(name, sizeof(name), "%s%s",
              realpath(path, real) != NULL ? real : path, suffix);
-    return stat(name, &facts) == 0 ? (int64_t)facts.st_size : -1;
+    return stat(name, out) == 0;
+}
+
+int64_t spc__sibling_bytes(const char *path, const char *suffix)
+{
+    struct stat facts;
+
+    return find_sibling(&facts, path, suffix) ? (int64_t)facts.st_size : -1;
+}
+
+bool spc__sibling_is_plain(const char *path, const char *suffix)
+{
+    struct stat facts;
+
+    return !find_sibling(&facts, path, suffix) || S_ISREG(facts.st_mode);
 }
 
 static uint32_t big_endian(const unsigned char *p)

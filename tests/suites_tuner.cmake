@@ -41,6 +41,10 @@ endforeach()
 # These wait, or compile much; the sanitizers have seen their code elsewhere.
 spc_slow(cli_audit cli_frames cli_interrupt cli_killed cli_lists cli_peers)
 
+# The manual page and the completions have what the tables of options have.
+add_test(NAME manual COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/manual.sh
+  $<TARGET_FILE:spctune> ${PROJECT_SOURCE_DIR}/docs/spctune.1.md)
+
 # The program in README.md, as it stands there.
 file(READ ${PROJECT_SOURCE_DIR}/README.md readme)
 string(REGEX MATCH "```c\n(.*)\n```\n\nThe test suite" found "${readme}")

@@ -4,6 +4,8 @@
  */
 #include "cache_rig.h"
 
+#include <sys/stat.h>
+
 Suite *suite(void);
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
@@ -96,14 +98,113 @@ START_TEST(who_needs_what_is_missing_names_it)
 }
 END_TEST
 
-/* ---- records ------------------------------------------------------------- */
-
 static spc_status count_row(const spc__cache_row *row, void *payload)
 {
     ck_assert(!row->has_choice || row->choice.samples < 1000);
     ++*(int *)payload;
     return SPC_OK;
 }
+
+/* ---- what a stranger may make of a file -----------------------------------
+ */
+
+/* Rows without an end, and what is done behind one's back. */
+static const char *const traps[] = {
+    "ALTER TABLE choice RENAME TO old; CREATE VIEW choice AS WITH RECURSIVE"
+    " many(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many)"
+    " SELECT n AS problem, -n AS trial, '' AS reason, 1 AS provenance,"
+    " 1 AS unix_seconds FROM many",
+    "ALTER TABLE problem RENAME TO old; CREATE VIEW problem AS WITH RECURSIVE"
+    " many(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many)"
+    " SELECT -n AS id, '' AS device, '' AS layer, '' AS target, '' AS buckets,"
+    " '' AS family FROM many",
+    "ALTER TABLE quarantine RENAME TO old; CREATE VIEW quarantine AS"
+    " WITH RECURSIVE many(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many)"
+    " SELECT '' AS kind, n AS record, '' AS reason, 1 AS unix_seconds FROM"
+    " many",
+    "DROP TABLE seal; CREATE TABLE seal (kind TEXT, record INTEGER, identity"
+    " TEXT, digest TEXT AS (hex(zeroblob(999999999))))",
+    "ALTER TABLE trial DROP COLUMN note; ALTER TABLE trial ADD COLUMN note TEXT"
+    " AS (printf('%.*c', 999999999, 'x'))",
+};
+
+static void look_everywhere(spc__cache *cache)
+{
+    spc__buf said = SPC__BUF_INIT;
+    spc__choice found;
+    int64_t checked;
+    int got, listed = 0;
+
+    for (uint64_t seed = 5; seed < 9; seed++) {
+        uint64_t drawn = seed;
+        spc__problem_key key = draw_key(&drawn);
+        spc__cache_find_choices(cache, &key, &found, 1, &got, &error);
+        spc__cache_find_exact(cache, &key, &found, &(bool){false}, &error);
+    }
+    spc__cache_each(cache, count_row, &listed, &error);
+    spc__cache_verify(cache, &checked, note_fault, &said, &error);
+    spc__buf_release(&said);
+}
+
+START_TEST(rows_without_an_end_are_not_waited_for)
+{
+    const char *file = at("edited.db");
+    spc__cache *cache = NULL;
+
+    make("edited.db");
+    edit("edited.db", traps[_i]);
+    if (spc__cache_open(&cache, NULL, &file, 1, &error) == SPC_OK)
+        look_everywhere(cache);
+    spc__cache_close(cache);
+    if (spc__cache_open(&cache, file, NULL, 0, &error) == SPC_OK)
+        look_everywhere(cache);
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(a_trigger_of_a_stranger_does_not_fire)
+{
+    spc__provenance from = {.version = "0.1.0", .unix_seconds = 1};
+    uint64_t seed = 77;
+    int before = 0, after = 0;
+
+    make("edited.db");
+    edit("edited.db", "CREATE TRIGGER late AFTER INSERT ON trial BEGIN"
+                      " DELETE FROM choice; END;"
+                      "CREATE TRIGGER soon BEFORE INSERT ON problem BEGIN"
+                      " DELETE FROM choice; END");
+    spc__cache *cache = open_user("edited.db");
+    assert_ok(spc__cache_each(cache, count_row, &before, &error));
+    spc__problem_key key = draw_key(&seed);
+    strcpy(key.device, "a new one");
+    spc__trial trial = draw_trial(&seed);
+    assert_ok(spc__cache_put_trial(cache, &key, &trial, &from, &error));
+    assert_ok(spc__cache_each(cache, count_row, &after, &error));
+    ck_assert_int_ge(after, before);
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* Whoever opens a pipe waits for somebody to write it. */
+START_TEST(a_pipe_beside_a_file_is_not_waited_for)
+{
+    static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
+    const char *file = at("edited.db");
+    spc__cache *cache = NULL;
+    char beside[450];
+
+    make("edited.db");
+    snprintf(beside, sizeof(beside), "%s%s", file, suffixes[_i]);
+    unlink(beside);
+    ck_assert_int_eq(mkfifo(beside, 0600), 0);
+    assert_status(spc__cache_open(&cache, NULL, &file, 1, &error), SPC_EDB);
+    ck_assert_ptr_nonnull(strstr(error.text, "is not a plain file"));
+    assert_status(spc__cache_open(&cache, file, NULL, 0, &error), SPC_EDB);
+    ck_assert_ptr_nonnull(strstr(error.text, suffixes[_i]));
+}
+END_TEST
+
+/* ---- records ------------------------------------------------------------- */
 
 static int listed(spc_status expected)
 {
@@ -159,6 +260,10 @@ Suite *suite(void)
     tcase_add_loop_test(part,
                         a_record_that_was_edited_is_named_and_hides_no_other, 0,
                         LENGTH(records));
+    tcase_add_loop_test(part, rows_without_an_end_are_not_waited_for, 0,
+                        LENGTH(traps));
+    tcase_add_test(part, a_trigger_of_a_stranger_does_not_fire);
+    tcase_add_loop_test(part, a_pipe_beside_a_file_is_not_waited_for, 0, 3);
     suite_add_tcase(all, part);
     return all;
 }

@@ -364,6 +364,43 @@ START_TEST(a_signature_with_another_byte_is_none)
 }
 END_TEST
 
+/* Padding and the end of the last line may be left out. */
+static size_t bytes_that_count(const char *text)
+{
+    size_t count = strlen(text);
+
+    while (count > 0 && strchr("=\n", text[count - 1]) != NULL)
+        count--;
+    return count;
+}
+
+START_TEST(a_signature_that_is_cut_short_is_none)
+{
+    char *key = read_text("key.pub"), *text = read_text("text");
+    char *signature = read_text("hashed.minisig");
+    size_t whole = bytes_that_count(signature);
+
+    for (size_t left = 0; left < whole; left++) {
+        char was = signature[left];
+        signature[left] = '\0';
+        spc_status status =
+            spc__signature_check(key, signature, text, strlen(text), &error);
+        ck_assert_msg(status == SPC_EWRONG || status == SPC_EFORMAT, "%zu",
+                      left);
+        signature[left] = was;
+    }
+    for (size_t left = bytes_that_count(key) - 1; left > 0; left--) {
+        key[left] = '\0';
+        assert_status(
+            spc__signature_check(key, signature, text, strlen(text), &error),
+            SPC_EFORMAT);
+    }
+    free(key);
+    free(text);
+    free(signature);
+}
+END_TEST
+
 /* A key of the test's own, and signing with it as minisign does. */
 typedef struct signer {
     unsigned char public_key[32], secret[64];
@@ -649,10 +686,11 @@ Suite *suite(void)
     add(all, "signatures",
         (const TTest *const[]){signatures_of_minisign_are_known,
                                a_signature_with_another_byte_is_none,
+                               a_signature_that_is_cut_short_is_none,
                                a_signed_pack_serves_who_has_the_key,
                                what_was_sealed_anew_is_not_signed,
                                what_was_taken_out_is_missed, NULL},
-        (const int[]){2, 1, 1, 4, 1});
+        (const int[]){2, 1, 1, 1, 4, 1});
 #else
     suite_note_skip("built without libsodium: no signature can be checked");
 #endif

@@ -102,6 +102,16 @@ static spc_status fail_unsigned(const spc__layer *layer, const char *why,
                      layer->path, why);
 }
 
+/* The stranger whose file it is may have laid a pipe there, to be waited for.
+ */
+static spc_status read_plain(spc__buf *out, const char *path,
+                             size_t limit_bytes, spc_error *error)
+{
+    if (!spc__sibling_is_plain(path, ""))
+        return spc__fail(error, SPC_EIO, "'%s' is not a plain file", path);
+    return spc__file_read(out, path, limit_bytes, error);
+}
+
 static spc_status read_signed(spc__manifest *out, spc__layer *layer,
                               const char *key, spc_error *error)
 {
@@ -112,11 +122,11 @@ static spc_status read_signed(spc__manifest *out, spc__layer *layer,
 
     if (status != SPC_OK)
         goto done;
-    status = spc__file_read(&out->text, spc__buf_text(&name), MOST_BYTES, &why);
+    status = read_plain(&out->text, spc__buf_text(&name), MOST_BYTES, &why);
     spc__buf_puts(&name, ".minisig");
     if (status == SPC_OK)
-        status = spc__file_read(&signature, spc__buf_text(&name),
-                                MOST_SIGNATURE, &why);
+        status =
+            read_plain(&signature, spc__buf_text(&name), MOST_SIGNATURE, &why);
     if (status == SPC_OK)
         status = spc__signature_check(key, spc__buf_text(&signature),
                                       spc__buf_text(&out->text),

@@ -1,4 +1,5 @@
 /* features.c - spctune features: operators on features, checked and timed. */
+#include "idle.h"
 #include "layers.h"
 #include "output.h"
 
@@ -258,8 +259,10 @@ static spc_status run(cli *self, void *payload)
     spc_status status;
     int count;
 
-    if (self->operands.count == 0)
+    if (self->operands.count == 0) {
+        idle_say_but(self, "without an OPERATOR", "");
         return list_operators(self);
+    }
     if ((status = read_features(&features, &count, &self->operands,
                                 sheet.args->pass)) != SPC_OK)
         return status;

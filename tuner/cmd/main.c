@@ -1,5 +1,5 @@
 /* main.c - the spctune command. */
-#include "cli.h"
+#include "idle.h"
 
 #include "output.h"
 #include "progress.h"
@@ -27,6 +27,12 @@ static spc_status no_command(const cli *self)
     return SPC_EINVAL;
 }
 
+static spc_status run_command(cli *self, void *args)
+{
+    idle_say_globals(self);
+    return self->command->run(self, args);
+}
+
 static spc_status run(cli *self, int argc, char **argv, void **args)
 {
     spc_status status = cli_parse(self, argc, argv, args);
@@ -38,10 +44,10 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
         cli_help_full(self);
     else if (self->globals.help_short)
         cli_help_short(self);
-    else if (self->command != NULL)
-        status = self->command->run(self, *args);
-    else
+    else if (self->command == NULL)
         return no_command(self);
+    else
+        return run_command(self, *args);
     return status;
 }
 

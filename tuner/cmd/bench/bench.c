@@ -1,4 +1,5 @@
 /* bench.c - spctune bench: times plans, and says how far from the floor. */
+#include "idle.h"
 #include "layers.h"
 #include "network.h"
 #include "output.h"
@@ -536,6 +537,7 @@ static spc_status bench_network(cli *self, struct args *args)
         args->against != NULL)
         return cli_fail(SPC_EINVAL, "--network takes scenes, and neither "
                                     "layers, a suite nor figures of others");
+    idle_say(self, "with --network", "scenes pass");
     args->net.scenes = args->scenes;
     args->net.seed = args->seed;
     return network_bench(self, &args->net, args->runs);
@@ -554,6 +556,9 @@ static spc_status run_checked(cli *self, struct args *args)
         return cli_fail(SPC_EINVAL, "--scenes says where the files of a "
                                     "--suite are: without one, --scene names "
                                     "a scene");
+    idle_say(self, "without --network",
+             "weights from axes prefix voxel range "
+             "dtype int8 growth points runs check");
     if (args->suite == NULL)
         return job_run(self, args, &args->scenes, bench_layer);
     const cli_suite *suite = suite_find(args->suite);

@@ -1,6 +1,7 @@
 /* db.c - spctune db: its verbs; looking into a database. */
 #include "db.h"
 #include "database.h"
+#include "idle.h"
 #include "meant.h"
 #include "trials.h"
 
@@ -340,18 +341,21 @@ static spc_status run_verify(spc_ctx *ctx, cli *self, const db_args *args,
 }
 
 static const db_verb verbs[] = {
-    {"ls", "[--all]", 0, 0, false, run_ls, NULL},
-    {"show", "ID", 1, 1, false, run_show, NULL},
-    {"verify", "[--key FILE]", 0, 0, false, run_verify, NULL},
-    {"export", "[-o FILE] [--code|--choices]", 0, 0, false, db_export, NULL},
-    {"import", "FILE...", 1, 999, true, db_import, NULL},
-    {"merge", "FILE...", 1, 999, true, db_merge, NULL},
-    {"diff", "FILE", 1, 1, false, db_diff, NULL},
-    {"prune", "[--losers] [--stale] [--days N]", 0, 0, false, db_prune, NULL},
-    {"release", "", 0, 0, false, db_release, NULL},
-    {"pin", "ID [--choice 'TEMPLATE CONFIG']", 1, 1, false, db_pin, NULL},
-    {"pack", "[--whole] FILE.db", 1, 1, false, db_pack, NULL},
-    {"migrate", "FILE...", 1, 999, true, NULL, db_migrate},
+    {"ls", "[--all]", 0, 0, "all", false, run_ls, NULL},
+    {"show", "ID", 1, 1, "", false, run_show, NULL},
+    {"verify", "[--key FILE]", 0, 0, "", false, run_verify, NULL},
+    {"export", "[-o FILE] [--code|--choices]", 0, 0, "output choices code",
+     false, db_export, NULL},
+    {"import", "FILE...", 1, 999, "", true, db_import, NULL},
+    {"merge", "FILE...", 1, 999, "", true, db_merge, NULL},
+    {"diff", "FILE", 1, 1, "", false, db_diff, NULL},
+    {"prune", "[--losers] [--stale] [--days N]", 0, 0, "losers stale days",
+     false, db_prune, NULL},
+    {"release", "", 0, 0, "", false, db_release, NULL},
+    {"pin", "ID [--choice 'TEMPLATE CONFIG']", 1, 1, "choice", false, db_pin,
+     NULL},
+    {"pack", "[--whole] FILE.db", 1, 1, "whole", false, db_pack, NULL},
+    {"migrate", "FILE...", 1, 999, "", true, NULL, db_migrate},
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(*verbs) };
@@ -437,10 +441,13 @@ static spc_status run(cli *self, void *args)
 {
     const cli_list *words = &self->operands;
     const db_verb *verb = words->count > 0 ? find_verb(words->at[0]) : NULL;
+    char where[40];
 
     if (verb == NULL || words->count - 1 < verb->least ||
         words->count - 1 > verb->most)
         return fail_words(verb, words->count > 0 ? words->at[0] : NULL);
+    snprintf(where, sizeof(where), "on db %s", verb->name);
+    idle_say_but(self, where, verb->used);
     if (verb->run_closed != NULL)
         return verb->run_closed(self, words->at + 1);
     return run_on(self, verb, args);

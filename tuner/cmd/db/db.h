@@ -17,9 +17,10 @@ typedef spc_status db_run(spc_ctx *ctx, cli *self, const db_args *args,
 
 typedef struct db_verb {
     const char *name, *operands;
-    int least, most; /* operands */
-    bool creates;    /* the database need not be there */
-    db_run *run;     /* NULL for run_closed */
+    int least, most;  /* operands */
+    const char *used; /* of the command's options */
+    bool creates;     /* the database need not be there */
+    db_run *run;      /* NULL for run_closed */
     spc_status (*run_closed)(cli *self, const char *const *files);
 } db_verb;
 

@@ -2,6 +2,7 @@
 #include "net.h"
 
 #include "database.h"
+#include "idle.h"
 #include "output.h"
 #include "printable.h"
 #include <stdio.h>
@@ -367,6 +368,22 @@ static spc_status run_first(cli *self, struct args *args)
     return net_first(self, &args->net);
 }
 
+/* The options of each verb. */
+static void say_idle(const cli *self, const struct args *args, const char *verb)
+{
+    static const char of_add[] = "name replace weights seed from axes prefix "
+                                 "voxel range dtype int8";
+
+    if (strcmp(verb, "first") == 0)
+        idle_say_but(self, "on net first", "scene capacity growth");
+    else if (strcmp(verb, "add") != 0)
+        idle_say_but(self, "but on net add and net first", "");
+    else if (!args->net.int8)
+        idle_say_but(self, "on net add without --int8", of_add);
+    else
+        idle_say(self, "on net add", "capacity growth");
+}
+
 static spc_status run(cli *self, void *to)
 {
     struct args *args = to;
@@ -375,6 +392,7 @@ static spc_status run(cli *self, void *to)
     const char *what = words->count == 2 ? words->at[1] : NULL;
 
     args->net.file = what;
+    say_idle(self, args, verb);
     if (words->count == 1 && strcmp(verb, "ls") == 0)
         return look(self, NULL, list);
     if (what != NULL && strcmp(verb, "add") == 0)

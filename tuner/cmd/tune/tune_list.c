@@ -7,6 +7,7 @@
  * each is, and how it went.
  */
 #include "tune_list.h"
+#include "idle.h"
 #include "lanes.h"
 #include "network.h"
 #include "output.h"
@@ -281,6 +282,32 @@ static spc_status read_list(tune_list *t, cli *self)
     return status == SPC_OK ? take_part(&t->list, self, args->shard) : status;
 }
 
+/* Options of another kind of work than this. */
+static void say_idle(const tune_list *t, const cli *self)
+{
+    int networks = 0, from_files = 0;
+
+    for (int i = 0; i < t->list.count; i++) {
+        const cli_list *scenes = &t->list.at[i].scenes;
+        networks += t->list.at[i].is_network;
+        for (int s = 0; s < scenes->count; s++)
+            from_files += worklist_is_in_folder(scenes->at[s]);
+    }
+    if (t->list.count == 0)
+        return; /* another part of the list may use them */
+    if (from_files == 0)
+        idle_say(self, "without a scene that is a file in a folder", "scenes");
+    if (networks == 0)
+        idle_say(self, "without a network", "dtype");
+    if (networks == t->list.count)
+        idle_say(self, "on networks, which have their passes", "pass maps");
+    else if (t->args->maps)
+        idle_say(self, "with --maps, where all are measured again",
+                 "effort seed limit only in-process allow-spills again");
+    if (t->args->whole_budget_s <= 0)
+        idle_say(self, "without --budget", "in-order");
+}
+
 static void say_what_is_left(const tune_list *t, spc_status status)
 {
     const progress_board *board = &t->shared->board;
@@ -307,6 +334,7 @@ spc_status tune_list_run(cli *self, tuning_args *args)
         t.shared->board.budget_s = args->whole_budget_s;
         t.shared->board.started_ns = spc__now_ns();
         self->board = &t.shared->board;
+        say_idle(&t, self);
         if (devices.count == 1) /* all that there are, or a list of one */
             self->globals.device = devices.device[0];
         status = devices.count > 1 ? lanes_run(&t, &devices) : work_alone(&t);

@@ -47,6 +47,11 @@ static spc_status append(work_item **out, worklist *list)
     return SPC_OK;
 }
 
+bool worklist_is_in_folder(const char *spec)
+{
+    return strncmp(spec, "gen:", 4) != 0;
+}
+
 static spc_status add_scene(work_item *item, const char *spec,
                             const char *folder)
 {

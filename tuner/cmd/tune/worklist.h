@@ -37,6 +37,9 @@ typedef struct worklist_source {
     bool needs_no_scenes;     /* points stand in their place */
 } worklist_source;
 
+/* May the scene's name begin with that folder? Generated ones have none. */
+bool worklist_is_in_folder(const char *spec);
+
 /* Reads all that is named. Says what is wrong, and in which line, through
  * cli_fail. The caller frees *out also after a failure. */
 spc_status worklist_read(worklist *out, const worklist_source *from);

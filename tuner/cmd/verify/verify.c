@@ -1,5 +1,6 @@
 /* verify.c - spctune verify: every candidate against the oracle. */
 #include "verify.h"
+#include "idle.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -238,6 +239,7 @@ static spc_status run_operators(cli *self, const tuning_args *args)
     struct operators o = {.self = self, .args = args};
     spc_status status = SPC_OK;
 
+    idle_say_but(self, "on operators other than convolutions", "scene seed");
     for (int i = 0; i < self->operands.count && status == SPC_OK; i++)
         status = check_operand(self, i);
     if (status != SPC_OK)
@@ -258,8 +260,11 @@ static spc_status run(cli *self, void *to)
 {
     const tuning_args *args = to;
 
-    if (args->all)
+    if (args->all) {
+        idle_say(self, "with --all", "config list");
         return verify_all(self, args);
+    }
+    idle_say(self, "without --all", "cases part minutes");
     if (args->config != NULL && args->only == NULL)
         return cli_fail(SPC_EINVAL, "--config needs --only: the template that "
                                     "it is a configuration of");

@@ -1,0 +1,56 @@
+#!/bin/sh
+# manual.sh - does the manual page name every command and option that the tables
+# have, does the shell complete them, and does the page name no others?
+#
+#     sh tests/manual.sh SPCTUNE spctune.1.md
+set -u
+spctune=$1
+page=$2
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failed=0
+
+fail() {
+    echo "$*"
+    failed=1
+}
+
+# options_of COMMAND: the long ones, as its help has them.
+options_of() {
+    "$spctune" $1 --help | sed -n 's/^  \(-[A-Za-z], \|    \)--\([a-z0-9-]*\).*/--\2/p'
+}
+
+# has FILE WORD: as a whole word of it.
+has() {
+    grep -qE -e "(^|[^a-z-])$2([^a-z0-9-]|\$)" "$1"
+}
+
+"$spctune" completion bash >"$work/bash"
+"$spctune" completion zsh >"$work/zsh"
+commands=$("$spctune" help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p')
+[ "$(echo "$commands" | wc -l)" -gt 10 ] || fail "help lists no commands"
+for command in $commands; do
+    has "$page" "\`$command" || fail "the page lacks $command"
+    offered=$(command -v bash >/dev/null && bash -c '. "$1"
+        COMP_WORDS=(spctune "$2" --) COMP_CWORD=2
+        _spctune; echo "${COMPREPLY[*]}"' - "$work/bash" "$command" |
+        tr ' ' '\n' | sed 's/=$//')
+    for option in $(options_of "$command"); do
+        echo "$option" >>"$work/known"
+        has "$page" "$option" || fail "the page lacks $command $option"
+        has "$work/zsh" "$option" || fail "zsh lacks $command $option"
+        [ -z "$offered" ] || echo "$offered" | grep -qx -e "$option" ||
+            fail "bash does not offer $command $option"
+    done
+done
+# Those of other programs, in examples of theirs.
+others="--version --array --signal --wrap"
+for option in $(grep -oE -e '--[a-z][a-z0-9-]+' "$page" | sort -u); do
+    grep -qx -e "$option" "$work/known" ||
+        case " $others " in
+        *" $option "*) ;;
+        *) fail "the page has $option, which no command knows" ;;
+        esac
+done
+[ $failed = 0 ] && echo "ok: $(sort -u "$work/known" | wc -l) options"
+exit $failed
