@@ -642,6 +642,14 @@ START_TEST(wrong_questions_have_their_sentence)
     ck_assert_ptr_null(spc_training_features(NULL));
     ck_assert_int_eq(spc_net_backward(t.training, t.grad, NULL), SPC_ESTATE);
     assert_says(spc_ctx_error(ctx), "no forward pass");
+    const void *out;
+    assert_ok(spc_net_forward(t.training, t.features, &out, NULL),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(
+        spc_net_forward(t.training, (char *)t.features + 4, &out, NULL),
+        SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "layer 'one': ");
+    ck_assert_int_eq(spc_net_backward(t.training, t.grad, NULL), SPC_ESTATE);
     ck_assert_int_eq(
         spc_training_param(t.training, "two", SPC_WEIGHTS, &value, NULL, 1),
         SPC_ENOTFOUND);
