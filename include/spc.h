@@ -1207,9 +1207,9 @@ typedef enum spc_weights_layout {
                */
 } spc_weights_layout;
 
-/* Packs canonical weights (device, the problem's type in memory) into `packed`
- * (device, spc_plan_weights_bytes, 256-byte aligned). Asynchronous on `stream`.
- */
+/* Packs canonical weights (device, the problem's type in memory, at a multiple of
+ * its size) into `packed` (device, spc_plan_weights_bytes, 256-byte aligned, apart
+ * from them). Asynchronous on `stream`. */
 SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                          const void *weights,
                                          spc_weights_layout layout,

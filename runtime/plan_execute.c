@@ -23,6 +23,37 @@ static spc_status fail(const spc_plan *plan, spc_error *error)
     return spc__ctx_fail(plan->ctx, error);
 }
 
+/* Threads read a part of the weights each while others write. */
+static spc_status check_packing(const spc_plan *plan, const void *packed,
+                                const void *weights, spc_weights_layout layout,
+                                spc_error *error)
+{
+    spc__operand as = spc__operand_of(&plan->conv, SPC_WEIGHTS, 0);
+    uintptr_t from = (uintptr_t)weights, to = (uintptr_t)packed;
+    spc_status status;
+
+    if (plan->geometry.gradient)
+        return spc__fail(error, SPC_EINVAL,
+                         "a gradient of weights reads none: there is nothing "
+                         "to pack");
+    if (layout != SPC_KRSC && layout != SPC_RSCK)
+        return spc__fail(error, SPC_EINVAL,
+                         "weights layout %d is unknown: SPC_KRSC or SPC_RSCK "
+                         "is right",
+                         (int)layout);
+    if ((status = spc__check_buffer("weights", weights,
+                                    spc__dtype_of(as.dtype)->bytes, error)) !=
+            SPC_OK ||
+        (status = spc__check_buffer("packed", packed, 256, error)) != SPC_OK)
+        return status;
+    if (from >= to + spc_plan_weights_bytes(plan) ||
+        to >= from + as.dense_bytes)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "buffers `packed` and `weights` overlap: what is written "
+                     "must lie apart from all others");
+}
+
 spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                  const void *weights, spc_weights_layout layout,
                                  void *stream)
@@ -39,19 +70,8 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
     spc__pass_strides(&args, &plan->conv, layout);
     launch.grid_x =
         (unsigned)((plan->geometry.pack_threads + PACK_BLOCK - 1) / PACK_BLOCK);
-    if (plan->geometry.gradient)
-        status = spc__fail(&error, SPC_EINVAL,
-                           "a gradient of weights reads none: there is "
-                           "nothing to pack");
-    else if (layout != SPC_KRSC && layout != SPC_RSCK)
-        status = spc__fail(&error, SPC_EINVAL,
-                           "weights layout %d is unknown: SPC_KRSC or "
-                           "SPC_RSCK is right",
-                           (int)layout);
-    else if ((status = spc__check_buffer("weights", weights, 1, &error)) ==
-                 SPC_OK &&
-             (status = spc__check_buffer("packed", packed, 256, &error)) ==
-                 SPC_OK)
+    status = check_packing(plan, packed, weights, layout, &error);
+    if (status == SPC_OK)
         status = ops->launch(plan->ctx->device, plan->pack, &launch, &args,
                              sizeof(args), stream, &error);
     return status == SPC_OK ? SPC_OK : fail(plan, &error);

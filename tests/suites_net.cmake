@@ -42,4 +42,6 @@ target_link_options(test_net_store PRIVATE
 spc_suite(capture)
 # Networks that learn.
 spc_suite(train)
+spc_suite(drawn_nets)
+spc_gpu_suite(drawn_nets)
 spc_gpu_suite(train)

@@ -439,6 +439,85 @@ START_TEST(a_gradient_is_added_to_where_it_lies)
 }
 END_TEST
 
+/* ---- the same bits ------------------------------------------------------- */
+
+static const char *const repeated[] = {
+    "subm,cin=12,cout=20,k=3,dtype=f32,bias=1,deterministic=1",
+    "subm,cin=24,cout=24,groups=24,k=3,dtype=f32,bias=1,deterministic=1",
+    "conv,cin=12,cout=8,k=3,stride=2,padding=1,rule=footprint,dtype=tf32,"
+    "deterministic=1",
+    "points,cin=8,cout=12,k=3,radius=0.0025,dtype=f32,deterministic=1",
+};
+
+/* Reals, whose sums tell one order from another. */
+static float *draw_reals(int64_t count, spc__random *random)
+{
+    float *out = malloc((size_t)count * sizeof(*out) + 4);
+
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)(2 * spc__random_unit(random) - 1);
+    return out;
+}
+
+/* What three runs make, with operands that lie elsewhere in each. */
+static void check_runs(int threads, const spc_conv *pass,
+                       const spc_scene *scene, float **want)
+{
+    spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
+    spc_conv layer = *pass;
+    spc_ctx *ctx = NULL;
+    spc_map *map = NULL;
+    spc__random random;
+    void *between;
+
+    o.device = device_of(0);
+    o.database = suite_database();
+    o.threads = threads;
+    assert_ok(spc_ctx_create(&ctx, &o, &error), error.text);
+    layer.pass = SPC_FORWARD;
+    layer.add_pitch = 0;
+    assert_ok(spc_map_create_from_scene(&map, ctx, &layer, scene),
+              spc_ctx_error(ctx));
+    spc__random_init(&random, 77);
+    float *x = draw_reals(spc_map_rows_in(map) * pass->cin, &random);
+    float *dy = draw_reals(spc_map_rows(map) * pass->cout, &random);
+    for (int i = 0; i < 3; i++) {
+        int64_t count;
+        assert_ok(spc_alloc(&between, ctx, 48 + 4096 * (size_t)(threads + i)),
+                  spc_ctx_error(ctx));
+        float *got = run(ctx, pass, map, x, dy, &count);
+        if (*want == NULL)
+            *want = got;
+        else
+            ck_assert_mem_eq(got, *want, (size_t)count * sizeof(*got));
+        if (got != *want)
+            free(got);
+        spc_dealloc(ctx, between);
+    }
+    free(x);
+    free(dy);
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+}
+
+START_TEST(a_deterministic_gradient_has_the_same_bits_with_any_threads)
+{
+    static const int threads[] = {1, 2, 7};
+    spc__random random;
+    spc_conv layer, wgrad;
+    float *want = NULL;
+
+    spc__random_init(&random, 5);
+    assert_ok(spc_conv_parse(&layer, repeated[_i], &error), error.text);
+    assert_ok(spc_conv_pass(&wgrad, &layer, SPC_WGRAD, &error), error.text);
+    spc_scene *scene = draw_scene(&random);
+    for (int i = 0; i < LENGTH(threads); i++)
+        check_runs(threads[i], &wgrad, scene, &want);
+    free(want);
+    spc_scene_free(scene);
+}
+END_TEST
+
 /* ---- words --------------------------------------------------------------- */
 
 /* A layer and a pass; the problem's text, or what the sentence says. */
@@ -534,6 +613,9 @@ int main(int argc, char **argv)
     add(suite, "halves", halves_have_the_gradient_of_singles,
         suite_is_gpu() ? GPU_CASES : CASES);
     add(suite, "accumulate", a_gradient_is_added_to_where_it_lies, 1);
+    add(suite, "repeats",
+        a_deterministic_gradient_has_the_same_bits_with_any_threads,
+        LENGTH(repeated));
     add(suite, "passes", a_pass_follows_from_its_layer, LENGTH(derived));
     add(suite, "words", what_is_no_pass_has_its_sentence, LENGTH(wrong));
     return run_suite(suite);

@@ -602,6 +602,53 @@ START_TEST(the_shell_has_its_known_number_of_pairs)
 }
 END_TEST
 
+/* ---- gradients ----------------------------------------------------------- */
+
+static const char *const trained[] = {
+    "subm,cin=1,cout=1,k=3",
+    "subm,cin=1,cout=1,k=2",
+    "subm,cin=1,cout=1,k=4x1x2,dilation=2x1x1",
+    "subm,cin=1,cout=1,k=2,origin=-3x0x1",
+    "subm,cin=1,cout=1,offsets=0x0x0+1x0x0+0x2x-1",
+    "conv,cin=1,cout=1,rule=floor,k=2,stride=2",
+    "conv,cin=1,cout=1,rule=footprint,k=3x2x1,stride=2,padding=1x0x0",
+    "inverse,cin=1,cout=1,rule=floor,k=3,stride=2",
+    "generative,cin=1,cout=1,k=2,stride=2",
+    "transposed,cin=1,cout=1,k=3,stride=2",
+};
+
+/* Whom an input goes to is asked from its side; offset k of a submanifold
+ * layer, whose gradient is submanifold too, is the last but k of that. */
+START_TEST(the_gradient_of_inputs_relates_as_its_layer_backwards)
+{
+    spc_conv layer, dgrad;
+    spc_relation forth, back;
+    spc_scene *scene = NULL;
+
+    assert_ok(spc_conv_parse(&layer, trained[_i], &error));
+    assert_ok(spc_conv_pass(&dgrad, &layer, SPC_DGRAD, &error));
+    assert_ok(
+        spc_scene_load(&scene, "gen:uniform,n=80,extent=5,batch=2", &error));
+    assert_ok(spc_oracle_relation(&forth, &layer, scene, 2, &error));
+    assert_ok(spc_oracle_relation(&back, &dgrad, scene, 2, &error));
+    ck_assert_int_eq(back.rows_in, forth.rows_out);
+    ck_assert_int_eq(back.rows_out, forth.rows_in);
+    ck_assert_int_eq(back.pairs, forth.pairs);
+    ck_assert_int_gt(forth.pairs, 20);
+    for (int k = 0; k < forth.offsets; k++)
+        for (int64_t o = 0; o < forth.rows_out; o++) {
+            int64_t i = forth.index[k * forth.rows_out + o];
+            int at = layer.op == SPC_SUBM ? forth.offsets - 1 - k : k;
+            require(i < 0 || back.index[at * back.rows_out + i] == o,
+                    "%s: output %d sees %d at %d", trained[_i], (int)o, (int)i,
+                    k);
+        }
+    spc_relation_release(&forth);
+    spc_relation_release(&back);
+    spc_scene_free(scene);
+}
+END_TEST
+
 /* ---- the edges of int32 ---------------------------------------------------
  */
 
@@ -817,6 +864,9 @@ int main(void)
     tcase_add_test(rules,
                    a_kernel_of_two_is_that_of_the_floor_rule_in_an_even_shape);
     tcase_add_test(rules, a_drawn_set_is_that_of_the_scene);
+    tcase_add_loop_test(rules,
+                        the_gradient_of_inputs_relates_as_its_layer_backwards,
+                        0, LENGTH(trained));
     tcase_add_test(rules, the_number_of_threads_changes_nothing);
     tcase_add_loop_test(rules, some_outputs_see_what_they_see_among_all, 0,
                         LENGTH(partly));

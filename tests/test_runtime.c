@@ -654,6 +654,15 @@ START_TEST(a_plan_refuses_what_makes_no_sense)
     ck_assert_int_eq(spc_plan_pack_weights(r.plan, r.packed, r.sample.weights,
                                            (spc_weights_layout)5, NULL),
                      SPC_EINVAL);
+    ck_assert_int_eq(spc_plan_pack_weights(r.plan, r.packed,
+                                           (char *)r.packed + 1, SPC_KRSC,
+                                           NULL),
+                     SPC_EINVAL);
+    assert_says(spc_ctx_error(r.ctx), "buffer `weights` is at");
+    ck_assert_int_eq(
+        spc_plan_pack_weights(r.plan, r.packed, r.packed, SPC_KRSC, NULL),
+        SPC_EINVAL);
+    assert_says(spc_ctx_error(r.ctx), "`packed` and `weights` overlap");
     rig_close(&r);
 }
 END_TEST

@@ -5,16 +5,9 @@
  *
  *     test_train [sim|cpu|cuda]
  */
-#include "layer_rig.h"
-#include "random.h"
-#include "suite.h"
-
-#include <math.h>
-#include <stdlib.h>
+#include "train_rig.h"
 
 enum { CHANNELS = 3, EXTENT = 8 };
-
-static spc_error error;
 
 /* Smooth ones, so that differences are gradients. */
 static const struct {
@@ -37,34 +30,7 @@ typedef struct task {
     int64_t rows, count; /* of the features; elements of the outputs */
 } task;
 
-static float *draw(int64_t count, uint64_t seed)
-{
-    float *out = malloc((size_t)count * sizeof(*out));
-    spc__random random;
-
-    spc__random_init(&random, seed);
-    for (int64_t i = 0; i < count; i++)
-        out[i] = (float)(2 * spc__random_unit(&random) - 1);
-    return out;
-}
-
-static void *upload(spc_ctx *ctx, const float *values, int64_t count)
-{
-    void *out = NULL;
-    size_t bytes = (size_t)count * sizeof(float);
-
-    assert_ok(spc_alloc(&out, ctx, bytes), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, out, values, bytes), spc_ctx_error(ctx));
-    return out;
-}
-
 /* ---- a task -------------------------------------------------------------- */
-
-static spc_ctx *open_device(void)
-{
-    return open_ctx(suite_device != NULL ? suite_device : "cpu",
-                    suite_database(), NULL);
-}
 
 static void open_net(task *t, spc_ctx *ctx, const char *file)
 {
@@ -676,6 +642,14 @@ START_TEST(wrong_questions_have_their_sentence)
     ck_assert_ptr_null(spc_training_features(NULL));
     ck_assert_int_eq(spc_net_backward(t.training, t.grad, NULL), SPC_ESTATE);
     assert_says(spc_ctx_error(ctx), "no forward pass");
+    const void *out;
+    assert_ok(spc_net_forward(t.training, t.features, &out, NULL),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(
+        spc_net_forward(t.training, (char *)t.features + 4, &out, NULL),
+        SPC_EINVAL);
+    assert_says(spc_ctx_error(ctx), "layer 'one': ");
+    ck_assert_int_eq(spc_net_backward(t.training, t.grad, NULL), SPC_ESTATE);
     ck_assert_int_eq(
         spc_training_param(t.training, "two", SPC_WEIGHTS, &value, NULL, 1),
         SPC_ENOTFOUND);

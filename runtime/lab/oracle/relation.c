@@ -5,7 +5,8 @@
  * in the way one of those is. What a layer derives from its scene is collected
  * in a set and sorted, what is given is taken as it comes; then every output
  * looks up its input at every offset. Layers that are read the other way look
- * up the voxel that saw it.
+ * up the voxel that saw it; so does the gradient of a submanifold layer, by the
+ * layer's own offsets, whatever a map is made of them.
  */
 #include "relation.h"
 
@@ -16,6 +17,7 @@
 #include "given.h"
 #include "oracle.h"
 #include "parallel.h"
+#include "pass.h"
 #include "points_oracle.h"
 #include "row_set.h"
 #include <stdlib.h>
@@ -228,6 +230,7 @@ typedef struct search {
     const spc__row_set *from; /* the relation's inputs */
     const spc__row_set *to;   /* its outputs */
     bool inverse;
+    bool mirrored; /* the last offset is the first: see SPC_DGRAD of spc.h */
     const spc__row_list *only; /* of the outputs; NULL: all */
     int64_t rows;              /* of the index */
     int32_t *index;
@@ -269,7 +272,7 @@ static void search_tile(void *payload, int64_t i)
     int64_t pairs = 0;
     int offset[3];
 
-    spc_geometry_offset(offset, s->geometry, k);
+    spc_geometry_offset(offset, s->geometry, s->mirrored ? offsets - 1 - k : k);
     for (int64_t row = first; row < last; row++) {
         int64_t output = s->only != NULL ? s->only->at[row] : row;
         int64_t input = find_input(s, output, offset);
@@ -309,16 +312,21 @@ static spc_status relate(spc__relation *out, const spc_conv *conv,
                          const spc__row_list *only, int threads,
                          const volatile int *cancel, spc_error *error)
 {
+    bool mirrored = conv->op == SPC_SUBM && conv->pass == SPC_DGRAD;
+    spc_conv layer = *conv;
     search s = {
-        .geometry = &conv->geometry,
+        .geometry = &layer.geometry,
         .from = from,
         .to = to,
-        .inverse = spc__conv_is_inverse(conv),
+        .inverse = spc__conv_is_inverse(conv) || mirrored,
+        .mirrored = mirrored,
         .only = only,
         .rows = only != NULL ? only->count : to->rows,
     };
     spc_status status;
 
+    if (mirrored)
+        spc__conv_exchange(&layer);
     out->offsets = out->slots = spc_geometry_offsets(&conv->geometry);
     if ((status = copy_coords(&out->coords_in, &out->rows_in, from, error)) ||
         (status = copy_coords(&out->coords_out, &out->rows_out, to, error)))

@@ -11,6 +11,7 @@
 #include "error.h"
 #include "given.h"
 #include "random.h"
+#include "spc_abi.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,17 +135,18 @@ static const struct {
     {"2 batches", draw_batches},
 };
 
-/* Rows of the sizes: all tiles divide SPC_ROW_PAD, which is 768. The others are
- * drawn, so that no kernel knows them: eight that follow each other from 2 to
- * 160, and eight from 160 to 310, of the other remainders by 16. So all
- * remainders by 16, and by 8 and less, are there, of few rows and of more. */
+/* Rows of the sizes: all tiles divide SPC_ROW_PAD, and maps are padded to it.
+ * The others are drawn, so that no kernel knows them: eight that follow each
+ * other from 2 to 160, and eight from 160 to 310, of the other remainders by
+ * 16. So all remainders by 16, and by 8 and less, are there, of few rows and of
+ * more. */
 static int rows_of_size(int i, uint64_t seed)
 {
-    enum { NEAR = 2, RUN = 8, STEP = 16, LEAST = 2, HALF = 160, STEPS = 9 };
+    enum { NEAR = 3, RUN = 8, STEP = 16, LEAST = 2, HALF = 160, STEPS = 9 };
     spc__random random;
 
     if (i < NEAR)
-        return i == 0 ? 767 : 769;
+        return SPC_ROW_PAD - 1 + i;
     spc__random_init(&random, seed ^ 0x73697a6573);
     int few = LEAST + (int)spc__random_below(&random, HALF - RUN - LEAST + 1);
     int more = HALF + (few + RUN) % STEP +

@@ -16,9 +16,10 @@ enum {
     SPC__AWKWARD = 7
 };
 
-/* And for layers sizes: one more and one less than a multiple of any tile, and
- * 16 of which each has another remainder by 16, drawn by a seed. */
-enum { SPC__SIZES = 18 };
+/* And for layers sizes: a multiple of any tile, with which no position is of
+ * nobody, one more and one less; and 16 of which each has another remainder by
+ * 16, drawn by a seed. */
+enum { SPC__SIZES = 19 };
 
 /* Scene `i` of the awkward ones, within the shape that the layer clips its
  * inputs by; scene `i` of the sizes. The caller frees it. */

@@ -174,6 +174,8 @@ spc_status spc_net_forward(spc_training *t, const void *features,
     for (int i = 0; i < t->step_count && status == SPC_OK; i++)
         status =
             name_step(t, &t->steps[i], step_forward(t, &t->steps[i], stream));
+    if (status != SPC_OK) /* there is nothing to go back from */
+        t->features = NULL;
     *out = data_of(t, t->value_of[t->plan->net->outs[0].tensor]);
     return status;
 }
