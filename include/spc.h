@@ -279,7 +279,7 @@ typedef struct spc_geometry {
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_geometry_check(const spc_geometry *geometry,
                                       spc_error *error);
-/* How many offsets the kernel has: the K of the weights; 0 for NULL. */
+/* How many offsets the kernel has: the K of the weights; 0 for what is none. */
 SPC_API int spc_geometry_offsets(const spc_geometry *geometry);
 /* The displacement of offset k, 0 <= k < K: what is added to o * stride.
  * Offsets of a box count with z fastest: k = (i * ky + j) * kz + l. */

@@ -548,6 +548,44 @@ START_TEST(members_of_a_layer_are_taken_and_written_or_refused)
 }
 END_TEST
 
+/* The same of operators on features, and of what their gradients are. */
+START_TEST(members_of_an_operator_are_taken_and_written_or_refused)
+{
+    static const uint32_t values[] = {
+        0,           1,   2,       7,         343,         65537,
+        0x80000000u, ~0u, 1000000, INT32_MAX, 0x3f800000u, 0x7fc00000u};
+    const size_t list = offsetof(spc_feature, geometry.offsets);
+    const spc_operator_info *of = spc_operators(_i);
+    spc_feature from;
+
+    if (strcmp(of->kind, "features") != 0)
+        return;
+    ck_assert_int_eq(spc_feature_parse(&from, of->example, NULL), SPC_OK);
+    for (size_t at = 0; at + 4 <= sizeof(from); at += 4)
+        for (int v = 0; v < LENGTH(values); v++) {
+            char text[TEXT_BYTES], again[TEXT_BYTES];
+            spc_feature f = from, back;
+            spc_error error = {0};
+            if ((at >= list && at < offsetof(spc_feature, geometry.radius)) ||
+                at / 4 == offsetof(spc_feature, index) / 4 ||
+                at / 4 == offsetof(spc_feature, affine) / 4)
+                continue; /* as holds_numbers() says of layers */
+            memcpy((char *)&f + at, &values[v], 4);
+            if (spc_feature_check(&f, &error) != SPC_OK) {
+                ck_assert_str_ne(error.text, "");
+                continue;
+            }
+            for (int pass = 0; pass < 3; pass++)
+                spc_feature_pass(&back, &f, (spc_pass)pass, NULL);
+            spc_feature_format(text, sizeof(text), &f);
+            if (spc_feature_parse(&back, text, &error) != SPC_OK)
+                ck_abort_msg("member at %zu: %s", at, error.text);
+            spc_feature_format(again, sizeof(again), &back);
+            ck_assert_str_eq(text, again);
+        }
+}
+END_TEST
+
 /* As many as there may be, each of as many digits as there may be. */
 START_TEST(the_longest_list_of_offsets_reads_back)
 {
@@ -843,6 +881,8 @@ int main(void)
     add(suite, "defaults", a_default_is_what_is_listed);
     add(suite, "form", a_text_is_held_to_its_form);
     add(suite, "noise", nobody_stumbles_over_noise);
+    add(suite, "members",
+        members_of_an_operator_are_taken_and_written_or_refused);
     add(suite, "examples", an_example_runs);
     add(suite, "operators", every_operator_is_in_the_matrix);
     TCase *matrix = tcase_create("matrix");

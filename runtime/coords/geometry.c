@@ -31,6 +31,9 @@ int spc_geometry_offsets(const spc_geometry *g)
         return 0;
     if (g->offset_count > 0)
         return g->offset_count;
+    for (int axis = 0; axis < 3; axis++) /* whoever filled it in */
+        if (g->kernel[axis] < 1 || g->kernel[axis] > SPC_MAX_OFFSETS)
+            return 0;
     return g->kernel[0] * g->kernel[1] * g->kernel[2];
 }
 
