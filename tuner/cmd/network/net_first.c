@@ -29,7 +29,7 @@ static spc_status replay(network *n)
     if (status != SPC_OK)
         return status;
     status = network_check(n);
-    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+    return status == SPC_OK ? status : network_fail(n, status);
 }
 
 static spc_status capture(network *n)

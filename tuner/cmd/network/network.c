@@ -136,6 +136,16 @@ static double growth_of(const network *n, int64_t capacity)
     return capacity <= FEW ? 0 : 2;
 }
 
+spc_status network_fail(const network *n, spc_status status)
+{
+    return status == SPC_ECAPACITY
+               ? cli_fail(status,
+                          "%s; --capacity N gives all levels more room, "
+                          "--growth X those of strided layers",
+                          spc_ctx_error(n->ctx))
+               : cli_fail_ctx(status, n->ctx);
+}
+
 static spc_status make_plan(network *n, unsigned flags)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
@@ -159,7 +169,7 @@ static spc_status make_plan(network *n, unsigned flags)
     o.sample = spc_scene_coords(sample);
     o.sample_rows = rows;
     spc_status status = spc_net_plan_create(&n->plan, n->ctx, n->net, &o);
-    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+    return status == SPC_OK ? status : network_fail(n, status);
 }
 
 /* ---- features ------------------------------------------------------------ */

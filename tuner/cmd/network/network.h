@@ -149,6 +149,9 @@ spc_status network_upload_points(network *n);
 spc_status network_calibrate(network *n);
 spc_status network_int8_error(double *out, const network *n);
 
+/* Says what the context does; of levels without room what gives them some. */
+spc_status network_fail(const network *n, spc_status status);
+
 /* As spc_net_check, but that points are left out is no mistake: loading them has
  * said so. */
 spc_status network_check(network *n);

@@ -48,7 +48,7 @@ static spc_status time_scene(bench *b, int scene, int run)
         return status;
     b->times[scene * b->runs + run] = us;
     status = run == 0 ? network_check(&b->net) : SPC_OK;
-    return status == SPC_OK ? status : cli_fail_ctx(status, b->net.ctx);
+    return status == SPC_OK ? status : network_fail(&b->net, status);
 }
 
 /* What the graph leaves after all these replays, layer by layer. */
