@@ -696,7 +696,7 @@ int main(int argc, char **argv)
     int status = suite_open(argc, argv);
     if (status != 0)
         return status;
-    suite_sample(24);
+    suite_sample(NETWORKS);
     Suite *suite = suite_create("drawn_nets");
     TCase *tcase = tcase_create("drawn_nets");
 
