@@ -10,10 +10,13 @@
 #include "lease.h"
 #include "suite.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 Suite *suite(void);
@@ -164,6 +167,166 @@ START_TEST(the_end_comes_soon)
 }
 END_TEST
 
+/* Threads execute what there is, while another one asks for better. */
+enum { RUNNERS = 8, CONTEXTS = 3 };
+
+typedef struct runner {
+    pthread_t thread;
+    spc_plan *plan;
+    const spc_map *map;
+    spc_buffers buffers;
+    atomic_bool *ends;
+    int64_t runs;
+} runner;
+
+static void *run_often(void *payload)
+{
+    const struct timespec pause = {0, 200 * 1000}; /* others tune beside it */
+    runner *r = payload;
+
+    while (!atomic_load(r->ends)) {
+        if (spc_plan_execute(r->plan, r->map, &r->buffers, NULL) != SPC_OK)
+            return "an execution failed";
+        spc_plan_is_outdated(r->plan); /* as a loop of frames asks */
+        r->runs++;
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+/* Each has an output and a workspace of its own. */
+static void start_runner(runner *out, rig *r, const void *in,
+                         const void *packed, atomic_bool *ends)
+{
+    void *own;
+
+    *out = (runner){.plan = r->plan, .map = r->map, .ends = ends};
+    assert_ok(
+        spc_alloc(&own, r->ctx,
+                  spc_conv_bytes(&r->conv, SPC_OUT, spc_map_rows(r->map))),
+        spc_ctx_error(r->ctx));
+    out->buffers = (spc_buffers){.in = in, .out = own, .weights = packed};
+    assert_ok(spc_alloc(&out->buffers.workspace, r->ctx,
+                        spc_plan_workspace_bytes(r->plan, r->map)),
+              spc_ctx_error(r->ctx));
+    ck_assert_int_eq(pthread_create(&out->thread, NULL, run_often, out), 0);
+}
+
+START_TEST(threads_execute_while_a_better_plan_is_made)
+{
+    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    runner runners[RUNNERS];
+    atomic_bool ends = false;
+    void *in, *weights, *packed, *failed;
+    rig r;
+
+    open_rig(&r, "user.db");
+    assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
+    make_plan(&r);
+    assert_ok(
+        spc_alloc(&in, r.ctx,
+                  spc_conv_bytes(&r.conv, SPC_IN, spc_map_rows_in(r.map))),
+        spc_ctx_error(r.ctx));
+    assert_ok(
+        spc_alloc(&weights, r.ctx, spc_conv_bytes(&r.conv, SPC_WEIGHTS, 0)),
+        spc_ctx_error(r.ctx));
+    memset(in, 0, spc_conv_bytes(&r.conv, SPC_IN, spc_map_rows_in(r.map)));
+    memset(weights, 0, spc_conv_bytes(&r.conv, SPC_WEIGHTS, 0));
+    assert_ok(spc_alloc(&packed, r.ctx, spc_plan_weights_bytes(r.plan)),
+              spc_ctx_error(r.ctx));
+    assert_ok(spc_plan_pack_weights(r.plan, packed, weights, SPC_KRSC, NULL),
+              spc_ctx_error(r.ctx));
+    for (int i = 0; i < RUNNERS; i++)
+        start_runner(&runners[i], &r, in, packed, &ends);
+    for (int i = 0; i < 20; i++) { /* one is made for all that ask */
+        spc_plan *again = NULL;
+        assert_ok(
+            spc_plan_create(&again, r.ctx, &r.conv, r.map, SPC_PLAN_BACKGROUND),
+            spc_ctx_error(r.ctx));
+        spc_plan_free(again);
+    }
+    spc_background_wait(r.ctx);
+    const struct timespec some = {0, 50 * 1000 * 1000};
+    nanosleep(&some, NULL); /* for each to look once more */
+    atomic_store(&ends, true);
+    for (int i = 0; i < RUNNERS; i++) {
+        pthread_join(runners[i].thread, &failed);
+        ck_assert_msg(failed == NULL, "%s", (const char *)failed);
+        ck_assert_int_gt(runners[i].runs, 0);
+        ck_assert(spc_plan_is_outdated(runners[i].plan));
+        spc_dealloc(r.ctx, runners[i].buffers.out);
+        spc_dealloc(r.ctx, runners[i].buffers.workspace);
+    }
+    make_plan(&r);
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    spc_dealloc(r.ctx, in);
+    spc_dealloc(r.ctx, weights);
+    spc_dealloc(r.ctx, packed);
+    rig_close(&r);
+}
+END_TEST
+
+/* A context each, with a thread of its own, on one file and one problem: a
+ * lease lets one of them tune, and what it finds serves all. */
+typedef struct server {
+    pthread_t thread;
+    spc_ctx *ctx; /* the thread's */
+    const rig *shared;
+} server;
+
+static void *serve_one(void *payload)
+{
+    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    const server *self = payload;
+    const rig *shared = self->shared;
+    spc_ctx *ctx = self->ctx;
+    spc_map *map = NULL;
+    spc_plan *plan = NULL;
+    const char *failed = NULL;
+
+    if (spc_background_start(ctx, &options) != SPC_OK ||
+        spc_map_create_from_scene(&map, ctx, &shared->conv, shared->scene) !=
+            SPC_OK ||
+        spc_plan_create(&plan, ctx, &shared->conv, map, SPC_PLAN_BACKGROUND) !=
+            SPC_OK)
+        failed = "no plan at once";
+    spc_background_wait(ctx);
+    spc_plan_free(plan);
+    plan = NULL;
+    if (failed == NULL && (spc_plan_create(&plan, ctx, &shared->conv, map,
+                                           SPC_PLAN_CACHED_ONLY) != SPC_OK ||
+                           spc_plan_origin(plan) != SPC_ORIGIN_EXACT))
+        failed = "no choice in the end";
+    spc_plan_free(plan);
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+    return (void *)failed;
+}
+
+START_TEST(contexts_of_one_process_share_the_work)
+{
+    server servers[CONTEXTS];
+    void *failed;
+    rig r;
+
+    open_rig(&r, "user.db");
+    for (int i = 0; i < CONTEXTS; i++) {
+        servers[i] = (server){.shared = &r};
+        servers[i].ctx =
+            open_ctx("cpu", at("user.db"), suite_path("templates/tuner/plain"));
+    }
+    for (int i = 0; i < CONTEXTS; i++)
+        ck_assert_int_eq(
+            pthread_create(&servers[i].thread, NULL, serve_one, &servers[i]),
+            0);
+    for (int i = 0; i < CONTEXTS; i++) {
+        pthread_join(servers[i].thread, &failed);
+        ck_assert_msg(failed == NULL, "%s", (const char *)failed);
+    }
+    rig_close(&r);
+}
+END_TEST
+
 /* ---- leases -------------------------------------------------------------- */
 
 static spc__cache *open_cache(void)
@@ -254,6 +417,8 @@ Suite *suite(void)
     tcase_add_test(modes, without_leave_to_tune_it_compiles);
     tcase_add_test(modes, what_it_needs_is_asked_for);
     tcase_add_test(modes, the_end_comes_soon);
+    tcase_add_test(modes, threads_execute_while_a_better_plan_is_made);
+    tcase_add_test(modes, contexts_of_one_process_share_the_work);
     suite_add_tcase(all, modes);
     tcase_add_checked_fixture(leases, make_folder, remove_folder);
     tcase_add_test(leases, a_lease_is_held_by_one_process);

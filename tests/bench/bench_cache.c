@@ -6,6 +6,7 @@
  *     bench_cache in FILE [PROBLEMS]     lookups in FILE, made if it is missing
  *     bench_cache only KIND FILE [PROBLEMS]     for a profile: exact, network,
  *                                               known, near or other; CPU time
+ *     bench_cache open FILE...     each alone as a layer, then all together
  *     bench_cache first PACK.db TEMPLATES LAYER SCENE     on the cpu
  *
  * Not a test: it prints medians, and ends with 1 where one is above its goal:
@@ -18,6 +19,7 @@
 #include "pack.h"
 #include "spc.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 
 enum { LAYERS = 2000, MOST_SAMPLES = 20000 };
@@ -129,12 +131,23 @@ static latency others(spc__cache *cache, int problems, int count)
     return judge(count);
 }
 
-static double open_ms(const char *const *files, int count)
+/* As after a start of the machine: the kernel keeps none of its pages. */
+static void forget(const char *path)
+{
+    int file = open(path, O_RDONLY);
+
+    posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+    close(file);
+}
+
+static double open_ms(const char *const *files, int count, bool cold)
 {
     enum { TIMES = 51 };
 
     for (int i = 0; i < TIMES; i++) {
         spc__cache *cache = NULL;
+        for (int f = 0; f < count && cold; f++)
+            forget(files[f]);
         uint64_t start = spc__now_ns();
         assert_ok(spc__cache_open(&cache, NULL, files, count, &error));
         samples[i] = (double)(spc__now_ns() - start) / 1e6;
@@ -284,7 +297,8 @@ static int bench_lookups(int problems)
         spc__cache_pack(cache, file, SPC__PACK_APART, NULL, &packed, &error));
     print("packing", (double)(spc__now_ns() - start) / 1e9, "s", 0);
     spc__cache_close(cache);
-    missed += print("opening the pack", open_ms(&file, 1), "ms", 5);
+    missed += print("opening the pack", open_ms(&file, 1, false), "ms", 5);
+    missed += print("opening it cold", open_ms(&file, 1, true), "ms", 5);
     assert_ok(spc__cache_open(&cache, NULL, &file, 1, &error));
     missed += print_lookups("an exact hit in the pack",
                             lookups(cache, problems, 0, 20000), 20);
@@ -340,6 +354,20 @@ static int bench_first(char **words)
     return 0;
 }
 
+static int bench_open(char **files, int count)
+{
+    int missed = 0;
+
+    for (int i = 0; i <= count; i++) {
+        const char *const *some = (const char *const *)files + i % count;
+        int n = i < count ? 1 : count;
+        printf("%s\n", n == 1 ? files[i] : "all of them");
+        missed += print("  opening", open_ms(some, n, false), "ms", 5);
+        missed += print("  opening cold", open_ms(some, n, true), "ms", 5);
+    }
+    return missed > 0;
+}
+
 static int word_count, result;
 static char **all_words;
 
@@ -349,6 +377,8 @@ START_TEST(figures)
     if (word_count > 3 && strcmp(all_words[1], "only") == 0)
         result = bench_only(all_words[2], all_words[3],
                             word_count > 4 ? atoi(all_words[4]) : 100000);
+    else if (word_count > 2 && strcmp(all_words[1], "open") == 0)
+        result = bench_open(all_words + 2, word_count - 2);
     else if (word_count == 6 && strcmp(all_words[1], "first") == 0)
         result = bench_first(all_words + 2);
     else if (word_count > 2 && strcmp(all_words[1], "in") == 0)
