@@ -537,7 +537,7 @@ static spc_status bench_network(cli *self, struct args *args)
         args->against != NULL)
         return cli_fail(SPC_EINVAL, "--network takes scenes, and neither "
                                     "layers, a suite nor figures of others");
-    idle_say(self, "with --network", "scenes pass");
+    idle_say(self, "with --network", "scenes");
     args->net.scenes = args->scenes;
     args->net.seed = args->seed;
     return network_bench(self, &args->net, args->runs);

@@ -300,7 +300,7 @@ static void say_idle(const tune_list *t, const cli *self)
     if (networks == 0)
         idle_say(self, "without a network", "dtype");
     if (networks == t->list.count)
-        idle_say(self, "on networks, which have their passes", "pass maps");
+        idle_say(self, "on networks", "maps");
     else if (t->args->maps)
         idle_say(self, "with --maps, where all are measured again",
                  "effort seed limit only in-process allow-spills again");
