@@ -1741,7 +1741,8 @@ SPC_API spc_status spc_net_add_masked(spc_net *net, spc_tensor *out,
                                       const spc_net_masked *masked,
                                       spc_error *error);
 
-/* Outputs count from 0. */
+/* Outputs count from 0, and are called by names of their own: SPC_EINVAL if one
+ * has this name. */
 SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,
                                       const char *name, spc_error *error);
 

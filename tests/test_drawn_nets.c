@@ -355,7 +355,7 @@ static spc_net *draw_network(drawing *d, uint64_t seed, const char *path)
         draw_line(d, path);
     for (int i = 1; i < d->count; i++)
         if (!d->at[i].read || below(d, 5) == 0)
-            spc__buf_printf(&d->text, "output(t%d)\n", i);
+            spc__buf_printf(&d->text, "output(t%d, \"t%d\")\n", i, i);
     spc_net *net = load(d, path);
     ck_assert_msg(net != NULL, "%s\n%s", error.text, spc__buf_text(&d->text));
     assert_ok(spc_net_draw_params(net, seed, &error), error.text);

@@ -184,6 +184,8 @@ static const struct {
      "4 channels cannot be cut into slices for 3 children"},
     {"regroup({x}, {split = {1.5, 1, 1}})", "split must be a whole number"},
     {"output(x)", "is the network's input"},
+    {"y = conv(x, 'linear,cout=4') output(y, 'a') output(y, 'a')",
+     "two outputs are called 'a'"},
     {"input {channels = 4}", "the network has an input already"},
     {"include '../x.lua'", "files of the same folder"},
     {"include 'net.lua'", "does one include itself"},

@@ -98,6 +98,14 @@ spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
     return *out < 0 ? SPC_ENOMEM : SPC_OK;
 }
 
+static bool has_output(const spc_net *net, const char *name)
+{
+    for (int i = 0; i < net->out_count; i++)
+        if (strcmp(net->outs[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 spc_status spc_net_add_output(spc_net *net, spc_tensor tensor, const char *name,
                               spc_error *error)
 {
@@ -114,6 +122,11 @@ spc_status spc_net_add_output(spc_net *net, spc_tensor tensor, const char *name,
     if (net->tensors[tensor].node < 0)
         return spc__fail(error, SPC_EINVAL,
                          "output '%s' is the network's input", name);
+    if (has_output(net, name))
+        return spc__fail(error, SPC_EINVAL,
+                         "two outputs are called '%s': which of them is meant "
+                         "could not be said; give each its own name",
+                         name);
     if ((status = spc__net_text(&out.name, name, error)) != SPC_OK)
         return status;
     outs = spc__net_grow(net->outs, net->out_count, sizeof(out));

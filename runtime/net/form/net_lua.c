@@ -13,7 +13,7 @@
  *   cat(a, b, ...)
  *   regroup({a, b}, {scale = {..}, split = {..}, slices = true})
  *   regroup({x}, {..., mask = logits, above = 0, room = 4})
- *   output(x, "NAME")
+ *   output(x, "NAME")     "out" if it has none, then "out2" and so on
  *   channels(x)   shape(x)                           what a tensor is
  *   include "FILE.lua"                               of the same folder
  *
@@ -394,9 +394,12 @@ static int do_regroup(lua_State *L)
 static int do_output(lua_State *L)
 {
     reader *r = self(L);
+    char name[24] = "out"; /* out2, out3 of others without one */
 
+    if (r->net->out_count > 0)
+        snprintf(name, sizeof(name), "out%d", r->net->out_count + 1);
     if (spc_net_add_output(r->net, tensor_argument(L, 1),
-                           luaL_optstring(L, 2, "out"), &r->error) != SPC_OK)
+                           luaL_optstring(L, 2, name), &r->error) != SPC_OK)
         return raise(L, r);
     return 0;
 }
