@@ -384,11 +384,7 @@ END_TEST
 /* Another one each day, and on each device. $SPC_TEST_DAY repeats it. */
 static uint64_t drawn_seed(int i)
 {
-    const char *day = getenv("SPC_TEST_DAY");
-    uint64_t number =
-        day != NULL ? (uint64_t)atoi(day) : (uint64_t)time(NULL) / 86400 % 1000;
-
-    return 1000 * number + (uint64_t)i;
+    return 1000 * (uint64_t)suite_today() + (uint64_t)i;
 }
 
 typedef struct drawn {
