@@ -1799,7 +1799,11 @@ typedef struct spc_net_param {
 SPC_API spc_status spc_net_param_at(spc_net_param *out, const spc_net *net,
                                     int i);
 /* Copies the values in. SPC_ENOTFOUND: there is no such layer or array; did you
- * mean another one? SPC_EINVAL: another count than it has. */
+ * mean another one? SPC_EINVAL: another count than it has. SPC_ERANGE: finite
+ * weights would be infinite in the layer's type, as those above 65504 in F16;
+ * the sentence says how many, the greatest, and which type would hold them.
+ * What is NaN or infinite is taken as it is, and spc_net_note says so; but I8
+ * has no such numbers, and spc_net_quantise refuses them. */
 SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
                                      spc_operand which, const float *values,
                                      int64_t count, spc_error *error);
