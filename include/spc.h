@@ -2570,6 +2570,7 @@ typedef struct spc_db_packed {
     int64_t bytes;      /* of all of them */
     int64_t code_bytes; /* of the code before it was compressed */
     bool compressed;    /* zstd was there */
+    int removed; /* files of code that an earlier pack of that name had left */
 } spc_db_packed;
 
 typedef struct spc_db_pack_options {
@@ -2583,7 +2584,10 @@ typedef struct spc_db_pack_options {
  * need, and networks; beside it, unless the pack is to be whole, the code of
  * each target ("NAME.sm_90a.db"), and a manifest ("NAME.manifest") with the
  * SHA-256 of every record, for minisign to sign: minisign -Sm NAME.manifest.
- * None of them is ever written to again. `options` may be NULL.
+ * None of them is ever written to again. Files of code of an earlier pack of
+ * that name, which would be read with this one, are removed where this has none
+ * in their place; only those that say that NAME.manifest lists them. `options`
+ * may be NULL.
  */
 SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
                                const spc_db_pack_options *options,
