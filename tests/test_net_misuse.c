@@ -146,7 +146,7 @@ static spc_net_options spoil(int i, spc_net_options o)
 
 static const char *const said_of_plans[] = {
     "a network for -1 rows",
-    "0 to 2^31-1 is right",
+    "0 to 2147482879 is right",
     "a growth of nan",
     "nan neighbours",
     "scenes of -1 points",

@@ -14,7 +14,8 @@ typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
     CLI_LIST,  /* cli_list: may be given several times */
-    CLI_INT,   /* int, not negative */
+    CLI_INT,   /* int, not negative, up to a million */
+    CLI_ROWS,  /* int, not negative: of voxels */
     CLI_SEED,  /* uint64_t */
     CLI_REAL,  /* double, positive */
     CLI_TIME,  /* double: seconds of 90s, 10m, 1h30m */

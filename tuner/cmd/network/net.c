@@ -45,7 +45,7 @@ static const cli_option options[] = {
      "add --int8: points in the place of scenes, as for spctune run"},
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
      "first: the scene; add --int8: one of those that show the ranges"},
-    {0, "capacity", "N", CLI_INT, AT_NET(capacity),
+    {0, "capacity", "N", CLI_ROWS, AT_NET(capacity),
      "first: most voxels of a scene; default: those of this one"},
     {0, "growth", "X", CLI_REAL, AT_NET(growth),
      "first: room of levels that may have more voxels, times the capacity; "

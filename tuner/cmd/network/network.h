@@ -57,7 +57,7 @@ typedef struct network_args {
         {0,                                                                    \
          "capacity",                                                           \
          "N",                                                                  \
-         CLI_INT,                                                              \
+         CLI_ROWS,                                                             \
          AT(capacity),                                                         \
          "most voxels of a scene; default: those of the largest"},             \
         {0,                                                                    \

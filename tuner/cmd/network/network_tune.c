@@ -98,7 +98,7 @@ static spc_status find_levels(tuning *t, int scene)
         if (set > 0 && levels[set] == NULL)
             status = spc_net_set_scene(&levels[set], n->plan, set);
     }
-    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+    return status == SPC_OK ? status : network_fail(n, status);
 }
 
 static spc_status find_all_levels(tuning *t)
@@ -410,6 +410,8 @@ spc_status network_tune(cli *self, tuning_args *args, spc__json *json)
         .scenes = args->scenes,
         .points = args->points,
         .int8 = args->int8,
+        .capacity = args->capacity,
+        .growth = args->growth,
         .seed = args->seed,
     };
     tuning t = {0};
