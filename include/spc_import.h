@@ -255,6 +255,16 @@ SPC_API spc_status spc_weights_fill_net(spc_net *net,
                                         const spc_weights_use *use,
                                         spc_error *error);
 
+/*
+ * How many arrays whose names begin with the prefix no layer of the network
+ * reads; *first is the first of them, or NULL. That is no mistake, as a
+ * checkpoint has more than a backbone; but a deeper network of the same names
+ * looks so too.
+ */
+SPC_API int spc_weights_unread(const spc_array **first, const spc_net *net,
+                               const spc_weights *weights,
+                               const spc_weights_use *use);
+
 /* ---- ONNX ---------------------------------------------------------------- */
 
 /*

@@ -203,6 +203,30 @@ START_TEST(a_detector_of_spconv_is_filled)
     assert_vector("head", SPC_WEIGHTS, values_of("backbone.head.weight"),
                   2 * COUT);
     assert_vector("head", SPC_BIAS, values_of("backbone.head.bias"), 2);
+    const spc_array *first;
+    ck_assert_int_eq(spc_weights_unread(&first, net, weights, &use), 0);
+    ck_assert_ptr_null(first);
+}
+END_TEST
+
+/* Of a checkpoint that has more than the network: what lies under another
+ * prefix does not count, and what only training reads does not either. */
+START_TEST(arrays_that_no_layer_reads_are_counted)
+{
+    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    const int64_t k3[] = {COUT, 3, 3, 3, COUT};
+    const spc_array *first;
+
+    add_detector_arrays();
+    add_vector("backbone.bn2.num_batches_tracked", 1);
+    add_vector("head.weight", 3);
+    add_array("backbone.conv3.weight", 5, k3);
+    add_norm("backbone.bn3", COUT);
+    assert_ok(spc__weights_finish(weights, &error));
+    add_detector_layers();
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    ck_assert_int_eq(spc_weights_unread(&first, net, weights, &use), 5);
+    ck_assert_str_eq(first->name, "backbone.bn3.bias");
 }
 END_TEST
 
@@ -378,6 +402,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, open_net, free_net);
     tcase_add_test(tcase, a_detector_of_spconv_is_filled);
     tcase_add_test(tcase, a_network_of_minkowski_engine_is_filled);
+    tcase_add_test(tcase, arrays_that_no_layer_reads_are_counted);
     tcase_add_loop_test(tcase, what_is_missing_or_of_another_layer_is_named, 0,
                         (int)(sizeof(missing) / sizeof(*missing)));
     tcase_add_loop_test(

@@ -48,8 +48,9 @@ static spc_status read_file(network *n, const char **axes)
     spc_dtype dtype = SPC_F16;
     spc_status status = network_dtype(&dtype, n->args->dtype);
 
-    return status == SPC_OK ? network_read(&n->net, axes, n->args, dtype)
-                            : status;
+    return status == SPC_OK
+               ? network_read(&n->net, axes, n->self, n->args, dtype)
+               : status;
 }
 
 void network_say_notes(const cli *self, const char *file, const spc_net *net)
