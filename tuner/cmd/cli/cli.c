@@ -484,11 +484,13 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.log = write_log;
     options.log_payload = self;
     options.cancel = cli_cancel_flag();
-    /* Whoever names a database wants that one and no silent substitute; a
-     * worker can do without, and its tuner has said so. */
+    /* Whoever names a database wants that one and no silent substitute, and so
+     * does a command that looks into it; a worker can do without, and its tuner
+     * has said so. */
     options.need_database =
         !is_worker &&
-        ((globals->database != NULL && globals->database[0] != '\0') ||
+        (self->needs_database ||
+         (globals->database != NULL && globals->database[0] != '\0') ||
          globals->layer_files.count > 0);
     if (!is_worker) /* whose end is its tuner's to decide */
         cli_catch_signals(self);

@@ -73,6 +73,7 @@ typedef struct cli {
     cli_talk *talk;
     const struct progress_board *board; /* of a list; NULL: there is none */
     struct progress_lane *lane;         /* our own on it; NULL: none */
+    bool needs_database;   /* without one the command cannot do its work */
     bool is_lane;          /* a process begun for one device of several */
     char threads_text[16]; /* of the worker's arguments */
     const char *worker[16];

@@ -63,6 +63,7 @@ static spc_status open_any(spc_ctx **out, cli *self)
 
     if (device == NULL)
         self->globals.device = "cpu";
+    self->needs_database = true;
     status = cli_open(out, self);
     self->globals.device = device;
     return status;
