@@ -1894,7 +1894,8 @@ typedef struct spc_net_buffers {
  * Runs the network: sets, maps, layers. Enqueues on `stream` and returns,
  * without allocation, synchronisation, compiling or copies to or from the host,
  * so that a CUDA graph may capture it. A plan runs once at a time: its sets are
- * its own. What is wrong with a scene says spc_net_check.
+ * its own. What is wrong with a scene says spc_net_check; but SPC_EINVAL and
+ * SPC_ECAPACITY say it of `rows` that count on the host.
  */
 SPC_API spc_status spc_net_execute(spc_net_plan *plan,
                                    const spc_net_buffers *buffers,
