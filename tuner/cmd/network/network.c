@@ -141,14 +141,31 @@ static double growth_of(const network *n, int64_t capacity)
     return capacity <= FEW ? 0 : 2;
 }
 
+/* Is there a scene whose own grid was asked for, where the network has one? */
+static bool has_own_grid(const network *n)
+{
+    bool found = false;
+
+    for (int i = 0; i < n->args->scenes.count; i++)
+        found |= strchr(n->args->scenes.at[i], '@') != NULL;
+    return found && n->info.input.voxel[0] > 0;
+}
+
 spc_status network_fail(const network *n, spc_status status)
 {
-    return status == SPC_ECAPACITY
-               ? cli_fail(status,
-                          "%s; --capacity N gives all levels more room, "
-                          "--growth X those of strided layers",
-                          spc_ctx_error(n->ctx))
-               : cli_fail_ctx(status, n->ctx);
+    const char *why = spc_ctx_error(n->ctx);
+
+    if (status == SPC_ECAPACITY)
+        return cli_fail(status,
+                        "%s; --capacity N gives all levels more room, --growth "
+                        "X those of strided layers",
+                        why);
+    if (status == SPC_ERANGE && has_own_grid(n))
+        return cli_fail(status,
+                        "%s; a file of points without @VOXEL is taken in the "
+                        "grid that '%s' states",
+                        why, n->info.name);
+    return cli_fail_ctx(status, n->ctx);
 }
 
 static spc_status make_plan(network *n, unsigned flags)
