@@ -225,12 +225,13 @@ spc_status spc__dtype_check(spc_dtype dtype, const float *values, int64_t count,
         return SPC_OK;
     bool fits_bf16 =
         dtype != SPC_BF16 && !becomes_infinite(spc__dtype_of(SPC_BF16), most);
-    return spc__fail(error, SPC_ERANGE,
-                     "%lld of the %lld numbers of %s would be infinite as %s, "
-                     "which ends at %g; the greatest is %g. The layer can have "
-                     "them with dtype=%sf32 (--dtype)",
-                     (long long)lost, (long long)count, what, type->name,
-                     (double)end, (double)most, fits_bf16 ? "bf16 or " : "");
+    return spc__fail(
+        error, SPC_ERANGE,
+        "%lld of the %lld numbers of %s would be infinite as %s, "
+        "which ends at %g; the greatest is %g: dtype=%sf32 (--dtype) "
+        "holds them",
+        (long long)lost, (long long)count, what, type->name, (double)end,
+        (double)most, fits_bf16 ? "bf16 or " : "");
 }
 
 int64_t spc__not_finite(const float *values, int64_t count)

@@ -298,9 +298,9 @@ static const struct {
     {"f16",
      {65504, 65520, 1, -7e4f},
      "2 of the 96 numbers of 'conv.weight' would be infinite as f16, which "
-     "ends at 65504; the greatest is -70000. The layer can have them with "
-     "dtype=bf16 or f32 (--dtype)"},
-    {"f16", {1, 3.4e38f, 1, 1}, "with dtype=f32 (--dtype)"},
+     "ends at 65504; the greatest is -70000: "
+     "dtype=bf16 or f32 (--dtype) holds them"},
+    {"f16", {1, 3.4e38f, 1, 1}, ": dtype=f32 (--dtype) holds them"},
     {"f16", {INFINITY, -1e9f, NAN, 1}, "1 of the 96 numbers"},
     {"bf16", {1e38f, -7e4f, 1, 1}, NULL},
     {"bf16", {-3.4e38f, 1, 1, 1}, "as bf16, which ends at 3.38953e+38"},

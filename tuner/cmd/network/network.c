@@ -199,6 +199,7 @@ static spc_status make_plan(network *n, unsigned flags)
 static spc_status read_features(network *n)
 {
     npy_floats values;
+    char what[256];
     int64_t rows = spc_scene_rows(n->scenes[0]);
     spc_status status;
 
@@ -214,7 +215,11 @@ static spc_status read_features(network *n)
                         n->args->features, (long long)values.rows,
                         (long long)values.columns, (long long)rows,
                         n->info.input.channels);
-    return SPC_OK;
+    spc_error error = {0};
+    snprintf(what, sizeof(what), "'%s'", n->args->features);
+    status = spc__dtype_check(n->info.input.dtype, n->features,
+                              rows * values.columns, what, &error);
+    return status == SPC_OK ? status : cli_fail(status, "%s", error.text);
 }
 
 /* Uniform in [-1, 1); a number of its own for every seed and element. */
