@@ -7,12 +7,12 @@
 %-- snake. Each warp has offsets of its own, `slots` at most, walks over the tiles of the block
 %-- by itself, and copies what its steps (a tile, and an offset of the warp's that the tile has)
 %-- need into a ring of its own: no warp waits for another. All of them are in
-%-- the same few tiles at a time, so that most rows of dy, and the rows of x that
-%-- neighbouring outputs share, come from the multiprocessor's own cache, where pairs
-%-- (wgrad_mma, wgrad_wgmma) bring both rows of each pair from the last one.
+%-- the same few tiles at a time, so that most rows of dy, and rows of x that several outputs
+%-- read, come from the multiprocessor's own cache, where pairs (wgrad_mma, wgrad_wgmma) bring
+%-- both rows of each pair from the last one. It pays where rows have many inputs: every block
+%-- leaves a sum of every offset, which spc_sum adds, in their order.
 %--
-%-- Row numbers come to registers `ahead` steps before their rows. Every block leaves a sum of every
-%-- offset, which spc_sum adds, in their order.
+%-- Row numbers come to registers `ahead` steps before their rows.
 %
 %include "wgrad_pairs.lua"
 %
@@ -44,10 +44,10 @@
 %    {"m", sizes, "input channels"},
 %    {"n", sizes, "output channels"},
 %    {"rows", {32, 64}, "output rows of a tile"},
-%    {"warps", {4, 8, 10, 14, 16}, "warps of a block"},
-%    {"stages", {3, 4, 6, 8}, "steps of a warp in flight"},
+%    {"warps", {8, 10, 14, 16}, "warps of a block"},
+%    {"stages", {3, 4, 6}, "steps of a warp in flight"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
-%    {"order", {"gray", "gray_x", "dense"}, "row order of the map"},
+%    {"order", {"gray", "gray_x"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
 %    if problem.groups then return false, "needs a layer without groups" end
@@ -55,8 +55,10 @@
 %    if target.sm < 80 then return false, "needs asynchronous copies (sm_80)" end
 %    if element_bytes(problem) ~= 2 then return false, "needs numbers of 16 bits" end
 %    if row_alignment(problem) < 16 then return false, "needs rows of 16 bytes: wgrad_mma takes any" end
-%    if problem.offsets > 32 then return false, "needs at most 32 offsets" end
-%    if problem.cin > 64 or problem.cout > 64 then return false, "needs few channels" end
+%    if problem.offsets < 8 or problem.offsets > 32 then return false, "needs 8 to 32 offsets" end
+%    if problem.cin > 64 or problem.cout > 64 or least_size(problem.cin) * least_size(problem.cout) > 1024 then
+%      return false, "needs few channels: 16 and 64, or 32 and 32"
+%    end
 %    return true
 %  end,
 %  constraints = {
@@ -98,13 +100,16 @@
 %  end,
 %  default = function(problem, target)
 %    local config = {m = math.min(64, least_size(problem.cin)), n = math.min(64, least_size(problem.cout)),
-%                    rows = 32, warps = 14, stages = 4, blocks = 1, order = "gray"}
-%    local function fits()
-%      return registers_of(problem, config) <= math.min(240, 65536 // (config.warps * 32) // 8 * 8)
+%                    rows = 32, stages = 4, blocks = 1, order = "gray"}
+%    local function fits(warps, stages)
+%      config.warps, config.stages = warps, stages
+%      return warps <= problem.offsets and slots_of(problem, config) <= 7
+%         and registers_of(problem, config) <= math.min(240, 65536 // (warps * 32) // 8 * 8)
 %         and shared_bytes(problem, config) <= target.shared_block
 %    end
-%    while config.warps > problem.offsets do config.warps = config.warps == 14 and 8 or 4 end
-%    while config.stages > 3 and not fits() do config.stages = config.stages - 1 end
+%    for _, warps in ipairs {14, 10, 8} do
+%      if fits(warps, 4) or fits(warps, 3) then break end
+%    end
 %    return config
 %  end,
 %}
