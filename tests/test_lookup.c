@@ -790,6 +790,32 @@ START_TEST(a_default_for_few_tiles_shares_them)
 }
 END_TEST
 
+/* Where groups are channels, products by a diagonal are the faster ones. */
+static const struct {
+    const char *layer, *template_name;
+} depthwise[] = {
+    {"subm,cin=64,cout=64,groups=64,k=3", "os_diagonal"},
+    {"subm,cin=256,cout=256,groups=256,k=3,dtype=bf16", "os_diagonal"},
+    {"subm,cin=8,cout=8,groups=8,k=5,pass=dgrad", "os_diagonal"},
+    {"subm,cin=12,cout=12,groups=12,k=3", "os_depthwise"},
+    {"subm,cin=16,cout=32,groups=16,k=3", "os_depthwise"},
+    {"subm,cin=64,cout=64,groups=64,k=3,dtype=f32", "os_depthwise"},
+};
+
+START_TEST(a_default_for_depthwise_layers_is_on_matrix_units)
+{
+    spc_ctx *ctx = open_ctx("sim", "", NULL);
+    spc__pick pick;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, depthwise[_i].layer, &error), error.text);
+    assert_ok(spc__lookup_default(&pick, ctx, &conv, 82658, 0),
+              spc_ctx_error(ctx));
+    ck_assert_str_eq(pick.template_name, depthwise[_i].template_name);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* Stores a choice with its code, as the tuner does; config NULL: the template's
  * default. */
 static void choose_as(rig *r, const char *template_name, const char *config,
@@ -1424,6 +1450,9 @@ int main(void)
                         2 * LENGTH(old_cases));
     tcase_add_loop_test(order, a_default_for_few_tiles_shares_them, 0,
                         LENGTH(few_tiles));
+    tcase_add_loop_test(order,
+                        a_default_for_depthwise_layers_is_on_matrix_units, 0,
+                        LENGTH(depthwise));
     tcase_add_test(code, cached_only_never_compiles);
     tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
     tcase_add_loop_test(code, a_record_that_lies_is_set_aside, 0, LENGTH(lies));
