@@ -5,6 +5,9 @@
  */
 #include "dtype.h"
 
+#include "error.h"
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 /* ---- binary16 ------------------------------------------------------------ */
@@ -174,4 +177,67 @@ const spc__dtype *spc__dtype_of(spc_dtype dtype)
 bool spc__dtype_is_whole(spc_dtype dtype)
 {
     return dtype == SPC_I8;
+}
+
+/* ---- what does not fit --------------------------------------------------- */
+
+float spc__dtype_greatest(spc_dtype dtype)
+{
+    switch (dtype) {
+    case SPC_F16:
+        return spc__half_to_float(0x7bff);
+    case SPC_BF16:
+        return spc__bfloat_to_float(0x7f7f);
+    case SPC_I8:
+        return 127;
+    default:
+        return FLT_MAX;
+    }
+}
+
+/* A little above the greatest number one is still rounded to it: where infinity
+ * begins is the encoder's to say. */
+static bool becomes_infinite(const spc__dtype *type, float value)
+{
+    unsigned char stored[sizeof(float)];
+    float back;
+
+    type->encode(stored, &value, 1);
+    type->decode(&back, stored, 1);
+    return !isfinite(back);
+}
+
+spc_status spc__dtype_check(spc_dtype dtype, const float *values, int64_t count,
+                            const char *what, spc_error *error)
+{
+    const spc__dtype *type = spc__dtype_of(dtype);
+    float end = spc__dtype_greatest(dtype), most = 0;
+    int64_t lost = 0;
+
+    for (int64_t i = 0; i < count; i++) {
+        if (!(fabsf(values[i]) > end) || !isfinite(values[i]) ||
+            !becomes_infinite(type, values[i]))
+            continue;
+        lost++;
+        most = fabsf(values[i]) > fabsf(most) ? values[i] : most;
+    }
+    if (lost == 0)
+        return SPC_OK;
+    bool fits_bf16 =
+        dtype != SPC_BF16 && !becomes_infinite(spc__dtype_of(SPC_BF16), most);
+    return spc__fail(error, SPC_ERANGE,
+                     "%lld of the %lld numbers of %s would be infinite as %s, "
+                     "which ends at %g; the greatest is %g. The layer can have "
+                     "them with dtype=%sf32 (--dtype)",
+                     (long long)lost, (long long)count, what, type->name,
+                     (double)end, (double)most, fits_bf16 ? "bf16 or " : "");
+}
+
+int64_t spc__not_finite(const float *values, int64_t count)
+{
+    int64_t odd = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        odd += !isfinite(values[i]);
+    return odd;
 }

@@ -48,6 +48,18 @@ const spc__dtype *spc__dtype_of(spc_dtype dtype);
 
 extern const char *const spc__dtype_names[]; /* by spc_dtype; ends with NULL */
 
+/* The greatest finite number of the type. */
+float spc__dtype_greatest(spc_dtype dtype);
+
+/* SPC_ERANGE if finite numbers would be infinite when they are stored as
+ * `dtype`: a sentence about `what` ("'conv1.weight'") that says how many, the
+ * greatest of them, and which type would hold them. */
+spc_status spc__dtype_check(spc_dtype dtype, const float *values, int64_t count,
+                            const char *what, spc_error *error);
+
+/* How many are NaN or infinite. */
+int64_t spc__not_finite(const float *values, int64_t count);
+
 /* IEEE binary16, round to nearest even. */
 uint16_t spc__half_from_float(float value);
 float spc__half_to_float(uint16_t bits);

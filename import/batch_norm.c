@@ -17,10 +17,10 @@ static spc_status fold_channel(float *scale, float *bias, int c,
     double beta = norm->beta != NULL ? norm->beta[c] : 0;
     double before = conv_bias != NULL ? conv_bias[c] : 0;
 
-    if (!(spread > 0)) /* NaN too */
+    if (!(spread > 0) || isinf(spread)) /* NaN too */
         return spc__fail(error, SPC_EINVAL,
-                         "variance %g + epsilon %g of channel %d is not "
-                         "positive",
+                         "variance %g + epsilon %g of channel %d is no "
+                         "positive number",
                          (double)norm->variance[c], norm->epsilon, c);
     double exact = gamma / sqrt(spread);
     scale[c] = (float)exact;

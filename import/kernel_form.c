@@ -9,6 +9,7 @@
 #include "spc_import.h"
 
 #include "array.h"
+#include "dtype.h"
 #include "error.h"
 #include <limits.h>
 #include <stdio.h>
@@ -478,5 +479,10 @@ spc_status spc_kernel_load(float *out, const spc_conv *conv,
     if ((status = spc_kernel_look(&shape, array, &own, error)) != SPC_OK ||
         (status = check_layer(&shape, conv, array, error)) != SPC_OK)
         return status;
-    return load_converted(out, array, &own, error);
+    if ((status = load_converted(out, array, &own, error)) != SPC_OK)
+        return status;
+    char what[512];
+    snprintf(what, sizeof(what), "'%s'", array->name);
+    return spc__dtype_check(conv->dtype, out, spc_array_elements(array), what,
+                            error);
 }

@@ -175,3 +175,56 @@ spc_status spc_weights_fill_net(spc_net *net, const spc_weights *weights,
     }
     return status;
 }
+
+/* ---- what nobody read ---------------------------------------------------- */
+
+/* Marks the arrays of one name in the order of the collection. */
+static void mark(bool *read, const struct filling *f, const char *name,
+                 const char *wrapper)
+{
+    static const char *const suffixes[] = {
+        ".weight", ".kernel",       ".linear.weight", ".bias",
+        ".scale",  ".running_mean", ".running_var",   ".num_batches_tracked"};
+    char full[512];
+
+    snprintf(full, sizeof(full), "%s%s", name, wrapper);
+    for (size_t i = 0; i < sizeof(suffixes) / sizeof(*suffixes); i++) {
+        const spc_array *array = find(f, full, suffixes[i]);
+        if (array != NULL)
+            read[array - spc_weights_at(f->weights, 0)] = true;
+    }
+}
+
+static bool has_prefix(const struct filling *f, const spc_array *array)
+{
+    const char *prefix = f->use->prefix;
+
+    return prefix == NULL || strncmp(array->name, prefix, strlen(prefix)) == 0;
+}
+
+int spc_weights_unread(const spc_array **first, const spc_net *net,
+                       const spc_weights *weights, const spc_weights_use *use)
+{
+    struct filling f = {NULL, weights, use, NULL};
+    int count = spc_weights_count(weights), left = 0;
+    bool *read = calloc((size_t)count + 1, sizeof(*read));
+    spc_net_param param;
+
+    *first = NULL;
+    for (int i = 0; read != NULL && spc_net_param_at(&param, net, i) == SPC_OK;
+         i++) {
+        mark(read, &f, param.layer, "");
+        if (param.norm == NULL || param.norm[0] == '\0')
+            continue;
+        mark(read, &f, param.norm, "");
+        mark(read, &f, param.norm, ".bn");
+    }
+    for (int i = 0; read != NULL && i < count; i++) {
+        const spc_array *array = spc_weights_at(weights, i);
+        if (read[i] || !has_prefix(&f, array))
+            continue;
+        *first = left++ == 0 ? array : *first;
+    }
+    free(read);
+    return left;
+}

@@ -1800,7 +1800,11 @@ typedef struct spc_net_param {
 SPC_API spc_status spc_net_param_at(spc_net_param *out, const spc_net *net,
                                     int i);
 /* Copies the values in. SPC_ENOTFOUND: there is no such layer or array; did you
- * mean another one? SPC_EINVAL: another count than it has. */
+ * mean another one? SPC_EINVAL: another count than it has. SPC_ERANGE: finite
+ * weights would be infinite in the layer's type, as those above 65504 in F16;
+ * the sentence says how many, the greatest, and which type would hold them.
+ * What is NaN or infinite is taken as it is, and spc_net_note says so; but I8
+ * has no such numbers, and spc_net_quantise refuses them. */
 SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
                                      spc_operand which, const float *values,
                                      int64_t count, spc_error *error);
@@ -1891,7 +1895,8 @@ typedef struct spc_net_buffers {
  * Runs the network: sets, maps, layers. Enqueues on `stream` and returns,
  * without allocation, synchronisation, compiling or copies to or from the host,
  * so that a CUDA graph may capture it. A plan runs once at a time: its sets are
- * its own. What is wrong with a scene says spc_net_check.
+ * its own. What is wrong with a scene says spc_net_check; but SPC_EINVAL and
+ * SPC_ECAPACITY say it of `rows` that count on the host.
  */
 SPC_API spc_status spc_net_execute(spc_net_plan *plan,
                                    const spc_net_buffers *buffers,
@@ -2567,6 +2572,7 @@ typedef struct spc_db_packed {
     int64_t bytes;      /* of all of them */
     int64_t code_bytes; /* of the code before it was compressed */
     bool compressed;    /* zstd was there */
+    int removed; /* files of code that an earlier pack of that name had left */
 } spc_db_packed;
 
 typedef struct spc_db_pack_options {
@@ -2580,7 +2586,10 @@ typedef struct spc_db_pack_options {
  * need, and networks; beside it, unless the pack is to be whole, the code of
  * each target ("NAME.sm_90a.db"), and a manifest ("NAME.manifest") with the
  * SHA-256 of every record, for minisign to sign: minisign -Sm NAME.manifest.
- * None of them is ever written to again. `options` may be NULL.
+ * None of them is ever written to again. Files of code of an earlier pack of
+ * that name, which would be read with this one, are removed where this has none
+ * in their place; only those that say that NAME.manifest lists them. `options`
+ * may be NULL.
  */
 SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
                                const spc_db_pack_options *options,

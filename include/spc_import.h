@@ -181,8 +181,9 @@ SPC_API spc_status spc_kernel_restore(void *out, const void *canonical,
                                       spc_error *error);
 /* As spc_kernel_convert for a layer, as fp32: spc_net_set_param takes them. The
  * shape must be the layer's. SPC_EINVAL, SPC_ERANGE, SPC_EUNSUPPORTED as
- * spc_array_floats.
- */
+ * spc_array_floats; SPC_ERANGE also where finite weights would be infinite in
+ * the layer's type, as those above 65504 in F16: how many, and which type would
+ * hold them. */
 SPC_API spc_status spc_kernel_load(float *out, const spc_conv *conv,
                                    const spc_array *array,
                                    const spc_kernel_form *form,
@@ -244,13 +245,25 @@ typedef struct spc_weights_use {
  * normalisation "bn1" the arrays of spc_batch_norm_load, under that name or
  * under "bn1.bn"; a normalisation that is a layer of its own has "NAME.weight"
  * and "NAME.bias". SPC_ENOTFOUND names the first that is missing; SPC_EINVAL:
- * one has another shape, or a bias is there that the layer has not. The network
- * may then be filled in part.
+ * one has another shape, or a bias is there that the layer has not; SPC_ERANGE as
+ * spc_kernel_load. The network may then be filled in part. NaN and infinity are
+ * taken as the files have them, and spc_net_note says where; but not in a
+ * normalisation, which cannot be folded then.
  */
 SPC_API spc_status spc_weights_fill_net(spc_net *net,
                                         const spc_weights *weights,
                                         const spc_weights_use *use,
                                         spc_error *error);
+
+/*
+ * How many arrays whose names begin with the prefix no layer of the network
+ * reads; *first is the first of them, or NULL. That is no mistake, as a
+ * checkpoint has more than a backbone; but a deeper network of the same names
+ * looks so too.
+ */
+SPC_API int spc_weights_unread(const spc_array **first, const spc_net *net,
+                               const spc_weights *weights,
+                               const spc_weights_use *use);
 
 /* ---- ONNX ---------------------------------------------------------------- */
 

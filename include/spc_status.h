@@ -41,7 +41,7 @@ extern "C" {
     X(SPC_ENODEVICE, -10, 11, "no such device")                                \
     X(SPC_EDB, -11, 12, "database error")                                      \
     X(SPC_EDBVERSION, -12, 13, "database has a newer schema")                  \
-    X(SPC_ERANGE, -13, 14, "coordinates out of range")                         \
+    X(SPC_ERANGE, -13, 14, "numbers or coordinates out of range")              \
     X(SPC_EDUPLICATE, -14, 15, "duplicate coordinates")                        \
     X(SPC_ECAPACITY, -15, 16, "capacity exceeded")                             \
     X(SPC_EWRONG, -16, 17, "result differs from the oracle")                   \

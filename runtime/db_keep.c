@@ -30,7 +30,13 @@ spc_status spc_db_pack(spc_ctx *ctx, const char *path,
             .bytes = report.bytes,
             .code_bytes = report.code_bytes,
             .compressed = report.compressed,
+            .removed = report.removed,
         };
+    if (report.left[0] != '\0')
+        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                        "'%s' is no file of this pack and stays, but is read "
+                        "with it: move it away, or name the pack otherwise",
+                        report.left);
     return status;
 }
 

@@ -146,7 +146,7 @@ static spc_net_options spoil(int i, spc_net_options o)
 
 static const char *const said_of_plans[] = {
     "a network for -1 rows",
-    "0 to 2^31-1 is right",
+    "0 to 2147482879 is right",
     "a growth of nan",
     "nan neighbours",
     "scenes of -1 points",
@@ -300,6 +300,37 @@ static const struct {
     {{0, 0, 0, 64}, "row 3: its z lies outside"},
 };
 
+/* A count on the host is refused before anything runs. */
+START_TEST(rows_that_a_plan_has_no_room_for_are_refused)
+{
+    static const action actions[] = {execute, capture, profile};
+    spc_net_options o = room_for(60);
+    spc_scene *scene = draw_scene(60, 2, 9);
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    open_context(&r, device_of(_i));
+    o.keep = true;
+    plan_net(&r, &o);
+    check_good(&r, scene);
+    for (int i = 0; i < LENGTH(actions); i++) {
+        spc_net_buffers b = r.buffers;
+        b.count = NULL;
+        b.rows = 61;
+        ck_assert_int_eq(actions[i](&r, &b), SPC_ECAPACITY);
+        ck_assert_str_eq(spc_ctx_error(r.ctx),
+                         "the input: 61 rows for a plan of 60: `capacity` of "
+                         "61 would have fitted");
+        b.rows = -1;
+        ck_assert_int_eq(actions[i](&r, &b), SPC_EINVAL);
+        ck_assert_str_eq(spc_ctx_error(r.ctx), "buffers of -1 rows");
+    }
+    check_good(&r, scene);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
 static void run_and_expect(rig *r, spc_status status, const char *says)
 {
     assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
@@ -372,6 +403,8 @@ int main(int argc, char **argv)
                         LENGTH(said_of_plans));
     tcase_add_test(tc, an_endless_growth_is_the_rules_bound);
     tcase_add_test(tc, a_missing_buffer_is_named);
+    tcase_add_loop_test(tc, rows_that_a_plan_has_no_room_for_are_refused, 0,
+                        suite_device != NULL ? 1 : 2);
     tcase_add_loop_test(tc, what_is_wrong_on_the_device_is_found_behind_the_run,
                         0, suite_device != NULL ? 1 : 2);
     tcase_add_test(tc, questions_past_the_end_have_their_sentence);

@@ -14,6 +14,7 @@
 #include "net_text.h"
 #include "pack.h"
 #include "random.h"
+#include <math.h>
 #include <sqlite3.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
@@ -578,6 +579,23 @@ START_TEST(what_is_stored_is_opened_with_the_same_bits)
 }
 END_TEST
 
+START_TEST(what_is_no_number_is_said_of_a_stored_network_too)
+{
+    spc_net *net, *back;
+
+    assert_net(spc_net_load(&net, suite_path("networks/chain.lua"), SPC_F16,
+                            &error));
+    assert_net(spc_net_draw_params(net, 4, &error));
+    net->nodes[0].params[0][9] = NAN;
+    assert_ok(spc_net_store(ctx, net, "n", NULL, false));
+    assert_ok(spc_net_open(&back, ctx, "n"));
+    assert_says(spc_net_note(back, 0), "layer 'a': 1 of its 1728 numbers");
+    ck_assert_ptr_null(spc_net_note(back, 1));
+    spc_net_free(back);
+    spc_net_free(net);
+}
+END_TEST
+
 /* Weights of a layer in halves are what is packed of them, and no more. */
 START_TEST(weights_are_stored_as_their_layer_multiplies_them)
 {
@@ -1127,6 +1145,7 @@ int main(void)
     tcase_add_test(tc, a_quantised_network_is_stored_and_opened);
     tcase_add_checked_fixture(tc, open_database, close_database);
     tcase_add_test(tc, what_is_stored_is_opened_with_the_same_bits);
+    tcase_add_test(tc, what_is_no_number_is_said_of_a_stored_network_too);
     tcase_add_loop_test(tc, weights_are_stored_as_their_layer_multiplies_them,
                         0, 2);
     tcase_add_test(tc, large_arrays_are_stored_in_parts);

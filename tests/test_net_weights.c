@@ -4,6 +4,8 @@
 #include "suite.h"
 #include "weights.h"
 
+#include <math.h>
+
 enum { CIN = 4, COUT = 6 };
 
 static spc_error error;
@@ -201,6 +203,30 @@ START_TEST(a_detector_of_spconv_is_filled)
     assert_vector("head", SPC_WEIGHTS, values_of("backbone.head.weight"),
                   2 * COUT);
     assert_vector("head", SPC_BIAS, values_of("backbone.head.bias"), 2);
+    const spc_array *first;
+    ck_assert_int_eq(spc_weights_unread(&first, net, weights, &use), 0);
+    ck_assert_ptr_null(first);
+}
+END_TEST
+
+/* Of a checkpoint that has more than the network: what lies under another
+ * prefix does not count, and what only training reads does not either. */
+START_TEST(arrays_that_no_layer_reads_are_counted)
+{
+    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    const int64_t k3[] = {COUT, 3, 3, 3, COUT};
+    const spc_array *first;
+
+    add_detector_arrays();
+    add_vector("backbone.bn2.num_batches_tracked", 1);
+    add_vector("head.weight", 3);
+    add_array("backbone.conv3.weight", 5, k3);
+    add_norm("backbone.bn3", COUT);
+    assert_ok(spc__weights_finish(weights, &error));
+    add_detector_layers();
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    ck_assert_int_eq(spc_weights_unread(&first, net, weights, &use), 5);
+    ck_assert_str_eq(first->name, "backbone.bn3.bias");
 }
 END_TEST
 
@@ -260,6 +286,113 @@ START_TEST(what_is_missing_or_of_another_layer_is_named)
 }
 END_TEST
 
+/* ---- what does not fit --------------------------------------------------- */
+
+/* Halves end at 65504, and what is below 65520 is rounded to that. */
+static const struct {
+    const char *type;
+    float values[4];
+    const char *said; /* NULL: it is taken */
+} storing[] = {
+    {"f16", {65504, -65519, 1e-30f, 0}, NULL},
+    {"f16",
+     {65504, 65520, 1, -7e4f},
+     "2 of the 96 numbers of 'conv.weight' would be infinite as f16, which "
+     "ends at 65504; the greatest is -70000. The layer can have them with "
+     "dtype=bf16 or f32 (--dtype)"},
+    {"f16", {1, 3.4e38f, 1, 1}, "with dtype=f32 (--dtype)"},
+    {"f16", {INFINITY, -1e9f, NAN, 1}, "1 of the 96 numbers"},
+    {"bf16", {1e38f, -7e4f, 1, 1}, NULL},
+    {"bf16", {-3.4e38f, 1, 1, 1}, "as bf16, which ends at 3.38953e+38"},
+    {"f32", {3.4e38f, 1, 1, 1}, NULL},
+    {"tf32", {3.4e38f, 1, 1, 1}, NULL},
+};
+
+START_TEST(what_would_become_infinite_is_refused_with_what_would_fit)
+{
+    const spc_weights_use use = SPC_WEIGHTS_USE_INIT;
+    const spc_kernel_form form = SPC_KERNEL_FORM_INIT;
+    const int64_t shape[] = {COUT, 2, 2, 1, CIN};
+    const char *said = storing[_i].said;
+    char text[96];
+    float *theirs = add_array("conv.weight", 5, shape), got[COUT * 4 * CIN];
+    spc_net_param p;
+    spc_conv conv;
+
+    memcpy(theirs + 7, storing[_i].values, sizeof(storing[_i].values));
+    assert_ok(spc__weights_finish(weights, &error));
+    snprintf(text, sizeof(text),
+             "conv,cin=4,cout=6,k=2x2x1,stride=2x2x1,rule=floor,dtype=%s",
+             storing[_i].type);
+    assert_ok(spc_conv_parse(&conv, text, &error));
+    if (strcmp(storing[_i].type, "f16") == 0) {
+        add_conv(text, "conv", NULL);
+        spc_status status = spc_weights_fill_net(net, weights, &use, &error);
+        ck_assert_int_eq(status, said != NULL ? SPC_ERANGE : SPC_OK);
+        assert_ok(spc_net_param_at(&p, net, 0));
+        ck_assert_int_eq(p.values == NULL, said != NULL);
+    }
+    spc_error none = {SPC_OK, ""};
+    error = none;
+    spc_kernel_load(got, &conv, spc_weights_find(weights, "conv.weight"), &form,
+                    &error);
+    ck_assert_msg(said == NULL ? error.status == SPC_OK
+                               : error.status == SPC_ERANGE &&
+                                     strstr(error.text, said) != NULL,
+                  "%s", error.text);
+}
+END_TEST
+
+/* A file that has NaN or infinity is taken, and it is said. */
+START_TEST(what_is_no_number_is_noted)
+{
+    const spc_weights_use use = SPC_WEIGHTS_USE_INIT;
+    const int64_t shape[] = {COUT, 3, 3, 3, CIN};
+    float *theirs = add_array("conv.weight", 5, shape);
+    float *bias = add_array("conv.bias", 1, (int64_t[]){COUT});
+
+    theirs[3] = NAN;
+    theirs[300] = -INFINITY;
+    bias[2] = NAN;
+    assert_ok(spc__weights_finish(weights, &error));
+    add_conv("subm,cin=4,cout=6,k=3,epilogue=bias", "conv", NULL);
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    ck_assert_str_eq(spc_net_note(net, 0),
+                     "layer 'conv': 2 of its 648 numbers called weights are "
+                     "NaN or infinite, and so is what it computes of them");
+    ck_assert_ptr_nonnull(
+        strstr(spc_net_note(net, 1), "6 numbers called bias"));
+    ck_assert_ptr_null(spc_net_note(net, 2));
+
+    float ranges[2] = {1, 1};
+    spc_net_info info;
+    spc_net_describe(&info, net);
+    ck_assert_int_le(info.tensors, 2);
+    bias[2] = theirs[3] = theirs[300] = 0; /* a better file */
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    ck_assert_ptr_null(spc_net_note(net, 0));
+    assert_ok(spc_net_quantise(net, ranges, NULL, &error));
+}
+END_TEST
+
+START_TEST(steps_of_i8_need_numbers)
+{
+    float values[COUT * 27 * COUT] = {[5] = NAN}, ranges[3] = {1, 1, 1};
+
+    add_conv("subm,cin=4,cout=6,k=3", "a", NULL);
+    add_conv("subm,cin=6,cout=6,k=3", "b", NULL);
+    assert_ok(spc_net_set_param(net, "b", SPC_WEIGHTS, values, COUT * 27 * COUT,
+                                &error));
+    ck_assert_int_eq(spc_net_quantise(net, ranges, NULL, &error), SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "layer 'b': 1 of its 972"));
+    values[5] = 65520;
+    ck_assert_int_eq(spc_net_set_param(net, "b", SPC_WEIGHTS, values,
+                                       COUT * 27 * COUT, &error),
+                     SPC_ERANGE);
+    ck_assert_ptr_nonnull(strstr(error.text, "the weights of layer 'b'"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("net_weights");
@@ -269,8 +402,14 @@ int main(void)
     tcase_add_checked_fixture(tcase, open_net, free_net);
     tcase_add_test(tcase, a_detector_of_spconv_is_filled);
     tcase_add_test(tcase, a_network_of_minkowski_engine_is_filled);
+    tcase_add_test(tcase, arrays_that_no_layer_reads_are_counted);
     tcase_add_loop_test(tcase, what_is_missing_or_of_another_layer_is_named, 0,
                         (int)(sizeof(missing) / sizeof(*missing)));
+    tcase_add_loop_test(
+        tcase, what_would_become_infinite_is_refused_with_what_would_fit, 0,
+        (int)(sizeof(storing) / sizeof(*storing)));
+    tcase_add_test(tcase, what_is_no_number_is_noted);
+    tcase_add_test(tcase, steps_of_i8_need_numbers);
     suite_add_tcase(suite, tcase);
     return run_suite(suite);
 }

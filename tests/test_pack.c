@@ -207,6 +207,36 @@ START_TEST(a_whole_pack_is_all_that_there_is)
 }
 END_TEST
 
+/* A pack of the name had code beside it, which contexts would read with the new
+ * one; what says that it is of another pack, or of none, is not ours. */
+START_TEST(code_of_an_earlier_pack_of_the_name_is_removed)
+{
+    spc__cache *cache;
+    int whole = _i;
+
+    make_tuned("from.db");
+    pack("from.db", "pack.db");
+    pack("from.db", "pack.sm_100a.db"); /* and pack.sm_100a.sm_90a.db */
+    ck_assert_int_eq(packed.removed, 0);
+    cache = open_user("pack.sm_80.db"); /* nobody's */
+    spc__cache_close(cache);
+    assert_ok(spc__file_write(at("pack.x.db"), "text", 4, &error));
+    cache = open_user(whole ? "from.db" : "empty.db");
+    assert_ok(spc__cache_pack(cache, at("pack.db"),
+                              whole ? SPC__PACK_WHOLE : SPC__PACK_APART, NULL,
+                              &packed, &error));
+    spc__cache_close(cache);
+    ck_assert_int_eq(packed.removed, 1);
+    ck_assert_int_ne(access(at("pack.sm_90a.db"), F_OK), 0);
+    ck_assert_int_eq(access(at("pack.sm_100a.db"), F_OK), 0);
+    ck_assert_int_eq(access(at("pack.sm_100a.sm_90a.db"), F_OK), 0);
+    ck_assert_int_eq(access(at("pack.sm_80.db"), F_OK), 0);
+    ck_assert_int_eq(access(at("pack.x.db"), F_OK), 0);
+    ck_assert(strstr(packed.left, "/pack.sm_80.db") != NULL ||
+              strstr(packed.left, "/pack.sm_100a.db") != NULL);
+}
+END_TEST
+
 START_TEST(a_pack_is_one_file_without_a_journal)
 {
     static const char *const files[] = {"pack.db", "pack.sm_90a.db"};
@@ -676,12 +706,13 @@ Suite *suite(void)
     add(all, "packs",
         (const TTest *const[]){a_pack_holds_what_serves_and_nothing_else,
                                a_whole_pack_is_all_that_there_is,
+                               code_of_an_earlier_pack_of_the_name_is_removed,
                                a_pack_is_one_file_without_a_journal,
                                code_is_compressed_where_zstd_is_there,
                                damaged_code_is_no_code,
                                packing_again_gives_the_same_records,
                                there_may_be_any_number_of_layers, NULL},
-        (const int[]){1, 1, 1, 1, 1, 1, 1});
+        (const int[]){1, 1, 2, 1, 1, 1, 1, 1});
 #ifdef SPC_WITH_SODIUM
     add(all, "signatures",
         (const TTest *const[]){signatures_of_minisign_are_known,

@@ -620,6 +620,12 @@ START_TEST(a_variance_that_cannot_be_is_refused)
     norm.epsilon = 0;
     ck_assert_int_eq(spc_batch_norm_fold(scale, bias, 2, &norm, NULL, &error),
                      SPC_EINVAL);
+    norm.epsilon = 1e-5;
+    norm.variance = (float[]){1, INFINITY};
+    ck_assert_int_eq(spc_batch_norm_fold(scale, bias, 2, &norm, NULL, &error),
+                     SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "variance inf"));
+    norm.epsilon = 0;
     norm.variance = small;
     norm.gamma = huge;
     ck_assert_int_eq(spc_batch_norm_fold(scale, bias, 2, &norm, NULL, &error),

@@ -11,6 +11,7 @@
 
 #include "cache_internal.h"
 #include "code_form.h"
+#include "earlier.h"
 #include "error.h"
 #include "exchange.h"
 #include "file.h"
@@ -27,6 +28,7 @@ typedef struct packing {
     spc__buf path;     /* of the pack, with ".db" */
     spc__buf part;     /* the file that it is made in */
     spc__buf manifest; /* its text */
+    spc__buf targets;  /* that there is code for, each between line feeds */
     spc__pack_form form;
     spc__cache *cache; /* that file, open */
     spc__layer *layer;
@@ -283,15 +285,19 @@ static spc_status write_code(packing *pack)
 
     sqlite3_create_function(pack->layer->db, "spc_pack", 1, SQLITE_UTF8, NULL,
                             pack_code, NULL, NULL);
-    if (pack->form == SPC__PACK_WHOLE)
-        return run(pack, "UPDATE artefact SET code = spc_pack(code)", NULL,
-                   NULL, NULL);
+    spc__buf_puts(&pack->targets, "\n");
     while (status == SPC_OK && found) {
         status = next_target(target, pack, &found);
         /* What would be no part of a file's name is no target of ours. */
-        if (status == SPC_OK && found && strchr(target, '/') == NULL)
+        if (status != SPC_OK || !found || strchr(target, '/') != NULL)
+            continue;
+        spc__buf_printf(&pack->targets, "%s\n", target);
+        if (pack->form == SPC__PACK_APART)
             status = write_target(pack, target);
     }
+    if (status == SPC_OK && pack->form == SPC__PACK_WHOLE)
+        status = run(pack, "UPDATE artefact SET code = spc_pack(code)", NULL,
+                     NULL, NULL);
     return status;
 }
 
@@ -343,6 +349,20 @@ static spc_status write_choices(packing *pack)
     return status;
 }
 
+/* When all is there, so that who is stopped before has the earlier pack. */
+static spc_status remove_earlier(packing *pack)
+{
+    spc__buf name = SPC__BUF_INIT;
+
+    beside(&name, spc__buf_text(&pack->path), ".manifest");
+    spc__earlier of = {last_name(&name), spc__buf_text(&pack->targets),
+                       pack->form == SPC__PACK_WHOLE};
+    spc_status status = spc__pack_remove_earlier(
+        &of, spc__buf_text(&pack->path), pack->report, pack->error);
+    spc__buf_release(&name);
+    return status;
+}
+
 spc_status spc__cache_pack(spc__cache *cache, const char *path,
                            spc__pack_form form, spc__pack_adder add,
                            spc__pack_report *report, spc_error *error)
@@ -360,10 +380,13 @@ spc_status spc__cache_pack(spc__cache *cache, const char *path,
         status = write_code(&pack);
     if (status == SPC_OK)
         status = write_choices(&pack);
+    if (status == SPC_OK)
+        status = remove_earlier(&pack);
     spc__cache_close(pack.cache);
     remove_part(spc__buf_text(&pack.part));
     spc__buf_release(&pack.path);
     spc__buf_release(&pack.part);
     spc__buf_release(&pack.manifest);
+    spc__buf_release(&pack.targets);
     return status;
 }

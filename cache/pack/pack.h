@@ -16,6 +16,8 @@ typedef struct spc__pack_report {
     int64_t bytes;      /* of all of them */
     int64_t code_bytes; /* of the code before it was compressed */
     bool compressed;
+    int removed;     /* files of code that an earlier pack of that name left */
+    char left[1024]; /* one that is none of ours and is read with it; "" */
 } spc__pack_report;
 
 /* What is added to the records before those that lost are left out; NULL:
@@ -28,7 +30,8 @@ typedef spc_status (*spc__pack_adder)(spc__cache *records, spc_error *error);
  * code, compressed where zstd is there, in it or for each target in a file
  * beside it (spc__pack_code_file); and a manifest, PATH without ".db" and with
  * ".manifest". None has a journal: they can be opened where nothing may be
- * written. Files that are there are replaced, each at once.
+ * written. Files that are there are replaced, each at once;
+ * then code files of an earlier pack of that name go that this has none for.
  */
 spc_status spc__cache_pack(spc__cache *cache, const char *path,
                            spc__pack_form form, spc__pack_adder add,

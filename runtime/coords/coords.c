@@ -167,8 +167,8 @@ static spc_status check_plan(const plan *p, spc_error *error)
 {
     if (p->capacity < 0 || p->capacity > INT32_MAX - SPC_ROW_PAD)
         return spc__fail(error, SPC_EINVAL,
-                         "a coordinate set of %lld rows: 0 to 2^31-1 is right",
-                         (long long)p->capacity);
+                         "a coordinate set of %lld rows: 0 to %d is right",
+                         (long long)p->capacity, INT32_MAX - SPC_ROW_PAD);
     if ((unsigned)p->duplicates > SPC_DUPLICATES_MEAN)
         return spc__fail(error, SPC_EINVAL,
                          "policy %d for duplicates is unknown: "

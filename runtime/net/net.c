@@ -64,8 +64,10 @@ spc_status spc_net_create(spc_net **out, const char *name, spc_error *error)
 
 static void release_node(spc__net_node *node)
 {
-    for (int i = 0; i < SPC__NET_PARAMS; i++)
+    for (int i = 0; i < SPC__NET_PARAMS; i++) {
         free(node->params[i]);
+        free(node->notes[i]);
+    }
     free(node->name);
     free(node->norm);
 }
@@ -245,9 +247,19 @@ void spc_net_describe(spc_net_info *out, const spc_net *net)
     };
 }
 
+/* Those of keys first, then those of arrays, in the order of the layers. */
 const char *spc_net_note(const spc_net *net, int i)
 {
-    return net != NULL && i >= 0 && i < net->note_count ? net->notes[i] : NULL;
+    if (net == NULL || i < 0)
+        return NULL;
+    if (i < net->note_count)
+        return net->notes[i];
+    i -= net->note_count;
+    for (int n = 0; n < net->node_count; n++)
+        for (int j = 0; j < SPC__NET_PARAMS; j++)
+            if (net->nodes[n].notes[j] != NULL && i-- == 0)
+                return net->nodes[n].notes[j];
+    return NULL;
 }
 
 spc_status spc_net_tensor(spc_tensor_info *out, const spc_net *net,

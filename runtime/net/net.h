@@ -79,6 +79,7 @@ typedef struct spc__net_node {
     int out;
     float *params[SPC__NET_PARAMS];  /* weights, scale, bias; NULL: not set */
     int64_t counts[SPC__NET_PARAMS]; /* 0: it has none */
+    char *notes[SPC__NET_PARAMS];    /* what is odd about them; NULL: nothing */
 } spc__net_node;
 
 typedef struct spc__net_out {
@@ -141,6 +142,11 @@ float spc__net_weight_step(const spc__net_node *node, int channel);
 
 /* One more user of the network; spc_net_free takes one away. */
 const spc_net *spc__net_share(const spc_net *net);
+
+/* Notes how many values of parameter j are no finite numbers; of none, nothing.
+ */
+spc_status spc__net_note_values(spc__net_node *node, int j,
+                                const float *values, spc_error *error);
 
 /* Copies a text; NULL stays NULL. */
 spc_status spc__net_text(char **out, const char *text, spc_error *error);

@@ -4,9 +4,11 @@
 #include "net.h"
 
 #include "conv.h"
+#include "dtype.h"
 #include "error.h"
 #include "random.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,6 +94,42 @@ static spc_status room(float **out, spc__net_node *node, int j,
     return SPC_OK;
 }
 
+/* Scales and biases are stored as they are, weights in the layer's type. */
+static spc_status check_values(const spc__net_node *node, int j,
+                               const float *values, spc_error *error)
+{
+    char what[256];
+
+    if (spc__net_operands[j] != SPC_WEIGHTS)
+        return SPC_OK;
+    snprintf(what, sizeof(what), "the weights of layer '%.200s'", node->name);
+    return spc__dtype_check(node->conv.dtype, values, node->counts[j], what,
+                            error);
+}
+
+/* What is no number is taken as it is: it may be what a file has, and who looks
+ * for its cause must be able to run it. But it is said. */
+spc_status spc__net_note_values(spc__net_node *node, int j, const float *values,
+                                spc_error *error)
+{
+    char text[512];
+    char *note = NULL;
+    int64_t odd = spc__not_finite(values, node->counts[j]);
+    spc_status status = SPC_OK;
+
+    snprintf(text, sizeof(text),
+             "layer '%.200s': %lld of its %lld numbers called %s are NaN or "
+             "infinite, and so is what it computes of them",
+             node->name, (long long)odd, (long long)node->counts[j], names[j]);
+    if (odd > 0)
+        status = spc__net_text(&note, text, error);
+    if (status != SPC_OK)
+        return status;
+    free(node->notes[j]);
+    node->notes[j] = note;
+    return SPC_OK;
+}
+
 spc_status spc_net_set_param(spc_net *net, const char *layer, spc_operand which,
                              const float *values, int64_t count,
                              spc_error *error)
@@ -113,9 +151,12 @@ spc_status spc_net_set_param(spc_net *net, const char *layer, spc_operand which,
         return spc__fail(
             error, SPC_EINVAL, "layer '%s' has %lld %s, these are %lld", layer,
             (long long)node->counts[j], names[j], (long long)count);
-    if ((status = room(&to, node, j, error)) == SPC_OK)
-        memcpy(to, values, (size_t)count * sizeof(*to));
-    return status;
+    if ((status = check_values(node, j, values, error)) != SPC_OK ||
+        (status = spc__net_note_values(node, j, values, error)) != SPC_OK ||
+        (status = room(&to, node, j, error)) != SPC_OK)
+        return status;
+    memcpy(to, values, (size_t)count * sizeof(*to));
+    return SPC_OK;
 }
 
 /* ---- drawing ------------------------------------------------------------- */

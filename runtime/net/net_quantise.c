@@ -122,6 +122,21 @@ static spc_status check_ranges(const spc_net *net, const float *ranges,
     return SPC_OK;
 }
 
+/* A step of what is infinite is none, and NaN would become 0. */
+static spc_status check_weights(const spc_net *net, const bool *whole,
+                                spc_error *error)
+{
+    for (int i = 0; i < net->node_count; i++) {
+        const spc__net_node *node = &net->nodes[i];
+        if (node->kind == SPC__NODE_CONV && whole[node->in[0]] &&
+            node->notes[0] != NULL)
+            return spc__fail(error, SPC_EINVAL,
+                             "i8 cannot have what is no number: %s",
+                             node->notes[0]);
+    }
+    return SPC_OK;
+}
+
 spc_status spc_net_quantise(spc_net *net, const float *ranges, int *layers,
                             spc_error *error)
 {
@@ -137,6 +152,7 @@ spc_status spc_net_quantise(spc_net *net, const float *ranges, int *layers,
     if ((whole = calloc((size_t)net->tensor_count + 1, 1)) == NULL)
         return spc__fail_memory(error, (size_t)net->tensor_count);
     choose(whole, net, ranges);
+    status = check_weights(net, whole, error);
     for (int i = 0; i < net->node_count && status == SPC_OK; i++) {
         spc__net_node *node = &net->nodes[i];
         if (node->kind != SPC__NODE_CONV)

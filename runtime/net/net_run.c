@@ -253,6 +253,26 @@ static const char *missing_buffer(const spc_net_plan *plan,
     return b->features == NULL ? "features" : NULL;
 }
 
+/* A count on the host is known before anything runs. */
+static spc_status check_rows(const spc_net_plan *plan, const spc_net_buffers *b,
+                             spc_error *error)
+{
+    bool of_points = plan->voxels != NULL;
+    int64_t most = of_points ? plan->options.points : plan->options.capacity;
+
+    if (b->count != NULL || (b->rows >= 0 && b->rows <= most))
+        return SPC_OK;
+    if (b->rows < 0)
+        return spc__fail(error, SPC_EINVAL, "buffers of %lld rows",
+                         (long long)b->rows);
+    return spc__fail(
+        error, SPC_ECAPACITY,
+        "the input: %lld %s for a plan of %lld: `%s` of %lld would "
+        "have fitted",
+        (long long)b->rows, of_points ? "points" : "rows", (long long)most,
+        of_points ? "points" : "capacity", (long long)b->rows);
+}
+
 spc_status spc__net_check_buffers(const spc_net_plan *plan,
                                   const spc_net_buffers *b, spc_error *error)
 {
@@ -269,7 +289,7 @@ spc_status spc__net_check_buffers(const spc_net_plan *plan,
                          "buffer `memory` is at %p: it must be 256-byte "
                          "aligned",
                          b->memory);
-    return SPC_OK;
+    return check_rows(plan, b, error);
 }
 
 /* In a graph, sets and maps go side by side. */

@@ -8,6 +8,9 @@
 /* The path of the database as spc.h describes it; "" if there is none. */
 void cli_database_file(spc__buf *out, const cli *self);
 
+/* Is there to be one? Its file may not be there yet. */
+bool cli_has_database(const cli *self);
+
 /* Looking must not create what is not there, nor go on without it. */
 spc_status cli_database_there(const cli *self, const char *file);
 

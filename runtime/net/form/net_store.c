@@ -263,11 +263,16 @@ static spc_status take_part(int64_t i, const void *data, size_t bytes,
 static spc_status end(void *payload, spc_error *error)
 {
     const opening *o = payload;
+    spc_status status = SPC_OK;
 
-    for (int a = 0; a < o->count; a++)
-        if (o->net->nodes[o->arrays[a].node].params[o->arrays[a].param] == NULL)
-            return spc__fail(error, SPC_EFORMAT, "an array has no parts");
-    return SPC_OK;
+    for (int a = 0; a < o->count && status == SPC_OK; a++) {
+        spc__net_node *node = &o->net->nodes[o->arrays[a].node];
+        int j = o->arrays[a].param;
+        status = node->params[j] == NULL
+                     ? spc__fail(error, SPC_EFORMAT, "an array has no parts")
+                     : spc__net_note_values(node, j, node->params[j], error);
+    }
+    return status;
 }
 
 spc_status spc_net_open(spc_net **out, spc_ctx *ctx, const char *name)

@@ -6,6 +6,7 @@
 #include "printable.h"
 #include <ctype.h>
 #include <errno.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -137,10 +138,15 @@ static spc_status bad_value(const cli_option *option, const char *text,
                     spelling(option, name), text, right);
 }
 
+static unsigned long long most_of(cli_kind kind)
+{
+    return kind == CLI_INT ? 1000000 : kind == CLI_ROWS ? INT_MAX : ULLONG_MAX;
+}
+
 static spc_status read_number(const cli_option *option, void *to,
                               const char *text)
 {
-    char *end = NULL;
+    char *end = NULL, right[64];
 
     errno = 0;
     if (option->kind == CLI_REAL) {
@@ -153,12 +159,15 @@ static spc_status read_number(const cli_option *option, void *to,
     unsigned long long value = strtoull(text, &end, 10);
     /* strtoull skips blanks and takes a sign, even a minus. */
     if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 ||
-        (option->kind == CLI_INT && value > 1000000))
-        return bad_value(option, text, "a number from 0 on is");
-    if (option->kind == CLI_INT)
-        *(int *)to = (int)value;
-    else
+        value > most_of(option->kind)) {
+        snprintf(right, sizeof(right), "a whole number from 0 to %llu is",
+                 most_of(option->kind));
+        return bad_value(option, text, right);
+    }
+    if (option->kind == CLI_SEED)
         *(uint64_t *)to = value;
+    else
+        *(int *)to = (int)value;
     return SPC_OK;
 }
 
@@ -475,11 +484,13 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.log = write_log;
     options.log_payload = self;
     options.cancel = cli_cancel_flag();
-    /* Whoever names a database wants that one and no silent substitute; a
-     * worker can do without, and its tuner has said so. */
+    /* Whoever names a database wants that one and no silent substitute, and so
+     * does a command that looks into it; a worker can do without, and its tuner
+     * has said so. */
     options.need_database =
         !is_worker &&
-        ((globals->database != NULL && globals->database[0] != '\0') ||
+        (self->needs_database ||
+         (globals->database != NULL && globals->database[0] != '\0') ||
          globals->layer_files.count > 0);
     if (!is_worker) /* whose end is its tuner's to decide */
         cli_catch_signals(self);

@@ -14,7 +14,8 @@ typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
     CLI_LIST,  /* cli_list: may be given several times */
-    CLI_INT,   /* int, not negative */
+    CLI_INT,   /* int, not negative, up to a million */
+    CLI_ROWS,  /* int, not negative: of voxels */
     CLI_SEED,  /* uint64_t */
     CLI_REAL,  /* double, positive */
     CLI_TIME,  /* double: seconds of 90s, 10m, 1h30m */
@@ -72,6 +73,7 @@ typedef struct cli {
     cli_talk *talk;
     const struct progress_board *board; /* of a list; NULL: there is none */
     struct progress_lane *lane;         /* our own on it; NULL: none */
+    bool needs_database;   /* without one the command cannot do its work */
     bool is_lane;          /* a process begun for one device of several */
     char threads_text[16]; /* of the worker's arguments */
     const char *worker[16];

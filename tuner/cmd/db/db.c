@@ -284,6 +284,16 @@ void cli_database_file(spc__buf *out, const cli *self)
         spc__buf_printf(out, "%s/.cache/spctune/spctune.db", home);
 }
 
+bool cli_has_database(const cli *self)
+{
+    spc__buf file = SPC__BUF_INIT;
+
+    cli_database_file(&file, self);
+    bool has = file.length > 0;
+    spc__buf_release(&file);
+    return has;
+}
+
 spc_status cli_database_there(const cli *self, const char *file)
 {
     bool layered = self->globals.layer_files.count > 0;

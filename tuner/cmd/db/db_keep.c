@@ -23,6 +23,7 @@ static spc_status write_packed(const char *file, const spc_db_packed *packed)
     spc__json_int(&json, "bytes", packed->bytes);
     spc__json_int(&json, "code_bytes", packed->code_bytes);
     spc__json_bool(&json, "compressed", packed->compressed);
+    spc__json_int(&json, "removed", packed->removed);
     spc__json_end_object(&json);
     spc_status status = output_json(&text);
     spc__buf_release(&text);
@@ -37,6 +38,10 @@ static spc_status print_packed(const char *file, const spc_db_packed *packed)
            (long long)packed->facts, (long long)packed->code, packed->files,
            (long long)packed->bytes, (long long)packed->code_bytes,
            packed->compressed ? ", compressed" : "");
+    if (packed->removed > 0)
+        printf("%s: removed %d file%s of code that an earlier pack of this "
+               "name had left\n",
+               file, packed->removed, packed->removed > 1 ? "s" : "");
     return SPC_OK;
 }
 

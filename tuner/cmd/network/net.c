@@ -45,7 +45,7 @@ static const cli_option options[] = {
      "add --int8: points in the place of scenes, as for spctune run"},
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
      "first: the scene; add --int8: one of those that show the ranges"},
-    {0, "capacity", "N", CLI_INT, AT_NET(capacity),
+    {0, "capacity", "N", CLI_ROWS, AT_NET(capacity),
      "first: most voxels of a scene; default: those of this one"},
     {0, "growth", "X", CLI_REAL, AT_NET(growth),
      "first: room of levels that may have more voxels, times the capacity; "
@@ -63,6 +63,7 @@ static spc_status open_any(spc_ctx **out, cli *self)
 
     if (device == NULL)
         self->globals.device = "cpu";
+    self->needs_database = true;
     status = cli_open(out, self);
     self->globals.device = device;
     return status;
@@ -98,7 +99,8 @@ static spc_status read_network(spc_net **out, const cli *self,
     spc_status status = network_dtype(&dtype, args->net.dtype);
 
     if (status != SPC_OK ||
-        (status = network_read(out, NULL, &args->net, dtype)) != SPC_OK)
+        (status = network_read(out, NULL, args->net.int8 ? NULL : self,
+                               &args->net, dtype)) != SPC_OK)
         return status;
     if (!args->net.int8) /* which reads it once more */
         network_say_notes(self, args->net.file, *out);

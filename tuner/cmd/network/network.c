@@ -1,6 +1,7 @@
 /* network.c - networks for commands: reading, planning, feeding them. */
 #include "network.h"
 
+#include "database.h"
 #include "dtype.h"
 #include "npy.h"
 #include <stdio.h>
@@ -40,6 +41,9 @@ static spc_status open_stored(network *n)
                         "stored: drop the words that say how files are read",
                         args->file);
     status = spc_net_open(&n->net, n->ctx, args->file);
+    if (status == SPC_ENOTFOUND)
+        return cli_fail(status, "there is no file '%s', and %s", args->file,
+                        spc_ctx_error(n->ctx));
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }
 
@@ -48,8 +52,9 @@ static spc_status read_file(network *n, const char **axes)
     spc_dtype dtype = SPC_F16;
     spc_status status = network_dtype(&dtype, n->args->dtype);
 
-    return status == SPC_OK ? network_read(&n->net, axes, n->args, dtype)
-                            : status;
+    return status == SPC_OK
+               ? network_read(&n->net, axes, n->self, n->args, dtype)
+               : status;
 }
 
 void network_say_notes(const cli *self, const char *file, const spc_net *net)
@@ -291,6 +296,15 @@ double network_clock_ms(void)
 
 static spc_status open_context(network *n)
 {
+    if (network_is_stored(n->args)) {
+        if (!cli_has_database(n->self) &&
+            n->self->globals.layer_files.count == 0)
+            return cli_fail(SPC_ENOTFOUND,
+                            "there is no file '%s', and no database that could "
+                            "have a network of this name",
+                            n->args->file);
+        n->self->needs_database = true;
+    }
     return cli_open(&n->ctx, n->self);
 }
 

@@ -57,7 +57,7 @@ typedef struct network_args {
         {0,                                                                    \
          "capacity",                                                           \
          "N",                                                                  \
-         CLI_INT,                                                              \
+         CLI_ROWS,                                                             \
          AT(capacity),                                                         \
          "most voxels of a scene; default: those of the largest"},             \
         {0,                                                                    \
@@ -113,8 +113,9 @@ spc_status network_dtype(spc_dtype *out, const char *name);
 
 /* The network of args->file, Lua or ONNX, with the weights of files if there
  * are any (network_file.c); *axes (may be NULL): in which order the file has
- * them, "xyz" or "zyx". */
-spc_status network_read(spc_net **out, const char **axes,
+ * them, "xyz" or "zyx". `self` may be NULL: arrays that no layer reads are not
+ * said. */
+spc_status network_read(spc_net **out, const char **axes, const cli *self,
                         const network_args *args, spc_dtype dtype);
 
 /* What should be known of it, such as a key that is not followed. */

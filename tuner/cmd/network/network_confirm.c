@@ -36,7 +36,7 @@ static spc_status time_scene(double *us, network *n, int scene)
     if (status != SPC_OK)
         return status;
     if ((status = network_check(n)) != SPC_OK)
-        return cli_fail_ctx(status, n->ctx);
+        return network_fail(n, status);
     qsort(times, REPLAYS, sizeof(*times), compare_times);
     *us = times[REPLAYS / 2];
     return SPC_OK;

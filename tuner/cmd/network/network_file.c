@@ -80,8 +80,23 @@ static spc_status read_onnx(spc_net **out, const char **axes,
     return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
 }
 
-static spc_status read_weights(spc_net *net, const network_args *args,
-                               spc_error *error)
+/* A checkpoint may be that of another network whose names are the same. */
+static void say_unread(const cli *self, const spc_net *net,
+                       const spc_weights *weights, const spc_weights_use *use)
+{
+    const spc_array *first;
+    int count = spc_weights_unread(&first, net, weights, use);
+
+    if (count > 0)
+        cli_say(self,
+                "%s: of %d arrays %d %s of no layer of this network, such as "
+                "'%s'",
+                first->file, spc_weights_count(weights), count,
+                count == 1 ? "is" : "are", first->name);
+}
+
+static spc_status read_weights(spc_net *net, const cli *self,
+                               const network_args *args, spc_error *error)
 {
     spc_weights_use use = SPC_WEIGHTS_USE_INIT;
     spc_weights *weights = NULL;
@@ -96,11 +111,13 @@ static spc_status read_weights(spc_net *net, const network_args *args,
                                   args->weights.count, error);
     if (status == SPC_OK)
         status = spc_weights_fill_net(net, weights, &use, error);
+    if (status == SPC_OK && self != NULL)
+        say_unread(self, net, weights, &use);
     spc_weights_free(weights);
     return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
 }
 
-spc_status network_read(spc_net **out, const char **axes,
+spc_status network_read(spc_net **out, const char **axes, const cli *self,
                         const network_args *args, spc_dtype dtype)
 {
     spc_error error = {0};
@@ -124,8 +141,8 @@ spc_status network_read(spc_net **out, const char **axes,
                         args->file);
     if (spc_net_load(out, args->file, dtype, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
-    status =
-        args->weights.count > 0 ? read_weights(*out, args, &error) : SPC_OK;
+    status = args->weights.count > 0 ? read_weights(*out, self, args, &error)
+                                     : SPC_OK;
     if (status != SPC_OK) {
         spc_net_free(*out);
         *out = NULL;

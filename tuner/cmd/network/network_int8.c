@@ -42,7 +42,7 @@ static spc_status run_scene(network *n, int scene, float *ranges)
     if ((status = spc_net_execute(n->plan, &n->buffers, NULL)) != SPC_OK ||
         (status = network_check(n)) != SPC_OK ||
         (status = spc_net_ranges(ranges, n->plan, &n->buffers)) != SPC_OK)
-        return cli_fail_ctx(status, n->ctx);
+        return network_fail(n, status);
     return scene == 0 ? fetch_output(&n->reference, &n->reference_count, n)
                       : SPC_OK;
 }

@@ -9,6 +9,7 @@
 #include "network_tune.h"
 
 #include "clock.h"
+#include "database.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -97,7 +98,7 @@ static spc_status find_levels(tuning *t, int scene)
         if (set > 0 && levels[set] == NULL)
             status = spc_net_set_scene(&levels[set], n->plan, set);
     }
-    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+    return status == SPC_OK ? status : network_fail(n, status);
 }
 
 static spc_status find_all_levels(tuning *t)
@@ -355,6 +356,19 @@ static spc_status tune_problems(tuning *t)
 
 /* ---- entry --------------------------------------------------------------- */
 
+/* What layers have in a replay they find in the database. */
+static bool can_confirm(const tuning *t)
+{
+    if (cli_has_database(t->job.self))
+        return true;
+    cli_say(t->job.self,
+            "spctune: there is no database, so nothing that was measured is "
+            "kept: each layer of '%s' was tuned by itself, and none was tried "
+            "in the network",
+            t->net.info.name);
+    return false;
+}
+
 static spc_status tune_network(tuning *t)
 {
     spc_status status = find_problems(t), confirmed;
@@ -365,7 +379,7 @@ static spc_status tune_network(tuning *t)
         return status;
     const tuning_args *args = t->job.args;
     bool is_old = args->missing && args->timed == 0;
-    confirmed = is_old ? SPC_OK : network_confirm(t);
+    confirmed = is_old || !can_confirm(t) ? SPC_OK : network_confirm(t);
     return status != SPC_OK ? status : confirmed;
 }
 
@@ -396,6 +410,8 @@ spc_status network_tune(cli *self, tuning_args *args, spc__json *json)
         .scenes = args->scenes,
         .points = args->points,
         .int8 = args->int8,
+        .capacity = args->capacity,
+        .growth = args->growth,
         .seed = args->seed,
     };
     tuning t = {0};

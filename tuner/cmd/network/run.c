@@ -381,7 +381,7 @@ static spc_status replay(sheet *s)
     if (status == SPC_OK)
         status = network_check(s->net);
     if (status != SPC_OK)
-        return cli_fail_ctx(status, s->net->ctx);
+        return network_fail(s->net, status);
     qsort(times, REPLAYS, sizeof(*times), compare_times);
     s->replay_us = times[REPLAYS / 2];
     return SPC_OK;
@@ -399,9 +399,9 @@ static spc_status profile(sheet *s)
     if (s->args->check &&
         (status = spc_net_verify(&s->verdict, n->plan, &n->buffers,
                                  n->scenes[0])) != SPC_OK)
-        return cli_fail_ctx(status, n->ctx);
+        return network_fail(n, status);
     status = spc_net_profile(s->times, n->plan, &n->buffers);
-    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+    return status == SPC_OK ? status : network_fail(n, status);
 }
 
 /* Outputs are written before steps are timed one by one, which then read what

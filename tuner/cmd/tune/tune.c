@@ -1,4 +1,5 @@
 /* tune.c - spctune tune: finds the fastest kernel for layers on scenes. */
+#include "database.h"
 #include "passes.h"
 #include "tune_list.h"
 
@@ -12,7 +13,8 @@ static void defaults(void *to)
     args->seed = 1;
 }
 
-static void print_report(const spc_tune_report *report, int scenes)
+static void print_report(const spc_tune_report *report, int scenes,
+                         bool is_kept)
 {
     if (report->winner[0] != '\0') {
         printf("winner: %s, %.2f us", report->winner, report->winner_us);
@@ -36,12 +38,13 @@ static void print_report(const spc_tune_report *report, int scenes)
     if (report->was_there)
         puts("that choice was there");
     if (report->out_of_time)
-        printf("the time was over before the search was%s: the same command "
-               "goes on with it\n",
+        printf("the time was over before the search was%s: %s\n",
                report->winner[0] == '\0'
                    ? ", and before what runs untuned was timed; nothing is "
                      "chosen"
-                   : "");
+                   : "",
+               is_kept ? "the same command goes on with it"
+                       : "without a database it begins anew the next time");
 }
 
 static void write_report(spc__json *json, const char *layer,
@@ -102,7 +105,7 @@ spc_status tune_and_keep(trials *found, spc_tune_report *report, cli_job *job,
         printf("%s, seed %llu\n", text, (unsigned long long)args->seed);
         trials_print(found, args->list ? 0 : 10);
         print_templates(found);
-        print_report(report, job->scenes.count);
+        print_report(report, job->scenes.count, cli_has_database(job->self));
     }
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));

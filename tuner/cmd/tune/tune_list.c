@@ -298,7 +298,7 @@ static void say_idle(const tune_list *t, const cli *self)
     if (from_files == 0)
         idle_say(self, "without a scene that is a file in a folder", "scenes");
     if (networks == 0)
-        idle_say(self, "without a network", "dtype");
+        idle_say(self, "without a network", "dtype capacity growth");
     if (networks == t->list.count)
         idle_say(self, "on networks", "maps");
     else if (t->args->maps)

@@ -21,6 +21,8 @@ typedef struct tuning_args {
     const char *network, *dtype; /* tune; NULL: layers */
     const char *points;          /* of the network; NULL: scenes */
     bool int8;                   /* its convolutions on i8 */
+    int capacity;                /* of its scenes; 0: as the largest */
+    double growth;               /* of its levels; 0: by the capacity */
     const char *pass;            /* tune; NULL: the layer as it is */
     const char *shard, *folder;  /* tune: a part of a list; of scene files */
     double whole_budget_s, budget_s; /* of a list, and of one layer of it */

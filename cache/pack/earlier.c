@@ -1,0 +1,119 @@
+/*
+ * earlier.c - code that an earlier pack of the same name left beside this one.
+ *
+ * Whoever opens NAME.db reads NAME.TARGET.db with it. So a pack that has no
+ * file for a target any more, as it is whole or the target is gone, removes
+ * that of the pack before it. Such a file is ours if it says that it is listed
+ * in NAME.manifest; all others stay.
+ */
+#include "earlier.h"
+
+#include "cache_internal.h"
+#include "error.h"
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* "sm_90a" of "pack.sm_90a.db" for the stem "pack"; false: it is no such name.
+ */
+static bool find_target(char out[64], const char *name, const char *stem)
+{
+    size_t length = strlen(name), head = strlen(stem);
+
+    if (length < head + 5 || strncmp(name, stem, head) != 0 ||
+        name[head] != '.' || strcmp(name + length - 3, ".db") != 0)
+        return false;
+    length -= head + 4;
+    return length < 64 && snprintf(out, 64, "%.*s", (int)length,
+                                   name + head + 1) == (int)length;
+}
+
+/* Does the file say that this manifest lists it? What cannot be opened says
+ * nothing. */
+static bool names_manifest(const char *path, const char *manifest)
+{
+    static const char question[] =
+        "SELECT 1 FROM meta WHERE name = 'manifest' AND value = ?1";
+    spc__cache *cache = NULL;
+    sqlite3_stmt *stmt = NULL;
+    bool found = false;
+
+    if (spc__cache_open(&cache, NULL, &path, 1, NULL) == SPC_OK &&
+        cache->count > 0 &&
+        sqlite3_prepare_v2(cache->layers[0].db, question, -1, &stmt, NULL) ==
+            SQLITE_OK) {
+        spc__bind_text(stmt, 1, manifest);
+        found = sqlite3_step(stmt) == SQLITE_ROW;
+    }
+    sqlite3_finalize(stmt);
+    spc__cache_close(cache);
+    return found;
+}
+
+static bool has_code_for(const spc__earlier *of, const char *target)
+{
+    char line[72];
+
+    snprintf(line, sizeof(line), "\n%s\n", target);
+    return strstr(of->targets, line) != NULL;
+}
+
+/* Would a context read the file as code? The targets of devices are called so,
+ * or as those that the pack has code for. */
+static bool is_target(const spc__earlier *of, const char *target)
+{
+    return strchr(target, '.') == NULL &&
+           (strncmp(target, "sm_", 3) == 0 || has_code_for(of, target));
+}
+
+static spc_status take(const spc__earlier *of, const char *path,
+                       const char *target, spc__pack_report *report,
+                       spc_error *error)
+{
+    if (!of->whole && has_code_for(of, target))
+        return SPC_OK; /* it is of this pack */
+    if (!names_manifest(path, of->manifest)) {
+        if (is_target(of, target))
+            snprintf(report->left, sizeof(report->left), "%s", path);
+        return SPC_OK;
+    }
+    if (unlink(path) != 0)
+        return spc__fail(error, SPC_EIO,
+                         "cannot remove '%s', code of an earlier pack that "
+                         "would be read with this one: %s",
+                         path, strerror(errno));
+    report->removed++;
+    return SPC_OK;
+}
+
+spc_status spc__pack_remove_earlier(const spc__earlier *of, const char *path,
+                                    spc__pack_report *report, spc_error *error)
+{
+    const char *slash = strrchr(path, '/');
+    const char *name = slash != NULL ? slash + 1 : path;
+    spc__buf folder = SPC__BUF_INIT, stem = SPC__BUF_INIT, file = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+    struct dirent *entry;
+    char target[64];
+
+    if (slash != NULL)
+        spc__buf_append(&folder, path, (size_t)(slash - path) + 1);
+    spc__buf_append(&stem, name, strlen(name) - 3); /* of ".db" */
+    DIR *list = opendir(folder.length > 0 ? spc__buf_text(&folder) : ".");
+    while (list != NULL && status == SPC_OK &&
+           (entry = readdir(list)) != NULL) {
+        if (!find_target(target, entry->d_name, spc__buf_text(&stem)))
+            continue;
+        spc__buf_clear(&file);
+        spc__buf_printf(&file, "%s%s", spc__buf_text(&folder), entry->d_name);
+        status = take(of, spc__buf_text(&file), target, report, error);
+    }
+    if (list != NULL)
+        closedir(list);
+    spc__buf_release(&folder);
+    spc__buf_release(&stem);
+    spc__buf_release(&file);
+    return status;
+}
