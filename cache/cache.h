@@ -229,6 +229,19 @@ spc_status spc__cache_find_choices(spc__cache *cache,
                                    spc__choice *out, int capacity, int *count,
                                    spc_error *error);
 
+/*
+ * The same of a problem that has a twin: another one, of the same device and
+ * target, that the same configurations serve (NULL: it has none). Where no
+ * choice of the problem's own layer is exact or of the bucket, those for the
+ * twin are listed too, by match and distance alike, each behind what is as good
+ * of `key` itself. The key of a choice says which it is.
+ */
+spc_status spc__cache_find_choices_of(spc__cache *cache,
+                                      const spc__problem_key *key,
+                                      const spc__problem_key *twin,
+                                      spc__choice *out, int capacity,
+                                      int *count, spc_error *error);
+
 /* The best choice for exactly this key, and no near one; *got is false if
  * there is none that is sound. */
 spc_status spc__cache_find_exact(spc__cache *cache, const spc__problem_key *key,

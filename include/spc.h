@@ -1140,7 +1140,8 @@ enum {
  * Makes a plan for `conv` on maps like `map`: its rows and density, as of its
  * last check, choose the record; of a map that was never checked the capacity
  * stands for the rows. Looked up in this order: a record of exactly this
- * problem; of the same layer in a neighbouring bucket; the nearest measured
+ * problem; of the same layer in a neighbouring bucket; of a gradient of inputs
+ * the same of the forward layer that it computes as; the nearest measured
  * layer whose configuration passes this one's constraints, or a nearer record
  * whose template has changed since (SPC_ORIGIN_NEAREST); the template's
  * default. Prepares the map's layout for the kernel chosen and waits for it:

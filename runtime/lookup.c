@@ -21,6 +21,8 @@ typedef struct lookup {
     unsigned flags;
     bool deterministic;
     spc__problem_key key;
+    spc__problem_key twin; /* of a gradient, if has_twin */
+    bool has_twin;
     spc__attrs problem;
     int64_t rows;      /* of the outputs; 0: not known */
     char layer[200];   /* canonical text, for sentences */
@@ -91,36 +93,56 @@ static bool is_shipped(const lookup *look, const spc__choice *choice)
     return shipped != NULL && strcmp(choice->file, shipped) == 0;
 }
 
+/* A gradient of inputs is the convolution by exchanged channels, which many
+ * more have measured as a layer. */
+static bool is_of_twin(const lookup *look, const spc__choice *choice)
+{
+    return look->has_twin &&
+           strcmp(choice->key.target, look->twin.target) == 0 &&
+           spc__attrs_equal(&choice->key.layer, &look->twin.layer);
+}
+
+static void add_refusal(lookup *look)
+{
+    char *reason = look->out->reason;
+    size_t used = strlen(reason);
+
+    if (look->refused[0] != '\0')
+        snprintf(reason + used, sizeof(look->out->reason) - used,
+                 "; one before it cannot serve: %s", look->refused);
+}
+
 static void explain_record(lookup *look, const spc__choice *choice, bool stale)
 {
+    enum { OF_TWIN = SPC_ORIGIN_DEFAULT + 1 };
     static const char *const how[] = {
         [SPC_ORIGIN_EXACT] = "measured for exactly this problem",
         [SPC_ORIGIN_BUCKET] = "measured for this layer on a similar scene",
         [SPC_ORIGIN_NEAREST] = ("the nearest measured problem whose "
                                 "configuration is legal here"),
+        [OF_TWIN] = ("measured for the forward layer that this gradient "
+                     "computes as"),
     };
     char layer[200], scene[80];
 
     layer_text(layer, sizeof(layer), look, &choice->key.layer);
     scene_text(scene, sizeof(scene), &choice->key);
-    snprintf(
-        look->out->reason, sizeof(look->out->reason),
-        "%s%s: '%.120s' at %s on %.40s took %.1f us%s (distance %.2f)%s%.130s",
-        look->out->is_shipped ? "shipped with the library, " : "",
-        how[look->out->origin], layer, scene, choice->key.device,
-        choice->trial.median_us,
-        stale ? " by an earlier version of its kernel" : "", choice->distance,
-        look->refused[0] != '\0' ? "; one before it cannot serve: " : "",
-        look->refused);
+    snprintf(look->out->reason, sizeof(look->out->reason),
+             "%s%s: '%.120s' at %s on %.40s took %.1f us%s (distance %.2f)",
+             look->out->is_shipped ? "shipped with the library, " : "",
+             how[is_of_twin(look, choice) ? OF_TWIN : (int)look->out->origin],
+             layer, scene, choice->key.device, choice->trial.median_us,
+             stale ? " by an earlier version of its kernel" : "",
+             choice->distance);
+    add_refusal(look);
 }
 
 static void explain_class(lookup *look, const spc__choice *choice)
 {
     look->out->origin = SPC_ORIGIN_DEFAULT;
     snprintf(look->out->reason, sizeof(look->out->reason),
-             "the measured default of its class, %s%s%s", choice->reason,
-             look->refused[0] != '\0' ? "; one before it cannot serve: " : "",
-             look->refused);
+             "the measured default of its class, %s", choice->reason);
+    add_refusal(look);
 }
 
 static void note_refusal(lookup *look, const char *why)
@@ -234,10 +256,12 @@ static spc_status take_recorded(lookup *look, const spc__trial *trial)
 }
 
 /* A stale record is a configuration that was good once: no more than what a
- * neighbour knows. */
-static spc_origin origin_of(const spc__choice *choice, bool stale)
+ * neighbour knows; and a twin's time is its own. */
+static spc_origin origin_of(const lookup *look, const spc__choice *choice,
+                            bool stale)
 {
-    if (stale || choice->match == SPC__MATCH_NEAREST)
+    if (stale || choice->match == SPC__MATCH_NEAREST ||
+        is_of_twin(look, choice))
         return SPC_ORIGIN_NEAREST;
     return choice->match == SPC__MATCH_EXACT ? SPC_ORIGIN_EXACT
                                              : SPC_ORIGIN_BUCKET;
@@ -269,7 +293,7 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
         return status;
     }
     bool stale = is_stale(look, trial);
-    look->out->origin = origin_of(choice, stale);
+    look->out->origin = origin_of(look, choice, stale);
     look->out->is_shipped = is_shipped(look, choice);
     set_config(look->out, trial->template_name, &trial->config);
     explain_record(look, choice, stale);
@@ -304,8 +328,9 @@ static spc_status try_choices(lookup *look, int capacity)
 
     if (choices == NULL)
         return SPC_ENOTFOUND;
-    if (spc__cache_find_choices(look->ctx->cache, &look->key, choices, capacity,
-                                &count, &error) != SPC_OK)
+    if (spc__cache_find_choices_of(look->ctx->cache, &look->key,
+                                   look->has_twin ? &look->twin : NULL, choices,
+                                   capacity, &count, &error) != SPC_OK)
         refuse_unread(look, &error);
     for (int i = 0; i < count && status != SPC_OK; i++)
         if (knows_less_than_default(look, &choices[i]))
@@ -582,6 +607,21 @@ static spc_status from_records(lookup *look)
     return status;
 }
 
+/* The forward layer that a gradient of inputs is, but for its name: the problem
+ * has its operator, channels and geometry by now, and its weights are packed
+ * turned round. */
+static void find_twin(lookup *look, const spc_conv *conv, int64_t rows_in,
+                      int64_t rows_out, double density)
+{
+    spc_conv forward = *conv;
+
+    if (conv->pass != SPC_DGRAD)
+        return;
+    forward.pass = SPC_FORWARD;
+    spc__conv_key(&look->twin, look->ctx, &forward, rows_in, rows_out, density);
+    look->has_twin = true;
+}
+
 /* ---- entry --------------------------------------------------------------- */
 
 static void count(spc_stats *stats, spc_origin origin)
@@ -609,6 +649,7 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
     out->is_shipped = false;
     spc_conv_format(look.layer, sizeof(look.layer), conv);
     spc__conv_key(&look.key, ctx, conv, rows_in, rows_out, density);
+    find_twin(&look, conv, rows_in, rows_out, density);
     spc__conv_attrs(&look.problem, conv);
     if ((status = from_records(&look)) != SPC_OK &&
         (status = from_database(&look)) != SPC_OK)

@@ -9,8 +9,8 @@
 %-- channels, and wait for a step only if it has not arrived: loaders and multipliers meet at
 %-- mbarriers, and nobody at a barrier of the block.
 %--
-%-- A step is announced when `ahead` later ones are under way. Row numbers of a warp's rows
-%-- come through a ring of its own, with the copies of an earlier step.
+%-- A loading warp waits for nothing but an empty stage: copies arrive at the barrier of their
+%-- stage themselves, and row numbers come to registers `ahead` steps before their rows.
 %--
 %-- Shares, their sums and the gradient of a bias are those of wgrad_mma.
 %
@@ -19,10 +19,8 @@
 %local sizes = {64, 128, 256}
 %
 %function stage_bytes(problem, config) return (config.m + config.n) * config.pairs * 2 end
-%local function numbers_bytes(config) return config.stages * config.pairs * 8 end
 %function shared_bytes(problem, config)
-%  return config.stages * (stage_bytes(problem, config) + 16) + numbers_bytes(config)
-%    + table_bytes(problem)
+%  return config.stages * (stage_bytes(problem, config) + 16) + table_bytes(problem)
 %end
 %-- How warpgroups divide the channels of a block: over the side that has more.
 %function parts_of_block(config)
@@ -96,13 +94,12 @@
 %      gm = gm, gn = gn, tm = config.m // gm // 64, tn = config.n // gn,
 %      block = threads_of(config), consumers = config.groups * 4, threads = config.groups * 128,
 %      gives = registers_of(problem, config) > equal_registers(config),
-%      rows = config.pairs // config.loaders, ahead = config.stages - 2,
+%      rows = config.pairs // config.loaders, ahead = 4,
 %      element = 2, align = 16, line = config.pairs * 128, -- of 64 channels
 %      x_pieces = config.m // 8, y_pieces = config.n // 8, -- and those that are there:
 %      x_there = math.min(config.m, problem.cin) // 8, y_there = math.min(config.n, problem.cout) // 8,
 %      stage_size = stage_bytes(problem, config),
 %      barriers_at = config.stages * stage_bytes(problem, config),
-%      rows_at = config.stages * (stage_bytes(problem, config) + 16),
 %      tiles_at = shared_bytes(problem, config) - table_bytes(problem),
 %      m_blocks = ceil_div(problem.cin, config.m), n_blocks = ceil_div(problem.cout, config.n),
 %      blocks = blocks_of(problem, config), all = offsets_of(problem),
@@ -149,11 +146,9 @@
 
 /* A warp that loads has $(rows) rows of a step. */
 typedef struct loader {
-    cursor rows, numbers;    /* the tiles that either is next copied of */
+    cursor rows, numbers;    /* the tiles that either is next read of */
     int last;                /* where the block's tiles end */
     int stage, parity;       /* the next stage, and the phase in which it is empty */
-    int full;                /* the stage that is announced next */
-    int slot, slot_ahead;    /* where in the ring their numbers lie */
     int first_in, first_out; /* channels */
 } loader;
 
@@ -172,20 +167,15 @@ SPC_DEVICE int after(int stage)
 SPC_DEVICE int loading_warp(void) { return spc_warp() - $(consumers); }
 SPC_DEVICE int first_row(void) { return loading_warp() * $(rows); }
 
-/* Row numbers of the warp's rows of a tile: of x, then of dy. */
-SPC_DEVICE int *numbers_at(int slot)
+/* Of one more tile, if there is one, the row number that the lane keeps: lanes have
+ * those of the warp's rows of x, then those of dy. */
+SPC_DEVICE int load_number(loader *l, const spc_conv_args *args)
 {
-    return (int *)(spc_shared() + $(rows_at)) + (loading_warp() * $(config.stages) + slot) * $(2 * rows);
-}
-
-/* Starts copying the row numbers of one more tile, if there is one. */
-SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
-{
-    int *to = numbers_at(l->slot_ahead);
     const int *in = args->pairs.in, *out = args->pairs.out;
+    int number = 0;
 
     if (l->numbers.tile >= l->last)
-        return;
+        return number;
 % if problem.bias == 1 then
     if (l->numbers.k == $(problem.offsets)) {
         in = 0;
@@ -195,9 +185,22 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
     int pair = l->numbers.pair + first_row() + spc_lane() % $(rows);
     const int *from = spc_lane() < $(rows) ? in : out;
     if ($(rows < 16 and "spc_lane() < " .. 2 * rows .. " && " or "")pair < l->numbers.end$(problem.bias == 1 and " && from != 0" or ""))
-        spc_copy_async4(to + spc_lane(), from + pair, 4);
+        number = spc_load_int(from + pair);
     advance(&l->numbers, l->last, args);
-    l->slot_ahead = after(l->slot_ahead);
+    return number;
+}
+
+/* The lane's arrival at a barrier, as soon as its copies so far have arrived. */
+SPC_DEVICE void arrive_with_copies(spc_u64 *barrier)
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(spc_shared_address(barrier))
+                 : "memory");
+#else
+    spc_copy_commit();
+    spc_copy_wait(0);
+    spc_mbar_arrive(barrier);
+#endif
 }
 
 %-- The row of a lane's i-th piece, where so many pieces of a row are there.
@@ -237,23 +240,22 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
         }
 %end
 %
-/* Starts the copies of the next tile; one group. */
-SPC_DEVICE void load_next(loader *l, const spc_conv_args *args)
+/* Starts the copies of the next tile, whose row number of the lane is `number`; returns
+ * that of a tile `ahead` of it. */
+SPC_DEVICE int load_next(loader *l, int number, const spc_conv_args *args)
 {
     spc_u8 *to = spc_shared() + l->stage * $(stage_size);
     const spc_u8 *in = (const spc_u8 *)args->in, *out = (const spc_u8 *)args->residual;
-    const int *numbers = numbers_at(l->slot);
     int first = first_row(), left = l->rows.end - l->rows.pair - first;
-
     int x_row[$(ceil_div(rows * x_there, 32))], y_row[$(ceil_div(rows * y_there, 32))];
 
-    /* All row numbers first: no read moves over a copy, and each copy would wait for its own. */
     SPC_UNROLL
     for (int i = 0; i < $(ceil_div(rows * x_there, 32)); i++)
-        x_row[i] = numbers[$(row_of_item(x_there))];
+        x_row[i] = spc_shfl(number, $(row_of_item(x_there)));
     SPC_UNROLL
     for (int i = 0; i < $(ceil_div(rows * y_there, 32)); i++)
-        y_row[i] = numbers[$(rows) + $(row_of_item(y_there))];
+        y_row[i] = spc_shfl(number, $(rows) + $(row_of_item(y_there)));
+    number = load_number(l, args);
     spc_mbar_wait(empty_barrier(l->stage), l->parity);
     if (left >= $(rows)) {
 % write_side("x", "in", true)
@@ -262,21 +264,21 @@ SPC_DEVICE void load_next(loader *l, const spc_conv_args *args)
 % write_side("x", "in", false)
 % write_side("y", "out", false)
     }
+% if problem.bias == 1 then
+    if (l->rows.k == $(problem.offsets)) { /* what was stored is there, too */
+        spc_copy_commit();
+        spc_copy_wait(0);
+        spc_mbar_arrive(full_barrier(l->stage));
+    } else {
+        arrive_with_copies(full_barrier(l->stage));
+    }
+% else
+    arrive_with_copies(full_barrier(l->stage));
+% end
     advance(&l->rows, l->last, args);
-    l->slot = after(l->slot);
     l->stage = after(l->stage);
     l->parity ^= l->stage == 0;
-    load_numbers(l, args);
-    spc_copy_commit();
-}
-
-/* Says that the lanes' copies of a stage have arrived, after they waited for them. */
-SPC_DEVICE void announce(loader *l)
-{
-    spc_sync_warp();
-    if (spc_lane() == 0)
-        spc_mbar_arrive(full_barrier(l->full));
-    l->full = after(l->full);
+    return number;
 }
 
 SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_conv_args *args)
@@ -293,39 +295,27 @@ SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_c
 /* Loads the tiles of a share. */
 SPC_DEVICE void load_share(loader *l, const spc_conv_args *args)
 {
-    int begun = 0;
+% for i = 1, ahead do
+    int number$(i) = load_number(l, args);
+% end
 
-    l->slot = l->slot_ahead = 0;
-    SPC_ROLLED
-    for (int i = 0; i < $(ahead + 1); i++)
-        load_numbers(l, args);
-    spc_copy_commit();
-    spc_copy_wait(0);
-    spc_sync_warp();
     spc_depend_wait(); /* the map was there before */
     spc_depend_launch();
     SPC_ROLLED
-    while (l->rows.tile < l->last) {
-        load_next(l, args);
-        if (begun < $(ahead)) {
-            begun++;
-            spc_sync_warp(); /* all have read their row numbers */
-            continue;
-        }
-        spc_copy_wait($(ahead));
-        announce(l);
+    for (;;) {
+% for i = 1, ahead do
+        if (l->rows.tile >= l->last)
+            return;
+        number$(i) = load_next(l, number$(i), args);
+% end
     }
-    spc_copy_wait(0);
-    SPC_ROLLED
-    for (; begun > 0; begun--)
-        announce(l);
 }
 
 SPC_DEVICE void load_shares(int tiles, int shares, const spc_conv_args *args)
 {
     loader l;
 
-    l.stage = l.full = 0;
+    l.stage = 0;
     l.parity = 1;
     for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
         int share = item / $(blocks);
@@ -406,7 +396,7 @@ SPC_DEVICE void multiply_share(reader *r, int tile, int last, int share, int blo
     SPC_ROLLED
     while (tile < last) {
         spc_mbar_wait(full_barrier(r->stage), r->parity);
-        spc_fence_async(); /* loaders would wait for all that is under way */
+        spc_fence_async(); /* copies are no part of what wgmma sees, else */
         multiply(acc, r->stage, fresh);
         spc_wgmma_wait(1); /* for the step before */
         if (!fresh)
@@ -443,7 +433,7 @@ SPC_DEVICE void open_ring(void)
 {
     if (spc_thread() == 0) {
         for (int i = 0; i < $(config.stages); i++) {
-            spc_mbar_init(full_barrier(i), $(config.loaders));
+            spc_mbar_init(full_barrier(i), $(config.loaders * 32));
             spc_mbar_init(empty_barrier(i), $(consumers));
         }
         spc_mbar_fence();

@@ -314,6 +314,94 @@ START_TEST(
 }
 END_TEST
 
+/* ---- gradients ----------------------------------------------------------- */
+
+#define GRADIENT "subm,cin=32,cout=16,dtype=f32,pass=dgrad"
+#define FORWARD "subm,cin=16,cout=32,dtype=f32"
+#define SERVES "tile=32,order=gray,arrival=0"
+#define OTHER "tile=64,order=gray,arrival=0"
+
+/* The gradient of inputs of 32->16 is the convolution 16->32: what is known of
+ * this serves where the gradient's own layer has nothing. */
+static const struct gradient_case {
+    const char *layer;
+    record records[2];
+    spc_origin origin;
+    const char *config, *says;
+} gradient_cases[] = {
+    {GRADIENT,
+     {{"subm,cin=32,cout=32,dtype=f32,pass=dgrad", 0, "probe", OTHER, false},
+      {FORWARD, 0, "probe", SERVES, false}},
+     SPC_ORIGIN_NEAREST,
+     SERVES,
+     "measured for the forward layer that this gradient computes as: "
+     "'subm,cin=16,cout=32,k=3,dtype=f32' at"},
+    {GRADIENT,
+     {{GRADIENT, 6, "probe", OTHER, false},
+      {FORWARD, 0.6, "probe", SERVES, false}},
+     SPC_ORIGIN_NEAREST,
+     SERVES,
+     "forward layer"},
+    {GRADIENT,
+     {{FORWARD, 0, "probe", OTHER, false},
+      {GRADIENT, 0, "probe", SERVES, false}},
+     SPC_ORIGIN_EXACT,
+     SERVES,
+     "exactly this problem"},
+    {GRADIENT,
+     {{FORWARD, 0, "probe", OTHER, false},
+      {GRADIENT, 0.6, "probe", SERVES, false}},
+     SPC_ORIGIN_BUCKET,
+     SERVES,
+     "similar scene"},
+    /* Of what is as far the gradient's own goes first. */
+    {GRADIENT,
+     {{FORWARD, 6, "probe", OTHER, false},
+      {GRADIENT, 6, "probe", SERVES, false}},
+     SPC_ORIGIN_NEAREST,
+     SERVES,
+     "pass=dgrad' at"},
+    {GRADIENT,
+     {{FORWARD, 0, "probe", "tile=48,order=gray,arrival=0", false},
+      {GRADIENT, 6, "probe", SERVES, false}},
+     SPC_ORIGIN_NEAREST,
+     SERVES,
+     "one before it cannot serve: "},
+    /* Neither the layer's own channels, nor another bias, nor the way back. */
+    {GRADIENT,
+     {{"subm,cin=16,cout=32,bias=1,dtype=f32", 0, "probe", OTHER, false}},
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "no record near"},
+    {FORWARD,
+     {{GRADIENT, 0, "probe", OTHER, false}},
+     SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0",
+     "no record near"},
+};
+
+START_TEST(what_a_gradient_computes_as_serves_it)
+{
+    const struct gradient_case *c = &gradient_cases[_i];
+    rig r;
+
+    rig_open(&r, open_ctx("cpu", database, templates), c->layer,
+             "gen:uniform,n=300,extent=9");
+    for (int i = 0; i < LENGTH(c->records) && c->records[i].layer; i++)
+        put_record(r.ctx, r.map, &c->records[i]);
+    for (int times = 0; times < 2; times++) { /* from files, then from memory */
+        spc__pick pick = {0};
+        assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 300, 300,
+                              spc_map_density(r.map), SPC__PLAN_UNLOADED),
+                  spc_ctx_error(r.ctx));
+        ck_assert_msg(pick.origin == c->origin, "%s", pick.reason);
+        ck_assert_str_eq(pick.config, c->config);
+        assert_says(pick.reason, c->says);
+    }
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(a_layer_that_no_template_takes_is_unsupported_with_the_reason)
 {
     rig r;
@@ -698,6 +786,32 @@ START_TEST(a_default_for_few_tiles_shares_them)
     ck_assert_str_eq(pick.template_name, "os_wgmma");
     ck_assert_msg(strstr(pick.config, few_tiles[_i].split) != NULL, "%s",
                   pick.config);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* Where groups are channels, products by a diagonal are the faster ones. */
+static const struct {
+    const char *layer, *template_name;
+} depthwise[] = {
+    {"subm,cin=64,cout=64,groups=64,k=3", "os_diagonal"},
+    {"subm,cin=256,cout=256,groups=256,k=3,dtype=bf16", "os_diagonal"},
+    {"subm,cin=8,cout=8,groups=8,k=5,pass=dgrad", "os_diagonal"},
+    {"subm,cin=12,cout=12,groups=12,k=3", "os_depthwise"},
+    {"subm,cin=16,cout=32,groups=16,k=3", "os_depthwise"},
+    {"subm,cin=64,cout=64,groups=64,k=3,dtype=f32", "os_depthwise"},
+};
+
+START_TEST(a_default_for_depthwise_layers_is_on_matrix_units)
+{
+    spc_ctx *ctx = open_ctx("sim", "", NULL);
+    spc__pick pick;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, depthwise[_i].layer, &error), error.text);
+    assert_ok(spc__lookup_default(&pick, ctx, &conv, 82658, 0),
+              spc_ctx_error(ctx));
+    ck_assert_str_eq(pick.template_name, depthwise[_i].template_name);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -1323,6 +1437,8 @@ int main(void)
         a_record_of_a_map_whose_work_is_divided_in_another_way_does_not_serve);
     tcase_add_test(
         order, a_layer_that_no_template_takes_is_unsupported_with_the_reason);
+    tcase_add_loop_test(order, what_a_gradient_computes_as_serves_it, 0,
+                        LENGTH(gradient_cases));
     tcase_add_loop_test(order, a_record_that_cannot_serve_hides_no_other, 0,
                         LENGTH(hidden));
     tcase_add_loop_test(order, layers_that_differ_in_channels_are_one_family, 0,
@@ -1334,6 +1450,9 @@ int main(void)
                         2 * LENGTH(old_cases));
     tcase_add_loop_test(order, a_default_for_few_tiles_shares_them, 0,
                         LENGTH(few_tiles));
+    tcase_add_loop_test(order,
+                        a_default_for_depthwise_layers_is_on_matrix_units, 0,
+                        LENGTH(depthwise));
     tcase_add_test(code, cached_only_never_compiles);
     tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
     tcase_add_loop_test(code, a_record_that_lies_is_set_aside, 0, LENGTH(lies));

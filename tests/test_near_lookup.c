@@ -344,23 +344,73 @@ static int count_one(unsigned what, void *count, void *stmt, void *text)
     return 0;
 }
 
-/* Once the family is in memory, what a lookup asks of SQLite is whether that is
- * still so, and the record: exact, of the layer, or of another one. */
+/* Of a problem that nobody measured, whose twin is one that somebody did, on
+ * its scene or far from it, and with what is as far of its own. */
+START_TEST(what_a_twin_knows_is_listed_by_match_and_distance)
+{
+    static const struct {
+        int own, twin, asked; /* rows */
+        double serves;        /* own: 1, twin: 2 */
+        int listed;
+    } rows[] = {{40, 5, 5, 2, 2}, {40, 6, 5, 2, 2},  {6, 5, 5, 1, 1},
+                {5, 5, 5, 1, 1},  {40, 5, 20, 2, 2}, {10, 40, 20, 1, 2}};
+
+    spc__cache *cache = open_user("twin.db");
+    spc__provenance from = {.version = "0.1.0", .host = "here"};
+    spc__problem_key own = small_place(rows[_i].own);
+    spc__problem_key twin = small_place(rows[_i].twin);
+    spc__choice found[2];
+    uint64_t seed = 1;
+    int got;
+
+    spc__attrs_set_number(&own.layer, "back", 1);
+    spc__attrs_set_number(&own.family, "back", 1);
+    for (int i = 0; i < 2; i++) {
+        const spc__problem_key *key = i == 0 ? &own : &twin;
+        spc__trial trial = draw_trial(&seed);
+        trial.status = SPC__TRIAL_OK;
+        trial.samples = 5;
+        trial.median_us = 1 + i;
+        assert_ok(spc__cache_put_trial(cache, key, &trial, &from, &error));
+        assert_ok(spc__cache_put_choice(cache, key, &trial, "fastest", &from,
+                                        &error));
+    }
+    own.features[0].value = twin.features[0].value = rows[_i].asked;
+    for (int capacity = 1; capacity <= 2; capacity++)
+        for (int times = 0; times < 2; times++) {
+            assert_ok(spc__cache_find_choices_of(cache, &own, &twin, found,
+                                                 capacity, &got, &error));
+            ck_assert_int_eq(got, capacity < rows[_i].listed ? capacity
+                                                             : rows[_i].listed);
+            ck_assert_double_eq(found[0].trial.median_us, rows[_i].serves);
+        }
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* Once the families are in memory, what a lookup asks of SQLite is whether that
+ * is still so, and the record: exact, of the layer, of another one, or of a
+ * twin. */
 START_TEST(a_lookup_asks_two_questions)
 {
     spc__cache *cache = open_warm();
     int asked = 0;
 
     sqlite3_trace_v2(cache->layers[0].db, SQLITE_TRACE_STMT, count_one, &asked);
-    for (int n = 0; n < 3; n++) {
+    for (int n = 0; n < 5; n++) {
         spc__problem_key key = small_place(n == 0 ? ASKED : 40);
+        spc__problem_key twin = small_place(n == 4 ? 20 : ASKED);
         spc__choice found;
         int got;
-        if (n == 2)
+        if (n >= 2)
             spc__attrs_set_number(&key.layer, "cin", 8);
-        asked = 0;
-        assert_ok(
-            spc__cache_find_choices(cache, &key, &found, 1, &got, &error));
+        if (n >= 3) /* its own family is empty */
+            spc__attrs_set_number(&key.family, "back", 1);
+        for (int times = n == 3 ? 0 : 1; times < 2; times++) {
+            asked = 0;
+            assert_ok(spc__cache_find_choices_of(
+                cache, &key, n >= 3 ? &twin : NULL, &found, 1, &got, &error));
+        }
         ck_assert_int_eq(got, 1);
         ck_assert_int_le(asked, 2);
     }
@@ -383,6 +433,8 @@ Suite *suite(void)
     tcase_add_loop_test(near, a_choice_serves_while_its_seal_fits_both_rows, 0,
                         2);
     tcase_add_test(near, what_is_stored_beside_an_open_handle_serves);
+    tcase_add_loop_test(near, what_a_twin_knows_is_listed_by_match_and_distance,
+                        0, 6);
     tcase_add_test(near, a_lookup_asks_two_questions);
     suite_add_tcase(whole, near);
     return whole;

@@ -181,7 +181,22 @@ def deep(bench):
 
 
 def depthwise(bench):
-    yield from layers(bench, DEPTHWISE, "warm_ratio", "x floor")
+    """By measured ceilings, as goals are; what is known of a kind of device is more
+    than it can do: of gathered rows 1.75 times as much."""
+    measured = once(lambda: bench.spctune("devices", "--measure"))
+
+    def ratio(get, i):
+        measured()
+        row = get()[i]
+        if not row["floor_measured"]:
+            raise Failed("its ceilings were not kept: is $SPC_DATABASE empty?")
+        return row["warm_ratio"]
+
+    for scene, of in by_scene(DEPTHWISE):
+        got = once(lambda s=scene, o=of: bench.spctune(
+            "bench", *[layer for layer, _ in o], "--scene", s))
+        for i, (layer, goal) in enumerate(of):
+            yield f"{scene} {layer}", "x floor", goal, lambda g=got, i=i: ratio(g, i)
 
 
 def others(bench):

@@ -113,23 +113,34 @@ ranked() {
     scenes=$all
 }
 
-# trained LEVEL CHANNELS...: both gradients
+# trained PASS SCENES LEVEL CHANNELS...: a gradient of kernels of 3; level 0 is the
+# scene itself
 trained() {
-    level=$1
-    shift
-    for pass in dgrad wgrad; do
-        for pair in "$@"; do
-            for scene in $scans; do
-                echo "subm,cin=${pair%-*},cout=${pair#*-},k=3,dtype=$dtype,pass=$pass" \
-                    "--scene $scene,level=$level"
-            done
+    pass=$1 on=$2 level=$3
+    shift 3
+    for pair in "$@"; do
+        for scene in $on; do
+            echo "subm,cin=${pair%-*},cout=${pair#*-},k=3,dtype=$dtype,pass=$pass" \
+                "--scene $scene,level=$level"
         done
     done
 }
 
-# Plain layers first: their code is the same on all scenes and levels, a few
-# seconds each, and they are near to what networks have, which is code of its own
-# for each epilogue.
+# depthwise SCENES CHANNELS...: kernels of 3
+depthwise() {
+    on=$1
+    shift
+    for c in "$@"; do
+        for scene in $on; do
+            echo "subm,cin=$c,cout=$c,k=3,groups=$c,dtype=$dtype --scene $scene,level=0"
+        done
+    done
+}
+
+# What has a goal first (tools/figures.py), and of that plain layers: their code is
+# the same on all scenes and levels, a few seconds each, and they are near to what
+# networks have, which is code of its own for each epilogue. A gradient of inputs
+# whose forward layer has a choice is served by that until its own turn comes.
 list_ships() {
     kitti=kitti_hdl64_full.bin@0.05 waymo=waymo_frame.bin@0.1
     echo "# the suites peers and deep"
@@ -141,22 +152,27 @@ list_ships() {
     ranked "$kitti" 4 3 256-256 128-256
     ranked "$kitti" 3 5 64-128 128-128
     ranked "$waymo" 2 5 32-64 64-64
+    echo "# training: gradients of weights, and of inputs where no forward layer is theirs"
+    trained wgrad "$scans gen:shell,r=256" 0 128-128 256-256 16-32 32-32 64-64
+    trained dgrad "$scans gen:shell,r=256" 0 16-32
+    echo "# depthwise"
+    depthwise "$kitti" 64 256
     echo "# networks that are deployed, and those that engines are compared on"
-    on nuscenes_sweep1.bin centerpoint
-    on kitti_hdl64_full.bin second
-    on "$kitti" resn21 unet42
-    echo "# training"
-    trained 0 32-32 64-64
-    trained 2 64-64 128-128
+    on kitti_hdl64_full.bin second centerpoint voxelnext
+    on "$kitti" minkunet34c resn21 unet42
+    on "$waymo" resn21 unet42
+    on "$scans" resnl
     echo "# what is left of the suites"
     ranked "$kitti" 0 5 64-128
     ranked "$kitti" 0 4 64-64
     ranked "$kitti" 0 7 32-32
     ranked "$kitti" 0 3 160-160
     ranked gen:shell,r=256 0 3 16-32 32-32 64-64 128-128 256-256
-    echo "# the same networks on another scan, and with wide kernels"
-    on "$waymo" resn21 unet42
-    on "$kitti" resnl
+    echo "# what is left of training"
+    trained dgrad "$scans gen:shell,r=256" 0 32-32 64-64 128-128 256-256
+    trained dgrad "$scans" 2 64-64 128-128
+    trained wgrad "$scans" 2 64-64 128-128
+    on nuscenes_sweep1.bin centerpoint
     echo "# kernels of 2, and where networks begin and end"
     ranked "$kitti" 0 2 32-32 64-64
     ranked "$scans" 0 5 4-32
@@ -182,10 +198,9 @@ list_ships() {
     ranked indoor_rgbd_fragment.bin@0.02 0 5 4-32 16-16 32-32
     ranked "$kitti" 2 5 32-32 64-64
     echo "# networks that take longer"
-    on "$waymo" resnl
     on kitti_hdl64_full.bin unetv2
     on nuscenes_sweep1.bin voxelnext
-    on "$kitti" spunet minkunet34c minkunet18a ptv3
+    on "$kitti" spunet minkunet18a ptv3
     on nuscenes_sweep1.bin largekernel3d
     on "$kitti" minkunet_w20
     on gen:shell,r=64 trellis_mesh

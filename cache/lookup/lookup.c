@@ -7,6 +7,11 @@
  * of the problem's own layer and target, and, if they do not fill the list with
  * better matches, what the trees find near. The distance is taken to the middle
  * of a record's buckets, so that equal keys are equally far in every layer.
+ *
+ * A problem may have a twin, another one that the same configurations serve. It
+ * is asked about where the problem's own layer has nothing, into the same list;
+ * what is known of either is read in full at the end, so a question more costs
+ * a ranking and no reading.
  */
 #include "cache_internal.h"
 
@@ -17,9 +22,18 @@
 
 enum { NEIGHBOURS = 2 /* buckets */ };
 
+/* What is asked for, as numbers. */
+typedef struct question {
+    const spc__problem_key *key;
+    bool is_twin;
+    spc__kd_point point;
+    double middles[SPC__FEATURES_MAX];
+} question;
+
 /* A candidate in its place. */
 typedef struct found {
     spc__similar_choice record;
+    const question *ask;
     spc__match match;
     double distance;
     bool yields; /* to what is as near */
@@ -31,16 +45,10 @@ typedef struct top_list {
     int capacity;
 } top_list;
 
-/* What is asked for, as numbers. */
-typedef struct question {
-    const spc__problem_key *key;
-    spc__kd_point point;
-    double middles[SPC__FEATURES_MAX];
-} question;
-
-static question ask(const spc__problem_key *key)
+static question ask(const spc__problem_key *key, bool is_twin)
 {
-    question out = {.key = key, .point.count = key->feature_count};
+    question out = {
+        .key = key, .is_twin = is_twin, .point.count = key->feature_count};
 
     for (int i = 0; i < key->feature_count; i++) {
         out.point.at[i] = spc__feature_place(&key->features[i]);
@@ -73,6 +81,8 @@ static bool is_better(const found *one, const found *other)
         return one->match < other->match;
     if (one->distance != other->distance)
         return one->distance < other->distance;
+    if (one->ask->is_twin != other->ask->is_twin)
+        return other->ask->is_twin;
     if (one->yields != other->yields)
         return other->yields;
     if (one->record.median_us != other->record.median_us)
@@ -127,7 +137,8 @@ static spc_status rank_exact(top_list *top, spc__cache *cache, int at,
     spc__bind_key(stmt, cache, ask->key);
     status = spc__layer_step(&row, layer, stmt, "read", error);
     if (row) {
-        found next = {.match = SPC__MATCH_EXACT, .yields = layer->yields};
+        found next = {
+            .ask = ask, .match = SPC__MATCH_EXACT, .yields = layer->yields};
         spc__similar_read(&next.record, stmt, at);
         rank(top, &next);
     }
@@ -174,7 +185,7 @@ static void rank_own(top_list *top, const spc__cache *cache,
                           ? 0
                           : spc__kd_distance(&ask->point, record->middles);
 
-    rank(top, &(found){*record, match, distance,
+    rank(top, &(found){*record, ask, match, distance,
                        cache->layers[record->layer].yields});
 }
 
@@ -198,7 +209,7 @@ static double rank_other(int64_t i, void *payload)
     const spc__similar_choice *record = &to->all->at[i];
 
     if (i < to->all->own_first || i >= to->all->own_end)
-        rank(to->top, &(found){*record, SPC__MATCH_NEAREST,
+        rank(to->top, &(found){*record, to->ask, SPC__MATCH_NEAREST,
                                to->extra + spc__kd_distance(&to->ask->point,
                                                             record->middles),
                                to->cache->layers[record->layer].yields});
@@ -233,15 +244,53 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
     return status;
 }
 
+/* ---- twins ----------------------------------------------------------------
+ */
+
+/* Of the key that is asked about from here on. */
+static spc_status put_texts(spc__cache *cache, const spc__problem_key *key,
+                            spc_error *error)
+{
+    spc_status status = spc__cache_key_text(cache, key, error);
+
+    return status == SPC_OK ? spc__cache_family_text(cache, key, error)
+                            : status;
+}
+
+/* Is there a record of the layer itself, on much the same scene? */
+static bool has_own(const top_list *top)
+{
+    return top->count > 0 && top->best[0].match != SPC__MATCH_NEAREST;
+}
+
+/* What is exact is one quick question; the other one reads a family at first.
+ */
+static spc_status rank_twin(top_list *top, spc__cache *cache,
+                            const question *twin, spc_error *error)
+{
+    spc_status status, next;
+
+    if (twin == NULL || has_own(top))
+        return SPC_OK;
+    if ((status = put_texts(cache, twin->key, error)) != SPC_OK)
+        return status;
+    if (top->capacity == 1 && !spc__similar_is_known(cache, twin->key))
+        status = rank_all_exact(top, cache, twin, error);
+    if (top->capacity == 1 && has_own(top))
+        return status;
+    next = rank_all_similar(top, cache, twin, unless(status, error));
+    return status == SPC_OK ? next : status;
+}
+
 /* ---- reading in full ----------------------------------------------------- */
 
-/* *got is false if the record went away since it was ranked. */
+/* *got is false if the record went away since it was ranked. The family's text
+ * must be that of the key it was ranked for. */
 static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
-                        const spc__problem_key *key, const found *from,
-                        spc_error *error)
+                        const found *from, spc_error *error)
 {
     spc__layer *layer = &cache->layers[from->record.layer];
-    const char *seal = spc__similar_seal(cache, key, &from->record);
+    const char *seal = spc__similar_seal(cache, from->ask->key, &from->record);
     sqlite3_stmt *stmt;
     spc_status status = spc__layer_statement(
         &stmt, layer, seal != NULL ? SPC__SQL_CHOICE_ROWS : SPC__SQL_CHOICE_OF,
@@ -297,17 +346,22 @@ static spc_status fetch_exact(spc__choice *out, bool *got, spc__layer *layer,
     return status;
 }
 
+/* `twin`: what was asked besides, whose texts may be those that are put. */
 static spc_status fetch_all(const top_list *top, spc__cache *cache,
-                            const spc__problem_key *key, spc__choice *out,
-                            int *count, spc_error *error)
+                            const question *twin, spc__choice *out, int *count,
+                            spc_error *error)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < top->count; i++) {
-        bool got;
+        bool got = false;
+        const found *from = &top->best[i];
         spc_error *into = unless(status, error);
-        spc_status one =
-            fetch(&out[*count], &got, cache, key, &top->best[i], into);
+        spc_status one = SPC_OK;
+        if (twin != NULL)
+            one = put_texts(cache, from->ask->key, into);
+        if (one == SPC_OK)
+            one = fetch(&out[*count], &got, cache, from, into);
         if (one == SPC_OK && got)
             (*count)++;
         if (status == SPC_OK)
@@ -323,21 +377,24 @@ int spc__cache_files(const spc__cache *cache)
 
 /* Where the similar choices are in memory, what is exact is among them. */
 static spc_status find_known(spc__cache *cache, const question *ask,
-                             spc__choice *out, int *count, spc_error *error)
+                             const question *twin, spc__choice *out, int *count,
+                             spc_error *error)
 {
     found one;
     top_list top = {&one, 0, 1};
     spc_status status = rank_all_similar(&top, cache, ask, error);
 
-    return status == SPC_OK
-               ? fetch_all(&top, cache, ask->key, out, count, error)
-               : status;
+    if (status == SPC_OK)
+        status = rank_twin(&top, cache, twin, error);
+    return status == SPC_OK ? fetch_all(&top, cache, twin, out, count, error)
+                            : status;
 }
 
 /* The best one. A record that proves unsound does not keep others from serving,
  * but its trouble is reported. */
 static spc_status find_one(spc__cache *cache, const question *ask,
-                           spc__choice *out, int *count, spc_error *error)
+                           const question *twin, spc__choice *out, int *count,
+                           spc_error *error)
 {
     found one;
     top_list top = {&one, 0, 1};
@@ -346,9 +403,13 @@ static spc_status find_one(spc__cache *cache, const question *ask,
     bool got = false;
 
     if (spc__similar_is_known(cache, ask->key))
-        first = find_known(cache, ask, out, count, error);
+        first = find_known(cache, ask, twin, out, count, error);
     if (*count > 0)
         return first;
+    if (twin != NULL) /* which may have been asked about */
+        status = put_texts(cache, ask->key, error);
+    if (status != SPC_OK)
+        return status;
     if (only != NULL)
         first = fetch_exact(out, &got, only, cache, ask->key, error);
     if (got) {
@@ -361,15 +422,17 @@ static spc_status find_one(spc__cache *cache, const question *ask,
     if (top.count == 0) {
         next = rank_all_similar(&top, cache, ask, unless(status, error));
         status = status == SPC_OK ? next : status;
+        next = rank_twin(&top, cache, twin, unless(status, error));
+        status = status == SPC_OK ? next : status;
     }
-    next = fetch_all(&top, cache, ask->key, out, count, unless(status, error));
+    next = fetch_all(&top, cache, twin, out, count, unless(status, error));
     status = status == SPC_OK ? next : status;
     return first == SPC_OK ? status : first;
 }
 
 static spc_status find_several(spc__cache *cache, const question *ask,
-                               spc__choice *out, int capacity, int *count,
-                               spc_error *error)
+                               const question *twin, spc__choice *out,
+                               int capacity, int *count, spc_error *error)
 {
     size_t bytes = (size_t)capacity * sizeof(found);
     top_list top = {malloc(bytes), 0, capacity};
@@ -377,10 +440,38 @@ static spc_status find_several(spc__cache *cache, const question *ask,
     if (top.best == NULL)
         return spc__fail_memory(error, bytes);
     spc_status status = rank_all_similar(&top, cache, ask, error);
-    spc_status next =
-        fetch_all(&top, cache, ask->key, out, count, unless(status, error));
+    spc_status next = rank_twin(&top, cache, twin, unless(status, error));
+    status = status == SPC_OK ? next : status;
+    next = fetch_all(&top, cache, twin, out, count, unless(status, error));
     free(top.best);
     return status == SPC_OK ? next : status;
+}
+
+spc_status spc__cache_find_choices_of(spc__cache *cache,
+                                      const spc__problem_key *key,
+                                      const spc__problem_key *twin,
+                                      spc__choice *out, int capacity,
+                                      int *count, spc_error *error)
+{
+    question asked = ask(key, false), other = {0};
+    const question *second = NULL;
+    spc_status status;
+
+    *count = 0;
+    if (capacity <= 0)
+        return SPC_OK;
+    if (twin != NULL) {
+        other = ask(twin, true);
+        second = &other;
+    }
+    if ((status = put_texts(cache, key, error)) != SPC_OK)
+        return status;
+    spc__cache_begin_reading(cache);
+    status = capacity == 1 ? find_one(cache, &asked, second, out, count, error)
+                           : find_several(cache, &asked, second, out, capacity,
+                                          count, error);
+    spc__cache_end_reading(cache);
+    return status;
 }
 
 spc_status spc__cache_find_choices(spc__cache *cache,
@@ -388,27 +479,14 @@ spc_status spc__cache_find_choices(spc__cache *cache,
                                    spc__choice *out, int capacity, int *count,
                                    spc_error *error)
 {
-    question asked = ask(key);
-    spc_status status;
-
-    *count = 0;
-    if (capacity <= 0)
-        return SPC_OK;
-    if ((status = spc__cache_key_text(cache, key, error)) != SPC_OK ||
-        (status = spc__cache_family_text(cache, key, error)) != SPC_OK)
-        return status;
-    spc__cache_begin_reading(cache);
-    status = capacity == 1
-                 ? find_one(cache, &asked, out, count, error)
-                 : find_several(cache, &asked, out, capacity, count, error);
-    spc__cache_end_reading(cache);
-    return status;
+    return spc__cache_find_choices_of(cache, key, NULL, out, capacity, count,
+                                      error);
 }
 
 spc_status spc__cache_find_exact(spc__cache *cache, const spc__problem_key *key,
                                  spc__choice *out, bool *got, spc_error *error)
 {
-    question asked = ask(key);
+    question asked = ask(key, false);
     found one;
     top_list top = {&one, 0, 1};
     int count = 0;
@@ -418,7 +496,7 @@ spc_status spc__cache_find_exact(spc__cache *cache, const spc__problem_key *key,
     if (status == SPC_OK)
         status = rank_all_exact(&top, cache, &asked, error);
     if (status == SPC_OK)
-        status = fetch_all(&top, cache, key, out, &count, error);
+        status = fetch_all(&top, cache, NULL, out, &count, error);
     spc__cache_end_reading(cache);
     *got = count > 0;
     return status;

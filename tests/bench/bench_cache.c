@@ -5,8 +5,8 @@
  *     bench_cache [PROBLEMS]     (100000)
  *     bench_cache in FILE [PROBLEMS]     lookups in FILE, made if it is missing
  *     bench_cache only KIND FILE [PROBLEMS]     for a profile: exact, network,
- *                                               known, near or other; CPU time
- *     bench_cache open FILE...     each alone as a layer, then all together
+ *                                               known, near, other or twin; CPU
+ * time bench_cache open FILE...     each alone as a layer, then all together
  *     bench_cache first PACK.db TEMPLATES LAYER SCENE     on the cpu
  *
  * Not a test: it prints medians, and ends with 1 where one is above its goal:
@@ -74,14 +74,15 @@ static void fill(spc__cache *cache, int problems)
 
 static double samples[MOST_SAMPLES];
 
-static void look_up(int sample, spc__cache *cache, const spc__problem_key *key)
+static void look_up(int sample, spc__cache *cache, const spc__problem_key *key,
+                    const spc__problem_key *twin)
 {
     spc__choice found;
     int got = 0;
 
     uint64_t start = spc__now_ns();
     spc_status status =
-        spc__cache_find_choices(cache, key, &found, 1, &got, &error);
+        spc__cache_find_choices_of(cache, key, twin, &found, 1, &got, &error);
     samples[sample] = (double)(spc__now_ns() - start) / 1e3;
     if (status != SPC_OK || got != 1) /* each assertion writes to a file */
         ck_abort_msg("%d found: %s", got, error.text);
@@ -111,22 +112,42 @@ static latency lookups(spc__cache *cache, int problems, double off, int count)
     for (int i = 0; i < count; i++) {
         spc__problem_key key = key_of(draw(&seed, problems));
         key.features[0].value += off;
-        look_up(i, cache, &key);
+        look_up(i, cache, &key, NULL);
     }
     return judge(count);
 }
 
-/* Of layers that nobody tuned, with channels between those of others. */
+/* Of a layer that nobody tuned, with channels between those of others. */
+static spc__problem_key draw_other(uint64_t *seed, int problems)
+{
+    spc__problem_key key = key_of(draw(seed, problems));
+
+    spc__attrs_set_number(&key.layer, "cin", 1000 + draw(seed, 1000));
+    for (int f = 0; f < key.feature_count; f++)
+        key.features[f].value += draw(seed, 100) / 100.0;
+    return key;
+}
+
 static latency others(spc__cache *cache, int problems, int count)
 {
     uint64_t seed = 1;
 
     for (int i = 0; i < count; i++) {
-        spc__problem_key key = key_of(draw(&seed, problems));
-        spc__attrs_set_number(&key.layer, "cin", 1000 + draw(&seed, 1000));
-        for (int f = 0; f < key.feature_count; f++)
-            key.features[f].value += draw(&seed, 100) / 100.0;
-        look_up(i, cache, &key);
+        spc__problem_key key = draw_other(&seed, problems);
+        look_up(i, cache, &key, NULL);
+    }
+    return judge(count);
+}
+
+/* The same of a gradient, whose forward layer was tuned: both are ranked. */
+static latency twins(spc__cache *cache, int problems, int count)
+{
+    uint64_t seed = 1;
+
+    for (int i = 0; i < count; i++) {
+        spc__problem_key key = draw_other(&seed, problems);
+        spc__problem_key twin = key_of(draw(&seed, problems));
+        look_up(i, cache, &key, &twin);
     }
     return judge(count);
 }
@@ -202,6 +223,7 @@ static const struct {
     {"known", "an exact hit after a near one", exact, true, 20},
     {"near", "a near hit of the layer, buckets away", near_one, true, 20},
     {"other", "a near hit of another layer", others, true, 20},
+    {"twin", "a gradient, by its forward layer", twins, true, 20},
 };
 enum { KINDS = sizeof(kinds) / sizeof(*kinds), ASKED = 20000 };
 

@@ -155,7 +155,9 @@ const cli_command cli_explain = {
     .more =
         "Says which kernel a program would get and where it would come from: a "
         "record of\nexactly this problem, of the same layer on a similar "
-        "scene, the nearest measured\nlayer, or a template's default. "
+        "scene, of the forward\nlayer that a gradient of inputs computes as, "
+        "the "
+        "nearest measured layer, or a\ntemplate's default. "
         "Records, keys and the scene's statistics, counted\non the host, "
         "answer: nothing is compiled, loaded or run.",
     .options = options,
