@@ -1142,9 +1142,9 @@ enum {
  * stands for the rows. Looked up in this order: a record of exactly this
  * problem; of the same layer in a neighbouring bucket; of a gradient of inputs
  * the same of the forward layer that it computes as; the nearest measured
- * layer whose configuration passes this one's constraints, or a nearer record
- * whose template has changed since (SPC_ORIGIN_NEAREST); the template's
- * default. Prepares the map's layout for the kernel chosen and waits for it:
+ * layer, its channels less than two octaves away, whose configuration passes
+ * this one's constraints, or a nearer record whose template has changed since
+ * (SPC_ORIGIN_NEAREST); the template's default. Prepares the map's layout for the kernel chosen and waits for it:
  * any stream may then run the plan. SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY
  * the database cannot serve; SPC_EUNSUPPORTED: no template accepts the layer;
  * SPC_EINVAL: the map is another layer's; SPC_ECOMPILE, SPC_EDEVICE.

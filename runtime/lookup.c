@@ -7,6 +7,7 @@
 #include "pass.h"
 #include "plan.h"
 #include "printable.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +31,8 @@ typedef struct lookup {
     spc_error unread;  /* the last trouble with reading that was reported */
     const char *file;  /* this and the next: the last record that was refused */
     int64_t record;
-    bool of_other_size; /* the nearest record, which serves no more */
-    spc_error fault;    /* of the first template with a mistake, or SPC_OK */
+    bool default_is_better; /* than the nearest record */
+    spc_error fault; /* of the first template with a mistake, or SPC_OK */
 } lookup;
 
 /* ---- records of the database --------------------------------------------- */
@@ -300,22 +301,63 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     return SPC_OK;
 }
 
-/* Only where a default may take its place. */
-static bool knows_less_than_default(lookup *look, const spc__choice *choice)
+static bool is_of_other_size(lookup *look, const spc__choice *choice)
 {
     char scene[80];
 
-    if (choice->match != SPC__MATCH_NEAREST ||
-        look->flags & (SPC_PLAN_CACHED_ONLY | SPC__PLAN_RECORDED) ||
-        !spc__is_of_other_size(look->ctx, &look->problem, choice, look->rows))
+    if (!spc__is_of_other_size(look->ctx, &look->problem, choice, look->rows))
         return false;
     scene_text(scene, sizeof(scene), &choice->key);
     snprintf(look->refused, sizeof(look->refused),
              "the nearest record is of %s, where '%s' divides its work in "
              "another way",
              scene, choice->trial.template_name);
-    look->of_other_size = true;
     return true;
+}
+
+/* Octaves between the channels of a record's layer and this one's. */
+static double channels_apart(const lookup *look, const spc__choice *choice)
+{
+    static const char *const channels[] = {"cin", "cout"};
+    double apart = 0;
+
+    for (int i = 0; i < 2; i++) {
+        double there =
+            (double)spc__attrs_number(&choice->key.layer, channels[i], 1);
+        double here =
+            (double)spc__attrs_number(&look->key.layer, channels[i], 1);
+        apart += fabs(log2(there / here));
+    }
+    return apart;
+}
+
+/* Tiles and stages are made for channels. Of twice as many on both sides, the
+ * default won each time that both were measured (docs/LABBOOK.md). */
+static bool is_of_far_channels(lookup *look, const spc__choice *choice)
+{
+    const double far = 2, rounding = 1e-9;
+    char layer[200];
+
+    if (channels_apart(look, choice) < far - rounding)
+        return false;
+    layer_text(layer, sizeof(layer), look, &choice->key.layer);
+    snprintf(
+        look->refused, sizeof(look->refused),
+        "the nearest record is of channels far from these, '%.100s' (distance "
+        "%.2f)",
+        layer, choice->distance);
+    return true;
+}
+
+/* Only where a default may take its place. */
+static bool knows_less_than_default(lookup *look, const spc__choice *choice)
+{
+    if (choice->match != SPC__MATCH_NEAREST ||
+        look->flags & (SPC_PLAN_CACHED_ONLY | SPC__PLAN_RECORDED))
+        return false;
+    look->default_is_better =
+        is_of_far_channels(look, choice) || is_of_other_size(look, choice);
+    return look->default_is_better;
 }
 
 /* Tries up to `capacity` records. */
@@ -370,7 +412,7 @@ static spc_status from_database(lookup *look)
     if (try_choices(look, MOST_CHOICES * spc__cache_files(look->ctx->cache)) ==
         SPC_OK)
         return SPC_OK;
-    return look->of_other_size ? SPC_ENOTFOUND : try_class(look);
+    return look->default_is_better ? SPC_ENOTFOUND : try_class(look);
 }
 
 /* ---- defaults ------------------------------------------------------------ */
