@@ -24,6 +24,16 @@
 %         problem.kind == "transposed"
 %end
 %
+%-- 1024 threads have 64 registers each. They do not suffice where code for a GPU takes
+%-- more of them, nor, with the barrier's two words in them, where a search of long runs
+%-- has its next keys on their way or the last words of a mask.
+%function sparing(problem, target)
+%  local offsets = problem.kx * problem.ky * problem.kz
+%  if target.sm < 90 then return 1 end
+%  return target.sm == 90 and problem.run >= 3 and (problem.key == 32 or offsets > 32) and 2
+%         or 0
+%end
+%
 %template = {
 %  summary = "coordinate sets and kernel maps: sort, search, row order, tiles, pairs",
 %  role = "map",
@@ -61,6 +71,7 @@
 %}
 #define SORT_THREADS $(problem.threads)
 #define SORT_BITS $(problem.digit)
+#define SPARING $(sparing(problem, target))
 #include "spc_device.cuh"
 #include "index_sort.cuh"
 
@@ -72,6 +83,7 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define PAIRED $(problem.key == 32 and 1 or 0) /* a key and a row fit a word */
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
+#define FOURS_APART (SPARING == 1)
 #define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks by fours, too */
 
 /* The kernel: columns in the (x, y) plane, each of DEPTH offsets along z, in
@@ -230,6 +242,10 @@ SPC_DEVICE index_range range_of(const index_extent *e)
     r.begin = at_most(spc_block_x() * r.per_block, e->padded);
     r.padded_end = at_most(r.begin + r.per_block, e->padded);
     r.end = at_most(r.padded_end, e->rows);
+    SORT_FORGET(r.per_block);
+    SORT_FORGET(r.begin);
+    SORT_FORGET(r.padded_end);
+    SORT_FORGET(r.end);
     return r;
 }
 
@@ -356,6 +372,11 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
         if (args->stages & SPC_INDEX_PLAIN)
             write_plain(args, r.begin, r.padded_end);
     }
+#if SPARING
+    SORT_FORGET(rows); /* nothing else of this lives through the search */
+    e = extent_of(args, rows);
+    r = range_of(&e);
+#endif
     if (args->stages & SPC_INDEX_SORT)
         order_rows(args, s, &e, &barrier, r.begin, r.end, r.per_block, unit);
     else if (args->stages & SPC_INDEX_TILE)

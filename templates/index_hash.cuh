@@ -60,7 +60,7 @@ SPC_DEVICE void open_searcher(const spc_index_args *args)
                                               : *args->in.count;
     int slots = (int)table_slots(rows);
 
-    for (int i = spc_block_x() * SORT_THREADS + spc_thread(); i < slots;
+    for (int i = sort_grid_thread(); i < slots;
          i += spc_grid_x() * SORT_THREADS)
         ((map_key *)args->table)[i] = EMPTY;
 }
@@ -73,7 +73,7 @@ SPC_DEVICE void ready_searcher(const spc_index_args *args,
 
     if (!(args->stages & SPC_INDEX_BUILD)) /* building has barriers enough */
         grid_sync(barrier);
-    for (int p = spc_block_x() * SORT_THREADS + spc_thread(); p < e->rows_in;
+    for (int p = sort_grid_thread(); p < e->rows_in;
          p += spc_grid_x() * SORT_THREADS)
         insert(args, slots, keys[p], p);
     grid_sync(barrier);

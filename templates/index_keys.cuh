@@ -208,7 +208,7 @@ SPC_DEVICE void clear_bins(const spc_index_args *args)
     spc_b16 none = {0, 0, 0, 0};
 
     SPC_ROLLED
-    for (int i = spc_block_x() * SORT_THREADS + spc_thread(); i < fours;
+    for (int i = sort_grid_thread(); i < fours;
          i += spc_grid_x() * SORT_THREADS)
         spc_store16(args->bins + 4 * i, none);
 }

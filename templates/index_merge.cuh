@@ -90,7 +90,7 @@ SPC_DEVICE void open_bins(const spc_index_args *args, int rows)
 {
     int bins = SPC_INDEX_SHARES << args->set.share_shift;
 
-    for (int bin = spc_block_x() * SORT_THREADS + spc_thread(); bin < bins;
+    for (int bin = sort_grid_thread(); bin < bins;
          bin += spc_grid_x() * SORT_THREADS)
         args->set.begins[bin] = bin_begin(args, bin, rows);
 }
@@ -130,7 +130,7 @@ SPC_DEVICE int merge_rows(const spc_index_args *args, index_shared *s,
     grid_sync(barrier);
     if (spc_thread() == 0)
         counts[spc_block_x()] = 0;
-    for (int p = spc_block_x() * SORT_THREADS + spc_thread(); p < total;
+    for (int p = sort_grid_thread(); p < total;
          p += spc_grid_x() * SORT_THREADS) {
         ((map_key *)args->set.keys)[p] = ((const map_key *)args->keys_b)[p];
         args->set.order[p] = args->rows_b[p];
@@ -167,7 +167,7 @@ SPC_DEVICE void finish_set(const spc_index_args *args, const index_extent *e,
                         unpack_key(&args->set.key, keys[p]));
         }
     }
-    for (int p = e->padded + spc_block_x() * SORT_THREADS + spc_thread();
+    for (int p = e->padded + sort_grid_thread();
          p < args->set.rows_padded; p += spc_grid_x() * SORT_THREADS)
         args->set.order[p] = -1;
 }

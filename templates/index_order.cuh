@@ -431,7 +431,7 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, const spc_index_tiles *t,
 SPC_DEVICE void clear_tiles(const spc_index_tiles *t, int tiles)
 {
     SPC_ROLLED
-    for (int i = tiles + spc_block_x() * SORT_THREADS + spc_thread();
+    for (int i = tiles + sort_grid_thread();
          i < t->capacity; i += spc_grid_x() * SORT_THREADS) {
         t->order[i] = -1;
         for (int w = 0; w < WORDS; w++)
@@ -513,6 +513,7 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
 
     for (int at = 0; at == 0 || at < count; at += chunk) {
         int some = at_most(chunk, count - at);
+        SORT_FORGET(some);
         int tiles = (args->stages & SPC_INDEX_TILE) && at + chunk >= count;
         open_chunk(args, s, e, sorted, unit, at, some);
         if (tiles) {

@@ -137,7 +137,7 @@ typedef struct row_mask {
     int valid; /* is it a row? */
     int count; /* of offsets so far, whether present or not */
     spc_u32 word;
-#if FOURS
+#if FOURS && !FOURS_APART
     spc_b16 four; /* the last words */
 #endif
     spc_u32 code; /* of its digest */
@@ -150,14 +150,19 @@ typedef struct row_mask {
 SPC_DEVICE void keep_four(const spc_index_args *args, row_mask *mask, int p,
                           int w, spc_u32 word)
 {
+    long long at = 4 * ((long long)(w / 4) * args->set.rows_padded + p);
+#if FOURS_APART
+    int last = at_most(w | 3, WORDS - 1);
+
+    args->fours[at + 3 - last + w] = word;
+#else
     mask->four.x = mask->four.y;
     mask->four.y = mask->four.z;
     mask->four.z = mask->four.w;
     mask->four.w = word;
     if (w % 4 == 3 || w == WORDS - 1)
-        spc_store16(args->fours +
-                        4 * ((long long)(w / 4) * args->set.rows_padded + p),
-                    mask->four);
+        spc_store16(args->fours + at, mask->four);
+#endif
 }
 #endif
 

@@ -23,7 +23,7 @@ SPC_DEVICE void store_pairs(const spc_index_args *args, int pairs)
     int warps = spc_grid_x() * SORT_WARPS;
 
     SPC_ROLLED
-    for (int i = warps + spc_block_x() * SORT_THREADS + spc_thread();
+    for (int i = warps + sort_grid_thread();
          i < args->pair_words; i += spc_grid_x() * SORT_THREADS)
         args->pairs[i] = 0;
 

@@ -18,6 +18,14 @@
 
 #include "index_abi.h"
 
+/* Where registers are short: what was made of a number before is not kept for what
+ * comes behind, and made anew. */
+#if SPARING
+#define SORT_FORGET(number) asm volatile("" : "+r"(number))
+#else
+#define SORT_FORGET(number) ((void)0)
+#endif
+
 #define SORT_DIGITS (1 << SORT_BITS)
 #define SORT_WARPS (SORT_THREADS / 32)
 #define SORT_BATCH (SORT_WARPS < 8 ? SORT_WARPS : 8) /* divides SORT_WARPS */
@@ -35,6 +43,17 @@ typedef struct sort_shared {
         spc_u32 pair[SORT_WARPS * SORT_DIGITS / 2];
     } count; /* of each warp */
 } sort_shared;
+
+/* The number of a thread in the grid. */
+SPC_DEVICE int sort_grid_thread(void)
+{
+    int block = spc_block_x();
+
+#if SPARING == 1
+    SORT_FORGET(block);
+#endif
+    return block * SORT_THREADS + spc_thread();
+}
 
 /* Inclusive sum over the warp. */
 SPC_DEVICE int sort_warp_sum(int sum)
@@ -290,7 +309,7 @@ SPC_DEVICE void sort_clear(int *table, int tables)
     int words = tables * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
 
     SPC_ROLLED
-    for (int i = spc_block_x() * SORT_THREADS + spc_thread(); i < words;
+    for (int i = sort_grid_thread(); i < words;
          i += spc_grid_x() * SORT_THREADS)
         table[i] = 0;
 }
@@ -303,6 +322,69 @@ SPC_DEVICE int *sort_table(int *tables, int pass)
 
 /* ---- the barrier of the grid (index_abi.h, spc_index_sync) ------------ */
 
+#if SPARING > 1
+/* In one word, as it lives as long as the kernel: twice the number of barriers so
+ * far, and which counter is this launch's. */
+typedef struct grid_barrier {
+    spc_index_sync *words;
+    spc_u32 state;
+} grid_barrier;
+
+SPC_DEVICE void grid_open(grid_barrier *barrier, spc_index_sync *words)
+{
+    barrier->words = words;
+    barrier->state = words->turn & 1u;
+}
+
+SPC_DEVICE spc_u32 *grid_counter(const grid_barrier *barrier)
+{
+    return &barrier->words->counter[barrier->state & 1u];
+}
+
+/* What stands between the two halves touches nothing of other blocks. */
+SPC_DEVICE void grid_arrive(const grid_barrier *barrier)
+{
+    spc_arrive_grid(grid_counter(barrier));
+}
+
+SPC_DEVICE void grid_wait(grid_barrier *barrier)
+{
+    spc_u32 round = barrier->state >> 1;
+
+    spc_wait_grid(grid_counter(barrier), &round);
+    barrier->state += 2;
+}
+
+SPC_DEVICE void grid_sync(grid_barrier *barrier)
+{
+    grid_arrive(barrier);
+    grid_wait(barrier);
+}
+
+/* One warp, the first, waits for a barrier that is the launch's last. */
+SPC_DEVICE void grid_wait_warp(grid_barrier *barrier)
+{
+    spc_u32 want = ((barrier->state >> 1) + 1) * (spc_u32)spc_grid_x();
+
+    if (spc_lane() == 0)
+        while (spc_load_acquire(grid_counter(barrier)) < want)
+            continue;
+    barrier->state += 2;
+    spc_sync_warp();
+}
+
+/* After the launch's last barrier, if it had any: the next launch takes the
+ * other counter, which nobody has used since it was cleared. */
+SPC_DEVICE void grid_close(grid_barrier *barrier)
+{
+    spc_u32 turn = barrier->state & 1u;
+
+    if (barrier->state > 1 && spc_block_x() == 0 && spc_thread() == 0) {
+        barrier->words->counter[turn ^ 1u] = 0;
+        barrier->words->turn = turn ^ 1u;
+    }
+}
+#else
 typedef struct grid_barrier {
     spc_index_sync *words;
     spc_u32 turn;
@@ -354,6 +436,7 @@ SPC_DEVICE void grid_close(grid_barrier *barrier)
         barrier->words->turn = barrier->turn ^ 1u;
     }
 }
+#endif
 
 /* `items` spread over the blocks in multiples of `unit`. */
 SPC_DEVICE int share_of_block(int items, int unit)

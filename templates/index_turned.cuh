@@ -18,7 +18,7 @@ SPC_DEVICE void clear_turned(const spc_index_args *args, const index_extent *e)
 {
     int padded = (e->rows_in + SPC_ROW_PAD) / SPC_ROW_PAD * SPC_ROW_PAD;
 
-    for (int p = spc_block_x() * SORT_THREADS + spc_thread(); p < padded;
+    for (int p = sort_grid_thread(); p < padded;
          p += spc_grid_x() * SORT_THREADS)
         for (int w = 0; w < WORDS && p < args->turned.rows_padded; w++)
             args->turned.mask[(long long)w * args->turned.rows_padded + p] = 0;

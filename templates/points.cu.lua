@@ -549,15 +549,15 @@ SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
     int p = warp_begin_of(begin, end, spc_warp());
     query q;
 
+    /* All at once, as the loop behind has registers for little besides an output. */
+    for (int i = p + spc_lane(); i < last; i += 32)
+        args->first[i] = fits ? args->first[i] + sum : 0;
+    spc_sync_warp();
+    int most = !fits ? p : outputs < last ? outputs : last;
+
     begin_asking(args, &q, p);
-    for (; p < last; p++) {
-        int first = fits ? args->first[p] + sum : 0;
-        spc_sync_warp();
-        if (spc_lane() == 0)
-            args->first[p] = first;
-        if (fits && p < outputs)
-            write_output(args, &q, first, p, &w);
-    }
+    for (; p < most; p++)
+        write_output(args, &q, args->first[p], p, &w);
 }
 
 #include "points_limits.cuh"

@@ -1,8 +1,9 @@
 /*
  * test_conventions.c - what networks of other engines rely on, each by that
  * engine's own words: which rows an inverse layer has and in which order, which
- * voxels windows of two see, and what a transposed layer generates. By
- * coordinates, one after the other; nothing of ours is asked what is right.
+ * voxels windows of two see, which outputs TorchSparse's strided layers have,
+ * and what a transposed layer generates. By coordinates, one after the other;
+ * nothing of ours is asked what is right.
  *
  * Other conventions stand where their subject is: shapes and padding in
  * test_relation and test_golden_counts, layouts of kernels in test_kernel_form,
@@ -250,6 +251,116 @@ START_TEST(windows_of_two_lose_the_last_plane_of_an_odd_shape)
 }
 END_TEST
 
+/* ---- outputs of TorchSparse's strided layers ----------------------------- */
+
+/* Its default takes the floor rule where each stride is 1 or the kernel's size,
+ * else the footprint. `differs`: by the other rule the outputs are others. */
+static const struct {
+    int kernel[3], stride[3], padding;
+    bool differs;
+} downsamplings[] = {
+    {{2, 2, 2}, {2, 2, 2}, 0, false}, {{3, 3, 3}, {3, 3, 3}, 0, false},
+    {{3, 1, 3}, {1, 1, 3}, 0, true},  {{3, 3, 3}, {3, 3, 3}, 1, true},
+    {{3, 3, 3}, {2, 2, 2}, 1, true},  {{2, 3, 2}, {2, 2, 1}, 0, true},
+    {{5, 5, 5}, {2, 2, 2}, 2, true},
+};
+
+static bool takes_floor(const int kernel[3], const int stride[3])
+{
+    bool floors = true;
+
+    for (int a = 0; a < 3; a++)
+        floors &= stride[a] == 1 || stride[a] == kernel[a];
+    return floors;
+}
+
+/* Is o an output of input i on an axis? */
+static bool is_output(int o, int i, int kernel, int stride, int padding,
+                      bool floors)
+{
+    int from = i - o * stride;
+
+    if (floors)
+        return from >= 0 && from < stride;
+    return from + padding >= 0 && from + padding < kernel;
+}
+
+static bool is_output_of(const int32_t *row, const cloud *voxels, int n,
+                         bool floors)
+{
+    for (int i = 0; i < voxels->rows; i++) {
+        bool is = row[0] == voxels->at[i][0];
+        for (int a = 0; a < 3; a++)
+            is &= is_output(
+                row[1 + a], voxels->at[i][1 + a], downsamplings[n].kernel[a],
+                downsamplings[n].stride[a], downsamplings[n].padding, floors);
+        if (is)
+            return true;
+    }
+    return false;
+}
+
+/* Are the rows of a set all outputs that there are? */
+static bool are_outputs(const int32_t *rows, int64_t count, int n,
+                        const cloud *voxels, bool floors)
+{
+    enum { FAR = 14 }; /* where no output is any more */
+    int64_t expected = 0;
+    int32_t at[4];
+
+    for (at[0] = 0; at[0] < 3; at[0]++)
+        for (at[1] = -FAR; at[1] < FAR; at[1]++)
+            for (at[2] = -FAR; at[2] < FAR; at[2]++)
+                for (at[3] = -FAR; at[3] < FAR; at[3]++)
+                    expected += is_output_of(at, voxels, n, floors);
+    for (int64_t r = 0; r < count; r++)
+        if (!is_output_of(rows + 4 * r, voxels, n, floors))
+            return false;
+    return count == expected;
+}
+
+START_TEST(strided_layers_of_torchsparse_have_its_outputs)
+{
+    int n = _i % LENGTH(downsamplings);
+    const int *k = downsamplings[n].kernel, *s = downsamplings[n].stride;
+    bool floors = takes_floor(k, s);
+    spc_ctx *ctx =
+        open_ctx(device_of(_i, LENGTH(downsamplings)), suite_database(), NULL);
+    spc_coords *in, *out;
+    char text[120];
+    cloud voxels;
+    int64_t count;
+    void *coords;
+
+    snprintf(text, sizeof(text),
+             "conv,cin=1,cout=1,k=%dx%dx%d,stride=%dx%dx%d,rule=%s", k[0], k[1],
+             k[2], s[0], s[1], s[2], floors ? "floor" : "footprint");
+    spc_conv conv = conv_of(text);
+    for (int a = 0; a < 3 && !floors; a++)
+        conv.geometry.padding[a] = downsamplings[n].padding;
+    draw_cloud(&voxels, 30, 9, 12 + (uint64_t)n);
+    assert_ok(spc_alloc(&coords, ctx, (size_t)voxels.rows * 16),
+              spc_ctx_error(ctx));
+    assert_ok(
+        spc_copy_to_device(ctx, coords, voxels.at, (size_t)voxels.rows * 16),
+        spc_ctx_error(ctx));
+    assert_ok(spc_coords_create(&in, ctx, coords, voxels.rows, NULL),
+              spc_ctx_error(ctx));
+    assert_ok(spc_coords_create_outputs(&out, in, &conv.geometry),
+              spc_ctx_error(ctx));
+    int32_t *rows = rows_of(ctx, out, &count);
+    ck_assert_msg(are_outputs(rows, count, n, &voxels, floors), "%s: %d", text,
+                  (int)count);
+    ck_assert_int_eq(are_outputs(rows, count, n, &voxels, !floors),
+                     !downsamplings[n].differs);
+    free(rows);
+    spc_coords_free(out);
+    spc_coords_free(in);
+    spc_dealloc(ctx, coords);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- what a transposed layer generates ----------------------------------- */
 
 /* An axis in the words of PyTorch; `more` is the output_padding, `size` that of
@@ -388,6 +499,8 @@ int main(int argc, char **argv)
         LENGTH(inverses));
     add(suite, "windows", windows_of_two_lose_the_last_plane_of_an_odd_shape,
         2);
+    add(suite, "strided", strided_layers_of_torchsparse_have_its_outputs,
+        LENGTH(downsamplings));
     add(suite, "generated", a_transposed_layer_generates_what_its_engine_does,
         LENGTH(generated));
     return run_suite(suite);

@@ -777,7 +777,7 @@ END_TEST
 static const struct {
     const char *name;
     int key_bits;
-    int may_spill[SEARCHERS]; /* bytes, as of "index" in test_targets.c; -1: any
+    int may_spill[SEARCHERS]; /* bytes; -1: any: defaults, in test_targets.c, none
                                */
 } gpus[] = {{"sm_75", 32, {-1, -1, -1}}, {"sm_90a", 64, {8, 8, 104}}};
 

@@ -79,11 +79,34 @@ static bool add_candidate(corners *list, const spc_trial *trial)
     return true;
 }
 
+/* Is a name new in the list? Then it is there. */
+static bool is_new(corner_names *names, const char *name)
+{
+    int i = 0;
+
+    while (i < names->count && strcmp(names->at[i], name) != 0)
+        i++;
+    if (i < names->count || i == CORNER_TEMPLATES)
+        return false;
+    snprintf(names->at[names->count++], sizeof(names->at[0]), "%s", name);
+    return true;
+}
+
+static bool has_name(const corner_names *names, const char *name)
+{
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->at[i], name) == 0)
+            return true;
+    return false;
+}
+
 static void collect(const spc_trial *trial, void *payload)
 {
     corners *list = payload;
     bool admitted = strcmp(trial->status, "ok") == 0;
 
+    if (list->names != NULL)
+        is_new(list->names, trial->template_name);
     if (!admitted && trial->config[0] == '\0')
         return; /* a template that refuses the layer as a whole */
     corner_template *t = template_of(list, trial->template_name);
@@ -98,21 +121,54 @@ static void collect(const spc_trial *trial, void *payload)
     t->count = list->count - t->first;
 }
 
-spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer)
+/* Adds those of a template, or with NULL of all. */
+static spc_status list_template(corners *list, spc_ctx *ctx,
+                                const spc_conv *layer, const char *name)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
     spc_tune_report report;
 
-    memset(out, 0, sizeof(*out));
-    if ((out->templates = calloc(CORNER_TEMPLATES, sizeof(*out->templates))) ==
-        NULL)
-        return cli_fail(SPC_ENOMEM, "out of memory");
     options.stage = SPC_STAGE_LIST;
+    options.only = name;
     options.on_trial = collect;
-    options.payload = out;
+    options.payload = list;
     spc_status status = spc_tune(ctx, layer, NULL, 0, &options, &report);
-    if (status == SPC_OK && out->failed)
-        status = cli_fail(SPC_ENOMEM, "out of memory");
+    if (status == SPC_OK && list->failed)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    return status;
+}
+
+static spc_status start(corners *out)
+{
+    memset(out, 0, sizeof(*out));
+    out->templates = calloc(CORNER_TEMPLATES, sizeof(*out->templates));
+    return out->templates != NULL ? SPC_OK
+                                  : cli_fail(SPC_ENOMEM, "out of memory");
+}
+
+spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer)
+{
+    spc_status status = start(out);
+
+    return status != SPC_OK ? status : list_template(out, ctx, layer, NULL);
+}
+
+spc_status corners_list_unseen(corners *out, spc_ctx *ctx,
+                               const spc_conv *layer, corner_names *names,
+                               const corner_names *seen)
+{
+    spc_status status = start(out);
+
+    if (status == SPC_OK && names->count == 0) {
+        out->names = names;
+        return list_template(out, ctx, layer, NULL);
+    }
+    for (int i = 0; i < names->count && status == SPC_OK; i++)
+        if (!has_name(seen, names->at[i])) {
+            status = list_template(out, ctx, layer, names->at[i]);
+            if (status == SPC_EUNSUPPORTED) /* it refuses the layer */
+                status = SPC_OK;
+        }
     return status;
 }
 
@@ -218,18 +274,6 @@ spc_status corners_draw(cli_list *out, corners *list, int wanted,
         wanted--;
     }
     return status;
-}
-
-static bool is_new(corner_names *seen, const char *name)
-{
-    int i = 0;
-
-    while (i < seen->count && strcmp(seen->at[i], name) != 0)
-        i++;
-    if (i < seen->count || i == CORNER_TEMPLATES)
-        return false;
-    memcpy(seen->at[seen->count++], name, sizeof(seen->at[0]));
-    return true;
 }
 
 spc_status corners_unseen(cli_list *out, corners *list, corner_names *seen,

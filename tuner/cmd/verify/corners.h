@@ -36,12 +36,20 @@ typedef struct corners {
     int template_count;
     corner_candidate *at; /* admitted, template by template */
     int count;
-    bool failed; /* for want of memory */
+    corner_names *names; /* of templates, those that refuse the layer, too;
+                            NULL: not asked for */
+    bool failed;         /* for want of memory */
 } corners;
 
 /* Fills *out with a layer's candidates; released by the caller also after a
  * failure. */
 spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer);
+/* The same of the templates that are not in `seen` alone, as the space of one
+ * may have thousands. `names`, of all templates for such a layer, is filled in
+ * when it is empty. */
+spc_status corners_list_unseen(corners *out, spc_ctx *ctx,
+                               const spc_conv *layer, corner_names *names,
+                               const corner_names *seen);
 void corners_release(corners *list);
 
 /* Appends the names of up to `wanted` candidates that were not taken before,

@@ -42,6 +42,7 @@ typedef struct walk {
     int wanted;        /* cases, ALL or EACH */
     int part, parts;   /* rows of the matrix: each `parts`-th, from `part` on */
     corner_names seen; /* EACH: templates that the cell has had */
+    corner_names names[2]; /* EACH: of all templates; of gradients of weights */
     uint64_t start_ns;
     int passed, failed, large;
     tallies tallies;
@@ -209,21 +210,38 @@ static bool ends_walk(const walk *w, spc_status status)
            (status == SPC_EDEVICE && w->args->in_process);
 }
 
+/* The template of all that is wanted, if that is one: then no other's space
+ * needs to be looked at. */
+static bool one_template(char out[64], const cli_list *wanted)
+{
+    size_t length = strcspn(wanted->at[0], " ");
+
+    for (int i = 1; i < wanted->count; i++)
+        if (strncmp(wanted->at[i], wanted->at[0], length + 1) != 0)
+            return false;
+    snprintf(out, 64, "%.*s", (int)length, wanted->at[0]);
+    return true;
+}
+
 /* What spc_tune says of the candidates; that it fails as a whole is a case that
  * failed, unless one of them did. */
 static spc_status verify_candidates(walk *w, const spc_conv *layer,
                                     const char *text, const cli_list *wanted,
                                     const cli_list *specs)
 {
-    cli_job job = {.self = w->self, .args = (void *)w->args, .ctx = w->ctx};
+    tuning_args args = *w->args;
+    cli_job job = {.self = w->self, .args = &args, .ctx = w->ctx};
     const char *type = spc_dtype_name(layer->dtype);
     spc_status status = load_scenes(&job.scenes, specs);
     spc_tune_report report;
     trials found;
     int failed = w->failed;
+    char only[64];
 
     if (status != SPC_OK)
         return status;
+    if (args.only == NULL && one_template(only, wanted))
+        args.only = only;
     status = tuning_run(&found, &report, &job, layer, SPC_STAGE_VERIFY, wanted);
     for (int i = 0; i < found.count; i++)
         judge_trial(w, &found.at[i], text, type, specs);
@@ -247,6 +265,15 @@ static int share(const walk *w)
     return left < most ? left : most;
 }
 
+static spc_status list_candidates(corners *out, walk *w, const spc_conv *layer)
+{
+    return wants_each(w)
+               ? corners_list_unseen(out, w->ctx, layer,
+                                     &w->names[layer->pass == SPC_WGRAD],
+                                     &w->seen)
+               : corners_list(out, w->ctx, layer);
+}
+
 static spc_status choose_candidates(cli_list *out, walk *w, corners *list)
 {
     if (wants_each(w))
@@ -268,7 +295,7 @@ static spc_status verify_layer(walk *w, const char *text)
     }
     show_progress(w, text);
     if ((status = choose_scenes(&scenes, w, text)) == SPC_OK &&
-        (status = corners_list(&list, w->ctx, &layer)) == SPC_OK)
+        (status = list_candidates(&list, w, &layer)) == SPC_OK)
         status = choose_candidates(&wanted, w, &list);
     if (status == SPC_OK)
         status = wanted.count > 0
