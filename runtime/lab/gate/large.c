@@ -5,8 +5,8 @@
  * Inputs and residuals are those of PATTERN rows, again and again, so that
  * drawing them costs nothing. PATTERN is an odd prime: rows that differ by a
  * power of two, whichever bits of an index are lost, have other data. The
- * oracle is asked for some rows alone: the first and the last, those at 2^16,
- * and others evenly spread, most of them behind 2^16.
+ * oracle is asked for some rows alone: the first and the last, those at 2^12
+ * and 2^16, and others evenly spread, most of them behind 2^16.
  */
 #include "large.h"
 
@@ -25,6 +25,11 @@
 #include <string.h>
 
 enum { PATTERN = SPC__LARGE_PATTERN, LEAST_ROWS = 70000, MANY_ROWS = 4096 };
+
+/* On a processor, of a gradient of weights: kernels cut the pairs of an offset
+ * into parts, of some thousands at most, and the centre's are as many as rows.
+ */
+enum { GRADIENT_ROWS = 9000 };
 
 /* A box of the awkward scenes' extent, so that their index kernels serve; wider
  * for more rows than half of its two batches hold. */
@@ -60,17 +65,6 @@ static int64_t given_rows(const spc__bed *bed)
     return most;
 }
 
-/* A half more than a given scene has: a bucket is half an octave. Processors
- * take less where little is given. */
-static int64_t wanted_rows(const spc__bed *bed)
-{
-    int64_t given = given_rows(bed), rows = given + given / 2;
-
-    if (bed->ops->runs_on_host_cores && given < MANY_ROWS)
-        return 4 * given;
-    return rows > LEAST_ROWS ? rows : LEAST_ROWS;
-}
-
 static bool has_room(const spc__bed *bed, int64_t rows)
 {
     return rows <= most_entries / spc__conv_offsets(&bed->sample->conv);
@@ -88,6 +82,21 @@ static bool has_time(const spc__bed *bed, int64_t rows)
     products *= (double)spc__conv_group_in(conv) * conv->cout;
     return !bed->ops->is_emulation && (double)rows * seen <= host_searches &&
            (double)rows * products <= host_products;
+}
+
+/* A half more than a given scene has: a bucket is half an octave. Processors
+ * take less where little is given. */
+static int64_t wanted_rows(const spc__bed *bed)
+{
+    int64_t given = given_rows(bed), rows = given + given / 2;
+
+    if (bed->ops->runs_on_host_cores && given < MANY_ROWS) {
+        bool is_long =
+            bed->sample->conv.pass == SPC_WGRAD && 4 * given < GRADIENT_ROWS &&
+            has_room(bed, GRADIENT_ROWS) && has_time(bed, GRADIENT_ROWS);
+        return is_long ? GRADIENT_ROWS : 4 * given;
+    }
+    return rows > LEAST_ROWS ? rows : LEAST_ROWS;
 }
 
 /* ---- the scene ----------------------------------------------------------- */
@@ -229,7 +238,10 @@ static spc_status draw_patterns(maker *m)
 /* Ascending, none twice. */
 static void choose_rows(maker *m)
 {
-    const int64_t edge = 65536, few[] = {0, 1, edge - 1, edge, edge + 1};
+    const int64_t edge = 65536, part = 4096;
+    const int64_t few[] = {0,        1,        part - 1, part,
+                           part + 1, edge - 1, edge,     edge + 1};
+    const int count = sizeof(few) / sizeof(few[0]);
     spc__large *to = m->to;
     int64_t rows = to->rows_out, last = -1, next = 0;
     int64_t step = rows / (SPC__LARGE_ROWS - 16) + 1;
@@ -239,7 +251,7 @@ static void choose_rows(maker *m)
         int64_t pick =
             i + (int64_t)spc__random_below(&m->random, (uint32_t)step);
         next = i + step;
-        for (int f = 0; f < 5; f++)
+        for (int f = 0; f < count; f++)
             if (few[f] >= i && few[f] < next && few[f] < rows &&
                 few[f] != pick && few[f] > last)
                 to->at[to->count++] = last = few[f];

@@ -3,12 +3,13 @@
 %local ends = { -- of the pairs of an offset, which begin at `begin`
 %  none = "pairs->begin[k + 1]",
 %  second_part_lost = "(begin + 1024 < pairs->begin[k + 1] ? begin + 1024 : pairs->begin[k + 1])",
+%  last_of_4097_lost = "pairs->begin[k + 1] - (pairs->begin[k + 1] - begin > 4096)",
 %}
 %
 %template = {
 %  summary = "plain loops with one mistake",
 %  role = "wgrad", device = "cpu",
-%  params = {{"fault", {"none", "second_part_lost"}, "the mistake"}},
+%  params = {{"fault", {"none", "second_part_lost", "last_of_4097_lost"}, "the mistake"}},
 %  accepts = function() return true end,
 %  launch = function(problem, config)
 %    return {
