@@ -13,8 +13,10 @@
 %include "ring_mma.lua"
 %include "points_counts.lua"
 %
+%-- All rows that the outputs' set has room for are cleared: of a submanifold layer those that it
+%-- has, of others often more than the caller has.
 %local function adds_out(problem)
-%  return is_plain(problem) and out_bytes(problem) == 4 and problem.bias == 0
+%  return problem.op == "subm" and is_plain(problem) and out_bytes(problem) == 4 and problem.bias == 0
 %end
 %-- Floats from row to row of what is added to.
 %local function sum_pitch(problem)
