@@ -94,3 +94,11 @@ void spc__number_print_float(char *out, size_t bytes, int digits, float value)
     while (!(spc__number_read(&read, out) && (float)read == value) &&
            ++digits <= ENOUGH);
 }
+
+void spc__number_print_word(char *out, size_t bytes, int digits, float value)
+{
+    spc__number_print_float(out, bytes, digits, value);
+    char *plus = strchr(out, '+');
+    if (plus != NULL)
+        memmove(plus, plus + 1, strlen(plus));
+}

@@ -18,4 +18,7 @@ void spc__number_print(char *out, size_t bytes, int digits, double value);
 void spc__number_print_exact(char *out, size_t bytes, int digits, double value);
 void spc__number_print_float(char *out, size_t bytes, int digits, float value);
 
+/* The same without the '+' of an exponent, which no word of attributes has. */
+void spc__number_print_word(char *out, size_t bytes, int digits, float value);
+
 #endif

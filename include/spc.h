@@ -1413,7 +1413,7 @@ typedef struct spc_feature {
     spc_reduction reduction; /* POOL, GLOBAL */
     bool index; /* POOL by maximum: store where it is from; UNPOOL: by that */
     spc_activation activation; /* ACT, ACTGRAD; ADD, AFFINE, norms: last */
-    float slope;               /* of LEAKY and ELU below zero */
+    float slope;               /* of LEAKY and ELU below zero, up to 16 */
     bool affine;               /* LAYERNORM, GROUPNORM: scale and shift */
     float eps;
     int groups; /* GROUPNORM; a divisor of the channels */

@@ -1073,6 +1073,8 @@ START_TEST(numbers_are_written_and_read_with_a_point_in_every_locale)
     }
     spc__number_print(text, sizeof(text), 6, 1234.5678);
     ck_assert_str_eq(text, "1234.57");
+    spc__number_print_word(text, sizeof(text), 6, 99999997952.0f);
+    ck_assert_str_eq(text, "1e11");
     spc__json_init(&json, &out);
     spc__json_real(&json, NULL, 0.1);
     ck_assert_str_eq(spc__buf_text(&out), "0.1");

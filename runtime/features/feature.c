@@ -162,11 +162,9 @@ spc_status spc_feature_check(const spc_feature *feature, spc_error *error)
 
     if (status != SPC_OK || (status = check_enums(feature, error)) != SPC_OK ||
         (status = check_range("c", feature->channels, 1, SPC__CHANNELS_MOST,
-                              error)) != SPC_OK)
+                              error)) != SPC_OK ||
+        (status = spc__slope_check(feature->slope, error)) != SPC_OK)
         return status;
-    if (isnan(feature->slope) || isinf(feature->slope))
-        return spc__fail(error, SPC_EINVAL, "slope=%g: a number is right",
-                         (double)feature->slope);
     status = check_words(feature, error);
     return status == SPC_OK ? spc__feature_check_pass(feature, error) : status;
 }

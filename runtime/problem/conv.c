@@ -188,7 +188,7 @@ static void set_length(spc__attrs *out, const char *name, float value)
 {
     char text[24];
 
-    spc__number_print_float(text, sizeof(text), 6, value);
+    spc__number_print_word(text, sizeof(text), 6, value);
     if (value != 0)
         spc__attrs_set_text(out, name, text);
 }

@@ -41,7 +41,7 @@ static size_t format_length(char *out, size_t bytes, size_t length,
 
     if (value == 0)
         return length;
-    spc__number_print_float(text, sizeof(text), 6, value);
+    spc__number_print_word(text, sizeof(text), 6, value);
     return length + (size_t)snprintf(out + (length < bytes ? length : bytes),
                                      length < bytes ? bytes - length : 0,
                                      ",%s=%s", name, text);

@@ -109,17 +109,22 @@ static spc_status check_enum(const char *what, unsigned value, unsigned most,
                      what, (int)value, (int)most);
 }
 
+spc_status spc__slope_check(float slope, spc_error *error)
+{
+    if (slope >= 0 && slope <= 16)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "slope=%g is out of range: above 0, up to 16 is right",
+                     (double)slope);
+}
+
 static spc_status check_slope(const spc_conv *conv, spc_error *error)
 {
     if (conv->slope != 0 && !has_slope(conv))
         return spc__fail(error, SPC_EINVAL,
                          "slope=%g is for the activations leaky and elu",
                          (double)conv->slope);
-    if (!(conv->slope >= 0 && conv->slope <= 16))
-        return spc__fail(error, SPC_EINVAL,
-                         "slope=%g is out of range: above 0, up to 16 is right",
-                         (double)conv->slope);
-    return SPC_OK;
+    return spc__slope_check(conv->slope, error);
 }
 
 static spc_status check_pitch(const spc_conv *conv, const struct pitch *p,

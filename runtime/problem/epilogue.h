@@ -16,6 +16,9 @@ extern const char *const spc__activation_names[]; /* by spc_activation; NULL */
 spc_dtype spc__conv_out(const spc_conv *conv);
 float spc__conv_slope(const spc_conv *conv);
 
+/* A slope of leaky or elu, 0 for the activation's own: SPC_EINVAL out of 0 to 16. */
+spc_status spc__slope_check(float slope, spc_error *error);
+
 /* Does it do more than add a bias? */
 bool spc__has_epilogue(const spc_conv *conv);
 
