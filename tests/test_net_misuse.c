@@ -300,18 +300,26 @@ static const struct {
     {{0, 0, 0, 64}, "row 3: its z lies outside"},
 };
 
+/* A network that is planned for the 60 voxels of the scene, which is the
+ * caller's. */
+static spc_scene *plan_chain(rig *r, const char *device)
+{
+    spc_net_options o = room_for(60);
+
+    load(r, "chain.lua", SPC_F32);
+    open_context(r, device);
+    o.keep = true;
+    plan_net(r, &o);
+    return draw_scene(60, 2, 9);
+}
+
 /* A count on the host is refused before anything runs. */
 START_TEST(rows_that_a_plan_has_no_room_for_are_refused)
 {
     static const action actions[] = {execute, capture, profile};
-    spc_net_options o = room_for(60);
-    spc_scene *scene = draw_scene(60, 2, 9);
     rig r;
+    spc_scene *scene = plan_chain(&r, device_of(_i));
 
-    load(&r, "chain.lua", SPC_F32);
-    open_context(&r, device_of(_i));
-    o.keep = true;
-    plan_net(&r, &o);
     check_good(&r, scene);
     for (int i = 0; i < LENGTH(actions); i++) {
         spc_net_buffers b = r.buffers;
@@ -340,14 +348,9 @@ static void run_and_expect(rig *r, spc_status status, const char *says)
 
 START_TEST(what_is_wrong_on_the_device_is_found_behind_the_run)
 {
-    spc_net_options o = room_for(60);
-    spc_scene *scene = draw_scene(60, 2, 9);
     rig r;
+    spc_scene *scene = plan_chain(&r, device_of(_i));
 
-    load(&r, "chain.lua", SPC_F32);
-    open_context(&r, device_of(_i));
-    o.keep = true;
-    plan_net(&r, &o);
     for (int i = 0; i < LENGTH(counts); i++) {
         upload(&r, scene, 1);
         assert_ok(r.ctx,

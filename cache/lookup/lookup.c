@@ -244,8 +244,7 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
     return status;
 }
 
-/* ---- twins ----------------------------------------------------------------
- */
+/* ---- twins --------------------------------------------------------------- */
 
 /* Of the key that is asked about from here on. */
 static spc_status put_texts(spc__cache *cache, const spc__problem_key *key,
@@ -263,8 +262,7 @@ static bool has_own(const top_list *top)
     return top->count > 0 && top->best[0].match != SPC__MATCH_NEAREST;
 }
 
-/* What is exact is one quick question; the other one reads a family at first.
- */
+/* What is exact is one quick question; the other reads a family at first. */
 static spc_status rank_twin(top_list *top, spc__cache *cache,
                             const question *twin, spc_error *error)
 {

@@ -143,8 +143,7 @@ float spc__net_weight_step(const spc__net_node *node, int channel);
 /* One more user of the network; spc_net_free takes one away. */
 const spc_net *spc__net_share(const spc_net *net);
 
-/* Notes how many values of parameter j are no finite numbers; of none, nothing.
- */
+/* Notes how many values of parameter j are no finite numbers, if any. */
 spc_status spc__net_note_values(spc__net_node *node, int j,
                                 const float *values, spc_error *error);
 
