@@ -250,6 +250,28 @@ SPC_DEVICE void store_one(spc_u8 *to, int is_first)
 %
 %-- ---- the sum of the shares -----------------------------------------------------------
 %
+%function write_add_shares(from, to, step, ahead, where)
+    /* Every $(step)th share's four neighbours from `other`; $(ahead) loads are under way. */
+    SPC_ROLLED
+    for (int first = $(from); first < $(to); first += $(step * ahead)) {
+        spc_b16 four[$(ahead)];
+        SPC_UNROLL
+        for (int i = 0; i < $(ahead); i++) {
+            int other = first + i * $(step);
+            four[i].x = four[i].y = four[i].z = four[i].w = 0u;
+            if (other < $(to))
+                four[i] = *(const spc_b16 *)($(where));
+        }
+        SPC_UNROLL
+        for (int i = 0; i < $(ahead); i++) {
+            sum[0] += spc_bits_f32(four[i].x);
+            sum[1] += spc_bits_f32(four[i].y);
+            sum[2] += spc_bits_f32(four[i].z);
+            sum[3] += spc_bits_f32(four[i].w);
+        }
+    }
+%end
+%
 %function write_sum_kernel()
 /* Adds the sums that shares left of offset block_x: 64 times those of four
  * neighbours, of which four threads have every fourth share each. */
@@ -268,23 +290,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     int at = ci % $(config.m) * $(config.n) + co % $(config.n);
     int there = ci < (k == $(problem.offsets) ? 1 : $(problem.cin));
     int share = header[2 * k] + way, end = there ? header[2 * k + 1] : 0;
-    SPC_ROLLED
-    for (; share < end; share += 16) { /* four are under way */
-        spc_b16 four[4];
-        SPC_UNROLL
-        for (int i = 0; i < 4; i++) {
-            four[i].x = four[i].y = four[i].z = four[i].w = 0u;
-            if (share + i * 4 < end)
-                four[i] = *(const spc_b16 *)(sum_at(args, share + i * 4 + k, block) + at);
-        }
-        SPC_UNROLL
-        for (int i = 0; i < 4; i++) {
-            sum[0] += spc_bits_f32(four[i].x);
-            sum[1] += spc_bits_f32(four[i].y);
-            sum[2] += spc_bits_f32(four[i].z);
-            sum[3] += spc_bits_f32(four[i].w);
-        }
-    }
+% write_add_shares("share", "end", 4, 4, "sum_at(args, other + k, block) + at")
     SPC_UNROLL
     for (int i = 0; i < 4; i++)
         parts[spc_thread() * 4 + i] = sum[i];

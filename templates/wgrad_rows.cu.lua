@@ -81,11 +81,11 @@
 %    return {
 %      slots = slots_of(problem, config), own_warp = has_own_warp(problem, config),
 %      tm = config.m // 16, tn = config.n // 8, threads = config.warps * 32, rows = config.rows,
-%      pages = config.rows // 32, ahead = 2, element = 2, align = 16,
+%      pages = config.rows // 32, ahead = 2,
 %      x_pitch = row_pitch(config.m), y_pitch = row_pitch(config.n),
 %      x_pieces = config.m // 8, y_pieces = config.n // 8,
 %      y_at = config.rows * row_pitch(config.m), stage_size = stage_bytes(config),
-%      header = 256, results = taps_of(problem) * problem.cout,
+%      header = 256,
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -366,23 +366,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     spc_depend_wait();
     spc_depend_launch();
     int blocks = *(const int *)args->workspace;
-    SPC_ROLLED
-    for (int block = spc_thread() / 16; block < blocks; block += 128) { /* eight under way */
-        spc_b16 four[8];
-        SPC_UNROLL
-        for (int i = 0; i < 8; i++) {
-            four[i].x = four[i].y = four[i].z = four[i].w = 0u;
-            if (block + i * 16 < blocks)
-                four[i] = *(const spc_b16 *)(sum_at(args, block + i * 16, k) + quad * 4);
-        }
-        SPC_UNROLL
-        for (int i = 0; i < 8; i++) {
-            sum[0] += spc_bits_f32(four[i].x);
-            sum[1] += spc_bits_f32(four[i].y);
-            sum[2] += spc_bits_f32(four[i].z);
-            sum[3] += spc_bits_f32(four[i].w);
-        }
-    }
+% write_add_shares("spc_thread() / 16", "blocks", 16, 8, "sum_at(args, other, k) + quad * 4")
     SPC_UNROLL
     for (int i = 0; i < 4; i++)
         parts[spc_thread() * 4 + i] = sum[i];

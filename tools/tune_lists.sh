@@ -155,6 +155,7 @@ list_ships() {
     echo "# training: gradients of weights, and of inputs where no forward layer is theirs"
     trained wgrad "$scans gen:shell,r=256" 0 128-128 256-256 16-32 32-32 64-64
     trained dgrad "$scans gen:shell,r=256" 0 16-32
+    ranked "$scans gen:shell,r=256" 0 3 32-16
     echo "# depthwise"
     depthwise "$kitti" 64 256
     echo "# networks that are deployed, and those that engines are compared on"
