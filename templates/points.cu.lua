@@ -119,10 +119,15 @@ SPC_DEVICE int batch_of(const spc_radius_args *args, const spc_b16 *p)
     return (int)p->w < 0 ? -1 : (int)spc_load4(args->out_at + 4ll * (int)p->w + 3);
 }
 
-/* Before the outputs from `position` on, of which there is one. */
+/* Before the outputs from `position` on, of which there is one. The first is compared with
+ * cells, too: what a register happens to hold differs from lane to lane, and would lead them
+ * different ways, where the compiler knows one. */
 SPC_DEVICE void begin_asking(const spc_radius_args *args, query *q, int position)
 {
     q->batch = -2;
+    SPC_UNROLL
+    for (int i = 0; i < 3; i++)
+        q->low[i] = q->high[i] = 0;
     q->next = output_at(args, position);
     q->after = output_at(args, position + 1);
     q->next_batch = batch_of(args, &q->next);
