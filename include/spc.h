@@ -845,7 +845,8 @@ SPC_API bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *set);
  *   SPC_VOXELS_POINTS  [voxels][points][columns]: the points themselves, zeros
  *                      behind the last (VoxelNet: Zhou, Tuzel, CVPR 2018)
  *
- * All devices give the same bits.
+ * All devices give the same bits. Nobody looks at the numbers: what a type cannot
+ * hold, as beyond 65504 in f16, is infinite, and so is what layers make of it.
  */
 typedef enum spc_voxel_features {
     SPC_VOXELS_MEAN = 0,
