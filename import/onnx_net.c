@@ -420,21 +420,6 @@ static spc_status find_axes(const char **out, const spc_onnx *onnx,
     return SPC_OK;
 }
 
-/* Those of a file that does not say them. */
-static const char *other_axes(const spc_onnx_options *options)
-{
-    return options != NULL && options->axes != NULL ? options->axes : "zyx";
-}
-
-const char *spc_onnx_axes(const spc_onnx *onnx, const spc_onnx_options *options)
-{
-    const char *axes = other_axes(options);
-
-    if (onnx != NULL)
-        find_axes(&axes, onnx, NULL);
-    return axes;
-}
-
 /* The first convolution of the input says how wide it is, and its grid. */
 static spc_status add_input(spc__onnx_builder *b)
 {
@@ -445,6 +430,7 @@ static spc_status add_input(spc__onnx_builder *b)
     spc_status status = SPC_OK;
 
     input.name = value->name;
+    input.axes = b->axes;
     input.dtype = b->options->dtype;
     memcpy(input.voxel, b->options->voxel, sizeof(input.voxel));
     memcpy(input.low, b->options->low, sizeof(input.low));
@@ -555,7 +541,8 @@ spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
     const char *name = onnx->model->graph->name;
     spc__onnx_builder b = {.onnx = onnx,
                            .options = options,
-                           .axes = other_axes(options),
+                           .axes =
+                               options->axes != NULL ? options->axes : "zyx",
                            .error = error};
     status = spc_net_create(&b.net, name != NULL ? name : "", error);
     if (status == SPC_OK)

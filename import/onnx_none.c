@@ -21,12 +21,6 @@ void spc_onnx_free(spc_onnx *onnx)
     (void)onnx; /* there is none */
 }
 
-const char *spc_onnx_axes(const spc_onnx *onnx, const spc_onnx_options *options)
-{
-    (void)onnx;
-    return options != NULL && options->axes != NULL ? options->axes : "zyx";
-}
-
 spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
                           const spc_onnx_options *options, spc_error *error)
 {

@@ -1641,11 +1641,16 @@ typedef struct spc_net_input {
     /* Rows are true points, which stay where they are: see "native points". The
      * network has no shape and no voxel then. */
     bool cloud;
+    /* Our names of the axes in files of coordinates that go with the network,
+     * behind the batch element: "xyz" (NULL) or "zyx". The network itself has
+     * x, y, z. */
+    const char *axes;
 } spc_net_input;
 
 #define SPC_NET_INPUT_INIT                                                     \
     {                                                                          \
-        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, false  \
+        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, false, \
+            NULL                                                               \
     }
 
 /* The one input, and the first of the tensors. */

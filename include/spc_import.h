@@ -322,12 +322,6 @@ SPC_API spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
                                   const spc_onnx_options *options,
                                   spc_error *error);
 
-/* In which order the file has our axes, "zyx" or "xyz": as its dense outputs
- * say, else the options. So lie the columns of coordinates behind the batch
- * element for whoever exported it; those of a network are batch, x, y, z. */
-SPC_API const char *spc_onnx_axes(const spc_onnx *onnx,
-                                  const spc_onnx_options *options);
-
 /* The greatest magnitudes by which a layer is quantised to int8: one step is
  * amax / 127. */
 typedef struct spc_onnx_range {

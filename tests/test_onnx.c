@@ -408,6 +408,14 @@ static const struct {
 } small_files[] = {
     {"zyx", "zyx"}, {"zyx", "xyz"}, {"xyz", "xyz"}, {"xyz", "zyx"}};
 
+static const char *axes_of(const spc_net *net)
+{
+    spc_net_info info;
+
+    spc_net_describe(&info, net);
+    return info.input.axes;
+}
+
 START_TEST(a_file_computes_what_its_network_does)
 {
     spc__buf file = SPC__BUF_INIT;
@@ -417,9 +425,8 @@ START_TEST(a_file_computes_what_its_network_does)
     spc_net *onnx = import(&file, NULL);
     assert_same_net(lua, onnx);
     assert_same_results(lua, onnx, 0);
-    spc_onnx *read = read_onnx(&file);
-    ck_assert_str_eq(spc_onnx_axes(read, NULL), small_files[_i].axes);
-    spc_onnx_free(read);
+    ck_assert_str_eq(axes_of(onnx), small_files[_i].axes);
+    ck_assert_str_eq(axes_of(lua), "xyz");
     spc_net_free(lua);
     spc_net_free(onnx);
     spc__buf_release(&file);

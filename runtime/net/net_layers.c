@@ -21,11 +21,25 @@
 
 /* ---- input and outputs --------------------------------------------------- */
 
+const char *spc__net_axes(const char *said)
+{
+    static const char *const orders[] = {"xyz", "zyx"};
+
+    for (int i = 0; said != NULL && i < 2; i++)
+        if (strcmp(said, orders[i]) == 0)
+            return orders[i];
+    return said == NULL ? orders[0] : NULL;
+}
+
 static spc_status check_input(const spc_net *net, const spc_net_input *input,
                               spc_error *error)
 {
     bool grid = input->voxel[0] > 0;
 
+    if (spc__net_axes(input->axes) == NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "the axes '%.20s' of an input: xyz or zyx is right",
+                         input->axes);
     if (net->tensor_count > 0)
         return spc__fail(error, SPC_ESTATE, "the network has an input already");
     if (input->channels < 1 || input->channels > SPC__CHANNELS_MOST)
@@ -92,6 +106,7 @@ spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
     set.cloud = input->cloud;
     net->input = *input;
     net->input.name = net->input_name;
+    net->input.axes = spc__net_axes(input->axes);
     if (spc__net_find_set(net, &set, error) < 0)
         return SPC_ENOMEM;
     *out = spc__net_add_tensor(net, &tensor, error);

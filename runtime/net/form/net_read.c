@@ -196,9 +196,11 @@ static spc_status read_input(reader *r)
         (status = read_grid(&input, r, 4)) != SPC_OK ||
         (status = read_int(&input.points, r, 5)) != SPC_OK)
         return status;
-    input.cloud = r->count > 6;
-    if (input.cloud && strcmp(r->fields[6], "cloud") != 0)
-        return fail_field(r, 6, "word");
+    for (int i = 6; i < r->count; i++)
+        if (strcmp(r->fields[i], "cloud") == 0)
+            input.cloud = true;
+        else if ((input.axes = spc__net_axes(r->fields[i])) == NULL)
+            return fail_field(r, i, "word");
     input.name = name;
     return at_line(r, spc_net_add_input(r->net, &out, &input, r->error));
 }
@@ -419,7 +421,7 @@ static const struct line {
     spc_status (*read)(reader *r);
 } lines[] = {
     {"network", 1, 1, read_network},
-    {"input", 6, 7, read_input},
+    {"input", 6, 8, read_input},
     {"conv", 8, 8, read_conv},
     {"feature", 5, 5, read_feature},
     {"concat", 1, SPC__NET_SOURCES, read_concat},

@@ -161,6 +161,8 @@ static void write_input(spc__buf *out, const spc_net_input *input)
     spc__buf_printf(out, "\t%d", input->points);
     if (input->cloud)
         spc__buf_puts(out, "\tcloud");
+    if (strcmp(input->axes, "xyz") != 0)
+        spc__buf_printf(out, "\t%s", input->axes);
 }
 
 /* A list of offsets stands in a field of its own. The text says the kernel that

@@ -99,8 +99,8 @@ static spc_status read_network(spc_net **out, const cli *self,
     spc_status status = network_dtype(&dtype, args->net.dtype);
 
     if (status != SPC_OK ||
-        (status = network_read(out, NULL, args->net.int8 ? NULL : self,
-                               &args->net, dtype)) != SPC_OK)
+        (status = network_read(out, args->net.int8 ? NULL : self, &args->net,
+                               dtype)) != SPC_OK)
         return status;
     if (!args->net.int8) /* which reads it once more */
         network_say_notes(self, args->net.file, *out);

@@ -47,14 +47,13 @@ static spc_status open_stored(network *n)
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }
 
-static spc_status read_file(network *n, const char **axes)
+static spc_status read_file(network *n)
 {
     spc_dtype dtype = SPC_F16;
     spc_status status = network_dtype(&dtype, n->args->dtype);
 
-    return status == SPC_OK
-               ? network_read(&n->net, axes, n->self, n->args, dtype)
-               : status;
+    return status == SPC_OK ? network_read(&n->net, n->self, n->args, dtype)
+                            : status;
 }
 
 void network_say_notes(const cli *self, const char *file, const spc_net *net)
@@ -66,18 +65,17 @@ void network_say_notes(const cli *self, const char *file, const spc_net *net)
 static spc_status read_network(network *n)
 {
     spc_error error = {0};
-    const char *axes = "xyz"; /* of files with coordinates */
     spc_status status =
-        network_is_stored(n->args) ? open_stored(n) : read_file(n, &axes);
+        network_is_stored(n->args) ? open_stored(n) : read_file(n);
 
-    if (status != SPC_OK || (status = network_set_columns(n, axes)) != SPC_OK)
+    if (status != SPC_OK)
         return status;
     status = spc_net_draw_params(n->net, n->args->seed, &error);
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
     spc_net_describe(&n->info, n->net);
     network_say_notes(n->self, n->args->file, n->net);
-    return SPC_OK;
+    return network_set_columns(n);
 }
 
 /* ---- scenes -------------------------------------------------------------- */

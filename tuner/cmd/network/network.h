@@ -112,19 +112,18 @@ bool network_is_stored(const network_args *args);
 spc_status network_dtype(spc_dtype *out, const char *name);
 
 /* The network of args->file, Lua or ONNX, with the weights of files if there
- * are any (network_file.c); *axes (may be NULL): in which order the file has
- * them, "xyz" or "zyx". `self` may be NULL: arrays that no layer reads are not
- * said. */
-spc_status network_read(spc_net **out, const char **axes, const cli *self,
+ * are any (network_file.c). `self` may be NULL: arrays that no layer reads are
+ * not said. */
+spc_status network_read(spc_net **out, const cli *self,
                         const network_args *args, spc_dtype dtype);
 
 /* What should be known of it, such as a key that is not followed. */
 void network_say_notes(const cli *self, const char *file, const spc_net *net);
 
 /* What the columns of coordinates are: as --columns says, else the batch and
- * then these axes. The scene of --coords, whose rows stay in their order; rows
+ * then the network's axes. The scene of --coords, whose rows stay in their order; rows
  * of ours with those columns (network_coords.c). */
-spc_status network_set_columns(network *n, const char *axes);
+spc_status network_set_columns(network *n);
 spc_status network_read_coords(network *n);
 void network_to_columns(const network *n, int32_t *rows, int64_t count);
 

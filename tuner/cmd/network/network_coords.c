@@ -12,14 +12,14 @@ static const char *const names[] = {"batch", "x", "y", "z"};
 
 /* ---- columns ------------------------------------------------------------- */
 
-spc_status network_set_columns(network *n, const char *axes)
+spc_status network_set_columns(network *n)
 {
     const char *said = n->args->columns;
     char text[5] = "b";
     bool found[4] = {false};
 
     if (said == NULL)
-        memcpy(text + 1, axes, 4);
+        memcpy(text + 1, n->info.input.axes, 4);
     else if (strlen(said) == 4)
         memcpy(text, said, 5);
     for (int c = 0; c < 4; c++) {

@@ -56,9 +56,8 @@ static spc_status read_grid(spc_onnx_options *out, const network_args *args)
     return SPC_OK;
 }
 
-static spc_status read_onnx(spc_net **out, const char **axes,
-                            const network_args *args, spc_dtype dtype,
-                            spc_error *error)
+static spc_status read_onnx(spc_net **out, const network_args *args,
+                            spc_dtype dtype, spc_error *error)
 {
     spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
     spc_onnx *onnx = NULL;
@@ -74,8 +73,6 @@ static spc_status read_onnx(spc_net **out, const char **axes,
     status = spc_onnx_open(&onnx, args->file, error);
     if (status == SPC_OK)
         status = spc_onnx_build(out, onnx, &options, error);
-    if (status == SPC_OK)
-        *axes = spc_onnx_axes(onnx, &options);
     spc_onnx_free(onnx);
     return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
 }
@@ -117,18 +114,14 @@ static spc_status read_weights(spc_net *net, const cli *self,
     return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
 }
 
-spc_status network_read(spc_net **out, const char **axes, const cli *self,
+spc_status network_read(spc_net **out, const cli *self,
                         const network_args *args, spc_dtype dtype)
 {
     spc_error error = {0};
-    const char *own = "xyz";
     spc_status status;
 
-    if (axes == NULL)
-        axes = &own;
-    *axes = own;
     if (ends_with(args->file, ".onnx"))
-        return read_onnx(out, axes, args, dtype, &error);
+        return read_onnx(out, args, dtype, &error);
     if (args->weights.count == 0 &&
         (args->from != NULL || args->axes != NULL || args->prefix != NULL))
         return cli_fail(SPC_EINVAL,

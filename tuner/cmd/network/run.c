@@ -27,7 +27,7 @@ static const cli_option options[] = {
      "in the place of a scene: .npy, [n][4] int32, batch first, in its order"},
     {0, "columns", "ORDER", CLI_TEXT, AT_NET(columns),
      "of coordinates in files: b, x, y, z in any order; default: bxyz, of an "
-     "ONNX file the batch, then its axes"},
+     "ONNX file, stored or not, the batch, then its axes"},
     {0, "features", "FILE", CLI_TEXT, AT_NET(features),
      ".npy, [n][channels]; default: drawn"},
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
