@@ -119,6 +119,25 @@ static spc_status fold(float *room, const struct filling *f,
     return status;
 }
 
+/* Of a layer of its own: a batch normalisation is one only once it is folded.
+ */
+static spc_status load_own(float *room, const struct filling *f,
+                           const spc_net_param *param)
+{
+    const spc_array *mean = find(f, param->layer, ".running_mean");
+
+    if (mean != NULL)
+        return spc__fail(f->error, SPC_EUNSUPPORTED,
+                         "'%s': the layer '%s' multiplies and adds, and the "
+                         "files have a batch normalisation there, which is "
+                         "folded into convolutions alone: store weight / "
+                         "sqrt(running_var + eps) as its weight, bias - "
+                         "running_mean * that as its bias",
+                         mean->name, param->layer);
+    return load_vector(room, f, param,
+                       param->which == SPC_SCALE ? ".weight" : ".bias");
+}
+
 static spc_status load_scale_or_bias(float *room, const struct filling *f,
                                      const spc_net_param *param)
 {
@@ -126,7 +145,7 @@ static spc_status load_scale_or_bias(float *room, const struct filling *f,
     spc_status status;
 
     if (param->conv == NULL)
-        return load_vector(room, f, param, is_scale ? ".weight" : ".bias");
+        return load_own(room, f, param);
     if (param->norm == NULL || param->norm[0] == '\0')
         return load_vector(room, f, param, is_scale ? ".scale" : ".bias");
     status = fold(room, f, param);

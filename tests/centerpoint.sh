@@ -1,6 +1,7 @@
 #!/bin/sh
 # centerpoint.sh - the example gives one plane, from the file, from a database in
-# which the same network is stored, and from that packed as one file.
+# which the same network is stored, from that packed as one file, and from the file
+# with that pack.
 #
 #     sh tests/centerpoint.sh SPCTUNE CENTERPOINT SOURCES
 set -eu
@@ -17,13 +18,15 @@ cd "$work"
 "$spctune" --quiet --database c.db net add small.onnx --name small \
     --voxel 0.075,0.075,0.2 --range -54,-54,-5,54,54,3
 "$centerpoint" small.onnx cpu c.db "$scan" >file.bin
-rm small.onnx
+mv small.onnx kept.onnx
 "$centerpoint" small cpu c.db "$scan" >stored.bin
 cmp file.bin stored.bin
 [ "$(stat -c %s stored.bin)" -gt 1000 ]
 "$spctune" --quiet --database c.db db pack --whole pack/c.db >packed
 "$centerpoint" small cpu pack/c.db "$scan" >packed.bin
 cmp file.bin packed.bin
+"$centerpoint" kept.onnx cpu pack/c.db "$scan" >both.bin
+cmp file.bin both.bin
 [ "$(ls pack | tr '\n' ' ')" = "c.db c.manifest " ]
 if "$centerpoint" smell cpu c.db "$scan" 2>err; then exit 1; fi
 grep -q "the database has no network 'smell'" err

@@ -15,6 +15,14 @@
 static const char *const devices[] = {"cpu", "sim"};
 enum { DEVICES = 2, VOXELS = 60, CASES = 100, GPU_CASES = 16 };
 
+/* A GPU has them all where all tests are asked for. */
+static int cases(void)
+{
+    bool all = getenv("SPC_TEST_ALL") != NULL;
+
+    return suite_is_gpu() && !all ? GPU_CASES : CASES;
+}
+
 static spc_error error;
 
 /* ---- layers -------------------------------------------------------------- */
@@ -608,10 +616,8 @@ int main(int argc, char **argv)
     suite_sample(suite_is_gpu() ? 4 : 49);
     Suite *suite = suite_create("backward");
 
-    add(suite, "steps", gradients_say_what_the_loss_is,
-        suite_is_gpu() ? GPU_CASES : CASES);
-    add(suite, "halves", halves_have_the_gradient_of_singles,
-        suite_is_gpu() ? GPU_CASES : CASES);
+    add(suite, "steps", gradients_say_what_the_loss_is, cases());
+    add(suite, "halves", halves_have_the_gradient_of_singles, cases());
     add(suite, "accumulate", a_gradient_is_added_to_where_it_lies, 1);
     add(suite, "repeats",
         a_deterministic_gradient_has_the_same_bits_with_any_threads,

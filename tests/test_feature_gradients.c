@@ -58,6 +58,8 @@ static const char *const curved[] = {
     "norm=group,c=6,groups=2,eps=0.01,affine=1",
     "norm=group,c=6,groups=6,eps=0.01",
     "affine,c=6",
+    "act=relu,c=6",
+    "act=leaky,c=6,slope=0.25",
     "act=silu,c=6",
     "act=gelu,c=6",
     "act=elu,c=6",

@@ -183,6 +183,8 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
                   "%s", spc_ctx_error(r.ctx));
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), "for a set of 600: "), "%s",
                   spc_ctx_error(r.ctx));
+    ck_assert_msg(strstr(spc_ctx_error(r.ctx), " would have fitted"), "%s",
+                  spc_ctx_error(r.ctx));
     upload(&r, small, 2); /* the next one is not harmed */
     assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
     check_run(&r, small, false);

@@ -286,6 +286,32 @@ START_TEST(what_is_missing_or_of_another_layer_is_named)
 }
 END_TEST
 
+/* Scale and bias of their own are not the weight and bias of a batch
+ * normalisation. */
+START_TEST(a_batch_normalisation_is_no_scale_and_bias)
+{
+    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    spc_feature affine;
+
+    add_detector_arrays();
+    add_vector("backbone.free.weight", CIN);
+    add_vector("backbone.free.bias", CIN);
+    add_norm("backbone.folded", CIN);
+    assert_ok(spc__weights_finish(weights, &error));
+    assert_ok(spc_feature_parse(&affine, "affine,c=4", &error));
+    assert_ok(spc_net_add_feature(net, &last, "free", &affine, last,
+                                  SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    assert_vector("free", SPC_SCALE, values_of("backbone.free.weight"), CIN);
+    assert_ok(spc_net_add_feature(net, &last, "folded", &affine, last,
+                                  SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
+    ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
+                     SPC_EUNSUPPORTED);
+    ck_assert_msg(strstr(error.text, "a batch normalisation there"), "%s",
+                  error.text);
+}
+END_TEST
+
 /* ---- what does not fit --------------------------------------------------- */
 
 /* Halves end at 65504, and what is below 65520 is rounded to that. */
@@ -403,6 +429,7 @@ int main(void)
     tcase_add_test(tcase, a_detector_of_spconv_is_filled);
     tcase_add_test(tcase, a_network_of_minkowski_engine_is_filled);
     tcase_add_test(tcase, arrays_that_no_layer_reads_are_counted);
+    tcase_add_test(tcase, a_batch_normalisation_is_no_scale_and_bias);
     tcase_add_loop_test(tcase, what_is_missing_or_of_another_layer_is_named, 0,
                         (int)(sizeof(missing) / sizeof(*missing)));
     tcase_add_loop_test(

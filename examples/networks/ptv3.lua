@@ -1,7 +1,8 @@
 -- The sparse convolutions of PointTransformerV3: the stem of size 5, one of
 -- size 3 in each block, which tells attention where a voxel is, pooling by
 -- maxima and the way back. Attention itself is not here, and what it would add
--- neither.
+-- neither. Behind the maxima batch normalisations (down.norm.0) have no
+-- convolution to be folded into: files have them as weight and bias alone.
 network "PTv3 convolutions"
 local x = input {channels = 6}
 
@@ -19,13 +20,20 @@ local function stage(x, depth, name)
   return x
 end
 
+-- A linear layer, its normalisation and an activation, on the way up.
 local function linear(x, width, name)
-  return conv(x, "subm,k=1,cout=" .. width ..
-                 ",epilogue=scale+bias+gelu", {name = name})
+  return conv(x, "subm,k=1,cout=" .. width .. ",epilogue=scale+bias+gelu",
+              {name = name .. ".0", norm = name .. ".1", eps = 1e-3})
+end
+
+-- A linear layer, maxima, and only then the normalisation and the activation.
+local function pooled(x, width, name)
+  x = conv(x, "subm,k=1,bias=1,cout=" .. width, {name = name .. ".proj"})
+  x = feature(x, "pool=max,rule=floor,k=2,stride=2")
+  return feature(x, "affine,act=gelu", {name = name .. ".norm.0"})
 end
 
 local encoder, depths = {32, 64, 128, 256, 512}, {2, 2, 2, 6, 2}
-local pool = ",rule=floor,k=2,stride=2"
 
 x = conv(x, "subm,k=5,cout=32,epilogue=scale+bias+gelu",
          {name = "embedding.stem.conv", norm = "embedding.stem.norm",
@@ -34,7 +42,7 @@ local skips = {}
 for s = 1, 5 do
   local name = "enc.enc" .. s - 1
   if s > 1 then
-    x = feature(linear(x, encoder[s], name .. ".down.proj"), "pool=max" .. pool)
+    x = pooled(x, encoder[s], name .. ".down")
   end
   x = stage(x, depths[s], name)
   skips[s] = x
@@ -44,7 +52,7 @@ for s = 4, 1, -1 do
   local name = "dec.dec" .. s - 1
   local below = linear(x, decoder[s], name .. ".up.proj")
   local beside = linear(skips[s], decoder[s], name .. ".up.proj_skip")
-  below = feature(below, "unpool=nearest" .. pool)
+  below = feature(below, "unpool=nearest,rule=floor,k=2,stride=2")
   x = stage(feature(below, "add", {add = beside, name = name .. ".up"}), 2,
             name)
 end
