@@ -1,12 +1,10 @@
 /*
- * train_step.c - a small network learns: forward, gradients of inputs and of
- * weights, plain SGD; beside it the same in double precision by plain loops,
- * whose loss must fall alike.
+ * train_step.c - a small network learns by plain gradient descent.
  *
  *     train_step [DEVICE [STEPS]]
  *
- * Three layers go down a level and up again. The gradient of the one that goes
- * down is read off the map of the one that goes up, and the other way round.
+ * Three layers go down a level and up again. Beside the library the same steps
+ * are taken in double precision by plain loops: both losses must fall alike.
  */
 #include <math.h>
 #include <spc.h>
@@ -14,384 +12,283 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAYERS = 3, LAST = LAYERS - 1 };
+enum { LAYERS = 3, LAST = LAYERS - 1, CHANNELS_IN = 4, CHANNELS_OUT = 4 };
 
-static const char *const words[LAYERS] = {
-    "subm,cin=4,cout=16,k=3,dtype=f32,bias=1",
-    "conv,cin=16,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f32,bias="
-    "1",
-    "inverse,cin=24,cout=4,k=3,stride=2,padding=1,rule=footprint,dtype=f32,"
-    "bias=1"};
-static const double rate = 0.2;
-
-/* A problem with a kernel, and what that works in. */
-typedef struct pass {
-    spc_conv conv;
-    const spc_map *map;
-    spc_plan *plan;
-    void *packed, *workspace;
-} pass;
-
-/* Weights and their gradient are RSCK with a bias behind them, in one array. */
-typedef struct layer {
-    pass forward, dgrad, wgrad;
-    spc_feature_plan *relu, *relu_grad;
-    const spc_coords *out_set;
-    int64_t rows_in, rows_out, taps,
-        count; /* of the weights without bias, all */
-    int cin, cout, offsets;
-    int32_t *index;                 /* [offsets][rows_out] */
-    void *weights, *sums, *outputs; /* on the device */
-    void *sums_grad, *outputs_grad, *grad;
-    float *host;                /* the weights */
-    double *exact, *exact_grad; /* the same in double */
-    double *y, *dy;             /* sums and their gradient in double */
-} layer;
+static const struct {
+    const char *name, *words;
+} described[LAYERS] = {
+    {"fine", "subm,cin=4,cout=16,k=3,dtype=f32,epilogue=bias+relu"},
+    {"down", "conv,cin=16,cout=24,k=3,stride=2,padding=1,rule=footprint,"
+             "dtype=f32,epilogue=bias+relu"},
+    {"up", "inverse,cin=24,cout=4,k=3,stride=2,padding=1,rule=footprint,"
+           "dtype=f32,bias=1"}};
+static const double rate = 1;
 
 static spc_ctx *ctx;
-static layer layers[LAYERS];
-static spc_map *maps[LAYERS];
-static void *inputs; /* on the device */
-static float *x, *target;
-static void *owned[80]; /* what memory() gave */
-static int owned_count;
+static spc_error error;
 
 static void check(spc_status status)
 {
     if (status != SPC_OK) {
-        fprintf(stderr, "train_step: %s\n", spc_ctx_error(ctx));
+        fprintf(stderr, "train_step: %s\n",
+                error.text[0] != '\0' ? error.text : spc_ctx_error(ctx));
         exit(spc_status_exit_code(status));
     }
 }
 
-static void *memory(size_t bytes) /* on the device */
-{
-    void *out = NULL;
-
-    check(spc_alloc(&out, ctx, bytes + 16));
-    return owned[owned_count++] = out;
-}
-
-static void *zeros(int64_t count, size_t bytes) /* on the host */
+static void *zeros(int64_t count, size_t bytes)
 {
     return calloc((size_t)count + 1, bytes);
 }
 
-static float draw(void)
+/* ---- by the library ------------------------------------------------------ */
+
+typedef struct learner {
+    spc_training *training;
+    void *features, *grad; /* on the device: inputs, gradient of the outputs */
+    float *y;              /* outputs on the host, then their gradient */
+    int64_t count;         /* of the outputs */
+} learner;
+
+/* A network is a value on the host: an input, then layer after layer, each with
+ * the tensor that it reads. The last layer finds the voxels that it goes back
+ * to by itself. Weights are drawn by the seed. */
+static spc_net *make_network(uint64_t seed)
 {
-    return 2 * (float)rand() / (float)RAND_MAX - 1;
-}
+    spc_net_input input = SPC_NET_INPUT_INIT;
+    spc_tensor tensor;
+    spc_net *net;
 
-/* ---- making -------------------------------------------------------------- */
-
-static void make_pass(pass *p, const spc_conv *of, spc_pass which, spc_map *map)
-{
-    spc_error error = {0};
-
-    if (spc_conv_pass(&p->conv, of, which, &error) != SPC_OK)
-        exit((fprintf(stderr, "train_step: %s\n", error.text), 1));
-    p->map = map;
-    check(spc_plan_create(&p->plan, ctx, &p->conv, map, SPC_PLAN_JIT));
-    p->packed = memory(spc_plan_weights_bytes(p->plan));
-    p->workspace = memory(spc_plan_workspace_bytes(p->plan, map));
-}
-
-static void make_activation(layer *l)
-{
-    spc_feature f = SPC_FEATURE_INIT;
-
-    f.dtype = SPC_F32;
-    f.channels = l->cout;
-    f.activation = SPC_ACT_RELU;
-    check(spc_feature_plan_create(&l->relu, ctx, &f, SPC_PLAN_JIT));
-    f.op = SPC_FEATURE_ACTGRAD;
-    check(spc_feature_plan_create(&l->relu_grad, ctx, &f, SPC_PLAN_JIT));
-}
-
-static void make_arrays(layer *l)
-{
-    size_t out = (size_t)(l->rows_out * l->cout) * sizeof(float);
-
-    l->weights = memory((size_t)l->count * sizeof(float));
-    l->grad = memory((size_t)l->count * sizeof(float));
-    l->sums = memory(out);
-    l->outputs = memory(out);
-    l->sums_grad = memory(out);
-    l->outputs_grad = memory(out);
-    l->host = zeros(l->count, sizeof(float));
-    l->exact = zeros(l->count, sizeof(double));
-    l->exact_grad = zeros(l->count, sizeof(double));
-    l->y = zeros(l->rows_out * l->cout, sizeof(double));
-    l->dy = zeros(l->rows_out * l->cout, sizeof(double));
-    l->index = zeros(l->rows_out * l->offsets, sizeof(int32_t));
-}
-
-/* `back`: the map of the gradient of its inputs. */
-static void make_layer(layer *l, const spc_conv *conv, spc_map *map,
-                       spc_map *back)
-{
-    l->cin = conv->cin;
-    l->cout = conv->cout;
-    l->offsets = spc_geometry_offsets(&conv->geometry);
-    l->rows_in = spc_map_rows_in(map);
-    l->rows_out = spc_map_rows(map);
-    l->out_set = spc_map_out(map);
-    l->taps = (int64_t)l->offsets * l->cin * l->cout;
-    l->count = l->taps + l->cout;
-    make_pass(&l->forward, conv, SPC_FORWARD, map);
-    make_pass(&l->dgrad, conv, SPC_DGRAD, back);
-    make_pass(&l->wgrad, conv, SPC_WGRAD, map);
-    make_activation(l);
-    make_arrays(l);
-    check(spc_map_download(map, l->index));
-}
-
-static void make_network(const spc_scene *scene)
-{
-    spc_conv convs[LAYERS];
-    spc_coords *fine, *coarse;
-
-    for (int i = 0; i < LAYERS; i++)
-        check(spc_conv_parse(&convs[i], words[i], NULL));
-    check(spc_map_create_from_scene(&maps[0], ctx, &convs[0], scene));
-    check(spc_map_create_from_scene(&maps[1], ctx, &convs[1], scene));
-    fine = spc_map_in(maps[1]);
-    coarse = spc_map_out(maps[1]);
-    check(spc_map_create_inverse(&maps[2], coarse, fine, &convs[2].geometry));
-    check(spc_map_update(maps[2], NULL, NULL, 0, NULL));
-    check(spc_map_check(maps[2], NULL));
-    make_layer(&layers[0], &convs[0], maps[0], maps[0]);
-    make_layer(&layers[1], &convs[1], maps[1], maps[2]);
-    make_layer(&layers[2], &convs[2], maps[2], maps[1]);
-}
-
-/* Weights of both, as large as keeps the size of what they see. */
-static void draw_weights(void)
-{
-    for (int i = 0; i < LAYERS; i++)
-        for (int64_t n = 0; n < layers[i].taps; n++) {
-            float size = sqrtf(3 / (4.0f * (float)layers[i].cin));
-            layers[i].host[n] = size * draw();
-            layers[i].exact[n] = (double)layers[i].host[n];
-        }
-}
-
-/* ---- a step on the device ------------------------------------------------ */
-
-static void put_weights(layer *l)
-{
-    check(spc_copy_to_device(ctx, l->weights, l->host,
-                             (size_t)l->count * sizeof(float)));
-    check(spc_plan_pack_weights(l->forward.plan, l->forward.packed, l->weights,
-                                SPC_RSCK, NULL));
-    check(spc_plan_pack_weights(l->dgrad.plan, l->dgrad.packed, l->weights,
-                                SPC_RSCK, NULL));
-}
-
-static void execute(const pass *p, spc_buffers buffers)
-{
-    buffers.weights = p->packed;
-    buffers.workspace = p->workspace;
-    check(spc_plan_execute(p->plan, p->map, &buffers, NULL));
-}
-
-static const void *seen_by(int i)
-{
-    return i > 0 ? layers[i - 1].outputs : inputs;
-}
-
-static void forward(void)
-{
+    input.channels = CHANNELS_IN;
+    input.dtype = SPC_F32;
+    check(spc_net_create(&net, "train_step", &error));
+    check(spc_net_add_input(net, &tensor, &input, &error));
     for (int i = 0; i < LAYERS; i++) {
-        layer *l = &layers[i];
-        put_weights(l);
-        execute(&l->forward,
-                (spc_buffers){.in = seen_by(i),
-                              .out = l->sums,
-                              .bias = (float *)l->weights + l->taps});
-        if (i < LAST)
-            check(spc_feature_execute(
-                l->relu, l->out_set, NULL,
-                &(spc_feature_buffers){.in = l->sums, .out = l->outputs},
-                NULL));
+        spc_net_layer layer = SPC_NET_LAYER_INIT;
+        layer.name = described[i].name;
+        layer.in = tensor;
+        check(spc_conv_parse(&layer.conv, described[i].words, &error));
+        check(spc_net_add_conv(net, &tensor, &layer, &error));
     }
+    check(spc_net_add_output(net, tensor, "y", &error));
+    check(spc_net_draw_params(net, seed, &error));
+    return net;
 }
 
-static void backward(void)
+/* A training is the network on one scene, with all that the steps need: sets,
+ * maps, plans of every pass, memory, and parameters of its own, which begin as
+ * the network's. Features and the gradient of the outputs are the caller's. */
+static void open_learner(learner *l, const spc_net *net, const spc_scene *scene,
+                         const float *x)
 {
-    for (int i = LAST; i >= 0; i--) {
-        layer *l = &layers[i], *below = &layers[i - (i > 0)];
-        execute(&l->wgrad, (spc_buffers){.in = seen_by(i),
-                                         .grad = l->sums_grad,
-                                         .out = l->grad});
-        if (i == 0)
-            break;
-        execute(&l->dgrad,
-                (spc_buffers){.in = l->sums_grad, .out = below->outputs_grad});
-        check(spc_feature_execute(
-            below->relu_grad, below->out_set, NULL,
-            &(spc_feature_buffers){.in = below->sums,
-                                   .add = below->outputs_grad,
-                                   .out = below->sums_grad},
-            NULL));
-    }
+    size_t in = (size_t)spc_scene_rows(scene) * CHANNELS_IN * sizeof(float);
+
+    check(spc_training_create(&l->training, ctx, net, scene, SPC_PLAN_JIT));
+    l->count = spc_training_rows(l->training) * CHANNELS_OUT;
+    l->y = zeros(l->count, sizeof(float));
+    check(spc_alloc(&l->features, ctx, in));
+    check(spc_alloc(&l->grad, ctx, (size_t)l->count * sizeof(float)));
+    check(spc_copy_to_device(ctx, l->features, x, in));
 }
 
-/* Mean of squares; its gradient goes where the last layer's sums have theirs.
- */
-static double loss_on_device(void)
+static void close_learner(learner *l)
 {
-    layer *l = &layers[LAST];
-    int64_t n = l->rows_out * l->cout;
-    float *y = zeros(n, sizeof(float));
+    spc_training_free(l->training);
+    spc_dealloc(ctx, l->features);
+    spc_dealloc(ctx, l->grad);
+    free(l->y);
+}
+
+/* One step; what the loss was before it. The loss is the caller's: here the
+ * mean of squares, on the host. */
+static double step(learner *l, const float *target)
+{
+    size_t bytes = (size_t)l->count * sizeof(float);
+    const void *out;
     double loss = 0;
 
+    /* Enqueues all layers; their results stay for the way back. */
+    check(spc_net_forward(l->training, l->features, &out, NULL));
     check(spc_synchronize(ctx));
-    check(spc_copy_to_host(ctx, y, l->sums, (size_t)n * sizeof(float)));
-    for (int64_t i = 0; i < n; i++) {
-        float off = y[i] - target[i];
-        loss += (double)off * (double)off / (double)n;
-        y[i] = 2 * off / (float)n;
+    check(spc_copy_to_host(ctx, l->y, out, bytes));
+    for (int64_t i = 0; i < l->count; i++) {
+        float off = l->y[i] - target[i];
+        loss += (double)off * (double)off / (double)l->count;
+        l->y[i] = 2 * off / (float)l->count;
     }
-    check(spc_copy_to_device(ctx, l->sums_grad, y, (size_t)n * sizeof(float)));
-    free(y);
+    check(spc_copy_to_device(ctx, l->grad, l->y, bytes));
+    /* From the gradient of the outputs to that of every weight and bias. */
+    check(spc_net_backward(l->training, l->grad, NULL));
+    /* Each parameter less the rate times its gradient. For another way down
+     * there are spc_training_param, which reads both, and _set_param. */
+    check(spc_training_descend(l->training, (float)rate));
     return loss;
-}
-
-static void descend(void)
-{
-    for (int i = 0; i < LAYERS; i++) {
-        layer *l = &layers[i];
-        float *grad = zeros(l->count, sizeof(float));
-        check(spc_synchronize(ctx));
-        check(spc_copy_to_host(ctx, grad, l->grad,
-                               (size_t)l->count * sizeof(float)));
-        for (int64_t n = 0; n < l->count; n++)
-            l->host[n] -= (float)rate * grad[n];
-        free(grad);
-    }
 }
 
 /* ---- the same in double -------------------------------------------------- */
 
+typedef struct layer {
+    spc_conv conv;
+    spc_relation relation; /* which rows see which, by the oracle */
+    int64_t taps, count;   /* numbers of weights, of these and biases */
+    double *params, *grad; /* weights [cout][offset][cin], then biases */
+    double *y, *dy;        /* sums before the activation; their gradient */
+} layer;
+
+static layer layers[LAYERS];
+static float *x, *target;
+
+static void make_layers(const spc_scene *scene)
+{
+    for (int i = 0; i < LAYERS; i++) {
+        layer *l = &layers[i];
+        check(spc_conv_parse(&l->conv, described[i].words, &error));
+        check(spc_oracle_relation(&l->relation, &l->conv, scene, 0, &error));
+        l->taps = (int64_t)l->conv.cout * l->relation.offsets * l->conv.cin;
+        l->count = l->taps + l->conv.cout;
+        l->params = zeros(l->count, sizeof(double));
+        l->grad = zeros(l->count, sizeof(double));
+        l->y = zeros(l->relation.rows_out * l->conv.cout, sizeof(double));
+        l->dy = zeros(l->relation.rows_out * l->conv.cout, sizeof(double));
+    }
+}
+
+static void free_layers(void)
+{
+    for (int i = 0; i < LAYERS; i++) {
+        spc_relation_release(&layers[i].relation);
+        free(layers[i].params);
+        free(layers[i].grad);
+        free(layers[i].y);
+        free(layers[i].dy);
+    }
+}
+
+/* The parameters of a network: of each layer its weights, then its biases. */
+static void take_params(const spc_net *net)
+{
+    for (int i = 0; i < 2 * LAYERS; i++) {
+        layer *l = &layers[i / 2];
+        spc_net_param p;
+        check(spc_net_param_at(&p, net, i));
+        double *to = l->params + (p.which == SPC_BIAS ? l->taps : 0);
+        for (int64_t n = 0; n < p.count; n++)
+            to[n] = (double)p.values[n];
+    }
+}
+
 static double seen_exactly(int i, int64_t row, int c)
 {
-    if (i == 0)
-        return (double)x[row * layers[0].cin + c];
-    double sum = layers[i - 1].y[row * layers[i].cin + c];
-    return sum > 0 ? sum : 0;
+    double in = i == 0 ? (double)x[row * CHANNELS_IN + c]
+                       : layers[i - 1].y[row * layers[i].conv.cin + c];
+    return i == 0 || in > 0 ? in : 0;
 }
 
-static void forward_exactly(int i)
+/* One pair of rows: what it adds to the sums, or (`back`) to the gradients of
+ * weights and of inputs. */
+static void add_pair(int i, int64_t k, int64_t from, int64_t row, bool back)
 {
     layer *l = &layers[i];
+    int cin = l->conv.cin, cout = l->conv.cout;
 
-    for (int64_t row = 0; row < l->rows_out; row++)
-        memcpy(l->y + row * l->cout, l->exact + l->taps,
-               (size_t)l->cout * sizeof(double));
-    for (int64_t item = 0; item < l->offsets * l->rows_out; item++) {
-        int64_t from = l->index[item], row = item % l->rows_out;
-        const double *w = l->exact + item / l->rows_out * l->cin * l->cout;
-        for (int c = 0; c < l->cin && from >= 0; c++)
-            for (int co = 0; co < l->cout; co++)
-                l->y[row * l->cout + co] +=
-                    seen_exactly(i, from, c) * w[c * l->cout + co];
-    }
-}
-
-/* One pair of rows: what it adds to the gradients of weights and of inputs. */
-static void add_gradients(int i, int64_t k, int64_t from, int64_t row)
-{
-    layer *l = &layers[i];
-    const double *dy = l->dy + row * l->cout;
-
-    for (int c = 0; c < l->cin; c++) {
-        int64_t at = (k * l->cin + c) * l->cout;
-        double sum = 0, in = seen_exactly(i, from, c);
-        for (int co = 0; co < l->cout; co++) {
-            l->exact_grad[at + co] += in * dy[co];
-            sum += l->exact[at + co] * dy[co];
+    for (int co = 0; co < cout; co++)
+        for (int c = 0; c < cin; c++) {
+            int64_t w = (co * l->relation.offsets + k) * cin + c;
+            double in = seen_exactly(i, from, c), dy = l->dy[row * cout + co];
+            if (!back)
+                l->y[row * cout + co] += in * l->params[w];
+            else
+                l->grad[w] += in * dy;
+            if (back && i > 0 && in > 0)
+                layers[i - 1].dy[from * cin + c] += l->params[w] * dy;
         }
-        if (i > 0 && in > 0)
-            layers[i - 1].dy[from * l->cin + c] += sum;
+}
+
+static void add_pairs(int i, bool back)
+{
+    const spc_relation *r = &layers[i].relation;
+
+    for (int64_t item = 0; item < r->offsets * r->rows_out; item++)
+        if (r->index[item] >= 0)
+            add_pair(i, item / r->rows_out, r->index[item], item % r->rows_out,
+                     back);
+}
+
+static void forward_exactly(void)
+{
+    for (int i = 0; i < LAYERS; i++) {
+        layer *l = &layers[i];
+        for (int64_t n = 0; n < l->relation.rows_out * l->conv.cout; n++)
+            l->y[n] = l->params[l->taps + n % l->conv.cout];
+        add_pairs(i, false);
     }
 }
 
-static void backward_exactly(int i)
+static void backward_exactly(void)
 {
-    layer *l = &layers[i];
-
-    memset(l->exact_grad, 0, (size_t)l->count * sizeof(double));
-    if (i > 0)
-        memset(layers[i - 1].dy, 0,
-               (size_t)(l->rows_in * l->cin) * sizeof(double));
-    for (int64_t item = 0; item < l->offsets * l->rows_out; item++)
-        if (l->index[item] >= 0)
-            add_gradients(i, item / l->rows_out, l->index[item],
-                          item % l->rows_out);
-    for (int64_t n = 0; n < l->rows_out * l->cout; n++)
-        l->exact_grad[l->taps + n % l->cout] += l->dy[n];
+    for (int i = LAST; i >= 0; i--) {
+        layer *l = &layers[i];
+        memset(l->grad, 0, (size_t)l->count * sizeof(double));
+        if (i > 0)
+            memset(layers[i - 1].dy, 0,
+                   (size_t)(l->relation.rows_in * l->conv.cin) *
+                       sizeof(double));
+        add_pairs(i, true);
+        for (int64_t n = 0; n < l->relation.rows_out * l->conv.cout; n++)
+            l->grad[l->taps + n % l->conv.cout] += l->dy[n];
+    }
 }
 
 static double step_exactly(void)
 {
     layer *last = &layers[LAST];
-    int64_t count = last->rows_out * last->cout;
+    int64_t count = last->relation.rows_out * CHANNELS_OUT;
     double loss = 0;
 
-    for (int i = 0; i < LAYERS; i++)
-        forward_exactly(i);
+    forward_exactly();
     for (int64_t n = 0; n < count; n++) {
         double off = last->y[n] - (double)target[n];
         loss += off * off / (double)count;
         last->dy[n] = 2 * off / (double)count;
     }
-    for (int i = LAST; i >= 0; i--)
-        backward_exactly(i);
+    backward_exactly();
     for (int i = 0; i < LAYERS; i++)
         for (int64_t n = 0; n < layers[i].count; n++)
-            layers[i].exact[n] -= rate * layers[i].exact_grad[n];
+            layers[i].params[n] -= rate * layers[i].grad[n];
     return loss;
 }
 
 /* ---- both ---------------------------------------------------------------- */
 
-/* Inputs, and what a network of other weights makes of them: it can be learnt.
- */
-static void draw_task(void)
+/* Inputs, and what the same network with other weights makes of them: it can be
+ * learnt. */
+static void draw_task(int64_t rows)
 {
-    int64_t ins = layers[0].rows_in * layers[0].cin;
-    int64_t outs = layers[LAST].rows_out * layers[LAST].cout;
+    int64_t outs = layers[LAST].relation.rows_out * CHANNELS_OUT;
+    spc_net *teacher = make_network(2);
 
-    x = zeros(ins, sizeof(float));
+    x = zeros(rows * CHANNELS_IN, sizeof(float));
     target = zeros(outs, sizeof(float));
-    inputs = memory((size_t)ins * sizeof(float));
-    for (int64_t i = 0; i < ins; i++)
-        x[i] = draw();
-    check(spc_copy_to_device(ctx, inputs, x, (size_t)ins * sizeof(float)));
-    draw_weights();
-    for (int i = 0; i < LAYERS; i++)
-        forward_exactly(i);
+    for (int64_t i = 0; i < rows * CHANNELS_IN; i++)
+        x[i] = 2 * (float)rand() / (float)RAND_MAX - 1;
+    take_params(teacher);
+    forward_exactly();
     for (int64_t i = 0; i < outs; i++)
         target[i] = (float)layers[LAST].y[i];
-    draw_weights();
+    spc_net_free(teacher);
 }
 
-static int train(int steps)
+static int train(learner *l, int steps)
 {
     double first = 0, loss = 0, apart = 0;
 
-    for (int step = 0; step < steps; step++) {
-        forward();
-        loss = loss_on_device();
-        backward();
-        descend();
+    for (int i = 1; i <= steps; i++) {
+        loss = step(l, target);
         double exact = step_exactly();
         apart = fmax(apart, fabs(loss - exact) / exact);
-        first = step == 0 ? loss : first;
-        if (step == 0 || (step + 1) % 10 == 0)
-            printf("step %3d: loss %.6f, in double %.6f\n", step + 1, loss,
-                   exact);
+        first = i == 1 ? loss : first;
+        if (i == 1 || i % 10 == 0)
+            printf("step %3d: loss %.6f, in double %.6f\n", i, loss, exact);
     }
     bool learnt = loss < first / 2, alike = apart < 1e-3;
     printf("%s, %s (at most %.2g apart)\n", learnt ? "learnt" : "NOT learnt",
@@ -399,35 +296,12 @@ static int train(int steps)
     return learnt && alike ? 0 : 1;
 }
 
-static void release(void)
-{
-    for (int i = 0; i < LAYERS; i++) {
-        layer *l = &layers[i];
-        spc_plan_free(l->forward.plan);
-        spc_plan_free(l->dgrad.plan);
-        spc_plan_free(l->wgrad.plan);
-        spc_feature_plan_free(l->relu);
-        spc_feature_plan_free(l->relu_grad);
-        void *host[] = {l->index,      l->host, l->exact,
-                        l->exact_grad, l->y,    l->dy};
-        for (size_t n = 0; n < sizeof(host) / sizeof(host[0]); n++)
-            free(host[n]);
-    }
-    for (int i = 0; i < LAYERS; i++)
-        spc_map_free(maps[i]);
-    while (owned_count > 0)
-        spc_dealloc(ctx, owned[--owned_count]);
-    free(x);
-    free(target);
-    spc_ctx_free(ctx);
-}
-
 int main(int argc, char **argv)
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
     int steps = argc > 2 ? atoi(argv[2]) : 60;
-    spc_error error = {0};
     spc_scene *scene;
+    learner l;
 
     options.device = argc > 1 ? argv[1] : NULL;
     if (steps < 1)
@@ -435,10 +309,18 @@ int main(int argc, char **argv)
     if (spc_ctx_create(&ctx, &options, &error) != SPC_OK ||
         spc_scene_load(&scene, "gen:shell,r=6", &error) != SPC_OK)
         return fprintf(stderr, "train_step: %s\n", error.text), 1;
-    make_network(scene);
-    draw_task();
-    int status = train(steps);
-    release();
+    make_layers(scene);
+    draw_task(spc_scene_rows(scene));
+    spc_net *net = make_network(1);
+    take_params(net);
+    open_learner(&l, net, scene, x);
+    int status = train(&l, steps);
+    close_learner(&l);
+    spc_net_free(net);
+    free_layers();
+    free(x);
+    free(target);
     spc_scene_free(scene);
+    spc_ctx_free(ctx);
     return status;
 }
