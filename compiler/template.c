@@ -171,10 +171,8 @@ static bool lacks_triplets(lua_State *L)
 {
     lua_getfield(L, SPC__AT_PROBLEM, "triplets");
     lua_getfield(L, SPC__AT_DECLARATION, "triplets");
-    lua_getfield(L, SPC__AT_DECLARATION, "role");
-    bool lacks = lua_toboolean(L, -3) && !lua_toboolean(L, -2) &&
-                 strcmp(lua_tostring(L, -1), "conv") == 0;
-    lua_pop(L, 3);
+    bool lacks = lua_toboolean(L, -2) && !lua_toboolean(L, -1);
+    lua_pop(L, 2);
     return lacks;
 }
 

@@ -38,7 +38,13 @@ static void check(spc_status status)
 
 static void *zeros(int64_t count, size_t bytes)
 {
-    return calloc((size_t)count + 1, bytes);
+    void *out = calloc((size_t)count + 1, bytes);
+
+    if (out == NULL) {
+        fputs("train_step: out of memory\n", stderr);
+        exit(spc_status_exit_code(SPC_ENOMEM));
+    }
+    return out;
 }
 
 /* ---- by the library ------------------------------------------------------ */

@@ -119,8 +119,7 @@ static spc_status fold(float *room, const struct filling *f,
     return status;
 }
 
-/* Of a layer of its own: a batch normalisation is one only once it is folded.
- */
+/* Of a layer of its own: a batch normalisation is none until it is folded. */
 static spc_status load_own(float *room, const struct filling *f,
                            const spc_net_param *param)
 {

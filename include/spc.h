@@ -845,8 +845,9 @@ SPC_API bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *set);
  *   SPC_VOXELS_POINTS  [voxels][points][columns]: the points themselves, zeros
  *                      behind the last (VoxelNet: Zhou, Tuzel, CVPR 2018)
  *
- * All devices give the same bits. Nobody looks at the numbers: what a type cannot
- * hold, as beyond 65504 in f16, is infinite, and so is what layers make of it.
+ * All devices give the same bits. Nobody looks at the numbers: what a type
+ * cannot hold, as beyond 65504 in f16, is infinite, and so is what layers make
+ * of it.
  */
 typedef enum spc_voxel_features {
     SPC_VOXELS_MEAN = 0,
@@ -1642,8 +1643,8 @@ typedef struct spc_net_input {
      * network has no shape and no voxel then. */
     bool cloud;
     /* Our names of the axes in files of coordinates that go with the network,
-     * behind the batch element: "xyz" (NULL) or "zyx". The network itself has
-     * x, y, z. */
+     * behind the batch element: "xyz" (NULL) or "zyx", else SPC_EINVAL. The
+     * network itself has x, y, z. */
     const char *axes;
 } spc_net_input;
 

@@ -50,7 +50,6 @@
 %    {"order", {"gray", "gray_x"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.triplets then return false, "needs a map with a table: points have none" end
 %    if problem.groups then return false, "needs a layer without groups" end
 %    if problem.bias == 1 then return false, "has no gradient of a bias" end
 %    if target.sm < 80 then return false, "needs asynchronous copies (sm_80)" end

@@ -18,9 +18,7 @@ enum { DEVICES = 2, VOXELS = 60, CASES = 100, GPU_CASES = 16 };
 /* A GPU has them all where all tests are asked for. */
 static int cases(void)
 {
-    bool all = getenv("SPC_TEST_ALL") != NULL;
-
-    return suite_is_gpu() && !all ? GPU_CASES : CASES;
+    return suite_is_gpu() && !suite_wants_all() ? GPU_CASES : CASES;
 }
 
 static spc_error error;

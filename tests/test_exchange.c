@@ -69,7 +69,7 @@ static void check_laws(uint64_t seed)
 /* A few of them each time, 10,000 on request; each is printed when it fails. */
 START_TEST(merging_is_a_join)
 {
-    bool all = getenv("SPC_TEST_ALL") != NULL;
+    bool all = suite_wants_all();
     uint64_t first = all ? 0 : (uint64_t)suite_day * 8, count = all ? 10000 : 8;
 
     for (uint64_t seed = first; seed < first + count; seed++)
@@ -370,7 +370,7 @@ END_TEST
 /* What is read of a text that was damaged anywhere is what would be written. */
 START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
 {
-    bool all = getenv("SPC_TEST_ALL") != NULL;
+    bool all = suite_wants_all();
     uint64_t seed = 1 + (uint64_t)suite_day, state = seed;
     spc__record record = {0};
     spc__buf again = SPC__BUF_INIT;

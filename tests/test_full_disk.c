@@ -331,7 +331,7 @@ START_TEST(a_full_disk_loses_nothing)
     assert_ok(pack(cache));
     spc__cache_close(cache);
     int count = make_states(states, of);
-    for (int round = 0; round < (getenv("SPC_TEST_ALL") ? 3 : 1); round++) {
+    for (int round = 0; round < (suite_wants_all() ? 3 : 1); round++) {
         long nth = 1;
         while (!suite_takes((int)nth) ||
                fill_disk(of, states, count, nth,

@@ -40,6 +40,32 @@ static const struct {
     {8, 0, far, nothing, ones, "1e-09 voxels along x: 1 to"},
 };
 
+START_TEST(axes_that_are_none_are_refused)
+{
+    static const char *const wrong[] = {"", "yxz", "xyzb", "zy"};
+    spc_net_input in = SPC_NET_INPUT_INIT;
+    spc_net_info info;
+    spc_tensor x;
+    spc_net *net;
+
+    assert_net(spc_net_create(&net, "n", &error));
+    in.channels = 8;
+    for (int i = 0; i < LENGTH(wrong); i++) {
+        in.axes = wrong[i];
+        ck_assert_int_eq(spc_net_add_input(net, &x, &in, &error), SPC_EINVAL);
+        assert_says(error.text, "xyz or zyx is right");
+        ck_assert_int_eq(x, SPC_NO_TENSOR);
+    }
+    char own[] = "zyx"; /* which the network does not need for long */
+    in.axes = own;
+    assert_net(spc_net_add_input(net, &x, &in, &error));
+    own[0] = '?';
+    spc_net_describe(&info, net);
+    ck_assert_str_eq(info.input.axes, "zyx");
+    spc_net_free(net);
+}
+END_TEST
+
 START_TEST(an_input_that_cannot_be_is_refused)
 {
     spc_net_input in = SPC_NET_INPUT_INIT;
@@ -398,6 +424,7 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("net_misuse");
     TCase *tc = tcase_create("misuse");
     tcase_set_timeout(tc, 120);
+    tcase_add_test(tc, axes_that_are_none_are_refused);
     tcase_add_loop_test(tc, an_input_that_cannot_be_is_refused, 0,
                         LENGTH(inputs));
     tcase_add_loop_test(tc, what_a_refused_layer_made_is_gone, 0,

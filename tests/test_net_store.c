@@ -392,6 +392,7 @@ static spc_net *make_odd(void)
 
     assert_net(spc_net_create(&net, "odd\tname\n100%", &error));
     input.channels = 4;
+    input.axes = "zyx";
     input.voxel[0] = input.voxel[1] = input.voxel[2] = 0.1;
     input.high[0] = input.high[1] = input.high[2] = 1.0 / 3;
     assert_net(spc_net_add_input(net, &x, &input, &error));
@@ -474,6 +475,9 @@ static const struct {
     {"array\t0\tw", "whole\t99\t1\narray\t0\tw", "a tensor and its scale"},
     {"array\t0\tw", "whole\t1\t-1\narray\t0\tw", "a tensor and its scale"},
     {"concat\t8\t5", "concat\t8\t5\t5\t5\t5\t5\t5\t5\t5", "fields"},
+    {"\nconv\ta\t0", "\txyz\nconv\ta\t0", "line 3: 'xyz' is no word"},
+    {"\nconv\ta\t0", "\tzyx\tzyx\nconv\ta\t0", "line 3: 'zyx' is no word"},
+    {"\nconv\ta\t0", "\tzyx\tcloud\nconv\ta\t0", "'cloud' is no word"},
 };
 
 /* `text` with what it has once exchanged. */
@@ -583,8 +587,8 @@ START_TEST(what_is_no_number_is_said_of_a_stored_network_too)
 {
     spc_net *net, *back;
 
-    assert_net(spc_net_load(&net, suite_path("networks/chain.lua"), SPC_F16,
-                            &error));
+    assert_net(
+        spc_net_load(&net, suite_path("networks/chain.lua"), SPC_F16, &error));
     assert_net(spc_net_draw_params(net, 4, &error));
     net->nodes[0].params[0][9] = NAN;
     assert_ok(spc_net_store(ctx, net, "n", NULL, false));

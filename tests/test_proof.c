@@ -18,11 +18,6 @@
 
 Suite *suite(void);
 
-static bool wants_all(void)
-{
-    return getenv("SPC_TEST_ALL") != NULL;
-}
-
 static void run_sql(sqlite3 *db, const char *text)
 {
     char *message = NULL;
@@ -232,7 +227,7 @@ START_TEST(a_bit_that_flips_changes_no_answer)
 {
     static asked then[KEYS];
     place places[100];
-    int rounds = wants_all() ? 30 : 1, flips = 0;
+    int rounds = suite_wants_all() ? 30 : 1, flips = 0;
 
     make_whole();
     char *whole = text_of("whole.db");
@@ -272,7 +267,7 @@ START_TEST(a_byte_that_changes_changes_no_answer)
     spc__cache *cache = open_user("whole.db");
     ask_all(then, cache);
     spc__cache_close(cache);
-    for (int i = 0; i < (wants_all() ? 5000 : 60); i++) {
+    for (int i = 0; i < (suite_wants_all() ? 5000 : 60); i++) {
         char how[60];
         spc__buf_clear(&bytes);
         assert_ok(spc__file_read(&bytes, at("whole.db"), 1 << 28, &error));
@@ -311,11 +306,11 @@ START_TEST(a_merge_into_a_full_disk_is_whole_or_nothing)
     char *before = text_of("into.db");
     copy_file("all.db", "into.db");
     const char *from = at("from.db");
-    for (int i = 0; i < (wants_all() ? 200 : 12); i++) {
+    for (int i = 0; i < (suite_wants_all() ? 200 : 12); i++) {
         spc__exchange exchange = {0};
         copy_file("full.db", "into.db");
         spc__cache *cache = open_user("full.db");
-        limit_files((rlim_t)(4096 + i * (wants_all() ? 4096 : 24576)));
+        limit_files((rlim_t)(4096 + i * (suite_wants_all() ? 4096 : 24576)));
         error.text[0] = '\0';
         spc_status status = spc__cache_merge(cache, from, &exchange, &error);
         limit_files(RLIM_INFINITY);

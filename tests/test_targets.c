@@ -243,6 +243,37 @@ static bool says(const char *text, const char *name)
 }
 
 /* docs/DATAFLOWS.md names every dataflow and its parameters. */
+/* Of all roles; what reads them is not asked for more than its device. */
+START_TEST(points_are_for_those_that_read_triplets)
+{
+    static const struct {
+        const char *layer, *name;
+        bool reads;
+    } pairs[] = {
+        {"points,cin=16,cout=32,k=3,radius=0.1", "points_mma", true},
+        {"points,cin=16,cout=32,k=3,radius=0.1", "os_group", false},
+        {"points,cin=16,cout=32,k=3,radius=0.1,pass=wgrad", "wgrad_mma", true},
+        {"points,cin=16,cout=32,k=3,radius=0.1,pass=wgrad", "wgrad_rows",
+         false},
+    };
+    spc__attrs problem, target = facts_of("sm_90a");
+    spc__library *library;
+
+    assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
+    for (int i = 0; i < LENGTH(pairs); i++) {
+        layer_problem(&problem, pairs[i].layer);
+        spc_status status =
+            spc__template_accepts(spc__library_find(library, pairs[i].name),
+                                  &problem, &target, &error);
+        ck_assert_msg((status == SPC_OK) == pairs[i].reads, "%s: %s",
+                      pairs[i].name, error.text);
+        if (!pairs[i].reads)
+            ck_assert_ptr_nonnull(strstr(error.text, "reads no triplets"));
+    }
+    spc__library_close(library);
+}
+END_TEST
+
 START_TEST(every_dataflow_is_described)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -388,6 +419,7 @@ int main(int argc, char **argv)
                             LENGTH(gpus));
     } else {
         tcase_add_test(tcase, no_template_is_left_out);
+        tcase_add_test(tcase, points_are_for_those_that_read_triplets);
         tcase_add_test(tcase, every_dataflow_is_described);
     }
     suite_add_tcase(suite, tcase);

@@ -5,6 +5,7 @@
 -- convolution to be folded into: files have them as weight and bias alone.
 network "PTv3 convolutions"
 local x = input {channels = 6}
+local halved = ",rule=floor,k=2,stride=2"
 
 -- Width c, `depth` blocks: a convolution, and a linear layer with its
 -- normalisation, added to what came in.
@@ -29,7 +30,7 @@ end
 -- A linear layer, maxima, and only then the normalisation and the activation.
 local function pooled(x, width, name)
   x = conv(x, "subm,k=1,bias=1,cout=" .. width, {name = name .. ".proj"})
-  x = feature(x, "pool=max,rule=floor,k=2,stride=2")
+  x = feature(x, "pool=max" .. halved)
   return feature(x, "affine,act=gelu", {name = name .. ".norm.0"})
 end
 
@@ -52,7 +53,7 @@ for s = 4, 1, -1 do
   local name = "dec.dec" .. s - 1
   local below = linear(x, decoder[s], name .. ".up.proj")
   local beside = linear(skips[s], decoder[s], name .. ".up.proj_skip")
-  below = feature(below, "unpool=nearest,rule=floor,k=2,stride=2")
+  below = feature(below, "unpool=nearest" .. halved)
   x = stage(feature(below, "add", {add = beside, name = name .. ".up"}), 2,
             name)
 end

@@ -150,8 +150,4 @@ spc_status spc__net_note_values(spc__net_node *node, int j,
 /* Copies a text; NULL stays NULL. */
 spc_status spc__net_text(char **out, const char *text, spc_error *error);
 
-/* "xyz" or "zyx", as long as the process; NULL is the first, and comes for what
- * is neither. */
-const char *spc__net_axes(const char *said);
-
 #endif

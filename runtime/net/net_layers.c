@@ -21,14 +21,12 @@
 
 /* ---- input and outputs --------------------------------------------------- */
 
-const char *spc__net_axes(const char *said)
+/* What lives as long as the process; NULL for what is no order of axes. */
+static const char *axes_of(const char *said)
 {
-    static const char *const orders[] = {"xyz", "zyx"};
-
-    for (int i = 0; said != NULL && i < 2; i++)
-        if (strcmp(said, orders[i]) == 0)
-            return orders[i];
-    return said == NULL ? orders[0] : NULL;
+    if (said == NULL || strcmp(said, "xyz") == 0)
+        return "xyz";
+    return strcmp(said, "zyx") == 0 ? "zyx" : NULL;
 }
 
 static spc_status check_input(const spc_net *net, const spc_net_input *input,
@@ -36,7 +34,7 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
 {
     bool grid = input->voxel[0] > 0;
 
-    if (spc__net_axes(input->axes) == NULL)
+    if (axes_of(input->axes) == NULL)
         return spc__fail(error, SPC_EINVAL,
                          "the axes '%.20s' of an input: xyz or zyx is right",
                          input->axes);
@@ -106,7 +104,7 @@ spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
     set.cloud = input->cloud;
     net->input = *input;
     net->input.name = net->input_name;
-    net->input.axes = spc__net_axes(input->axes);
+    net->input.axes = axes_of(input->axes);
     if (spc__net_find_set(net, &set, error) < 0)
         return SPC_ENOMEM;
     *out = spc__net_add_tensor(net, &tensor, error);

@@ -167,6 +167,12 @@ static inline uint64_t suite_seed(const char *word)
     return seed;
 }
 
+/* Is what is sampled to run whole? */
+static inline bool suite_wants_all(void)
+{
+    return getenv("SPC_TEST_ALL") != NULL;
+}
+
 /*
  * From now on suite_takes() is true for one number in `of`, for others
  * tomorrow: by the day, or by $SPC_TEST_DAY. $SPC_TEST_ALL takes all, and so
@@ -176,7 +182,7 @@ static inline void suite_sample(int of)
 {
     const char *day = getenv("SPC_TEST_DAY");
 
-    if (getenv("SPC_TEST_ALL") != NULL || (suite_is_gpu() && day == NULL))
+    if (suite_wants_all() || (suite_is_gpu() && day == NULL))
         return;
     suite_one_in = of;
     suite_day = suite_today();

@@ -196,11 +196,15 @@ static spc_status read_input(reader *r)
         (status = read_grid(&input, r, 4)) != SPC_OK ||
         (status = read_int(&input.points, r, 5)) != SPC_OK)
         return status;
-    for (int i = 6; i < r->count; i++)
-        if (strcmp(r->fields[i], "cloud") == 0)
-            input.cloud = true;
-        else if ((input.axes = spc__net_axes(r->fields[i])) == NULL)
-            return fail_field(r, i, "word");
+    int at = 6; /* words that may be missing, in this order */
+    if (at < r->count && strcmp(r->fields[at], "cloud") == 0) {
+        input.cloud = true;
+        at++;
+    }
+    if (at < r->count && strcmp(r->fields[at], "zyx") == 0)
+        input.axes = r->fields[at++];
+    if (at < r->count)
+        return fail_field(r, at, "word");
     input.name = name;
     return at_line(r, spc_net_add_input(r->net, &out, &input, r->error));
 }

@@ -121,8 +121,8 @@ spc_status network_read(spc_net **out, const cli *self,
 void network_say_notes(const cli *self, const char *file, const spc_net *net);
 
 /* What the columns of coordinates are: as --columns says, else the batch and
- * then the network's axes. The scene of --coords, whose rows stay in their order; rows
- * of ours with those columns (network_coords.c). */
+ * then the network's axes. The scene of --coords, whose rows stay in their
+ * order; rows of ours with those columns (network_coords.c). */
 spc_status network_set_columns(network *n);
 spc_status network_read_coords(network *n);
 void network_to_columns(const network *n, int32_t *rows, int64_t count);
