@@ -58,7 +58,7 @@ static inline void open_context(rig *r, const char *device)
 
     options.device = device;
     options.database = suite_database();
-    options.threads = 2;
+    options.threads = suite_is_gpu() ? 0 : 2; /* the oracle of whole scenes */
     assert_net(spc_ctx_create(&r->ctx, &options, &error));
 }
 
