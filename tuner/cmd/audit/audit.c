@@ -209,10 +209,14 @@ static spc_status run(cli *self, void *to)
     worklist list = {0};
     spc_status status;
 
-    if (args->against == SPC_EFFORT_QUICK || args->around > AUDIT_AROUND)
+    if (args->against == SPC_EFFORT_QUICK)
+        return cli_fail(SPC_EINVAL, "--against: 'quick' is not right: it is "
+                                    "what is held to normal or exhaustive");
+    if (args->around > AUDIT_AROUND)
         return cli_fail(SPC_EINVAL,
-                        "--against normal or exhaustive, --around 0 to %d",
-                        AUDIT_AROUND);
+                        "--around: '%d' is not right: a whole number from 0 "
+                        "to %d is",
+                        args->around, AUDIT_AROUND);
     if (args->keep != NULL && access(args->keep, F_OK) == 0)
         return cli_fail(SPC_EINVAL,
                         "--keep: '%s' is there already: what it knows would "

@@ -43,7 +43,7 @@ static const cli_option options[] = {
     NETWORK_OPTIONS(AT_NET),
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
      "of a network: points in the place of scenes, as for spctune run"},
-    {0, "runs", "N", CLI_INT, AT(runs),
+    {0, "runs", "N", CLI_COUNT, AT(runs),
      "of a network on each scene; default 100"},
     {0, "check", NULL, CLI_FLAG, AT_NET(keep),
      "of a network: at last every scene's replay against the oracle"},

@@ -74,7 +74,7 @@ const cli_option cli_global_options[] = {
     {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
      "its convolution kernels in the place of the built-in ones"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
-     "for compiling and for the cpu device; default: all cores"},
+     "for compiling and for the cpu device; 0, the default: all cores"},
     {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
     {0, "progress", "WORD", CLI_TEXT, offsetof(cli_globals, progress),
      "json, plain or none; default: a line of the terminal, else plain: one "
@@ -138,30 +138,43 @@ static spc_status bad_value(const cli_option *option, const char *text,
                     spelling(option, name), text, right);
 }
 
-static unsigned long long most_of(cli_kind kind)
+/* Of the kinds that are whole numbers. */
+static const struct range {
+    unsigned long long least, most;
+} ranges[] = {
+    [CLI_INT] = {0, 1000000},
+    [CLI_COUNT] = {1, 1000000},
+    [CLI_ROWS] = {1, INT_MAX},
+    [CLI_SEED] = {0, ULLONG_MAX},
+};
+
+static spc_status read_real(const cli_option *option, double *to,
+                            const char *text)
 {
-    return kind == CLI_INT ? 1000000 : kind == CLI_ROWS ? INT_MAX : ULLONG_MAX;
+    char *end = NULL;
+    double value = strtod(text, &end);
+
+    /* strtod skips blanks and reads 'inf'. */
+    if (strchr(".0123456789", text[0]) == NULL || end == text || *end != '\0' ||
+        !(value > 0) || value > 1e9)
+        return bad_value(option, text, "a positive number up to 1e9 is");
+    *to = value;
+    return SPC_OK;
 }
 
 static spc_status read_number(const cli_option *option, void *to,
                               const char *text)
 {
-    char *end = NULL, right[64];
+    const struct range *range = &ranges[option->kind];
+    char *end = NULL, right[80];
 
     errno = 0;
-    if (option->kind == CLI_REAL) {
-        double value = strtod(text, &end);
-        if (end == text || *end != '\0' || !(value > 0) || value > 1e9)
-            return bad_value(option, text, "a positive number is");
-        *(double *)to = value;
-        return SPC_OK;
-    }
     unsigned long long value = strtoull(text, &end, 10);
     /* strtoull skips blanks and takes a sign, even a minus. */
     if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 ||
-        value > most_of(option->kind)) {
-        snprintf(right, sizeof(right), "a whole number from 0 to %llu is",
-                 most_of(option->kind));
+        value < range->least || value > range->most) {
+        snprintf(right, sizeof(right), "a whole number from %llu to %llu is",
+                 range->least, range->most);
         return bad_value(option, text, right);
     }
     if (option->kind == CLI_SEED)
@@ -233,6 +246,8 @@ spc_status cli_store(const cli_option *option, void *base, const char *text)
         return read_effort(option, to, text);
     case CLI_TIME:
         return read_time(option, to, text);
+    case CLI_REAL:
+        return read_real(option, to, text);
     default:
         return read_number(option, to, text);
     }

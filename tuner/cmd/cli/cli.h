@@ -14,10 +14,11 @@ typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
     CLI_LIST,  /* cli_list: may be given several times */
-    CLI_INT,   /* int, not negative, up to a million */
-    CLI_ROWS,  /* int, not negative: of voxels */
+    CLI_INT,   /* int: 0 and more, up to a million */
+    CLI_COUNT, /* int: 1 and more, up to a million */
+    CLI_ROWS,  /* int: 1 and more, of voxels */
     CLI_SEED,  /* uint64_t */
-    CLI_REAL,  /* double, positive */
+    CLI_REAL,  /* double, positive, up to 1e9 */
     CLI_TIME,  /* double: seconds of 90s, 10m, 1h30m */
     CLI_EFFORT /* spc_effort */
 } cli_kind;

@@ -198,7 +198,7 @@ static spc_status run_all(bench *b)
 
 spc_status network_bench(cli *self, const network_args *args, int runs)
 {
-    bench b = {.runs = runs > 0 ? runs : 1};
+    bench b = {.runs = runs};
     spc_status status = network_open(&b.net, self, args);
 
     if (status == SPC_OK)

@@ -500,8 +500,8 @@ static spc_status read_cases(int *out, const char *text)
     long count = strtol(text, &end, 10);
     if (end == text || *end != '\0' || count < 1 || count > 1000000)
         return cli_fail(SPC_EINVAL,
-                        "--cases: '%s' is not right: a number from 1 on is, "
-                        "each or all",
+                        "--cases: '%s' is not right: a whole number from 1 "
+                        "to 1000000 is, each or all",
                         text);
     *out = (int)count;
     return SPC_OK;
