@@ -375,7 +375,7 @@ int main(int argc, char **argv)
     int count = gpu ? LENGTH(networks) : LENGTH(small_networks);
     for (int i = 0; i < count; i++) {
         TCase *tc = tcase_create(gpu ? networks[i] : small_networks[i]);
-        tcase_set_timeout(tc, 300);
+        tcase_set_timeout(tc, 900); /* the oracle's, of a million voxels */
         tcase_add_loop_test(
             tc, a_hundred_replays_of_scenes_of_all_sizes_are_right, i, i + 1);
         suite_add_tcase(suite, tc);

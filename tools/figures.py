@@ -12,12 +12,15 @@ $SPC_DATABASE has. A row a figure, as a table of Markdown; what failed says why.
 Rows of one command are measured by one call. No figure is kept from an earlier run.
 """
 import argparse
+import array
 import json
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 KITTI, WAYMO = "kitti_hdl64_full.bin@0.05", "waymo_frame.bin@0.1"
 SHELL, CAPACITY = "gen:shell,r=256", "160000"
@@ -67,6 +70,20 @@ NETWORKS = [  # p50 us of a replay, all scenes of a network in one graph
     ("centerpoint", [("kitti_hdl64_full.bin", 244)]),
     ("minkunet34c", [(KITTI, 944)]),
     ("voxelnext", [("kitti_hdl64_full.bin", 313)]),
+]
+
+# p50 us of a replay, each in a graph of its own, with all room that it needs. The
+# scans have four numbers a point; a network of five gets a zero as the fifth.
+ALONE = [
+    ("second", "--scene", "waymo_frame.bin", 179),
+    ("centerpoint", "--scene", "waymo_frame.bin", 423),
+    ("voxelnext", "--scene", "waymo_frame.bin", 561),
+    ("minkunet34c", "--scene", WAYMO, 1104),
+    ("second", "--points 4", "kitti_hdl64_full.bin", 163),
+    ("second", "--points 4", "waymo_frame.bin", 179),
+    ("centerpoint", "--points 5", "kitti_hdl64_full.bin", 244),
+    ("centerpoint", "--points 5", "waymo_frame.bin", 423),
+    ("trellis2_shape", "--scene", "gen:shell,r=64", 84250),
 ]
 
 LAYERS_OF = [  # us of a network's layers, each alone, without indexing
@@ -215,6 +232,36 @@ def networks(bench):
             yield f"{name} {scene}", "us", goal, lambda g=got, i=i: g()[i]["p50_us"]
 
 
+def with_columns(bench, scan, columns, folder):
+    """A file of the scan's points with so many numbers each."""
+    numbers = array.array("f", Path(bench.args.scenes, scan).read_bytes())
+    if len(numbers) % 4:
+        raise Failed(f"{scan} has no four numbers a point")
+    out = array.array("f")
+    for at in range(0, len(numbers), 4):
+        out.extend(numbers[at:at + 4])
+        out.extend([0.0] * (columns - 4))
+    path = Path(folder, scan)
+    path.write_bytes(out.tobytes())
+    return str(path)
+
+
+def measure_alone(bench, name, source, scan):
+    with tempfile.TemporaryDirectory() as folder:
+        option, *columns = source.split()
+        if columns:
+            scan = with_columns(bench, scan, int(columns[0]), folder)
+        return bench.spctune("bench", "--network", bench.network(name), option,
+                             scan, "--runs", "60")[0]["p50_us"]
+
+
+def alone(bench):
+    for name, source, scan, goal in ALONE:
+        kind = " from points" if source.startswith("--points") else ""
+        yield (f"{name} {scan}{kind}, alone", "us", goal,
+               lambda n=name, s=source, f=scan: measure_alone(bench, n, s, f))
+
+
 def layers_of(bench):
     for name, scene, goal in LAYERS_OF:
         yield (f"layers of {name} {scene}", "us", goal,
@@ -270,7 +317,7 @@ def points(bench):
                    r"layer +([\d.]+) us"))
 
 
-GROUPS = [networks, layers_of, deep, depthwise, frames, index, side_by_side, passes,
+GROUPS = [networks, alone, layers_of, deep, depthwise, frames, index, side_by_side, passes,
           points, others]
 
 

@@ -7,8 +7,6 @@
  * knows how fast the device is, or which kernels its template has: repetitions
  * grow until a run takes long enough to be measured well.
  */
-#include "measure_code.h"
-
 #include "ctx.h"
 
 #include "ceilings.h"
@@ -320,7 +318,8 @@ static spc_status measure_all(bed *b, spc_device_info *out)
 
 /* ---- preparation --------------------------------------------------------- */
 
-spc_status spc__measure_code(spc__code *out, spc_ctx *ctx)
+/* The module of the device's template of role "measure". */
+static spc_status measure_code(spc__code *out, spc_ctx *ctx)
 {
     spc__library *library;
     spc__attrs problem = {0};
@@ -413,7 +412,7 @@ spc_status spc_device_measure(spc_ctx *ctx)
     const spc__attrs nothing = {0};
 
     spc__ceilings_read(&info, &nothing); /* what was measured before is over */
-    if ((status = spc__measure_code(&b.code, b.ctx)) == SPC_OK &&
+    if ((status = measure_code(&b.code, b.ctx)) == SPC_OK &&
         (status = allocate(&b)) == SPC_OK &&
         (status = measure_all(&b, &info)) == SPC_OK) {
         ctx->info = info;

@@ -3,9 +3,7 @@
 
 #include "clock.h"
 #include "error.h"
-#include "measure_code.h"
 #include "plan.h"
-#include "spc_measure.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -280,36 +278,22 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
 
 /* ---- is the device there? ------------------------------------------------ */
 
-/* The kernel with which the cost of a launch is measured; where somebody's
- * folder of templates has none, clearing some memory must do. */
-static spc_status run_empty(spc__rig *rig)
+/* The gate's own kernel, which the bed has had from its beginning: to compile
+ * another one may take longer than any probe waits. */
+static spc_status digest_little(spc__rig *rig)
 {
-    spc_ctx *ctx = rig->ctx;
-    const spc__device_ops *ops = spc__device_ops_of(ctx->device);
-    spc__launch launch = {.grid_x = 1, .grid_y = 1, .block = 32};
-    const spc_measure_args nothing = {0}; /* it reads none of them */
-    spc__kernel *kernel;
-    spc__code code;
-    void *some;
-    spc_status status = spc__measure_code(&code, ctx);
+    spc__digester *digester = rig->bed->digester;
+    uint64_t digest;
+    spc_status status = spc__digester_begin(digester);
 
-    if (status == SPC_OK &&
-        (status = spc__ctx_kernel(&kernel, ctx, &code, "spc_empty", 0)) ==
-            SPC_OK)
-        return ops->launch(ctx->device, kernel, &launch, &nothing,
-                           sizeof(nothing), NULL, spc__error_of(ctx));
-    if ((status = spc_alloc(&some, ctx, 256)) != SPC_OK)
-        return status;
-    status = ops->fill(ctx->device, some, 0, 256, NULL, spc__error_of(ctx));
     if (status == SPC_OK)
-        status = spc_synchronize(ctx);
-    spc_dealloc(ctx, some);
-    return status;
+        status = spc__digester_add(digester, rig->bed->out.data, 1);
+    return status == SPC_OK ? spc__digester_end(digester, &digest) : status;
 }
 
 void spc__rig_probe(spc__outcome *out, spc__rig *rig)
 {
     begin(out, rig);
-    if (run_empty(rig) != SPC_OK || spc_synchronize(rig->ctx) != SPC_OK)
+    if (digest_little(rig) != SPC_OK || spc_synchronize(rig->ctx) != SPC_OK)
         note_failure(out, rig, SPC__TRIAL_FAULT);
 }

@@ -69,7 +69,7 @@ void spc__rig_confirm(spc__outcome *out, spc__rig *rig, int slot);
 
 void spc__rig_unload(spc__rig *rig, int slot);
 
-/* Does the device run an empty kernel, and soon? Else `dead`. */
+/* Does the device run a small kernel, and soon? Else `dead`. */
 void spc__rig_probe(spc__outcome *out, spc__rig *rig);
 
 #endif

@@ -28,7 +28,7 @@ static const double confirming_grace_s = 20;
 
 enum {
     TRIES = 3, /* of one request, where it is not the candidate's fault */
-    PROBE_LIMIT_S = 1, /* an empty kernel takes microseconds */
+    PROBE_LIMIT_S = 1, /* a small kernel takes microseconds */
     PROBES = 60        /* until the device must answer */
 };
 
@@ -185,7 +185,7 @@ static spc_status start_process(spc__runner *runner, spc_error *error)
 static spc_status exchange(spc__runner *runner, spc__wire_request *request,
                            spc__wire_reply *reply);
 
-/* Does the worker that runs now get an empty kernel through? It ends if not. */
+/* Does the worker that runs now get a small kernel through? It ends if not. */
 static bool is_free(spc__runner *runner)
 {
     spc__wire_request probe = {.op = SPC__WIRE_PROBE};
@@ -222,8 +222,8 @@ static spc_status start_worker(spc__runner *runner, spc_error *error)
             return spc__interrupted(error);
     }
     return spc__fail(error, SPC_EDEVICE,
-                     "%s does not run an empty kernel any more since a worker "
-                     "was killed: reset it, or restart the machine",
+                     "%s does not run even a small kernel any more since a "
+                     "worker was killed: reset it, or restart the machine",
                      runner->ctx->info.id);
 }
 

@@ -19,7 +19,7 @@ typedef enum spc__wire_op {
     SPC__WIRE_TIME,
     SPC__WIRE_CONFIRM,
     SPC__WIRE_UNLOAD,
-    SPC__WIRE_PROBE /* does the device run an empty kernel? */
+    SPC__WIRE_PROBE /* does the device run a small kernel? */
 } spc__wire_op;
 
 typedef struct spc__wire_request {
