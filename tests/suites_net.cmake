@@ -17,13 +17,15 @@ spc_suite(net_together)
 spc_gpu_suite(net_together)
 spc_suite(net_replays)
 spc_gpu_suite(net_replays)
+spc_suite(net_files)
+spc_gpu_suite(net_files)
 spc_suite(net_misuse)
 spc_gpu_suite(net_misuse)
 spc_suite(net_int8)
 spc_slow(net_int8)
 spc_gpu_suite(net_int8)
 foreach(name net net_masked net_points net_clouds net_together net_replays
-    net_int8 net_misuse)
+    net_files net_int8 net_misuse)
   target_compile_definitions(test_${name} PRIVATE
     SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
   target_link_options(test_${name} PRIVATE

@@ -3,10 +3,8 @@
  * in random order: each is what a run without a graph gave, bit by bit, and
  * that is as the oracle says.
  *
- * Without an argument on "cpu", two small ones; given a device, networks in
- * full at a capacity of 160,000, and all others of examples/networks on a small
- * scene, but for those whose sets features choose and those of clouds, which
- * have suites of their own.
+ * Without an argument on "cpu", two small ones; given a GPU, networks in full
+ * at a capacity of 160,000. All others run on a small scene (test_net_files.c).
  */
 #include "net_rig.h"
 
@@ -322,48 +320,6 @@ START_TEST(tensors_of_drawn_networks_lie_apart)
 }
 END_TEST
 
-/* ---- all files ----------------------------------------------------------- */
-
-static const char *const others[] = {
-    "unetv2.lua", "largekernel3d.lua", "minkunet18a.lua",  "minkunet_w20.lua",
-    "spunet.lua", "ptv3.lua",          "trellis_mesh.lua",
-};
-
-START_TEST(every_other_network_is_as_the_oracle_says)
-{
-    spc_net_options o = room_for_all();
-    spc_scene *scene;
-    rig r;
-
-    if (!suite_takes(_i))
-        return;
-    scene = ground(300, 2, (uint64_t)_i);
-    load(&r, others[_i], SPC_F16);
-    open_context(&r, suite_device);
-    o.capacity = 400;
-    o.growth = 8;
-    o.keep = true;
-    plan_net(&r, &o);
-    upload(&r, scene, 1);
-    poison(&r);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-    check_run(&r, scene, false);
-    spc_scene_free(scene);
-    close_rig(&r);
-}
-END_TEST
-
-static void add_others(Suite *suite)
-{
-    TCase *tc = tcase_create("others");
-
-    suite_sample(4);
-    tcase_set_timeout(tc, 300);
-    tcase_add_loop_test(tc, every_other_network_is_as_the_oracle_says, 0,
-                        LENGTH(others));
-    suite_add_tcase(suite, tc);
-}
-
 int main(int argc, char **argv)
 {
     int status = suite_open(argc, argv);
@@ -380,8 +336,6 @@ int main(int argc, char **argv)
             tc, a_hundred_replays_of_scenes_of_all_sizes_are_right, i, i + 1);
         suite_add_tcase(suite, tc);
     }
-    if (suite_is_gpu())
-        add_others(suite);
     TCase *drawn = tcase_create("drawn");
     suite_sample(DRAWN / 6);
     tcase_set_timeout(drawn, 300);

@@ -38,7 +38,7 @@ typedef struct rig {
 /* Some are in the tests' own folder. */
 static inline const char *network_path(const char *name)
 {
-    static char path[4200];
+    static char path[4400];
     static const char *const own[] = {"every.lua",  "chain.lua",
                                       "masked.lua", "points.lua",
                                       "cloud.lua",  "operators.lua"};
