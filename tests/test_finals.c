@@ -276,6 +276,10 @@ END_TEST
 
 /* ---- chosen by the caller ------------------------------------------------ */
 
+#define CHOSEN                                                                 \
+    "choice JOIN trial ON trial.id = choice.trial "                            \
+    "WHERE choice.reason LIKE '%in a network%' AND trial.config = "
+
 /* Of the same problem: slower or not, it is chosen, and stays so. */
 START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
 {
@@ -292,10 +296,18 @@ START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
     assert_ok(tune(ctx, SCENE, &s, &options, &report), spc_ctx_error(ctx));
     ck_assert_str_eq(report.winner, wanted);
     ck_assert_int_eq(report.timed, 0);
-    ck_assert_int_eq(count("choice JOIN trial ON trial.id = choice.trial "
-                           "WHERE choice.reason LIKE '%in a network%' AND "
-                           "trial.config = 'tile=128,step=2,order=gray'"),
-                     1);
+    ck_assert_int_eq(count(CHOSEN "'tile=128,step=2,order=gray'"), 1);
+    /* Called off it is not; but who takes a choice back looks at another flag.
+     */
+    static const int called_off = 1, never = 0;
+    ctx->cancel = &called_off;
+    options.chosen = "plain tile=32,step=1,order=none";
+    ck_assert_int_eq(tune(ctx, SCENE, &s, &options, &report), SPC_EINTERRUPTED);
+    ck_assert_int_eq(count(CHOSEN "'tile=32,step=1,order=none'"), 0);
+    options.cancel = &never;
+    assert_ok(tune(ctx, SCENE, &s, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(count(CHOSEN "'tile=32,step=1,order=none'"), 1);
+    ctx->cancel = NULL;
     options.chosen = "plain tile=129,step=2,order=gray";
     ck_assert_int_eq(tune(ctx, SCENE, &s, &options, &report), SPC_ENOTFOUND);
     assert_says(spc_ctx_error(ctx), "has no times of 'plain tile=129");
@@ -413,8 +425,10 @@ typedef struct pretended {
     int now[2], timed, most;
 } pretended;
 
-static spc_status pretend_take(void *payload, int layer, const char *kernel)
+static spc_status pretend_take(void *payload, int layer, const char *kernel,
+                               bool back)
 {
+    (void)back;
     ((pretended *)payload)->now[layer] = kernel[1] - '0';
     return SPC_OK;
 }

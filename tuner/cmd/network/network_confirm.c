@@ -62,9 +62,10 @@ static spc_status time_network(double *us, network *n, unsigned flags)
 
 /* ---- other kernels of a layer -------------------------------------------- */
 
-/* Stores that a layer has this kernel; nothing is measured. A failure is the
- * caller's to print. */
-static spc_status store_choice(tuning *t, const problem *p, const char *kernel)
+/* Stores that a layer has this kernel; nothing is measured. `back`: as it had
+ * it before, and whatever else ends. A failure is the caller's to print. */
+static spc_status store_choice(tuning *t, const problem *p, const char *kernel,
+                               bool back)
 {
     tuning_args *args = t->job.args;
     spc_tune_report report;
@@ -72,6 +73,7 @@ static spc_status store_choice(tuning *t, const problem *p, const char *kernel)
 
     network_bring_scenes(t, p);
     args->chosen = kernel;
+    args->at_any_rate = back;
     spc_status status =
         tuning_run(&found, &report, &t->job, &p->layer, SPC_STAGE_TIME, NULL);
     args->chosen = NULL;
@@ -79,9 +81,10 @@ static spc_status store_choice(tuning *t, const problem *p, const char *kernel)
     return status;
 }
 
-static spc_status choose(tuning *t, const problem *p, const char *kernel)
+static spc_status choose(tuning *t, const problem *p, const char *kernel,
+                         bool back)
 {
-    spc_status status = store_choice(t, p, kernel);
+    spc_status status = store_choice(t, p, kernel, back);
 
     return status == SPC_OK ? status : cli_fail_ctx(status, t->job.ctx);
 }
@@ -93,20 +96,36 @@ static bool is_changed(const problem *p)
     return p->known.chosen != p->known.own;
 }
 
-/* Of those that change, all that they have together or each alone. */
-static spc_status choose_all(tuning *t, bool together)
+/* Those that change get what they have together. */
+static spc_status choose_together(tuning *t)
 {
     spc_status status = SPC_OK;
 
     for (int i = 0; i < t->count && status == SPC_OK; i++) {
+        const problem *p = &t->problems[i];
+        if (is_changed(p))
+            status =
+                choose(t, p, p->known.options[p->known.chosen].kernel, false);
+    }
+    return status;
+}
+
+/* And here what each has alone, again; one that fails keeps no other from it.
+ */
+static spc_status choose_alone(tuning *t)
+{
+    spc_status first = SPC_OK;
+
+    for (int i = 0; i < t->count; i++) {
         problem *p = &t->problems[i];
         if (!is_changed(p))
             continue;
-        if (!together)
-            p->known.chosen = p->known.own;
-        status = choose(t, p, p->known.options[p->known.chosen].kernel);
+        p->known.chosen = p->known.own;
+        spc_status status =
+            choose(t, p, p->known.options[p->known.own].kernel, true);
+        first = first == SPC_OK ? status : first;
     }
-    return status;
+    return first;
 }
 
 /* Returns how many layers have another kernel so. */
@@ -137,18 +156,19 @@ static spc_status share_layouts(tuning *t, double *us)
 
     if (changed == 0)
         return SPC_OK;
-    if ((status = choose_all(t, true)) != SPC_OK ||
-        (status = time_network(&together, &t->net, SPC_PLAN_JIT)) != SPC_OK)
-        return status;
-    if (t->job.json == NULL)
+    if ((status = choose_together(t)) == SPC_OK)
+        status = time_network(&together, &t->net, SPC_PLAN_JIT);
+    if (status == SPC_OK && t->job.json == NULL)
         printf("\n%d layers share the layouts of others: by their times and "
                "those of layouts\n%.1f us less; a replay takes %.1f us so, "
                "%.1f us where each has its own\n",
                changed, gain, together, alone);
-    if (together > alone)
-        return choose_all(t, false);
-    *us = together;
-    return SPC_OK;
+    if (status == SPC_OK && together <= alone) {
+        *us = together;
+        return SPC_OK;
+    }
+    spc_status back = choose_alone(t);
+    return status != SPC_OK ? status : back;
 }
 
 /* What each layer has now; one without a kernel has no rivals either. */
@@ -194,7 +214,9 @@ static spc_status take_untuned(tuning *t)
         const char *now = p->rivals.now;
         if (now == NULL || p->untuned == NULL || strcmp(now, p->untuned) == 0)
             continue;
-        if ((status = store_choice(t, p, p->untuned)) == SPC_ENOTFOUND)
+        status = store_choice(t, p, p->untuned, false);
+        p->gives_way = status != SPC_ENOTFOUND;
+        if (status == SPC_ENOTFOUND)
             status = SPC_OK;
         else if (status != SPC_OK)
             cli_fail_ctx(status, t->job.ctx);
@@ -204,22 +226,46 @@ static spc_status take_untuned(tuning *t)
     return status;
 }
 
+/* What gave way is chosen again; also where storing it did not end well. */
+static spc_status take_tuned(tuning *t)
+{
+    spc_status first = SPC_OK;
+
+    for (int i = 0; i < t->count; i++) {
+        problem *p = &t->problems[i];
+        if (!p->gives_way)
+            continue;
+        bool is_away = strcmp(p->rivals.now, p->untuned) == 0;
+        const char *kernel = is_away ? p->rivals.other[0] : p->rivals.now;
+        spc_status status = choose(t, p, kernel, true);
+        if (status == SPC_OK && is_away && !rivals_give_way(&p->rivals, kernel))
+            status = cli_fail(SPC_ENOMEM, "out of memory");
+        first = first == SPC_OK ? status : first;
+    }
+    return first;
+}
+
 /* Where layers are faster alone and the network is not, their kernels have to
- * show one by one what they are good for. */
+ * show one by one what they are good for: if it is faster so indeed. */
 static spc_status fall_back(tuning *t, double untuned_us, double *us)
 {
-    double tuned = *us;
+    double now = 0;
     spc_status status;
 
-    if (untuned_us <= 0 || !rivals_is_faster(untuned_us, tuned))
+    if (untuned_us <= 0 || !rivals_is_faster(untuned_us, *us))
         return SPC_OK;
     if ((status = take_untuned(t)) == SPC_OK)
-        status = time_network(us, &t->net, SPC_PLAN_JIT);
-    if (status == SPC_OK && t->job.json == NULL)
+        status = time_network(&now, &t->net, SPC_PLAN_JIT);
+    if (status != SPC_OK || !rivals_is_faster(now, *us)) {
+        spc_status back = take_tuned(t);
+        return status != SPC_OK ? status : back;
+    }
+    if (t->job.json == NULL)
         printf("\nuntuned a replay is faster, %.1f us, than with what is "
                "fastest alone, %.1f us:\neach layer is tried by itself\n",
-               *us, tuned);
-    return status;
+               now, *us);
+    *us = now;
+    return SPC_OK;
 }
 
 /* ---- rivals -------------------------------------------------------------- */
@@ -232,11 +278,12 @@ typedef struct trying {
     double ends_ms;
 } trying;
 
-static spc_status take_kernel(void *payload, int layer, const char *kernel)
+static spc_status take_kernel(void *payload, int layer, const char *kernel,
+                              bool back)
 {
     tuning *t = ((trying *)payload)->t;
 
-    return choose(t, &t->problems[layer], kernel);
+    return choose(t, &t->problems[layer], kernel, back);
 }
 
 static spc_status time_replay(void *payload, double *us)

@@ -19,6 +19,7 @@ typedef struct problem {
     joint_layer known;   /* its fastest kernels, by the order that they read */
     rivals rivals;       /* those that are nearly as fast as its own */
     char *untuned;       /* what a plan would have without records; owned */
+    bool gives_way;      /* its own kernel, to that one */
 } problem;
 
 typedef struct tuning {

@@ -114,14 +114,14 @@ typedef struct trial {
     const rivals_network *network;
 } trial;
 
-static spc_status take(const trial *t, const char *kernel)
+static spc_status take(const trial *t, const char *kernel, bool back)
 {
-    return t->network->take(t->network->payload, t->number, kernel);
+    return t->network->take(t->network->payload, t->number, kernel, back);
 }
 
 static spc_status time_with(double *us, const trial *t, const char *kernel)
 {
-    spc_status status = take(t, kernel);
+    spc_status status = take(t, kernel, false);
 
     return status == SPC_OK ? t->network->time(t->network->payload, us)
                             : status;
@@ -161,7 +161,7 @@ static spc_status try_one(const trial *t, int i, double *us, int *changed)
         ++*changed;
         return SPC_OK;
     }
-    spc_status back = take(t, layer->now);
+    spc_status back = take(t, layer->now, true);
     return status != SPC_OK ? status : back;
 }
 

@@ -38,9 +38,10 @@ void rivals_release(rivals *layer);
  * same replays differ by? */
 bool rivals_is_faster(double us, double than);
 
-/* The network, as the search sees it. */
+/* The network, as the search sees it. `back`: that is what the layer had, and
+ * has again even if the search is interrupted. */
 typedef struct rivals_network {
-    spc_status (*take)(void *payload, int layer, const char *kernel);
+    spc_status (*take)(void *payload, int layer, const char *kernel, bool back);
     spc_status (*time)(void *payload, double *us); /* a replay */
     bool (*has_time)(void *payload);
     void *payload;
@@ -49,8 +50,9 @@ typedef struct rivals_network {
 /*
  * Tries the rivals of each layer, the first of each before the second of any,
  * as long as there is time, and keeps those with which a replay is faster both
- * times that it is timed. *us is the time of a replay before and after; returns
- * in *changed how many layers have another kernel.
+ * times that it is timed; so it is if the search ends early. *us is the time of
+ * a replay before and after; returns in *changed how many layers have another
+ * kernel.
  */
 spc_status rivals_try(rivals *layers, int count, const rivals_network *network,
                       double *us, int *changed);

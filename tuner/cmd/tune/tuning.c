@@ -82,6 +82,7 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage,
                       const cli_list *wanted)
 {
+    static const int never = 0;
     tuning_args *args = job->args;
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
 
@@ -99,6 +100,8 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     options.allow_spills = args->allow_spills;
     options.budget_s = args->budget_s;
     options.chosen = args->chosen;
+    if (args->chosen != NULL && args->at_any_rate)
+        options.cancel = &never;
     options.on_trial = trials_collect;
     options.on_progress = trials_progress;
     options.payload = found;

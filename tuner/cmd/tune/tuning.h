@@ -29,6 +29,7 @@ typedef struct tuning_args {
     bool in_order;                   /* a list's first items have all of it */
     int timed;                       /* candidates of the last layer, or more */
     const char *chosen; /* of a layer, and nothing measured; NULL: not */
+    bool at_any_rate;   /* that, even after a signal: it takes a choice back */
 } tuning_args;
 
 extern const cli_option tune_options[], verify_options[];
