@@ -34,7 +34,9 @@
  * P may also be a sum over what it looks at, or a hash that forgets the order.
  * So in some rounds two rows of X change places, or two elements, or two
  * entries of the map: of inputs two that a tile sees equally often, as such a
- * sum is of all that a tile sees.
+ * sum is of all that a tile sees. Other tiles do see that, and compute; where
+ * not all tiles skip, or not whole ones, it takes several such pairs until one
+ * of a tile that does is met: with half of them, TWINS pairs miss with 2^-16.
  */
 #include "gate_launch.h"
 
@@ -49,6 +51,7 @@
 #include <string.h>
 
 enum { POISON = 0xff, PLACES = 32, MAP_PLACES = 4, MOST_ROUNDS = 12 };
+enum { TWINS = 16 }; /* rounds in which two inputs change places */
 enum { MAP_APART = 8, MAP_EXCHANGED = 16 }; /* entries: eight pairs */
 
 /* Seconds after which no round begins but the first two, and none at all: who
@@ -232,40 +235,49 @@ static void exchange(round *r, size_t a, size_t b, size_t bytes)
     r->places[1].right = r->places[0].other = of->host + b;
 }
 
-static spc_status draw_rows(round *r, int64_t rows[2])
+static void exchange_rows(round *r, const int64_t rows[2])
 {
-    const subject *of = r->of;
+    size_t row = (size_t)r->of->pitch * r->of->bytes;
 
-    if (of->is_input && below(r, 4) > 0)
-        return spc__gate_draw_twins(rows, r->g, r->at.s, &r->random);
-    rows[0] = below(r, of->rows);
-    rows[1] = (rows[0] + 1 + below(r, of->rows - 1)) % of->rows;
-    return SPC_OK;
+    exchange(r, (size_t)rows[0] * row, (size_t)rows[1] * row,
+             (size_t)r->of->columns * r->of->bytes);
+}
+
+static spc_status draw_twins(round *r)
+{
+    int64_t rows[2];
+    spc_status status = spc__gate_draw_twins(rows, r->g, r->at.s, &r->random);
+
+    if (status == SPC_OK)
+        exchange_rows(r, rows);
+    return status;
+}
+
+static void draw_rows(round *r)
+{
+    int64_t of = r->of->rows, rows[2] = {below(r, of)};
+
+    rows[1] = (rows[0] + 1 + below(r, of - 1)) % of;
+    exchange_rows(r, rows);
 }
 
 /* Two rows; of one row, or by turns, two elements. */
-static spc_status draw_exchange(round *r, bool of_elements)
+static void draw_exchange(round *r, bool of_elements)
 {
     const subject *of = r->of;
-    size_t row = (size_t)of->pitch * of->bytes;
-    int64_t rows[2];
 
     r->count = 0;
     if (of->rows > 1 && !(of_elements && of->columns > 1)) {
-        spc_status status = draw_rows(r, rows);
-        if (status == SPC_OK)
-            exchange(r, (size_t)rows[0] * row, (size_t)rows[1] * row,
-                     (size_t)of->columns * of->bytes);
-        return status;
+        draw_rows(r);
+        return;
     }
     if (of->columns < 2)
-        return SPC_OK;
-    size_t at = (size_t)below(r, of->rows) * row;
+        return;
+    size_t at = (size_t)(below(r, of->rows) * of->pitch) * of->bytes;
     int64_t one = below(r, of->columns);
     int64_t other = (one + 1 + below(r, of->columns - 1)) % of->columns;
     exchange(r, at + (size_t)one * of->bytes, at + (size_t)other * of->bytes,
              of->bytes);
-    return SPC_OK;
 }
 
 /* ---- places in a map ----------------------------------------------------- */
@@ -467,17 +479,18 @@ static spc_status draw_change(round *r, int places, int i)
         return draw_entries(r, places < MAP_PLACES ? places : MAP_PLACES,
                             false);
     if (places == 0)
-        return draw_exchange(r, i % 2 == 1);
-    draw_places(r, places);
+        draw_exchange(r, i % 2 == 1);
+    else
+        draw_places(r, places);
     return SPC_OK;
 }
 
-static spc_status run_round(round *r, int places, int i)
+/* The launch on what is changed, and the one behind it. */
+static spc_status run_round(const round *r)
 {
-    spc_status status = draw_change(r, places, i);
+    spc_status status = run_other(r);
 
-    if (status == SPC_OK && (status = run_other(r)) == SPC_OK &&
-        (status = execute(r)) == SPC_OK)
+    if (status == SPC_OK && (status = execute(r)) == SPC_OK)
         status = digest_out(r);
     return status;
 }
@@ -523,7 +536,7 @@ typedef struct runs {
     struct {
         const char *changed;
         bool is_output;
-    } all[SUBJECTS * MOST_ROUNDS];
+    } all[SUBJECTS * MOST_ROUNDS + TWINS];
     int count;
     int exchanges; /* wanted: every other round at first */
     uint64_t start_ns;
@@ -532,6 +545,13 @@ typedef struct runs {
 static double seconds_of(const runs *all)
 {
     return (double)(spc__now_ns() - all->start_ns) * 1e-9;
+}
+
+static void begin(round *r, const subject *of, runs *all)
+{
+    r->of = of;
+    all->all[all->count].is_output = is_output(r);
+    all->all[all->count++].changed = of->name;
 }
 
 /* Round i of every subject, as long as there is time. Changes and exchanges
@@ -548,11 +568,26 @@ static spc_status run_all(round *r, const subject *list, int count, int i,
     for (int n = 0; n < count && status == SPC_OK; n++) {
         if (seconds_of(all) > MOST_S)
             return SPC_OK;
-        r->of = &list[n];
-        all->all[all->count].is_output = is_output(r);
-        all->all[all->count++].changed = list[n].name;
-        status = run_round(r, places, nth);
+        begin(r, &list[n], all);
+        if ((status = draw_change(r, places, nth)) == SPC_OK)
+            status = run_round(r);
     }
+    return status;
+}
+
+/* Pairs of inputs, one pair a round, as long as there is time. */
+static spc_status run_twins(round *r, const subject *list, int count, runs *all)
+{
+    spc_status status = SPC_OK;
+
+    for (int n = 0; n < count; n++)
+        for (int i = 0; i < TWINS && list[n].is_input && list[n].rows > 1 &&
+                        status == SPC_OK && seconds_of(all) < MOST_S;
+             i++) {
+            begin(r, &list[n], all);
+            if ((status = draw_twins(r)) == SPC_OK)
+                status = run_round(r);
+        }
     return status;
 }
 
@@ -578,7 +613,7 @@ void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
                       int exchanges)
 {
     subject list[SUBJECTS];
-    uint64_t digests[3 * SUBJECTS * MOST_ROUNDS];
+    uint64_t digests[3 * (SUBJECTS * MOST_ROUNDS + TWINS)];
     round r = {.g = g, .at = {.s = s, .draw = draw}};
     runs all = {.exchanges = exchanges, .start_ns = spc__now_ns()};
     int count = list_subjects(list, g, s, draw);
@@ -590,6 +625,8 @@ void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
     for (int i = 0; i < rounds + exchanges && status == SPC_OK; i++)
         if (i < 2 || seconds_of(&all) < ENOUGH_S)
             status = run_all(&r, list, count, i, &all);
+    if (status == SPC_OK && exchanges > 0)
+        status = run_twins(&r, list, count, &all);
     if (status == SPC_OK)
         status = spc__digester_end(g->bed->digester, digests);
     if (status != SPC_OK)
