@@ -63,7 +63,9 @@ static size_t global_bytes(const spc__elf *file, unsigned i,
 {
     if (!begins(spc__elf_name(file, section), ".nv.global"))
         return 0;
-    return (size_t)section->sh_size - symbols_of(file, i, is_compilers).bytes;
+    size_t compilers = symbols_of(file, i, is_compilers).bytes;
+    return section->sh_size > compilers ? (size_t)section->sh_size - compilers
+                                        : 0;
 }
 
 /* ---- shared objects ------------------------------------------------------ */
@@ -111,6 +113,14 @@ static size_t writable_bytes(const Elf64_Shdr *section, const locked *by)
 
 /* ---- either -------------------------------------------------------------- */
 
+/* Sizes that a file only claims never add up to none. */
+static size_t plus(size_t sum, size_t more)
+{
+    const size_t most = SIZE_MAX / 2;
+
+    return sum > most || more > most - sum ? most : sum + more;
+}
+
 size_t spc__code_statics(const void *code, size_t bytes)
 {
     spc__elf file;
@@ -126,9 +136,9 @@ size_t spc__code_statics(const void *code, size_t bytes)
         if (!spc__elf_section(&section, &file, i))
             continue;
         if (file.header.e_machine != EM_CUDA)
-            statics += writable_bytes(&section, &loader);
+            statics = plus(statics, writable_bytes(&section, &loader));
         else
-            statics += global_bytes(&file, i, &section);
+            statics = plus(statics, global_bytes(&file, i, &section));
     }
     return statics;
 }

@@ -7,6 +7,8 @@
 #include "layer_rig.h"
 #include "suite.h"
 
+#include <elf.h>
+
 static spc_error error;
 
 static spc__compiler *open_hostcc(void)
@@ -137,6 +139,43 @@ START_TEST(static_memory_of_a_shared_object_is_counted)
 }
 END_TEST
 
+/* What a file says of its sections is as large as it wants: two halves of all
+ * numbers are not none. */
+START_TEST(sizes_that_are_only_claimed_add_up_to_some)
+{
+    spc__compiler *cc = open_hostcc();
+    spc__artefact artefact;
+    spc__compile_job job = {
+        .source = "static int kept = 7, more; int f(void) { return kept++ + "
+                  "more++; }",
+        .name = "statics",
+        .target = ""};
+    int changed = 0;
+    Elf64_Ehdr header;
+
+    assert_ok(spc__compile(&artefact, cc, &job, NULL, &error), error.text);
+    memcpy(&header, artefact.code, sizeof(header));
+    for (int i = 1; i < header.e_shnum; i++) {
+        char *at = (char *)artefact.code + header.e_shoff +
+                   (size_t)i * sizeof(Elf64_Shdr);
+        Elf64_Shdr section;
+        memcpy(&section, at, sizeof(section));
+        bool is_data =
+            section.sh_type == SHT_PROGBITS || section.sh_type == SHT_NOBITS;
+        if (!is_data || !(section.sh_flags & SHF_WRITE))
+            continue;
+        section.sh_type = SHT_NOBITS;
+        section.sh_size = changed < 2 ? 1ull << 63 : 0;
+        changed++;
+        memcpy(at, &section, sizeof(section));
+    }
+    ck_assert_int_ge(changed, 2);
+    ck_assert_uint_gt(spc__code_statics(artefact.code, artefact.code_bytes), 0);
+    spc__artefact_release(&artefact);
+    spc__compiler_close(cc);
+}
+END_TEST
+
 static Suite *make_suite(bool nvrtc)
 {
     Suite *s = suite_create(nvrtc ? "statics, NVRTC" : "statics");
@@ -144,8 +183,10 @@ static Suite *make_suite(bool nvrtc)
 
     if (nvrtc)
         tcase_add_test(t, static_memory_of_a_cubin_is_counted);
-    else
+    else {
         tcase_add_test(t, static_memory_of_a_shared_object_is_counted);
+        tcase_add_test(t, sizes_that_are_only_claimed_add_up_to_some);
+    }
     suite_add_tcase(s, t);
     return s;
 }
