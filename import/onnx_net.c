@@ -354,8 +354,14 @@ static const struct op *find_op(const spc__onnx_node *node)
 static spc_status check_node(const spc__onnx_node *node)
 {
     const struct op *op = find_op(node);
+    const char *domain = node->pb->domain != NULL ? node->pb->domain : "";
     size_t count = node->pb->n_input;
 
+    if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0)
+        return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                              "is of the domain '%.40s', whose operators are "
+                              "not known: that of ONNX, '', is right",
+                              domain);
     if (op == NULL)
         return spc__onnx_fail(node, SPC_EUNSUPPORTED,
                               "is of a type that is not known: "

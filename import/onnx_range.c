@@ -36,10 +36,54 @@ static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
     out->int8_out = is_int8(node, "output_precision");
 }
 
+/* An exporter that has other types has other ranges. */
+static spc_status check_precision(const spc__onnx_node *node, const char *name)
+{
+    static const char *const known[] = {"", "int8", "fp16", "fp32"};
+    char text[16] = "";
+    spc_status status = spc__onnx_text(node, text, sizeof(text), name);
+
+    if (status != SPC_OK)
+        return status;
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++)
+        if (strcmp(text, known[i]) == 0)
+            return SPC_OK;
+    return spc__onnx_fail(node, SPC_EUNSUPPORTED,
+                          "has %s '%s': int8, fp16 and fp32 are known", name,
+                          text);
+}
+
+static spc_status check_weight_ranges(const spc__onnx_node *node)
+{
+    spc_onnx_range r;
+    int channels = 0;
+    spc_status status = spc__onnx_int(node, &channels, "out_channels");
+
+    read_range(&r, node);
+    if (status != SPC_OK || r.weight_count == 0)
+        return status;
+    if (r.weight_count != channels)
+        return spc__onnx_fail(node, SPC_EFORMAT,
+                              "has %d weight_dynamic_ranges: %d are right, one "
+                              "for each of its out_channels",
+                              r.weight_count, channels);
+    for (int i = 0; i < r.weight_count; i++)
+        if (!(r.weights[i] >= 0 && r.weights[i] < INFINITY))
+            return spc__onnx_fail(node, SPC_EFORMAT,
+                                  "has weight_dynamic_ranges with %g: numbers "
+                                  "from 0 on are right",
+                                  (double)r.weights[i]);
+    return SPC_OK;
+}
+
 static spc_status check_ranges(const spc__onnx_node *node)
 {
-    spc_status status = SPC_OK;
+    spc_status status = check_precision(node, "precision");
 
+    if (status == SPC_OK)
+        status = check_precision(node, "output_precision");
+    if (status == SPC_OK)
+        status = check_weight_ranges(node);
     for (int i = 0; i < 3 && status == SPC_OK; i++) {
         float range = 0;
         status = spc__onnx_float(node, &range, inputs[i]);

@@ -305,9 +305,11 @@ typedef struct spc_onnx_options {
     /* How points become voxels, which the file does not say; as in
      * spc_net_input. */
     double voxel[3], low[3], high[3];
-    /* Quantise it by the ranges that the file states, as spc_net_quantise does:
-     * what a layer of precision fp16 reads stays f16. Steps of weights are
-     * those of the greatest weight of a channel. */
+    /* Quantise it by the ranges that the file states (spc_onnx_range_at), as
+     * spc_net_quantise does: what a layer of precision fp16 reads stays f16.
+     * Steps of weights are those of the greatest weight of a channel. A
+     * precision that is not known, and ranges that are negative, no number or
+     * not one for each channel are refused; without this they are not read. */
     bool int8;
 } spc_onnx_options;
 

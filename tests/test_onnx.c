@@ -731,6 +731,7 @@ static void end_conv(spc__buf *node, onnx_graph *g, int out)
     }
 
 SPOILED(unknown_attribute, attr_int(&node, "spatial_groups", 2))
+SPOILED(other_domain, pb_text(&node, 7, "torch.nn"))
 SPOILED(groups_of_two, attr_int(&node, "groups", 2))
 SPOILED(transposed, attr_int(&node, "transposed", 1))
 SPOILED(more_outputs,
@@ -1096,6 +1097,8 @@ static const spoiled spoiled_files[] = {
     {"dense twice", dense_twice, SPC_EUNSUPPORTED, "reads '2', which is dense"},
     {"relu of dense", relu_of_dense, SPC_EUNSUPPORTED,
      "reads '2', which is dense"},
+    {"domain", other_domain, SPC_EUNSUPPORTED,
+     "is of the domain 'torch.nn', whose operators are not known"},
     {"relu of two", relu_of_two, SPC_EUNSUPPORTED, "has 2 inputs: 1 is right"},
     {"relu with a slope", relu_with_a_slope, SPC_EUNSUPPORTED,
      "has an attribute 'slope'"},
@@ -1123,6 +1126,11 @@ static spc_status try_import(const spc__buf *file)
 SPOILED(range_is_none, attr_float(&node, "input_dynamic_range", NAN))
 SPOILED(range_below_zero, attr_float(&node, "input_dynamic_range", -1))
 SPOILED(range_is_a_text, attr_text(&node, "input_dynamic_range", "much"))
+SPOILED(precision_of_four_bits, attr_text(&node, "precision", "int4"))
+SPOILED(few_weight_ranges,
+        attr_floats(&node, "weight_dynamic_ranges", (float[]){1, 2, 3}, 3))
+SPOILED(weight_range_below_zero,
+        attr_floats(&node, "weight_dynamic_ranges", (float[]){1, 2, 3, -4}, 4))
 
 /* They matter where the network is quantised by them, and are skipped where it
  * is not. */
@@ -1130,6 +1138,12 @@ static const spoiled spoiled_ranges[] = {
     {"none", range_is_none, SPC_EFORMAT, "an input_dynamic_range of nan"},
     {"below 0", range_below_zero, SPC_EFORMAT, "an input_dynamic_range of -1"},
     {"a text", range_is_a_text, SPC_EFORMAT, "that is not a number"},
+    {"four bits", precision_of_four_bits, SPC_EUNSUPPORTED,
+     "has precision 'int4': int8, fp16 and fp32 are known"},
+    {"few", few_weight_ranges, SPC_EFORMAT,
+     "has 3 weight_dynamic_ranges: 4 are right"},
+    {"a weight's below 0", weight_range_below_zero, SPC_EFORMAT,
+     "weight_dynamic_ranges with -4"},
 };
 
 START_TEST(a_range_that_cannot_be_is_refused)

@@ -40,7 +40,8 @@ static const cli_option options[] = {
     {0, "dtype", "TYPE", CLI_TEXT, AT_NET(dtype),
      "add: of features and weights: f16 (default), bf16 or f32"},
     {0, "int8", NULL, CLI_FLAG, AT_NET(int8),
-     "add: convolutions on i8, by the ranges that the scenes show in f16"},
+     "add: convolutions on i8, by the ranges that an ONNX file states, or "
+     "else those that the scenes show in f16"},
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
      "add --int8: points in the place of scenes, as for spctune run"},
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
@@ -132,18 +133,43 @@ static spc_status store(cli *self, spc_ctx *ctx, const spc_net *net,
     return SPC_OK;
 }
 
-/* Ranges are found by running it. */
-static spc_status store_quantised(cli *self, const struct args *args)
+static spc_status store_whole(cli *self, spc_ctx *ctx, const spc_net *net,
+                              const struct args *args)
+{
+    spc_net_info info;
+
+    spc_net_describe(&info, net);
+    cli_say(self, "%s: %d of %d layers on i8", args->name,
+            network_whole_layers(net), info.layers);
+    return store(self, ctx, net, args);
+}
+
+/* Ranges that the file does not state are found by running it. */
+static spc_status store_calibrated(cli *self, const struct args *args)
 {
     network n;
     spc_status status = network_open(&n, self, &args->net);
 
     if (status == SPC_OK)
-        cli_say(self, "%s: %d of %d layers on i8", args->name, n.whole_layers,
-                n.info.layers);
-    if (status == SPC_OK)
-        status = store(self, n.ctx, n.net, args);
+        status = store_whole(self, n.ctx, n.net, args);
     network_close(&n);
+    return status;
+}
+
+static spc_status store_quantised(cli *self, const struct args *args)
+{
+    bool has_scene = args->net.scenes.count > 0 || args->net.points != NULL;
+    spc_ctx *ctx = NULL;
+    spc_net *stated = NULL;
+    spc_status status =
+        has_scene ? SPC_OK : network_read_stated(&stated, &args->net);
+
+    if (status == SPC_OK && stated == NULL)
+        return store_calibrated(self, args);
+    if (status == SPC_OK && (status = open_any(&ctx, self)) == SPC_OK)
+        status = store_whole(self, ctx, stated, args);
+    spc_ctx_free(ctx);
+    spc_net_free(stated);
     return status;
 }
 

@@ -19,10 +19,10 @@ typedef struct network_args {
     const char *features; /* NULL: they are drawn */
     const char *points;   /* in the place of all three; NULL: not */
     uint64_t seed;
-    int capacity; /* 0: as many as the largest scene has */
+    int capacity;  /* 0: as many as the largest scene has */
     double growth; /* 0: by the capacity */
-    bool keep; /* tensors, to be compared */
-    bool int8; /* convolutions on i8, by the ranges of the scenes */
+    bool keep;     /* tensors, to be compared */
+    bool int8; /* convolutions on i8, by the ranges of the file or the scenes */
 } network_args;
 
 /* Rows of a command's options; AT gives the place of a network_args' member. */
@@ -65,7 +65,8 @@ typedef struct network_args {
          NULL,                                                                 \
          CLI_FLAG,                                                             \
          AT(int8),                                                             \
-         "convolutions on i8, by the ranges that the scenes show in f16"},     \
+         "convolutions on i8, by the ranges that an ONNX file states, or else "  \
+       "those that the scenes show in f16"},                                   \
     {                                                                          \
         0, "growth", "X", CLI_REAL, AT(growth),                                \
             "room of levels that may have more voxels, times the capacity; "   \
@@ -117,6 +118,11 @@ spc_status network_dtype(spc_dtype *out, const char *name);
 spc_status network_read(spc_net **out, const cli *self,
                         const network_args *args, spc_dtype dtype);
 
+/* On i8 by the ranges that an ONNX file states; NULL where the file, or another
+ * kind of file, states none. How many convolutions of a network are on i8. */
+spc_status network_read_stated(spc_net **out, const network_args *args);
+int network_whole_layers(const spc_net *net);
+
 /* What should be known of it, such as a key that is not followed. */
 void network_say_notes(const cli *self, const char *file, const spc_net *net);
 
@@ -152,8 +158,8 @@ spc_status network_int8_error(double *out, const network *n);
 /* Says what the context does; of levels without room what gives them some. */
 spc_status network_fail(const network *n, spc_status status);
 
-/* As spc_net_check, but that points are left out is no mistake: loading them has
- * said so. */
+/* As spc_net_check, but that points are left out is no mistake: loading them
+ * has said so. */
 spc_status network_check(network *n);
 
 /* Microseconds of one replay, from when it is launched till it is done. */

@@ -56,8 +56,34 @@ static spc_status read_grid(spc_onnx_options *out, const network_args *args)
     return SPC_OK;
 }
 
-static spc_status read_onnx(spc_net **out, const network_args *args,
-                            spc_dtype dtype, spc_error *error)
+static bool states_ranges(const spc_onnx *onnx)
+{
+    spc_onnx_range r;
+
+    for (int i = 0; spc_onnx_range_at(&r, onnx, i) == SPC_OK; i++)
+        if (r.int8)
+            return true;
+    return false;
+}
+
+/* With `int8` by the ranges that it states; *out stays NULL where it has none.
+ */
+static spc_status build_onnx(spc_net **out, const cli *self,
+                             const network_args *args,
+                             const spc_onnx_options *options,
+                             const spc_onnx *onnx, spc_error *error)
+{
+    if (options->int8 && !states_ranges(onnx))
+        return SPC_OK;
+    if (self != NULL && !args->int8 && states_ranges(onnx))
+        cli_say(self, "%s states ranges for int8: --int8 works by them",
+                args->file);
+    return spc_onnx_build(out, onnx, options, error);
+}
+
+static spc_status read_onnx(spc_net **out, const cli *self,
+                            const network_args *args, spc_dtype dtype,
+                            bool int8, spc_error *error)
 {
     spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
     spc_onnx *onnx = NULL;
@@ -68,11 +94,12 @@ static spc_status read_onnx(spc_net **out, const network_args *args,
                         args->file);
     options.dtype = dtype;
     options.axes = args->axes;
+    options.int8 = int8;
     if ((status = read_grid(&options, args)) != SPC_OK)
         return status;
     status = spc_onnx_open(&onnx, args->file, error);
     if (status == SPC_OK)
-        status = spc_onnx_build(out, onnx, &options, error);
+        status = build_onnx(out, self, args, &options, onnx, error);
     spc_onnx_free(onnx);
     return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
 }
@@ -121,7 +148,7 @@ spc_status network_read(spc_net **out, const cli *self,
     spc_status status;
 
     if (ends_with(args->file, ".onnx"))
-        return read_onnx(out, args, dtype, &error);
+        return read_onnx(out, self, args, dtype, false, &error);
     if (args->weights.count == 0 &&
         (args->from != NULL || args->axes != NULL || args->prefix != NULL))
         return cli_fail(SPC_EINVAL,
@@ -141,4 +168,25 @@ spc_status network_read(spc_net **out, const cli *self,
         *out = NULL;
     }
     return status;
+}
+
+spc_status network_read_stated(spc_net **out, const network_args *args)
+{
+    spc_error error = {0};
+
+    *out = NULL;
+    return ends_with(args->file, ".onnx")
+               ? read_onnx(out, NULL, args, SPC_F16, true, &error)
+               : SPC_OK;
+}
+
+int network_whole_layers(const spc_net *net)
+{
+    spc_net_param p;
+    int count = 0;
+
+    for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++)
+        count +=
+            p.which == SPC_WEIGHTS && p.conv != NULL && p.conv->dtype == SPC_I8;
+    return count;
 }

@@ -1,6 +1,7 @@
 /*
  * network_int8.c - networks whose convolutions work on i8: ranges are those
- * that the scenes show in f16, and outputs are compared with those of f16.
+ * that the file states, or else those that the scenes show in f16; outputs are
+ * compared with those of f16.
  */
 #include "network.h"
 
@@ -47,17 +48,11 @@ static spc_status run_scene(network *n, int scene, float *ranges)
                       : SPC_OK;
 }
 
-/* Without a plan; its tensors were kept for this alone. */
-static spc_status quantise(network *n, const float *ranges)
+/* Plans what is on i8; the tensors of the plan before were kept for its ranges
+ * alone. */
+static spc_status plan_whole(network *n)
 {
-    spc_error error = {0};
-    spc_status status;
-
-    network_drop_plan(n);
-    n->calibrates = false;
-    status = spc_net_quantise(n->net, ranges, &n->whole_layers, &error);
-    if (status != SPC_OK)
-        return cli_fail(status, "%s", error.text);
+    n->whole_layers = network_whole_layers(n->net);
     if (n->whole_layers == 0)
         return cli_fail(SPC_EINVAL,
                         "--int8: no layer of '%s' can work on i8, as "
@@ -66,8 +61,9 @@ static spc_status quantise(network *n, const float *ranges)
     return network_replan(n, SPC_PLAN_JIT);
 }
 
-spc_status network_calibrate(network *n)
+static spc_status calibrate(network *n)
 {
+    spc_error error = {0};
     float *ranges = calloc((size_t)n->info.tensors + 1, sizeof(*ranges));
     spc_status status = SPC_OK;
 
@@ -75,10 +71,44 @@ spc_status network_calibrate(network *n)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (int i = 0; i < n->scene_count && status == SPC_OK; i++)
         status = run_scene(n, i, ranges);
-    if (status == SPC_OK)
-        status = quantise(n, ranges);
+    if (status == SPC_OK) {
+        network_drop_plan(n);
+        status = spc_net_quantise(n->net, ranges, NULL, &error);
+        if (status != SPC_OK)
+            cli_fail(status, "%s", error.text);
+    }
     free(ranges);
     return status;
+}
+
+/* The scenes are not asked; the first one is run in f16 to be compared with. */
+static spc_status take_stated(network *n, spc_net *stated)
+{
+    float *ranges = calloc((size_t)n->info.tensors + 1, sizeof(*ranges));
+    spc_status status = ranges != NULL ? run_scene(n, 0, ranges)
+                                       : cli_fail(SPC_ENOMEM, "out of memory");
+
+    free(ranges);
+    network_drop_plan(n);
+    spc_net_free(n->net);
+    n->net = stated;
+    spc_net_describe(&n->info, stated);
+    return status;
+}
+
+spc_status network_calibrate(network *n)
+{
+    spc_net *stated;
+    spc_status status = network_read_stated(&stated, n->args);
+
+    if (status != SPC_OK)
+        return status;
+    if (stated != NULL)
+        cli_say(n->self, "%s: int8 by the ranges that it states",
+                n->args->file);
+    status = stated != NULL ? take_stated(n, stated) : calibrate(n);
+    n->calibrates = false;
+    return status == SPC_OK ? plan_whole(n) : status;
 }
 
 spc_status network_int8_error(double *out, const network *n)
