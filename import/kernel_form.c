@@ -218,6 +218,16 @@ static spc_status look_spread(spc_kernel_shape *out, const spc_array *array,
     return is_right ? SPC_OK : fail_shape(array, form, right, error);
 }
 
+static spc_status fail_size(const spc_array *array, const spc_kernel_form *form,
+                            spc_error *error)
+{
+    char right[80];
+
+    snprintf(right, sizeof(right), "the layer's has the sizes %dx%dx%d",
+             form->kernel[0], form->kernel[1], form->kernel[2]);
+    return fail_shape(array, form, right, error);
+}
+
 /* Is what the caller knows of the sizes what the array has? */
 static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
                               const spc_kernel_form *form, spc_error *error)
@@ -230,7 +240,7 @@ static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
                              "a kernel of %d along an axis: 1 to %d is right",
                              form->kernel[axis], SPC_MAX_OFFSETS);
         if (!is_flat && out->kernel[axis] != form->kernel[axis])
-            return fail_shape(array, form, "the kernel has other sizes", error);
+            return fail_size(array, form, error);
         out->kernel[axis] = form->kernel[axis];
     }
     for (int axis = 0; axis < 3; axis++)

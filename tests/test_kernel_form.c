@@ -366,7 +366,7 @@ static const struct {
     {{SPC_ENGINE_SPCONV2, NULL, {3, 3, 1}, false},
      5,
      {8, 3, 3, 3, 4},
-     "other sizes"},
+     "the layer's has the sizes"},
     {{SPC_ENGINE_SPCONV2, NULL, {0}, false}, 5, {8, 9, 9, 9, 4}, "343"},
     {{SPC_ENGINE_SPCONV2, NULL, {0}, false}, 5, {8, 3, 0, 3, 4}, "[cout][size"},
     {{SPC_ENGINE_SPCONV2, NULL, {0}, false},

@@ -261,7 +261,7 @@ static const struct {
 } missing[] = {
     {"subm,cin=4,cout=6,k=3", "conv9", NULL, SPC_ENOTFOUND,
      "'backbone.conv9' with the ending .weight"},
-    {"subm,cin=4,cout=6,k=5", "conv1.0", NULL, SPC_EINVAL, "other sizes"},
+    {"subm,cin=4,cout=6,k=5", "conv1.0", NULL, SPC_EINVAL, "the layer's has the sizes 5x5x5"},
     {"subm,cin=4,cout=8,k=3", "conv1.0", NULL, SPC_EINVAL,
      "not what the layer subm,cin=4,cout=8"},
     {"subm,cin=4,cout=6,k=3,epilogue=scale+bias", "conv1.0", "bn7",

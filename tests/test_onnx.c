@@ -1054,7 +1054,7 @@ static const spoiled spoiled_files[] = {
      "output_spatial_shape is 9x8x8 (x, y, z); by the layers before it it is "
      "8x8x8"},
     {"no array", no_array, SPC_EFORMAT, "reads 'v', which is no array"},
-    {"other kernel", other_channels, SPC_EINVAL, "the kernel has other sizes"},
+    {"other kernel", other_channels, SPC_EINVAL, "the layer's has the sizes"},
     {"unknown node", unknown_node, SPC_EUNSUPPORTED, "MaxPool) is of a type"},
     {"order", before_its_time, SPC_EFORMAT,
      "reads '3', which no node before it makes"},

@@ -32,7 +32,8 @@ static const char *axes_of(const char *said)
 static spc_status check_input(const spc_net *net, const spc_net_input *input,
                               spc_error *error)
 {
-    bool grid = input->voxel[0] > 0;
+    bool grid =
+        input->voxel[0] != 0 || input->voxel[1] != 0 || input->voxel[2] != 0;
 
     if (axes_of(input->axes) == NULL)
         return spc__fail(error, SPC_EINVAL,

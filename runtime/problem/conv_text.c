@@ -149,10 +149,16 @@ static spc_status set_shape(spc_conv *conv, const layer_word *word,
                             const char *value, spc_error *error)
 {
     int *shape = member(conv, word);
+    bool is_read = read_axes(shape, value, word->low, SPC__SHAPE_MOST);
 
-    if (read_axes(shape, value, word->low, SPC__SHAPE_MOST) &&
-        (shape[0] | shape[1] | shape[2]) != 0)
+    if (is_read && (shape[0] | shape[1] | shape[2]) != 0)
         return SPC_OK;
+    if (is_read)
+        return spc__fail(error, SPC_EINVAL,
+                         "shape=%.40s ends along no axis: a set's shape is "
+                         "right, such as shape=%s; in a network it is the "
+                         "input's, which has none",
+                         value, word->example);
     return spc__fail(error, SPC_EINVAL,
                      "shape=%.40s is no shape: one number for all axes "
                      "(shape=41) or three (shape=%s), each 1 to %d, or 0 for "

@@ -53,6 +53,18 @@ void idle_say_but(const cli *self, const char *where, const char *names)
             say(self, i, where);
 }
 
+spc_status idle_take_one(const cli *self, const char *names)
+{
+    for (int i = 0; i < self->given_count; i++)
+        for (int j = 0; j < i; j++)
+            if (self->given[i] == self->given[j] &&
+                self->given[i]->name != NULL &&
+                is_among(names, self->given[i]->name))
+                return cli_fail(SPC_EINVAL, "--%s is given twice: one is right",
+                                self->given[i]->name);
+    return SPC_OK;
+}
+
 /* Options of all commands that some have no use for: they open no context, or
  * no database, or show nothing of how far they are. */
 static const struct {

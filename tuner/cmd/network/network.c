@@ -1,6 +1,8 @@
 /* network.c - networks for commands: reading, planning, feeding them. */
 #include "network.h"
 
+#include "idle.h"
+
 #include "database.h"
 #include "dtype.h"
 #include "npy.h"
@@ -366,10 +368,13 @@ spc_status network_open(network *out, cli *self, const network_args *args)
                                                 NETWORK_SCENES, NETWORK_PLAN},
                                of_points[] = {NETWORK_READ, NETWORK_CONTEXT,
                                               NETWORK_SCENES, NETWORK_PLAN};
+    static const char one_of_each[] = "network coords features points";
     const network_stage *order = of_files;
     spc_status status = SPC_OK;
 
     *out = (network){.self = self, .args = args, .calibrates = args->int8};
+    if ((status = idle_take_one(self, one_of_each)) != SPC_OK)
+        return status;
     cli_catch_signals(self); /* loading takes long too */
     if (args->file == NULL)
         return cli_fail(SPC_EINVAL,

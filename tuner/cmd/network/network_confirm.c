@@ -262,8 +262,9 @@ static spc_status fall_back(tuning *t, double untuned_us, double *us)
     }
     if (t->job.json == NULL)
         printf("\nuntuned a replay is faster, %.1f us, than with what is "
-               "fastest alone, %.1f us:\neach layer is tried by itself\n",
-               now, *us);
+               "fastest alone, %.1f us:\nfrom untuned kernels, %.1f us as "
+               "choices, each layer is tried by itself\n",
+               untuned_us, *us, now);
     *us = now;
     return SPC_OK;
 }

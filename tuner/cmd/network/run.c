@@ -350,7 +350,15 @@ static spc_status write_output(const sheet *s)
 
     if (s->args->output == NULL && s->args->output_coords == NULL)
         return SPC_OK;
-    if ((status = find_output(&output, s)) == SPC_OK && s->args->output != NULL)
+    if ((status = find_output(&output, s)) != SPC_OK)
+        return status;
+    if (s->args->output_coords != NULL && output.dense && output.plane[0] == 0)
+        return cli_fail(SPC_EINVAL,
+                        "output '%s' has a row for each batch element and no "
+                        "voxels, so --output-coords has nothing to write: drop "
+                        "it, or name another output by --output-name",
+                        output.name);
+    if (s->args->output != NULL)
         status = write_values(s, &output);
     if (status == SPC_OK && s->args->output_coords != NULL)
         status = write_coords(s, &output);
@@ -435,6 +443,12 @@ static spc_status run(cli *self, void *to)
     if (self->operands.count > 0)
         return cli_fail(SPC_EINVAL, "run takes no operands: --network FILE "
                                     "names the network");
+    if (args->output_name != NULL && args->output == NULL &&
+        args->output_coords == NULL)
+        return cli_fail(SPC_EINVAL,
+                        "--output-name %s says which output is written, and "
+                        "none is: -o FILE or --output-coords FILE is missing",
+                        args->output_name);
     if (args->net.scenes.count > 1)
         return cli_fail(SPC_EINVAL, "run takes one scene; 'spctune bench "
                                     "--network' takes several");
