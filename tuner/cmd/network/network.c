@@ -151,15 +151,22 @@ static bool has_own_grid(const network *n)
     return found && n->info.input.voxel[0] > 0;
 }
 
+static int64_t capacity_of(const network *n)
+{
+    return n->args->capacity > 0 ? n->args->capacity
+                                 : spc_scene_rows(largest(n));
+}
+
 spc_status network_fail(const network *n, spc_status status)
 {
     const char *why = spc_ctx_error(n->ctx);
 
     if (status == SPC_ECAPACITY)
         return cli_fail(status,
-                        "%s; --capacity N gives all levels more room, --growth "
-                        "X those of strided layers",
-                        why);
+                        "%s; a set's room grows with the network's: --capacity "
+                        "N, now %lld, gives all levels more, --growth X those "
+                        "of strided layers",
+                        why, (long long)capacity_of(n));
     if (status == SPC_ERANGE && has_own_grid(n))
         return cli_fail(status,
                         "%s; a file of points without @VOXEL is taken in the "
@@ -179,7 +186,7 @@ static spc_status make_plan(network *n, unsigned flags)
     for (int i = 0; i < n->scene_count; i++)
         widen(&o, n->scenes[i], i == 0);
     o.low[0] = 0;
-    o.capacity = n->args->capacity > 0 ? n->args->capacity : rows;
+    o.capacity = capacity_of(n);
     o.growth = growth_of(n, o.capacity);
     o.keep = n->args->keep || n->calibrates;
     o.flags = flags;
