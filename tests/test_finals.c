@@ -601,11 +601,17 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
     static const struct {
         double us[3], side_us[3];
         int winner;
+        int of_network; /* who was chosen in one, counted from 1; 0: nobody */
     } rows[] = {
-        {{10, 11, 12}, {0, 0, 0}, 0},
-        {{10, 11, 12}, {13, 12, 0}, 1},
-        {{10, 10.5, 10.2}, {14, 14.5, 0}, 0},
-        {{10, 11, 12}, {14, 13.5, 13}, 2},
+        {{10, 11, 12}, {0, 0, 0}, 0, 0},
+        {{10, 11, 12}, {13, 12, 0}, 1, 0},
+        {{10, 10.5, 10.2}, {14, 14.5, 0}, 0, 0},
+        {{10, 11, 12}, {14, 13.5, 13}, 2, 0},
+        /* Near the fastest alone it stays, whoever is a finalist. */
+        {{10, 10.9, 12}, {0, 0, 0}, 1, 2},
+        {{10, 10.9, 12}, {10, 0, 12}, 1, 2},
+        {{10, 11.1, 12}, {0, 0, 0}, 0, 2},
+        {{10, 10.9, 12}, {0, 0, 0}, 0, 1},
     };
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
     spc__request request = {.ctx = ctx, .scene_count = 1};
@@ -628,8 +634,12 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
         for (int i = 0; i < 3; i++)
             set_entry(&entries[i], &kinds[i], rows[r].us[i],
                       rows[r].side_us[i]);
+        if (rows[r].of_network > 0)
+            entries[rows[r].of_network - 1].in_network = true;
         assert_ok(spc__choose(&winner, &request, &all), error.text);
         ck_assert_int_eq(winner.entry - entries, rows[r].winner);
+        ck_assert((strstr(winner.reason, SPC__IN_NETWORK) != NULL) ==
+                  (rows[r].of_network == rows[r].winner + 1));
         free(entries);
         free(kinds);
     }

@@ -219,8 +219,9 @@ int spc__record_recall(const spc__record *record,
 
 /* What a scene would be served with. */
 typedef struct served {
-    spc__entry *entry;  /* NULL: none of the database */
-    bool exact, is_cut; /* chosen for this very problem; in haste */
+    spc__entry *entry; /* NULL: none of the database */
+    /* Chosen for this very problem; in haste; in a network. */
+    bool exact, is_cut, in_network;
 } served;
 
 static bool ends_with(const char *text, const char *end)
@@ -251,6 +252,8 @@ static served serving(const spc__record *record,
             out.entry != NULL && found[i].match == SPC__MATCH_EXACT &&
             out.entry == spc__record_entry_of(candidates, &found[i].trial);
         out.is_cut = ends_with(found[i].reason, SPC__CUT_SHORT);
+        out.in_network = strncmp(found[i].reason, SPC__IN_NETWORK,
+                                 strlen(SPC__IN_NETWORK)) == 0;
     }
     free(found);
     return out;
@@ -266,32 +269,39 @@ void spc__record_find_serving(const spc__record *record,
     }
 }
 
-/* The one candidate that is exact on every scene, and timed. */
-static spc__entry *chosen_before(const spc__record *record,
-                                 const spc__candidates *candidates,
-                                 bool *is_cut)
+/* The one candidate that is exact on every scene, and timed; NULL: none is. */
+static served chosen_before(const spc__record *record,
+                            const spc__candidates *candidates)
 {
-    spc__entry *kept = NULL;
+    served kept = {.in_network = true};
 
-    *is_cut = false;
     for (int s = 0; s < record->scene_count; s++) {
         served one = serving(record, candidates, s);
         if (!one.exact || one.entry->state != SPC__TIMED ||
-            (kept != NULL && one.entry != kept))
-            return NULL;
-        kept = one.entry;
-        *is_cut |= one.is_cut;
+            (kept.entry != NULL && one.entry != kept.entry))
+            return (served){0};
+        kept.entry = one.entry;
+        kept.is_cut |= one.is_cut;
+        kept.in_network &= one.in_network;
     }
     return kept;
+}
+
+void spc__record_mark_network(const spc__record *record,
+                              const spc__candidates *candidates)
+{
+    served kept = chosen_before(record, candidates);
+
+    if (kept.entry != NULL)
+        kept.entry->in_network = kept.in_network;
 }
 
 spc__entry *spc__record_chosen(const spc__record *record,
                                const spc__candidates *candidates)
 {
-    bool is_cut;
-    spc__entry *entry = chosen_before(record, candidates, &is_cut);
+    served kept = chosen_before(record, candidates);
 
-    return is_cut ? NULL : entry;
+    return kept.is_cut ? NULL : kept.entry;
 }
 
 static bool is_far_behind(const spc__entry *entry,
@@ -309,8 +319,7 @@ static bool is_far_behind(const spc__entry *entry,
 void spc__record_keep_choice(const spc__record *record,
                              const spc__candidates *candidates)
 {
-    bool is_cut;
-    spc__entry *kept = chosen_before(record, candidates, &is_cut);
+    spc__entry *kept = chosen_before(record, candidates).entry;
 
     if (kept != NULL && !is_far_behind(kept, candidates, record->scene_count))
         kept->side_us = spc__entry_score(kept, record->scene_count);

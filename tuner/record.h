@@ -34,6 +34,9 @@ void spc__record_find_serving(const spc__record *record,
  * to its end; NULL: there is none. */
 spc__entry *spc__record_chosen(const spc__record *record,
                                const spc__candidates *candidates);
+/* Marks the candidate that is chosen already, for every scene, by a network. */
+void spc__record_mark_network(const spc__record *record,
+                              const spc__candidates *candidates);
 /* Where a run measures nothing, what was chosen before stays chosen, as it was
  * chosen side by side with others: it becomes the only finalist. Not if others
  * are now known to be so much faster that no clock explains it. */

@@ -103,7 +103,7 @@ static spc_status choose_named(run *r)
     r->winner.entry = entry;
     r->winner.us = spc__entry_score(entry, r->request.scene_count);
     snprintf(r->winner.reason, sizeof(r->winner.reason),
-             "chosen in a network, whose replay was the fastest with it");
+             SPC__IN_NETWORK ", whose replay was the fastest with it");
     return SPC_OK;
 }
 
@@ -167,8 +167,10 @@ static spc_status tune_all(run *r)
         spc__report_all(&r->request, &r->candidates);
         return compared;
     }
-    if (!again)
+    if (!again) {
         r->known = spc__record_recall(&r->record, &r->candidates);
+        spc__record_mark_network(&r->record, &r->candidates);
+    }
     if (r->request.options.missing && take_what_is_there(r))
         return SPC_OK; /* another process was faster */
     spc__record_find_serving(&r->record, &r->candidates);

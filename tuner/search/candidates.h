@@ -34,10 +34,11 @@ typedef struct spc__entry { /* an admitted candidate */
     spc__state state;
     spc__trial trial; /* all that is known but the timings */
     spc__timing timings[SPC__SCENES_MAX];
-    bool known;     /* from the database */
-    bool is_twin;   /* another has the same code and launch */
-    bool serves;    /* what a plan would take so far, from the database */
-    double side_us; /* beside all others that have it; 0: not a finalist */
+    bool known;      /* from the database */
+    bool is_twin;    /* another has the same code and launch */
+    bool serves;     /* what a plan would take so far, from the database */
+    bool in_network; /* the choice of a network, by its replays */
+    double side_us;  /* beside all others that have it; 0: not a finalist */
     /* Of near problems (near.h): how many times the third best it took, where
      * it did best; 0: not known. */
     double near_ratio;

@@ -189,6 +189,22 @@ static void find_worst(spc__winner *out, int scenes, spc__entry *const *ranked,
     }
 }
 
+/* What a network chose by its replays is not given up for what is a little
+ * faster alone: another replay has to say so. */
+static void keep_networks(spc__winner *out, spc__entry *const *confirmed,
+                          int count, int scenes)
+{
+    double most = spc__final_score(out->entry, scenes) * SPC__NEAR_BEST;
+
+    for (int i = 0; i < count; i++)
+        if (confirmed[i]->in_network &&
+            spc__final_score(confirmed[i], scenes) <= most) {
+            out->entry = confirmed[i];
+            snprintf(out->reason, sizeof(out->reason),
+                     SPC__IN_NETWORK ", and near the fastest alone");
+        }
+}
+
 spc_status spc__choose(spc__winner *out, const spc__request *request,
                        const spc__candidates *candidates)
 {
@@ -203,6 +219,7 @@ spc_status spc__choose(spc__winner *out, const spc__request *request,
     int confirmed = confirmed_first(ranked, count, scenes);
     if (confirmed > 0) {
         pick(out, request, ranked, finalists_first(ranked, confirmed), count);
+        keep_networks(out, ranked, confirmed, scenes);
         const spc__entry *start = spc__untuned(request, candidates);
         out->us = spc__final_score(out->entry, scenes);
         if (start != NULL && start->state == SPC__TIMED)

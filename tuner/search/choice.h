@@ -12,6 +12,8 @@ typedef struct spc__winner {
     double worst_ratio;
 } spc__winner;
 
+/* How the reason begins for which a network chose. */
+#define SPC__IN_NETWORK "chosen in a network"
 /* How the reason ends for which a search chose that did not come to its end. */
 #define SPC__CUT_SHORT "; its search was cut short"
 
