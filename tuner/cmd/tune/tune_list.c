@@ -243,8 +243,10 @@ static spc_status work_alone(tune_list *t)
 
     cli_catch_signals(t->job.self); /* loading takes long too */
     spc_status prepared = prepare(t);
-    if (prepared != SPC_OK)
+    if (prepared != SPC_OK) {
+        free_scenes(&t->job.scenes);
         return prepared;
+    }
     if (!t->job.self->globals.json) {
         tune_list_work(t, &t->shared->board.lane[0]);
         return (spc_status)t->shared->status;
