@@ -45,6 +45,30 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 % end
 % write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 %
+%-- n parameters of neighbouring channels: four at a time where they lie so. One by one the lanes
+%-- of a warp, n parameters apart, would touch as many sectors for each of them as for four.
+%local function write_load_floats(n)
+SPC_DEVICE void load_floats$(n)(float *to, const float *from)
+{
+%  if n % 4 == 0 then
+    if ((spc_u64)from % 16 == 0) {
+        SPC_UNROLL
+        for (int e = 0; e < $(n); e += 4) {
+            spc_b16 four = spc_load16(from + e);
+            to[e] = spc_bits_f32(four.x);
+            to[e + 1] = spc_bits_f32(four.y);
+            to[e + 2] = spc_bits_f32(four.z);
+            to[e + 3] = spc_bits_f32(four.w);
+        }
+        return;
+    }
+%  end
+    SPC_UNROLL
+    for (int e = 0; e < $(n); e++)
+        to[e] = spc_load_f32(from + e);
+}
+
+%end
 %local function write_loops(n)
 %  local pieces = problem.channels // n
 %  local lanes = 1
@@ -76,12 +100,17 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 %
 %-- The last step: the row of outputs, of its moments, or of the gradient.
 %local function write_row(n)
+% if problem.affine == 1 then
+        float gain[$(n)], shift[$(n)];
+
+        load_floats$(n)(gain, args->scale + at);
+        load_floats$(n)(shift, args->shift + at);
+% end
         SPC_UNROLL
         for (int e = 0; e < $(n); e++) {
             x[e] = (x[e] - mean) * scale;
 % if problem.affine == 1 then
-            x[e] = x[e] * spc_load_f32(args->scale + at + e) +
-                   spc_load_f32(args->shift + at + e);
+            x[e] = x[e] * gain[e] + shift[e];
 % end
             x[e] = activate(x[e], args->slope);
         }
@@ -92,12 +121,16 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 %-- g = dy times the scale, of the piece at hand.
 %local function write_g(n)
         float g[$(n)];
+% if problem.affine == 1 then
+        float gain[$(n)];
 
+        load_floats$(n)(gain, args->scale + at);
+% end
         load$(n)(g, args->add, row * args->add_pitch + at);
 % if problem.affine == 1 then
         SPC_UNROLL
         for (int e = 0; e < $(n); e++)
-            g[e] *= spc_load_f32(args->scale + at + e);
+            g[e] *= gain[e];
 % end
 %end
 %
@@ -128,6 +161,7 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 %local function write_kernel(name, n)
 %  local pieces, lanes, steps, held = write_loops(n)
 %  local function begin(first) write_begin(n, pieces, lanes, steps, held, first) end
+%  if problem.affine == 1 and problem.pass ~= "wgrad" then write_load_floats(n) end
 /* The sum over the lanes that share a row. */
 SPC_DEVICE float sum_row$(n)(float v)
 {
@@ -175,7 +209,9 @@ SPC_DEVICE void normalise$(n)(const spc_feature_args *args, int row, int written
 % end
 }
 
-SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
+%-- Three blocks a multiprocessor: parameters of a wide row are then not all read before the first
+%-- is used, which would leave two blocks, or one, to hide the loads.
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, $((problem.pass or n == 1) and 1 or 3))
 {
     int rows = rows_given(args), own = spc_lane() / $(lanes);
     long long step = (long long)spc_grid_x() * WARPS * $(32 // lanes);
