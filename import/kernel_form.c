@@ -250,11 +250,15 @@ static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
     int64_t offsets = volume(out->kernel);
     if (offsets > SPC_MAX_OFFSETS)
         return fail_shape(array, form, "it has more than 343 offsets", error);
-    if (is_flat && offsets != (array->rank == 3 ? array->shape[0] : 1))
-        return fail_shape(array, form,
-                          "the kernel has another number of "
-                          "offsets",
-                          error);
+    int64_t held = array->rank == 3 ? array->shape[0] : 1;
+    if (is_flat && offsets != held) {
+        char what[96];
+        snprintf(what, sizeof(what),
+                 "it has %lld offsets, and a kernel of %dx%dx%d has %lld",
+                 (long long)held, out->kernel[0], out->kernel[1],
+                 out->kernel[2], (long long)offsets);
+        return fail_shape(array, form, what, error);
+    }
     return SPC_OK;
 }
 

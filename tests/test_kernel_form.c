@@ -360,7 +360,7 @@ static const struct {
     {{SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 3}, false},
      3,
      {9, 4, 8},
-     "another number of offsets"},
+     "it has 9 offsets, and a kernel of 3x3x3 has 27"},
     {{SPC_ENGINE_SPCONV2, NULL, {0}, false}, 4, {8, 3, 3, 4}, "[cout][size"},
     {{SPC_ENGINE_SPCONV1, NULL, {0}, false}, 3, {27, 4, 8}, "[cin][cout] is"},
     {{SPC_ENGINE_SPCONV2, NULL, {3, 3, 1}, false},
