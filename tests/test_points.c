@@ -446,21 +446,6 @@ static const char *const layers[] = {
     "points,cin=1,cout=1,k=7,radius=1",
 };
 
-/* What the host has turned round has its inputs by the host, too. */
-static void check_turned(spc_ctx *ctx, const spc_map *map, const char *what)
-{
-    size_t count = (size_t)spc_map_pairs(map);
-    spc_triplet *all = calloc(count + 1, sizeof *all);
-    spc_map *turned;
-
-    ck_assert_int_eq(spc__radius_turn(&turned, map, &error), SPC_OK);
-    ck_assert_int_eq(spc_map_pairs(turned), (int64_t)count);
-    assert_done(spc_map_triplets(turned, all));
-    check_inputs(ctx, turned, all, what);
-    spc_map_free(turned);
-    free(all);
-}
-
 /* Empty clouds, one point, a few, many; one batch element and several. */
 static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
                       const cloud *out, spc_points *inputs, spc_points *outputs,
@@ -474,8 +459,6 @@ static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     assert_done(spc_map_check(map, NULL));
     check_map(ctx, map, &want, what);
-    if (!inverse)
-        check_turned(ctx, map, what);
     spc_map_free(map);
     free(want.all);
 }
