@@ -1325,6 +1325,9 @@ static const struct {
 } refused[] = {
     {"points,cin=8,cout=8,k=3", "'radius' is missing"},
     {"points,cin=8,cout=8,k=3,radius=-1", "radius=-1 is no length"},
+    {"points,cin=8,cout=8,k=3,radius=1e-30",
+     "radius=1e-30: a length from 8.67e-19 to 1.15e+18 is right"},
+    {"points,cin=8,cout=8,k=3,radius=0.1,voxel=1e30", "voxel=1e+30: a length"},
     {"points,cin=8,cout=8,k=3,radius=0.1,stride=2", "layers of points have "
                                                     "none"},
     {"subm,cin=8,cout=8,k=3,radius=0.1",
