@@ -73,6 +73,16 @@ static cloud draw_cloud(int rows, int batches, int extent, float step,
     return c;
 }
 
+static cloud line_of(int rows, float apart)
+{
+    cloud c = {calloc((size_t)rows + 1, sizeof *c.at),
+               calloc((size_t)rows + 1, sizeof *c.batch), rows, 1};
+
+    for (int i = 0; i < rows; i++)
+        c.at[i][0] = apart * (float)i;
+    return c;
+}
+
 /* ---- the definition ------------------------------------------------------ */
 
 typedef struct found {
@@ -586,6 +596,37 @@ START_TEST(awkward_coordinates_are_seen_as_the_rule_rounds)
 }
 END_TEST
 
+/* Pairs just a radius apart, of which the one lies a little before the border
+ * of two cells and the other so much before the next: whoever looks about less
+ * far than the radius does not look there. */
+START_TEST(points_on_the_radius_are_found_behind_a_border)
+{
+    enum { PAIRS = 48 };
+    spc_ctx *ctx = contexts[_i];
+    spc_geometry g = geometry_of(layers[4]);
+    cloud ends[2];
+
+    for (int side = 0; side < 2; side++) {
+        ends[side] = line_of(PAIRS, 0);
+        for (int i = 0; i < PAIRS; i++) {
+            float before = ldexpf(1, -10 - 2 * (i / 6));
+            ends[side].at[i][i % 3] =
+                i % 6 < 3 ? (float)side - before : before - (float)side;
+        }
+    }
+    spc_points *in = make_points(ctx, &ends[0]);
+    spc_points *out = make_points(ctx, &ends[1]);
+    is_rounded = true; /* other pairs have squares of too many digits */
+    check_way(ctx, &g, &ends[0], &ends[1], in, out, false, "on the radius");
+    check_way(ctx, &g, &ends[1], &ends[0], out, in, true, "on the radius");
+    is_rounded = false;
+    spc_points_free(in);
+    spc_points_free(out);
+    release(&ends[0]);
+    release(&ends[1]);
+}
+END_TEST
+
 /* A warp holds SPC_POINTS_STAGED of them. */
 START_TEST(points_that_lie_densely_are_all_found)
 {
@@ -684,16 +725,6 @@ START_TEST(one_radius_makes_sense_with_any_number_of_cells)
 END_TEST
 
 /* ---- capacities and frames ----------------------------------------------- */
-
-static cloud line_of(int rows, float apart)
-{
-    cloud c = {calloc((size_t)rows + 1, sizeof *c.at),
-               calloc((size_t)rows + 1, sizeof *c.batch), rows, 1};
-
-    for (int i = 0; i < rows; i++)
-        c.at[i][0] = apart * (float)i;
-    return c;
-}
 
 START_TEST(a_map_without_room_holds_nothing_and_says_what_would_fit)
 {
@@ -1419,6 +1450,8 @@ int main(int argc, char **argv)
     tcase_add_loop_test(cases, maps_of_fifty_clouds_are_those_of_the_definition,
                         0, context_count);
     tcase_add_loop_test(cases, awkward_coordinates_are_seen_as_the_rule_rounds,
+                        0, context_count);
+    tcase_add_loop_test(cases, points_on_the_radius_are_found_behind_a_border,
                         0, context_count);
     tcase_add_loop_test(cases, points_that_lie_densely_are_all_found, 0,
                         context_count);
