@@ -297,6 +297,28 @@ START_TEST(gradients_say_what_the_loss_is)
 }
 END_TEST
 
+/* A kernel that is not its own mirror image, as few draws are: the gradient
+ * sees it the other way round. */
+static const char *const lopsided[] = {
+    "subm,cin=2,cout=3,k=4x2x1,dtype=f32",
+    "subm,cin=2,cout=3,k=3,origin=0,dtype=f32",
+    "subm,cin=2,cout=3,offsets=0x0x0+1x0x2+-1x1x0+2x0x0,dtype=f32",
+};
+
+START_TEST(lopsided_kernels_have_their_gradient)
+{
+    spc__random random;
+    spc_conv layer;
+    step s;
+
+    spc__random_init(&random, (uint64_t)_i + 501);
+    assert_ok(spc_conv_parse(&layer, lopsided[_i], &error), error.text);
+    step_open(&s, device_of(0), &layer, &random);
+    check_step(&s, &random, lopsided[_i]);
+    step_close(&s);
+}
+END_TEST
+
 /* ---- halves -------------------------------------------------------------- */
 
 static uint16_t *halves_of(const float *values, int64_t count, spc_dtype dtype)
@@ -615,6 +637,8 @@ int main(int argc, char **argv)
     Suite *suite = suite_create("backward");
 
     add(suite, "steps", gradients_say_what_the_loss_is, cases());
+    add(suite, "lopsided", lopsided_kernels_have_their_gradient,
+        LENGTH(lopsided));
     add(suite, "halves", halves_have_the_gradient_of_singles, cases());
     add(suite, "accumulate", a_gradient_is_added_to_where_it_lies, 1);
     add(suite, "repeats",

@@ -17,7 +17,7 @@ static const struct {
     {"networks/trained.lua", 7},        {"networks/trained_unet.lua", 19},
     {"networks/trained_ops.lua", 11},   {"networks/trained_global.lua", 2},
     {"networks/trained_bev.lua", 4},    {"networks/trained_masked.lua", 12},
-    {"networks/trained_cloud.lua", 12}, {"networks/trained_unpool.lua", 7},
+    {"networks/trained_cloud.lua", 13}, {"networks/trained_unpool.lua", 7},
 };
 
 typedef struct task {

@@ -345,11 +345,13 @@ static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
 static spc_status check_length(const char *name, float value, bool may_be_0,
                                spc_error *error)
 {
-    if (isfinite(value) && (value >= 0x1p-60f || (may_be_0 && value == 0)) &&
-        value <= 0x1p60f)
+    const float least = 0x1p-60f, most = 0x1p60f;
+
+    if ((value >= least && value <= most) || (may_be_0 && value == 0))
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL, "%s=%g: a length above 0 is right",
-                     name, (double)value);
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%g: a length from %.3g to %.3g is right", name,
+                     (double)value, (double)least, (double)most);
 }
 
 /* What only points have, and what they have not. */

@@ -11,4 +11,6 @@ y = conv(y, "points,k=3,radius=0.005,cout=8,epilogue=scale+bias+add+silu",
 y = conv(y, "inverse,k=2,rule=radius,radius=0.0025,voxel=0.002,cout=4,epilogue=bias+sigmoid",
          {name = "back"})
 local near = conv(x, "points,k=2,radius=0.0025,nearest=5,cout=4", {name = "near"})
-output(conv(cat(y, near), "linear,cout=2", {name = "head"}))
+-- Back to those who have a point among their nearest.
+local spread = conv(kept, "inverse,k=1,rule=radius,radius=0.0025,voxel=0.002,nearest=1,cout=4", {name = "spread"})
+output(conv(cat(y, near, spread), "linear,cout=2", {name = "head"}))

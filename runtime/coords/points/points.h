@@ -93,10 +93,6 @@ spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
                               bool inverse, spc_error *error);
 /* Fills it, with room for exactly what there is; waits. */
 spc_status spc__radius_fit(spc_map *map, spc_error *error);
-/* The triplets of a checked map by their inputs: an inverse map, of which there
- * is one also where the layer has only the nearest (radius_turn.c). Waits; it
- * is not filled anew. */
-spc_status spc__radius_turn(spc_map **out, const spc_map *of, spc_error *error);
 /* Gives it room for so many triplets; it must be filled anew. */
 spc_status spc__radius_reserve(const spc_map *map, int64_t triplets,
                                spc_error *error);

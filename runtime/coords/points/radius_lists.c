@@ -156,9 +156,7 @@ spc_status spc__radius_inputs(const spc_map *map, void *stream,
 {
     const radius_work *w = map->work;
 
-    return w->turned && !w->is_put
-               ? spc__radius_fill(w->turned, stream, error)
-               : SPC_OK;
+    return w->turned ? spc__radius_fill(w->turned, stream, error) : SPC_OK;
 }
 
 static spc_status make_turned(spc_map *map, void *stream, spc_error *error)
@@ -166,8 +164,6 @@ static spc_status make_turned(spc_map *map, void *stream, spc_error *error)
     radius_work *w = map->work;
     spc_status status;
 
-    if (w->is_put)
-        return spc__radius_turn(&w->turned, map, error);
     status = spc__radius_create(&w->turned, spc__points_of(map->to),
                                 spc__points_of(map->in), &map->geometry,
                                 w->capacity, !map->inverse, error);

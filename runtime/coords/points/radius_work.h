@@ -23,10 +23,9 @@ typedef struct radius_work {
     sorted_cloud in, to; /* `to` only where the clouds are two */
     int *order, *first, *sums, *total, *list;
     int64_t capacity;
-    int *counts;  /* for listing by offset */
-    int *bundles; /* the list by bundles; NULL: nobody reads it */
+    int *counts;     /* for listing by offset */
+    int *bundles;    /* the list by bundles; NULL: nobody reads it */
     spc_map *turned; /* the relation from the other side; NULL: likewise */
-    bool is_put;     /* by the host, once: there is no search that finds it */
     /* Of an inverse map with the nearest only: the last that counts for each
      * input, and the code that finds it among cells of outputs. */
     unsigned *limits;

@@ -132,13 +132,10 @@ spc_status spc__train_operator(spc__train_feature *out, spc_training *t,
 void spc__train_release(spc__train_feature *f);
 
 /* Of networks of clouds (net_train_points.c): a map from one set to another,
- * that of rows by themselves where the geometry is a linear layer's; and that
- * of a layer's triplets by their inputs. */
+ * that of rows by themselves where the geometry is a linear layer's. */
 spc_status spc__train_cloud_map(spc_map **out, spc_training *t,
                                 const spc_geometry *geometry, bool inverse,
                                 int in, int to);
-spc_status spc__train_turned_map(spc_map **out, spc_training *t,
-                                 const spc_map *forward);
 
 /* Packs and copies what the host has. */
 spc_status spc__train_put(spc_training *t, spc__train_step *step);

@@ -54,12 +54,3 @@ spc_status spc__train_cloud_map(spc_map **out, spc_training *t,
         status = spc__radius_fit(*out, &error);
     return status == SPC_OK ? status : spc__ctx_fail(t->ctx, &error);
 }
-
-spc_status spc__train_turned_map(spc_map **out, spc_training *t,
-                                 const spc_map *forward)
-{
-    spc_error error = {0};
-    spc_status status = spc__radius_turn(out, forward, &error);
-
-    return status == SPC_OK ? status : spc__ctx_fail(t->ctx, &error);
-}

@@ -214,22 +214,6 @@ static spc_status make_pass(spc__train_pass *p, spc_training *t,
     return status == SPC_OK ? plan_pass(p, t) : status;
 }
 
-/* The gradient of the inputs of a layer that has only the nearest: who has a
- * point among them is not searched for, but known from the layer's map. */
-static spc_status make_turned(step *s, spc_training *t, spc_conv layer)
-{
-    spc__train_pass *p = &s->dgrad;
-    spc_status status;
-
-    layer.geometry.nearest = 0;
-    if ((status = spc_conv_pass(&p->conv, &layer, SPC_DGRAD,
-                                spc__error_of(t->ctx))) != SPC_OK ||
-        (status = spc__train_turned_map(&p->map, t, s->forward.map)) != SPC_OK)
-        return status;
-    p->owned = true;
-    return plan_pass(p, t);
-}
-
 /* ---- parameters ---------------------------------------------------------- */
 
 bool spc__train_has_params(const step *s)
@@ -338,11 +322,9 @@ static spc_status finish_step(spc_training *t, step *s,
 static spc_status make_dgrad(step *s, spc_training *t, const spc_conv *plain,
                              int in, int to)
 {
-    if (!t->values[s->in[0]].wanted)
-        return SPC_OK;
-    return plain->geometry.nearest > 0
-               ? make_turned(s, t, *plain)
-               : make_pass(&s->dgrad, t, plain, SPC_DGRAD, to, in);
+    return t->values[s->in[0]].wanted
+               ? make_pass(&s->dgrad, t, plain, SPC_DGRAD, to, in)
+               : SPC_OK;
 }
 
 static spc_status make_conv(spc_training *t, const spc__net_node *node, int in,
