@@ -1510,7 +1510,7 @@ SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
 /* A pitch is the number of elements from one row to the next: 0 where rows
  * follow each other; more for a slice of wider rows. Arrays whose addresses and
  * pitches are multiples of 16 bytes (or of the row, if that is less) are moved
- * in large pieces. */
+ * in large pieces, if `scale` and `shift` are at multiples of 16 bytes too. */
 typedef struct spc_feature_buffers {
     const void *in; /* spc_feature_rows_in rows of spc_feature_row_in */
     int64_t in_pitch;

@@ -111,6 +111,36 @@ SPC_DEVICE void store$(n)(void *to, long long at, const float *v)
 %  end
 %end
 %
+%-- load_floats<n>: n floats, such as the scales of neighbouring channels, in as few loads as
+%-- there can be. Those of a piece of a row: one that is moved as a whole has its scales at
+%-- a multiple of their size, up to 16 bytes (feature_plan.c).
+%function write_float_loads(...)
+%  local done = {}
+%  for _, n in ipairs({...}) do
+%    local width = math.min(n, 4)
+%    local all = words[width * 4]
+%    if not done[n] then
+SPC_DEVICE void load_floats$(n)(float *v, const float *from)
+{
+%      if n == 1 then
+    v[0] = spc_load_f32(from);
+%      else
+    SPC_UNROLL
+    for (int i = 0; i < $(n); i += $(width)) {
+        $(all.load) w = spc_load$(width * 4)(from + i);
+
+%        for i, name in ipairs(all.names) do
+        v[i + $(i - 1)] = spc_bits_f32(w$(name));
+%        end
+    }
+%      end
+}
+
+%    end
+%    done[n] = true
+%  end
+%end
+%
 %-- ---- functions of one number ---------------------------------------------------------
 %
 %-- activate(y, slope); `inline` is how the device says it.

@@ -60,6 +60,9 @@ enum {
 };
 
 % write_accesses(problem, {1, wide, wide_group})
+% if problem.affine == 1 and problem.pass ~= "wgrad" then
+%   write_float_loads(1, wide, wide_group)
+% end
 % write_coordinates("SPC_DEVICE")
 %
 /* ---- batch elements --------------------------------------------------- */
@@ -278,6 +281,12 @@ SPC_DEVICE void apply$(n)(const spc_feature_args *args, int p, int at)
 % end
 
     load$(n)(x, args->in, row * args->in_pitch + at);
+% if problem.affine == 1 and not back then
+    float scale[$(n)], shift[$(n)];
+
+    load_floats$(n)(scale, args->scale + at);
+    load_floats$(n)(shift, args->shift + at);
+% end
 % if back then
     load_g$(n)(g, args, row, at);
 % end
@@ -290,8 +299,7 @@ SPC_DEVICE void apply$(n)(const spc_feature_args *args, int p, int at)
                (g[e] - means[2 * group] - x[e] * means[2 * group + 1]);
 % else
 % if problem.affine == 1 then
-        x[e] = x[e] * spc_load_f32(args->scale + at + e) +
-               spc_load_f32(args->shift + at + e);
+        x[e] = x[e] * scale[e] + shift[e];
 % end
         x[e] = activate(x[e], args->slope);
 % end

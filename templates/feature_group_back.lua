@@ -9,9 +9,12 @@ SPC_DEVICE void load_g$(n)(float *g, const spc_feature_args *args, long long row
 {
     load$(n)(g, args->add, row * args->add_pitch + at);
 %   if problem.affine == 1 then
+    float scale[$(n)];
+
+    load_floats$(n)(scale, args->scale + at);
     SPC_UNROLL
     for (int e = 0; e < $(n); e++)
-        g[e] *= spc_load_f32(args->scale + at + e);
+        g[e] *= scale[e];
 %   end
 }
 

@@ -1,6 +1,8 @@
 %-- Layer normalisation: some lanes of a warp share a row. They sum it for the mean, then
 %-- the squares of what differs from it, and write the row. A row that fits their
-%-- registers is read once, a wider one again from the nearest cache.
+%-- registers is read once, a wider one again from the nearest cache. Of rows that fit, the
+%-- lanes take two at a time: twice as many loads are on their way, and the scale and the
+%-- shift of a channel are read once for both.
 %--
 %-- With xhat = (x - mean) / sqrt(var + eps) and g = dy times the scale the gradient of a row
 %-- is
@@ -14,6 +16,21 @@
 %include "feature.lua"
 %include "feature_channels.lua"
 %
+%-- Elements of a row that a lane holds at most; in a gradient of dy as many again.
+%local most_held = 32
+%
+%-- Elements of a piece. Neighbouring lanes read the scales of neighbouring pieces: where
+%-- these are 16 bytes, a warp's loads have all of each cache line. Of 8 channels they
+%-- are 32 bytes, of which a load takes half, so there is twice as much to do as there
+%-- is for the rows. What fits in one step of a warp has too little of either to matter.
+%local function piece_of(problem)
+%  local n = natural_elements(problem, problem.channels)
+%  if problem.affine == 1 and problem.pass ~= "wgrad" and problem.channels > 32 * n then
+%    return math.min(n, 4)
+%  end
+%  return n
+%end
+%
 %local ops = {"layernorm", "layernorm,dgrad", "layernorm,wgrad", "affine,wgrad"}
 %
 %template = {
@@ -24,7 +41,7 @@
 %  accepts = function(problem, target) return accepts_feature(problem, ops) end,
 %  constraints = {},
 %  derive = function(problem, config, target)
-%    return {wide = natural_elements(problem, problem.channels)}
+%    return {wide = natural_elements(problem, problem.channels), piece = piece_of(problem)}
 %  end,
 %  launch = function() return {} end,
 %  default = function() return {} end,
@@ -35,197 +52,247 @@
 
 enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 
-% write_accesses(problem, {1, wide})
+% write_accesses(problem, {1, piece, wide})
 % write_rows_given("SPC_DEVICE")
 % if problem.op == "affine" then
 %   write_channels(problem, wide, "rows_given(args)", "p", "x[e]")
 % else
+% if problem.affine == 1 and problem.pass ~= "wgrad" then
+%   write_float_loads(piece, 1)
+% end
 % if not problem.pass then
 %   write_slope_activation(problem, "SPC_DEVICE")
 % end
 % write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 %
-%-- n parameters of neighbouring channels: four at a time where they lie so. One by one the lanes
-%-- of a warp, n parameters apart, would touch as many sectors for each of them as for four.
-%local function write_load_floats(n)
-SPC_DEVICE void load_floats$(n)(float *to, const float *from)
-{
-%  if n % 4 == 0 then
-    if ((spc_u64)from % 16 == 0) {
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e += 4) {
-            spc_b16 four = spc_load16(from + e);
-            to[e] = spc_bits_f32(four.x);
-            to[e + 1] = spc_bits_f32(four.y);
-            to[e + 2] = spc_bits_f32(four.z);
-            to[e + 3] = spc_bits_f32(four.w);
-        }
-        return;
-    }
-%  end
-    SPC_UNROLL
-    for (int e = 0; e < $(n); e++)
-        to[e] = spc_load_f32(from + e);
-}
-
-%end
-%local function write_loops(n)
+%-- How a row lies on lanes, `n` elements to a piece.
+%--
+%-- Which rows are alone depends on the grid, so these and pairs must give the same bits:
+%-- where a product is added it says so, as spc_fma, and the compiler is not asked.
+%-- Gradients have too many of those, and go row by row.
+%--
+%-- A thread needs the registers that hold rows and some 48 besides; as many blocks are
+%-- asked for as 65536 of them are enough for, else the compiler loads all scales ahead of
+%-- the sums, and few blocks fit. Single elements, whose scales lie well, are left to it.
+%local function layout_of(n)
 %  local pieces = problem.channels // n
 %  local lanes = 1
 %  while lanes < 32 and lanes < pieces do lanes = lanes * 2 end
 %  local steps = (pieces + lanes - 1) // lanes
-%  return pieces, lanes, steps, steps * n <= 32
+%  local held = steps * n <= most_held
+%  local paired = held and n > 1 and problem.pass ~= "dgrad"
+%  local rows = (paired or problem.pass == "dgrad") and 2 or 1
+%  local floats = (held and steps or 1) * n * rows
+%  return {n = n, pieces = pieces, lanes = lanes, steps = steps, held = held,
+%          paired = paired, blocks = n > 1 and 256 // (floats + 48) or 1}
 %end
 %
-%-- Around what is done with the elements x of each piece of a row, which begin at `at`.
-%local function write_begin(n, pieces, lanes, steps, held, first)
-%  local unroll = held and "SPC_UNROLL" or "SPC_ROLLED"
-    $(unroll)
-    for (int j = 0; j < $(steps); j++) {
-        int piece = lane + j * $(lanes), at = piece * $(n);
-%  if held then
-        float *x = v + j * $(n);
-%  else
-        float x[$(n)];
-%  end
+%-- Around what is done with the elements x of each piece, which begin at `at`, of each of
+%-- the rows r; `before` writes what is the same for all rows.
+%local function write_begin(of, first, before)
+    $(of.held and "SPC_UNROLL" or "SPC_ROLLED")
+    for (int j = 0; j < $(of.steps); j++) {
+        int at = lane * $(of.n) + j * $(of.lanes * of.n);
 
-%  if steps * lanes > pieces then
-        if (piece >= $(pieces))
+%  if of.steps * of.lanes > of.pieces then
+        if (at >= CHANNELS)
             continue;
 %  end
-%  if first or not held then
-        load$(n)(x, args->in, from + at);
+%  if before then before() end
+        SPC_UNROLL
+        for (int r = 0; r < ROWS; r++) {
+%  if of.held then
+            float *x = v[r] + j * $(of.n);
+%  else
+            float x[$(of.n)];
+%  end
+
+%  if first or not of.held then
+            load$(of.n)(x, in[r], j * $(of.lanes * of.n));
 %  end
 %end
 %
-%-- The last step: the row of outputs, of its moments, or of the gradient.
-%local function write_row(n)
-% if problem.affine == 1 then
-        float gain[$(n)], shift[$(n)];
+%local function write_scale(n)
+        float scale[$(n)];
 
-        load_floats$(n)(gain, args->scale + at);
+        load_floats$(n)(scale, args->scale + at);
+%end
+%local function write_scale_shift(n)
+        float scale[$(n)], shift[$(n)];
+
+        load_floats$(n)(scale, args->scale + at);
         load_floats$(n)(shift, args->shift + at);
+%end
+%
+%-- The last step: the rows of outputs, of their moments, or of the gradient.
+%local function write_rows(of)
+%  local affine = problem.affine == 1
+%  write_begin(of, false, affine and function() write_scale_shift(of.n) end)
+            SPC_UNROLL
+            for (int e = 0; e < $(of.n); e++) {
+                x[e] = (x[e] - mean[r]) * norm[r];
+% if affine then
+                x[e] = spc_fma(x[e], scale[e], shift[e]);
 % end
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++) {
-            x[e] = (x[e] - mean) * scale;
-% if problem.affine == 1 then
-            x[e] = x[e] * gain[e] + shift[e];
-% end
-            x[e] = activate(x[e], args->slope);
+                x[e] = activate(x[e], args->slope);
+            }
+            if (written[r])
+                store$(of.n)(args->out, row[r] * args->out_pitch + at, x);
         }
-        store$(n)(args->out, to + at, x);
     }
+%end
+%
+%local function write_moments()
+    for (int r = 0; r < ROWS; r++)
+        if (written[r] && lane == 0) {
+            args->moments[2 * row[r]] = mean[r];
+            args->moments[2 * row[r] + 1] = norm[r];
+        }
 %end
 %
 %-- g = dy times the scale, of the piece at hand.
-%local function write_g(n)
-        float g[$(n)];
-% if problem.affine == 1 then
-        float gain[$(n)];
+%local function write_g(of, first)
+%  if of.held then
+            float *g = dy[r] + j * $(of.n);
+%  else
+            float g[$(of.n)];
+%  end
 
-        load_floats$(n)(gain, args->scale + at);
-% end
-        load$(n)(g, args->add, row * args->add_pitch + at);
+%  if first or not of.held then
+            load$(of.n)(g, add[r], j * $(of.lanes * of.n));
 % if problem.affine == 1 then
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++)
-            g[e] *= gain[e];
+            SPC_UNROLL
+            for (int e = 0; e < $(of.n); e++)
+                g[e] *= scale[e];
 % end
+%  end
 %end
 %
-%local function write_gradient(n, begin)
-    float all = 0, along = 0; /* of g, of g xhat */
+%local function write_gradient(of)
+%  local before = problem.affine == 1 and function() write_scale(of.n) end
+    float all[ROWS] = {0}, along[ROWS] = {0}; /* of g, of g xhat */
+%  if of.held then
+    float dy[ROWS][$(of.steps * of.n)];
+%  end
 
-% begin(false)
-% write_g(n)
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++) {
-            all += g[e];
-            along += g[e] * ((x[e] - mean) * scale);
+% write_begin(of, false, before)
+% write_g(of, true)
+            SPC_UNROLL
+            for (int e = 0; e < $(of.n); e++) {
+                all[r] += g[e];
+                along[r] += g[e] * ((x[e] - mean[r]) * norm[r]);
+            }
         }
     }
-    all = sum_row$(n)(all) / (float)CHANNELS;
-    along = sum_row$(n)(along) / (float)CHANNELS;
-    if (!written)
-        return;
-% begin(false)
-% write_g(n)
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++)
-            x[e] = scale * (g[e] - all - (x[e] - mean) * scale * along);
-        store$(n)(args->out, to + at, x);
+    SPC_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        all[r] = sum_row$(of.n)(all[r]) / (float)CHANNELS;
+        along[r] = sum_row$(of.n)(along[r]) / (float)CHANNELS;
+    }
+% write_begin(of, false, not of.held and before)
+% write_g(of, false)
+            SPC_UNROLL
+            for (int e = 0; e < $(of.n); e++)
+                x[e] = norm[r] * (g[e] - all[r] - (x[e] - mean[r]) * norm[r] * along[r]);
+            if (written[r])
+                store$(of.n)(args->out, row[r] * args->out_pitch + at, x);
+        }
     }
 %end
 %
+%-- The pieces of a lane lie at constants from its first, which loads then add themselves.
+%local function write_first_piece(n)
+SPC_DEVICE const void *first_piece$(n)(const void *rows, long long row, int lane)
+{
+    return spc_base((const char *)rows + (row + lane * $(n)) * $(feature_format(problem).bytes));
+}
+
+%end
+%-- `together` rows of these lanes, `step` apart.
+%local function write_normalise(of, together)
+%  local n = of.n
+/* Lanes beyond the last row read it too, as all must take part in the sums. */
+SPC_DEVICE void normalise$(n)_$(together)(const spc_feature_args *args, long long first,
+                                          long long step, int rows)
+{
+    enum { ROWS = $(together) };
+    int lane = spc_lane() % $(of.lanes), written[ROWS];
+    long long row[ROWS];
+    const void *in[ROWS]$(problem.pass == "dgrad" and ", *add[ROWS]" or "");
+    float mean[ROWS] = {0}, norm[ROWS] = {0};
+% if of.held then
+    float v[ROWS][$(of.steps * n)];
+% end
+
+    SPC_UNROLL
+    for (int r = 0; r < ROWS; r++) {
+        row[r] = first + r * step;
+        written[r] = row[r] < rows;
+        row[r] = written[r] ? row[r] : rows - 1;
+        in[r] = first_piece$(n)(args->in, row[r] * args->in_pitch, lane);
+% if problem.pass == "dgrad" then
+        add[r] = first_piece$(n)(args->add, row[r] * args->add_pitch, lane);
+% end
+    }
+% write_begin(of, true)
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                mean[r] += x[e];
+        }
+    }
+    SPC_UNROLL
+    for (int r = 0; r < ROWS; r++)
+        mean[r] = sum_row$(n)(mean[r]) / (float)CHANNELS;
+% write_begin(of, false)
+            SPC_UNROLL
+            for (int e = 0; e < $(n); e++)
+                norm[r] = spc_fma(x[e] - mean[r], x[e] - mean[r], norm[r]);
+        }
+    }
+    SPC_UNROLL
+    for (int r = 0; r < ROWS; r++)
+        norm[r] = feature_rsqrt(sum_row$(n)(norm[r]) / (float)CHANNELS + args->eps);
+% if problem.pass == "dgrad" then
+%   write_gradient(of)
+% elseif problem.pass then
+%   write_moments()
+% else
+%   write_rows(of)
+% end
+}
+
+%end
 %local function write_kernel(name, n)
-%  local pieces, lanes, steps, held = write_loops(n)
-%  local function begin(first) write_begin(n, pieces, lanes, steps, held, first) end
-%  if problem.affine == 1 and problem.pass ~= "wgrad" then write_load_floats(n) end
+%  local of = layout_of(n)
+%  local each = 32 // of.lanes
 /* The sum over the lanes that share a row. */
 SPC_DEVICE float sum_row$(n)(float v)
 {
-    for (int bits = $(lanes // 2); bits > 0; bits >>= 1)
+    for (int bits = $(of.lanes // 2); bits > 0; bits >>= 1)
         v += spc_shfl_xor_f32(v, bits);
     return v;
 }
 
-/* Lanes beyond the last row read it too, as all must take part in the sums. */
-SPC_DEVICE void normalise$(n)(const spc_feature_args *args, int row, int written)
+%  write_first_piece(n)
+%  write_normalise(of, 1)
+%  if of.paired then write_normalise(of, 2) end
+SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, $(of.blocks))
 {
-    int lane = spc_lane() % $(lanes);
-    long long from = row * args->in_pitch$(problem.pass == "wgrad" and "" or ", to = row * args->out_pitch");
-    float sum = 0, squares = 0;
-% if held then
-    float v[$(steps * n)];
-% end
+    int rows = rows_given(args), own = spc_lane() / $(of.lanes);
+    long long step = (long long)spc_grid_x() * WARPS * $(each);
+    long long first = ((long long)spc_block_x() * WARPS + spc_warp()) * $(each);
 
-% begin(true)
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++)
-            sum += x[e];
-    }
-    float mean = sum_row$(n)(sum) / (float)CHANNELS;
-
-% begin(false)
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++)
-            squares += (x[e] - mean) * (x[e] - mean);
-    }
-    float scale = feature_rsqrt(sum_row$(n)(squares) / (float)CHANNELS + args->eps);
-
-% if problem.pass == "dgrad" then
-%   write_gradient(n, begin)
-% elseif problem.pass then
-    if (written && lane == 0) {
-        args->moments[2 * (long long)row] = mean;
-        args->moments[2 * (long long)row + 1] = scale;
-    }
-% else
-    if (!written)
-        return;
-%   begin(false)
-%   write_row(n)
-% end
-}
-
-%-- Three blocks a multiprocessor: parameters of a wide row are then not all read before the first
-%-- is used, which would leave two blocks, or one, to hide the loads.
-SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, $((problem.pass or n == 1) and 1 or 3))
-{
-    int rows = rows_given(args), own = spc_lane() / $(lanes);
-    long long step = (long long)spc_grid_x() * WARPS * $(32 // lanes);
-    long long first = ((long long)spc_block_x() * WARPS + spc_warp()) * $(32 // lanes);
-
-    for (; first < rows; first += step) {
-        int row = (int)first + own;
-        normalise$(n)(args, row < rows ? row : rows - 1, row < rows);
-    }
+%  if of.paired then
+    for (; first + step < rows; first += 2 * step)
+        normalise$(n)_2(args, first + own, step, rows);
+%  end
+    for (; first < rows; first += step)
+        normalise$(n)_1(args, first + own, step, rows);
 }
 
 %end
 % local name = problem.pass == "wgrad" and "spc_moments" or "spc_norm"
-% write_kernel(name, wide)
+% write_kernel(name, piece)
 % if needs_single(problem, problem.channels, problem.pass == "wgrad" and 1 or problem.channels) then
 %   write_kernel(name .. "_1", 1)
 % end

@@ -66,6 +66,9 @@ enum {
 };
 
 % write_accesses(problem, {1, wide, piece})
+% if problem.op == "affine" then
+%   write_float_loads(1, wide)
+% end
 % write_rows_given("SPC_DEVICE")
 % if activates then
 %   write_slope_activation(problem, "SPC_DEVICE")
@@ -120,9 +123,15 @@ SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
         v[e] += other[e];
 %   end
 %   if problem.op == "affine" then
+    float scale[$(n)]$(problem.pass and "" or (", shift[%d]"):format(n));
+
+    load_floats$(n)(scale, args->scale + at);
+%     if not problem.pass then
+    load_floats$(n)(shift, args->shift + at);
+%     end
     SPC_UNROLL
     for (int e = 0; e < $(n); e++)
-        v[e] = v[e] * spc_load_f32(args->scale + at + e)$(problem.pass and "" or " + spc_load_f32(args->shift + at + e)");
+        v[e] = v[e] * scale[e]$(problem.pass and "" or " + shift[e]");
 %   end
 %   if activates then
     SPC_UNROLL

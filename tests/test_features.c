@@ -31,7 +31,7 @@
 #define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
 /* Coordinates lie in a box of so many voxels along an axis, from LOW. */
-enum { SIDE = 12, LOW = -2, MARGIN = 64, SPARE_ROWS = 777, SLICES = 4 };
+enum { SIDE = 12, LOW = -2, MARGIN = 64, SPARE_ROWS = 777, SLICES = 5 };
 
 static const char *const devices[2] = {"cpu", "sim"};
 static const int channel_counts[] = {1, 3, 5, 20, 64, 163, 256};
@@ -374,6 +374,7 @@ typedef struct trial {
     rows_of in, add, out;
     float *values, *more, *scale, *shift; /* on the host */
     void *scales, *shifts, *index, *workspace;
+    int off;         /* where scales and shifts begin in theirs, in floats */
     int32_t *stored; /* what UNPOOL reads */
     char text[200];
 } trial;
@@ -384,6 +385,18 @@ static void *copy_of(spc_ctx *ctx, const void *from, size_t bytes)
 
     assert_ok(spc_alloc(&to, ctx, bytes + 16), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, to, from, bytes), spc_ctx_error(ctx));
+    return to;
+}
+
+/* n floats on the device, `off` floats after where it begins. */
+static void *floats_of(spc_ctx *ctx, const float *from, int n, int off)
+{
+    size_t bytes = (size_t)n * 4;
+    void *to;
+
+    assert_ok(spc_alloc(&to, ctx, bytes + 16), spc_ctx_error(ctx));
+    assert_ok(spc_copy_to_device(ctx, (float *)to + off, from, bytes),
+              spc_ctx_error(ctx));
     return to;
 }
 
@@ -438,11 +451,13 @@ static int64_t room_out(const place *p, const spc_feature *f)
 }
 
 /* Moves everything to the device. `slices`: as arrays of their own; as aligned
- * slices of wider rows; at addresses, or with pitches, that are not aligned. */
+ * slices of wider rows; at addresses, or with pitches, that are not aligned;
+ * or the scales and shifts alone are not. */
 static void move_trial(trial *t, const spc_feature *f, int slices)
 {
-    static const int shifts[SLICES] = {0, 8, 1, 0};
-    static const int widths[SLICES] = {0, 16, 16, 3};
+    static const int shifts[SLICES] = {0, 8, 1, 0, 0};
+    static const int widths[SLICES] = {0, 16, 16, 3, 0};
+    static const int off[SLICES] = {0, 0, 0, 0, 1};
     spc_ctx *ctx = t->at.ctx;
     int64_t in = room_in(&t->at, f), out = room_out(&t->at, f);
     size_t entries = (size_t)(in > out ? in : out) * (size_t)f->channels;
@@ -453,8 +468,9 @@ static void move_trial(trial *t, const spc_feature *f, int slices)
     t->out = lay(ctx, f->dtype, out, spc_feature_row_out(f), shift, wider);
     move_in(ctx, &t->in, t->values, t->at.of.rows_in);
     move_in(ctx, &t->add, t->more, t->at.of.rows_in);
-    t->scales = copy_of(ctx, t->scale, (size_t)f->channels * 4);
-    t->shifts = copy_of(ctx, t->shift, (size_t)f->channels * 4);
+    t->off = off[slices];
+    t->scales = floats_of(ctx, t->scale, f->channels, t->off);
+    t->shifts = floats_of(ctx, t->shift, f->channels, t->off);
     assert_ok(spc_alloc(&t->index, ctx, entries * 4 + 4), spc_ctx_error(ctx));
     if (f->op == SPC_FEATURE_UNPOOL)
         assert_ok(spc_copy_to_device(ctx, t->index, t->stored,
@@ -473,8 +489,8 @@ static spc_feature_buffers buffers_of(const trial *t)
         .out = t->out.data,
         .out_pitch = t->out.pitch,
         .index = t->index,
-        .scale = t->scales,
-        .shift = t->shifts,
+        .scale = (const float *)t->scales + t->off,
+        .shift = (const float *)t->shifts + t->off,
         .workspace = t->workspace,
     };
 }
@@ -1163,6 +1179,45 @@ END_TEST
 
 /* ---- times --------------------------------------------------------------- */
 
+/* ---- rows of many channels ---------------------------------------------- */
+
+/* Rows that take several steps of a warp: as many as there are lanes for at
+ * once, and one more; several for each warp, with some that are alone. */
+static const char *const many_channels[] = {
+    "norm=layer,c=520,affine=1",
+    "norm=layer,c=1024,act=silu,dtype=bf16",
+    "norm=layer,c=2056,affine=1,act=gelu",
+    "norm=layer,c=1023,affine=1,dtype=f32",
+    "norm=layer,c=520,affine=1,pass=dgrad",
+    "norm=layer,c=4100,affine=1,dtype=f32,pass=dgrad",
+};
+
+START_TEST(rows_of_many_channels_are_normalised)
+{
+    spc_ctx *ctx = open_ctx(suite_device ? suite_device : "sim", "");
+    spc_feature f = feature_of(many_channels[_i]);
+    spc_feature_plan *plan = plan_of(ctx, &f);
+    static const int rows[] = {1, 257, 421};
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; i < SLICES; i++) {
+        int n = rows[i % LENGTH(rows)];
+        int32_t *coords = draw_coords(n, 1, &random);
+        uint64_t values = spc__random_u64(&random);
+        trial t;
+
+        run_trial(&t, &f, plan, ctx, coords, n, 1, true, false, i, values);
+        check_trial(&t, &f, false);
+        check_capacity(&t, &f, plan, coords, n, 1, false, i, values);
+        release_trial(&t);
+        free(coords);
+    }
+    spc_feature_plan_free(plan);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(a_bench_checks_what_it_times)
 {
     spc_ctx *ctx = open_ctx(quick_device(), "");
@@ -1365,5 +1420,7 @@ int main(int argc, char **argv)
     add(suite, "floor", the_floor_is_that_of_the_bytes_that_must_be_moved, 1);
     add(suite, "operators", every_operator_gives_what_its_definition_gives,
         turns);
+    add(suite, "many channels", rows_of_many_channels_are_normalised,
+        LENGTH(many_channels));
     return run_suite(suite);
 }

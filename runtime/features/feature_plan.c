@@ -259,6 +259,16 @@ static spc_status take_rows(run *r, long long *pitch, const char *name,
     return SPC_OK;
 }
 
+/* Scales or shifts: the large pieces read them sixteen bytes at a time. */
+static spc_status take_floats(run *r, const float **to, const char *name,
+                              const float *given, spc_error *error)
+{
+    *to = given;
+    if ((uintptr_t)given % 16 != 0)
+        r->aligned = false;
+    return spc__check_buffer(name, given, 4, error);
+}
+
 static spc_status take_buffers(run *r, const spc_feature_buffers *b,
                                spc_error *error)
 {
@@ -281,9 +291,9 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
     if ((spc__feature_has_index(f) &&
          (status = spc__check_buffer("index", b->index, 16, error))) ||
         (spc__feature_has_scale(f) &&
-         (status = spc__check_buffer("scale", b->scale, 4, error))) ||
+         (status = take_floats(r, &a->scale, "scale", b->scale, error))) ||
         (spc__feature_has_shift(f) &&
-         (status = spc__check_buffer("shift", b->shift, 4, error))) ||
+         (status = take_floats(r, &a->shift, "shift", b->shift, error))) ||
         (f->pass == SPC_WGRAD &&
          (status = spc__check_buffer("out", b->out, 4, error))) ||
         (r->room.bytes > 0 &&
@@ -293,8 +303,6 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
     a->add = b->add;
     a->out = b->out;
     a->index = b->index;
-    a->scale = b->scale;
-    a->shift = b->shift;
     return SPC_OK;
 }
 
