@@ -348,8 +348,9 @@ static spc_status check_length(const char *name, float value, bool may_be_0,
     if (isfinite(value) && (value >= 0x1p-60f || (may_be_0 && value == 0)) &&
         value <= 0x1p60f)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL, "%s=%g: a length above 0 is right",
-                     name, (double)value);
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%g: a length above 0 is right, from %.2g to %.2g",
+                     name, (double)value, 0x1p-60, 0x1p60);
 }
 
 /* What only points have, and what they have not. */
