@@ -480,7 +480,7 @@ static const struct {
     {"sets", "subdivide,by=0", "by=0: one number for all axes (by=2) or "},
     {"sets", "regroup,split=65", "each 1 to 64, is right"},
     {"convolution", "linear,cin=8", "is written linear,cin=64,cout=128"},
-    {"convolution", "points,cin=8,cout=8,radius=1e30", "to 1.2e+18"},
+    {"convolution", "points,cin=8,cout=8,radius=1e30", "to 1.15e+18"},
     {"sets", "collapse,axis=w", "unknown axis 'w' (known: x, y, z)"},
     {"features", "act=relu,c=8,slope=0.5", "is for the activations leaky"},
     {"features", "add,c=8,slope=0.5", "is for the activations leaky"},
