@@ -11,6 +11,11 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
+static int most(size_t a, size_t b)
+{
+    return (int)(a > b ? a : b);
+}
+
 int spc__edits(const char *word, const char *known)
 {
     int row[MOST_LETTERS + 1];
@@ -37,7 +42,7 @@ const char *spc__meant(const char *word, const char *const *known)
 
     for (; *known != NULL; known++) {
         int edits = spc__edits(word, *known);
-        if (edits < fewest && edits < (int)strlen(*known)) {
+        if (edits < fewest && edits < most(strlen(word), strlen(*known))) {
             best = *known;
             fewest = edits;
         }

@@ -6,8 +6,8 @@
  * the other; of long words only the beginning of `known` counts. */
 int spc__edits(const char *word, const char *known);
 
-/* The known word that is at most two edits away, and not all of it; NULL: none
- * is. `known` ends with NULL. */
+/* The known word that is at most two edits away, and has a letter in common
+ * that stays; NULL: none is. `known` ends with NULL. */
 const char *spc__meant(const char *word, const char *const *known);
 
 #endif

@@ -56,6 +56,24 @@ static spc_status report(verification *v, const spc__layer *layer,
                                                 : SPC_ENOMEM;
 }
 
+/* Then it is listed by that, with what was said of it when it was found. */
+static bool is_set_aside(const spc__layer *layer, sqlite3_stmt *record)
+{
+    sqlite3_stmt *stmt = NULL;
+    bool found = false;
+
+    if (sqlite3_prepare_v2(layer->db,
+                           "SELECT 1 FROM quarantine WHERE kind = ?1 AND "
+                           "record = ?2",
+                           -1, &stmt, NULL) == SQLITE_OK) {
+        sqlite3_bind_value(stmt, 1, sqlite3_column_value(record, 0));
+        sqlite3_bind_value(stmt, 2, sqlite3_column_value(record, 1));
+        found = sqlite3_step(stmt) == SQLITE_ROW;
+    }
+    sqlite3_finalize(stmt);
+    return found;
+}
+
 static spc_status verify_row(verification *v, const spc__layer *layer,
                              sqlite3_stmt *stmt)
 {
@@ -68,6 +86,8 @@ static spc_status verify_row(verification *v, const spc__layer *layer,
         v->listed += kind != NULL && strcmp(kind, "code") != 0;
         return SPC_OK;
     }
+    if (is_set_aside(layer, stmt))
+        return SPC_OK;
     return report(v, layer, stmt, spc__seal_fault(layer, sealed));
 }
 

@@ -249,7 +249,8 @@ spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
     return status;
 }
 
-/* Stores compiled code with its record; trouble is logged, never returned. */
+/* Stores compiled code with its record, where there is a file for it; trouble
+ * is logged, never returned. */
 static void store(const request *want, const spc__artefact *artefact,
                   const char *identity, const char *target)
 {
@@ -260,8 +261,10 @@ static void store(const request *want, const spc__artefact *artefact,
     spc__trial *trial = calloc(1, sizeof(*trial));
     spc_status status = SPC_OK;
 
-    if (trial == NULL)
+    if (trial == NULL || !ctx->stores) {
+        free(trial);
         return;
+    }
     if (artefact != NULL)
         status = spc__cache_put_artefact(
             ctx->cache, want->artefact, target, artefact->compiler, identity,
@@ -372,8 +375,7 @@ static spc_status compile(spc__code *out, request *want,
     }
     if (status == SPC_OK) {
         spc__loaded_code(out, entry, &want->launch);
-        if (ctx->cache != NULL)
-            store(want, &artefact, identity, ctx->info.target);
+        store(want, &artefact, identity, ctx->info.target);
     }
     spc__artefact_release(&artefact);
     return status;
@@ -404,7 +406,7 @@ static spc_status make_code(spc__code *out, request *want,
     spc_status status =
         take_artefact(out, ctx, want->artefact, identity, &want->launch, false);
 
-    if (status == SPC_OK && ctx->cache != NULL)
+    if (status == SPC_OK)
         store(want, NULL, identity, ctx->info.target);
     else if (status != SPC_OK && want->flags & SPC_PLAN_CACHED_ONLY)
         status = fail_uncompiled(want);

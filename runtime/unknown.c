@@ -35,6 +35,7 @@ static const struct {
     {"batch", "affine"},
     {"batchnorm", "affine"},
     {"swish", "silu"},
+    {"cin", "c"},
     {"depthwise", "groups"},
     {"depthwise", "subm"},
     {"submanifold", "subm"},
@@ -52,17 +53,12 @@ static const char *known_synonym(const char *const *names, const char *word)
     return NULL;
 }
 
+/* NULL: it is like none of them, and to name one would mislead. */
 static const char *nearest_name(const char *const *names, const char *word)
 {
     const char *best = known_synonym(names, word);
 
-    if (best != NULL)
-        return best;
-    best = names[0];
-    for (int i = 1; names[i] != NULL; i++)
-        if (spc__edits(word, names[i]) < spc__edits(word, best))
-            best = names[i];
-    return best;
+    return best != NULL ? best : spc__meant(word, names);
 }
 
 static void join_names(char *out, size_t bytes, const char *const *names)
@@ -77,13 +73,15 @@ static void join_names(char *out, size_t bytes, const char *const *names)
 spc_status spc__fail_unknown(spc_error *error, const char *what,
                              const char *word, const char *const *names)
 {
-    char all[320];
+    char all[320], near[64] = "";
 
     if (names[0] == NULL)
         return spc__fail(error, SPC_EINVAL, "unknown %s '%.40s': there is none",
                          what, word);
+    const char *meant = nearest_name(names, word);
+    if (meant != NULL)
+        snprintf(near, sizeof(near), ": did you mean '%.40s'?", meant);
     join_names(all, sizeof(all), names);
-    return spc__fail(error, SPC_EINVAL,
-                     "unknown %s '%.40s': did you mean '%s'? (known: %s)", what,
-                     word, nearest_name(names, word), all);
+    return spc__fail(error, SPC_EINVAL, "unknown %s '%.40s'%s (known: %s)",
+                     what, word, near, all);
 }

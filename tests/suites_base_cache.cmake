@@ -14,9 +14,10 @@ target_link_libraries(bench_cache PRIVATE spc_internal spc_check)
 spc_suite(fuzz_texts)
 target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/audit/audit_figures.c
   ../tuner/cmd/cli/cli.c ../tuner/cmd/cli/config.c ../tuner/cmd/cli/npy.c
-  ../tuner/cmd/cli/out_file.c ../tuner/cmd/bench/peers.c ../tuner/cmd/tune/worklist.c)
-target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd/audit
-  ../tuner/cmd/bench ../tuner/cmd/cli ../tuner/cmd/tune ../tuner/cmd/network)
+  ../tuner/cmd/cli/out_file.c ../tuner/cmd/bench/peers.c ../tuner/cmd/layer_text.c
+  ../tuner/cmd/tune/worklist.c)
+target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd
+  ../tuner/cmd/audit ../tuner/cmd/bench ../tuner/cmd/cli ../tuner/cmd/tune ../tuner/cmd/network)
 
 # Half a minute, other inputs each time: with that of the sanitizers, and of
 # fuzz_import, a minute a run of all presets. tests/fuzz.sh goes on for long.

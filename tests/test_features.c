@@ -785,7 +785,7 @@ static const struct {
     {"", "the operator is empty"},
     {"pol=max,c=4", "unknown operator 'pol': did you mean 'pool'?"},
     {"pool,c=4", "'pool' needs a value, as in pool=mean"},
-    {"pool=most,c=4", "unknown reduction 'most': did you mean"},
+    {"pool=most,c=4", "unknown reduction 'most' (known: max, "},
     {"add=1,c=4", "add has no value of its own: found add=1"},
     {"act=swish,c=4", "unknown activation 'swish'"},
     {"act=none,c=4", "act=none does nothing"},
@@ -823,6 +823,10 @@ static const struct {
     {"repeat,c=4096,by=17", "by=17: 1 to 16 is right"},
     {"bev,c=4", "'shape' is missing"},
     {"bev,c=4,shape=0x1x1", "shape=0x1x1"},
+    {"bev,c=4,shape=8x8", "three numbers (shape=176x200x2) or one for all"},
+    {"bev,c=4,shape=0", "each 1 to 65536"},
+    {"actgrad=none,c=4", "actgrad=none does nothing"},
+    {"pool=slices,c=192,rule=floor,k=7", "the kernel's 343 offsets"},
     {"bev,c=4,shape=65536x65536x1", "cells in a plane"},
     {"bev,c=4,shape=4,order=yxz", "unknown order 'yxz'"},
 };
@@ -1062,8 +1066,9 @@ START_TEST(batch_elements_and_frames_do_not_see_each_other)
 }
 END_TEST
 
-/* A detector views [N][C][D][H][W] as [N][C * D][H][W]: the channel of a plane is
- * c * D + z. Of those whose axes are x, y, z (BEVFusion) planes are [X][Y]. */
+/* A detector views [N][C][D][H][W] as [N][C * D][H][W]: the channel of a plane
+ * is c * D + z. Of those whose axes are x, y, z (BEVFusion) planes are [X][Y].
+ */
 START_TEST(planes_lie_as_detectors_read_them)
 {
     enum { X = 3, Y = 4, D = 2, C = 2, BATCHES = 2, ROWS = 4 };
@@ -1076,9 +1081,11 @@ START_TEST(planes_lie_as_detectors_read_them)
     spc_feature f = feature_of(xyz ? "bev,c=2,shape=3x4x2,order=xyz,dtype=f32"
                                    : "bev,c=2,shape=3x4x2,order=zyx,dtype=f32");
     spc_feature_plan *plan = plan_of(ctx, &f);
-    spc_coords_options options = {
-        ROWS, {0, 0, 0, 0}, {BATCHES - 1, X - 1, Y - 1, D - 1}, 0,
-        SPC_DUPLICATES_ERROR};
+    spc_coords_options options = {ROWS,
+                                  {0, 0, 0, 0},
+                                  {BATCHES - 1, X - 1, Y - 1, D - 1},
+                                  0,
+                                  SPC_DUPLICATES_ERROR};
     spc_coords *set = NULL;
 
     for (int row = 0; row < ROWS; row++)

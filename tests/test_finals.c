@@ -214,6 +214,37 @@ START_TEST(a_neighbours_choice_is_measured_with_all_samples)
 }
 END_TEST
 
+/* A report by which no more are done than by the one before comes when they
+ * have all samples: what the default takes after that is seen only by who
+ * measures it again. */
+static void raise_clock(const spc_progress *progress, void *payload)
+{
+    static int done;
+
+    (void)payload;
+    if (progress->stage == SPC_STAGE_TIME && progress->done == done)
+        strcpy(getenv("SPC_TEST_LATE"), "fast");
+    done = progress->done;
+}
+
+START_TEST(the_untuned_stands_beside_the_best_however_far_behind_it_was)
+{
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    seen s;
+
+    setenv("SPC_TEST_LATE", "slow", 1);
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "late");
+    options.effort = SPC_EFFORT_QUICK;
+    options.on_progress = raise_clock;
+    assert_ok(tune(ctx, SCENE, &s, &options, &report), spc_ctx_error(ctx));
+    ck_assert_str_eq(getenv("SPC_TEST_LATE"), "fast");
+    ck_assert_str_eq(report.winner, "late tile=64");
+    ck_assert_double_eq(report.winner_us, report.default_us);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- near problems ------------------------------------------------------- */
 
 static int count_of(const seen *s, const char *template_name)
@@ -666,6 +697,8 @@ int main(void)
     tcase_add_test(
         tcase, a_spent_budget_leaves_something_that_a_later_run_goes_on_from);
     tcase_add_test(tcase, a_neighbours_choice_is_measured_with_all_samples);
+    tcase_add_test(
+        tcase, the_untuned_stands_beside_the_best_however_far_behind_it_was);
     tcase_add_test(tcase, what_lost_on_a_near_problem_is_not_tried_again);
     tcase_add_test(tcase, a_choice_that_is_there_is_found_without_the_space);
     tcase_add_test(tcase, a_change_that_cost_much_elsewhere_is_not_tried_again);

@@ -85,8 +85,14 @@ static spc_status check_slices(const spc_feature *f, spc_error *error)
     if (status != SPC_OK)
         return status;
     if (f->op == SPC_FEATURE_SLICE)
-        return check_range("c", f->channels, 1, SPC__CHANNELS_MOST / offsets,
-                           error);
+        return f->channels <= SPC__CHANNELS_MOST / offsets
+                   ? SPC_OK
+                   : spc__fail(error, SPC_EINVAL,
+                               "c=%d: 1 to %d is right, as the outputs have "
+                               "a slice for each of the kernel's %d offsets, "
+                               "and at most %d channels",
+                               f->channels, SPC__CHANNELS_MOST / offsets,
+                               offsets, SPC__CHANNELS_MOST);
     if (f->channels % offsets == 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
@@ -111,11 +117,12 @@ static spc_status check_bev(const spc_feature *f, spc_error *error)
     int64_t plane = (int64_t)f->shape[0] * f->shape[1];
 
     for (int i = 0; i < 3; i++)
-        if (f->shape[i] < 1 || f->shape[i] > 65536)
+        if (f->shape[i] < 1 || f->shape[i] > SPC__BEV_MOST)
             return spc__fail(error, SPC_EINVAL,
-                             "shape=%dx%dx%d: 1 to 65536 voxels along each of "
+                             "shape=%dx%dx%d: 1 to %d voxels along each of "
                              "x, y, z is right",
-                             f->shape[0], f->shape[1], f->shape[2]);
+                             f->shape[0], f->shape[1], f->shape[2],
+                             SPC__BEV_MOST);
     if (plane > INT32_MAX)
         return spc__fail(error, SPC_EINVAL,
                          "shape=%dx%dx%d: at most %d cells in a plane are "
@@ -137,8 +144,9 @@ static spc_status check_words(const spc_feature *f, spc_error *error)
     case SPC_FEATURE_ACTGRAD:
         if (f->activation == SPC_ACT_NONE)
             return spc__fail(error, SPC_EINVAL,
-                             "act=none does nothing: relu, leaky, sigmoid, "
-                             "silu, gelu or elu is right");
+                             "%s=none does nothing: relu, leaky, sigmoid, "
+                             "silu, gelu or elu is right",
+                             f->op == SPC_FEATURE_ACT ? "act" : "actgrad");
         return SPC_OK;
     case SPC_FEATURE_LAYERNORM:
     case SPC_FEATURE_GROUPNORM:

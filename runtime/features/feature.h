@@ -12,6 +12,9 @@
 #include "attrs.h"
 #include "spc.h"
 
+/* Cells of dense planes along an axis. */
+enum { SPC__BEV_MOST = 65536 };
+
 /* By spc_reduction and spc_bev_order; each ends with NULL. */
 extern const char *const spc__reduction_names[];
 extern const char *const spc__bev_order_names[];

@@ -289,6 +289,11 @@ static spc_status set_geometry(spc_feature *f, const feature_word *word,
     spc_status status =
         spc__geometry_word(bev ? &own : &f->geometry, word->name, value, error);
 
+    if (bev && status != SPC_OK) /* it ends along each axis */
+        return spc__fail(error, SPC_EINVAL,
+                         "shape=%.40s is no shape of planes: three numbers "
+                         "(shape=176x200x2) or one for all axes, each 1 to %d",
+                         value, SPC__BEV_MOST);
     if (bev)
         memcpy(f->shape, own.shape, sizeof(f->shape));
     return status;

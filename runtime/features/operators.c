@@ -26,7 +26,8 @@ static const spc_operator_info operators[] = {
      "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
      "shape= offsets=" FINISH,
      "conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint"},
-    {convolution, "inverse", "the map of a strided layer read the other way",
+    {convolution, "inverse",
+     "a map by rule=floor, footprint or radius backwards",
      "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
      "shape= offsets=" FINISH,
      "inverse,cin=64,cout=32,k=3,stride=2,padding=1,rule=footprint"},
@@ -40,7 +41,8 @@ static const spc_operator_info operators[] = {
     {convolution, "points", "of points that stay where they are",
      "cin cout groups=1 k=3 radius nearest= voxel=" FINISH,
      "points,cin=64,cout=128,k=3,radius=0.1"},
-    {features, "pool=max|mean|sum", "of the inputs that a map shows an output",
+    {features, "pool=max|mean|sum",
+     "by a map of rule=subm, floor, footprint or given",
      "c" MAPPED " index=0" GRADS, "pool=max,c=64,rule=floor,k=2,stride=2"},
     {features, "unpool=nearest|index", "back to the voxels that were pooled",
      "c" MAPPED GRADS, "unpool=nearest,c=64,rule=floor,k=2,stride=2"},

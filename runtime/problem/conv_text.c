@@ -360,7 +360,8 @@ static bool has_seen(unsigned seen, const char *name)
 
 /* What is written for a submanifold layer with one offset, whose outputs see
  * no voxel but their own. */
-static const char linear[] = "linear";
+static const char linear[] = "linear",
+                  linear_example[] = "linear,cin=64,cout=128";
 
 /* Such a layer has channels and a type, but no geometry to speak of. */
 static bool is_spatial(const layer_word *word)
@@ -543,9 +544,9 @@ static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
          i < (spc__operator_only_rule(conv->op) >= 0 ? NEEDED - 1 : NEEDED);
          i++)
         if (!(r.seen & 1u << i))
-            return spc__fail(error, SPC_EINVAL,
-                             "'%s' is missing: a layer is written %s",
-                             words[i].name, examples[conv->op]);
+            return spc__fail(
+                error, SPC_EINVAL, "'%s' is missing: a layer is written %s",
+                words[i].name, r.linear ? linear_example : examples[conv->op]);
     spc_status status = check_radius(&r, error);
     if (status != SPC_OK ||
         (status = settle_accumulator(conv, error)) != SPC_OK)

@@ -1,6 +1,7 @@
 /* layers.c - what the commands on layers have in common. */
 #include "layers.h"
 
+#include "layer_text.h"
 #include "output.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,26 +75,6 @@ void free_scenes(scene_set *set)
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* Operators that are no convolutions have commands of their own. */
-static spc_status fail_layer(const char *text, const spc_error *error)
-{
-    size_t head = strcspn(text, ",=");
-    const spc_operator_info *of;
-
-    for (int i = 0; (of = spc_operators(i)) != NULL; i++) {
-        bool is_layer = strcmp(of->kind, "convolution") == 0;
-        if (!is_layer && strcspn(of->name, "=") == head &&
-            strncmp(of->name, text, head) == 0)
-            return cli_fail(SPC_EINVAL, "'%.80s' is no layer: '%.*s' %s", text,
-                            (int)head, text,
-                            strcmp(of->kind, "sets") == 0
-                                ? "makes a set of others; verify takes it"
-                                : "is an operator on features; verify and "
-                                  "features take it");
-    }
-    return cli_fail(error->status, "%s", error->text);
-}
-
 /* Reads all operands as layers; there must be at least one. */
 static spc_status read_layers(spc_conv **out, const cli *self)
 {
@@ -110,11 +91,9 @@ static spc_status read_layers(spc_conv **out, const cli *self)
     if (layers == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (int i = 0; i < count; i++)
-        if (spc_conv_parse(&layers[i], self->operands.at[i], &error) !=
-                SPC_OK ||
-            spc_conv_check(&layers[i], &error) != SPC_OK) {
+        if (read_layer(&layers[i], self->operands.at[i], &error) != SPC_OK) {
             free(layers);
-            return fail_layer(self->operands.at[i], &error);
+            return cli_fail(error.status, "%s", error.text);
         }
     *out = layers;
     return SPC_OK;

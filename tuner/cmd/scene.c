@@ -1,4 +1,5 @@
 /* scene.c - spctune scene: what a scene holds. */
+#include "layer_text.h"
 #include "layers.h"
 #include "output.h"
 #include "relate.h"
@@ -174,7 +175,7 @@ static spc_status read_layers(spc_conv **out, const cli_list *texts)
     if (*out == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (int i = 0; i < texts->count; i++)
-        if (spc_conv_parse(&(*out)[i], texts->at[i], &error) != SPC_OK) {
+        if (read_layer(&(*out)[i], texts->at[i], &error) != SPC_OK) {
             free(*out);
             *out = NULL;
             return cli_fail(error.status, "%s", error.text);

@@ -15,7 +15,9 @@
  * Candidates of different batches were timed minutes apart, and a clock that
  * the power limit sets is not the same then. So at last those that may win have
  * all samples once more, in turns with each other, with the untuned default,
- * and with what the database would have served without this run.
+ * and with what the database would have served without this run. If one of
+ * these proves not to be behind, their new times are taken over, and the search
+ * goes on from there.
  */
 #include "search.h"
 
@@ -23,6 +25,7 @@
 #include "doubt.h"
 #include "error.h"
 #include "moves.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,17 +168,24 @@ static spc_status finals(spc__pipeline *p, spc__entry **list)
 
 /* ---- who may win --------------------------------------------------------- */
 
-/* Those that may win, out of all; their number. */
-static int find_finalists(const spc__pipeline *p, spc__entry **list)
+/* Those that may win, out of all; behind them, what this run has measured of
+ * what a plan would take without it. Their number; *near: of the first. */
+static int find_finalists(const spc__pipeline *p, spc__entry **list, int *near)
 {
     int count = spc__rank_all(p->candidates, list, p->request->scene_count);
     const spc__entry *untuned = spc__untuned(p->request, p->candidates);
-    int kept = count > 0;
+    int kept = 0;
 
-    for (int i = 1; i < count && is_near(p, list[0], list[i]); i++)
-        if (is_among_best(p, list[0], list[i], i) || list[i]->serves ||
-            list[i] == untuned)
+    *near = 0;
+    for (int i = 0; i < count; i++) {
+        bool is_rated = is_near(p, list[0], list[i]);
+        bool is_known = list[i]->serves || list[i] == untuned;
+        if (is_rated ? is_known || is_among_best(p, list[0], list[i], i)
+                     : is_known && !is_without_code(list[i])) {
             list[kept++] = list[i];
+            *near += is_rated;
+        }
+    }
     return kept;
 }
 
@@ -203,13 +213,13 @@ static bool has_failed(spc__entry *const *list, int count)
  * others may win. Cold times are stored of what is confirmed: a run that goes
  * on where another was interrupted knows by them.
  */
-static spc_status confirm(spc__pipeline *p, spc__entry **list, bool *changed)
+static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
+                          bool *changed)
 {
-    int scenes = p->request->scene_count;
-    int count = only_unconfirmed(list, find_finalists(p, list), scenes);
     spc_status status = SPC_OK;
 
     *changed = false;
+    count = only_unconfirmed(list, count, p->request->scene_count);
     if (count == 0)
         return SPC_OK;
     if ((status = revive(p, list, count)) == SPC_OK)
@@ -234,27 +244,33 @@ static bool has_new(spc__entry *const *list, int count)
     return false;
 }
 
-/* The timings of the list, and what remains of them once they are put back: a
- * time beside the others. What the database holds, and what it makes of it in a
- * later run, is not altered by that. */
-static void swap_timings(spc__entry *const *list, int count,
-                         spc__timing (*kept)[SPC__SCENES_MAX], bool back,
-                         int scenes)
+/* Timings that others have replaced for a while. */
+typedef spc__timing timings[SPC__SCENES_MAX];
+
+static void put_aside(spc__entry *const *list, int count, timings *kept)
+{
+    for (int i = 0; i < count; i++) {
+        memcpy(kept[i], list[i]->timings, sizeof(kept[i]));
+        for (int s = 0; s < SPC__SCENES_MAX; s++)
+            list[i]->timings[s].all = NULL;
+    }
+}
+
+/* Puts them back, and of those that replaced them a time beside the others
+ * remains: what the database holds, and what it makes of it in a later run, is
+ * not altered by that. With `stay` it is: they stay in the place of the others.
+ */
+static void put_back(spc__entry *const *list, int count, timings *kept,
+                     bool stay, int scenes)
 {
     for (int i = 0; i < count; i++) {
         spc__entry *entry = list[i];
-        if (!back) {
-            memcpy(kept[i], entry->timings, sizeof(kept[i]));
-            for (int s = 0; s < SPC__SCENES_MAX; s++)
-                entry->timings[s].all = NULL;
-            continue;
-        }
         bool is_timed = entry->state == SPC__TIMED;
         if (is_timed)
             entry->side_us = spc__entry_score(entry, scenes);
         for (int s = 0; s < SPC__SCENES_MAX; s++)
-            free(is_timed ? entry->timings[s].all : kept[i][s].all);
-        if (is_timed)
+            free(is_timed && !stay ? entry->timings[s].all : kept[i][s].all);
+        if (is_timed && !stay)
             memcpy(entry->timings, kept[i], sizeof(kept[i]));
     }
 }
@@ -277,18 +293,38 @@ static spc_status run_in_turns(spc__pipeline *p, spc__entry *const *finalists,
     return status;
 }
 
-static spc_status compare_finalists(spc__pipeline *p, spc__entry **list)
+static double least_score(spc__entry *const *list, int count, int scenes)
 {
-    int scenes = p->request->scene_count, count = find_finalists(p, list);
-    spc__timing(*kept)[SPC__SCENES_MAX];
+    double least = INFINITY;
 
+    for (int i = 0; i < count; i++)
+        if (list[i]->state == SPC__TIMED)
+            least = fmin(least, spc__entry_score(list[i], scenes));
+    return least;
+}
+
+/* *overturned: what was far behind at another moment ties with the fastest
+ * beside it, so that times of other moments say nothing. */
+static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
+                                    bool *overturned)
+{
+    int scenes = p->request->scene_count, near;
+    int count = find_finalists(p, list, &near);
+    timings *kept;
+
+    *overturned = false;
+    for (int i = 0; i < p->candidates->count; i++)
+        p->candidates->entries[i].side_us = 0;
     if (count < 2 || !has_new(list, count))
         return SPC_OK;
     if ((kept = calloc((size_t)count, sizeof(*kept))) == NULL)
         return spc__fail_memory(p->request->error, sizeof(*kept));
-    swap_timings(list, count, kept, false, scenes);
+    put_aside(list, count, kept);
     spc_status status = run_in_turns(p, list, count);
-    swap_timings(list, count, kept, true, scenes);
+    *overturned = status == SPC_OK &&
+                  least_score(list + near, count - near, scenes) <=
+                      (1 + SPC__TIE) * least_score(list, near, scenes);
+    put_back(list, count, kept, *overturned, scenes);
     /* Times of some, in some of the turns, say nothing. */
     for (int i = 0; i < count && status != SPC_OK; i++)
         list[i]->side_us = 0;
@@ -339,22 +375,41 @@ static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
     return status;
 }
 
-static spc_status find_winner(spc__pipeline *p, spc__entry **batch, int count,
-                              spc__entry **list)
+/* Until nobody who is faster is left without being confirmed. */
+static spc_status climb_and_confirm(spc__pipeline *p, spc__entry **batch,
+                                    int count, spc__entry **list)
 {
-    int scenes = p->request->scene_count;
     bool changed;
     spc_status status;
+    int near;
 
     do {
         status = climb(p, batch, count, list);
-        if (status == SPC_OK)
-            status = confirm(p, list, &changed);
+        if (status == SPC_OK) {
+            find_finalists(p, list, &near);
+            status = confirm(p, list, near, &changed);
+        }
         count = 0;
     } while (status == SPC_OK && changed);
-    if (status == SPC_OK && spc__rank_all(p->candidates, list, scenes) == 0)
-        status = spc__nobody_left(p->candidates, p->request, p->is_cut);
-    return status == SPC_OK ? compare_finalists(p, list) : status;
+    return status;
+}
+
+static spc_status find_winner(spc__pipeline *p, spc__entry **batch, int count,
+                              spc__entry **list)
+{
+    enum { MOST = 3 };
+    int scenes = p->request->scene_count;
+    bool overturned = true;
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < MOST && overturned && status == SPC_OK; i++) {
+        status = climb_and_confirm(p, batch, i == 0 ? count : 0, list);
+        if (status == SPC_OK && spc__rank_all(p->candidates, list, scenes) == 0)
+            status = spc__nobody_left(p->candidates, p->request, p->is_cut);
+        if (status == SPC_OK)
+            status = compare_finalists(p, list, &overturned);
+    }
+    return status;
 }
 
 /* Only those that the caller names, each as often as the others. */

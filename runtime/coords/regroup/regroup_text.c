@@ -75,13 +75,14 @@ static bool read_number(int *out, const char *text, size_t length)
 }
 
 /* "2" for all axes, or "3x1x2". */
-static bool read_axes(int out[AXES], const char *value)
+static bool read_axes(int out[AXES], const char *value, int least, int most)
 {
     int count = 0;
 
     for (;; value++) {
         size_t length = strcspn(value, "x");
-        if (count == AXES || !read_number(&out[count], value, length))
+        if (count == AXES || !read_number(&out[count], value, length) ||
+            out[count] < least || out[count] > most)
             return false;
         count++;
         value += length;
@@ -108,15 +109,16 @@ static spc_status set_flat(spc_regrouping *out, const char *value,
 static spc_status set_word(spc_regrouping *out, int sets, const char *name,
                            const char *value, spc_error *error)
 {
-    int axes[AXES];
+    int least = sets & SPLIT ? 1 : 0, axes[AXES];
+    int most = sets & SPLIT ? SPC_REGROUP_CHILDREN : SPC__GEOMETRY_MOST;
 
     if (sets == FLAT)
         return set_flat(out, value, error);
-    if (!read_axes(axes, value))
+    if (!read_axes(axes, value, least, most))
         return spc__fail(error, SPC_EINVAL,
-                         "%s=%.40s is no %s: one number for all axes (%s=2) or "
-                         "three (%s=3x1x2), at most %d",
-                         name, value, name, name, name, SPC__GEOMETRY_MOST);
+                         "%s=%.40s: one number for all axes (%s=2) or three "
+                         "(%s=3x1x2), each %d to %d, is right",
+                         name, value, name, name, least, most);
     if (sets & SCALE)
         memcpy(out->scale, axes, sizeof(axes));
     if (sets & SPLIT)

@@ -407,15 +407,22 @@ static spc_status fail_words(const db_verb *verb, const char *word)
     return SPC_EINVAL;
 }
 
-/* A signed file is one of the layers, which only those may be. */
+/* A signed file is one of the layers, which only those may be: the uppermost.
+ */
 static spc_status open_layer(spc_ctx **out, cli *self, const char *file)
 {
     cli_globals before = self->globals;
+    cli_list all = {NULL, 0};
+    spc_status status = file[0] != '\0' ? cli_append(&all, file) : SPC_OK;
 
+    for (int i = 0; i < before.layer_files.count && status == SPC_OK; i++)
+        status = cli_append(&all, before.layer_files.at[i]);
     self->globals.database = "";
-    self->globals.layer_files = (cli_list){&file, 1};
-    spc_status status = cli_open(out, self);
+    self->globals.layer_files = all;
+    if (status == SPC_OK)
+        status = cli_open(out, self);
     self->globals = before;
+    free(all.at);
     return status;
 }
 

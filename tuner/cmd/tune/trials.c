@@ -130,6 +130,15 @@ void trials_sort(trials *t)
         qsort(t->at, (size_t)t->count, sizeof(*t->at), by_merit);
 }
 
+/* None is nothing to show: a processor's kernels have neither. */
+static void add_count(table *t, int count)
+{
+    if (count > 0)
+        table_cell(t, "%d", count);
+    else
+        table_blank(t);
+}
+
 static void add_row(table *t, const spc_trial *trial)
 {
     table_cell(t, "%s %s%s", trial->template_name, trial->config,
@@ -137,19 +146,13 @@ static void add_row(table *t, const spc_trial *trial)
     table_us(t, trial->median_us);
     table_us(t, trial->spread_us);
     table_us(t, trial->cold_us);
-    if (trial->samples > 0)
-        table_cell(t, "%d", trial->samples);
-    else
-        table_blank(t);
+    add_count(t, trial->samples);
     if (trial->verified)
         table_cell(t, "%.2g", trial->error);
     else
         table_blank(t);
-    if (trial->registers > 0)
-        table_cell(t, "%d", trial->registers);
-    else
-        table_blank(t);
-    table_cell(t, "%d", trial->shared_bytes);
+    add_count(t, trial->registers);
+    add_count(t, trial->shared_bytes);
     if (trial_is_ok(trial))
         table_cell(t, "%s", trial->from_database ? "known" : "");
     else

@@ -1,6 +1,7 @@
 /* worklist.c - reads lists of layers and networks, and adds their scenes. */
 #include "worklist.h"
 
+#include "layer_text.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,12 +72,11 @@ static spc_status add_scene(work_item *item, const char *spec,
     return status;
 }
 
-static spc_status read_layer(work_item *item, const char *text, const place *at)
+static spc_status set_layer(work_item *item, const char *text, const place *at)
 {
     spc_error error = {0};
 
-    if (spc_conv_parse(&item->layer, text, &error) != SPC_OK ||
-        spc_conv_check(&item->layer, &error) != SPC_OK)
+    if (read_layer(&item->layer, text, &error) != SPC_OK)
         return fail_at(at, error.status, error.text);
     item->text = cli_spell(&item->layer);
     return item->text != NULL ? SPC_OK : SPC_ENOMEM;
@@ -88,7 +88,7 @@ static spc_status read_subject(work_item *item, const char *text,
 {
     item->is_network = names_network(text);
     if (!item->is_network)
-        return read_layer(item, text, at);
+        return set_layer(item, text, at);
     item->text = strdup(text);
     return item->text != NULL ? SPC_OK : cli_fail(SPC_ENOMEM, "out of memory");
 }

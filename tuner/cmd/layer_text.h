@@ -1,0 +1,12 @@
+/* layer_text.h - the text of a layer, where a command takes no other operator.
+ */
+#ifndef SPC_CMD_LAYER_TEXT_H
+#define SPC_CMD_LAYER_TEXT_H
+
+#include "spc.h"
+
+/* As spc_conv_parse; of an operator that is no convolution `error` says which
+ * commands take it. */
+spc_status read_layer(spc_conv *out, const char *text, spc_error *error);
+
+#endif
