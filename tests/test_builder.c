@@ -191,6 +191,42 @@ static bool is_slow_at_timing(void)
 #endif
 }
 
+/* ---- a machine that is short of memory ----------------------------------- */
+
+/* A compiler that is killed so many times, as by a kernel without memory. */
+static const struct {
+    const char *times;
+    spc_status status;
+} kills[] = {{"1", SPC_OK}, {"2", SPC_OK}, {"99", SPC_ENOMEM}};
+
+START_TEST(a_compiler_that_was_killed_is_tried_again)
+{
+    char *folder = make_database(), before[200];
+
+    *strrchr(folder, '/') = '\0';
+    snprintf(before, sizeof(before),
+             "case $* in *plain.c*)\n"
+             "    echo x >>$HERE/kills\n"
+             "    [ $(wc -l <$HERE/kills) -gt %s ] || kill -9 $$\nesac",
+             kills[_i].times);
+    write_compiler(folder, before, "");
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
+    spc_tune_report report;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report),
+                     kills[_i].status);
+    if (kills[_i].status == SPC_OK) {
+        ck_assert_int_eq(report.timed, 12);
+        ck_assert_int_eq(report.failed, 0);
+    } else {
+        assert_says(spc_ctx_error(ctx), "the compiler fails, not the candid");
+    }
+    spc_ctx_free(ctx);
+    spc__temp_dir_remove(folder);
+}
+END_TEST
+
 int main(void)
 {
     suite_sample(3);
@@ -201,6 +237,8 @@ int main(void)
     tcase_add_test(meanwhile, a_builder_compiles_while_its_caller_goes_on);
     tcase_add_test(meanwhile,
                    what_a_cancelled_builder_has_not_compiled_is_new_again);
+    tcase_add_loop_test(meanwhile, a_compiler_that_was_killed_is_tried_again, 0,
+                        LENGTH(kills));
     if (!is_slow_at_timing())
         tcase_add_loop_test(
             meanwhile, others_compile_during_a_timing_unless_that_disturbs_it,

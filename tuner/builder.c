@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 typedef struct job { /* one candidate to be compiled */
     spc__entry *entry;
@@ -22,6 +23,7 @@ typedef struct job { /* one candidate to be compiled */
     spc__artefact artefact;
     spc_status status;
     spc_error error;
+    int troubles; /* of the machine, not of the source */
     struct job *next;
 } job;
 
@@ -88,8 +90,29 @@ static void free_job(job *j)
 
 /* ---- compiling ----------------------------------------------------------- */
 
+/* A compiler that found no memory, or no room for its files, or was stopped,
+ * has said nothing about the candidate. */
+static bool is_trouble(spc_status status)
+{
+    return status == SPC_EINTERRUPTED || status == SPC_ENOMEM ||
+           status == SPC_EIO;
+}
+
+/* As much memory as many compilers take at once may be there a little later. */
+static bool is_tried_again(job *j)
+{
+    enum { TRIES = 3 };
+    struct timespec pause = {0, 200 * 1000 * 1000};
+
+    if (!is_trouble(j->status) || j->status == SPC_EINTERRUPTED ||
+        ++j->troubles == TRIES)
+        return false;
+    nanosleep(&pause, NULL);
+    return true;
+}
+
 /* Compiles the next one that waits, without the lock; it is held again after.
- */
+ * One that is tried again comes behind all others. */
 static void compile_next(spc__builder *builder)
 {
     job *j = pop_job(&builder->waiting);
@@ -98,10 +121,16 @@ static void compile_next(spc__builder *builder)
     pthread_mutex_unlock(&builder->lock);
     j->status = spc__compile(&j->artefact, builder->compiler, &j->what, NULL,
                              &j->error);
+    bool again = is_tried_again(j);
     pthread_mutex_lock(&builder->lock);
     builder->underway--;
-    push_job(&builder->finished, j);
-    pthread_cond_signal(&builder->has_finished);
+    if (again && !builder->is_closed) {
+        push_job(&builder->waiting, j);
+        pthread_cond_signal(&builder->has_waiting);
+    } else {
+        push_job(&builder->finished, j);
+        pthread_cond_signal(&builder->has_finished);
+    }
 }
 
 /* What a thread does as long as the builder lives. */
@@ -278,14 +307,6 @@ static void settle_sharing(spc__builder *builder, const spc__entry *model)
             take_shared(builder, entry, model);
     }
     sharing->count = kept;
-}
-
-/* A compiler that found no memory, or no room for its files, or was stopped,
- * has said nothing about the candidate. */
-static bool is_trouble(spc_status status)
-{
-    return status == SPC_EINTERRUPTED || status == SPC_ENOMEM ||
-           status == SPC_EIO;
 }
 
 static void settle(spc__builder *builder, job *j)
