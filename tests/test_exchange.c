@@ -240,6 +240,64 @@ START_TEST(code_of_a_key_is_not_replaced_by_a_stranger)
 }
 END_TEST
 
+/* An edited line of code: how it is launched, what it is of, or its seal; what
+ * then stands of its line. */
+static const struct {
+    const char *from, *to, *says;
+} edits[] = {
+    {NULL, NULL, NULL},
+    {"shared=32256", "shared=512", "does not fit its seal"},
+    {"is=is", "is=other", "does not fit its seal"},
+    {"target=sm_90a", "target=sm_80", "does not fit its seal"},
+    {" seal=", NULL, "it has no seal"},
+};
+
+/* By text alone: of a file's rows their own seals are looked at. */
+START_TEST(code_whose_line_was_edited_is_rejected)
+{
+    char reason[300] = "", code[32] = "\177ELF..............\276\0..";
+    spc__exchange exchange = {.each = keep_reason, .payload = reason};
+    spc__attrs none = {0}, launch = {0};
+    spc__cache *cache = open_user("from");
+    spc__buf text = SPC__BUF_INIT;
+    int64_t damaged;
+
+    code[18] = (char)190;
+    code[19] = 0;
+    spc__attrs_set_number(&launch, "shared", 32256);
+    assert_ok(spc__cache_put_artefact(cache, "k", "sm_90a", "nvrtc", "is",
+                                      &launch, &none, code, sizeof(code),
+                                      &error));
+    assert_ok(spc__cache_export(cache, SPC__EXPORT_CODE, append_text, &text,
+                                &damaged, &error));
+    spc__cache_close(cache);
+    if (edits[_i].from != NULL) {
+        char *line = strstr(spc__buf_text(&text), edits[_i].from);
+        ck_assert_ptr_nonnull(line);
+        size_t rest = strlen(edits[_i].from);
+        if (edits[_i].to == NULL) /* the word as a whole */
+            rest += strcspn(line + rest, " ");
+        char *behind = strdup(line + rest);
+        spc__buf edited = SPC__BUF_INIT;
+        spc__buf_append(&edited, text.data, (size_t)(line - text.data));
+        spc__buf_puts(&edited, edits[_i].to != NULL ? edits[_i].to : "");
+        spc__buf_puts(&edited, behind);
+        free(behind);
+        spc__buf_release(&text);
+        text = edited;
+    }
+    assert_ok(
+        import_text(&exchange, "into", spc__buf_text(&text), text.length));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED],
+                     edits[_i].says != NULL);
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED],
+                     edits[_i].says == NULL);
+    if (edits[_i].says != NULL)
+        ck_assert_msg(strstr(reason, edits[_i].says) != NULL, "%s", reason);
+    spc__buf_release(&text);
+}
+END_TEST
+
 static spc_status count_side(char side, const char *line, void *payload)
 {
     int *counts = payload;
@@ -425,6 +483,8 @@ Suite *suite(void)
                         LENGTH(strangers));
     tcase_add_loop_test(merging, code_of_a_key_is_not_replaced_by_a_stranger, 0,
                         2);
+    tcase_add_loop_test(merging, code_whose_line_was_edited_is_rejected, 0,
+                        LENGTH(edits));
     tcase_add_test(merging, a_difference_has_two_sides);
     suite_add_tcase(all, merging);
     tcase_add_checked_fixture(text, make_folder, remove_folder);

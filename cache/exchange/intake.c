@@ -33,7 +33,7 @@ static const char *const finding[SPC__KINDS] = {
                   " AND s.digest = " SPC__DIGEST_FACT,
     [SPC__CODE] =
         "SELECT a.target, a.compiler, a.launch, a.resources, a.digest,"
-        " s.identity, NULL FROM artefact AS a JOIN seal AS s"
+        " s.identity, '', NULL FROM artefact AS a JOIN seal AS s"
         " ON s.kind = 'artefact' AND s.record = a.id WHERE a.key = ?1"
         " AND s.digest = " SPC__DIGEST_ARTEFACT(
             "s.identity") " AND a.digest = spc_sha256(a.code)",
@@ -411,6 +411,20 @@ static bool permit_code(const spc__intake *intake, const spc__record *record,
     digest_code(hex, code);
     if (strcmp(hex, spc__record_named(record, "sha256")) != 0) {
         spc__fail(why, SPC_EFORMAT, "its code does not fit its digest");
+        return false;
+    }
+    const char *seal = spc__record_named(record, "seal");
+    if (seal[0] == '\0' && !intake->trusts) {
+        spc__fail(why, SPC_EFORMAT,
+                  "it has no seal, so it may have been edited: export it anew, "
+                  "or say that the file is trusted");
+        return false;
+    }
+    spc__record_seal(hex, record);
+    if (seal[0] != '\0' && strcmp(hex, seal) != 0) {
+        spc__fail(why, SPC_EFORMAT,
+                  "it does not fit its seal: how it is launched, or what it is "
+                  "of, was edited");
         return false;
     }
     if (intake->trusts || spc__is_gpu_code(code->data, code->length))

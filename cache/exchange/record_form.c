@@ -50,9 +50,9 @@ static const spc__field fact[] = {
     INTEGER("at"),
 };
 static const spc__field code[] = {
-    TEXT("key", 65),  TEXT("target", 24),          TEXT("compiler", 64),
-    ATTRS("launch"),  ATTRS("resources"),          TEXT("sha256", 65),
-    TEXT("is", 8192), {"code", SPC__FORM_CODE, 0},
+    TEXT("key", 65),  TEXT("target", 24),           TEXT("compiler", 64),
+    ATTRS("launch"),  ATTRS("resources"),           TEXT("sha256", 65),
+    TEXT("is", 8192), {"seal", SPC__FORM_SEAL, 64}, {"code", SPC__FORM_CODE, 0},
 };
 static const spc__field trial[] = {
     PROBLEM,
@@ -182,19 +182,40 @@ static void put_fields(spc__buf *out, const spc__record *record, int count)
     spc__buf_puts(out, kind->name);
     for (int i = 0; i < count; i++) {
         const char *value = spc__record_value(record, i);
-        if (value[0] == '\0')
+        if (value[0] == '\0' || kind->fields[i].form == SPC__FORM_SEAL)
             continue;
         spc__buf_printf(out, " %s=", kind->fields[i].name);
         put_value(out, value);
     }
 }
 
+void spc__record_seal(char hex[SPC__SHA256_HEX], const spc__record *record)
+{
+    const spc__record_kind *kind = &kinds[record->kind];
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+
+    spc__sha256_init(&sha);
+    for (int i = 0; i < kind->count; i++) {
+        const char *value = spc__record_value(record, i);
+        if (kind->fields[i].form != SPC__FORM_SEAL &&
+            kind->fields[i].form != SPC__FORM_CODE)
+            spc__sha256_field(&sha, value, strlen(value));
+    }
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+}
+
 void spc__record_format(spc__buf *out, const spc__record *record,
                         bool with_code)
 {
+    const char *seal = spc__record_named(record, "seal");
+
     put_fields(out, record, kinds[record->kind].count);
     if (!with_code || !record->has_code)
         return;
+    if (seal[0] != '\0')
+        spc__buf_printf(out, " seal=%s", seal);
     spc__buf_puts(out, " code=");
     spc__base64_append(out, record->code.data, record->code.length);
 }
@@ -476,9 +497,11 @@ int spc__record_compare(const spc__record *a, const spc__record *b)
 
     if (order == 0)
         order = (one > two) - (one < two);
-    /* A family belongs to the problem, whichever of its trials is above. */
+    /* A family belongs to the problem, whichever of its trials is above; a seal
+     * to the line. */
     for (int i = 0; i < kinds[a->kind].count && order == 0; i++)
-        if (strcmp(kinds[a->kind].fields[i].name, "family") != 0)
+        if (strcmp(kinds[a->kind].fields[i].name, "family") != 0 &&
+            kinds[a->kind].fields[i].form != SPC__FORM_SEAL)
             order = strcmp(spc__record_value(a, i), spc__record_value(b, i));
     return order;
 }

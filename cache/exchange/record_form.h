@@ -15,6 +15,7 @@
 #define SPC_CACHE_RECORD_FORM_H
 
 #include "buf.h"
+#include "sha256.h"
 #include "spc_status.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,7 +38,8 @@ typedef enum spc__form {
     SPC__FORM_REAL,   /* empty: not a number */
     SPC__FORM_EXCESS, /* a real, or "inf": how wrong what is no number is */
     SPC__FORM_INTEGER,
-    SPC__FORM_CODE /* bytes, as base64 */
+    SPC__FORM_SEAL, /* the digest of what stands before it */
+    SPC__FORM_CODE  /* bytes, as base64 */
 } spc__form;
 
 static inline bool spc__form_is_real(spc__form form)
@@ -80,9 +82,14 @@ const char *spc__record_named(const spc__record *record, const char *name);
 /* Empties the field of that name, where the kind has it. */
 void spc__record_blank(spc__record *record, const char *name);
 
-/* The line, without its end; of code, only if asked for. */
+/* The line, without its end; the code, with a seal before it, only if asked
+ * for. */
 void spc__record_format(spc__buf *out, const spc__record *record,
                         bool with_code);
+/* The digest of all fields but the seal, and the code, which has its own. A
+ * line with code must have it: without, how the code is launched could be
+ * anything. */
+void spc__record_seal(char hex[SPC__SHA256_HEX], const spc__record *record);
 /* The part of the line that identifies it. */
 void spc__record_format_key(spc__buf *out, const spc__record *record);
 

@@ -28,7 +28,7 @@ static const char *const questions[SPC__KINDS] = {
                                        " ORDER BY f.device, f.name",
     [SPC__CODE] =
         "SELECT a.key, a.target, a.compiler, a.launch, a.resources, a.digest,"
-        " coalesce(s.identity, ''), spc_code(a.code),"
+        " coalesce(s.identity, ''), '', spc_code(a.code),"
         " s.digest = " SPC__DIGEST_ARTEFACT(
             "s.identity") " AND a.digest = "
                           "spc_sha256(a.code),"
@@ -112,10 +112,14 @@ static void add_real(spc__record *out, sqlite3_stmt *stmt, int i)
 static void add_column(spc__record *out, sqlite3_stmt *stmt, int i,
                        spc__form form)
 {
+    char seal[SPC__SHA256_HEX];
     const char *text;
 
     if (spc__form_is_real(form)) {
         add_real(out, stmt, i);
+    } else if (form == SPC__FORM_SEAL) {
+        spc__record_seal(seal, out); /* of what stands before it */
+        spc__record_add(out, seal);
     } else if (form == SPC__FORM_CODE) {
         spc__record_add(out, "");
         out->has_code = true;
