@@ -15,7 +15,8 @@
  * Candidates of different batches were timed minutes apart, and a clock that
  * the power limit sets is not the same then. So at last those that may win have
  * all samples once more, in turns with each other, with the untuned default,
- * and with what the database would have served without this run.
+ * and with what the database would have served without this run, where these
+ * two are near.
  */
 #include "search.h"
 
