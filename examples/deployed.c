@@ -102,7 +102,7 @@ int main(int argc, char **argv)
     double start = seconds(), opened, planned;
 
     if (argc != 5)
-        return puts("usage: deployed DATABASE NETWORK DEVICE SCENE"), 2;
+        return puts("usage: deployed DATABASE NETWORK DEVICE|best SCENE"), 2;
     where.database = argv[1];
     where.need_database = true;
     where.device = strcmp(argv[3], "best") != 0 ? argv[3] : NULL;

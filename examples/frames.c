@@ -134,7 +134,9 @@ int main(int argc, char **argv)
     options.device = argc > 1 ? argv[1] : NULL;
     options.database = argc > 4 ? argv[4] : NULL;
     if (frames < 1 || scale < 1 || scale > LEAST)
-        return fputs("usage: see frames.c\n", stderr), 2;
+        return fputs("usage: frames [DEVICE [FRAMES [SCALE [DATABASE]]]]\n",
+                     stderr),
+               2;
     if (spc_ctx_create(&ctx, &options, &error) != SPC_OK ||
         spc_scene_load(&scan, "gen:lidar,beams=128@0.05", &error) != SPC_OK)
         return fprintf(stderr, "frames: %s\n", error.text), 1;

@@ -3,6 +3,7 @@
 
 #include "cli.h"
 #include "printable.h"
+#include <assert.h>
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -11,8 +12,8 @@
 void table_init(table *t, const char *const *titles)
 {
     memset(t, 0, sizeof(*t));
-    for (; titles[t->columns] != NULL && t->columns < TABLE_COLUMNS;
-         t->columns++) {
+    for (; titles[t->columns] != NULL; t->columns++) {
+        assert(t->columns < TABLE_COLUMNS);
         t->right[t->columns] = titles[t->columns][0] == '>';
         t->titles[t->columns] =
             titles[t->columns] + (t->right[t->columns] ? 1 : 0);

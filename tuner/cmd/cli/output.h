@@ -6,7 +6,7 @@
 #include "spc.h"
 #include <stdio.h>
 
-enum { TABLE_COLUMNS = 16 };
+enum { TABLE_COLUMNS = 20 };
 
 /* Cells of text; columns get as wide as their widest cell. */
 typedef struct table {
