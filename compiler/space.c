@@ -154,14 +154,15 @@ static bool is_wanted(const spc__template *tpl, const char *role,
 
 /* No template of that name, role and device: those there are. */
 static spc_status fail_name(spc__library *library, const char *role,
-                            const char *only, const char *device,
+                            const char *only, const spc__attrs *target,
                             spc_error *error)
 {
+    const char *device = spc__attrs_text(target, "device", "");
     spc__buf list = SPC__BUF_INIT;
 
     for (int i = 0; i < spc__library_count(library); i++) {
         const spc__template *tpl = spc__library_at(library, i);
-        if (is_wanted(tpl, role, NULL, device))
+        if (is_wanted(tpl, role, NULL, spc__target_templates(target)))
             spc__buf_printf(&list, "%s%s", list.length > 0 ? ", " : "",
                             spc__template_name(tpl));
     }
@@ -181,7 +182,7 @@ static spc_status fail_name(spc__library *library, const char *role,
 /* Why is nothing left? */
 static spc_status explain(const builder *build, spc__library *library,
                           const char *role, const char *only,
-                          const char *device, spc_error *error)
+                          const spc__attrs *target, spc_error *error)
 {
     const spc__space *space = build->space;
     spc__buf list = SPC__BUF_INIT;
@@ -198,7 +199,7 @@ static spc_status explain(const builder *build, spc__library *library,
                          spc__template_name(example->tpl), example->why);
     }
     if (space->refusal_count == 0)
-        return fail_name(library, role, only, device, error);
+        return fail_name(library, role, only, target, error);
     for (int i = 0; i < space->refusal_count; i++)
         spc__buf_printf(&list, "%s '%s': %s", i > 0 ? ";" : "",
                         space->refusals[i].template_name,
@@ -228,7 +229,7 @@ spc_status spc__space_create(spc__space **out, spc__library *library,
             status = add_template(&build, tpl, problem, target, error);
     }
     if (status == SPC_OK && space->admitted == 0)
-        status = explain(&build, library, role, only, device, error);
+        status = explain(&build, library, role, only, target, error);
     if (status == SPC_OK) {
         *out = space;
         space = NULL;

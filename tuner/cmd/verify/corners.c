@@ -146,11 +146,25 @@ static spc_status start(corners *out)
                                   : cli_fail(SPC_ENOMEM, "out of memory");
 }
 
-spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer)
+spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer,
+                        const char *only)
 {
     spc_status status = start(out);
 
-    return status != SPC_OK ? status : list_template(out, ctx, layer, NULL);
+    return status != SPC_OK ? status : list_template(out, ctx, layer, only);
+}
+
+spc_status corners_templates(corner_names *out, spc_ctx *ctx,
+                             const spc_conv *layer)
+{
+    corners list;
+    spc_status status = start(&list);
+
+    list.names = out;
+    if (status == SPC_OK)
+        status = list_template(&list, ctx, layer, NULL);
+    corners_release(&list);
+    return status;
 }
 
 spc_status corners_list_unseen(corners *out, spc_ctx *ctx,

@@ -41,9 +41,14 @@ typedef struct corners {
     bool failed;         /* for want of memory */
 } corners;
 
-/* Fills *out with a layer's candidates; released by the caller also after a
- * failure. */
-spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer);
+/* Fills *out with a layer's candidates, of all templates or of `only`; released
+ * by the caller also after a failure. */
+spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer,
+                        const char *only);
+/* Adds the names of all templates for such a layer, those that refuse it, too.
+ */
+spc_status corners_templates(corner_names *out, spc_ctx *ctx,
+                             const spc_conv *layer);
 /* The same of the templates that are not in `seen` alone, as the space of one
  * may have thousands. `names`, of all templates for such a layer, is filled in
  * when it is empty. */

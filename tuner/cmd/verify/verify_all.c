@@ -17,6 +17,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
+
 enum { CASES = 300, SCENES = 3 };
 
 /* In the place of a number of cases: all there are, or one for each template of
@@ -267,11 +269,13 @@ static int share(const walk *w)
 
 static spc_status list_candidates(corners *out, walk *w, const spc_conv *layer)
 {
+    if (w->args->only != NULL)
+        return corners_list(out, w->ctx, layer, w->args->only);
     return wants_each(w)
                ? corners_list_unseen(out, w->ctx, layer,
                                      &w->names[layer->pass == SPC_WGRAD],
                                      &w->seen)
-               : corners_list(out, w->ctx, layer);
+               : corners_list(out, w->ctx, layer, NULL);
 }
 
 static spc_status choose_candidates(cli_list *out, walk *w, corners *list)
@@ -301,6 +305,8 @@ static spc_status verify_layer(walk *w, const char *text)
         status = wanted.count > 0
                      ? verify_candidates(w, &layer, text, &wanted, &scenes)
                      : SPC_OK;
+    else if (status == SPC_EUNSUPPORTED && w->args->only != NULL)
+        status = SPC_OK; /* the template refuses the layer */
     else if (status != SPC_EINTERRUPTED && status != SPC_ENOMEM) {
         report_failure(w, text, NULL, spc_status_name(status),
                        spc_ctx_error(w->ctx), &scenes);
@@ -441,8 +447,17 @@ static int part(walk *w, int one_in)
     return w->wanted / one_in + (w->wanted % one_in + more >= one_in);
 }
 
+/* Layers only, where a template of theirs is asked for. */
+static spc_status walk_template(walk *w)
+{
+    return wants_each(w) ? walk_cells(w, MATRIX_LAYERS)
+                         : walk_kind(w, MATRIX_LAYERS, w->wanted);
+}
+
 static spc_status walk_all(walk *w)
 {
+    if (w->args->only != NULL)
+        return walk_template(w);
     int sets = part(w, 20), features = sets + part(w, 6);
     spc_status status = SPC_OK;
 
@@ -537,6 +552,41 @@ static spc_status open_walk(walk *w)
     return SPC_OK;
 }
 
+/* One of each role that a layer's template may have. */
+static const char *const roles[] = {"subm,cin=16,cout=16,k=3",
+                                    "subm,cin=16,cout=16,k=3,pass=wgrad"};
+
+/* Is there a template of the name that is asked for? */
+static spc_status check_only(walk *w)
+{
+    const char *only = w->args->only;
+    corner_names names = {.count = 0};
+    spc__buf list = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+    spc_conv layer;
+    bool found = only == NULL;
+
+    for (int i = 0; i < LENGTH(roles) && !found && status == SPC_OK; i++) {
+        spc_conv_parse(&layer, roles[i], NULL);
+        status = corners_templates(&names, w->ctx, &layer);
+        if (status == SPC_EUNSUPPORTED) /* none, or all refuse it */
+            status = SPC_OK;
+    }
+    for (int i = 0; i < names.count; i++) {
+        found |= strcmp(names.at[i], only) == 0;
+        spc__buf_printf(&list, "%s%s", i > 0 ? ", " : "", names.at[i]);
+    }
+    if (status != SPC_OK)
+        cli_fail(status, "%s", spc_ctx_error(w->ctx));
+    else if (!found)
+        status = cli_fail(SPC_EUNSUPPORTED,
+                          "there is no template '%s' of layers for device "
+                          "'%s', only %s",
+                          only, w->device, spc__buf_text(&list));
+    spc__buf_release(&list);
+    return status;
+}
+
 static spc_status end_walk(walk *w, spc_status status)
 {
     progress_clear(&w->progress);
@@ -566,7 +616,8 @@ spc_status verify_all(cli *self, const tuning_args *args)
                         self->operands.count > 0 ? self->operands.at[0]
                                                  : "--scene");
     cli_catch_signals(self);
-    if ((status = open_walk(&w)) != SPC_OK) {
+    if ((status = open_walk(&w)) != SPC_OK ||
+        (status = check_only(&w)) != SPC_OK) {
         spc_ctx_free(w.ctx);
         return status;
     }
