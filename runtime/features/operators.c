@@ -26,11 +26,13 @@ static const spc_operator_info operators[] = {
      "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
      "shape= offsets=" FINISH,
      "conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint"},
-    {convolution, "inverse",
-     "a map by rule=floor, footprint or radius backwards",
+    {convolution, "inverse", "a map by rule=floor or footprint backwards",
      "cin cout groups=1 rule k=3 stride=1 dilation=1 padding=0 origin= "
      "shape= offsets=" FINISH,
      "inverse,cin=64,cout=32,k=3,stride=2,padding=1,rule=footprint"},
+    {convolution, "inverse", "a map of points, by rule=radius, backwards",
+     "cin cout groups=1 rule k=3 radius nearest= voxel=" FINISH,
+     "inverse,cin=64,cout=32,rule=radius,k=3,radius=0.1"},
     {convolution, "transposed", "outputs at the voxels of a given, finer set",
      "cin cout groups=1 k=3 stride=1 dilation=1 origin= offsets=" FINISH,
      "transposed,cin=64,cout=32,k=2,stride=2"},
