@@ -2323,7 +2323,8 @@ SPC_API spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
 /*
  * The other side of spc_tune_options.worker: measures candidates for the
  * tuner that started this process, through the descriptors 3 and 4 which it
- * inherited, until that tuner hangs up. SPC_ESTATE if nobody is there.
+ * inherited, until that tuner hangs up, whom it tells what goes wrong.
+ * SPC_ESTATE if nobody is there.
  */
 SPC_API spc_status spc_tune_worker(spc_ctx *ctx);
 

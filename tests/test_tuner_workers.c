@@ -6,9 +6,12 @@
 
 #include "relation.h"
 #include "rig.h"
+#include "wire.h"
 #include "worker_limits.h"
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -362,6 +365,49 @@ static void add_option(const char *variable, const char *option)
     setenv(variable, text, 1);
 }
 
+/* Becomes a worker that has a tuner, and nothing to measure on. */
+static void run_worker(int socket, int errors)
+{
+    int high = fcntl(socket, F_DUPFD, 10), said = fcntl(errors, F_DUPFD, 10);
+    int nothing = fcntl(open("/dev/null", O_RDONLY), F_DUPFD, 10);
+
+    dup2(high, SPC__WIRE_SOCKET);
+    dup2(nothing, SPC__WIRE_SAMPLE);
+    dup2(said, STDERR_FILENO);
+    close(high);
+    close(said);
+    execl(SPC_TEST_COMMAND, SPC_TEST_COMMAND, "-d", "cpu", "--database", "",
+          "worker", (char *)NULL);
+    _exit(127);
+}
+
+/* The tuner says it: what both print stands there twice, or once, whichever
+ * process is faster. */
+START_TEST(a_worker_tells_its_tuner_what_went_wrong_and_nobody_else)
+{
+    spc__wire_reply hello;
+    int ends[2], errors[2], status;
+    char said[200];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    ck_assert_int_eq(pipe(errors), 0);
+    pid_t child = fork();
+    if (child == 0)
+        run_worker(ends[1], errors[1]);
+    close(ends[1]);
+    close(errors[1]);
+    ck_assert_int_eq(
+        spc__wire_receive(ends[0], &hello, sizeof(hello), 20, NULL), SPC_OK);
+    ck_assert_int_eq(hello.run.status, SPC_ESTATE);
+    assert_says(hello.run.text, "holds no sample data");
+    ck_assert_int_eq(read(errors[0], said, sizeof(said)), 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+    close(ends[0]);
+    close(errors[0]);
+}
+END_TEST
+
 int main(void)
 {
     /* Workers that are meant to crash do, under a sanitizer too. */
@@ -380,6 +426,8 @@ int main(void)
         2);
     tcase_add_test(workers, failures_are_known_the_second_time);
     tcase_add_test(workers, a_worker_has_limits_of_its_own);
+    tcase_add_test(workers,
+                   a_worker_tells_its_tuner_what_went_wrong_and_nobody_else);
     tcase_add_test(workers, a_device_that_answers_runs_a_small_kernel);
     tcase_add_test(workers,
                    a_spoiled_process_is_no_verdict_on_the_next_candidate);

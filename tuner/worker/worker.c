@@ -125,7 +125,8 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
     spc__limits_grow(spc__limits_memory(),
                      !spc__device_ops_of(ctx->device)->runs_on_host_cores);
     spc_status status = hello.run.status;
-    if (answer(&hello) != SPC_OK && status == SPC_OK)
+    bool is_heard = answer(&hello) == SPC_OK;
+    if (!is_heard && status == SPC_OK)
         status = spc__fail(&hello.run, SPC_ESTATE,
                            "no tuner listens on descriptor %d: a worker is "
                            "started by a tuner, not by hand",
@@ -135,11 +136,11 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
             ;
     spc__rig_free(rig);
     spc__sample_release(&sample);
-    if (hello.run.status != SPC_OK) {
+    if (hello.run.status != SPC_OK && !is_heard) {
         *error = hello.run;
         return hello.run.status;
     }
-    return SPC_OK; /* the tuner has hung up: that is how it ends */
+    return SPC_OK; /* the tuner has hung up, and knows what went wrong */
 }
 
 spc_status spc_tune_worker(spc_ctx *ctx)
