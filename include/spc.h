@@ -2194,6 +2194,8 @@ typedef struct spc_trial {
     const char *note;   /* what a failure said, else "" */
     bool is_default;
     bool from_database; /* known before; neither compiled nor timed now */
+    bool is_finalist;   /* its time is of the turns that chose the winner; times
+                           of others are of other moments */
     bool verified;
     double error; /* largest error / tolerance; <= 1 passes */
     double median_us, spread_us, cold_us;

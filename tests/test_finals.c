@@ -679,6 +679,67 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
 }
 END_TEST
 
+/* The last is what runs untuned; all are defaults, and the second has the
+ * fewest registers, for which it wins among equals. */
+START_TEST(no_winner_is_slower_than_what_runs_untuned)
+{
+    static const char *const configs[] = {"tile=128,step=1,order=none",
+                                          "tile=32,step=1,order=none",
+                                          "tile=64,step=1,order=none"};
+    static const struct {
+        double us[3], side_us[3];
+        int winner;
+        double default_us;
+    } rows[] = {
+        {{10, 10, 10}, {10, 10.03, 10.05}, 1, 10.05},
+        {{10, 10, 10}, {10, 10.08, 10.05}, 0, 10.05},
+        {{10, 10, 30}, {10, 10.08, 30}, 1, 30},
+        {{10, 10, 9}, {10, 10.08, 10.5}, 1, 10.5}, /* another moment's 9 */
+        {{10, 10, 9}, {10, 0, 0}, 0, 0},           /* not in the same turns */
+        {{10, 10.08, 10.05}, {0, 0, 0}, 0, 10.05},
+        {{10, 10.03, 10.05}, {0, 0, 0}, 1, 10.05},
+    };
+    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
+    spc__request request = {.ctx = ctx, .scene_count = 1};
+    spc_scene *scene = NULL;
+    spc_error error = {0};
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
+    assert_ok(spc_scene_load(&scene, "gen:shell,r=4", &error), error.text);
+    request.conv = &conv;
+    request.error = &error;
+    request.scenes = (const spc_scene *const *)&scene;
+    for (int r = 0; r < LENGTH(rows); r++) {
+        spc__entry *entries = calloc(3, sizeof(*entries));
+        spc__candidate *kinds = calloc(3, sizeof(*kinds));
+        spc__entry *named[] = {&entries[0], &entries[1], &entries[2]};
+        spc__candidates all = {
+            .entries = entries, .count = 3, .by_config = named};
+        spc__winner winner;
+        for (int i = 0; i < 3; i++) {
+            spc__entry *entry = &entries[i];
+            set_entry(entry, &kinds[i], rows[r].us[i], rows[r].side_us[i]);
+            entry->config = (char *)configs[i];
+            strcpy(entry->trial.template_name, "plain");
+            entry->timings[0].spread_us = 1;
+            kinds[i].is_default = true;
+            spc__attrs_set_number(&entry->trial.resources, "registers",
+                                  i == 1 ? 32 : 64);
+        }
+        assert_ok(spc__choose(&winner, &request, &all), error.text);
+        ck_assert_msg(winner.entry - entries == rows[r].winner,
+                      "row %d: %d wins", r, (int)(winner.entry - entries));
+        ck_assert_msg(fabs(winner.default_us - rows[r].default_us) < 1e-9,
+                      "row %d: untuned %g", r, winner.default_us);
+        free(entries);
+        free(kinds);
+    }
+    spc_scene_free(scene);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 int main(void)
 {
     spc__buf folder = SPC__BUF_INIT;
@@ -712,6 +773,7 @@ int main(void)
     tcase_add_test(tcase, the_fastest_rivals_are_kept_and_one_is_put_first);
     tcase_add_test(tcase,
                    the_fastest_side_by_side_wins_whatever_other_moments_say);
+    tcase_add_test(tcase, no_winner_is_slower_than_what_runs_untuned);
     suite_add_tcase(suite, tcase);
     int status = run_suite(suite);
     spc__temp_dir_remove(spc__buf_text(&folder));

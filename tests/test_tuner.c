@@ -191,6 +191,33 @@ START_TEST(quick_finds_what_one_parameter_at_a_time_does_not_lead_to)
 }
 END_TEST
 
+/* The default takes eight times as long as the winner. Where nothing is
+ * measured there were no turns, and there is no ratio. */
+START_TEST(the_winner_beats_what_runs_untuned_in_the_same_turns)
+{
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "hills");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    int winner = find(&t, report.winner);
+    int untuned = find(&t, "hills tile=64,depth=2");
+    ck_assert(t.at[winner].is_finalist && t.at[untuned].is_finalist);
+    ck_assert(!t.at[find(&t, "slow tile=64")].is_finalist);
+    ck_assert_double_eq(report.winner_us, t.at[winner].us);
+    ck_assert_double_eq(report.default_us, t.at[untuned].us);
+    ck_assert_double_ge(report.default_us, report.winner_us);
+    memset(&t, 0, sizeof(t));
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_int_eq(report.timed, 0);
+    ck_assert_double_eq(report.default_us, 0);
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
 START_TEST(stages_that_time_nothing_take_the_first_step_from_every_default)
 {
     static const spc_stage stages[] = {SPC_STAGE_BUILD, SPC_STAGE_VERIFY};
@@ -348,6 +375,8 @@ int main(void)
     tcase_add_loop_test(
         climbing,
         stages_that_time_nothing_take_the_first_step_from_every_default, 0, 2);
+    tcase_add_test(climbing,
+                   the_winner_beats_what_runs_untuned_in_the_same_turns);
     tcase_add_test(climbing, an_interrupted_tune_goes_on_where_it_was);
     tcase_add_test(climbing,
                    a_changed_template_makes_old_records_worth_nothing);

@@ -46,6 +46,7 @@ static void fill_timing(spc_trial *out, const spc__entry *entry, int scenes)
     double cold = 0;
 
     out->median_us = spc__final_score(entry, scenes);
+    out->is_finalist = entry->side_us > 0;
     out->samples = entry->timings[0].count;
     for (int s = 0; s < scenes; s++) {
         const spc__timing *timing = &entry->timings[s];

@@ -26,7 +26,7 @@ typedef struct recorded {
     int count;
     struct {
         char candidate[200], status[16], note[200];
-        bool from_database, verified;
+        bool from_database, verified, is_finalist;
         int samples;
         double us, cold_us, error;
     } at[MOST];
@@ -47,6 +47,7 @@ static inline void on_trial(const spc_trial *trial, void *payload)
     snprintf(t->at[t->count].note, 200, "%s", trial->note);
     t->at[t->count].from_database = trial->from_database;
     t->at[t->count].verified = trial->verified;
+    t->at[t->count].is_finalist = trial->is_finalist;
     t->at[t->count].samples = trial->samples;
     t->at[t->count].us = trial->median_us;
     t->at[t->count].cold_us = trial->cold_us;

@@ -85,9 +85,11 @@ static bool are_tied(const spc__entry *best, const spc__entry *other,
 }
 
 /* The winner by rule among those that tie with the fastest of the first
- * `finalists`; `count` have been timed. */
+ * `finalists` and are not slower than what runs untuned; `count` have been
+ * timed. */
 static void pick(spc__winner *out, const spc__request *request,
-                 spc__entry *const *ranked, int finalists, int count)
+                 spc__entry *const *ranked, int finalists, int count,
+                 double untuned_us)
 {
     int final = spc__request_effort(request)->final;
     int scenes = request->scene_count, tied = 0;
@@ -95,7 +97,9 @@ static void pick(spc__winner *out, const spc__request *request,
     out->entry = ranked[0];
     for (int i = 1; i < finalists; i++) {
         if (!spc__entry_has(ranked[i], scenes, final, true) ||
-            !are_tied(ranked[0], ranked[i], scenes))
+            !are_tied(ranked[0], ranked[i], scenes) ||
+            (untuned_us > 0 &&
+             spc__final_score(ranked[i], scenes) > untuned_us))
             continue;
         tied++;
         if (is_preferred(ranked[i], out->entry))
@@ -205,6 +209,18 @@ static void keep_networks(spc__winner *out, spc__entry *const *confirmed,
         }
 }
 
+/* What the untuned kernel took where these were compared: times of different
+ * moments are no ratio. 0: it was not there. */
+static double untuned_beside(const spc__entry *start, const spc__entry *entry,
+                             int scenes)
+{
+    bool is_comparable =
+        start != NULL && start->state == SPC__TIMED &&
+        (start == entry || (start->side_us > 0) == (entry->side_us > 0));
+
+    return is_comparable ? spc__final_score(start, scenes) : 0;
+}
+
 spc_status spc__choose(spc__winner *out, const spc__request *request,
                        const spc__candidates *candidates)
 {
@@ -218,12 +234,13 @@ spc_status spc__choose(spc__winner *out, const spc__request *request,
     int count = spc__rank_all(candidates, ranked, scenes);
     int confirmed = confirmed_first(ranked, count, scenes);
     if (confirmed > 0) {
-        pick(out, request, ranked, finalists_first(ranked, confirmed), count);
-        keep_networks(out, ranked, confirmed, scenes);
         const spc__entry *start = spc__untuned(request, candidates);
+        int finalists = finalists_first(ranked, confirmed);
+        pick(out, request, ranked, finalists, count,
+             untuned_beside(start, ranked[0], scenes));
+        keep_networks(out, ranked, confirmed, scenes);
         out->us = spc__final_score(out->entry, scenes);
-        if (start != NULL && start->state == SPC__TIMED)
-            out->default_us = spc__final_score(start, scenes);
+        out->default_us = untuned_beside(start, out->entry, scenes);
         find_worst(out, scenes, ranked, count);
     }
     free(ranked);

@@ -7,7 +7,7 @@
 typedef struct spc__winner {
     const spc__entry *entry; /* NULL: nobody was confirmed */
     char reason[192];
-    double us, default_us; /* 0: the default is not among those timed */
+    double us, default_us; /* 0: the default was not timed beside it */
     int worst_scene;       /* where it loses most against the scene's best */
     double worst_ratio;
 } spc__winner;

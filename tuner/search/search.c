@@ -222,7 +222,10 @@ static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
     count = only_unconfirmed(list, count, p->request->scene_count);
     if (count == 0)
         return SPC_OK;
-    if ((status = revive(p, list, count)) == SPC_OK)
+    if ((status = revive(p, list, count)) == SPC_OK) /* has but a few samples */
+        status = spc__meter_rounds(p->meter, list, count,
+                                   spc__request_effort(p->request)->final);
+    if (status == SPC_OK)
         status = spc__meter_cold_rounds(p->meter, list, count);
     if (status == SPC_OK)
         status = spc__meter_confirm(p->meter, list, count);

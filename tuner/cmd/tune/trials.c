@@ -116,6 +116,8 @@ static int by_merit(const void *a, const void *b)
 
     if (trial_is_ok(one) != trial_is_ok(two))
         return trial_is_ok(one) ? -1 : 1;
+    if (one->is_finalist != two->is_finalist)
+        return one->is_finalist ? -1 : 1;
     if ((one->median_us > 0) != (two->median_us > 0))
         return one->median_us > 0 ? -1 : 1;
     if (one->median_us != two->median_us)
@@ -154,7 +156,10 @@ static void add_row(table *t, const spc_trial *trial)
     add_count(t, trial->registers);
     add_count(t, trial->shared_bytes);
     if (trial_is_ok(trial))
-        table_cell(t, "%s", trial->from_database ? "known" : "");
+        table_cell(t, "%s",
+                   trial->from_database ? "known"
+                   : trial->is_finalist ? "finalist"
+                                        : "");
     else
         table_cell(t, "%s: %s", trial->status, trial->note);
 }
@@ -188,6 +193,7 @@ static void write_trial(spc__json *json, const spc_trial *trial)
     spc__json_text(json, "note", trial->note);
     spc__json_bool(json, "default", trial->is_default);
     spc__json_bool(json, "known", trial->from_database);
+    spc__json_bool(json, "finalist", trial->is_finalist);
     spc__json_bool(json, "verified", trial->verified);
     if (trial->verified)
         spc__json_real(json, "error", trial->error);

@@ -37,7 +37,8 @@ void trial_print_failure(const spc_trial *trial);
 spc_status trials_fail(const trials *t, spc_status other, int candidates,
                        const char *how, const char *subject);
 
-/* Fastest first, then what was not timed, then failures. */
+/* Finalists first, then others that were timed, each fastest first; then what
+ * was not timed, then failures. */
 void trials_sort(trials *t);
 
 /* A table of at most `most` rows (0: all), without the refused. */
