@@ -292,7 +292,8 @@ static spc_status set_geometry(spc_feature *f, const feature_word *word,
     if (bev && status != SPC_OK) /* it ends along each axis */
         return spc__fail(error, SPC_EINVAL,
                          "shape=%.40s is no shape of planes: three numbers "
-                         "(shape=176x200x2) or one for all axes, each 1 to %d",
+                         "(shape=176x200x2) or one for all axes, each 1 to %d; "
+                         "in a network it is the input's, which must end",
                          value, SPC__BEV_MOST);
     if (bev)
         memcpy(f->shape, own.shape, sizeof(f->shape));

@@ -864,6 +864,7 @@ static const struct {
     {"spc_sum", sizeof(spc_conv_args)},
     {"spc_pack", sizeof(spc_pack_args)},
     {"spc_index", sizeof(spc_index_args)},
+    {"spc_layout", sizeof(spc_index_args)},
     {"spc_pairs", sizeof(spc_index_args)},
     {"spc_derive", sizeof(spc_derive_args)},
     {"spc_merge", sizeof(spc_merge_args)},
@@ -1256,7 +1257,8 @@ static bool is_sound(const fake_launch *launch)
         return mask_is_sound(&launch->args.mask);
     if (strcmp(launch->kernel, "spc_pairs") == 0)
         return list_is_sound(&launch->args.index, launch->grid[0]);
-    if (strcmp(launch->kernel, "spc_index") == 0)
+    if (strcmp(launch->kernel, "spc_index") == 0 ||
+        strcmp(launch->kernel, "spc_layout") == 0)
         return index_is_sound(&launch->args.index, launch->grid[0]);
     return true;
 }
