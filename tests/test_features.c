@@ -1184,8 +1184,6 @@ START_TEST(a_database_serves_plans_without_a_compiler)
 }
 END_TEST
 
-/* ---- times --------------------------------------------------------------- */
-
 /* ---- rows of many channels ---------------------------------------------- */
 
 /* Rows that take several steps of a warp: as many as there are lanes for at
@@ -1224,6 +1222,8 @@ START_TEST(rows_of_many_channels_are_normalised)
     spc_ctx_free(ctx);
 }
 END_TEST
+
+/* ---- times --------------------------------------------------------------- */
 
 START_TEST(a_bench_checks_what_it_times)
 {

@@ -627,6 +627,58 @@ START_TEST(a_change_that_cost_much_elsewhere_is_not_tried_again)
 }
 END_TEST
 
+/* Three candidates of one layer and scene, for spc__choose. */
+typedef struct trio {
+    spc_ctx *ctx;
+    spc_scene *scene;
+    spc_conv conv;
+    spc_error error;
+    spc__request request;
+    spc__entry *entries;
+    spc__candidate *kinds;
+} trio;
+
+static void open_trio(trio *t)
+{
+    *t = (trio){.ctx = open_ctx("cpu", "", TEMPLATES "plain")};
+    assert_ok(spc_conv_parse(&t->conv, LAYER, &t->error), t->error.text);
+    assert_ok(spc_scene_load(&t->scene, "gen:shell,r=4", &t->error),
+              t->error.text);
+    t->entries = calloc(3, sizeof(*t->entries));
+    t->kinds = calloc(3, sizeof(*t->kinds));
+    ck_assert(t->entries != NULL && t->kinds != NULL);
+    t->request = (spc__request){.ctx = t->ctx,
+                                .conv = &t->conv,
+                                .scenes = (const spc_scene *const *)&t->scene,
+                                .scene_count = 1,
+                                .error = &t->error};
+}
+
+static void set_trio(trio *t, const double us[3], const double side_us[3])
+{
+    memset(t->entries, 0, 3 * sizeof(*t->entries));
+    memset(t->kinds, 0, 3 * sizeof(*t->kinds));
+    for (int i = 0; i < 3; i++)
+        set_entry(&t->entries[i], &t->kinds[i], us[i], side_us[i]);
+}
+
+static void choose_one(spc__winner *out, trio *t)
+{
+    spc__entry *named[] = {&t->entries[0], &t->entries[1], &t->entries[2]};
+    spc__candidates all = {
+        .entries = t->entries, .count = 3, .by_config = named};
+
+    assert_ok(spc__choose(out, &t->request, &all), t->error.text);
+}
+
+static void close_trio(trio *t)
+{
+    free(t->entries);
+    free(t->kinds);
+    spc_scene_free(t->scene);
+    spc_ctx_free(t->ctx);
+}
+
 START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
 {
     static const struct {
@@ -644,38 +696,20 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
         {{10, 11.1, 12}, {0, 0, 0}, 0, 2},
         {{10, 10.9, 12}, {0, 0, 0}, 0, 1},
     };
-    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
-    spc__request request = {.ctx = ctx, .scene_count = 1};
-    spc_scene *scene = NULL;
-    spc_error error = {0};
-    spc_conv conv;
+    trio t;
 
-    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
-    assert_ok(spc_scene_load(&scene, "gen:shell,r=4", &error), error.text);
-    request.conv = &conv;
-    request.error = &error;
-    request.scenes = (const spc_scene *const *)&scene;
+    open_trio(&t);
     for (int r = 0; r < LENGTH(rows); r++) {
-        spc__entry *entries = calloc(3, sizeof(*entries));
-        spc__candidate *kinds = calloc(3, sizeof(*kinds));
-        spc__entry *named[] = {&entries[0], &entries[1], &entries[2]};
-        spc__candidates all = {
-            .entries = entries, .count = 3, .by_config = named};
         spc__winner winner;
-        for (int i = 0; i < 3; i++)
-            set_entry(&entries[i], &kinds[i], rows[r].us[i],
-                      rows[r].side_us[i]);
+        set_trio(&t, rows[r].us, rows[r].side_us);
         if (rows[r].of_network > 0)
-            entries[rows[r].of_network - 1].in_network = true;
-        assert_ok(spc__choose(&winner, &request, &all), error.text);
-        ck_assert_int_eq(winner.entry - entries, rows[r].winner);
+            t.entries[rows[r].of_network - 1].in_network = true;
+        choose_one(&winner, &t);
+        ck_assert_int_eq(winner.entry - t.entries, rows[r].winner);
         ck_assert((strstr(winner.reason, SPC__IN_NETWORK) != NULL) ==
                   (rows[r].of_network == rows[r].winner + 1));
-        free(entries);
-        free(kinds);
     }
-    spc_scene_free(scene);
-    spc_ctx_free(ctx);
+    close_trio(&t);
 }
 END_TEST
 
@@ -699,44 +733,28 @@ START_TEST(no_winner_is_slower_than_what_runs_untuned)
         {{10, 10.08, 10.05}, {0, 0, 0}, 0, 10.05},
         {{10, 10.03, 10.05}, {0, 0, 0}, 1, 10.05},
     };
-    spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
-    spc__request request = {.ctx = ctx, .scene_count = 1};
-    spc_scene *scene = NULL;
-    spc_error error = {0};
-    spc_conv conv;
+    trio t;
 
-    assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
-    assert_ok(spc_scene_load(&scene, "gen:shell,r=4", &error), error.text);
-    request.conv = &conv;
-    request.error = &error;
-    request.scenes = (const spc_scene *const *)&scene;
+    open_trio(&t);
     for (int r = 0; r < LENGTH(rows); r++) {
-        spc__entry *entries = calloc(3, sizeof(*entries));
-        spc__candidate *kinds = calloc(3, sizeof(*kinds));
-        spc__entry *named[] = {&entries[0], &entries[1], &entries[2]};
-        spc__candidates all = {
-            .entries = entries, .count = 3, .by_config = named};
         spc__winner winner;
+        set_trio(&t, rows[r].us, rows[r].side_us);
         for (int i = 0; i < 3; i++) {
-            spc__entry *entry = &entries[i];
-            set_entry(entry, &kinds[i], rows[r].us[i], rows[r].side_us[i]);
+            spc__entry *entry = &t.entries[i];
             entry->config = (char *)configs[i];
             strcpy(entry->trial.template_name, "plain");
             entry->timings[0].spread_us = 1;
-            kinds[i].is_default = true;
+            t.kinds[i].is_default = true;
             spc__attrs_set_number(&entry->trial.resources, "registers",
                                   i == 1 ? 32 : 64);
         }
-        assert_ok(spc__choose(&winner, &request, &all), error.text);
-        ck_assert_msg(winner.entry - entries == rows[r].winner,
-                      "row %d: %d wins", r, (int)(winner.entry - entries));
+        choose_one(&winner, &t);
+        ck_assert_msg(winner.entry - t.entries == rows[r].winner,
+                      "row %d: %d wins", r, (int)(winner.entry - t.entries));
         ck_assert_msg(fabs(winner.default_us - rows[r].default_us) < 1e-9,
                       "row %d: untuned %g", r, winner.default_us);
-        free(entries);
-        free(kinds);
     }
-    spc_scene_free(scene);
-    spc_ctx_free(ctx);
+    close_trio(&t);
 }
 END_TEST
 
