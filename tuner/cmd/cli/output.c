@@ -12,12 +12,13 @@
 void table_init(table *t, const char *const *titles)
 {
     memset(t, 0, sizeof(*t));
-    for (; titles[t->columns] != NULL; t->columns++) {
-        assert(t->columns < TABLE_COLUMNS);
+    for (; titles[t->columns] != NULL && t->columns < TABLE_COLUMNS;
+         t->columns++) {
         t->right[t->columns] = titles[t->columns][0] == '>';
         t->titles[t->columns] =
             titles[t->columns] + (t->right[t->columns] ? 1 : 0);
     }
+    assert(titles[t->columns] == NULL); /* else TABLE_COLUMNS is too few */
 }
 
 static void add_row(table *t)
