@@ -196,8 +196,7 @@ SPC_KERNEL(spc_$(kind)_$(n), spc_measure_args, 128, 1)
     spc_u64 b = spc_wgmma_descriptor(shared, 128, 256);
     for (int pass = 0; pass < args->repeat; pass++) {
         spc_wgmma_fence();
-        /* One by one the rate is 1.4 % less, sixteen in a row take a compiler 15 s. Who waits
-         * for all of them is idle for as long as half a product takes. */
+        /* One by one the rate is 1.4 % less, sixteen in a row take a compiler 15 s. */
         SPC_ROLLED
         for (int i = 0; i < 16; i++) {
 %     for j = 1, 4 do
