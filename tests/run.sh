@@ -6,8 +6,8 @@
 # For Debian 12 and Ubuntu 24.04; asks sudo for packages only if some are missing.
 # Needs neither a GPU nor the CUDA Toolkit: tests that do skip themselves and say
 # so. dev runs everything, of the label "slow" a third; AddressSanitizer a fifth of
-# what is not "slow", ThreadSanitizer a third of the label "threads". Large matrices
-# are sampled. What is left out today has its turn on the days after; SPC_TEST_ALL=1
+# what is not "slow", ThreadSanitizer a third of the label "threads"; for both only
+# what these tests need is built. Large matrices are sampled. What is left out today has its turn on the days after; SPC_TEST_ALL=1
 # runs all of it.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -64,20 +64,37 @@ one_in() {
     [ -n "${SPC_TEST_ALL:-}" ] || echo "-I $((day % $1 + 1)),,$1"
 }
 
+# What must be built for the tests that ctest chooses with these arguments.
+programs() {
+    preset=$1
+    shift
+    ctest --preset "$preset" -N "$@" | awk '
+        NR == FNR { program[$1] = $2; next }
+        $1 != "Test" || $2 !~ /^#/ { next }
+        { print $3 in program ? program[$3] : "other_programs" }' \
+        "build/$preset/tests/programs.txt" - | sort -u
+}
+
 run_preset() {
     preset=$1
-    target=all
     labels=
     rest=
     case $preset in
     dev) labels="-LE slow" rest="-L slow $(one_in 3)" ;;
-    asan) labels="-LE slow $(one_in 5)" ;;
-    tsan) labels="-L threads $(one_in 3)" target=threaded_tests ;;
+    asan) labels="-LE slow|gpu $(one_in 5)" ;;
+    tsan) labels="-L threads $(one_in 3)" ;;
     esac
     echo "== $preset: building"
-    cmake --preset "$preset" >"build/$preset.log" 2>&1 &&
-        cmake --build --preset "$preset" --target "$target" \
-            >>"build/$preset.log" 2>&1 || {
+    cmake --preset "$preset" >"build/$preset.log" 2>&1 || {
+        tail -n 30 "build/$preset.log"
+        return 1
+    }
+    targets=all
+    # shellcheck disable=SC2086 # some words or none
+    [ "$preset" = dev ] || targets=$(programs "$preset" $labels)
+    # shellcheck disable=SC2086
+    cmake --build --preset "$preset" --target $targets \
+        >>"build/$preset.log" 2>&1 || {
         tail -n 30 "build/$preset.log"
         return 1
     }
