@@ -14,6 +14,7 @@
 #include "error.h"
 #include "file.h"
 #include "manifest.h"
+#include "owner.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -507,4 +508,17 @@ void spc__cache_close(spc__cache *cache)
     spc__buf_release(&cache->resources_text);
     spc__buf_release(&cache->sealed_bytes);
     free(cache);
+}
+
+/* With the journals from which SQLite would complete it. */
+spc_status spc__cache_check_owner(const char *path, spc_error *error)
+{
+    static const char *const journals[] = {"-wal", "-journal", "-shm", NULL};
+    spc_error why;
+
+    return spc__owner_check(path, journals, "say that it is trusted", &why) ==
+                   SPC_OK
+               ? SPC_OK
+               : spc__fail(error, SPC_EDB, "cannot open '%s': %s", path,
+                           why.text);
 }

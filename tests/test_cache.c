@@ -1772,17 +1772,17 @@ END_TEST
 
 static const struct {
     const char *name; /* whose mode is changed; "": the folder's */
-    int mode;
+    int mode, group;  /* 0: as it was made */
     const char *says; /* NULL: nothing */
 } modes[] = {
-    {"user.db", 0600, NULL},
-    {"user.db", 0644, NULL},
-    {"user.db", 0660, "may be written by others"},
-    {"user.db", 0602, "may be written by others"},
-    {"user.db-wal", 0666, "may be written by others"},
-    {"user.db-journal", 0620, "may be written by others"},
-    {".", 0777, "others may write"},
-    {".", 01777, NULL},
+    {"user.db", 0600, 0, NULL},
+    {"user.db", 0644, 0, NULL},
+    {"user.db", 0660, 65534, "may be written by others"},
+    {"user.db", 0602, 0, "may be written by others"},
+    {"user.db-wal", 0666, 0, "may be written by others"},
+    {"user.db-journal", 0620, 65534, "may be written by others"},
+    {".", 0777, 0, "others may write"},
+    {".", 01777, 0, NULL},
 };
 
 START_TEST(a_file_that_others_may_write_is_not_trusted)
@@ -1791,6 +1791,9 @@ START_TEST(a_file_that_others_may_write_is_not_trusted)
     if (modes[_i].name[0] != '.')
         close(open(at(modes[_i].name), O_RDONLY | O_CREAT, 0600));
     ck_assert_int_eq(chmod(at(modes[_i].name), (mode_t)modes[_i].mode), 0);
+    if (modes[_i].group != 0 &&
+        chown(at(modes[_i].name), (uid_t)-1, (gid_t)modes[_i].group) != 0)
+        skip_test("only root may give files to any group");
     assert_status(spc__cache_check_owner(at("user.db"), &error),
                   modes[_i].says != NULL ? SPC_EDB : SPC_OK);
     if (modes[_i].says != NULL) {
@@ -1800,6 +1803,19 @@ START_TEST(a_file_that_others_may_write_is_not_trusted)
     }
     if (modes[_i].name[0] != '.') /* else nor may it be made there */
         assert_ok(spc__cache_check_owner(at("not there"), &error));
+}
+END_TEST
+
+/* As many systems make one for each user; there are no others in it. */
+START_TEST(a_group_of_ones_own_may_write)
+{
+    make_file("user.db", 64, 30);
+    if (geteuid() != getegid())
+        skip_test("this user has no group of his own");
+    ck_assert_int_eq(chmod(at("user.db"), 0660), 0);
+    assert_ok(spc__cache_check_owner(at("user.db"), &error));
+    ck_assert_int_eq(chmod(at("user.db"), 0662), 0);
+    assert_status(spc__cache_check_owner(at("user.db"), &error), SPC_EDB);
 }
 END_TEST
 
@@ -3247,6 +3263,7 @@ static TCase *conditions(void)
     tcase_add_test(tc, what_is_created_is_its_users_alone);
     tcase_add_loop_test(tc, a_file_that_others_may_write_is_not_trusted, 0,
                         LENGTH(modes));
+    tcase_add_test(tc, a_group_of_ones_own_may_write);
     tcase_add_loop_test(tc, a_file_of_another_user_is_not_trusted, 0, 2);
     tcase_add_loop_test(tc, a_folder_of_others_keeps_no_file_in_its_place, 0,
                         LENGTH(above));

@@ -12,12 +12,12 @@
  */
 #include "cli.h"
 
+#include "owner.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct config {
     cli *self;
@@ -181,27 +181,15 @@ static bool find_path(char *out, size_t bytes, bool *must_be)
 
 /* Options say whose templates and databases are run. Who names the file himself
  * trusts it. */
-static spc_status check_owner(FILE *file, const char *path)
+static spc_status check_owner(const char *path)
 {
-    struct stat facts;
-    mode_t others = S_IWOTH;
+    static const char *const alone[] = {NULL};
+    spc_error error;
 
-    if (fstat(fileno(file), &facts) != 0)
-        return cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
-    if (facts.st_gid != facts.st_uid) /* else a group of one */
-        others |= S_IWGRP;
-    if (facts.st_uid != geteuid() && facts.st_uid != 0)
-        return cli_fail(SPC_EIO,
-                        "'%s' belongs to another user, who could say what is "
-                        "run: make it your own, or name it in SPC_CONFIG",
-                        path);
-    if (facts.st_mode & others)
-        return cli_fail(SPC_EIO,
-                        "'%s' may be written by others, who could say what is "
-                        "run: 'chmod go-w %s' ends that, or name it in "
-                        "SPC_CONFIG",
-                        path, path);
-    return SPC_OK;
+    return spc__owner_check(path, alone, "name it in SPC_CONFIG", &error) ==
+                   SPC_OK
+               ? SPC_OK
+               : cli_fail(SPC_EIO, "%s", error.text);
 }
 
 spc_status cli_read_config(cli *self, void *args)
@@ -219,7 +207,7 @@ spc_status cli_read_config(cli *self, void *args)
         return SPC_OK;
     if (file == NULL)
         return cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
-    spc_status status = must_be ? SPC_OK : check_owner(file, path);
+    spc_status status = must_be ? SPC_OK : check_owner(path);
     if (status == SPC_OK)
         status = read_lines(&c, file);
     if (status == SPC_OK && ferror(file)) /* a folder, say */

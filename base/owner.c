@@ -1,16 +1,8 @@
-/*
- * owner.c - whose a database is.
- *
- * What a database holds is run: kernels on a GPU, and on a cpu code that may do
- * all that its user may. So the user's file is looked at as ssh looks at its
- * keys: it, and the journals from which SQLite would complete it, belong to the
- * user or to root, nobody else may write them, and nobody else can put another
- * file in their place, or another folder in that of one above them.
- */
-#include "cache_internal.h"
+#include "owner.h"
 
 #include "error.h"
 #include <limits.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +15,17 @@ enum { MOST_CURE = PATH_MAX + 64 };
 static bool is_ours(const struct stat *facts)
 {
     return facts->st_uid == geteuid() || facts->st_uid == 0;
+}
+
+/* Of a user's own group, as many systems make one for each, there are no
+ * others. */
+static bool others_may_write(const struct stat *facts)
+{
+    bool is_own_group = facts->st_uid == geteuid() &&
+                        facts->st_gid == getegid() &&
+                        facts->st_gid == facts->st_uid;
+
+    return facts->st_mode & (is_own_group ? S_IWOTH : S_IWGRP | S_IWOTH);
 }
 
 /* What is wrong with it, and how to make it right; NULL: nothing, or it is not
@@ -38,7 +41,7 @@ static const char *find_fault(const char *name, char cure[MOST_CURE])
         snprintf(cure, MOST_CURE, "copy it to a file of your own");
         return "belongs to another user";
     }
-    if (facts.st_mode & (S_IWGRP | S_IWOTH)) {
+    if (others_may_write(&facts)) {
         snprintf(cure, MOST_CURE, "'chmod go-w %s' ends that", name);
         return "may be written by others";
     }
@@ -61,20 +64,11 @@ static bool is_unknown(uid_t owner)
     return count != everybody;
 }
 
-/* Of a user's own group, as many systems make one for each, there are no
- * others. */
-static bool is_own_group(const struct stat *facts)
-{
-    return facts->st_uid == geteuid() && facts->st_gid == getegid() &&
-           facts->st_gid == facts->st_uid;
-}
-
 /* Who owns a folder, or may write it, can put another file in the place of one
  * that he may not write; unless it has the sticky bit. */
 static const char *find_folder_fault(const char *folder, char cure[MOST_CURE])
 {
     struct stat facts;
-    mode_t others = S_IWOTH;
 
     if (stat(folder, &facts) != 0)
         return NULL;
@@ -82,9 +76,7 @@ static const char *find_folder_fault(const char *folder, char cure[MOST_CURE])
         snprintf(cure, MOST_CURE, "copy it to a folder of your own");
         return "is in a folder of another user";
     }
-    if (!is_own_group(&facts))
-        others |= S_IWGRP;
-    if (!(facts.st_mode & others) || facts.st_mode & S_ISVTX)
+    if (!others_may_write(&facts) || facts.st_mode & S_ISVTX)
         return NULL;
     snprintf(cure, MOST_CURE, "'chmod go-w %s' ends that", folder);
     return "is in a folder that others may write";
@@ -137,15 +129,17 @@ static bool find_real(char real[PATH_MAX], const char *path)
     return false;
 }
 
-spc_status spc__cache_check_owner(const char *path, spc_error *error)
+spc_status spc__owner_check(const char *path, const char *const siblings[],
+                            const char *otherwise, spc_error *error)
 {
-    static const char *const siblings[] = {"", "-wal", "-journal", "-shm"};
     char real[PATH_MAX], name[PATH_MAX + 16], cure[MOST_CURE];
-    const char *fault = NULL;
+    const char *fault;
 
     if (!find_real(real, path)) /* who opens it will say why */
         return SPC_OK;
-    for (int i = 0; i < 4 && fault == NULL; i++) {
+    snprintf(name, sizeof(name), "%s", real);
+    fault = find_fault(name, cure);
+    for (int i = 0; siblings[i] != NULL && fault == NULL; i++) {
         snprintf(name, sizeof(name), "%s%s", real, siblings[i]);
         fault = find_fault(name, cure);
     }
@@ -155,8 +149,7 @@ spc_status spc__cache_check_owner(const char *path, spc_error *error)
     }
     if (fault == NULL)
         return SPC_OK;
-    return spc__fail(error, SPC_EDB,
-                     "cannot open '%s': '%.300s' %s, and code in it would be "
-                     "run; %.400s, or say that it is trusted",
-                     path, name, fault, cure);
+    return spc__fail(error, SPC_EIO,
+                     "'%.300s' %s, who could say what is run: %.400s, or %s",
+                     name, fault, cure, otherwise);
 }
