@@ -5,10 +5,10 @@
 #
 # For Debian 12 and Ubuntu 24.04; asks sudo for packages only if some are missing.
 # Needs neither a GPU nor the CUDA Toolkit: tests that do skip themselves and say
-# so. dev runs everything, of the label "slow" a third; AddressSanitizer a fifth of
+# so. dev runs everything, of the label "turns" a third; AddressSanitizer a fifth of
 # what is not "slow", ThreadSanitizer a third of the label "threads"; for both only
-# what these tests need is built. Large matrices are sampled. What is left out today has its turn on the days after; SPC_TEST_ALL=1
-# runs all of it.
+# what these tests need is built. Large matrices are sampled. What is left out today
+# has its turn on the days after; SPC_TEST_ALL=1 runs all of it.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 presets=${*:-dev asan tsan}
@@ -80,7 +80,7 @@ run_preset() {
     labels=
     rest=
     case $preset in
-    dev) labels="-LE slow" rest="-L slow $(one_in 3)" ;;
+    dev) labels="-LE turns" rest="-L turns $(one_in 3)" ;;
     asan) labels="-LE slow|gpu $(one_in 5)" ;;
     tsan) labels="-L threads $(one_in 3)" ;;
     esac
