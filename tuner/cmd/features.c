@@ -196,8 +196,43 @@ static spc_status run_sheet(struct sheet *sheet, const spc_feature *features,
 
 /* ---- the command --------------------------------------------------------- */
 
-enum { PASSES = 3 };
+enum { PASSES = 3, MOST_ROWS = 4 }; /* of an operator */
 static const char *const passes[PASSES] = {"forward", "dgrad", "wgrad"};
+
+/* In training an activation is a step of its own: it has the first gradient. */
+static bool split_activation(spc_feature *step, spc_feature *rest)
+{
+    spc_feature act = SPC_FEATURE_INIT;
+
+    if (rest->op == SPC_FEATURE_ACT || rest->op == SPC_FEATURE_ACTGRAD ||
+        rest->activation == SPC_ACT_NONE)
+        return false;
+    act.channels = rest->channels;
+    act.dtype = rest->dtype;
+    act.activation = rest->activation;
+    act.slope = rest->slope;
+    *step = act;
+    rest->activation = SPC_ACT_NONE;
+    return true;
+}
+
+/* What has this pass of an operator: one, or two with an activation's. */
+static spc_status add_pass(spc_feature *out, int *count,
+                           const spc_feature *feature, spc_pass pass,
+                           spc_error *error)
+{
+    spc_feature act, rest = *feature;
+    bool is_split = pass != SPC_FORWARD && split_activation(&act, &rest);
+    spc_status status = SPC_OK;
+
+    if (is_split && pass == SPC_DGRAD)
+        status = spc_feature_pass(&out[(*count)++], &act, pass, error);
+    if (status == SPC_OK)
+        status = spc_feature_pass(&out[*count], &rest, pass, error);
+    if (status == SPC_OK)
+        ++*count;
+    return status;
+}
 
 /* Of an operator the passes that `word` names; NULL: as it is. "all" leaves out
  * those that it has not. *count grows. */
@@ -215,11 +250,8 @@ static spc_status add_passes(spc_feature *out, int *count,
         if (!all && strcmp(word, passes[p]) != 0)
             continue;
         known = true;
-        spc_status status =
-            spc_feature_pass(&out[*count], feature, (spc_pass)p, &error);
-        if (status == SPC_OK)
-            ++*count;
-        else if (!all || p != SPC_WGRAD)
+        spc_status status = add_pass(out, count, feature, (spc_pass)p, &error);
+        if (status != SPC_OK && (!all || p != SPC_WGRAD))
             return cli_fail(status, "%s", error.text);
     }
     return known ? SPC_OK
@@ -235,7 +267,7 @@ static spc_status read_features(spc_feature **out, int *count,
     spc_status status = SPC_OK;
 
     *count = 0;
-    *out = calloc((size_t)texts->count * PASSES, sizeof(**out));
+    *out = calloc((size_t)texts->count * MOST_ROWS, sizeof(**out));
     if (*out == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (int i = 0; i < texts->count && status == SPC_OK; i++) {
@@ -290,7 +322,8 @@ const cli_command cli_features = {
         "largest difference over what rounding explains. Of an unpool the\n"
         "voxels are the outputs. With --pass all the gradients of each "
         "operator "
-        "have their\nrows, too.",
+        "have their\nrows, too; of an activation after it, which is a step of "
+        "its own in training, first.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,
