@@ -423,7 +423,10 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
     ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), "layer 'c'") != NULL &&
                       strstr(spc_ctx_error(r.ctx),
-                             "a capacity of 240 would have fitted") != NULL,
+                             "240 rows for a set of 210, which is growth 3.5 "
+                             "times the plan's capacity of 60: it holds none "
+                             "of them; growth 4 or a capacity of 69 would have "
+                             "fitted") != NULL,
                   "%s", spc_ctx_error(r.ctx));
     r.buffers.rows = 61;
     r.buffers.count = NULL;

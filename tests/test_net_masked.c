@@ -179,10 +179,12 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
     upload(&r, scene, 1);
     assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
     ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
-    ck_assert_msg(strstr(spc_ctx_error(r.ctx), "set 2, of layer 'layer7': "),
+    ck_assert_msg(
+        strstr(spc_ctx_error(r.ctx), "set 2, of layer 'layer7' of network "),
+        "%s", spc_ctx_error(r.ctx));
+    ck_assert_msg(strstr(spc_ctx_error(r.ctx),
+                         "for a set of 600, which is room 2 times "),
                   "%s", spc_ctx_error(r.ctx));
-    ck_assert_msg(strstr(spc_ctx_error(r.ctx), "for a set of 600: "), "%s",
-                  spc_ctx_error(r.ctx));
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), " would have fitted"), "%s",
                   spc_ctx_error(r.ctx));
     upload(&r, small, 2); /* the next one is not harmed */

@@ -12,6 +12,7 @@
 #include "map.h"
 #include "plan.h"
 #include "points.h"
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -322,20 +323,64 @@ spc_status spc_net_execute(spc_net_plan *plan, const spc_net_buffers *buffers,
     return status == SPC_OK ? run_all(plan, buffers, false, stream) : status;
 }
 
-/* "set 2, outputs of layer 'conv2'": that of the first layer which has it. */
+/* "set 2, of layer 'conv2'": of the first layer which has it. */
+static void name_set(char out[120], const spc_net_plan *plan, int set)
+{
+    snprintf(out, 120, set == 0 ? "the input" : "set %d", set);
+    for (int i = 0; i < plan->net->node_count && set > 0; i++) {
+        const spc__net_node *node = &plan->net->nodes[i];
+        if (plan->net->tensors[node->out].set != set)
+            continue;
+        snprintf(out, 120, "set %d, of layer '%s'", set, node->name);
+        break;
+    }
+}
+
+/* How often the plan's capacity a set within has room for; 0: it was no such
+ * number that gave it too little. */
+static double room_of(const spc_net_plan *plan, int set, const char **word)
+{
+    const spc__net_set *s = &plan->net->sets[set];
+
+    *word = s->kind == SPC__NET_REGROUPED ? "room" : "growth";
+    if (set == 0 || s->cloud || plan->sets[set]->asked < 0)
+        return 0;
+    return s->kind == SPC__NET_REGROUPED ? s->room : plan->options.growth;
+}
+
+/* Nobody gives a set within a capacity: what can be changed is the plan's, and
+ * how often that it is. */
+static spc_status fail_room(const spc_net_plan *plan, const char *where,
+                            const spc_coords *set, double times,
+                            const char *word)
+{
+    long long now = plan->options.capacity, asked = set->asked, most;
+    double hundredths = floor(100 * (double)asked / (double)now);
+
+    while (floor(hundredths / 100 * (double)now) < (double)asked)
+        hundredths++;
+    most = (long long)((double)asked / times);
+    while (floor(times * (double)most) < (double)asked)
+        most++;
+    return spc__fail(spc__error_of(plan->ctx), SPC_ECAPACITY,
+                     "%s of network '%s': %lld rows for a set of %d, which is "
+                     "%s %g times the plan's capacity of %lld: it holds none "
+                     "of them; %s %g or a capacity of %lld would have fitted",
+                     where, plan->net->name, asked, set->capacity, word, times,
+                     now, word, hundredths / 100, most);
+}
+
 static spc_status fail_set(spc_net_plan *plan, int set)
 {
     spc_error *error = spc__error_of(plan->ctx);
+    const char *word;
+    char where[120];
+    double times = room_of(plan, set, &word);
 
-    if (set == 0)
-        return spc__fail_prefix(error, "the input: ");
-    for (int i = 0; i < plan->net->node_count; i++) {
-        const spc__net_node *node = &plan->net->nodes[i];
-        if (plan->net->tensors[node->out].set == set)
-            return spc__fail_prefix(error, "set %d, of layer '%s': ", set,
-                                    node->name);
-    }
-    return spc__fail_prefix(error, "set %d: ", set);
+    name_set(where, plan, set);
+    if (error->status == SPC_ECAPACITY && times > 0)
+        return fail_room(plan, where, plan->sets[set], times, word);
+    return spc__fail_prefix(error, "%s: ", where);
 }
 
 /* SPC_ERANGE is known of points that were left out. */

@@ -163,9 +163,8 @@ spc_status network_fail(const network *n, spc_status status)
 
     if (status == SPC_ECAPACITY)
         return cli_fail(status,
-                        "%s; a set's room grows with the network's: --capacity "
-                        "N, now %lld, gives all levels more, --growth X those "
-                        "of strided layers",
+                        "%s; --capacity N, now %lld, gives all levels more, "
+                        "--growth X those of strided layers",
                         why, (long long)capacity_of(n));
     if (status == SPC_ERANGE && has_own_grid(n))
         return cli_fail(status,
