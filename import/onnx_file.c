@@ -14,6 +14,11 @@
 /* Far more than networks have; what follows may be quadratic in it. */
 enum { NODES_MOST = 4096 };
 
+/* Sums broadcast by position since 7; of the nodes that are read, what their
+ * attributes mean is the same up to 23. Past 12 a sum of channels may have its
+ * axes as an input, which the node refuses. */
+enum { OPSET_LEAST = 7, OPSET_MOST = 23 };
+
 /* The types of onnx-ml.proto that are read. */
 enum { ONNX_FLOAT = 1, ONNX_FLOAT16 = 10 };
 
@@ -272,6 +277,23 @@ static spc_status check_graph(const spc_onnx *onnx, spc_error *error)
     return status;
 }
 
+/* Nodes of a domain of their own mean what the exporter says. */
+static spc_status check_opsets(const spc_onnx *onnx, spc_error *error)
+{
+    for (size_t i = 0; i < onnx->model->n_opset_import; i++) {
+        const Spc__Pb__Opset *opset = onnx->model->opset_import[i];
+        const char *domain = opset->domain != NULL ? opset->domain : "";
+        if ((domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0) &&
+            (opset->version < OPSET_LEAST || opset->version > OPSET_MOST))
+            return spc__fail(error, SPC_EUNSUPPORTED,
+                             "cannot read '%s': its nodes are those of opset "
+                             "%lld: %d to %d are known",
+                             onnx->path, (long long)opset->version, OPSET_LEAST,
+                             OPSET_MOST);
+    }
+    return SPC_OK;
+}
+
 /* protobuf-c says only that it did not work; this tells why. */
 static void *allocate(void *failed, size_t bytes)
 {
@@ -314,6 +336,8 @@ spc_status spc__onnx_read(spc_onnx **out, const char *path, const void *data,
     status = unpack(onnx, data, bytes, error);
     if (status == SPC_OK)
         status = check_graph(onnx, error);
+    if (status == SPC_OK)
+        status = check_opsets(onnx, error);
     if (status == SPC_OK)
         status = read_arrays(onnx, error);
     if (status == SPC_OK) {

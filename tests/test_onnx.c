@@ -730,6 +730,7 @@ static void end_conv(spc__buf *node, onnx_graph *g, int out)
         end_conv(&node, g, out);                                               \
     }
 
+SPOILED(nothing_wrong, (void)node)
 SPOILED(unknown_attribute, attr_int(&node, "spatial_groups", 2))
 SPOILED(other_domain, pb_text(&node, 7, "torch.nn"))
 SPOILED(groups_of_two, attr_int(&node, "groups", 2))
@@ -1198,6 +1199,29 @@ START_TEST(what_is_no_model_is_refused)
 }
 END_TEST
 
+static const struct {
+    int opset;
+    bool is_known;
+} opsets[] = {{1, false}, {6, false}, {7, true}, {23, true}, {24, false}};
+
+START_TEST(an_opset_that_is_not_known_is_refused)
+{
+    onnx_graph g = {.opset = opsets[_i].opset};
+    spc__buf file = SPC__BUF_INIT;
+    char said[80];
+
+    nothing_wrong(&g);
+    onnx_finish(&file, &g);
+    snprintf(said, sizeof(said), "opset %d: 7 to 23 are known",
+             opsets[_i].opset);
+    ck_assert_int_eq(try_import(&file),
+                     opsets[_i].is_known ? SPC_OK : SPC_EUNSUPPORTED);
+    if (!opsets[_i].is_known)
+        ck_assert_msg(strstr(error.text, said) != NULL, "%s", error.text);
+    spc__buf_release(&file);
+}
+END_TEST
+
 /* Arrays that cannot be: a type, a place, a number of bytes. */
 static void put_array(spc__buf *file, int type, int location, int bytes)
 {
@@ -1257,6 +1281,8 @@ int main(void)
     suite_add_tcase(suite, files);
     tcase_add_loop_test(bad, what_is_not_known_is_refused_in_one_sentence, 0,
                         COUNT(spoiled_files));
+    tcase_add_loop_test(bad, an_opset_that_is_not_known_is_refused, 0,
+                        COUNT(opsets));
     tcase_add_loop_test(bad, a_range_that_cannot_be_is_refused, 0,
                         COUNT(spoiled_ranges));
     tcase_add_test(bad, what_is_no_model_is_refused);

@@ -142,6 +142,7 @@ typedef struct onnx_graph {
     spc__buf body;
     int tensors; /* made so far; names are their numbers, the input is "0" */
     int nodes;
+    int opset; /* 0: as exporters state it */
 } onnx_graph;
 
 /* Begins a node; its output is number `out`. */
@@ -225,7 +226,7 @@ static inline void onnx_finish(spc__buf *out, onnx_graph *g)
     pb_text(out, 2, "pytorch");
     pb_message(out, 7, &g->body);
     pb_text(&opset, 1, "ai.onnx");
-    pb_int(&opset, 2, 11);
+    pb_int(&opset, 2, g->opset != 0 ? g->opset : 11);
     pb_message(out, 8, &opset);
 }
 
