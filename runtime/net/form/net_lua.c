@@ -45,6 +45,7 @@ typedef struct reader {
     spc__buf texts[FILES_MOST]; /* of files, while Lua may raise errors */
     int text_count;
     spc_error error; /* of what C was asked to do */
+    bool is_part;    /* the file returns something, for those that include it */
 } reader;
 
 static reader *self(lua_State *L)
@@ -481,7 +482,9 @@ static int do_include(lua_State *L)
 
 static int do_main(lua_State *L)
 {
-    return run_file(L, self(L), self(L)->file);
+    run_file(L, self(L), self(L)->file);
+    self(L)->is_part = !lua_isnil(L, -1);
+    return 0;
 }
 
 static const luaL_Reg functions[] = {
@@ -547,13 +550,19 @@ static spc_status check_file(const char *path, spc_error *error)
     return status;
 }
 
-static spc_status check_result(const spc_net *net, const char *file,
-                               spc_error *error)
+static spc_status check_result(const spc_net *net, bool is_part,
+                               const char *file, spc_error *error)
 {
     if (net->tensor_count == 0 || net->out_count == 0)
-        return spc__fail(error, SPC_ETEMPLATE,
-                         "%s: it describes a network without %s", file,
-                         net->tensor_count == 0 ? "an input" : "an output");
+        return spc__fail(
+            error, SPC_ETEMPLATE, "%s: it describes a network without %s%s",
+            file, net->tensor_count == 0 ? "an input" : "an output",
+            net->tensor_count > 0 ? ": output(x) makes x one"
+            : is_part
+                ? ": what returns something is a part, for files that include "
+                  "it; a network's file calls input {channels = N} and "
+                  "output(x)"
+                : ": its file calls input {channels = N} and output(x)");
     return SPC_OK;
 }
 
@@ -577,7 +586,7 @@ spc_status spc_net_load(spc_net **out, const char *path, spc_dtype dtype,
     if ((status = check_file(path, error)) == SPC_OK &&
         (status = spc_net_create(&r.net, r.file, error)) == SPC_OK &&
         (status = run_sandbox(&r, error)) == SPC_OK)
-        status = check_result(r.net, r.file, error);
+        status = check_result(r.net, r.is_part, r.file, error);
     for (int i = 0; i < r.text_count; i++)
         spc__buf_release(&r.texts[i]);
     if (status == SPC_OK) {
