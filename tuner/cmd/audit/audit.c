@@ -31,7 +31,7 @@ static const cli_option options[] = {
     {0, "scenes", "DIR", CLI_TEXT, AT(folder), "where the files of scenes are"},
     {0, "against", "WORD", CLI_EFFORT, AT(against),
      "the search that quick is held to: normal or exhaustive (default)"},
-    {0, "around", "N", CLI_INT, AT(around),
+    {0, "around", "N", CLI_TEXT, AT(around_text),
      "how many scenes near each one are served its choice: up to 8; default 4"},
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and order"},
     {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),
@@ -202,6 +202,23 @@ static spc_status open_lines(audit *a)
     return status;
 }
 
+static spc_status read_around(audit_args *args)
+{
+    const char *text = args->around_text;
+    char *end = NULL;
+
+    if (text == NULL)
+        return SPC_OK;
+    long value = strtol(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value > AUDIT_AROUND)
+        return cli_fail(SPC_EINVAL,
+                        "--around: '%s' is not right: it is how many scenes "
+                        "near each one are served its choice, 0 to %d",
+                        text, AUDIT_AROUND);
+    args->around = (int)value;
+    return SPC_OK;
+}
+
 static spc_status run(cli *self, void *to)
 {
     audit_args *args = to;
@@ -212,11 +229,8 @@ static spc_status run(cli *self, void *to)
     if (args->against == SPC_EFFORT_QUICK)
         return cli_fail(SPC_EINVAL, "--against: 'quick' is not right: it is "
                                     "what is held to normal or exhaustive");
-    if (args->around > AUDIT_AROUND)
-        return cli_fail(SPC_EINVAL,
-                        "--around: '%d' is not right: a whole number from 0 "
-                        "to %d is",
-                        args->around, AUDIT_AROUND);
+    if ((status = read_around(args)) != SPC_OK)
+        return status;
     if (args->keep != NULL && access(args->keep, F_OK) == 0)
         return cli_fail(SPC_EINVAL,
                         "--keep: '%s' is there already: what it knows would "

@@ -15,6 +15,7 @@ typedef struct audit_args {
     const char *folder, *only, *keep;
     const char *output; /* a file of figures, for report */
     spc_effort against;
+    const char *around_text;
     int around;
     uint64_t seed;
     double limit_s, minutes;
