@@ -65,8 +65,9 @@ typedef struct network_args {
          NULL,                                                                 \
          CLI_FLAG,                                                             \
          AT(int8),                                                             \
-         "convolutions on i8, by the ranges that an ONNX file states, or else "  \
-       "those that the scenes show in f16"},                                   \
+         "convolutions on i8, by the ranges that an ONNX file states, or "     \
+         "else "                                                               \
+         "those that the scenes show in f16"},                                 \
     {                                                                          \
         0, "growth", "X", CLI_REAL, AT(growth),                                \
             "room of levels that may have more voxels, times the capacity; "   \
@@ -97,6 +98,7 @@ typedef struct network {
     int64_t point_rows;
     void *points_there; /* on the device */
     bool calibrates;    /* the plan is that of f16, by which it is quantised */
+    bool ranges_stated; /* it is by those of the file, not of the scenes */
     float *reference;   /* of --int8: the last output in f16 */
     int64_t reference_count;
     int whole_layers; /* on i8 */

@@ -103,7 +103,8 @@ spc_status network_calibrate(network *n)
 
     if (status != SPC_OK)
         return status;
-    if (stated != NULL)
+    n->ranges_stated = stated != NULL;
+    if (n->ranges_stated)
         cli_say(n->self, "%s: int8 by the ranges that it states",
                 n->args->file);
     status = stated != NULL ? take_stated(n, stated) : calibrate(n);

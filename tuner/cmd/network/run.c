@@ -133,6 +133,15 @@ static double sum_times(const sheet *s, bool layers, bool floors)
     return sum;
 }
 
+/* Whose activations --int8 has seen; drawn ones are no sensor's. */
+static const char *ranges_from(const network *n)
+{
+    if (n->ranges_stated)
+        return "the file";
+    return n->points == NULL && n->features == NULL ? "drawn features"
+                                                    : "the scene";
+}
+
 static void print_table(const sheet *s)
 {
     static const char *const titles[] = {
@@ -162,9 +171,9 @@ static void print_table(const sheet *s)
            (double)spc_net_memory_bytes(n->plan) * 1e-6,
            (double)spc_net_weights_bytes(n->plan) * 1e-6);
     if (n->args->int8)
-        printf("%d layers on i8: the last output is %.3g of its size away "
-               "from that of f16\n",
-               n->whole_layers, s->int8_error);
+        printf("%d layers on i8 by the ranges of %s: the last output is %.3g "
+               "of its size away from that of f16\n",
+               n->whole_layers, ranges_from(n), s->int8_error);
     if (s->args->check)
         printf("%d steps are as the oracle says: largest error over tolerance "
                "%.2g (%s)\n",
@@ -190,8 +199,10 @@ static spc_status print_json(const sheet *s)
                   (int64_t)spc_net_memory_bytes(n->plan));
     spc__json_int(&json, "weights_bytes",
                   (int64_t)spc_net_weights_bytes(n->plan));
-    if (n->args->int8)
+    if (n->args->int8) {
+        spc__json_text(&json, "int8_ranges", ranges_from(n));
         spc__json_real(&json, "int8_error", s->int8_error);
+    }
     if (s->args->check)
         spc__json_real(&json, "error", s->verdict.error);
     spc__json_array(&json, "steps");
