@@ -662,6 +662,66 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
 }
 END_TEST
 
+/* Trials of one problem, of which the fastest won; then what becomes of them.
+ */
+static const struct {
+    const char *harm;
+    spc_origin origin;
+    const char *config; /* of whom serves */
+} losses[] = {
+    {"SELECT 1", SPC_ORIGIN_EXACT, "tile=64,order=gray,arrival=0"},
+    {"UPDATE trial SET median_us = 0.5 WHERE config LIKE 'tile=64%'",
+     SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
+    {"UPDATE trial SET config = '!!' WHERE config LIKE 'tile=64%'",
+     SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
+    {"UPDATE choice SET reason = 'none'", SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0"},
+    {"UPDATE trial SET config = config || '!' WHERE config NOT LIKE 'tile=16%'",
+     SPC_ORIGIN_EXACT, "tile=16,order=gray,arrival=0"},
+    {"UPDATE trial SET median_us = 0.5", SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0"},
+};
+
+/* The slowest first; each is chosen when it is put. */
+static void put_trials(const char *file)
+{
+    static const record trials[] = {
+        {LAYER, 0, "probe", "tile=16,order=gray,arrival=0", false},
+        {LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false},
+        {LAYER, 0, "probe", "tile=8,order=gray,arrival=0", true}, /* stale */
+        {LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false},
+    };
+
+    fill(file, trials, LENGTH(trials));
+    forge(file, "UPDATE trial SET median_us = CASE substr(config, 6, 2) WHEN"
+                " '16' THEN 30 WHEN '32' THEN 20 WHEN '64' THEN 10 ELSE 1 END");
+    forge(file, "UPDATE trial SET unix_seconds = unix_seconds - 100 WHERE"
+                " config LIKE 'tile=8,%'");
+}
+
+START_TEST(the_next_best_of_the_problem_takes_the_place_of_what_is_damaged)
+{
+    rig r;
+
+    put_trials(database);
+    harm(database, losses[_i].harm);
+    for (int again = 0; again < 2; again++) {
+        rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+                 "gen:uniform,n=300,extent=9");
+        assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+                  spc_ctx_error(r.ctx));
+        ck_assert_msg(spc_plan_origin(r.plan) == losses[_i].origin, "%s",
+                      spc_plan_reason(r.plan));
+        ck_assert_str_eq(spc_plan_config(r.plan), losses[_i].config);
+        if (_i == 0)
+            ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "damaged"));
+        else if (again == 0)
+            assert_says(spc_plan_reason(r.plan), "is damaged");
+        rig_close(&r);
+    }
+}
+END_TEST
+
 /* ---- files of schema v1 -------------------------------------------------- */
 
 /* A layer of the golden file, as if it had been measured here. */
@@ -862,6 +922,7 @@ static void choose_as(rig *r, const char *template_name, const char *config,
     trial.launch = code.launch;
     trial.median_us = 12.5;
     trial.samples = 9;
+    trial.verified = true;
     spc__ctx_provenance(&provenance, r->ctx);
     assert_ok(
         spc__cache_put_trial(r->ctx->cache, &key, &trial, &provenance, &error),
@@ -1450,6 +1511,9 @@ int main(void)
                         LENGTH(gradient_cases));
     tcase_add_loop_test(order, a_record_that_cannot_serve_hides_no_other, 0,
                         LENGTH(hidden));
+    tcase_add_loop_test(
+        order, the_next_best_of_the_problem_takes_the_place_of_what_is_damaged,
+        0, LENGTH(losses));
     tcase_add_loop_test(order, layers_that_differ_in_channels_are_one_family, 0,
                         LENGTH(families));
     tcase_add_loop_test(order, rows_in_and_rows_out_are_compared_apart, 0, 3);

@@ -320,28 +320,52 @@ static spc_status read_sound(spc__choice *out, const spc__layer *layer,
     return read_row(out, layer, stmt, error);
 }
 
-/* A record without a seal, or whose seal does not fit. */
-static spc_status read_doubtful(spc__choice *out, bool *got, spc__cache *cache,
-                                spc__layer *layer, int64_t problem,
-                                spc_error *error)
+/* The problem's choice, if there is one; `what` says whether it is unsound. */
+static spc_status read_checked(spc__choice *out, bool *got, unsound *what,
+                               spc__cache *cache, spc__layer *layer,
+                               int64_t problem, spc_error *error)
 {
-    unsound what = {0};
     sqlite3_stmt *stmt;
     spc_status status =
         spc__layer_statement(&stmt, layer, SPC__SQL_CHOICE_IN_DOUBT, error);
 
+    *what = (unsound){0};
+    *got = false;
     if (status != SPC_OK)
         return status;
     sqlite3_bind_int64(stmt, 1, problem);
     status = spc__layer_step(got, layer, stmt, "read", error);
     if (status == SPC_OK && *got)
-        status = find_unsound(&what, cache, layer, stmt, error);
-    if (status == SPC_OK && *got && what.kind == NULL)
+        status = find_unsound(what, cache, layer, stmt, error);
+    if (status == SPC_OK && *got && what->kind == NULL)
         status = read_sound(out, layer, stmt, error);
     spc__sql_done(stmt);
-    return what.kind != NULL && status == SPC_OK
-               ? set_aside(cache, layer, &what, error)
-               : status;
+    *got = *got && status == SPC_OK && what->kind == NULL;
+    return status;
+}
+
+/* A record without a seal, or whose seal does not fit. If that is the trial, the
+ * next best of the problem is chosen and serves, while the trouble is reported.
+ * What a choice says that was altered may come back (spc__cache_release). */
+static spc_status read_doubtful(spc__choice *out, bool *got, spc__cache *cache,
+                                spc__layer *layer, int64_t problem,
+                                spc_error *error)
+{
+    unsound what, next;
+    spc_status status =
+        read_checked(out, got, &what, cache, layer, problem, error);
+
+    if (status != SPC_OK || what.kind == NULL)
+        return status;
+    status = set_aside(cache, layer, &what, error);
+    if (strcmp(what.kind, of_trial.what) != 0)
+        return status;
+    spc__cache_end_reading(cache);
+    bool chosen = spc__choose_next(layer, problem);
+    spc__cache_begin_reading(cache);
+    if (chosen)
+        read_checked(out, got, &next, cache, layer, problem, NULL);
+    return status;
 }
 
 spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
@@ -357,6 +381,7 @@ spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
     if (status == SPC_OK && sound)
         status = read_sound(out, layer, stmt, error);
     spc__sql_done(stmt);
+    *got = status == SPC_OK;
     return status == SPC_OK && !sound
                ? read_doubtful(out, got, cache, layer, problem, error)
                : status;

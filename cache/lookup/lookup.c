@@ -360,8 +360,7 @@ static spc_status fetch_all(const top_list *top, spc__cache *cache,
             one = put_texts(cache, from->ask->key, into);
         if (one == SPC_OK)
             one = fetch(&out[*count], &got, cache, from, into);
-        if (one == SPC_OK && got)
-            (*count)++;
+        *count += got;
         if (status == SPC_OK)
             status = one;
     }
@@ -411,7 +410,7 @@ static spc_status find_one(spc__cache *cache, const question *ask,
     if (only != NULL)
         first = fetch_exact(out, &got, only, cache, ask->key, error);
     if (got) {
-        *count = first == SPC_OK;
+        *count = 1;
         return first;
     }
     error = unless(first, error);

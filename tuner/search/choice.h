@@ -14,8 +14,6 @@ typedef struct spc__winner {
 
 /* How the reason begins for which a network chose. */
 #define SPC__IN_NETWORK "chosen in a network"
-/* How the reason ends for which a search chose that did not come to its end. */
-#define SPC__CUT_SHORT "; its search was cut short"
 
 /* Two candidates within their spread are a tie, but never beyond this. */
 #define SPC__TIE 0.02
