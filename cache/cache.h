@@ -196,8 +196,8 @@ typedef enum spc__match {
  * features, each by its weight, and this for another target. */
 #define SPC__DISTANCE_TARGET 4.0
 
-/* How the reason of a choice ends whose search did not come to its end, or whose
- * winner was lost: the next search goes on. */
+/* How the reason of a choice ends whose search did not come to its end, or
+ * whose winner was lost: the next search goes on. */
 #define SPC__CUT_SHORT "; its search was cut short"
 
 typedef struct spc__choice {

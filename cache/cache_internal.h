@@ -285,8 +285,8 @@ void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
 /* Reads the choice in the row of a statement for whole ones, and is done with
  * that. While the cache is read; a record whose seal does not fit is set aside,
  * which is the error, and *got says whether another one could be chosen in its
- * place. `seal` is that of the choice; NULL: the row has it. *got is false too if
- * the record went away. */
+ * place. `seal` is that of the choice; NULL: the row has it. *got is false too
+ * if the record went away. */
 spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
                             spc__layer *layer, sqlite3_stmt *stmt,
                             const char *seal, spc_error *error);

@@ -344,9 +344,10 @@ static spc_status read_checked(spc__choice *out, bool *got, unsound *what,
     return status;
 }
 
-/* A record without a seal, or whose seal does not fit. If that is the trial, the
- * next best of the problem is chosen and serves, while the trouble is reported.
- * What a choice says that was altered may come back (spc__cache_release). */
+/* A record without a seal, or whose seal does not fit. If that is the trial,
+ * the next best of the problem is chosen and serves, while the trouble is
+ * reported. What a choice says that was altered may come back
+ * (spc__cache_release). */
 static spc_status read_doubtful(spc__choice *out, bool *got, spc__cache *cache,
                                 spc__layer *layer, int64_t problem,
                                 spc_error *error)
