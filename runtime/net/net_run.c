@@ -348,26 +348,29 @@ static double room_of(const spc_net_plan *plan, int set, const char **word)
     return s->kind == SPC__NET_REGROUPED ? s->room : plan->options.growth;
 }
 
+/* The least whole number of which `times` that are `rows`. */
+static double least(double rows, double times)
+{
+    double least = ceil(rows / times);
+
+    return floor(least * times) < rows ? least + 1 : least;
+}
+
 /* Nobody gives a set within a capacity: what can be changed is the plan's, and
  * how often that it is. */
 static spc_status fail_room(const spc_net_plan *plan, const char *where,
                             const spc_coords *set, double times,
                             const char *word)
 {
-    long long now = plan->options.capacity, asked = set->asked, most;
-    double hundredths = floor(100 * (double)asked / (double)now);
+    double now = (double)plan->options.capacity, asked = set->asked;
 
-    while (floor(hundredths / 100 * (double)now) < (double)asked)
-        hundredths++;
-    most = (long long)((double)asked / times);
-    while (floor(times * (double)most) < (double)asked)
-        most++;
     return spc__fail(spc__error_of(plan->ctx), SPC_ECAPACITY,
-                     "%s of network '%s': %lld rows for a set of %d, which is "
-                     "%s %g times the plan's capacity of %lld: it holds none "
-                     "of them; %s %g or a capacity of %lld would have fitted",
-                     where, plan->net->name, asked, set->capacity, word, times,
-                     now, word, hundredths / 100, most);
+                     "%s of network '%s': %d rows for a set of %d, which is "
+                     "%s %g times the plan's capacity of %.0f: it holds none "
+                     "of them; %s %g or a capacity of %.0f would have fitted",
+                     where, plan->net->name, set->asked, set->capacity, word,
+                     times, now, word, least(asked, now / 100) / 100,
+                     least(asked, times));
 }
 
 static spc_status fail_set(spc_net_plan *plan, int set)
