@@ -192,12 +192,25 @@ static inline bool suite_wants_all(void)
 /*
  * From now on suite_takes() is true for one number in `of`, for others
  * tomorrow: by the day, or by $SPC_TEST_DAY. $SPC_TEST_ALL takes all, and so
- * does a GPU where no day is given.
+ * does a GPU where no day is given; with $SPC_TEST_PART, "I/N" as verify --part
+ * has it, N processes share them.
  */
 static inline void suite_sample(int of)
 {
-    const char *day = getenv("SPC_TEST_DAY");
+    const char *day = getenv("SPC_TEST_DAY"), *part = getenv("SPC_TEST_PART");
+    int number, parts;
 
+    if (suite_wants_all() && part != NULL) {
+        if (sscanf(part, "%d/%d", &number, &parts) != 2 || number < 1 ||
+            number > parts) {
+            fprintf(stderr, "SPC_TEST_PART=%s: I/N, I from 1 to N\n", part);
+            exit(2);
+        }
+        suite_one_in = parts;
+        suite_day = number;
+        printf("part %d of %d\n", number, parts);
+        return;
+    }
     if (suite_wants_all() || (suite_is_gpu() && day == NULL))
         return;
     suite_one_in = of;
