@@ -89,8 +89,8 @@
 %      return not sums_in_halves(problem, config) or config.split == "none"
 %    end},
 %    {"tiles that can be divided", function(problem, config, target)
-%      return can_divide(problem, config, target, shared_bytes(problem, config),
-%                        tile_rows(config))
+%      return can_divide(problem, config, target)
+%         and (cluster_of(config) == 1 or tile_bytes(config, tile_rows(config)) <= shared_bytes(problem, config))
 %    end},
 %  },
 %  derive = function(problem, config, target)

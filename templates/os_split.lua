@@ -8,7 +8,8 @@
 %-- `atomic`: the same steps; parts are added to the cleared output as they come.
 %-- `cluster2` to `cluster8`: a tile has a cluster of so many blocks, which add their sums
 %-- through each other's shared memory: no second kernel and no workspace. There are as many
-%-- clusters as are resident, and each walks over tiles.
+%-- clusters as are resident, and each walks over tiles. In os_mma a block reads from the
+%-- others the columns that it ends; in os_wgmma, each sends the others theirs.
 %-- But for `atomic` sums are added in a fixed order: the result is the same in every
 %-- run.
 %--
@@ -44,9 +45,8 @@
 %function lane_turns(problem, config) return config.n // (4 * channels_of_lane(problem)) end
 %function tile_bytes(config, rows) return rows * config.n * 4 end
 %
-%-- What refuses a division: nil, or nothing does. `room` is what of the shared memory is
-%-- free when a tile is done, `rows` its rows.
-%function can_divide(problem, config, target, room, rows)
+%-- Can tiles be divided so? Shared memory is the caller's matter.
+%function can_divide(problem, config, target)
 %  local cluster = cluster_of(config)
 %  if is_masked(config) then -- which have orders of their own
 %    return not problem.groups and not whole_in(problem) and not whole_out(problem)
@@ -62,7 +62,7 @@
 %    return false
 %  end
 %  return problem.offsets <= 1024 and row_pieces(problem) // config.pieces <= 64
-%     and (cluster == 1 or target.sm >= 90 and tile_bytes(config, rows) <= room)
+%     and (cluster == 1 or target.sm >= 90)
 %end
 %
 %-- From row to row of a group's sums.
@@ -362,25 +362,13 @@ SPC_DEVICE void add_part(const float *acc, const int *row, spc_u32 head,
 
 %end
 %
-%-- Waits for all of the cluster who sum, for the `i`-th time in a join. Where other warps
-%-- of a block run ahead meanwhile, at its barriers in memory; else all threads meet.
-%local function write_meeting(i, has_others)
-%  if has_others then
-    spc_sync_warp();
-    if (spc_lane() < $(cluster_of(config)))
-        spc_cluster_arrive(joined + $(i), spc_lane());
-    spc_cluster_wait(joined + $(i), step.y & SPC_STEP_ODD ? 1 : 0);
-%  else
-    spc_cluster_sync();
-%  end
-%end
-%-- For a cluster: all consumers of its blocks call it, when nobody uses the first bytes
-%-- of shared memory any more.
-%local function write_join(m, threads, has_others)
+%-- For a cluster: all threads of its blocks call it, when nobody uses the first bytes of
+%-- shared memory any more.
+%local function write_join(m, threads)
 % local cluster, turns = cluster_of(config), lane_turns(problem, config)
 /* Adds the parts of a tile in the order of the cluster's blocks, and stores it: each
  * block a part of the columns. */
-SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, $(has_others and "spc_u64 *joined, " or "")const spc_conv_args *args)
+SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, const spc_conv_args *args)
 {
     const int *rows = $(part_rows("", "(&args->map)", "spc_warp() * " .. 16 * m .. " + (spc_lane() >> 2)"));
     const spc_u8 *mine = spc_shared() + spc_thread() * 16;
@@ -396,7 +384,7 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, $(has
     SPC_UNROLL
     for (int h = 0; h < $(2 * m); h++)
         row[h] = spc_load_int(rows + 8 * h);
-% write_meeting(0, has_others)
+    spc_cluster_sync();
     SPC_ROLLED
     for (int j = $(turns) * part / $(cluster); j < $(turns) * (part + 1) / $(cluster); j++) {
         $(sum_type(problem)) sum[$(m * turn_quads() * 4)];
@@ -418,10 +406,113 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, $(has
         }
     }
     /* Nobody ends, or uses its memory for something else, while others read it. */
-% if has_others then
-    spc_fence_async();
+    spc_cluster_sync();
+}
+
+%end
+%
+%-- The same for blocks that have other warps besides the `threads` that sum, and memory
+%-- for what the others send: at `received_at`, so many bytes. Each block ends the columns
+%-- of some turns, and gets those of the others' sums, a place for each of them.
+%local function first_turn(config, turns, part) return turns * part // cluster_of(config) end
+%local function most_turns(config, turns) return ceil_div(turns, cluster_of(config)) end
+%function received_bytes(problem, config, threads)
+%  local turns = lane_turns(problem, config)
+%  return (cluster_of(config) - 1) * most_turns(config, turns) * threads * 8 * channels_of_lane(problem)
+%end
+%-- The `i`-th quad of the turn that is the `l`-th of a block, in the place `place`.
+%local function received(l, i, place, threads)
+%  local turns = most_turns(config, lane_turns(problem, config))
+%  return string.format("spc_shared() + %d + (((%s) * %d + %d) * %d + %s) * %d + spc_thread() * 16",
+%                       received_at, place, turns, l, turn_quads(), i, threads * 16)
+%end
+%-- Arrives at the `i`-th barrier of all other blocks.
+%local function write_tell(i)
+    spc_sync_warp();
+    if (spc_lane() < $(cluster_of(config)) && spc_lane() != part)
+        spc_cluster_arrive(joined + $(i), spc_lane());
+%end
+%local function write_exchange(threads)
+% local cluster, turns = cluster_of(config), lane_turns(problem, config)
+/* Tells the others that what they sent for the tile before has been read: at a tile that
+ * is not the first, for which they wait in turn, so that nobody has ended. */
+SPC_DEVICE void have_read(spc_u64 *joined)
+{
+    int part = spc_block_x() % $(cluster);
+
+% write_tell(1)
+}
+
+/* Sends each of the cluster's blocks this one's sums of its columns, adds what the others
+ * send in the order of blocks, and stores it. */
+SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *joined, const spc_conv_args *args)
+{
+    const int *rows = $(part_rows("", "(&args->map)", "spc_warp() * 16 + (spc_lane() >> 2)"));
+    int row[2];
+    int part = spc_block_x() % $(cluster);
+
+    for (int h = 0; h < 2; h++)
+        row[h] = spc_load_int(rows + 8 * h);
+    spc_cluster_wait(joined + 1, step.y & SPC_STEP_ODD ? 0 : 1);
+% for owner = 0, cluster - 1 do
+%   if first_turn(config, turns, owner) < first_turn(config, turns, owner + 1) then
+    if (part != $(owner)) {
+        int place = part - (part > $(owner));
+%     for j = first_turn(config, turns, owner), first_turn(config, turns, owner + 1) - 1 do
+        SPC_UNROLL
+        for (int i = 0; i < $(turn_quads()); i++) {
+            int quad = $(quad_of("0", j, "i"));
+            spc_b16 w;
+% write_quad("            ", "w", "quad * 4")
+            spc_cluster_store16($(received(j - first_turn(config, turns, owner), "i", "place", threads)), $(owner), w);
+        }
+%     end
+    }
+%   end
 % end
-% write_meeting(1, has_others)
+% write_tell(0)
+    spc_cluster_wait(joined, step.y & SPC_STEP_ODD ? 1 : 0);
+% for l = 0, most_turns(config, turns) - 1 do
+    {
+        int turn = $(turns) * part / $(cluster) + $(l);
+        if (turn < $(turns) * (part + 1) / $(cluster)) {
+        $(sum_type(problem)) sum[$(turn_quads() * 4)], own[$(turn_quads() * 4)];
+% write_turn_loads(1, string.format("spc_block_y() * %d + (spc_lane() & 3) * %d + turn * %d", config.n, lane_channels, 4 * lane_channels))
+        SPC_UNROLL
+        for (int i = 0; i < $(turn_quads() * 4); i++) {
+%   local last, chosen = -1
+%   for owner = cluster - 1, 0, -1 do
+%     local j = first_turn(config, turns, owner) + l
+%     if j < first_turn(config, turns, owner + 1) then
+%       local value = string.format("acc[%s * 4 + i]", quad_of("0", j, "0"))
+%       chosen = chosen and string.format("part == %d ? %s : %s", owner, value, chosen) or value
+%     end
+%   end
+            own[i] = $(chosen);
+            sum[i] = $(sum_zero(problem));
+        }
+        SPC_UNROLL
+        for (int p = 0; p < $(cluster); p++) {
+            SPC_UNROLL
+            for (int i = 0; i < $(turn_quads()); i++) {
+                if (p == part) {
+                    for (int k = 0; k < 4; k++)
+                        sum[4 * i + k] = p ? sum[4 * i + k] + own[4 * i + k] : own[4 * i + k];
+                } else {
+                    spc_b16 w = spc_shared_load16($(received(l, "i", "p - (p > part)", threads)));
+                    sum[4 * i] = p ? sum[4 * i] + $(bits_sum(problem, "w.x")) : $(bits_sum(problem, "w.x"));
+                    sum[4 * i + 1] = p ? sum[4 * i + 1] + $(bits_sum(problem, "w.y")) : $(bits_sum(problem, "w.y"));
+                    sum[4 * i + 2] = p ? sum[4 * i + 2] + $(bits_sum(problem, "w.z")) : $(bits_sum(problem, "w.z"));
+                    sum[4 * i + 3] = p ? sum[4 * i + 3] + $(bits_sum(problem, "w.w")) : $(bits_sum(problem, "w.w"));
+                }
+            }
+        }
+        {
+% write_store_turn(1)
+        }
+        }
+    }
+% end
 }
 
 %end
@@ -431,7 +522,8 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, $(has
 %function write_division(m, threads, has_others)
 %  if is_stream(config) then write_parts(m, threads)
 %  elseif is_atomic(config) then write_add(m)
-%  elseif is_divided(config) then write_join(m, threads, has_others) end
+%  elseif is_divided(config) and has_others then write_exchange(threads)
+%  elseif is_divided(config) then write_join(m, threads) end
 %end
 %
 %-- The end of a part `step` of a grid, whose rows are `row`.

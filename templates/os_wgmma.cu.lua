@@ -67,6 +67,9 @@
 %       + gather_bytes(config) + 16 * config.stages
 %       + schedule_bytes + share_bytes
 %end
+%local function sent_bytes(problem, config)
+%  return is_divided(config) and received_bytes(problem, config, config.groups * 128) or 0
+%end
 %-- Where blocks have whole tiles, what is left of the 227 KiB holds what their ends read.
 %local function end_bytes(problem, config)
 %  local left = 232448 - working_bytes(problem, config)
@@ -77,7 +80,7 @@
 %end
 %function shared_bytes(problem, config)
 %  local factors, residual = end_bytes(problem, config)
-%  return working_bytes(problem, config) + factors + residual
+%  return working_bytes(problem, config) + factors + residual + sent_bytes(problem, config)
 %end
 %
 %-- What setmaxnreg may give a consumer when the producers keep 32 registers.
@@ -97,8 +100,7 @@
 %
 %-- Copied rows are the workspace.
 %function divides(problem, config, target)
-%  return can_divide(problem, config, target, step_weights(problem, config) * config.stages,
-%                    config.groups * 64)
+%  return can_divide(problem, config, target)
 %     and not (copies_rows(problem) and (is_masked(config) or span_parts(config) == 0))
 %end
 %
@@ -171,6 +173,7 @@
 %      schedule_at = config.stages * (step_weights(problem, config) + 16)
 %                  + gather_bytes(config),
 %      share_at = working_bytes(problem, config) - share_bytes,
+%      received_at = working_bytes(problem, config),
 %      consumer_limit = consumer_registers(config),
 %      outputs_at = copies_rows(problem) and copied_bytes(problem) or 0,
 %      copied = copies_rows(problem), copied_out = copies_outputs(problem, config),
@@ -232,6 +235,14 @@
 %      config.groups, config.split = 2, "cluster2"
 %    end
 %    if not divides(problem, config, target) then config.split = "none" end
+%    -- A cluster's blocks have room for what others send.
+%    while cluster_of(config) > 1 and not fits() do
+%      if config.pieces % 2 == 0 then config.pieces = config.pieces // 2 else config.split = "none" end
+%      config.stages = 4
+%      for _, fewer in ipairs {3, 2} do
+%        if not fits() then config.stages = fewer end
+%      end
+%    end
 %    return config
 %  end,
 %}
@@ -378,7 +389,7 @@ SPC_DEVICE void advance(gatherer *g)
 }
 
 SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
-                        spc_u64 *full, spc_u64 *empty$(parts > 1 and ", spc_u64 *joined" or ""))
+                        spc_u64 *full, spc_u64 *empty)
 {
     const spc_u8 *weights = (const spc_u8 *)args->weights +
                             (long long)spc_block_y() * $(stage_size);
@@ -408,12 +419,6 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
                 parity ^= 1;
             }
         }
-% if parts > 1 then
-        if (code & SPC_STEP_LAST) { /* then the ring holds parts of sums */
-            spc_cluster_wait(joined + 1, (spc_u32)code & SPC_STEP_ODD ? 1 : 0);
-            spc_fence_async();
-        }
-% end
     }
 }
 
@@ -498,8 +503,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if config.gather == "shared" then
     int slot = 0;
 % end
-% if is_stream(config) then
-    int later = 0; /* tiles after the block's first have another place */
+% if is_stream(config) or parts > 1 then
+    int later = 0; /* tiles after the block's first have another place, or wait for others */
 % end
 
     g.schedule = schedule;
@@ -541,6 +546,10 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 
         if (step.y & SPC_STEP_END)
             break;
+% if parts > 1 then
+        if (fresh && later)
+            have_read(joined);
+% end
 % if parts < 2 then
         if (last) {
             const int *rows = $(last_rows("g.index", "map", first_row));
@@ -604,12 +613,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
             place = 0;
         if (last) {
 % if parts > 1 then
-            spc_sync_named(1, $(consumers)); /* all have left the ring */
-            join_cluster(acc, step, joined, args);
-            SPC_UNROLL
-            for (int i = 0; i < $(config.n // 2); i++)
-                acc[i] = $(sum_zero(problem)); /* else it is kept during the join */
-            fresh = 1;
+            exchange(acc, step, joined, args);
+            fresh = later = 1;
 % elseif divided then
 %   write_part_end()
             fresh = 1;
@@ -646,8 +651,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
         }
         spc_schedule_init(schedule, $(config.groups * 4 + 1));
 % if parts > 1 then
-        spc_mbar_init(joined, $(config.groups * 4 * parts));
-        spc_mbar_init(joined + 1, $(config.groups * 4 * parts));
+        spc_mbar_init(joined, $(config.groups * 4 * (parts - 1)));
+        spc_mbar_init(joined + 1, $(config.groups * 4 * (parts - 1)));
 % end
         spc_mbar_fence();
     }
@@ -670,7 +675,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
         spc_schedule_span(schedule, &span, &args->map, $(rows), $(words),
                           $(k_blocks), $(parts));
     } else if (spc_warp() == $(config.groups * 4 + 1)) {
-        produce(args, schedule, full, empty$(parts > 1 and ", joined" or ""));
+        produce(args, schedule, full, empty);
     }
 % else
     if (spc_warp() == $(config.groups * 4)) {
