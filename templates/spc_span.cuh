@@ -157,7 +157,8 @@ SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
     }
 }
 
-/* Asks for the masks of the tile that is next. */
+/* Asks for the masks of the tile that is next, and for its number, which is -1
+ * behind the last. */
 SPC_DEVICE void spc_span_read(spc_span *s, const spc_map_view *map, int words,
                               int blocks)
 {
@@ -187,9 +188,11 @@ SPC_DEVICE int spc_span_of_cluster(spc_span *s, const spc_map_view *map,
 
     s->rank =
         spc_snake_rank(s->turn++, spc_block_x() / parts, spc_grid_x() / parts);
-    if (s->rank >= map->tiles || spc_load_int(map->tile_order + s->rank) < 0)
+    if (s->rank >= map->tiles)
         return 0;
-    spc_span_read(s, map, words, blocks);
+    spc_span_read(s, map, words, blocks); /* one trip to memory, not two */
+    if (s->tile < 0)
+        return 0;
     s->begin = s->units * part / parts;
     s->left = s->units * (part + 1) / parts - s->begin;
     if (s->left == 0) /* a void part has a step all the same */
