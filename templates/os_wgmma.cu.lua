@@ -267,8 +267,9 @@ SPC_DEVICE spc_u8 *place_of(int slot, int i)
 % end
 %-- Gathered rows wait in a place of the ring, or in registers.
 %local waiting = config.gather == "shared" and "int slot" or "spc_u32 *data"
-/* This lane's parts of rows g and g + 8; `in` points to its part of the first row. */
-SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block)
+/* Of this lane's parts of row g, then of row g + 8, those from number `first` to before
+ * `end`; `in` points to its part of the first row. */
+SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block, int first, int end)
 {
     int at = block * $(pieces * 64);
 % if row_bytes % 64 ~= 0 then
@@ -280,6 +281,8 @@ SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block)
         const spc_u8 *from = in + (long long)row[h] * $(row_pitch) + at;
         SPC_UNROLL
         for (int i = 0; i < $(pieces); i++) {
+            if (h * $(pieces) + i < first || h * $(pieces) + i >= end)
+                continue;
 % if config.gather == "shared" then
             int valid = row[h] >= 0$(byte_guard("byte + i * 64")) ? 16 : 0;
             spc_copy_async16(place_of(slot, i * 2 + h), valid ? from + i * 64 : in,
@@ -472,10 +475,13 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 %local place = config.gather == "shared" and "slot" or "data"
 %-- Converted operands leave the registers that rows are gathered into.
 %local gathers_first = config.gather == "registers" and not half
+%-- A warp is held at each product until the one before has taken its operands: what stands
+%-- between them costs nothing.
+%local gathers_between = config.gather == "registers" and half and parts > 1
 %local function write_gather()
             /* Past the end it gathers rows that nobody multiplies. */
             advance(&g);
-            gather($(place), in, g.row, g.block);
+            gather($(place), in, g.row, g.block, 0, $(2 * pieces));
 %  if config.gather == "shared" then
             spc_copy_commit();
             if (++slot == 2)
@@ -523,7 +529,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if config.gather == "shared" then
     for (int i = 0; i < 2; i++) {
         advance(&g);
-        gather(i, in, g.row, g.block);
+        gather(i, in, g.row, g.block, 0, $(2 * pieces));
         spc_copy_commit();
     }
 % else
@@ -534,7 +540,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
         data[i] = 0;
 % end
     advance(&g);
-    gather(data, in, g.row, g.block);
+    gather(data, in, g.row, g.block, 0, $(2 * pieces));
 % end
 
     for (;;) {
@@ -591,9 +597,14 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % else
                 $(product)(acc, a + k * 4, b + k * $(config.n * 2), k > 0 || !fresh);
 % end
+% if gathers_between then
+                if (k == 0)
+                    advance(&g); /* past the end to rows that nobody multiplies */
+                gather(data, in, g.row, g.block, k, k + 1);
+% end
             }
             spc_wgmma_commit();
-% if not gathers_first then
+% if not gathers_first and not gathers_between then
 %   write_gather()
 % end
 % if residual_at and not rows_are_gathered then
