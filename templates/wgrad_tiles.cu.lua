@@ -26,7 +26,11 @@
 %-- Input channels of an offset in a block, and its offsets.
 %function slot_of(problem) return problem.cin <= 8 and 8 or least_size(problem.cin) end
 %function per_block(problem) return 64 // slot_of(problem) end
-%function all_blocks_of(problem) return ceil_div(problem.offsets, per_block(problem)) end
+%-- Around a centre opposite offsets, which the row order has together, are neighbours: the
+%-- centre, nothing, and then pairs.
+%function has_pairs(problem) return problem.centre >= 0 and problem.centre * 2 + 1 == problem.offsets and per_block(problem) > 1 end
+%function slots_of(problem) return problem.offsets + (has_pairs(problem) and 1 or 0) end
+%function all_blocks_of(problem) return ceil_div(slots_of(problem), per_block(problem)) end
 %-- Of a share, and of a warpgroup.
 %function share_blocks(problem, config) return ceil_div(all_blocks_of(problem), config.shares) end
 %function group_blocks(problem, config) return ceil_div(share_blocks(problem, config), config.groups) end
@@ -60,7 +64,7 @@
 %    {"loaders", {4, 8}, "warps that load"},
 %    {"shares", {1, 2, 3, 4, 6, 9}, "thread blocks that divide the offsets"},
 %    {"stages", {4, 8, 16}, "steps in flight"},
-%    {"ahead", {2, 4}, "tiles whose rows of dy are there"},
+%    {"ahead", {2, 4, 8}, "tiles whose rows of dy are there"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %    {"cache", {"near", "far"}, "through which rows come"},
 %    {"order", {"gray", "gray_x"}, "row order of the map"},
@@ -107,7 +111,7 @@
 %      words = ceil_div(problem.offsets, 32), stage_size = stage_bytes(config),
 %      y_at = config.stages * stage_bytes(config),
 %      barriers_at = (config.stages + config.ahead) * stage_bytes(config),
-%      header = 256, copy = config.cache == "near" and "spc_copy_near16" or "spc_copy_async16",
+%      header = 256, copy = config.cache == "near" and "spc_copy_near_row16" or "spc_copy_row16",
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -131,7 +135,7 @@
 %  end,
 %}
 #include "spc_balance.cuh"
-#include "spc_narrow.cuh"
+#include "spc_tiles.cuh"
 
 % write_store_sum()
 /* ---- tiles ------------------------------------------------------------------------ */
@@ -147,6 +151,17 @@ SPC_DEVICE int parts_of(const spc_conv_args *args)
 
     parts = parts < args->map.tiles ? parts : args->map.tiles;
     return parts > 0 ? parts : 1;
+}
+
+/* The offset of a slot, of which a block has $(per); -1 of none. */
+SPC_DEVICE int offset_of(int slot)
+{
+% if has_pairs(problem) then
+    int k = $(problem.centre) + (slot & 1 ? slot / 2 : -(slot / 2));
+    return slot == 1 || k < 0 || k >= $(problem.offsets) ? -1 : k;
+% else
+    return slot < $(problem.offsets) ? slot : -1;
+% end
 }
 
 /* The i-th block of a share. */
@@ -173,16 +188,17 @@ SPC_DEVICE void look_at_turns(walk *w, const spc_conv_args *args)
 % if words == 1 then
         spc_u32 mask = spc_load4(args->map.tile_mask + rank);
 % end
-        SPC_UNROLL
+        $(words == 1 and "SPC_UNROLL" or "SPC_ROLLED")
         for (int i = 0; i < $(own); i++) {
-            int first = block_of(i, w->it.share) * $(per);
+            SPC_UNROLL
+            for (int j = 0; j < $(per); j++) {
+                int k = offset_of(block_of(i, w->it.share) * $(per) + j);
 % if words > 1 then
-            if (first >= $(problem.offsets))
-                break;
-            spc_u32 mask = spc_load4(args->map.tile_mask + first / 32 * args->map.tiles + rank);
+                spc_u32 mask = k < 0 ? 0u : spc_load4(args->map.tile_mask + k / 32 * args->map.tiles + rank);
 % end
-            if (mask >> (first & 31) & $((1 << per) - 1)u)
-                w->lane_have |= 1u << i;
+                if (k >= 0 && (mask >> (k & 31) & 1))
+                    w->lane_have |= 1u << i;
+            }
         }
     }
 }
@@ -275,7 +291,7 @@ SPC_DEVICE void deal(loader *l)
 
     if (spc_lane() == 0) {
         have |= have != 0;
-        turn = $(config.loaders - 1) - l->w.tiles % $(config.ahead);
+        turn = l->w.tiles % $(config.ahead);
     }
     l->mine = spc_ballot((have >> spc_lane() & 1) && turn % $(config.loaders) == l->number);
 }
@@ -297,14 +313,11 @@ SPC_DEVICE void find_step(step *s, loader *l, const spc_conv_args *args)
         s->parity = y_parity(l->w.tiles);
     } else {
         int number = l->w.steps + spc_popc(l->w.have & ((1u << i) - 1u));
-        int k = block_of(i, l->w.it.share) * $(per) + (spc_lane() & 7) / $(slot // 8);
+        int k = offset_of(block_of(i, l->w.it.share) * $(per) + (spc_lane() & 7) / $(slot // 8));
         s->stage = x_stage(number);
         s->parity = x_parity(number);
         from = args->map.index + (long long)k * args->map.rows_padded;
-% if all * per > problem.offsets then
-        if (k >= $(problem.offsets))
-            valid = -1;
-% end
+        valid = k;
     }
     from += l->w.tile * $(rows) + (spc_lane() >> 3) * $(lane_rows);
     SPC_UNROLL
@@ -329,19 +342,17 @@ SPC_DEVICE void arrive_with_copies(spc_u64 *barrier)
 }
 
 %-- The lane's pieces of a step's rows.
-%function write_copies(name, pitch)
+%function write_copies(pitch)
+        from = (const spc_u8 *)spc_base(from);
         SPC_UNROLL
-        for (int j = 0; j < $(lane_rows); j++) {
-            int row = (int)s->row[j];
-            $(copy)((spc_u8 *)to + j * 128 + (at ^ (j & 7) * 16),
-                    from + (long long)(row < 0 ? 0 : row) * $(pitch), row < 0 ? 0 : 16);
-        }
+        for (int j = 0; j < $(lane_rows); j++)
+            $(copy)(spc_shared() + (at ^ (j & 7) * 16) + j * 128, from + (long long)(int)s->row[j] * $(pitch), (int)s->row[j]);
 %end
 %
 SPC_DEVICE void copy_step(const step *s, const spc_conv_args *args)
 {
-    int piece = spc_lane() & 7, at = piece * 16;
-    spc_u8 *to = stage_at(s->stage) + (spc_lane() >> 3) * $(lane_rows * 128);
+    int piece = spc_lane() & 7;
+    int at = s->stage * $(stage_size) + (spc_lane() >> 3) * $(lane_rows * 128) + piece * 16;
 
     spc_mbar_wait(empty_barrier(s->stage), s->parity ^ 1);
     if (s->stage >= $(config.stages)) {
@@ -349,7 +360,7 @@ SPC_DEVICE void copy_step(const step *s, const spc_conv_args *args)
 % if y_there < 8 then
         if (piece < $(y_there)) {
 % end
-% write_copies("residual", add_pitch(problem) * 2)
+% write_copies(add_pitch(problem) * 2)
 % if y_there < 8 then
         }
 % end
@@ -359,7 +370,7 @@ SPC_DEVICE void copy_step(const step *s, const spc_conv_args *args)
 % if x_there < slot // 8 then
         if (piece < $(x_there)) {
 % end
-% write_copies("in", (problem.in_pitch or problem.cin) * 2)
+% write_copies((problem.in_pitch or problem.cin) * 2)
 % if x_there < slot // 8 then
         }
 % end
@@ -413,7 +424,7 @@ SPC_DEVICE void release(int stage)
 }
 
 /* acc[64][$(n)] += the products of a step of x and the dy that `y` describes. */
-SPC_DEVICE void multiply(float *acc, int number, spc_u64 y)
+SPC_DEVICE void multiply(float *acc, int number, spc_u64 y, int *before)
 {
     int stage = x_stage(number);
     spc_u64 x = spc_wgmma_swizzled(stage_at(stage), 1024, 1024);
@@ -425,8 +436,10 @@ SPC_DEVICE void multiply(float *acc, int number, spc_u64 y)
     for (int k = 0; k < $(rows // 16); k++)
         spc_wgmma_both_$(n)_$(problem.dtype)(acc, x + k * 128, y + k * 128, 1);
     spc_wgmma_commit();
-    spc_wgmma_wait(0);
-    release(stage);
+    spc_wgmma_wait(1); /* for the step before */
+    if (*before >= 0)
+        release(*before);
+    *before = stage;
 }
 
 /* A part's sum of a block: [64][n]. */
@@ -468,13 +481,17 @@ SPC_DEVICE void multiply_items(int parts, const spc_conv_args *args)
         for (first_tile(&w, number, parts, args); w.have != 0; next_tile(&w, args)) {
             int stage = y_stage(w.tiles);
             spc_u64 y = spc_wgmma_swizzled(stage_at(stage), 1024, 1024);
+            int before = -1;
             spc_mbar_wait(full_barrier(stage), y_parity(w.tiles));
 % for j = 0, group_own - 1 do
             if (w.have >> ($(j * config.groups) + group) & 1) {
                 MARK("// block $(j)");
-                multiply(acc$(j), w.steps + spc_popc(w.have & ((1u << ($(j * config.groups) + group)) - 1u)), y);
+                multiply(acc$(j), w.steps + spc_popc(w.have & ((1u << ($(j * config.groups) + group)) - 1u)), y, &before);
             }
 % end
+            spc_wgmma_wait(0);
+            if (before >= 0)
+                release(before);
             release(stage);
         }
 % for j = 0, group_own - 1 do
@@ -514,9 +531,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(block), $(config.blocks))
 SPC_DEVICE long long place_of(int block, int element)
 {
     int row = element / $(n), co = element % $(n);
-    int k = block * $(per) + row / $(slot), ci = row % $(slot);
+    int k = offset_of(block * $(per) + row / $(slot)), ci = row % $(slot);
 
-    if (k >= $(problem.offsets) || ci >= $(problem.cin) || co >= $(problem.cout))
+    if (k < 0 || ci >= $(problem.cin) || co >= $(problem.cout))
         return -1;
     return ((long long)k * $(problem.cin) + ci) * $(problem.cout) + co;
 }
