@@ -67,6 +67,7 @@
 %    {"ahead", {2, 4, 8}, "tiles whose rows of dy are there"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %    {"cache", {"near", "far"}, "through which rows come"},
+%    {"copy", {"apart", "together"}, "rows of a warp's copy"},
 %    {"order", {"gray", "gray_x"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
@@ -88,6 +89,9 @@
 %    {"sums fit the registers", function(problem, config)
 %      local need = registers_of(problem, config)
 %      return need <= equal_registers(config) or need <= raised_registers(config)
+%    end},
+%    {"a warpgroup keeps no stage that another waits for", function(problem, config)
+%      return config.groups == 1 or share_blocks(problem, config) <= config.stages
 %    end},
 %    {"a stage has one loading warp", function(problem, config)
 %      return config.loaders <= config.stages
@@ -111,7 +115,7 @@
 %      words = ceil_div(problem.offsets, 32), stage_size = stage_bytes(config),
 %      y_at = config.stages * stage_bytes(config),
 %      barriers_at = (config.stages + config.ahead) * stage_bytes(config),
-%      header = 256, copy = config.cache == "near" and "spc_copy_near_row16" or "spc_copy_row16",
+%      header = 256, together = config.copy == "together", copy = config.cache == "near" and "spc_copy_near_row16" or "spc_copy_row16",
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -124,12 +128,13 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {rows = 64, groups = 2, loaders = 4, shares = 1, stages = 8, ahead = 2, blocks = 1,
-%                    cache = "near", order = "gray"}
-%    if all_blocks_of(problem) < 2 then config.groups = 1 end
+%    local config = {rows = 64, groups = 2, loaders = 4, shares = 1, stages = 8, ahead = 4, blocks = 1,
+%                    copy = "together", cache = "near", order = "gray"}
 %    for _, shares in ipairs {1, 2, 3, 4, 6, 9} do
 %      config.shares = shares
-%      if registers_of(problem, config) <= equal_registers(config) and share_blocks(problem, config) <= 31 then break end
+%      config.groups = math.min(2, all_blocks_of(problem) // shares)
+%      config.stages = share_blocks(problem, config) <= 8 and 8 or 16
+%      if registers_of(problem, config) <= equal_registers(config) and share_blocks(problem, config) <= 16 then break end
 %    end
 %    return config
 %  end,
@@ -319,13 +324,18 @@ SPC_DEVICE void find_step(step *s, loader *l, const spc_conv_args *args)
         from = args->map.index + (long long)k * args->map.rows_padded;
         valid = k;
     }
-    from += l->w.tile * $(rows) + (spc_lane() >> 3) * $(lane_rows);
+    from += l->w.tile * $(rows) + (spc_lane() >> 3) * $(together and 1 or lane_rows);
     SPC_UNROLL
     for (int j = 0; j < $(lane_rows); j++)
         s->row[j] = ~0u;
     SPC_UNROLL
+% if together then
+    for (int j = 0; j < $(lane_rows); j++)
+        spc_load4_into(s->row + j, from + 4 * j, valid);
+% else
     for (int j = 0; j < $(lane_rows); j += 4)
         spc_load16_into(s->row + j, from + j, valid);
+% end
 }
 
 /* The lane's arrival at a barrier, as soon as its copies so far have arrived. */
@@ -346,13 +356,13 @@ SPC_DEVICE void arrive_with_copies(spc_u64 *barrier)
         from = (const spc_u8 *)spc_base(from);
         SPC_UNROLL
         for (int j = 0; j < $(lane_rows); j++)
-            $(copy)(spc_shared() + (at ^ (j & 7) * 16) + j * 128, from + (long long)(int)s->row[j] * $(pitch), (int)s->row[j]);
+            $(copy)(spc_shared() + $(together and "(at ^ (j & 1) * 64) + j * 512" or "(at ^ (j & 7) * 16) + j * 128"), from + (long long)(int)s->row[j] * $(pitch), (int)s->row[j]);
 %end
 %
 SPC_DEVICE void copy_step(const step *s, const spc_conv_args *args)
 {
     int piece = spc_lane() & 7;
-    int at = s->stage * $(stage_size) + (spc_lane() >> 3) * $(lane_rows * 128) + piece * 16;
+    int at = s->stage * $(stage_size) + (spc_lane() >> 3) * $(together and 128 or lane_rows * 128) + $(together and "(piece ^ spc_lane() >> 3)" or "piece") * 16;
 
     spc_mbar_wait(empty_barrier(s->stage), s->parity ^ 1);
     if (s->stage >= $(config.stages)) {
