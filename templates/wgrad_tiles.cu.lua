@@ -37,7 +37,7 @@
 %function threads_of(config) return (config.groups * 4 + config.loaders) * 32 end
 %function stage_bytes(config) return config.rows * 128 end
 %function shared_bytes(problem, config)
-%  return (config.stages + config.ahead) * (stage_bytes(config) + 16)
+%  return (config.groups * config.stages + config.ahead) * (stage_bytes(config) + 16)
 %end
 %function width_of(problem) return math.min(64, least_size(problem.cout)) end
 %function registers_of(problem, config)
@@ -63,7 +63,7 @@
 %    {"groups", {1, 2, 3}, "warpgroups that multiply"},
 %    {"loaders", {4, 8}, "warps that load"},
 %    {"shares", {1, 2, 3, 4, 6, 9}, "thread blocks that divide the offsets"},
-%    {"stages", {4, 8, 16}, "steps in flight"},
+%    {"stages", {4, 8}, "steps of a warpgroup in flight"},
 %    {"ahead", {2, 4, 8}, "tiles whose rows of dy are there"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %    {"cache", {"near", "far"}, "through which rows come"},
@@ -90,11 +90,8 @@
 %      local need = registers_of(problem, config)
 %      return need <= equal_registers(config) or need <= raised_registers(config)
 %    end},
-%    {"a warpgroup keeps no stage that another waits for", function(problem, config)
-%      return config.groups == 1 or share_blocks(problem, config) <= config.stages
-%    end},
-%    {"a stage has one loading warp", function(problem, config)
-%      return config.loaders <= config.stages
+%    {"every loading warp has stages", function(problem, config)
+%      return config.loaders <= config.groups * config.stages
 %    end},
 %    {"rows fit the registers", function(problem, config)
 %      return loader_registers_of(config) <= equal_registers(config)
@@ -113,8 +110,8 @@
 %      gives = registers_of(problem, config) > equal_registers(config),
 %      lane_rows = config.rows // 4, x_there = problem.cin // 8, y_there = problem.cout // 8,
 %      words = ceil_div(problem.offsets, 32), stage_size = stage_bytes(config),
-%      y_at = config.stages * stage_bytes(config),
-%      barriers_at = (config.stages + config.ahead) * stage_bytes(config),
+%      x_stages = config.groups * config.stages, all_stages = config.groups * config.stages + config.ahead,
+%      barriers_at = (config.groups * config.stages + config.ahead) * stage_bytes(config),
 %      header = 256, together = config.copy == "together", copy = config.cache == "near" and "spc_copy_near_row16" or "spc_copy_row16",
 %    }
 %  end,
@@ -133,8 +130,7 @@
 %    for _, shares in ipairs {1, 2, 3, 4, 6, 9} do
 %      config.shares = shares
 %      config.groups = math.min(2, all_blocks_of(problem) // shares)
-%      config.stages = share_blocks(problem, config) <= 8 and 8 or 16
-%      if registers_of(problem, config) <= equal_registers(config) and share_blocks(problem, config) <= 16 then break end
+%      if registers_of(problem, config) <= equal_registers(config) and share_blocks(problem, config) <= 31 then break end
 %    end
 %    return config
 %  end,
@@ -173,13 +169,13 @@ SPC_DEVICE int offset_of(int slot)
 SPC_DEVICE int block_of(int i, int share) { return $(config.shares > 1 and "i * " .. config.shares .. " + share" or "i") ; }
 
 /* Where a warp is: tiles of 32 turns, a lane each, with the blocks of the share that each
- * has; the tile of this turn, and how many tiles and blocks were before it. */
+ * has; the tile of this turn, and how many tiles were before it. */
 typedef struct walk {
     item it;
     int turn, tile;
     int lane_tile;
     spc_u32 lane_have, have;
-    int tiles, steps;
+    int tiles;
 } walk;
 
 SPC_DEVICE void look_at_turns(walk *w, const spc_conv_args *args)
@@ -212,7 +208,6 @@ SPC_DEVICE void look_at_turns(walk *w, const spc_conv_args *args)
 SPC_DEVICE void next_tile(walk *w, const spc_conv_args *args)
 {
     w->tiles++;
-    w->steps += spc_popc(w->have);
     w->turn++;
     for (;;) {
         if ((w->turn & 31) == 0) {
@@ -247,26 +242,37 @@ SPC_DEVICE void first_tile(walk *w, int number, int parts, const spc_conv_args *
 
 /* ---- stages ----------------------------------------------------------------------- */
 
-/* Barriers of a stage of x, and behind those, of dy: it is full, it is empty. */
+/* Barriers of a stage, of the warpgroups' and then of dy's: it is full, it is empty. */
 SPC_DEVICE spc_u64 *full_barrier(int stage)
 {
     return (spc_u64 *)(spc_shared() + $(barriers_at)) + stage;
 }
-SPC_DEVICE spc_u64 *empty_barrier(int stage) { return full_barrier(stage) + $(config.stages + config.ahead); }
+SPC_DEVICE spc_u64 *empty_barrier(int stage) { return full_barrier(stage) + $(all_stages); }
 SPC_DEVICE spc_u8 *stage_at(int stage) { return spc_shared() + stage * $(stage_size); }
 
-/* Stage, and phase, of a step of x and of a tile's dy. */
-SPC_DEVICE int x_stage(int step) { return step % $(config.stages); }
+/* Which of the share's blocks a warpgroup has. */
+SPC_DEVICE spc_u32 blocks_of_group(int group)
+{
+    spc_u32 first = 0;
+
+    SPC_UNROLL
+    for (int i = 0; i < 32; i += $(config.groups))
+        first |= 1u << i;
+    return first << group;
+}
+
+/* Stage, and phase, of a warpgroup's step, which has a ring of its own, and of a tile's dy. */
+SPC_DEVICE int x_stage(int group, int step) { return group * $(config.stages) + step % $(config.stages); }
 SPC_DEVICE int x_parity(int step) { return step / $(config.stages) & 1; }
-SPC_DEVICE int y_stage(int tile) { return $(config.stages) + tile % $(config.ahead); }
+SPC_DEVICE int y_stage(int tile) { return $(x_stages) + tile % $(config.ahead); }
 SPC_DEVICE int y_parity(int tile) { return tile / $(config.ahead) & 1; }
 
 SPC_DEVICE void open_stages(void)
 {
     if (spc_thread() == 0) {
-        for (int i = 0; i < $(config.stages + config.ahead); i++) {
+        for (int i = 0; i < $(all_stages); i++) {
             spc_mbar_init(full_barrier(i), 32);
-            spc_mbar_init(empty_barrier(i), i < $(config.stages) ? 4 : $(consumers));
+            spc_mbar_init(empty_barrier(i), i < $(x_stages) ? 4 : $(consumers));
         }
         spc_mbar_fence();
     }
@@ -278,7 +284,10 @@ SPC_DEVICE void open_stages(void)
 typedef struct loader {
     walk w;
     int number; /* of the warp among those that load */
-    spc_u32 mine; /* the warp's of this tile: dy, then blocks */
+    spc_u32 mine; /* the warp's steps of this tile: dy, then blocks */
+    /* Lane l, of step l: */
+    int lane_steps; /* of its warpgroup, before this tile */
+    int lane_stage, lane_parity;
 } loader;
 
 /* A step whose rows are known. A lane has a piece of 16 bytes of $(lane_rows) rows that follow
@@ -291,14 +300,19 @@ typedef struct step {
 /* Deals the steps of a tile: all of a stage to one warp, which cannot overtake itself. */
 SPC_DEVICE void deal(loader *l)
 {
-    spc_u32 have = l->w.have << 1;
-    int turn = l->w.steps + spc_popc(have & ((1u << spc_lane()) - 1u));
+    int is_dy = spc_lane() == 0, i = is_dy ? 0 : spc_lane() - 1, group = i % $(config.groups);
+    spc_u32 have = is_dy ? 0u : l->w.have & blocks_of_group(group);
+    int step = l->lane_steps + spc_popc(have & ((1u << i) - 1u)), mine = have >> i & 1;
 
-    if (spc_lane() == 0) {
-        have |= have != 0;
-        turn = l->w.tiles % $(config.ahead);
+    l->lane_steps += spc_popc(have);
+    l->lane_stage = x_stage(group, step);
+    l->lane_parity = x_parity(step);
+    if (is_dy) {
+        mine = l->w.have != 0;
+        l->lane_stage = y_stage(l->w.tiles);
+        l->lane_parity = y_parity(l->w.tiles);
     }
-    l->mine = spc_ballot((have >> spc_lane() & 1) && turn % $(config.loaders) == l->number);
+    l->mine = spc_ballot(mine && l->lane_stage % $(config.loaders) == l->number);
 }
 
 SPC_DEVICE void find_step(step *s, loader *l, const spc_conv_args *args)
@@ -310,19 +324,14 @@ SPC_DEVICE void find_step(step *s, loader *l, const spc_conv_args *args)
         next_tile(&l->w, args);
         deal(l);
     }
-    int i = spc_ffs(l->mine) - 2, valid = 0;
+    int i = spc_ffs(l->mine) - 1, valid = 0;
     const int *from = args->map.order;
     l->mine &= l->mine - 1;
-    if (i < 0) {
-        s->stage = y_stage(l->w.tiles);
-        s->parity = y_parity(l->w.tiles);
-    } else {
-        int number = l->w.steps + spc_popc(l->w.have & ((1u << i) - 1u));
-        int k = offset_of(block_of(i, l->w.it.share) * $(per) + (spc_lane() & 7) / $(slot // 8));
-        s->stage = x_stage(number);
-        s->parity = x_parity(number);
-        from = args->map.index + (long long)k * args->map.rows_padded;
-        valid = k;
+    s->stage = spc_shfl(l->lane_stage, i);
+    s->parity = spc_shfl(l->lane_parity, i);
+    if (i > 0) {
+        valid = offset_of(block_of(i - 1, l->w.it.share) * $(per) + (spc_lane() & 7) / $(slot // 8));
+        from = args->map.index + (long long)valid * args->map.rows_padded;
     }
     from += l->w.tile * $(rows) + (spc_lane() >> 3) * $(together and 1 or lane_rows);
     SPC_UNROLL
@@ -365,7 +374,7 @@ SPC_DEVICE void copy_step(const step *s, const spc_conv_args *args)
     int at = s->stage * $(stage_size) + (spc_lane() >> 3) * $(together and 128 or lane_rows * 128) + $(together and "(piece ^ spc_lane() >> 3)" or "piece") * 16;
 
     spc_mbar_wait(empty_barrier(s->stage), s->parity ^ 1);
-    if (s->stage >= $(config.stages)) {
+    if (s->stage >= $(x_stages)) {
         const spc_u8 *from = (const spc_u8 *)args->residual + piece * 16;
 % if y_there < 8 then
         if (piece < $(y_there)) {
@@ -394,7 +403,8 @@ SPC_DEVICE void load_items(int parts, const spc_conv_args *args)
     step one, two;
 
     l.w.have = 0;
-    l.w.tiles = l.w.steps = 0;
+    l.w.tiles = 0;
+    l.lane_steps = 0;
     l.number = spc_warp() - $(consumers);
     for (int number = spc_block_x(); number < parts * $(config.shares); number += spc_grid_x()) {
         first_tile(&l.w, number, parts, args);
@@ -434,12 +444,12 @@ SPC_DEVICE void release(int stage)
 }
 
 /* acc[64][$(n)] += the products of a step of x and the dy that `y` describes. */
-SPC_DEVICE void multiply(float *acc, int number, spc_u64 y, int *before)
+SPC_DEVICE void multiply(float *acc, int group, int step, spc_u64 y, int *before)
 {
-    int stage = x_stage(number);
+    int stage = x_stage(group, step);
     spc_u64 x = spc_wgmma_swizzled(stage_at(stage), 1024, 1024);
 
-    spc_mbar_wait(full_barrier(stage), x_parity(number));
+    spc_mbar_wait(full_barrier(stage), x_parity(step));
     spc_fence_async(); /* copies are no part of what wgmma sees, else */
     spc_wgmma_fence();
     SPC_UNROLL
@@ -472,14 +482,14 @@ SPC_DEVICE void leave(const float *acc, float *to)
 
 SPC_DEVICE void multiply_items(int parts, const spc_conv_args *args)
 {
-    int group = spc_warp() / 4;
+    int group = spc_warp() / 4, steps = 0;
     walk w;
 % for j = 0, group_own - 1 do
     float acc$(j)[$(n // 2)];
 % end
 
     w.have = 0;
-    w.tiles = w.steps = 0;
+    w.tiles = 0;
     for (int number = spc_block_x(); number < parts * $(config.shares); number += spc_grid_x()) {
         SPC_UNROLL
         for (int i = 0; i < $(n // 2); i++) {
@@ -489,20 +499,19 @@ SPC_DEVICE void multiply_items(int parts, const spc_conv_args *args)
         }
         SPC_ROLLED
         for (first_tile(&w, number, parts, args); w.have != 0; next_tile(&w, args)) {
-            int stage = y_stage(w.tiles);
-            spc_u64 y = spc_wgmma_swizzled(stage_at(stage), 1024, 1024);
-            int before = -1;
-            spc_mbar_wait(full_barrier(stage), y_parity(w.tiles));
+            int y_at = y_stage(w.tiles), before = -1;
+            spc_u64 y = spc_wgmma_swizzled(stage_at(y_at), 1024, 1024);
+            spc_mbar_wait(full_barrier(y_at), y_parity(w.tiles));
 % for j = 0, group_own - 1 do
             if (w.have >> ($(j * config.groups) + group) & 1) {
                 MARK("// block $(j)");
-                multiply(acc$(j), w.steps + spc_popc(w.have & ((1u << ($(j * config.groups) + group)) - 1u)), y, &before);
+                multiply(acc$(j), group, steps++, y, &before);
             }
 % end
             spc_wgmma_wait(0);
             if (before >= 0)
                 release(before);
-            release(stage);
+            release(y_at);
         }
 % for j = 0, group_own - 1 do
         if ($(j * config.groups) + group < $(own) && block_of($(j * config.groups) + group, w.it.share) < $(all))
