@@ -36,15 +36,19 @@
 %function group_blocks(problem, config) return ceil_div(share_blocks(problem, config), config.groups) end
 %function threads_of(config) return (config.groups * 4 + config.loaders) * 32 end
 %function stage_bytes(config) return config.rows * 128 end
+%-- Row numbers of a step: each offset's begin four banks behind those of the one before.
+%local known = 4
+%function numbers_bytes(problem, config) return per_block(problem) * (config.rows * 4 + 16) end
 %function shared_bytes(problem, config)
 %  return (config.groups * config.stages + config.ahead) * (stage_bytes(config) + 16)
+%    + config.loaders * known * numbers_bytes(problem, config)
 %end
 %function width_of(problem) return math.min(64, least_size(problem.cout)) end
 %function registers_of(problem, config)
 %  return group_blocks(problem, config) * width_of(problem) // 2 + 48
 %end
 %-- A loading warp: rows of two steps, and what finds and copies them.
-%function loader_registers_of(config) return math.max(56, config.rows // 2 + 48) end
+%function loader_registers_of(config) return config.rows // 4 + 56 end
 %function equal_registers(config)
 %  return math.min(240, 65536 // (threads_of(config) * config.blocks) // 8 * 8)
 %end
@@ -67,7 +71,6 @@
 %    {"ahead", {2, 4, 8}, "tiles whose rows of dy are there"},
 %    {"blocks", {1, 2}, "blocks of a multiprocessor"},
 %    {"cache", {"near", "far"}, "through which rows come"},
-%    {"copy", {"apart", "together"}, "rows of a warp's copy"},
 %    {"order", {"gray", "gray_x"}, "row order of the map"},
 %  },
 %  accepts = function(problem, target)
@@ -112,7 +115,8 @@
 %      words = ceil_div(problem.offsets, 32), stage_size = stage_bytes(config),
 %      x_stages = config.groups * config.stages, all_stages = config.groups * config.stages + config.ahead,
 %      barriers_at = (config.groups * config.stages + config.ahead) * stage_bytes(config),
-%      header = 256, together = config.copy == "together", copy = config.cache == "near" and "spc_copy_near_row16" or "spc_copy_row16",
+%      header = 256, known = known, numbers_size = numbers_bytes(problem, config), number_pitch = config.rows * 4 + 16,
+%      numbers_at = (config.groups * config.stages + config.ahead) * (stage_bytes(config) + 16), copy = config.cache == "near" and "spc_copy_near_row16" or "spc_copy_row16",
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -126,7 +130,7 @@
 %  end,
 %  default = function(problem, target)
 %    local config = {rows = 64, groups = 2, loaders = 4, shares = 1, stages = 8, ahead = 4, blocks = 1,
-%                    copy = "together", cache = "near", order = "gray"}
+%                    cache = "near", order = "gray"}
 %    for _, shares in ipairs {1, 2, 3, 4, 6, 9} do
 %      config.shares = shares
 %      config.groups = math.min(2, all_blocks_of(problem) // shares)
@@ -290,11 +294,10 @@ typedef struct loader {
     int lane_stage, lane_parity;
 } loader;
 
-/* A step whose rows are known. A lane has a piece of 16 bytes of $(lane_rows) rows that follow
- * each other, 8 lanes a row. */
+/* A step whose row numbers are on their way to shared memory. */
 typedef struct step {
-    spc_u32 row[$(lane_rows)];
     int stage, parity; /* stage < 0: there is none */
+    int offset;        /* of the lane's piece; < 0: there is none */
 } step;
 
 /* Deals the steps of a tile: all of a stage to one warp, which cannot overtake itself. */
@@ -315,36 +318,41 @@ SPC_DEVICE void deal(loader *l)
     l->mine = spc_ballot(mine && l->lane_stage % $(config.loaders) == l->number);
 }
 
-SPC_DEVICE void find_step(step *s, loader *l, const spc_conv_args *args)
+/* The row numbers of a step of the warp's: $(known) are there or on their way. */
+SPC_DEVICE spc_u8 *numbers_of(const loader *l, int which)
+{
+    return spc_shared() + $(numbers_at) + (l->number * $(known) + which) * $(numbers_size);
+}
+
+/* Finds the next step, and has its row numbers copied. Groups of copies are counted: a
+ * step that is none has one, too. */
+SPC_DEVICE void find_step(step *s, loader *l, int which, const spc_conv_args *args)
 {
     s->stage = -1;
     while (l->mine == 0) {
-        if (l->w.have == 0)
+        if (l->w.have == 0) {
+            spc_copy_commit();
             return;
+        }
         next_tile(&l->w, args);
         deal(l);
     }
-    int i = spc_ffs(l->mine) - 1, valid = 0;
-    const int *from = args->map.order;
+    int i = spc_ffs(l->mine) - 1, at = l->w.tile * $(rows);
     l->mine &= l->mine - 1;
     s->stage = spc_shfl(l->lane_stage, i);
     s->parity = spc_shfl(l->lane_parity, i);
-    if (i > 0) {
-        valid = offset_of(block_of(i - 1, l->w.it.share) * $(per) + (spc_lane() & 7) / $(slot // 8));
-        from = args->map.index + (long long)valid * args->map.rows_padded;
+    s->offset = 0;
+    if (i > 0)
+        s->offset = offset_of(block_of(i - 1, l->w.it.share) * $(per) + (spc_lane() & 7) / $(slot // 8));
+    SPC_UNROLL
+    for (int item = spc_lane(); item < $(per * rows // 4); item += 32) {
+        int j = item / $(rows // 4), piece = item % $(rows // 4);
+        int k = i > 0 ? offset_of(block_of(i - 1, l->w.it.share) * $(per) + j) : j == 0 ? 0 : -1;
+        const int *from = i > 0 ? args->map.index + (long long)k * args->map.rows_padded : args->map.order;
+        if (k >= 0)
+            spc_copy_async16(numbers_of(l, which) + j * $(number_pitch) + piece * 16, from + at + piece * 4, 16);
     }
-    from += l->w.tile * $(rows) + (spc_lane() >> 3) * $(together and 1 or lane_rows);
-    SPC_UNROLL
-    for (int j = 0; j < $(lane_rows); j++)
-        s->row[j] = ~0u;
-    SPC_UNROLL
-% if together then
-    for (int j = 0; j < $(lane_rows); j++)
-        spc_load4_into(s->row + j, from + 4 * j, valid);
-% else
-    for (int j = 0; j < $(lane_rows); j += 4)
-        spc_load16_into(s->row + j, from + j, valid);
-% end
+    spc_copy_commit();
 }
 
 /* The lane's arrival at a barrier, as soon as its copies so far have arrived. */
@@ -360,26 +368,33 @@ SPC_DEVICE void arrive_with_copies(spc_u64 *barrier)
 #endif
 }
 
-%-- The lane's pieces of a step's rows.
-%function write_copies(pitch)
+%-- The lane's pieces of a step's rows, of which 8 lanes have one and a warp four neighbours.
+%function write_copies(pitch, offset)
+        const int *numbers = (const int *)(numbers_of(l, which) + $(offset)) + (spc_lane() >> 3);
+        int row[$(lane_rows)];
+        SPC_UNROLL
+        for (int j = 0; j < $(lane_rows); j++)
+            row[j] = s->offset < 0 ? -1 : numbers[4 * j];
         from = (const spc_u8 *)spc_base(from);
         SPC_UNROLL
         for (int j = 0; j < $(lane_rows); j++)
-            $(copy)(spc_shared() + $(together and "(at ^ (j & 1) * 64) + j * 512" or "(at ^ (j & 7) * 16) + j * 128"), from + (long long)(int)s->row[j] * $(pitch), (int)s->row[j]);
+            $(copy)(spc_shared() + (at ^ (j & 1) * 64) + j * 512, from + (long long)row[j] * $(pitch), row[j]);
 %end
 %
-SPC_DEVICE void copy_step(const step *s, const spc_conv_args *args)
+SPC_DEVICE void copy_step(const step *s, const loader *l, int which, const spc_conv_args *args)
 {
     int piece = spc_lane() & 7;
-    int at = s->stage * $(stage_size) + (spc_lane() >> 3) * $(together and 128 or lane_rows * 128) + $(together and "(piece ^ spc_lane() >> 3)" or "piece") * 16;
+    int at = s->stage * $(stage_size) + (spc_lane() >> 3) * 128 + (piece ^ spc_lane() >> 3) * 16;
 
+    spc_copy_wait($(known - 1));
+    spc_sync_warp();
     spc_mbar_wait(empty_barrier(s->stage), s->parity ^ 1);
     if (s->stage >= $(x_stages)) {
         const spc_u8 *from = (const spc_u8 *)args->residual + piece * 16;
 % if y_there < 8 then
         if (piece < $(y_there)) {
 % end
-% write_copies(add_pitch(problem) * 2)
+% write_copies(add_pitch(problem) * 2, "0")
 % if y_there < 8 then
         }
 % end
@@ -389,18 +404,21 @@ SPC_DEVICE void copy_step(const step *s, const spc_conv_args *args)
 % if x_there < slot // 8 then
         if (piece < $(x_there)) {
 % end
-% write_copies((problem.in_pitch or problem.cin) * 2)
+% write_copies((problem.in_pitch or problem.cin) * 2, "(spc_lane() & 7) / " .. slot // 8 .. " * " .. number_pitch)
 % if x_there < slot // 8 then
         }
 % end
     }
+    spc_sync_warp(); /* all have read the numbers */
     arrive_with_copies(full_barrier(s->stage));
 }
 
 SPC_DEVICE void load_items(int parts, const spc_conv_args *args)
 {
     loader l;
-    step one, two;
+% for i = 0, known - 1 do
+    step step$(i);
+% end
 
     l.w.have = 0;
     l.w.tiles = 0;
@@ -409,20 +427,21 @@ SPC_DEVICE void load_items(int parts, const spc_conv_args *args)
     for (int number = spc_block_x(); number < parts * $(config.shares); number += spc_grid_x()) {
         first_tile(&l.w, number, parts, args);
         deal(&l);
-        find_step(&one, &l, args);
-        find_step(&two, &l, args);
+% for i = 0, known - 1 do
+        find_step(&step$(i), &l, $(i), args);
+% end
         if (number == spc_block_x()) {
             spc_depend_wait(); /* the map was there before */
             spc_depend_launch();
         }
         SPC_ROLLED
-        while (one.stage >= 0) {
-            copy_step(&one, args);
-            find_step(&one, &l, args);
-            if (two.stage < 0)
+        for (;;) {
+% for i = 0, known - 1 do
+            if (step$(i).stage < 0)
                 break;
-            copy_step(&two, args);
-            find_step(&two, &l, args);
+            copy_step(&step$(i), &l, $(i), args);
+            find_step(&step$(i), &l, $(i), args);
+% end
         }
     }
 }
