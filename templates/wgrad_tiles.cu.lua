@@ -9,8 +9,9 @@
 %-- all its blocks; blocks of whose offsets a tile has none are left out.
 %--
 %-- Some warps only load. A step is the rows of dy of a tile, or one of its blocks: steps
-%-- go to the loading warps in turn, whole, so that copies of many are under way. Row
-%-- numbers come to registers a step ahead; copies arrive at the barrier of their stage themselves.
+%-- go to the loading warps whole, so that copies of many are under way. Row numbers come
+%-- to shared memory some steps ahead: in registers those of the next step would be waited
+%-- for with those of this one. Copies arrive at the barrier of their stage themselves.
 %-- The warpgroups that multiply divide the blocks of a tile.
 %--
 %-- `shares` thread blocks have the same tiles and a part of the offsets each: fewer sums in
@@ -20,8 +21,6 @@
 %-- none: such sums are computed anew.
 %
 %include "wgrad_pairs.lua"
-%
-%local widths = {16, 32, 64}
 %
 %-- Input channels of an offset in a block, and its offsets.
 %function slot_of(problem) return problem.cin <= 8 and 8 or least_size(problem.cin) end
@@ -52,10 +51,15 @@
 %function equal_registers(config)
 %  return math.min(240, 65536 // (threads_of(config) * config.blocks) // 8 * 8)
 %end
-%-- Registers of a multiplying thread where loading warps, if they are whole warpgroups, give some.
+%-- Registers of a multiplying thread where loading warps, which are whole warpgroups, give some.
 %function raised_registers(config)
-%  local left = 65536 // config.blocks - config.loaders * 32 * (loader_registers_of(config) // 8 * 8)
-%  return math.min(240, left // (config.groups * 128) // 8 * 8)
+%  local given = config.loaders * 32 * (loader_registers_of(config) // 8 * 8)
+%  return math.min(240, (equal_registers(config) * threads_of(config) - given) // (config.groups * 128) // 8 * 8)
+%end
+%function sums_fit(problem, config)
+%  local need = registers_of(problem, config)
+%  return share_blocks(problem, config) <= 31
+%    and (need <= equal_registers(config) or need <= raised_registers(config))
 %end
 %
 %template = {
@@ -80,19 +84,16 @@
 %    if element_bytes(problem) ~= 2 then return false, "needs numbers of 16 bits" end
 %    if row_alignment(problem) < 16 then return false, "needs rows of 16 bytes: wgrad_mma takes any" end
 %    if problem.cin > 64 or problem.cout > 64 then return false, "needs at most 64 channels: wgrad_wgmma takes any" end
-%    if problem.offsets > 125 then return false, "needs at most 125 offsets" end
+%    if group_blocks(problem, {shares = 9, groups = 2}) * width_of(problem) > 256 then
+%      return false, "needs fewer sums: these are more than nine shares have registers for"
+%    end
 %    return true
 %  end,
 %  constraints = {
 %    {"every share and warpgroup has offsets", function(problem, config)
-%      local all = all_blocks_of(problem)
-%      return config.shares <= all and config.groups <= all // config.shares
-%        and share_blocks(problem, config) <= 31
+%      return config.shares * config.groups <= all_blocks_of(problem)
 %    end},
-%    {"sums fit the registers", function(problem, config)
-%      local need = registers_of(problem, config)
-%      return need <= equal_registers(config) or need <= raised_registers(config)
-%    end},
+%    {"sums fit the registers", sums_fit},
 %    {"every loading warp has stages", function(problem, config)
 %      return config.loaders <= config.groups * config.stages
 %    end},
@@ -129,13 +130,14 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {rows = 64, groups = 2, loaders = 4, shares = 1, stages = 8, ahead = 4, blocks = 1,
+%    local config = {rows = 64, groups = 2, loaders = 8, shares = 1, stages = 8, ahead = 4, blocks = 1,
 %                    cache = "near", order = "gray"}
 %    for _, shares in ipairs {1, 2, 3, 4, 6, 9} do
 %      config.shares = shares
 %      config.groups = math.min(2, all_blocks_of(problem) // shares)
-%      if registers_of(problem, config) <= equal_registers(config) and share_blocks(problem, config) <= 31 then break end
+%      if sums_fit(problem, config) then break end
 %    end
+%    if shared_bytes(problem, config) > target.shared_block then config.loaders, config.stages = 4, 4 end
 %    return config
 %  end,
 %}
