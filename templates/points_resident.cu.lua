@@ -121,68 +121,27 @@
 %}
 #include "spc_device.cuh"
 
-/* What an output costs besides its triplets, in triplets. */
-#define OUTPUT_COST 4
 #define NONE 0xffffffffu
+#define CHUNK 4
 
-/* ---- shares --------------------------------------------------------------------- */
+/* ---- groups of outputs ------------------------------------------------------------ */
 
-/* The groups of the block, and the next that nobody has. */
-typedef struct share {
-    int next, end;
-} share;
-
-SPC_DEVICE share *block_share(void)
+/* How many groups of its own the block's warps have taken. */
+SPC_DEVICE int *taken(void)
 {
-    return (share *)(spc_shared() + $(weights_size));
+    return (int *)(spc_shared() + $(weights_size));
 }
 
-/* The least group of 0 to `groups` before which there is work for `cost` or more, by a warp;
- * cost -1: before which all outputs are. */
-SPC_DEVICE int find_group(const spc_conv_args *args, int groups, long long cost)
-{
-    int low = 0;
-
-    while (low < groups) {
-        int step = (groups - low + 31) / 32, at = low + (spc_lane() + 1) * step - 1;
-        int reached = at >= groups;
-        if (!reached && cost < 0)
-            reached = spc_load_int(args->map.order + at * $(rows)) < 0;
-        else if (!reached)
-            reached = spc_load_int(args->triplets.first + at * $(rows)) +
-                          (long long)at * $(rows) * OUTPUT_COST >= cost;
-        int below = spc_popc(~spc_ballot(reached));
-        low += below * step;
-        groups = groups < low + step - 1 ? groups : low + step - 1;
-    }
-    return low < groups ? low : groups;
-}
-
-/* By the first warp: outputs that follow each other, about as much work as others have. */
-SPC_DEVICE void take_share(const spc_conv_args *args)
-{
-    int groups = find_group(args, args->map.rows_padded / $(rows), -1);
-    long long all = spc_load_int(args->triplets.first + groups * $(rows)) +
-                    (long long)groups * $(rows) * OUTPUT_COST;
-    int block = spc_block_x(), blocks = spc_grid_x();
-    int begin = find_group(args, groups, all * block / blocks);
-    int end = block + 1 == blocks ? groups : find_group(args, groups, all * (block + 1) / blocks);
-
-    if (spc_lane() == 0) {
-        block_share()->next = begin;
-        block_share()->end = end;
-    }
-}
-
-/* The warp's next group, or -1. */
-SPC_DEVICE int next_group(void)
+/* The warp's next group, or -1. Blocks have CHUNK that follow each other in turns. */
+SPC_DEVICE int next_group(const spc_conv_args *args)
 {
     int at = 0;
 
     if (spc_lane() == 0)
-        at = spc_atomic_add(&block_share()->next, 1);
+        at = spc_atomic_add(taken(), 1);
     at = spc_shfl(at, 0);
-    return at < block_share()->end ? at : -1;
+    long long group = ((long long)(at / CHUNK) * spc_grid_x() + spc_block_x()) * CHUNK + at % CHUNK;
+    return group < args->map.rows_padded / $(rows) ? (int)group : -1;
 }
 
 /* ---- rows ------------------------------------------------------------------------ */
@@ -194,20 +153,15 @@ typedef struct octet {
     spc_u32 row[$(words)];
     spc_u32 k;
     spc_u32 behind[2]; /* row, offset */
-    int at, end;
+    const spc_u8 *at;
+    int left;
 } octet;
 
-/* Where a lane reads: its part of the first row, and all triplets. */
-typedef struct source {
-    const spc_u8 *in;
-    const spc_u8 *list;
-} source;
-
-/* Goes on to the next input, if `own`. */
-SPC_DEVICE void turn_over(octet *o, const source *from, int own)
+/* Goes on to the next input, if `own`; the lane's part of the first row is at `in`. */
+SPC_DEVICE void turn_over(octet *o, const spc_u8 *in, int own)
 {
-    const spc_u8 *row = from->in + (long long)(int)o->behind[0] * $(row_pitch);
-    int some = own && o->at <= o->end ? 0 : -1;
+    const spc_u8 *row = in + (long long)(int)o->behind[0] * $(row_pitch);
+    int some = own && o->left >= 0 ? 0 : -1;
 
 % for piece = 0, pieces - 1 do
 %   local at = piece * 4 * lane_bytes
@@ -215,24 +169,45 @@ SPC_DEVICE void turn_over(octet *o, const source *from, int own)
 %   local guard = left < 4 * lane_bytes and "(spc_lane() & 3) < " .. left // lane_bytes .. " ? some : -1" or "some"
     spc_load$(lane_bytes)_into(o->row + $(piece * lane_bytes // 4), row + $(at), $(guard));
 % end
-    spc_u32 k = o->at <= o->end ? o->behind[1] : NONE;
+    spc_u32 k = o->left >= 0 ? o->behind[1] : NONE;
     o->k = own ? k : o->k;
-    spc_load8_into(o->behind, from->list + 8ll * o->at, own && o->at < o->end ? 0 : -1);
-    o->at = own ? o->at + 1 : o->at;
+    spc_load8_into(o->behind, o->at, own && o->left > 0 ? 0 : -1);
+    o->at += own * 8;
+    o->left -= own;
 }
 
 /* The octet's outputs have the triplets from `at` to `end`. */
-SPC_DEVICE void open_octet(octet *o, const source *from, int at, int end)
+SPC_DEVICE void open_octet(octet *o, const spc_conv_args *args, int at, int end)
 {
     SPC_UNROLL
     for (int i = 0; i < $(words); i++)
         o->row[i] = 0;
     o->k = NONE;
     o->behind[0] = o->behind[1] = 0;
-    o->at = at;
-    o->end = end;
-    spc_load8_into(o->behind, from->list + 8ll * at, at < end ? 0 : -1);
-    o->at++;
+    o->at = (const spc_u8 *)(args->triplets.list + 2ll * at);
+    o->left = end - at;
+    spc_load8_into(o->behind, o->at, o->left > 0 ? 0 : -1);
+    o->at += 8;
+    o->left--;
+}
+
+/* Has the near cache hold the rows that the triplets from `begin` to `end` name, and these. */
+SPC_DEVICE void touch(const spc_conv_args *args, int begin, int end)
+{
+    SPC_ROLLED
+    for (int t = begin + spc_lane(); t < end; t += 96) {
+        int row[3];
+        SPC_UNROLL
+        for (int i = 0; i < 3; i++)
+            row[i] = t + i * 32 < end ? spc_load_int(args->triplets.list + 2ll * (t + i * 32)) : -1;
+        SPC_UNROLL
+        for (int i = 0; i < 3; i++)
+            SPC_UNROLL
+            for (int byte = 0; byte < $(row_bytes); byte += 32) {
+                spc_u32 word = 0;
+                spc_load4_into(&word, (const spc_u8 *)args->in + (long long)row[i] * $(row_pitch) + byte, row[i]);
+            }
+    }
 }
 
 /* ---- products -------------------------------------------------------------------- */
@@ -252,7 +227,7 @@ SPC_DEVICE void read_weights(spc_u32 *a, int k)
 }
 
 /* sums[n / 16][4] += the rows of the outputs whose next input is at offset k. */
-SPC_DEVICE void add_step(float *sums, octet *o, const source *from, const spc_u32 *a, spc_u32 k)
+SPC_DEVICE void add_step(float *sums, octet *o, const spc_u8 *in, const spc_u32 *a, spc_u32 k)
 {
     int own = o->k == k;
     spc_u32 b[$(words)];
@@ -260,7 +235,7 @@ SPC_DEVICE void add_step(float *sums, octet *o, const source *from, const spc_u3
     SPC_UNROLL
     for (int i = 0; i < $(words); i++)
         b[i] = own ? o->row[i] : 0;
-    turn_over(o, from, own);
+    turn_over(o, in, own);
     SPC_UNROLL
     for (int s = 0; s < $(steps); s++)
         SPC_UNROLL
@@ -282,21 +257,22 @@ SPC_DEVICE spc_u32 next_offset(const octet *o)
 SPC_DEVICE void sum_group(float *acc, const spc_conv_args *args, int p)
 {
     octet o[$(config.octets)];
-    source from;
     int lane = spc_lane() < $(rows) ? spc_lane() : $(rows - 1);
     int first = spc_load_int(args->triplets.first + p + lane);
     int last = spc_load_int(args->triplets.first + p + lane + 1);
 
-    from.in = (const spc_u8 *)spc_base((const spc_u8 *)args->in + (spc_lane() & 3) * $(lane_bytes));
-    from.list = (const spc_u8 *)spc_base(args->triplets.list);
+    const spc_u8 *in =
+        (const spc_u8 *)spc_base((const spc_u8 *)args->in + (spc_lane() & 3) * $(lane_bytes));
+
+    touch(args, spc_shfl(first, 0), spc_shfl(last, $(rows - 1)));
     SPC_UNROLL
     for (int q = 0; q < $(config.octets); q++) {
         int at = q * 8 + (spc_lane() >> 2);
-        open_octet(o + q, &from, spc_shfl(first, at), spc_shfl(last, at));
+        open_octet(o + q, args, spc_shfl(first, at), spc_shfl(last, at));
     }
     SPC_UNROLL
     for (int q = 0; q < $(config.octets); q++)
-        turn_over(o + q, &from, 1);
+        turn_over(o + q, in, 1);
     SPC_UNROLL
     for (int i = 0; i < $(config.octets * config.n // 4); i++)
         acc[i] = 0.0f;
@@ -306,14 +282,17 @@ SPC_DEVICE void sum_group(float *acc, const spc_conv_args *args, int p)
         read_weights(a, (int)k);
         SPC_ROLLED
         do {
+            spc_u32 some[$(config.octets)];
             more = 0;
             SPC_UNROLL
             for (int q = 0; q < $(config.octets); q++) {
-                spc_u32 some = spc_ballot(o[q].k == k);
-                if (some)
-                    add_step(acc + q * $(config.n // 4), o + q, &from, a, k);
-                more |= some;
+                some[q] = spc_ballot(o[q].k == k);
+                more |= some[q];
             }
+            SPC_UNROLL
+            for (int q = 0; q < $(config.octets); q++)
+                if (some[q])
+                    add_step(acc + q * $(config.n // 4), o + q, in, a, k);
         } while (more);
     }
 }
@@ -357,12 +336,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_depend_wait();
     spc_depend_launch();
     load_weights(args);
-    if (spc_warp() == 0)
-        take_share(args);
+    if (spc_thread() == 0)
+        *taken() = 0;
     spc_copy_wait(0);
     spc_sync_block();
-    for (int group = next_group(); group >= 0; group = next_group()) {
+    for (int group = next_group(args); group >= 0; group = next_group(args)) {
         float acc[$(config.octets * config.n // 4)];
+        if (spc_load_int(args->map.order + group * $(rows)) < 0)
+            break; /* nor is there an output behind it */
         sum_group(acc, args, group * $(rows));
         finish(acc, args, group * $(rows));
     }
