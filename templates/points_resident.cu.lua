@@ -1,21 +1,17 @@
 %-- Convolution of native points on mma.sync: the weights of all offsets stay in shared memory,
 %-- and warps have nothing to wait for but rows.
 %--
-%-- A warp has 8 * `octets` outputs that follow each other in the order of cells, whose sums stay
-%-- in its registers, and goes through the offsets in ascending order. Weights are the first
-%-- operand, so that outputs are the columns of a product, and eight of them, an *octet*, take
-%-- steps of their own: one input of each that has another at the offset.
+%-- A warp has 16 outputs that follow each other in the order of cells, whose sums stay in its
+%-- registers, and goes through the offsets in ascending order. A step takes one input of each
+%-- output that has another at the offset, and a zero row for the others:
 %--
-%--     sums[n channels][8 outputs] += weights[n channels][cin] x rows[cin][8 outputs]
+%--     sums[n channels][16 outputs] += weights[n channels][cin] x rows[cin][16 outputs]
 %--
-%-- Four lanes have an output. They hold the row of its next input in registers, whatever its
-%-- offset is, and know which one is behind it. A step takes the rows of those whose offset it is,
-%-- zeroes for the others, and starts to load what comes next in their place. So rows and lists
-%-- are read while other octets, and other warps, multiply; nothing is sorted, or written but the
+%-- Weights are the first operand, and outputs the columns of a product. Before its steps a warp
+%-- lays them out in shared memory, `held` at a time: which row each output takes in each. So
+%-- steps ask nothing; rows go from memory straight into the registers of operands, two steps
+%-- ahead, and weights are read once for all steps of an offset. Nothing is written but the
 %-- results.
-%--
-%-- A block has outputs that follow each other, about as much work as any other block; its warps
-%-- take groups of them as they come.
 %
 %include "os_blocks.lua"
 %
@@ -31,7 +27,12 @@
 %local function weights_bytes(problem, n)
 %  return problem.offsets * steps_of(problem) * n // 16 * 512
 %end
-%local function shared_bytes(problem, config) return weights_bytes(problem, config.n) + 16 end
+%-- Of a warp: where steps of each offset begin, and whose rows they take.
+%local function begin_bytes(problem) return ceil_div(problem.offsets + 1, 4) * 16 end
+%local function warp_bytes(problem, config) return begin_bytes(problem) + config.held * 64 end
+%local function shared_bytes(problem, config)
+%  return weights_bytes(problem, config.n) + config.warps * warp_bytes(problem, config) + 16
+%end
 %local function fits_shared(problem, config, target)
 %  local bytes = shared_bytes(problem, config)
 %  return bytes <= target.shared_block
@@ -39,8 +40,7 @@
 %end
 %-- Sums, an offset's weights, rows and what is known of them, and what a step takes.
 %local function registers_needed(problem, config)
-%  return config.octets * (config.n // 4 + words_of(problem) + 5)
-%       + steps_of(problem) * config.n // 4 + words_of(problem) + 30
+%  return config.n // 2 + steps_of(problem) * config.n // 4 + 4 * words_of(problem) + 30
 %end
 %local function registers_of(config)
 %  return math.min(255, 65536 // (config.warps * 32 * config.blocks) // 8 * 8)
@@ -49,7 +49,7 @@
 %local function widest(problem, target)
 %  local best
 %  for _, n in ipairs(widths) do
-%    local config = {n = n, blocks = 1, octets = 2}
+%    local config = {n = n, blocks = 1, warps = 8, held = 32}
 %    if n <= math.max(16, 2 * problem.cout - 1) and fits_shared(problem, config, target)
 %       and registers_needed(problem, config) <= 224 then best = n end
 %  end
@@ -62,9 +62,9 @@
 %  device = "cuda",
 %  triplets = true,
 %  params = {
-%    {"octets", {1, 2, 3, 4}, "eights of outputs of a warp"},
 %    {"n", widths, "output channels of a block"},
 %    {"warps", {8, 12, 16}, "of a block"},
+%    {"held", {32, 64}, "steps that a warp has laid out"},
 %    {"blocks", {1, 2}, "of a multiprocessor"},
 %  },
 %  accepts = function(problem, target)
@@ -77,7 +77,7 @@
 %    if input_alignment(problem) < bytes_of_lane(problem) then
 %      return false, "rows in must be multiples of " .. bytes_of_lane(problem) .. " bytes: points_mma takes any"
 %    end
-%    if not fits_shared(problem, {n = 16, blocks = 1}, target) then
+%    if not fits_shared(problem, {n = 16, blocks = 1, warps = 8, held = 32}, target) then
 %      return false, "weights of 16 output channels do not fit shared memory: points_mma takes any"
 %    end
 %    return true
@@ -93,10 +93,12 @@
 %  },
 %  derive = function(problem, config, target)
 %    return {
-%      rows = config.octets * 8, threads = config.warps * 32, tiles16 = config.n // 16,
+%      rows = 16, threads = config.warps * 32, tiles16 = config.n // 16,
 %      words = words_of(problem), steps = steps_of(problem), lane_bytes = bytes_of_lane(problem),
 %      pieces = pieces_of(problem), lane_channels = config.n // 8,
 %      weights_size = weights_bytes(problem, config.n),
+%      warp_size = warp_bytes(problem, config), begin_size = begin_bytes(problem),
+%      taken_at = shared_bytes(problem, config) - 16,
 %      row_bytes = input_row_bytes(problem), row_pitch = input_pitch_bytes(problem),
 %    }
 %  end,
@@ -106,33 +108,31 @@
 %    return {
 %      block = config.warps * 32, shared = shared_bytes(problem, config),
 %      grid = "persistent", blocks_per_sm = config.blocks, grid_y = y,
-%      tile_rows = config.octets * 8, layout = "triplets", order = "none", preference = 4,
+%      tile_rows = 16, layout = "triplets", order = "none", preference = 4,
 %      packed_bytes = packed, pack_threads = packed // 16, pdl = target.sm >= 90 and 1 or 0,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {octets = 4, n = widest(problem, target), warps = 12, blocks = 1}
-%    while config.octets > 1 and registers_needed(problem, config) > registers_of(config) do
-%      config.octets = config.octets - 1
+%    local config = {n = widest(problem, target), warps = 16, held = 64, blocks = 1}
+%    for _, less in ipairs {{"held", 32}, {"warps", 12}, {"warps", 8}} do
+%      if not fits_shared(problem, config, target) or registers_needed(problem, config) > registers_of(config) then
+%        config[less[1]] = less[2]
+%      end
 %    end
-%    if registers_needed(problem, config) > registers_of(config) then config.warps = 8 end
 %    return config
 %  end,
 %}
 #include "spc_device.cuh"
-
-#define NONE 0xffffffffu
-#define CHUNK 4
 
 /* ---- groups of outputs ------------------------------------------------------------ */
 
 /* How many groups of its own the block's warps have taken. */
 SPC_DEVICE int *taken(void)
 {
-    return (int *)(spc_shared() + $(weights_size));
+    return (int *)(spc_shared() + $(taken_at));
 }
 
-/* The warp's next group, or -1. Blocks have CHUNK that follow each other in turns. */
+/* The warp's next group, or -1. */
 SPC_DEVICE int next_group(const spc_conv_args *args)
 {
     int at = 0;
@@ -140,73 +140,147 @@ SPC_DEVICE int next_group(const spc_conv_args *args)
     if (spc_lane() == 0)
         at = spc_atomic_add(taken(), 1);
     at = spc_shfl(at, 0);
-    long long group = ((long long)(at / CHUNK) * spc_grid_x() + spc_block_x()) * CHUNK + at % CHUNK;
+    long long group = (long long)at * spc_grid_x() + spc_block_x();
     return group < args->map.rows_padded / $(rows) ? (int)group : -1;
 }
 
-/* ---- rows ------------------------------------------------------------------------ */
+/* ---- steps ----------------------------------------------------------------------- */
 
-/* What a lane has of an octet: of the output of its four lanes the row of the next input, whose
- * offset is k, and of the one behind it what the list says, if there is one; `at` is what comes
- * then. */
-typedef struct octet {
-    spc_u32 row[$(words)];
-    spc_u32 k;
-    spc_u32 behind[2]; /* row, offset */
-    const spc_u8 *at;
-    int left;
-} octet;
-
-/* Goes on to the next input, if `own`; the lane's part of the first row is at `in`. */
-SPC_DEVICE void turn_over(octet *o, const spc_u8 *in, int own)
+/* Where steps of each offset begin, of the warp, and where the last end. */
+SPC_DEVICE int *begins(void)
 {
-    const spc_u8 *row = in + (long long)(int)o->behind[0] * $(row_pitch);
-    int some = own && o->left >= 0 ? 0 : -1;
+    return (int *)(spc_shared() + $(weights_size) + spc_warp() * $(warp_size));
+}
 
+/* The input row that each output takes in a step, or -1. */
+SPC_DEVICE int *table(void)
+{
+    return (int *)(spc_shared() + $(weights_size + begin_size) + spc_warp() * $(warp_size));
+}
+
+/* Going through the triplets of a group, 32 at a time. */
+typedef struct scan {
+    int first; /* of each output, by lane */
+    int at, end;
+    int output, k, rank; /* of the last one */
+} scan;
+
+/* A triplet, and of how many of its output and offset it is behind; of none k is -1. */
+typedef struct triplet {
+    int row, k, output, rank;
+} triplet;
+
+SPC_DEVICE scan begin_scan(const spc_conv_args *args, int p)
+{
+    scan s;
+
+    s.first = spc_load_int(args->triplets.first + p + (spc_lane() & 15));
+    s.at = spc_shfl(s.first, 0);
+    s.end = spc_load_int(args->triplets.first + p + 16);
+    s.output = s.k = -1;
+    s.rank = 0;
+    return s;
+}
+
+SPC_DEVICE triplet next_triplet(scan *s, const spc_triplets_view *all)
+{
+    int t = s->at + spc_lane(), lane = spc_lane();
+    spc_b8 entry = {0, 0xffffffffu};
+    triplet out;
+
+    if (t < s->end)
+        entry = spc_load8(all->list + 2ll * t);
+    out.row = (int)entry.x;
+    out.k = (int)entry.y;
+    out.output = 0;
+    SPC_UNROLL
+    for (int by = 8; by > 0; by /= 2)
+        out.output += t >= spc_shfl(s->first, out.output + by) ? by : 0;
+    int k = spc_shfl_up(out.k, 1), output = spc_shfl_up(out.output, 1);
+    k = lane == 0 ? s->k : k;
+    output = lane == 0 ? s->output : output;
+    spc_u32 heads = spc_ballot(k != out.k || output != out.output) & (0xffffffffu >> (31 - lane));
+    out.rank = heads ? lane - (31 - spc_clz(heads)) : lane + s->rank + 1;
+    s->k = spc_shfl(out.k, 31);
+    s->output = spc_shfl(out.output, 31);
+    s->rank = spc_shfl(out.rank, 31);
+    s->at += 32;
+    return out;
+}
+
+/* How many steps each offset takes: as many as the output with most; and where they begin. */
+SPC_DEVICE void count_steps(const spc_conv_args *args, scan s)
+{
+    int *begin = begins(), sum = 0;
+
+    spc_sync_warp(); /* nobody reads those of the group before */
+    for (int k = spc_lane(); k <= $(problem.offsets); k += 32)
+        begin[k] = 0;
+    spc_sync_warp();
+    SPC_ROLLED
+    while (s.at < s.end) {
+        triplet t = next_triplet(&s, &args->triplets);
+        if (t.k >= 0 && begin[t.k] <= t.rank)
+            spc_atomic_max(begin + t.k, t.rank + 1);
+    }
+    spc_sync_warp();
+    SPC_ROLLED
+    for (int first = 0; first <= $(problem.offsets); first += 32) {
+        int k = first + spc_lane(), own = k < $(problem.offsets) ? begin[k] : 0, upto = own;
+        SPC_UNROLL
+        for (int by = 1; by < 32; by *= 2) {
+            int below = spc_shfl_up(upto, by);
+            upto += spc_lane() >= by ? below : 0;
+        }
+        if (k <= $(problem.offsets))
+            begin[k] = sum + upto - own;
+        sum += spc_shfl(upto, 31);
+    }
+    spc_sync_warp();
+}
+
+/* Writes down whose rows the steps from `first` on take, as many as there is room for. */
+SPC_DEVICE void lay_out(const spc_conv_args *args, scan s, int first)
+{
+    spc_b16 none = {0xffffffffu, 0xffffffffu, 0xffffffffu, 0xffffffffu};
+    const int *begin = begins();
+    int *to = table();
+
+    spc_sync_warp();
+    SPC_UNROLL
+    for (int i = 0; i < $(config.held // 8); i++)
+        spc_shared_store16(to + i * 128 + spc_lane() * 4, none);
+    spc_sync_warp();
+    SPC_ROLLED
+    while (s.at < s.end) {
+        triplet t = next_triplet(&s, &args->triplets);
+        if (t.k >= 0) {
+            int step = begin[t.k] + t.rank - first;
+            if (step >= 0 && step < $(config.held))
+                to[step * 16 + t.output] = t.row;
+        }
+    }
+    spc_sync_warp();
+}
+
+/* The lane's words of the rows of a step's outputs, g and g + 8 of lanes 4 g to 4 g + 3. */
+SPC_DEVICE void load_step(spc_u32 *rows, const spc_u8 *in, int step)
+{
+    const int *from = table() + step * 16 + (spc_lane() >> 2);
+
+    SPC_UNROLL
+    for (int h = 0; h < 2; h++) {
+        int row = from[h * 8];
+        const spc_u8 *at = in + (long long)row * $(row_pitch);
+        SPC_UNROLL
+        for (int i = 0; i < $(words); i++)
+            rows[h * $(words) + i] = 0;
 % for piece = 0, pieces - 1 do
 %   local at = piece * 4 * lane_bytes
 %   local left = row_bytes - at
-%   local guard = left < 4 * lane_bytes and "(spc_lane() & 3) < " .. left // lane_bytes .. " ? some : -1" or "some"
-    spc_load$(lane_bytes)_into(o->row + $(piece * lane_bytes // 4), row + $(at), $(guard));
+%   local guard = left < 4 * lane_bytes and "(spc_lane() & 3) < " .. left // lane_bytes .. " ? row : -1" or "row"
+        spc_load$(lane_bytes)_into(rows + h * $(words) + $(piece * lane_bytes // 4), at + $(at), $(guard));
 % end
-    spc_u32 k = o->left >= 0 ? o->behind[1] : NONE;
-    o->k = own ? k : o->k;
-    spc_load8_into(o->behind, o->at, own && o->left > 0 ? 0 : -1);
-    o->at += own * 8;
-    o->left -= own;
-}
-
-/* The octet's outputs have the triplets from `at` to `end`. */
-SPC_DEVICE void open_octet(octet *o, const spc_conv_args *args, int at, int end)
-{
-    SPC_UNROLL
-    for (int i = 0; i < $(words); i++)
-        o->row[i] = 0;
-    o->k = NONE;
-    o->behind[0] = o->behind[1] = 0;
-    o->at = (const spc_u8 *)(args->triplets.list + 2ll * at);
-    o->left = end - at;
-    spc_load8_into(o->behind, o->at, o->left > 0 ? 0 : -1);
-    o->at += 8;
-    o->left--;
-}
-
-/* Has the near cache hold the rows that the triplets from `begin` to `end` name, and these. */
-SPC_DEVICE void touch(const spc_conv_args *args, int begin, int end)
-{
-    SPC_ROLLED
-    for (int t = begin + spc_lane(); t < end; t += 96) {
-        int row[3];
-        SPC_UNROLL
-        for (int i = 0; i < 3; i++)
-            row[i] = t + i * 32 < end ? spc_load_int(args->triplets.list + 2ll * (t + i * 32)) : -1;
-        SPC_UNROLL
-        for (int i = 0; i < 3; i++)
-            SPC_UNROLL
-            for (int byte = 0; byte < $(row_bytes); byte += 32) {
-                spc_u32 word = 0;
-                spc_load4_into(&word, (const spc_u8 *)args->in + (long long)row[i] * $(row_pitch) + byte, row[i]);
-            }
     }
 }
 
@@ -226,74 +300,65 @@ SPC_DEVICE void read_weights(spc_u32 *a, int k)
     }
 }
 
-/* sums[n / 16][4] += the rows of the outputs whose next input is at offset k. */
-SPC_DEVICE void add_step(float *sums, octet *o, const spc_u8 *in, const spc_u32 *a, spc_u32 k)
+/* sums[octet][n / 16][4] += the rows of a step. */
+SPC_DEVICE void add_step(float *sums, const spc_u32 *rows, const spc_u32 *a)
 {
-    int own = o->k == k;
-    spc_u32 b[$(words)];
-
-    SPC_UNROLL
-    for (int i = 0; i < $(words); i++)
-        b[i] = own ? o->row[i] : 0;
-    turn_over(o, in, own);
     SPC_UNROLL
     for (int s = 0; s < $(steps); s++)
         SPC_UNROLL
-        for (int i = 0; i < $(tiles16); i++)
-            spc_mma_$(problem.dtype)(sums + i * 4, a + (s * $(tiles16) + i) * 4, b + 2 * s);
+        for (int h = 0; h < 2; h++)
+            SPC_UNROLL
+            for (int i = 0; i < $(tiles16); i++)
+                spc_mma_$(problem.dtype)(sums + h * $(config.n // 4) + i * 4, a + (s * $(tiles16) + i) * 4,
+                             rows + h * $(words) + 2 * s);
 }
 
-/* The next offset that some output of the warp has; past the last NONE. */
-SPC_DEVICE spc_u32 next_offset(const octet *o)
+/* The steps from `first` to `last`, which are laid out; k is the offset of the step before. */
+SPC_DEVICE int add_steps(float *acc, const spc_u8 *in, int k, int first, int last)
 {
-    spc_u32 k = o[0].k;
+    spc_u32 rows[2][$(2 * words)], a[$(steps * config.n // 4)];
+    const int *begin = begins();
+    int end = first; /* of the offset whose weights are there */
 
-    SPC_UNROLL
-    for (int q = 1; q < $(config.octets); q++)
-        k = o[q].k < k ? o[q].k : k;
-    return spc_warp_min(k);
+    load_step(rows[0], in, 0);
+    if (first + 1 < last)
+        load_step(rows[1], in, 1);
+    SPC_ROLLED
+    for (int step = first; step < last; step += 2) {
+        SPC_UNROLL
+        for (int i = 0; i < 2; i++) {
+            if (step + i >= last)
+                break;
+            if (step + i == end) {
+                while (begin[k + 1] <= step + i)
+                    k++;
+                end = begin[k + 1];
+                read_weights(a, k);
+            }
+            add_step(acc, rows[i], a);
+            if (step + i + 2 < last)
+                load_step(rows[i], in, step + i + 2 - first);
+        }
+    }
+    return k;
 }
 
 SPC_DEVICE void sum_group(float *acc, const spc_conv_args *args, int p)
 {
-    octet o[$(config.octets)];
-    int lane = spc_lane() < $(rows) ? spc_lane() : $(rows - 1);
-    int first = spc_load_int(args->triplets.first + p + lane);
-    int last = spc_load_int(args->triplets.first + p + lane + 1);
-
     const spc_u8 *in =
         (const spc_u8 *)spc_base((const spc_u8 *)args->in + (spc_lane() & 3) * $(lane_bytes));
+    scan s = begin_scan(args, p);
+    int k = 0;
 
-    touch(args, spc_shfl(first, 0), spc_shfl(last, $(rows - 1)));
     SPC_UNROLL
-    for (int q = 0; q < $(config.octets); q++) {
-        int at = q * 8 + (spc_lane() >> 2);
-        open_octet(o + q, args, spc_shfl(first, at), spc_shfl(last, at));
-    }
-    SPC_UNROLL
-    for (int q = 0; q < $(config.octets); q++)
-        turn_over(o + q, in, 1);
-    SPC_UNROLL
-    for (int i = 0; i < $(config.octets * config.n // 4); i++)
+    for (int i = 0; i < $(config.n // 2); i++)
         acc[i] = 0.0f;
+    count_steps(args, s);
+    int all = begins()[$(problem.offsets)];
     SPC_ROLLED
-    for (spc_u32 k = next_offset(o); k != NONE; k = next_offset(o)) {
-        spc_u32 a[$(steps * config.n // 4)], more;
-        read_weights(a, (int)k);
-        SPC_ROLLED
-        do {
-            spc_u32 some[$(config.octets)];
-            more = 0;
-            SPC_UNROLL
-            for (int q = 0; q < $(config.octets); q++) {
-                some[q] = spc_ballot(o[q].k == k);
-                more |= some[q];
-            }
-            SPC_UNROLL
-            for (int q = 0; q < $(config.octets); q++)
-                if (some[q])
-                    add_step(acc + q * $(config.n // 4), o + q, in, a, k);
-        } while (more);
+    for (int first = 0; first < all; first += $(config.held)) {
+        lay_out(args, s, first);
+        k = add_steps(acc, in, k, first, all < first + $(config.held) ? all : first + $(config.held));
     }
 }
 
@@ -307,7 +372,7 @@ SPC_DEVICE void finish(const float *acc, const spc_conv_args *args, int p)
     int order = spc_lane() < $(rows) ? spc_load_int(args->map.order + p + spc_lane()) : -1;
 
     SPC_UNROLL
-    for (int q = 0; q < $(config.octets); q++) {
+    for (int q = 0; q < 2; q++) {
         const float *d = acc + q * $(config.n // 4);
         int row[2];
         row[0] = spc_shfl(order, q * 8 + (spc_lane() & 3) * 2);
@@ -341,7 +406,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     spc_copy_wait(0);
     spc_sync_block();
     for (int group = next_group(args); group >= 0; group = next_group(args)) {
-        float acc[$(config.octets * config.n // 4)];
+        float acc[$(config.n // 2)];
         if (spc_load_int(args->map.order + group * $(rows)) < 0)
             break; /* nor is there an output behind it */
         sum_group(acc, args, group * $(rows));
