@@ -263,11 +263,10 @@ SPC_DEVICE void lay_out(const spc_conv_args *args, scan s, int first)
     spc_sync_warp();
 }
 
-/* The lane's words of the rows of a step's outputs, g and g + 8 of lanes 4 g to 4 g + 3. */
-SPC_DEVICE void load_step(spc_u32 *rows, const spc_u8 *in, int step)
+/* The lane's words of the rows of a step's outputs, g and g + 8 of lanes 4 g to 4 g + 3, whose
+ * numbers are at from[0] and from[8]. */
+SPC_DEVICE void load_step(spc_u32 *rows, const spc_u8 *in, const int *from)
 {
-    const int *from = table() + step * 16 + (spc_lane() >> 2);
-
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
         int row = from[h * 8];
@@ -318,11 +317,12 @@ SPC_DEVICE int add_steps(float *acc, const spc_u8 *in, int k, int first, int las
 {
     spc_u32 rows[2][$(2 * words)], a[$(steps * config.n // 4)];
     const int *begin = begins();
+    const int *from = table() + (spc_lane() >> 2);
     int end = first; /* of the offset whose weights are there */
 
-    load_step(rows[0], in, 0);
+    load_step(rows[0], in, from);
     if (first + 1 < last)
-        load_step(rows[1], in, 1);
+        load_step(rows[1], in, from + 16);
     SPC_ROLLED
     for (int step = first; step < last; step += 2) {
         SPC_UNROLL
@@ -337,8 +337,9 @@ SPC_DEVICE int add_steps(float *acc, const spc_u8 *in, int k, int first, int las
             }
             add_step(acc, rows[i], a);
             if (step + i + 2 < last)
-                load_step(rows[i], in, step + i + 2 - first);
+                load_step(rows[i], in, from + 32 + i * 16);
         }
+        from += 32;
     }
     return k;
 }
