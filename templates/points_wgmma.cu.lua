@@ -199,22 +199,36 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
 /* The steps of a warp in a window, as they are loaded: by offset, by block of channels. */
 typedef struct loader {
     const spc_u8 *in; /* the lane's part of the first row */
-    spc_u8 *ring;     /* of the warp */
     share of;
     int at, end; /* the triplets that are still to come: all, or an offset's */
 % if k_blocks > 1 then
     const int *list;
     int block;
 % end
-    int stage;
     int input[$(pieces * 2)]; /* of the lane's rows of the next step */
 } loader;
 
-/* A step's row and 16 bytes of it, where neighbours lie in different banks. */
+/* The warp's ring of rows: in which stage the step lies that is next to be added up, and where
+ * the one before it lay; and where in a stage the lane's copies go, and what it reads. */
+typedef struct ring_of_rows {
+    spc_u8 *first;
+    int at, before;
+    int copies[$(pieces * 2)], reads[$(pieces * 2)];
+} ring_of_rows;
+
+/* Of a step's row, where 16 bytes of it lie: neighbours in different banks. */
 %local spread = pieces == 2 and "((piece) ^ ((row) & 7))" or "((piece) ^ ((row) >> 1 & 3))"
-SPC_DEVICE spc_u8 *place_of(spc_u8 *ring, int stage, int row, int piece)
+SPC_DEVICE int place_of(int row, int piece)
 {
-    return ring + stage * $(step_size) + row * $(step_pitch) + $(spread) * 16;
+    return row * $(step_pitch) + $(spread) * 16;
+}
+
+SPC_DEVICE void next_stage(ring_of_rows *r)
+{
+    r->before = r->at;
+    r->at += $(step_size);
+    if (r->at == $(config.ring * step_size))
+        r->at = 0;
 }
 
 % if k_blocks > 1 then
@@ -264,42 +278,48 @@ SPC_DEVICE void look_ahead(loader *l)
 % end
 }
 
-/* Starts the copies of the next step, if there is one; always one group. */
-SPC_DEVICE void load_next(loader *l)
+/* Starts the copies of the next step, if there is one, where the step before lay; always one
+ * group. */
+SPC_DEVICE void load_next(loader *l, const ring_of_rows *r)
 {
-% local block_at = k_blocks > 1 and "l->block * " .. pieces * 64 or "0"
-    int piece = spc_lane() & $(pieces * 4 - 1);
-
+% local block_at = k_blocks > 1 and " + l->block * " .. pieces * 64 or ""
     if (l->at < l->end) {
 % if row_bytes % 64 ~= 0 then
-        int valid = $(block_at) + piece * 16 < $(row_bytes);
+        int piece = spc_lane() & $(pieces * 4 - 1);
+        int valid = piece * 16$(block_at) < $(row_bytes);
 % end
         SPC_UNROLL
         for (int i = 0; i < $(pieces * 2); i++) {
-            int row = $(row_of("i"));
-            const spc_u8 *from = l->in + (long long)l->input[i] * $(row_pitch) + $(block_at);
+            const spc_u8 *from = l->in + (long long)l->input[i] * $(row_pitch)$(block_at);
+            spc_u8 *to = r->first + r->before + r->copies[i];
 % if row_bytes % 64 ~= 0 then
-            spc_copy_near16(place_of(l->ring, l->stage, row, piece),
-                            valid ? from : from - piece * 16, valid ? 16 : 0);
+            spc_copy_near16(to, valid ? from : from - piece * 16, valid ? 16 : 0);
 % else
-            spc_copy_near16(place_of(l->ring, l->stage, row, piece), from, 16);
+            spc_copy_near16(to, from, 16);
 % end
         }
         l->at += 16;
         look_ahead(l);
     }
     spc_copy_commit();
-    l->stage = l->stage == $(ahead) ? 0 : l->stage + 1;
 }
 
-SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
+SPC_DEVICE void begin_ring(ring_of_rows *r)
 {
-    int warp = spc_warp();
+    r->first = spc_shared() + $(rows_at) + spc_warp() * $(config.ring * step_size);
+    SPC_UNROLL
+    for (int i = 0; i < $(pieces * 2); i++) {
+        r->copies[i] = place_of($(row_of("i")), spc_lane() & $(pieces * 4 - 1));
+        r->reads[i] = place_of(spc_lane() & 15, i * 2 + (spc_lane() >> 4));
+    }
+}
 
-    l->in = (const spc_u8 *)args->in + (spc_lane() & $(pieces * 4 - 1)) * 16;
-    l->ring = spc_shared() + $(rows_at) + warp * $(config.ring * step_size);
-    l->of = share_of(slot, warp);
-    l->stage = l->at = l->end = 0;
+SPC_DEVICE void begin_loading(loader *l, ring_of_rows *r, const spc_conv_args *args, int slot)
+{
+    l->in = (const spc_u8 *)spc_base((const spc_u8 *)args->in +
+                                     (spc_lane() & $(pieces * 4 - 1)) * 16);
+    l->of = share_of(slot, spc_warp());
+    l->at = l->end = 0;
 % if k_blocks > 1 then
     l->list = list_of(slot);
     l->block = 0;
@@ -310,8 +330,12 @@ SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
 % end
     look_ahead(l);
     SPC_UNROLL
-    for (int i = 0; i < $(ahead); i++)
-        load_next(l);
+    for (int i = 0; i < $(ahead); i++) {
+        r->before = i * $(step_size);
+        load_next(l, r);
+    }
+    r->at = 0;
+    r->before = $(ahead * step_size);
 }
 
 /* Masks of the lane's columns 2 t and 2 t + 1 of a step, t = lane % 4, and of 8 more. */
@@ -335,40 +359,53 @@ SPC_DEVICE void find_owners(spc_u32 *a, const spc_u32 *two)
 }
 
 /* sums[channels by 8][row g, row g + 8][2] += the rows of a step. */
-SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, spc_u8 *ring, int stage)
+SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, const ring_of_rows *r)
 {
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 2); i++) {
         spc_u32 b[4];
-        spc_ldmatrix4_trans(b, place_of(ring, stage, spc_lane() & 15, i * 2 + (spc_lane() >> 4)));
+        spc_ldmatrix4_trans(b, r->first + r->at + r->reads[i]);
         spc_mma_$(problem.dtype)(sums + i * 8, owners, b);
         spc_mma_$(problem.dtype)(sums + i * 8 + 4, owners, b + 2);
     }
 }
 
-/* The sums of the warp's triplets of offset k, whose next step lies in `stage`; returns
- * where the one after them does. */
-SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
+/* The triplets of an offset that a warp has, in its window. */
+typedef struct run {
+    int at, end;
+} run;
+
+SPC_DEVICE run run_of(const loader *l, int k)
 {
-    int at = l->of.begin[k], end = l->of.begin[k + 1];
+    run r;
+
+    r.at = l->of.begin[k];
+    r.end = l->of.begin[k + 1];
+    return r;
+}
+
+/* The sums of the warp's triplets of an offset. */
+SPC_DEVICE void sum_inputs(float *sums, loader *l, run of, ring_of_rows *r)
+{
+    const spc_u16 *mask = l->of.mask + of.at;
     spc_u32 masks[2];
 
-    read_masks(masks, l->of.mask + at);
+    read_masks(masks, mask);
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 16); i++)
         sums[i] = 0.0f;
     SPC_ROLLED
-    for (; at < end; at += 16) {
+    for (int left = of.end - of.at; left > 0; left -= 16) {
         spc_u32 owners[4];
         find_owners(owners, masks);
         spc_copy_wait($(ahead - 1));
         spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
-        add_step(sums, owners, l->ring, stage);
-        load_next(l);
-        read_masks(masks, l->of.mask + at + 16); /* behind the last they say nothing */
-        stage = stage == $(ahead) ? 0 : stage + 1;
+        add_step(sums, owners, r);
+        load_next(l, r);
+        mask += 16;
+        read_masks(masks, mask); /* behind the last they say nothing */
+        next_stage(r);
     }
-    return stage;
 }
 
 /* ---- products -------------------------------------------------------------------- */
@@ -430,32 +467,41 @@ SPC_DEVICE void finish_products(int *busy)
 }
 
 /* acc += the products of one window. */
-SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, int slot)
+SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc_conv_args *args,
+                           int slot)
 {
     barriers *b = all_barriers();
+    spc_u64 weights = spc_wgmma_descriptor(spc_shared(), $(config.n * 16), 128);
     spc_u32 a[$(terms * pieces * 8)];
     float sums[$(pieces * 16)];
-    int stage = 0, busy = -1; /* the stage that products are reading */
+    int busy = -1; /* the stage that products are reading */
+    const int *list = list_of(slot);
     loader l;
 
-    begin_loading(&l, args, slot);
+    begin_loading(&l, rows, args, slot);
+    int k = *list;
+    run of = run_of(&l, k >= 0 ? k : 0);
     SPC_ROLLED
-    for (const int *list = list_of(slot); *list >= 0; list++) {
+    while (k >= 0) {
+        /* Of the next offset what is asked first; behind the last it says nothing. */
+        int next = *++list;
+        run after_that = run_of(&l, next >= 0 ? next : 0);
         SPC_ROLLED
         for (int block = 0; block < $(k_blocks); block++) {
-            stage = sum_inputs(sums, &l, *list, stage);
+            sum_inputs(sums, &l, of, rows);
             finish_products(&busy);
             SPC_UNROLL
             for (int t = 0; t < $(terms); t++)
                 take_term(a + t * $(pieces * 8), sums);
             spc_mbar_wait(b->full + ring->at, ring->parity);
             spc_wgmma_fence();
-            multiply(acc, a, spc_wgmma_descriptor(spc_shared() + ring->at * $(stage_size),
-                                                  $(config.n * 16), 128));
+            multiply(acc, a, weights + ring->at * $(stage_size // 16));
             spc_wgmma_commit();
             busy = ring->at;
             next_turn(ring, $(config.stages));
         }
+        k = next;
+        of = after_that;
     }
     finish_products(&busy);
     spc_copy_wait(0);
@@ -463,7 +509,8 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, in
 }
 
 /* All windows of the next tile. Returns its first position, or -1 if there is none. */
-SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args *args)
+SPC_DEVICE int sum_tile(float *acc, turn *ring, ring_of_rows *rows, turn *slot,
+                        const spc_conv_args *args)
 {
     barriers *b = all_barriers();
 
@@ -475,7 +522,7 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args 
         int end = after(slot->at)[0], p = after(slot->at)[1];
         if (end == NO_TILE)
             return -1;
-        sum_window(acc, ring, args, slot->at);
+        sum_window(acc, ring, rows, args, slot->at);
         if (spc_lane() == 0)
             spc_mbar_arrive(b->read + slot->at);
         next_turn(slot, 2);
@@ -488,9 +535,11 @@ SPC_DEVICE void consume(const spc_conv_args *args)
 {
     turn ring = {0, 0}, slot = {0, 0};
     float acc[$(config.n // 2)];
+    ring_of_rows rows;
 
+    begin_ring(&rows);
     for (;;) {
-        int p = sum_tile(acc, &ring, &slot, args);
+        int p = sum_tile(acc, &ring, &rows, &slot, args);
         if (p < 0)
             break;
         p += spc_warp() * 16 + (spc_lane() >> 2);
