@@ -200,7 +200,7 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
 typedef struct loader {
     const spc_u8 *in; /* the lane's part of the first row */
     share of;
-    int at, end; /* the triplets that are still to come: all, or an offset's */
+    const int *at, *end; /* of the triplets still to come, all or an offset's, the lane's rows */
 % if k_blocks > 1 then
     const int *list;
     int block;
@@ -231,11 +231,17 @@ SPC_DEVICE void next_stage(ring_of_rows *r)
         r->at = 0;
 }
 
+%-- A lane's copies are of rows that follow each other, where one read brings their numbers.
+%local function row_of(i)
+%  if pieces == 2 then return "spc_lane() / 8 * 4 + " .. i end
+%  return "spc_lane() / 4 + " .. i .. " * 8"
+%end
 % if k_blocks > 1 then
 SPC_DEVICE void begin_offset(loader *l)
 {
-    l->at = l->of.begin[*l->list];
-    l->end = l->of.begin[*l->list + 1];
+    const int *first = l->of.input + $(row_of(0));
+    l->at = first + l->of.begin[*l->list];
+    l->end = first + l->of.begin[*l->list + 1];
 }
 
 /* Goes on to the next offset of which the warp has triplets, where there are no more. */
@@ -252,11 +258,6 @@ SPC_DEVICE void turn_over(loader *l)
 }
 
 % end
-%-- A lane's copies are of rows that follow each other, where one read brings their numbers.
-%local function row_of(i)
-%  if pieces == 2 then return "spc_lane() / 8 * 4 + " .. i end
-%  return "spc_lane() / 4 + " .. i .. " * 8"
-%end
 /* Of the next step; a step before they are needed. Of none they say nothing. */
 SPC_DEVICE void look_ahead(loader *l)
 {
@@ -266,7 +267,7 @@ SPC_DEVICE void look_ahead(loader *l)
     if (l->at == l->end)
         return;
 % if pieces == 2 then
-    spc_b16 four = *(const spc_b16 *)(l->of.input + l->at + $(row_of(0)));
+    spc_b16 four = *(const spc_b16 *)l->at;
     l->input[0] = (int)four.x;
     l->input[1] = (int)four.y;
     l->input[2] = (int)four.z;
@@ -274,7 +275,7 @@ SPC_DEVICE void look_ahead(loader *l)
 % else
     SPC_UNROLL
     for (int i = 0; i < 2; i++)
-        l->input[i] = l->of.input[l->at + $(row_of("i"))];
+        l->input[i] = l->at[i * 8];
 % end
 }
 
@@ -319,14 +320,14 @@ SPC_DEVICE void begin_loading(loader *l, ring_of_rows *r, const spc_conv_args *a
     l->in = (const spc_u8 *)spc_base((const spc_u8 *)args->in +
                                      (spc_lane() & $(pieces * 4 - 1)) * 16);
     l->of = share_of(slot, spc_warp());
-    l->at = l->end = 0;
+    l->at = l->end = l->of.input + $(row_of(0));
 % if k_blocks > 1 then
     l->list = list_of(slot);
     l->block = 0;
     if (*l->list >= 0)
         begin_offset(l);
 % else
-    l->end = l->of.begin[$(problem.offsets)];
+    l->end += l->of.begin[$(problem.offsets)];
 % end
     look_ahead(l);
     SPC_UNROLL
@@ -339,22 +340,25 @@ SPC_DEVICE void begin_loading(loader *l, ring_of_rows *r, const spc_conv_args *a
 }
 
 /* Masks of the lane's columns 2 t and 2 t + 1 of a step, t = lane % 4, and of 8 more. */
-SPC_DEVICE void read_masks(spc_u32 *two, const spc_u16 *masks)
+SPC_DEVICE void read_masks(spc_u32 *two, const spc_u16 *own)
 {
-    two[0] = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2);
-    two[1] = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2 + 8);
+    two[0] = *(const spc_u32 *)own;
+    two[1] = *(const spc_u32 *)(own + 8);
 }
 
 /* Whose the triplets of a step are, as a first operand: a[r] of lane 4 g + t has rows g
- * and g + 8 of its columns. A shift leaves a bit in each half of a word. */
+ * and g + 8 of its columns. A shift leaves two bits in each half of a word. */
 SPC_DEVICE void find_owners(spc_u32 *a, const spc_u32 *two)
 {
-    int row = spc_lane() >> 2;
-
     SPC_UNROLL
     for (int i = 0; i < 2; i++) {
-        a[i * 2] = (two[i] >> row & 0x10001u) * $(one);
-        a[i * 2 + 1] = (two[i] >> (row + 8) & 0x10001u) * $(one);
+        spc_u32 bits = two[i] >> (spc_lane() >> 2);
+        a[i * 2] = (bits & 0x10001u) * $(one);
+% if problem.dtype == "f16" then
+        a[i * 2 + 1] = (bits & 0x1000100u) * ($(one) >> 8); /* a whole number */
+% else
+        a[i * 2 + 1] = (bits >> 8 & 0x10001u) * $(one);
+% end
     }
 }
 
@@ -387,7 +391,7 @@ SPC_DEVICE run run_of(const loader *l, int k)
 /* The sums of the warp's triplets of an offset. */
 SPC_DEVICE void sum_inputs(float *sums, loader *l, run of, ring_of_rows *r)
 {
-    const spc_u16 *mask = l->of.mask + of.at;
+    const spc_u16 *mask = l->of.mask + of.at + (spc_lane() & 3) * 2;
     spc_u32 masks[2];
 
     read_masks(masks, mask);
