@@ -213,7 +213,7 @@ typedef struct loader {
 typedef struct ring_of_rows {
     spc_u8 *first;
     int at, before;
-    int copies[$(pieces * 2)], reads[$(pieces * 2)];
+    int copies, reads; /* the first of each */
 } ring_of_rows;
 
 /* Of a step's row, where 16 bytes of it lie: neighbours in different banks. */
@@ -292,7 +292,11 @@ SPC_DEVICE void load_next(loader *l, const ring_of_rows *r)
         SPC_UNROLL
         for (int i = 0; i < $(pieces * 2); i++) {
             const spc_u8 *from = l->in + (long long)l->input[i] * $(row_pitch)$(block_at);
-            spc_u8 *to = r->first + r->before + r->copies[i];
+% if pieces == 2 then
+            spc_u8 *to = r->first + r->before + i * $(step_pitch) + (r->copies ^ i * 16);
+% else
+            spc_u8 *to = r->first + r->before + i * $(8 * step_pitch) + r->copies;
+% end
 % if row_bytes % 64 ~= 0 then
             spc_copy_near16(to, valid ? from : from - piece * 16, valid ? 16 : 0);
 % else
@@ -308,11 +312,8 @@ SPC_DEVICE void load_next(loader *l, const ring_of_rows *r)
 SPC_DEVICE void begin_ring(ring_of_rows *r)
 {
     r->first = spc_shared() + $(rows_at) + spc_warp() * $(config.ring * step_size);
-    SPC_UNROLL
-    for (int i = 0; i < $(pieces * 2); i++) {
-        r->copies[i] = place_of($(row_of("i")), spc_lane() & $(pieces * 4 - 1));
-        r->reads[i] = place_of(spc_lane() & 15, i * 2 + (spc_lane() >> 4));
-    }
+    r->copies = place_of($(row_of(0)), spc_lane() & $(pieces * 4 - 1));
+    r->reads = place_of(spc_lane() & 15, spc_lane() >> 4);
 }
 
 SPC_DEVICE void begin_loading(loader *l, ring_of_rows *r, const spc_conv_args *args, int slot)
@@ -368,7 +369,7 @@ SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, const ring_of_rows 
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 2); i++) {
         spc_u32 b[4];
-        spc_ldmatrix4_trans(b, r->first + r->at + r->reads[i]);
+        spc_ldmatrix4_trans(b, r->first + r->at + (r->reads ^ i * 32));
         spc_mma_$(problem.dtype)(sums + i * 8, owners, b);
         spc_mma_$(problem.dtype)(sums + i * 8 + 4, owners, b + 2);
     }
