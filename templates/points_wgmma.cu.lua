@@ -167,30 +167,30 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args)
     const spc_u8 *weights =
         (const spc_u8 *)args->weights + (long long)spc_block_y() * $(stage_size);
     barriers *b = all_barriers();
-    turn ring = {0, 1}, slot = {0, 0};
+    turn ring = $(config.stages), slot = 0; /* as if all weights had been read once */
 
-    for (;;) {
-        const int *list = list_of(slot.at);
-        spc_mbar_wait(b->sorted + slot.at, slot.parity);
-        if (*after(slot.at) == NO_TILE)
+    for (;; slot++) {
+        int window = place_of_turn(slot, 2);
+        const int *list = list_of(window);
+        spc_mbar_wait(b->sorted + window, parity_of_turn(slot, 2));
+        if (*after(window) == NO_TILE)
             return;
         for (; *list >= 0; list++) {
-            for (int block = 0; block < $(k_blocks); block++) {
+            for (int block = 0; block < $(k_blocks); block++, ring++) {
+                int at = place_of_turn(ring, $(config.stages));
                 long long image = *list * $(k_blocks) + block;
                 if (spc_lane() == 0) {
-                    spc_mbar_wait(b->empty + ring.at, ring.parity);
-                    spc_mbar_expect(b->full + ring.at, $(stage_size));
-                    spc_bulk_copy(spc_shared() + ring.at * $(stage_size),
+                    spc_mbar_wait(b->empty + at, parity_of_turn(ring, $(config.stages)));
+                    spc_mbar_expect(b->full + at, $(stage_size));
+                    spc_bulk_copy(spc_shared() + at * $(stage_size),
                                   weights + image * $(stage_size * n_blocks),
-                                  $(stage_size), b->full + ring.at);
+                                  $(stage_size), b->full + at);
                 }
                 spc_sync_warp();
-                next_turn(&ring, $(config.stages));
             }
         }
         if (spc_lane() == 0)
-            spc_mbar_arrive(b->read + slot.at);
-        next_turn(&slot, 2);
+            spc_mbar_arrive(b->read + window);
     }
 }
 
@@ -375,24 +375,10 @@ SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, const ring_of_rows 
     }
 }
 
-/* The triplets of an offset that a warp has, in its window. */
-typedef struct run {
-    int at, end;
-} run;
-
-SPC_DEVICE run run_of(const loader *l, int k)
+/* The sums of the warp's triplets of an offset, which lie from `at` to `end`. */
+SPC_DEVICE void sum_inputs(float *sums, loader *l, int at, int end, ring_of_rows *r)
 {
-    run r;
-
-    r.at = l->of.begin[k];
-    r.end = l->of.begin[k + 1];
-    return r;
-}
-
-/* The sums of the warp's triplets of an offset. */
-SPC_DEVICE void sum_inputs(float *sums, loader *l, run of, ring_of_rows *r)
-{
-    const spc_u16 *mask = l->of.mask + of.at + (spc_lane() & 3) * 2;
+    const spc_u16 *mask = l->of.mask + at + (spc_lane() & 3) * 2;
     spc_u32 masks[2];
 
     read_masks(masks, mask);
@@ -400,7 +386,7 @@ SPC_DEVICE void sum_inputs(float *sums, loader *l, run of, ring_of_rows *r)
     for (int i = 0; i < $(pieces * 16); i++)
         sums[i] = 0.0f;
     SPC_ROLLED
-    for (int left = of.end - of.at; left > 0; left -= 16) {
+    for (; at < end; at += 16) {
         spc_u32 owners[4];
         find_owners(owners, masks);
         spc_copy_wait($(ahead - 1));
@@ -484,29 +470,29 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc
     loader l;
 
     begin_loading(&l, rows, args, slot);
-    int k = *list;
-    run of = run_of(&l, k >= 0 ? k : 0);
+    /* Offsets that are not listed have none: where an offset's triplets end the next one's begin. */
+    int at = 0, end = *list >= 0 ? l.of.begin[*list + 1] : 0;
     SPC_ROLLED
-    while (k >= 0) {
-        /* Of the next offset what is asked first; behind the last it says nothing. */
-        int next = *++list;
-        run after_that = run_of(&l, next >= 0 ? next : 0);
+    while (*list >= 0) {
+        /* Asked before it is needed; behind the last it says nothing. */
+        int next = *++list, next_end = l.of.begin[next + 1];
         SPC_ROLLED
         for (int block = 0; block < $(k_blocks); block++) {
-            sum_inputs(sums, &l, of, rows);
+            sum_inputs(sums, &l, at, end, rows);
             finish_products(&busy);
             SPC_UNROLL
             for (int t = 0; t < $(terms); t++)
                 take_term(a + t * $(pieces * 8), sums);
-            spc_mbar_wait(b->full + ring->at, ring->parity);
+            int stage = place_of_turn(*ring, $(config.stages));
+            spc_mbar_wait(b->full + stage, parity_of_turn(*ring, $(config.stages)));
             spc_wgmma_fence();
-            multiply(acc, a, weights + ring->at * $(stage_size // 16));
+            multiply(acc, a, weights + stage * $(stage_size // 16));
             spc_wgmma_commit();
-            busy = ring->at;
-            next_turn(ring, $(config.stages));
+            busy = stage;
+            ++*ring;
         }
-        k = next;
-        of = after_that;
+        at = end;
+        end = next_end;
     }
     finish_products(&busy);
     spc_copy_wait(0);
@@ -523,14 +509,16 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, ring_of_rows *rows, turn *slot,
     for (int i = 0; i < $(config.n // 2); i++)
         acc[i] = 0.0f;
     for (;;) {
-        spc_mbar_wait(b->sorted + slot->at, slot->parity);
-        int end = after(slot->at)[0], p = after(slot->at)[1];
-        if (end == NO_TILE)
+        int at = place_of_turn(*slot, 2);
+        spc_mbar_wait(b->sorted + at, parity_of_turn(*slot, 2));
+        if (after(at)[0] == NO_TILE)
             return -1;
-        sum_window(acc, ring, rows, args, slot->at);
+        sum_window(acc, ring, rows, args, at);
+        int end = after(at)[0], p = after(at)[1];
+        spc_sync_warp(); /* all have read what the next window is written over */
         if (spc_lane() == 0)
-            spc_mbar_arrive(b->read + slot->at);
-        next_turn(slot, 2);
+            spc_mbar_arrive(b->read + at);
+        ++*slot;
         if (end == DONE)
             return p;
     }
@@ -538,7 +526,7 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, ring_of_rows *rows, turn *slot,
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
-    turn ring = {0, 0}, slot = {0, 0};
+    turn ring = 0, slot = 0;
     float acc[$(config.n // 2)];
     ring_of_rows rows;
 

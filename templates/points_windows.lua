@@ -228,48 +228,41 @@ SPC_DEVICE void write_list(int slot, int end, int p)
     }
 }
 
-/* A place in a ring, and in which round it is there. */
-typedef struct turn {
-    int at, parity;
-} turn;
+/* How many places of a ring were before, of which there is a power of two. So it says where the
+ * next one is, and in which round, in one register. */
+typedef spc_u32 turn;
 
-SPC_DEVICE void next_turn(turn *t, int places)
-{
-    if (++t->at == places) {
-        t->at = 0;
-        t->parity ^= 1;
-    }
-}
+SPC_DEVICE int place_of_turn(turn t, int places) { return (int)(t & (spc_u32)(places - 1)); }
+SPC_DEVICE int parity_of_turn(turn t, int places) { return (int)(t / (spc_u32)places & 1u); }
 
 /* ---- windows of a block ----------------------------------------------------------- */
 
 /* Says that a window is there, and what comes after it. */
-SPC_DEVICE void announce(const turn *slot, int end, int p)
+SPC_DEVICE void announce(int slot, int end, int p)
 {
-    write_list(slot->at, end, p);
+    write_list(slot, end, p);
     spc_sync_warp();
     if (spc_lane() == 0)
-        spc_mbar_arrive(all_barriers()->sorted + slot->at);
+        spc_mbar_arrive(all_barriers()->sorted + slot);
 }
 
 /* The copiers fill one window together, once nobody reads the last in its place. Returns
  * whether the tile has another. */
 SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, int p, int w)
 {
-    barriers *b = all_barriers();
-    int more;
+    int at = place_of_turn(*slot, 2), more;
 
-    spc_mbar_wait(b->read + slot->at, slot->parity);
+    spc_mbar_wait(all_barriers()->read + at, parity_of_turn(*slot, 2));
     SPC_ROLLED
     for (int warp = copier; warp < $(warps); warp += $(copiers)) {
-        share s = share_of(slot->at, warp);
+        share s = share_of(at, warp);
         copy_share(&s, warp, copier, &args->triplets, p + warp * 16, w);
     }
     spc_sync_named(1, $(copiers * 32));
-    more = has_more(slot->at);
+    more = has_more(at);
     if (copier == 0)
-        announce(slot, more ? MORE : DONE, p);
-    next_turn(slot, 2);
+        announce(at, more ? MORE : DONE, p);
+    ++*slot;
     return more;
 }
 
@@ -287,7 +280,7 @@ SPC_DEVICE int tile_of_round(const spc_conv_args *args, int round)
 
 SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
 {
-    turn slot = {0, 1};
+    turn slot = 2; /* as if all had been read once */
 
     for (int round = 0;; round++) {
         int tile = tile_of_round(args, round);
@@ -296,9 +289,9 @@ SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
         for (int w = 0; copy_window(args, copier, &slot, tile * $(rows), w);)
             w++;
     }
-    spc_mbar_wait(all_barriers()->read + slot.at, slot.parity);
+    spc_mbar_wait(all_barriers()->read + place_of_turn(slot, 2), parity_of_turn(slot, 2));
     if (copier == 0)
-        announce(&slot, NO_TILE, 0);
+        announce(place_of_turn(slot, 2), NO_TILE, 0);
 }
 
 %end
