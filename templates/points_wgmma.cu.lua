@@ -31,8 +31,8 @@
 %local widths, several = {32, 64, 96, 128}, 96
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3}
-%-- Warps that copy triplets, and registers of those that do not multiply.
-%local copiers, helper_registers = 3, 32
+%-- Warps that copy triplets, one for each that multiplies, and their registers.
+%local copiers, helper_registers = 4, 32
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
@@ -161,37 +161,21 @@ SPC_DEVICE barriers *all_barriers(void)
 % write_windows()
 /* ---- weights --------------------------------------------------------------------- */
 
-/* One warp brings the weights of all windows of the block. */
-SPC_DEVICE void bring_weights(const spc_conv_args *args)
+/* By one lane: starts the copy of a window's i-th weights, if it has so many, which products of
+ * `ring` are to read. */
+SPC_DEVICE void bring_weights(const spc_conv_args *args, const int *list, int i, turn ring)
 {
-    const spc_u8 *weights =
-        (const spc_u8 *)args->weights + (long long)spc_block_y() * $(stage_size);
     barriers *b = all_barriers();
-    turn ring = $(config.stages), slot = 0; /* as if all weights had been read once */
+    int k = list[i / $(k_blocks)], at = place_of_turn(ring, $(config.stages));
+    long long image = (k * $(k_blocks) + i % $(k_blocks)) * $(n_blocks) + spc_block_y();
 
-    for (;; slot++) {
-        int window = place_of_turn(slot, 2);
-        const int *list = list_of(window);
-        spc_mbar_wait(b->sorted + window, parity_of_turn(slot, 2));
-        if (*after(window) == NO_TILE)
-            return;
-        for (; *list >= 0; list++) {
-            for (int block = 0; block < $(k_blocks); block++, ring++) {
-                int at = place_of_turn(ring, $(config.stages));
-                long long image = *list * $(k_blocks) + block;
-                if (spc_lane() == 0) {
-                    spc_mbar_wait(b->empty + at, parity_of_turn(ring, $(config.stages)));
-                    spc_mbar_expect(b->full + at, $(stage_size));
-                    spc_bulk_copy(spc_shared() + at * $(stage_size),
-                                  weights + image * $(stage_size * n_blocks),
-                                  $(stage_size), b->full + at);
-                }
-                spc_sync_warp();
-            }
-        }
-        if (spc_lane() == 0)
-            spc_mbar_arrive(b->read + window);
-    }
+    if (k < 0)
+        return;
+    spc_mbar_wait(b->empty + at, parity_of_turn(ring, $(config.stages)) ^ 1);
+    spc_mbar_expect(b->full + at, $(stage_size));
+    spc_bulk_copy(spc_shared() + at * $(stage_size),
+                  (const spc_u8 *)args->weights + image * $(stage_size), $(stage_size),
+                  b->full + at);
 }
 
 /* ---- rows, and their sums -------------------------------------------------------- */
@@ -467,8 +451,13 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc
     float sums[$(pieces * 16)];
     int busy = -1; /* the stage that products are reading */
     const int *list = list_of(slot);
+    int coming = $(config.stages - 1); /* of the window's weights, those that are brought next */
     loader l;
 
+    if (spc_thread() == 0)
+        for (int i = 0; i < $(config.stages); i++)
+            bring_weights(args, list, i, *ring + (turn)i);
+    spc_sync_warp();
     begin_loading(&l, rows, args, slot);
     /* Offsets that are not listed have none: where an offset's triplets end the next one's begin. */
     int at = 0, end = *list >= 0 ? l.of.begin[*list + 1] : 0;
@@ -488,6 +477,11 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc
             spc_wgmma_fence();
             multiply(acc, a, weights + stage * $(stage_size // 16));
             spc_wgmma_commit();
+            /* Where those of the products before were, whom all warps have left. */
+            if (spc_thread() == 0 && coming >= $(config.stages))
+                bring_weights(args, list_of(slot), coming, *ring + $(config.stages - 1));
+            spc_sync_warp();
+            coming++;
             busy = stage;
             ++*ring;
         }
@@ -553,7 +547,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         }
         for (int i = 0; i < 2; i++) {
             spc_mbar_init(b->sorted + i, 1);
-            spc_mbar_init(b->read + i, $(warps + 1));
+            spc_mbar_init(b->read + i, $(warps));
         }
         spc_mbar_fence();
     }
@@ -566,10 +560,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         return;
     }
     spc_registers_lower($(helper_limit));
-    if (spc_warp() < $(warps + copiers))
-        copy_tiles(args, spc_warp() - $(warps));
-    else
-        bring_weights(args);
+    copy_tiles(args, spc_warp() - $(warps));
 }
 
 % write_weight_word()

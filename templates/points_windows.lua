@@ -9,7 +9,9 @@
 %
 %-- Offsets, an end, what comes after the window, and its tile's first position; of each warp where its triplets of each
 %-- offset begin and whether there are more, their inputs and whose they are.
-%local function list_bytes(problem) return ceil_div(problem.offsets + 3, 4) * 16 end
+%-- Whoever looks ahead in the list of offsets finds so many ends.
+%local ends = 4
+%local function list_bytes(problem) return ceil_div(problem.offsets + ends + 2, 4) * 16 end
 %local function warp_bytes(problem, held) return list_bytes(problem) + held * 6 end
 %-- What copiers note runs in: those of each warp, and how far each copier moves them.
 %function runs_bytes(problem, config, copiers)
@@ -26,7 +28,7 @@
 #define MORE 0
 #define DONE 1
 #define NO_TILE 2
-/* The offsets that some output of the tile has in the window, ascending, and -1. */
+/* The offsets that some output of the tile has in the window, ascending, and -1, $(ends) times. */
 SPC_DEVICE int *list_of(int slot)
 {
     return (int *)(spc_shared() + $(windows_at) + slot * $(window_size));
@@ -34,7 +36,7 @@ SPC_DEVICE int *list_of(int slot)
 
 SPC_DEVICE int *after(int slot)
 {
-    return list_of(slot) + $(problem.offsets + 1);
+    return list_of(slot) + $(problem.offsets + ends);
 }
 
 /* What a window has of a warp: those of offset k are begin[k] <= i < begin[k + 1]. */
@@ -221,8 +223,9 @@ SPC_DEVICE void write_list(int slot, int end, int p)
             list[count + spc_popc(seen & ((1u << spc_lane()) - 1u))] = k;
         count += spc_popc(seen);
     }
+    if (spc_lane() < $(ends))
+        list[count + spc_lane()] = -1;
     if (spc_lane() == 0) {
-        list[count] = -1;
         after(slot)[0] = end;
         after(slot)[1] = p;
     }
