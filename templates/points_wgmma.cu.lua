@@ -1,11 +1,12 @@
 %-- Convolution of native points on wgmma: inputs of a cell are added up by matrix units, and
 %-- the sums multiplied by weights that stream through shared memory.
 %--
-%-- A block has a consuming warpgroup, each warp of which has 16 outputs that follow
-%-- each other in the order of cells, and a warpgroup that serves it: three of its warps
-%-- bring the triplets of the outputs of each warp, which the map has by offset, a tile ahead; another brings the
-%-- weights of one offset after the other into a ring of `stages`. So the weights of an offset
-%-- are read once for 64 outputs.
+%-- A block has a warpgroup that multiplies, each warp of which has 16 outputs that follow
+%-- each other in the order of cells, and one that serves it: `copiers` of its warps bring the
+%-- triplets of the outputs of those, which the map has by offset, a tile ahead. The weights of
+%-- one offset after the other come into a ring of `stages`; the warp that is left starts their
+%-- copies, or, where four warps bring triplets, a lane that multiplies. So the weights of an
+%-- offset are read once for 64 outputs.
 %--
 %-- At an offset an output may have several inputs, or none. A warp has the rows of all of
 %-- them, 16 in a step, in a ring of its own, and adds up those of each output by a product:
@@ -31,15 +32,15 @@
 %local widths, several = {32, 64, 96, 128}, 96
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3}
-%-- Warps that copy triplets, one for each that multiplies, and their registers.
-%local copiers, helper_registers = 4, 32
+%-- Registers of warps that do not multiply.
+%local helper_registers = 32
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
 %local function rows_bytes(config) return 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_with(problem, config, held)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
-%       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, config, copiers) + 48
+%       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, config, config.copiers) + 48
 %end
 %-- Is there room for windows of so many triplets of a warp? As many are held as there is
 %-- room for: windows are fewer.
@@ -74,6 +75,7 @@
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 4}, "ring of weights"},
 %    {"ring", {3, 4}, "steps whose rows are under way, and one more"},
+%    {"copiers", {3, 4}, "warps that bring triplets"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.triplets then return false, "needs a layer of points" end
@@ -109,11 +111,11 @@
 %      n_blocks = out_blocks(problem, config),
 %      pieces = config.pieces, terms = terms_of[problem.dtype],
 %      rows = 64, threads = 256,
-%      warps = 4, copiers = copiers, ahead = config.ring - 1,
+%      warps = 4, copiers = config.copiers, brings = config.copiers == 4, ahead = config.ring - 1,
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
 %      held = held, windows_at = windows_at, window_size = window_bytes(problem, config, held),
-%      runs_at = runs_at, barrier_at = runs_at + runs_bytes(problem, config, copiers),
+%      runs_at = runs_at, barrier_at = runs_at + runs_bytes(problem, config, config.copiers),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
 %      per_sm = config.blocks, lane_channels = channels_of_lane(problem),
 %      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
@@ -133,13 +135,16 @@
 %  end,
 %  default = function(problem, target)
 %    local config = {blocks = 3, n = least_wasting(problem, widths, several),
-%                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4}
+%                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4, copiers = 3}
 %    -- 32->64 on a room of 100000 points, 16, 32 and 65 seen by each (NVIDIA H200): 77, 114 and
 %    -- 197 us by three blocks, 89, 123 and 224 by two.
 %    if config.n ~= 64 or registers_needed(problem, config) > consumer_registers(config)
 %      or not has_room(problem, config, target, 1024) then
 %      config.blocks = 2
 %    end
+%    -- 64->128 there: 161, 200 and 295 us by four copiers, 156, 204 and 330 by three; 32->64 80,
+%    -- 107 and 170, and 72, 107 and 184. Where rows take two steps four are slower.
+%    if config.n > 64 and row_pieces(problem) == config.pieces then config.copiers = 4 end
 %    for _, less in ipairs {{"ring", 3}, {"pieces", 1}, {"blocks", 1}} do
 %      if not has_room(problem, config, target, 512) then config[less[1]] = less[2] end
 %    end
@@ -167,7 +172,7 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args, const int *list, int i,
 {
     barriers *b = all_barriers();
     int k = list[i / $(k_blocks)], at = place_of_turn(ring, $(config.stages));
-    long long image = (k * $(k_blocks) + i % $(k_blocks)) * $(n_blocks) + spc_block_y();
+    long long image = ((long long)k * $(k_blocks) + i % $(k_blocks)) * $(n_blocks) + spc_block_y();
 
     if (k < 0)
         return;
@@ -178,6 +183,30 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args, const int *list, int i,
                   b->full + at);
 }
 
+% if not brings then
+/* One warp brings the weights of all windows of the block. */
+SPC_DEVICE void bring_all(const spc_conv_args *args)
+{
+    barriers *b = all_barriers();
+    turn ring = 0;
+
+    for (turn slot = 0;; slot++) {
+        int window = place_of_turn(slot, 2);
+        const int *list = list_of(window);
+        spc_mbar_wait(b->sorted + window, parity_of_turn(slot, 2));
+        if (*after(window) == NO_TILE)
+            return;
+        for (int i = 0; list[i / $(k_blocks)] >= 0; i++, ring++) {
+            if (spc_lane() == 0)
+                bring_weights(args, list, i, ring);
+            spc_sync_warp();
+        }
+        if (spc_lane() == 0)
+            spc_mbar_arrive(b->read + window);
+    }
+}
+
+% end
 /* ---- rows, and their sums -------------------------------------------------------- */
 
 /* The steps of a warp in a window, as they are loaded: by offset, by block of channels. */
@@ -451,13 +480,15 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc
     float sums[$(pieces * 16)];
     int busy = -1; /* the stage that products are reading */
     const int *list = list_of(slot);
-    int coming = $(config.stages - 1); /* of the window's weights, those that are brought next */
     loader l;
 
+% if brings then
+    int coming = $(config.stages - 1); /* of the window's weights, those that are brought next */
     if (spc_thread() == 0)
         for (int i = 0; i < $(config.stages); i++)
             bring_weights(args, list, i, *ring + (turn)i);
     spc_sync_warp();
+% end
     begin_loading(&l, rows, args, slot);
     /* Offsets that are not listed have none: where an offset's triplets end the next one's begin. */
     int at = 0, end = *list >= 0 ? l.of.begin[*list + 1] : 0;
@@ -477,11 +508,13 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc
             spc_wgmma_fence();
             multiply(acc, a, weights + stage * $(stage_size // 16));
             spc_wgmma_commit();
-            /* Where those of the products before were, whom all warps have left. */
+% if brings then
+            /* Where those of the products before were, which all warps leave. */
             if (spc_thread() == 0 && coming >= $(config.stages))
                 bring_weights(args, list_of(slot), coming, *ring + $(config.stages - 1));
             spc_sync_warp();
             coming++;
+% end
             busy = stage;
             ++*ring;
         }
@@ -547,7 +580,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         }
         for (int i = 0; i < 2; i++) {
             spc_mbar_init(b->sorted + i, 1);
-            spc_mbar_init(b->read + i, $(warps));
+            spc_mbar_init(b->read + i, $(brings and warps or warps + 1));
         }
         spc_mbar_fence();
     }
@@ -560,6 +593,12 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         return;
     }
     spc_registers_lower($(helper_limit));
+% if not brings then
+    if (spc_warp() == $(warps + copiers)) {
+        bring_all(args);
+        return;
+    }
+% end
     copy_tiles(args, spc_warp() - $(warps));
 }
 
