@@ -1,11 +1,12 @@
 %-- Convolution of native points on wgmma: inputs of a cell are added up by matrix units, and
 %-- the sums multiplied by weights that stream through shared memory.
 %--
-%-- A block has a consuming warpgroup, each warp of which has 16 outputs that follow
-%-- each other in the order of cells, and a warpgroup that serves it: three of its warps
-%-- bring the triplets of the outputs of each warp, which the map has by offset, a tile ahead; another brings the
-%-- weights of one offset after the other into a ring of `stages`. So the weights of an offset
-%-- are read once for 64 outputs.
+%-- A block has a warpgroup that multiplies, each warp of which has 16 outputs that follow
+%-- each other in the order of cells, and one that serves it: `copiers` of its warps bring the
+%-- triplets of the outputs of those, which the map has by offset, a tile ahead. The weights of
+%-- one offset after the other come into a ring of `stages`; the warp that is left starts their
+%-- copies, or, where four warps bring triplets, a lane that multiplies. So the weights of an
+%-- offset are read once for 64 outputs.
 %--
 %-- At an offset an output may have several inputs, or none. A warp has the rows of all of
 %-- them, 16 in a step, in a ring of its own, and adds up those of each output by a product:
@@ -31,15 +32,15 @@
 %local widths, several = {32, 64, 96, 128}, 96
 %-- Numbers of the type that a sum of inputs becomes.
 %local terms_of = {f16 = 2, bf16 = 3}
-%-- Warps that copy triplets, and registers of those that do not multiply.
-%local copiers, helper_registers = 3, 32
+%-- Registers of warps that do not multiply.
+%local helper_registers = 32
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
 %-- Of all warps of a block: 16 rows a step.
 %local function rows_bytes(config) return 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_with(problem, config, held)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
-%       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, config, copiers) + 48
+%       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, config, config.copiers) + 48
 %end
 %-- Is there room for windows of so many triplets of a warp? As many are held as there is
 %-- room for: windows are fewer.
@@ -74,6 +75,7 @@
 %    {"pieces", {1, 2}, "64-byte pieces of input rows in a step"},
 %    {"stages", {2, 4}, "ring of weights"},
 %    {"ring", {3, 4}, "steps whose rows are under way, and one more"},
+%    {"copiers", {3, 4}, "warps that bring triplets"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.triplets then return false, "needs a layer of points" end
@@ -109,11 +111,11 @@
 %      n_blocks = out_blocks(problem, config),
 %      pieces = config.pieces, terms = terms_of[problem.dtype],
 %      rows = 64, threads = 256,
-%      warps = 4, copiers = copiers, ahead = config.ring - 1,
+%      warps = 4, copiers = config.copiers, brings = config.copiers == 4, ahead = config.ring - 1,
 %      stage_size = stage_bytes(config), rows_at = rows_at,
 %      step_pitch = config.pieces * 64, step_size = 16 * config.pieces * 64,
 %      held = held, windows_at = windows_at, window_size = window_bytes(problem, config, held),
-%      runs_at = runs_at, barrier_at = runs_at + runs_bytes(problem, config, copiers),
+%      runs_at = runs_at, barrier_at = runs_at + runs_bytes(problem, config, config.copiers),
 %      consumer_limit = consumer_registers(config), helper_limit = helper_registers,
 %      per_sm = config.blocks, lane_channels = channels_of_lane(problem),
 %      one = problem.dtype == "f16" and "0x3c00u" or "0x3f80u",
@@ -133,13 +135,16 @@
 %  end,
 %  default = function(problem, target)
 %    local config = {blocks = 3, n = least_wasting(problem, widths, several),
-%                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4}
+%                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4, copiers = 3}
 %    -- 32->64 on a room of 100000 points, 16, 32 and 65 seen by each (NVIDIA H200): 77, 114 and
 %    -- 197 us by three blocks, 89, 123 and 224 by two.
 %    if config.n ~= 64 or registers_needed(problem, config) > consumer_registers(config)
 %      or not has_room(problem, config, target, 1024) then
 %      config.blocks = 2
 %    end
+%    -- 64->128 there: 161, 200 and 295 us by four copiers, 156, 204 and 330 by three; 32->64 80,
+%    -- 107 and 170, and 72, 107 and 184. Where rows take two steps four are slower.
+%    if config.n > 64 and row_pieces(problem) == config.pieces then config.copiers = 4 end
 %    for _, less in ipairs {{"ring", 3}, {"pieces", 1}, {"blocks", 1}} do
 %      if not has_room(problem, config, target, 512) then config[less[1]] = less[2] end
 %    end
@@ -161,67 +166,95 @@ SPC_DEVICE barriers *all_barriers(void)
 % write_windows()
 /* ---- weights --------------------------------------------------------------------- */
 
-/* One warp brings the weights of all windows of the block. */
-SPC_DEVICE void bring_weights(const spc_conv_args *args)
+/* By one lane: starts the copy of a window's i-th weights, if it has so many, which products of
+ * `ring` are to read. */
+SPC_DEVICE void bring_weights(const spc_conv_args *args, const int *list, int i, turn ring)
 {
-    const spc_u8 *weights =
-        (const spc_u8 *)args->weights + (long long)spc_block_y() * $(stage_size);
     barriers *b = all_barriers();
-    turn ring = {0, 1}, slot = {0, 0};
+    int k = list[i / $(k_blocks)], at = place_of_turn(ring, $(config.stages));
+    long long image = ((long long)k * $(k_blocks) + i % $(k_blocks)) * $(n_blocks) + spc_block_y();
 
-    for (;;) {
-        const int *list = list_of(slot.at);
-        spc_mbar_wait(b->sorted + slot.at, slot.parity);
-        if (*after(slot.at) == NO_TILE)
+    if (k < 0)
+        return;
+    spc_mbar_wait(b->empty + at, parity_of_turn(ring, $(config.stages)) ^ 1);
+    spc_mbar_expect(b->full + at, $(stage_size));
+    spc_bulk_copy(spc_shared() + at * $(stage_size),
+                  (const spc_u8 *)args->weights + image * $(stage_size), $(stage_size),
+                  b->full + at);
+}
+
+% if not brings then
+/* One warp brings the weights of all windows of the block. */
+SPC_DEVICE void bring_all(const spc_conv_args *args)
+{
+    barriers *b = all_barriers();
+    turn ring = 0;
+
+    for (turn slot = 0;; slot++) {
+        int window = place_of_turn(slot, 2);
+        const int *list = list_of(window);
+        spc_mbar_wait(b->sorted + window, parity_of_turn(slot, 2));
+        if (*after(window) == NO_TILE)
             return;
-        for (; *list >= 0; list++) {
-            for (int block = 0; block < $(k_blocks); block++) {
-                long long image = *list * $(k_blocks) + block;
-                if (spc_lane() == 0) {
-                    spc_mbar_wait(b->empty + ring.at, ring.parity);
-                    spc_mbar_expect(b->full + ring.at, $(stage_size));
-                    spc_bulk_copy(spc_shared() + ring.at * $(stage_size),
-                                  weights + image * $(stage_size * n_blocks),
-                                  $(stage_size), b->full + ring.at);
-                }
-                spc_sync_warp();
-                next_turn(&ring, $(config.stages));
-            }
+        for (int i = 0; list[i / $(k_blocks)] >= 0; i++, ring++) {
+            if (spc_lane() == 0)
+                bring_weights(args, list, i, ring);
+            spc_sync_warp();
         }
         if (spc_lane() == 0)
-            spc_mbar_arrive(b->read + slot.at);
-        next_turn(&slot, 2);
+            spc_mbar_arrive(b->read + window);
     }
 }
 
+% end
 /* ---- rows, and their sums -------------------------------------------------------- */
 
 /* The steps of a warp in a window, as they are loaded: by offset, by block of channels. */
 typedef struct loader {
     const spc_u8 *in; /* the lane's part of the first row */
-    spc_u8 *ring;     /* of the warp */
     share of;
-    int at, end; /* the triplets that are still to come: all, or an offset's */
+    const int *at, *end; /* of the triplets still to come, all or an offset's, the lane's rows */
 % if k_blocks > 1 then
     const int *list;
     int block;
 % end
-    int stage;
     int input[$(pieces * 2)]; /* of the lane's rows of the next step */
 } loader;
 
-/* A step's row and 16 bytes of it, where neighbours lie in different banks. */
+/* The warp's ring of rows: in which stage the step lies that is next to be added up, and where
+ * the one before it lay; and where in a stage the lane's copies go, and what it reads. */
+typedef struct ring_of_rows {
+    spc_u8 *first;
+    int at, before;
+    int copies, reads; /* the first of each */
+} ring_of_rows;
+
+/* Of a step's row, where 16 bytes of it lie: neighbours in different banks. */
 %local spread = pieces == 2 and "((piece) ^ ((row) & 7))" or "((piece) ^ ((row) >> 1 & 3))"
-SPC_DEVICE spc_u8 *place_of(spc_u8 *ring, int stage, int row, int piece)
+SPC_DEVICE int place_of(int row, int piece)
 {
-    return ring + stage * $(step_size) + row * $(step_pitch) + $(spread) * 16;
+    return row * $(step_pitch) + $(spread) * 16;
 }
 
+SPC_DEVICE void next_stage(ring_of_rows *r)
+{
+    r->before = r->at;
+    r->at += $(step_size);
+    if (r->at == $(config.ring * step_size))
+        r->at = 0;
+}
+
+%-- A lane's copies are of rows that follow each other, where one read brings their numbers.
+%local function row_of(i)
+%  if pieces == 2 then return "spc_lane() / 8 * 4 + " .. i end
+%  return "spc_lane() / 4 + " .. i .. " * 8"
+%end
 % if k_blocks > 1 then
 SPC_DEVICE void begin_offset(loader *l)
 {
-    l->at = l->of.begin[*l->list];
-    l->end = l->of.begin[*l->list + 1];
+    const int *first = l->of.input + $(row_of(0));
+    l->at = first + l->of.begin[*l->list];
+    l->end = first + l->of.begin[*l->list + 1];
 }
 
 /* Goes on to the next offset of which the warp has triplets, where there are no more. */
@@ -238,11 +271,6 @@ SPC_DEVICE void turn_over(loader *l)
 }
 
 % end
-%-- A lane's copies are of rows that follow each other, where one read brings their numbers.
-%local function row_of(i)
-%  if pieces == 2 then return "spc_lane() / 8 * 4 + " .. i end
-%  return "spc_lane() / 4 + " .. i .. " * 8"
-%end
 /* Of the next step; a step before they are needed. Of none they say nothing. */
 SPC_DEVICE void look_ahead(loader *l)
 {
@@ -252,7 +280,7 @@ SPC_DEVICE void look_ahead(loader *l)
     if (l->at == l->end)
         return;
 % if pieces == 2 then
-    spc_b16 four = *(const spc_b16 *)(l->of.input + l->at + $(row_of(0)));
+    spc_b16 four = *(const spc_b16 *)l->at;
     l->input[0] = (int)four.x;
     l->input[1] = (int)four.y;
     l->input[2] = (int)four.z;
@@ -260,100 +288,113 @@ SPC_DEVICE void look_ahead(loader *l)
 % else
     SPC_UNROLL
     for (int i = 0; i < 2; i++)
-        l->input[i] = l->of.input[l->at + $(row_of("i"))];
+        l->input[i] = l->at[i * 8];
 % end
 }
 
-/* Starts the copies of the next step, if there is one; always one group. */
-SPC_DEVICE void load_next(loader *l)
+/* Starts the copies of the next step, if there is one, where the step before lay; always one
+ * group. */
+SPC_DEVICE void load_next(loader *l, const ring_of_rows *r)
 {
-% local block_at = k_blocks > 1 and "l->block * " .. pieces * 64 or "0"
-    int piece = spc_lane() & $(pieces * 4 - 1);
-
+% local block_at = k_blocks > 1 and " + l->block * " .. pieces * 64 or ""
     if (l->at < l->end) {
 % if row_bytes % 64 ~= 0 then
-        int valid = $(block_at) + piece * 16 < $(row_bytes);
+        int piece = spc_lane() & $(pieces * 4 - 1);
+        int valid = piece * 16$(block_at) < $(row_bytes);
 % end
         SPC_UNROLL
         for (int i = 0; i < $(pieces * 2); i++) {
-            int row = $(row_of("i"));
-            const spc_u8 *from = l->in + (long long)l->input[i] * $(row_pitch) + $(block_at);
-% if row_bytes % 64 ~= 0 then
-            spc_copy_near16(place_of(l->ring, l->stage, row, piece),
-                            valid ? from : from - piece * 16, valid ? 16 : 0);
+            const spc_u8 *from = l->in + (long long)l->input[i] * $(row_pitch)$(block_at);
+% if pieces == 2 then
+            spc_u8 *to = r->first + r->before + i * $(step_pitch) + (r->copies ^ i * 16);
 % else
-            spc_copy_near16(place_of(l->ring, l->stage, row, piece), from, 16);
+            spc_u8 *to = r->first + r->before + i * $(8 * step_pitch) + r->copies;
+% end
+% if row_bytes % 64 ~= 0 then
+            spc_copy_near16(to, valid ? from : from - piece * 16, valid ? 16 : 0);
+% else
+            spc_copy_near16(to, from, 16);
 % end
         }
         l->at += 16;
         look_ahead(l);
     }
     spc_copy_commit();
-    l->stage = l->stage == $(ahead) ? 0 : l->stage + 1;
 }
 
-SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int slot)
+SPC_DEVICE void begin_ring(ring_of_rows *r)
 {
-    int warp = spc_warp();
+    r->first = spc_shared() + $(rows_at) + spc_warp() * $(config.ring * step_size);
+    r->copies = place_of($(row_of(0)), spc_lane() & $(pieces * 4 - 1));
+    r->reads = place_of(spc_lane() & 15, spc_lane() >> 4);
+}
 
-    l->in = (const spc_u8 *)args->in + (spc_lane() & $(pieces * 4 - 1)) * 16;
-    l->ring = spc_shared() + $(rows_at) + warp * $(config.ring * step_size);
-    l->of = share_of(slot, warp);
-    l->stage = l->at = l->end = 0;
+SPC_DEVICE void begin_loading(loader *l, ring_of_rows *r, const spc_conv_args *args, int slot)
+{
+    l->in = (const spc_u8 *)spc_base((const spc_u8 *)args->in +
+                                     (spc_lane() & $(pieces * 4 - 1)) * 16);
+    l->of = share_of(slot, spc_warp());
+    l->at = l->end = l->of.input + $(row_of(0));
 % if k_blocks > 1 then
     l->list = list_of(slot);
     l->block = 0;
     if (*l->list >= 0)
         begin_offset(l);
 % else
-    l->end = l->of.begin[$(problem.offsets)];
+    l->end += l->of.begin[$(problem.offsets)];
 % end
     look_ahead(l);
     SPC_UNROLL
-    for (int i = 0; i < $(ahead); i++)
-        load_next(l);
+    for (int i = 0; i < $(ahead); i++) {
+        r->before = i * $(step_size);
+        load_next(l, r);
+    }
+    r->at = 0;
+    r->before = $(ahead * step_size);
 }
 
 /* Masks of the lane's columns 2 t and 2 t + 1 of a step, t = lane % 4, and of 8 more. */
-SPC_DEVICE void read_masks(spc_u32 *two, const spc_u16 *masks)
+SPC_DEVICE void read_masks(spc_u32 *two, const spc_u16 *own)
 {
-    two[0] = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2);
-    two[1] = *(const spc_u32 *)(masks + (spc_lane() & 3) * 2 + 8);
+    two[0] = *(const spc_u32 *)own;
+    two[1] = *(const spc_u32 *)(own + 8);
 }
 
 /* Whose the triplets of a step are, as a first operand: a[r] of lane 4 g + t has rows g
- * and g + 8 of its columns. A shift leaves a bit in each half of a word. */
+ * and g + 8 of its columns. A shift leaves two bits in each half of a word. */
 SPC_DEVICE void find_owners(spc_u32 *a, const spc_u32 *two)
 {
-    int row = spc_lane() >> 2;
-
     SPC_UNROLL
     for (int i = 0; i < 2; i++) {
-        a[i * 2] = (two[i] >> row & 0x10001u) * $(one);
-        a[i * 2 + 1] = (two[i] >> (row + 8) & 0x10001u) * $(one);
+        spc_u32 bits = two[i] >> (spc_lane() >> 2);
+        a[i * 2] = (bits & 0x10001u) * $(one);
+% if problem.dtype == "f16" then
+        a[i * 2 + 1] = (bits & 0x1000100u) * ($(one) >> 8); /* a whole number */
+% else
+        a[i * 2 + 1] = (bits >> 8 & 0x10001u) * $(one);
+% end
     }
 }
 
 /* sums[channels by 8][row g, row g + 8][2] += the rows of a step. */
-SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, spc_u8 *ring, int stage)
+SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, const ring_of_rows *r)
 {
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 2); i++) {
         spc_u32 b[4];
-        spc_ldmatrix4_trans(b, place_of(ring, stage, spc_lane() & 15, i * 2 + (spc_lane() >> 4)));
+        spc_ldmatrix4_trans(b, r->first + r->at + (r->reads ^ i * 32));
         spc_mma_$(problem.dtype)(sums + i * 8, owners, b);
         spc_mma_$(problem.dtype)(sums + i * 8 + 4, owners, b + 2);
     }
 }
 
-/* The sums of the warp's triplets of offset k, whose next step lies in `stage`; returns
- * where the one after them does. */
-SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
+/* The sums of the warp's triplets of an offset, which lie from `at` to `end`. */
+SPC_DEVICE void sum_inputs(float *sums, loader *l, int at, int end, ring_of_rows *r)
 {
-    int at = l->of.begin[k], end = l->of.begin[k + 1];
+    const spc_u16 *mask = l->of.mask + at + (spc_lane() & 3) * 2;
     spc_u32 masks[2];
 
-    read_masks(masks, l->of.mask + at);
+    read_masks(masks, mask);
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 16); i++)
         sums[i] = 0.0f;
@@ -363,12 +404,12 @@ SPC_DEVICE int sum_inputs(float *sums, loader *l, int k, int stage)
         find_owners(owners, masks);
         spc_copy_wait($(ahead - 1));
         spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
-        add_step(sums, owners, l->ring, stage);
-        load_next(l);
-        read_masks(masks, l->of.mask + at + 16); /* behind the last they say nothing */
-        stage = stage == $(ahead) ? 0 : stage + 1;
+        add_step(sums, owners, r);
+        load_next(l, r);
+        mask += 16;
+        read_masks(masks, mask); /* behind the last they say nothing */
+        next_stage(r);
     }
-    return stage;
 }
 
 /* ---- products -------------------------------------------------------------------- */
@@ -430,32 +471,55 @@ SPC_DEVICE void finish_products(int *busy)
 }
 
 /* acc += the products of one window. */
-SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, int slot)
+SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc_conv_args *args,
+                           int slot)
 {
     barriers *b = all_barriers();
+    spc_u64 weights = spc_wgmma_descriptor(spc_shared(), $(config.n * 16), 128);
     spc_u32 a[$(terms * pieces * 8)];
     float sums[$(pieces * 16)];
-    int stage = 0, busy = -1; /* the stage that products are reading */
+    int busy = -1; /* the stage that products are reading */
+    const int *list = list_of(slot);
     loader l;
 
-    begin_loading(&l, args, slot);
+% if brings then
+    int coming = $(config.stages - 1); /* of the window's weights, those that are brought next */
+    if (spc_thread() == 0)
+        for (int i = 0; i < $(config.stages); i++)
+            bring_weights(args, list, i, *ring + (turn)i);
+    spc_sync_warp();
+% end
+    begin_loading(&l, rows, args, slot);
+    /* Offsets that are not listed have none: where an offset's triplets end the next one's begin. */
+    int at = 0, end = *list >= 0 ? l.of.begin[*list + 1] : 0;
     SPC_ROLLED
-    for (const int *list = list_of(slot); *list >= 0; list++) {
+    while (*list >= 0) {
+        /* Asked before it is needed; behind the last it says nothing. */
+        int next = *++list, next_end = l.of.begin[next + 1];
         SPC_ROLLED
         for (int block = 0; block < $(k_blocks); block++) {
-            stage = sum_inputs(sums, &l, *list, stage);
+            sum_inputs(sums, &l, at, end, rows);
             finish_products(&busy);
             SPC_UNROLL
             for (int t = 0; t < $(terms); t++)
                 take_term(a + t * $(pieces * 8), sums);
-            spc_mbar_wait(b->full + ring->at, ring->parity);
+            int stage = place_of_turn(*ring, $(config.stages));
+            spc_mbar_wait(b->full + stage, parity_of_turn(*ring, $(config.stages)));
             spc_wgmma_fence();
-            multiply(acc, a, spc_wgmma_descriptor(spc_shared() + ring->at * $(stage_size),
-                                                  $(config.n * 16), 128));
+            multiply(acc, a, weights + stage * $(stage_size // 16));
             spc_wgmma_commit();
-            busy = ring->at;
-            next_turn(ring, $(config.stages));
+% if brings then
+            /* Where those of the products before were, which all warps leave. */
+            if (spc_thread() == 0 && coming >= $(config.stages))
+                bring_weights(args, list_of(slot), coming, *ring + $(config.stages - 1));
+            spc_sync_warp();
+            coming++;
+% end
+            busy = stage;
+            ++*ring;
         }
+        at = end;
+        end = next_end;
     }
     finish_products(&busy);
     spc_copy_wait(0);
@@ -463,7 +527,8 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, const spc_conv_args *args, in
 }
 
 /* All windows of the next tile. Returns its first position, or -1 if there is none. */
-SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args *args)
+SPC_DEVICE int sum_tile(float *acc, turn *ring, ring_of_rows *rows, turn *slot,
+                        const spc_conv_args *args)
 {
     barriers *b = all_barriers();
 
@@ -471,14 +536,16 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args 
     for (int i = 0; i < $(config.n // 2); i++)
         acc[i] = 0.0f;
     for (;;) {
-        spc_mbar_wait(b->sorted + slot->at, slot->parity);
-        int end = after(slot->at)[0], p = after(slot->at)[1];
-        if (end == NO_TILE)
+        int at = place_of_turn(*slot, 2);
+        spc_mbar_wait(b->sorted + at, parity_of_turn(*slot, 2));
+        if (after(at)[0] == NO_TILE)
             return -1;
-        sum_window(acc, ring, args, slot->at);
+        sum_window(acc, ring, rows, args, at);
+        int end = after(at)[0], p = after(at)[1];
+        spc_sync_warp(); /* all have read what the next window is written over */
         if (spc_lane() == 0)
-            spc_mbar_arrive(b->read + slot->at);
-        next_turn(slot, 2);
+            spc_mbar_arrive(b->read + at);
+        ++*slot;
         if (end == DONE)
             return p;
     }
@@ -486,11 +553,13 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, turn *slot, const spc_conv_args 
 
 SPC_DEVICE void consume(const spc_conv_args *args)
 {
-    turn ring = {0, 0}, slot = {0, 0};
+    turn ring = 0, slot = 0;
     float acc[$(config.n // 2)];
+    ring_of_rows rows;
 
+    begin_ring(&rows);
     for (;;) {
-        int p = sum_tile(acc, &ring, &slot, args);
+        int p = sum_tile(acc, &ring, &rows, &slot, args);
         if (p < 0)
             break;
         p += spc_warp() * 16 + (spc_lane() >> 2);
@@ -511,7 +580,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         }
         for (int i = 0; i < 2; i++) {
             spc_mbar_init(b->sorted + i, 1);
-            spc_mbar_init(b->read + i, $(warps + 1));
+            spc_mbar_init(b->read + i, $(brings and warps or warps + 1));
         }
         spc_mbar_fence();
     }
@@ -524,10 +593,13 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         return;
     }
     spc_registers_lower($(helper_limit));
-    if (spc_warp() < $(warps + copiers))
-        copy_tiles(args, spc_warp() - $(warps));
-    else
-        bring_weights(args);
+% if not brings then
+    if (spc_warp() == $(warps + copiers)) {
+        bring_all(args);
+        return;
+    }
+% end
+    copy_tiles(args, spc_warp() - $(warps));
 }
 
 % write_weight_word()

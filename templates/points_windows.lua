@@ -9,7 +9,9 @@
 %
 %-- Offsets, an end, what comes after the window, and its tile's first position; of each warp where its triplets of each
 %-- offset begin and whether there are more, their inputs and whose they are.
-%local function list_bytes(problem) return ceil_div(problem.offsets + 3, 4) * 16 end
+%-- Whoever looks ahead in the list of offsets finds so many ends.
+%local ends = 4
+%local function list_bytes(problem) return ceil_div(problem.offsets + ends + 2, 4) * 16 end
 %local function warp_bytes(problem, held) return list_bytes(problem) + held * 6 end
 %-- What copiers note runs in: those of each warp, and how far each copier moves them.
 %function runs_bytes(problem, config, copiers)
@@ -26,7 +28,7 @@
 #define MORE 0
 #define DONE 1
 #define NO_TILE 2
-/* The offsets that some output of the tile has in the window, ascending, and -1. */
+/* The offsets that some output of the tile has in the window, ascending, and -1, $(ends) times. */
 SPC_DEVICE int *list_of(int slot)
 {
     return (int *)(spc_shared() + $(windows_at) + slot * $(window_size));
@@ -34,7 +36,7 @@ SPC_DEVICE int *list_of(int slot)
 
 SPC_DEVICE int *after(int slot)
 {
-    return list_of(slot) + $(problem.offsets + 1);
+    return list_of(slot) + $(problem.offsets + ends);
 }
 
 /* What a window has of a warp: those of offset k are begin[k] <= i < begin[k + 1]. */
@@ -221,55 +223,49 @@ SPC_DEVICE void write_list(int slot, int end, int p)
             list[count + spc_popc(seen & ((1u << spc_lane()) - 1u))] = k;
         count += spc_popc(seen);
     }
+    if (spc_lane() < $(ends))
+        list[count + spc_lane()] = -1;
     if (spc_lane() == 0) {
-        list[count] = -1;
         after(slot)[0] = end;
         after(slot)[1] = p;
     }
 }
 
-/* A place in a ring, and in which round it is there. */
-typedef struct turn {
-    int at, parity;
-} turn;
+/* How many places of a ring were before, of which there is a power of two. So it says where the
+ * next one is, and in which round, in one register. */
+typedef spc_u32 turn;
 
-SPC_DEVICE void next_turn(turn *t, int places)
-{
-    if (++t->at == places) {
-        t->at = 0;
-        t->parity ^= 1;
-    }
-}
+SPC_DEVICE int place_of_turn(turn t, int places) { return (int)(t & (spc_u32)(places - 1)); }
+SPC_DEVICE int parity_of_turn(turn t, int places) { return (int)(t / (spc_u32)places & 1u); }
 
 /* ---- windows of a block ----------------------------------------------------------- */
 
 /* Says that a window is there, and what comes after it. */
-SPC_DEVICE void announce(const turn *slot, int end, int p)
+SPC_DEVICE void announce(int slot, int end, int p)
 {
-    write_list(slot->at, end, p);
+    write_list(slot, end, p);
     spc_sync_warp();
     if (spc_lane() == 0)
-        spc_mbar_arrive(all_barriers()->sorted + slot->at);
+        spc_mbar_arrive(all_barriers()->sorted + slot);
 }
 
 /* The copiers fill one window together, once nobody reads the last in its place. Returns
  * whether the tile has another. */
 SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, int p, int w)
 {
-    barriers *b = all_barriers();
-    int more;
+    int at = place_of_turn(*slot, 2), more;
 
-    spc_mbar_wait(b->read + slot->at, slot->parity);
+    spc_mbar_wait(all_barriers()->read + at, parity_of_turn(*slot, 2));
     SPC_ROLLED
     for (int warp = copier; warp < $(warps); warp += $(copiers)) {
-        share s = share_of(slot->at, warp);
+        share s = share_of(at, warp);
         copy_share(&s, warp, copier, &args->triplets, p + warp * 16, w);
     }
     spc_sync_named(1, $(copiers * 32));
-    more = has_more(slot->at);
+    more = has_more(at);
     if (copier == 0)
-        announce(slot, more ? MORE : DONE, p);
-    next_turn(slot, 2);
+        announce(at, more ? MORE : DONE, p);
+    ++*slot;
     return more;
 }
 
@@ -287,7 +283,7 @@ SPC_DEVICE int tile_of_round(const spc_conv_args *args, int round)
 
 SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
 {
-    turn slot = {0, 1};
+    turn slot = 2; /* as if all had been read once */
 
     for (int round = 0;; round++) {
         int tile = tile_of_round(args, round);
@@ -296,9 +292,9 @@ SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
         for (int w = 0; copy_window(args, copier, &slot, tile * $(rows), w);)
             w++;
     }
-    spc_mbar_wait(all_barriers()->read + slot.at, slot.parity);
+    spc_mbar_wait(all_barriers()->read + place_of_turn(slot, 2), parity_of_turn(slot, 2));
     if (copier == 0)
-        announce(&slot, NO_TILE, 0);
+        announce(place_of_turn(slot, 2), NO_TILE, 0);
 }
 
 %end
