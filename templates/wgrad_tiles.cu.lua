@@ -172,7 +172,7 @@ SPC_DEVICE int offset_of(int slot)
 }
 
 /* The i-th block of a share. */
-SPC_DEVICE int block_of(int i, int share) { return $(config.shares > 1 and "i * " .. config.shares .. " + share" or "i") ; }
+SPC_DEVICE int block_of(int i, int share) { return $(config.shares > 1 and "i * " .. config.shares .. " + share" or "i"); }
 
 /* Where a warp is: tiles of 32 turns, a lane each, with the blocks of the share that each
  * has; the tile of this turn, and how many tiles were before it. */
