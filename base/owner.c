@@ -105,14 +105,14 @@ static const char *find_fault_above(const char *real, char cure[MOST_CURE])
     return fault;
 }
 
-/* Of a file that is not there yet, as it would be made: in the nearest folder
- * that is there. */
-static bool find_real(char real[PATH_MAX], const char *path)
+/* The path with no link among its folders: only what it ends in may be one. Of
+ * a file that is not there yet, as it would be made: in the nearest folder that
+ * is there. */
+static bool find_place(char real[PATH_MAX], const char *path)
 {
     char start[PATH_MAX], name[PATH_MAX];
+    const char *last;
 
-    if (realpath(path, real) != NULL)
-        return true;
     if (path[0] != '/' && getcwd(start, sizeof(start)) == NULL)
         return false;
     int length = path[0] == '/'
@@ -120,12 +120,65 @@ static bool find_real(char real[PATH_MAX], const char *path)
                      : snprintf(name, sizeof(name), "%s/%s", start, path);
     if (length < 0 || length >= PATH_MAX)
         return false;
-    while (leave(name))
+    last = strrchr(path, '/');
+    last = last != NULL ? last + 1 : path;
+    for (; leave(name); last = "new")
         if (realpath(name, real) != NULL) {
             size_t used = strlen(real);
-            return snprintf(real + used, PATH_MAX - used, "/new") <
+            return snprintf(real + used, PATH_MAX - used, "/%s", last) <
                    (int)(PATH_MAX - used);
         }
+    return false;
+}
+
+/* Where the link at `path` leads, from one place to the next; false: it is
+ * none. */
+static bool follow(char path[PATH_MAX])
+{
+    char text[PATH_MAX];
+    ssize_t length = readlink(path, text, sizeof(text) - 1);
+    size_t folder = 0;
+
+    if (length <= 0)
+        return false;
+    text[length] = '\0';
+    if (text[0] != '/')
+        folder = (size_t)(strrchr(path, '/') - path) + 1;
+    return snprintf(path + folder, PATH_MAX - folder, "%s", text) <
+           (int)(PATH_MAX - folder);
+}
+
+/* Who owns a link can lead it elsewhere, wherever it is. */
+static const char *find_link_fault(const char *name, char cure[MOST_CURE])
+{
+    struct stat facts;
+
+    if (lstat(name, &facts) != 0 || !S_ISLNK(facts.st_mode) || is_ours(&facts))
+        return NULL;
+    snprintf(cure, MOST_CURE, "name what it leads to");
+    return "is a link of another user";
+}
+
+/* The file itself, and what is wrong on the way to it: who can put another link
+ * in the place of one chooses the file as well. False: it cannot be found. */
+static bool find_file(char real[PATH_MAX], const char **fault,
+                      char cure[MOST_CURE], const char *path)
+{
+    enum { MOST_LINKS = 40 };
+    char at[PATH_MAX];
+
+    *fault = NULL;
+    snprintf(at, sizeof(at), "%s", path);
+    for (int i = 0; i <= MOST_LINKS; i++) {
+        if (!find_place(real, at))
+            return false;
+        *fault = find_fault_above(real, cure);
+        if (*fault == NULL)
+            *fault = find_link_fault(real, cure);
+        snprintf(at, sizeof(at), "%s", real);
+        if (*fault != NULL || !follow(at))
+            return true;
+    }
     return false;
 }
 
@@ -135,17 +188,16 @@ spc_status spc__owner_check(const char *path, const char *const siblings[],
     char real[PATH_MAX], name[PATH_MAX + 16], cure[MOST_CURE];
     const char *fault;
 
-    if (!find_real(real, path)) /* who opens it will say why */
+    if (!find_file(real, &fault, cure, path)) /* who opens it will say why */
         return SPC_OK;
-    snprintf(name, sizeof(name), "%s", real);
-    fault = find_fault(name, cure);
+    snprintf(name, sizeof(name), "%s", path);
+    if (fault == NULL) {
+        snprintf(name, sizeof(name), "%s", real);
+        fault = find_fault(name, cure);
+    }
     for (int i = 0; siblings[i] != NULL && fault == NULL; i++) {
         snprintf(name, sizeof(name), "%s%s", real, siblings[i]);
         fault = find_fault(name, cure);
-    }
-    if (fault == NULL) {
-        snprintf(name, sizeof(name), "%s", path);
-        fault = find_fault_above(real, cure);
     }
     if (fault == NULL)
         return SPC_OK;

@@ -285,11 +285,11 @@ static spc_status check_opsets(const spc_onnx *onnx, spc_error *error)
         const char *domain = opset->domain != NULL ? opset->domain : "";
         if ((domain[0] == '\0' || strcmp(domain, "ai.onnx") == 0) &&
             (opset->version < OPSET_LEAST || opset->version > OPSET_MOST))
-            return spc__fail(error, SPC_EUNSUPPORTED,
-                             "cannot read '%s': its nodes are those of opset "
-                             "%lld: %d to %d are known",
-                             onnx->path, (long long)opset->version, OPSET_LEAST,
-                             OPSET_MOST);
+            return spc__fail(
+                error, SPC_EUNSUPPORTED,
+                "cannot read '%s': its nodes are those of opset "
+                "%lld: %d to %d are known; export it with one of those",
+                onnx->path, (long long)opset->version, OPSET_LEAST, OPSET_MOST);
     }
     return SPC_OK;
 }

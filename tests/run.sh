@@ -12,6 +12,7 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 presets=${*:-dev asan tsan}
+. tests/turns.sh
 
 # The package of every command, header and library that the build asks for.
 missing() {
@@ -44,24 +45,19 @@ install_missing() {
             --no-install-recommends $packages
 }
 
+# Of the tests that ctest chooses, of which each has its turn every $2 days.
 # Address-space randomisation of recent kernels is more than ThreadSanitizer of
 # GCC 12 and 13 can take; without it, it works.
 run_ctest() {
-    if [ "$1" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
-        preset=$1
-        shift
-        setarch "$(uname -m)" -R ctest --preset "$preset" "$@"
-    else
-        preset=$1
-        shift
-        ctest --preset "$preset" "$@"
+    preset=$1
+    turns=$2
+    shift 2
+    set -- ctest --preset "$preset" "$@"
+    if [ "$preset" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
+        set -- setarch "$(uname -m)" -R "$@"
     fi
-}
-
-# Of N tests one, the next one tomorrow.
-one_in() {
-    day=${SPC_TEST_DAY:-$(($(date +%s) / 86400 % 1000))}
-    [ -n "${SPC_TEST_ALL:-}" ] || echo "-I $((day % $1 + 1)),,$1"
+    [ "$turns" = 1 ] || set -- env SPC_TEST_DAY="$(day_of_turn "$turns")" "$@"
+    "$@"
 }
 
 # What must be built for the tests that ctest chooses with these arguments.
@@ -79,10 +75,11 @@ run_preset() {
     preset=$1
     labels=
     rest=
+    turns=1
     case $preset in
     dev) labels="-LE turns" rest="-L turns $(one_in 3)" ;;
-    asan) labels="-LE slow|gpu $(one_in 5)" ;;
-    tsan) labels="-L threads $(one_in 3)" ;;
+    asan) labels="-LE slow|gpu $(one_in 5)" turns=5 ;;
+    tsan) labels="-L threads $(one_in 3)" turns=3 ;;
     esac
     echo "== $preset: building"
     cmake --preset "$preset" >"build/$preset.log" 2>&1 || {
@@ -101,9 +98,9 @@ run_preset() {
     echo "== $preset: testing"
     status=0
     # shellcheck disable=SC2086 # some words or none
-    run_ctest "$preset" $labels -j "$(nproc)" || status=1
+    run_ctest "$preset" $turns $labels -j "$(nproc)" || status=1
     # shellcheck disable=SC2086
-    [ -z "$rest" ] || run_ctest "$preset" $rest -j "$(nproc)" || status=1
+    [ -z "$rest" ] || run_ctest "$preset" 3 $rest -j "$(nproc)" || status=1
     return $status
 }
 

@@ -52,6 +52,9 @@ spc_slow(cli_audit cli_frames cli_interrupt cli_killed cli_lists cli_peers)
 add_test(NAME manual COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/manual.sh
   $<TARGET_FILE:spctune> ${PROJECT_SOURCE_DIR}/docs/spctune.1.md)
 
+# The days of tests/run.sh leave nothing out for ever.
+add_test(NAME turns COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/turns_test.sh)
+
 # The program in README.md, as it stands there.
 file(READ ${PROJECT_SOURCE_DIR}/README.md readme)
 string(REGEX MATCH "```c\n(.*)\n```\n\nThe test suite" found "${readme}")

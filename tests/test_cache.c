@@ -1880,6 +1880,47 @@ START_TEST(a_folder_of_others_keeps_no_file_in_its_place)
 }
 END_TEST
 
+/* A link, and its folder; what it leads to is there or not. */
+static const struct {
+    const char *folder, *to;
+    unsigned mode; /* of the folder `open` */
+    int owner;     /* of the link */
+    const char *says;
+} links[] = {
+    {"shut", "user.db", 0755, 0, NULL},
+    {"shut", "../shut/new.db", 0777, 0, NULL},
+    {"shut", "../open/user.db", 0755, 0, NULL},
+    {"shut", "../open/user.db", 0777, 0,
+     "is in a folder that others may write"},
+    {"shut", "../open/new.db", 0755, 0, NULL},
+    {"shut", "../open/new.db", 0777, 0, "is in a folder that others may write"},
+    {"open", "../shut/user.db", 0777, 0,
+     "is in a folder that others may write"},
+    {"open", "../shut/user.db", 01777, 0, NULL},
+    {"open", "../shut/user.db", 01777, 65534, "is a link of another user"},
+    {"shut", "link.db", 0755, 0, NULL}, /* in a circle: who opens it says so */
+};
+
+START_TEST(a_link_is_trusted_with_all_that_it_leads_through)
+{
+    if (geteuid() != 0)
+        skip_test("only root may give links away");
+    mkdir(at("shut"), 0755);
+    mkdir(at("open"), 0755);
+    make_file("shut/user.db", 64, 30);
+    make_file("open/user.db", 64, 30);
+    ck_assert_int_eq(chmod(at("open"), (mode_t)links[_i].mode), 0);
+    const char *name =
+        links[_i].folder[0] == 's' ? "shut/link.db" : "open/link.db";
+    ck_assert_int_eq(symlink(links[_i].to, at(name)), 0);
+    ck_assert_int_eq(lchown(at(name), (uid_t)links[_i].owner, 0), 0);
+    assert_status(spc__cache_check_owner(at(name), &error),
+                  links[_i].says != NULL ? SPC_EDB : SPC_OK);
+    if (links[_i].says != NULL)
+        assert_says(links[_i].says);
+}
+END_TEST
+
 /* Folders and disks */
 
 START_TEST(an_unwritable_parent_is_named)
@@ -3268,6 +3309,8 @@ static TCase *conditions(void)
     tcase_add_loop_test(tc, a_file_of_another_user_is_not_trusted, 0, 2);
     tcase_add_loop_test(tc, a_folder_of_others_keeps_no_file_in_its_place, 0,
                         LENGTH(above));
+    tcase_add_loop_test(tc, a_link_is_trusted_with_all_that_it_leads_through, 0,
+                        LENGTH(links));
     tcase_add_test(tc, an_unwritable_parent_is_named);
     tcase_add_test(tc, a_file_where_a_folder_should_be_is_named);
     tcase_add_test(tc, an_unreadable_file_is_named);

@@ -393,24 +393,24 @@ END_TEST
 /* ---- trouble ------------------------------------------------------------- */
 
 /* Each voxel has eight outputs of its own. */
-static spc_scene *scattered(void)
+static spc_scene *scattered(int count) /* up to 30 */
 {
     int32_t coords[30][4];
     spc_scene *scene;
 
-    for (int i = 0; i < 30; i++) {
+    for (int i = 0; i < count; i++) {
         int32_t row[4] = {0, 1 + 4 * (i % 5), 1 + 4 * (i / 5 % 3), 1};
         row[3] += 4 * (i / 15);
         memcpy(coords[i], row, sizeof(row));
     }
-    assert_net(spc_scene_create(&scene, &coords[0][0], 30, "s", &error));
+    assert_net(spc_scene_create(&scene, &coords[0][0], count, "s", &error));
     return scene;
 }
 
 START_TEST(a_level_that_overflows_says_what_would_have_fitted)
 {
     spc_net_options o = room_for(60);
-    spc_scene *good = draw_scene(60, 2, 9), *bad = scattered();
+    spc_scene *good = draw_scene(60, 2, 9), *bad = scattered(30);
     rig r;
 
     load(&r, "every.lua", SPC_F32);
@@ -443,6 +443,35 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
     }
     spc_scene_free(good);
     spc_scene_free(bad);
+    close_rig(&r);
+}
+END_TEST
+
+/* 4.64 times 50 are 231 in numbers of a machine, not 232. */
+START_TEST(the_growth_that_would_have_fitted_fits)
+{
+    spc_net_options o = room_for(50);
+    spc_scene *scene = scattered(29);
+    rig r;
+
+    load(&r, "every.lua", SPC_F32);
+    open_context(&r, suite_device != NULL ? suite_device : "cpu");
+    o.growth = 4;
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    const char *said = strstr(spc_ctx_error(r.ctx), "of them; growth ");
+    ck_assert_msg(said != NULL &&
+                      sscanf(said, "of them; growth %lf", &o.growth) == 1,
+                  "%s", spc_ctx_error(r.ctx));
+    close_plan(&r);
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    ck_assert_msg(spc_net_check(r.plan, NULL) == SPC_OK, "growth %g: %s",
+                  o.growth, spc_ctx_error(r.ctx));
+    spc_scene_free(scene);
     close_rig(&r);
 }
 END_TEST
@@ -799,6 +828,7 @@ static void add_device_tests(Suite *suite)
                         devices);
     tcase_add_loop_test(tc, a_replay_gives_the_bits_of_a_run, 0, devices);
     tcase_add_test(tc, a_level_that_overflows_says_what_would_have_fitted);
+    tcase_add_test(tc, the_growth_that_would_have_fitted_fits);
 }
 
 int main(int argc, char **argv)

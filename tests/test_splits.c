@@ -83,6 +83,13 @@ static const struct {
      "os_wgmma", "split=cluster2,groups=2,n=96,pieces=2,stages=4"},
     {"subm,cin=64,cout=64,k=3,dtype=tf32,bias=1", "os_wgmma",
      "split=cluster8,groups=2"},
+    /* Blocks without a column to end, and with one more than others. */
+    {"subm,cin=128,cout=32,k=3", "os_wgmma",
+     "split=cluster8,groups=2,n=32,pieces=1,stages=8"},
+    {"conv,cin=64,cout=96,k=3,stride=2,rule=floor,dtype=f32,bias=1", "os_wgmma",
+     "split=cluster8,groups=2,n=96,pieces=1,stages=4"},
+    {"subm,cin=128,cout=96,k=3,dtype=i8,epilogue=scale+bias+add+relu,out=i8",
+     "os_wgmma", "split=cluster4,groups=2,n=96,pieces=1,stages=8"},
     {"subm,cin=64,cout=64,k=3,epilogue=scale+bias+relu+add", "os_mma",
      "split=cluster4,m=1,stages=2"},
     {"inverse,cin=160,cout=64,k=3,stride=2,rule=floor,dtype=bf16", "os_mma",

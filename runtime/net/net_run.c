@@ -356,6 +356,17 @@ static double least(double rows, double times)
     return floor(least * times) < rows ? least + 1 : least;
 }
 
+/* The least times, in hundredths, that `count` has to be taken for `rows`: with
+ * the roundings of the plan itself. */
+static double least_times(double rows, double count)
+{
+    double hundredths = ceil(100 * rows / count);
+
+    while (floor(hundredths / 100 * count) < rows)
+        hundredths++;
+    return hundredths / 100;
+}
+
 /* Nobody gives a set within a capacity: what can be changed is the plan's, and
  * how often that it is. */
 static spc_status fail_room(const spc_net_plan *plan, const char *where,
@@ -364,13 +375,13 @@ static spc_status fail_room(const spc_net_plan *plan, const char *where,
 {
     double now = (double)plan->options.capacity, asked = set->asked;
 
-    return spc__fail(spc__error_of(plan->ctx), SPC_ECAPACITY,
-                     "%s of network '%s': %d rows for a set of %d, which is "
-                     "%s %g times the plan's capacity of %.0f: it holds none "
-                     "of them; %s %g or a capacity of %.0f would have fitted",
-                     where, plan->net->name, set->asked, set->capacity, word,
-                     times, now, word, least(asked, now / 100) / 100,
-                     least(asked, times));
+    return spc__fail(
+        spc__error_of(plan->ctx), SPC_ECAPACITY,
+        "%s of network '%s': %d rows for a set of %d, which is "
+        "%s %g times the plan's capacity of %.0f: it holds none "
+        "of them; %s %.12g or a capacity of %.0f would have fitted",
+        where, plan->net->name, set->asked, set->capacity, word, times, now,
+        word, least_times(asked, now), least(asked, times));
 }
 
 static spc_status fail_set(spc_net_plan *plan, int set)
