@@ -250,6 +250,9 @@
 % if divided then
 #include "spc_span.cuh"
 % end
+% if parts > 1 then
+#include "spc_cluster.cuh"
+% end
 
 % write_split()
 typedef char schedule_fits[sizeof(spc_schedule) == $(schedule_bytes) ? 1 : -1];

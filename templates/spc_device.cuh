@@ -728,8 +728,8 @@ SPC_DEVICE void spc_fence_async(void)
  * Clusters: blocks that follow each other in x, launched together. A barrier of
  * all their threads that have not ended, which orders accesses to shared and
  * global memory; and 16 bytes of the shared memory of the cluster's block
- * `block`, where `p` points to in this one's, read or written while the other
- * block is there: between two barriers, or where it waits for this one.
+ * `block`, where `p` points to in this one's. Between two barriers, so that
+ * the other block is there.
  */
 SPC_DEVICE void spc_cluster_sync(void)
 {
@@ -746,15 +746,6 @@ SPC_DEVICE spc_b16 spc_cluster_load16(const void *p, int block)
                  : "r"(spc_shared_address(p)), "r"(block)
                  : "memory");
     return v;
-}
-
-SPC_DEVICE void spc_cluster_store16(void *p, int block, spc_b16 v)
-{
-    asm volatile("{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, %0, %1;\n"
-                 "st.shared::cluster.v4.b32 [at], {%2,%3,%4,%5};\n}" ::"r"(
-                     spc_shared_address(p)),
-                 "r"(block), "r"(v.x), "r"(v.y), "r"(v.z), "r"(v.w)
-                 : "memory");
 }
 
 /* The same barrier, but of what was done before only mbarriers are seen whose

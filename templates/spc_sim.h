@@ -374,14 +374,6 @@ SPC_DEVICE spc_b16 spc_sim_cluster_load16(const void *p, int block,
     return *(const spc_b16 *)((const spc_u8 *)p +
                               spc_sim_cluster_offset(block, place));
 }
-SPC_DEVICE void spc_sim_cluster_store16(void *p, int block, spc_b16 v,
-                                        const spc_sim_place *place)
-{
-    spc_sim_check_shared(p, 16, 16, place);
-    *(spc_b16 *)((spc_u8 *)p + spc_sim_cluster_offset(block, place)) = v;
-}
-#define spc_cluster_store16(p, block, v)                                       \
-    spc_sim_cluster_store16(p, block, v, SPC_SIM_HERE("spc_cluster_store16"))
 #define spc_cluster_load16(p, block)                                           \
     spc_sim_cluster_load16(p, block, SPC_SIM_HERE("spc_cluster_load16"))
 
