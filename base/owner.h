@@ -6,7 +6,8 @@
  * templates those are. So they are looked at as ssh looks at its keys: such a
  * file, and what else would be read with it, belongs to the user or to root,
  * nobody else may write it, and nobody else can put another file in its place,
- * or another folder in that of one above it.
+ * another link in that of one that leads to it, or another folder in that of one
+ * above them.
  */
 #ifndef SPC_BASE_OWNER_H
 #define SPC_BASE_OWNER_H
