@@ -5,8 +5,8 @@
 #
 # For Debian 12 and Ubuntu 24.04; asks sudo for packages only if some are missing.
 # Needs neither a GPU nor the CUDA Toolkit: tests that do skip themselves and say
-# so. dev runs everything, of the label "turns" a third; AddressSanitizer a fifth of
-# what is not "slow", ThreadSanitizer a third of the label "threads"; for both only
+# so. dev runs everything, of the label "turns" a quarter; AddressSanitizer a sixth of
+# what is not "slow", ThreadSanitizer a quarter of the label "threads"; for both only
 # what these tests need is built. Large matrices are sampled. What is left out today
 # has its turn on the days after; SPC_TEST_ALL=1 runs all of it.
 set -u
@@ -77,9 +77,9 @@ run_preset() {
     rest=
     turns=1
     case $preset in
-    dev) labels="-LE turns" rest="-L turns $(one_in 3)" ;;
-    asan) labels="-LE slow|gpu $(one_in 5)" turns=5 ;;
-    tsan) labels="-L threads $(one_in 3)" turns=3 ;;
+    dev) labels="-LE turns" rest="-L turns $(one_in 4)" ;;
+    asan) labels="-LE slow|gpu $(one_in 6)" turns=6 ;;
+    tsan) labels="-L threads $(one_in 4)" turns=4 ;;
     esac
     echo "== $preset: building"
     cmake --preset "$preset" >"build/$preset.log" 2>&1 || {
@@ -100,7 +100,7 @@ run_preset() {
     # shellcheck disable=SC2086 # some words or none
     run_ctest "$preset" $turns $labels -j "$(nproc)" || status=1
     # shellcheck disable=SC2086
-    [ -z "$rest" ] || run_ctest "$preset" 3 $rest -j "$(nproc)" || status=1
+    [ -z "$rest" ] || run_ctest "$preset" 4 $rest -j "$(nproc)" || status=1
     return $status
 }
 

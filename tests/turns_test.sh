@@ -3,7 +3,7 @@
 . "$(dirname "$0")/turns.sh"
 unset SPC_TEST_ALL
 
-for turns in 3 5; do
+for turns in 3 4 6; do
     for parts in 2 3 6 9 10 12 16; do
         seen=$(for day in $(seq 0 $((turns * parts - 1))); do
             echo "$(one_in $turns) $(($(day_of_turn $turns) % parts))"
