@@ -143,6 +143,7 @@
 %}
 #include "spc_balance.cuh"
 #include "spc_tiles.cuh"
+#include "spc_arrive.cuh"
 
 % write_store_sum()
 /* ---- tiles ------------------------------------------------------------------------ */
@@ -357,19 +358,6 @@ SPC_DEVICE void find_step(step *s, loader *l, int which, const spc_conv_args *ar
     spc_copy_commit();
 }
 
-/* The lane's arrival at a barrier, as soon as its copies so far have arrived. */
-SPC_DEVICE void arrive_with_copies(spc_u64 *barrier)
-{
-#ifdef __CUDACC__
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(spc_shared_address(barrier))
-                 : "memory");
-#else
-    spc_copy_commit();
-    spc_copy_wait(0);
-    spc_mbar_arrive(barrier);
-#endif
-}
-
 %-- The lane's pieces of a step's rows, of which 8 lanes have one and a warp four neighbours.
 %function write_copies(pitch, offset)
         const int *numbers = (const int *)(numbers_of(l, which) + $(offset)) + (spc_lane() >> 3);
@@ -412,7 +400,7 @@ SPC_DEVICE void copy_step(const step *s, const loader *l, int which, const spc_c
 % end
     }
     spc_sync_warp(); /* all have read the numbers */
-    arrive_with_copies(full_barrier(s->stage));
+    spc_arrive_with_copies(full_barrier(s->stage));
 }
 
 SPC_DEVICE void load_items(int parts, const spc_conv_args *args)

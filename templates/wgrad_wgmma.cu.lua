@@ -133,6 +133,7 @@
 %  end,
 %}
 #include "spc_device.cuh"
+#include "spc_arrive.cuh"
 
 % write_store_sum()
 % write_shares()
@@ -188,19 +189,6 @@ SPC_DEVICE int load_number(loader *l, const spc_conv_args *args)
         number = spc_load_int(from + pair);
     advance(&l->numbers, l->last, args);
     return number;
-}
-
-/* The lane's arrival at a barrier, as soon as its copies so far have arrived. */
-SPC_DEVICE void arrive_with_copies(spc_u64 *barrier)
-{
-#ifdef __CUDACC__
-    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(spc_shared_address(barrier))
-                 : "memory");
-#else
-    spc_copy_commit();
-    spc_copy_wait(0);
-    spc_mbar_arrive(barrier);
-#endif
 }
 
 %-- The row of a lane's i-th piece, where so many pieces of a row are there.
@@ -270,10 +258,10 @@ SPC_DEVICE int load_next(loader *l, int number, const spc_conv_args *args)
         spc_copy_wait(0);
         spc_mbar_arrive(full_barrier(l->stage));
     } else {
-        arrive_with_copies(full_barrier(l->stage));
+        spc_arrive_with_copies(full_barrier(l->stage));
     }
 % else
-    arrive_with_copies(full_barrier(l->stage));
+    spc_arrive_with_copies(full_barrier(l->stage));
 % end
     advance(&l->rows, l->last, args);
     l->stage = after(l->stage);

@@ -1,0 +1,23 @@
+/*
+ * spc_arrive.cuh - for kernels with warps that load: copies that arrive at a barrier
+ * themselves.
+ */
+#ifndef SPC_ARRIVE_CUH
+#define SPC_ARRIVE_CUH
+
+#include "spc_device.cuh"
+
+/* The lane's arrival at a barrier, as soon as its copies so far have arrived. */
+SPC_DEVICE void spc_arrive_with_copies(spc_u64 *barrier)
+{
+#ifdef __CUDACC__
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" ::"r"(spc_shared_address(barrier))
+                 : "memory");
+#else
+    spc_copy_commit();
+    spc_copy_wait(0);
+    spc_mbar_arrive(barrier);
+#endif
+}
+
+#endif
