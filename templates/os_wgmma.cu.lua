@@ -658,6 +658,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
     spc_share *share = (spc_share *)(spc_shared() + $(share_at));
 % end
 
+% if parts == 0 then
+    /* While barriers are made, and before most registers are given away. */
+    spc_span span;
+    if (spc_warp() == $(config.groups * 4)) {
+        spc_span_start(&span, (spc_u8 *)schedule->step);
+%   write_span_start("&span", "(&args->map)")
+    }
+% end
     if (spc_thread() == 0) {
         for (int i = 0; i < $(config.stages); i++) {
             spc_mbar_init(full + i, 1);
@@ -683,9 +691,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
     spc_registers_lower(32);
 % if divided then
     if (spc_warp() == $(config.groups * 4)) {
+% if parts > 1 then
         spc_span span;
         spc_span_start(&span, (spc_u8 *)schedule->step);
-% write_span_start("&span", "(&args->map)")
+% end
         spc_schedule_span(schedule, &span, &args->map, $(rows), $(words),
                           $(k_blocks), $(parts));
     } else if (spc_warp() == $(config.groups * 4 + 1)) {

@@ -94,24 +94,6 @@ SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows)
     return low;
 }
 
-/* Lane l: the tiles that have `cost` offsets (none counts as one), of which the
- * first is *begin in the table, for the class of number `at`; their units. */
-SPC_DEVICE int spc_class_units(int *begin, int *cost, const spc_map_view *map,
-                               int at, int tiles, int offsets, int blocks)
-{
-    int end = tiles;
-
-    *begin = tiles;
-    *cost = 1;
-    if (at < offsets) {
-        *begin = spc_load_int(map->tile_begin + at);
-        *cost = offsets - at;
-    }
-    if (at + 1 < offsets)
-        end = spc_load_int(map->tile_begin + at + 1);
-    return (end - *begin) * *cost * blocks;
-}
-
 SPC_DEVICE void spc_span_start(spc_span *s, spc_u8 *ring)
 {
     s->ring = ring;
@@ -126,35 +108,58 @@ SPC_DEVICE void spc_span_start(spc_span *s, spc_u8 *ring)
 }
 
 /* The block's share of all units. `blocks` is how many blocks of input channels
- * there are. The whole warp calls it. */
+ * there are. The whole warp calls it. Tiles of one cost are a class, of which the
+ * table says where it begins: lane l has those of number l, l + 32..., all of them
+ * asked for at once; a tile without an offset counts as one of one. */
 SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
                                  int tile_rows, int offsets, int blocks)
 {
-    int tiles = spc_count_tiles(map, tile_rows), all = 0, before = 0;
-    int begin, cost, share, rest, first, block = spc_block_x();
+    int lane = spc_lane(), block = spc_block_x();
+    int begin[32], end[32]; /* as many as `offsets`, a constant, has use for */
+    int tiles, all = 0, share, rest, first;
 
-    for (int at = 0; at < offsets; at += 32) {
-        int units = spc_class_units(&begin, &cost, map, at + spc_lane(), tiles,
-                                    offsets, blocks);
-        all += spc_shfl(spc_scan(units), 31);
+    SPC_UNROLL
+    for (int w = 0; w < 32; w++) {
+        int at = w * 32 + lane;
+        begin[w] = 0;
+        if (w * 32 < offsets)
+            spc_load4_into((spc_u32 *)begin + w, map->tile_begin + at,
+                           at < offsets ? 0 : -1);
+    }
+    tiles = spc_count_tiles(map, tile_rows);
+    SPC_UNROLL
+    for (int w = 0; w < 32; w++) { /* end: of its units, among those of all classes */
+        if (w * 32 >= offsets)
+            break;
+        int at = w * 32 + lane, next = spc_shfl(begin[w], (lane + 1) & 31);
+        int beyond = spc_shfl(begin[w < 31 ? w + 1 : w], 0);
+        next = at + 1 >= offsets ? tiles : lane == 31 ? beyond : next;
+        end[w] = all + spc_scan(at < offsets ? (next - begin[w]) * (offsets - at) * blocks : 0);
+        all = spc_shfl(end[w], 31);
     }
     share = all / spc_grid_x();
     rest = all - share * spc_grid_x(); /* the first blocks have one more */
     first = block * share + (block < rest ? block : rest);
     s->left = share + (block < rest);
-    for (int at = 0; at < offsets && s->left > 0; at += 32) {
-        int units = spc_class_units(&begin, &cost, map, at + spc_lane(), tiles,
-                                    offsets, blocks);
-        int end = before + spc_scan(units);
-        spc_u32 found = spc_ballot(first >= end - units && first < end);
-        if (found) {
-            int into = first - (end - units), lane = spc_ffs(found) - 1;
-            s->rank = spc_shfl(begin + into / (cost * blocks), lane);
-            s->begin = spc_shfl(into % (cost * blocks), lane);
-            return;
+    int into = first, cost = 1, rank = 0, sought = s->left > 0;
+    SPC_UNROLL
+    for (int w = 0; w < 32; w++) {
+        if (w * 32 >= offsets)
+            break;
+        spc_u32 behind = spc_ballot(end[w] > first);
+        int at = spc_ffs(behind) - 1; /* -1: another word's */
+        int before = spc_shfl(end[w], at > 0 ? at - 1 : 31);
+        int from = spc_shfl(begin[w], at & 31);
+        if (sought && at != 0)
+            into = first - before;
+        if (sought && at >= 0) {
+            cost = (offsets - w * 32 - at) * blocks;
+            rank = from;
+            sought = 0;
         }
-        before = spc_shfl(end, 31);
     }
+    s->rank = rank + into / cost;
+    s->begin = into % cost;
 }
 
 /* Asks for the masks of the tile that is next, and for its number, which is -1
