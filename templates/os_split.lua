@@ -426,21 +426,16 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, const
 %  return string.format("spc_shared() + %d + (((%s) * %d + %d) * %d + %s) * %d + spc_thread() * 16",
 %                       received_at, place, turns, l, turn_quads(), i, threads * 16)
 %end
-%-- Arrives at the `i`-th barrier of all other blocks.
-%local function write_tell(i)
-    spc_sync_warp();
-    if (spc_lane() < $(cluster_of(config)) && spc_lane() != part)
-        spc_cluster_arrive(joined + $(i), spc_lane());
-%end
 %local function write_exchange(threads)
 % local cluster, turns = cluster_of(config), lane_turns(problem, config)
+% local some_end_none = turns < cluster
 /* Tells the others that what they sent for the tile before has been read: at a tile that
  * is not the first, for which they wait in turn, so that nobody has ended. */
 SPC_DEVICE void have_read(spc_u64 *joined)
 {
-    int part = spc_block_x() % $(cluster);
-
-% write_tell(1)
+    spc_sync_warp();
+    if (spc_lane() < $(cluster) && spc_lane() != spc_block_x() % $(cluster))
+        spc_cluster_release(joined + 1, spc_lane());
 }
 
 /* Sends each of the cluster's blocks this one's sums of its columns, adds what the others
@@ -453,6 +448,9 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
 
     for (int h = 0; h < 2; h++)
         row[h] = spc_load_int(rows + 8 * h);
+    int mine = $(turns) * (part + 1) / $(cluster) - $(turns) * part / $(cluster);
+    if (spc_thread() == 0$(some_end_none and " && mine > 0" or ""))
+        spc_mbar_expect(joined, mine * $((cluster - 1) * turn_quads() * threads * 16));
     spc_cluster_wait(joined + 1, step.y & SPC_STEP_ODD ? 0 : 1);
 % for owner = 0, cluster - 1 do
 %   if first_turn(config, turns, owner) < first_turn(config, turns, owner + 1) then
@@ -464,13 +462,16 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
             int quad = $(quad_of("0", j, "i"));
             spc_b16 w;
 % write_quad("            ", "w", "quad * 4")
-            spc_cluster_store16($(received(j - first_turn(config, turns, owner), "i", "place", threads)), $(owner), w);
+            spc_cluster_send16($(received(j - first_turn(config, turns, owner), "i", "place", threads)), $(owner), w, joined);
         }
 %     end
     }
 %   end
 % end
-% write_tell(0)
+% if some_end_none then
+    if (mine == 0)
+        return; /* nor does it wait, lest warps be a tile apart */
+% end
     spc_cluster_wait(joined, step.y & SPC_STEP_ODD ? 1 : 0);
 % for l = 0, most_turns(config, turns) - 1 do
     {

@@ -133,16 +133,31 @@ void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
     settle(self, bar, m);
 }
 
+/* So many of the bytes that the barrier expects, or will. */
+static void count_bytes(spc_sim_thread *self, spc_u64 *bar, int bytes)
+{
+    spc__sim_release(token(bar, parity_of(bar)));
+    mbar m = read_mbar(bar);
+    m.bytes -= bytes;
+    settle(self, bar, m);
+}
+
+void spc__sim_mbar_bring(spc_sim_thread *self, spc_u64 *bar, int bytes,
+                         const spc_sim_place *place)
+{
+    if (read_mbar(bar).count_phase >> 1 == 0)
+        spc__sim_fault(self, "%s at %s:%d: a barrier without spc_mbar_init",
+                       place->primitive, place->file, place->line);
+    count_bytes(self, bar, bytes);
+}
+
 static void bring(spc_sim_thread *self, const spc__sim_bulk *bulk,
                   const void *caller)
 {
     spc__sim_reads(bulk->from, (size_t)bulk->bytes, caller);
     spc__sim_writes(bulk->to, (size_t)bulk->bytes, caller);
     memcpy(bulk->to, bulk->from, (size_t)bulk->bytes);
-    spc__sim_release(token(bulk->bar, parity_of(bulk->bar)));
-    mbar m = read_mbar(bulk->bar);
-    m.bytes -= bulk->bytes;
-    settle(self, bulk->bar, m);
+    count_bytes(self, bulk->bar, bulk->bytes);
 }
 
 void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
