@@ -247,6 +247,7 @@
 %  end,
 %}
 #include "spc_schedule.cuh"
+#include "spc_here.cuh"
 % if divided then
 #include "spc_span.cuh"
 % end
@@ -268,10 +269,14 @@ SPC_DEVICE spc_u8 *place_of(int slot, int i)
 }
 
 % end
+%-- Rows that need no conversion are taken a piece at a time, and those of the next step asked
+%-- for in their place: a step's loads have a step to come. A warp is held at each product
+%-- until the one before has taken its operands, so what stands between them costs nothing.
+%local takes_pieces = config.gather == "registers" and half
 %-- Gathered rows wait in a place of the ring, or in registers.
 %local waiting = config.gather == "shared" and "int slot" or "spc_u32 *data"
-/* Of this lane's parts of row g, then of row g + 8, those from number `first` to before
- * `end`; `in` points to its part of the first row. */
+/* This lane's parts of rows g and g + 8, of pieces `first` to before `end`; `in` points to
+ * its part of the first row. */
 SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block, int first, int end)
 {
     int at = block * $(pieces * 64);
@@ -283,9 +288,7 @@ SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block, 
     for (int h = 0; h < 2; h++) {
         const spc_u8 *from = in + (long long)row[h] * $(row_pitch) + at;
         SPC_UNROLL
-        for (int i = 0; i < $(pieces); i++) {
-            if (h * $(pieces) + i < first || h * $(pieces) + i >= end)
-                continue;
+        for (int i = first; i < end; i++) {
 % if config.gather == "shared" then
             int valid = row[h] >= 0$(byte_guard("byte + i * 64")) ? 16 : 0;
             spc_copy_async16(place_of(slot, i * 2 + h), valid ? from + i * 64 : in,
@@ -307,14 +310,36 @@ SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block, 
     }
 }
 
-/* What was gathered, in the order of first operands. fp16 that was not loaded is
- * masked here and the others are converted next: by an instruction between the loads
- * and the operands, for which the compiler does not wait before it must. */
-SPC_DEVICE void arrange(spc_u32 *a, $(waiting), const int *row, int block)
+% if takes_pieces then
+/* Piece i of what was gathered of rows g and g + 8, in the order of first operands. What was
+ * not loaded, of a row that is absent, is masked here, behind the products before. */
+SPC_DEVICE void take(spc_u32 *a, const spc_u32 *data, int there, int there_8, int block, int i)
 {
-% if config.gather == "shared" then
+%   if row_bytes % 64 ~= 0 then
+    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
+%   end
+    SPC_UNROLL
+    for (int h = 0; h < 2; h++) {
+        int row = h ? there_8 : there;
+%   if row_bytes % 16 == 0 then
+        spc_u32 present = row >= 0$(byte_guard("byte + i * 64")) ? ~0u : 0u;
+%   end
+        SPC_UNROLL
+        for (int r = 0; r < 4; r++) {
+%   if row_bytes % 16 ~= 0 then
+            spc_u32 present = row >= 0$(byte_guard("byte + i * 64 + r * 4")) ? ~0u : 0u;
+%   end
+            a[r * 2 + h] = spc_and_here(data[(h * $(pieces) + i) * 4 + r], present);
+        }
+    }
+}
+% else
+/* What was gathered, in the order of first operands. */
+SPC_DEVICE void arrange(spc_u32 *a, $(waiting))
+{
     SPC_UNROLL
     for (int i = 0; i < $(pieces); i++) {
+%   if config.gather == "shared" then
         spc_b16 low = spc_shared_load16(place_of(slot, i * 2));
         spc_b16 high = spc_shared_load16(place_of(slot, i * 2 + 1));
         a[i * 8] = low.x;
@@ -325,29 +350,14 @@ SPC_DEVICE void arrange(spc_u32 *a, $(waiting), const int *row, int block)
         a[i * 8 + 5] = high.z;
         a[i * 8 + 6] = low.w;
         a[i * 8 + 7] = high.w;
-    }
-% else
-%   if half and row_bytes % 64 ~= 0 then
-    int byte = block * $(pieces * 64) + (spc_lane() & 3) * 16;
-%   end
-    SPC_UNROLL
-    for (int h = 0; h < 2; h++) {
+%   else
         SPC_UNROLL
-        for (int i = 0; i < $(pieces); i++) {
-%   if half and row_bytes % 16 == 0 then
-            spc_u32 present = row[h] >= 0$(byte_guard("byte + i * 64")) ? ~0u : 0u;
+        for (int r = 0; r < 8; r++)
+            a[i * 8 + r] = data[(r % 2 * $(pieces) + i) * 4 + r / 2];
 %   end
-            SPC_UNROLL
-            for (int r = 0; r < 4; r++) {
-%   if half and row_bytes % 16 ~= 0 then
-                spc_u32 present = row[h] >= 0$(byte_guard("byte + i * 64 + r * 4")) ? ~0u : 0u;
-%   end
-                a[i * 8 + r * 2 + h] = data[(h * $(pieces) + i) * 4 + r]$(half and " & present" or "");
-            }
-        }
     }
-% end
 }
+% end
 
 /* The gathering side of a consumer: runs a step or two ahead of the products. */
 typedef struct gatherer {
@@ -478,13 +488,10 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 %local place = config.gather == "shared" and "slot" or "data"
 %-- Converted operands leave the registers that rows are gathered into.
 %local gathers_first = config.gather == "registers" and not half
-%-- A warp is held at each product until the one before has taken its operands: what stands
-%-- between them costs nothing.
-%local gathers_between = config.gather == "registers" and half and parts > 1
 %local function write_gather()
             /* Past the end it gathers rows that nobody multiplies. */
             advance(&g);
-            gather($(place), in, g.row, g.block, 0, $(2 * pieces));
+            gather($(place), in, g.row, g.block, 0, $(pieces));
 %  if config.gather == "shared" then
             spc_copy_commit();
             if (++slot == 2)
@@ -532,7 +539,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if config.gather == "shared" then
     for (int i = 0; i < 2; i++) {
         advance(&g);
-        gather(i, in, g.row, g.block, 0, $(2 * pieces));
+        gather(i, in, g.row, g.block, 0, $(pieces));
         spc_copy_commit();
     }
 % else
@@ -543,7 +550,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
         data[i] = 0;
 % end
     advance(&g);
-    gather(data, in, g.row, g.block, 0, $(2 * pieces));
+    gather(data, in, g.row, g.block, 0, $(pieces));
 % end
 
     for (;;) {
@@ -575,7 +582,11 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if residual_at and rows_are_gathered then
 %   write_fetch()
 % end
-            arrange(a, $(place), g.row, g.block);
+% if takes_pieces then
+            int there = g.row[0], there_8 = g.row[1]; /* the gatherer goes on before all is taken */
+% else
+            arrange(a, $(place));
+% end
 % if not half then
             SPC_UNROLL
             for (int i = 0; i < $(pieces * 8); i++) {
@@ -589,9 +600,17 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
             spc_mbar_wait(full + stage, parity);
             spc_u64 b = spc_wgmma_descriptor(
                 spc_shared() + stage * $(stage_size), $(config.n * 16), 128);
+% if not takes_pieces then
             spc_wgmma_fence();
+% end
             SPC_UNROLL
             for (int k = 0; k < $(pieces * 2); k++) {
+% if takes_pieces then
+                if (k % 2 == 0) {
+                    take(a + k * 4, data, there, there_8, block, k / 2);
+                    spc_wgmma_fence();
+                }
+% end
 % local product = "spc_wgmma_" .. config.n .. (half and "_" .. problem.dtype or "_tf32")
 % if images(problem) == 2 then
                 $(product)(acc, small + k * 4, b + k * $(config.n * 2), k > 0 || !fresh);
@@ -600,14 +619,15 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % else
                 $(product)(acc, a + k * 4, b + k * $(config.n * 2), k > 0 || !fresh);
 % end
-% if gathers_between then
-                if (k == 0)
+% if takes_pieces then
+                if (k == 1)
                     advance(&g); /* past the end to rows that nobody multiplies */
-                gather(data, in, g.row, g.block, k, k + 1);
+                if (k % 2 == 1)
+                    gather(data, in, g.row, g.block, k / 2, k / 2 + 1);
 % end
             }
             spc_wgmma_commit();
-% if not gathers_first and not gathers_between then
+% if not gathers_first and not takes_pieces then
 %   write_gather()
 % end
 % if residual_at and not rows_are_gathered then
