@@ -519,7 +519,7 @@ static const struct whole {
     {"chain", {40, 1, 64, 16, false, false, 0}, 40},
     {"meet", {6, 1, 64, 0, false, true, 0}, 384},
     {"cluster", {8, 3, 128, 2048, false, false, 4}, 8 * 3 * 96},
-    {"rounds", {2, 1, 128, 1088, false, false, 0}, 128},
+    {"rounds", {1, 1, 128, 1088, false, false, 0}, 128},
 };
 
 static unsigned rotated(const rig *r, int threads, int by, int at)
