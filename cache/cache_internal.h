@@ -38,6 +38,7 @@ typedef enum spc__sql {
     SPC__SQL_IS_CHOSEN,
     SPC__SQL_CHOICE_AT,
     SPC__SQL_CHOICE_IN_DOUBT,
+    SPC__SQL_NEXT_CHOICE,
     SPC__SQL_GET_ARTEFACT,
     SPC__SQL_PUT_ARTEFACT,
     SPC__SQL_PUT_FACT,
@@ -261,8 +262,8 @@ extern const char *const spc__seal_everything[];
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
                            const char *what, int64_t record, spc_error *error);
 
-/* The sentence for a record whose seal does not fit, or that has none. */
-spc_status spc__seal_fail(const spc__layer *layer, bool sealed,
+/* The sentence for a record that is damaged, and how (spc__seal_fault). */
+spc_status spc__seal_fail(const spc__layer *layer, const char *fault,
                           const char *what, int64_t record, spc_error *error);
 
 /* What spc_digest() makes of its arguments, one after the other; and of all. */
@@ -284,17 +285,38 @@ void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
 
 /* Reads the choice in the row of a statement for whole ones, and is done with
  * that. While the cache is read; a record whose seal does not fit is set aside,
- * which is the error, and *got says whether another one could be chosen in its
- * place. `seal` is that of the choice; NULL: the row has it. *got is false too
- * if the record went away. */
+ * which is the error, and *got says whether another trial of the problem takes
+ * its place. `seal` is that of the choice; NULL: the row has it. */
 spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
                             spc__layer *layer, sqlite3_stmt *stmt,
                             const char *seal, spc_error *error);
 
+/* Likewise of the problem, whose choice is in doubt, or gone with or without
+ * its trial. *got is false too if the problem has never had one, or has none
+ * any more. */
+spc_status spc__choice_read_doubtful(spc__choice *out, bool *got,
+                                     spc__cache *cache, spc__layer *layer,
+                                     int64_t problem, spc_error *error);
+
 /* keep.c */
 
-/* Chooses the fastest of the problem's trials that are what was stored, but not
- * while somebody else writes; false: there is none. */
+/* What takes the place of a choice that is damaged: of the problem ?1 the
+ * fastest trial (t) whose seal fits, of no version of a template that has a
+ * later one. A search goes on where such a choice is. */
+#define SPC__NEXT_REASON "the fastest that is not damaged" SPC__CUT_SHORT
+#define SPC__FROM_NEXT                                                         \
+    " FROM problem AS p JOIN trial AS t ON t.problem = p.id"                   \
+    " JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"                  \
+    " LEFT JOIN provenance AS v ON v.id = t.provenance"                        \
+    " WHERE p.id = ?1 AND t.status = 'ok' AND t.verified AND t.samples > 0"    \
+    " AND t.median_us IS NOT NULL"                                             \
+    " AND NOT EXISTS (SELECT 1 FROM trial AS n WHERE n.problem = p.id"         \
+    " AND n.template = t.template AND n.template_hash <> t.template_hash"      \
+    " AND n.unix_seconds > t.unix_seconds)"                                    \
+    " AND s.digest = " SPC__DIGEST_TRIAL " ORDER BY t.median_us, t.id LIMIT 1"
+
+/* Chooses it, but not while somebody else writes; false: there is none, or the
+ * file may not be written. */
 bool spc__choose_next(spc__layer *layer, int64_t problem);
 
 /* list.c */

@@ -333,19 +333,10 @@ spc_status spc__cache_pin(spc__cache *cache, int64_t problem,
 /* ---- what is damaged ------------------------------------------------------
  */
 
-/* Of the problem ?1 the fastest trial whose seal fits, of no version of a
- * template that has a later one. A search goes on where such a choice is. */
-static const char next_best[] =
+static const char choose_next_best[] =
     "INSERT INTO choice (problem, trial, reason, provenance, unix_seconds)"
-    " SELECT p.id, t.id, 'the fastest that is not damaged" SPC__CUT_SHORT "',"
-    " t.provenance, ?2 FROM problem AS p JOIN trial AS t ON t.problem = p.id"
-    " JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
-    " LEFT JOIN provenance AS v ON v.id = t.provenance"
-    " WHERE p.id = ?1 AND t.status = 'ok' AND t.verified AND t.samples > 0"
-    " AND NOT EXISTS (SELECT 1 FROM trial AS n WHERE n.problem = p.id"
-    " AND n.template = t.template AND n.template_hash <> t.template_hash"
-    " AND n.unix_seconds > t.unix_seconds)"
-    " AND s.digest = " SPC__DIGEST_TRIAL " ORDER BY t.median_us, t.id LIMIT 1"
+    " SELECT p.id, t.id, '" SPC__NEXT_REASON
+    "', t.provenance, ?2" SPC__FROM_NEXT
     " ON CONFLICT (problem) DO UPDATE SET trial = excluded.trial,"
     " reason = excluded.reason, provenance = excluded.provenance,"
     " unix_seconds = excluded.unix_seconds";
@@ -354,7 +345,7 @@ static spc_status choose_next(spc__layer *layer, int64_t problem, bool *chosen)
 {
     int64_t now = spc__unix_seconds();
     spc_status status =
-        run_with(layer, next_best, (int64_t[]){problem, now}, 2, NULL);
+        run_with(layer, choose_next_best, (int64_t[]){problem, now}, 2, NULL);
 
     *chosen = status == SPC_OK && sqlite3_changes(layer->db) > 0;
     if (*chosen)

@@ -271,17 +271,17 @@ spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
     if (sealed ? sqlite3_column_int(stmt, i) != 0
                : layer->version < SPC__SEALED_VERSION)
         return SPC_OK;
-    return spc__seal_fail(layer, sealed, what, record, error);
+    return spc__seal_fail(layer, spc__seal_fault(layer, sealed), what, record,
+                          error);
 }
 
-spc_status spc__seal_fail(const spc__layer *layer, bool sealed,
+spc_status spc__seal_fail(const spc__layer *layer, const char *fault,
                           const char *what, int64_t record, spc_error *error)
 {
     return spc__fail(error, SPC_EDB,
                      "cannot use %s %lld of '%s': it is damaged, %s; tune the "
                      "layer again, or restore a copy of the file",
-                     what, (long long)record, layer->path,
-                     spc__seal_fault(layer, sealed));
+                     what, (long long)record, layer->path, fault);
 }
 
 /* ---- quarantine ---------------------------------------------------------- */

@@ -51,12 +51,30 @@
 
 /* All that a choice and its trial say, but for where they come from, with the
  * choice's seal: choice_row.c has the columns' names. */
-#define WHOLE_CHOICE(seal)                                                     \
+#define WHOLE(choice, seal)                                                    \
     "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS                         \
-    ", p.buckets, p.family, t.unix_seconds, t.provenance, c.reason,"           \
-    " c.unix_seconds, c.provenance, t.id, p.id, " seal
+    ", p.buckets, p.family, t.unix_seconds, t.provenance, " choice             \
+    ", t.id, p.id, " seal
+#define WHOLE_CHOICE(seal) WHOLE("c.reason, c.unix_seconds, c.provenance", seal)
 #define JOIN_SEAL                                                              \
     " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
+
+/* Choices, and what is left of them: a seal says that there was one. */
+#define FROM_WHAT_WAS_CHOSEN                                                   \
+    " FROM problem AS p LEFT JOIN choice AS c ON c.problem = p.id"             \
+    " LEFT JOIN trial AS t ON t.id = c.trial" JOIN_SEAL
+#define WAS_CHOSEN " AND (t.id IS NOT NULL OR w.digest IS NOT NULL)"
+
+/* Of those the ones that may serve, and those that are to be looked at: the
+ * trial is gone, or its status is another than was stored. */
+#define IS_USABLE_OR_LOST                                                      \
+    WAS_CHOSEN                                                                 \
+        " AND (t.id IS NULL OR t.status = 'ok' OR EXISTS (SELECT 1"            \
+        " FROM seal AS s LEFT JOIN provenance AS v ON v.id = t.provenance"     \
+        " WHERE s.kind = 'trial' AND s.record = t.id"                          \
+        " AND s.digest <> " SPC__DIGEST_TRIAL                                  \
+        "))" NOT_IN_QUARANTINE("trial", "t.id")                                \
+            NOT_IN_QUARANTINE("choice", "p.id")
 
 static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_BEGIN] = "BEGIN IMMEDIATE",
@@ -108,8 +126,9 @@ static const char *const texts[SPC__SQL_COUNT] = {
                               ", t.samples" FROM_CHOICE PROBLEM_IS IS_USABLE,
     [SPC__SQL_SIMILAR_CHOICES] =
         "SELECT p.id, " RANKED_BY ", t.samples, p.layer, p.target,"
-        " t.features, w.digest" FROM_CHOICE JOIN_SEAL
-        " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE,
+        " coalesce(t.features, (SELECT n.features FROM trial AS n"
+        " WHERE n.problem = p.id LIMIT 1)), w.digest" FROM_WHAT_WAS_CHOSEN
+        " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE_OR_LOST,
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
     [SPC__SQL_IS_CHOSEN] = "SELECT 1 FROM choice WHERE trial = ?1 LIMIT 1",
     [SPC__SQL_CHOICE_OF] =
@@ -118,8 +137,11 @@ static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_CHOICE_AT] =
         WHOLE_CHOICE("w.digest") FROM_CHOICE JOIN_SEAL PROBLEM_IS IS_USABLE,
     [SPC__SQL_CHOICE_IN_DOUBT] =
-        WHOLE_CHOICE("w.digest, s.digest") FROM_CHOICE JOIN_SEAL
-    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id" IS_CHOSEN,
+        WHOLE_CHOICE("w.digest, s.digest, c.problem") FROM_WHAT_WAS_CHOSEN
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+    " WHERE p.id = ?1" WAS_CHOSEN,
+    [SPC__SQL_NEXT_CHOICE] =
+        WHOLE("'" SPC__NEXT_REASON "', 0, 0", "NULL") SPC__FROM_NEXT,
 
     [SPC__SQL_GET_ARTEFACT] =
         "SELECT a.code, a.digest, a.launch, a.resources, a.target,"
@@ -197,7 +219,7 @@ static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_FREE_NETWORK] =
         "DELETE FROM quarantine WHERE kind = 'network' AND record = ?1",
     [SPC__SQL_SET_ASIDE] =
-        "SELECT q.reason FROM problem AS p JOIN choice AS c"
+        "SELECT q.reason FROM problem AS p LEFT JOIN choice AS c"
         " ON c.problem = p.id JOIN quarantine AS q"
         " ON (q.kind = 'choice' AND q.record = p.id)"
         " OR (q.kind = 'trial' AND q.record = c.trial)" PROBLEM_IS,

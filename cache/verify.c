@@ -18,9 +18,14 @@ static const char *const questions[] = {
     " LEFT JOIN provenance AS v ON v.id = t.provenance"
     " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id",
     "SELECT 'choice', c.problem, w.digest = " SPC__DIGEST_CHOICE
+    " AND t.id IS NOT NULL"
     " FROM choice AS c LEFT JOIN provenance AS u ON u.id = c.provenance"
+    " LEFT JOIN trial AS t ON t.id = c.trial"
     " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = c.trial"
     " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = c.problem",
+    /* One that is gone: what is removed takes its seal with it. */
+    "SELECT 'choice', record, 0 FROM seal WHERE kind = 'choice'"
+    " AND record NOT IN (SELECT problem FROM choice)",
     "SELECT 'artefact', a.id, s.digest = " SPC__DIGEST_ARTEFACT(
         "s.identity") " FROM artefact AS a LEFT JOIN seal AS s"
                       " ON s.kind = 'artefact' AND s.record = a.id",

@@ -52,5 +52,8 @@ spc_run_suite(targets_nvrtc targets nvrtc)
 # The passes of a training step.
 spc_suite(backward)
 spc_gpu_suite(backward)
+spc_suite(odd_gradients)
+spc_slow(odd_gradients)
+spc_gpu_suite(odd_gradients)
 spc_suite(feature_gradients)
 spc_gpu_suite(feature_gradients)

@@ -674,12 +674,27 @@ static const struct {
      SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
     {"UPDATE trial SET config = '!!' WHERE config LIKE 'tile=64%'",
      SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
-    {"UPDATE choice SET reason = 'none'", SPC_ORIGIN_DEFAULT,
-     "tile=16,order=none,arrival=0"},
+    {"UPDATE trial SET status = 'fault' WHERE config LIKE 'tile=64%'",
+     SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
+    {"DELETE FROM trial WHERE config LIKE 'tile=64%'", SPC_ORIGIN_EXACT,
+     "tile=32,order=gray,arrival=0"},
+    /* What chose is damaged or gone, not what was chosen. */
+    {"UPDATE choice SET reason = 'none'", SPC_ORIGIN_EXACT,
+     "tile=64,order=gray,arrival=0"},
+    {"UPDATE choice SET trial = 1", SPC_ORIGIN_EXACT,
+     "tile=64,order=gray,arrival=0"},
+    {"DELETE FROM choice", SPC_ORIGIN_EXACT, "tile=64,order=gray,arrival=0"},
+    {"UPDATE choice SET reason = 'none';"
+     " UPDATE trial SET median_us = 1 WHERE config LIKE 'tile=32%'",
+     SPC_ORIGIN_EXACT, "tile=64,order=gray,arrival=0"},
     {"UPDATE trial SET config = config || '!' WHERE config NOT LIKE 'tile=16%'",
      SPC_ORIGIN_EXACT, "tile=16,order=gray,arrival=0"},
     {"UPDATE trial SET median_us = 0.5", SPC_ORIGIN_DEFAULT,
      "tile=16,order=none,arrival=0"},
+    {"DELETE FROM choice; UPDATE trial SET median_us = 0.5", SPC_ORIGIN_DEFAULT,
+     "tile=16,order=none,arrival=0"},
+    {"DELETE FROM choice; DELETE FROM seal WHERE kind = 'choice'",
+     SPC_ORIGIN_DEFAULT, "tile=16,order=none,arrival=0"}, /* never chosen */
 };
 
 /* The slowest first; each is chosen when it is put. */
@@ -713,12 +728,45 @@ START_TEST(the_next_best_of_the_problem_takes_the_place_of_what_is_damaged)
         ck_assert_msg(spc_plan_origin(r.plan) == losses[_i].origin, "%s",
                       spc_plan_reason(r.plan));
         ck_assert_str_eq(spc_plan_config(r.plan), losses[_i].config);
-        if (_i == 0)
+        if (_i == 0 || _i + 1 == LENGTH(losses))
             ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "damaged"));
-        else if (again == 0)
+        else if (again == 0 || losses[_i].origin == SPC_ORIGIN_DEFAULT)
             assert_says(spc_plan_reason(r.plan), "is damaged");
         rig_close(&r);
     }
+}
+END_TEST
+
+/* Where nothing may be written, it serves and says so every time. */
+START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
+{
+    spc__buf before = SPC__BUF_INIT, after = SPC__BUF_INIT;
+    rig r;
+
+    put_trials(shipped);
+    harm(shipped, losses[_i].harm);
+    assert_ok(spc__file_read(&before, shipped, 1 << 20, &error), error.text);
+    for (int again = 0; again < 2; again++) {
+        rig_open(&r, open_layered("", shipped, templates), LAYER,
+                 "gen:uniform,n=300,extent=9");
+        for (int i = 0; i < 2; i++) { /* the second asks what is known */
+            assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
+                      spc_ctx_error(r.ctx));
+            ck_assert_msg(spc_plan_origin(r.plan) == losses[_i].origin, "%s",
+                          spc_plan_reason(r.plan));
+            ck_assert_str_eq(spc_plan_config(r.plan), losses[_i].config);
+            if (_i != 0 && _i + 1 != LENGTH(losses))
+                assert_says(spc_plan_reason(r.plan), "is damaged");
+            spc_plan_free(r.plan);
+            r.plan = NULL;
+        }
+        rig_close(&r);
+    }
+    assert_ok(spc__file_read(&after, shipped, 1 << 20, &error), error.text);
+    ck_assert_uint_eq(before.length, after.length);
+    ck_assert_mem_eq(before.data, after.data, after.length);
+    spc__buf_release(&before);
+    spc__buf_release(&after);
 }
 END_TEST
 
@@ -972,7 +1020,7 @@ static const struct {
     {"UPDATE trial SET config = replace(config, '32', '16') WHERE " FIRST,
      false, SPC_ORIGIN_BUCKET, "digest"},
     {"UPDATE choice SET trial = (SELECT max(trial) FROM choice)", false,
-     SPC_ORIGIN_BUCKET, "digest"},
+     SPC_ORIGIN_EXACT, "digest"},
     {"UPDATE artefact SET launch = 'block=1' WHERE id = 1", false,
      SPC_ORIGIN_EXACT, ""},
     /* Two files were merged, and their rows mixed up. */
@@ -1514,6 +1562,8 @@ int main(void)
     tcase_add_loop_test(
         order, the_next_best_of_the_problem_takes_the_place_of_what_is_damaged,
         0, LENGTH(losses));
+    tcase_add_loop_test(order, the_next_best_serves_where_it_cannot_be_chosen,
+                        0, LENGTH(losses));
     tcase_add_loop_test(order, layers_that_differ_in_channels_are_one_family, 0,
                         LENGTH(families));
     tcase_add_loop_test(order, rows_in_and_rows_out_are_compared_apart, 0, 3);

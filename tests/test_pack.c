@@ -542,7 +542,9 @@ START_TEST(what_was_sealed_anew_is_not_signed)
     ck_assert_int_eq(faults_of(cache), 0);
     spc__cache_close(cache);
     cache = open_pack(ours.text);
-    ck_assert_int_eq(find(cache, &found), _i == 3);
+    ck_assert_int_eq(find(cache, &found), _i >= 2);
+    if (_i == 2) /* the trial is signed, what was said of it is not */
+        ck_assert_str_eq(found.reason, SPC__NEXT_REASON);
     ck_assert_int_ge(faults_of(cache), 1);
     spc__cache_close(cache);
 }
@@ -556,8 +558,10 @@ START_TEST(what_was_taken_out_is_missed)
     pack("from.db", "pack.db");
     sign(&ours, "pack.manifest");
     sql("pack.db", "DELETE FROM choice");
+    if (_i == 1)
+        sql("pack.db", "DELETE FROM seal WHERE kind = 'choice'");
     spc__cache *cache = open_pack(ours.text);
-    ck_assert_int_eq(faults_of(cache), 1);
+    ck_assert_int_eq(faults_of(cache), 2 - _i); /* the choice; the manifest */
     spc__cache_close(cache);
 }
 END_TEST
@@ -721,7 +725,7 @@ Suite *suite(void)
                                a_signed_pack_serves_who_has_the_key,
                                what_was_sealed_anew_is_not_signed,
                                what_was_taken_out_is_missed, NULL},
-        (const int[]){2, 1, 1, 1, 4, 1});
+        (const int[]){2, 1, 1, 1, 4, 2});
 #else
     suite_note_skip("built without libsodium: no signature can be checked");
 #endif

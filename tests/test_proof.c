@@ -65,6 +65,8 @@ typedef struct asked {
     spc__problem_key key;
     spc__choice found[4];
     int count;
+    spc__trial *trials; /* of the whole file */
+    int trial_count;
 } asked;
 
 /* So many draws meet every key that there is. */
@@ -83,16 +85,57 @@ static void ask_all(asked *out, spc__cache *cache)
     }
 }
 
+static void ask_whole(asked *out)
+{
+    spc__cache *cache = open_user("whole.db");
+
+    ask_all(out, cache);
+    for (int i = 0; i < KEYS; i++)
+        assert_ok(spc__cache_find_trials(cache, &out[i].key, &out[i].trials,
+                                         &out[i].trial_count, &error));
+    spc__cache_close(cache);
+}
+
+static void forget(asked *all)
+{
+    for (int i = 0; i < KEYS; i++)
+        free(all[i].trials);
+}
+
+static bool same_trial(const spc__trial *a, const spc__trial *b)
+{
+    return a->samples == b->samples &&
+           memcmp(&a->median_us, &b->median_us, 8) == 0 &&
+           strcmp(a->template_name, b->template_name) == 0 &&
+           strcmp(a->artefact, b->artefact) == 0 &&
+           spc__attrs_equal(&a->config, &b->config) &&
+           spc__attrs_equal(&a->launch, &b->launch);
+}
+
+static bool same_key(const spc__problem_key *a, const spc__problem_key *b)
+{
+    return spc__attrs_equal(&a->layer, &b->layer) &&
+           strcmp(a->device, b->device) == 0;
+}
+
 static bool same_choice(const spc__choice *a, const spc__choice *b)
 {
-    return a->problem == b->problem && a->trial.samples == b->trial.samples &&
-           memcmp(&a->trial.median_us, &b->trial.median_us, 8) == 0 &&
-           strcmp(a->trial.template_name, b->trial.template_name) == 0 &&
-           strcmp(a->trial.artefact, b->trial.artefact) == 0 &&
-           spc__attrs_equal(&a->trial.config, &b->trial.config) &&
-           spc__attrs_equal(&a->trial.launch, &b->trial.launch) &&
-           spc__attrs_equal(&a->key.layer, &b->key.layer) &&
-           strcmp(a->key.device, b->key.device) == 0;
+    return a->problem == b->problem && same_trial(&a->trial, &b->trial) &&
+           same_key(&a->key, &b->key);
+}
+
+/* What takes the place of a choice that is damaged was not chosen, but it is a
+ * trial that there was. */
+static bool was_tried(const spc__choice *found, const asked *then)
+{
+    if (strcmp(found->reason, SPC__NEXT_REASON) != 0)
+        return false;
+    for (int i = 0; i < KEYS; i++)
+        for (int n = 0; n < then[i].trial_count; n++)
+            if (same_key(&found->key, &then[i].key) &&
+                same_trial(&found->trial, &then[i].trials[n]))
+                return true;
+    return false;
 }
 
 /* Damage to an index may bring a record under another key: it is one that there
@@ -110,7 +153,8 @@ static void assert_answers(const asked *now, const asked *then, const char *how)
 {
     for (int i = 0; i < KEYS; i++)
         for (int n = 0; n < now[i].count; n++)
-            ck_assert_msg(is_known(&now[i].found[n], then),
+            ck_assert_msg(is_known(&now[i].found[n], then) ||
+                              was_tried(&now[i].found[n], then),
                           "%s: a choice that there was not", how);
 }
 
@@ -231,9 +275,7 @@ START_TEST(a_bit_that_flips_changes_no_answer)
 
     make_whole();
     char *whole = text_of("whole.db");
-    spc__cache *cache = open_user("whole.db");
-    ask_all(then, cache);
-    spc__cache_close(cache);
+    ask_whole(then);
     int count = list_places(places, 100);
     ck_assert_int_gt(count, 60);
     for (int i = 0; i < count * rounds; i++) {
@@ -251,6 +293,7 @@ START_TEST(a_bit_that_flips_changes_no_answer)
     ck_assert_int_gt(flips, count * rounds / 4); /* not all have 4 rows */
     ck_assert_int_gt(networks_read, count * rounds / 2);
     ck_assert_int_lt(networks_read, count * rounds);
+    forget(then);
     free(whole);
 }
 END_TEST
@@ -264,9 +307,7 @@ START_TEST(a_byte_that_changes_changes_no_answer)
 
     make_whole();
     char *whole = text_of("whole.db");
-    spc__cache *cache = open_user("whole.db");
-    ask_all(then, cache);
-    spc__cache_close(cache);
+    ask_whole(then);
     for (int i = 0; i < (suite_wants_all() ? 5000 : 60); i++) {
         char how[60];
         spc__buf_clear(&bytes);
@@ -280,6 +321,7 @@ START_TEST(a_byte_that_changes_changes_no_answer)
         check_hurt(whole, then, how);
     }
     spc__buf_release(&bytes);
+    forget(then);
     free(whole);
 }
 END_TEST

@@ -519,6 +519,7 @@ static const struct whole {
     {"chain", {40, 1, 64, 16, false, false, 0}, 40},
     {"meet", {6, 1, 64, 0, false, true, 0}, 384},
     {"cluster", {8, 3, 128, 2048, false, false, 4}, 8 * 3 * 96},
+    {"rounds", {1, 1, 128, 1088, false, false, 0}, 128},
 };
 
 static unsigned rotated(const rig *r, int threads, int by, int at)
@@ -543,6 +544,9 @@ static unsigned whole_value(const rig *r, const struct whole *w, int i)
     for (int j = 0; strcmp(w->kernel, "producer") == 0 && i >= 32 && j < 32;
          j++)
         sum = 3 * sum + r->in[32 * j + i % 32];
+    for (int j = 0; strcmp(w->kernel, "rounds") == 0 && j < 48; j++)
+        if (i < 64 && (j / 4 % 2 == 1 || j / 8 % 2 == i / 32))
+            sum = 3 * sum + r->in[32 * j + i % 32];
     for (int j = 0; strcmp(w->kernel, "chain") == 0 && j <= i; j++)
         sum += r->in[j];
     return sum;
@@ -659,6 +663,7 @@ static const struct wrong {
     {"bulk_no_wait", 5, false, false, false},
     {"grid_race", 6, false, true, true},
     {"no_cluster_sync", 8, false, false, true},
+    {"skips_phase", 9, false, false, false},
 };
 
 /* Schedules under which the result is wrong. */
@@ -769,6 +774,21 @@ START_TEST(a_misuse_ends_the_launch_with_one_sentence)
         ck_assert_int_eq(count_wrong(&r, &wholes[0]) > 256, 0);
         rig_close(&r);
     }
+}
+END_TEST
+
+/* With copies that come at once no barrier is behind when somebody looks. */
+START_TEST(a_wait_that_another_phase_may_end_is_named)
+{
+    const struct whole *w = &wholes[9];
+    rig r;
+
+    rig_open(&r, schedules[_i], "eager", 1, "pipeline", "skips_phase");
+    ck_assert_int_eq(launch(&r, w->kernel, &w->geometry, 0), SPC_EDEVICE);
+    assert_says("kernel 'rounds'");
+    assert_says("spc_mbar_wait at pipeline.cu.lua:");
+    assert_says("nothing that its warp has waited for says that phase");
+    rig_close(&r);
 }
 END_TEST
 
@@ -1032,6 +1052,8 @@ static Suite *suite(void)
     tcase_add_loop_test(tc, a_missing_barrier_or_wait_shows, 0, LENGTH(wrongs));
     tcase_add_loop_test(tc, a_misuse_ends_the_launch_with_one_sentence, 0,
                         LENGTH(misuses));
+    tcase_add_loop_test(tc, a_wait_that_another_phase_may_end_is_named, 0,
+                        LENGTH(schedules));
     tcase_add_loop_test(tc, a_plain_access_outside_is_caught, 0, 2);
     suite_add_tcase(s, tc);
 

@@ -20,7 +20,7 @@
 #include "sha256.h"
 #include <string.h>
 
-/* The columns of statement.c's WHOLE_CHOICE; the last is only read in doubt. */
+/* The columns of statement.c's WHOLE; the last two are only read in doubt. */
 enum {
     KEY = 0,
     LAYER = KEY,
@@ -53,7 +53,8 @@ enum {
     TRIAL_ID,
     PROBLEM_ID,
     CHOICE_SEAL,
-    TRIAL_SEAL
+    TRIAL_SEAL,
+    CHOICE_ID
 };
 
 /* As SPC__DIGEST_TRIAL and SPC__DIGEST_CHOICE have them, up to provenance. */
@@ -212,11 +213,11 @@ static bool fits(const spc__layer *layer, const char *seal, const char *hex)
 
 /* ---- reading ------------------------------------------------------------- */
 
-/* A record whose seal does not fit. */
+/* A record that is not as it was stored. */
 typedef struct unsound {
     const char *kind; /* NULL: there is none */
     int64_t record;
-    bool has_seal;
+    const char *fault;
 } unsound;
 
 static bool has_seal(sqlite3_stmt *stmt, int seal)
@@ -267,9 +268,14 @@ static spc_status check_seal(unsound *out, spc__cache *cache, spc__layer *layer,
         sound = status == SPC_OK && fits(layer, seal_in(stmt, seal), hex);
     }
     if (status == SPC_OK && !sound)
-        *out =
-            (unsound){from->what, sqlite3_column_int64(stmt, record), sealed};
+        *out = (unsound){from->what, sqlite3_column_int64(stmt, record),
+                         spc__seal_fault(layer, sealed)};
     return status;
+}
+
+static bool is_there(sqlite3_stmt *stmt, int id)
+{
+    return sqlite3_column_type(stmt, id) != SQLITE_NULL;
 }
 
 /* The choice first: it may name a trial that is sound, but not its own. */
@@ -280,6 +286,12 @@ static spc_status find_unsound(unsound *out, spc__cache *cache,
     spc_status status;
 
     *out = (unsound){0};
+    if (!is_there(stmt, TRIAL_ID)) {
+        *out = (unsound){of_choice.what, sqlite3_column_int64(stmt, PROBLEM_ID),
+                         is_there(stmt, CHOICE_ID) ? "its trial is gone"
+                                                   : "it is gone"};
+        return SPC_OK;
+    }
     status = check_seal(out, cache, layer, stmt, &of_choice, CHOICE_SEAL,
                         PROBLEM_ID, error);
     if (status != SPC_OK || out->kind != NULL)
@@ -305,7 +317,7 @@ static spc_status set_aside(spc__cache *cache, spc__layer *layer,
 {
     spc_error why = {0};
 
-    spc__seal_fail(layer, what->has_seal, what->kind, what->record, &why);
+    spc__seal_fail(layer, what->fault, what->kind, what->record, &why);
     spc__cache_end_reading(cache);
     spc__quarantine(layer, what->kind, what->record, why.text);
     spc__cache_begin_reading(cache);
@@ -320,52 +332,73 @@ static spc_status read_sound(spc__choice *out, const spc__layer *layer,
     return read_row(out, layer, stmt, error);
 }
 
-/* The problem's choice, if there is one; `what` says whether it is unsound. */
+static spc_status ask_of(sqlite3_stmt **out, bool *got, spc__layer *layer,
+                         spc__sql question, int64_t problem, spc_error *error)
+{
+    spc_status status = spc__layer_statement(out, layer, question, error);
+
+    *got = false;
+    if (status != SPC_OK)
+        return status;
+    sqlite3_bind_int64(*out, 1, problem);
+    return spc__layer_step(got, layer, *out, "read", error);
+}
+
+/* The problem's choice, if there is one; `what` says whether it is unsound. A
+ * trial that was found to be wrong since it was chosen is none. */
 static spc_status read_checked(spc__choice *out, bool *got, unsound *what,
                                spc__cache *cache, spc__layer *layer,
                                int64_t problem, spc_error *error)
 {
     sqlite3_stmt *stmt;
     spc_status status =
-        spc__layer_statement(&stmt, layer, SPC__SQL_CHOICE_IN_DOUBT, error);
+        ask_of(&stmt, got, layer, SPC__SQL_CHOICE_IN_DOUBT, problem, error);
 
     *what = (unsound){0};
-    *got = false;
-    if (status != SPC_OK)
-        return status;
-    sqlite3_bind_int64(stmt, 1, problem);
-    status = spc__layer_step(got, layer, stmt, "read", error);
     if (status == SPC_OK && *got)
         status = find_unsound(what, cache, layer, stmt, error);
     if (status == SPC_OK && *got && what->kind == NULL)
         status = read_sound(out, layer, stmt, error);
     spc__sql_done(stmt);
-    *got = *got && status == SPC_OK && what->kind == NULL;
+    *got = *got && status == SPC_OK && what->kind == NULL &&
+           out->trial.status == SPC__TRIAL_OK;
     return status;
 }
 
-/* A record without a seal, or whose seal does not fit. If that is the trial,
- * the next best of the problem is chosen and serves, while the trouble is
- * reported. What a choice says that was altered may come back
- * (spc__cache_release). */
-static spc_status read_doubtful(spc__choice *out, bool *got, spc__cache *cache,
-                                spc__layer *layer, int64_t problem,
-                                spc_error *error)
+/* Where it cannot be chosen, it serves this once. */
+static void read_next(spc__choice *out, bool *got, spc__cache *cache,
+                      spc__layer *layer, int64_t problem)
 {
-    unsound what, next;
+    sqlite3_stmt *stmt;
+    unsound what;
+
+    spc__cache_end_reading(cache);
+    bool chosen = spc__choose_next(layer, problem);
+    spc__cache_begin_reading(cache);
+    if (chosen) {
+        read_checked(out, got, &what, cache, layer, problem, NULL);
+        return;
+    }
+    spc_status status =
+        ask_of(&stmt, got, layer, SPC__SQL_NEXT_CHOICE, problem, NULL);
+    if (status == SPC_OK && *got)
+        status = read_sound(out, layer, stmt, NULL);
+    *got = *got && status == SPC_OK;
+    spc__sql_done(stmt);
+}
+
+spc_status spc__choice_read_doubtful(spc__choice *out, bool *got,
+                                     spc__cache *cache, spc__layer *layer,
+                                     int64_t problem, spc_error *error)
+{
+    unsound what;
     spc_status status =
         read_checked(out, got, &what, cache, layer, problem, error);
 
     if (status != SPC_OK || what.kind == NULL)
         return status;
     status = set_aside(cache, layer, &what, error);
-    if (strcmp(what.kind, of_trial.what) != 0)
-        return status;
-    spc__cache_end_reading(cache);
-    bool chosen = spc__choose_next(layer, problem);
-    spc__cache_begin_reading(cache);
-    if (chosen)
-        read_checked(out, got, &next, cache, layer, problem, NULL);
+    read_next(out, got, cache, layer, problem);
     return status;
 }
 
@@ -384,6 +417,7 @@ spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
     spc__sql_done(stmt);
     *got = status == SPC_OK;
     return status == SPC_OK && !sound
-               ? read_doubtful(out, got, cache, layer, problem, error)
+               ? spc__choice_read_doubtful(out, got, cache, layer, problem,
+                                           error)
                : status;
 }

@@ -282,8 +282,8 @@ static spc_status rank_twin(top_list *top, spc__cache *cache,
 
 /* ---- reading in full ----------------------------------------------------- */
 
-/* *got is false if the record went away since it was ranked. The family's text
- * must be that of the key it was ranked for. */
+/* A record that is not found is lost, or went away since it was ranked. The
+ * family's text must be that of the key it was ranked for. */
 static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
                         const found *from, spc_error *error)
 {
@@ -304,7 +304,10 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
     if (status == SPC_OK && *got)
         return spc__choice_read(out, got, cache, layer, stmt, seal, error);
     spc__sql_done(stmt);
-    return status;
+    return status == SPC_OK
+               ? spc__choice_read_doubtful(out, got, cache, layer,
+                                           from->record.problem, error)
+               : status;
 }
 
 /* The only file that can have choices; NULL: there are several. */

@@ -12,6 +12,7 @@
  *   sim_launch.c    workers, blocks, faults
  *   sim_schedule.c  which fiber runs next; barriers and collectives
  *   sim_memory.c    asynchronous copies and barriers in shared memory
+ *   sim_phases.c    what warps know of these barriers' phases
  *   sim_matrix.c    what the last lane of a collective computes
  *   sim_fiber.c     stacks and the switch between two of them
  */
@@ -54,6 +55,8 @@ enum {
     SPC__SIM_COPIES = 1024,  /* cp.async of a thread */
     SPC__SIM_PRODUCTS = 128, /* wgmma of a warp */
     SPC__SIM_BULKS = 256,    /* bulk copies of a block */
+    SPC__SIM_CLUSTER = 8,    /* blocks of a cluster */
+    SPC__SIM_MBARS = 256,    /* barriers in shared memory that are followed */
     SPC__SIM_SETS = 4        /* of the race checker's fibers */
 };
 
@@ -182,6 +185,8 @@ typedef struct spc__sim_launch {
     char end, fence; /* the race checker's tokens */
 } spc__sim_launch;
 
+typedef struct spc__sim_phases spc__sim_phases; /* sim_phases.c */
+
 typedef struct spc__sim_worker {
     struct spc__sim_worker *next; /* in the device's pool */
     spc__sim_launch *launch;
@@ -192,7 +197,8 @@ typedef struct spc__sim_worker {
      * run: the race checker knows who allocates. */
     spc__sim_copy *copies;
     spc__sim_product *products;
-    unsigned char *arena; /* shared memory of the blocks */
+    spc__sim_phases *phases; /* of a launch that has all blocks at once: NULL */
+    unsigned char *arena;    /* shared memory of the blocks */
     size_t arena_bytes, arena_stride;
     spc__sim_block *blocks;
     int block_capacity, block_count, live_blocks;
@@ -300,6 +306,25 @@ void spc__sim_mbar_wait(spc_sim_thread *self, spc_u64 *bar, int parity,
                         const spc_sim_place *place);
 void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
                         int bytes, spc_u64 *bar, const spc_sim_place *place);
+
+/* ---- sim_phases.c ---------------------------------------------------- */
+
+spc__sim_phases *spc__sim_phases_create(void); /* NULL: no memory */
+/* Before a worker runs so many blocks. */
+void spc__sim_phases_reset(spc__sim_phases *all, int blocks);
+/* Numbers a barrier; SPC__SIM_MBARS: it is not followed. */
+int spc__sim_phases_begin(const spc_sim_thread *self);
+void spc__sim_phases_arrive(const spc_sim_thread *self, int bar);
+void spc__sim_phases_end(const spc_sim_thread *self, int bar);
+/* Which phase a wait for a parity finds: a fault, if it might be another one.
+ * -1: the one before the first. */
+int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,
+                              const spc_sim_place *place);
+void spc__sim_phases_see(const spc_sim_thread *self, int bar, int64_t phase);
+/* At barrier `id` of the block, or that of the cluster: arriving and leaving.
+ */
+void spc__sim_phases_meet(const spc_sim_thread *self, int id, bool leaves);
+void spc__sim_phases_meet_cluster(const spc_sim_thread *self, bool leaves);
 
 /* ---- sim_matrix.c ---------------------------------------------------- */
 

@@ -19,7 +19,11 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-enum { ARENA_ALIGN = 1024, MOST_FIBERS = 16384, MOST_CLUSTER = 8 };
+enum {
+    ARENA_ALIGN = 1024,
+    MOST_FIBERS = 16384,
+    MOST_CLUSTER = SPC__SIM_CLUSTER
+};
 
 /* ---- faults ---------------------------------------------------------- */
 
@@ -161,6 +165,21 @@ static bool have_queues(spc__sim_worker *worker)
     return worker->copies && worker->products;
 }
 
+/* A launch whose blocks are there at once has more of them than a cluster. */
+static bool have_phases(spc__sim_worker *worker, int blocks)
+{
+    if (worker->launch->cooperative) {
+        free(worker->phases);
+        worker->phases = NULL;
+        return true;
+    }
+    if (!worker->phases)
+        worker->phases = spc__sim_phases_create();
+    if (worker->phases)
+        spc__sim_phases_reset(worker->phases, blocks);
+    return worker->phases != NULL;
+}
+
 spc__sim_worker *spc__sim_worker_create(void)
 {
     return calloc(1, sizeof(spc__sim_worker));
@@ -175,6 +194,7 @@ void spc__sim_worker_free(spc__sim_worker *worker)
     free_stacks(worker);
     if (worker->arena)
         munmap(worker->arena, worker->arena_bytes);
+    free(worker->phases);
     free(worker->main_fiber.context);
     free(worker);
 }
@@ -350,7 +370,8 @@ static bool start_blocks(spc__sim_worker *worker, int first, int count)
     spc__sim_launch *launch = worker->launch;
     if (!have_stacks(worker, count * launch->threads) ||
         !have_arena(worker, count, launch->shared_bytes) ||
-        !have_blocks(worker, count) || !have_queues(worker) || !renew(worker))
+        !have_blocks(worker, count) || !have_queues(worker) ||
+        !have_phases(worker, count) || !renew(worker))
         return false;
     worker->block_count = worker->live_blocks = count;
     worker->idle_rounds = 0;

@@ -8,6 +8,7 @@
  */
 #include "sim.h"
 
+#include <assert.h>
 #include <string.h>
 
 #define CALLER __builtin_return_address(0)
@@ -71,14 +72,17 @@ void spc__sim_copy_wait(spc_sim_thread *self, int groups)
 
 /* Our own form of the 64 bits. */
 typedef struct mbar {
-    uint16_t pending;     /* arrivals still to come in this phase */
-    uint16_t count_phase; /* arrivals of a phase, times 2, plus its parity */
-    int32_t bytes;        /* that bulk copies still have to bring */
+    uint64_t pending : 15; /* arrivals still to come in this phase */
+    uint64_t count : 15;   /* arrivals of a phase */
+    uint64_t parity : 1;
+    uint64_t number : 11; /* sim_phases.c */
+    int64_t bytes : 22;   /* that bulk copies still have to bring */
 } mbar;
 
 static mbar read_mbar(const spc_u64 *bar)
 {
     mbar m;
+    static_assert(sizeof(m) == sizeof(*bar), "a barrier is a word");
     memcpy(&m, bar, sizeof(m));
     return m;
 }
@@ -90,7 +94,7 @@ static void write_mbar(spc_u64 *bar, mbar m)
 
 static int parity_of(const spc_u64 *bar)
 {
-    return read_mbar(bar).count_phase & 1;
+    return read_mbar(bar).parity;
 }
 
 /* Arrivals of a phase meet those who wait for it. */
@@ -102,8 +106,9 @@ static void *token(spc_u64 *bar, int parity)
 static void settle(spc_sim_thread *self, spc_u64 *bar, mbar m)
 {
     if (m.pending == 0 && m.bytes == 0) {
-        m.count_phase ^= 1;
-        m.pending = m.count_phase >> 1;
+        m.parity ^= 1;
+        m.pending = m.count;
+        spc__sim_phases_end(self, m.number);
         spc__sim_progress(spc__sim_launch_of(self));
     }
     write_mbar(bar, m);
@@ -113,7 +118,11 @@ void spc__sim_mbar_init(spc_sim_thread *self, spc_u64 *bar, int count)
 {
     if (count < 1 || count > 0x7fff)
         spc__sim_fault(self, "spc_mbar_init: a count of %d arrivals", count);
-    mbar m = {(uint16_t)count, (uint16_t)(count * 2), 0};
+    mbar m = {
+        .pending = (unsigned)count & 0x7fff,
+        .count = (unsigned)count & 0x7fff,
+        .number = (unsigned)spc__sim_phases_begin(self) & 0x7ff,
+    };
     write_mbar(bar, m);
 }
 
@@ -126,8 +135,9 @@ void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
                        "%s at %s:%d: more arrivals than the barrier's %d, or "
                        "a barrier without spc_mbar_init",
                        place->primitive, place->file, place->line,
-                       m.count_phase >> 1);
-    spc__sim_release(token(bar, m.count_phase & 1));
+                       (int)m.count);
+    spc__sim_release(token(bar, m.parity));
+    spc__sim_phases_arrive(self, m.number);
     m.pending--;
     m.bytes += bytes;
     settle(self, bar, m);
@@ -200,7 +210,9 @@ void spc__sim_mbar_wait(spc_sim_thread *self, spc_u64 *bar, int parity,
                         const spc_sim_place *place)
 {
     const void *caller = CALLER;
+    int number = read_mbar(bar).number;
     parity &= 1;
+    int64_t phase = spc__sim_phases_await(self, number, parity, place);
     while (parity_of(bar) == parity) {
         if (self->deferred)
             bring_deferred(self, bar, parity, caller);
@@ -208,4 +220,5 @@ void spc__sim_mbar_wait(spc_sim_thread *self, spc_u64 *bar, int parity,
             spc__sim_yield(self, place);
     }
     spc__sim_acquire(token(bar, parity));
+    spc__sim_phases_see(self, number, phase);
 }

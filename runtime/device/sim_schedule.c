@@ -366,6 +366,7 @@ void spc__sim_barrier_wait(spc_sim_thread *self, int id, int threads,
                        place->primitive, place->file, place->line, id, threads,
                        barrier->expected);
     spc__sim_release(token);
+    spc__sim_phases_meet(self, id, false);
     warp->held |= 1u << self->lane;
     barrier->waiting[warp->index] |= 1u << self->lane;
     if (++barrier->arrived == barrier->expected)
@@ -373,6 +374,7 @@ void spc__sim_barrier_wait(spc_sim_thread *self, int id, int threads,
     leave(self);
     self->place = NULL;
     spc__sim_acquire(token);
+    spc__sim_phases_meet(self, id, true);
 }
 
 void spc__sim_yield(spc_sim_thread *self, const spc_sim_place *place)
@@ -401,6 +403,7 @@ void spc__sim_cluster_sync(spc_sim_thread *self, const spc_sim_place *place)
     char *token = &worker->blocks[0].cluster_sync[phase];
 
     spc__sim_release(token);
+    spc__sim_phases_meet_cluster(self, false);
     worker->cluster_arrived++;
     while (worker->cluster_phase == phase) {
         if (all_arrived(worker)) {
@@ -412,6 +415,7 @@ void spc__sim_cluster_sync(spc_sim_thread *self, const spc_sim_place *place)
         }
     }
     spc__sim_acquire(token);
+    spc__sim_phases_meet_cluster(self, true);
 }
 
 void spc__sim_schedule_end(spc_sim_thread *self)

@@ -1,5 +1,6 @@
 /* space.c - spctune space: the candidates, and what refused the others. */
-#include "layers.h"
+#include "space.h"
+
 #include "trials.h"
 
 #include <stdio.h>
@@ -7,19 +8,18 @@
 #include <string.h>
 
 struct args {
-    const char *target;
-    const char *only;
+    space_view view;
     const char *render; /* a number; text, since 0 is one */
-    bool admitted;
 };
 
 #define AT(member) offsetof(struct args, member)
 
 static const cli_option options[] = {
-    {'t', "target", "TARGET", CLI_TEXT, AT(target),
+    {'t', "target", "TARGET", CLI_TEXT, AT(view.target),
      "the space on this GPU, present or not: sm_90a, sm_80, ..."},
-    {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
-    {'a', "admitted", NULL, CLI_FLAG, AT(admitted),
+    {0, "only", "TEMPLATE", CLI_TEXT, AT(view.only),
+     "candidates of this one only"},
+    {'a', "admitted", NULL, CLI_FLAG, AT(view.admitted),
      "leave out what was refused"},
     {0, "render", "N", CLI_TEXT, AT(render),
      "print the source of candidate N instead"},
@@ -37,11 +37,11 @@ static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
                         "--render: '%s' is not right: the number of a "
                         "candidate, as 'spctune space' prints it, is",
                         args->render);
-    if (args->only != NULL)
+    if (args->view.only != NULL)
         return cli_fail(SPC_EINVAL, "--render counts the candidates of all "
                                     "templates: leave out --only");
-    spc_status status =
-        spc_space_render(&source, job->ctx, layer, args->target, (int)number);
+    spc_status status = spc_space_render(&source, job->ctx, layer,
+                                         args->view.target, (int)number);
     if (status != SPC_OK)
         return cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     if (job->json != NULL)
@@ -87,13 +87,12 @@ static spc_status find_first(int *out, cli_job *job, const spc_conv *layer,
 }
 
 /* Whole templates that refused the layer come last and have no number. */
-static void print_space(const cli_job *job, const trials *found,
+static void print_space(const space_view *view, const trials *found,
                         const spc_tune_report *report, int first,
                         const char *text)
 {
     static const char *const titles[] = {">number", "candidate", "is",
                                          "refused by", NULL};
-    const struct args *args = job->args;
     table out;
 
     printf("%s: %d candidates, %d refused\n", text, report->candidates,
@@ -102,7 +101,7 @@ static void print_space(const cli_job *job, const trials *found,
     for (int i = 0; i < found->count; i++) {
         const spc_trial *trial = &found->at[i];
         bool whole = trial->config[0] == '\0' && !trial_is_ok(trial);
-        if (args->admitted && trial_is_refused(trial))
+        if (view->admitted && trial_is_refused(trial))
             continue;
         if (whole)
             table_blank(&out);
@@ -116,21 +115,18 @@ static void print_space(const cli_job *job, const trials *found,
     table_release(&out);
 }
 
-static spc_status list_layer(cli_job *job, const spc_conv *layer,
-                             const char *text)
+spc_status space_list(cli_job *job, const spc_conv *layer, const char *text,
+                      const space_view *view)
 {
-    const struct args *args = job->args;
     spc_tune_options tune = SPC_TUNE_OPTIONS_INIT;
     spc_tune_report report;
     trials found;
     int first = 0;
 
-    if (args->render != NULL)
-        return render(job, layer, text);
     trials_init(&found, job->self);
     tune.stage = SPC_STAGE_LIST;
-    tune.target = args->target;
-    tune.only = args->only;
+    tune.target = view->target;
+    tune.only = view->only;
     tune.on_trial = trials_collect;
     tune.payload = &found;
     spc_status status = spc_tune(job->ctx, layer, NULL, 0, &tune, &report);
@@ -147,15 +143,24 @@ static spc_status list_layer(cli_job *job, const spc_conv *layer,
         trials_json(job->json, "space", &found);
         spc__json_end_object(job->json);
     } else {
-        print_space(job, &found, &report, first, text);
+        print_space(view, &found, &report, first, text);
     }
     trials_release(&found);
     return status;
 }
 
+static spc_status show_layer(cli_job *job, const spc_conv *layer,
+                             const char *text)
+{
+    const struct args *args = job->args;
+
+    return args->render != NULL ? render(job, layer, text)
+                                : space_list(job, layer, text, &args->view);
+}
+
 static spc_status run(cli *self, void *args)
 {
-    return job_run(self, args, NULL, list_layer);
+    return job_run(self, args, NULL, show_layer);
 }
 
 const cli_command cli_space = {

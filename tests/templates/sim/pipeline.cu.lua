@@ -11,7 +11,7 @@
 %             "outside_primitive", "outside_plain", "outside_global",
 %             "misaligned", "divergent", "early_exit", "two_barriers",
 %             "never_arrives", "spins", "grid_race", "bad_named",
-%             "no_cluster_sync", "outside_cluster"},
+%             "no_cluster_sync", "outside_cluster", "skips_phase"},
 %     "the mistake"},
 %  },
 %  default = function() return {bug = "none"} end,
@@ -150,6 +150,44 @@ SPC_KERNEL(producer, primitive_args, 128, 1)
             }
             spc_mbar_arrive(empty + slot);
         }
+    }
+    spc_sync_warp();
+    args->out[spc_thread()] = sum;
+}
+
+/* A ring of two slots. Two warps read the second, and take turns at the first:
+ * who did not read that in the round before must have heard that it came. Copies
+ * that are asked for in turn may come in any. */
+SPC_KERNEL(rounds, primitive_args, 128, 1)
+{
+    spc_u64 *full = (spc_u64 *)(spc_shared() + 1024), *empty = full + 2;
+    unsigned sum = 0;
+    if (spc_thread() == 0) {
+        for (int i = 0; i < 2; i++) {
+            spc_mbar_init(full + i, 1);
+            spc_mbar_init(empty + i, 32 + 32 * i);
+        }
+        spc_mbar_fence();
+    }
+    spc_sync_block();
+    for (int i = 0; i < 12; i++) {
+        int slot = i % 2, round = i / 2;
+        spc_u8 *to = spc_shared() + 512 * slot;
+        if (spc_thread() == 64) {
+            spc_mbar_wait(empty + slot, (round & 1) ^ 1);
+            spc_mbar_expect(full + slot, 512);
+            spc_bulk_copy(to, args->in + 128 * i, 512, full + slot);
+        }
+        if (spc_warp() == round % 2 || (spc_warp() < 2 && slot == 1)) {
+            spc_mbar_wait(full + slot, round & 1);
+            for (int j = 0; j < 4; j++)
+                sum = 3 * sum + ((unsigned *)to)[spc_lane() + 32 * j];
+            spc_mbar_arrive(empty + slot);
+        }
+% if config.bug ~= "skips_phase" then
+        if (spc_warp() < 2)
+            spc_sync_named(1, 64);
+% end
     }
     spc_sync_warp();
     args->out[spc_thread()] = sum;

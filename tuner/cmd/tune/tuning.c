@@ -74,7 +74,8 @@ const cli_option verify_options[] = {
     COMMON,
     {0, "config", "CONFIG", CLI_TEXT, AT(config),
      "this candidate of --only's template"},
-    {'l', "list", NULL, CLI_FLAG, AT(list), "print all candidates"},
+    {'l', "list", NULL, CLI_FLAG, AT(list),
+     "list the candidates, as spctune space does, and verify none"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 

@@ -1,6 +1,7 @@
 /* verify.c - spctune verify: every candidate against the oracle. */
 #include "verify.h"
 #include "idle.h"
+#include "space.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -34,14 +35,9 @@ static void print_result(const trials *found, const char *layer,
     double worst;
     int failed = judge(found, &worst);
 
-    for (int i = 0; i < found->count; i++) {
-        const spc_trial *trial = &found->at[i];
-        if (trial_is_failure(trial))
-            trial_print_failure(trial);
-        else if (trial_is_ok(trial) && args->list)
-            printf("ok: %s %s: error %.3g\n", trial->template_name,
-                   trial->config, trial->error);
-    }
+    for (int i = 0; i < found->count; i++)
+        if (trial_is_failure(&found->at[i]))
+            trial_print_failure(&found->at[i]);
     printf("%s: %d verified (exact on integers; largest rounding error %.3g of "
            "its bound), %d failed, "
            "%d refused, seed %llu, %.3g s\n",
@@ -110,6 +106,16 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
         write_result(job->json, text, &found, args, &report, status);
     trials_release(&found);
     return status;
+}
+
+/* What there is to verify. */
+static spc_status list_layer(cli_job *job, const spc_conv *layer,
+                             const char *text)
+{
+    const tuning_args *args = job->args;
+
+    return space_list(job, layer, text,
+                      &(space_view){.only = args->only, .admitted = true});
 }
 
 /* ---- other operators ----------------------------------------------------- */
@@ -271,6 +277,10 @@ static spc_status run(cli *self, void *to)
     if (self->operands.count > 0 &&
         strcmp(verify_kind(self->operands.at[0]), "convolution") != 0)
         return run_operators(self, args);
+    if (args->list) {
+        idle_say_but(self, "with --list", "list only all cases part minutes");
+        return job_run(self, to, NULL, list_layer);
+    }
     return job_run(self, to, &args->scenes, verify_layer);
 }
 
