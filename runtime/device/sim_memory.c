@@ -155,9 +155,11 @@ static void count_bytes(spc_sim_thread *self, spc_u64 *bar, int bytes)
 void spc__sim_mbar_bring(spc_sim_thread *self, spc_u64 *bar, int bytes,
                          const spc_sim_place *place)
 {
-    if (read_mbar(bar).count_phase >> 1 == 0)
+    mbar m = read_mbar(bar);
+    if (m.count == 0)
         spc__sim_fault(self, "%s at %s:%d: a barrier without spc_mbar_init",
                        place->primitive, place->file, place->line);
+    spc__sim_phases_arrive(self, m.number);
     count_bytes(self, bar, bytes);
 }
 
