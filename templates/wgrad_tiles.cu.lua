@@ -623,12 +623,13 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     }
     spc_sync_block();
     SPC_ROLLED
-    for (int i = 0; i < 64; i++) {
-        if ((anew[i / 32] >> i % 32 & 1) == 0)
-            continue;
-        long long place = place_of(spc_block_x(), first + i);
-        float whole = sum_anew(sums, place, args);
-        if (spc_thread() == 0)
-            store_sum(args, place, whole);
+    for (int word = 0; word < 2; word++) {
+        SPC_ROLLED
+        for (spc_u32 left = (spc_u32)anew[word]; left != 0; left &= left - 1) {
+            long long place = place_of(spc_block_x(), first + word * 32 + spc_ffs(left) - 1);
+            float whole = sum_anew(sums, place, args);
+            if (spc_thread() == 0)
+                store_sum(args, place, whole);
+        }
     }
 }
