@@ -26,6 +26,7 @@ typedef struct lookup {
     bool has_twin;
     spc__attrs problem;
     int64_t rows;      /* of the outputs; 0: not known */
+    int64_t pairs;     /* of the map; 0: not known */
     char layer[200];   /* canonical text, for sentences */
     char refused[200]; /* why the first record could not serve */
     spc_error unread;  /* the last trouble with reading that was reported */
@@ -447,11 +448,13 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
     out->tpl = tpl;
     if (look->rows > 0)
         spc__attrs_set_number(&of_map, "rows", look->rows);
+    if (look->pairs > 0)
+        spc__attrs_set_number(&of_map, "pairs", look->pairs);
     if ((status = spc__template_accepts(tpl, &look->problem, target, error)) !=
             SPC_OK ||
         (status = spc__template_default(&out->config, tpl, &look->problem,
                                         &of_map, error)) != SPC_OK ||
-        (status = spc__template_launch(&launch, tpl, &look->problem, target,
+        (status = spc__template_launch(&launch, tpl, &look->problem, &of_map,
                                        &out->config, error)) != SPC_OK)
         return status;
     if ((status = check_order(look, &launch, error)) != SPC_OK)
@@ -680,11 +683,13 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
                        int64_t rows_in, int64_t rows_out, double density,
                        unsigned flags)
 {
-    lookup look = {.out = out,
-                   .ctx = ctx,
-                   .flags = flags,
-                   .rows = rows_out,
-                   .deterministic = conv->deterministic};
+    lookup look = {
+        .out = out,
+        .ctx = ctx,
+        .flags = flags,
+        .rows = rows_out,
+        .pairs = llround(density * (double)rows_out * spc__conv_offsets(conv)),
+        .deterministic = conv->deterministic};
     spc_status status;
 
     ctx->stats.lookups++;

@@ -62,6 +62,14 @@
 %    and (need <= equal_registers(config) or need <= raised_registers(config))
 %end
 %
+%-- Has a map so many pairs that tiles beat lists of them? Known of 16 and 32 channels, where
+%-- one thread block has all offsets.
+%function is_best(problem, config, target)
+%  return target.pairs ~= nil and target.pairs * 5 >= target.rows * problem.offsets
+%    and problem.centre >= 0 and config.shares == 1
+%    and math.min(problem.cin, problem.cout) >= 16 and math.max(problem.cin, problem.cout) <= 32
+%end
+%
 %template = {
 %  summary = "tiles of rows on warpgroups, the sums of all offsets in registers",
 %  role = "wgrad",
@@ -126,12 +134,13 @@
 %      block = threads_of(config), shared = shared_bytes(problem, config), grid = "steps", gradient = 1,
 %      tile_rows = config.rows, order = config.order, pdl = 1, blocks_per_sm = config.blocks,
 %      workspace_block_bytes = all * 64 * n * 4, workspace_bytes = 256,
-%      sum_block = 256, sum_grid_x = all, sum_shared = 4096 + 16, sum_grid_y = n, preference = 4,
+%      sum_block = 256, sum_grid_x = all, sum_shared = 4096 + 16, sum_grid_y = n,
+%      preference = is_best(problem, config, target) and 11 or 4,
 %    }
 %  end,
 %  default = function(problem, target)
 %    local config = {rows = 64, groups = 2, loaders = 8, shares = 1, stages = 8, ahead = 4, blocks = 1,
-%                    cache = "near", order = "gray"}
+%                    cache = "far", order = "gray"}
 %    for _, shares in ipairs {1, 2, 3, 4, 6, 9} do
 %      config.shares = shares
 %      config.groups = math.min(2, all_blocks_of(problem) // shares)
@@ -593,7 +602,8 @@ SPC_DEVICE float sum_anew(float *sums, long long place, const spc_conv_args *arg
 }
 
 /* Adds the parts' sums of 64 elements of block block_x: 16 threads have every 16th part
- * each of four neighbours. */
+ * each of four neighbours. Of the 132 parts of a large GPU that are nine at most, all of
+ * which are under way. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     float *sums = (float *)spc_shared();
@@ -606,7 +616,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     spc_depend_wait();
     spc_depend_launch();
     int parts = *(const int *)args->workspace;
-% write_add_shares("spc_thread() / 16", "parts", 16, 8, "sum_at(args, other, spc_block_x()) + at")
+% write_add_shares("spc_thread() / 16", "parts", 16, 9, "sum_at(args, other, spc_block_x()) + at")
     SPC_UNROLL
     for (int i = 0; i < 4; i++)
         sums[spc_thread() * 4 + i] = sum[i];
@@ -623,12 +633,13 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     }
     spc_sync_block();
     SPC_ROLLED
-    for (int i = 0; i < 64; i++) {
-        if ((anew[i / 32] >> i % 32 & 1) == 0)
-            continue;
-        long long place = place_of(spc_block_x(), first + i);
-        float whole = sum_anew(sums, place, args);
-        if (spc_thread() == 0)
-            store_sum(args, place, whole);
+    for (int word = 0; word < 2; word++) {
+        SPC_ROLLED
+        for (spc_u32 left = (spc_u32)anew[word]; left != 0; left &= left - 1) {
+            long long place = place_of(spc_block_x(), first + word * 32 + spc_ffs(left) - 1);
+            float whole = sum_anew(sums, place, args);
+            if (spc_thread() == 0)
+                store_sum(args, place, whole);
+        }
     }
 }

@@ -933,6 +933,35 @@ START_TEST(a_default_for_depthwise_layers_is_on_matrix_units)
 }
 END_TEST
 
+/* Tiles hold zeroes for pairs that are not there; lists of pairs hold none. */
+static const struct {
+    const char *layer;
+    double density;
+    const char *template_name;
+} dense[] = {
+    {"subm,cin=16,cout=32,k=3,pass=wgrad", 0.47, "wgrad_tiles"},
+    {"subm,cin=16,cout=32,k=3,pass=wgrad", 0.17, "wgrad_mma"},
+    {"subm,cin=16,cout=32,k=3,pass=wgrad", 0, "wgrad_mma"},
+    {"subm,cin=128,cout=128,k=3,pass=wgrad", 0.47, "wgrad_wgmma"},
+    {"conv,cin=16,cout=32,k=2,stride=2,rule=floor,pass=wgrad", 0.47,
+     "wgrad_mma"},
+};
+
+START_TEST(a_default_for_dense_maps_is_on_tiles)
+{
+    spc_ctx *ctx = open_ctx("sim", "", NULL);
+    spc__pick pick;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, dense[_i].layer, &error), error.text);
+    assert_ok(spc__lookup(&pick, ctx, &conv, 82658, 82658, dense[_i].density,
+                          SPC_PLAN_JIT | SPC__PLAN_UNLOADED),
+              spc_ctx_error(ctx));
+    ck_assert_str_eq(pick.template_name, dense[_i].template_name);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* Stores a choice with its code, as the tuner does; config NULL: the template's
  * default. */
 static void choose_as(rig *r, const char *template_name, const char *config,
@@ -1576,6 +1605,8 @@ int main(void)
     tcase_add_loop_test(order,
                         a_default_for_depthwise_layers_is_on_matrix_units, 0,
                         LENGTH(depthwise));
+    tcase_add_loop_test(order, a_default_for_dense_maps_is_on_tiles, 0,
+                        LENGTH(dense));
     tcase_add_test(code, cached_only_never_compiles);
     tcase_add_test(code, a_hit_needs_neither_lua_nor_a_compiler);
     tcase_add_loop_test(code, a_record_that_lies_is_set_aside, 0, LENGTH(lies));
