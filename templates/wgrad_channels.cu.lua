@@ -9,11 +9,12 @@
 %-- channel of dy and each input of its group.
 %--
 %-- A block has the same part of the pairs of every offset. Pairs are in the order of keys of
-%-- outputs, so these are pairs of about the same outputs and inputs: most rows come from the
-%-- multiprocessor's own cache, where other warps had them for other offsets. The pairs of the
-%-- block, offset after offset, are one list, of which every warp has an equal share. Who has the
-%-- first pairs of an offset adds what later warps have of it, in their order, and leaves the
-%-- block's sum; `spc_sum` adds those of the blocks. The gradient of a bias is one offset more, of
+%-- outputs, so these are pairs of about the same outputs and inputs, a region: most rows come from
+%-- the multiprocessor's own cache, where other warps had them for other offsets. Regions whose
+%-- rows this cache does not hold are gone through in several parts. The pairs of a region, offset
+%-- after offset, are one list, of which every warp has an equal share. Who has the first pairs of
+%-- an offset adds what later warps have of it, in their order, and leaves the block's sum;
+%-- `spc_sum` adds those of the blocks. The gradient of a bias is one offset more, of
 %-- which every row is a pair with inputs of 1.
 %
 %include "wgrad.lua"
@@ -50,9 +51,15 @@
 %function slot_bytes(problem, config)
 %  return lanes_of(problem, config) * sums_of(problem, config.bytes) * 4
 %end
-%-- What warps leave each other; of each offset the first pair, and how many are before it.
+%-- Sums of all regions, if there are several.
+%function region_bytes(problem, config)
+%  return config.regions > 1 and offsets_of(problem) * slot_bytes(problem, config) or 0
+%end
+%-- Besides, what warps leave each other; of each offset all pairs, the first of the region, and
+%-- how many are before it.
 %function shared_bytes(problem, config)
-%  return config.warps * slot_bytes(problem, config) + (2 * offsets_of(problem) + 1) * 4
+%  return region_bytes(problem, config) + config.warps * slot_bytes(problem, config)
+%    + (3 * offsets_of(problem) + 2) * 4
 %end
 %-- Sums; rows, and the numbers of those that come next; what is being multiplied.
 %function registers_of(problem, config)
@@ -76,13 +83,14 @@
 %    {"unroll", {2, 4, 8}, "pairs of a lane under way"},
 %    {"warps", {8, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 4}, "blocks of a multiprocessor"},
+%    {"regions", {1, 2, 4}, "regions of rows that a block goes through"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.groups then return false, "needs a layer of groups" end
 %    if not lane_bytes(problem) then
 %      return false, "needs groups of few channels, that 16 bytes of a row or a power of two less are whole ones of"
 %    end
-%    if shared_bytes(problem, {bytes = lane_bytes(problem), warps = 8}) > target.shared_block then
+%    if shared_bytes(problem, {bytes = lane_bytes(problem), warps = 8, regions = 1}) > target.shared_block then
 %      return false, "too many offsets"
 %    end
 %    return true
@@ -105,7 +113,8 @@
 %      x_words = ceil_div(x_bytes, 4), y_words = ceil_div(config.bytes, 4),
 %      channels = config.bytes // element_bytes(problem), inputs = group_in(problem),
 %      sums = sums_of(problem, config.bytes), ways = 8,
-%      tables_at = config.warps * slot_bytes(problem, config),
+%      slots_at = region_bytes(problem, config),
+%      tables_at = region_bytes(problem, config) + config.warps * slot_bytes(problem, config),
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -120,8 +129,8 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {bytes = lane_bytes(problem), unroll = 4, warps = 16, blocks = 2}
-%    for _, try in ipairs {{4, 16, 2}, {4, 16, 1}, {2, 16, 1}, {2, 8, 1}} do
+%    local config = {bytes = lane_bytes(problem), regions = 1}
+%    for _, try in ipairs {{4, 16, 1}, {2, 16, 1}, {2, 8, 1}} do
 %      config.unroll, config.warps, config.blocks = try[1], try[2], try[3]
 %      if fits(problem, config, target) then break end
 %    end
@@ -133,9 +142,10 @@
 % write_store_sum()
 /* ---- the block's pairs --------------------------------------------------------- */
 
-/* The first pair that the block has of each offset; then how many it has of those before,
- * and behind the last of all. */
-SPC_DEVICE int *firsts(void) { return (int *)(spc_shared() + $(tables_at)); }
+/* Where the pairs of each offset begin, and behind the last where they end; the first that the
+ * region has; then how many it has of the offsets before, and behind the last of all. */
+SPC_DEVICE int *begins(void) { return (int *)(spc_shared() + $(tables_at)); }
+SPC_DEVICE int *firsts(void) { return begins() + $(all + 1); }
 SPC_DEVICE int *befores(void) { return firsts() + $(all); }
 
 /* Where part `part` of `count` pairs begins. */
@@ -144,9 +154,15 @@ SPC_DEVICE int part_begin(int count, int part, int parts)
     return (int)((long long)count * part / parts);
 }
 
+SPC_DEVICE void read_begins(const spc_conv_args *args)
+{
+    for (int k = spc_thread(); k <= $(problem.offsets); k += $(threads))
+        begins()[k] = spc_load_int(args->pairs.begin + k);
+}
+
+/* Numbers the pairs of region `part` of `parts`, offset after offset. */
 SPC_DEVICE void number_pairs(int part, int parts, const spc_conv_args *args)
 {
-    const int *begin = args->pairs.begin;
     int sum = 0;
 
     if (spc_warp() > 0)
@@ -154,8 +170,8 @@ SPC_DEVICE void number_pairs(int part, int parts, const spc_conv_args *args)
     for (int first = 0; first < $(all); first += 32) {
         int k = first + spc_lane(), count = 0, pair = 0;
         if (k < $(problem.offsets)) {
-            pair = spc_load_int(begin + k);
-            count = spc_load_int(begin + k + 1) - pair;
+            pair = begins()[k];
+            count = begins()[k + 1] - pair;
         }
 % if problem.bias == 1 then
         /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
@@ -331,7 +347,7 @@ SPC_DEVICE void join_lanes(float *sums)
 /* What a warp has of an offset that an earlier one began. */
 SPC_DEVICE float *slot_of(int warp)
 {
-    return (float *)spc_shared() + warp * $(lanes * sums) + lane_piece();
+    return (float *)(spc_shared() + $(slots_at)) + warp * $(lanes * sums) + lane_piece();
 }
 
 /* A block's sum of offset k. */
@@ -378,12 +394,32 @@ SPC_DEVICE void join_warps(float *sums, int k)
     }
 }
 
-/* The sums of a part of the pairs of every offset, of a column of channels. */
-SPC_DEVICE void run_part(int part, int column, const spc_conv_args *args)
+% if config.regions > 1 then
+/* The sums of offset k, of all regions before. */
+SPC_DEVICE float *region_sums(int k)
+{
+    return (float *)spc_shared() + k * $(lanes * sums) + lane_piece();
+}
+
+/* Those of one more, which may be the first. */
+SPC_DEVICE void keep(const float *sums, int region, int k)
+{
+    if (lane_pair() != 0)
+        return;
+    SPC_UNROLL
+    for (int i = 0; i < $(sums); i++)
+        region_sums(k)[i * $(lanes)] = region > 0 ? region_sums(k)[i * $(lanes)] + sums[i] : sums[i];
+}
+
+% end
+% local keep = config.regions > 1 and "keep(sums, region, " or "leave(sums, part, "
+% local kept = config.regions > 1 and ")" or ", piece, args)"
+/* The sums of a region of the pairs of every offset, of a column of channels. */
+SPC_DEVICE void run_region(int part, int region, int piece, const spc_conv_args *args)
 {
     const int *before = befores();
     int warp = spc_warp(), at = share_begin(warp), end = share_begin(warp + 1);
-    int k = 0, begun = -1, piece = column * $(lanes) + lane_piece();
+    int k = 0, begun = -1;
     float sums[$(sums)];
 
     SPC_ROLLED
@@ -398,7 +434,7 @@ SPC_DEVICE void run_part(int part, int column, const spc_conv_args *args)
                 for (int i = 0; i < $(sums); i++)
                     slot_of(warp)[i * $(lanes)] = sums[i];
         } else if (until == before[k + 1])
-            leave(sums, part, k, piece, args);
+            $(keep)k$(kept);
         else
             begun = k; /* and `at` is the end */
         at = until;
@@ -406,16 +442,31 @@ SPC_DEVICE void run_part(int part, int column, const spc_conv_args *args)
     spc_sync_block();
     if (begun >= 0) {
         join_warps(sums, begun);
-        leave(sums, part, begun, piece, args);
+        $(keep)begun$(kept);
     }
     SPC_UNROLL
     for (int i = 0; i < $(sums); i++)
         sums[i] = 0.0f;
     for (k = warp; k < $(all); k += $(config.warps))
         if (before[k] == before[k + 1])
-            leave(sums, part, k, piece, args);
+            $(keep)k$(kept);
 }
 
+% if config.regions > 1 then
+/* The sums of all regions. */
+SPC_DEVICE void leave_regions(int part, int piece, const spc_conv_args *args)
+{
+    float sums[$(sums)];
+
+    for (int k = spc_warp(); k < $(all); k += $(config.warps)) {
+        SPC_UNROLL
+        for (int i = 0; i < $(sums); i++)
+            sums[i] = region_sums(k)[i * $(lanes)];
+        leave(sums, part, k, piece, args);
+    }
+}
+
+% end
 /* ---- the kernels ------------------------------------------------------------- */
 
 SPC_DEVICE int parts_of_grid(int grid) { return grid > $(columns) ? grid / $(columns) : 1; }
@@ -424,13 +475,22 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     int parts = parts_of_grid(spc_grid_x());
 
+    read_begins(args);
     for (int item = spc_block_x(); item < parts * $(columns); item += spc_grid_x()) {
-        spc_sync_block(); /* all have left the tables */
-        number_pairs(item / $(columns), parts, args);
+        int part = item / $(columns), piece = item % $(columns) * $(lanes) + lane_piece();
+        SPC_ROLLED
+        for (int region = 0; region < $(config.regions); region++) {
+            spc_sync_block(); /* all have left the tables */
+            number_pairs(part * $(config.regions) + region, parts * $(config.regions), args);
+            spc_sync_block();
+            spc_depend_wait(); /* the map was there before */
+            spc_depend_launch();
+            run_region(part, region, piece, args);
+        }
+% if config.regions > 1 then
         spc_sync_block();
-        spc_depend_wait(); /* the map was there before */
-        spc_depend_launch();
-        run_part(item / $(columns), item % $(columns), args);
+        leave_regions(part, piece, args);
+% end
     }
     spc_depend_wait();
     if (spc_block_x() == 0 && spc_thread() == 0)

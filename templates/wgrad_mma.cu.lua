@@ -57,6 +57,13 @@
 %  return block_alignment(problem, groups_of_block(problem, config)) >= 4
 %end
 %
+%local function blocks_share(problem, config, target)
+%  return (shared_bytes(problem, config) + 1024) * config.blocks <= (target.shared_sm or 102400)
+%end
+%local function blocks_have_room(problem, config, target)
+%  return shared_bytes(problem, config) * config.blocks <= target.shared_block
+%    and (config.blocks == 1 or blocks_share(problem, config, target))
+%end
 %-- Without measurements. Of rows of groups blocks have 64 bytes, where a group has no more.
 %local function default_sizes(problem)
 %  local function size(channels)
@@ -120,10 +127,9 @@
 %      return shared_bytes(problem, config) <= target.shared_block
 %    end},
 %    {"blocks fit a multiprocessor", function(problem, config, target)
-%      local shared = (shared_bytes(problem, config) + 1024) * config.blocks
 %      local registers = math.max(registers_of(problem, config), 64) * config.warps * 32
-%      return config.blocks == 1 or shared <= (target.shared_sm or 102400)
-%        and registers * config.blocks <= 65536
+%      return config.blocks == 1
+%        or blocks_share(problem, config, target) and registers * config.blocks <= 65536
 %    end},
 %  },
 %  derive = function(problem, config, target)
@@ -168,7 +174,7 @@
 %    local config = {m = m, n = n, warps = m * n > 8192 and 8 or 4, unit = "mma",
 %                    pairs = (m + n) * element_bytes(problem) <= 192 and 128 or 64,
 %                    stages = m * n > 4096 and 3 or 4, blocks = m * n > 4096 and 1 or 2}
-%    while shared_bytes(problem, config) * config.blocks > target.shared_block do
+%    while not blocks_have_room(problem, config, target) do
 %      if config.stages > 2 then config.stages = config.stages - 1
 %      elseif config.pairs > 32 then config.pairs = config.pairs // 2
 %      elseif config.blocks > 1 then config.blocks = 1
