@@ -8,13 +8,13 @@
 %-- by side, and a warp that many pairs at once. A lane has its sums in registers, one for each
 %-- channel of dy and each input of its group.
 %--
-%-- A block has the same part of the pairs of every offset. Pairs are in the order of keys of
-%-- outputs, so these are pairs of about the same outputs and inputs, a region: most rows come from
-%-- the multiprocessor's own cache, where other warps had them for other offsets. Regions whose
-%-- rows this cache does not hold are gone through in several parts. The pairs of a region, offset
-%-- after offset, are one list, of which every warp has an equal share. Who has the first pairs of
-%-- an offset adds what later warps have of it, in their order, and leaves the block's sum;
-%-- `spc_sum` adds those of the blocks. The gradient of a bias is one offset more, of
+%-- A block has the pairs of a run of outputs, of all offsets: these are pairs of about the same
+%-- inputs, too, and most rows come from the multiprocessor's own cache, where other warps had them
+%-- for other offsets. The runs have equally many pairs: a pair's place counts those of the outputs
+%-- before, so it is places that a block looks for among the pairs of each offset. The pairs of the
+%-- block, offset after offset, are one list, of which every warp has an equal share. Who has the
+%-- first pairs of an offset adds what later warps have of it, in their order, and leaves the
+%-- block's sum; `spc_sum` adds those of the blocks. The gradient of a bias is one offset more, of
 %-- which every row is a pair with inputs of 1.
 %
 %include "wgrad.lua"
@@ -51,15 +51,10 @@
 %function slot_bytes(problem, config)
 %  return lanes_of(problem, config) * sums_of(problem, config.bytes) * 4
 %end
-%-- Sums of all regions, if there are several.
-%function region_bytes(problem, config)
-%  return config.regions > 1 and offsets_of(problem) * slot_bytes(problem, config) or 0
-%end
-%-- Besides, what warps leave each other; of each offset all pairs, the first of the region, and
+%-- What warps leave each other; of each offset the first pair, and the one behind the last; and
 %-- how many are before it.
 %function shared_bytes(problem, config)
-%  return region_bytes(problem, config) + config.warps * slot_bytes(problem, config)
-%    + (3 * offsets_of(problem) + 2) * 4
+%  return config.warps * slot_bytes(problem, config) + (3 * offsets_of(problem) + 1) * 4
 %end
 %-- Sums; rows, and the numbers of those that come next; what is being multiplied.
 %function registers_of(problem, config)
@@ -83,14 +78,13 @@
 %    {"unroll", {2, 4, 8}, "pairs of a lane under way"},
 %    {"warps", {8, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 4}, "blocks of a multiprocessor"},
-%    {"regions", {1, 2, 4}, "regions of rows that a block goes through"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.groups then return false, "needs a layer of groups" end
 %    if not lane_bytes(problem) then
 %      return false, "needs groups of few channels, that 16 bytes of a row or a power of two less are whole ones of"
 %    end
-%    if shared_bytes(problem, {bytes = lane_bytes(problem), warps = 8, regions = 1}) > target.shared_block then
+%    if shared_bytes(problem, {bytes = lane_bytes(problem), warps = 8}) > target.shared_block then
 %      return false, "too many offsets"
 %    end
 %    return true
@@ -113,8 +107,7 @@
 %      x_words = ceil_div(x_bytes, 4), y_words = ceil_div(config.bytes, 4),
 %      channels = config.bytes // element_bytes(problem), inputs = group_in(problem),
 %      sums = sums_of(problem, config.bytes), ways = 8,
-%      slots_at = region_bytes(problem, config),
-%      tables_at = region_bytes(problem, config) + config.warps * slot_bytes(problem, config),
+%      tables_at = config.warps * slot_bytes(problem, config),
 %    }
 %  end,
 %  launch = function(problem, config, target)
@@ -129,7 +122,7 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {bytes = lane_bytes(problem), regions = 1}
+%    local config = {bytes = lane_bytes(problem)}
 %    for _, try in ipairs {{4, 16, 1}, {2, 16, 1}, {2, 8, 1}} do
 %      config.unroll, config.warps, config.blocks = try[1], try[2], try[3]
 %      if fits(problem, config, target) then break end
@@ -142,54 +135,74 @@
 % write_store_sum()
 /* ---- the block's pairs --------------------------------------------------------- */
 
-/* Where the pairs of each offset begin, and behind the last where they end; the first that the
- * region has; then how many it has of the offsets before, and behind the last of all. */
-SPC_DEVICE int *begins(void) { return (int *)(spc_shared() + $(tables_at)); }
-SPC_DEVICE int *firsts(void) { return begins() + $(all + 1); }
-SPC_DEVICE int *befores(void) { return firsts() + $(all); }
+/* The first pair that the block has of each offset, and the one behind the last; then how many it
+ * has of the offsets before, and behind the last of all. */
+SPC_DEVICE int *ranges(void) { return (int *)(spc_shared() + $(tables_at)); }
+SPC_DEVICE int *befores(void) { return ranges() + $(2 * all); }
 
-/* Where part `part` of `count` pairs begins. */
+/* Where part `part` of `count` things begins. */
 SPC_DEVICE int part_begin(int count, int part, int parts)
 {
     return (int)((long long)count * part / parts);
 }
 
-SPC_DEVICE void read_begins(const spc_conv_args *args)
+/* The first of places lo to hi, which ascend, that is not below `wanted`. Eight lanes look at
+ * eight of them at a time; a warp's four eights have searches of their own. */
+SPC_DEVICE int first_at(const int *place, int lo, int hi, int wanted)
 {
-    for (int k = spc_thread(); k <= $(problem.offsets); k += $(threads))
-        begins()[k] = spc_load_int(args->pairs.begin + k);
+    int lane = spc_lane();
+
+    while (spc_ballot(lo < hi) != 0) {
+        int count = hi - lo, from = lo;
+        int below = lo < hi && spc_load_int(place + lo + part_begin(count, (lane & 7) + 1, 9)) < wanted;
+        int few = spc_popc(spc_ballot(below) >> (lane & 24) & 255u);
+        if (few < 8)
+            hi = from + part_begin(count, few + 1, 9);
+        if (few > 0)
+            lo = from + part_begin(count, few, 9) + 1;
+    }
+    return lo;
 }
 
-/* Numbers the pairs of region `part` of `parts`, offset after offset. */
-SPC_DEVICE void number_pairs(int part, int parts, const spc_conv_args *args)
+/* The pairs of the outputs that have part `part` of all pairs, by offset: places are in the
+ * order of outputs. */
+SPC_DEVICE void find_ranges(int part, int parts, const spc_conv_args *args)
+{
+    const spc_pairs_view *pairs = &args->pairs;
+    int all = spc_load_int(pairs->begin + $(problem.offsets));
+
+    for (int first = spc_warp() * 4; first < $(2 * problem.offsets); first += $(4 * config.warps)) {
+        int item = first + spc_lane() / 8, there = item < $(2 * problem.offsets);
+        int lo = there ? spc_load_int(pairs->begin + item / 2) : 0;
+        int hi = there ? spc_load_int(pairs->begin + item / 2 + 1) : 0;
+        lo = first_at(pairs->place, lo, hi, part_begin(all, part + item % 2, parts));
+        if (there && spc_lane() % 8 == 0)
+            ranges()[item] = lo;
+    }
+% if problem.bias == 1 then
+    /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
+    if (spc_thread() < 2)
+        ranges()[$(2 * problem.offsets) + spc_thread()] = part_begin(args->map.rows, part + spc_thread(), parts);
+% end
+}
+
+/* Numbers the block's pairs, offset after offset. */
+SPC_DEVICE void number_pairs(void)
 {
     int sum = 0;
 
     if (spc_warp() > 0)
         return;
     for (int first = 0; first < $(all); first += 32) {
-        int k = first + spc_lane(), count = 0, pair = 0;
-        if (k < $(problem.offsets)) {
-            pair = begins()[k];
-            count = begins()[k + 1] - pair;
-        }
-% if problem.bias == 1 then
-        /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
-        if (k == $(problem.offsets))
-            count = args->map.rows;
-% end
-        pair += part_begin(count, part, parts);
-        count = part_begin(count, part + 1, parts) - part_begin(count, part, parts);
-        int upto = count;
+        int k = first + spc_lane();
+        int count = k < $(all) ? ranges()[2 * k + 1] - ranges()[2 * k] : 0, upto = count;
         for (int by = 1; by < 32; by *= 2) {
             int below = spc_shfl_up(upto, by);
             if (spc_lane() >= by)
                 upto += below;
         }
-        if (k < $(all)) {
-            firsts()[k] = pair;
+        if (k < $(all))
             befores()[k] = sum + upto - count;
-        }
         sum += spc_shfl(upto, 31);
     }
     if (spc_lane() == 0)
@@ -347,7 +360,7 @@ SPC_DEVICE void join_lanes(float *sums)
 /* What a warp has of an offset that an earlier one began. */
 SPC_DEVICE float *slot_of(int warp)
 {
-    return (float *)(spc_shared() + $(slots_at)) + warp * $(lanes * sums) + lane_piece();
+    return (float *)spc_shared() + warp * $(lanes * sums) + lane_piece();
 }
 
 /* A block's sum of offset k. */
@@ -394,28 +407,8 @@ SPC_DEVICE void join_warps(float *sums, int k)
     }
 }
 
-% if config.regions > 1 then
-/* The sums of offset k, of all regions before. */
-SPC_DEVICE float *region_sums(int k)
-{
-    return (float *)spc_shared() + k * $(lanes * sums) + lane_piece();
-}
-
-/* Those of one more, which may be the first. */
-SPC_DEVICE void keep(const float *sums, int region, int k)
-{
-    if (lane_pair() != 0)
-        return;
-    SPC_UNROLL
-    for (int i = 0; i < $(sums); i++)
-        region_sums(k)[i * $(lanes)] = region > 0 ? region_sums(k)[i * $(lanes)] + sums[i] : sums[i];
-}
-
-% end
-% local keep = config.regions > 1 and "keep(sums, region, " or "leave(sums, part, "
-% local kept = config.regions > 1 and ")" or ", piece, args)"
-/* The sums of a region of the pairs of every offset, of a column of channels. */
-SPC_DEVICE void run_region(int part, int region, int piece, const spc_conv_args *args)
+/* The sums of the block's pairs, of a column of channels. */
+SPC_DEVICE void run_part(int part, int piece, const spc_conv_args *args)
 {
     const int *before = befores();
     int warp = spc_warp(), at = share_begin(warp), end = share_begin(warp + 1);
@@ -427,14 +420,14 @@ SPC_DEVICE void run_region(int part, int region, int piece, const spc_conv_args 
         while (before[k + 1] <= at)
             k++;
         int until = before[k + 1] < end ? before[k + 1] : end;
-        add_pairs(sums, k, firsts()[k] + at - before[k], until - at, piece, args);
+        add_pairs(sums, k, ranges()[2 * k] + at - before[k], until - at, piece, args);
         join_lanes(sums);
         if (at > before[k]) {
             if (lane_pair() == 0)
                 for (int i = 0; i < $(sums); i++)
                     slot_of(warp)[i * $(lanes)] = sums[i];
         } else if (until == before[k + 1])
-            $(keep)k$(kept);
+            leave(sums, part, k, piece, args);
         else
             begun = k; /* and `at` is the end */
         at = until;
@@ -442,31 +435,16 @@ SPC_DEVICE void run_region(int part, int region, int piece, const spc_conv_args 
     spc_sync_block();
     if (begun >= 0) {
         join_warps(sums, begun);
-        $(keep)begun$(kept);
+        leave(sums, part, begun, piece, args);
     }
     SPC_UNROLL
     for (int i = 0; i < $(sums); i++)
         sums[i] = 0.0f;
     for (k = warp; k < $(all); k += $(config.warps))
         if (before[k] == before[k + 1])
-            $(keep)k$(kept);
+            leave(sums, part, k, piece, args);
 }
 
-% if config.regions > 1 then
-/* The sums of all regions. */
-SPC_DEVICE void leave_regions(int part, int piece, const spc_conv_args *args)
-{
-    float sums[$(sums)];
-
-    for (int k = spc_warp(); k < $(all); k += $(config.warps)) {
-        SPC_UNROLL
-        for (int i = 0; i < $(sums); i++)
-            sums[i] = region_sums(k)[i * $(lanes)];
-        leave(sums, part, k, piece, args);
-    }
-}
-
-% end
 /* ---- the kernels ------------------------------------------------------------- */
 
 SPC_DEVICE int parts_of_grid(int grid) { return grid > $(columns) ? grid / $(columns) : 1; }
@@ -475,22 +453,16 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     int parts = parts_of_grid(spc_grid_x());
 
-    read_begins(args);
     for (int item = spc_block_x(); item < parts * $(columns); item += spc_grid_x()) {
         int part = item / $(columns), piece = item % $(columns) * $(lanes) + lane_piece();
-        SPC_ROLLED
-        for (int region = 0; region < $(config.regions); region++) {
-            spc_sync_block(); /* all have left the tables */
-            number_pairs(part * $(config.regions) + region, parts * $(config.regions), args);
-            spc_sync_block();
-            spc_depend_wait(); /* the map was there before */
-            spc_depend_launch();
-            run_region(part, region, piece, args);
-        }
-% if config.regions > 1 then
+        spc_sync_block(); /* all have left the tables */
+        find_ranges(part, parts, args);
         spc_sync_block();
-        leave_regions(part, piece, args);
-% end
+        number_pairs();
+        spc_sync_block();
+        spc_depend_wait(); /* the map was there before */
+        spc_depend_launch();
+        run_part(part, piece, args);
     }
     spc_depend_wait();
     if (spc_block_x() == 0 && spc_thread() == 0)
