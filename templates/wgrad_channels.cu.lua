@@ -8,14 +8,15 @@
 %-- by side, and a warp that many pairs at once. A lane has its sums in registers, one for each
 %-- channel of dy and each input of its group.
 %--
-%-- A block has the pairs of a run of outputs, of all offsets: these are pairs of about the same
-%-- inputs, too, and most rows come from the multiprocessor's own cache, where other warps had them
-%-- for other offsets. The runs have equally many pairs: a pair's place counts those of the outputs
-%-- before, so it is places that a block looks for among the pairs of each offset. The pairs of the
-%-- block, offset after offset, are one list, of which every warp has an equal share. Who has the
-%-- first pairs of an offset adds what later warps have of it, in their order, and leaves the
-%-- block's sum; `spc_sum` adds those of the blocks. The gradient of a bias is one offset more, of
-%-- which every row is a pair with inputs of 1.
+%-- A block has the same part of the pairs of every offset; as pairs are in the order of keys of
+%-- outputs, these are pairs of neighbouring outputs and inputs, some of whose rows come from the
+%-- multiprocessor's own cache, where other warps had them for other offsets. With part=outputs all
+%-- of them are pairs of the same run of outputs: a pair's place counts those of the outputs before,
+%-- so it is places that a block looks for among the pairs of each offset. The pairs of the block,
+%-- offset after offset, are one list, of which every warp has an equal share. Who has the first
+%-- pairs of an offset adds what later warps have of it, in their order, and leaves the block's
+%-- sum; `spc_sum` adds those of the blocks. The gradient of a bias is one offset more, of which
+%-- every row is a pair with inputs of 1.
 %
 %include "wgrad.lua"
 %
@@ -51,10 +52,11 @@
 %function slot_bytes(problem, config)
 %  return lanes_of(problem, config) * sums_of(problem, config.bytes) * 4
 %end
-%-- What warps leave each other; of each offset the first pair, and the one behind the last; and
-%-- how many are before it.
+%-- What warps leave each other; of each offset the first pair, and how many are before it; and
+%-- where they end, if these were looked for.
 %function shared_bytes(problem, config)
-%  return config.warps * slot_bytes(problem, config) + (3 * offsets_of(problem) + 1) * 4
+%  return config.warps * slot_bytes(problem, config)
+%    + ((config.part == "outputs" and 4 or 2) * offsets_of(problem) + 1) * 4
 %end
 %-- Sums; rows, and the numbers of those that come next; what is being multiplied.
 %function registers_of(problem, config)
@@ -78,13 +80,14 @@
 %    {"unroll", {2, 4, 8}, "pairs of a lane under way"},
 %    {"warps", {8, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 4}, "blocks of a multiprocessor"},
+%    {"part", {"offsets", "outputs"}, "a block has an equal part of every offset's pairs, or of the outputs"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.groups then return false, "needs a layer of groups" end
 %    if not lane_bytes(problem) then
 %      return false, "needs groups of few channels, that 16 bytes of a row or a power of two less are whole ones of"
 %    end
-%    if shared_bytes(problem, {bytes = lane_bytes(problem), warps = 8}) > target.shared_block then
+%    if shared_bytes(problem, {bytes = lane_bytes(problem), warps = 8, part = "offsets"}) > target.shared_block then
 %      return false, "too many offsets"
 %    end
 %    return true
@@ -122,7 +125,7 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {bytes = lane_bytes(problem)}
+%    local config = {bytes = lane_bytes(problem), part = "offsets"}
 %    for _, try in ipairs {{4, 16, 1}, {2, 16, 1}, {2, 8, 1}} do
 %      config.unroll, config.warps, config.blocks = try[1], try[2], try[3]
 %      if fits(problem, config, target) then break end
@@ -135,17 +138,22 @@
 % write_store_sum()
 /* ---- the block's pairs --------------------------------------------------------- */
 
-/* The first pair that the block has of each offset, and the one behind the last; then how many it
- * has of the offsets before, and behind the last of all. */
-SPC_DEVICE int *ranges(void) { return (int *)(spc_shared() + $(tables_at)); }
-SPC_DEVICE int *befores(void) { return ranges() + $(2 * all); }
+/* The first pair that the block has of each offset; then how many it has of those before,
+ * and behind the last of all. */
+SPC_DEVICE int *firsts(void) { return (int *)(spc_shared() + $(tables_at)); }
+SPC_DEVICE int *befores(void) { return firsts() + $(all); }
+% if config.part == "outputs" then
+/* Where a block's pairs of each offset begin and end. */
+SPC_DEVICE int *ranges(void) { return befores() + $(all + 1); }
+% end
 
-/* Where part `part` of `count` things begins. */
+/* Where part `part` of `count` pairs begins. */
 SPC_DEVICE int part_begin(int count, int part, int parts)
 {
     return (int)((long long)count * part / parts);
 }
 
+% if config.part == "outputs" then
 /* The first of places lo to hi, which ascend, that is not below `wanted`. Eight lanes look at
  * eight of them at a time; a warp's four eights have searches of their own. */
 SPC_DEVICE int first_at(const int *place, int lo, int hi, int wanted)
@@ -179,30 +187,46 @@ SPC_DEVICE void find_ranges(int part, int parts, const spc_conv_args *args)
         if (there && spc_lane() % 8 == 0)
             ranges()[item] = lo;
     }
-% if problem.bias == 1 then
-    /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
-    if (spc_thread() < 2)
-        ranges()[$(2 * problem.offsets) + spc_thread()] = part_begin(args->map.rows, part + spc_thread(), parts);
-% end
 }
 
+% end
 /* Numbers the block's pairs, offset after offset. */
-SPC_DEVICE void number_pairs(void)
+SPC_DEVICE void number_pairs(int part, int parts, const spc_conv_args *args)
 {
     int sum = 0;
 
     if (spc_warp() > 0)
         return;
     for (int first = 0; first < $(all); first += 32) {
-        int k = first + spc_lane();
-        int count = k < $(all) ? ranges()[2 * k + 1] - ranges()[2 * k] : 0, upto = count;
+        int k = first + spc_lane(), pair = 0, count = 0;
+        if (k < $(problem.offsets)) {
+% if config.part == "outputs" then
+            pair = ranges()[2 * k];
+            count = ranges()[2 * k + 1] - pair;
+% else
+            int begin = spc_load_int(args->pairs.begin + k);
+            int of_offset = spc_load_int(args->pairs.begin + k + 1) - begin;
+            pair = begin + part_begin(of_offset, part, parts);
+            count = begin + part_begin(of_offset, part + 1, parts) - pair;
+% end
+        }
+% if problem.bias == 1 then
+        /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
+        if (k == $(problem.offsets)) {
+            pair = part_begin(args->map.rows, part, parts);
+            count = part_begin(args->map.rows, part + 1, parts) - pair;
+        }
+% end
+        int upto = count;
         for (int by = 1; by < 32; by *= 2) {
             int below = spc_shfl_up(upto, by);
             if (spc_lane() >= by)
                 upto += below;
         }
-        if (k < $(all))
+        if (k < $(all)) {
+            firsts()[k] = pair;
             befores()[k] = sum + upto - count;
+        }
         sum += spc_shfl(upto, 31);
     }
     if (spc_lane() == 0)
@@ -407,12 +431,12 @@ SPC_DEVICE void join_warps(float *sums, int k)
     }
 }
 
-/* The sums of the block's pairs, of a column of channels. */
-SPC_DEVICE void run_part(int part, int piece, const spc_conv_args *args)
+/* The sums of a part of the pairs of every offset, of a column of channels. */
+SPC_DEVICE void run_part(int part, int column, const spc_conv_args *args)
 {
     const int *before = befores();
     int warp = spc_warp(), at = share_begin(warp), end = share_begin(warp + 1);
-    int k = 0, begun = -1;
+    int k = 0, begun = -1, piece = column * $(lanes) + lane_piece();
     float sums[$(sums)];
 
     SPC_ROLLED
@@ -420,7 +444,7 @@ SPC_DEVICE void run_part(int part, int piece, const spc_conv_args *args)
         while (before[k + 1] <= at)
             k++;
         int until = before[k + 1] < end ? before[k + 1] : end;
-        add_pairs(sums, k, ranges()[2 * k] + at - before[k], until - at, piece, args);
+        add_pairs(sums, k, firsts()[k] + at - before[k], until - at, piece, args);
         join_lanes(sums);
         if (at > before[k]) {
             if (lane_pair() == 0)
@@ -454,15 +478,16 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     int parts = parts_of_grid(spc_grid_x());
 
     for (int item = spc_block_x(); item < parts * $(columns); item += spc_grid_x()) {
-        int part = item / $(columns), piece = item % $(columns) * $(lanes) + lane_piece();
         spc_sync_block(); /* all have left the tables */
-        find_ranges(part, parts, args);
+% if config.part == "outputs" then
+        find_ranges(item / $(columns), parts, args);
         spc_sync_block();
-        number_pairs();
+% end
+        number_pairs(item / $(columns), parts, args);
         spc_sync_block();
         spc_depend_wait(); /* the map was there before */
         spc_depend_launch();
-        run_part(part, piece, args);
+        run_part(item / $(columns), item % $(columns), args);
     }
     spc_depend_wait();
     if (spc_block_x() == 0 && spc_thread() == 0)
