@@ -17,8 +17,65 @@
 %-- nobody else's, so nothing is cleared and nothing is added in an order that could change:
 %-- `spc_sum` adds those of an offset. The gradient of a bias is one offset more, of which
 %-- every row is a pair with an input of 1 in channel 0 alone.
+%--
+%-- With groups a block has one of them, or part of one, or as many as its channels hold: then the
+%-- products of inputs of one with outputs of another are made, too, and nobody reads them.
 %
 %include "wgrad_pairs.lua"
+%
+%-- The groups of a block, of so few channels that it can have several: as many as there is room
+%-- for, or fewer where their channels begin at better places.
+%function groups_of_block(problem, config)
+%  local best, align = 1, 0
+%  for groups = math.min(config.m // group_in(problem), config.n // group_out(problem), groups_of(problem)), 1, -1 do
+%    local here = block_alignment(problem, groups)
+%    if here > align then best, align = groups, here end
+%  end
+%  return best
+%end
+%-- Of rows, and of the first channels of such blocks.
+%function block_alignment(problem, groups)
+%  if groups == groups_of(problem) then return row_alignment(problem) end
+%  local element = element_bytes(problem)
+%  return alignment_of(row_alignment(problem), groups * group_in(problem) * element, groups * group_out(problem) * element)
+%end
+%-- Channels of a block's groups, of both sides.
+%function block_channels(problem, config)
+%  local groups = groups_of_block(problem, config)
+%  return groups * group_in(problem), groups * group_out(problem)
+%end
+%-- Blocks that share the channels: in x, of inputs and of outputs of a block's groups.
+%function blocks_by(problem, config)
+%  local cin, cout = block_channels(problem, config)
+%  return ceil_div(groups_of(problem), groups_of_block(problem, config)), ceil_div(cin, config.m), ceil_div(cout, config.n)
+%end
+%function blocks_in_all(problem, config)
+%  local parts, m, n = blocks_by(problem, config)
+%  return parts * m * n
+%end
+%function block_is_aligned(problem, config)
+%  return block_alignment(problem, groups_of_block(problem, config)) >= 4
+%end
+%
+%local function blocks_share(problem, config, target)
+%  return (shared_bytes(problem, config) + 1024) * config.blocks <= (target.shared_sm or 102400)
+%end
+%local function blocks_have_room(problem, config, target)
+%  return shared_bytes(problem, config) * config.blocks <= target.shared_block
+%    and (config.blocks == 1 or blocks_share(problem, config, target))
+%end
+%-- Without measurements. Of rows of groups blocks have 64 bytes, where a group has no more.
+%local function default_sizes(problem)
+%  local function size(channels)
+%    return math.min(128, math.max(least_size(channels), problem.groups and 64 // element_bytes(problem) or 0))
+%  end
+%  local sizes = {m = size(group_in(problem)), n = size(group_out(problem))}
+%  while not block_is_aligned(problem, sizes) do
+%    sizes.m, sizes.n = math.min(256, sizes.m * 2), math.min(256, sizes.n * 2)
+%  end
+%  local cin, cout = block_channels(problem, sizes)
+%  return math.min(sizes.m, least_size(cin)), math.min(sizes.n, least_size(cout))
+%end
 %
 %template = {
 %  summary = "products of gathered rows on matrix units, offset by offset",
@@ -35,18 +92,21 @@
 %    {"unit", {"mma", "wgmma"}, "matrix instructions: of a warp, or of four (sm_90a)"},
 %  },
 %  accepts = function(problem, target)
-%    if problem.groups then return false, "needs a layer without groups" end
 %    if target.sm < 75 or problem.dtype ~= "f16" and target.sm < 80 then
 %      return false, "needs tensor cores for " .. problem.dtype
 %    end
 %    if row_alignment(problem) < 4 then return false, "needs rows of whole words" end
-%    if problem.cin * ceil_div(problem.cout, 4) > 65535 * 64 then return false, "too many channels" end
+%    if not block_is_aligned(problem, {m = 256, n = 256}) then return false, "needs groups of whole words" end
+%    if problem.groups and group_in(problem) * problem.cout > 65535 * 64
+%       or problem.cin * ceil_div(problem.cout, 4) > 65535 * 64 then return false, "too many channels" end
 %    return true
 %  end,
 %  constraints = {
 %    {"no block is mostly padding", function(problem, config, target)
-%      return config.m <= least_size(problem.cin) and config.n <= least_size(problem.cout)
+%      local cin, cout = block_channels(problem, config)
+%      return config.m <= least_size(cin) and config.n <= least_size(cout)
 %    end},
+%    {"blocks begin at whole words", block_is_aligned},
 %    {"long steps are of short rows", function(problem, config)
 %      return config.pairs <= 64 or (config.m + config.n) * element_bytes(problem) <= 192
 %    end},
@@ -67,33 +127,35 @@
 %      return shared_bytes(problem, config) <= target.shared_block
 %    end},
 %    {"blocks fit a multiprocessor", function(problem, config, target)
-%      local shared = (shared_bytes(problem, config) + 1024) * config.blocks
 %      local registers = math.max(registers_of(problem, config), 64) * config.warps * 32
-%      return config.blocks == 1 or shared <= (target.shared_sm or 102400)
-%        and registers * config.blocks <= 65536
+%      return config.blocks == 1
+%        or blocks_share(problem, config, target) and registers * config.blocks <= 65536
 %    end},
 %  },
 %  derive = function(problem, config, target)
 %    local wm, wn, wk = warps_of(config)
 %    local element = element_bytes(problem)
+%    local parts, m_blocks, n_blocks = blocks_by(problem, config)
+%    local part_in, part_out = block_channels(problem, config)
 %    return {
 %      wm = wm, wn = wn, wk = wk, threads = config.warps * 32,
 %      tm = config.m // wm // 16, tn = config.n // wn // 8, -- products of a warp
-%      element = element, half = element == 2, wide = is_wide(config), align = row_alignment(problem),
+%      element = element, half = element == 2, wide = is_wide(config), align = block_alignment(problem, groups_of_block(problem, config)),
 %      x_pitch = pitch_of(problem, config.m), y_pitch = pitch_of(problem, config.n),
 %      x_pieces = config.m * element // 16, y_pieces = config.n * element // 16,
 %      stage_size = stage_bytes(problem, config),
 %      joined_at = config.stages * stage_bytes(problem, config),
 %      rows_at = config.stages * stage_bytes(problem, config) + joined_bytes(config),
 %      tiles_at = shared_bytes(problem, config) - table_bytes(problem),
-%      m_blocks = ceil_div(problem.cin, config.m), n_blocks = ceil_div(problem.cout, config.n),
-%      blocks = blocks_of(problem, config), all = offsets_of(problem),
+%      parts = parts, m_blocks = m_blocks, n_blocks = n_blocks,
+%      part_in = part_in, part_out = part_out, part_groups = groups_of_block(problem, config),
+%      blocks = blocks_in_all(problem, config), all = offsets_of(problem),
 %      header = header_bytes(problem), quads = ceil_div(problem.cout, 4),
 %      results = (taps_of(problem) + problem.bias) * problem.cout,
 %    }
 %  end,
 %  launch = function(problem, config, target)
-%    local shared, blocks = shared_bytes(problem, config), blocks_of(problem, config)
+%    local shared, blocks = shared_bytes(problem, config), blocks_in_all(problem, config)
 %    local sum = config.m * config.n * 4
 %    return {
 %      block = config.warps * 32, shared = shared, grid = "steps", gradient = 1,
@@ -102,16 +164,17 @@
 %      workspace_block_bytes = sum,
 %      workspace_bytes = header_bytes(problem) + (offsets_of(problem) + 1) * blocks * sum,
 %      sum_block = 256, sum_grid_x = offsets_of(problem), sum_shared = 4096,
-%      sum_grid_y = ceil_div(problem.cin * ceil_div(problem.cout, 4), 64),
+%      sum_grid_y = problem.groups and ceil_div(group_in(problem) * problem.cout, 64)
+%        or ceil_div(problem.cin * ceil_div(problem.cout, 4), 64),
 %      preference = 10,
 %    }
 %  end,
 %  default = function(problem, target)
-%    local m, n = math.min(128, least_size(problem.cin)), math.min(128, least_size(problem.cout))
+%    local m, n = default_sizes(problem)
 %    local config = {m = m, n = n, warps = m * n > 8192 and 8 or 4, unit = "mma",
 %                    pairs = (m + n) * element_bytes(problem) <= 192 and 128 or 64,
 %                    stages = m * n > 4096 and 3 or 4, blocks = m * n > 4096 and 1 or 2}
-%    while shared_bytes(problem, config) * config.blocks > target.shared_block do
+%    while not blocks_have_room(problem, config, target) do
 %      if config.stages > 2 then config.stages = config.stages - 1
 %      elseif config.pairs > 32 then config.pairs = config.pairs // 2
 %      elseif config.blocks > 1 then config.blocks = 1
@@ -183,7 +246,8 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 %function write_side(side, name, all)
 %  local x = side == "x"
 %  local pieces, channels = x and x_pieces or y_pieces, x and problem.cin or problem.cout
-%  local block, blocks = x and config.m or config.n, x and m_blocks or n_blocks
+%  local block, blocks = x and config.m or config.n, parts * (x and m_blocks or n_blocks)
+%  local part = x and part_in or part_out
 %  local pitch = (x and (problem.in_pitch or problem.cin) or add_pitch(problem)) * element
 %  local first = (blocks > 1 and "l->first_" .. (x and "in" or "out") .. " * " .. element .. " + " or "") .. "piece * 16"
 %  local row = "numbers[" .. (x and "" or config.pairs .. " + ") .. "r]"
@@ -199,11 +263,11 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
             int r = item / $(pieces), piece = item % $(pieces);
 %   if x and problem.bias == 1 then
             if (l->rows.k == $(problem.offsets)) {
-                store_one(to + $(place), l->first_in + piece == 0);
+                store_one(to + $(place), l->first_in$(parts > 1 and " % " .. part_in or "") + piece == 0);
                 continue;
             }
 %   end
-%   if all and align == 16 and channels % block == 0 and (x or problem.bias == 0) then
+%   if all and align == 16 and part % block == 0 and channels % part == 0 and (x or problem.bias == 0) then
             spc_copy_async16(to + $(place), $(name) + (long long)$(row) * $(pitch) + $(first), 16);
 %   else
             copy_piece(to + $(place), $(name), $(all and row or "r < left ? " .. row .. " : -1"),
@@ -410,8 +474,13 @@ SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_c
     l->numbers = l->rows;
     l->last = last;
     l->slot = l->slot_ahead = 0;
+% if parts > 1 then
+    l->first_in = block / $(m_blocks * n_blocks) * $(part_in) + block / $(n_blocks) % $(m_blocks) * $(config.m);
+    l->first_out = block / $(m_blocks * n_blocks) * $(part_out) + block % $(n_blocks) * $(config.n);
+% else
     l->first_in = block / $(n_blocks) * $(config.m);
     l->first_out = block % $(n_blocks) * $(config.n);
+% end
 }
 
 /* The tiles of a share; what is copied runs ahead from one offset to the next. */
@@ -478,4 +547,43 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     leave_header(tiles, shares, (int *)args->workspace);
 }
 
+% if problem.groups then
+/* Adds the sums that shares left of offset block_x: 64 of its weights, of which four threads
+ * have every fourth share each. */
+SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
+{
+    const int *header = (const int *)args->workspace;
+    float *parts = (float *)spc_shared();
+    int k = spc_block_x(), way = spc_thread() / 64;
+    int item = spc_block_y() * 64 + spc_thread() % 64;
+    int ci = item / $(problem.cout), co = item % $(problem.cout);
+    int group = co / $(group_out(problem)), m = group % $(part_groups) * $(group_in(problem)) + ci, n = co % $(part_out);
+    int block = (group / $(part_groups) * $(m_blocks) + m / $(config.m)) * $(n_blocks) + n / $(config.n);
+    int at = (k == $(problem.offsets) ? 0 : m % $(config.m)) * $(config.n) + n % $(config.n);
+    float sum = 0.0f;
+
+    spc_depend_wait();
+    spc_depend_launch();
+    int there = ci < (k == $(problem.offsets) ? 1 : $(group_in(problem)));
+    int end = there ? header[2 * k + 1] : 0;
+    SPC_ROLLED
+    for (int first = header[2 * k] + way; first < end; first += 16) {
+        float some[4];
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++)
+            some[i] = first + i * 4 < end ? sum_at(args, first + i * 4 + k, block)[at] : 0.0f;
+        SPC_UNROLL
+        for (int i = 0; i < 4; i++)
+            sum += some[i];
+    }
+    parts[spc_thread()] = sum;
+    spc_sync_block();
+    if (!there || way > 0)
+        return;
+    for (int other = 1; other < 4; other++)
+        sum += parts[other * 64 + spc_thread()];
+    store_sum(args, ((long long)k * $(group_in(problem)) + ci) * $(problem.cout) + co, sum);
+}
+% else
 % write_sum_kernel()
+% end

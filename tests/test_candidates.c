@@ -81,6 +81,16 @@ static const struct {
      "gen:uniform,n=200,extent=9", false},
     {"cpu", "subm,cin=37,cout=37,groups=37,k=3,dtype=f16,bias=1",
      "gen:uniform,n=300,extent=12", true},
+    /* Gradients of weights of groups: lanes with one, or with several; blocks
+     * with several, or with parts of one. */
+    {"sim", "subm,cin=22,cout=22,groups=22,k=3,bias=1,pass=wgrad",
+     "gen:uniform,n=200,extent=9", false},
+    {"sim", "subm,cin=40,cout=40,groups=10,k=3,dtype=f32,bias=1,pass=wgrad",
+     "gen:uniform,n=200,extent=9", false},
+    {"sim",
+     "conv,cin=80,cout=40,groups=2,k=2,stride=2,rule=floor,dtype=bf16,bias=1,"
+     "pass=wgrad,accumulate=1",
+     "gen:uniform,n=200,extent=9", false},
     {"cpu",
      "conv,cin=16,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f16",
      "gen:uniform,n=300,extent=12", true},
