@@ -270,8 +270,8 @@ static const char *const texts[] = {
 
 /* Those whose workspace does not grow by a partial sum for each pair. */
 static const char *const templates[] = {
-    "os_wgmma", "os_mma",    "os_depthwise", "os_diagonal",
-    "rowgemm",  "depthwise", "generic"};
+    "os_wgmma", "os_mma",  "os_depthwise", "os_diagonal",
+    "os_walk",  "rowgemm", "depthwise",    "generic"};
 
 static void check_layer(const char *text, const void *coords, const void *in,
                         void *out)

@@ -136,6 +136,17 @@ static const struct {
      "out_pitch=45,out=f32,epilogue=silu",
      "os_diagonal", "order=gray_x"},
     {"subm,cin=264,cout=264,groups=264,k=3", "os_diagonal", "weights=shared"},
+    /* Each row by itself: a row's channels in parts, the last not full, and
+     * rows of several mask words. */
+    {"subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+add+relu",
+     "os_walk", "lanes=8,waves=1"},
+    {"conv,cin=160,cout=160,groups=160,k=3,stride=2,rule=footprint,padding=1,"
+     "dtype=bf16,bias=1",
+     "os_walk", "weights=f32,rows=32,threads=128,blocks=6"},
+    {"inverse,cin=40,cout=40,groups=40,k=2x3x3,stride=2,rule=floor,in_pitch=48,"
+     "out_pitch=45,out=f32,epilogue=silu",
+     "os_walk", "threads=128,blocks=6"},
+    {"subm,cin=36,cout=36,groups=36,k=5,dtype=f32,bias=1", "os_walk", ""},
     {"subm,cin=36,cout=36,groups=36,k=3,dtype=bf16,epilogue=scale+bias+add+"
      "relu,in_pitch=38",
      "depthwise", "order=morton"},
@@ -284,6 +295,14 @@ static const struct {
      ""},
     {"sm_90a", "os_diagonal", "subm,cin=40,cout=40,groups=40,k=3,out=f32",
      "channels=64,depth=2"},
+    {"sm_75", "os_walk",
+     "subm,cin=256,cout=256,groups=256,k=7,epilogue=scale+bias+gelu+add", ""},
+    {"sm_80", "os_walk",
+     "conv,cin=96,cout=96,groups=96,k=3,stride=2,rule=floor,dtype=bf16,"
+     "epilogue=scale+bias+relu+add",
+     ""},
+    {"sm_90a", "os_walk", "subm,cin=256,cout=256,groups=256,k=3", ""},
+    {"sm_120", "os_walk", "subm,cin=128,cout=128,groups=128,k=5,dtype=f32", ""},
 };
 
 START_TEST(a_configuration_compiles_without_spills)
