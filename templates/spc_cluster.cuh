@@ -29,8 +29,8 @@ SPC_DEVICE void spc_sim_cluster_send16(void *p, int block, spc_b16 v, spc_u64 *b
     long long there = spc_sim_cluster_offset(block, place);
     spc_sim_check_shared(p, 16, 16, place);
     spc_sim_check_shared(bar, 8, 8, place);
-    *(spc_b16 *)((spc_u8 *)p + there) = v;
-    self->api->mbar_bring(self, (spc_u64 *)((spc_u8 *)bar + there), 16, place);
+    self->api->bulk_copy(self, (spc_u8 *)p + there, &v, 16, (spc_u64 *)((spc_u8 *)bar + there),
+                         place);
 }
 #define spc_cluster_send16(p, block, v, bar)                                                       \
     spc_sim_cluster_send16(p, block, v, bar, SPC_SIM_HERE("spc_cluster_send16"))

@@ -175,8 +175,6 @@ typedef struct spc_sim_api {
     void (*mbar_init)(spc_sim_thread *self, spc_u64 *bar, int count);
     void (*mbar_arrive)(spc_sim_thread *self, spc_u64 *bar, int bytes,
                         const spc_sim_place *place);
-    void (*mbar_bring)(spc_sim_thread *self, spc_u64 *bar, int bytes,
-                       const spc_sim_place *place);
     void (*mbar_wait)(spc_sim_thread *self, spc_u64 *bar, int parity,
                       const spc_sim_place *place);
     void (*bulk_copy)(spc_sim_thread *self, void *to, const void *from,

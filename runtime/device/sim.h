@@ -299,9 +299,6 @@ void spc__sim_copy_wait(spc_sim_thread *self, int groups);
 void spc__sim_mbar_init(spc_sim_thread *self, spc_u64 *bar, int count);
 void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
                           const spc_sim_place *place);
-/* So many bytes that the barrier expects, or will, have come. */
-void spc__sim_mbar_bring(spc_sim_thread *self, spc_u64 *bar, int bytes,
-                         const spc_sim_place *place);
 void spc__sim_mbar_wait(spc_sim_thread *self, spc_u64 *bar, int parity,
                         const spc_sim_place *place);
 void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,

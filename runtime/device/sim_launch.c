@@ -75,7 +75,6 @@ static const spc_sim_api api = {
     .copy_wait = spc__sim_copy_wait,
     .mbar_init = spc__sim_mbar_init,
     .mbar_arrive = spc__sim_mbar_arrive,
-    .mbar_bring = spc__sim_mbar_bring,
     .mbar_wait = spc__sim_mbar_wait,
     .bulk_copy = spc__sim_bulk_copy,
     .fault = api_fault,

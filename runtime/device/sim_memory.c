@@ -143,33 +143,25 @@ void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
     settle(self, bar, m);
 }
 
-/* So many of the bytes that the barrier expects, or will. */
-static void count_bytes(spc_sim_thread *self, spc_u64 *bar, int bytes)
-{
-    spc__sim_release(token(bar, parity_of(bar)));
-    mbar m = read_mbar(bar);
-    m.bytes -= bytes;
-    settle(self, bar, m);
-}
-
-void spc__sim_mbar_bring(spc_sim_thread *self, spc_u64 *bar, int bytes,
-                         const spc_sim_place *place)
-{
-    mbar m = read_mbar(bar);
-    if (m.count == 0)
-        spc__sim_fault(self, "%s at %s:%d: a barrier without spc_mbar_init",
-                       place->primitive, place->file, place->line);
-    spc__sim_phases_arrive(self, m.number);
-    count_bytes(self, bar, bytes);
-}
-
 static void bring(spc_sim_thread *self, const spc__sim_bulk *bulk,
                   const void *caller)
 {
     spc__sim_reads(bulk->from, (size_t)bulk->bytes, caller);
     spc__sim_writes(bulk->to, (size_t)bulk->bytes, caller);
     memcpy(bulk->to, bulk->from, (size_t)bulk->bytes);
-    count_bytes(self, bulk->bar, bulk->bytes);
+    spc__sim_release(token(bulk->bar, parity_of(bulk->bar)));
+    mbar m = read_mbar(bulk->bar);
+    m.bytes -= bulk->bytes;
+    settle(self, bulk->bar, m);
+}
+
+/* Is it this block's shared memory? What goes to another's of its cluster comes
+ * at once: nobody there knows of the copy. */
+static bool is_own(const spc_sim_thread *self, const void *p)
+{
+    const spc_u8 *at = p, *shared = self->shared;
+
+    return at >= shared && at < shared + self->shared_bytes;
 }
 
 void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
@@ -177,7 +169,7 @@ void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
 {
     spc__sim_block *block = spc__sim_block_of(self);
     spc__sim_bulk bulk = {to, from, bytes, bar};
-    if (!self->deferred) {
+    if (!self->deferred || !is_own(self, to)) {
         bring(self, &bulk, CALLER);
         return;
     }
