@@ -1,7 +1,8 @@
 /*
- * spc_here.cuh - an instruction that stays where it is written, among loads, products and
- * other such instructions: the compiler would gather what prepares operands before the
- * first product, and so wait there for the loads of all.
+ * spc_here.cuh - masking that the first compiler leaves where it is written, between
+ * products and loads; it would gather what prepares operands before the first product.
+ * The assembler still moves it, by a few products: what a step's machine code is like
+ * has to be looked at.
  */
 #ifndef SPC_HERE_CUH
 #define SPC_HERE_CUH
