@@ -246,6 +246,7 @@ START_TEST(a_device_that_answers_runs_a_small_kernel)
 }
 END_TEST
 
+/* Of candidates of all moods but those of which a fault is the verdict. */
 static int faults_in(const char *path)
 {
     sqlite3 *db = NULL;
@@ -254,7 +255,9 @@ static int faults_in(const char *path)
     sqlite3_open(path, &db);
     sqlite3_prepare_v2(db,
                        "SELECT count(*) FROM trial WHERE status NOT IN"
-                       " ('ok', 'constraint')",
+                       " ('ok', 'constraint') AND NOT (config LIKE '%babble'"
+                       " OR config LIKE '%greedy' OR config LIKE '%spent'"
+                       " OR config LIKE '%grown')",
                        -1, &stmt, NULL);
     ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
     int count = sqlite3_column_int(stmt, 0);
@@ -281,7 +284,7 @@ START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
     assert_says(spc_ctx_error(ctx), "signal 9");
     unsetenv("SPC_TEST_DOOM");
     spc_ctx_free(ctx);
-    ck_assert_int_le(faults_in(database), 1); /* the babbler's */
+    ck_assert_int_eq(faults_in(database), 0);
     remove_database(database);
 }
 END_TEST
