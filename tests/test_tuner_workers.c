@@ -246,19 +246,19 @@ START_TEST(a_device_that_answers_runs_a_small_kernel)
 }
 END_TEST
 
-/* Of candidates of all moods but those of which a fault is the verdict. */
-static int faults_in(const char *path)
+/* `but`: an expression of candidates that are not counted. */
+static int faults_in(const char *path, const char *but)
 {
     sqlite3 *db = NULL;
     sqlite3_stmt *stmt = NULL;
+    char sql[300];
 
     sqlite3_open(path, &db);
-    sqlite3_prepare_v2(db,
-                       "SELECT count(*) FROM trial WHERE status NOT IN"
-                       " ('ok', 'constraint') AND NOT (config LIKE '%babble'"
-                       " OR config LIKE '%greedy' OR config LIKE '%spent'"
-                       " OR config LIKE '%grown')",
-                       -1, &stmt, NULL);
+    snprintf(sql, sizeof(sql),
+             "SELECT count(*) FROM trial WHERE status NOT IN"
+             " ('ok', 'constraint') AND NOT (%s)",
+             but);
+    sqlite3_prepare_v2(db, sql, -1, &stmt, NULL);
     ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
     int count = sqlite3_column_int(stmt, 0);
     sqlite3_finalize(stmt);
@@ -284,7 +284,12 @@ START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
     assert_says(spc_ctx_error(ctx), "signal 9");
     unsetenv("SPC_TEST_DOOM");
     spc_ctx_free(ctx);
-    ck_assert_int_eq(faults_in(database), 0);
+    /* Who came before the end, and whose fault it is: no order is promised. */
+    ck_assert_int_eq(faults_in(database, "config LIKE '%babble'"
+                                         " OR config LIKE '%greedy'"
+                                         " OR config LIKE '%spent'"
+                                         " OR config LIKE '%grown'"),
+                     0);
     remove_database(database);
 }
 END_TEST
@@ -311,7 +316,7 @@ START_TEST(no_verdict_is_stored_where_no_worker_starts_any_more)
     assert_says(spc_ctx_error(ctx), "was not ready before its end: exit status "
                                     "10");
     spc_ctx_free(ctx);
-    ck_assert_int_eq(faults_in(database), 0);
+    ck_assert_int_eq(faults_in(database, "0"), 0);
     unlink(started);
     remove_database(database);
 }
