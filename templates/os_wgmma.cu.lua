@@ -273,6 +273,9 @@ SPC_DEVICE spc_u8 *place_of(int slot, int i)
 %-- for in their place: a step's loads have a step to come. A warp is held at each product
 %-- until the one before has taken its operands, so what stands between them costs nothing.
 %local takes_pieces = config.gather == "registers" and half
+%-- Words of steps are read a step before they are needed where steps are short: shared memory,
+%-- busy with operands, answers late. Longer ones lose by the registers (1 % on an H200, 3 % won).
+%local reads_ahead = config.pieces <= 2
 %-- Gathered rows wait in a place of the ring, or in registers.
 %local waiting = config.gather == "shared" and "int slot" or "spc_u32 *data"
 /* This lane's parts of rows g and g + 8, of pieces `first` to before `end`; `in` points to
@@ -366,6 +369,9 @@ typedef struct gatherer {
     const int *index; /* of this lane's row g in the first tile */
     int block;        /* of the input channels of the step being gathered */
     int row[2], next_row[2];
+% if reads_ahead then
+    spc_b8 ahead; /* the word of the step that is looked at next */
+% end
 % if divided and k_blocks > 1 then
     int end, next_first, next_end; /* blocks of the step and of the next */
 % end
@@ -373,7 +379,7 @@ typedef struct gatherer {
 
 SPC_DEVICE void look_ahead(gatherer *g)
 {
-    spc_b8 step = spc_read_step(&g->reader, g->schedule);
+    spc_b8 step = $(reads_ahead and "g->ahead" or "spc_read_step(&g->reader, g->schedule)");
 
 % if parts > 1 then
     g->next_row[0] = g->next_row[1] = -1;
@@ -384,6 +390,9 @@ SPC_DEVICE void look_ahead(gatherer *g)
 % if divided and k_blocks > 1 then
     g->next_first = SPC_STEP_FIRST(step.y);
     g->next_end = SPC_STEP_FINAL(step.y) + 1;
+% end
+% if reads_ahead then
+    g->ahead = spc_read_step(&g->reader, g->schedule);
 % end
 }
 
@@ -531,6 +540,9 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if divided and k_blocks > 1 then
     g.end = $(k_blocks);
 % end
+% if reads_ahead then
+    g.ahead = spc_read_step(&g.reader, schedule);
+% end
     look_ahead(&g);
 % write_depend_start()
 % if factors_at then
@@ -553,8 +565,16 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     gather(data, in, g.row, g.block, 0, $(pieces));
 % end
 
+% if reads_ahead then
+    spc_b8 next = spc_shared_load8(&schedule->step[0]);
+% end
     for (;;) {
+% if reads_ahead then
+        spc_b8 step = next; /* those who gather have seen the one behind it */
+        next = spc_shared_load8(&schedule->step[place + 1 < SPC_STREAM_STEPS ? place + 1 : 0]);
+% else
         spc_b8 step = spc_shared_load8(&schedule->step[place]);
+% end
         int last = step.y & SPC_STEP_LAST;
 % if parts < 2 then
         int row[2];
