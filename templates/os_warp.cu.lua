@@ -43,10 +43,13 @@
 %end
 %
 %-- Weights that each warp reads from memory in each step, of which wgmma would read an
-%-- eighth: 64->64 K5 took 78.9 us for 54.9 of os_wgmma (H200, waymo@0.1, level 2).
+%-- eighth: 64->64 K5 took 78.9 us for 54.9 of os_wgmma (H200, waymo@0.1, level 2). With half as
+%-- many os_wgmma is the faster on maps of few rows: it has ten of the fifteen choices that ship
+%-- for 32->64 K5, those below 55,000 rows.
 %function reads_much(problem, config, target)
+%  local products, few = problem.cin * problem.cout, (target.rows or math.huge) < 55000
 %  return config.weights == "global" and target.target == "sm_90a"
-%     and problem.cin * problem.cout >= 4096
+%     and (products >= 4096 or products >= 2048 and few and problem.centre >= 0)
 %end
 %
 %template = {
@@ -144,6 +147,8 @@
 %    if fits and not twice then
 %      config.warps, config.blocks = resident(16) <= target.shared_block and 16 or 8, 1
 %    end
+%    -- Weights from memory wait for `depth` steps at a time: rather many of them than many warps.
+%    if not fits then config.depth, config.warps, config.blocks = 6, 12, 1 end
 %    local function room()
 %      return math.min(255, 65536 // (config.warps * config.blocks * 32))
 %    end
@@ -157,6 +162,7 @@
 %      if has_epilogue(problem) then spare = spare + 16 end
 %      return registers(problem, config) + spare > room() or body(problem, config) > 384
 %    end
+%    if not fits and heavy() then config.depth = 4 end
 %    if heavy() then config.depth = 3 end
 %    if heavy() then config.depth = 2 end
 %    if heavy() then config.warps, config.blocks = 12, 1 end

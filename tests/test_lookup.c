@@ -907,6 +907,37 @@ START_TEST(a_default_for_few_tiles_shares_them)
 }
 END_TEST
 
+/* Weights that do not fit shared memory: who reads them in each step. */
+static const struct {
+    const char *layer;
+    int64_t rows; /* 0: not known */
+    const char *template_name;
+} large_kernels[] = {
+    {"subm,cin=32,cout=64,k=5", 0, "os_warp"},
+    {"subm,cin=32,cout=64,k=5", 82658, "os_warp"},
+    {"subm,cin=32,cout=64,k=5", 55000, "os_warp"},
+    {"subm,cin=32,cout=64,k=5", 54999, "os_wgmma"},
+    {"subm,cin=64,cout=32,k=5", 20000, "os_wgmma"},
+    {"subm,cin=32,cout=32,k=5", 20000, "os_warp"},
+    {"conv,cin=32,cout=64,k=5,stride=2,rule=floor", 20000, "os_warp"},
+    {"subm,cin=64,cout=64,k=5", 82658, "os_wgmma"},
+};
+
+START_TEST(a_default_with_many_weights_goes_by_the_rows)
+{
+    spc_ctx *ctx = open_ctx("sim", "", NULL);
+    spc__pick pick;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, large_kernels[_i].layer, &error),
+              error.text);
+    assert_ok(spc__lookup_default(&pick, ctx, &conv, large_kernels[_i].rows, 0),
+              spc_ctx_error(ctx));
+    ck_assert_str_eq(pick.template_name, large_kernels[_i].template_name);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* Where groups are channels, long rows walk their own offsets; of others,
  * products by a diagonal are the faster ones. */
 static const struct {
@@ -1610,6 +1641,8 @@ int main(void)
     tcase_add_loop_test(order,
                         a_default_for_depthwise_layers_is_the_fastest_known, 0,
                         LENGTH(depthwise));
+    tcase_add_loop_test(order, a_default_with_many_weights_goes_by_the_rows, 0,
+                        LENGTH(large_kernels));
     tcase_add_loop_test(order, a_default_for_dense_maps_is_on_tiles, 0,
                         LENGTH(dense));
     tcase_add_test(code, cached_only_never_compiles);

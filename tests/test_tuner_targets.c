@@ -164,6 +164,7 @@ static const struct {
     {"os_diagonal", "subm,cin=96,cout=96,groups=96,k=3,epilogue=scale+gelu"},
     {"os_walk", "subm,cin=256,cout=256,groups=256,k=3,bias=1"},
     {"os_walk", "subm,cin=72,cout=72,groups=72,k=5,epilogue=scale+gelu"},
+    {"os_warp", "subm,cin=32,cout=64,k=5,bias=1"},
     {"os_packed", "subm,cin=4,cout=32,k=3"},
     {"os_packed", "subm,cin=5,cout=61,k=5,bias=1"},
     {"os_mma", "subm,cin=81,cout=61,k=3,bias=1"},
