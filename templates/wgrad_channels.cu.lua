@@ -10,9 +10,7 @@
 %--
 %-- A block has the same part of the pairs of every offset; as pairs are in the order of keys of
 %-- outputs, these are pairs of neighbouring outputs and inputs, some of whose rows come from the
-%-- multiprocessor's own cache, where other warps had them for other offsets. With part=outputs all
-%-- of them are pairs of the same run of outputs: a pair's place counts those of the outputs before,
-%-- so it is places that a block looks for among the pairs of each offset. The pairs of the block,
+%-- multiprocessor's own cache, where other warps had them for other offsets. The pairs of the block,
 %-- offset after offset, are one list, of which every warp has an equal share. Who has the first
 %-- pairs of an offset adds what later warps have of it, in their order, and leaves the block's
 %-- sum; `spc_sum` adds those of the blocks. The gradient of a bias is one offset more, of which
@@ -52,11 +50,10 @@
 %function slot_bytes(problem, config)
 %  return lanes_of(problem, config) * sums_of(problem, config.bytes) * 4
 %end
-%-- What warps leave each other; of each offset the first pair, and how many are before it; and
-%-- where they end, if these were looked for.
+%-- What warps leave each other; of each offset the first pair, and how many are before it.
 %function shared_bytes(problem, config)
 %  return config.warps * slot_bytes(problem, config)
-%    + ((config.part == "outputs" and 4 or 2) * offsets_of(problem) + 1) * 4
+%    + (2 * offsets_of(problem) + 1) * 4
 %end
 %-- Sums; rows, and the numbers of those that come next; what is being multiplied.
 %function registers_of(problem, config)
@@ -80,14 +77,13 @@
 %    {"unroll", {2, 4, 8}, "pairs of a lane under way"},
 %    {"warps", {8, 16}, "warps of a block"},
 %    {"blocks", {1, 2, 4}, "blocks of a multiprocessor"},
-%    {"part", {"offsets", "outputs"}, "a block has an equal part of every offset's pairs, or of the outputs"},
 %  },
 %  accepts = function(problem, target)
 %    if not problem.groups then return false, "needs a layer of groups" end
 %    if not lane_bytes(problem) then
 %      return false, "needs groups of few channels, that 16 bytes of a row or a power of two less are whole ones of"
 %    end
-%    if shared_bytes(problem, {bytes = lane_bytes(problem), warps = 8, part = "offsets"}) > target.shared_block then
+%    if shared_bytes(problem, {bytes = lane_bytes(problem), warps = 8}) > target.shared_block then
 %      return false, "too many offsets"
 %    end
 %    return true
@@ -125,7 +121,7 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    local config = {bytes = lane_bytes(problem), part = "offsets"}
+%    local config = {bytes = lane_bytes(problem)}
 %    for _, try in ipairs {{4, 16, 1}, {2, 16, 1}, {2, 8, 1}} do
 %      config.unroll, config.warps, config.blocks = try[1], try[2], try[3]
 %      if fits(problem, config, target) then break end
@@ -142,10 +138,6 @@
  * and behind the last of all. */
 SPC_DEVICE int *firsts(void) { return (int *)(spc_shared() + $(tables_at)); }
 SPC_DEVICE int *befores(void) { return firsts() + $(all); }
-% if config.part == "outputs" then
-/* Where a block's pairs of each offset begin and end. */
-SPC_DEVICE int *ranges(void) { return befores() + $(all + 1); }
-% end
 
 /* Where part `part` of `count` pairs begins. */
 SPC_DEVICE int part_begin(int count, int part, int parts)
@@ -153,43 +145,6 @@ SPC_DEVICE int part_begin(int count, int part, int parts)
     return (int)((long long)count * part / parts);
 }
 
-% if config.part == "outputs" then
-/* The first of places lo to hi, which ascend, that is not below `wanted`. Eight lanes look at
- * eight of them at a time; a warp's four eights have searches of their own. */
-SPC_DEVICE int first_at(const int *place, int lo, int hi, int wanted)
-{
-    int lane = spc_lane();
-
-    while (spc_ballot(lo < hi) != 0) {
-        int count = hi - lo, from = lo;
-        int below = lo < hi && spc_load_int(place + lo + part_begin(count, (lane & 7) + 1, 9)) < wanted;
-        int few = spc_popc(spc_ballot(below) >> (lane & 24) & 255u);
-        if (few < 8)
-            hi = from + part_begin(count, few + 1, 9);
-        if (few > 0)
-            lo = from + part_begin(count, few, 9) + 1;
-    }
-    return lo;
-}
-
-/* The pairs of the outputs that have part `part` of all pairs, by offset: places are in the
- * order of outputs. */
-SPC_DEVICE void find_ranges(int part, int parts, const spc_conv_args *args)
-{
-    const spc_pairs_view *pairs = &args->pairs;
-    int all = spc_load_int(pairs->begin + $(problem.offsets));
-
-    for (int first = spc_warp() * 4; first < $(2 * problem.offsets); first += $(4 * config.warps)) {
-        int item = first + spc_lane() / 8, there = item < $(2 * problem.offsets);
-        int lo = there ? spc_load_int(pairs->begin + item / 2) : 0;
-        int hi = there ? spc_load_int(pairs->begin + item / 2 + 1) : 0;
-        lo = first_at(pairs->place, lo, hi, part_begin(all, part + item % 2, parts));
-        if (there && spc_lane() % 8 == 0)
-            ranges()[item] = lo;
-    }
-}
-
-% end
 /* Numbers the block's pairs, offset after offset. */
 SPC_DEVICE void number_pairs(int part, int parts, const spc_conv_args *args)
 {
@@ -200,15 +155,10 @@ SPC_DEVICE void number_pairs(int part, int parts, const spc_conv_args *args)
     for (int first = 0; first < $(all); first += 32) {
         int k = first + spc_lane(), pair = 0, count = 0;
         if (k < $(problem.offsets)) {
-% if config.part == "outputs" then
-            pair = ranges()[2 * k];
-            count = ranges()[2 * k + 1] - pair;
-% else
             int begin = spc_load_int(args->pairs.begin + k);
             int of_offset = spc_load_int(args->pairs.begin + k + 1) - begin;
             pair = begin + part_begin(of_offset, part, parts);
             count = begin + part_begin(of_offset, part + 1, parts) - pair;
-% end
         }
 % if problem.bias == 1 then
         /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
@@ -479,10 +429,6 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 
     for (int item = spc_block_x(); item < parts * $(columns); item += spc_grid_x()) {
         spc_sync_block(); /* all have left the tables */
-% if config.part == "outputs" then
-        find_ranges(item / $(columns), parts, args);
-        spc_sync_block();
-% end
         number_pairs(item / $(columns), parts, args);
         spc_sync_block();
         spc_depend_wait(); /* the map was there before */
