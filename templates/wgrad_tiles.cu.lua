@@ -21,6 +21,7 @@
 %-- none: such sums are computed anew.
 %
 %include "wgrad_pairs.lua"
+%include "wgrad_groups.lua"
 %
 %-- Input channels of an offset in a block, and its offsets.
 %function slot_of(problem) return problem.cin <= 8 and 8 or least_size(problem.cin) end
@@ -33,7 +34,6 @@
 %-- Of a share, and of a warpgroup.
 %function share_blocks(problem, config) return ceil_div(all_blocks_of(problem), config.shares) end
 %function group_blocks(problem, config) return ceil_div(share_blocks(problem, config), config.groups) end
-%function threads_of(config) return (config.groups * 4 + config.loaders) * 32 end
 %function stage_bytes(config) return config.rows * 128 end
 %-- Row numbers of a step: each offset's begin four banks behind those of the one before.
 %local known = 4

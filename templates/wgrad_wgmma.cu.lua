@@ -15,6 +15,7 @@
 %-- Shares, their sums and the gradient of a bias are those of wgrad_mma.
 %
 %include "wgrad_pairs.lua"
+%include "wgrad_groups.lua"
 %
 %local sizes = {64, 128, 256}
 %
@@ -31,15 +32,11 @@
 %  local m = math.min(config.groups, config.m // 64)
 %  return m, config.groups // m
 %end
-%function threads_of(config) return (config.groups * 4 + config.loaders) * 32 end
 %function registers_of(problem, config)
 %  local m, n = parts_of_block(config)
 %  return config.m // m * config.n // n // 128 + 40
 %end
-%-- Registers of a thread if all have as many; two warpgroups that load can give some.
-%function equal_registers(config)
-%  return math.min(240, 65536 // (threads_of(config) * config.blocks) // 8 * 8)
-%end
+%-- Two warpgroups that load can give some registers.
 %function gives_registers(config)
 %  return config.groups == 2 and config.loaders == 8 and config.blocks == 1
 %end
