@@ -48,9 +48,6 @@
 %end
 %-- A loading warp: rows of two steps, and what finds and copies them.
 %function loader_registers_of(config) return config.rows // 4 + 56 end
-%function equal_registers(config)
-%  return math.min(240, 65536 // (threads_of(config) * config.blocks) // 8 * 8)
-%end
 %-- Registers of a multiplying thread where loading warps, which are whole warpgroups, give some.
 %function raised_registers(config)
 %  local given = config.loaders * 32 * (loader_registers_of(config) // 8 * 8)
@@ -143,7 +140,8 @@
 %                    cache = "far", order = "gray"}
 %    for _, shares in ipairs {1, 2, 3, 4, 6, 9} do
 %      config.shares = shares
-%      config.groups = math.min(2, all_blocks_of(problem) // shares)
+%      config.groups = math.min(shares > 1 and 3 or 2, all_blocks_of(problem) // shares)
+%      if shares > 1 then config.loaders, config.stages = 4, 4 end
 %      if sums_fit(problem, config) then break end
 %    end
 %    if shared_bytes(problem, config) > target.shared_block then config.loaders, config.stages = 4, 4 end
