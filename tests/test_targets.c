@@ -122,7 +122,6 @@ static const struct {
     {"wgrad_wgmma", layer_problem,
      "subm,cin=256,cout=256,k=3,pass=wgrad,bias=1"},
     {"wgrad_rows", layer_problem, "subm,cin=32,cout=32,k=3,pass=wgrad"},
-    {"wgrad_runs", layer_problem, "subm,cin=32,cout=32,k=3,pass=wgrad"},
     {"wgrad_tiles", layer_problem, "subm,cin=32,cout=32,k=3,pass=wgrad"},
     {"wgrad_mma", layer_problem,
      "subm,cin=64,cout=64,groups=4,k=3,pass=wgrad,bias=1"},
