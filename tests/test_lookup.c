@@ -874,6 +874,20 @@ START_TEST(cached_only_never_compiles)
 }
 END_TEST
 
+/* What the emulated device runs untuned for so many rows (0: not known). */
+static spc__pick default_of(const char *layer, int64_t rows)
+{
+    spc_ctx *ctx = open_ctx("sim", "", NULL);
+    spc__pick pick;
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
+    assert_ok(spc__lookup_default(&pick, ctx, &conv, rows, 0),
+              spc_ctx_error(ctx));
+    spc_ctx_free(ctx);
+    return pick;
+}
+
 /* The emulated device has four multiprocessors. A tile of 128 channels has 192
  * rows, one of 256 channels 128; of few output channels there is no such
  * kernel. */
@@ -893,17 +907,11 @@ static const struct {
 
 START_TEST(a_default_for_few_tiles_shares_them)
 {
-    spc_ctx *ctx = open_ctx("sim", "", NULL);
-    spc__pick pick;
-    spc_conv conv;
+    spc__pick pick = default_of(few_tiles[_i].layer, few_tiles[_i].rows);
 
-    assert_ok(spc_conv_parse(&conv, few_tiles[_i].layer, &error), error.text);
-    assert_ok(spc__lookup_default(&pick, ctx, &conv, few_tiles[_i].rows, 0),
-              spc_ctx_error(ctx));
     ck_assert_str_eq(pick.template_name, "os_wgmma");
     ck_assert_msg(strstr(pick.config, few_tiles[_i].split) != NULL, "%s",
                   pick.config);
-    spc_ctx_free(ctx);
 }
 END_TEST
 
@@ -925,16 +933,10 @@ static const struct {
 
 START_TEST(a_default_with_many_weights_goes_by_the_rows)
 {
-    spc_ctx *ctx = open_ctx("sim", "", NULL);
-    spc__pick pick;
-    spc_conv conv;
+    spc__pick pick =
+        default_of(large_kernels[_i].layer, large_kernels[_i].rows);
 
-    assert_ok(spc_conv_parse(&conv, large_kernels[_i].layer, &error),
-              error.text);
-    assert_ok(spc__lookup_default(&pick, ctx, &conv, large_kernels[_i].rows, 0),
-              spc_ctx_error(ctx));
     ck_assert_str_eq(pick.template_name, large_kernels[_i].template_name);
-    spc_ctx_free(ctx);
 }
 END_TEST
 
@@ -957,15 +959,9 @@ static const struct {
 
 START_TEST(a_default_for_depthwise_layers_is_the_fastest_known)
 {
-    spc_ctx *ctx = open_ctx("sim", "", NULL);
-    spc__pick pick;
-    spc_conv conv;
+    spc__pick pick = default_of(depthwise[_i].layer, 82658);
 
-    assert_ok(spc_conv_parse(&conv, depthwise[_i].layer, &error), error.text);
-    assert_ok(spc__lookup_default(&pick, ctx, &conv, 82658, 0),
-              spc_ctx_error(ctx));
     ck_assert_str_eq(pick.template_name, depthwise[_i].template_name);
-    spc_ctx_free(ctx);
 }
 END_TEST
 
