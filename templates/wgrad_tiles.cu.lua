@@ -59,12 +59,14 @@
 %    and (need <= equal_registers(config) or need <= raised_registers(config))
 %end
 %
-%-- Has a map so many pairs that tiles beat lists of them? Known of 16 and 32 channels, where
-%-- one thread block has all offsets.
+%-- Has a map so many pairs that tiles beat lists of them? Between 15,000 and 35,000 rows, and
+%-- of 64 channels both ways between 64,000 and 252,000, both take as long (shells, H200).
 %function is_best(problem, config, target)
-%  return target.pairs ~= nil and target.pairs * 5 >= target.rows * problem.offsets
-%    and problem.centre >= 0 and config.shares == 1
-%    and math.min(problem.cin, problem.cout) >= 16 and math.max(problem.cin, problem.cout) <= 32
+%  if target.pairs == nil or problem.centre < 0 then return false end
+%  local least, most = math.min(problem.cin, problem.cout), math.max(problem.cin, problem.cout)
+%  if least < 16 or config.shares > 2 and least < 64 then return false end
+%  return target.pairs * 5 >= target.rows * problem.offsets * (config.shares > 1 and 2 or 1)
+%    and target.rows >= (config.shares > 2 and 150000 or 30000)
 %end
 %
 %template = {
@@ -132,7 +134,7 @@
 %      tile_rows = config.rows, order = config.order, pdl = 1, blocks_per_sm = config.blocks,
 %      workspace_block_bytes = all * 64 * n * 4, workspace_bytes = 256,
 %      sum_block = 256, sum_grid_x = all, sum_shared = 4096 + 16, sum_grid_y = n,
-%      preference = is_best(problem, config, target) and 11 or 4,
+%      preference = is_best(problem, config, target) and 13 or 4,
 %    }
 %  end,
 %  default = function(problem, target)

@@ -889,20 +889,21 @@ static spc__pick default_of(const char *layer, int64_t rows)
 }
 
 /* The emulated device has four multiprocessors. A tile of 128 channels has 192
- * rows, one of 256 channels 128; of few output channels there is no such
- * kernel. */
+ * rows, one of 256 channels 128, or 192 by half of the channels; of few output
+ * channels there is no such kernel. */
 static const struct {
     const char *layer;
     int64_t rows; /* 0: not known */
     const char *split;
+    const char *columns;
 } few_tiles[] = {
-    {"subm,cin=128,cout=128,k=3", 0, "split=none"},
-    {"subm,cin=128,cout=128,k=3", 384, "split=stream"},
-    {"subm,cin=128,cout=128,k=3", 385, "split=none"},
-    {"subm,cin=128,cout=128,k=5", 960, "split=stream"},
-    {"subm,cin=256,cout=256,k=3", 128, "split=cluster4"},
-    {"subm,cin=256,cout=256,k=3", 129, "split=cluster2"},
-    {"subm,cin=256,cout=256,k=3", 100000, "split=none"},
+    {"subm,cin=128,cout=128,k=3", 0, "split=none", "n=128,"},
+    {"subm,cin=128,cout=128,k=3", 384, "split=stream", "n=128,"},
+    {"subm,cin=128,cout=128,k=3", 385, "split=none", "n=128,"},
+    {"subm,cin=128,cout=128,k=5", 960, "split=stream", "n=128,"},
+    {"subm,cin=256,cout=256,k=3", 128, "split=cluster4", "n=256,"},
+    {"subm,cin=256,cout=256,k=3", 129, "split=cluster2", "n=128,"},
+    {"subm,cin=256,cout=256,k=3", 100000, "split=none", "n=256,"},
 };
 
 START_TEST(a_default_for_few_tiles_shares_them)
@@ -911,6 +912,8 @@ START_TEST(a_default_for_few_tiles_shares_them)
 
     ck_assert_str_eq(pick.template_name, "os_wgmma");
     ck_assert_msg(strstr(pick.config, few_tiles[_i].split) != NULL, "%s",
+                  pick.config);
+    ck_assert_msg(strstr(pick.config, few_tiles[_i].columns) != NULL, "%s",
                   pick.config);
 }
 END_TEST
@@ -968,14 +971,21 @@ END_TEST
 /* Tiles hold zeroes for pairs that are not there; lists of pairs hold none. */
 static const struct {
     const char *layer;
+    int64_t rows;
     double density;
     const char *template_name;
 } dense[] = {
-    {"subm,cin=16,cout=32,k=3,pass=wgrad", 0.47, "wgrad_tiles"},
-    {"subm,cin=16,cout=32,k=3,pass=wgrad", 0.17, "wgrad_mma"},
-    {"subm,cin=16,cout=32,k=3,pass=wgrad", 0, "wgrad_mma"},
-    {"subm,cin=128,cout=128,k=3,pass=wgrad", 0.47, "wgrad_wgmma"},
-    {"conv,cin=16,cout=32,k=2,stride=2,rule=floor,pass=wgrad", 0.47,
+    {"subm,cin=16,cout=32,k=3,pass=wgrad", 82658, 0.47, "wgrad_tiles"},
+    {"subm,cin=32,cout=64,k=3,pass=wgrad", 82658, 0.47, "wgrad_tiles"},
+    {"subm,cin=32,cout=64,k=3,pass=wgrad", 15192, 0.47, "wgrad_mma"},
+    {"subm,cin=32,cout=64,k=3,pass=wgrad", 82658, 0.23, "wgrad_mma"},
+    {"subm,cin=64,cout=64,k=3,pass=wgrad", 82658, 0.47, "wgrad_wgmma"},
+    {"subm,cin=64,cout=64,k=3,pass=wgrad", 252392, 0.47, "wgrad_tiles"},
+    {"subm,cin=48,cout=48,k=3,pass=wgrad", 252392, 0.47, "wgrad_wgmma"},
+    {"subm,cin=16,cout=32,k=3,pass=wgrad", 82658, 0.17, "wgrad_mma"},
+    {"subm,cin=16,cout=32,k=3,pass=wgrad", 82658, 0, "wgrad_mma"},
+    {"subm,cin=128,cout=128,k=3,pass=wgrad", 82658, 0.47, "wgrad_wgmma"},
+    {"conv,cin=16,cout=32,k=2,stride=2,rule=floor,pass=wgrad", 82658, 0.47,
      "wgrad_mma"},
 };
 
@@ -986,8 +996,8 @@ START_TEST(a_default_for_dense_maps_is_on_tiles)
     spc_conv conv;
 
     assert_ok(spc_conv_parse(&conv, dense[_i].layer, &error), error.text);
-    assert_ok(spc__lookup(&pick, ctx, &conv, 82658, 82658, dense[_i].density,
-                          SPC_PLAN_JIT | SPC__PLAN_UNLOADED),
+    assert_ok(spc__lookup(&pick, ctx, &conv, dense[_i].rows, dense[_i].rows,
+                          dense[_i].density, SPC_PLAN_JIT | SPC__PLAN_UNLOADED),
               spc_ctx_error(ctx));
     ck_assert_str_eq(pick.template_name, dense[_i].template_name);
     spc_ctx_free(ctx);
