@@ -91,7 +91,8 @@
 %    if element_bytes(problem) ~= 2 then return false, "needs numbers of 16 bits" end
 %    if row_alignment(problem) < 16 then return false, "needs rows of 16 bytes: wgrad_mma takes any" end
 %    if problem.cin > 64 or problem.cout > 64 then return false, "needs at most 64 channels: wgrad_wgmma takes any" end
-%    if group_blocks(problem, {shares = 9, groups = 2}) * width_of(problem) > 256 then
+%    if group_blocks(problem, {shares = 9, groups = 2}) * width_of(problem) > 256
+%       or share_blocks(problem, {shares = 9}) > 31 then
 %      return false, "needs fewer sums: these are more than nine shares have registers for"
 %    end
 %    return true
