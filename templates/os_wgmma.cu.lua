@@ -98,6 +98,12 @@
 %  return config.n // 2 + row * images(problem) + 42
 %end
 %
+%-- What the compiler's limit leaves beside sums and rows under way.
+%local function registers_free(config)
+%  return (config.groups == 2 and 168 or 128) - config.n // 2
+%       - (config.gather == "registers" and 8 * config.pieces or 0)
+%end
+%
 %-- Copied rows are the workspace.
 %function divides(problem, config, target)
 %  return can_divide(problem, config, target)
@@ -235,10 +241,18 @@
 %      config.groups, config.split = 2, "cluster2"
 %    end
 %    -- With 256, tiles of 192 rows by 128 columns are faster than of 128 by 256, by 4 % (256
-%    -- channels in) and 9 % (384), as their exchange is a half (there).
+%    -- channels in) and 9 % (384), and exchange three quarters of the bytes (there).
 %    if config.split == "cluster2" and config.n == 256 and config.pieces == 4
 %       and element_bytes(problem) == 2 then
 %      config.groups, config.n, config.stages = 3, 128, 3
+%    end
+%    -- Blocks of 128 columns, by twice as many in a cluster of half the size, are faster where
+%    -- a step is a whole row (by 14 to 29 %) and than clusters of 8 (by 21 to 28 %).
+%    if config.n == 256
+%       and (cluster_of(config) == 8 or cluster_of(config) > 1 and row_pieces(problem) <= config.pieces) then
+%      config.n = 128
+%      config.stages = 4 * step_weights(problem, config) < 49152 and 8 or config.pieces == 4 and 3 or 4
+%      config.split = usual_cluster(target, tiles(config.groups))
 %    end
 %    if not divides(problem, config, target) then config.split = "none" end
 %    -- A cluster's blocks have room for what others send.
@@ -462,9 +476,7 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
     int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
     spc_u8 *out = (spc_u8 *)args->$(copied_out and "workspace + (long long)args->map.rows_padded * " .. outputs_at or "out");
 % local turns = config.n // (4 * lane_channels)
-%-- What the limit of a thread's registers leaves beside sums and rows under way.
-% local free = (config.groups == 2 and 168 or 128) - config.n // 2 -
-%   (config.gather == "registers" and 8 * config.pieces or 0)
+% local free = registers_free(config)
 % local batch = not is_masked(config) and not residual_at and free >= 40 and
 %   added_batch(lane_channels, turns, free < 64 and 8 or 16) or nil
 % local each = lane_channels * out_bytes(problem) // 4
@@ -675,6 +687,15 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if parts > 1 then
             exchange(acc, step, joined, args);
             fresh = later = 1;
+%   if (has_epilogue(problem) or problem.bias == 1) and registers_free(config) < 40 then
+            if (spc_shared_load8(&schedule->step[place]).y & SPC_STEP_END)
+                break;
+            /* The next product leaves them, which the compiler cannot know: it would hold them
+             * beside the epilogue, which spills. */
+            SPC_UNROLL
+            for (int i = 0; i < $(config.n // 2); i++)
+                acc[i] = $(sum_zero(problem));
+%   end
 % elseif divided then
 %   write_part_end()
             fresh = 1;

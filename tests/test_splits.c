@@ -83,6 +83,11 @@ static const struct {
      "os_wgmma", "split=cluster2,groups=2,n=96,pieces=2,stages=4"},
     {"subm,cin=64,cout=64,k=3,dtype=tf32,bias=1", "os_wgmma",
      "split=cluster8,groups=2"},
+    /* Whose sums are cleared behind a tile that is not the last. */
+    {"subm,cin=128,cout=256,k=3,epilogue=scale+bias+add+relu", "os_wgmma",
+     "split=cluster2,groups=2,n=256,pieces=4,stages=2"},
+    {"subm,cin=64,cout=256,k=3,bias=1", "os_wgmma",
+     "split=cluster4,groups=2,n=256,pieces=2,stages=2"},
     /* Blocks without a column to end, and with one more than others. */
     {"subm,cin=128,cout=32,k=3", "os_wgmma",
      "split=cluster8,groups=2,n=32,pieces=1,stages=8"},
@@ -296,7 +301,7 @@ static const struct {
     {"sm_90a", "os_diagonal", "subm,cin=40,cout=40,groups=40,k=3,out=f32",
      "channels=64,depth=2"},
     {"sm_75", "os_walk",
-     "subm,cin=256,cout=256,groups=256,k=7,epilogue=scale+bias+gelu+add", ""},
+     "subm,cin=256,cout=256,groups=256,k=5,epilogue=scale+bias+gelu+add", ""},
     {"sm_80", "os_walk",
      "conv,cin=96,cout=96,groups=96,k=3,stride=2,rule=floor,dtype=bf16,"
      "epilogue=scale+bias+relu+add",

@@ -177,6 +177,54 @@ START_TEST(defaults_are_legal_wherever_a_template_serves)
 }
 END_TEST
 
+/* The default of a template, for a map of so many rows, compiles and keeps its
+ * values in registers. */
+static void check_spills(const char *name, const char *layer,
+                         const char *target, int64_t rows)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc__library *library;
+    spc__compiler *nvrtc = NULL;
+    spc__attrs facts, problem, config;
+    spc__artefact artefact = {0};
+    spc__buf source = SPC__BUF_INIT, words = SPC__BUF_INIT;
+    spc_error error = {0};
+    spc_conv conv;
+
+    assert_ok(spc__ctx_library(&library, ctx), spc_ctx_error(ctx));
+    spc__template *tpl = spc__library_find(library, name);
+    assert_ok(spc__target_facts(&facts, target, &error), error.text);
+    if (rows > 0) {
+        spc__attrs_set_number(&facts, "rows", rows);
+        spc__attrs_set_number(&facts, "multiprocessors", 132);
+    }
+    assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
+    spc__conv_attrs(&problem, &conv);
+    assert_ok(spc__template_accepts(tpl, &problem, &facts, &error), error.text);
+    assert_ok(spc__template_default(&config, tpl, &problem, &facts, &error),
+              error.text);
+    spc__attrs_format(&words, &config);
+    printf("%s, %s for %s, %" PRId64 " rows: %s\n", name, layer, target, rows,
+           spc__buf_text(&words));
+    assert_ok(
+        spc__template_render(&source, tpl, &problem, &facts, &config, &error),
+        error.text);
+    spc__compile_job job = {
+        spc__buf_text(&source), name, target, "", library, NULL};
+    if (has_nvrtc()) {
+        assert_ok(spc__nvrtc_open(&nvrtc, &error), error.text);
+        assert_ok(spc__compile(&artefact, nvrtc, &job, NULL, &error),
+                  error.text);
+        ck_assert_int_eq(
+            spc__attrs_number(&artefact.resources, "spill_bytes", -1), 0);
+    }
+    spc__artefact_release(&artefact);
+    spc__compiler_close(nvrtc);
+    spc__buf_release(&source);
+    spc__buf_release(&words);
+    spc_ctx_free(ctx);
+}
+
 /* Kernels for layers that others do not take, or not well. */
 static const struct {
     const char *template_name, *layer;
@@ -197,40 +245,35 @@ static const struct {
 START_TEST(defaults_for_any_channels_compile_and_do_not_spill)
 {
     int which = (suite_today() + _i) % LENGTH(defaults);
-    const char *name = defaults[which].template_name;
-    spc_ctx *ctx = open_ctx("cpu", "", NULL);
-    spc__library *library;
-    spc__compiler *nvrtc = NULL;
-    spc__attrs facts, problem, config;
-    spc__artefact artefact = {0};
-    spc__buf source = SPC__BUF_INIT;
-    spc_error error = {0};
-    spc_conv conv;
 
-    printf("%s, %s for %s\n", name, defaults[which].layer, targets[_i]);
-    assert_ok(spc__ctx_library(&library, ctx), spc_ctx_error(ctx));
-    spc__template *tpl = spc__library_find(library, name);
-    assert_ok(spc__target_facts(&facts, targets[_i], &error), error.text);
-    assert_ok(spc_conv_parse(&conv, defaults[which].layer, &error), error.text);
-    spc__conv_attrs(&problem, &conv);
-    assert_ok(spc__template_default(&config, tpl, &problem, &facts, &error),
-              error.text);
-    assert_ok(
-        spc__template_render(&source, tpl, &problem, &facts, &config, &error),
-        error.text);
-    spc__compile_job job = {
-        spc__buf_text(&source), name, targets[_i], "", library, NULL};
-    if (has_nvrtc()) {
-        assert_ok(spc__nvrtc_open(&nvrtc, &error), error.text);
-        assert_ok(spc__compile(&artefact, nvrtc, &job, NULL, &error),
-                  error.text);
-        ck_assert_int_eq(
-            spc__attrs_number(&artefact.resources, "spill_bytes", -1), 0);
-    }
-    spc__artefact_release(&artefact);
-    spc__compiler_close(nvrtc);
-    spc__buf_release(&source);
-    spc_ctx_free(ctx);
+    check_spills(defaults[which].template_name, defaults[which].layer,
+                 targets[_i], 0);
+}
+END_TEST
+
+/* Small maps of wide layers: blocks of a cluster end their tiles beside the
+ * rows of the next. */
+static const struct {
+    int cin, cout;
+    int64_t rows;
+} shared_tiles[] = {
+    {32, 256, 3000},  {64, 256, 10000}, {128, 128, 10000}, {128, 256, 3000},
+    {256, 256, 1000}, {256, 256, 3800}, {256, 256, 10000}, {384, 256, 10000},
+    {512, 512, 1500}, {160, 320, 2000}, {192, 192, 3000},
+};
+
+START_TEST(defaults_that_share_tiles_do_not_spill)
+{
+    static const char *const more[] = {"", ",bias=1",
+                                       ",epilogue=scale+bias+add+relu"};
+    static const char *const types[] = {"f16", "bf16", "tf32"};
+    int turn = suite_today() + _i;
+    char layer[100];
+
+    snprintf(layer, sizeof(layer), "subm,cin=%d,cout=%d,k=3,dtype=%s%s",
+             shared_tiles[_i].cin, shared_tiles[_i].cout,
+             types[turn % LENGTH(types)], more[turn / 3 % LENGTH(more)]);
+    check_spills("os_wgmma", layer, "sm_90a", shared_tiles[_i].rows);
 }
 END_TEST
 
@@ -276,6 +319,8 @@ int main(void)
     tcase_add_loop_test(absent,
                         defaults_for_any_channels_compile_and_do_not_spill, 0,
                         LENGTH(targets));
+    tcase_add_loop_test(absent, defaults_that_share_tiles_do_not_spill, 0,
+                        LENGTH(shared_tiles));
     tcase_add_loop_test(absent, defaults_are_legal_wherever_a_template_serves,
                         0, LENGTH(targets));
     tcase_add_loop_test(absent, every_known_target_has_facts, 0,
