@@ -154,14 +154,16 @@
 %    end
 %    -- What the compiler takes besides `registers`, and the longest body that it takes well:
 %    -- fitted to NVRTC's reports of 80 kernels, so that no default of 60 shapes spilled on
-%    -- sm_80, 86, 89, 90a, 100 and 120; with weights in memory to those of 20 more.
+%    -- sm_80, 86, 89, 90a, 100 and 120; with weights in memory to those of 70 more.
 %    local function heavy()
 %      local _, row = k_steps(problem)
 %      local spare = problem.cout > 64 and 100
 %                    or problem.cout > 32 and target.target ~= "sm_90a" and 96
-%                    or problem.cout > 32 and not fits and 52 + (row > 4 and 28 or 0) + row % 2 * 12 or 36
+%                    or problem.cout > 32 and not fits and 52 + (row > 4 and 28 or 0) + row % 2 * 12
+%                    or 36 + (not fits and row > 6 and (problem.cout % 16 == 0 and row <= 8 and 12 or 48) or 0)
 %      -- Scales, biases and residuals of a tile's end.
 %      if has_epilogue(problem) or not fits and problem.bias == 1 then spare = spare + 16 end
+%      if has_epilogue(problem) and not fits and target.sm >= 120 then spare = spare + 16 end
 %      return registers(problem, config) + spare > room() or body(problem, config) > 384
 %    end
 %    if not fits and heavy() then config.depth = 4 end
