@@ -36,6 +36,22 @@
 %end
 %function sum_bytes(problem, config) return problem.offsets * config.m * config.n * 4 end
 %
+%-- As many warps as fit, and whether any do.
+%local function usual(problem, target)
+%  local config = {m = math.min(64, least_size(problem.cin)), n = math.min(64, least_size(problem.cout)),
+%                  rows = 32, stages = 4, blocks = 1, order = "gray"}
+%  local function fits(warps, stages)
+%    config.warps, config.stages = warps, stages
+%    return warps <= problem.offsets and slots_of(problem, config) <= 7
+%       and registers_of(problem, config) <= math.min(240, 65536 // (warps * 32) // 8 * 8)
+%       and shared_bytes(problem, config) <= target.shared_block
+%  end
+%  for _, warps in ipairs {14, 10, 8} do
+%    if fits(warps, 4) or fits(warps, 3) then return config, true end
+%  end
+%  return config, false
+%end
+%
 %template = {
 %  summary = "tiles of rows, the sums of all offsets in the registers of a block",
 %  role = "wgrad",
@@ -59,6 +75,8 @@
 %    if problem.cin > 64 or problem.cout > 64 or least_size(problem.cin) * least_size(problem.cout) > 1024 then
 %      return false, "needs few channels: 16 and 64, or 32 and 32"
 %    end
+%    local _, fits = usual(problem, target)
+%    if not fits then return false, "rows and sums of so many channels do not fit: wgrad_mma takes any" end
 %    return true
 %  end,
 %  constraints = {
@@ -98,20 +116,7 @@
 %      sum_grid_y = config.m * config.n // 64, preference = 5,
 %    }
 %  end,
-%  default = function(problem, target)
-%    local config = {m = math.min(64, least_size(problem.cin)), n = math.min(64, least_size(problem.cout)),
-%                    rows = 32, stages = 4, blocks = 1, order = "gray"}
-%    local function fits(warps, stages)
-%      config.warps, config.stages = warps, stages
-%      return warps <= problem.offsets and slots_of(problem, config) <= 7
-%         and registers_of(problem, config) <= math.min(240, 65536 // (warps * 32) // 8 * 8)
-%         and shared_bytes(problem, config) <= target.shared_block
-%    end
-%    for _, warps in ipairs {14, 10, 8} do
-%      if fits(warps, 4) or fits(warps, 3) then break end
-%    end
-%    return config
-%  end,
+%  default = usual,
 %}
 #include "spc_balance.cuh"
 

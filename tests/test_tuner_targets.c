@@ -128,7 +128,8 @@ static void check_defaults(spc__library *library, const char *target,
     }
     for (int i = 0; i < spc__library_count(library); i++) {
         spc__template *tpl = spc__library_at(library, i);
-        if (strcmp(spc__template_role(tpl), "conv") != 0 ||
+        if (strcmp(spc__template_role(tpl),
+                   strstr(layer, "wgrad") ? "wgrad" : "conv") != 0 ||
             strcmp(spc__template_device(tpl), "cuda") != 0 ||
             spc__template_accepts(tpl, &problem, &facts, &error) != SPC_OK)
             continue;
@@ -142,7 +143,8 @@ static void check_defaults(spc__library *library, const char *target,
 START_TEST(defaults_are_legal_wherever_a_template_serves)
 {
     static const char *const types[] = {"f16", "f32", "tf32"};
-    static const char *const more[] = {"", ",epilogue=scale+bias+add+relu"};
+    static const char *const more[] = {"", ",epilogue=scale+bias+add+relu",
+                                       ",pass=wgrad"};
     static const int in[] = {3,  4,   16,  18,  24,  48, 64,
                              96, 128, 160, 256, 320, 384};
     static const int out[] = {3,   8,   16,  24,  32,  40,  64,  96,  112,
