@@ -84,7 +84,7 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 %  local rows = (paired or problem.pass == "dgrad") and 2 or 1
 %  local floats = (held and steps or 1) * n * rows
 %  return {n = n, pieces = pieces, lanes = lanes, steps = steps, held = held,
-%          paired = paired, blocks = n > 1 and 256 // (floats + 48) or 1}
+%          paired = paired, blocks = n > 1 and 256 // (floats + (target.sm >= 120 and 72 or 48)) or 1}
 %end
 %
 %-- Around what is done with the elements x of each piece, which begin at `at`, of each of

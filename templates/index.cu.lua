@@ -29,7 +29,7 @@
 %-- has its next keys on their way or the last words of a mask.
 %function sparing(problem, target)
 %  local offsets = problem.kx * problem.ky * problem.kz
-%  if target.sm < 90 then return 1 end
+%  if target.sm < 90 or target.sm >= 120 then return 1 end
 %  return target.sm == 90 and problem.run >= 3 and (problem.key == 32 or offsets > 32) and 2
 %         or 0
 %end

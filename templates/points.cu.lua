@@ -24,7 +24,11 @@
 %    return true
 %  end,
 %  constraints = {},
-%  derive = function(problem, config, target) return {wide = problem.key == 64} end,
+%  derive = function(problem, config, target)
+%    -- Code for some GPUs takes more than the 64 registers of four blocks.
+%    local resident = (target.sm == 86 or target.sm == 89) and 3 or 4
+%    return {wide = problem.key == 64, resident = resident}
+%  end,
 %  launch = function(problem, config, target) return {} end,
 %  default = function(problem, target) return {} end,
 %}
@@ -361,7 +365,7 @@ SPC_DEVICE void sum_block(const spc_radius_args *args, int begin, int end)
         args->sums[spc_block_x()] = sum;
 }
 
-SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, 4)
+SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, $(resident))
 {
     int begin = block_begin(args, spc_block_x());
     int end = block_begin(args, spc_block_x() + 1);
@@ -543,7 +547,7 @@ SPC_DEVICE void write_output(const spc_radius_args *args, query *q, int first, i
     }
 }
 
-SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, 4)
+SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, $(resident))
 {
     writing w = writing_of(args);
     int begin = block_begin(args, spc_block_x());
