@@ -26,12 +26,12 @@
 %
 %-- 1024 threads have 64 registers each. They do not suffice where code for a GPU takes
 %-- more of them, nor, with the barrier's two words in them, where a search of long runs
-%-- has its next keys on their way or the last words of a mask.
-%function sparing(problem, target)
+%-- has its next keys on their way, the last words of a mask, or a table's rows.
+%function sparing(problem, config, target)
 %  local offsets = problem.kx * problem.ky * problem.kz
 %  if target.sm < 90 or target.sm >= 120 then return 1 end
-%  return target.sm == 90 and problem.run >= 3 and (problem.key == 32 or offsets > 32) and 2
-%         or 0
+%  return target.sm == 90 and problem.run >= 3
+%         and (problem.key == 32 or offsets > 32 or config.search == "hash") and 2 or 0
 %end
 %
 %template = {
@@ -71,7 +71,7 @@
 %}
 #define SORT_THREADS $(problem.threads)
 #define SORT_BITS $(problem.digit)
-#define SPARING $(sparing(problem, target))
+#define SPARING $(sparing(problem, config, target))
 #include "spc_device.cuh"
 #include "index_sort.cuh"
 

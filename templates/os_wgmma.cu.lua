@@ -687,7 +687,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if parts > 1 then
             exchange(acc, step, joined, args);
             fresh = later = 1;
-%   if (has_epilogue(problem) or problem.bias == 1) and registers_free(config) < 40 then
+%   local more = has_epilogue(problem) or problem.bias == 1 or words > 1
+%   if more and registers_free(config) < 40 then
             if (spc_shared_load8(&schedule->step[place]).y & SPC_STEP_END)
                 break;
             /* The next product leaves them, which the compiler cannot know: it would hold them
