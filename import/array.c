@@ -46,6 +46,16 @@ bool spc__array_measure(spc_array *array)
     return true;
 }
 
+spc_status spc__array_check(const spc_array *array, spc_error *error)
+{
+    if (array->unreadable == NULL)
+        return SPC_OK;
+    return spc__fail(error, SPC_EUNSUPPORTED,
+                     "cannot use the array '%s' of '%s': %s", array->name,
+                     array->file != NULL ? array->file : "?",
+                     array->unreadable);
+}
+
 void spc__array_print_shape(char *out, size_t bytes, const spc_array *array)
 {
     size_t used = (size_t)snprintf(out, bytes, "(");
@@ -101,7 +111,7 @@ spc_status spc_array_floats(float *out, const spc_array *array,
         spc__need(error, __func__, "out", out, "array", array, NULL);
     int64_t count = spc_array_elements(array);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK || (status = spc__array_check(array, error)) != SPC_OK)
         return status;
     switch (array->type) {
     case SPC_ELEMENT_F16:

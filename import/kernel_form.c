@@ -272,7 +272,8 @@ spc_status spc_kernel_look(spc_kernel_shape *out, const spc_array *array,
     if (status != SPC_OK)
         return status;
     *out = (spc_kernel_shape){0, 0, {1, 1, 1}};
-    if ((status = check_form(axes, &count, form, error)) != SPC_OK)
+    if ((status = spc__array_check(array, error)) != SPC_OK ||
+        (status = check_form(axes, &count, form, error)) != SPC_OK)
         return status;
     status = is_linear(array, form) ? look_linear(out, array, form, error)
              : layouts[form->engine].flat

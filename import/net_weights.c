@@ -77,7 +77,8 @@ static spc_status load_vector(float *out, const struct filling *f,
 
     if (array == NULL)
         return fail_missing(f, param->layer, suffix);
-    if (spc_array_elements(array) == param->count)
+    if (array->unreadable != NULL || /* which spc_array_floats says */
+        spc_array_elements(array) == param->count)
         return spc_array_floats(out, array, f->error);
     return spc__fail(f->error, SPC_EINVAL,
                      "'%s' has %lld numbers, the layer '%s' takes %lld",

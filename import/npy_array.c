@@ -3,12 +3,11 @@
 
 #include "array.h"
 #include "error.h"
-#include "npy.h"
-#include <stdio.h>
+#include "numpy.h"
 #include <stdlib.h>
 #include <string.h>
 
-static spc_element type_of(const spc__npy *npy)
+static spc_element type_of(const spc__numpy_field *field)
 {
     static const struct {
         char kind;
@@ -24,66 +23,48 @@ static spc_element type_of(const spc__npy *npy)
     };
 
     for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-        if (types[i].kind == npy->kind && types[i].bytes == npy->item_bytes)
+        if (types[i].kind == field->kind && types[i].bytes == field->bytes)
             return types[i].type;
     return SPC_ELEMENTS;
 }
 
-/* What NumPy can write and we do not read. */
-static spc_status check_form(const spc_array *array, const spc__npy *npy,
-                             spc_error *error)
+/* The elements where they lie, or a copy in our order. */
+static spc_status take_data(spc_array *array, spc_weights *out,
+                            const spc__numpy *numpy, spc_error *error)
 {
-    if (array->type == SPC_ELEMENTS)
-        return spc__fail(error, SPC_EFORMAT,
-                         "cannot read '%s': elements of type '%c%d' are "
-                         "neither integers nor floats",
-                         array->file, npy->kind, npy->item_bytes);
-    if (npy->big_endian && npy->item_bytes > 1)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "cannot read '%s': its elements are big-endian; write "
-                         "array.astype('<%c%d')",
-                         array->file, npy->kind, npy->item_bytes);
-    if (npy->fortran && npy->rank > 1)
-        return spc__fail(
-            error, SPC_EUNSUPPORTED,
-            "cannot read '%s': its first index runs fastest "
-            "(fortran_order); write numpy.ascontiguousarray(array)",
-            array->file);
+    array->data = numpy->data;
+    if (spc__numpy_is_plain(numpy))
+        return SPC_OK;
+    void *copy = spc__weights_alloc(out, array->bytes);
+    if (copy == NULL)
+        return spc__fail_memory(error, array->bytes);
+    spc__numpy_copy(copy, numpy);
+    array->data = copy;
     return SPC_OK;
-}
-
-static spc_status check_size(const spc_array *array, size_t have,
-                             spc_error *error)
-{
-    char shape[256];
-
-    spc__array_print_shape(shape, sizeof(shape), array);
-    return spc__fail(error, SPC_EFORMAT,
-                     "cannot read '%s': %zu bytes of data follow the header, "
-                     "which is not what its shape %s takes",
-                     array->file, have, shape);
 }
 
 spc_status spc__weights_add_npy(spc_weights *out, const spc__weight_file *file,
                                 const char *name, spc_error *error)
 {
-    spc__npy npy;
+    spc__numpy numpy;
     spc_status status =
-        spc__npy_read(&npy, file->path, file->data, file->bytes, error);
+        spc__numpy_open(&numpy, file->path, file->data, file->bytes, error);
+    spc_array array = {.name = name, .file = file->path};
 
     if (status != SPC_OK)
         return status;
-    spc_array array = {.name = name,
-                       .file = file->path,
-                       .type = type_of(&npy),
-                       .rank = npy.rank,
-                       .data = file->data + npy.data};
-    memcpy(array.shape, npy.shape, sizeof(npy.shape));
-    if ((status = check_form(&array, &npy, error)) != SPC_OK)
-        return status;
-    if (!spc__array_measure(&array) || array.bytes != file->bytes - npy.data)
-        return check_size(&array, file->bytes - npy.data, error);
-    return spc__weights_add(out, &array, error);
+    if (numpy.unreadable[0] != '\0')
+        return spc__weights_add_unreadable(out, &array, numpy.unreadable,
+                                           error);
+    if (numpy.is_record)
+        return spc__weights_add_unreadable(
+            out, &array, "its elements are records, no numbers", error);
+    array.type = type_of(&numpy.fields[0]);
+    array.rank = numpy.rank;
+    array.bytes = (size_t)numpy.elements * numpy.item_bytes;
+    memcpy(array.shape, numpy.shape, sizeof(numpy.shape));
+    status = take_data(&array, out, &numpy, error);
+    return status == SPC_OK ? spc__weights_add(out, &array, error) : status;
 }
 
 /* The array's name is the file's, without folder and suffix. */

@@ -1,4 +1,5 @@
-/* npz.c - archives of NumPy arrays (.npz): each member NAME.npy is an array. */
+/* npz.c - archives of NumPy arrays (.npz): each member NAME.npy is an array;
+ * others are passed over. */
 #include "weights.h"
 
 #include "error.h"
@@ -43,16 +44,11 @@ static spc_status look(struct member *out, const struct reader *r,
     return SPC_OK;
 }
 
-static spc_status check_name(const struct reader *r,
-                             const struct member *member)
+static bool is_array(const struct member *member)
 {
     size_t length = strlen(member->name);
 
-    if (length >= 4 && strcmp(member->name + length - 4, ".npy") == 0)
-        return SPC_OK;
-    return spc__fail(r->error, SPC_EFORMAT,
-                     "cannot read '%s': its member '%s' is no array (.npy)",
-                     r->file->path, member->name);
+    return length >= 4 && strcmp(member->name + length - 4, ".npy") == 0;
 }
 
 /* Before any memory is asked for: can so many bytes come of what is there? All
@@ -141,8 +137,7 @@ static spc_status read_member(struct reader *r, zip_uint64_t i)
     struct member member = {0};
     spc_status status;
 
-    if ((status = look(&member, r, i)) != SPC_OK ||
-        (status = check_name(r, &member)) != SPC_OK ||
+    if ((status = look(&member, r, i)) != SPC_OK || !is_array(&member) ||
         (status = check_sizes(r, &member)) != SPC_OK)
         return status;
     char *path = name_member(r, &member);

@@ -11,6 +11,7 @@
 #include "array.h"
 #include "error.h"
 #include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,47 +36,67 @@ static spc_status bad(const struct reader *r, const char *name,
 
 /* ---- one array ----------------------------------------------------------- */
 
-static spc_status read_type(spc_array *out, const struct reader *r,
+/* An array of the header; `why` is "" unless it is unreadable. */
+struct found {
+    spc_array array;
+    char why[64];
+};
+
+static void set_unreadable(struct found *out, const char *what)
+{
+    if (out->why[0] == '\0')
+        snprintf(out->why, sizeof(out->why), "%s", what);
+}
+
+static spc_status read_type(struct found *out, const struct reader *r,
                             const json_t *entry)
 {
     const char *type = json_string_value(json_object_get(entry, "dtype"));
+    char what[48];
 
     if (type == NULL)
-        return bad(r, out->name, "has no \"dtype\" that is a text");
-    out->type = spc__element_parse(type);
-    if (out->type != SPC_ELEMENTS)
-        return SPC_OK;
-    return spc__fail(r->error, SPC_EFORMAT,
-                     "cannot read '%s': array '%s' has elements of the unknown "
-                     "type '%.16s'",
-                     r->file->path, out->name, type);
+        return bad(r, out->array.name, "has no \"dtype\" that is a text");
+    out->array.type = spc__element_parse(type);
+    snprintf(what, sizeof(what), "its elements are of type %.16s", type);
+    if (out->array.type == SPC_ELEMENTS)
+        set_unreadable(out, what);
+    return SPC_OK;
 }
 
-static spc_status read_shape(spc_array *out, const struct reader *r,
+/* Of more dimensions than an array has here all are looked at, and the array
+ * is unreadable. */
+static spc_status read_shape(struct found *out, const struct reader *r,
                              const json_t *entry)
 {
     const json_t *shape = json_object_get(entry, "shape");
     size_t rank = json_array_size(shape);
+    char what[64];
 
-    if (!json_is_array(shape) || rank > SPC_ARRAY_RANK)
-        return bad(r, out->name, "has no \"shape\" of at most 8 numbers");
-    out->rank = (int)rank;
+    if (!json_is_array(shape))
+        return bad(r, out->array.name, "has no \"shape\" that is a list");
     for (size_t i = 0; i < rank; i++) {
         const json_t *value = json_array_get(shape, i);
-        out->shape[i] = json_integer_value(value);
-        if (!json_is_integer(value) || out->shape[i] < 0)
-            return bad(r, out->name,
+        if (!json_is_integer(value) || json_integer_value(value) < 0)
+            return bad(r, out->array.name,
                        "has a \"shape\" with something else than "
                        "whole numbers from 0");
+        if (i < SPC_ARRAY_RANK)
+            out->array.shape[i] = json_integer_value(value);
     }
-    if (!spc__array_measure(out))
-        return bad(r, out->name,
+    snprintf(what, sizeof(what),
+             "it has %zu dimensions, and at most 8 are read", rank);
+    if (rank > SPC_ARRAY_RANK)
+        set_unreadable(out, what);
+    out->array.rank = rank > SPC_ARRAY_RANK ? SPC_ARRAY_RANK : (int)rank;
+    if (!spc__array_measure(&out->array) && out->why[0] == '\0')
+        return bad(r, out->array.name,
                    "has a \"shape\" whose product does not fit "
                    "64 bits");
     return SPC_OK;
 }
 
-static spc_status read_place(spc_array *out, const struct reader *r,
+/* The length of an unreadable array is what the file says. */
+static spc_status read_place(struct found *out, const struct reader *r,
                              const json_t *entry)
 {
     const json_t *place = json_object_get(entry, "data_offsets");
@@ -83,33 +104,36 @@ static spc_status read_place(spc_array *out, const struct reader *r,
     const json_t *last = json_array_get(place, 1);
     json_int_t begin = json_integer_value(first);
     json_int_t end = json_integer_value(last);
+    spc_array *array = &out->array;
 
     if (json_array_size(place) != 2 || !json_is_integer(first) ||
         !json_is_integer(last))
-        return bad(r, out->name,
+        return bad(r, array->name,
                    "has no \"data_offsets\" of two whole numbers");
     if (begin < 0 || end < begin || (uint64_t)end > r->data_bytes)
         return spc__fail(r->error, SPC_EFORMAT,
                          "cannot read '%s': array '%s' lies at bytes %lld to "
                          "%lld of the data, which has %zu",
-                         r->file->path, out->name, (long long)begin,
+                         r->file->path, array->name, (long long)begin,
                          (long long)end, r->data_bytes);
-    if ((uint64_t)(end - begin) != out->bytes)
+    if (out->why[0] != '\0')
+        array->bytes = (size_t)(end - begin);
+    if ((uint64_t)(end - begin) != array->bytes)
         return spc__fail(r->error, SPC_EFORMAT,
                          "cannot read '%s': array '%s' has %lld bytes, but its "
                          "type and shape take %zu",
-                         r->file->path, out->name, (long long)(end - begin),
-                         out->bytes);
-    out->data = r->data + begin;
+                         r->file->path, array->name, (long long)(end - begin),
+                         array->bytes);
+    array->data = r->data + begin;
     return SPC_OK;
 }
 
-static spc_status read_array(spc_array *out, const struct reader *r,
+static spc_status read_array(struct found *out, const struct reader *r,
                              const char *name, const json_t *entry)
 {
     spc_status status;
 
-    *out = (spc_array){.name = name, .file = r->file->path};
+    *out = (struct found){.array = {.name = name, .file = r->file->path}};
     if (!json_is_object(entry))
         return bad(r, name, "is not described by a JSON object");
     if ((status = read_type(out, r, entry)) != SPC_OK ||
@@ -122,7 +146,8 @@ static spc_status read_array(spc_array *out, const struct reader *r,
 
 static int by_place(const void *a, const void *b)
 {
-    const spc_array *x = a, *y = b;
+    const spc_array *x = &((const struct found *)a)->array;
+    const spc_array *y = &((const struct found *)b)->array;
 
     if (x->data != y->data)
         return x->data < y->data ? -1 : 1;
@@ -131,19 +156,20 @@ static int by_place(const void *a, const void *b)
 
 /* Every byte of the data belongs to one array, as the format demands: a gap is
  * a file that was put together wrongly. */
-static spc_status check_cover(const struct reader *r, spc_array *arrays,
+static spc_status check_cover(const struct reader *r, struct found *arrays,
                               size_t count)
 {
     const unsigned char *at = r->data;
 
     qsort(arrays, count, sizeof(*arrays), by_place);
     for (size_t i = 0; i < count; i++) {
-        if (arrays[i].data != at)
-            return bad(r, arrays[i].name,
-                       (const unsigned char *)arrays[i].data < at
+        const spc_array *array = &arrays[i].array;
+        if (array->data != at)
+            return bad(r, array->name,
+                       (const unsigned char *)array->data < at
                            ? "lies on bytes of another one"
                            : "has bytes before it that belong to no array");
-        at += arrays[i].bytes;
+        at += array->bytes;
     }
     if (at == r->data + r->data_bytes)
         return SPC_OK;
@@ -153,11 +179,19 @@ static spc_status check_cover(const struct reader *r, spc_array *arrays,
                      r->file->path, (size_t)(r->data + r->data_bytes - at));
 }
 
+static spc_status add(spc_weights *out, const struct found *found,
+                      spc_error *error)
+{
+    if (found->why[0] == '\0')
+        return spc__weights_add(out, &found->array, error);
+    return spc__weights_add_unreadable(out, &found->array, found->why, error);
+}
+
 static spc_status read_arrays(spc_weights *out, const struct reader *r,
                               json_t *header)
 {
     size_t most = json_object_size(header), count = 0;
-    spc_array *arrays = calloc(most + 1, sizeof(*arrays));
+    struct found *arrays = calloc(most + 1, sizeof(*arrays));
     spc_status status = SPC_OK;
     const char *name;
     json_t *entry;
@@ -175,7 +209,7 @@ static spc_status read_arrays(spc_weights *out, const struct reader *r,
     if (status == SPC_OK)
         status = check_cover(r, arrays, count);
     for (size_t i = 0; i < count && status == SPC_OK; i++)
-        status = spc__weights_add(out, &arrays[i], r->error);
+        status = add(out, &arrays[i], r->error);
     free(arrays);
     return status;
 }

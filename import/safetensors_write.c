@@ -1,6 +1,7 @@
 /* safetensors_write.c - writes arrays as a .safetensors file. */
 #include "spc_import.h"
 
+#include "array.h"
 #include "error.h"
 #include "file.h"
 #include "json.h"
@@ -89,8 +90,10 @@ spc_status spc_weights_save(const char *path, const spc_array *arrays,
 
     if (status == SPC_OK && order == NULL)
         status = spc__fail_memory(error, (size_t)count * sizeof(*order));
-    for (int i = 0; i < count && status == SPC_OK; i++)
+    for (int i = 0; i < count && status == SPC_OK; i++) {
         order[i] = &arrays[i];
+        status = spc__array_check(&arrays[i], error);
+    }
     if (status == SPC_OK) {
         qsort(order, (size_t)(count > 0 ? count : 0), sizeof(*order),
               by_element);

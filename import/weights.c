@@ -123,6 +123,21 @@ spc_status spc__weights_add(spc_weights *weights, const spc_array *array,
     return SPC_OK;
 }
 
+spc_status spc__weights_add_unreadable(spc_weights *weights,
+                                       const spc_array *array, const char *why,
+                                       spc_error *error)
+{
+    spc_array own = {
+        .name = array->name, .file = array->file, .type = SPC_ELEMENTS};
+    size_t bytes = strlen(why) + 1;
+    char *text = spc__weights_alloc(weights, bytes);
+
+    if (text == NULL)
+        return spc__fail_memory(error, bytes);
+    own.unreadable = memcpy(text, why, bytes);
+    return spc__weights_add(weights, &own, error);
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(((const spc_array *)a)->name, ((const spc_array *)b)->name);

@@ -35,6 +35,12 @@ spc_weights *spc__weights_create(void);
 spc_status spc__weights_add(spc_weights *weights, const spc_array *array,
                             spc_error *error);
 
+/* Adds an array that has a name and a file, but elements or a shape that are
+ * not read: *array says which, `why` what they are ("its elements are ..."). */
+spc_status spc__weights_add_unreadable(spc_weights *weights,
+                                       const spc_array *array, const char *why,
+                                       spc_error *error);
+
 /* Room for data that lies in no file, freed with the collection; NULL: out of
  * memory. */
 void *spc__weights_alloc(spc_weights *weights, size_t bytes);

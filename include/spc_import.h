@@ -61,6 +61,9 @@ typedef struct spc_array {
     int64_t shape[SPC_ARRAY_RANK];
     const void *data;
     size_t bytes;
+    /* NULL, or what keeps it from being read, such as "its elements are of type
+     * C64". It then has a name and a file; type, shape and data are not set. */
+    const char *unreadable;
 } spc_array;
 
 SPC_API int64_t spc_array_elements(const spc_array *array);
@@ -79,7 +82,10 @@ typedef struct spc_weights spc_weights; /* the arrays of some files */
  * Opens files of arrays: .safetensors, .npz (each member of it is one array)
  * and .npy (whose array has the file's name without folder and suffix). Plain
  * ones are mapped into memory, so that opening reads no elements; who cuts such
- * a file short meanwhile ends the program. An array that two files have is
+ * a file short meanwhile ends the program. An array of a type that is not read
+ * (texts, objects, complex numbers), or of more than 8 dimensions, is listed as
+ * unreadable and disturbs nobody but a layer that needs it. Members of .npz
+ * files that are not .npy are passed over. An array that two files have is
  * SPC_EDUPLICATE. SPC_ENOTFOUND, SPC_EIO, SPC_EFORMAT, SPC_ENOMEM;
  * SPC_EUNSUPPORTED: the library was built without the format.
  */

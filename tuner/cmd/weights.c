@@ -39,7 +39,8 @@ struct job {
     const struct args *args;
     spc_engine engine;
     spc_weights *weights;
-    spc_array *out; /* what is written; elements of kernels are ours */
+    spc_array *out; /* what is written; elements of kernels are ours; those that
+                     * are unreadable are not among them */
     int count;
 };
 
@@ -135,7 +136,9 @@ static void add_row(table *t, const spc_array *array,
     table_cell(t, "%s", spc_element_name(array->type));
     table_cell(t, "%s", shape);
     table_cell(t, "%zu", array->bytes);
-    if (kernel == NULL)
+    if (array->unreadable != NULL)
+        table_cell(t, "%s", array->unreadable);
+    else if (kernel == NULL)
         table_blank(t);
     else
         table_cell(t, "cin=%d,cout=%d,k=%dx%dx%d", kernel->cin, kernel->cout,
@@ -153,6 +156,8 @@ static void write_array(spc__json *json, const spc_array *array,
     for (int i = 0; i < array->rank; i++)
         spc__json_int(json, NULL, array->shape[i]);
     spc__json_end_array(json);
+    if (array->unreadable != NULL)
+        spc__json_text(json, "unreadable", array->unreadable);
     if (kernel != NULL) {
         spc__json_int(json, "cin", kernel->cin);
         spc__json_int(json, "cout", kernel->cout);
@@ -202,11 +207,12 @@ static spc_status look_at(struct job *job, const spc_array *array, table *t,
     bool is_kernel = false;
     spc_error error = {0};
     spc_status status = find_form(&form, &is_kernel, job, array);
-    spc_array *own = &job->out[job->count++];
+    spc_array *own = &job->out[job->count];
 
-    *own = *array;
     if (status != SPC_OK)
         return status;
+    *own = *array;
+    job->count += array->unreadable == NULL;
     if (is_kernel && spc_kernel_look(&kernel, array, &form, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     add_row(t, array, is_kernel ? &kernel : NULL);
@@ -214,6 +220,12 @@ static spc_status look_at(struct job *job, const spc_array *array, table *t,
     return is_kernel && job->args->output != NULL
                ? convert(own, array, &form, &kernel)
                : SPC_OK;
+}
+
+static bool is_converted(const struct job *job, int i)
+{
+    const spc_array *from = spc_weights_find(job->weights, job->out[i].name);
+    return job->out[i].data != from->data;
 }
 
 static spc_status save(const cli *self, const struct job *job)
@@ -229,9 +241,13 @@ static spc_status save(const cli *self, const struct job *job)
                          &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     for (int i = 0; i < job->count; i++)
-        converted += job->out[i].data != spc_weights_at(job->weights, i)->data;
+        converted += is_converted(job, i);
+    int left = spc_weights_count(job->weights) - job->count;
     cli_say(self, "%s: %d arrays, %d of them kernels that were converted",
             job->args->output, job->count, converted);
+    if (left > 0)
+        cli_say(self, "%d arrays are left out: their elements are not read",
+                left);
     return SPC_OK;
 }
 
@@ -277,7 +293,7 @@ static spc_status print(const cli *self, struct job *job)
 static void release(struct job *job)
 {
     for (int i = 0; i < job->count; i++)
-        if (job->out[i].data != spc_weights_at(job->weights, i)->data)
+        if (is_converted(job, i))
             free((void *)job->out[i].data);
     free(job->out);
     spc_weights_free(job->weights);
