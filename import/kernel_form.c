@@ -19,7 +19,7 @@
 /*
  * Orders of indices, the last the fastest: o and i are channels; a, b, c the
  * engine's own axes. `flat`: the shape has K where the orders have a, b, c.
- * `dense`: the order where K = 1 and no stride is.
+ * `dense`: the order of a box where K = 1 and no stride is.
  */
 struct layout {
     const char *name;
@@ -218,6 +218,49 @@ static spc_status look_spread(spc_kernel_shape *out, const spc_array *array,
     return is_right ? SPC_OK : fail_shape(array, form, right, error);
 }
 
+/* The number of indices before and behind those of the place. */
+static int before_place(const spc_kernel_form *form)
+{
+    return layouts[form->engine].odd[0] == 'o' ? 1 : 0;
+}
+
+static int behind_place(const spc_kernel_form *form)
+{
+    return 2 - before_place(form);
+}
+
+/* A list of offsets: one index for all of them, or several of which one is not
+ * of size 1. With one offset there may be none. All orders of a layout agree
+ * on a kernel of Kx1x1, so that nothing is permuted. */
+static spc_status look_list(spc_kernel_shape *out, const spc_array *array,
+                            const spc_kernel_form *form, spc_error *error)
+{
+    int first = before_place(form), end = array->rank - behind_place(form);
+    int wide = 0, cout = first == 1 ? 0 : end + 1;
+    bool is_right = array->rank >= 2 && array->rank <= 5 && end >= first &&
+                    read_size(&out->cout, array, cout) &&
+                    read_size(&out->cin, array, end);
+
+    for (int i = first; i < end && is_right; i++) {
+        int size;
+        is_right = read_size(&size, array, i) && (size == 1 || wide++ == 0);
+        out->kernel[0] = size > 1 ? size : out->kernel[0];
+    }
+    if (is_right &&
+        (form->offsets == SPC_OFFSETS_ANY || form->offsets == out->kernel[0]))
+        return SPC_OK;
+    char right[128], count[24] = "K";
+    if (form->offsets != SPC_OFFSETS_ANY)
+        snprintf(count, sizeof(count), "%d", form->offsets);
+    snprintf(right, sizeof(right),
+             first == 1 ? "[cout][%s][cin] is right, in the order of the list "
+                          "of offsets"
+                        : "[%s][cin][cout] is right, in the order of the list "
+                          "of offsets",
+             count);
+    return fail_shape(array, form, right, error);
+}
+
 static spc_status fail_size(const spc_array *array, const spc_kernel_form *form,
                             spc_error *error)
 {
@@ -232,9 +275,11 @@ static spc_status fail_size(const spc_array *array, const spc_kernel_form *form,
 static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
                               const spc_kernel_form *form, spc_error *error)
 {
-    bool is_flat = layouts[form->engine].flat && !is_linear(array, form);
+    bool is_list = form->offsets != 0;
+    bool is_flat =
+        layouts[form->engine].flat && !is_linear(array, form) && !is_list;
 
-    for (int axis = 0; axis < 3 && form->kernel[0] != 0; axis++) {
+    for (int axis = 0; axis < 3 && form->kernel[0] != 0 && !is_list; axis++) {
         if (form->kernel[axis] < 1 || form->kernel[axis] > SPC_MAX_OFFSETS)
             return spc__fail(error, SPC_EINVAL,
                              "a kernel of %d along an axis: 1 to %d is right",
@@ -276,6 +321,7 @@ spc_status spc_kernel_look(spc_kernel_shape *out, const spc_array *array,
         (status = check_form(axes, &count, form, error)) != SPC_OK)
         return status;
     status = is_linear(array, form) ? look_linear(out, array, form, error)
+             : form->offsets != 0   ? look_list(out, array, form, error)
              : layouts[form->engine].flat
                  ? look_flat(out, array, form, axes, count, error)
                  : look_spread(out, array, form, axes, count, error);
@@ -309,7 +355,7 @@ static const char *order_of(const spc_kernel_form *form,
     const struct layout *layout = &layouts[form->engine];
     int64_t offsets = volume(shape->kernel);
 
-    if (offsets == 1 && !form->strided)
+    if (offsets == 1 && !form->strided && form->offsets == 0)
         return layout->dense;
     return offsets % 2 == 1 ? layout->odd : layout->even;
 }
@@ -490,6 +536,7 @@ spc_status spc_kernel_load(float *out, const spc_conv *conv,
         return status;
     spc_kernel_form own = *form;
     memcpy(own.kernel, conv->geometry.kernel, sizeof(own.kernel));
+    own.offsets = conv->geometry.offset_count;
     own.strided = is_strided(conv);
     if ((status = spc_kernel_look(&shape, array, &own, error)) != SPC_OK ||
         (status = check_layer(&shape, conv, array, error)) != SPC_OK)

@@ -56,7 +56,7 @@ static spc_status load_kernel(float *out, const struct filling *f,
 {
     static const char *const suffixes[] = {".weight", ".kernel",
                                            ".linear.weight"};
-    spc_kernel_form form = {f->use->engine, f->use->axes, {0, 0, 0}, false};
+    spc_kernel_form form = {.engine = f->use->engine, .axes = f->use->axes};
     spc_status status = check_bias(f, param);
 
     if (status != SPC_OK)

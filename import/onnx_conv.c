@@ -321,17 +321,16 @@ static const spc_array *array_of(const struct reading *r, size_t input)
 static spc_status set_param(struct reading *r, spc_operand which,
                             const spc_array *array)
 {
-    spc_kernel_form form = {r->b->options->plain_matrices ? SPC_ENGINE_SPCTUNE
-                                                          : SPC_ENGINE_SPCONV2,
-                            r->b->axes,
-                            {0, 0, 0},
-                            false};
+    spc_kernel_form form = SPC_KERNEL_FORM_INIT;
     int64_t count = spc_array_elements(array);
     float *values = calloc((size_t)count + 1, sizeof(*values));
     spc_status status;
 
     if (values == NULL)
         return spc__fail_memory(r->b->error, (size_t)count * sizeof(*values));
+    form.engine =
+        r->b->options->plain_matrices ? SPC_ENGINE_SPCTUNE : SPC_ENGINE_SPCONV2;
+    form.axes = r->b->axes;
     status =
         which == SPC_WEIGHTS
             ? spc_kernel_load(values, &r->layer.conv, array, &form, r->b->error)

@@ -122,6 +122,10 @@ SPC_API spc_status spc_weights_save(const char *path, const spc_array *arrays,
  *                                                 with c fastest
  *   flexgemm     [o][a][b][c][i]  the same        FlexGEMM, TRELLIS.2
  *
+ * Where K offsets are a list (spc_kernel_form.offsets), one index of size K
+ * stands in the place of a, b, c, or several of which one alone is not 1. It
+ * follows the list: nothing is permuted, whatever the axes are, also where K
+ * is 1.
  * A matrix [o][i] by the name of "....weight" is that of a linear layer, in all
  * of them. spconv 2 multiplies by the memory of a kernel of one offset,
  * whatever its shape says, as if it were [i][o]; unless the layer has a stride.
@@ -151,11 +155,17 @@ typedef struct spc_kernel_form {
      * cube (or square) of K offsets. */
     int kernel[3];
     bool strided; /* some stride is not 1 */
+    /* Not 0: the kernel is no box but a list of so many offsets, such as the
+     * layer word offsets= gives, in the order of that list; SPC_OFFSETS_ANY: as
+     * many as the array has. kernel is not read then. */
+    int offsets;
 } spc_kernel_form;
+
+#define SPC_OFFSETS_ANY (-1)
 
 #define SPC_KERNEL_FORM_INIT                                                   \
     {                                                                          \
-        SPC_ENGINE_SPCTUNE, NULL, {0, 0, 0}, false                             \
+        SPC_ENGINE_SPCTUNE, NULL, {0, 0, 0}, false, 0                          \
     }
 
 /* SPC_EINVAL: a text that is no order of axes as above. */
@@ -164,7 +174,7 @@ SPC_API spc_status spc_axes_check(const char *axes, spc_error *error);
 /* The canonical shape of a kernel: [cout][kx][ky][kz][cin]. */
 typedef struct spc_kernel_shape {
     int cout, cin; /* cin: of one group */
-    int kernel[3]; /* x, y, z */
+    int kernel[3]; /* x, y, z; of a list of K offsets K, 1, 1 */
 } spc_kernel_shape;
 
 /* SPC_EINVAL: the array has not the shape of a kernel of this form, or the form

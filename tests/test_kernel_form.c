@@ -121,7 +121,8 @@ static int weight_at(const layer *l, int offsets, int offset, int ci, int co)
 
     if (is_matrix)
         return ci * COUT + co;
-    if (l->engine == SPC_ENGINE_SPCONV2 || l->engine == SPC_ENGINE_FLEXGEMM)
+    if (l->engine == SPC_ENGINE_SPCONV2 || l->engine == SPC_ENGINE_FLEXGEMM ||
+        l->engine == SPC_ENGINE_SPCTUNE)
         return (co * offsets + offset) * CIN + ci;
     return (offset * CIN + ci) * COUT + co; /* one matrix [in][out] an offset */
 }
@@ -266,7 +267,7 @@ static void check_layer(const layer *l)
 {
     static offset_list list;
     spc_conv conv = conv_of(l);
-    spc_kernel_form form = {l->engine, l->axes, {0, 0, 0}, l->stride > 1};
+    spc_kernel_form form = {l->engine, l->axes, {0, 0, 0}, l->stride > 1, 0};
 
     list_offsets(&list, l);
     size_t count = (size_t)list.count * CIN * COUT;
@@ -345,6 +346,100 @@ START_TEST(any_sizes_and_axes_come_back_and_compute_the_same)
 }
 END_TEST
 
+/* ---- lists of offsets ---------------------------------------------------- */
+
+/* The first `count` of the offsets within 3 voxels, in an order by chance. */
+static void list_by_chance(spc_geometry *g, int count, spc__random *random)
+{
+    int order[MOST];
+
+    for (int i = 0; i < MOST; i++)
+        order[i] = i;
+    g->offset_count = count;
+    for (int i = 0; i < count; i++) {
+        int j = i + (int)spc__random_below(random, (uint64_t)(MOST - i));
+        int at = order[j];
+        order[j] = order[i];
+        g->offsets[i][0] = (int16_t)(at / 49 - 3);
+        g->offsets[i][1] = (int16_t)(at / 7 % 7 - 3);
+        g->offsets[i][2] = (int16_t)(at % 7 - 3);
+    }
+}
+
+/* All forms of an engine's array for a list: one index for the offsets, or as
+ * many as the engine has axes. */
+static spc_array list_array(const layer *l, const float *weights, int offsets,
+                            bool wide)
+{
+    bool is_first = l->engine == SPC_ENGINE_SPCTUNE ||
+                    l->engine == SPC_ENGINE_SPCONV2 ||
+                    l->engine == SPC_ENGINE_FLEXGEMM;
+    const int64_t shapes[4][5] = {{offsets, CIN, COUT},
+                                  {1, offsets, 1, CIN, COUT},
+                                  {COUT, offsets, CIN},
+                                  {COUT, 1, 1, offsets, CIN}};
+    spc_array a = {.name = is_first ? "conv.weight" : "conv.kernel",
+                   .type = SPC_ELEMENT_F32,
+                   .rank = wide ? 5 : 3,
+                   .data = weights,
+                   .bytes = (size_t)offsets * CIN * COUT * sizeof(float)};
+
+    memcpy(a.shape, shapes[2 * is_first + wide], sizeof(a.shape[0]) * 5);
+    return a;
+}
+
+static void check_list(const layer *l, int count, bool wide,
+                       spc__random *random)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    spc_kernel_form form = {l->engine, l->axes, {0, 0, 0}, false, 0};
+    layer spread = *l; /* as its shape says */
+    float *theirs = malloc(sizeof(float) * MOST * CIN * COUT);
+    float *ours = malloc(sizeof(float) * MOST * CIN * COUT);
+
+    spread.stride = 2;
+    conv.cin = CIN;
+    conv.cout = COUT;
+    list_by_chance(&conv.geometry, count, random);
+    for (int i = 0; i < count * CIN * COUT; i++)
+        theirs[i] = (float)(i + 1);
+    spc_array array = list_array(l, theirs, count, wide);
+    ck_assert_msg(spc_kernel_load(ours, &conv, &array, &form, &error) == SPC_OK,
+                  "%s: %s", spc_engine_name(l->engine), error.text);
+    for (int k = 0; k < count; k++)
+        for (int co = 0; co < COUT; co++)
+            for (int ci = 0; ci < CIN; ci++)
+                ck_assert_msg(ours[(co * count + k) * CIN + ci] ==
+                                  theirs[weight_at(&spread, count, k, ci, co)],
+                              "%s, axes %s, %d offsets: offset %d has another "
+                              "matrix",
+                              spc_engine_name(l->engine), l->axes, count, k);
+    form.offsets = count;
+    check_round_trip(l, &array, &form, ours);
+    conv.geometry.offset_count = count == MOST ? count - 1 : count + 1;
+    ck_assert_int_eq(spc_kernel_load(ours, &conv, &array, &form, &error),
+                     SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "in the order of the list"));
+    free(theirs);
+    free(ours);
+}
+
+START_TEST(weights_of_a_list_of_offsets_stay_in_its_order)
+{
+    static const int counts[] = {1, 2, 7, 8, 9, 26, 27, 64, 125, 343};
+    static const char *const axes[] = {"xyz", "zyx", "yzx"};
+    spc__random random;
+
+    spc__random_init(&random, (uint64_t)_i);
+    for (int c = 0; c < 10; c++)
+        for (int a = 0; a < 3; a++) {
+            layer l = {(spc_engine)_i, axes[a], {1, 1, 1}, 1, 1, 0};
+            check_list(&l, counts[c], false, &random);
+            check_list(&l, counts[c], true, &random);
+        }
+}
+END_TEST
+
 /* ---- sentences ----------------------------------------------------------- */
 
 static const struct {
@@ -353,34 +448,54 @@ static const struct {
     int64_t shape[5];
     const char *said; /* NULL: it is right */
 } shapes[] = {
-    {{SPC_ENGINE_SPCONV2, "yx", {0}, false}, 4, {8, 3, 3, 4}, NULL},
-    {{SPC_ENGINE_MINKOWSKI, "yx", {0}, false}, 3, {9, 4, 8}, NULL},
-    {{SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 1}, false}, 3, {9, 4, 8}, NULL},
-    {{SPC_ENGINE_MINKOWSKI, NULL, {0}, false}, 3, {9, 4, 8}, "no cube"},
-    {{SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 3}, false},
+    {{SPC_ENGINE_SPCONV2, "yx", {0}, false, 0}, 4, {8, 3, 3, 4}, NULL},
+    {{SPC_ENGINE_MINKOWSKI, "yx", {0}, false, 0}, 3, {9, 4, 8}, NULL},
+    {{SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 1}, false, 0}, 3, {9, 4, 8}, NULL},
+    {{SPC_ENGINE_MINKOWSKI, NULL, {0}, false, 0}, 3, {9, 4, 8}, "no cube"},
+    {{SPC_ENGINE_MINKOWSKI, NULL, {3, 3, 3}, false, 0},
      3,
      {9, 4, 8},
      "it has 9 offsets, and a kernel of 3x3x3 has 27"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false}, 4, {8, 3, 3, 4}, "[cout][size"},
-    {{SPC_ENGINE_SPCONV1, NULL, {0}, false}, 3, {27, 4, 8}, "[cin][cout] is"},
-    {{SPC_ENGINE_SPCONV2, NULL, {3, 3, 1}, false},
+    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 0}, 4, {8, 3, 3, 4}, "[cout][size"},
+    {{SPC_ENGINE_SPCONV1, NULL, {0}, false, 0},
+     3,
+     {27, 4, 8},
+     "[cin][cout] is"},
+    {{SPC_ENGINE_SPCONV2, NULL, {3, 3, 1}, false, 0},
      5,
      {8, 3, 3, 3, 4},
      "the layer's has the sizes"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false}, 5, {8, 9, 9, 9, 4}, "343"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false}, 5, {8, 3, 0, 3, 4}, "[cout][size"},
-    {{SPC_ENGINE_SPCONV2, NULL, {0}, false},
+    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 0}, 5, {8, 9, 9, 9, 4}, "343"},
+    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
+     5,
+     {8, 3, 0, 3, 4},
+     "[cout][size"},
+    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 0},
      5,
      {(int64_t)1 << 40, 3, 3, 3, 4},
      "[cout][size"},
-    {{SPC_ENGINE_SPCONV2, "xyx", {0}, false}, 5, {8, 3, 3, 3, 4}, "'xyx'"},
-    {{SPC_ENGINE_SPCONV2, "x", {0}, false}, 5, {8, 3, 3, 3, 4}, "'x'"},
-    {{SPC_ENGINE_SPCONV2, "xyzx", {0}, false}, 5, {8, 3, 3, 3, 4}, "'xyzx'"},
-    {{SPC_ENGINES, NULL, {0}, false}, 5, {8, 3, 3, 3, 4}, "is none"},
-    {{SPC_ENGINE_SPCONV2, NULL, {3, 0, 3}, false},
+    {{SPC_ENGINE_SPCONV2, "xyx", {0}, false, 0}, 5, {8, 3, 3, 3, 4}, "'xyx'"},
+    {{SPC_ENGINE_SPCONV2, "x", {0}, false, 0}, 5, {8, 3, 3, 3, 4}, "'x'"},
+    {{SPC_ENGINE_SPCONV2, "xyzx", {0}, false, 0}, 5, {8, 3, 3, 3, 4}, "'xyzx'"},
+    {{SPC_ENGINES, NULL, {0}, false, 0}, 5, {8, 3, 3, 3, 4}, "is none"},
+    {{SPC_ENGINE_SPCONV2, NULL, {3, 0, 3}, false, 0},
      5,
      {8, 3, 3, 3, 4},
      "1 to 343"},
+    {{SPC_ENGINE_MINKOWSKI, NULL, {0}, false, 7}, 2, {4, 8}, "[7][cin][cout]"},
+    {{SPC_ENGINE_MINKOWSKI, NULL, {0}, false, SPC_OFFSETS_ANY},
+     3,
+     {9, 4, 8},
+     NULL},
+    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, 9},
+     5,
+     {8, 3, 3, 1, 4},
+     "[cout][9][cin]"},
+    {{SPC_ENGINE_SPCONV2, NULL, {0}, false, SPC_OFFSETS_ANY},
+     3,
+     {8, 344, 4},
+     "343"},
+    {{SPC_ENGINE_SPCTUNE, NULL, {0}, false, 7}, 1, {7}, "[cout][7][cin]"},
 };
 
 START_TEST(a_shape_that_is_no_kernel_is_refused_in_one_sentence)
@@ -424,7 +539,7 @@ START_TEST(the_matrix_of_a_linear_layer_stays_as_it_is)
     ck_assert_int_eq(spc_conv_parse(&conv, "linear,cin=3,cout=2", &error),
                      SPC_OK);
     for (int engine = 0; engine < SPC_ENGINES; engine++) {
-        spc_kernel_form form = {(spc_engine)engine, NULL, {0, 0, 0}, false};
+        spc_kernel_form form = {(spc_engine)engine, NULL, {0, 0, 0}, false, 0};
         ck_assert_msg(spc_kernel_load(out, &conv, &array, &form, &error) ==
                           SPC_OK,
                       "%s", error.text);
@@ -438,7 +553,7 @@ START_TEST(a_kernel_of_another_layer_is_refused)
     const float weights[27 * CIN * COUT] = {0};
     layer l = {SPC_ENGINE_SPCONV2, "xyz", {3, 3, 3}, 1, 1, 0};
     spc_array array = array_of(&l, weights, 27);
-    spc_kernel_form form = {SPC_ENGINE_SPCONV2, NULL, {0, 0, 0}, false};
+    spc_kernel_form form = {SPC_ENGINE_SPCONV2, NULL, {0, 0, 0}, false, 0};
     spc_conv conv;
     float out[27 * CIN * COUT];
 
@@ -477,6 +592,8 @@ int main(void)
                         0, sizeof(layers) / sizeof(*layers));
     tcase_add_loop_test(
         forms, any_sizes_and_axes_come_back_and_compute_the_same, 0, 4);
+    tcase_add_loop_test(forms, weights_of_a_list_of_offsets_stay_in_its_order,
+                        0, SPC_ENGINES);
     tcase_add_test(forms, the_matrix_of_a_linear_layer_stays_as_it_is);
     suite_add_tcase(suite, forms);
     tcase_add_loop_test(sentences,

@@ -24,7 +24,8 @@ static const cli_option options[] = {
      "yx in 2D"},
     {'k', "kernel", "NAME=K", CLI_LIST, offsetof(struct args, kernels),
      "the kernel of an array, such as conv1.kernel=3x3x1, where its shape does "
-     "not say it (may be repeated)"},
+     "not say it; list: that of a layer with offsets=, in their order (may be "
+     "repeated)"},
     {0, "strided", "NAME", CLI_LIST, offsetof(struct args, strided),
      "an array of a layer with a stride and a kernel of one offset (may be "
      "repeated)"},
@@ -76,8 +77,8 @@ static spc_status read_kernel(int out[3], const char *text)
     if (strchr(text, ',') != NULL ||
         spc_conv_parse(&conv, layer, &error) != SPC_OK)
         return cli_fail(SPC_EINVAL,
-                        "'--kernel' takes NAME=K with K as 3 or 3x3x1, not "
-                        "'%s'",
+                        "'--kernel' takes NAME=K with K as 3, 3x3x1 or list, "
+                        "not '%s'",
                         text);
     memcpy(out, conv.geometry.kernel, sizeof(conv.geometry.kernel));
     return SPC_OK;
@@ -89,12 +90,15 @@ static spc_status find_form(spc_kernel_form *out, bool *is_kernel,
 {
     const char *kernel = kernel_of(job->args, array->name);
 
-    *out = (spc_kernel_form){job->engine, job->args->axes, {0, 0, 0}, false};
+    *out = (spc_kernel_form){.engine = job->engine, .axes = job->args->axes};
     out->strided = is_listed(&job->args->strided, array->name);
     *is_kernel = job->args->from != NULL &&
                  (kernel != NULL || out->strided ||
                   spc_engine_owns(job->engine, array, job->args->axes));
-    return kernel != NULL ? read_kernel(out->kernel, kernel) : SPC_OK;
+    if (kernel == NULL)
+        return SPC_OK;
+    out->offsets = strcmp(kernel, "list") == 0 ? SPC_OFFSETS_ANY : 0;
+    return out->offsets == 0 ? read_kernel(out->kernel, kernel) : SPC_OK;
 }
 
 /* Words that name no array are mistakes. */
@@ -242,12 +246,13 @@ static spc_status save(const cli *self, const struct job *job)
         return cli_fail(error.status, "%s", error.text);
     for (int i = 0; i < job->count; i++)
         converted += is_converted(job, i);
-    int left = spc_weights_count(job->weights) - job->count;
     cli_say(self, "%s: %d arrays, %d of them kernels that were converted",
             job->args->output, job->count, converted);
-    if (left > 0)
-        cli_say(self, "%d arrays are left out: their elements are not read",
-                left);
+    for (int i = 0; i < spc_weights_count(job->weights); i++) {
+        const spc_array *array = spc_weights_at(job->weights, i);
+        if (array->unreadable != NULL)
+            cli_say(self, "%s is left out: %s", array->name, array->unreadable);
+    }
     return SPC_OK;
 }
 
