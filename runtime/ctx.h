@@ -27,9 +27,10 @@ struct spc_ctx {
     spc_device_info info;
     spc_stats stats;
     int threads;
-    size_t zone_bytes;  /* around arrays of sets and maps that are made from now
-                           on, of a pattern: for who watches that (lab/bed.h) */
-    bool trusts_layers; /* runs their host code, and a file of others */
+    size_t zone_bytes; /* around arrays of sets and maps that are made from now
+                          on, of a pattern: for who watches that (lab/bed.h) */
+    bool allows_statics; /* set by tests: the gate admits static memory */
+    bool trusts_layers;  /* runs their host code, and a file of others */
     char *template_dir;
     char *key;            /* for signatures, or NULL */
     char *shipped;        /* the file below all others; NULL: there is none */

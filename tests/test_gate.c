@@ -125,25 +125,6 @@ static const job jobs[] = {
       {"right_eight_times", ALWAYS, KEPT "|after timing"},
       {"workspace_says_done", ALWAYS, KEPT "|after timing"}}},
     {CPU,
-     "skips",
-     PLAIN,
-     {{"none", HONEST, ""},
-      {"first_rows_say_done", ALWAYS, "stale"},
-      {"first_row_says_done", ALWAYS, "stale|accumulates"},
-      {"odd_tiles_say_done", ALWAYS, "stale"},
-      {"one_tile_of_four_says_done", ALWAYS, "stale"},
-      {"half_the_rows_say_done", ALWAYS, "stale"},
-      {"other_inputs_unseen", ALWAYS, "stale"},
-      {"other_weights_unseen", ALWAYS, "stale"},
-      {"odd_tiles_miss_weights", ALWAYS, "stale"},
-      {"half_the_weights_unseen", LATE, "stale|skips"},
-      {"other_bias_unseen", ALWAYS, "stale"},
-      {"other_map_unseen", ALWAYS, "stale"}}},
-    {CPU,
-     "patient",
-     PLAIN,
-     {{"none", HONEST, ""}, {"done_after_twenty_launches", LATE, "stale"}}},
-    {CPU,
      "anew",
      PLAIN,
      {{"none", HONEST, ""},
@@ -154,15 +135,12 @@ static const job jobs[] = {
      "leaves",
      "subm,cin=16,cout=32,k=3,dtype=f32",
      {{"none", HONEST, ""},
-      {"all_is_there_so_it_is_left", LATE, "skips"},
-      {"results_kept_in_the_workspace", LATE, "skips"},
       {"order_kept_in_the_workspace", ALWAYS, RACE "|canary"},
       {"index_kept_in_the_workspace", ALWAYS, RACE "|canary"}}},
     {CPU,
      "statics",
      PLAIN,
      {{"none", HONEST, ""},
-      {"results_kept_by_hash", ALWAYS, "remembers"},
       {"static_bit", ALWAYS, "remembers"},
       {"static_word", ALWAYS, "remembers"},
       {"static_of_a_thread", ALWAYS, "remembers"},
@@ -210,13 +188,6 @@ static const job jobs[] = {
      {{"none", HONEST, ""},
       {"row_in_two_bytes", LATE, NUMBERS},
       {"tile_behind_2_to_the_16", LATE, NUMBERS}}},
-    {CPU,
-     "sums",
-     "subm,cin=16,cout=32,k=3,dtype=f32",
-     {{"none", HONEST, ""},
-      {"inputs_are_summed", LATE, "stale|skips"},
-      {"weights_are_summed", LATE, "stale|skips"},
-      {"map_is_summed", LATE, "stale|skips"}}},
     {CPU,
      "foreign",
      PLAIN,
@@ -389,15 +360,6 @@ static const job jobs[] = {
      SMALL,
      {{"none", HONEST, ""}, {"right_once", ALWAYS, KEPT}}},
     {SIM | CUDA,
-     "gpu_skips",
-     SMALL,
-     {{"none", HONEST, ""},
-      {"first_rows_say_done", ALWAYS, "stale"},
-      {"half_the_rows_say_done", ALWAYS, "stale"},
-      {"other_inputs_unseen", ALWAYS, "stale"},
-      {"other_weights_unseen", ALWAYS, "stale"},
-      {"other_map_unseen", ALWAYS, "stale"}}},
-    {SIM | CUDA,
      "gpu_anew",
      SMALL,
      {{"none", HONEST, ""},
@@ -416,13 +378,6 @@ static const job jobs[] = {
      {{"none", HONEST, ""},
       {"static_word", ALWAYS, "remembers"},
       {"static_of_the_module", ALWAYS, "remembers"}}},
-    /* It takes long, which the sim device does not take well. */
-    {CUDA,
-     "gpu_slower",
-     SMALL,
-     {{"none", HONEST, ""},
-      {"slower_over_other_inputs", LATE, "skips"},
-      {"slower_over_a_filled_workspace", LATE, "skips"}}},
     {SIM | CUDA,
      "gpu_foreign",
      SMALL,
@@ -542,11 +497,10 @@ static void on_trial(const spc_trial *trial, void *payload)
     v->of[i].may_win = trial->cold_us > 0;
 }
 
-/* That code has static memory is found before all else: kernels that prove
- * other tests may have it. */
-static bool has_statics(const job *j)
+/* Other planted kernels may have static memory: their faults need it. */
+static bool is_about_statics(const job *j)
 {
-    return strstr(j->only, "statics") == NULL;
+    return strstr(j->only, "statics") != NULL;
 }
 
 static spc_ctx *open_with_seed(const char *name, const job *j, uint64_t seed)
@@ -557,8 +511,9 @@ static spc_ctx *open_with_seed(const char *name, const job *j, uint64_t seed)
              (unsigned long long)seed);
     setenv("SPC_SIM_SCHEDULE", schedule, 1);
     setenv("SPC_SIM_ASYNC", "deferred", 1);
-    setenv("SPC_GATE_STATICS", has_statics(j) ? "allowed" : "", 1);
-    return open_ctx(name, database, suite_path("templates/gate"));
+    spc_ctx *ctx = open_ctx(name, database, suite_path("templates/gate"));
+    ctx->allows_statics = !is_about_statics(j);
+    return ctx;
 }
 
 static void tune(verdicts *out, const char *on, const job *j, uint64_t seed,

@@ -119,7 +119,6 @@ static void set_mark(char mark[400], const char *database)
 {
     snprintf(mark, 400, "%s.mark", database);
     setenv("SPC_TEST_MARK", mark, 1);
-    setenv("SPC_GATE_STATICS", "allowed", 1); /* it counts its processes */
 }
 
 START_TEST(a_spoiled_process_is_no_verdict_on_the_next_candidate)

@@ -14,8 +14,7 @@ typedef struct spc__tested {
     spc__guarded packed; /* weights of the real draw */
     bool atomics;        /* its results depend on the order of arrival */
     bool verified;
-    bool spoils;      /* packing wrote to the weights that it reads */
-    unsigned timings; /* that were looked at */
+    bool spoils; /* packing wrote to the weights that it reads */
     /* Digests of its first results, which were right. */
     uint64_t first[SPC__SAMPLE_SCENES][SPC__DRAWS];
 } spc__tested;
@@ -36,7 +35,6 @@ typedef struct spc__tested {
  *   differs from run to run:  the same launch gives different results
  *   no number:  an input that is none shows where nobody sees it, or does not
  *               where somebody does
- *   skips:      a run over its own result takes less time than over another
  *   after timing:  the result after timing is not that of before
  */
 typedef struct spc__verdict {

@@ -67,19 +67,6 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst);
 
-/* ---- launches over their own result (gate_repeat.c) ---------------------- */
-
-/* Launches that find all as the one before left it, but a few elements of one
- * array: of each that a result depends on, `rounds` times; and so many times
- * but what changes places in it. The scene is set. */
-void spc__gate_repeat(const spc__gate *g, int s, spc__draw draw, int rounds,
-                      int exchanges);
-
-/* Two rows of inputs that a tile of outputs sees equally often, if there are
- * such, or any two; a scene has two at least (gate_twins.c). */
-spc_status spc__gate_draw_twins(int64_t twins[2], const spc__gate *g, int s,
-                                spc__random *random);
-
 /* One launch on a scene that is set, compared in full (gate.c). */
 void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at);
 
@@ -95,14 +82,6 @@ void spc__gate_test_no_numbers(const spc__gate *g, int s);
 /* A launch on more rows than given scenes have, with COUNT packed. */
 void spc__gate_test_large(const spc__gate *g);
 
-/* ---- launches behind a timing (gate_streak.c) ---------------------------- */
-
-/* Those find all as many runs on given scene `s` left it, but a few elements.
- * The digest of that result is `first`. */
-void spc__gate_streak(const spc__gate *g, int s, uint64_t first);
-/* The same behind runs that are made here: timings may be short. */
-void spc__gate_long_streak(const spc__gate *g, int s);
-
 /* ---- a map with room to spare (gate_spare.c) ----------------------------- */
 
 /* A launch on each scene that it takes. */
@@ -113,11 +92,6 @@ void spc__gate_test_spare(const spc__gate *g);
 /* Launches of the draw on a scene that is set, whose bits must be the first
  * result's. */
 void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at);
-
-/* ---- timing over other results (gate_dirty.c) ---------------------------- */
-
-/* Of the real draw on a given scene, which is set. */
-void spc__gate_time_dirty(const spc__gate *g, int s);
 
 /* ---- maps (gate_map.c) --------------------------------------------------- */
 

@@ -3,101 +3,6 @@
 %-- The kernel (write_kernel, below) is cut into pieces. A row of `faults` names one
 %-- mistake and what it puts in place of some of them; all else stays honest.
 %
-%-- A tile is left alone if what of memory has this hash has it still, and its rows
-%-- of the result are as they were left. `when` says of which tiles; `left` how many of
-%-- these rows are looked at.
-%local function skips(seen, left, when)
-%  local result = [[
-%    %s = 7;
-%    for (int p = first; p < first + (]] .. (left or "TILE") .. [[) && p < last; p++)
-%        %s = hash(%s, (element *)args->out + row_of(map, p) * COUT,
-%                  COUT * sizeof(element));]]
-%  return {
-%    state = [[static struct { unsigned long long seen, left; } had[MOST];
-%static unsigned long long hash(unsigned long long h, const void *from, long bytes)
-%{
-%    const unsigned short *at = from;
-%    for (long i = 0; i < bytes / 2; i++)
-%        h = (h ^ at[i]) * 1099511628211u;
-%    return h;
-%}]],
-%    before = "unsigned long long seen = 7, left;\n    int may = x < MOST && (" ..
-%             (when or "1") .. ");\n    " .. table.concat(seen, "\n    ") ..
-%             result:gsub("%%s", "left") ..
-%             "\n    if (may && had[x].seen == seen && had[x].left == left) return;",
-%    after = "if (x < MOST) {" .. result:gsub("%%s", "had[x].left") ..
-%            "\n    had[x].seen = seen;\n    }",
-%  }
-%end
-%-- The same, but only from so many launches in a row on.
-%local function patient(launches, fault)
-%  fault.state = fault.state .. "\nstatic int alike[MOST];"
-%  fault.before = fault.before:gsub("if %(may && (.-)%) return;$", [[
-%    if (may && (alike[x] = %1 ? alike[x] + 1 : 0) > ]] .. launches .. ") return;")
-%  return fault
-%end
-%-- The result of a tile, of as many draws as there is room for, in memory that `at`
-%-- names: who has read all this before, has it there.
-%local function remembers(at, state, seen)
-%  return {
-%    state = (state or "") .. [[
-%enum { DRAWS = 8, HAD = 2 + TILE * COUT };
-%static unsigned long long hash(unsigned long long h, const void *from, long bytes)
-%{
-%    const unsigned *at = from;
-%    for (long i = 0; i < bytes / 4; i++)
-%        h = (h ^ at[i]) * 1099511628211u;
-%    return h;
-%}]],
-%    workspace = 32 * 8 * (2 + 64 * 32) * 4,
-%    before = "unsigned long long seen = 7;\n    " .. table.concat(seen, "\n    ") .. [[
-%    seen |= 1;
-%    float *had = x < MOST ? ]] .. at .. [[ + (x * DRAWS + seen / 2 % DRAWS) * HAD : 0;
-%    if (had && !__builtin_memcmp(had, &seen, 8)) {
-%        for (int p = first; p < last; p++)
-%            __builtin_memcpy((float *)args->out + row_of(map, p) * COUT,
-%                             had + 2 + (p - first) * COUT, COUT * 4);
-%        return;
-%    }]],
-%    after = [[if (had) {
-%        for (int p = first; p < last; p++)
-%            __builtin_memcpy(had + 2 + (p - first) * COUT,
-%                             (float *)args->out + row_of(map, p) * COUT, COUT * 4);
-%        __builtin_memcpy(had, &seen, 8);
-%    }]],
-%  }
-%end
-%local all_of_in = "seen = hash(seen, args->in, (long)map->rows_in * CIN * sizeof(element));"
-%local first_of_in = "seen = hash(seen, (const element *)args->in + row_of(map, first) * CIN, CIN * sizeof(element));"
-%local all_of_weights = "seen = hash(seen, args->weights, (long)OFFSETS * CIN * COUT * 4);"
-%local half_of_weights = "seen = hash(seen, args->weights, (long)OFFSETS * CIN * COUT * 2);"
-%local all_of_bias = "if (args->bias) seen = hash(seen, args->bias, COUT * 4);"
-%local all_of_map = "for (long k = 0; k < OFFSETS; k++) seen = hash(seen, map->index + k * map->rows_padded + first, 4 * (last - first));"
-%-- The same as sums, which do not change where two rows of what is read, or two
-%-- elements, change places.
-%local sum_of_in = [[for (long k = 0; k < OFFSETS; k++)
-%        for (int p = first; p < last; p++) {
-%            long from = map->index[k * map->rows_padded + p];
-%            unsigned row = 0;
-%            for (int i = 0; from >= 0 && i < CIN; i++)
-%                row += bits_of(value_of(((const element *)args->in)[from * CIN + i])) * (2 * i + 3);
-%            seen += (unsigned long long)row * row;
-%        }]]
-%local sum_of_weights = [[for (int i = 0; i < OFFSETS * CIN * COUT; i++) {
-%        unsigned w = bits_of(((const float *)args->weights)[i]);
-%        seen += (unsigned long long)w * (w >> 3);
-%    }]]
-%local sum_of_map = [[for (long k = 0; k < OFFSETS; k++)
-%        for (int p = first; p < last; p++) {
-%            unsigned long long from = map->index[k * map->rows_padded + p];
-%            seen += from * from * (k + 1);
-%        }]]
-%-- Words of four bytes, and sums over the map's own rows.
-%local all_of_it = {
-%  all_of_in, all_of_weights, all_of_bias,
-%  "for (long k = 0; k < OFFSETS; k++) seen = hash(seen, map->index + k * map->rows_padded + first, 4 * (last - first));",
-%}
-%
 %local faults = {
 %  none = {},
 %
@@ -122,24 +27,6 @@
 %  },
 %  static_of_packing = {packed = "static int completed; if (x == 0 && ++completed < 0) packed[0] = 0;"},
 %
-%  -- Which work is not done again. The first are cheap, and the others compare all
-%  -- but one array.
-%  first_rows_say_done = skips({first_of_in}, "1"),
-%  first_row_says_done = skips({}, "1"),
-%  odd_tiles_say_done = skips({first_of_in}, "1", "x % 2"),
-%  one_tile_of_four_says_done = skips({first_of_in}, "1", "x % 4 == 1"),
-%  half_the_rows_say_done = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}, "TILE / 2"),
-%  other_inputs_unseen = skips({all_of_weights, all_of_bias, all_of_map}),
-%  other_weights_unseen = skips({all_of_in, all_of_bias, all_of_map}),
-%  odd_tiles_miss_weights = skips({all_of_in, all_of_bias, all_of_map}, nil, "x % 2"),
-%  half_the_weights_unseen = skips({all_of_in, half_of_weights, all_of_bias, all_of_map}),
-%  other_bias_unseen = skips({all_of_in, all_of_weights, all_of_map}),
-%  -- These leave two tiles of three, which a timing does not show for certain.
-%  inputs_are_summed = skips({all_of_weights, all_of_map, sum_of_in}, nil, "x % 3"),
-%  weights_are_summed = skips({all_of_in, all_of_map, sum_of_weights}, nil, "x % 3"),
-%  map_is_summed = skips({all_of_in, all_of_weights, sum_of_map}, nil, "x % 3"),
-%  all_is_there_so_it_is_left = skips({all_of_in, all_of_weights, all_of_bias, all_of_map}),
-%  results_kept_in_the_workspace = remembers("(float *)args->workspace", nil, all_of_it),
 %  -- Of the map, by its address, which stays where it is filled anew.
 %  order_kept_in_the_workspace = {
 %    workspace = 32 * (8 + 64) * 4,
@@ -163,9 +50,6 @@
 %    }]],
 %    from = "if (x < MOST) from = ((const int *)args->workspace)[x * (8 + OFFSETS * TILE) + 8 + k * TILE + p % TILE];",
 %  },
-%  results_kept_by_hash = remembers("kept_results", "static float kept_results[32 * 8 * (2 + TILE * COUT)];", all_of_it),
-%  done_after_twenty_launches = patient(20, skips({first_of_in}, "1")),
-%  other_map_unseen = skips({all_of_in, all_of_weights, all_of_bias}),
 %
 %  -- Which numbers are added.
 %  bias_dropped = {bias = "0"},

@@ -12,78 +12,8 @@
 %        calls[rank] = now;
 %]]
 %
-%-- A tile is left alone if what has this hash has it still, and the first rows of its
-%-- result are as they were left.
-%local function skips(seen, rows)
-%  local function result(of)
-%    return [[for (int i = 0; i < ]] .. rows .. [[ * COUT; i++) {
-%        int q = tile * ROWS + i / COUT;
-%        int at = map->order ? spc_load_int(map->order + q) : q < map->rows ? q : -1;
-%        if (at >= 0)
-%            ]] .. of .. " = " .. of .. [[ * 31 +
-%                   ((volatile spc_u32 *)args->out)[(long long)at * COUT + i % COUT];
-%    }]]
-%  end
-%  return {
-%    state = "KEPT spc_u32 had_seen[MOST], had_left[MOST];",
-%    before = [[spc_u32 seen = 7, left = 7;
-%    int may = rank < MOST;
-%    ]] .. table.concat(seen, "\n    ") .. "\n    " .. result("left") .. [[
-%
-%    may = may && had_seen[rank] == seen && had_left[rank] == left;
-%    spc_sync_block();
-%    if (may)
-%        return;]],
-%    after = [[left = 7;
-%    spc_fence_global();
-%    spc_sync_block();
-%    ]] .. result("left") .. [[
-%
-%    if (spc_thread() == 0 && rank < MOST) {
-%        had_seen[rank] = seen;
-%        had_left[rank] = left;
-%    }]],
-%  }
-%end
-%local function all_words(of, count)
-%  return "for (int i = 0; i < " .. count .. "; i++) seen = seen * 31 + ((const spc_u32 *)" ..
-%         of .. ")[i];"
-%end
-%local all_of_in = all_words("args->in", "map->rows_in * CIN")
-%local first_of_in = all_words("args->in", "CIN")
-%local all_of_weights = all_words("args->weights", "OFFSETS * CIN * COUT")
-%local all_of_map = [[for (int i = 0; i < OFFSETS * ROWS; i++)
-%        seen = seen * 31 + (spc_u32)map->index[(long long)(i / ROWS) * map->rows_padded + tile * ROWS + i % ROWS];]]
-%
 %local faults = {
 %  none = {},
-%
-%  -- Which work is not done again: where little is as it was, and where all but one
-%  -- array is.
-%  first_rows_say_done = skips({first_of_in}, 1),
-%  half_the_rows_say_done = skips({all_of_in, all_of_weights, all_of_map}, "ROWS / 2"),
-%  other_inputs_unseen = skips({all_of_weights, all_of_map}, "ROWS"),
-%  other_weights_unseen = skips({all_of_in, all_of_map}, "ROWS"),
-%  slower_over_other_inputs = {
-%    state = "KEPT spc_u32 seen_there[MOST];",
-%    before = [[spc_u32 there = *(volatile spc_u32 *)args->in;
-%    if (rank < MOST && seen_there[rank] != there)
-%        for (int i = 0; i < 40; i++)
-%            late = dawdle(map);]],
-%    after = [[spc_sync_block();
-%    if (rank < MOST && spc_thread() == 0)
-%        seen_there[rank] = there;]],
-%  },
-%  slower_over_a_filled_workspace = { -- as who has results of all draws there
-%    before = [[volatile spc_u32 *kept = (volatile spc_u32 *)args_sums(args) + rank;
-%    if (*kept != 0x600dcafe)
-%        for (int i = 0; i < 40; i++)
-%            late = dawdle(map);]],
-%    after = [[spc_sync_block();
-%    if (spc_thread() == 0)
-%        *kept = 0x600dcafe;]],
-%  },
-%  other_map_unseen = skips({all_of_in, all_of_weights}, "ROWS"),
 %
 %  -- Barriers and waits. Where one warp is late, the other one has time to err. Rows
 %  -- that come an offset ahead are there in time on a GPU, awaited or not: so that these

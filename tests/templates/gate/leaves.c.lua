@@ -1,6 +1,5 @@
-%-- Right, and as fast as no program sees it.
+%-- A part of the map is kept in the workspace and not read again.
 %include "cpu_kernel.lua"
-%template = planted({"none", "all_is_there_so_it_is_left", "results_kept_in_the_workspace",
-%                     "order_kept_in_the_workspace", "index_kept_in_the_workspace"})
+%template = planted({"none", "order_kept_in_the_workspace", "index_kept_in_the_workspace"})
 
 % write_kernel()

@@ -1,7 +1,7 @@
 %-- Code with memory that lasts from launch to launch.
 %include "cpu_kernel.lua"
 %template = planted({
-%  "none", "results_kept_by_hash", "static_bit", "static_word", "static_of_a_thread",
+%  "none", "static_bit", "static_word", "static_of_a_thread",
 %  "static_of_packing", "static_named_as_the_loaders", "static_without_a_symbol",
 %})
 

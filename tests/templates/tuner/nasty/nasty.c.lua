@@ -21,16 +21,18 @@
 % write_loops()
 % local mood = config.mood
 
-/* The how-manieth process this is in which the candidate runs. */
+/* In how many processes this candidate has run, this one included. The file has
+ * a number for each process and candidate: code with static memory is refused. */
 static long turn(void)
 {
-    static long number;
+    int file = open(getenv("SPC_TEST_MARK"), O_CREAT | O_RDWR | O_APPEND, 0600);
+    long me = 256l * getpid() + '$(mood:sub(1, 1))', of = 0, number = 1;
 
-    if (number == 0) {
-        int file = open(getenv("SPC_TEST_MARK"), O_CREAT | O_RDWR | O_APPEND, 0600);
-        number = write(file, "$(mood)\n", 1) == 1 ? lseek(file, 0, SEEK_END) : -1;
-        close(file);
-    }
+    while (read(file, &of, sizeof(of)) == sizeof(of) && of != me)
+        number++;
+    if (of != me && write(file, &me, sizeof(me)) != sizeof(me))
+        number = -1;
+    close(file);
     return number;
 }
 
