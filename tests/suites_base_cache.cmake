@@ -26,3 +26,8 @@ spc_run_suite(fuzz_texts_on fuzz_texts --minutes 0.3)
 spc_suite(out_file)
 target_sources(test_out_file PRIVATE ../tuner/cmd/cli/out_file.c)
 target_include_directories(test_out_file PRIVATE ../tuner/cmd/cli)
+
+spc_suite(table)
+target_sources(test_table PRIVATE ../tuner/cmd/cli/table.c
+  ../tuner/cmd/cli/terminal.c)
+target_include_directories(test_table PRIVATE ../tuner/cmd/cli)

@@ -20,5 +20,7 @@ add_test(NAME guide CONFIGURATIONS package COMMAND sh
 set_tests_properties(guide install runtime_only PROPERTIES LABELS "package;slow"
   TIMEOUT 1200)
 
+add_test(NAME plurals COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/plurals.sh
+  ${PROJECT_SOURCE_DIR})
 add_test(NAME doc_paths COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/doc_paths.sh
   ${PROJECT_SOURCE_DIR})

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "error.h"
+#include "plural.h"
 #include "turn.h"
 #include <math.h>
 #include <stdio.h>
@@ -504,8 +505,8 @@ static spc_status put_pending(const spc__record *record,
 static void add_count(spc__buf *out, int count, const char *what)
 {
     if (count > 0)
-        spc__buf_printf(out, "%s%d %s%s", out->length > 0 ? " and " : "", count,
-                        what, count == 1 ? "" : "s");
+        spc__buf_printf(out, "%s%s", out->length > 0 ? " and " : "",
+                        spc__count(count, what));
 }
 
 /* "the choice and 12 measurements" */

@@ -135,3 +135,11 @@ part() {
     (export "$@" && tune_list --shard auto 2>&1 >/dev/null) |
         sed 's/: [0-9]* of/: N of/'
 }
+
+# What a command prints on a terminal of so many columns.
+on_terminal() {
+    columns=$1
+    shift
+    script -qec "stty cols $columns rows 40; $*" /dev/null </dev/null |
+        tr -d '\r'
+}

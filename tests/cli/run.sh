@@ -52,7 +52,7 @@ for case in "$@"; do
     ln -s ../templates "$work/now/templates"
     export PATH="$work/bin:$PATH" HOME="$work/home" LC_ALL=C \
         SPC_DATABASE=spc.db SPC_CPU_ISA=portable SPC_SHIPPED=
-    unset XDG_CACHE_HOME XDG_CONFIG_HOME SPC_CONFIG SPC_CC SPC_NVRTC SPC_SIM_TARGET
+    unset COLUMNS XDG_CACHE_HOME XDG_CONFIG_HOME SPC_CONFIG SPC_CC SPC_NVRTC SPC_SIM_TARGET
     play "$case" >"$work/$name.out"
     if cmp -s "$case" "$work/$name.out"; then
         echo "ok: $name"

@@ -1,5 +1,6 @@
 /* build.c - spctune build: compiles candidates for GPUs that are not here. */
 #include "layers.h"
+#include "plural.h"
 #include "trials.h"
 
 #include <stdio.h>
@@ -66,8 +67,9 @@ static struct summary summarise(const trials *found)
 
 static void print_all(const trials *found)
 {
-    static const char *const titles[] = {
-        "candidate", ">registers", ">spilled", ">shared", ">ms", "note", NULL};
+    static const char *const titles[] = {"candidate", ">registers", ">spilled",
+                                         ">-shared",  ">--ms",      "note",
+                                         NULL};
     table out;
 
     table_init(&out, titles);
@@ -104,8 +106,9 @@ static void print_build(const cli_job *job, const trials *found,
            report->compiled > 0 ? sum->total_ms / report->compiled : 0.0,
            sum->slowest_ms, report->elapsed_s);
     if (sum->spilling_defaults > 0)
-        printf("%s for %s: %d defaults spill registers\n", text, target,
-               sum->spilling_defaults);
+        printf("%s for %s: %s %s registers\n", text, target,
+               spc__count(sum->spilling_defaults, "default"),
+               spc__either(sum->spilling_defaults, "spills", "spill"));
 }
 
 static void write_build(const cli_job *job, const trials *found,

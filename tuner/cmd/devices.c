@@ -19,13 +19,15 @@ enum { MOST = 32 };
 
 static void print_devices(const spc_device_info *all, int count)
 {
-    static const char *const titles[] = {
-        "device",       "name",        "target",
-        "driver",       ">units",      ">GiB",
-        ">read GB/s",   ">copy GB/s",  ">cached read",
-        ">cached copy", ">64 B: near", ">far",
-        ">f16",         ">tf32",       ">f32 TF/s",
-        ">i8",          ">launch us",  NULL};
+    static const char *const titles[] = {"device",          "name",
+                                         "target",          "--driver",
+                                         ">-units",         ">-GiB",
+                                         ">--read GB/s",    ">-copy GB/s",
+                                         ">---cached read", ">---cached copy",
+                                         ">----64 B: near", ">----far",
+                                         ">-f16",           ">--tf32",
+                                         ">-f32 TF/s",      ">--i8",
+                                         ">--launch us",    NULL};
     table out;
 
     table_init(&out, titles);

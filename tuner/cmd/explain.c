@@ -1,6 +1,7 @@
 /* explain.c - spctune explain: which kernel a layer would run, and why. */
 #include "layers.h"
 #include "output.h"
+#include "plural.h"
 #include "relate.h"
 
 #include <stdio.h>
@@ -42,8 +43,8 @@ static void print_workspace(int64_t bytes)
 static void print_answer(const answer *a)
 {
     printf("layer      %s\n", a->layer);
-    printf("scene      %s: %lld rows, %lld pairs, density %.4f\n",
-           spc_scene_name(a->scene), (long long)a->rows, (long long)a->pairs,
+    printf("scene      %s: %s, %s, density %.4f\n", spc_scene_name(a->scene),
+           spc__count(a->rows, "row"), spc__count(a->pairs, "pair"),
            a->density);
     printf("kernel     %s %s\n", a->is.template_name, a->is.config);
     printf("origin     %s\n", origin_name(a->is.origin));

@@ -80,8 +80,9 @@ struct sheet {
 };
 
 static const char *const titles[] = {
-    "scene",    "operator",  ">warm us", ">+-",    ">floor us", ">x floor",
-    ">cold us", ">floor us", ">x floor", ">error", "template",  NULL};
+    "-scene",      "operator", ">warm us",   ">--+-",
+    ">-floor us",  ">x floor", ">--cold us", ">---floor us",
+    ">---x floor", ">--error", "-template",  NULL};
 
 static void add_time(table *t, double us, double floor_us)
 {

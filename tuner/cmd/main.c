@@ -15,7 +15,8 @@ const cli_command *const cli_commands[] = {
     &cli_devices, &cli_tune,       &cli_bench,  &cli_run,     &cli_explain,
     &cli_space,   &cli_verify,     &cli_build,  &cli_scene,   &cli_db,
     &cli_net,     &cli_features,   &cli_layers, &cli_weights, &cli_audit,
-    &cli_report,  &cli_completion, &cli_help,   &cli_worker,  NULL,
+    &cli_report,  &cli_completion, &cli_help,   &cli_version, &cli_worker,
+    NULL,
 };
 
 static spc_status no_command(const cli *self)
@@ -40,6 +41,8 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
     if (status != SPC_OK || (status = cli_read_config(self, *args)) != SPC_OK ||
         (status = progress_check(self)) != SPC_OK)
         return status;
+    if (self->globals.version)
+        return cli_version.run(self, NULL);
     if (self->globals.help_full)
         cli_help_full(self);
     else if (self->globals.help_short)
@@ -118,10 +121,7 @@ int main(int argc, char **argv)
 
     fill_standard_streams();
     signal(SIGXFSZ, SIG_IGN); /* at its limit a file is as on a full disk */
-    if (argc == 2 && strcmp(argv[1], "--version") == 0)
-        puts("spctune " SPC_VERSION_TEXT);
-    else
-        status = run(&self, argc, argv, &args);
+    status = run(&self, argc, argv, &args);
     status = flush(status);
     if (status != SPC_OK && wants_json(&self, argc, argv))
         output_error();

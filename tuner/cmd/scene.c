@@ -201,11 +201,11 @@ static spc_status print_all(const scene_set *scenes, const spc_conv *layers,
                             int layer_count, const cli_globals *globals)
 {
     static const char *const scene_titles[] = {
-        "scene", ">voxels", ">neighbours", ">alone", "batch",
-        "x",     "y",       "z",           NULL};
+        "scene", ">voxels", ">neighbours", ">--alone", "---batch",
+        "-x",    "-y",      "-z",          NULL};
     static const char *const layer_titles[] = {
-        "scene",  "layer",      ">rows in", ">rows out",
-        ">pairs", ">pairs/row", ">density", NULL};
+        "scene",   "layer",       ">rows in", ">rows out",
+        ">-pairs", ">-pairs/row", ">density", NULL};
     spc__buf text = SPC__BUF_INIT;
     struct sink to = {.threads = globals->threads};
 

@@ -1,6 +1,7 @@
 /* space.c - spctune space: the candidates, and what refused the others. */
 #include "space.h"
 
+#include "plural.h"
 #include "trials.h"
 
 #include <stdio.h>
@@ -95,8 +96,8 @@ static void print_space(const space_view *view, const trials *found,
                                          "refused by", NULL};
     table out;
 
-    printf("%s: %d candidates, %d refused\n", text, report->candidates,
-           report->refused);
+    printf("%s: %s, %d refused\n", text,
+           spc__count(report->candidates, "candidate"), report->refused);
     table_init(&out, titles);
     for (int i = 0; i < found->count; i++) {
         const spc_trial *trial = &found->at[i];

@@ -1,6 +1,7 @@
 /* weights.c - spctune weights: arrays in files, and kernels of other engines.
  */
 #include "output.h"
+#include "plural.h"
 #include "spc_import.h"
 
 #include "cli.h"
@@ -246,8 +247,8 @@ static spc_status save(const cli *self, const struct job *job)
         return cli_fail(error.status, "%s", error.text);
     for (int i = 0; i < job->count; i++)
         converted += is_converted(job, i);
-    cli_say(self, "%s: %d arrays, %d of them kernels that were converted",
-            job->args->output, job->count, converted);
+    cli_say(self, "%s: %s, %s converted", job->args->output,
+            spc__count(job->count, "array"), spc__count(converted, "kernel"));
     for (int i = 0; i < spc_weights_count(job->weights); i++) {
         const spc_array *array = spc_weights_at(job->weights, i);
         if (array->unreadable != NULL)

@@ -4,6 +4,7 @@
 #include "error.h"
 #include "lookup.h"
 #include "meter.h"
+#include "plural.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,8 +107,8 @@ static void pick(spc__winner *out, const spc__request *request,
             out->entry = ranked[i];
     }
     int used = snprintf(out->reason, sizeof(out->reason),
-                        "the fastest of %d by geometric mean over %d scene%s",
-                        count, scenes, scenes == 1 ? "" : "s");
+                        "the fastest of %d by geometric mean over %s", count,
+                        spc__count(scenes, "scene"));
     if (tied > 0)
         snprintf(out->reason + used, sizeof(out->reason) - (size_t)used,
                  "; chosen by rule among %d within %.3g %%", tied + 1,

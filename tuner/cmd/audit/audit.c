@@ -15,6 +15,7 @@
  */
 #include "audit.h"
 #include "output.h"
+#include "plural.h"
 #include "trials.h"
 #include "worklist.h"
 
@@ -86,15 +87,15 @@ static void print_summary(const audit *a)
     printf("\n");
     table_print(&t, stdout);
     table_release(&t);
-    printf("%d of %d tunings chose anew; reach is %.0f %% in the median, %.0f "
+    printf("%d of %s chose anew; reach is %.0f %% in the median, %.0f "
            "%% at the 95th percentile\n",
-           a->flips, a->samples[AUDIT_FLIP].count, 100 * AUDIT_REACH_MEDIAN,
-           100 * AUDIT_REACH_HIGH);
+           a->flips, spc__count(a->samples[AUDIT_FLIP].count, "tuning"),
+           100 * AUDIT_REACH_MEDIAN, 100 * AUDIT_REACH_HIGH);
     if (a->timed > 0)
-        printf("quick timed %d of %d candidates in %.3g s, the longer search "
+        printf("quick timed %d of %s in %.3g s, the longer search "
                "%d more in %.3g s: %.1f %% of the candidates saved\n",
-               a->timed, a->space, a->timed_s, a->more, a->more_s,
-               100.0 * a->more / (a->timed + a->more));
+               a->timed, spc__count(a->space, "candidate"), a->timed_s, a->more,
+               a->more_s, 100.0 * a->more / (a->timed + a->more));
 }
 
 static void write_summary(spc__json *json, const audit *a)
@@ -138,8 +139,8 @@ static spc_status audit_all(audit *a, const worklist *list)
 
     for (int i = 0; i < list->count && first != SPC_EINTERRUPTED; i++) {
         if (audit_is_late(a)) {
-            cli_say(a->self, "spctune: %d of %d layers were audited in time", i,
-                    list->count);
+            cli_say(a->self, "spctune: audited %d of %s in time", i,
+                    spc__count(list->count, "layer"));
             break;
         }
         spc_status status = *cli_cancel_flag()

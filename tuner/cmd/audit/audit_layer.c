@@ -2,6 +2,7 @@
 #include "audit.h"
 #include "clock.h"
 #include "output.h"
+#include "plural.h"
 #include "trials.h"
 
 #include <math.h>
@@ -321,14 +322,15 @@ static void print_finding(const audit *a, const finding *f)
     if (a->json != NULL)
         return;
     printf("%s on %s\n", f->text, spc_scene_name(f->scene));
-    printf("  quick   %s, %d of %d candidates in %.3g s\n", f->quick.winner,
-           f->quick.timed, f->quick.candidates, f->quick.elapsed_s);
+    printf("  quick   %s, %d of %s in %.3g s\n", f->quick.winner,
+           f->quick.timed, spc__count(f->quick.candidates, "candidate"),
+           f->quick.elapsed_s);
     printf("  again   %s in %.3g s\n",
            f->flipped ? f->again.winner : "the same", f->again.elapsed_s);
-    printf("  whole   %s, %d more candidates in %.3g s\n",
+    printf("  whole   %s, %s more in %.3g s\n",
            strcmp(f->whole.winner, f->quick.winner) != 0 ? f->whole.winner
                                                          : "the same",
-           f->whole.timed, f->whole.elapsed_s);
+           spc__count(f->whole.timed, "candidate"), f->whole.elapsed_s);
     printf("  regret %.2f %%, flip %.2f %%, served %.2f %%\n", 100 * f->regret,
            100 * f->flip, 100 * f->served);
 }

@@ -5,6 +5,7 @@
 #include "output.h"
 #include "passes.h"
 #include "peers.h"
+#include "plural.h"
 #include "suites.h"
 
 #include <math.h>
@@ -84,13 +85,15 @@ struct sheet {
 };
 
 static const char *const plain_titles[] = {
-    "scene",    "layer",     ">warm us", ">+-",     ">floor us",  ">x floor",
-    ">cold us", ">floor us", ">x floor", ">map us", ">layout us", ">once us",
-    ">error",   "plan",      "origin",   NULL};
+    "scene",       "layer",    ">warm us",     ">--+-",
+    ">-floor us",  ">x floor", ">--cold us",   ">---floor us",
+    ">---x floor", ">-map us", ">--layout us", ">--once us",
+    ">---error",   "-plan",    "--origin",     NULL};
 static const char *const against_titles[] = {
-    "scene",    "layer",     ">warm us", ">+-",      ">floor us", ">x floor",
-    ">cold us", ">floor us", ">x floor", ">peer us", ">x peer",   "best peer",
-    ">error",   "plan",      "origin",   NULL};
+    "scene",       "layer",     ">warm us",   ">--+-",
+    ">-floor us",  ">-x floor", ">--cold us", ">---floor us",
+    ">---x floor", ">peer us",  ">x peer",    "-best peer",
+    ">---error",   "--plan",    "--origin",   NULL};
 
 static void sheet_init(struct sheet *sheet, spc_ctx *ctx,
                        const struct args *args, spc__json *json)
@@ -493,9 +496,9 @@ static void print_suite(const struct show *show)
 {
     print_sheet(&show->sheet);
     if (show->skipped > 0)
-        printf("%d rows skipped: their scene files are not in '%s' (--scenes "
+        printf("%s skipped: scene files that are not in '%s' (--scenes "
                "DIR)\n",
-               show->skipped, folder_of(show->sheet.args));
+               spc__count(show->skipped, "row"), folder_of(show->sheet.args));
 }
 
 static spc_status run_suite(cli *self, const struct args *args,

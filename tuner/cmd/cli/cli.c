@@ -87,6 +87,8 @@ const cli_option cli_global_options[] = {
      "the options in short"},
     {0, "help", NULL, CLI_FLAG, offsetof(cli_globals, help_full),
      "the whole help"},
+    {'V', "version", NULL, CLI_FLAG, offsetof(cli_globals, version),
+     "print the version"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 

@@ -53,6 +53,7 @@ typedef struct cli_globals {
     bool verbose;
     bool help_short;
     bool help_full;
+    bool version;
 } cli_globals;
 
 typedef struct cli_command cli_command;
@@ -97,7 +98,7 @@ struct cli_command {
 extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
     cli_db, cli_devices, cli_explain, cli_features, cli_help, cli_layers,
     cli_net, cli_report, cli_run, cli_scene, cli_space, cli_tune, cli_verify,
-    cli_weights, cli_worker;
+    cli_version, cli_weights, cli_worker;
 
 /* All commands, ended by NULL; those without a summary are not listed. */
 extern const cli_command *const cli_commands[];

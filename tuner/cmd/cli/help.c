@@ -1,6 +1,7 @@
 /* help.c - usage and help, read off the tables. */
 #include "cli.h"
 
+#include "output.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -36,13 +37,13 @@ static void print_option(const cli_option *option)
     }
 }
 
-static void print_options(const char *title, const cli_option *table)
+static void print_options(const char *title, const cli_option *rows)
 {
-    if (table == NULL || (table->name == NULL && table->letter == 0))
+    if (rows == NULL || (rows->name == NULL && rows->letter == 0))
         return;
     printf("\n%s\n", title);
-    for (; table->name != NULL || table->letter != 0; table++)
-        print_option(table);
+    for (; rows->name != NULL || rows->letter != 0; rows++)
+        print_option(rows);
 }
 
 static void print_commands(void)
@@ -133,6 +134,30 @@ static spc_status run(cli *self, void *args)
     cli_help_full(&subject);
     return SPC_OK;
 }
+
+static spc_status print_version(cli *self, void *args)
+{
+    spc__buf text = SPC__BUF_INIT;
+    spc__json json;
+
+    (void)args;
+    if (!self->globals.json) {
+        puts("spctune " SPC_VERSION_TEXT);
+        return SPC_OK;
+    }
+    spc__json_init(&json, &text);
+    spc__json_object(&json, NULL);
+    spc__json_text(&json, "version", SPC_VERSION_TEXT);
+    spc__json_end_object(&json);
+    return output_json(&text);
+}
+
+const cli_command cli_version = {
+    .name = "version",
+    .operands = "",
+    .more = "Prints the version, as --version and -V do.",
+    .run = print_version,
+};
 
 const cli_command cli_help = {
     .name = "help",

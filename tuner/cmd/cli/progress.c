@@ -9,9 +9,10 @@
 
 #include "clock.h"
 #include "json.h"
+#include "plural.h"
+#include "terminal.h"
 #include <stdio.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 static const char *const words[] = {"none", "line", "plain", "json"};
@@ -58,15 +59,6 @@ void progress_init(progress *p, const cli *self)
 
 /* ---- lines --------------------------------------------------------------- */
 
-static int terminal_width(void)
-{
-    struct winsize size;
-
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 20)
-        return size.ws_col - 1;
-    return 79;
-}
-
 /* Seconds since the command has had something to say. */
 static double clock_of(const progress *p)
 {
@@ -90,7 +82,7 @@ static bool is_due(progress *p)
 static void show(progress *p, const char *line)
 {
     if (p->mode == PROGRESS_LINE)
-        fprintf(stderr, "\r\033[K%.*s", terminal_width(), line);
+        fprintf(stderr, "\r\033[K%.*s", terminal_width(stderr) - 1, line);
     else
         fprintf(stderr, "%s%s\n", p->mode == PROGRESS_PLAIN ? "spctune: " : "",
                 line);
@@ -152,7 +144,8 @@ double progress_left(const progress_board *board)
 static void add_items(spc__buf *line, const progress_board *board)
 {
     if (board != NULL && board->items > 1)
-        spc__buf_printf(line, "%d of %d layers, ", board->ended, board->items);
+        spc__buf_printf(line, "%d of %s, ", board->ended,
+                        spc__count(board->items, "layer"));
 }
 
 void progress_lanes(progress *p, const progress_board *board)

@@ -3,6 +3,7 @@
 #include "database.h"
 #include "idle.h"
 #include "meant.h"
+#include "plural.h"
 #include "trials.h"
 
 #include <errno.h>
@@ -107,13 +108,13 @@ static spc_status list_row(const spc_db_row *row, void *payload)
     return SPC_OK;
 }
 
-static const char *const titles[] = {">id",      "layer",   "device", ">rows",
-                                     ">density", ">trials", "choice", ">us",
-                                     "file",     NULL};
+static const char *const titles[] = {
+    ">id",       "layer",  "-device", ">rows",   ">--density",
+    ">--trials", "choice", ">us",     "---file", NULL};
 
 static const char *const kind_titles[] = {
-    ">id",     "kind",   "what", "device", ">rows", ">density",
-    ">trials", "choice", ">us",  "file",   NULL};
+    ">id",       "kind",   "what", "-device", ">rows", ">--density",
+    ">--trials", "choice", ">us",  "---file", NULL};
 
 static spc_status list_all(spc_ctx *ctx, const cli *self, bool kinds)
 {
@@ -232,17 +233,16 @@ static spc_status print_faults(struct listing *listing, spc__json *json,
     else if (listing->found + listing->tables > 0)
         table_print(&listing->table, stdout);
     else
-        printf("%lld records, all of them as they were stored\n",
-               (long long)checked);
+        printf("%s, all as they were stored\n", spc__count(checked, "record"));
     if (status == SPC_OK && listing->tables > 0)
         status =
             cli_fail(SPC_EDB, "the tables are not as this version makes them: "
                               "restore a copy, or export what is sound");
     else if (status == SPC_OK && listing->found > 0)
         status = cli_fail(SPC_EDB,
-                          "%d of %lld records cannot be used: tune their "
+                          "%d of %s cannot be used: tune their "
                           "layers again, or restore a copy",
-                          listing->found, (long long)checked);
+                          listing->found, spc__count(checked, "record"));
     return status;
 }
 

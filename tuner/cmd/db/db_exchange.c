@@ -2,6 +2,7 @@
 #include "db.h"
 #include "out_file.h"
 #include "output.h"
+#include "plural.h"
 
 #include <errno.h>
 #include <string.h>
@@ -32,9 +33,9 @@ static spc_status say_damaged(const cli *self, int64_t damaged)
 {
     if (damaged > 0)
         cli_say(self,
-                "spctune: %lld damaged records were left out: 'spctune db "
-                "verify' lists them",
-                (long long)damaged);
+                "spctune: left out %s: 'spctune db verify' "
+                "lists what is damaged",
+                spc__count(damaged, "damaged record"));
     return SPC_OK;
 }
 
@@ -228,8 +229,9 @@ static spc_status take_files(spc_ctx *ctx, cli *self,
         status = output_json(&t.text);
     spc__buf_release(&t.text);
     if (status == SPC_OK && rejected > 0)
-        status = cli_fail(SPC_EFORMAT, "%lld records were rejected",
-                          (long long)rejected);
+        status = cli_fail(SPC_EFORMAT, "%s %s rejected",
+                          spc__count(rejected, "record"),
+                          spc__either(rejected, "was", "were"));
     return status;
 }
 

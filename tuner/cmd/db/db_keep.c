@@ -1,6 +1,7 @@
 /* db_keep.c - spctune db pack, prune, pin, migrate. */
 #include "db.h"
 #include "output.h"
+#include "plural.h"
 
 #include <string.h>
 #include <time.h>
@@ -32,16 +33,18 @@ static spc_status write_packed(const char *file, const spc_db_packed *packed)
 
 static spc_status print_packed(const char *file, const spc_db_packed *packed)
 {
-    printf("%s: %lld choices, %lld trials, %lld facts, %lld kernels in %d "
-           "files of %lld bytes (%lld of code%s)\n",
-           file, (long long)packed->choices, (long long)packed->trials,
-           (long long)packed->facts, (long long)packed->code, packed->files,
-           (long long)packed->bytes, (long long)packed->code_bytes,
-           packed->compressed ? ", compressed" : "");
+    printf(
+        "%s: %s, %s, %s, %s in %s "
+        "of %lld bytes (%lld of code%s)\n",
+        file, spc__count(packed->choices, "choice"),
+        spc__count(packed->trials, "trial"), spc__count(packed->facts, "fact"),
+        spc__count(packed->code, "kernel"), spc__count(packed->files, "file"),
+        (long long)packed->bytes, (long long)packed->code_bytes,
+        packed->compressed ? ", compressed" : "");
     if (packed->removed > 0)
-        printf("%s: removed %d file%s of code that an earlier pack of this "
+        printf("%s: removed %s of code that an earlier pack of this "
                "name had left\n",
-               file, packed->removed, packed->removed > 1 ? "s" : "");
+               file, spc__count(packed->removed, "file"));
     return SPC_OK;
 }
 

@@ -4,6 +4,7 @@
 #include "database.h"
 #include "idle.h"
 #include "output.h"
+#include "plural.h"
 #include "printable.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -128,8 +129,8 @@ static spc_status store(cli *self, spc_ctx *ctx, const spc_net *net,
     if (status != SPC_OK)
         return cli_fail_ctx(status, ctx);
     spc_net_describe(&info, net);
-    cli_say(self, "%s: %d layers, %d arrays of weights are stored", args->name,
-            info.layers, info.params);
+    cli_say(self, "%s: stored %s and %s of weights", args->name,
+            spc__count(info.layers, "layer"), spc__count(info.params, "array"));
     return SPC_OK;
 }
 
@@ -139,8 +140,8 @@ static spc_status store_whole(cli *self, spc_ctx *ctx, const spc_net *net,
     spc_net_info info;
 
     spc_net_describe(&info, net);
-    cli_say(self, "%s: %d of %d layers on i8", args->name,
-            network_whole_layers(net), info.layers);
+    cli_say(self, "%s: %d of %s on i8", args->name, network_whole_layers(net),
+            spc__count(info.layers, "layer"));
     return store(self, ctx, net, args);
 }
 
@@ -200,8 +201,8 @@ typedef struct listing {
     spc__json *json; /* NULL: a table */
 } listing;
 
-static const char *const titles[] = {"name",   ">layers", ">weights", "added",
-                                     "source", "state",   "file",     NULL};
+static const char *const titles[] = {"name",    ">layers", ">weights", "-added",
+                                     "-source", "state",   "--file",   NULL};
 
 /* Lines of the graph that begin with the word. */
 static int count_lines(const char *graph, const char *word)

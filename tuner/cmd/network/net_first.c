@@ -6,6 +6,7 @@
  */
 #include "net.h"
 #include "output.h"
+#include "plural.h"
 
 #include <stdio.h>
 
@@ -81,9 +82,10 @@ static void print_table(const first *f)
     }
     table_print(&t, stdout);
     table_release(&t);
-    printf("%s: %.2f ms to the first result, without the scene; %lld kernels "
+    printf("%s: %.2f ms to the first result, without the scene; %s "
            "loaded, %lld compiled\n",
-           f->net.args->file, sum(f), (long long)stats.artefacts_loaded,
+           f->net.args->file, sum(f),
+           spc__count((long long)stats.artefacts_loaded, "kernel"),
            (long long)stats.compiles);
 }
 

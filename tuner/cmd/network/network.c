@@ -6,6 +6,7 @@
 #include "database.h"
 #include "dtype.h"
 #include "npy.h"
+#include "plural.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -190,9 +191,8 @@ static spc_status make_plan(network *n, unsigned flags)
     o.keep = n->args->keep || n->calibrates;
     o.flags = flags;
     if (o.capacity < rows)
-        return cli_fail(SPC_ECAPACITY,
-                        "--capacity %lld: a scene has %lld voxels",
-                        (long long)o.capacity, (long long)rows);
+        return cli_fail(SPC_ECAPACITY, "--capacity %lld: a scene has %s",
+                        (long long)o.capacity, spc__count(rows, "voxel"));
     o.points = n->point_rows;
     o.sample = spc_scene_coords(sample);
     o.sample_rows = rows;

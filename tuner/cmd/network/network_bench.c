@@ -8,6 +8,7 @@
 #include "network.h"
 
 #include "output.h"
+#include "plural.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -146,8 +147,9 @@ static void each_row(bench *b, table *t, spc__json *json)
 
 static spc_status print(bench *b)
 {
-    static const char *const titles[] = {
-        "scene", ">voxels", ">least us", ">p50 us", ">p90 us", ">p99 us", NULL};
+    static const char *const titles[] = {"scene",   ">voxels", ">-least us",
+                                         ">p50 us", ">p90 us", ">p99 us",
+                                         NULL};
     spc__buf text = SPC__BUF_INIT;
     spc__json json;
     table t;
@@ -159,17 +161,21 @@ static spc_status print(bench *b)
     each_row(b, &t, &json);
     spc__json_end_array(&json);
     if (!as_json) {
-        printf("%s: %d layers, %d sets, %d maps; %.1f MB of tensors, %.1f MB "
+        printf("%s: %s, %s, %s; %.1f MB of tensors, %.1f MB "
                "of weights\n",
-               b->net.info.name, b->net.info.layers, b->net.info.sets,
-               b->net.info.maps,
+               b->net.info.name, spc__count(b->net.info.layers, "layer"),
+               spc__count(b->net.info.sets, "set"),
+               spc__count(b->net.info.maps, "map"),
                (double)spc_net_memory_bytes(b->net.plan) * 1e-6,
                (double)spc_net_weights_bytes(b->net.plan) * 1e-6);
         table_print(&t, stdout);
         if (b->verdict.layers > 0)
-            printf("%d steps on every scene are as the oracle says: largest "
-                   "error over tolerance %.2g (%s)\n",
-                   b->verdict.layers, b->verdict.error, b->verdict.worst);
+            printf("%s on every scene %s as the oracle says: largest error "
+                   "over tolerance "
+                   "%.2g (%s)\n",
+                   spc__count(b->verdict.layers, "step"),
+                   spc__either(b->verdict.layers, "is", "are"),
+                   b->verdict.error, b->verdict.worst);
     }
     table_release(&t);
     if (as_json)

@@ -7,6 +7,7 @@
  * layer. Each is kept if a replay is faster so.
  */
 #include "network_tune.h"
+#include "plural.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -159,10 +160,11 @@ static spc_status share_layouts(tuning *t, double *us)
     if ((status = choose_together(t)) == SPC_OK)
         status = time_network(&together, &t->net, SPC_PLAN_JIT);
     if (status == SPC_OK && t->job.json == NULL)
-        printf("\n%d layers share the layouts of others: by their times and "
+        printf("\n%s %s the layouts of others: by their times and "
                "those of layouts\n%.1f us less; a replay takes %.1f us so, "
                "%.1f us where each has its own\n",
-               changed, gain, together, alone);
+               spc__count(changed, "layer"),
+               spc__either(changed, "shares", "share"), gain, together, alone);
     if (status == SPC_OK && together <= alone) {
         *us = together;
         return SPC_OK;
@@ -314,11 +316,11 @@ static spc_status try_rivals(tuning *t, double *us)
         t->problems[i].rivals = list[i];
     free(list);
     if (changed > 0 && t->job.json == NULL)
-        printf("\n%d layer%s slower alone, and faster in the network: %.1f us "
+        printf("\n%s %s slower alone, and faster in the network: %.1f us "
                "a replay, %.1f us before\n",
-               changed,
-               changed == 1 ? " has a kernel that is"
-                            : "s have kernels that are",
+               spc__count(changed, "layer"),
+               spc__either(changed, "has a kernel that is",
+                           "have kernels that are"),
                *us, before);
     return status;
 }
@@ -334,7 +336,8 @@ static void print(const tuning *t, double us, double untuned_us)
     if (n->scene_count == 1)
         snprintf(scenes, sizeof(scenes), "%s", spc_scene_name(n->scenes[0]));
     else
-        snprintf(scenes, sizeof(scenes), "%d scenes", n->scene_count);
+        snprintf(scenes, sizeof(scenes), "%s",
+                 spc__count(n->scene_count, "scene"));
     if (json == NULL) {
         printf("\n%s on %s: a replay takes %.1f us", n->info.name, scenes, us);
         if (untuned_us > 0)

@@ -2,6 +2,7 @@
  * they lie where the network says. */
 #include "network.h"
 #include "npy.h"
+#include "plural.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -110,9 +111,9 @@ spc_status network_read_coords(network *n)
 
     if (status == SPC_OK && rows.columns != 4)
         status = cli_fail(SPC_EFORMAT,
-                          "'%s' has %lld columns; 4 are right: batch, x, y, z, "
+                          "'%s' has %s, not the 4 of batch, x, y, z, "
                           "or as --columns says",
-                          n->args->coords, (long long)rows.columns);
+                          n->args->coords, spc__count(rows.columns, "column"));
     if (status == SPC_OK) {
         reorder(n, rows.values, rows.rows, false);
         status = check_rows(n, rows.values, rows.rows);

@@ -2,6 +2,7 @@
 #include "network.h"
 
 #include "number.h"
+#include "plural.h"
 #include "spc_import.h"
 #include <stdio.h>
 #include <string.h>
@@ -113,10 +114,11 @@ static void say_unread(const cli *self, const spc_net *net,
 
     if (count > 0)
         cli_say(self,
-                "%s: of %d arrays %d %s of no layer of this network, such as "
+                "%s: %d of %s %s to no layer of this network, such as "
                 "'%s'",
-                first->file, spc_weights_count(weights), count,
-                count == 1 ? "is" : "are", first->name);
+                first->file, count,
+                spc__count(spc_weights_count(weights), "array"),
+                spc__either(count, "belongs", "belong"), first->name);
 }
 
 static spc_status read_weights(spc_net *net, const cli *self,

@@ -6,6 +6,7 @@
 #include "network.h"
 
 #include "dtype.h"
+#include "plural.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -121,9 +122,10 @@ spc_status network_int8_error(double *out, const network *n)
 
     if (status == SPC_OK && count != n->reference_count)
         status = cli_fail(SPC_EWRONG,
-                          "the output has %lld numbers, of f16 it "
+                          "the output has %s, of f16 it "
                           "had %lld",
-                          (long long)count, (long long)n->reference_count);
+                          spc__count(count, "number"),
+                          (long long)n->reference_count);
     for (int64_t i = 0; i < count && status == SPC_OK; i++) {
         double off = (double)values[i] - (double)n->reference[i];
         apart += off * off;

@@ -6,6 +6,7 @@
 
 #include "buf.h"
 #include "file.h"
+#include "plural.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,8 +136,8 @@ spc_status network_load_points(network *n)
     if (n->info.input.cloud && n->info.input.channels < 3)
         return cli_fail(SPC_EINVAL,
                         "points have x, y and z at least: the "
-                        "network's input has %d channels",
-                        n->info.input.channels);
+                        "input of the network has %s",
+                        spc__count(n->info.input.channels, "channel"));
     if (n->args->scenes.count > 0 || n->args->coords != NULL ||
         n->args->features != NULL)
         return cli_fail(SPC_EINVAL, "--points are the scene and its features: "

@@ -10,6 +10,7 @@
 
 #include "clock.h"
 #include "database.h"
+#include "plural.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -214,8 +215,8 @@ static spc_status weigh_problems(tuning *t)
 
 static void say_problem(const problem *p)
 {
-    printf("level of set %d: %d step%s, %.1f us", p->set, p->known.steps,
-           p->known.steps == 1 ? "" : "s", p->us);
+    printf("level of set %d: %s, %.1f us", p->set,
+           spc__count(p->known.steps, "step"), p->us);
     if (p->floor_us > 0)
         printf(" (floors %.1f us)", p->floor_us);
     printf(": ");
@@ -318,9 +319,9 @@ static bool has_time(tuning *t, int i, double ends_s)
     t->is_cut = left_s <= 0;
     if (t->is_cut) {
         cli_say(t->job.self,
-                "spctune: the time is over: %d of %d layers of '%s' are not "
+                "spctune: the time is over: %d of %s of '%s' are not "
                 "begun",
-                t->count - i, t->count, t->net.info.name);
+                t->count - i, spc__count(t->count, "layer"), t->net.info.name);
         return false;
     }
     args->budget_s = fmin(left_s, fmax(least_s, left_s * part_of(t, i)));

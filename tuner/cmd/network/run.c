@@ -5,6 +5,7 @@
 #include "output.h"
 
 #include "dtype.h"
+#include "plural.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -145,8 +146,8 @@ static const char *ranges_from(const network *n)
 static void print_table(const sheet *s)
 {
     static const char *const titles[] = {
-        "step",     ">set",  ">rows",  ">pairs", ">us", ">floor us",
-        ">x floor", "layer", "kernel", "origin", NULL};
+        "step",      ">---set", ">rows",  ">--pairs",  ">us", ">--floor us",
+        ">-x floor", "layer",   "kernel", "---origin", NULL};
     const network *n = s->net;
     table t;
 
@@ -165,19 +166,23 @@ static void print_table(const sheet *s)
     if (floor > 0)
         printf(" (floors %.1f us)", floor);
     printf(", sets and maps %.1f us\n", sum_times(s, false, false));
-    printf("%d layers, %d sets, %d maps; %.1f MB of tensors, %.1f MB of "
+    printf("%s, %s, %s; %.1f MB of tensors, %.1f MB of "
            "weights\n",
-           n->info.layers, n->info.sets, n->info.maps,
+           spc__count(n->info.layers, "layer"), spc__count(n->info.sets, "set"),
+           spc__count(n->info.maps, "map"),
            (double)spc_net_memory_bytes(n->plan) * 1e-6,
            (double)spc_net_weights_bytes(n->plan) * 1e-6);
     if (n->args->int8)
-        printf("%d layers on i8 by the ranges of %s: the last output is %.3g "
+        printf("%s on i8 by the ranges of %s: the last output is %.3g "
                "of its size away from that of f16\n",
-               n->whole_layers, ranges_from(n), s->int8_error);
+               spc__count(n->whole_layers, "layer"), ranges_from(n),
+               s->int8_error);
     if (s->args->check)
-        printf("%d steps are as the oracle says: largest error over tolerance "
+        printf("%s %s as the oracle says: largest error over tolerance "
                "%.2g (%s)\n",
-               s->verdict.layers, s->verdict.error, s->verdict.worst);
+               spc__count(s->verdict.layers, "step"),
+               spc__either(s->verdict.layers, "is", "are"), s->verdict.error,
+               s->verdict.worst);
 }
 
 static spc_status print_json(const sheet *s)

@@ -7,6 +7,7 @@
 #include "report.h"
 #include "out_file.h"
 #include "output.h"
+#include "plural.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,20 +98,20 @@ static void add_head(spc__buf *page, const report_data *data, const char *title)
     spc__buf_printf(page, "</title>\n<style>%s</style>\n<h1>", style);
     report_text(page, title);
     spc__buf_printf(page,
-                    "</h1>\n<p>%d problems, %d of them with a choice, and %d "
-                    "candidates that were tried, of ",
-                    data->count, count_choices(data), count_trials(data));
+                    "</h1>\n<p>%s, %d with a choice, and %s that "
+                    "were tried, of ",
+                    spc__count(data->count, "problem"), count_choices(data),
+                    spc__count(count_trials(data), "candidate"));
     report_text(page, data->file != NULL ? data->file : "no database");
     spc__buf_puts(page, "; spctune " SPC_VERSION_TEXT);
     if (data->left_out > 0)
-        spc__buf_printf(page,
-                        ". %d problems of the files below it are not shown",
-                        data->left_out);
+        spc__buf_printf(page, ". Not shown: %s of the files below it",
+                        spc__count(data->left_out, "problem"));
     if (data->unread > 0)
         spc__buf_printf(page,
-                        ". %d problems have trials that cannot be read: "
+                        ". %s with trials that cannot be read: "
                         "'spctune db verify' lists them",
-                        data->unread);
+                        spc__count(data->unread, "problem"));
     spc__buf_puts(page, ".\n");
 }
 

@@ -1,5 +1,6 @@
 /* trials.c - candidates as the library reports them, kept and printed. */
 #include "trials.h"
+#include "plural.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -105,9 +106,10 @@ spc_status trials_fail(const trials *t, spc_status other, int candidates,
         failed += !trial_is_template(trial);
     }
     if (templates > 0)
-        snprintf(more, sizeof(more), " and %d of the templates", templates);
-    return cli_fail(status, "%s: %d of %d candidates%s %s", subject, failed,
-                    candidates, more, how);
+        snprintf(more, sizeof(more), " and %s",
+                 spc__count(templates, "template"));
+    return cli_fail(status, "%s: %d of %s%s %s", subject, failed,
+                    spc__count(candidates, "candidate"), more, how);
 }
 
 static int by_merit(const void *a, const void *b)
@@ -167,8 +169,8 @@ static void add_row(table *t, const spc_trial *trial)
 void trials_print(const trials *t, int most)
 {
     static const char *const titles[] = {
-        "candidate", ">us",        ">+-",     ">cold us", ">samples",
-        ">error",    ">registers", ">shared", "note",     NULL};
+        "candidate", ">us",         ">-+-",     ">--cold us", ">--samples",
+        ">--error",  ">-registers", ">-shared", "note",       NULL};
     table out;
     int shown = 0;
 

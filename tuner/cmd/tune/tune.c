@@ -1,6 +1,7 @@
 /* tune.c - spctune tune: finds the fastest kernel for layers on scenes. */
 #include "database.h"
 #include "passes.h"
+#include "plural.h"
 #include "tune_list.h"
 
 #include <string.h>
@@ -30,11 +31,11 @@ static void print_report(const spc_tune_report *report, int scenes,
         printf("worst scene: %s, %.3f times its own best\n",
                report->worst_scene[0] != '\0' ? report->worst_scene : "none",
                report->worst_ratio > 0 ? report->worst_ratio : 1.0);
-    printf("%d candidates, %d refused, %d known, %d compiled, %d verified, "
+    printf("%s, %d refused, %d known, %d compiled, %d verified, "
            "%d timed, %d failed in %.3g s, %.2g s of it in the gate\n",
-           report->candidates, report->refused, report->known, report->compiled,
-           report->verified, report->timed, report->failed, report->elapsed_s,
-           report->gate_s);
+           spc__count(report->candidates, "candidate"), report->refused,
+           report->known, report->compiled, report->verified, report->timed,
+           report->failed, report->elapsed_s, report->gate_s);
     if (report->was_there)
         puts("that choice was there");
     if (report->out_of_time)

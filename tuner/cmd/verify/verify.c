@@ -1,6 +1,7 @@
 /* verify.c - spctune verify: every candidate against the oracle. */
 #include "verify.h"
 #include "idle.h"
+#include "plural.h"
 #include "space.h"
 
 #include <stdio.h>
@@ -179,9 +180,10 @@ static spc_status verify_one(struct operators *o, const char *text)
     if (status != SPC_OK)
         cli_fail(status, "%s: %s", text, spc_ctx_error(o->ctx));
     if (o->json == NULL && status == SPC_OK)
-        printf("%s: right on %d scenes and small ones (largest rounding error "
+        printf("%s: right on %s and small ones (largest rounding error "
                "%.3g of its bound), seed %llu\n",
-               text, o->scenes.count, worst, (unsigned long long)o->args->seed);
+               text, spc__count(o->scenes.count, "scene"), worst,
+               (unsigned long long)o->args->seed);
     if (o->json == NULL)
         return status;
     spc__json_object(o->json, NULL);

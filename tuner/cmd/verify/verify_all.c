@@ -11,6 +11,7 @@
 #include "corners.h"
 #include "matrix.h"
 #include "output.h"
+#include "plural.h"
 #include "tallies.h"
 #include <limits.h>
 #include <stdio.h>
@@ -481,8 +482,8 @@ static void print_end(walk *w)
            w->failed, w->device, (unsigned long long)w->args->seed,
            elapsed_s(w));
     if (w->large > 0)
-        printf("; too large for a sample were %d layers: --cases all has them",
-               w->large);
+        printf("; %s too large for a sample: --cases all includes them",
+               spc__count(w->large, "layer"));
     puts("");
 }
 

@@ -1,0 +1,45 @@
+/*
+ * table.h - tables for people.
+ *
+ * A file or a pipe gets every column at its full width, so that programs can
+ * rely on the output. A terminal gets what fits: long texts are wrapped, then
+ * the less important columns are left out and named below the table, and what
+ * is still too wide is printed as one block of lines a row.
+ */
+#ifndef SPC_CMD_TABLE_H
+#define SPC_CMD_TABLE_H
+
+#include "spc_status.h"
+#include <stdbool.h>
+#include <stdio.h>
+
+enum { TABLE_COLUMNS = 20 };
+
+/* Cells of text; a column is as wide as its widest cell. */
+typedef struct table {
+    const char *titles[TABLE_COLUMNS];
+    bool right[TABLE_COLUMNS]; /* aligned to the right: numbers */
+    int rank[TABLE_COLUMNS];   /* 0: always shown; the highest goes first */
+    int columns;
+    char **cells; /* [rows][columns] */
+    int rows;
+    int at; /* the next cell's column */
+    bool failed;
+} table;
+
+/* A title that starts with '>' makes a column of numbers. Each '-' at the start
+ * lowers a column's importance by one: on a narrow terminal those with most of
+ * them are left out first, from the right. Ends with NULL. */
+void table_init(table *t, const char *const *titles);
+void table_cell(table *t, const char *format, ...) SPC_PRINTF(2, 3);
+void table_blank(table *t); /* an empty cell */
+/* Prints for the width of `to`, without columns that are empty in all rows. */
+void table_print(const table *t, FILE *to);
+/* The same for lines of `width` columns; 0: as wide as it gets. */
+void table_print_width(const table *t, FILE *to, int width);
+void table_release(table *t);
+
+/* Microseconds with as many digits as they are worth; empty if `us` <= 0. */
+void table_us(table *t, double us);
+
+#endif
