@@ -2,14 +2,40 @@
 #include "clock.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
-uint64_t spc__now_ns(void)
+static uint64_t read_clock(void)
 {
     struct timespec now;
+
     clock_gettime(CLOCK_MONOTONIC, &now);
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/*
+ * Some virtual machines step even the monotonic clock back. Callers subtract
+ * two times as unsigned numbers, so a smaller one would look like centuries.
+ * After a step of more than a second, the lost time is added from then on;
+ * within a second the clock catches up by itself.
+ */
+uint64_t spc__now_ns(void)
+{
+    enum { STEP_NS = 1000000000 };
+    static uint64_t latest, lost;
+    uint64_t added = __atomic_load_n(&lost, __ATOMIC_RELAXED);
+    uint64_t now = read_clock() + added;
+    uint64_t before = __atomic_load_n(&latest, __ATOMIC_RELAXED);
+
+    if (now + STEP_NS < before) /* if this fails, another thread did it */
+        __atomic_compare_exchange_n(&lost, &added, added + before - now, false,
+                                    __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+    while (now > before &&
+           !__atomic_compare_exchange_n(&latest, &before, now, false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    return now > before ? now : before;
 }
 
 int64_t spc__unix_seconds(void)

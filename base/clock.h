@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-uint64_t spc__now_ns(void);      /* monotonic */
+uint64_t spc__now_ns(void);      /* never less than before */
 int64_t spc__unix_seconds(void); /* wall clock, for provenance */
 
 /* Median, and half of the interquartile range, of n samples (reordered in

@@ -225,16 +225,24 @@ static bool has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* Ours, and nobody holds its lock; one that is new and younger than a minute
- * may be between its creation and its lock. */
-static bool is_orphan(int folder, bool is_new)
+/* A folder that is new and within a minute of now may be between its creation
+ * and its lock. A time far ahead of now was written before the clock was set
+ * back. */
+static bool is_young(const struct stat *facts)
 {
     enum { YOUNG_S = 60 };
+    int64_t age_s = spc__unix_seconds() - (int64_t)facts->st_mtime;
+
+    return age_s <= YOUNG_S && age_s >= -YOUNG_S;
+}
+
+/* It is ours, and nobody holds its lock. */
+static bool is_orphan(int folder, bool is_new)
+{
     struct stat facts;
 
     return fstat(folder, &facts) == 0 && facts.st_uid == geteuid() &&
-           !(is_new &&
-             facts.st_mtime + YOUNG_S >= (time_t)spc__unix_seconds()) &&
+           !(is_new && is_young(&facts)) &&
            flock(folder, LOCK_EX | LOCK_NB) == 0;
 }
 
@@ -316,4 +324,15 @@ spc_status spc__make_parents(const char *path, spc_error *error)
     }
     free(prefix);
     return status;
+}
+
+int spc__fd_raise(int fd)
+{
+    int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, SPC__FD_RAISED) : -1;
+    int cause = errno;
+
+    if (fd >= 0)
+        close(fd);
+    errno = cause;
+    return high;
 }

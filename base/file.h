@@ -26,6 +26,15 @@ spc_status spc__work_dir_create(spc__buf *out, int *lock, spc_error *error);
 /* Removes such folders whose processes were killed. */
 void spc__work_dirs_sweep(void);
 
+/*
+ * Moves a descriptor to SPC__FD_RAISED or above, closed on exec: where a
+ * program was started without standard descriptors, a new one is 0, 1 or 2,
+ * and a child would have it in their place. -1 and errno, and `fd` is closed;
+ * -1 stays -1.
+ */
+enum { SPC__FD_RAISED = 10 };
+int spc__fd_raise(int fd);
+
 /* Creates `path`'s parent folders (mode 0700). */
 spc_status spc__make_parents(const char *path, spc_error *error);
 

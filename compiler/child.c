@@ -11,6 +11,7 @@
 #include "cancel.h"
 #include "clock.h"
 #include "error.h"
+#include "file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -221,6 +222,16 @@ static void close_all(int one, int two)
         close(two);
 }
 
+/* A pipe whose ends are no standard descriptors. False, and errno. */
+static bool make_pipe(int ends[2])
+{
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return false;
+    ends[0] = spc__fd_raise(ends[0]);
+    ends[1] = spc__fd_raise(ends[1]);
+    return ends[0] >= 0 && ends[1] >= 0;
+}
+
 /* Starts the program; *lifeline is ours to close when it has ended. */
 static int start_kept(process *child, int *lifeline, const char *path,
                       const char *const *arguments, const char *folder,
@@ -236,7 +247,7 @@ static int start_kept(process *child, int *lifeline, const char *path,
     if (!temp_dir.failed)
         environment = make_environment(temp_dir.data, folder);
     words = make_arguments(path, arguments, seconds);
-    if (pipe2(output, O_CLOEXEC) != 0 || pipe2(life, O_CLOEXEC) != 0)
+    if (!make_pipe(output) || !make_pipe(life))
         failure = errno;
     else if (environment != NULL && words != NULL)
         failure = start(&child->id, words, environment, output[1], life[0]);

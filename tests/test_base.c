@@ -299,6 +299,36 @@ START_TEST(time_goes_forward_and_the_wall_clock_is_of_this_century)
 }
 END_TEST
 
+/* The program's clock_gettime is this one (-Wl,--wrap). */
+static time_t seconds_back;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+    int result = __real_clock_gettime(clock, now);
+
+    now->tv_sec -= seconds_back;
+    return result;
+}
+
+START_TEST(a_clock_that_is_set_back_loses_no_time)
+{
+    const struct timespec pause = {0, 20 * 1000 * 1000};
+
+    for (int step = 0; step < 3; step++) {
+        uint64_t before = spc__now_ns();
+        seconds_back += 100;
+        ck_assert_uint_ge(spc__now_ns(), before);
+        nanosleep(&pause, NULL);
+        uint64_t passed = spc__now_ns() - before;
+        ck_assert_uint_ge(passed, 19 * 1000 * 1000);
+        ck_assert_uint_lt(passed, 10ull * 1000 * 1000 * 1000);
+    }
+    seconds_back = 0;
+}
+END_TEST
+
 /* Half precision */
 
 START_TEST(every_type_reads_what_it_wrote)
@@ -926,10 +956,13 @@ START_TEST(parents_are_made_once_and_a_file_in_the_way_is_named)
 }
 END_TEST
 
-/* Swept is what is of some age and nobody's any more. */
+/* Folders that nobody holds are swept: new ones too, if they are old or from a
+ * time before the clock was set back. */
 START_TEST(a_work_folder_lives_as_long_as_its_lock)
 {
-    const struct timespec old[] = {{1000, 0}, {1000, 0}};
+    static const struct timespec times[][2] = {
+        {{1000, 0}, {1000, 0}}, {{4000000000, 0}, {4000000000, 0}}};
+    const struct timespec *old = times[0];
     spc__buf work = SPC__BUF_INIT, killed = SPC__BUF_INIT;
     char new_one[512], other[512];
     struct stat facts;
@@ -949,7 +982,7 @@ START_TEST(a_work_folder_lives_as_long_as_its_lock)
     ck_assert_int_eq(stat(work.data, &facts), 0);
     ck_assert_int_ne(stat(killed.data, &facts), 0);
     ck_assert_int_eq(stat(new_one, &facts), 0);
-    ck_assert_int_eq(utimensat(AT_FDCWD, new_one, old, 0), 0);
+    ck_assert_int_eq(utimensat(AT_FDCWD, new_one, times[_i], 0), 0);
     close(lock);
     spc__work_dirs_sweep();
     ck_assert_int_ne(stat(work.data, &facts), 0);
@@ -1094,6 +1127,7 @@ static TCase *numbers(void)
                         the_median_and_spread_of_samples_are_the_textbook_ones,
                         0, LENGTH(statistics));
     tcase_add_test(tc, time_goes_forward_and_the_wall_clock_is_of_this_century);
+    tcase_add_test(tc, a_clock_that_is_set_back_loses_no_time);
     tcase_add_test(tc, every_type_reads_what_it_wrote);
     tcase_add_test(tc, whole_numbers_are_rounded_to_even_and_saturate);
     tcase_add_test(tc, every_half_survives_the_way_through_float);
@@ -1157,7 +1191,7 @@ static TCase *world(void)
     tcase_add_test(tc, a_write_that_fails_leaves_the_old_file);
     tcase_add_test(tc, parents_are_made_once_and_a_file_in_the_way_is_named);
     tcase_add_test(tc, a_temporary_folder_is_private_and_goes_with_its_files);
-    tcase_add_test(tc, a_work_folder_lives_as_long_as_its_lock);
+    tcase_add_loop_test(tc, a_work_folder_lives_as_long_as_its_lock, 0, 2);
     return tc;
 }
 

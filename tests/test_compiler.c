@@ -1744,6 +1744,30 @@ START_TEST(a_compiler_may_leave_a_process_behind)
 }
 END_TEST
 
+/* `_i`: which of the standard descriptors the host has closed, bit by bit. */
+START_TEST(a_child_runs_where_standard_descriptors_are_closed)
+{
+    static const char *const words[] = {
+        "sh", "-c", "sleep 0.2; echo said; echo more >&2; exit 7", NULL};
+    spc__buf output = SPC__BUF_INIT;
+    int exit_code = -1, state = -1;
+
+    pid_t host = fork();
+    if (host == 0) {
+        for (int fd = 0; fd < 3; fd++)
+            if (_i >> fd & 1)
+                close(fd);
+        spc_status status = spc__child_run(&exit_code, &output, "/bin/sh",
+                                           words, NULL, 10, NULL, &error);
+        bool heard = strcmp(spc__buf_text(&output), "said\nmore\n") == 0;
+        _exit(status != SPC_OK ? 100 : heard ? exit_code : 101);
+    }
+    ck_assert_int_eq(waitpid(host, &state, 0), host);
+    ck_assert_msg(WIFEXITED(state), "it was killed");
+    ck_assert_int_eq(WEXITSTATUS(state), 7);
+}
+END_TEST
+
 START_TEST(the_c_compiler_serves_several_threads)
 {
     spc__compiler *cc = open_hostcc();
@@ -1947,6 +1971,8 @@ static void add_compilers(Suite *s)
     tcase_add_test(t, a_c_compile_error_points_to_the_template);
     tcase_add_loop_test(t, a_compiler_that_hangs_is_killed, 0, LENGTH(deaths));
     tcase_add_test(t, a_compiler_may_leave_a_process_behind);
+    tcase_add_loop_test(t, a_child_runs_where_standard_descriptors_are_closed,
+                        1, 8);
     tcase_add_test(t, a_compiler_ends_with_a_host_that_is_killed);
     tcase_add_test(t, the_c_compiler_serves_several_threads);
     tcase_add_test(t, a_key_depends_on_everything_that_decides_the_code);

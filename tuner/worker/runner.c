@@ -3,6 +3,7 @@
 
 #include "cancel.h"
 #include "error.h"
+#include "file.h"
 #include "wire.h"
 #include "worker_limits.h"
 #include <errno.h>
@@ -66,16 +67,6 @@ spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
 
 /* ---- the worker process -------------------------------------------------- */
 
-/* Descriptors above those that the worker will have: see spawn. */
-static int raise_fd(int fd)
-{
-    int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 10) : -1;
-
-    if (fd >= 0)
-        close(fd);
-    return high;
-}
-
 static int spawn(pid_t *pid, const char *const *argv, int socket, int sample)
 {
     posix_spawn_file_actions_t actions;
@@ -84,6 +75,8 @@ static int spawn(pid_t *pid, const char *const *argv, int socket, int sample)
     if (code != 0)
         return code;
     /* Candidates may print; the results on our standard output are ours. */
+    if (fcntl(2, F_GETFD) < 0)
+        posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, 2, 1);
     posix_spawn_file_actions_adddup2(&actions, socket, SPC__WIRE_SOCKET);
     posix_spawn_file_actions_adddup2(&actions, sample, SPC__WIRE_SAMPLE);
@@ -161,9 +154,10 @@ static spc_status start_process(spc__runner *runner, spc_error *error)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return spc__fail(error, SPC_EIO, "cannot make a socket pair: %s",
                          strerror(errno));
-    int theirs = raise_fd(ends[1]);
-    int sample = fcntl(runner->sample->fd, F_DUPFD_CLOEXEC, 10);
-    if (theirs < 0 || sample < 0)
+    int ours = spc__fd_raise(ends[0]);
+    int theirs = spc__fd_raise(ends[1]);
+    int sample = fcntl(runner->sample->fd, F_DUPFD_CLOEXEC, SPC__FD_RAISED);
+    if (ours < 0 || theirs < 0 || sample < 0)
         code = errno;
     else
         code = spawn(&runner->pid, runner->options.worker, theirs, sample);
@@ -172,13 +166,14 @@ static spc_status start_process(spc__runner *runner, spc_error *error)
     if (sample >= 0)
         close(sample);
     if (code != 0) {
-        close(ends[0]);
+        if (ours >= 0)
+            close(ours);
         runner->pid = 0;
         return spc__fail(error, SPC_EIO,
                          "cannot start the measuring worker '%s': %s",
                          runner->options.worker[0], strerror(code));
     }
-    runner->socket = ends[0];
+    runner->socket = ours;
     return greet(runner, error);
 }
 
@@ -262,11 +257,12 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
     request->number = ++runner->number;
     if (!spc__wire_is_silent(runner->socket))
         return SPC_EFORMAT;
-    if ((status = spc__wire_send(runner->socket, request, sizeof(*request))) !=
-        SPC_OK)
-        return status;
-    if (bytes > 0 && (status = spc__wire_send(
-                          runner->socket, request->code.code, bytes)) != SPC_OK)
+    status = spc__wire_send(runner->socket, request, sizeof(*request),
+                            request->limit_s, runner->ctx->cancel);
+    if (status == SPC_OK)
+        status = spc__wire_send(runner->socket, request->code.code, bytes,
+                                request->limit_s, runner->ctx->cancel);
+    if (status != SPC_OK)
         return status;
     status = spc__wire_receive(runner->socket, reply, sizeof(*reply),
                                request->limit_s, runner->ctx->cancel);

@@ -7,29 +7,13 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-spc_status spc__wire_send(int fd, const void *data, size_t bytes)
-{
-    const char *at = data;
-
-    while (bytes > 0) {
-        ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL);
-        if (sent < 0 && errno == EINTR)
-            continue;
-        if (sent <= 0)
-            return SPC_EIO;
-        at += sent;
-        bytes -= (size_t)sent;
-    }
-    return SPC_OK;
-}
-
-/* Waits until there is something to read. Polls in short steps, so that a
+/* Waits until the socket is ready for `events`. Polls in short steps, so that a
  * cancel is noticed even if its signal came to another thread. */
-static spc_status await(int fd, double wait_s, uint64_t since,
+static spc_status await(int fd, short events, double wait_s, uint64_t since,
                         const volatile int *cancel)
 {
     for (;;) {
-        struct pollfd one = {fd, POLLIN, 0};
+        struct pollfd one = {fd, events, 0};
         int ready = poll(&one, 1, 50);
         if (spc__cancelled(cancel))
             return SPC_EINTERRUPTED;
@@ -42,6 +26,27 @@ static spc_status await(int fd, double wait_s, uint64_t since,
     }
 }
 
+spc_status spc__wire_send(int fd, const void *data, size_t bytes, double wait_s,
+                          const volatile int *cancel)
+{
+    uint64_t since = spc__now_ns();
+    const char *at = data;
+    spc_status status;
+
+    while (bytes > 0) {
+        if ((status = await(fd, POLLOUT, wait_s, since, cancel)) != SPC_OK)
+            return status;
+        ssize_t sent = send(fd, at, bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
+        if (sent < 0 && (errno == EINTR || errno == EAGAIN))
+            continue;
+        if (sent <= 0)
+            return SPC_EIO;
+        at += sent;
+        bytes -= (size_t)sent;
+    }
+    return SPC_OK;
+}
+
 spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
                              const volatile int *cancel)
 {
@@ -50,7 +55,7 @@ spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
     spc_status status;
 
     while (bytes > 0) {
-        if ((status = await(fd, wait_s, since, cancel)) != SPC_OK)
+        if ((status = await(fd, POLLIN, wait_s, since, cancel)) != SPC_OK)
             return status;
         ssize_t got = recv(fd, at, bytes, 0);
         if (got < 0 && errno == EINTR)

@@ -50,7 +50,8 @@ typedef struct spc__wire_reply {
  * Whole messages. `wait_s` < 0 waits for ever; else SPC_ETIMEOUT. SPC_EIO: the
  * other side hung up. *cancel (may be NULL) non-zero: SPC_EINTERRUPTED.
  */
-spc_status spc__wire_send(int fd, const void *data, size_t bytes);
+spc_status spc__wire_send(int fd, const void *data, size_t bytes, double wait_s,
+                          const volatile int *cancel);
 spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
                              const volatile int *cancel);
 

@@ -18,7 +18,7 @@
 
 static spc_status answer(const spc__wire_reply *reply)
 {
-    return spc__wire_send(SPC__WIRE_SOCKET, reply, sizeof(*reply));
+    return spc__wire_send(SPC__WIRE_SOCKET, reply, sizeof(*reply), -1, NULL);
 }
 
 /* All cores may compute until the tuner's clock strikes; what goes on after
