@@ -157,7 +157,7 @@ static spc_status prune_locked(spc__layer *layer, const spc__prune *what,
                {what->is_stale != NULL, stale},
                {what->losers, losers},
                {true, spc__prune_orphans}};
-    int64_t released;
+    int64_t released = 0;
     spc_status status = spc__prune_run(layer, release, 0, &released, error);
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)

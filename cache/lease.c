@@ -21,7 +21,7 @@ static unsigned long long start_of(long pid)
     unsigned long long start = 0;
 
     snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
-    FILE *file = fopen(path, "r");
+    FILE *file = fopen(path, "re");
     if (file == NULL)
         return 0;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
@@ -34,32 +34,63 @@ static unsigned long long start_of(long pid)
     return start;
 }
 
-/* "PID@HOST START" */
+/* Reads the first line of a file of /proc; "" if it is not there. */
+static void read_line(char *out, size_t bytes, const char *path)
+{
+    FILE *file = fopen(path, "re");
+
+    if (file == NULL || fgets(out, (int)bytes, file) == NULL)
+        out[0] = '\0';
+    if (file != NULL)
+        fclose(file);
+    out[strcspn(out, "\n")] = '\0';
+}
+
+/* "pid:[4026531836] BOOT": the PID namespace of this process, in which numbers
+ * of processes mean something. Its number is unique until the machine starts
+ * again, which BOOT tells. Two containers may share a host name but not this.
+ * "" where /proc does not tell. */
+static void name_namespace(char out[SPC__LEASE_OWNER])
+{
+    char space[40], boot[40];
+    ssize_t length = readlink("/proc/self/ns/pid", space, sizeof(space) - 1);
+
+    read_line(boot, sizeof(boot), "/proc/sys/kernel/random/boot_id");
+    space[length > 0 ? length : 0] = '\0';
+    out[0] = '\0';
+    if (length > 0 && boot[0] != '\0')
+        snprintf(out, SPC__LEASE_OWNER, "%s %s", space, boot);
+}
+
+/* "PID@HOST START NAMESPACE" */
 static void name_self(char out[SPC__LEASE_OWNER])
 {
-    char host[100] = "";
+    char host[65] = "", space[SPC__LEASE_OWNER];
 
     if (gethostname(host, sizeof(host) - 1) != 0)
         host[0] = '\0';
-    snprintf(out, SPC__LEASE_OWNER, "%ld@%s %llu", (long)getpid(), host,
-             start_of(getpid()));
+    name_namespace(space);
+    snprintf(out, SPC__LEASE_OWNER, "%ld@%s %llu %.90s", (long)getpid(), host,
+             start_of(getpid()), space);
 }
 
-/* Is the owner a process of this machine that has ended? Of others nobody can
- * say. */
-static bool has_ended(const char *owner, const char *self)
+/* Has the owner ended? Only the namespace of its number can tell; otherwise
+ * false. */
+static bool has_ended(const char *owner)
 {
-    const char *host = strchr(owner, '@'), *ours = strchr(self, '@');
+    char space[SPC__LEASE_OWNER];
+    const char *start = strchr(owner, ' ');
+    const char *theirs = start != NULL ? strchr(start + 1, ' ') : NULL;
     long pid = strtol(owner, NULL, 10);
 
-    if (host == NULL || pid <= 0 || strcspn(host, " ") != strcspn(ours, " ") ||
-        strncmp(host, ours, strcspn(ours, " ")) != 0)
+    name_namespace(space);
+    if (theirs == NULL || pid <= 0 || space[0] == '\0' ||
+        strcmp(theirs + 1, space) != 0)
         return false;
     if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
         return true;
-    unsigned long long start = start_of(pid);
-    const char *then = strchr(host, ' ');
-    return start != 0 && then != NULL && strtoull(then, NULL, 10) != start;
+    unsigned long long now = start_of(pid);
+    return now != 0 && strtoull(start, NULL, 10) != now;
 }
 
 static spc_status ask(spc__layer *layer, sqlite3_stmt **stmt, const char *sql,
@@ -73,9 +104,18 @@ static spc_status ask(spc__layer *layer, sqlite3_stmt **stmt, const char *sql,
     return SPC_OK;
 }
 
+/* Is the lease in force? Nobody takes one for longer than `seconds`, so one
+ * that ends much later was taken before the clock was set back. */
+static bool is_in_force(int64_t until, int seconds)
+{
+    int64_t left = until - spc__unix_seconds();
+
+    return left > 0 && left <= 2 * (int64_t)seconds;
+}
+
 /* Who has it now; "": nobody. */
 static spc_status find_owner(char owner[SPC__LEASE_OWNER], spc__layer *layer,
-                             const char *work, const char *self,
+                             const char *work, const char *self, int seconds,
                              spc_error *error)
 {
     sqlite3_stmt *stmt = NULL;
@@ -87,10 +127,10 @@ static spc_status find_owner(char owner[SPC__LEASE_OWNER], spc__layer *layer,
     owner[0] = '\0';
     if (status == SPC_OK)
         status = spc__layer_step(&row, layer, stmt, "read", error);
-    if (row && sqlite3_column_int64(stmt, 1) > spc__unix_seconds())
+    if (row && is_in_force(sqlite3_column_int64(stmt, 1), seconds))
         spc__column_text(owner, SPC__LEASE_OWNER, stmt, 0);
     sqlite3_finalize(stmt);
-    if (strcmp(owner, self) == 0 || has_ended(owner, self))
+    if (strcmp(owner, self) == 0 || has_ended(owner))
         owner[0] = '\0';
     return status;
 }
@@ -124,7 +164,7 @@ spc_status spc__lease_take(bool *taken, char holder[SPC__LEASE_OWNER],
     if (status != SPC_OK || (status = spc__layer_begin(layer, error)) != SPC_OK)
         return status;
     name_self(self);
-    status = find_owner(owner, layer, work, self, error);
+    status = find_owner(owner, layer, work, self, seconds, error);
     *taken = status == SPC_OK && owner[0] == '\0';
     if (*taken)
         status = write_owner(layer, work, self, seconds, error);
@@ -136,7 +176,7 @@ spc_status spc__lease_take(bool *taken, char holder[SPC__LEASE_OWNER],
     return status;
 }
 
-/* What cannot be given back ends by itself. */
+/* If the delete fails, the lease expires. */
 void spc__lease_drop(spc__cache *cache, const char *work)
 {
     char self[SPC__LEASE_OWNER];

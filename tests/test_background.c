@@ -12,6 +12,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <sqlite3.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -406,6 +407,77 @@ START_TEST(a_lease_ends_by_itself)
 }
 END_TEST
 
+/* Writes a lease as another process would. */
+static void forge_lease(const char *owner, int64_t until)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    ck_assert_int_eq(sqlite3_open(at("lease.db"), &db), SQLITE_OK);
+    sqlite3_prepare_v2(db, "REPLACE INTO lease VALUES ('work', ?1, ?2)", -1,
+                       &stmt, NULL);
+    sqlite3_bind_text(stmt, 1, owner, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_int64(stmt, 2, until);
+    ck_assert_int_eq(sqlite3_step(stmt), SQLITE_DONE);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+/* The owner of the lease, with "PID@HOST START" replaced: of no process that
+ * runs here. */
+static void name_nobody(char out[SPC__LEASE_OWNER])
+{
+    char host[65] = "";
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    gethostname(host, sizeof(host) - 1);
+    ck_assert_int_eq(sqlite3_open(at("lease.db"), &db), SQLITE_OK);
+    sqlite3_prepare_v2(db, "SELECT owner FROM lease", -1, &stmt, NULL);
+    ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
+    const char *space =
+        strstr((const char *)sqlite3_column_text(stmt, 0), " pid:[");
+    ck_assert_ptr_nonnull(space);
+    snprintf(out, SPC__LEASE_OWNER, "99999999@%s 1%s", host, space);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+/* As of two containers of one host name: the numbers of the one's processes
+ * mean nothing in the other. */
+START_TEST(a_holder_in_another_namespace_is_not_taken_for_dead)
+{
+    char holder[SPC__LEASE_OWNER], nobody[SPC__LEASE_OWNER];
+    spc__cache *cache = open_cache();
+    int64_t until = spc__unix_seconds() + 600;
+
+    ck_assert(take(cache, "work", 600, holder));
+    name_nobody(nobody);
+    forge_lease(nobody, until);
+    ck_assert(take(cache, "work", 600, holder)); /* of ours, and ended */
+    (*strpbrk(strstr(nobody, "pid:[") + 5, "0123456789"))++;
+    forge_lease(nobody, until);
+    ck_assert(!take(cache, "work", 600, holder));
+    ck_assert_msg(strncmp(holder, "99999999@", 9) == 0, "%s", holder);
+    *strstr(nobody, " pid:[") = '\0'; /* of an older version */
+    forge_lease(nobody, until);
+    ck_assert(!take(cache, "work", 600, holder));
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* The clock was set back by a day after it was taken. */
+START_TEST(a_lease_that_ends_in_a_day_is_not_waited_for)
+{
+    char holder[SPC__LEASE_OWNER];
+    spc__cache *cache = open_cache();
+
+    forge_lease("1@elsewhere 1", spc__unix_seconds() + 86400);
+    ck_assert(take(cache, "work", 600, holder));
+    spc__cache_close(cache);
+}
+END_TEST
+
 Suite *suite(void)
 {
     Suite *all = suite_create("background");
@@ -423,6 +495,8 @@ Suite *suite(void)
     tcase_add_checked_fixture(leases, make_folder, remove_folder);
     tcase_add_test(leases, a_lease_is_held_by_one_process);
     tcase_add_test(leases, a_lease_ends_by_itself);
+    tcase_add_test(leases, a_holder_in_another_namespace_is_not_taken_for_dead);
+    tcase_add_test(leases, a_lease_that_ends_in_a_day_is_not_waited_for);
     suite_add_tcase(all, leases);
     return all;
 }

@@ -4,8 +4,10 @@
  */
 #include "tune_rig.h"
 
+#include "clock.h"
 #include "relation.h"
 #include "rig.h"
+#include "turn.h"
 #include "wire.h"
 #include "worker_limits.h"
 #include <fcntl.h>
@@ -416,6 +418,84 @@ START_TEST(a_worker_tells_its_tuner_what_went_wrong_and_nobody_else)
 }
 END_TEST
 
+/* One that is stopped, or hangs while it reads. */
+START_TEST(what_nobody_reads_is_not_sent_for_ever)
+{
+    static char code[8 << 20];
+    volatile int cancel = 0;
+    int ends[2];
+
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    uint64_t start = spc__now_ns();
+    ck_assert_int_eq(spc__wire_send(ends[0], code, sizeof(code), 0.3, &cancel),
+                     SPC_ETIMEOUT);
+    ck_assert_uint_lt(spc__now_ns() - start, 5000000000u);
+    cancel = 1;
+    ck_assert_int_eq(spc__wire_send(ends[0], code, sizeof(code), -1, &cancel),
+                     SPC_EINTERRUPTED);
+    close(ends[1]);
+    ck_assert_int_eq(spc__wire_send(ends[0], code, sizeof(code), -1, NULL),
+                     SPC_EIO);
+    close(ends[0]);
+}
+END_TEST
+
+/* Holds the lease of the layer until it is killed. */
+static pid_t start_other_tuner(const char *database)
+{
+    int said[2];
+    char byte = 0;
+
+    ck_assert_int_eq(pipe(said), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+        spc_scene *scene = NULL;
+        spc_conv conv;
+        spc__request request;
+        spc__turn turn = {0};
+        spc_conv_parse(&conv, LAYER, NULL);
+        spc_scene_load(&scene, SCENE, NULL);
+        spc__request_init(&request, ctx, &conv,
+                          (const spc_scene *const *)&scene, 1, NULL);
+        byte =
+            spc__turn_take(&turn, &request) == SPC_OK && turn.work.length > 0;
+        if (write(said[1], &byte, 1) == 1)
+            pause();
+        _exit(1);
+    }
+    ck_assert_int_eq((int)read(said[0], &byte, 1), 1);
+    ck_assert_int_eq(byte, 1);
+    close(said[0]);
+    close(said[1]);
+    return child;
+}
+
+START_TEST(a_budget_ends_waiting_for_another_tuner_too)
+{
+    char *database = make_database(), name[40];
+    pid_t other = start_other_tuner(database);
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    options.budget_s = 0.5;
+    snprintf(name, sizeof(name), "process %ld@", (long)other);
+    uint64_t start = spc__now_ns();
+    ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &report), SPC_ETIMEOUT);
+    ck_assert_uint_lt(spc__now_ns() - start, 20000000000u);
+    assert_says(spc_ctx_error(ctx), name);
+    assert_says(spc_ctx_error(ctx), "the budget of 0.5 s");
+    kill(other, SIGKILL);
+    waitpid(other, NULL, 0);
+    options.budget_s = 0;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
 int main(void)
 {
     /* Workers that are meant to crash do, under a sanitizer too. */
@@ -432,6 +512,8 @@ int main(void)
     tcase_add_loop_test(
         workers, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
         2);
+    tcase_add_test(workers, what_nobody_reads_is_not_sent_for_ever);
+    tcase_add_test(workers, a_budget_ends_waiting_for_another_tuner_too);
     tcase_add_test(workers, failures_are_known_the_second_time);
     tcase_add_test(workers, a_worker_has_limits_of_its_own);
     tcase_add_test(workers,

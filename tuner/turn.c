@@ -7,8 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-/* A holder that renews now and then keeps its lease; one that is on another
- * machine and was killed is waited for so long. */
+/* A holder renews its lease while it works. After one that was killed in
+ * another container or on another machine, others wait for the rest of the
+ * lease. */
 enum { LEASE_SECONDS = 600, RENEW_SECONDS = 60 };
 
 /* The layer on these scenes: on others it is other records, and other work. */
@@ -34,34 +35,54 @@ static void pause_shortly(void)
     nanosleep(&pause, NULL);
 }
 
+/* Once for each holder. */
+static void say_holder(const spc__turn *turn, char said[SPC__LEASE_OWNER],
+                       const char holder[SPC__LEASE_OWNER])
+{
+    if (strcmp(said, holder) != 0)
+        spc__log_printf(&turn->ctx->log, SPC_LOG_WARNING,
+                        "process %s tunes this layer: waiting for what it "
+                        "finds",
+                        holder);
+    memcpy(said, holder, SPC__LEASE_OWNER);
+}
+
+/* SPC_OK: try again. */
+static spc_status wait_for(const char *holder, const spc__request *request)
+{
+    if (spc__request_cancelled(request))
+        return spc__fail(request->error, SPC_EINTERRUPTED, "interrupted");
+    if (spc__request_out_of_time(request, 0))
+        return spc__fail(request->error, SPC_ETIMEOUT,
+                         "process %s tunes this layer, and did not end within "
+                         "the budget of %g s: run again when it has",
+                         holder, request->options.budget_s);
+    pause_shortly();
+    return SPC_OK;
+}
+
 spc_status spc__turn_take(spc__turn *turn, const spc__request *request)
 {
     char holder[SPC__LEASE_OWNER], said[SPC__LEASE_OWNER] = "";
     bool taken = false;
+    spc_status status = SPC_OK;
 
     turn->ctx = request->ctx;
     if (!request->ctx->stores)
         return SPC_OK;
     name_work(&turn->work, request);
-    while (!turn->work.failed &&
+    while (status == SPC_OK && !turn->work.failed &&
            spc__lease_take(&taken, holder, turn->ctx->cache,
                            spc__buf_text(&turn->work), LEASE_SECONDS,
                            NULL) == SPC_OK &&
            !taken) {
-        if (strcmp(said, holder) != 0)
-            spc__log_printf(&turn->ctx->log, SPC_LOG_WARNING,
-                            "process %s tunes this layer: waiting for what it "
-                            "finds",
-                            holder);
-        memcpy(said, holder, sizeof(said));
-        if (spc__request_cancelled(request))
-            return spc__fail(request->error, SPC_EINTERRUPTED, "interrupted");
-        pause_shortly();
+        say_holder(turn, said, holder);
+        status = wait_for(holder, request);
     }
     if (!taken)
         spc__buf_clear(&turn->work);
     turn->renewed_ns = spc__now_ns();
-    return SPC_OK;
+    return status;
 }
 
 void spc__turn_renew(spc__turn *turn)

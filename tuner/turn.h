@@ -13,8 +13,8 @@ typedef struct spc__turn {
     uint64_t renewed_ns;
 } spc__turn;
 
-/* Waits until nobody else tunes the layer. SPC_EINTERRUPTED. Trouble with the
- * database is no reason to wait. */
+/* Waits until nobody else tunes the layer. SPC_EINTERRUPTED; SPC_ETIMEOUT: the
+ * run's budget ended first. Trouble with the database is no reason to wait. */
 spc_status spc__turn_take(spc__turn *turn, const spc__request *request);
 
 /* Now and then, while the run goes on. */
