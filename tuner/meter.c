@@ -46,7 +46,12 @@ static void drop_code(spc__entry *entry)
 
 void spc__meter_fail(spc__entry *entry, const spc__outcome *outcome)
 {
-    spc__entry_fail(entry, outcome->status, outcome->note);
+    bool again = outcome->status == SPC__TRIAL_TIMEOUT && entry->was_late;
+    char note[sizeof(entry->trial.note)];
+
+    snprintf(note, sizeof(note), "%.140s%s", outcome->note,
+             again ? SPC__LATE_AGAIN : "");
+    spc__entry_fail(entry, outcome->status, again ? note : outcome->note);
     entry->trial_pending = true;
     drop_code(entry);
 }

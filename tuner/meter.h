@@ -19,6 +19,7 @@ typedef struct spc__meter {
     spc__runner *runner; /* NULL: nothing had to be measured yet */
     int verified, timed; /* how many candidates */
     bool has_sample;
+    bool has_doubted; /* a time below the floor was reported */
     /* Seconds: of drawing the sample, and what is right on it; until the
      * measuring side was ready; of loading and verifying, of that in the gate;
      * of timing. */

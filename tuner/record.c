@@ -158,9 +158,13 @@ static void settle(spc__entry *entry, int scenes)
         memset(entry->timings, 0, sizeof(entry->timings));
 }
 
-/* A compiler that failed without naming a line of the template may have been
- * short of disk or memory, or killed: that is tried again. So is what older
- * versions noted of a process that was short of memory. */
+/*
+ * What a rerun need not try again. A compiler that failed without naming a line
+ * of the template may have been short of disk or memory, or killed; older
+ * versions noted a process that was short of memory as a fault. A timeout lasts
+ * when a second run has repeated it. Older versions took a time for evidence of
+ * a wrong result.
+ */
 static bool is_lasting(const spc__trial *trial)
 {
     switch (trial->status) {
@@ -171,6 +175,11 @@ static bool is_lasting(const spc__trial *trial)
         return strstr(trial->note, "out of memory") == NULL &&
                strstr(trial->note, "OUT_OF_MEMORY") == NULL &&
                strstr(trial->note, "signal 9 ") == NULL;
+    case SPC__TRIAL_TIMEOUT:
+        return strstr(trial->note, SPC__LATE_AGAIN) != NULL;
+    case SPC__TRIAL_WRONG:
+        return strncmp(trial->note, "skips:", 6) != 0 &&
+               strncmp(trial->note, "below the floor:", 16) != 0;
     default:
         return true;
     }
@@ -191,11 +200,11 @@ static void recall_key(const spc__record *record,
                         "not everything that is known can be used: %s",
                         error.text);
     for (int i = 0; i < count; i++) {
-        spc__entry *entry = is_lasting(&trials[i])
-                                ? spc__record_entry_of(candidates, &trials[i])
-                                : NULL;
-        if (entry != NULL)
+        spc__entry *entry = spc__record_entry_of(candidates, &trials[i]);
+        if (entry != NULL && is_lasting(&trials[i]))
             take_over(entry, &trials[i], s);
+        else if (entry != NULL && trials[i].status == SPC__TRIAL_TIMEOUT)
+            entry->was_late = true;
     }
     free(trials);
 }

@@ -27,6 +27,9 @@ typedef struct spc__timing { /* of one candidate on one scene */
     double median_us, spread_us, cold_us;
 } spc__timing;
 
+/* Ends the note of a timeout that a second run has repeated. */
+#define SPC__LATE_AGAIN "; nor did it in an earlier run"
+
 typedef struct spc__entry { /* an admitted candidate */
     const spc__candidate *candidate;
     int number;   /* in the order of the space */
@@ -38,6 +41,8 @@ typedef struct spc__entry { /* an admitted candidate */
     bool is_twin;    /* another has the same code and launch */
     bool serves;     /* what a plan would take so far, from the database */
     bool in_network; /* the choice of a network, by its replays */
+    bool was_late;   /* an earlier run has it as a timeout */
+    bool doubted;    /* its time was below the floor, and is measured again */
     double side_us;  /* beside all others that have it; 0: not a finalist */
     /* Of near problems (near.h): how many times the third best it took, where
      * it did best; 0: not known. */

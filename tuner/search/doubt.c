@@ -1,15 +1,15 @@
 /*
- * doubt.c - times that no kernel can have.
+ * doubt.c - times that no kernel should have.
  *
- * The floor bounds what the device could do. A time below it says that the
- * measurement went wrong, or that the kernel did not do its work; neither may
- * win.
+ * The floor bounds what the device could do. A time below it says that the time
+ * or the floor was measured wrong: ceilings that were measured on a busy device
+ * make floors that are too high. The time is measured again. What comes of that
+ * is believed, since the kernel's results are right, and reported once.
  */
 #include "doubt.h"
 
+#include "ctx.h"
 #include "floor.h"
-#include <stdio.h>
-#include <string.h>
 
 /* In microseconds; 0 where nothing is known of the device. */
 static double floor_of(const spc__meter *meter, int s)
@@ -33,21 +33,24 @@ static int doubtful_scene(const spc__meter *meter, const spc__entry *entry)
 
 bool spc__doubt_is_due(const spc__meter *meter, const spc__entry *entry)
 {
-    return entry->state == SPC__TIMED && doubtful_scene(meter, entry) >= 0;
+    return entry->state == SPC__TIMED && !entry->doubted &&
+           doubtful_scene(meter, entry) >= 0;
 }
 
-static void reject(const spc__meter *meter, spc__entry *entry, int s)
+static void report(spc__meter *meter, const spc__entry *entry, int s)
 {
-    const char *name = spc_scene_name(meter->request->scenes[s]);
-    spc__outcome outcome;
+    const spc__request *request = meter->request;
 
-    memset(&outcome, 0, sizeof(outcome));
-    outcome.status = SPC__TRIAL_WRONG;
-    snprintf(outcome.note, sizeof(outcome.note),
-             "below the floor: not believed, %.4g us on scene '%.40s' where "
-             "%.4g us is the least that the device could need",
-             entry->timings[s].median_us, name, floor_of(meter, s));
-    spc__meter_fail(entry, &outcome);
+    if (meter->has_doubted)
+        return;
+    meter->has_doubted = true;
+    spc__log_printf(&request->ctx->log, SPC_LOG_WARNING,
+                    "'%s %s' takes %.4g us on scene '%.40s', below the floor "
+                    "of %.4g us: the floor or the measurement is wrong; "
+                    "'spctune devices --measure' measures the ceilings again",
+                    entry->trial.template_name, entry->config,
+                    entry->timings[s].median_us,
+                    spc_scene_name(request->scenes[s]), floor_of(meter, s));
 }
 
 spc_status spc__doubt(spc__meter *meter, spc__entry *const *list, int count)
@@ -59,9 +62,11 @@ spc_status spc__doubt(spc__meter *meter, spc__entry *const *list, int count)
         if (!spc__doubt_is_due(meter, list[i]))
             continue;
         spc__entry *entry = list[i]; /* the list of one is shuffled, too */
+        entry->doubted = true;
         status = spc__meter_again(meter, &entry, 1, goal);
-        if (status == SPC_OK && spc__doubt_is_due(meter, entry))
-            reject(meter, entry, doubtful_scene(meter, entry));
+        int s = entry->state == SPC__TIMED ? doubtful_scene(meter, entry) : -1;
+        if (status == SPC_OK && s >= 0)
+            report(meter, entry, s);
     }
     return status;
 }

@@ -2,12 +2,15 @@
 #include "runner.h"
 
 #include "cancel.h"
+#include "clock.h"
 #include "error.h"
 #include "file.h"
 #include "wire.h"
+#include "worker_clock.h"
 #include "worker_limits.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -40,8 +43,9 @@ struct spc__runner {
     spc__rig *rig; /* in this process */
     pid_t pid;     /* 0: no worker runs */
     int socket;
-    unsigned number; /* of the last request */
-    bool *loaded;    /* by slot, in the worker that runs now */
+    unsigned number;         /* of the last request */
+    spc__worker_clock clock; /* of that */
+    bool *loaded;            /* by slot, in the worker that runs now */
     int loaded_count;
     int ended_by;    /* of the last one: a signal, and not ours; 0: none */
     int exit_status; /* where it ended by itself */
@@ -244,6 +248,32 @@ static double limit_of(const spc__runner *runner,
     }
 }
 
+/*
+ * Waits for a reply until the worker's own clock is past the limit: on a busy
+ * machine it waits for processors, and that is no candidate's doing. In slices,
+ * so that a cancel is noticed whose signal came to another thread.
+ */
+static spc_status await_reply(spc__runner *runner, double limit_s)
+{
+    enum { SLICE_MS = 50 };
+    uint64_t start = spc__now_ns();
+    struct pollfd one = {runner->socket, POLLIN, 0};
+
+    for (;;) {
+        int ready = poll(&one, 1, SLICE_MS);
+        double wall_s = (double)(spc__now_ns() - start) * 1e-9;
+        if (spc__cancelled(runner->ctx->cancel))
+            return SPC_EINTERRUPTED;
+        if (ready > 0)
+            return SPC_OK;
+        if (ready < 0 && errno != EINTR)
+            return SPC_EIO;
+        if (wall_s > limit_s &&
+            spc__worker_clock_read(&runner->clock) > limit_s)
+            return SPC_ETIMEOUT;
+    }
+}
+
 /* One exchange with a running worker. SPC_EFORMAT: what came is no reply to
  * this request. */
 static spc_status exchange(spc__runner *runner, spc__wire_request *request,
@@ -264,8 +294,10 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
                                 request->limit_s, runner->ctx->cancel);
     if (status != SPC_OK)
         return status;
-    status = spc__wire_receive(runner->socket, reply, sizeof(*reply),
-                               request->limit_s, runner->ctx->cancel);
+    spc__worker_clock_start(&runner->clock, runner->pid);
+    if ((status = await_reply(runner, request->limit_s)) == SPC_OK)
+        status = spc__wire_receive(runner->socket, reply, sizeof(*reply),
+                                   request->limit_s, runner->ctx->cancel);
     if (status == SPC_OK &&
         (reply->magic != SPC__WIRE_MAGIC || reply->number != request->number))
         status = SPC_EFORMAT;
