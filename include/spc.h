@@ -1660,7 +1660,10 @@ SPC_API spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
                                      spc_error *error);
 
 typedef struct spc_net_layer {
-    const char *name; /* of its weights: "conv1.0"; NULL: "layer7" */
+    /* Of its weights: "conv1.0"; NULL: "layer7". Layers of one name share their
+     * weights, as a head over several levels does: their channels, kernel, type,
+     * scale, bias and normalisation must be the same. A note says so. */
+    const char *name;
     spc_conv conv;    /* pitches stay 0. The shape of a FOOTPRINT may be left
                          out where the network knows it */
     spc_tensor in;
@@ -1778,6 +1781,10 @@ SPC_API void spc_net_describe(spc_net_info *out, const spc_net *net);
 /* Something that is no mistake but should be known, as a sentence; NULL past
  * the last. */
 SPC_API const char *spc_net_note(const spc_net *net, int i);
+/* Adds such a sentence, which is copied: for whoever makes a network of
+ * something else. */
+SPC_API spc_status spc_net_add_note(spc_net *net, const char *text,
+                                    spc_error *error);
 
 typedef struct spc_tensor_info {
     int set; /* sets count from 0, the input's */
@@ -1792,7 +1799,8 @@ SPC_API spc_status spc_net_tensor(spc_tensor_info *out, const spc_net *net,
                                   spc_tensor tensor, spc_error *error);
 
 /* Weights (canonical, KRSC), scale and bias of convolutions, scale and bias of
- * normalisations, as fp32; counted in the order of the layers. */
+ * normalisations, as fp32; counted in the order of the layers. What layers share
+ * is counted once, with the first of them. */
 typedef struct spc_net_param {
     const char *layer; /* its name */
     spc_operand which; /* SPC_WEIGHTS, SPC_SCALE or SPC_BIAS */

@@ -152,7 +152,13 @@ static const struct {
      "shape=9x9x9: its inputs have 9x8x7"},
     {"conv(x, 'transposed,cout=4,k=2,stride=2')", "its `at` is missing"},
     {"conv(x, 'subm,cout=4,k=3', {name = 'a'})"
-     " conv(x, 'subm,cout=4,k=3', {name = 'a'})",
+     " conv(x, 'subm,cout=4,k=3x3x1', {name = 'a'})",
+     "layer 'a': there is a layer of this name whose weights are others"},
+    {"conv(x, 'subm,cout=4,k=3', {name = 'a'})"
+     " conv(x, 'subm,cout=4,k=3', {name = 'a', norm = 'bn'})",
+     "layer 'a': there is a layer of this name whose weights are others"},
+    {"feature(x, 'act=relu', {name = 'a'}) feature(x, 'act=relu', {name = "
+     "'a'})",
      "layer 'a': there is a layer of this name"},
     {"cat(x, conv(x, 'conv,cout=4,k=2,stride=2,rule=floor'))",
      "parts 0 and 1 lie over two coordinate sets"},

@@ -126,7 +126,7 @@ static spc__net_array *plain_arrays(int *count, int64_t *bytes,
     *bytes = 0;
     for (int n = 0; n < net->node_count; n++)
         for (int j = 0; j < SPC__NET_PARAMS; j++)
-            if (net->nodes[n].counts[j] > 0) {
+            if (spc__net_owns(net, n, j)) {
                 out[*count] =
                     (spc__net_array){n, j, SPC_F32, net->nodes[n].counts[j]};
                 *bytes += (int64_t)spc__net_array_bytes(&out[(*count)++]);
@@ -260,6 +260,7 @@ static const char *const examples[] = {
     "networks/every.lua",
     "networks/chain.lua",
     "networks/masked.lua",
+    "networks/shared.lua",
     "../examples/networks/centerpoint.lua",
     "../examples/networks/completion.lua",
     "../examples/networks/largekernel3d.lua",
@@ -578,6 +579,42 @@ START_TEST(what_is_stored_is_opened_with_the_same_bits)
     ck_assert_int_eq(
         number_in("user.db", "SELECT sum(length(bytes)) FROM network_part"),
         number_in("user.db", "SELECT bytes FROM network"));
+    spc_net_free(back);
+    spc_net_free(net);
+}
+END_TEST
+
+/* Both heads have weights, and the file has them once. */
+START_TEST(what_layers_share_is_stored_once)
+{
+    spc_net *net = load("networks/shared.lua"), *back;
+    spc_net_param p;
+    float bias[3] = {1, 2, 3};
+    spc_net_info info;
+
+    spc_net_describe(&info, net);
+    ck_assert_int_eq(info.params, 9); /* 1 + 1 + 3 + 2 + 2 */
+    assert_net(spc_net_draw_params(net, 5, &error));
+    assert_net(spc_net_set_param(net, "head.2", SPC_BIAS, bias, 3, &error));
+    ck_assert_int_eq(net->node_count, 8);
+    for (int n = 2; n < 5; n++) {
+        ck_assert_str_eq(net->nodes[n].name, net->nodes[n + 3].name);
+        for (int j = 0; j < SPC__NET_PARAMS; j++)
+            if (net->nodes[n].counts[j] > 0)
+                ck_assert_mem_eq(net->nodes[n].params[j],
+                                 net->nodes[n + 3].params[j],
+                                 (size_t)net->nodes[n].counts[j] * 4);
+    }
+    ck_assert(net->nodes[7].params[2][1] == 2);
+    for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++)
+        ck_assert(p.layer != net->nodes[5].name);
+    assert_ok(spc_net_store(ctx, net, "shared", NULL, false));
+    assert_ok(spc_net_open(&back, ctx, "shared"));
+    compare_nets(net, back);
+    compare_weights(net, back);
+    assert_says(
+        spc_net_note(back, 0),
+        "layers 3 and 6 are both called 'head.0' and share its weights");
     spc_net_free(back);
     spc_net_free(net);
 }
@@ -1149,6 +1186,7 @@ int main(void)
     tcase_add_test(tc, a_quantised_network_is_stored_and_opened);
     tcase_add_checked_fixture(tc, open_database, close_database);
     tcase_add_test(tc, what_is_stored_is_opened_with_the_same_bits);
+    tcase_add_test(tc, what_layers_share_is_stored_once);
     tcase_add_test(tc, what_is_no_number_is_said_of_a_stored_network_too);
     tcase_add_loop_test(tc, weights_are_stored_as_their_layer_multiplies_them,
                         0, 2);

@@ -261,7 +261,8 @@ static const struct {
 } missing[] = {
     {"subm,cin=4,cout=6,k=3", "conv9", NULL, SPC_ENOTFOUND,
      "'backbone.conv9' with the ending .weight"},
-    {"subm,cin=4,cout=6,k=5", "conv1.0", NULL, SPC_EINVAL, "the layer's has the sizes 5x5x5"},
+    {"subm,cin=4,cout=6,k=5", "conv1.0", NULL, SPC_EINVAL,
+     "the layer's has the sizes 5x5x5"},
     {"subm,cin=4,cout=8,k=3", "conv1.0", NULL, SPC_EINVAL,
      "not what the layer subm,cin=4,cout=8"},
     {"subm,cin=4,cout=6,k=3,epilogue=scale+bias", "conv1.0", "bn7",
@@ -309,6 +310,32 @@ START_TEST(a_batch_normalisation_is_no_scale_and_bias)
                      SPC_EUNSUPPORTED);
     ck_assert_msg(strstr(error.text, "a batch normalisation there"), "%s",
                   error.text);
+}
+END_TEST
+
+/* ---- layers of one name -------------------------------------------------- */
+
+/* A head over two levels: its arrays are there once, and both have them. */
+START_TEST(layers_of_one_name_have_one_array)
+{
+    const spc_weights_use use = SPC_WEIGHTS_USE_INIT;
+    const int64_t shape[] = {COUT, 1, 1, 1, CIN}, down[] = {CIN, 2, 2, 2, CIN};
+    const spc_array *unread;
+    spc_net_info info;
+    spc_tensor first = last;
+
+    add_array("head.weight", 5, shape);
+    add_array("down.weight", 5, down);
+    assert_ok(spc__weights_finish(weights, &error));
+    add_conv("subm,cin=4,cout=6,k=1", "head", NULL);
+    last = first;
+    add_conv("conv,cin=4,cout=4,k=2,stride=2,rule=floor", "down", NULL);
+    add_conv("subm,cin=4,cout=6,k=1", "head", NULL);
+    spc_net_describe(&info, net);
+    ck_assert_int_eq(info.params, 2);
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    assert_vector("head", SPC_WEIGHTS, values_of("head.weight"), COUT * CIN);
+    ck_assert_int_eq(spc_weights_unread(&unread, net, weights, &use), 0);
 }
 END_TEST
 
@@ -435,6 +462,7 @@ int main(void)
     tcase_add_loop_test(
         tcase, what_would_become_infinite_is_refused_with_what_would_fit, 0,
         (int)(sizeof(storing) / sizeof(*storing)));
+    tcase_add_test(tcase, layers_of_one_name_have_one_array);
     tcase_add_test(tcase, what_is_no_number_is_noted);
     tcase_add_test(tcase, steps_of_i8_need_numbers);
     suite_add_tcase(suite, tcase);

@@ -608,6 +608,8 @@ static const struct {
     const char *file, *says;
 } refused[] = {
     {"networks/trained_twice.lua", "outputs 0 and 1 are one tensor"},
+    {"networks/shared.lua",
+     "layer 'head.2' cannot be trained: it shares the weights of an earlier"},
     {"networks/trained_wider.lua",
      "layer 'wider' cannot be trained: it has whole numbers, or another type"},
 };

@@ -216,7 +216,7 @@ static int count_params(const spc_net *net)
 
     for (int i = 0; i < net->node_count; i++)
         for (int j = 0; j < SPC__NET_PARAMS; j++)
-            count += net->nodes[i].counts[j] > 0;
+            count += spc__net_owns(net, i, j);
     return count;
 }
 
@@ -245,6 +245,25 @@ void spc_net_describe(spc_net_info *out, const spc_net *net)
         .params = count_params(net),
         .input = net->input,
     };
+}
+
+spc_status spc_net_add_note(spc_net *net, const char *text, spc_error *error)
+{
+    spc_status status =
+        spc__need(error, __func__, "net", net, "text", text, NULL);
+    char *note = NULL;
+
+    if (status != SPC_OK ||
+        (status = spc__net_text(&note, text, error)) != SPC_OK)
+        return status;
+    void *notes = spc__net_grow(net->notes, net->note_count, sizeof(note));
+    if (notes == NULL) {
+        free(note);
+        return spc__fail_memory(error, sizeof(note));
+    }
+    net->notes = notes;
+    net->notes[net->note_count++] = note;
+    return SPC_OK;
 }
 
 /* Those of keys first, then those of arrays, in the order of the layers. */

@@ -80,6 +80,9 @@ typedef struct spc__net_node {
     float *params[SPC__NET_PARAMS];  /* weights, scale, bias; NULL: not set */
     int64_t counts[SPC__NET_PARAMS]; /* 0: it has none */
     char *notes[SPC__NET_PARAMS];    /* what is odd about them; NULL: nothing */
+    /* An earlier layer of the same name: its parameters are this one's, which
+     * has a copy. -1: there is none. */
+    int shares;
 } spc__net_node;
 
 typedef struct spc__net_out {
@@ -139,6 +142,11 @@ void spc__net_unquantised(spc_conv *conv);
 
 /* 1 where weights are no whole numbers. */
 float spc__net_weight_step(const spc__net_node *node, int channel);
+
+/* Has node n a parameter j that is its own, and not an earlier layer's? */
+bool spc__net_owns(const spc_net *net, int n, int j);
+/* Gives layers that share parameters those that were set. */
+spc_status spc__net_copy_shared(spc_net *net, spc_error *error);
 
 /* One more user of the network; spc_net_free takes one away. */
 const spc_net *spc__net_share(const spc_net *net);

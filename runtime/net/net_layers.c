@@ -264,13 +264,13 @@ static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
         (status = check_conv(net, conv, layer, error)) != SPC_OK ||
         (status = check_residual(net, conv, layer->residual, tensor.set,
                                  error)) != SPC_OK ||
-        (status = spc__net_name_node(node, net, layer->name, error)) != SPC_OK)
+        (status = spc__net_text(&node->norm, layer->norm, error)) != SPC_OK)
         return status;
     tensor.channels = conv->cout;
     tensor.elements = conv->cout;
     tensor.dtype = out_type(conv);
     count_conv_params(node);
-    status = spc__net_text(&node->norm, layer->norm, error);
+    status = spc__net_name_node(node, net, layer->name, error);
     if (status == SPC_OK && node->map >= 0)
         status =
             spc__net_check_key(net, layer->key, node->map, node->name, error);
@@ -487,10 +487,11 @@ static spc_status make_feature(spc_net *net, spc_tensor *out,
     if ((status = spc__net_check_rows(net, in, "in", error)) != SPC_OK ||
         (status = complete_feature(f, net, in, error)) != SPC_OK ||
         (status = place_feature(&tensor, net, node, at, error)) != SPC_OK ||
-        (status = check_feature(net, f, in, node->add, error)) != SPC_OK ||
-        (status = spc__net_name_node(node, net, name, error)) != SPC_OK)
+        (status = check_feature(net, f, in, node->add, error)) != SPC_OK)
         return status;
     describe_feature(node, &tensor);
+    if ((status = spc__net_name_node(node, net, name, error)) != SPC_OK)
+        return status;
     return append_feature(net, out, node, &tensor, error);
 }
 

@@ -77,22 +77,88 @@ int spc__net_add_tensor(spc_net *net, const spc__net_tensor *tensor,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-static bool name_taken(const spc_net *net, const char *name)
+/* The first layer of a name; -1: there is none. */
+static int find_name(const spc_net *net, const char *name)
 {
     for (int i = 0; i < net->node_count; i++)
         if (strcmp(net->nodes[i].name, name) == 0)
-            return true;
-    return false;
+            return i;
+    return -1;
 }
 
-spc_status spc__net_name_node(spc__net_node *node, const spc_net *net,
+static bool same_kernel(const spc_conv *a, const spc_conv *b)
+{
+    const spc_geometry *g = &a->geometry, *h = &b->geometry;
+
+    if (a->cin != b->cin || a->cout != b->cout || a->groups != b->groups ||
+        a->dtype != b->dtype || g->offset_count != h->offset_count)
+        return false;
+    return g->offset_count > 0
+               ? memcmp(g->offsets, h->offsets,
+                        (size_t)g->offset_count * sizeof(g->offsets[0])) == 0
+               : memcmp(g->kernel, h->kernel, sizeof(g->kernel)) == 0;
+}
+
+/* Would the parameters of one be those of the other, too? */
+static bool same_params(const spc__net_node *a, const spc__net_node *b)
+{
+    const char *norm = a->norm != NULL ? a->norm : "";
+    const char *other = b->norm != NULL ? b->norm : "";
+
+    if (a->kind != b->kind || memcmp(a->counts, b->counts, sizeof(a->counts)))
+        return false;
+    if (a->kind != SPC__NODE_CONV)
+        return a->feature.op == b->feature.op;
+    return same_kernel(&a->conv, &b->conv) && strcmp(norm, other) == 0 &&
+           a->eps == b->eps;
+}
+
+/* A head over several levels of a pyramid is several layers of one name. That
+ * may be a slip, too, so it is noted. */
+static spc_status share(spc__net_node *node, spc_net *net, int first,
+                        spc_error *error)
+{
+    const spc__net_node *other = &net->nodes[first];
+    char text[512];
+
+    if (node->counts[0] + node->counts[1] + node->counts[2] == 0)
+        return spc__fail(error, SPC_EINVAL, "there is a layer of this name");
+    if (!same_params(node, other))
+        return spc__fail(error, SPC_EINVAL,
+                         "there is a layer of this name whose weights are "
+                         "others: layers of one name share their weights, so "
+                         "they must have the same channels, kernel, type, "
+                         "scale, bias and normalisation");
+    node->shares = first;
+    snprintf(text, sizeof(text),
+             "layers %d and %d are both called '%.200s' and share its weights",
+             first + 1, net->node_count + 1, other->name);
+    return spc_net_add_note(net, text, error);
+}
+
+/* "layer7" of the seventh, unless another layer is called so. */
+static void make_name(char *out, size_t bytes, const spc_net *net)
+{
+    int number = net->node_count + 1;
+
+    do
+        snprintf(out, bytes, "layer%d", number++);
+    while (find_name(net, out) >= 0);
+}
+
+spc_status spc__net_name_node(spc__net_node *node, spc_net *net,
                               const char *name, spc_error *error)
 {
+    int first = name != NULL ? find_name(net, name) : -1;
+    spc_status status = SPC_OK;
     char own[24];
 
-    if (name != NULL && name_taken(net, name))
-        return spc__fail(error, SPC_EINVAL, "there is a layer of this name");
-    snprintf(own, sizeof(own), "layer%d", net->node_count + 1);
+    node->shares = -1;
+    if (first >= 0)
+        status = share(node, net, first, error);
+    if (status != SPC_OK)
+        return status;
+    make_name(own, sizeof(own), net);
     return spc__net_text(&node->name, name != NULL ? name : own, error);
 }
 

@@ -25,8 +25,10 @@ int spc__net_add_tensor(spc_net *net, const spc__net_tensor *tensor,
 /* The arguments of a function that adds a layer; *out becomes SPC_NO_TENSOR. */
 spc_status spc__net_begin(const char *function, const spc_net *net,
                           spc_tensor *out, const void *what, spc_error *error);
-/* NULL: "layer7". */
-spc_status spc__net_name_node(spc__net_node *node, const spc_net *net,
+/* Names a node whose kind, parameters and normalisation are set. NULL: "layer7".
+ * A name that a layer has already means that they share their parameters;
+ * SPC_EINVAL if those differ, or if it has none. */
+spc_status spc__net_name_node(spc__net_node *node, spc_net *net,
                               const char *name, spc_error *error);
 /* Appends a node and the tensor that it makes; takes what the node owns over,
  * also on failure. */

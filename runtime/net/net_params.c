@@ -14,6 +14,48 @@
 
 static const char *const names[SPC__NET_PARAMS] = {"weights", "scale", "bias"};
 
+/* ---- sharing ------------------------------------------------------------- */
+
+/* A scale that quantisation added to one of them alone is not shared. */
+bool spc__net_owns(const spc_net *net, int n, int j)
+{
+    const spc__net_node *node = &net->nodes[n];
+
+    return node->counts[j] > 0 &&
+           (node->shares < 0 ||
+            net->nodes[node->shares].counts[j] != node->counts[j]);
+}
+
+/* Where a layer keeps them, made on first use. */
+static spc_status room(float **out, spc__net_node *node, int j,
+                       spc_error *error)
+{
+    size_t bytes = (size_t)node->counts[j] * sizeof(float);
+
+    if (node->params[j] == NULL && (node->params[j] = malloc(bytes)) == NULL)
+        return spc__fail_memory(error, bytes);
+    *out = node->params[j];
+    return SPC_OK;
+}
+
+spc_status spc__net_copy_shared(spc_net *net, spc_error *error)
+{
+    spc_status status = SPC_OK;
+    float *to = NULL;
+
+    for (int n = 0; n < net->node_count; n++)
+        for (int j = 0; j < SPC__NET_PARAMS && status == SPC_OK; j++) {
+            spc__net_node *node = &net->nodes[n];
+            if (node->counts[j] == 0 || spc__net_owns(net, n, j) ||
+                net->nodes[node->shares].params[j] == NULL)
+                continue;
+            if ((status = room(&to, node, j, error)) == SPC_OK)
+                memcpy(to, net->nodes[node->shares].params[j],
+                       (size_t)node->counts[j] * sizeof(*to));
+        }
+    return status;
+}
+
 /* ---- looking ------------------------------------------------------------- */
 
 static void describe(spc_net_param *out, const spc__net_node *node, int j)
@@ -38,7 +80,7 @@ spc_status spc_net_param_at(spc_net_param *out, const spc_net *net, int i)
     memset(out, 0, sizeof(*out));
     for (int n = 0; n < net->node_count; n++)
         for (int j = 0; j < SPC__NET_PARAMS; j++)
-            if (net->nodes[n].counts[j] > 0 && left-- == 0) {
+            if (spc__net_owns(net, n, j) && left-- == 0) {
                 describe(out, &net->nodes[n], j);
                 return SPC_OK;
             }
@@ -80,18 +122,6 @@ static int param_of(spc_operand which)
         if (spc__net_operands[j] == which)
             return j;
     return -1;
-}
-
-/* Where a layer keeps them, made on first use. */
-static spc_status room(float **out, spc__net_node *node, int j,
-                       spc_error *error)
-{
-    size_t bytes = (size_t)node->counts[j] * sizeof(float);
-
-    if (node->params[j] == NULL && (node->params[j] = malloc(bytes)) == NULL)
-        return spc__fail_memory(error, bytes);
-    *out = node->params[j];
-    return SPC_OK;
 }
 
 /* Scales and biases are stored as they are, weights in the layer's type. */
@@ -156,7 +186,7 @@ spc_status spc_net_set_param(spc_net *net, const char *layer, spc_operand which,
         (status = room(&to, node, j, error)) != SPC_OK)
         return status;
     memcpy(to, values, (size_t)count * sizeof(*to));
-    return SPC_OK;
+    return spc__net_copy_shared(net, error);
 }
 
 /* ---- drawing ------------------------------------------------------------- */
@@ -207,7 +237,7 @@ spc_status spc_net_draw_params(spc_net *net, uint64_t seed, spc_error *error)
     for (int i = 0; status == SPC_OK && i < net->node_count; i++)
         for (int j = 0; j < SPC__NET_PARAMS && status == SPC_OK; j++) {
             spc__net_node *node = &net->nodes[i];
-            if (node->counts[j] == 0 || node->params[j] != NULL)
+            if (!spc__net_owns(net, i, j) || node->params[j] != NULL)
                 continue;
             /* Each array by itself: what was set elsewhere changes no draw. */
             spc__random_init(&random, seed * 1000003 +
@@ -215,5 +245,5 @@ spc_status spc_net_draw_params(spc_net *net, uint64_t seed, spc_error *error)
             if ((status = room(&to, node, j, error)) == SPC_OK)
                 draw_param(to, node, j, &random);
         }
-    return status;
+    return status == SPC_OK ? spc__net_copy_shared(net, error) : status;
 }

@@ -113,24 +113,6 @@ static bool same_relation(const spc__net_map *a, const spc__net_map *b)
            spc__geometry_equal(&a->geometry, &b->geometry);
 }
 
-static spc_status add_note(spc_net *net, const char *text, spc_error *error)
-{
-    char *note;
-    void *notes;
-    spc_status status = spc__net_text(&note, text, error);
-
-    if (status != SPC_OK)
-        return status;
-    notes = spc__net_grow(net->notes, net->note_count, sizeof(note));
-    if (notes == NULL) {
-        free(note);
-        return spc__fail_memory(error, sizeof(note));
-    }
-    net->notes = notes;
-    net->notes[net->note_count++] = note;
-    return SPC_OK;
-}
-
 static spc_status note_key(spc_net *net, const spc__net_key *key,
                            const char *layer, spc_error *error)
 {
@@ -140,7 +122,7 @@ static spc_status note_key(spc_net *net, const spc__net_key *key,
              "layers '%.60s' and '%.60s' have the key '%.60s', but their maps "
              "differ: the key is not followed",
              net->nodes[key->node].name, layer, key->name);
-    return add_note(net, text, error);
+    return spc_net_add_note(net, text, error);
 }
 
 /* Is the key as good as its word? Called before the layer is there. */

@@ -128,11 +128,11 @@ static spc_status check_weights(const spc_net *net, const bool *whole,
 {
     for (int i = 0; i < net->node_count; i++) {
         const spc__net_node *node = &net->nodes[i];
-        if (node->kind == SPC__NODE_CONV && whole[node->in[0]] &&
-            node->notes[0] != NULL)
+        const char *note = node->shares < 0 ? node->notes[0]
+                                            : net->nodes[node->shares].notes[0];
+        if (node->kind == SPC__NODE_CONV && whole[node->in[0]] && note != NULL)
             return spc__fail(error, SPC_EINVAL,
-                             "i8 cannot have what is no number: %s",
-                             node->notes[0]);
+                             "i8 cannot have what is no number: %s", note);
     }
     return SPC_OK;
 }

@@ -405,6 +405,7 @@ static spc_status read_array(reader *r)
     a.count = count;
     if (a.node < 0 || a.node >= r->net->node_count || a.param < 0 ||
         end == NULL || *end != '\0' || count < 1 ||
+        !spc__net_owns(r->net, a.node, a.param) ||
         count != r->net->nodes[a.node].counts[a.param] ||
         (a.dtype != SPC_F16 && a.dtype != SPC_BF16 && a.dtype != SPC_F32) ||
         !comes_next(r, &a))

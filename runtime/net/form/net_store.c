@@ -272,7 +272,7 @@ static spc_status end(void *payload, spc_error *error)
                      ? spc__fail(error, SPC_EFORMAT, "an array has no parts")
                      : spc__net_note_values(node, j, node->params[j], error);
     }
-    return status;
+    return status == SPC_OK ? spc__net_copy_shared(o->net, error) : status;
 }
 
 spc_status spc_net_open(spc_net **out, spc_ctx *ctx, const char *name)

@@ -47,7 +47,7 @@ static int count_arrays(const spc_net *net)
 
     for (int n = 0; n < net->node_count; n++)
         for (int j = 0; j < SPC__NET_PARAMS; j++)
-            count += net->nodes[n].counts[j] > 0;
+            count += spc__net_owns(net, n, j);
     return count;
 }
 
@@ -83,7 +83,7 @@ spc_status spc__net_arrays(spc__net_array **out, int *count, const spc_net *net,
         return spc__fail_memory(error, room * sizeof(*arrays));
     for (int n = 0; n < net->node_count && status == SPC_OK; n++)
         for (int j = 0; j < SPC__NET_PARAMS && status == SPC_OK; j++)
-            if (net->nodes[n].counts[j] > 0)
+            if (spc__net_owns(net, n, j))
                 status = describe(&arrays[(*count)++], net, n, j, error);
     if (status != SPC_OK)
         free(arrays);

@@ -37,6 +37,11 @@ static spc_status check_node(const spc__net_node *node, spc_error *error)
                      ? SPC__NET_PARAMS
                      : 0;
 
+    if (node->shares >= 0)
+        return fail_node(node,
+                         "it shares the weights of an earlier layer, and each "
+                         "would be changed by itself",
+                         error);
     if (!has_steps(node))
         return fail_node(node, "layers of its kind have no gradient", error);
     for (int i = 0; i < params; i++)
