@@ -1,7 +1,7 @@
 /* attrs.c - ordered name = value lists and their canonical text. */
-#include "attrs.h"
+#include "base/attrs.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <assert.h>
 #include <errno.h>
 #include <inttypes.h>

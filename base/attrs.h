@@ -10,7 +10,7 @@
 #ifndef SPC_BASE_ATTRS_H
 #define SPC_BASE_ATTRS_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include "spc_status.h"
 #include <stdbool.h>
 #include <stdint.h>

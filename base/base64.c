@@ -1,5 +1,5 @@
 /* base64.c - three bytes as four letters. */
-#include "base64.h"
+#include "base/base64.h"
 
 #include <stdint.h>
 #include <string.h>

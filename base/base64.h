@@ -2,7 +2,7 @@
 #ifndef SPC_BASE_BASE64_H
 #define SPC_BASE_BASE64_H
 
-#include "buf.h"
+#include "base/buf.h"
 
 void spc__base64_append(spc__buf *out, const void *bytes, size_t count);
 

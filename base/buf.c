@@ -1,5 +1,5 @@
 /* buf.c - a growing string buffer with one sticky failure flag. */
-#include "buf.h"
+#include "base/buf.h"
 
 #include <stdarg.h>
 #include <stdint.h>

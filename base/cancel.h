@@ -2,7 +2,7 @@
 #ifndef SPC_BASE_CANCEL_H
 #define SPC_BASE_CANCEL_H
 
-#include "error.h"
+#include "base/error.h"
 #include <stdbool.h>
 
 /* Is it set? NULL: nobody can. Any thread, or a signal handler, may set it. */

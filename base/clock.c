@@ -1,5 +1,5 @@
 /* clock.c - monotonic time, and order statistics of samples. */
-#include "clock.h"
+#include "base/clock.h"
 
 #include <math.h>
 #include <stdbool.h>

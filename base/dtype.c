@@ -3,9 +3,9 @@
  * arithmetic on the bits of a float, so that neither compiler flags nor the
  * rounding mode matter.
  */
-#include "dtype.h"
+#include "base/dtype.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>

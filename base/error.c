@@ -1,7 +1,7 @@
 /* error.c - the names of statuses, and sentences for humans. */
-#include "error.h"
+#include "base/error.h"
 
-#include "printable.h"
+#include "base/printable.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* file.c - whole files and temporary folders. */
-#include "file.h"
+#include "base/file.h"
 
-#include "clock.h"
-#include "error.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
 #ifndef SPC_BASE_FILE_H
 #define SPC_BASE_FILE_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include "spc_status.h"
 
 /* Reads all of `path` (at most `limit_bytes`) into *out, which must be

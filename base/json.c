@@ -1,7 +1,7 @@
 /* json.c - a JSON writer: commas, nesting and escaping in one place. */
-#include "json.h"
+#include "base/json.h"
 
-#include "number.h"
+#include "base/number.h"
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #ifndef SPC_BASE_JSON_H
 #define SPC_BASE_JSON_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* log.c - the one log callback. */
-#include "log.h"
+#include "base/log.h"
 
-#include "printable.h"
+#include "base/printable.h"
 #include <stdarg.h>
 #include <stdio.h>
 

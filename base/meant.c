@@ -1,5 +1,5 @@
 /* meant.c - Levenshtein's distance, one row of its table at a time. */
-#include "meant.h"
+#include "base/meant.h"
 
 #include <stddef.h>
 #include <string.h>

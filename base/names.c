@@ -1,5 +1,5 @@
 /* names.c - tables of words by the value of an enum. */
-#include "names.h"
+#include "base/names.h"
 
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* number.c - decimal numbers in the C locale. */
-#include "number.h"
+#include "base/number.h"
 
 #include <ctype.h>
 #include <locale.h>

@@ -1,7 +1,7 @@
 /* numpy.c - the header of a NumPy array. */
-#include "numpy.h"
+#include "base/numpy.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* numpy_rows.c - the numbers of a NumPy array. */
-#include "numpy.h"
+#include "base/numpy.h"
 
-#include "dtype.h"
-#include "error.h"
+#include "base/dtype.h"
+#include "base/error.h"
 #include <string.h>
 
 /* ---- all of them --------------------------------------------------------- */

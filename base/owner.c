@@ -1,6 +1,6 @@
-#include "owner.h"
+#include "base/owner.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>

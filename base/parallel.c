@@ -1,7 +1,7 @@
 /* parallel.c - a pool for one loop. */
-#include "parallel.h"
+#include "base/parallel.h"
 
-#include "pool.h"
+#include "base/pool.h"
 #include <sched.h>
 #include <unistd.h>
 

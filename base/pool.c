@@ -9,11 +9,11 @@
  * before they sleep, since waking costs tens of microseconds and layers
  * follow each other.
  */
-#include "pool.h"
+#include "base/pool.h"
 
-#include "cancel.h"
-#include "clock.h"
-#include "error.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>

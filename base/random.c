@@ -1,5 +1,5 @@
 /* random.c - splitmix64 and the distributions the project draws from. */
-#include "random.h"
+#include "base/random.h"
 
 void spc__random_init(spc__random *random, uint64_t seed)
 {

@@ -1,7 +1,7 @@
 /* sha256.c - SHA-256 as FIPS 180-4 writes it; the names are the standard's. */
-#include "sha256.h"
+#include "base/sha256.h"
 
-#include "sha256_rounds.h"
+#include "base/sha256_rounds.h"
 #include <stdatomic.h>
 #include <string.h>
 

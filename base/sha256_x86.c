@@ -6,7 +6,7 @@
  * CDGH, and in the low half of a third the two words of the schedule with their
  * constants. Four words of the schedule are made at a time.
  */
-#include "sha256_rounds.h"
+#include "base/sha256_rounds.h"
 
 /* With AddressSanitizer the plain rounds run, so that both are tested. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)

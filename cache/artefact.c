@@ -1,11 +1,11 @@
 /*
  * artefact.c - compiled code by its key.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "code_form.h"
-#include "error.h"
-#include "sha256.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "cache/exchange/code_form.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,7 +14,7 @@
 #ifndef SPC_CACHE_H
 #define SPC_CACHE_H
 
-#include "attrs.h"
+#include "base/attrs.h"
 #include "spc_status.h"
 #include <stdint.h>
 

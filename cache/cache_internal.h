@@ -4,9 +4,9 @@
 #ifndef SPC_CACHE_INTERNAL_H
 #define SPC_CACHE_INTERNAL_H
 
-#include "buf.h"
-#include "cache.h"
-#include "kd_tree.h"
+#include "base/buf.h"
+#include "cache/cache.h"
+#include "cache/lookup/kd_tree.h"
 #include <sqlite3.h>
 #include <stdbool.h>
 

@@ -1,10 +1,10 @@
 /*
  * device.c - measured facts of a device, one row each.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "clock.h"
-#include "error.h"
+#include "base/clock.h"
+#include "base/error.h"
 #include <stdio.h>
 
 static spc_status seal_fact(spc__layer *layer, const char *device,

@@ -1,11 +1,11 @@
 /* keep.c - pruning, pinning, migrating. */
-#include "keep.h"
+#include "cache/keep.h"
 
-#include "cache_internal.h"
-#include "clock.h"
-#include "error.h"
-#include "prune_steps.h"
-#include "record_form.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "cache/cache_internal.h"
+#include "cache/exchange/record_form.h"
+#include "cache/pack/prune_steps.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #ifndef SPC_CACHE_KEEP_H
 #define SPC_CACHE_KEEP_H
 
-#include "cache.h"
+#include "cache/cache.h"
 
 typedef struct spc__prune {
     bool losers; /* trials that were not chosen, where something was */

@@ -1,9 +1,9 @@
 /* lease.c - leases: taking, renewing, dropping them. */
-#include "lease.h"
+#include "cache/lease.h"
 
-#include "cache_internal.h"
-#include "clock.h"
-#include "error.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "cache/cache_internal.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

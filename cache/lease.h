@@ -11,7 +11,7 @@
 #ifndef SPC_CACHE_LEASE_H
 #define SPC_CACHE_LEASE_H
 
-#include "cache.h"
+#include "cache/cache.h"
 
 enum { SPC__LEASE_OWNER = 240 };
 

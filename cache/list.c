@@ -1,9 +1,9 @@
 /*
  * list.c - all problems of all layers.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <string.h>
 
 /* ---- the order of buckets ------------------------------------------------ */

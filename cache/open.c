@@ -9,12 +9,12 @@
  * reading only. A shipped file is taken as it is, without locks, unless a
  * journal beside it is a sign of a writer.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
-#include "file.h"
-#include "manifest.h"
-#include "owner.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/owner.h"
+#include "cache/pack/manifest.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /*
  * record.c - keys, trials and provenance, between C and rows.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <string.h>
 
 static void reformat(spc__buf *out, const spc__attrs *attrs)

@@ -25,9 +25,9 @@
  * Numbers that may be NaN are NULL then. These are the tables of version 4; how
  * those of older ones are read and brought here is in upgrade.c.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>

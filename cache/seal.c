@@ -13,13 +13,13 @@
  * its type and length. A seal keeps out mistakes and decay, not a forger, who
  * can seal what he likes.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "clock.h"
-#include "code_form.h"
-#include "error.h"
-#include "manifest.h"
-#include "sha256.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "cache/exchange/code_form.h"
+#include "cache/pack/manifest.h"
 #include <stdlib.h>
 #include <string.h>
 

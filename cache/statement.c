@@ -2,10 +2,10 @@
  * statement.c - prepared statements, transactions, and what SQLite's results
  * mean to a human.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
-#include "record_form.h"
+#include "base/error.h"
+#include "cache/exchange/record_form.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

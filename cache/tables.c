@@ -6,9 +6,9 @@
  * has a name, and so has the file: SQLite's "logic error" has neither. The
  * right ones are made in memory and asked for their columns like the others.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,9 +2,9 @@
  * trial.c - trials and the choice among them: writing, and listing all trials
  * of one problem.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -15,9 +15,9 @@
  * 3 knew no networks: it has none; and no leases, which only matter where
  * something can be written.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <math.h>
 
 #ifndef SQLITE_INNOCUOUS /* before 3.31, where nothing is asked about it */

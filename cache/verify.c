@@ -5,10 +5,10 @@
  * What can be opened and is of an older version has no seals: there only the
  * code has a digest.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
-#include "manifest.h"
+#include "base/error.h"
+#include "cache/pack/manifest.h"
 #include <string.h>
 
 /* Kind, row, and whether it is what was stored: NULL where nobody can say. */

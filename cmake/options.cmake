@@ -22,6 +22,10 @@ string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO
 add_library(spc_flags INTERFACE)
 target_compile_definitions(spc_flags INTERFACE _GNU_SOURCE
                            SPC_VERSION="${PROJECT_VERSION}")
+# An include names the room of a header: "coords/map.h", "base/buf.h".
+# tests/rooms.sh checks that no room includes one above it.
+target_include_directories(spc_flags INTERFACE ${PROJECT_SOURCE_DIR}
+  ${PROJECT_SOURCE_DIR}/runtime ${PROJECT_SOURCE_DIR}/tuner)
 target_compile_options(spc_flags INTERFACE -Wall -Wextra -Wshadow
   -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter)
 if(SPC_SANITIZE)

@@ -2,11 +2,11 @@
 # what a database brings. A driver, opened at run time, and SQLite are all that
 # it needs. What it leaves out of spc.h is not there to be linked.
 set(objects
-  $<TARGET_OBJECTS:spc_runtime> $<TARGET_OBJECTS:spc_scene>
-  $<TARGET_OBJECTS:spc_device> $<TARGET_OBJECTS:spc_features>
-  $<TARGET_OBJECTS:spc_compiler> $<TARGET_OBJECTS:spc_cache>
-  $<TARGET_OBJECTS:spc_base> $<TARGET_OBJECTS:spc_templates>
-  $<TARGET_OBJECTS:spc_net>)
+  $<TARGET_OBJECTS:spc_scene> $<TARGET_OBJECTS:spc_net> $<TARGET_OBJECTS:spc_plan>
+  $<TARGET_OBJECTS:spc_coords> $<TARGET_OBJECTS:spc_context>
+  $<TARGET_OBJECTS:spc_device> $<TARGET_OBJECTS:spc_operators>
+  $<TARGET_OBJECTS:spc_cache> $<TARGET_OBJECTS:spc_compiler>
+  $<TARGET_OBJECTS:spc_templates> $<TARGET_OBJECTS:spc_base>)
 spc_add_library(spc ${objects})
 spc_link_library(spc PRIVATE spc_flags spc_sqlite spc_packages Threads::Threads m
   ${CMAKE_DL_LIBS})

@@ -1,10 +1,10 @@
 /* artefact.c - what all compilers have in common. */
-#include "artefact.h"
+#include "compiler/artefact.h"
 
-#include "backend.h"
-#include "cancel.h"
-#include "clock.h"
-#include "error.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "compiler/backend.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

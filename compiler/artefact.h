@@ -4,9 +4,9 @@
 #ifndef SPC_COMPILER_ARTEFACT_H
 #define SPC_COMPILER_ARTEFACT_H
 
-#include "attrs.h"
+#include "base/attrs.h"
+#include "compiler/template.h"
 #include "spc_status.h"
-#include "template.h"
 #include <stdint.h>
 
 /*

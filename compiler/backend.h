@@ -5,7 +5,7 @@
 #ifndef SPC_COMPILER_BACKEND_H
 #define SPC_COMPILER_BACKEND_H
 
-#include "artefact.h"
+#include "compiler/artefact.h"
 
 struct spc__compiler {
     spc_status (*compile)(spc__artefact *out, spc__compiler *compiler,

@@ -2,10 +2,10 @@
  * builtin.c - what is known of the built-in templates without opening them, and
  * so without Lua.
  */
-#include "builtin.h"
+#include "compiler/builtin.h"
 
-#include "space.h"
-#include "template.h"
+#include "compiler/space.h"
+#include "compiler/template.h"
 #include <stdio.h>
 #include <string.h>
 

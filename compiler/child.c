@@ -6,12 +6,12 @@
  * children of its own, and all of them must go: when time is up, and when we
  * are killed.
  */
-#include "child.h"
+#include "compiler/child.h"
 
-#include "cancel.h"
-#include "clock.h"
-#include "error.h"
-#include "file.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

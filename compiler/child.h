@@ -2,7 +2,7 @@
 #ifndef SPC_COMPILER_CHILD_H
 #define SPC_COMPILER_CHILD_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include "spc_status.h"
 
 /*

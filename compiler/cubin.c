@@ -7,10 +7,10 @@
  * of .nv.shared.K, less what the system reserves. Nothing in the file is
  * trusted: SPC_NVRTC may name any library.
  */
-#include "artefact.h"
-#include "backend.h"
-#include "elf_file.h"
-#include "error.h"
+#include "base/error.h"
+#include "compiler/artefact.h"
+#include "compiler/backend.h"
+#include "compiler/elf_file.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* declare.c - the declaration of a template: is it valid, and its values. */
-#include "internal.h"
+#include "compiler/internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* elf_file.c - sections of compiled code. */
-#include "elf_file.h"
+#include "compiler/elf_file.h"
 
 #include <string.h>
 

@@ -4,10 +4,10 @@
  * Source, headers and all that the compiler leaves behind live in a private
  * folder which goes away with the compilation.
  */
-#include "backend.h"
-#include "child.h"
-#include "error.h"
-#include "file.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "compiler/backend.h"
+#include "compiler/child.h"
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>

@@ -9,9 +9,9 @@
  * name. So more may count than a rendering opens, and never less: what it opens
  * besides is refused.
  */
-#include "buf.h"
-#include "error.h"
-#include "internal.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "compiler/internal.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #ifndef SPC_COMPILER_INTERNAL_H
 #define SPC_COMPILER_INTERNAL_H
 
-#include "sandbox.h"
-#include "template.h"
+#include "compiler/sandbox.h"
+#include "compiler/template.h"
 #include <locale.h>
 #include <lua.h>
 #include <pthread.h>

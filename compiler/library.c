@@ -2,13 +2,14 @@
  * library.c - the templates of a folder, or those built in.
  *
  * A folder replaces the convolution kernels. For all else, files that templates
- * share and kernels of other roles, it needs to have only what it changes.
+ * share and kernels of other roles, it needs to have only what it changes. Its
+ * files may lie in folders one level down, as those of templates/ do.
  */
-#include "builtin.h"
-#include "error.h"
-#include "file.h"
-#include "internal.h"
-#include "render.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "compiler/builtin.h"
+#include "compiler/internal.h"
+#include "compiler/render.h"
 #include <dirent.h>
 #include <errno.h>
 #include <lauxlib.h>
@@ -303,25 +304,54 @@ static spc_status read_plain(spc__buf *text, const char *path, spc_error *error)
     return spc__file_read(text, path, MOST_FILE_BYTES, error);
 }
 
-static spc_status read_one(spc__library *library, const char *directory,
-                           const char *file, spc_error *error)
+static spc_status read_path(spc__library *library, const char *path,
+                            const char *file, spc_error *error)
 {
-    spc__buf path = SPC__BUF_INIT, text = SPC__BUF_INIT;
+    spc__buf text = SPC__BUF_INIT;
 
-    spc__buf_printf(&path, "%s/%s", directory, file);
-    spc_status status = path.failed
-                            ? spc__fail_memory(error, strlen(directory))
-                            : read_plain(&text, spc__buf_text(&path), error);
+    spc_status status = read_plain(&text, path, error);
     if (status == SPC_OK)
         status =
             add_file(library, file, spc__buf_text(&text), text.length, error);
-    spc__buf_release(&path);
     spc__buf_release(&text);
     return status;
 }
 
+static bool is_folder(const char *path)
+{
+    struct stat facts;
+
+    return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
 static spc_status read_directory(spc__library *library, const char *directory,
-                                 kind *wanted, spc_error *error)
+                                 int depth, kind *wanted, spc_error *error);
+
+/* Reads a file of the wanted kind, or what a folder has. Folders are for
+ * readers: a file is known by its own name. */
+static spc_status read_entry(spc__library *library, const char *directory,
+                             const char *file, int depth, kind *wanted,
+                             spc_error *error)
+{
+    spc__buf path = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+
+    spc__buf_printf(&path, "%s/%s", directory, file);
+    if (path.failed)
+        status = spc__fail_memory(error, strlen(directory));
+    else if (is_folder(spc__buf_text(&path)))
+        status = depth > 0 ? read_directory(library, spc__buf_text(&path),
+                                            depth - 1, wanted, error)
+                           : SPC_OK;
+    else if (wanted(file))
+        status = read_path(library, spc__buf_text(&path), file, error);
+    spc__buf_release(&path);
+    return status;
+}
+
+/* Reads a folder and, down to `depth`, the folders in it. */
+static spc_status read_directory(spc__library *library, const char *directory,
+                                 int depth, kind *wanted, spc_error *error)
 {
     struct dirent **entries = NULL;
     spc_status status = SPC_OK;
@@ -332,8 +362,9 @@ static spc_status read_directory(spc__library *library, const char *directory,
                          "cannot read the templates of '%s': %s", directory,
                          strerror(errno));
     for (int i = 0; i < count; i++) {
-        if (status == SPC_OK && wanted(entries[i]->d_name))
-            status = read_one(library, directory, entries[i]->d_name, error);
+        if (status == SPC_OK)
+            status = read_entry(library, directory, entries[i]->d_name, depth,
+                                wanted, error);
         free(entries[i]);
     }
     free(entries);
@@ -350,7 +381,8 @@ static spc_status read_shared(spc__library *library, const char *directory,
                               spc_error *error)
 {
     spc_status status =
-        directory != NULL ? read_directory(library, directory, is_shared, error)
+        directory != NULL ? read_directory(library, directory, 1, is_shared,
+                                             error)
                           : SPC_OK;
     if (status == SPC_OK)
         status = read_builtin(library, is_shared, error);
@@ -384,9 +416,10 @@ static void drop_convolutions(spc__library *library, int own)
 static spc_status read_templates(spc__library *library, const char *directory,
                                  spc_error *error)
 {
-    spc_status status = directory != NULL ? read_directory(library, directory,
-                                                           is_template, error)
-                                          : SPC_OK;
+    spc_status status = directory != NULL
+                            ? read_directory(library, directory, 1,
+                                             is_template, error)
+                            : SPC_OK;
     int own = library->count;
     if (status == SPC_OK && directory != NULL && own == 0)
         return spc__fail(error, SPC_ENOTFOUND,

@@ -4,9 +4,9 @@
  * No library of templates opens and no compiler does, so there is never a
  * template to ask: who has one in hand made it up.
  */
-#include "artefact.h"
-#include "error.h"
-#include "space.h"
+#include "base/error.h"
+#include "compiler/artefact.h"
+#include "compiler/space.h"
 #include <stdlib.h>
 
 static spc_status refuse(spc_error *error)

@@ -4,8 +4,8 @@
  * Straight to a cubin: PTX of a newer toolkit would fail on an older driver.
  * No GPU and no driver is needed, whatever the target.
  */
-#include "backend.h"
-#include "error.h"
+#include "base/error.h"
+#include "compiler/backend.h"
 #include <dlfcn.h>
 #include <link.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* render.c - text with Lua in it becomes a Lua chunk; the chunk writes text. */
-#include "render.h"
+#include "compiler/render.h"
 
-#include "error.h"
-#include "number.h"
-#include "sandbox.h"
+#include "base/error.h"
+#include "base/number.h"
+#include "compiler/sandbox.h"
 #include <inttypes.h>
 #include <lauxlib.h>
 #include <math.h>

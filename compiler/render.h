@@ -4,7 +4,7 @@
 #ifndef SPC_COMPILER_RENDER_H
 #define SPC_COMPILER_RENDER_H
 
-#include "buf.h"
+#include "base/buf.h"
 #include "spc_status.h"
 #include <lua.h>
 #include <stdbool.h>

@@ -7,10 +7,10 @@
  * Lua's hash cannot reach the output, nor can an address, because nothing
  * prints one.
  */
-#include "sandbox.h"
+#include "compiler/sandbox.h"
 
-#include "cancel.h"
-#include "error.h"
+#include "base/cancel.h"
+#include "base/error.h"
 #include <lauxlib.h>
 #include <lualib.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* sandbox_guards.c - functions of Lua's libraries that cost more than the
  * instruction that calls them, or would show an address. */
-#include "sandbox.h"
+#include "compiler/sandbox.h"
 
 #include <lauxlib.h>
 #include <stdbool.h>

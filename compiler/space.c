@@ -1,8 +1,8 @@
 /* space.c - every candidate of every template for one problem. */
-#include "space.h"
+#include "compiler/space.h"
 
-#include "error.h"
-#include "internal.h"
+#include "base/error.h"
+#include "compiler/internal.h"
 #include <lauxlib.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,9 +5,9 @@
 #ifndef SPC_COMPILER_SPACE_H
 #define SPC_COMPILER_SPACE_H
 
-#include "attrs.h"
+#include "base/attrs.h"
+#include "compiler/template.h"
 #include "spc_status.h"
-#include "template.h"
 
 typedef struct spc__candidate {
     spc__template *tpl;

@@ -8,8 +8,8 @@
  * Honest code has none: hostcc.c has the linker add nothing of its own, and
  * lock tables of addresses.
  */
-#include "artefact.h"
-#include "elf_file.h"
+#include "compiler/artefact.h"
+#include "compiler/elf_file.h"
 #include <string.h>
 
 /* The least page that a loader locks. */

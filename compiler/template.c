@@ -4,11 +4,11 @@
  * Each public function fills in a question and asks it inside one protected
  * call under the library's lock.
  */
-#include "template.h"
+#include "compiler/template.h"
 
-#include "error.h"
-#include "internal.h"
-#include "render.h"
+#include "base/error.h"
+#include "compiler/internal.h"
+#include "compiler/render.h"
 #include <lauxlib.h>
 #include <string.h>
 

@@ -20,9 +20,9 @@
 #ifndef SPC_COMPILER_TEMPLATE_H
 #define SPC_COMPILER_TEMPLATE_H
 
-#include "attrs.h"
-#include "buf.h"
-#include "sha256.h"
+#include "base/attrs.h"
+#include "base/buf.h"
+#include "base/sha256.h"
 #include "spc_status.h"
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /* values.c - attrs as Lua tables, and back. */
-#include "internal.h"
+#include "compiler/internal.h"
 
 #include <lauxlib.h>
 #include <stdlib.h>

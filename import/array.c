@@ -1,8 +1,8 @@
 /* array.c - types of elements, sizes, and elements as fp32. */
-#include "array.h"
+#include "import/array.h"
 
-#include "dtype.h"
-#include "error.h"
+#include "base/dtype.h"
+#include "base/error.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

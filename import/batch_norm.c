@@ -1,8 +1,8 @@
 /* batch_norm.c - batch normalisations, folded into what an epilogue does. */
 #include "spc_import.h"
 
-#include "array.h"
-#include "error.h"
+#include "base/error.h"
+#include "import/array.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,9 +8,9 @@
  */
 #include "spc_import.h"
 
-#include "array.h"
-#include "dtype.h"
-#include "error.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "import/array.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* net_weights.c - sets the weights of a network from arrays, by their names. */
 #include "spc_import.h"
 
-#include "array.h"
-#include "error.h"
+#include "base/error.h"
+#include "import/array.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* npy_array.c - one array of NumPy's form, alone in a file or in an archive. */
-#include "weights.h"
+#include "import/weights.h"
 
-#include "array.h"
-#include "error.h"
-#include "numpy.h"
+#include "base/error.h"
+#include "base/numpy.h"
+#include "import/array.h"
 #include <stdlib.h>
 #include <string.h>
 

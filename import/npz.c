@@ -1,8 +1,8 @@
 /* npz.c - archives of NumPy arrays (.npz): each member NAME.npy is an array;
  * others are passed over. */
-#include "weights.h"
+#include "import/weights.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

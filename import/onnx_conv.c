@@ -1,7 +1,7 @@
 /* onnx_conv.c - SparseConvolution nodes: geometry, weights, what follows. */
-#include "onnx_net.h"
+#include "import/onnx_net.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

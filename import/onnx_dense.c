@@ -4,7 +4,7 @@
  * Reshape makes C and Z one. What is left is one operator that writes a plane
  * of channels c * Z + z.
  */
-#include "onnx_net.h"
+#include "import/onnx_net.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* onnx_file.c - reads ONNX files: texts, attributes, arrays. */
-#include "onnx_file.h"
+#include "import/onnx_file.h"
 
-#include "array.h"
-#include "error.h"
-#include "file.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "import/array.h"
 #include <assert.h>
 #include <limits.h>
 #include <stdarg.h>

@@ -2,9 +2,9 @@
  * onnx_net.c - makes a network of an ONNX file: its values, the table of nodes,
  * and those nodes that have no weights.
  */
-#include "onnx_net.h"
+#include "import/onnx_net.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

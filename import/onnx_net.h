@@ -5,7 +5,7 @@
 #ifndef SPC_IMPORT_ONNX_NET_H
 #define SPC_IMPORT_ONNX_NET_H
 
-#include "onnx_file.h"
+#include "import/onnx_file.h"
 
 /* What a value is. Nothing dense is computed before it is put out: until then
  * its axes are moved about on paper. */

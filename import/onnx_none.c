@@ -1,7 +1,7 @@
 /* onnx_none.c - a build without protobuf-c reads no ONNX files, and says so. */
 #include "spc_import.h"
 
-#include "error.h"
+#include "base/error.h"
 
 spc_status spc_onnx_open(spc_onnx **out, const char *path, spc_error *error)
 {

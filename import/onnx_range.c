@@ -1,8 +1,8 @@
 /* onnx_range.c - the ranges that a file states: read, and a network quantised
  * by them. */
-#include "onnx_net.h"
+#include "import/onnx_net.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,10 +6,10 @@
  *    "__metadata__": {...}}
  *   data: all of it belongs to arrays, none of it to two
  */
-#include "weights.h"
+#include "import/weights.h"
 
-#include "array.h"
-#include "error.h"
+#include "base/error.h"
+#include "import/array.h"
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,10 @@
 /* safetensors_write.c - writes arrays as a .safetensors file. */
 #include "spc_import.h"
 
-#include "array.h"
-#include "error.h"
-#include "file.h"
-#include "json.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "import/array.h"
 #include <stdlib.h>
 #include <string.h>
 

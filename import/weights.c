@@ -1,10 +1,10 @@
 /*
  * weights.c - a collection of named arrays: opening files, and finding arrays.
  */
-#include "weights.h"
+#include "import/weights.h"
 
-#include "array.h"
-#include "error.h"
+#include "base/error.h"
+#include "import/array.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>

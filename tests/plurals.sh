@@ -10,7 +10,7 @@ set -u
 cd "$1" || exit 1
 allowed='more than %d devices|%d of %d cases|%dx%dx%d voxels|%zu bytes|%lld bytes|%d bytes'
 allowed="$allowed|%[a-z]+ (is|has|was|class|us|pass|as)\\b"
-found=$(grep -rnE '"[^"]*%(d|i|u|lld|zu) ([a-z]+ )?[a-z]{2,}s\b' --include=*.c tuner/cmd |
+found=$(grep -rnE '"[^"]*%(d|i|u|lld|zu) ([a-z]+ )?[a-z]{2,}s\b' --include=*.c tuner/command |
     grep -vE "$allowed")
 [ -z "$found" ] || {
     echo "counts whose nouns are always plural; spc__count() is there for them:"

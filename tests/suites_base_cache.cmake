@@ -15,22 +15,18 @@ target_link_libraries(bench_cache PRIVATE spc_internal spc_check)
 
 # Readers of the command have no library of their own.
 spc_suite(fuzz_texts)
-target_sources(test_fuzz_texts PRIVATE ../tuner/cmd/audit/audit_figures.c
-  ../tuner/cmd/cli/cli.c ../tuner/cmd/cli/config.c ../tuner/cmd/cli/npy.c
-  ../tuner/cmd/cli/out_file.c ../tuner/cmd/bench/peers.c ../tuner/cmd/layer_text.c
-  ../tuner/cmd/tune/worklist.c)
-target_include_directories(test_fuzz_texts PRIVATE ../tuner/cmd
-  ../tuner/cmd/audit ../tuner/cmd/bench ../tuner/cmd/cli ../tuner/cmd/tune ../tuner/cmd/network)
+target_sources(test_fuzz_texts PRIVATE ../tuner/command/audit/audit_figures.c
+  ../tuner/command/cli/cli.c ../tuner/command/cli/config.c ../tuner/command/cli/npy.c
+  ../tuner/command/cli/out_file.c ../tuner/command/bench/peers.c ../tuner/command/layer_text.c
+  ../tuner/command/tune/worklist.c)
 
 # Half a minute, other inputs each time: with that of the sanitizers, and of
 # fuzz_import, a minute a run of all presets. tests/fuzz.sh goes on for long.
 spc_run_suite(fuzz_texts_on fuzz_texts --minutes 0.3)
 
 spc_suite(out_file)
-target_sources(test_out_file PRIVATE ../tuner/cmd/cli/out_file.c)
-target_include_directories(test_out_file PRIVATE ../tuner/cmd/cli)
+target_sources(test_out_file PRIVATE ../tuner/command/cli/out_file.c)
 
 spc_suite(table)
-target_sources(test_table PRIVATE ../tuner/cmd/cli/table.c
-  ../tuner/cmd/cli/terminal.c)
-target_include_directories(test_table PRIVATE ../tuner/cmd/cli)
+target_sources(test_table PRIVATE ../tuner/command/cli/table.c
+  ../tuner/command/cli/terminal.c)

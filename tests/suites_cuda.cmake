@@ -23,8 +23,7 @@ target_compile_definitions(test_cublas PRIVATE
   SPC_TEST_CUBLASLT="$<TARGET_FILE:fake_cublaslt>")
 
 add_library(fake_cuda SHARED rig/fake_cuda.c)
-target_include_directories(fake_cuda PRIVATE ../include ../base
-  ../runtime/device ../templates)
+target_link_libraries(fake_cuda PRIVATE spc_public)
 set(fake_cuda_dir ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
 set_target_properties(fake_cuda PROPERTIES
   OUTPUT_NAME cuda VERSION 1 SOVERSION 1

@@ -38,8 +38,7 @@ set_tests_properties(large_gpu PROPERTIES LABELS gpu-large)
 
 # The words of all operators, and that their examples run.
 spc_suite(words)
-target_sources(test_words PRIVATE ../tuner/cmd/verify/matrix.c)
-target_include_directories(test_words PRIVATE ../tuner/cmd/verify)
+target_sources(test_words PRIVATE ../tuner/command/verify/matrix.c)
 
 # What convolutions are beyond their sums.
 spc_suite(properties)

@@ -13,14 +13,11 @@ foreach(name tuner tuner_workers)
 endforeach()
 
 spc_suite(finals) # how a search ends, and what a network makes of it
-target_sources(test_finals PRIVATE ../tuner/cmd/network/joint_layouts.c
-  ../tuner/cmd/network/rivals.c)
-target_include_directories(test_finals PRIVATE ../tuner/cmd/network)
+target_sources(test_finals PRIVATE ../tuner/command/network/joint_layouts.c
+  ../tuner/command/network/rivals.c)
 spc_suite(joint) # ... and what is stored of it
-target_sources(test_joint PRIVATE ../tuner/cmd/network/joint_layouts.c
-  ../tuner/cmd/network/network_confirm.c ../tuner/cmd/network/rivals.c)
-target_include_directories(test_joint PRIVATE ../tuner/cmd ../tuner/cmd/cli
-  ../tuner/cmd/network ../tuner/cmd/tune)
+target_sources(test_joint PRIVATE ../tuner/command/network/joint_layouts.c
+  ../tuner/command/network/network_confirm.c ../tuner/command/network/rivals.c)
 target_link_options(test_joint PRIVATE
   -Wl,--wrap=spc_net_capture,--wrap=spc_net_step_at)
 spc_suite(candidates)

@@ -25,7 +25,7 @@ export SPC_DATABASE= SPC_SHIPPED= SPC_CONFIG=
 
 # hashes FOLDER: each template with its hash, as the build embeds them.
 hashes() {
-    files=$(ls "$1"/*.lua "$1"/*.cuh "$1"/*.h | paste -sd';')
+    files=$(find "$1" -name '*.lua' -o -name '*.cuh' -o -name '*.h' | paste -sd';')
     cmake "-DFILES=$files" -DOUT="$work/embedded" -DWITHOUT_TEXT=ON \
         -P "$here/../templates/embed.cmake"
     sed -n 's/^ *{"\([a-z0-9_]*\)[.]cu*[.]lua", .*, "\([0-9a-f]*\)"},$/\1 \2/p' \

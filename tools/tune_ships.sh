@@ -31,7 +31,7 @@ timeout -s TERM -k 20 "$limit" \
     tune "$list" --scenes "$scenes" --effort quick --missing --in-order \
     --budget "$budget" || status=$?
 "$spctune" db export --choices -o "$out/choices"
-# As runtime/shipped.c writes the device's name.
+# As runtime/context/shipped.c writes the device's name.
 name=$(sed -n 's/^choice device="\([^"]*\)".*/\1/p' "$out/choices" | head -1 |
     tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9.]+/-/g; s/-$//')
 [ -n "$name" ] || {

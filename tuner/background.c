@@ -6,14 +6,14 @@
  * finds goes into the database, where the host's next plan looks for it. So the
  * two share nothing but the list of what is wanted, and flags.
  */
-#include "background.h"
+#include "context/background.h"
 
-#include "cancel.h"
-#include "coords.h"
-#include "error.h"
-#include "lookup.h"
-#include "map.h"
-#include "pool.h"
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/pool.h"
+#include "coords/coords.h"
+#include "coords/map.h"
+#include "plan/lookup.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,12 +5,12 @@
  * them, compile, and put them into another, from which the caller settles what
  * became of them. The resource report decides before any launch.
  */
-#include "builder.h"
+#include "tuner/builder.h"
 
-#include "cancel.h"
-#include "error.h"
-#include "pool.h"
-#include "resources.h"
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/pool.h"
+#include "tuner/resources.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

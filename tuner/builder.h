@@ -11,7 +11,7 @@
 #ifndef SPC_TUNER_BUILDER_H
 #define SPC_TUNER_BUILDER_H
 
-#include "candidates.h"
+#include "tuner/search/candidates.h"
 
 typedef struct spc__builder spc__builder;
 

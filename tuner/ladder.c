@@ -9,12 +9,12 @@
  * of them compile beside the first candidates; where there are few threads, the
  * wide ones after the narrow ones.
  */
-#include "ladder.h"
+#include "tuner/ladder.h"
 
-#include "cancel.h"
-#include "error.h"
-#include "indexer.h"
-#include "pool.h"
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/pool.h"
+#include "coords/index/indexer.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

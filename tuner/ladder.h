@@ -6,7 +6,7 @@
 #ifndef SPC_TUNER_LADDER_H
 #define SPC_TUNER_LADDER_H
 
-#include "request.h"
+#include "tuner/request.h"
 
 typedef struct spc__ladder spc__ladder;
 

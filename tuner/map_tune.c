@@ -6,11 +6,11 @@
  * relation that the oracle finds by hashing, entry by entry, and timed. It runs
  * in the caller's process: the kernels are not written by users.
  */
-#include "clock.h"
-#include "error.h"
-#include "map_choice.h"
-#include "relation.h"
-#include "space.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "compiler/space.h"
+#include "coords/map_choice.h"
+#include "lab/oracle/relation.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

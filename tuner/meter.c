@@ -4,12 +4,12 @@
  * All of a round have their turn in shuffled order, so that a drift of the
  * clock meets all alike.
  */
-#include "meter.h"
+#include "tuner/meter.h"
 
-#include "clock.h"
-#include "error.h"
-#include "random.h"
-#include "relation.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "lab/oracle/relation.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,8 @@
 #ifndef SPC_TUNER_METER_H
 #define SPC_TUNER_METER_H
 
-#include "candidates.h"
-#include "runner.h"
+#include "tuner/search/candidates.h"
+#include "tuner/worker/runner.h"
 
 typedef struct spc__meter {
     const spc__request *request;

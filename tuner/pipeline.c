@@ -6,11 +6,11 @@
  * would be disturbed by compilers (spc__device_ops), verified candidates wait
  * until nothing compiles, and nothing more is compiled until they are timed.
  */
-#include "pipeline.h"
+#include "tuner/pipeline.h"
 
-#include "clock.h"
-#include "error.h"
-#include "layout.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "coords/layout.h"
 #include <stdlib.h>
 
 typedef struct batch {

@@ -5,11 +5,11 @@
 #ifndef SPC_TUNER_PIPELINE_H
 #define SPC_TUNER_PIPELINE_H
 
-#include "builder.h"
-#include "ladder.h"
-#include "meter.h"
-#include "record.h"
-#include "report.h"
+#include "tuner/builder.h"
+#include "tuner/ladder.h"
+#include "tuner/meter.h"
+#include "tuner/record.h"
+#include "tuner/report.h"
 
 typedef struct spc__pipeline {
     const spc__request *request;

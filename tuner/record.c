@@ -1,10 +1,10 @@
 /* record.c - a run and the database: what it knew, what it learns. */
-#include "record.h"
+#include "tuner/record.h"
 
-#include "clock.h"
-#include "error.h"
-#include "plural.h"
-#include "turn.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/plural.h"
+#include "tuner/turn.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

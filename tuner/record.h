@@ -4,8 +4,8 @@
 #ifndef SPC_TUNER_RECORD_H
 #define SPC_TUNER_RECORD_H
 
-#include "candidates.h"
-#include "choice.h"
+#include "tuner/search/candidates.h"
+#include "tuner/search/choice.h"
 
 typedef struct spc__record {
     spc_ctx *ctx;

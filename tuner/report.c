@@ -1,8 +1,8 @@
 /* report.c - the figures of progress and candidates. */
-#include "report.h"
+#include "tuner/report.h"
 
-#include "choice.h"
-#include "clock.h"
+#include "base/clock.h"
+#include "tuner/search/choice.h"
 #include <math.h>
 #include <stdio.h>
 

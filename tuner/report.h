@@ -2,7 +2,7 @@
 #ifndef SPC_TUNER_REPORT_H
 #define SPC_TUNER_REPORT_H
 
-#include "candidates.h"
+#include "tuner/search/candidates.h"
 
 typedef struct spc__pace { /* how far a run is */
     uint64_t since_ns;     /* the first candidate was begun */

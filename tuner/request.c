@@ -1,11 +1,11 @@
 /* request.c - what was asked for, and whether it can be. */
-#include "request.h"
+#include "tuner/request.h"
 
-#include "cancel.h"
-#include "clock.h"
-#include "coords.h"
-#include "error.h"
-#include "sample.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "coords/coords.h"
+#include "lab/sample/sample.h"
 #include <string.h>
 
 /* By stage. Where nothing is timed a limit is there for what hangs, not for

@@ -5,7 +5,7 @@
 #ifndef SPC_TUNER_REQUEST_H
 #define SPC_TUNER_REQUEST_H
 
-#include "ctx.h"
+#include "context/ctx.h"
 
 typedef struct spc__request {
     spc_ctx *ctx;

@@ -1,5 +1,5 @@
 /* resources.c - registers, spills and shared memory against the target. */
-#include "resources.h"
+#include "tuner/resources.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 #ifndef SPC_TUNER_RESOURCES_H
 #define SPC_TUNER_RESOURCES_H
 
-#include "candidates.h"
+#include "tuner/search/candidates.h"
 
 /* Writes why a compiled candidate must not be launched on `target`; false if it
  * may be. */

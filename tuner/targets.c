@@ -6,9 +6,9 @@
  * not to a target: the largest common one stands here, since only launch
  * geometry and a few constraints look at it.
  */
-#include "targets.h"
+#include "tuner/targets.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #ifndef SPC_TUNER_TARGETS_H
 #define SPC_TUNER_TARGETS_H
 
-#include "attrs.h"
+#include "base/attrs.h"
 #include "spc_status.h"
 
 /*

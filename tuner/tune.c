@@ -15,14 +15,14 @@
  *   report.h      progress and candidates, for the caller
  *   ladder.h      the code of maps that other scenes will need
  */
-#include "search.h"
+#include "tuner/search/search.h"
 
-#include "cancel.h"
-#include "clock.h"
-#include "error.h"
-#include "moves.h"
-#include "near.h"
-#include "turn.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "tuner/search/moves.h"
+#include "tuner/search/near.h"
+#include "tuner/turn.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* turn.c - waiting for other processes that tune the same layer. */
-#include "turn.h"
+#include "tuner/turn.h"
 
-#include "clock.h"
-#include "error.h"
-#include "lease.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "cache/lease.h"
 #include <string.h>
 #include <time.h>
 

@@ -5,7 +5,7 @@
 #ifndef SPC_TUNER_TURN_H
 #define SPC_TUNER_TURN_H
 
-#include "request.h"
+#include "tuner/request.h"
 
 typedef struct spc__turn {
     spc_ctx *ctx;

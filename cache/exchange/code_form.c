@@ -1,7 +1,7 @@
 /* code_form.c - compressing code, and its way back. */
-#include "code_form.h"
+#include "cache/exchange/code_form.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <stdlib.h>
 #include <string.h>
 #ifdef SPC_WITH_ZSTD

@@ -1,10 +1,10 @@
 /* exchange.c - export, import, merge, diff. */
-#include "exchange.h"
+#include "cache/exchange/exchange.h"
 
-#include "network_text.h"
+#include "cache/network/network_text.h"
 
-#include "error.h"
-#include "records.h"
+#include "base/error.h"
+#include "cache/exchange/records.h"
 #include <string.h>
 
 static const char heading[] =

@@ -8,7 +8,7 @@
 #ifndef SPC_CACHE_EXCHANGE_H
 #define SPC_CACHE_EXCHANGE_H
 
-#include "cache.h"
+#include "cache/cache.h"
 
 /* What became of a record that was offered to a file. */
 typedef enum spc__fate {

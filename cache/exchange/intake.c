@@ -6,11 +6,11 @@
  * they are made. A choice is accepted whenever its trial is there, even where
  * that trial has a newer, worse end; then no lookup finds it.
  */
-#include "records.h"
+#include "cache/exchange/records.h"
 
-#include "error.h"
-#include "number.h"
-#include "sha256.h"
+#include "base/error.h"
+#include "base/number.h"
+#include "base/sha256.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>

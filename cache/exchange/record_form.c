@@ -1,12 +1,12 @@
 /* record_form.c - records as lines: the table of kinds, writing, reading. */
-#include "record_form.h"
+#include "cache/exchange/record_form.h"
 
-#include "attrs.h"
-#include "base64.h"
-#include "cache_internal.h"
-#include "error.h"
-#include "names.h"
-#include "number.h"
+#include "base/attrs.h"
+#include "base/base64.h"
+#include "base/error.h"
+#include "base/names.h"
+#include "base/number.h"
+#include "cache/cache_internal.h"
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>

@@ -14,8 +14,8 @@
 #ifndef SPC_CACHE_RECORD_FORM_H
 #define SPC_CACHE_RECORD_FORM_H
 
-#include "buf.h"
-#include "sha256.h"
+#include "base/buf.h"
+#include "base/sha256.h"
 #include "spc_status.h"
 #include <stdbool.h>
 #include <stdint.h>

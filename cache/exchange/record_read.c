@@ -1,8 +1,8 @@
 /* record_read.c - the rows of a file as records. */
-#include "records.h"
+#include "cache/exchange/records.h"
 
-#include "error.h"
-#include "number.h"
+#include "base/error.h"
+#include "base/number.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

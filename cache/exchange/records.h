@@ -4,9 +4,9 @@
 #ifndef SPC_CACHE_RECORDS_H
 #define SPC_CACHE_RECORDS_H
 
-#include "cache_internal.h"
-#include "exchange.h"
-#include "record_form.h"
+#include "cache/cache_internal.h"
+#include "cache/exchange/exchange.h"
+#include "cache/exchange/record_form.h"
 
 /* Reads the records of one kind of a file, in the order of their keys. */
 typedef struct spc__record_cursor {

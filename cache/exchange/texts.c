@@ -2,7 +2,7 @@
  * texts.c - texts as small numbers: an array of them, and a hash table with
  * open addresses that is at most half full.
  */
-#include "texts.h"
+#include "cache/exchange/texts.h"
 
 #include <stdint.h>
 #include <stdlib.h>

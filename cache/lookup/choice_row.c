@@ -13,11 +13,11 @@
  * else has brought into memory. Only where it does not fit are both asked for,
  * to tell which of the two records is unsound.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
-#include "manifest.h"
-#include "sha256.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "cache/pack/manifest.h"
 #include <string.h>
 
 /* The columns of statement.c's WHOLE; the last two are only read in doubt. */

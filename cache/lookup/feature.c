@@ -6,9 +6,9 @@
  * 0 is not written there, so that a feature that comes later, with 0 for what
  * was usual before, keeps the old keys. A trial has the values themselves.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "number.h"
+#include "base/number.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>

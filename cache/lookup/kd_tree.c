@@ -6,7 +6,7 @@
  * feature in one order, and each term is at most the point's. Rounding is
  * monotone, so a box is never taken to be farther away than what is in it.
  */
-#include "kd_tree.h"
+#include "cache/lookup/kd_tree.h"
 
 #include <math.h>
 #include <stdlib.h>

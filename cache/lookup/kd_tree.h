@@ -5,7 +5,7 @@
 #ifndef SPC_CACHE_KD_TREE_H
 #define SPC_CACHE_KD_TREE_H
 
-#include "cache.h"
+#include "cache/cache.h"
 
 /* A place in the space of features, and what a difference of 1 counts. */
 typedef struct spc__kd_point {

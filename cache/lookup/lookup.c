@@ -13,9 +13,9 @@
  * what is known of either is read in full at the end, so a question more costs
  * a ranking and no reading.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

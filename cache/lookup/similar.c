@@ -10,11 +10,11 @@
  * after any file has changed: by this handle or, as SQLite's data_version
  * says, by another.
  */
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
-#include "error.h"
-#include "sha256.h"
-#include "texts.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "cache/exchange/texts.h"
 #include <assert.h>
 #include <limits.h>
 #include <math.h>

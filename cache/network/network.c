@@ -7,12 +7,12 @@
  * same name, is found like a changed byte. Parts are read one at a time: a
  * network is never in memory twice.
  */
-#include "network.h"
+#include "cache/network/network.h"
 
-#include "clock.h"
-#include "error.h"
-#include "records.h"
-#include "sha256.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "cache/exchange/records.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

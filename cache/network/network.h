@@ -2,8 +2,8 @@
 #ifndef SPC_CACHE_NETWORK_H
 #define SPC_CACHE_NETWORK_H
 
-#include "cache_internal.h"
-#include "exchange.h"
+#include "cache/cache_internal.h"
+#include "cache/exchange/exchange.h"
 
 /*
  * Takes the networks of another file into one that is written to, within its

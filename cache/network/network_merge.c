@@ -2,10 +2,10 @@
  * network_merge.c - networks from file to file, and the list of what a file
  * has.
  */
-#include "network.h"
+#include "cache/network/network.h"
 
-#include "error.h"
-#include "records.h"
+#include "base/error.h"
+#include "cache/exchange/records.h"
 #include <sqlite3.h>
 
 /* ---- is all there? ------------------------------------------------------- */

@@ -1,9 +1,9 @@
 /* network_text.c - networks as lines of an export (network_text.h). */
-#include "network_text.h"
+#include "cache/network/network_text.h"
 
-#include "base64.h"
-#include "error.h"
-#include "sha256.h"
+#include "base/base64.h"
+#include "base/error.h"
+#include "base/sha256.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

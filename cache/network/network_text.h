@@ -13,7 +13,7 @@
 #ifndef SPC_CACHE_NETWORK_TEXT_H
 #define SPC_CACHE_NETWORK_TEXT_H
 
-#include "network.h"
+#include "cache/network/network.h"
 
 /* Writes every sound network of a file; *damaged counts the others too. */
 spc_status spc__networks_write(spc__layer *layer,

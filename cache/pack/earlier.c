@@ -6,10 +6,10 @@
  * that of the pack before it. Such a file is ours if it says that it is listed
  * in NAME.manifest; all others stay.
  */
-#include "earlier.h"
+#include "cache/pack/earlier.h"
 
-#include "cache_internal.h"
-#include "error.h"
+#include "base/error.h"
+#include "cache/cache_internal.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 #ifndef SPC_CACHE_EARLIER_H
 #define SPC_CACHE_EARLIER_H
 
-#include "pack.h"
+#include "cache/pack/pack.h"
 
 typedef struct spc__earlier {
     const char *manifest; /* the name of that of the pack */

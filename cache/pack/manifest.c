@@ -1,12 +1,12 @@
 /* manifest.c - writing, reading and asking a manifest. */
-#include "manifest.h"
+#include "cache/pack/manifest.h"
 
-#include "error.h"
-#include "file.h"
-#include "network.h"
-#include "records.h"
-#include "sha256.h"
-#include "signature.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "cache/exchange/records.h"
+#include "cache/network/network.h"
+#include "cache/pack/signature.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #ifndef SPC_CACHE_MANIFEST_H
 #define SPC_CACHE_MANIFEST_H
 
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
 typedef struct spc__manifest spc__manifest;
 

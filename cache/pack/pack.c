@@ -7,16 +7,16 @@
  * file. VACUUM INTO writes the final files without gaps and without a journal;
  * a rename puts each in its place.
  */
-#include "pack.h"
+#include "cache/pack/pack.h"
 
-#include "cache_internal.h"
-#include "code_form.h"
-#include "earlier.h"
-#include "error.h"
-#include "exchange.h"
-#include "file.h"
-#include "manifest.h"
-#include "prune_steps.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "cache/cache_internal.h"
+#include "cache/exchange/code_form.h"
+#include "cache/exchange/exchange.h"
+#include "cache/pack/earlier.h"
+#include "cache/pack/manifest.h"
+#include "cache/pack/prune_steps.h"
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

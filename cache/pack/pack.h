@@ -2,8 +2,8 @@
 #ifndef SPC_CACHE_PACK_H
 #define SPC_CACHE_PACK_H
 
-#include "buf.h"
-#include "cache.h"
+#include "base/buf.h"
+#include "cache/cache.h"
 
 typedef enum spc__pack_form {
     SPC__PACK_APART, /* the code of each target in a file beside the pack */

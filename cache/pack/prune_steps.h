@@ -2,7 +2,7 @@
 #ifndef SPC_CACHE_PRUNE_STEPS_H
 #define SPC_CACHE_PRUNE_STEPS_H
 
-#include "cache_internal.h"
+#include "cache/cache_internal.h"
 
 /* Lists end with NULL. */
 extern const char *const spc__prune_quarantined[];

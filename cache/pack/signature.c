@@ -1,8 +1,8 @@
 /* signature.c - checking signatures of minisign, by libsodium. */
-#include "signature.h"
+#include "cache/pack/signature.h"
 
-#include "base64.h"
-#include "error.h"
+#include "base/base64.h"
+#include "base/error.h"
 #include <string.h>
 #ifdef SPC_WITH_SODIUM
 #include <sodium.h>

@@ -4,12 +4,12 @@
  * A set owns its memory; filling it in is the work of an indexer: templates on
  * cuda and sim (index_device.c), threaded C on the cpu device (index_host.c).
  */
-#include "coords.h"
+#include "coords/coords.h"
 
-#include "dtype.h"
-#include "error.h"
-#include "indexer.h"
-#include "regroup.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "coords/index/indexer.h"
+#include "coords/regroup/regroup.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -12,10 +12,10 @@
 #ifndef SPC_RUNTIME_COORDS_H
 #define SPC_RUNTIME_COORDS_H
 
-#include "ctx.h"
-#include "geometry.h"
-#include "keys.h"
-#include "root.h"
+#include "context/ctx.h"
+#include "coords/keys.h"
+#include "coords/root.h"
+#include "operators/geometry.h"
 
 typedef struct spc__indexer spc__indexer; /* indexer.h */
 

@@ -2,12 +2,12 @@
  * coords_fill.c - coordinate sets: filling them, what was wrong with the rows,
  * and what there is.
  */
-#include "coords.h"
+#include "coords/coords.h"
 
-#include "dtype.h"
-#include "error.h"
-#include "indexer.h"
-#include "regroup.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "coords/index/indexer.h"
+#include "coords/regroup/regroup.h"
 #include <string.h>
 
 /* ---- filling ---------------------------------------------------------- */

@@ -1,8 +1,8 @@
 /* given.c - drawing a second set for a scene. */
-#include "given.h"
+#include "coords/given.h"
 
-#include "error.h"
-#include "geometry.h"
+#include "base/error.h"
+#include "operators/geometry.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* keys.c - choosing how coordinates are packed into keys. */
-#include "keys.h"
+#include "coords/keys.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <string.h>
 
 static const char *const field_names[4] = {"batch", "x", "y", "z"};

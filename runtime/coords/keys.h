@@ -11,10 +11,10 @@
 #ifndef SPC_RUNTIME_KEYS_H
 #define SPC_RUNTIME_KEYS_H
 
-#include "spc_abi.h"
+#include "templates/shared/spc_abi.h"
 
-#include "index_abi.h"
 #include "spc.h"
+#include "templates/shared/index_abi.h"
 
 /* Keys past the last that a search may read, whatever they are. */
 enum { SPC__KEY_SLACK = SPC_INDEX_SLACK };

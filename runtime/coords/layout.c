@@ -2,9 +2,9 @@
  * layout.c - the layouts of a kernel map: prepared once, looked up when a
  * plan runs, filled again when the map is rebuilt.
  */
-#include "error.h"
-#include "indexer.h"
-#include "points.h"
+#include "base/error.h"
+#include "coords/index/indexer.h"
+#include "coords/points/points.h"
 #include <stdlib.h>
 #include <string.h>
 

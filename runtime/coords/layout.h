@@ -26,9 +26,9 @@
 #ifndef SPC_RUNTIME_LAYOUT_H
 #define SPC_RUNTIME_LAYOUT_H
 
-#include "geometry.h"
-#include "keys.h"
-#include "spc_abi.h"
+#include "coords/keys.h"
+#include "operators/geometry.h"
+#include "templates/shared/spc_abi.h"
 
 /* A sorted row order (order.c); NULL for an unknown name, and for "none", which
  * is no sorted one. */

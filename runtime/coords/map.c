@@ -1,13 +1,13 @@
 /*
  * map.c - kernel maps: creating and filling them.
  */
-#include "map.h"
+#include "coords/map.h"
 
-#include "error.h"
-#include "geometry.h"
-#include "given.h"
-#include "indexer.h"
-#include "points.h"
+#include "base/error.h"
+#include "coords/given.h"
+#include "coords/index/indexer.h"
+#include "coords/points/points.h"
+#include "operators/geometry.h"
 #include <stdlib.h>
 
 /* ---- creating --------------------------------------------------------- */

@@ -10,8 +10,8 @@
 #ifndef SPC_RUNTIME_MAP_H
 #define SPC_RUNTIME_MAP_H
 
-#include "coords.h"
-#include "layout.h"
+#include "coords/coords.h"
+#include "coords/layout.h"
 
 struct spc_map {
     spc_ctx *ctx;

@@ -1,8 +1,8 @@
 /* map_choice.c - which searcher serves a geometry: what the database says. */
-#include "map_choice.h"
+#include "coords/map_choice.h"
 
-#include "error.h"
-#include "indexer.h"
+#include "base/error.h"
+#include "coords/index/indexer.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

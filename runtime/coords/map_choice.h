@@ -11,8 +11,8 @@
 #ifndef SPC_RUNTIME_MAP_CHOICE_H
 #define SPC_RUNTIME_MAP_CHOICE_H
 
-#include "cache.h"
-#include "map.h"
+#include "cache/cache.h"
+#include "coords/map.h"
 
 /* What the template must know of a geometry: op, kind, kernel and so on. */
 void spc__map_attrs(spc__attrs *out, const spc_geometry *geometry,

@@ -1,10 +1,10 @@
 /*
  * map_look.c - looking at kernel maps: their facts, and all of their pairs.
  */
-#include "map.h"
+#include "coords/map.h"
 
-#include "error.h"
-#include "indexer.h"
+#include "base/error.h"
+#include "coords/index/indexer.h"
 #include <stdlib.h>
 #include <string.h>
 

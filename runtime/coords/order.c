@@ -35,8 +35,8 @@
  *   morton  along a Morton curve (the bits of x, y and z interleaved), batch
  *           elements one after the other: rows of a tile read the same inputs
  */
-#include "error.h"
-#include "layout.h"
+#include "base/error.h"
+#include "coords/layout.h"
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>

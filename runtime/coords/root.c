@@ -1,8 +1,8 @@
 /* root.c - several rules in a row as one (root.h). */
-#include "root.h"
+#include "coords/root.h"
 
-#include "coords.h"
-#include "geometry.h"
+#include "coords/coords.h"
+#include "operators/geometry.h"
 #include <string.h>
 
 /* Longer axes of a root are not walked along. */

@@ -2,10 +2,10 @@
  * rows.c - layouts of layers that need no map, filled by the template "rows" or
  * by the host.
  */
-#include "rows.h"
-#include "error.h"
-#include "index_abi.h"
-#include "index_device.h"
+#include "coords/rows.h"
+#include "base/error.h"
+#include "coords/index/index_device.h"
+#include "templates/shared/index_abi.h"
 #include <string.h>
 
 /* Blocks for each multiprocessor: enough to keep memory busy. */

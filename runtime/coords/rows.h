@@ -9,8 +9,8 @@
 #ifndef SPC_RUNTIME_ROWS_H
 #define SPC_RUNTIME_ROWS_H
 
-#include "ctx.h"
-#include "spc_abi.h"
+#include "context/ctx.h"
+#include "templates/shared/spc_abi.h"
 
 /* Rows of any number: at most `rows`; `count`, on the device, says how many
  * there are, or all of them do if it is NULL. None, if it is more. */

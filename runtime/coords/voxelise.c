@@ -2,11 +2,11 @@
  * voxelise.c - points that become voxels: what can be, creating, filling,
  * looking at what came of it.
  */
-#include "voxelise.h"
+#include "coords/voxelise.h"
 
-#include "dtype.h"
-#include "error.h"
-#include "indexer.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "coords/index/indexer.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

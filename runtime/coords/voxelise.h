@@ -8,9 +8,9 @@
 #ifndef SPC_RUNTIME_VOXELISE_H
 #define SPC_RUNTIME_VOXELISE_H
 
-#include "coords.h"
+#include "coords/coords.h"
 /* After coords.h. */
-#include "voxelise_abi.h"
+#include "templates/shared/voxelise_abi.h"
 
 struct spc_voxels {
     spc_ctx *ctx;

@@ -1,10 +1,10 @@
 /*
  * voxelise_device.c - voxelisation on cuda and sim: the template "voxelise".
  */
-#include "error.h"
-#include "index_device.h"
-#include "indexer.h"
-#include "voxelise.h"
+#include "base/error.h"
+#include "coords/index/index_device.h"
+#include "coords/index/indexer.h"
+#include "coords/voxelise.h"
 #include <stdlib.h>
 
 enum { THREADS = 256, EMULATED_THREADS = 64 };

@@ -2,12 +2,12 @@
  * voxelise_host.c - voxelisation on the cpu device: the same steps as the
  * template's, in threaded C.
  */
-#include "cancel.h"
-#include "dtype.h"
-#include "error.h"
-#include "indexer.h"
-#include "parallel.h"
-#include "voxelise.h"
+#include "base/cancel.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "coords/index/indexer.h"
+#include "coords/voxelise.h"
 #include <string.h>
 
 enum { CHUNK = 4096, COLUMNS_MOST = 64 };

@@ -7,10 +7,10 @@
  * is /proc/self/fd/N here: so N stays open, and hence unique, for as long as
  * the object is loaded.
  */
-#include "cpu_module.h"
+#include "device/cpu_module.h"
 
-#include "error.h"
-#include "file.h"
+#include "base/error.h"
+#include "base/file.h"
 #include <dlfcn.h>
 #include <elf.h>
 #include <errno.h>

@@ -2,8 +2,8 @@
 #ifndef SPC_RUNTIME_CUDA_DEVICE_H
 #define SPC_RUNTIME_CUDA_DEVICE_H
 
-#include "cuda_driver.h"
-#include "device.h"
+#include "device/cuda_driver.h"
+#include "device/device.h"
 #include <pthread.h>
 
 typedef struct spc__cublas spc__cublas;

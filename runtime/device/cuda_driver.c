@@ -1,6 +1,6 @@
 /* cuda_driver.c - opens libcuda and words its errors. */
-#include "cuda_driver.h"
-#include "error.h"
+#include "device/cuda_driver.h"
+#include "base/error.h"
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>

@@ -6,8 +6,8 @@
  * stack: a product allocates nothing here, and any number of threads may ask
  * for one. Declared are the few functions that are called, as in cublasLt.h.
  */
-#include "cuda_device.h"
-#include "error.h"
+#include "base/error.h"
+#include "device/cuda_device.h"
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,8 +2,8 @@
  * cuda_graph.c - many launches kept as one: captured on a stream of our own,
  * launched on the caller's.
  */
-#include "cuda_device.h"
-#include "error.h"
+#include "base/error.h"
+#include "device/cuda_device.h"
 #include <stdlib.h>
 
 struct spc__graph {

@@ -1,6 +1,6 @@
 /* cuda_info.c - which cuda devices there are, and what is known of each. */
-#include "cuda_device.h"
-#include "error.h"
+#include "base/error.h"
+#include "device/cuda_device.h"
 #include <stdio.h>
 #include <string.h>
 

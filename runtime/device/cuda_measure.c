@@ -10,9 +10,9 @@
  * sample is one run between two events, what the events cost (about 2 us)
  * included.
  */
-#include "clock.h"
-#include "cuda_device.h"
-#include "error.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "device/cuda_device.h"
 #include <time.h>
 
 enum { REPLAY_US = 1000, RUNS_MIN = 10, RUNS_MAX = 2000, FLUSHED_CACHES = 4 };

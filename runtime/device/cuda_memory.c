@@ -1,6 +1,6 @@
 /* cuda_memory.c - memory of the cuda device, and waiting for its streams. */
-#include "cuda_device.h"
-#include "error.h"
+#include "base/error.h"
+#include "device/cuda_device.h"
 #include <stdio.h>
 
 spc_status spc__cuda_alloc(spc__device *device, void **out, size_t bytes,

@@ -8,9 +8,9 @@
 #ifndef SPC_RUNTIME_DEVICE_H
 #define SPC_RUNTIME_DEVICE_H
 
-#include "artefact.h"
-#include "attrs.h"
-#include "log.h"
+#include "base/attrs.h"
+#include "base/log.h"
+#include "compiler/artefact.h"
 #include "spc.h"
 
 typedef struct spc__device

@@ -11,12 +11,12 @@
  * pool hands out blocks as threads become free. Memory is the host's, the
  * stream means nothing, and a launch returns when it is done.
  */
-#include "host_device.h"
+#include "device/host_device.h"
 
-#include "clock.h"
-#include "error.h"
-#include "parallel.h"
-#include "pool.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/pool.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <xmmintrin.h>

@@ -6,8 +6,8 @@
  * retains the primary context. Each entry makes that context current and
  * restores what the calling thread had.
  */
-#include "cuda_device.h"
-#include "error.h"
+#include "base/error.h"
+#include "device/cuda_device.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

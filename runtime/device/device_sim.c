@@ -3,7 +3,7 @@
  *
  * The device renders the same templates as cuda does and has them compiled by
  * the system's C compiler against the host half of the primitives
- * (templates/spc_sim.h). How it runs them is chosen by the environment:
+ * (templates/shared/spc_sim.h). How it runs them is chosen by the environment:
  *
  *   SPC_SIM_SCHEDULE=forward|reverse|random:SEED   the order of threads
  *   SPC_SIM_ASYNC=eager|deferred                   asynchronous copies, wgmma
@@ -12,14 +12,14 @@
  * A launch returns when it is done; streams mean nothing. Times are those of
  * the emulation and say nothing of a GPU.
  */
-#include "host_device.h"
+#include "device/host_device.h"
 
-#include "clock.h"
-#include "error.h"
-#include "parallel.h"
-#include "pool.h"
-#include "sim.h"
-#include "sim_gemm.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "base/pool.h"
+#include "device/sim.h"
+#include "device/sim_gemm.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>

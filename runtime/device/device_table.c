@@ -4,8 +4,8 @@
  * A new device is a new file and a row here, best first. An emulation
  * is never chosen by itself.
  */
-#include "device.h"
-#include "error.h"
+#include "base/error.h"
+#include "device/device.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* host_device.c - memory, compiler and modules of the devices cpu and sim. */
-#include "host_device.h"
+#include "device/host_device.h"
 
-#include "error.h"
-#include "parallel.h"
+#include "base/error.h"
+#include "base/parallel.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,8 +8,8 @@
 #ifndef SPC_RUNTIME_HOST_DEVICE_H
 #define SPC_RUNTIME_HOST_DEVICE_H
 
-#include "cpu_module.h"
-#include "device.h"
+#include "device/cpu_module.h"
+#include "device/device.h"
 #include <pthread.h>
 
 typedef struct spc__host_device {

@@ -19,7 +19,7 @@
 #ifndef SPC_RUNTIME_SIM_H
 #define SPC_RUNTIME_SIM_H
 
-#include "pool.h"
+#include "base/pool.h"
 #include "spc_status.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -28,7 +28,7 @@
 #include <stdint.h>
 
 #define SPC_SIM_RUNTIME
-#include "spc_device.cuh"
+#include "templates/shared/spc_device.cuh"
 
 #if defined(__SANITIZE_ADDRESS__)
 #define SPC__SIM_ASAN 1

@@ -6,7 +6,7 @@
  * stack. Elsewhere it is swapcontext, which asks the kernel twice for the
  * signal mask and takes 20 times as long.
  */
-#include "sim.h"
+#include "device/sim.h"
 
 #include <stdlib.h>
 #include <string.h>

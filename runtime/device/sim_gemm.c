@@ -1,7 +1,7 @@
 /* sim_gemm.c - the emulated GPU's library for products of matrices. */
-#include "sim_gemm.h"
-#include "dtype.h"
-#include "error.h"
+#include "device/sim_gemm.h"
+#include "base/dtype.h"
+#include "base/error.h"
 #include <stdlib.h>
 
 bool spc__sim_has_gemm(spc__device *device)

@@ -2,7 +2,7 @@
 #ifndef SPC_RUNTIME_SIM_GEMM_H
 #define SPC_RUNTIME_SIM_GEMM_H
 
-#include "device.h"
+#include "device/device.h"
 
 bool spc__sim_has_gemm(spc__device *device);
 spc_status spc__sim_gemm(spc__device *device, const spc__gemm *gemm,

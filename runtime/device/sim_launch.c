@@ -5,8 +5,8 @@
  * workers as the device has threads; those of a cluster together. A cooperative
  * launch has one worker, which holds all blocks at once.
  */
-#include "error.h"
-#include "sim.h"
+#include "base/error.h"
+#include "device/sim.h"
 
 #include <stdarg.h>
 #include <stdio.h>

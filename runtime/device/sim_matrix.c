@@ -6,7 +6,7 @@
  * and every machine gives the same sums: k in rising order, one rounding a
  * step.
  */
-#include "sim.h"
+#include "device/sim.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
  * waits for its barrier. Until then the destination is poisoned. What
  * nobody waits for never arrives, which is how a wrong wait count shows.
  */
-#include "sim.h"
+#include "device/sim.h"
 
 #include <assert.h>
 #include <string.h>

@@ -13,7 +13,7 @@
  * Of what a lane knows its warp does. Knowledge that goes through memory alone
  * is not followed; no kernel's waits depend on such.
  */
-#include "sim.h"
+#include "device/sim.h"
 
 #include <stdlib.h>
 #include <string.h>

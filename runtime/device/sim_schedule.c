@@ -12,8 +12,8 @@
  * or barrier; that is checked at each arrival. Whatever else leaves nobody
  * to run is a deadlock, and is reported with the places of two of its threads.
  */
-#include "clock.h"
-#include "sim.h"
+#include "base/clock.h"
+#include "device/sim.h"
 
 #include <sched.h>
 #include <stdio.h>

@@ -4,10 +4,10 @@
  * Sets and maps are found by what they are. So layers share them whatever keys
  * a file gives, and a network without keys has as few maps as it can have.
  */
-#include "net.h"
+#include "net/net.h"
 
-#include "error.h"
-#include "geometry.h"
+#include "base/error.h"
+#include "operators/geometry.h"
 #include <stdlib.h>
 #include <string.h>
 

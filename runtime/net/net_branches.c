@@ -8,13 +8,13 @@
  * only, so those that come later are made beside the layers before. Layers that
  * do not need each other go side by side, too (net_waits.c).
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "coords.h"
-#include "ctx.h"
-#include "error.h"
-#include "indexer.h"
-#include "map.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/coords.h"
+#include "coords/index/indexer.h"
+#include "coords/map.h"
 #include <stdlib.h>
 
 static bool is_indexing(const spc__net_work *work)

@@ -6,15 +6,15 @@
  * that a refused layer leaves it as it was; but for a set or a map that nobody
  * uses, which costs nothing: a plan makes what its layers use.
  */
-#include "net_nodes.h"
+#include "net/net_nodes.h"
 
-#include "conv.h"
-#include "dtype.h"
-#include "error.h"
-#include "feature.h"
-#include "geometry.h"
-#include "operands.h"
-#include "voxelise.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "coords/voxelise.h"
+#include "operators/conv.h"
+#include "operators/feature.h"
+#include "operators/geometry.h"
+#include "operators/operands.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

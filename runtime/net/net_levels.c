@@ -1,12 +1,12 @@
 /* net_levels.c - the layers of a run, written down with the voxels of their
  * levels (capture.h). */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "capture.h"
-#include "conv.h"
-#include "coords.h"
-#include "ctx.h"
-#include "error.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/coords.h"
+#include "operators/conv.h"
+#include "plan/capture.h"
 #include <stdlib.h>
 
 /* Where the rows of a set are: those of the input's are the caller's, or what

@@ -6,7 +6,7 @@
  * same time (greedy by size; Pisarchyk, Lee, "Efficient Memory Management for
  * Deep Neural Net Inference", 2020, section 5.1).
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
 #include <stdlib.h>
 

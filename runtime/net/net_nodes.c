@@ -2,10 +2,10 @@
  * net_nodes.c - what adding any layer consists of: checking the tensors that it
  * was given, naming it, appending it and the tensor that it makes.
  */
-#include "net_nodes.h"
+#include "net/net_nodes.h"
 
-#include "dtype.h"
-#include "error.h"
+#include "base/dtype.h"
+#include "base/error.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

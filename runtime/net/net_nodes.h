@@ -5,7 +5,7 @@
 #ifndef SPC_RUNTIME_NET_NODES_H
 #define SPC_RUNTIME_NET_NODES_H
 
-#include "net.h"
+#include "net/net.h"
 
 /* Is it there? `what` is its name in the sentence. */
 spc_status spc__net_check_tensor(const spc_net *net, int tensor,

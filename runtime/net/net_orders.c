@@ -9,10 +9,10 @@
  * order of keys, as all kernels go through the order that a map names: few, on
  * few channels.
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "ctx.h"
-#include "plan.h"
+#include "context/ctx.h"
+#include "plan/plan.h"
 #include <string.h>
 
 static const char *const alike[] = {"gray", "gray_x", "gray_y"};

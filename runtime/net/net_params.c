@@ -1,12 +1,12 @@
 /*
  * net_params.c - the weights of a network: setting, drawing, looking at them.
  */
-#include "net.h"
+#include "net/net.h"
 
-#include "conv.h"
-#include "dtype.h"
-#include "error.h"
-#include "random.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "operators/conv.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

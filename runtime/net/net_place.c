@@ -2,10 +2,10 @@
  * net_place.c - where a layer lies: the set of its outputs, its map, and
  * whether a file's key says the same.
  */
-#include "net_nodes.h"
+#include "net/net_nodes.h"
 
-#include "error.h"
-#include "geometry.h"
+#include "base/error.h"
+#include "operators/geometry.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,16 +2,16 @@
  * net_plan.c - planning a network: what may be asked for, kernels, weights and
  * room for tensors, all made once.
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "ctx.h"
-#include "dtype.h"
-#include "error.h"
-#include "feature.h"
-#include "geometry.h"
-#include "map.h"
-#include "operands.h"
-#include "plan.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/map.h"
+#include "operators/feature.h"
+#include "operators/geometry.h"
+#include "operators/operands.h"
+#include "plan/plan.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -13,8 +13,8 @@
 #ifndef SPC_RUNTIME_NET_PLAN_H
 #define SPC_RUNTIME_NET_PLAN_H
 
-#include "device.h"
-#include "net.h"
+#include "device/device.h"
+#include "net/net.h"
 
 /* One thing that is done on the stream. */
 typedef struct spc__net_work {

@@ -2,13 +2,13 @@
  * net_points.c - networks of clouds: which points a layer has its outputs at,
  * clouds and maps with room for what the sample has in them, and filling them.
  */
-#include "net_nodes.h"
-#include "net_plan.h"
+#include "net/net_nodes.h"
+#include "net/net_plan.h"
 
-#include "ctx.h"
-#include "error.h"
-#include "map.h"
-#include "points.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/map.h"
+#include "coords/points/points.h"
 #include <math.h>
 #include <string.h>
 

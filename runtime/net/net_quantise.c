@@ -7,11 +7,11 @@
  * it becomes i8 with them or not at all. All others stay as they are, and the
  * convolutions between take one type and give the other.
  */
-#include "net.h"
+#include "net/net.h"
 
-#include "conv.h"
-#include "epilogue.h"
-#include "error.h"
+#include "base/error.h"
+#include "operators/conv.h"
+#include "operators/epilogue.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

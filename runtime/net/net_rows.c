@@ -3,12 +3,12 @@
  * tiles of one size read the same, which is written once in a run, behind the
  * set.
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "coords.h"
-#include "ctx.h"
-#include "error.h"
-#include "plan.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/coords.h"
+#include "plan/plan.h"
 #include <stdlib.h>
 
 static int find_layout(const spc_net_plan *plan, int set, int tile_rows)

@@ -4,14 +4,14 @@
  * What a run does is the same from scene to scene: only the numbers on the
  * device differ. So it can be captured once and replayed.
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "ctx.h"
-#include "error.h"
-#include "feature.h"
-#include "map.h"
-#include "plan.h"
-#include "points.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/map.h"
+#include "coords/points/points.h"
+#include "operators/feature.h"
+#include "plan/plan.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -2,14 +2,14 @@
  * net_sets.c - the sets and maps of a planned network, reserved once: their
  * capacities and extents, and what a sample says of their sizes.
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "ctx.h"
-#include "error.h"
-#include "geometry.h"
-#include "map.h"
-#include "random.h"
-#include "voxelise.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "context/ctx.h"
+#include "coords/map.h"
+#include "coords/voxelise.h"
+#include "operators/geometry.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

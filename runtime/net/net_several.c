@@ -2,10 +2,10 @@
  * net_several.c - adding layers of several tensors: concatenations, and sets
  * made of the voxels of others.
  */
-#include "net_nodes.h"
+#include "net/net_nodes.h"
 
-#include "error.h"
-#include "geometry.h"
+#include "base/error.h"
+#include "operators/geometry.h"
 #include <string.h>
 
 static spc_status take_parts(spc__net_node *node, const spc_net *net,

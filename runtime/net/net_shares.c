@@ -12,12 +12,12 @@
  * That layers need multiprocessors too is left out: with it, what was found was
  * slower (docs/LABBOOK.md, levels of a network).
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "coords.h"
-#include "ctx.h"
-#include "error.h"
-#include "map.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/coords.h"
+#include "coords/map.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -6,11 +6,11 @@
  * are one launch that reads its input once. A wide layer ends at some width, as
  * its whole output stays until the last one who reads a part of it.
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "conv.h"
-#include "ctx.h"
-#include "error.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "operators/conv.h"
 #include <stdlib.h>
 #include <string.h>
 

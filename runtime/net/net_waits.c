@@ -9,10 +9,10 @@
  * share memory that would make one layer wait for another, pieces live on for
  * some works that could run beside their last one.
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "ctx.h"
-#include "error.h"
+#include "base/error.h"
+#include "context/ctx.h"
 #include <limits.h>
 #include <stdlib.h>
 

@@ -2,13 +2,13 @@
  * net_works.c - from layers to a list of works: what is needed at all, what is
  * done in one, in which order, and which tensors lie side by side.
  */
-#include "net_plan.h"
+#include "net/net_plan.h"
 
-#include "conv.h"
-#include "ctx.h"
-#include "dtype.h"
-#include "error.h"
-#include "feature.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "operators/conv.h"
+#include "operators/feature.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,10 +13,10 @@
  * 20 us for a lookup, 5 ms to open a pack. Of lookups, asked in fifty parts,
  * the least median of a part comes first: what else a machine does only adds.
  */
-#include "cache_rig.h"
+#include "rig/cache_rig.h"
 
-#include "clock.h"
-#include "pack.h"
+#include "base/clock.h"
+#include "cache/pack/pack.h"
 #include "spc.h"
 
 #include <fcntl.h>

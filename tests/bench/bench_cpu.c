@@ -8,9 +8,9 @@
  * the template on one thread and on THREADS, and the ratios. CONFIG "all" walks
  * the template's whole space on one thread.
  */
-#include "clock.h"
-#include "kernel_rig.h"
-#include "space.h"
+#include "base/clock.h"
+#include "compiler/space.h"
+#include "rig/kernel_rig.h"
 #include <stdio.h>
 
 _Noreturn static void fail(const rig *r)

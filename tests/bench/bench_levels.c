@@ -9,10 +9,10 @@
  * afterwards is compared with what they held before, and a replay's output with
  * that of a run that was not captured.
  */
-#include "clock.h"
-#include "ctx.h"
-#include "map.h"
-#include "net_plan.h"
+#include "base/clock.h"
+#include "context/ctx.h"
+#include "coords/map.h"
+#include "net/net_plan.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,11 +12,11 @@
  * same scene and of two in turn; with --frames that alone, with --index the
  * first three of kernel sizes 3 and 5. In a database code is compiled once.
  */
-#include "clock.h"
-#include "ctx.h"
-#include "indexer.h"
-#include "map.h"
-#include "random.h"
+#include "base/clock.h"
+#include "base/random.h"
+#include "context/ctx.h"
+#include "coords/index/indexer.h"
+#include "coords/map.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

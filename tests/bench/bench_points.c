@@ -9,12 +9,12 @@
  * order, and the workspace. Of points some outputs are compared with their sums
  * in double precision, and their triplets with a search through all points.
  */
-#include "clock.h"
-#include "ctx.h"
-#include "dtype.h"
-#include "map.h"
-#include "plan_parts.h"
-#include "random.h"
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/random.h"
+#include "context/ctx.h"
+#include "coords/map.h"
+#include "plan/plan_parts.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #ifndef SPC_GOLDEN_RECORDED_H
 #define SPC_GOLDEN_RECORDED_H
 
-#include "primitives.h"
+#include "golden/primitives.h"
 
 #include <check.h>
 #include <math.h>

@@ -5,13 +5,13 @@
 #ifndef SPC_TESTS_CACHE_RIG_H
 #define SPC_TESTS_CACHE_RIG_H
 
-#include "cache_internal.h"
-#include "exchange.h"
-#include "file.h"
-#include "random.h"
-#include "record_form.h"
-#include "sha256.h"
-#include "suite.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "base/sha256.h"
+#include "cache/cache_internal.h"
+#include "cache/exchange/exchange.h"
+#include "cache/exchange/record_form.h"
+#include "rig/suite.h"
 
 #include <math.h>
 #include <stdio.h>

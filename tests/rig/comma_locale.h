@@ -8,8 +8,8 @@
 #ifndef SPC_TESTS_COMMA_LOCALE_H
 #define SPC_TESTS_COMMA_LOCALE_H
 
-#include "file.h"
-#include "suite.h"
+#include "base/file.h"
+#include "rig/suite.h"
 
 #include <locale.h>
 #include <stdint.h>

@@ -5,10 +5,10 @@
 #ifndef SPC_TESTS_COORDS_RIG_H
 #define SPC_TESTS_COORDS_RIG_H
 
-#include "map_rig.h"
-#include "random.h"
-#include "relation.h"
-#include "scene.h"
+#include "base/random.h"
+#include "lab/oracle/relation.h"
+#include "lab/scene/scene.h"
+#include "rig/map_rig.h"
 #include <unistd.h>
 
 static const char *const devices[2] = {"cpu", "sim"};

@@ -2,7 +2,7 @@
  * fake_cublaslt.c - a double of cuBLASLt: it multiplies nothing and notes what
  * it was asked. Descriptors hold what they were given, in their first words.
  */
-#include "fake_cublaslt.h"
+#include "rig/fake_cublaslt.h"
 
 #include <stddef.h>
 #include <stdint.h>

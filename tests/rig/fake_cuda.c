@@ -7,7 +7,7 @@
  * Launches are noted and do nothing, but for the one that builds a map: what
  * it found is written as the test wants it.
  */
-#include "fake_cuda.h"
+#include "rig/fake_cuda.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,16 +5,16 @@
 #ifndef SPC_TESTS_FAKE_CUDA_H
 #define SPC_TESTS_FAKE_CUDA_H
 
-#include "cuda_driver.h"
-#include "spc_abi.h"
+#include "device/cuda_driver.h"
+#include "templates/shared/spc_abi.h"
 /* After spc_abi.h. */
-#include "index_abi.h"
-#include "spc_measure.h"
+#include "templates/shared/index_abi.h"
+#include "templates/shared/spc_measure.h"
 /* After index_abi.h. */
-#include "feature_abi.h"
-#include "points_abi.h"
-#include "regroup_abi.h"
-#include "voxelise_abi.h"
+#include "templates/shared/feature_abi.h"
+#include "templates/shared/points_abi.h"
+#include "templates/shared/regroup_abi.h"
+#include "templates/shared/voxelise_abi.h"
 #include <stdbool.h>
 
 /* One number for every call of the driver. */

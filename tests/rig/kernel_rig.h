@@ -7,15 +7,15 @@
 #ifndef SPC_TESTS_KERNEL_RIG_H
 #define SPC_TESTS_KERNEL_RIG_H
 
-#include "artefact.h"
-#include "ctx.h"
-#include "device.h"
-#include "dtype.h"
-#include "error.h"
-#include "random.h"
-#include "relation_rig.h"
-#include "spc_abi.h"
-#include "template.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "compiler/artefact.h"
+#include "compiler/template.h"
+#include "context/ctx.h"
+#include "device/device.h"
+#include "rig/relation_rig.h"
+#include "templates/shared/spc_abi.h"
 #include <stdlib.h>
 #include <string.h>
 

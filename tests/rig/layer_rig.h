@@ -4,7 +4,7 @@
 #ifndef LAYER_RIG_H
 #define LAYER_RIG_H
 
-#include "gate.h"
+#include "lab/gate/gate.h"
 #include <check.h>
 #include <string.h>
 

@@ -5,8 +5,8 @@
 #ifndef SPC_TESTS_MAP_RIG_H
 #define SPC_TESTS_MAP_RIG_H
 
-#include "map.h"
-#include "suite.h"
+#include "coords/map.h"
+#include "rig/suite.h"
 
 #define assert_ok(ctx, call)                                                   \
     do {                                                                       \

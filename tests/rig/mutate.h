@@ -2,7 +2,7 @@
 #ifndef SPC_TESTS_MUTATE_H
 #define SPC_TESTS_MUTATE_H
 
-#include "random.h"
+#include "base/random.h"
 
 #include <string.h>
 #include <time.h>

@@ -5,15 +5,15 @@
 #ifndef SPC_TESTS_NET_RIG_H
 #define SPC_TESTS_NET_RIG_H
 
-#include "fake_cuda.h"
+#include "rig/fake_cuda.h"
 
-#include "counted_allocations.h"
-#include "ctx.h"
-#include "dtype.h"
-#include "file.h"
-#include "map_rig.h"
-#include "net_plan.h"
-#include "random.h"
+#include "base/dtype.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "context/ctx.h"
+#include "net/net_plan.h"
+#include "rig/counted_allocations.h"
+#include "rig/map_rig.h"
 #include <dlfcn.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))

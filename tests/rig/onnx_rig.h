@@ -11,9 +11,9 @@
 #ifndef SPC_TESTS_ONNX_RIG_H
 #define SPC_TESTS_ONNX_RIG_H
 
-#include "buf.h"
-#include "dtype.h"
-#include "net.h"
+#include "base/buf.h"
+#include "base/dtype.h"
+#include "net/net.h"
 
 #include <stdio.h>
 #include <stdlib.h>

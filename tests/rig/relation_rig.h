@@ -8,9 +8,9 @@
 #ifndef SPC_TESTS_RELATION_RIG_H
 #define SPC_TESTS_RELATION_RIG_H
 
-#include "ctx.h"
-#include "random.h"
-#include "spc_abi.h"
+#include "base/random.h"
+#include "context/ctx.h"
+#include "templates/shared/spc_abi.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

@@ -5,10 +5,10 @@
 #ifndef SPC_TESTS_SIM_RIG_H
 #define SPC_TESTS_SIM_RIG_H
 
-#include "artefact.h"
-#include "device.h"
-#include "error.h"
-#include "template.h"
+#include "base/error.h"
+#include "compiler/artefact.h"
+#include "compiler/template.h"
+#include "device/device.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -5,15 +5,15 @@
 #ifndef TEMPLATE_RIG_H
 #define TEMPLATE_RIG_H
 
-#include "artefact.h"
-#include "bed.h"
-#include "conv.h"
-#include "ctx.h"
-#include "gate.h"
-#include "layer_rig.h"
-#include "plan.h"
-#include "targets.h"
-#include "template.h"
+#include "compiler/artefact.h"
+#include "compiler/template.h"
+#include "context/ctx.h"
+#include "lab/gate/gate.h"
+#include "lab/sample/bed.h"
+#include "operators/conv.h"
+#include "plan/plan.h"
+#include "rig/layer_rig.h"
+#include "tuner/targets.h"
 
 #include <stdio.h>
 

@@ -5,11 +5,11 @@
 #ifndef TUNE_RIG_H
 #define TUNE_RIG_H
 
-#include "layer_rig.h"
+#include "rig/layer_rig.h"
 
-#include "cache_internal.h"
-#include "file.h"
-#include "suite.h"
+#include "base/file.h"
+#include "cache/cache_internal.h"
+#include "rig/suite.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

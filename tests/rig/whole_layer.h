@@ -5,12 +5,12 @@
 #ifndef SPC_TESTS_WHOLE_LAYER_H
 #define SPC_TESTS_WHOLE_LAYER_H
 
-#include "dtype.h"
-#include "epilogue.h"
-#include "layer_rig.h"
-#include "plan.h"
-#include "random.h"
-#include "suite.h"
+#include "base/dtype.h"
+#include "base/random.h"
+#include "operators/epilogue.h"
+#include "plan/plan.h"
+#include "rig/layer_rig.h"
+#include "rig/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>

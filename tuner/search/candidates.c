@@ -1,12 +1,12 @@
 /*
  * candidates.c - the space of a run, and its admitted candidates as entries.
  */
-#include "candidates.h"
+#include "tuner/search/candidates.h"
 
-#include "error.h"
-#include "pass.h"
-#include "spc_abi.h"
-#include "targets.h"
+#include "base/error.h"
+#include "operators/pass.h"
+#include "templates/shared/spc_abi.h"
+#include "tuner/targets.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,10 +5,10 @@
 #ifndef SPC_TUNER_CANDIDATES_H
 #define SPC_TUNER_CANDIDATES_H
 
-#include "cache.h"
-#include "request.h"
-#include "sample.h"
-#include "space.h"
+#include "cache/cache.h"
+#include "compiler/space.h"
+#include "lab/sample/sample.h"
+#include "tuner/request.h"
 
 /* How far a candidate has come. */
 typedef enum spc__state {

@@ -1,10 +1,10 @@
 /* choice.c - who is faster than whom, and who wins. */
-#include "choice.h"
+#include "tuner/search/choice.h"
 
-#include "error.h"
-#include "lookup.h"
-#include "meter.h"
-#include "plural.h"
+#include "base/error.h"
+#include "base/plural.h"
+#include "plan/lookup.h"
+#include "tuner/meter.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

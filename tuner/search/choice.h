@@ -2,7 +2,7 @@
 #ifndef SPC_TUNER_CHOICE_H
 #define SPC_TUNER_CHOICE_H
 
-#include "candidates.h"
+#include "tuner/search/candidates.h"
 
 typedef struct spc__winner {
     const spc__entry *entry; /* NULL: nobody was confirmed */

@@ -6,10 +6,10 @@
  * make floors that are too high. The time is measured again. What comes of that
  * is believed, since the kernel's results are right, and reported once.
  */
-#include "doubt.h"
+#include "tuner/search/doubt.h"
 
-#include "ctx.h"
-#include "floor.h"
+#include "context/ctx.h"
+#include "lab/floor.h"
 
 /* In microseconds; 0 where nothing is known of the device. */
 static double floor_of(const spc__meter *meter, int s)

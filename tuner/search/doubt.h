@@ -2,7 +2,7 @@
 #ifndef SPC_TUNER_DOUBT_H
 #define SPC_TUNER_DOUBT_H
 
-#include "meter.h"
+#include "tuner/meter.h"
 
 /* Is its time below the floor, and was not yet measured again? */
 bool spc__doubt_is_due(const spc__meter *meter, const spc__entry *entry);

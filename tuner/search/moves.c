@@ -8,9 +8,9 @@
  * with it and has no better neighbour, and at the best of every template that
  * is not far behind: another template may gain more from its parameters.
  */
-#include "moves.h"
+#include "tuner/search/moves.h"
 
-#include "choice.h"
+#include "tuner/search/choice.h"
 
 #include <limits.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 #ifndef SPC_TUNER_MOVES_H
 #define SPC_TUNER_MOVES_H
 
-#include "candidates.h"
+#include "tuner/search/candidates.h"
 
 /* The candidates that the chosen effort begins with, or, of a stage that times
  * nothing, consists of, defaults first; or those that the caller wants. The

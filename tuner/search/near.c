@@ -5,7 +5,7 @@
  * but who is far behind there is seldom the best here. How far, and how near,
  * was chosen by replaying recorded searches (docs/LABBOOK.md).
  */
-#include "near.h"
+#include "tuner/search/near.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef SPC_TUNER_NEAR_H
 #define SPC_TUNER_NEAR_H
 
-#include "record.h"
+#include "tuner/record.h"
 
 /*
  * Marks candidates by how they did on the nearest problems that were tuned:

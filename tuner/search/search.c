@@ -19,12 +19,12 @@
  * these proves not to be behind, their new times are taken over, and the search
  * goes on from there.
  */
-#include "search.h"
+#include "tuner/search/search.h"
 
-#include "choice.h"
-#include "doubt.h"
-#include "error.h"
-#include "moves.h"
+#include "base/error.h"
+#include "tuner/search/choice.h"
+#include "tuner/search/doubt.h"
+#include "tuner/search/moves.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

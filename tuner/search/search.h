@@ -2,7 +2,7 @@
 #ifndef SPC_TUNER_SEARCH_H
 #define SPC_TUNER_SEARCH_H
 
-#include "pipeline.h"
+#include "tuner/pipeline.h"
 
 /* Who wins is decided by what is timed then (choice.h), also after a failure.
  * Without anybody timed: how the first candidate failed. */

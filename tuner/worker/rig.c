@@ -1,9 +1,9 @@
 /* rig.c - loading, verifying and timing candidates on a device. */
-#include "rig.h"
+#include "tuner/worker/rig.h"
 
-#include "clock.h"
-#include "error.h"
-#include "plan.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "plan/plan.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

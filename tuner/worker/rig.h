@@ -6,7 +6,7 @@
 #ifndef SPC_TUNER_RIG_H
 #define SPC_TUNER_RIG_H
 
-#include "gate.h"
+#include "lab/gate/gate.h"
 
 enum { SPC__SAMPLES_MAX = 256 }; /* of one request */
 

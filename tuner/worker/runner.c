@@ -1,13 +1,13 @@
 /* runner.c - requests to a rig in this process or in a worker. */
-#include "runner.h"
+#include "tuner/worker/runner.h"
 
-#include "cancel.h"
-#include "clock.h"
-#include "error.h"
-#include "file.h"
-#include "wire.h"
-#include "worker_clock.h"
-#include "worker_limits.h"
+#include "base/cancel.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "tuner/worker/wire.h"
+#include "tuner/worker/worker_clock.h"
+#include "tuner/worker/worker_limits.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

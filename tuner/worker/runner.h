@@ -7,7 +7,7 @@
 #ifndef SPC_TUNER_RUNNER_H
 #define SPC_TUNER_RUNNER_H
 
-#include "rig.h"
+#include "tuner/worker/rig.h"
 
 typedef struct spc__runner spc__runner;
 

@@ -1,8 +1,8 @@
 /* wire.c - whole messages over a socket, with a deadline. */
-#include "wire.h"
+#include "tuner/worker/wire.h"
 
-#include "cancel.h"
-#include "clock.h"
+#include "base/cancel.h"
+#include "base/clock.h"
 #include <errno.h>
 #include <poll.h>
 #include <sys/socket.h>

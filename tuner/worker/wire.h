@@ -6,7 +6,7 @@
 #ifndef SPC_TUNER_WIRE_H
 #define SPC_TUNER_WIRE_H
 
-#include "rig.h"
+#include "tuner/worker/rig.h"
 
 enum {
     SPC__WIRE_SOCKET = 3, /* the worker's end */

@@ -4,10 +4,10 @@
  * It lives exactly as long as the tuner at the other end: that one's death
  * closes the socket, and a candidate that hangs by then is ended by the kernel.
  */
-#include "error.h"
-#include "runner.h"
-#include "wire.h"
-#include "worker_limits.h"
+#include "base/error.h"
+#include "tuner/worker/runner.h"
+#include "tuner/worker/wire.h"
+#include "tuner/worker/worker_limits.h"
 #include <fenv.h>
 #include <signal.h>
 #include <stdlib.h>

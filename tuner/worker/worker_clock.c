@@ -3,9 +3,9 @@
  * /proc/PID/task/TID/schedstat. Where the kernel has no such file it is the
  * wall clock.
  */
-#include "worker_clock.h"
+#include "tuner/worker/worker_clock.h"
 
-#include "clock.h"
+#include "base/clock.h"
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdio.h>

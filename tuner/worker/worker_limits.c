@@ -1,5 +1,5 @@
 /* worker_limits.c - limits that follow what the worker has used so far. */
-#include "worker_limits.h"
+#include "tuner/worker/worker_limits.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -2,10 +2,10 @@
  * index_code.c - the code of indexing kernels: which problem a geometry is to
  * their templates, which of it maps can come to need, and loading it.
  */
-#include "error.h"
-#include "index_device.h"
-#include "map_choice.h"
-#include "points_steps.h"
+#include "base/error.h"
+#include "coords/index/index_device.h"
+#include "coords/map_choice.h"
+#include "coords/points/points_steps.h"
 #include <string.h>
 
 static void box_of(int out[3], const spc_geometry *g)

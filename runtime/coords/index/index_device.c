@@ -9,8 +9,8 @@
  *
  * Here is what sets (index_device_set.c) and maps (index_device_map.c) share.
  */
-#include "index_device.h"
-#include "error.h"
+#include "coords/index/index_device.h"
+#include "base/error.h"
 #include <string.h>
 
 extern const spc__regrouper spc__regrouper_device; /* regroup_device.c */

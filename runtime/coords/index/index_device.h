@@ -4,7 +4,7 @@
 #ifndef SPC_RUNTIME_INDEX_DEVICE_H
 #define SPC_RUNTIME_INDEX_DEVICE_H
 
-#include "indexer.h"
+#include "coords/index/indexer.h"
 
 /* How the search takes the kernel's offsets (index_runs.cuh): in runs of so
  * many neighbours along z, so many runs at once, in so many batches. */

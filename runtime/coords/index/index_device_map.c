@@ -2,9 +2,9 @@
  * index_device_map.c - kernel maps on cuda and sim: searching, row orders,
  * tiles and pairs launched.
  */
-#include "error.h"
-#include "index_device.h"
-#include "map_choice.h"
+#include "base/error.h"
+#include "coords/index/index_device.h"
+#include "coords/map_choice.h"
 #include <stdlib.h>
 #include <string.h>
 

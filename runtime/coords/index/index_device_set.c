@@ -2,8 +2,8 @@
  * index_device_set.c - coordinate sets on cuda and sim: sorting, deriving and
  * merging launched.
  */
-#include "error.h"
-#include "index_device.h"
+#include "base/error.h"
+#include "coords/index/index_device.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,10 +4,10 @@
  * The same steps as the templates': pack, radix sort, merge, z-delta search,
  * masks; each in a file of its own. Rows are worked on in chunks.
  */
-#include "index_host.h"
-#include "cancel.h"
-#include "error.h"
-#include "parallel.h"
+#include "coords/index/index_host.h"
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/parallel.h"
 #include <stdlib.h>
 #include <string.h>
 

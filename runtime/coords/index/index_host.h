@@ -4,7 +4,7 @@
 #ifndef SPC_RUNTIME_INDEX_HOST_H
 #define SPC_RUNTIME_INDEX_HOST_H
 
-#include "indexer.h"
+#include "coords/index/indexer.h"
 
 enum {
     SPC__HOST_DIGIT_BITS = 11,

@@ -1,8 +1,8 @@
 /*
  * index_host_order.c - row orders and tile tables on the cpu device.
  */
-#include "cancel.h"
-#include "index_host.h"
+#include "base/cancel.h"
+#include "coords/index/index_host.h"
 #include <string.h>
 
 enum { CHUNK_TILES = 256 };

@@ -1,8 +1,8 @@
 /*
  * index_host_pairs.c - the pairs of a map by offset, on the cpu device.
  */
-#include "cancel.h"
-#include "index_host.h"
+#include "base/cancel.h"
+#include "coords/index/index_host.h"
 
 typedef struct listing {
     const spc_map *map;

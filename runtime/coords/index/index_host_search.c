@@ -5,7 +5,7 @@
  * kernel ascend with the rows, so one binary search a chunk and line is enough:
  * after it the cursor only moves forward.
  */
-#include "index_host.h"
+#include "coords/index/index_host.h"
 #include <string.h>
 
 static int lower_bound(const uint64_t *keys, int rows, uint64_t target)

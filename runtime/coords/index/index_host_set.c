@@ -2,10 +2,10 @@
  * index_host_set.c - coordinate sets on the cpu device: pack, sort, merge; and
  * what is derived from a set.
  */
-#include "cancel.h"
-#include "dtype.h"
-#include "error.h"
-#include "index_host.h"
+#include "base/cancel.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "coords/index/index_host.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
  * index_host_sort.c - the radix sort of the cpu device: keys of sets, digests
  * of rows.
  */
-#include "index_host.h"
+#include "coords/index/index_host.h"
 #include <string.h>
 
 enum { DIGITS = 1 << SPC__HOST_DIGIT_BITS };

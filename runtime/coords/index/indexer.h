@@ -11,11 +11,11 @@
 #ifndef SPC_RUNTIME_INDEXER_H
 #define SPC_RUNTIME_INDEXER_H
 
-#include "coords.h"
-#include "layout.h"
-#include "map.h"
-#include "regroup.h"
-#include "voxelise.h"
+#include "coords/coords.h"
+#include "coords/layout.h"
+#include "coords/map.h"
+#include "coords/regroup/regroup.h"
+#include "coords/voxelise.h"
 
 /* Coordinates to build a set from: [n][4] on the device with n = *count, or
  * `rows` if that is NULL. */

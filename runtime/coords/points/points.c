@@ -5,10 +5,10 @@
  * Cells and voxels are coordinate sets, filled from the cloud whenever somebody
  * needs them anew.
  */
-#include "points.h"
+#include "coords/points/points.h"
 
-#include "error.h"
-#include "indexer.h"
+#include "base/error.h"
+#include "coords/index/indexer.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

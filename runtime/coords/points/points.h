@@ -9,9 +9,9 @@
 #ifndef SPC_RUNTIME_POINTS_H
 #define SPC_RUNTIME_POINTS_H
 
-#include "coords.h"
-#include "map.h"
-#include "points_steps.h"
+#include "coords/coords.h"
+#include "coords/map.h"
+#include "coords/points/points_steps.h"
 
 struct spc_points {
     spc_coords rows; /* comes first: maps know a cloud by it */

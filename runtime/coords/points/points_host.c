@@ -4,9 +4,9 @@
  * Each does what the kernel of its arguments does (points.cu.lua), and gives
  * the same bits: nothing here is fused. Keys of cells are u64 on this device.
  */
-#include "points_steps.h"
+#include "coords/points/points_steps.h"
 
-#include "parallel.h"
+#include "base/parallel.h"
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>

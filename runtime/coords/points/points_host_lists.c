@@ -1,6 +1,6 @@
 /* points_host_lists.c - the triplets of a map of points in other orders, on the
  * cpu device: by offset, by bundles of outputs, tiles by their cost. */
-#include "points_steps.h"
+#include "coords/points/points_steps.h"
 
 #include <string.h>
 

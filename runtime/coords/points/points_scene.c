@@ -2,10 +2,10 @@
  * points_scene.c - clouds and maps of rows that are there: they fit exactly
  * what the rows need.
  */
-#include "points.h"
+#include "coords/points/points.h"
 
-#include "conv.h"
-#include "error.h"
+#include "base/error.h"
+#include "operators/conv.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* points_steps.c - loading and running the steps of points. */
-#include "points_steps.h"
+#include "coords/points/points_steps.h"
 
-#include "index_device.h"
+#include "coords/index/index_device.h"
 #include <string.h>
 
 /* Blocks of a multiprocessor: what is left over when some end early is little,

@@ -6,12 +6,12 @@
 #ifndef SPC_RUNTIME_POINTS_STEPS_H
 #define SPC_RUNTIME_POINTS_STEPS_H
 
-#include "ctx.h"
+#include "context/ctx.h"
 
-#include "spc_abi.h"
+#include "templates/shared/spc_abi.h"
 
-#include "index_abi.h"
-#include "points_abi.h"
+#include "templates/shared/index_abi.h"
+#include "templates/shared/points_abi.h"
 
 typedef enum spc__points_step {
     SPC__POINTS_PLACE, /* spc_place_args */

@@ -6,9 +6,9 @@
  * the outputs of a tile are neighbours and read the same inputs. Triplets lie
  * together by output; kernels that work offset by offset get them once more.
  */
-#include "radius_work.h"
+#include "coords/points/radius_work.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,9 @@
  * radius_lists.c - the triplets of a map of points in other orders: by offset,
  * as pairs, by bundles of outputs, and by inputs.
  */
-#include "radius_work.h"
+#include "coords/points/radius_work.h"
 
-#include "error.h"
+#include "base/error.h"
 
 /* ---- by offset ----------------------------------------------------------- */
 

@@ -1,7 +1,7 @@
 /* radius_triplets.c - the triplets of a map of points, on the host. */
-#include "points.h"
+#include "coords/points/points.h"
 
-#include "error.h"
+#include "base/error.h"
 #include <stdlib.h>
 
 static const spc__device_ops *ops_of(const spc_map *map)

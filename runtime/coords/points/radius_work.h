@@ -3,9 +3,9 @@
 #ifndef SPC_RUNTIME_RADIUS_WORK_H
 #define SPC_RUNTIME_RADIUS_WORK_H
 
-#include "points.h"
+#include "coords/points/points.h"
 
-#include "indexer.h"
+#include "coords/index/indexer.h"
 
 /* A cloud sorted by cells of the map's radius. */
 typedef struct sorted_cloud {

@@ -2,11 +2,11 @@
  * regroup.c - sets made of the voxels of other sets: creating and filling them,
  * moving features.
  */
-#include "regroup.h"
+#include "coords/regroup/regroup.h"
 
-#include "dtype.h"
-#include "error.h"
-#include "indexer.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "coords/index/indexer.h"
 #include <stdlib.h>
 #include <string.h>
 

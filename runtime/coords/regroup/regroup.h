@@ -9,8 +9,8 @@
 #ifndef SPC_RUNTIME_REGROUP_H
 #define SPC_RUNTIME_REGROUP_H
 
-#include "coords.h"
-#include "regroup_abi.h"
+#include "coords/coords.h"
+#include "templates/shared/regroup_abi.h"
 
 typedef struct spc__regroup {
     spc_coords *source[SPC_REGROUP_SOURCES];

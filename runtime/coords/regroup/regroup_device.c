@@ -4,10 +4,10 @@
  * Filling is three launches: list what becomes of the sources' voxels, sort the
  * list as any set, write down which rows came from where.
  */
-#include "error.h"
-#include "index_device.h"
-#include "indexer.h"
-#include "regroup.h"
+#include "base/error.h"
+#include "coords/index/index_device.h"
+#include "coords/index/indexer.h"
+#include "coords/regroup/regroup.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,12 +2,12 @@
  * regroup_host.c - regrouping on the cpu device: the same steps as the
  * template's, in threaded C where features are moved.
  */
-#include "cancel.h"
-#include "dtype.h"
-#include "error.h"
-#include "indexer.h"
-#include "parallel.h"
-#include "regroup.h"
+#include "base/cancel.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "coords/index/indexer.h"
+#include "coords/regroup/regroup.h"
 #include <stdlib.h>
 #include <string.h>
 

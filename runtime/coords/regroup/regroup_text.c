@@ -1,9 +1,9 @@
 /* regroup_text.c - a regrouping as text: read, and written. */
-#include "regroup.h"
+#include "coords/regroup/regroup.h"
 
-#include "conv.h"
-#include "error.h"
-#include "names.h"
+#include "base/error.h"
+#include "base/names.h"
+#include "operators/conv.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -20,14 +20,14 @@
  * Tensors are numbers. The words cin (c) and dtype of a layer's text may be
  * left out: they are those of its input.
  */
-#include "net.h"
+#include "net/net.h"
 
-#include "buf.h"
-#include "dtype.h"
-#include "error.h"
-#include "file.h"
-#include "names.h"
-#include "sandbox.h"
+#include "base/buf.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/names.h"
+#include "compiler/sandbox.h"
 #include <lauxlib.h>
 #include <limits.h>
 #include <locale.h>

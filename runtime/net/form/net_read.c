@@ -2,12 +2,12 @@
  * net_read.c - a network read from its text (net_text.h). Nothing that it says
  * is believed before it was checked.
  */
-#include "net_text.h"
+#include "net/form/net_text.h"
 
-#include "dtype.h"
-#include "error.h"
-#include "names.h"
-#include "number.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/names.h"
+#include "base/number.h"
 #include <errno.h>
 #include <float.h>
 #include <math.h>

@@ -5,12 +5,12 @@
  * nor an importer. Its arrays travel in parts of a megabyte, each within one
  * array: what is read at one time is a part, and not the file.
  */
-#include "net_text.h"
+#include "net/form/net_text.h"
 
-#include "ctx.h"
-#include "dtype.h"
-#include "error.h"
-#include "sha256.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/sha256.h"
+#include "context/ctx.h"
 #include <stdlib.h>
 #include <string.h>
 

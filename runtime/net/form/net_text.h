@@ -24,8 +24,8 @@
 #ifndef SPC_RUNTIME_NET_TEXT_H
 #define SPC_RUNTIME_NET_TEXT_H
 
-#include "buf.h"
-#include "net.h"
+#include "base/buf.h"
+#include "net/net.h"
 
 /* One array of a node, as it is stored: weights in the type in which their
  * layer multiplies them, all else as F32, or F16 where that loses nothing. */

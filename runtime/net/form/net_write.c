@@ -1,12 +1,12 @@
 /* net_write.c - a network as text (net_text.h). */
-#include "net_text.h"
+#include "net/form/net_text.h"
 
-#include "dtype.h"
-#include "error.h"
-#include "feature.h"
-#include "geometry.h"
-#include "number.h"
-#include "offset_list.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/number.h"
+#include "operators/feature.h"
+#include "operators/geometry.h"
+#include "operators/offset_list.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,11 +2,11 @@
  * net_train.c - training a network on one scene, as callers see it: making it,
  * its parameters, plain descent.
  */
-#include "net_train.h"
+#include "net/train/net_train.h"
 
-#include "ctx.h"
-#include "dtype.h"
-#include "error.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "context/ctx.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

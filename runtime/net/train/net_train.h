@@ -12,7 +12,7 @@
 #ifndef SPC_RUNTIME_NET_TRAIN_H
 #define SPC_RUNTIME_NET_TRAIN_H
 
-#include "net_plan.h"
+#include "net/net_plan.h"
 
 enum {
     SPC__TRAIN_PARTS = 5, /* steps of a layer at most */

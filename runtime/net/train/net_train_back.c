@@ -8,11 +8,11 @@
  * is added to it in a new array: so nothing is written twice, and what several
  * values share (as the two sides of an addition do) may be one array.
  */
-#include "net_train.h"
+#include "net/train/net_train.h"
 
-#include "ctx.h"
-#include "dtype.h"
-#include "error.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "context/ctx.h"
 #include <stdlib.h>
 
 typedef spc__train_action action;

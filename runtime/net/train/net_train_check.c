@@ -1,8 +1,8 @@
 /* net_train_check.c - what of a network can be trained. */
-#include "net_train.h"
+#include "net/train/net_train.h"
 
-#include "dtype.h"
-#include "error.h"
+#include "base/dtype.h"
+#include "base/error.h"
 
 static spc_status fail_node(const spc__net_node *node, const char *why,
                             spc_error *error)

@@ -3,11 +3,11 @@
  *
  * The clouds of a scene stay as they are, so that such a map is made once.
  */
-#include "net_train.h"
+#include "net/train/net_train.h"
 
-#include "ctx.h"
-#include "error.h"
-#include "points.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/points/points.h"
 #include <stdlib.h>
 
 /* Rows by themselves: a linear layer has a map of voxels that no one else sees,

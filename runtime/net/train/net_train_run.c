@@ -1,10 +1,10 @@
 /* net_train_run.c - the two passes of training: steps forward, actions back. */
-#include "net_train.h"
+#include "net/train/net_train.h"
 
-#include "ctx.h"
-#include "dtype.h"
-#include "error.h"
-#include "feature.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "operators/feature.h"
 
 typedef spc__train_action action;
 typedef spc__train_step step;

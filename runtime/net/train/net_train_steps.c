@@ -5,15 +5,15 @@
  * besides that only gradients read. Of sets that features choose nobody knows
  * how many voxels they will have: their values have room for all there can be.
  */
-#include "net_train.h"
+#include "net/train/net_train.h"
 
-#include "conv.h"
-#include "ctx.h"
-#include "dtype.h"
-#include "error.h"
-#include "feature.h"
-#include "geometry.h"
-#include "map.h"
+#include "base/dtype.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/map.h"
+#include "operators/conv.h"
+#include "operators/feature.h"
+#include "operators/geometry.h"
 #include <stdlib.h>
 #include <string.h>
 

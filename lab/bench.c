@@ -1,0 +1,342 @@
+/* bench.c - how fast the plan for a layer is, and how fast it could be. */
+#include "coords/map.h"
+#include "plan/plan_parts.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/random.h"
+#include "lab/floor.h"
+#include "lab/gate/gate.h"
+#include "operators/conv.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21, INDEX_SAMPLES = 21 };
+static const double limit_s = 3;      /* for one kind of measurement */
+static const double confirm_s = 0.05; /* as the tuner */
+
+typedef struct bench {
+    spc_ctx *ctx;
+    const spc_conv *conv;
+    const spc_scene *scene;
+    int64_t capacity; /* 0: as many as the scene has */
+    spc__sample sample;
+    spc__bed *bed;
+    spc_plan *plan;
+    spc__tested tested;
+    /* A second map, of the same rows shuffled: sorting has real work to do. */
+    spc_map *shuffled;
+    int32_t *coords; /* on the device */
+    /* What is being measured. */
+    spc_status (*run)(const struct bench *b, void *stream);
+} bench;
+
+/* ---- what is measured ---------------------------------------------------- */
+
+static spc_status run_plan(const bench *b, void *stream)
+{
+    return spc__bed_execute(b->bed, b->plan, 0, SPC__REAL,
+                            b->tested.packed.data, stream);
+}
+
+static spc_status run_index(const bench *b, void *stream)
+{
+    return spc__map_rebuild(b->shuffled, b->coords, spc_scene_rows(b->scene),
+                            true, stream);
+}
+
+static spc_status run_map(const bench *b, void *stream)
+{
+    return spc__map_rebuild(b->shuffled, b->coords, spc_scene_rows(b->scene),
+                            false, stream);
+}
+
+static spc_status run_layout(const bench *b, void *stream)
+{
+    return spc__plan_relayout(b->plan, b->bed->maps[0], stream);
+}
+
+/* Every run may be the last one that somebody waits for. */
+static spc_status enqueue(void *payload, void *stream)
+{
+    const bench *b = payload;
+    spc_status status = spc__ctx_check_cancel(b->ctx);
+
+    return status == SPC_OK ? b->run(b, stream) : status;
+}
+
+/* Median and spread of up to `wanted` samples of `run`; returns their number in
+ * *count. */
+static spc_status measure(bench *b,
+                          spc_status (*run)(const bench *b, void *stream),
+                          int wanted, bool cold, double *median, double *spread,
+                          int *count)
+{
+    spc_ctx *ctx = b->ctx;
+    double samples[WARM_SAMPLES];
+    spc__measure what = {enqueue, b, wanted, limit_s, cold, NULL};
+    int taken = wanted;
+
+    b->run = run;
+    spc_status status = spc__ctx_check_cancel(b->ctx);
+
+    if (status == SPC_OK)
+        status = spc__device_ops_of(ctx->device)
+                     ->measure(ctx->device, &what, samples, &taken,
+                               spc__error_of(ctx));
+    if (status != SPC_OK)
+        return status;
+    *median = spc__median(samples, taken);
+    if (spread != NULL)
+        *spread = spc__half_iqr(samples, taken);
+    if (count != NULL)
+        *count = taken;
+    return SPC_OK;
+}
+
+/* ---- preparation --------------------------------------------------------- */
+
+/* The data, the oracle's answers, and all of it on the device. */
+static spc_status prepare_sample(bench *b, uint64_t seed)
+{
+    spc__sample_source source = {.scene = b->scene};
+    bool emulates = spc__device_ops_of(b->ctx->device)->is_emulation;
+    spc__sample_options options = {seed, true, b->ctx->threads, b->ctx->cancel,
+                                   emulates ? SPC__FEW_SIZES : SPC__SIZES};
+    spc_status status = spc__sample_init(&b->sample, b->conv, &source, 1,
+                                         &options, spc__error_of(b->ctx));
+
+    if (status == SPC_OK)
+        status = spc__bed_create(&b->bed, b->ctx, &b->sample);
+    return status == SPC_OK && b->capacity > 0
+               ? spc__bed_make_room(b->bed, b->capacity)
+               : status;
+}
+
+static spc_status prepare_plan(bench *b, spc_bench_result *out)
+{
+    spc_status status =
+        spc_conv_is_linear(b->conv)
+            ? spc_plan_create_rows(&b->plan, b->ctx, b->conv,
+                                   spc_scene_rows(b->scene), SPC_PLAN_JIT)
+            : spc_plan_create(&b->plan, b->ctx, b->conv, b->bed->maps[0],
+                              SPC_PLAN_JIT);
+
+    if (status != SPC_OK)
+        return status;
+    out->origin = spc_plan_origin(b->plan);
+    out->is_shipped = spc_plan_is_shipped(b->plan);
+    snprintf(out->plan, sizeof(out->plan), "%s %.220s",
+             spc_plan_template(b->plan), spc_plan_config(b->plan));
+    if (b->capacity > 0 && b->plan->geometry.clear)
+        return spc__fail(spc__error_of(b->ctx), SPC_EUNSUPPORTED,
+                         "'%s' clears all rows that its map has room for, and "
+                         "the outputs here have those of the scene alone",
+                         out->plan);
+    return spc__gate_enter(&b->tested, b->bed, b->plan);
+}
+
+/* The scene's rows in an order that `seed` decides, on the device. */
+static spc_status prepare_shuffled(bench *b, uint64_t seed)
+{
+    spc_ctx *ctx = b->ctx;
+    int64_t rows = spc_scene_rows(b->scene);
+    size_t bytes = (size_t)rows * 4 * sizeof(int32_t);
+    int32_t(*coords)[4] = malloc(bytes);
+    spc__random random;
+    spc_status status;
+
+    if (coords == NULL)
+        return spc__fail_memory(spc__error_of(ctx), bytes);
+    memcpy(coords, spc_scene_coords(b->scene), bytes);
+    spc__random_init(&random, seed);
+    for (int64_t i = rows - 1; i > 0; i--) {
+        int64_t j = spc__random_below(&random, (uint32_t)i + 1);
+        int32_t row[4];
+        memcpy(row, coords[i], sizeof(row));
+        memcpy(coords[i], coords[j], sizeof(row));
+        memcpy(coords[j], row, sizeof(row));
+    }
+    if ((status = spc_alloc((void **)&b->coords, ctx, bytes)) == SPC_OK &&
+        (status = spc_copy_to_device(ctx, b->coords, coords, bytes)) == SPC_OK)
+        status = spc_map_create_from_coords(&b->shuffled, ctx, b->conv,
+                                            b->coords, rows, NULL);
+    free(coords);
+    return status;
+}
+
+/* ---- judging ------------------------------------------------------------- */
+
+/* No time is worth reporting of a wrong result. */
+static spc_status judge(const bench *b, const spc__verdict *verdict,
+                        const char *plan)
+{
+    spc_status status =
+        verdict->status == SPC__TRIAL_WRONG ? SPC_EWRONG : SPC_EDEVICE;
+
+    if (verdict->status == SPC__TRIAL_OK)
+        return SPC_OK;
+    if (spc__ctx_check_cancel(b->ctx) != SPC_OK)
+        return SPC_EINTERRUPTED;
+    return spc__fail(spc__error_of(b->ctx), status, "'%s' is wrong: %s", plan,
+                     verdict->note);
+}
+
+static spc_status check(bench *b, spc_bench_result *out)
+{
+    spc__verdict verdict;
+
+    spc__gate_verify(&verdict, b->bed, &b->tested);
+    out->error = verdict.error;
+    return judge(b, &verdict, out->plan);
+}
+
+/* Times the plan over a result that is none, and looks at what the timed runs
+ * left of it: a kernel that works a few times and then no more is fast. */
+static spc_status time_plan(bench *b, int wanted, bool cold, double *median,
+                            double *spread, spc_bench_result *out)
+{
+    spc__verdict verdict;
+    spc_status status;
+
+    spc__gate_before_timing(&verdict, b->bed, &b->tested, 0);
+    if ((status = judge(b, &verdict, out->plan)) != SPC_OK ||
+        (status = measure(b, run_plan, wanted, cold, median, spread,
+                          cold ? NULL : &out->samples)) != SPC_OK)
+        return status;
+    spc__gate_after_timing(&verdict, b->bed, &b->tested, 0);
+    return judge(b, &verdict, out->plan);
+}
+
+static spc_status confirm(bench *b, const spc_bench_result *out)
+{
+    spc__verdict verdict;
+
+    spc__gate_confirm(&verdict, b->bed, &b->tested, confirm_s);
+    return judge(b, &verdict, out->plan);
+}
+
+/* ---- timing -------------------------------------------------------------- */
+
+/* Of a map of points, whose triplets are a layout; others are made of them. */
+static spc_status time_points(bench *b, spc_bench_result *out)
+{
+    const spc__launch_geometry *launch = spc__plan_launch(b->plan);
+    spc_status status = SPC_OK;
+
+    if (launch->reads_pairs || launch->reads_bundles || launch->reads_inputs)
+        status = measure(b, run_layout, INDEX_SAMPLES, false, &out->layout_us,
+                         NULL, NULL);
+    if (status == SPC_OK)
+        status = measure(b, run_map, INDEX_SAMPLES, false, &out->map_us,
+                         &out->map_spread_us, NULL);
+    out->index_us = out->map_us;
+    out->index_spread_us = out->map_spread_us;
+    return status == SPC_OK ? spc_map_check(b->shuffled, NULL) : status;
+}
+
+/* Of the map and of the layout that the plan reads; a linear layer has none. */
+static spc_status time_index(bench *b, spc_bench_result *out)
+{
+    spc_status status;
+
+    if (spc_conv_is_linear(b->conv))
+        return SPC_OK;
+    if (spc__conv_has_triplets(b->conv))
+        return time_points(b, out);
+    if ((status = measure(b, run_layout, INDEX_SAMPLES, false, &out->layout_us,
+                          NULL, NULL)) != SPC_OK ||
+        (status = spc_map_prepare(b->shuffled, b->plan, NULL)) != SPC_OK ||
+        (status = measure(b, run_map, INDEX_SAMPLES, false, &out->map_us,
+                          &out->map_spread_us, NULL)) != SPC_OK ||
+        (status = spc__map_prepare(b->shuffled, "none", 0, NULL)) != SPC_OK ||
+        (status = measure(b, run_index, INDEX_SAMPLES, false, &out->index_us,
+                          &out->index_spread_us, NULL)) != SPC_OK)
+        return status;
+    return spc_map_check(b->shuffled, NULL);
+}
+
+static spc_status time_all(bench *b, spc_bench_result *out)
+{
+    spc_status status;
+
+    if ((status = time_plan(b, WARM_SAMPLES, false, &out->warm_us,
+                            &out->warm_spread_us, out)) != SPC_OK ||
+        (status = time_plan(b, COLD_SAMPLES, true, &out->cold_us,
+                            &out->cold_spread_us, out)) != SPC_OK ||
+        (status = confirm(b, out)) != SPC_OK)
+        return status;
+    return time_index(b, out);
+}
+
+static void compute_floor(const bench *b, spc_bench_result *out)
+{
+    spc__work work = spc__sample_work(&b->sample, 0);
+    spc__floor floor;
+
+    spc__floor_compute(&floor, &work, &b->ctx->info);
+    out->flops = floor.flops;
+    out->gathered_bytes = floor.gathered_bytes;
+    out->compulsory_bytes = floor.read_bytes + floor.written_bytes;
+    out->warm_floor_us = floor.warm_us;
+    out->warm_floor_by = floor.warm_by;
+    out->cold_floor_us = floor.cold_us;
+    out->cold_floor_by = floor.cold_by;
+    out->floor_measured = floor.measured;
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static spc_status run_bench(const char *name, spc_ctx *ctx,
+                            const spc_conv *conv, const spc_scene *scene,
+                            uint64_t seed, int64_t capacity,
+                            spc_bench_result *out)
+{
+    bench b = {.ctx = ctx, .conv = conv, .scene = scene, .capacity = capacity};
+    spc_error *error = spc__error_of(ctx);
+    spc_status status = spc__need(error, name, "out", out, "ctx", ctx, "conv",
+                                  conv, "scene", scene, NULL);
+
+    if (out != NULL) {
+        memset(out, 0, sizeof(*out));
+        out->warm_floor_by = out->cold_floor_by = "";
+    }
+    if (status != SPC_OK || (status = spc_conv_check(conv, error)) != SPC_OK)
+        return status;
+    if ((status = spc__sample_scene_check(scene, error)) != SPC_OK)
+        return status;
+    if ((status = prepare_sample(&b, seed)) == SPC_OK &&
+        (status = prepare_plan(&b, out)) == SPC_OK &&
+        (status = check(&b, out)) == SPC_OK &&
+        (spc_conv_is_linear(conv) ||
+         (status = prepare_shuffled(&b, seed)) == SPC_OK)) {
+        compute_floor(&b, out);
+        status = time_all(&b, out);
+    }
+    spc_map_free(b.shuffled);
+    spc_dealloc(ctx, b.coords);
+    if (b.bed != NULL)
+        spc__gate_leave(&b.tested, b.bed);
+    spc_plan_free(b.plan);
+    spc__bed_free(b.bed);
+    spc__sample_release(&b.sample);
+    return status;
+}
+
+spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
+                     uint64_t seed, spc_bench_result *out)
+{
+    return run_bench(__func__, ctx, conv, scene, seed, 0, out);
+}
+
+spc_status spc_bench_capacity(spc_ctx *ctx, const spc_conv *conv,
+                              const spc_scene *scene, uint64_t seed,
+                              int64_t capacity, spc_bench_result *out)
+{
+    if (capacity <= 0 && out != NULL && ctx != NULL)
+        return spc__fail(spc__error_of(ctx), SPC_EINVAL,
+                         "a capacity of %lld rows: at least 1 is right",
+                         (long long)capacity);
+    return run_bench(__func__, ctx, conv, scene, seed, capacity, out);
+}

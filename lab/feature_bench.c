@@ -1,0 +1,113 @@
+/* feature_bench.c - how fast an operator on features is, and how fast it could
+ * be. */
+#include "lab/verify/feature_bed.h"
+#include "operators/feature.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "lab/floor.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21 };
+static const double limit_s = 3; /* for one kind of measurement */
+
+/* Every run may be the last one that somebody waits for. */
+static spc_status enqueue(void *payload, void *stream)
+{
+    const spc__feature_bed *bed = payload;
+    spc_status status = spc__ctx_check_cancel(bed->ctx);
+
+    return status == SPC_OK ? spc__feature_bed_run(bed, stream) : status;
+}
+
+/* Times over a result that is none, and looks at what that left. */
+static spc_status time_runs(spc__feature_bed *bed, int wanted, bool cold,
+                            double *median, double *spread,
+                            spc_bench_result *out)
+{
+    spc_ctx *ctx = bed->ctx;
+    double samples[WARM_SAMPLES];
+    spc__measure what = {enqueue, bed, wanted, limit_s, cold, NULL};
+    int taken = wanted;
+    spc_status status = spc__feature_bed_clear(bed);
+
+    if (status == SPC_OK)
+        status = spc__device_ops_of(ctx->device)
+                     ->measure(ctx->device, &what, samples, &taken,
+                               spc__error_of(ctx));
+    if (status != SPC_OK)
+        return status;
+    *median = spc__median(samples, taken);
+    *spread = spc__half_iqr(samples, taken);
+    if (!cold)
+        out->samples = taken;
+    return spc__feature_bed_check(bed, &out->error);
+}
+
+static void compute_floor(const spc__feature_bed *bed, spc_bench_result *out)
+{
+    double read, written;
+    spc__floor floor;
+
+    spc__feature_bytes(&read, &written, bed->feature, bed->of.rows_in,
+                       bed->of.rows_out, bed->of.batches,
+                       spc_map_pairs(bed->map));
+    spc__floor_of_bytes(&floor, read, written, &bed->ctx->info);
+    out->compulsory_bytes = read + written;
+    out->warm_floor_us = floor.warm_us;
+    out->warm_floor_by = floor.warm_by;
+    out->cold_floor_us = floor.cold_us;
+    out->cold_floor_by = floor.cold_by;
+    out->floor_measured = floor.measured;
+}
+
+static spc_status run(spc__feature_bed *bed, uint64_t seed,
+                      spc_bench_result *out)
+{
+    spc__feature_draw draw = {.seed = seed};
+    spc_status status;
+
+    snprintf(out->plan, sizeof(out->plan), "%s",
+             spc__feature_plan_template(bed->plan));
+    out->origin = SPC_ORIGIN_DEFAULT;
+    if ((status = spc__feature_bed_fill(bed, &draw)) != SPC_OK ||
+        (status = spc__feature_bed_clear(bed)) != SPC_OK ||
+        (status = enqueue(bed, NULL)) != SPC_OK ||
+        (status = spc__feature_bed_check(bed, &out->error)) != SPC_OK)
+        return status;
+    compute_floor(bed, out);
+    if ((status = time_runs(bed, WARM_SAMPLES, false, &out->warm_us,
+                            &out->warm_spread_us, out)) != SPC_OK)
+        return status;
+    return time_runs(bed, COLD_SAMPLES, true, &out->cold_us,
+                     &out->cold_spread_us, out);
+}
+
+spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
+                             const spc_scene *scene, uint64_t seed,
+                             spc_bench_result *out)
+{
+    spc__feature_bed bed;
+    spc_error *error = spc__error_of(ctx);
+    spc_status status = spc__need(error, __func__, "out", out, "ctx", ctx,
+                                  "feature", feature, "scene", scene, NULL);
+
+    if (out != NULL) {
+        memset(out, 0, sizeof(*out));
+        out->warm_floor_by = out->cold_floor_by = "";
+    }
+    if (status != SPC_OK ||
+        (status = spc_feature_check(feature, error)) != SPC_OK)
+        return status;
+    if (spc_scene_rows(scene) == 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "the scene '%.100s' has no voxels: there is nothing "
+                         "to time",
+                         spc_scene_name(scene));
+    if ((status = spc__feature_bed_open(&bed, ctx, feature, scene)) == SPC_OK)
+        status = run(&bed, seed, out);
+    spc__feature_bed_release(&bed);
+    return status;
+}

@@ -1,0 +1,416 @@
+/*
+ * gate.c - the tests that a candidate must pass, and what it failed in.
+ *
+ * On every scene the first launch finds all ones in its output, which are no
+ * number; the second, of other data, finds the result of the first, and the
+ * workspace as that left it; a third a plausible number. Who leaves its output
+ * alone, or adds to it, differs in one of them.
+ */
+#include "lab/gate/gate.h"
+
+#include "base/clock.h"
+#include "lab/gate/gate_launch.h"
+#include "plan/plan_parts.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* What arrays are filled with: no number in any type; 1.06 in fp16 and 0.0115
+ * in fp32. */
+enum { NAN_BYTE = 0xff, NUMBER_BYTE = 0x3c };
+
+/* Launches that verifying a deterministic problem repeats. */
+enum { REPEATS = 3 };
+
+/* Confirming runs: one fault in thirty launches escapes 200 of them with
+ * probability 0.001, 150 with 0.006, and 100 with 0.03: too often where other
+ * programs use up the time for more. Small scenes take more in it. */
+enum { RUNS_LEAST = 150, RUNS = 200, RUNS_MOST = 2000, RUNS_AT_ONCE = 16 };
+enum { REAL_LEAST = 100 }; /* of a deterministic layer, on given scenes */
+
+/* ---- verifying ----------------------------------------------------------- */
+
+/* A deterministic problem asks for the same bits. */
+static void test_again(const spc__gate *g, const spc__gate_setting *at)
+{
+    spc__gate_setting again = *at;
+    uint64_t digests[SPC__RUN_DIGESTS];
+
+    again.out_byte = again.work_byte = NUMBER_BYTE;
+    for (int i = 0; i < REPEATS && spc__gate_run(g, &again, digests); i++)
+        if (digests[SPC__RESULT] != g->tested->first[at->s][at->draw]) {
+            spc__gate_wrong(g,
+                            "differs from run to run: scene '%.40s', launch %d "
+                            "gives other bits than the first",
+                            spc__gate_scene(g, at->s), 2 + i);
+            return;
+        }
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_places(g, at);
+}
+
+void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
+{
+    uint64_t digests[SPC__RUN_DIGESTS];
+    spc__worst worst;
+
+    if (!spc__gate_run(g, at, digests) ||
+        !spc__gate_compare(g, at, digests[SPC__RESULT], &worst))
+        return;
+    if (at->draw == SPC__REAL && worst.error > g->out->error)
+        g->out->error = worst.error;
+    if (!(worst.error <= 1)) {
+        spc__gate_reject(g, at, digests[SPC__RESULT], &worst);
+        return;
+    }
+    g->tested->first[at->s][at->draw] = digests[SPC__RESULT];
+    if (spc__gate_zones_hold(g, "out", &g->bed->out, &digests[SPC__OUT_ZONES]))
+        spc__gate_zones_hold(g, "workspace", &g->bed->workspace,
+                             &digests[SPC__WORK_ZONES]);
+    if (g->out->status == SPC__TRIAL_OK && at->draw == SPC__REAL &&
+        g->bed->sample->conv.deterministic)
+        test_again(g, at);
+}
+
+static void test_scene(const spc__gate *g, int s)
+{
+    static const struct {
+        int out_byte, work_byte;
+    } contents[SPC__DRAWS] = {{NAN_BYTE, NAN_BYTE},
+                              {-1, -1},
+                              {NUMBER_BYTE, NUMBER_BYTE},
+                              {NAN_BYTE, NUMBER_BYTE}};
+    spc__gate_setting at = {.s = s};
+    int launches = 0;
+
+    if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        return;
+    }
+    for (int d = 0; d < SPC__DRAWS && g->out->status == SPC__TRIAL_OK; d++) {
+        if (!spc__sample_has(g->bed->sample, s, (spc__draw)d))
+            continue;
+        at.previous = at.draw;
+        at.draw = (spc__draw)d;
+        at.out_byte = contents[launches].out_byte;
+        at.work_byte = contents[launches].work_byte;
+        if (launches == 0 && s % 2 == 1)
+            at.work_byte = NUMBER_BYTE;
+        spc__gate_test_launch(g, &at);
+        if (launches++ == 0 && g->out->status == SPC__TRIAL_OK)
+            spc__gate_map_holds(g, s);
+    }
+    if (g->out->status == SPC__TRIAL_OK &&
+        s == g->bed->sample->given + SPC__AWKWARD_BORDER)
+        spc__gate_test_no_numbers(g, s);
+}
+
+static bool has_draw(const spc__gate *g, int draw)
+{
+    return g->bed->sample->weights[draw] != NULL;
+}
+
+/* Packs the integers, and notes what the packed forms are. */
+static bool pack_draws(spc__gate *g)
+{
+    spc__bed *bed = g->bed;
+    spc_status status = spc__digester_begin(bed->digester);
+    uint64_t digests[SPC__DRAWS];
+    int count = 0;
+
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++) {
+        if (!has_draw(g, d))
+            continue;
+        spc__guarded *to =
+            d == SPC__REAL ? &g->tested->packed : &bed->packed[d];
+        if (d != SPC__REAL)
+            status = spc__bed_pack(bed, to, g->tested->plan, (spc__draw)d);
+        if (status == SPC_OK)
+            status = spc__digester_add(bed->digester, to->data, to->bytes);
+    }
+    if (status == SPC_OK)
+        status = spc__digester_end(bed->digester, digests);
+    for (int d = 0; d < SPC__DRAWS; d++)
+        if (has_draw(g, d))
+            g->packed_digest[d] = digests[count++];
+    if (status != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+    spc__gate_weights_hold(g);
+    return g->out->status == SPC__TRIAL_OK;
+}
+
+/*
+ * A kernel may not have static memory. What one launch leaves there, a later
+ * launch or one on another stream finds. Tests allow it for planted kernels
+ * whose fault needs a memory.
+ */
+static bool remembers(const spc__gate *g)
+{
+    size_t bytes = g->tested->plan->statics;
+
+    if (bytes == 0 || g->bed->ctx->allows_statics)
+        return false;
+    spc__gate_wrong(g,
+                    "remembers: its code has %zu bytes of static memory, in "
+                    "which a launch can leave what later ones find",
+                    bytes);
+    return true;
+}
+
+static void verify(spc__gate *g)
+{
+    const spc__sample *sample = g->bed->sample;
+
+    if (remembers(g) || !pack_draws(g) || !spc__gate_note_maps(g))
+        return;
+    for (int s = 0; s < sample->scene_count; s++)
+        if (g->out->status == SPC__TRIAL_OK && !spc__sample_is_size(sample, s))
+            test_scene(g, s);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_sizes(g);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_spare(g);
+    for (int d = 0; d < SPC__DRAWS; d++)
+        if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
+            spc__gate_read_only(g, d);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(g);
+    g->tested->verified = g->out->status == SPC__TRIAL_OK;
+}
+
+/* ---- after timing -------------------------------------------------------- */
+
+static spc__gate_setting real_run(int s)
+{
+    return (spc__gate_setting){s, SPC__REAL, NUMBER_BYTE, SPC__REAL, NAN_BYTE};
+}
+
+/* Is what lies in the output the first result of the real draw again? */
+static void compare_first(const spc__gate *g, int s, uint64_t digest)
+{
+    spc__gate_setting at = real_run(s);
+    spc__worst worst;
+
+    if (!g->tested->verified || digest == g->tested->first[s][SPC__REAL] ||
+        !spc__gate_compare(g, &at, digest, &worst))
+        return;
+    if (g->tested->atomics && worst.error <= 1)
+        return;
+    if (worst.error <= 1)
+        spc__gate_wrong(
+            g,
+            "after timing: the result on scene '%.40s' is right, but "
+            "not bit by bit the first one",
+            spc__gate_scene(g, s));
+    else
+        spc__gate_wrong_at(g, "after timing", s, &worst);
+}
+
+/* ---- run after run ------------------------------------------------------- */
+
+/* The draws that must repeat: sums of integers do in any order. */
+static bool repeats(const spc__gate *g, int s, int draw)
+{
+    return spc__sample_has(g->bed->sample, s, (spc__draw)draw) &&
+           (draw != SPC__REAL || !g->tested->atomics);
+}
+
+/* `count` runs of a draw, one behind the other; notes how many differ. */
+static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
+{
+    spc__bed *bed = g->bed;
+    uint64_t digests[RUNS_AT_ONCE];
+    spc_status status = spc__digester_begin(bed->digester);
+    int differ = 0;
+
+    for (int i = 0; i < count && status == SPC_OK; i++) {
+        int byte = i % 2 ? NAN_BYTE : NUMBER_BYTE;
+        if ((status = spc__bed_load(bed, s, draw)) == SPC_OK &&
+            (status = spc__bed_fill_out(bed, byte)) == SPC_OK &&
+            (status = spc__gate_fill(g, &bed->workspace, byte)) == SPC_OK &&
+            (status = spc__bed_execute(bed, g->tested->plan, s, draw,
+                                       spc__gate_packed(g, draw), NULL)) ==
+                SPC_OK)
+            status =
+                spc__digester_add(bed->digester, bed->out.data, bed->out.bytes);
+    }
+    if (status == SPC_OK)
+        status = spc__digester_end(bed->digester, digests);
+    if (status != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        return;
+    }
+    for (int i = 0; i < count; i++)
+        differ += digests[i] != g->tested->first[s][draw];
+    if (differ > 0)
+        spc__gate_wrong(g,
+                        "differs from run to run: %d of %d results on scene "
+                        "'%.40s' are not the first one",
+                        differ, count, spc__gate_scene(g, s));
+}
+
+/* `count` runs of each draw of a scene; returns how many there were. */
+static int run_scene(const spc__gate *g, int s, int count)
+{
+    int done = 0;
+
+    if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        return 0;
+    }
+    for (int d = 0; d < SPC__DRAWS && g->out->status == SPC__TRIAL_OK; d++)
+        if (repeats(g, s, d)) {
+            run_many(g, s, (spc__draw)d, count);
+            done += count;
+        }
+    return done;
+}
+
+/* Given scenes while there is time for them, awkward ones but the first two,
+ * which have hardly a row, and when time is up the smallest of these. */
+static int next_scene(const spc__gate *g, int turn, bool given, bool hurry)
+{
+    const spc__sample *sample = g->bed->sample;
+    int awkward = sample->scene_count - sample->given;
+
+    if (given || awkward == 0)
+        return turn % sample->given;
+    return sample->given + 2 + (hurry ? 0 : turn % (awkward - 2));
+}
+
+/* More at once with each turn, so that slow ones see the clock in time. What a
+ * deterministic layer promises, the bits of sums of real numbers, only given
+ * scenes show: of those it gets enough, however long that takes. */
+static void run_repeatedly(const spc__gate *g, double limit_s)
+{
+    uint64_t limit_ns = (uint64_t)(limit_s * 1e9), start = spc__now_ns();
+    int real_least = g->bed->sample->conv.deterministic ? REAL_LEAST : 0;
+    int done = 0, real = 0, count = 1;
+
+    for (int turn = 0; g->out->status == SPC__TRIAL_OK; turn++) {
+        uint64_t spent = spc__now_ns() - start;
+        bool given = spent < limit_ns || real < real_least;
+        bool hurry = spent > 2 * limit_ns;
+        if (real >= real_least &&
+            (done >= RUNS_MOST || (spent >= limit_ns && done >= RUNS) ||
+             (hurry && done >= RUNS_LEAST)))
+            break;
+        done += run_scene(g, next_scene(g, turn, given, hurry), count);
+        real += given ? count : 0;
+        if (count < RUNS_AT_ONCE)
+            count *= 2;
+    }
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static spc__gate begin(spc__verdict *out, spc__bed *bed, spc__tested *tested)
+{
+    memset(out, 0, sizeof(*out));
+    return (spc__gate){.out = out, .bed = bed, .tested = tested};
+}
+
+/* Others pack before this one is judged: it must leave the weights right. */
+static spc_status pack_real(spc__tested *tested, spc__bed *bed)
+{
+    bool held = true;
+    spc_status status = spc__bed_mend_weights(&held, bed);
+
+    if (status == SPC_OK)
+        status = spc__bed_pack(bed, &tested->packed, tested->plan, SPC__REAL);
+    if (status == SPC_OK)
+        status = spc__bed_mend_weights(&held, bed);
+    tested->spoils = !held;
+    return status;
+}
+
+spc_status spc__gate_enter(spc__tested *tested, spc__bed *bed, spc_plan *plan)
+{
+    spc_status status;
+
+    tested->plan = plan;
+    tested->verified = false;
+    tested->atomics = spc__plan_launch(plan)->atomics;
+    if ((status = spc__bed_prepare(bed, plan)) != SPC_OK ||
+        (status = pack_real(tested, bed)) != SPC_OK)
+        return status;
+    return spc_synchronize(bed->ctx);
+}
+
+void spc__gate_leave(spc__tested *tested, const spc__bed *bed)
+{
+    spc__bed_release(bed, &tested->packed);
+    memset(tested, 0, sizeof(*tested));
+}
+
+void spc__gate_verify(spc__verdict *out, spc__bed *bed, spc__tested *tested)
+{
+    spc__gate g = begin(out, bed, tested);
+
+    verify(&g);
+    spc__gate_weights_hold(&g);
+}
+
+void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
+                             spc__tested *tested, int s)
+{
+    spc__gate g = begin(out, bed, tested);
+
+    if (spc__bed_set_timed(bed, tested->plan, s) != SPC_OK ||
+        spc__bed_fill_out(bed, NUMBER_BYTE) != SPC_OK)
+        spc__gate_failed(&g, SPC__TRIAL_LAUNCH);
+}
+
+void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
+                            spc__tested *tested, int s)
+{
+    spc__gate g = begin(out, bed, tested);
+    uint64_t digests[SPC__RUN_DIGESTS];
+
+    if (spc__gate_digest(&g, digests) != SPC_OK) {
+        spc__gate_failed(&g, SPC__TRIAL_FAULT);
+        return;
+    }
+    compare_first(&g, s, digests[SPC__RESULT]);
+    if (out->status == SPC__TRIAL_OK &&
+        spc__gate_zones_hold(&g, "out", &bed->out, &digests[SPC__OUT_ZONES]))
+        spc__gate_zones_hold(&g, "workspace", &bed->workspace,
+                             &digests[SPC__WORK_ZONES]);
+    spc__gate_weights_hold(&g);
+}
+
+static void confirm(spc__gate *g, double limit_s)
+{
+    spc__bed *bed = g->bed;
+    uint64_t digests[SPC__RUN_DIGESTS];
+
+    if (!g->tested->verified)
+        verify(g);
+    else if (pack_draws(g))
+        spc__gate_note_maps(g);
+    for (int s = 0; s < bed->sample->given; s++) {
+        spc__gate_setting at = real_run(s);
+        if (g->out->status != SPC__TRIAL_OK)
+            return;
+        if (spc__bed_set(bed, g->tested->plan, s) != SPC_OK)
+            spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        else if (spc__gate_run(g, &at, digests))
+            compare_first(g, s, digests[SPC__RESULT]);
+    }
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_large(g);
+    run_repeatedly(g, limit_s);
+    for (int d = 0; d < SPC__DRAWS; d++)
+        if (has_draw(g, d) && g->out->status == SPC__TRIAL_OK)
+            spc__gate_read_only(g, d);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(g);
+}
+
+void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
+                       double limit_s)
+{
+    spc__gate g = begin(out, bed, tested);
+
+    confirm(&g, limit_s);
+    spc__gate_weights_hold(&g);
+}

@@ -1,0 +1,218 @@
+/*
+ * gate_blame.c - what a candidate did wrong: an array written to that is only
+ * read, or what a wrong result is wrong in.
+ */
+#include "lab/gate/gate_launch.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "operators/epilogue.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is only read --------------------------------------------------- */
+
+/* Of every scene two; weights, bias, scale and the scales of tensors. */
+enum { WATCHED = 2 * SPC__SAMPLE_SCENES + 4 };
+
+/* An array as it must still be. */
+typedef struct watched {
+    const char *name;
+    const spc__guarded *array;
+    uint64_t digest;
+} watched;
+
+static int list_vector(watched *list, int count, const char *name,
+                       const spc__guarded *array, const float *values)
+{
+    if (values != NULL)
+        list[count++] =
+            (watched){name, array, spc__digest_host(values, array->bytes)};
+    return count;
+}
+
+static int list_read_only(const spc__gate *g, int draw, watched *list)
+{
+    const spc__bed *bed = g->bed;
+    const spc__sample *sample = bed->sample;
+    int count = 0;
+
+    for (int s = 0; s < sample->scene_count; s++) {
+        int array = s < sample->given ? draw : 0;
+        if (!spc__bed_is_loaded(bed, s, (spc__draw)draw))
+            continue;
+        list[count++] =
+            (watched){"in", &bed->in[s][array], bed->in_digest[s][draw]};
+        if (sample->scenes[s].residual[draw] != NULL)
+            list[count++] = (watched){"residual", &bed->residual[s][array],
+                                      bed->residual_digest[s][draw]};
+    }
+    list[count++] = (watched){
+        "weights", draw == SPC__REAL ? &g->tested->packed : &bed->packed[draw],
+        g->packed_digest[draw]};
+    count = list_vector(list, count, "bias", &bed->bias[draw],
+                        bed->sample->bias[draw]);
+    count = list_vector(list, count, "scale", &bed->scale[draw],
+                        bed->sample->scale[draw]);
+    return list_vector(list, count, "a tensor's scale", &bed->scales[draw],
+                       &bed->sample->scales[draw].in);
+}
+
+static spc_status digest_list(const spc__gate *g, const watched *list,
+                              int count, uint64_t *digests)
+{
+    spc__digester *digester = g->bed->digester;
+    spc_status status = spc__digester_begin(digester);
+
+    for (int i = 0; i < count && status == SPC_OK; i++) {
+        const spc__guarded *array = list[i].array;
+        status = spc__digester_add(digester, array->data, array->bytes);
+        if (status == SPC_OK)
+            status = spc__gate_add_zones(g, array);
+    }
+    return status == SPC_OK ? spc__digester_end(digester, digests) : status;
+}
+
+void spc__gate_read_only(const spc__gate *g, int draw)
+{
+    watched list[WATCHED];
+    uint64_t digests[3 * WATCHED];
+    int count = list_read_only(g, draw, list);
+
+    if (digest_list(g, list, count, digests) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        return;
+    }
+    for (int i = 0; i < count && g->out->status == SPC__TRIAL_OK; i++) {
+        if (digests[3 * i] != list[i].digest)
+            spc__gate_wrong(g, "read-only: %s is written to", list[i].name);
+        else
+            spc__gate_zones_hold(g, list[i].name, list[i].array,
+                                 &digests[3 * i + 1]);
+    }
+    /* Others must find what this one has spoilt. */
+    if (g->out->status == SPC__TRIAL_WRONG && spc__bed_refill(g->bed) != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+}
+
+void spc__gate_weights_hold(const spc__gate *g)
+{
+    bool held;
+
+    if (g->out->status != SPC__TRIAL_OK && g->out->status != SPC__TRIAL_WRONG)
+        return;
+    if (spc__bed_mend_weights(&held, g->bed) != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+    else if (!held || g->tested->spoils)
+        spc__gate_wrong(g, "read-only: weights that are packed, of some draw, "
+                           "are written to, or beside them");
+}
+
+/* ---- what a wrong result is wrong in ------------------------------------- */
+
+bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
+                        int64_t i)
+{
+    const spc__sample_scene *scene = &g->bed->sample->scenes[at->s];
+    const spc_conv *conv = &g->bed->sample->conv;
+    double got = spc__result_value(g->bed->host, conv, i);
+
+    if (at->draw == SPC__REAL)
+        return fabs(got - scene->reference[i]) <= scene->tolerance[i];
+    double want = spc__result_value(scene->exact[at->draw], conv, i);
+    double slack =
+        scene->slack[at->draw] != NULL ? scene->slack[at->draw][i] : 0;
+    return got == want || fabs(got - want) <= slack;
+}
+
+/* Does each wrong element of the fetched result hold what lay there before? */
+static bool is_left_alone(const spc__gate *g, const spc__gate_setting *at)
+{
+    const spc__sample *sample = g->bed->sample;
+    const spc__sample_scene *scene = &sample->scenes[at->s];
+    const spc_conv *conv = &sample->conv;
+    size_t bytes = spc__dtype_of(spc__conv_out(conv))->bytes;
+    const void *host = g->bed->host;
+    char before[sizeof(float)];
+
+    memset(before, at->out_byte, sizeof(before));
+    for (int64_t i = 0; i < spc__sample_results(sample, at->s); i++) {
+        if (spc__gate_is_right(g, at, i))
+            continue;
+        if (at->out_byte < 0)
+            memcpy(before, spc__result_at(scene->exact[at->previous], conv, i),
+                   bytes);
+        if (memcmp(before, spc__result_at(host, conv, i), bytes) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* The launch once more, over the same or other contents; false if the result is
+ * wrong, or cannot be had. */
+static bool succeeds(const spc__gate *g, const spc__gate_setting *at,
+                     uint64_t *digest)
+{
+    const spc__sample_scene *scene = &g->bed->sample->scenes[at->s];
+    uint64_t digests[SPC__RUN_DIGESTS] = {0};
+    spc__worst worst;
+
+    if (at->out_byte < 0 && spc_copy_to_device(g->bed->ctx, g->bed->out.data,
+                                               scene->exact[at->previous],
+                                               g->bed->out.bytes) != SPC_OK)
+        return false;
+    if (!spc__gate_run(g, at, digests) ||
+        !spc__gate_compare(g, at, digests[SPC__RESULT], &worst))
+        return false;
+    *digest = digests[SPC__RESULT];
+    return worst.error <= 1;
+}
+
+/* Each question changes one thing; the first that makes a difference is it. */
+static const char *diagnose(const spc__gate *g, const spc__gate_setting *at,
+                            uint64_t digest)
+{
+    bool left_alone = is_left_alone(g, at);
+    bool may_differ = at->draw == SPC__REAL && g->tested->atomics;
+    spc__gate_setting other = *at;
+    uint64_t again = digest;
+
+    if (succeeds(g, &other, &again) || (again != digest && !may_differ))
+        return "differs from run to run";
+    other.out_byte = 0;
+    if (succeeds(g, &other, &again))
+        return "accumulates";
+    if (left_alone)
+        return at->out_byte < 0 ? "stale" : "unwritten";
+    other = *at;
+    other.work_byte = 0;
+    if (succeeds(g, &other, &again))
+        return "unwritten";
+    return at->draw == SPC__REAL ? "rounding" : "exact";
+}
+
+void spc__gate_untouched(const spc__gate *g, int draw)
+{
+    spc__gate_read_only(g, draw);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_weights_hold(g);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(g);
+}
+
+/* Spoilt inputs explain all that follows. A diagnosis may end in a fault, or
+ * find what two launches hid, of which one undid what the other had done; that
+ * is then what is noted. */
+void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
+                      uint64_t digest, const spc__worst *worst)
+{
+    spc__gate_untouched(g, at->draw);
+    if (g->out->status != SPC__TRIAL_OK)
+        return;
+    const char *test = diagnose(g, at, digest);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_maps_hold(g);
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_wrong_at(g, test, at->s, worst);
+}

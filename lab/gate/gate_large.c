@@ -1,0 +1,66 @@
+/* gate_large.c - one launch on more rows than any scene before had. */
+#include "lab/gate/gate_launch.h"
+
+#include "base/error.h"
+#include "lab/gate/large.h"
+#include "operators/operands.h"
+
+static void judge(const spc__gate *g, const spc__large *large)
+{
+    const spc_conv *conv = &g->bed->sample->conv;
+    bool is_gradient = conv->pass == SPC_WGRAD;
+    int64_t count =
+        is_gradient ? spc__operand_of(conv, SPC_OUT, 0).rows : large->count;
+    spc__worst worst =
+        spc__compare_exact(large->got, conv, count, large->exact, large->slack);
+
+    if (!(worst.error <= 1))
+        spc__gate_wrong(
+            g,
+            "exact: of %lld rows, row %lld%s, channel %d is %.9g "
+            "and must be %.9g",
+            (long long)large->rows_out,
+            (long long)(is_gradient ? worst.row : large->at[worst.row]),
+            is_gradient ? " of the gradient" : "", worst.channel, worst.got,
+            worst.reference);
+}
+
+static void check_zones(const spc__gate *g, const spc__large *large)
+{
+    spc__digester *digester = g->bed->digester;
+    uint64_t digests[4];
+    spc_status status = spc__digester_begin(digester);
+
+    if (status == SPC_OK)
+        status = spc__gate_add_zones(g, &large->out);
+    if (status == SPC_OK)
+        status = spc__gate_add_zones(g, &large->workspace);
+    if (status == SPC_OK)
+        status = spc__digester_end(digester, digests);
+    if (status != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+    else if (spc__gate_zones_hold(g, "out", &large->out, digests))
+        spc__gate_zones_hold(g, "workspace", &large->workspace, digests + 2);
+}
+
+void spc__gate_test_large(const spc__gate *g)
+{
+    spc__large *large;
+
+    if (spc__bed_large(&large, g->bed) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        return;
+    }
+    if (!large->is_there)
+        return;
+    if (spc__large_run(large, g->bed, g->tested->plan,
+                       spc__gate_packed(g, SPC__COUNT)) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        return;
+    }
+    if (!large->is_there)
+        return;
+    judge(g, large);
+    if (g->out->status == SPC__TRIAL_OK)
+        check_zones(g, large);
+}

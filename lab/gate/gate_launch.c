@@ -1,0 +1,179 @@
+/*
+ * gate_launch.c - one launch of a candidate between zones that nobody may write
+ * to, and how its result is compared and talked of.
+ */
+#include "lab/gate/gate_launch.h"
+
+#include "base/error.h"
+#include "plan/plan.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- verdicts ------------------------------------------------------------ */
+
+void spc__gate_failed(const spc__gate *g, spc__trial_status status)
+{
+    spc_ctx *ctx = g->bed->ctx;
+
+    snprintf(g->out->note, sizeof(g->out->note), "%.190s",
+             spc__error_of(ctx)->text);
+    g->out->status = status;
+    g->out->dead = spc_synchronize(ctx) != SPC_OK;
+}
+
+void spc__gate_wrong(const spc__gate *g, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(g->out->note, sizeof(g->out->note), format, args);
+    va_end(args);
+    g->out->status = SPC__TRIAL_WRONG;
+}
+
+const char *spc__gate_scene(const spc__gate *g, int s)
+{
+    return g->bed->sample->scenes[s].name;
+}
+
+void spc__gate_wrong_at(const spc__gate *g, const char *test, int s,
+                        const spc__worst *worst)
+{
+    spc__gate_wrong(g,
+                    "%s: scene '%.40s', row %lld, channel %d is %.9g and must "
+                    "be %.9g",
+                    test, spc__gate_scene(g, s), (long long)worst->row,
+                    worst->channel, worst->got, worst->reference);
+}
+
+/* ---- one launch ---------------------------------------------------------- */
+
+spc_status spc__gate_fill(const spc__gate *g, const spc__guarded *to, int byte)
+{
+    const spc__bed *bed = g->bed;
+
+    if (to->bytes == 0)
+        return SPC_OK;
+    return bed->ops->fill(bed->ctx->device, to->data, byte, to->bytes, NULL,
+                          spc__error_of(bed->ctx));
+}
+
+const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw)
+{
+    return draw == SPC__REAL ? &g->tested->packed : &g->bed->packed[draw];
+}
+
+const void *spc__gate_packed(const spc__gate *g, spc__draw draw)
+{
+    return spc__gate_packed_array(g, draw)->data;
+}
+
+spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)
+{
+    spc__digester *digester = g->bed->digester;
+    size_t bytes = g->bed->zone_bytes[of->is_far];
+    spc_status status =
+        spc__digester_add(digester, spc__guarded_zone(g->bed, of), bytes);
+
+    return status == SPC_OK
+               ? spc__digester_add(digester, spc__guarded_end(of), bytes)
+               : status;
+}
+
+bool spc__gate_zones_hold(const spc__gate *g, const char *name,
+                          const spc__guarded *of, const uint64_t *digests)
+{
+    for (int i = 0; i < 2; i++)
+        if (digests[i] != g->bed->zone_digest[of->is_far]) {
+            spc__gate_wrong(g, "canary: something is written %s %s",
+                            i == 0 ? "before" : "behind", name);
+            return false;
+        }
+    return true;
+}
+
+spc_status spc__gate_digest(const spc__gate *g,
+                            uint64_t digests[SPC__RUN_DIGESTS])
+{
+    spc__bed *bed = g->bed;
+    spc_status status;
+
+    if ((status = spc__digester_begin(bed->digester)) != SPC_OK ||
+        (status = spc__digester_add(bed->digester, bed->out.data,
+                                    bed->out.bytes)) != SPC_OK ||
+        (status = spc__gate_add_zones(g, &bed->out)) != SPC_OK ||
+        (status = spc__gate_add_zones(g, &bed->workspace)) != SPC_OK)
+        return status;
+    return spc__digester_end(bed->digester, digests);
+}
+
+bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
+                   uint64_t digests[SPC__RUN_DIGESTS])
+{
+    spc__bed *bed = g->bed;
+
+    if (spc__bed_load(bed, at->s, at->draw) != SPC_OK ||
+        (at->out_byte >= 0 && spc__bed_fill_out(bed, at->out_byte) != SPC_OK) ||
+        (at->work_byte >= 0 &&
+         spc__gate_fill(g, &bed->workspace, at->work_byte) != SPC_OK) ||
+        spc__bed_execute(bed, g->tested->plan, at->s, at->draw,
+                         spc__gate_packed(g, at->draw), NULL) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        return false;
+    }
+    if (spc_synchronize(bed->ctx) != SPC_OK ||
+        spc__gate_digest(g, digests) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        return false;
+    }
+    return true;
+}
+
+/* NULL: nobody had this result yet. */
+static const spc__right *
+find_right(const spc__bed *bed, const spc__gate_setting *at, uint64_t digest)
+{
+    for (int i = 0; i < SPC__RIGHT && i < bed->rights[at->s]; i++) {
+        const spc__right *right = &bed->right[at->s][i];
+        if (right->draw == at->draw && right->digest == digest)
+            return right;
+    }
+    return NULL;
+}
+
+static void keep_right(spc__bed *bed, const spc__gate_setting *at,
+                       uint64_t digest, const spc__worst *worst)
+{
+    int i = bed->rights[at->s]++ % SPC__RIGHT;
+
+    bed->right[at->s][i] = (spc__right){digest, *worst, at->draw};
+}
+
+bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
+                       uint64_t digest, spc__worst *worst)
+{
+    const spc__sample *sample = g->bed->sample;
+
+    *worst = (spc__worst){0};
+    if (at->draw != SPC__REAL &&
+        digest == sample->scenes[at->s].digest[at->draw])
+        return true;
+    const spc__right *right = find_right(g->bed, at, digest);
+    if (right != NULL) {
+        *worst = right->worst;
+        return true;
+    }
+    if (spc__bed_fetch(g->bed) != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        return false;
+    }
+    *worst = spc__sample_compare(sample, at->s, at->draw, g->bed->host);
+    if (spc__sample_gaps_hold(sample, at->s, g->bed->host)) {
+        if (worst->error <= 1)
+            keep_right(g->bed, at, digest, worst);
+        return true;
+    }
+    spc__gate_wrong(g, "canary: something is written between the rows of out");
+    return false;
+}

@@ -1,0 +1,305 @@
+/*
+ * gate_odd.c - scenes of many sizes, one launch each; and operands that are
+ * infinite or no numbers, which show where they are seen and nowhere else.
+ */
+#include "lab/gate/gate_launch.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "operators/epilogue.h"
+#include "operators/operands.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAN_BYTE = 0xff, NUMBER_BYTE = 0x3c };
+
+/* ---- sizes --------------------------------------------------------------- */
+
+static spc_status enqueue_size(const spc__gate *g, int s)
+{
+    spc__bed *bed = g->bed;
+    spc_status status = spc__bed_set(bed, g->tested->plan, s);
+
+    if (status == SPC_OK)
+        status = spc__bed_load(bed, s, SPC__COUNT);
+    if (status == SPC_OK)
+        status = spc__bed_fill_out(bed, NAN_BYTE);
+    if (status == SPC_OK)
+        status = spc__bed_execute(bed, g->tested->plan, s, SPC__COUNT,
+                                  spc__gate_packed(g, SPC__COUNT), NULL);
+    if (status == SPC_OK)
+        status =
+            spc__digester_add(bed->digester, bed->out.data, bed->out.bytes);
+    return status == SPC_OK ? spc__gate_add_zones(g, &bed->out) : status;
+}
+
+/* What is not as it must be, is run once more, to see what is wrong with it;
+ * or it may be, where an epilogue rounds. */
+static void look_closer(const spc__gate *g, int s)
+{
+    spc__gate_setting at = {s, SPC__COUNT, NAN_BYTE, SPC__COUNT, NAN_BYTE};
+
+    if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+    else
+        spc__gate_test_launch(g, &at);
+}
+
+void spc__gate_test_sizes(const spc__gate *g)
+{
+    const spc__sample *sample = g->bed->sample;
+    int first = sample->given + SPC__AWKWARD;
+    int count = sample->scene_count - first;
+    uint64_t digests[3 * SPC__ODD_SIZES];
+    spc_status status = spc__digester_begin(g->bed->digester);
+
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        status = enqueue_size(g, first + i);
+    if (status == SPC_OK)
+        status = spc__digester_end(g->bed->digester, digests);
+    if (status != SPC_OK) {
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        return;
+    }
+    for (int i = 0; i < count; i++) {
+        int s = first + i;
+        g->tested->first[s][SPC__COUNT] = digests[3 * i];
+        if (g->out->status == SPC__TRIAL_OK &&
+            digests[3 * i] != sample->scenes[s].digest[SPC__COUNT])
+            look_closer(g, s);
+        if (g->out->status == SPC__TRIAL_OK)
+            spc__gate_zones_hold(g, "out", &g->bed->out, &digests[3 * i + 1]);
+    }
+}
+
+/* ---- operands that are no numbers ---------------------------------------- */
+
+/* Bytes on the device, what they become for a launch, and what they are. */
+typedef struct patch {
+    char *device;
+    const void *other, *right;
+    size_t bytes;
+} patch;
+
+enum { PATCHES = 1024 }; /* the scene is small: more are left out together */
+
+typedef struct odd_launch {
+    const spc__gate *g;
+    spc__gate_setting at;
+    spc__odd odd;
+    patch patches[PATCHES];
+    int count;
+    /* Rows of inputs that are no numbers, and infinite of either sign. */
+    char *none, *infinite[2];
+} odd_launch;
+
+static void add_patch(odd_launch *l, const spc__guarded *array,
+                      const void *host, size_t from, const void *other,
+                      size_t bytes)
+{
+    if (l->count < PATCHES)
+        l->patches[l->count] = (patch){array->data + from, other,
+                                       (const char *)host + from, bytes};
+    l->count++;
+}
+
+static const spc__sample_scene *scene_of(const odd_launch *l)
+{
+    return &l->g->bed->sample->scenes[l->at.s];
+}
+
+/* Marked rows; or what of them is infinite, which is one element or all. */
+static void add_inputs(odd_launch *l)
+{
+    const spc__bed *bed = l->g->bed;
+    const spc_conv *conv = &bed->sample->conv;
+    const spc__sample_scene *scene = scene_of(l);
+    spc__operand as = spc__operand_of(conv, SPC_IN, scene->rows_in);
+    size_t element = spc__dtype_of(as.dtype)->bytes;
+
+    for (int64_t row = 0; row < as.rows; row++) {
+        int64_t first = 0, columns = as.columns;
+        const void *other = l->none;
+        if (!spc__odd_marks(row, as.rows))
+            continue;
+        if (l->odd == SPC__ODD_INFINITE) {
+            while (spc__odd_infinite(conv, row, as.rows, (int)first) == 0)
+                first++;
+            columns = conv->groups == 1 ? 1 : as.columns;
+            other = l->infinite[spc__odd_infinite(conv, row, as.rows,
+                                                  (int)first) < 0];
+        }
+        add_patch(l, &bed->in[l->at.s][0], scene->in[SPC__COUNT],
+                  (size_t)(row * as.pitch + first) * element, other,
+                  (size_t)columns * element);
+    }
+}
+
+static void add_residuals(odd_launch *l)
+{
+    const spc__bed *bed = l->g->bed;
+    const spc_conv *conv = &bed->sample->conv;
+    const spc__sample_scene *scene = scene_of(l);
+    spc__operand as = spc__operand_of(conv, SPC_RESIDUAL, scene->rows_out);
+    size_t element = spc__dtype_of(as.dtype)->bytes;
+
+    for (int64_t row = 0; as.present && row < as.rows; row++)
+        for (int c = 0; c < as.columns; c++)
+            if (spc__odd_residual(conv, row, c))
+                add_patch(
+                    l, &bed->residual[l->at.s][0], scene->residual[SPC__COUNT],
+                    (size_t)(row * as.pitch + c) * element, l->none, element);
+}
+
+static void add_others(odd_launch *l)
+{
+    const spc__bed *bed = l->g->bed;
+    const spc__sample *sample = bed->sample;
+    const spc_conv *conv = &sample->conv;
+    int64_t weight = spc__odd_weight(conv);
+    size_t element = spc__dtype_of(conv->dtype)->bytes;
+    int bias = spc__odd_bias(conv), scale = spc__odd_scale(conv);
+
+    if (weight >= 0)
+        add_patch(l, &bed->weights[SPC__COUNT], sample->weights[SPC__COUNT],
+                  (size_t)weight * element, l->none, element);
+    if (bias >= 0)
+        add_patch(l, &bed->bias[SPC__COUNT], sample->bias[SPC__COUNT],
+                  (size_t)bias * sizeof(float), l->none, sizeof(float));
+    if (scale >= 0)
+        add_patch(l, &bed->scale[SPC__COUNT], sample->scale[SPC__COUNT],
+                  (size_t)scale * sizeof(float), l->none, sizeof(float));
+    add_residuals(l);
+}
+
+static spc_status write_patches(const odd_launch *l, bool right)
+{
+    const spc__gate *g = l->g;
+    const spc__bed *bed = g->bed;
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < l->count && status == SPC_OK; i++) {
+        const patch *p = &l->patches[i];
+        status = bed->ops->copy_in(bed->ctx->device, p->device,
+                                   right ? p->right : p->other, p->bytes, NULL,
+                                   spc__error_of(bed->ctx));
+    }
+    if (status != SPC_OK || l->odd != SPC__ODD_OTHERS)
+        return status;
+    return spc_plan_pack_weights(g->tested->plan,
+                                 (void *)spc__gate_packed(g, SPC__COUNT),
+                                 bed->weights[SPC__COUNT].data, SPC_KRSC, NULL);
+}
+
+/* Is element i what it must be? */
+static bool is_right(const odd_launch *l, int64_t i, unsigned char must)
+{
+    const spc__gate *g = l->g;
+    float got = spc__result_value(g->bed->host, &g->bed->sample->conv, i);
+
+    if (must == SPC__ODD_RIGHT)
+        return spc__gate_is_right(g, &l->at, i);
+    if (must == SPC__ODD_ANY || isnan(got))
+        return true;
+    return must == SPC__ODD_RIGHT_OR_NONE
+               ? spc__gate_is_right(g, &l->at, i)
+               : isinf(got) && must != SPC__ODD_NONE &&
+                     (got > 0) == (must == SPC__ODD_PLUS);
+}
+
+static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
+{
+    static const char *const reasons[SPC__ODDS] = {
+        "input that is no number", "infinite input",
+        "weight, bias, scale or residual that is no number"};
+    const spc_conv *conv = &l->g->bed->sample->conv;
+
+    spc__gate_wrong(l->g,
+                    "no number: scene '%.40s', row %lld, channel %d is %.9g, "
+                    "where it sees %s %s",
+                    spc__gate_scene(l->g, l->at.s), (long long)(i / conv->cout),
+                    (int)(i % conv->cout),
+                    (double)spc__result_value(l->g->bed->host, conv, i),
+                    must <= SPC__ODD_RIGHT_OR_NONE ? "no"
+                    : l->odd == SPC__ODD_OTHERS    ? "a"
+                                                   : "an",
+                    reasons[l->odd]);
+}
+
+static void judge(const odd_launch *l)
+{
+    const unsigned char *must = scene_of(l)->odd[l->odd];
+    int64_t count = spc__sample_results(l->g->bed->sample, l->at.s);
+
+    for (int64_t i = 0; i < count; i++)
+        if (!is_right(l, i, must[i])) {
+            note_wrong(l, i, must[i]);
+            return;
+        }
+}
+
+/* Operands become what they were also behind a launch that failed. */
+static void run_odd(odd_launch *l)
+{
+    const spc__gate *g = l->g;
+    uint64_t digests[SPC__RUN_DIGESTS];
+
+    if (l->odd == SPC__ODD_OTHERS)
+        add_others(l);
+    else
+        add_inputs(l);
+    if (l->count == 0 || l->count > PATCHES)
+        return;
+    if (spc__bed_load(g->bed, l->at.s, SPC__COUNT) != SPC_OK ||
+        write_patches(l, false) != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+    else if (spc__gate_run(g, &l->at, digests)) {
+        if (spc__bed_fetch(g->bed) != SPC_OK)
+            spc__gate_failed(g, SPC__TRIAL_FAULT);
+        else
+            judge(l);
+    }
+    if (!g->out->dead && write_patches(l, true) != SPC_OK &&
+        g->out->status == SPC__TRIAL_OK)
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+}
+
+static void make_numbers(odd_launch *l, char *rows, size_t bytes)
+{
+    static const float both[2] = {INFINITY, -INFINITY};
+    const spc__dtype *type = spc__dtype_of(l->g->bed->sample->conv.dtype);
+
+    memset(rows, NAN_BYTE, bytes);
+    l->none = rows;
+    for (int i = 0; i < 2; i++) {
+        l->infinite[i] = rows + (size_t)(i + 1) * bytes;
+        for (size_t at = 0; at + type->bytes <= bytes; at += type->bytes)
+            type->encode(l->infinite[i] + at, &both[i], 1);
+    }
+}
+
+void spc__gate_test_no_numbers(const spc__gate *g, int s)
+{
+    const spc__sample *sample = g->bed->sample;
+    size_t bytes = spc__operand_of(&sample->conv, SPC_IN, 1).bytes + 16;
+    odd_launch *l = calloc(1, sizeof(*l) + 3 * bytes);
+
+    if (l == NULL) {
+        spc__fail_memory(spc__error_of(g->bed->ctx), sizeof(*l) + 3 * bytes);
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        return;
+    }
+    l->g = g;
+    l->at =
+        (spc__gate_setting){s, SPC__COUNT, NUMBER_BYTE, SPC__COUNT, NAN_BYTE};
+    make_numbers(l, (char *)(l + 1), bytes);
+    for (int odd = 0; odd < SPC__ODDS; odd++) {
+        l->odd = (spc__odd)odd;
+        l->count = 0;
+        if (sample->scenes[s].odd[odd] != NULL &&
+            g->out->status == SPC__TRIAL_OK)
+            run_odd(l);
+    }
+    free(l);
+}

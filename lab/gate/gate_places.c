@@ -1,0 +1,163 @@
+/*
+ * gate_places.c - a deterministic problem asks for the same bits wherever its
+ * operands lie.
+ *
+ * A sum whose order follows from an address is the same in all launches of a
+ * bed, and another in each program. So operands lie elsewhere here: in arrays
+ * of their own, at a multiple of what spc.h promises that is drawn, less than
+ * REACH behind a multiple of REACH, and in the next launch where all of these
+ * bits are turned. Whichever of them matters has both values in two launches.
+ */
+#include "lab/gate/gate_launch.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "operators/operands.h"
+#include <stdlib.h>
+
+enum { LAUNCHES = 4, REACH = 128 * 1024, PACKED_PLACE = 256, ARRAYS = 6 };
+
+/* An operand, and the array that takes its place. */
+typedef struct moved {
+    const void **at; /* in the buffers; NULL: nobody reads it */
+    const void *host;
+    char *device;
+    size_t bytes, place, behind; /* where it lay last */
+} moved;
+
+typedef struct places {
+    const spc__gate *g;
+    const spc__gate_setting *at;
+    spc__random random;
+    spc_buffers buffers;
+    moved all[ARRAYS];
+    int count;
+    void *packed; /* weights as they are on the device */
+} places;
+
+static void add(places *p, const void **at, const void *host, size_t bytes,
+                size_t place)
+{
+    if (*at != NULL && bytes > 0)
+        p->all[p->count++] = (moved){at, host, NULL, bytes, place, 0};
+}
+
+static spc_status fetch_weights(places *p)
+{
+    const spc__gate *g = p->g;
+    const spc__guarded *packed = spc__gate_packed_array(g, p->at->draw);
+
+    if (packed->bytes == 0)
+        return SPC_OK;
+    if ((p->packed = malloc(packed->bytes)) == NULL)
+        return spc__fail_memory(spc__error_of(g->bed->ctx), packed->bytes);
+    add(p, &p->buffers.weights, p->packed, packed->bytes, PACKED_PLACE);
+    return spc_copy_to_host(g->bed->ctx, p->packed, packed->data,
+                            packed->bytes);
+}
+
+static spc_status list_operands(places *p)
+{
+    const spc__bed *bed = p->g->bed;
+    const spc__sample *sample = bed->sample;
+    const spc__sample_scene *scene = &sample->scenes[p->at->s];
+    int d = p->at->draw;
+    spc_buffers *b = &p->buffers;
+    spc__operand all[SPC_OPERANDS];
+
+    spc__operands(all, &sample->conv, scene->rows_in, scene->rows_out);
+    spc__bed_buffers(b, bed, p->at->s, p->at->draw);
+    b->weights = spc__gate_packed(p->g, p->at->draw);
+    add(p, &b->in, scene->in[d], all[SPC_IN].bytes, SPC__TENSOR_PLACE);
+    if (scene->residual[d] != NULL)
+        add(p, &b->residual, scene->residual[d], all[SPC_RESIDUAL].bytes,
+            SPC__TENSOR_PLACE);
+    if (sample->bias[d] != NULL)
+        add(p, (const void **)&b->bias, sample->bias[d], all[SPC_BIAS].bytes,
+            SPC__VECTOR_PLACE);
+    if (sample->scale[d] != NULL)
+        add(p, (const void **)&b->scale, sample->scale[d], all[SPC_SCALE].bytes,
+            SPC__VECTOR_PLACE);
+    add(p, (const void **)&b->workspace, NULL, bed->workspace.bytes,
+        PACKED_PLACE);
+    return fetch_weights(p);
+}
+
+static spc_status allocate(places *p)
+{
+    spc_status status = list_operands(p);
+
+    for (int i = 0; i < p->count && status == SPC_OK; i++)
+        status = spc_alloc((void **)&p->all[i].device, p->g->bed->ctx,
+                           p->all[i].bytes + 2 * REACH);
+    return status;
+}
+
+/* Elsewhere in its array; a workspace is filled. */
+static spc_status move(places *p, moved *m, bool turned)
+{
+    const spc__bed *bed = p->g->bed;
+    uintptr_t base = (uintptr_t)m->device;
+    size_t steps = REACH / m->place;
+
+    m->behind = turned
+                    ? REACH - m->place - m->behind
+                    : m->place * spc__random_below(&p->random, (uint32_t)steps);
+    char *to = m->device + (REACH - base % REACH) + m->behind;
+    *m->at = to;
+    if (m->host == NULL)
+        return bed->ops->fill(bed->ctx->device, to, SPC__ZONE_BYTE, m->bytes,
+                              NULL, spc__error_of(bed->ctx));
+    return spc_copy_to_device(bed->ctx, to, m->host, m->bytes);
+}
+
+static spc_status launch(places *p, bool turned, uint64_t *digest)
+{
+    spc__bed *bed = p->g->bed;
+    spc_plan *plan = p->g->tested->plan;
+    uint64_t digests[SPC__RUN_DIGESTS];
+    spc_status status = spc__bed_set(bed, plan, p->at->s);
+
+    p->buffers.out = bed->out.data;
+    for (int i = 0; i < p->count && status == SPC_OK; i++)
+        status = move(p, &p->all[i], turned);
+    if (status == SPC_OK)
+        status = spc__bed_fill_out(bed, SPC__ZONE_BYTE);
+    if (status == SPC_OK)
+        status = spc__bed_execute_on(bed, plan, p->at->s, &p->buffers, NULL);
+    if (status == SPC_OK)
+        status = spc__gate_digest(p->g, digests);
+    *digest = digests[SPC__RESULT];
+    return status;
+}
+
+static void run(places *p)
+{
+    const spc__gate *g = p->g;
+    uint64_t first = g->tested->first[p->at->s][p->at->draw], digest = first;
+
+    for (int i = 0; i < LAUNCHES && digest == first; i++)
+        if (launch(p, i % 2 == 1, &digest) != SPC_OK) {
+            spc__gate_failed(g, SPC__TRIAL_FAULT);
+            return;
+        }
+    if (digest != first)
+        spc__gate_wrong(g,
+                        "differs from run to run: scene '%.40s' gives other "
+                        "bits where its operands lie at other addresses",
+                        spc__gate_scene(g, p->at->s));
+}
+
+void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at)
+{
+    places p = {.g = g, .at = at};
+
+    spc__random_init(&p.random, g->bed->sample->seed ^ 0x706c61636573);
+    if (allocate(&p) != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+    else
+        run(&p);
+    for (int i = 0; i < p.count; i++)
+        spc_dealloc(g->bed->ctx, p.all[i].device);
+    free(p.packed);
+}

@@ -1,0 +1,123 @@
+/*
+ * gate_spare.c - a map with room for more rows than there are, filled with one
+ * scene after the other where it lies, as networks and frames do. Who takes the
+ * capacity for the rows is found, and who keeps of a map what it was.
+ */
+#include "lab/gate/gate_launch.h"
+
+#include "base/error.h"
+#include "lab/sample/digest.h"
+#include "operators/operands.h"
+#include "plan/plan.h"
+#include <stdlib.h>
+
+enum { NAN_BYTE = 0xff };
+
+/* Digests of one launch: of the result, of the zones of output and workspace,
+ * and of what lies behind the rows that there are. */
+enum { BEHIND = SPC__RUN_DIGESTS, DIGESTS };
+
+/* Bytes of the output behind its rows. A plan that zeroes its output does so up
+ * to the capacity; of others that is the output's zone. */
+static size_t room_behind(const spc__gate *g)
+{
+    const spc__bed *bed = g->bed;
+    size_t all =
+        spc__operand_of(&bed->sample->conv, SPC_OUT, bed->capacity).bytes;
+    size_t used = (size_t)(spc__guarded_end(&bed->out) - bed->out.data);
+
+    if (!spc__plan_launch(g->tested->plan)->clear || all <= used)
+        return 0;
+    return (all - used) / 2 * 2; /* as digests count */
+}
+
+static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
+{
+    spc__bed *bed = g->bed;
+    char *end = spc__guarded_end(&bed->out);
+    spc_status status = spc__digester_begin(bed->digester);
+
+    if (status == SPC_OK && behind > 0 &&
+        (status = spc__digester_add(bed->digester, end, behind)) == SPC_OK)
+        status = spc__digester_end(bed->digester, &digests[BEHIND]);
+    if (status == SPC_OK && behind > 0)
+        status = bed->ops->fill(bed->ctx->device, end, SPC__ZONE_BYTE, behind,
+                                NULL, spc__error_of(bed->ctx));
+    return status == SPC_OK ? spc__gate_digest(g, digests) : status;
+}
+
+/* The workspace is as the scene before left it, as a program leaves it. */
+static spc_status run(const spc__gate *g, int s, size_t behind, bool is_first,
+                      uint64_t *digests)
+{
+    spc__bed *bed = g->bed;
+    spc_status status = spc__bed_load(bed, s, SPC__COUNT);
+
+    if (status == SPC_OK)
+        status = spc__bed_fill_out(bed, NAN_BYTE);
+    if (status == SPC_OK && is_first)
+        status = spc__gate_fill(g, &bed->workspace, NAN_BYTE);
+    if (status == SPC_OK)
+        status = spc__bed_execute(bed, g->tested->plan, s, SPC__COUNT,
+                                  spc__gate_packed(g, SPC__COUNT), NULL);
+    return status == SPC_OK ? digest(g, behind, digests) : status;
+}
+
+/* Nobody may add to rows that there are none of. */
+static bool is_zero(const spc__gate *g, size_t behind, uint64_t seen)
+{
+    void *zeros = behind > 0 ? calloc(behind, 1) : NULL;
+    bool is = zeros == NULL || spc__digest_host(zeros, behind) == seen;
+
+    free(zeros);
+    if (!is)
+        spc__gate_wrong(g, "canary: something is written behind out, of a map "
+                           "with room to spare");
+    return is;
+}
+
+static void judge(const spc__gate *g, int s, size_t behind,
+                  const uint64_t *digests)
+{
+    spc__gate_setting at = {s, SPC__COUNT, NAN_BYTE, SPC__COUNT, NAN_BYTE};
+    uint64_t result = digests[SPC__RESULT];
+    spc__worst worst;
+
+    if (!spc__gate_zones_hold(g, "out, of a map with room to spare",
+                              &g->bed->out, &digests[SPC__OUT_ZONES]) ||
+        !spc__gate_zones_hold(g, "workspace, of a map with room to spare",
+                              &g->bed->workspace, &digests[SPC__WORK_ZONES]) ||
+        !is_zero(g, behind, digests[BEHIND]) ||
+        !spc__gate_compare(g, &at, result, &worst) || worst.error <= 1)
+        return;
+    spc__gate_reject(g, &at, result, &worst);
+}
+
+/* The maps of the bed are as noted, but not the one with room. */
+static void test_scene(const spc__gate *g, int s, bool is_first)
+{
+    spc__gate of_spare = *g;
+    uint64_t digests[DIGESTS] = {0};
+    size_t behind = 0;
+
+    of_spare.notes_maps = false;
+    if (spc__bed_take_spare(g->bed, s) != SPC_OK ||
+        spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+    else if ((behind = room_behind(g), run(g, s, behind, is_first, digests)) !=
+             SPC_OK)
+        spc__gate_failed(g, SPC__TRIAL_FAULT);
+    else
+        judge(&of_spare, s, behind, digests);
+    spc__bed_return_spare(g->bed, s);
+}
+
+void spc__gate_test_spare(const spc__gate *g)
+{
+    int scenes[SPC__SPARE_SCENES];
+    int count = spc__bed_spare_scenes(scenes, g->bed);
+
+    for (int i = 0; i < count; i++)
+        if (g->out->status == SPC__TRIAL_OK)
+            test_scene(g, scenes[i], i == 0);
+}

@@ -1,0 +1,121 @@
+/*
+ * large_gradient.c - a gradient of weights over many rows.
+ *
+ * It is a sum over all rows, and long ones are cut into parts that are summed
+ * apart. To know it costs as much as to compute it, unless most rows do not
+ * count: the outputs' gradient is zero but in the chosen rows, which are spread
+ * evenly over all. Whatever part is lost, or counted twice, has some of them.
+ * Integers of COUNT keep a few hundred products exact.
+ */
+#include "lab/gate/large.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "lab/oracle/relation.h"
+#include "lab/oracle/wgrad.h"
+#include "operators/operands.h"
+#include <stdlib.h>
+
+typedef struct maker {
+    spc__large *to;
+    spc__bed *bed;
+    const spc_conv *conv;
+    spc__operand out;
+    float *x, *dy, *before, *sums; /* [PATTERN], [count] rows; as the result */
+} maker;
+
+static spc_status allocate(maker *m)
+{
+    const spc_conv *conv = m->conv;
+    size_t x = (size_t)(SPC__LARGE_PATTERN * conv->cin);
+    size_t dy = (size_t)(m->to->count * conv->cout);
+    size_t results = (size_t)(m->out.rows * m->out.columns);
+    size_t all = x + dy + 2 * results;
+
+    m->x = malloc((all + 1) * sizeof(float));
+    m->to->got = malloc(m->out.bytes + 1);
+    m->to->exact = malloc(m->out.bytes + 1);
+    if (m->x == NULL || m->to->got == NULL || m->to->exact == NULL)
+        return spc__fail_memory(spc__error_of(m->bed->ctx),
+                                all * sizeof(float));
+    m->dy = m->x + x;
+    m->before = m->dy + dy;
+    m->sums = m->before + results;
+    return SPC_OK;
+}
+
+/* Zeros, and the chosen rows where they are. */
+static spc_status upload_dy(const maker *m)
+{
+    spc__large *to = m->to;
+    spc_ctx *ctx = m->bed->ctx;
+    spc__operand all = spc__operand_of(m->conv, SPC_RESIDUAL, to->rows_out);
+    spc__operand one = spc__operand_of(m->conv, SPC_RESIDUAL, 1);
+    size_t pitch = (size_t)all.pitch * spc__dtype_of(all.dtype)->bytes;
+    char *encoded = malloc(one.bytes);
+
+    if (encoded == NULL)
+        return spc__fail_memory(spc__error_of(ctx), one.bytes);
+    spc_status status = spc__bed_lay(m->bed, &to->residual, all.bytes);
+    if (status == SPC_OK)
+        status = m->bed->ops->fill(ctx->device, to->residual.data, 0, all.bytes,
+                                   NULL, spc__error_of(ctx));
+    for (int64_t i = 0; i < to->count && status == SPC_OK; i++) {
+        spc__encode_rows(encoded, &one, m->dy + i * m->conv->cout);
+        status = spc_copy_to_device(
+            ctx, to->residual.data + (size_t)to->at[i] * pitch, encoded,
+            one.bytes);
+    }
+    free(encoded);
+    return status;
+}
+
+static spc_status expect(const maker *m, const spc_scene *scene)
+{
+    spc__large *to = m->to;
+    spc_ctx *ctx = m->bed->ctx;
+    spc__row_list only = {to->at, to->count};
+    spc_relation relation = {0};
+    spc__values values = {.in = m->x, .residual = m->dy, .weights = m->before};
+    spc_status status =
+        spc__relation_init_rows(&relation, m->conv, scene, &only, ctx->threads,
+                                ctx->cancel, spc__error_of(ctx));
+    spc__seen seen = spc__relation_seen(&relation);
+
+    for (int64_t i = 0; status == SPC_OK && i < seen.slots * to->count; i++)
+        relation.index[i] %= SPC__LARGE_PATTERN; /* -1 stays */
+    if (status == SPC_OK)
+        status =
+            spc__wgrad_exact(m->sums, m->conv, &seen, to->count, &values,
+                             ctx->threads, ctx->cancel, spc__error_of(ctx));
+    spc__relation_release(&relation);
+    if (status == SPC_OK)
+        spc__encode_rows(to->exact, &m->out, m->sums);
+    return status;
+}
+
+spc_status spc__large_know_gradient(spc__large *large, spc__bed *bed,
+                                    const spc_scene *scene, spc__random *random)
+{
+    const spc__sample *sample = bed->sample;
+    maker m = {.to = large, .bed = bed, .conv = &sample->conv};
+
+    m.out = spc__operand_of(m.conv, SPC_OUT, large->rows_out);
+    spc_status status = allocate(&m);
+    if (status == SPC_OK) {
+        spc__draw_pair(m.x, m.dy, m.conv, SPC__COUNT, SPC__LARGE_PATTERN,
+                       large->count, 0, random);
+        if (m.conv->accumulate)
+            spc__dtype_of(m.out.dtype)
+                ->decode(m.before, sample->weights[SPC__COUNT],
+                         (size_t)(m.out.rows * m.out.columns));
+        status =
+            spc__large_upload(&large->in, bed, SPC_IN, m.x, large->rows_in);
+    }
+    if (status == SPC_OK)
+        status = upload_dy(&m);
+    if (status == SPC_OK)
+        status = expect(&m, scene);
+    free(m.x);
+    return status;
+}

@@ -1,0 +1,68 @@
+/* net_scene.c - files of points as scenes of a network, and its levels as
+ * scenes of layers. */
+#include "net/net_plan.h"
+
+#include "base/error.h"
+#include "context/ctx.h"
+#include "coords/points/points.h"
+#include "lab/scene/scene.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The voxels of the range: a shape may have one more, which stays empty. */
+static void grid_of(spc__grid *out, const spc_net_input *input)
+{
+    for (int a = 0; a < 3; a++) {
+        out->low[a] = (float)input->low[a];
+        out->size[a] = (float)input->voxel[a];
+        out->cells[a] =
+            (int)lround((input->high[a] - input->low[a]) / input->voxel[a]);
+    }
+}
+
+spc_status spc_net_scene(spc_scene **out, const spc_net *net, const char *spec,
+                         spc_error *error)
+{
+    spc__grid grid;
+    spc_status status =
+        spc__need(error, __func__, "out", out, "net", net, "spec", spec, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if (!(net->input.voxel[0] > 0) || !spc__scene_is_file(spec))
+        return spc_scene_load(out, spec, error);
+    grid_of(&grid, &net->input);
+    return spc__scene_load_grid(out, spec, &grid, error);
+}
+
+spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan, int set)
+{
+    spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
+    spc_status status =
+        spc__need(error, __func__, "out", out, "plan", plan, NULL);
+    char name[24];
+
+    if (out != NULL)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    if (set < 1 || set >= plan->net->set_count || plan->sets[set] == NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "the network fills no set %d from others", set);
+    if (!plan->checked)
+        return spc__fail(error, SPC_ESTATE, "nothing was run and checked");
+    int64_t rows = spc_coords_rows(plan->sets[set]);
+    int32_t *coords;
+    snprintf(name, sizeof(name), "set %d", set);
+    status =
+        plan->net->sets[set].cloud
+            ? spc__points_steps(&coords, spc__points_of(plan->sets[set]), error)
+            : spc__coords_fetch(&coords, plan->ctx,
+                                spc_coords_data(plan->sets[set]), rows, NULL,
+                                error);
+    if (status == SPC_OK)
+        status = spc_scene_create(out, coords, rows, name, error);
+    free(coords);
+    return status;
+}

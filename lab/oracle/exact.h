@@ -1,0 +1,18 @@
+/* exact.h - the oracle for data whose sums need no rounding. */
+#ifndef SPC_RUNTIME_EXACT_H
+#define SPC_RUNTIME_EXACT_H
+
+#include "lab/oracle/relation.h"
+
+/*
+ * As spc_oracle, in fp32: on the draws of integers (draw.h) that is exact in
+ * any order, and several times faster than double with magnitudes. Once *cancel
+ * (may be NULL) is set: SPC_EINTERRUPTED.
+ */
+spc_status spc__oracle_exact(float *out, const spc_conv *conv,
+                             const spc__seen *seen, int64_t rows,
+                             const float *in, const float *weights,
+                             const float *bias, int threads,
+                             const volatile int *cancel, spc_error *error);
+
+#endif

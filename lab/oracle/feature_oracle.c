@@ -1,0 +1,625 @@
+/*
+ * feature_oracle.c - operators on features by their definition.
+ *
+ * Nothing here shares code with a device. Tolerances follow oracle.c: a sum of
+ * n numbers in fp32, in any order, is off by at most n u times the sum of their
+ * magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, section
+ * 4.2), and where errors have random signs by 8 sqrt(n) u of it, but with a
+ * probability below 1e-13 (Higham, Mary, 2019). u is 2^-24: these kernels add
+ * on units that round to nearest.
+ */
+#include "lab/oracle/feature_oracle.h"
+
+#include "lab/oracle/feature_grad_oracle.h"
+
+#include "base/dtype.h"
+#include "operators/feature.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double unit = 0x1p-24;
+
+static double least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+/* What rounding may do to a sum of n numbers, relative to their magnitudes. */
+static double growth(double n)
+{
+    return least(n, 8 * sqrt(n)) * unit;
+}
+
+double spc__feature_growth(double n)
+{
+    return growth(n);
+}
+
+/* ---- activations --------------------------------------------------------- */
+
+static double activate(const spc_feature *f, double x)
+{
+    switch (f->activation) {
+    case SPC_ACT_RELU:
+        return x > 0 ? x : 0;
+    case SPC_ACT_LEAKY:
+        return x > 0 ? x : x * (double)f->slope;
+    case SPC_ACT_SIGMOID:
+        return 1 / (1 + exp(-x));
+    case SPC_ACT_SILU:
+        return x / (1 + exp(-x));
+    case SPC_ACT_GELU:
+        return x / 2 * (1 + erf(x / sqrt(2)));
+    case SPC_ACT_ELU:
+        return x > 0 ? x : (double)f->slope * expm1(x);
+    default:
+        return x;
+    }
+}
+
+/* No activation changes faster than by this much: the largest slopes of silu
+ * and gelu are 1.0998 and 1.1290. */
+static double steepest(const spc_feature *f)
+{
+    double slope = fabs((double)f->slope);
+
+    switch (f->activation) {
+    case SPC_ACT_LEAKY:
+    case SPC_ACT_ELU:
+        return slope > 1 ? slope : 1;
+    case SPC_ACT_SIGMOID:
+        return 0.25;
+    case SPC_ACT_SILU:
+        return 1.1;
+    case SPC_ACT_GELU:
+        return 1.13;
+    default:
+        return 1;
+    }
+}
+
+/* What computing an activation of x exactly given adds: as finish.c derives it
+ * from the primitives that both use. */
+static double evaluation(const spc_feature *f, double x)
+{
+    double y = fabs(activate(f, x));
+
+    switch (f->activation) {
+    case SPC_ACT_LEAKY:
+        return unit * y;
+    case SPC_ACT_SIGMOID:
+    case SPC_ACT_SILU:
+        return 16 * unit * y + 0x1p-118;
+    case SPC_ACT_GELU:
+        return 8 * unit * fabs(x) + 2 * unit * y + 0x1p-118;
+    case SPC_ACT_ELU:
+        return x > 0 ? 0 : 16 * unit * y + 0x1p-118;
+    default:
+        return 0;
+    }
+}
+
+/* The last step of an operator: x is off by `error`. */
+static void finish(double *out, double *tolerance, const spc_feature *f,
+                   double x, double error)
+{
+    *out = activate(f, x);
+    *tolerance = steepest(f) * error + evaluation(f, x);
+}
+
+static double derivative(const spc_feature *f, double x)
+{
+    double s = 1 / (1 + exp(-x));
+
+    switch (f->activation) {
+    case SPC_ACT_RELU:
+        return x > 0;
+    case SPC_ACT_LEAKY:
+        return x > 0 ? 1 : (double)f->slope;
+    case SPC_ACT_SIGMOID:
+        return s * (1 - s);
+    case SPC_ACT_SILU:
+        return s * (1 + x * (1 - s));
+    case SPC_ACT_GELU:
+        return (1 + erf(x / sqrt(2))) / 2 +
+               x * exp(-x * x / 2) * 0.3989422804014327;
+    case SPC_ACT_ELU:
+        return x > 0 ? 1 : (double)f->slope * exp(x);
+    default:
+        return 1;
+    }
+}
+
+/* Each of the few steps to a derivative rounds what is at most 1 + |x|, or the
+ * slope, by the primitives' 8 units; products with a derivative of 0 or 1 are
+ * exact. */
+static void differentiate(double *out, double *tolerance, const spc_feature *f,
+                          double x, double dy)
+{
+    double slope = fabs((double)f->slope);
+    double size = (1 + fabs(x)) * (slope > 1 ? slope : 1);
+
+    *out = dy * derivative(f, x);
+    *tolerance = 0;
+    if (f->activation == SPC_ACT_LEAKY)
+        *tolerance = unit * fabs(*out);
+    else if (f->activation != SPC_ACT_RELU)
+        *tolerance = 24 * unit * size * fabs(dy) + 0x1p-118;
+}
+
+/* ---- over a map ---------------------------------------------------------- */
+
+static void pool_one(double *out, double *tolerance, int32_t *index,
+                     const spc_feature *f, const spc__feature_case *of,
+                     int64_t row, int c)
+{
+    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    double sum = 0, magnitude = 0, most = -INFINITY;
+    int32_t from = -1;
+
+    for (int k = 0; k < offsets; k++) {
+        int32_t i = of->map[(int64_t)k * of->rows_out + row];
+        if (i < 0)
+            continue;
+        double x = (double)of->in[(int64_t)i * f->channels + c];
+        present++;
+        sum += x;
+        magnitude += fabs(x);
+        if (x > most) {
+            most = x;
+            from = i;
+        }
+    }
+    *out = *tolerance = 0;
+    if (present > 0 && f->reduction == SPC_REDUCE_MAX)
+        *out = most;
+    else if (present > 0) {
+        double n = f->reduction == SPC_REDUCE_MEAN ? present : 1;
+        *out = sum / n;
+        *tolerance = (growth(present) * magnitude) / n + unit * fabs(*out);
+    }
+    if (index != NULL)
+        *index = from;
+}
+
+static void unpool_one(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int64_t row, int c)
+{
+    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    double magnitude = 0;
+
+    *out = 0;
+    for (int k = 0; k < offsets; k++) {
+        int32_t o = of->map[(int64_t)k * of->rows_out + row];
+        if (o < 0 || (!f->index && present > 0))
+            continue;
+        int64_t at = (int64_t)o * f->channels + c;
+        if (f->index && of->index[at] != row)
+            continue;
+        present++;
+        *out += (double)of->in[at];
+        magnitude += fabs((double)of->in[at]);
+    }
+    *tolerance = present > 1 ? growth(present) * magnitude : 0;
+}
+
+/* The number of offset k's slice: places count with x fastest, as the children
+ * of regrouped sets do; a list has its own order. */
+static int64_t slice_of(const spc_geometry *g, int k)
+{
+    int place[3] = {k / (g->kernel[1] * g->kernel[2]),
+                    k / g->kernel[2] % g->kernel[1], k % g->kernel[2]};
+
+    return g->offset_count > 0
+               ? k
+               : place[0] + g->kernel[0] * (place[1] + g->kernel[1] * place[2]);
+}
+
+/* A row of outputs has every input that it sees, each in its slice. */
+static void slice_row(double *out, const spc_feature *f,
+                      const spc__feature_case *of, int64_t row)
+{
+    int offsets = spc_geometry_offsets(&f->geometry);
+
+    for (int k = 0; k < offsets; k++) {
+        int32_t i = of->map[(int64_t)k * of->rows_out + row];
+        for (int64_t c = 0; i >= 0 && c < f->channels; c++)
+            out[slice_of(&f->geometry, k) * f->channels + c] =
+                (double)of->in[i * f->channels + c];
+    }
+}
+
+/* A row of outputs is the sum of the slices that it was put into. */
+static void unslice_row(double *out, double *tolerance, const spc_feature *f,
+                        const spc__feature_case *of, int64_t row)
+{
+    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    int64_t outputs = f->channels / offsets;
+
+    for (int k = 0; k < offsets; k++) {
+        int32_t o = of->map[(int64_t)k * of->rows_out + row];
+        int64_t from =
+            o * (int64_t)f->channels + slice_of(&f->geometry, k) * outputs;
+        present += o >= 0;
+        for (int64_t c = 0; o >= 0 && c < outputs; c++) {
+            out[c] += (double)of->in[from + c];
+            tolerance[c] += fabs((double)of->in[from + c]);
+        }
+    }
+    for (int64_t c = 0; c < outputs; c++)
+        tolerance[c] *= present > 1 ? growth(present) : 0;
+}
+
+static void by_slices(double *out, double *tolerance, const spc_feature *f,
+                      const spc__feature_case *of)
+{
+    int64_t outputs = spc_feature_row_out(f);
+
+    for (int64_t row = 0; row < of->rows_out; row++)
+        if (f->op == SPC_FEATURE_SLICE)
+            slice_row(out + row * outputs, f, of, row);
+        else
+            unslice_row(out + row * outputs, tolerance + row * outputs, f, of,
+                        row);
+}
+
+static void by_map(double *out, double *tolerance, int32_t *index,
+                   const spc_feature *f, const spc__feature_case *of)
+{
+    for (int64_t row = 0; row < of->rows_out; row++)
+        for (int c = 0; c < f->channels; c++) {
+            int64_t at = row * f->channels + c;
+            if (f->op == SPC_FEATURE_UNPOOL)
+                unpool_one(out + at, tolerance + at, f, of, row, c);
+            else
+                pool_one(out + at, tolerance + at,
+                         index != NULL ? index + at : NULL, f, of, row, c);
+        }
+}
+
+/* ---- one row ------------------------------------------------------------- */
+
+static void add_one(double *out, double *tolerance, const spc_feature *f,
+                    const spc__feature_case *of, int64_t at)
+{
+    double x = (double)of->in[at];
+
+    if (f->op == SPC_FEATURE_ACTGRAD) {
+        differentiate(out, tolerance, f, x, (double)of->add[at]);
+        return;
+    }
+    double error = 0;
+    if (f->op == SPC_FEATURE_ADD) {
+        x += (double)of->add[at];
+        error = unit * fabs(x);
+    } else if (f->op == SPC_FEATURE_AFFINE) {
+        double product = x * (double)of->scale[at % f->channels];
+        x = product + (double)of->shift[at % f->channels];
+        error = unit * (fabs(product) + fabs(x));
+    }
+    finish(out, tolerance, f, x, error);
+}
+
+static void regroup_one(double *out, double *tolerance, const spc_feature *f,
+                        const float *row, int64_t j)
+{
+    double sum = 0, magnitude = 0;
+    double n = f->op == SPC_FEATURE_GROUPMEAN ? f->by : 1;
+
+    *tolerance = 0;
+    if (f->op == SPC_FEATURE_REPEAT) {
+        *out = (double)row[j / f->by];
+        return;
+    }
+    for (int q = 0; q < f->by; q++) {
+        sum += (double)row[j * f->by + q];
+        magnitude += fabs((double)row[j * f->by + q]);
+    }
+    *out = sum / n;
+    *tolerance = growth(f->by) * magnitude / n + unit * fabs(*out);
+}
+
+static void by_row(double *out, double *tolerance, const spc_feature *f,
+                   const spc__feature_case *of)
+{
+    int64_t outputs = spc_feature_row_out(f);
+
+    for (int64_t row = 0; row < of->rows_out; row++)
+        for (int64_t j = 0; j < outputs; j++) {
+            int64_t at = row * outputs + j;
+            if (spc__feature_adds(f) || f->op == SPC_FEATURE_ACT ||
+                f->op == SPC_FEATURE_AFFINE)
+                add_one(out + at, tolerance + at, f, of, at);
+            else
+                regroup_one(out + at, tolerance + at, f,
+                            of->in + row * f->channels, j);
+        }
+}
+
+/* ---- normalisation ------------------------------------------------------- */
+
+typedef spc__feature_moments moments;
+
+/*
+ * `steps`: roundings that follow each other in the longest chain of a sum; at
+ * most n, and eight for every part that is joined. With the mean off by m, a
+ * difference d is off by m + u |d|, its square by twice d times that; joining
+ * parts squares differences of their means, each off by 2 m and at most twice
+ * the largest element.
+ */
+static void bound(moments *of, double parts)
+{
+    double steps = growth(of->n) + growth(8 * parts), most = of->largest;
+
+    of->mean_error = steps * most + unit * fabs(of->mean);
+    double differ = of->mean_error + 2 * unit * most;
+    of->variance_error = (steps + 4 * unit) * of->variance +
+                         2 * sqrt(of->variance) * differ + differ * differ;
+    if (parts > 1)
+        of->variance_error += 8 * most * of->mean_error + steps * most * most;
+}
+
+/* (x - mean) / sqrt(var + eps), and what follows. */
+static void normalise(double *out, double *tolerance, const spc_feature *f,
+                      const spc__feature_case *of, const moments *m, double x,
+                      int c)
+{
+    double variance = m->variance + (double)f->eps;
+    double low = variance - m->variance_error;
+    double scale = variance > 0 ? 1 / sqrt(variance) : 0;
+    /* The kernels' 1 / sqrt is within 2^-21 of the value. */
+    double off = (low > 0 ? sqrt(variance / low) - 1 : INFINITY) + 0x1p-21;
+    double y = (x - m->mean) * scale;
+    double error =
+        fabs(y) * (off + 2 * unit) +
+        (m->mean_error + unit * fabs(x - m->mean)) * scale * (1 + off);
+
+    if (f->affine) {
+        double g = (double)of->scale[c], b = (double)of->shift[c];
+        error = fabs(g) * error + unit * (2 * fabs(g * y) + fabs(b));
+        y = g * y + b;
+    }
+    finish(out, tolerance, f, y, error);
+}
+
+static void add_to(moments *m, double x)
+{
+    m->n++;
+    m->mean += x;
+    m->largest = fabs(x) > m->largest ? fabs(x) : m->largest;
+}
+
+static void layer_moments(moments *m, const spc_feature *f,
+                          const spc__feature_case *of, int64_t row)
+{
+    const float *x = of->in + row * f->channels;
+
+    for (int c = 0; c < f->channels; c++)
+        add_to(m, (double)x[c]);
+    m->mean /= m->n;
+    for (int c = 0; c < f->channels; c++)
+        m->variance += pow((double)x[c] - m->mean, 2) / m->n;
+    bound(m, 1);
+}
+
+static void layer_norm(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int64_t row)
+{
+    int64_t at = row * f->channels;
+    moments m;
+
+    spc__feature_moments_of(&m, f, of, row, 0, 0);
+    for (int c = 0; c < f->channels; c++)
+        normalise(out + at + c, tolerance + at + c, f, of, &m,
+                  (double)of->in[at + c], c);
+}
+
+/* Calls once for every element of a batch element's group. */
+#define FOR_GROUP(row, c)                                                      \
+    for (int64_t row = 0; row < of->rows_in; row++)                            \
+        for (int c = first; c < last && of->coords[4 * row] == batch; c++)
+
+static void group_moments(moments *m, const spc_feature *f,
+                          const spc__feature_case *of, int batch, int group)
+{
+    int size = f->channels / f->groups;
+    int first = group * size, last = first + size;
+
+    FOR_GROUP(row, c)
+    add_to(m, (double)of->in[row * f->channels + c]);
+    if (m->n == 0)
+        return;
+    m->mean /= m->n;
+    FOR_GROUP(row, c)
+    m->variance +=
+        pow((double)of->in[row * f->channels + c] - m->mean, 2) / m->n;
+    bound(m, ceil(m->n / size / 32));
+}
+
+void spc__feature_moments_of(moments *out, const spc_feature *f,
+                             const spc__feature_case *of, int64_t row,
+                             int batch, int group)
+{
+    *out = (moments){0};
+    if (f->op == SPC_FEATURE_LAYERNORM)
+        layer_moments(out, f, of, row);
+    else
+        group_moments(out, f, of, batch, group);
+}
+
+static void group_norm(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int batch, int group)
+{
+    int size = f->channels / f->groups;
+    int first = group * size, last = first + size;
+    moments m;
+
+    spc__feature_moments_of(&m, f, of, 0, batch, group);
+    FOR_GROUP(row, c)
+    {
+        int64_t at = row * f->channels + c;
+        normalise(out + at, tolerance + at, f, of, &m, (double)of->in[at], c);
+    }
+}
+
+/* ---- batch elements ------------------------------------------------------ */
+
+static void global_one(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int batch, int c)
+{
+    double sum = 0, magnitude = 0, most = -INFINITY, n = 0;
+
+    for (int64_t row = 0; row < of->rows_in; row++) {
+        if (of->coords[4 * row] != batch)
+            continue;
+        double x = (double)of->in[row * f->channels + c];
+        n++;
+        sum += x;
+        magnitude += fabs(x);
+        most = x > most ? x : most;
+    }
+    *out = *tolerance = 0;
+    if (n == 0)
+        return;
+    if (f->reduction == SPC_REDUCE_MAX) {
+        *out = most;
+        return;
+    }
+    double by = f->reduction == SPC_REDUCE_MEAN ? n : 1;
+    *out = sum / by;
+    *tolerance = growth(n) * magnitude / by + unit * fabs(*out);
+}
+
+int64_t spc__feature_bev_place(const spc_feature *f, const int32_t at[4])
+{
+    int64_t x = f->shape[0], y = f->shape[1], z = f->shape[2];
+
+    if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
+        at[3] >= z)
+        return -1;
+    int64_t cell =
+        f->order == SPC_BEV_ZYX ? at[2] * x + at[1] : at[1] * y + at[2];
+    return (at[0] * f->channels * z + at[3]) * x * y + cell;
+}
+
+static void dense(double *out, const spc_feature *f,
+                  const spc__feature_case *of)
+{
+    int64_t step = (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
+
+    for (int64_t row = 0; row < of->rows_in; row++) {
+        int64_t place = spc__feature_bev_place(f, of->coords + 4 * row);
+        for (int64_t c = 0; place >= 0 && c < f->channels; c++)
+            out[place + c * step] = (double)of->in[row * f->channels + c];
+    }
+}
+
+static void by_batch(double *out, double *tolerance, const spc_feature *f,
+                     const spc__feature_case *of)
+{
+    if (f->op == SPC_FEATURE_BEV)
+        dense(out, f, of);
+    for (int b = 0; b < of->batches; b++) {
+        if (f->op == SPC_FEATURE_GROUPNORM)
+            for (int group = 0; group < f->groups; group++)
+                group_norm(out, tolerance, f, of, b, group);
+        if (f->op == SPC_FEATURE_GLOBAL)
+            for (int c = 0; c < f->channels; c++)
+                global_one(out + (int64_t)b * f->channels + c,
+                           tolerance + (int64_t)b * f->channels + c, f, of, b,
+                           c);
+    }
+}
+
+/* ---- all of them --------------------------------------------------------- */
+
+spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
+                               const spc_feature *f,
+                               const spc__feature_case *of)
+{
+    size_t all = (size_t)(spc_feature_rows_out(f, of->rows_out, of->batches) *
+                          spc_feature_row_out(f));
+
+    memset(out, 0, all * sizeof(*out));
+    memset(tolerance, 0, all * sizeof(*tolerance));
+    if (f->pass != SPC_FORWARD)
+        return spc__feature_grad_oracle(out, tolerance, f, of);
+    switch (f->op) {
+    case SPC_FEATURE_POOL:
+    case SPC_FEATURE_UNPOOL:
+        by_map(out, tolerance, index, f, of);
+        break;
+    case SPC_FEATURE_SLICE:
+    case SPC_FEATURE_UNSLICE:
+        by_slices(out, tolerance, f, of);
+        break;
+    case SPC_FEATURE_LAYERNORM:
+        for (int64_t row = 0; row < of->rows_out; row++)
+            layer_norm(out, tolerance, f, of, row);
+        break;
+    case SPC_FEATURE_GLOBAL:
+    case SPC_FEATURE_GROUPNORM:
+    case SPC_FEATURE_BEV:
+        by_batch(out, tolerance, f, of);
+        break;
+    default:
+        by_row(out, tolerance, f, of);
+    }
+    return SPC_OK;
+}
+
+/* Half a unit in the last place, or half of the least number above zero. */
+double spc__feature_tolerance(const spc_feature *f, double reference,
+                              double tolerance)
+{
+    const spc__dtype *type = spc__dtype_of(spc__feature_out_dtype(f));
+    double size = fabs(reference) + tolerance;
+
+    return tolerance + ldexp(size, -type->stored_bits) + type->least_half;
+}
+
+bool spc__feature_is_exact(const spc_feature *f)
+{
+    if (f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM)
+        return false;
+    /* A sum of quotients is rounded more than once. */
+    if (f->pass == SPC_DGRAD && f->op == SPC_FEATURE_POOL)
+        return f->reduction != SPC_REDUCE_MEAN;
+    return f->activation <= SPC_ACT_LEAKY;
+}
+
+/* ---- compulsory bytes ---------------------------------------------------- */
+
+static double index_bytes(const spc_feature *f, int64_t rows_out, int64_t pairs)
+{
+    double offsets = spc_geometry_offsets(&f->geometry),
+           rows = (double)rows_out;
+
+    return least(4 * (double)pairs + rows * offsets / 8, 4 * rows * offsets);
+}
+
+void spc__feature_bytes(double *read, double *written, const spc_feature *f,
+                        int64_t rows_in, int64_t rows_out, int64_t batches,
+                        int64_t pairs)
+{
+    double element = (double)spc__dtype_of(f->dtype)->bytes;
+    double result = (double)spc__dtype_of(spc__feature_out_dtype(f))->bytes;
+    double stored = f->index ? 4.0 * f->channels : 0;
+    bool back = f->pass != SPC_FORWARD;
+
+    *read = (double)spc_feature_rows_in(f, rows_in, batches) *
+                (double)spc_feature_row_in(f) * element +
+            (double)spc_feature_rows_add(f, rows_in, batches) *
+                (double)f->channels * element;
+    *written = (double)spc_feature_rows_out(f, rows_out, batches) *
+               (double)spc_feature_row_out(f) * result;
+    if (spc__feature_has_scale(f))
+        *read += (spc__feature_has_shift(f) ? 8.0 : 4.0) * f->channels;
+    if (spc__feature_takes_map(f))
+        *read += index_bytes(f, rows_out, pairs);
+    if (f->op == SPC_FEATURE_POOL)
+        *written += (double)rows_out * stored;
+    if (f->op == SPC_FEATURE_UNPOOL)
+        *read += (double)(back ? rows_out : rows_in) * stored;
+}

@@ -1,0 +1,314 @@
+/* bed_room.c - a bed whose first scene has a map with room for more rows than
+ * there are, as networks and frames have. */
+#include "coords/map.h"
+#include "lab/sample/awkward.h"
+#include "lab/sample/bed.h"
+#include "operators/geometry.h"
+#include "operators/operands.h"
+
+#include "base/error.h"
+#include "operators/conv.h"
+#include <string.h>
+
+/* The sets and the map in the making. */
+typedef struct room {
+    const spc__bed *bed;
+    const spc_geometry *geometry;
+    int32_t *coords; /* on the device */
+    int64_t rows;    /* of them */
+    spc_coords *scene, *other;
+    spc_map *map;
+} room;
+
+static spc_status check(const spc__bed *bed, int64_t capacity)
+{
+    const spc_conv *conv = &bed->sample->conv;
+    const spc__sample_scene *scene = &bed->sample->scenes[0];
+    spc_error *error = spc__error_of(bed->ctx);
+    spc_rule rule = conv->geometry.rule;
+
+    if (capacity < scene->voxels)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "a capacity of %lld rows: the scene has %lld",
+                         (long long)capacity, (long long)scene->voxels);
+    if (rule == SPC_RULE_GIVEN || rule == SPC_RULE_RADIUS)
+        return spc__fail(
+            error, SPC_EUNSUPPORTED,
+            "a capacity is for layers that have one set, or derive "
+            "the second from it");
+    return SPC_OK;
+}
+
+/* How far the kernel looks. */
+static int halo_of(const spc_geometry *g)
+{
+    int64_t low[3], high[3], halo = 8;
+
+    spc__geometry_span(low, high, g);
+    for (int i = 0; i < 3; i++)
+        if (high[i] - low[i] > halo)
+            halo = high[i] - low[i];
+    return (int)halo;
+}
+
+static spc_status reserve_scene(room *r, int64_t capacity)
+{
+    const spc__sample_scene *scene = &r->bed->sample->scenes[0];
+    spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
+    size_t bytes = 16 * (size_t)scene->voxels;
+    spc_ctx *ctx = r->bed->ctx;
+    spc_status status = spc_alloc((void **)&r->coords, ctx, bytes);
+
+    options.capacity = capacity;
+    options.halo = halo_of(r->geometry);
+    spc__coords_extent(options.low, options.high, scene->coords, scene->voxels);
+    r->rows = scene->voxels;
+    if (status == SPC_OK)
+        status = spc_copy_to_device(ctx, r->coords, scene->coords, bytes);
+    if (status == SPC_OK)
+        status = spc_coords_reserve(&r->scene, ctx, &options);
+    return status == SPC_OK
+               ? spc_coords_update(r->scene, r->coords, NULL, r->rows, NULL)
+               : status;
+}
+
+static spc_status reserve_other(room *r)
+{
+    spc_status status =
+        spc_coords_reserve_outputs(&r->other, r->scene, r->geometry, 0);
+
+    return status == SPC_OK ? spc_coords_update(r->other, NULL, NULL, 0, NULL)
+                            : status;
+}
+
+static spc_status build_map(room *r)
+{
+    const spc_conv *conv = &r->bed->sample->conv;
+    bool subm = r->geometry->rule == SPC_RULE_SUBM;
+    bool ends = spc__conv_ends_at_scene(conv);
+    spc_coords *other = subm ? r->scene : r->other;
+    spc_coords *in = ends ? other : r->scene, *to = ends ? r->scene : other;
+    spc_status status =
+        spc__conv_is_inverse(conv)
+            ? spc_map_create_inverse(&r->map, in, to, r->geometry)
+            : spc_map_create(&r->map, in, to, r->geometry);
+
+    if (status == SPC_OK)
+        status = spc_map_update(r->map, subm ? r->coords : NULL, NULL, r->rows,
+                                NULL);
+    return status == SPC_OK ? spc_map_check(r->map, NULL) : status;
+}
+
+static spc_status replace_map(spc__bed *bed, int64_t capacity)
+{
+    room r = {.bed = bed, .geometry = &bed->sample->conv.geometry};
+    spc_status status = reserve_scene(&r, capacity);
+
+    if (status == SPC_OK && r.geometry->rule != SPC_RULE_SUBM)
+        status = reserve_other(&r);
+    if (status == SPC_OK)
+        status = build_map(&r);
+    if (status == SPC_OK) {
+        spc_map *exact = bed->maps[0];
+        bed->maps[0] = r.map;
+        r.map = exact;
+    }
+    spc_map_free(r.map);
+    spc_coords_free(r.other);
+    spc_coords_free(r.scene);
+    spc_dealloc(bed->ctx, r.coords);
+    return status;
+}
+
+/* A linear layer has no map: its arrays have room, and the count is on the
+ * device. */
+static spc_status leave_room(spc__bed *bed, int64_t capacity)
+{
+    int32_t rows = (int32_t)bed->sample->scenes[0].rows_out;
+    spc__operand all[SPC_OPERANDS];
+    spc_status status = spc_alloc((void **)&bed->count, bed->ctx, sizeof rows);
+
+    spc__operands(all, &bed->sample->conv, capacity, capacity);
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        status = spc__bed_reserve(bed, &bed->in[0][d], all[SPC_IN].bytes);
+    for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
+        status = spc__bed_reserve(bed, &bed->residual[0][d],
+                                  all[SPC_RESIDUAL].bytes);
+    if (status == SPC_OK)
+        status = spc__bed_reserve(bed, &bed->out, all[SPC_OUT].bytes);
+    if (status == SPC_OK)
+        status = spc_copy_to_device(bed->ctx, bed->count, &rows, sizeof rows);
+    bed->capacity = capacity;
+    return status == SPC_OK ? spc__bed_refill(bed) : status;
+}
+
+spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity)
+{
+    spc_status status = check(bed, capacity);
+
+    if (status != SPC_OK)
+        return status;
+    return spc_conv_is_linear(&bed->sample->conv) ? leave_room(bed, capacity)
+                                                  : replace_map(bed, capacity);
+}
+
+/* ---- one map for scenes one after the other ------------------------------ */
+
+/* Of counts; a map has room for its largest scene, and is built of that. */
+enum { SPARE_ROWS = 100 };
+
+static bool has_spare(const spc__bed *bed)
+{
+    spc_rule rule = bed->sample->conv.geometry.rule;
+
+    return bed->sample->scene_count > bed->sample->given &&
+           rule != SPC_RULE_GIVEN && rule != SPC_RULE_RADIUS;
+}
+
+/* Which of them has most rows on both sides together: a shape may leave less of
+ * a scene on its borders than of a smaller one. */
+static int largest_of(const spc__bed *bed, const int *scenes, int count)
+{
+    const spc__sample_scene *all = bed->sample->scenes;
+    int most = scenes[0];
+
+    for (int i = 1; i < count; i++) {
+        int s = scenes[i];
+        if (all[s].rows_in + all[s].rows_out >
+            all[most].rows_in + all[most].rows_out)
+            most = s;
+    }
+    return most;
+}
+
+/* Leaves those that the map of the largest has room for; how many. */
+static int leave_fitting(const spc__bed *bed, int *scenes, int count)
+{
+    const spc__sample_scene *all = bed->sample->scenes;
+    const spc__sample_scene *most = &all[largest_of(bed, scenes, count)];
+    int left = 0;
+
+    for (int i = 0; i < count; i++)
+        if (all[scenes[i]].rows_in <= most->rows_in &&
+            all[scenes[i]].rows_out <= most->rows_out)
+            scenes[left++] = scenes[i];
+    return left;
+}
+
+/* The first two have one tile each, so what is kept of the one tile is met by
+ * the other, whatever order tiles have. Emulation has no time for two more. */
+int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
+{
+    int given = bed->sample->given, count = 0;
+
+    if (!has_spare(bed))
+        return 0;
+    scenes[count++] = given + SPC__AWKWARD_1;
+    if (bed->ops->is_emulation) {
+        scenes[count++] = given + SPC__AWKWARD_BORDER;
+    } else {
+        scenes[count++] = given + SPC__AWKWARD_63;
+        scenes[count++] = given + SPC__AWKWARD_MOST;
+    }
+    scenes[count++] = given + SPC__AWKWARD_BATCHES;
+    return leave_fitting(bed, scenes, count);
+}
+
+/* What is counted as an array of so many rows must lie apart from others. */
+static spc_status reserve_arrays(spc__bed *bed, const int *scenes, int count,
+                                 int64_t rows_in, int64_t rows_out)
+{
+    spc__operand all[SPC_OPERANDS];
+
+    spc__operands(all, &bed->sample->conv, rows_in, rows_out);
+    spc_status status = spc__bed_reserve(bed, &bed->out, all[SPC_OUT].bytes);
+    for (int i = 0; i < count && status == SPC_OK; i++) {
+        int s = scenes[i];
+        status = spc__bed_reserve(bed, &bed->in[s][0], all[SPC_IN].bytes);
+        if (status == SPC_OK && all[SPC_RESIDUAL].present)
+            status = spc__bed_reserve(bed, &bed->residual[s][0],
+                                      all[SPC_RESIDUAL].bytes);
+    }
+    bed->spare_capacity = rows_out;
+    return status;
+}
+
+spc_status spc__bed_build_spare(spc__bed *bed)
+{
+    int scenes[SPC__SPARE_SCENES];
+    int count = spc__bed_spare_scenes(scenes, bed);
+
+    spc__bed_free_spare(bed);
+    if (count == 0)
+        return SPC_OK;
+    int largest = largest_of(bed, scenes, count);
+    int64_t rows = bed->sample->scenes[largest].rows_out + SPARE_ROWS;
+    if (spc_conv_is_linear(&bed->sample->conv)) {
+        spc_status status =
+            spc_alloc((void **)&bed->spare_count, bed->ctx, sizeof(int32_t));
+        return status == SPC_OK ? reserve_arrays(bed, scenes, count, rows, rows)
+                                : status;
+    }
+    spc_status status = spc__bed_build_map(&bed->spare, bed, largest);
+    if (status == SPC_OK)
+        status = spc_alloc((void **)&bed->spare_coords, bed->ctx,
+                           16 * (size_t)bed->sample->scenes[largest].voxels);
+    return status == SPC_OK
+               ? reserve_arrays(bed, scenes, count,
+                                spc_coords_capacity(bed->spare->in),
+                                spc_coords_capacity(bed->spare->to))
+               : status;
+}
+
+void spc__bed_free_spare(spc__bed *bed)
+{
+    spc_map_free(bed->spare);
+    spc_dealloc(bed->ctx, bed->spare_coords);
+    spc_dealloc(bed->ctx, bed->spare_count);
+    bed->spare = NULL;
+    bed->spare_coords = bed->spare_count = NULL;
+}
+
+static void swap_rooms(spc__bed *bed, int s)
+{
+    spc_map *map = bed->maps[s];
+    int32_t *count = bed->count;
+    int64_t capacity = bed->capacity;
+
+    bed->maps[s] = bed->spare;
+    bed->spare = map;
+    bed->count = bed->spare_count;
+    bed->spare_count = count;
+    bed->capacity = bed->spare_capacity;
+    bed->spare_capacity = capacity;
+}
+
+static spc_status fill_map(const spc__bed *bed, spc_map *map,
+                           const spc__sample_scene *scene)
+{
+    spc_status status = spc_copy_to_device(
+        bed->ctx, bed->spare_coords, scene->coords, 16 * (size_t)scene->voxels);
+
+    if (status == SPC_OK)
+        status = spc__map_rebuild(map, bed->spare_coords, scene->voxels, false,
+                                  NULL);
+    return status == SPC_OK ? spc_map_check(map, NULL) : status;
+}
+
+spc_status spc__bed_take_spare(spc__bed *bed, int s)
+{
+    const spc__sample_scene *scene = &bed->sample->scenes[s];
+    int32_t rows = (int32_t)scene->rows_out;
+
+    swap_rooms(bed, s);
+    bed->counted = s;
+    return bed->maps[s] != NULL
+               ? fill_map(bed, bed->maps[s], scene)
+               : spc_copy_to_device(bed->ctx, bed->count, &rows, sizeof rows);
+}
+
+void spc__bed_return_spare(spc__bed *bed, int s)
+{
+    swap_rooms(bed, s);
+    bed->counted = 0;
+}

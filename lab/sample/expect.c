@@ -1,0 +1,236 @@
+/* expect.c - tolerances, and the comparison. */
+#include "lab/sample/expect.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/parallel.h"
+#include "context/ctx.h"
+#include "lab/oracle/oracle.h"
+#include "lab/sample/draw_full.h"
+#include "operators/epilogue.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Turns the oracle's magnitudes into tolerances, one row at a time. */
+struct bounds {
+    const spc_conv *conv;
+    const spc__seen *seen;
+    int64_t rows;
+    const spc__values *values;
+    const double *magnitude;
+    double *reference; /* the oracle's sums become its results */
+    float *tolerance;
+    int64_t *products; /* [cout] weights that are not zero; NULL: all count */
+};
+
+/* Products by zero cost sums in fp16 nothing. */
+static int64_t *count_products(const spc_conv *conv, const float *weights)
+{
+    int64_t each =
+        (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
+    int64_t *products = calloc((size_t)conv->cout, sizeof(*products));
+
+    for (int c = 0; c < conv->cout && products != NULL; c++)
+        for (int64_t i = 0; i < each; i++)
+            products[c] += weights[c * each + i] != 0;
+    return products;
+}
+
+static int64_t terms_of(const struct bounds *b, int64_t terms, int c)
+{
+    return b->products != NULL && b->products[c] < terms ? b->products[c]
+                                                         : terms;
+}
+
+static void bound_row(void *payload, int64_t row)
+{
+    const struct bounds *b = payload;
+    int64_t terms = 0;
+
+    for (int64_t s = 0; s < b->seen->slots; s++)
+        terms += b->seen->index[s * b->rows + row] >= 0;
+    terms *= spc__conv_group_in(b->conv);
+    for (int c = 0; c < b->conv->cout; c++) {
+        int64_t i = row * b->conv->cout + c;
+        spc__bounded sum = {b->reference[i],
+                            spc__sum_error(b->conv, b->magnitude[i],
+                                           terms_of(b, terms, c))};
+        spc__bounded result = spc__finish(b->conv, sum, b->values, c, i);
+        b->reference[i] = result.value;
+        b->tolerance[i] = (float)spc__stored_error(b->conv, result);
+    }
+}
+
+spc_status spc__expect(double *reference, float *tolerance,
+                       const spc_conv *conv, const spc__seen *seen,
+                       int64_t rows, const spc__values *values, int threads,
+                       const volatile int *cancel, spc_error *error)
+{
+    size_t bytes = (size_t)rows * (size_t)conv->cout * sizeof(double);
+    double *magnitude = malloc(bytes + 1);
+
+    if (magnitude == NULL)
+        return spc__fail_memory(error, bytes);
+    spc_status status =
+        spc__oracle(reference, magnitude, conv, seen, rows, values->in,
+                    values->weights, values->bias, threads, cancel, error);
+    struct bounds bounds = {conv,      seen,      rows,     values,
+                            magnitude, reference, tolerance, NULL};
+    if (status == SPC_OK && conv->accumulator == SPC_SUMS_F16 &&
+        (bounds.products = count_products(conv, values->weights)) == NULL)
+        status =
+            spc__fail_memory(error, (size_t)conv->cout * sizeof(int64_t));
+    if (status == SPC_OK)
+        spc__parallel_for(rows, threads, bound_row, &bounds);
+    free(bounds.products);
+    free(magnitude);
+    return status;
+}
+
+struct finishing {
+    float *sums, *slack;
+    const spc_conv *conv;
+    const spc__values *values;
+};
+
+static void finish_row(void *payload, int64_t row)
+{
+    const struct finishing *f = payload;
+
+    for (int c = 0; c < f->conv->cout; c++) {
+        int64_t i = row * f->conv->cout + c;
+        spc__bounded sum = {f->sums[i], 0};
+        spc__bounded result = spc__finish(f->conv, sum, f->values, c, i);
+        f->sums[i] = (float)result.value;
+        if (f->slack != NULL)
+            f->slack[i] = (float)spc__stored_slack(f->conv, result);
+    }
+}
+
+void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
+                       int64_t rows, const spc__values *values, int threads)
+{
+    struct finishing f = {sums, slack, conv, values};
+
+    if (spc__has_epilogue(conv))
+        spc__parallel_for(rows, threads, finish_row, &f);
+}
+
+/* As far as it is known to the bit none. */
+static float slack_of(const spc_conv *conv, bool is_exact,
+                      const spc__bounded *result)
+{
+    return is_exact ? 0 : (float)spc__stored_slack(conv, *result);
+}
+
+float spc__full_slack(const spc_conv *conv, double sum)
+{
+    spc__bounded all = {sum, spc__full_error(conv, sum)};
+
+    return slack_of(conv, all.error == 0, &all);
+}
+
+void spc__finish_full(float *out, float *slack, const spc_conv *conv,
+                      int64_t rows, const double *sums,
+                      const spc__values *values)
+{
+    bool whole = spc__conv_in_is_whole(conv);
+
+    for (int64_t i = 0; i < rows * conv->cout; i++) {
+        double sum = whole ? (double)(float)sums[i] : sums[i];
+        spc__bounded of = {sum, spc__full_error(conv, sum)};
+        bool exact = of.error == 0 && !whole && spc__epilogue_is_exact(conv);
+        of = spc__finish(conv, of, values, (int)(i % conv->cout), i);
+        out[i] = (float)of.value;
+        slack[i] = slack_of(conv, exact, &of);
+    }
+}
+
+const void *spc__result_at(const void *out, const spc_conv *conv, int64_t i)
+{
+    int64_t pitch = conv->out_pitch > 0 ? conv->out_pitch : conv->cout;
+    int64_t at = i / conv->cout * pitch + i % conv->cout;
+
+    return (const char *)out +
+           (size_t)at * spc__dtype_of(spc__conv_out(conv))->bytes;
+}
+
+float spc__result_value(const void *out, const spc_conv *conv, int64_t i)
+{
+    float value;
+
+    spc__dtype_of(spc__conv_out(conv))
+        ->decode(&value, spc__result_at(out, conv, i), 1);
+    return value;
+}
+
+/* Elements that are decoded at once. */
+enum { SPAN = 256 };
+
+typedef struct element {
+    int64_t at; /* -1: none */
+    double got, error;
+} element;
+
+/* Is it worse than the worst so far? A difference to what is exact, or what is
+ * no number, is infinitely wrong. */
+static void judge(element *worst, int64_t at, double got, double reference,
+                  double tolerance)
+{
+    double off = fabs(got - reference);
+    double error = off == 0 ? 0 : off / tolerance;
+
+    if (!(error <= worst->error)) /* true for NaN as well */
+        *worst = (element){at, got, isnan(error) ? INFINITY : error};
+}
+
+static spc__worst describe(const element *worst, const spc_conv *conv,
+                           double reference)
+{
+    if (worst->at < 0)
+        return (spc__worst){0};
+    return (spc__worst){worst->error, worst->at / conv->cout,
+                        (int)(worst->at % conv->cout), worst->got, reference};
+}
+
+spc__worst spc__compare(const void *out, const spc_conv *conv, int64_t rows,
+                        const double *reference, const float *tolerance)
+{
+    const spc__dtype *type = spc__dtype_of(spc__conv_out(conv));
+    size_t columns = (size_t)conv->cout;
+    element worst = {.at = -1};
+    float got[SPAN];
+
+    for (int64_t row = 0; row < rows; row++)
+        for (size_t first = 0; first < columns; first += SPAN) {
+            size_t n = columns - first < SPAN ? columns - first : SPAN;
+            int64_t at = row * conv->cout + (int64_t)first;
+            type->decode(got, spc__result_at(out, conv, at), n);
+            for (size_t i = 0; i < n; i++)
+                judge(&worst, at + (int64_t)i, got[i],
+                      reference[at + (int64_t)i], tolerance[at + (int64_t)i]);
+        }
+    return describe(&worst, conv, worst.at < 0 ? 0 : reference[worst.at]);
+}
+
+spc__worst spc__compare_exact(const void *out, const spc_conv *conv,
+                              int64_t rows, const void *exact,
+                              const float *slack)
+{
+    size_t bytes = spc__dtype_of(spc__conv_out(conv))->bytes;
+    element worst = {.at = -1};
+
+    for (int64_t i = 0; i < rows * conv->cout; i++) {
+        if (memcmp(spc__result_at(out, conv, i), spc__result_at(exact, conv, i),
+                   bytes) == 0) /* zeros of either sign are equal, too */
+            continue;
+        judge(&worst, i, spc__result_value(out, conv, i),
+              spc__result_value(exact, conv, i), slack != NULL ? slack[i] : 0);
+        if (worst.at >= 0 && slack == NULL)
+            break;
+    }
+    return describe(&worst, conv,
+                    worst.at < 0 ? 0
+                                 : spc__result_value(exact, conv, worst.at));
+}

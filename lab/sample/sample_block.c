@@ -1,0 +1,263 @@
+/*
+ * sample_block.c - the block that a sample lies in.
+ *
+ * An awkward scene has two draws of integers, and two have the full range:
+ * what it is to find is not a matter of rounding. A given scene has the wide
+ * and the real draw, and the counting one where only that is certain to see a
+ * lost product: where results have fewer bits than sums.
+ */
+#include "lab/sample/sample_block.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "operators/epilogue.h"
+#include "operators/operands.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static const char magic[16] = "spctune sample";
+
+/* ---- layout -------------------------------------------------------------- */
+
+static size_t reserve(size_t *end, size_t bytes)
+{
+    size_t at = (*end + 63) / 64 * 64;
+
+    *end = at + bytes;
+    return at;
+}
+
+static bool is_drawn(const spc__sample_header *header, int s, bool judges,
+                     spc__draw draw)
+{
+    const spc_conv *conv = &header->conv;
+    bool given = s < header->given;
+
+    if (draw == SPC__REAL)
+        return given;
+    if (!judges || !spc__draw_is_for(conv, draw))
+        return false;
+    if (draw == SPC__FULL)
+        return s == header->given + SPC__AWKWARD_DENSE ||
+               (s == header->given + SPC__AWKWARD_BORDER &&
+                !spc__conv_in_is_whole(conv));
+    if (s >= header->given + SPC__AWKWARD)
+        return draw == SPC__COUNT;
+    return !given || draw == SPC__WIDE ||
+           spc__dtype_of(spc__conv_out(conv))->stored_bits < 24;
+}
+
+/* The arrays of a scene that are drawn, and what must come out of them. */
+static void lay_out_draw(spc__sample_header *header, int s, spc__draw draw,
+                         const spc__operand *all, size_t *end)
+{
+    const spc__operand *out = &all[SPC_OUT];
+    size_t results = (size_t)(out->rows * out->columns);
+
+    header->scenes[s].in[draw] = reserve(end, all[SPC_IN].bytes);
+    if (all[SPC_RESIDUAL].present)
+        header->scenes[s].residual[draw] =
+            reserve(end, all[SPC_RESIDUAL].bytes);
+    if (draw == SPC__REAL)
+        return;
+    header->scenes[s].exact[draw] = reserve(end, out->bytes);
+    if (!spc__epilogue_is_exact(&header->conv) || draw == SPC__FULL)
+        header->scenes[s].slack[draw] = reserve(end, results * sizeof(float));
+}
+
+static void lay_out_scene(spc__sample_header *header, int s,
+                          const spc__sample_source *source, bool judges,
+                          size_t *end)
+{
+    const spc_conv *conv = &header->conv;
+    bool given = s < header->given;
+    spc__operand all[SPC_OPERANDS];
+
+    const spc_relation *relation = source->relation;
+
+    spc__operands(all, conv, relation->rows_in, relation->rows_out);
+    header->scenes[s].rows_in = relation->rows_in;
+    header->scenes[s].rows_out = relation->rows_out;
+    header->scenes[s].pairs = relation->pairs;
+    header->scenes[s].voxels = spc_scene_rows(source->scene);
+    snprintf(header->scenes[s].name, sizeof(header->scenes[s].name), "%s",
+             spc_scene_name(source->scene));
+    header->scenes[s].coords = reserve(
+        end, (size_t)spc_scene_rows(source->scene) * 4 * sizeof(int32_t));
+    if (source->given != NULL) {
+        header->scenes[s].given_voxels = spc_scene_rows(source->given);
+        header->scenes[s].given = reserve(
+            end, (size_t)spc_scene_rows(source->given) * 4 * sizeof(int32_t));
+    }
+    for (int d = 0; d < SPC__DRAWS; d++)
+        if (is_drawn(header, s, judges, (spc__draw)d))
+            lay_out_draw(header, s, (spc__draw)d, all, end);
+    size_t out = (size_t)(all[SPC_OUT].rows * all[SPC_OUT].columns);
+    if (s == header->given + SPC__AWKWARD_BORDER && spc__odd_is_for(conv))
+        for (int odd = 0; odd < SPC__ODDS; odd++)
+            header->scenes[s].odd[odd] = reserve(end, out);
+    if (!given)
+        return;
+    header->scenes[s].reference = reserve(end, out * sizeof(double));
+    header->scenes[s].tolerance = reserve(end, out * sizeof(float));
+}
+
+static void lay_out(spc__sample_header *header, const spc_conv *conv,
+                    const spc__sample_source *sources, int given, int count,
+                    bool judges)
+{
+    size_t end = sizeof(*header);
+
+    memset(header, 0, sizeof(*header));
+    memcpy(header->magic, magic, sizeof(magic));
+    header->conv = *conv;
+    header->given = given;
+    header->scene_count = count;
+    for (int d = judges ? 0 : SPC__REAL; d < SPC__DRAWS; d++) {
+        if (!spc__draw_is_for(conv, (spc__draw)d))
+            continue;
+        header->weights[d] =
+            reserve(&end, spc__operand_of(conv, SPC_WEIGHTS, 0).bytes);
+        if (spc__operand_of(conv, SPC_BIAS, 0).present)
+            header->bias[d] =
+                reserve(&end, spc__operand_of(conv, SPC_BIAS, 0).bytes);
+        if (conv->scale)
+            header->scale[d] =
+                reserve(&end, spc__operand_of(conv, SPC_SCALE, 0).bytes);
+        spc__draw_scales(&header->scales[d], conv, (spc__draw)d);
+    }
+    for (int s = 0; s < count; s++)
+        lay_out_scene(header, s, &sources[s], judges, &end);
+    header->bytes = end;
+}
+
+static const void *at(const spc__sample *sample, size_t offset)
+{
+    return offset > 0 ? (const char *)sample->memory + offset : NULL;
+}
+
+void spc__sample_block_see(spc__sample *out)
+{
+    const spc__sample_header *header = out->memory;
+
+    out->conv = header->conv;
+    out->seed = header->seed;
+    out->given = header->given;
+    out->scene_count = header->scene_count;
+    for (int d = 0; d < SPC__DRAWS; d++) {
+        out->weights[d] = at(out, header->weights[d]);
+        out->bias[d] = at(out, header->bias[d]);
+        out->scale[d] = at(out, header->scale[d]);
+        out->scales[d] = header->scales[d];
+    }
+    for (int s = 0; s < header->scene_count; s++) {
+        spc__sample_scene *scene = &out->scenes[s];
+        scene->rows_in = header->scenes[s].rows_in;
+        scene->rows_out = header->scenes[s].rows_out;
+        scene->pairs = header->scenes[s].pairs;
+        scene->rows_read = header->scenes[s].rows_read;
+        scene->offsets_used = header->scenes[s].offsets_used;
+        scene->voxels = header->scenes[s].voxels;
+        scene->name = header->scenes[s].name;
+        scene->coords = at(out, header->scenes[s].coords);
+        scene->given = at(out, header->scenes[s].given);
+        scene->given_voxels = header->scenes[s].given_voxels;
+        for (int d = 0; d < SPC__DRAWS; d++) {
+            scene->in[d] = at(out, header->scenes[s].in[d]);
+            scene->residual[d] = at(out, header->scenes[s].residual[d]);
+            scene->exact[d] = at(out, header->scenes[s].exact[d]);
+            scene->slack[d] = at(out, header->scenes[s].slack[d]);
+            scene->digest[d] = header->scenes[s].digest[d];
+        }
+        scene->reference = at(out, header->scenes[s].reference);
+        scene->tolerance = at(out, header->scenes[s].tolerance);
+        for (int odd = 0; odd < SPC__ODDS; odd++)
+            scene->odd[odd] = at(out, header->scenes[s].odd[odd]);
+    }
+}
+
+static spc_status map_block(spc__sample *out, size_t bytes, int protection,
+                            spc_error *error)
+{
+    void *memory = mmap(NULL, bytes, protection, MAP_SHARED, out->fd, 0);
+
+    if (memory == MAP_FAILED)
+        return spc__fail(error, SPC_ENOMEM,
+                         "cannot map %zu bytes of sample data: %s", bytes,
+                         strerror(errno));
+    out->memory = memory;
+    out->bytes = bytes;
+    return SPC_OK;
+}
+
+static spc_status make_block(spc__sample *out, const spc__sample_header *header,
+                             spc_error *error)
+{
+    out->fd = memfd_create("spctune-sample", MFD_CLOEXEC);
+    if (out->fd < 0 || ftruncate(out->fd, (off_t)header->bytes) != 0)
+        return spc__fail(error, SPC_ENOMEM,
+                         "cannot reserve %zu bytes of sample data: %s",
+                         header->bytes, strerror(errno));
+    if (map_block(out, header->bytes, PROT_READ | PROT_WRITE, error) != SPC_OK)
+        return error->status;
+    memcpy(out->memory, header, sizeof(*header));
+    spc__sample_block_see(out);
+    return SPC_OK;
+}
+
+spc_status spc__sample_block_create(spc__sample *out, const spc_conv *conv,
+                                    const spc__sample_source *sources,
+                                    int given, int count,
+                                    const spc__sample_options *options,
+                                    spc_error *error)
+{
+    spc__sample_header *header = malloc(sizeof(*header));
+    spc_status status;
+
+    if (header == NULL)
+        return spc__fail_memory(error, sizeof(*header));
+    lay_out(header, conv, sources, given, count, options->judges);
+    header->seed = options->seed;
+    status = make_block(out, header, error);
+    free(header);
+    return status;
+}
+
+spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error)
+{
+    spc__sample_header *header = malloc(sizeof(*header));
+    struct stat file;
+    spc_status status = SPC_OK;
+
+    memset(out, 0, sizeof(*out));
+    out->fd = fd;
+    if (header == NULL)
+        return spc__fail_memory(error, sizeof(*header));
+    if (fstat(fd, &file) != 0 ||
+        pread(fd, header, sizeof(*header), 0) != (ssize_t)sizeof(*header) ||
+        memcmp(header->magic, magic, sizeof(magic)) != 0 ||
+        header->bytes != (size_t)file.st_size)
+        status = spc__fail(error, SPC_ESTATE,
+                           "descriptor %d holds no sample data: a worker is "
+                           "started by a tuner, not by hand",
+                           fd);
+    if (status == SPC_OK &&
+        (status = map_block(out, header->bytes, PROT_READ, error)) == SPC_OK)
+        spc__sample_block_see(out);
+    free(header);
+    return status;
+}
+
+void spc__sample_release(spc__sample *sample)
+{
+    if (sample->memory != NULL)
+        munmap(sample->memory, sample->bytes);
+    if (sample->fd > 0)
+        close(sample->fd);
+    memset(sample, 0, sizeof(*sample));
+}

@@ -1,0 +1,56 @@
+/*
+ * sample_block.h - the block of memory that a sample lies in, and what fills
+ * it.
+ */
+#ifndef SPC_LAB_SAMPLE_BLOCK_H
+#define SPC_LAB_SAMPLE_BLOCK_H
+
+#include "lab/sample/sample.h"
+
+/* The block starts with this; everything else is found by offset, where 0
+ * stands for what is not there. */
+typedef struct spc__sample_header {
+    char magic[16];
+    spc_conv conv;
+    uint64_t seed;
+    int given, scene_count;
+    size_t weights[SPC__DRAWS], bias[SPC__DRAWS], scale[SPC__DRAWS];
+    spc_scales scales[SPC__DRAWS];
+    struct {
+        int64_t rows_in, rows_out, pairs, rows_read, voxels, given_voxels;
+        int offsets_used;
+        char name[64];
+        size_t coords, given, in[SPC__DRAWS], residual[SPC__DRAWS];
+        size_t exact[SPC__DRAWS], slack[SPC__DRAWS];
+        uint64_t digest[SPC__DRAWS];
+        size_t reference, tolerance, odd[SPC__ODDS];
+    } scenes[SPC__SAMPLE_SCENES];
+    size_t bytes;
+} spc__sample_header;
+
+/* A sample while it is being made. */
+typedef struct spc__sample_maker {
+    spc__sample *sample;
+    spc__sample_header *header; /* in the block */
+    const spc__sample_options *options;
+    spc__random random;
+    float *weights[SPC__DRAWS]; /* as the oracle takes them */
+    spc_error *error;
+} spc__sample_maker;
+
+/* Makes a block with a place for all that the scenes need. */
+spc_status spc__sample_block_create(spc__sample *out, const spc_conv *conv,
+                                    const spc__sample_source *sources,
+                                    int given, int count,
+                                    const spc__sample_options *options,
+                                    spc_error *error);
+
+/* Sees what the header of the block says of it now. */
+void spc__sample_block_see(spc__sample *out);
+
+/* Draws the data of all scenes, and asks what must come out of it
+ * (sample_fill.c). */
+spc_status spc__sample_fill(spc__sample_maker *m,
+                            const spc__sample_source *sources, int count);
+
+#endif

@@ -1,0 +1,496 @@
+/*
+ * scene.c - scenes: specifications, voxels in order without duplicates.
+ */
+#include "lab/scene/scene.h"
+
+#include "base/error.h"
+#include "base/number.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char axes[] = "xyz";
+
+/* ---- voxels while they are collected ------------------------------------- */
+
+void spc__voxels_release(spc__voxels *voxels)
+{
+    free(voxels->at);
+    memset(voxels, 0, sizeof(*voxels));
+}
+
+/* A kernel gives more memory than there is, and ends who uses it. So what
+ * cannot fit, with the keys by which voxels are sorted, is refused before. */
+static spc_status check_memory(int64_t rows, spc_error *error)
+{
+    enum { ROW_BYTES = 32 };
+    double machine =
+        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double needed = (double)rows * ROW_BYTES;
+
+    if (machine <= 0 || needed <= machine)
+        return SPC_OK;
+    return spc__fail(error, SPC_ENOMEM,
+                     "a scene of %lld voxels needs %.0f GiB of memory, and "
+                     "this machine has %.0f: make it smaller, or its voxels "
+                     "larger",
+                     (long long)rows, needed / (1 << 30), machine / (1 << 30));
+}
+
+spc_status spc__voxels_reserve(spc__voxels *voxels, int64_t more,
+                               spc_error *error)
+{
+    int64_t wanted = voxels->count + more;
+    if (wanted <= voxels->capacity)
+        return SPC_OK;
+    spc_status status = check_memory(wanted, error);
+    if (status != SPC_OK)
+        return status;
+
+    int64_t capacity = voxels->capacity * 2;
+    if (capacity < wanted)
+        capacity = wanted;
+    size_t bytes = (size_t)capacity * 4 * sizeof(int32_t);
+    int32_t *at = realloc(voxels->at, bytes);
+    if (at == NULL)
+        return spc__fail_memory(error, bytes);
+    voxels->at = at;
+    voxels->capacity = capacity;
+    return SPC_OK;
+}
+
+void spc__voxels_push(spc__voxels *voxels, int32_t batch, int32_t x, int32_t y,
+                      int32_t z)
+{
+    int32_t *row = voxels->at + 4 * voxels->count++;
+    row[0] = batch;
+    row[1] = x;
+    row[2] = y;
+    row[3] = z;
+}
+
+static spc_status fail_point(const double point[3], double voxel,
+                             const spc__place *place, spc_error *error)
+{
+    for (int axis = 0; axis < 3; axis++) {
+        double value = point[axis];
+        double cell = floor(value / voxel);
+        if (!isfinite(value))
+            return spc__fail(error, SPC_EFORMAT,
+                             "cannot read '%s': %c of row %lld (byte %lld) is "
+                             "%g; every coordinate must be finite",
+                             place->path, axes[axis], (long long)place->row,
+                             (long long)place->byte, value);
+        if (!(cell >= INT32_MIN && cell <= INT32_MAX))
+            return spc__fail(error, SPC_ERANGE,
+                             "cannot voxelise '%s': %c = %g of row %lld (byte "
+                             "%lld) is voxel %g at size %g, which does not fit "
+                             "32 bits; use a larger voxel size or drop the "
+                             "row",
+                             place->path, axes[axis], value,
+                             (long long)place->row, (long long)place->byte,
+                             cell, voxel);
+    }
+    return spc__fail(error, SPC_EINTERNAL, "a good point was refused");
+}
+
+/* In float, and in this order, as the networks were trained. */
+static bool cell_of(int32_t out[3], const double point[3],
+                    const spc__grid *grid)
+{
+    for (int axis = 0; axis < 3; axis++) {
+        float cell =
+            floorf(((float)point[axis] - grid->low[axis]) / grid->size[axis]);
+        if (!(cell >= 0 && cell < (float)grid->cells[axis]))
+            return false;
+        out[axis] = (int32_t)cell;
+    }
+    return true;
+}
+
+spc_status spc__voxels_add_point(spc__voxels *voxels, const double point[3],
+                                 double voxel, const spc__place *place,
+                                 spc_error *error)
+{
+    double cell[3];
+    int32_t at[3];
+    bool good = true;
+
+    if (voxels->grid != NULL) {
+        if (cell_of(at, point, voxels->grid))
+            spc__voxels_push(voxels, 0, at[0], at[1], at[2]);
+        return SPC_OK;
+    }
+    /* NaN and infinities fail the comparison too. */
+    for (int axis = 0; axis < 3; axis++) {
+        cell[axis] = floor(point[axis] / voxel);
+        good &= cell[axis] >= INT32_MIN && cell[axis] <= INT32_MAX;
+    }
+    if (!good)
+        return fail_point(point, voxel, place, error);
+    spc__voxels_push(voxels, 0, (int32_t)cell[0], (int32_t)cell[1],
+                     (int32_t)cell[2]);
+    return SPC_OK;
+}
+
+/* ---- order --------------------------------------------------------------- */
+
+static int compare_rows(const void *left, const void *right)
+{
+    const int32_t *a = left, *b = right;
+    for (int i = 0; i < 4; i++)
+        if (a[i] != b[i])
+            return a[i] < b[i] ? -1 : 1;
+    return 0;
+}
+
+static bool is_ascending(const spc__voxels *voxels)
+{
+    for (int64_t i = 1; i < voxels->count; i++)
+        if (compare_rows(voxels->at + 4 * (i - 1), voxels->at + 4 * i) >= 0)
+            return false;
+    return true;
+}
+
+static void merge_equal_rows(spc__voxels *voxels)
+{
+    int64_t kept = voxels->count > 0;
+    for (int64_t i = 1; i < voxels->count; i++) {
+        const int32_t *row = voxels->at + 4 * i;
+        if (compare_rows(voxels->at + 4 * (kept - 1), row) != 0)
+            memmove(voxels->at + 4 * kept++, row, 4 * sizeof(*row));
+    }
+    voxels->count = kept;
+}
+
+/* How the four fields lie in a 64-bit key: value - low, `bits` wide. */
+typedef struct key_layout {
+    int32_t low[4];
+    int bits[4];
+    int total;
+} key_layout;
+
+static key_layout layout_of(const spc__voxels *voxels)
+{
+    key_layout layout = {{0}, {0}, 0};
+    for (int field = 0; field < 4; field++) {
+        int32_t low = INT32_MAX, high = INT32_MIN;
+        for (int64_t i = 0; i < voxels->count; i++) {
+            int32_t value = voxels->at[4 * i + field];
+            low = value < low ? value : low;
+            high = value > high ? value : high;
+        }
+        uint32_t extent = (uint32_t)high - (uint32_t)low;
+        layout.low[field] = low;
+        while (layout.bits[field] < 32 && extent >> layout.bits[field] != 0)
+            layout.bits[field]++;
+        layout.total += layout.bits[field];
+    }
+    return layout;
+}
+
+static uint64_t pack(const key_layout *layout, const int32_t *row)
+{
+    uint64_t key = 0;
+    for (int field = 0; field < 4; field++)
+        key = key << layout->bits[field] |
+              ((uint32_t)row[field] - (uint32_t)layout->low[field]);
+    return key;
+}
+
+static void unpack(int32_t *row, const key_layout *layout, uint64_t key)
+{
+    for (int field = 3; field >= 0; field--) {
+        uint64_t mask = ((uint64_t)1 << layout->bits[field]) - 1;
+        row[field] =
+            (int32_t)((uint32_t)layout->low[field] + (uint32_t)(key & mask));
+        key >>= layout->bits[field];
+    }
+}
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS };
+
+/* One stable pass of the radix sort by the digit at `shift`. */
+static void sort_pass(uint64_t *to, const uint64_t *from, int64_t n, int shift)
+{
+    int64_t start[DIGITS] = {0};
+    int64_t sum = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        start[from[i] >> shift & (DIGITS - 1)]++;
+    for (int d = 0; d < DIGITS; d++) {
+        int64_t count = start[d];
+        start[d] = sum;
+        sum += count;
+    }
+    for (int64_t i = 0; i < n; i++)
+        to[start[from[i] >> shift & (DIGITS - 1)]++] = from[i];
+}
+
+/* Packs, sorts from the least significant digit up, unpacks what differs. */
+static spc_status sort_packed(spc__voxels *voxels, const key_layout *layout,
+                              spc_error *error)
+{
+    int64_t n = voxels->count;
+    uint64_t *memory = malloc((size_t)n * 2 * sizeof(*memory));
+    uint64_t *keys = memory, *other = memory + n;
+
+    if (memory == NULL)
+        return spc__fail_memory(error, (size_t)n * 2 * sizeof(*memory));
+    for (int64_t i = 0; i < n; i++)
+        keys[i] = pack(layout, voxels->at + 4 * i);
+    for (int shift = 0; shift < layout->total; shift += DIGIT_BITS) {
+        sort_pass(other, keys, n, shift);
+        uint64_t *sorted = other;
+        other = keys;
+        keys = sorted;
+    }
+    int64_t kept = 0;
+    for (int64_t i = 0; i < n; i++)
+        if (i == 0 || keys[i] != keys[i - 1])
+            unpack(voxels->at + 4 * kept++, layout, keys[i]);
+    voxels->count = kept;
+    free(memory);
+    return SPC_OK;
+}
+
+spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error)
+{
+    if (is_ascending(voxels))
+        return SPC_OK;
+    key_layout layout = layout_of(voxels);
+    if (layout.total <= 64)
+        return sort_packed(voxels, &layout, error);
+    qsort(voxels->at, (size_t)voxels->count, 4 * sizeof(int32_t), compare_rows);
+    merge_equal_rows(voxels);
+    return SPC_OK;
+}
+
+/* ---- scenes -------------------------------------------------------------- */
+
+/* Takes over *voxels. */
+static spc_status make_scene(spc_scene **out, spc__voxels *voxels,
+                             const char *name, spc_error *error)
+{
+    spc_scene *scene = calloc(1, sizeof(*scene));
+    if (scene != NULL)
+        scene->name = strdup(name != NULL ? name : "");
+    if (scene == NULL || scene->name == NULL) {
+        free(scene);
+        return spc__fail_memory(error, sizeof(*scene));
+    }
+    scene->coords = voxels->at;
+    scene->rows = voxels->count;
+    memset(voxels, 0, sizeof(*voxels));
+    *out = scene;
+    return SPC_OK;
+}
+
+spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
+                            int64_t rows, const char *name, spc_error *error)
+{
+    spc__voxels voxels = {0};
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    *out = NULL;
+    if (rows < 0 || rows > SPC__SCENE_MAX_POINTS)
+        return spc__fail(error, SPC_EINVAL,
+                         "a scene cannot have %lld rows; 0 to %d are right",
+                         (long long)rows, (int)SPC__SCENE_MAX_POINTS);
+    if (rows > 0 && coords == NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "a scene of %lld rows needs coordinates, not NULL",
+                         (long long)rows);
+    status = spc__voxels_reserve(&voxels, rows, error);
+    if (status == SPC_OK && rows > 0)
+        memcpy(voxels.at, coords, (size_t)rows * 4 * sizeof(*coords));
+    voxels.count = rows;
+    if (status == SPC_OK)
+        status = make_scene(out, &voxels, name, error);
+    spc__voxels_release(&voxels);
+    return status;
+}
+
+void spc_scene_free(spc_scene *scene)
+{
+    if (scene == NULL)
+        return;
+    free(scene->coords);
+    free(scene->name);
+    free(scene);
+}
+
+int64_t spc_scene_rows(const spc_scene *scene)
+{
+    return scene != NULL ? scene->rows : 0;
+}
+
+const int32_t *spc_scene_coords(const spc_scene *scene)
+{
+    return scene != NULL ? scene->coords : NULL;
+}
+
+const char *spc_scene_name(const spc_scene *scene)
+{
+    return scene != NULL ? scene->name : "";
+}
+
+/* ---- specifications ------------------------------------------------------ */
+
+/* Reads a number up to `end`; false if the text is not wholly one. */
+static bool read_number(double *out, const char *text, const char *end)
+{
+    char copy[64];
+    size_t length = (size_t)(end - text);
+
+    if (length >= sizeof(copy))
+        return false;
+    memcpy(copy, text, length);
+    copy[length] = '\0';
+    return spc__number_read(out, copy);
+}
+
+/* Where "@VOXEL" starts, or the end. An '@' inside a path is not one: there
+ * a '/' or a known suffix follows. */
+static const char *find_voxel(const char *spec)
+{
+    const char *at = strrchr(spec, '@');
+    bool is_path = strncmp(spec, "gen:", 4) != 0;
+    if (at == NULL ||
+        (is_path && (strchr(at, '/') != NULL || spc__scene_is_file(at))))
+        return spec + strlen(spec);
+    return at;
+}
+
+static spc_status read_voxel(double *out, const char *spec, const char *at,
+                             spc_error *error)
+{
+    *out = 0;
+    if (*at == '\0')
+        return SPC_OK;
+    if (!read_number(out, at + 1, at + strlen(at)))
+        return spc__fail(error, SPC_EINVAL,
+                         "scene '%s': voxel size '%s' is not a number; write "
+                         "it as in FILE.bin@0.05",
+                         spec, at + 1);
+    if (!(*out > 0) || !isfinite(*out))
+        return spc__fail(error, SPC_EINVAL,
+                         "scene '%s': voxel size %s must be positive and "
+                         "finite, as in FILE.bin@0.05",
+                         spec, at + 1);
+    return SPC_OK;
+}
+
+/* A specification without its level. */
+static spc_status collect(spc__voxels *out, const char *spec, spc_error *error)
+{
+    const char *at = find_voxel(spec);
+    double voxel;
+    spc_status status = read_voxel(&voxel, spec, at, error);
+    if (status != SPC_OK)
+        return status;
+
+    char *text = strndup(spec, (size_t)(at - spec));
+    if (text == NULL)
+        return spc__fail_memory(error, (size_t)(at - spec) + 1);
+    if (strncmp(text, "gen:", 4) == 0)
+        status = spc__scene_generate(out, text + 4, voxel, error);
+    else
+        status = spc__scene_read(out, text, voxel, error);
+    free(text);
+    return status;
+}
+
+/* What ends a specification of a deeper level of a network: ",level=3". */
+static const char level_word[] = ",level=";
+
+static spc_status read_level(int *level, const char *spec, const char *at,
+                             spc_error *error)
+{
+    double value = 0;
+
+    if (at != NULL &&
+        (!read_number(&value, at + sizeof(level_word) - 1, at + strlen(at)) ||
+         value != floor(value) || value < 0 || value > 30))
+        return spc__fail(error, SPC_EINVAL,
+                         "scene '%s': level '%s' is wrong; a whole number from "
+                         "0 to 30 is right, as in FILE.bin@0.05,level=3",
+                         spec, at + sizeof(level_word) - 1);
+    *level = (int)value;
+    return SPC_OK;
+}
+
+static int32_t floor_divide(int32_t value, int level)
+{
+    int64_t step = (int64_t)1 << level;
+    int64_t down = value < 0 ? step - 1 : 0;
+
+    return (int32_t)((value - down) / step);
+}
+
+/* The voxels of a level under the floor rule: coordinates divided by 2^level
+ * and rounded down. Equal ones are merged when they are sorted. */
+static void descend(spc__voxels *voxels, int level)
+{
+    for (int64_t i = 0; i < voxels->count; i++)
+        for (int axis = 1; axis < 4; axis++)
+            voxels->at[4 * i + axis] =
+                floor_divide(voxels->at[4 * i + axis], level);
+}
+
+static spc_status collect_level(spc__voxels *out, const char *spec,
+                                spc_error *error)
+{
+    const char *at = strstr(spec, level_word);
+    int level = 0;
+    spc_status status = read_level(&level, spec, at, error);
+    if (status != SPC_OK)
+        return status;
+
+    char *whole = strndup(spec, at ? (size_t)(at - spec) : strlen(spec));
+    if (whole == NULL)
+        return spc__fail_memory(error, strlen(spec) + 1);
+    status = collect(out, whole, error);
+    free(whole);
+    if (status == SPC_OK)
+        descend(out, level);
+    return status;
+}
+
+spc_status spc__scene_load_grid(spc_scene **out, const char *path,
+                                const spc__grid *grid, spc_error *error)
+{
+    spc__voxels voxels = {.grid = grid};
+    spc_status status = spc__scene_read(&voxels, path, 0, error);
+
+    *out = NULL;
+    if (status == SPC_OK &&
+        (status = spc__voxels_sort(&voxels, error)) == SPC_OK)
+        status = make_scene(out, &voxels, path, error);
+    spc__voxels_release(&voxels);
+    return status;
+}
+
+spc_status spc_scene_load(spc_scene **out, const char *spec, spc_error *error)
+{
+    spc__voxels voxels = {0};
+    spc_status status = spc__need(error, __func__, "out", out, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    *out = NULL;
+    if (spec == NULL || *spec == '\0')
+        return spc__fail(error, SPC_EINVAL,
+                         "a scene needs a specification such as "
+                         "FILE.bin@0.05 or gen:shell,r=256");
+    if ((status = collect_level(&voxels, spec, error)) != SPC_OK ||
+        (status = spc__voxels_sort(&voxels, error)) != SPC_OK)
+        goto done;
+    status = make_scene(out, &voxels, spec, error);
+done:
+    spc__voxels_release(&voxels);
+    return status;
+}

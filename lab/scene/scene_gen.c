@@ -1,0 +1,328 @@
+/*
+ * scene_gen.c - generated scenes: the table of generators, their options, the
+ * shell and the uniform one.
+ *
+ * Everything is integers, or doubles through + - * / sqrt and floor, which
+ * IEEE 754 defines to the last bit; the build forbids fused multiply-add
+ * here. Hence the same specification is the same scene everywhere.
+ */
+#include "lab/scene/scene.h"
+
+#include "base/error.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- arithmetic ---------------------------------------------------------- */
+
+/* Taylor series to the last bit, for at most an eighth of a turn. */
+static void small_turn(double *cosine, double *sine, double turns)
+{
+    static const double two_pi = 6.283185307179586;
+    double x = turns * two_pi;
+    double square = x * x;
+    double c = 0, s = 0;
+
+    for (int n = 16; n >= 2; n -= 2) {
+        c = (1 - c) * square / ((double)n * (n - 1));
+        s = (1 - s) * square / ((double)n * (n + 1));
+    }
+    *cosine = 1 - c;
+    *sine = x * (1 - s);
+}
+
+void spc__scene_turn(double *cosine, double *sine, double turns)
+{
+    double whole =
+        turns < 0 ? (double)(int64_t)(turns - 1) : (double)(int64_t)turns;
+    double rest = turns - whole; /* [0, 1] */
+    int quarter = (int)(rest * 4 + 0.5);
+    double c, s;
+
+    small_turn(&c, &s, rest - quarter * 0.25);
+    switch (quarter & 3) {
+    case 0:
+        *cosine = c, *sine = s;
+        break;
+    case 1:
+        *cosine = -s, *sine = c;
+        break;
+    case 2:
+        *cosine = -c, *sine = -s;
+        break;
+    default:
+        *cosine = s, *sine = -c;
+    }
+}
+
+/* Volatile: vectorised by GCC 12, a plain (double)(float)value at times comes
+ * back unrounded. */
+double spc__scene_float(double value)
+{
+    volatile float stored = (float)value;
+    return stored;
+}
+
+double spc__scene_noise(spc__random *random)
+{
+    double sum = 0;
+    for (int i = 0; i < 4; i++)
+        sum += spc__random_unit(random);
+    return (sum - 2) * 1.7320508075688772;
+}
+
+/* ---- shell --------------------------------------------------------------- */
+
+enum { SHELL_R };
+
+/*
+ * With d = 2 * (p - centre), an integer: |d|^2 <= r^2, and |d| >= r - 2.5, that
+ * is 4 |d|^2 >= (2r - 5)^2 where 2r > 5.
+ */
+static bool in_shell(int64_t r, int64_t square)
+{
+    int64_t inner = 2 * r > 5 ? 2 * r - 5 : 0;
+    return square <= r * r && 4 * square >= inner * inner;
+}
+
+static spc_status shell(spc__voxels *out, const spc__scene_values *values,
+                        spc_error *error)
+{
+    int64_t r = values->at[SHELL_R];
+    for (int64_t x = 0; x < r; x++) {
+        spc_status status = spc__voxels_reserve(out, r * r, error);
+        if (status != SPC_OK)
+            return status;
+        int64_t dx = 2 * x - (r - 1);
+        for (int64_t y = 0; y < r; y++) {
+            int64_t dy = 2 * y - (r - 1);
+            if (dx * dx + dy * dy > r * r)
+                continue;
+            for (int64_t z = 0; z < r; z++) {
+                int64_t dz = 2 * z - (r - 1);
+                if (in_shell(r, dx * dx + dy * dy + dz * dz))
+                    spc__voxels_push(out, 0, (int32_t)x, (int32_t)y,
+                                     (int32_t)z);
+            }
+        }
+    }
+    return SPC_OK;
+}
+
+/* ---- uniform ------------------------------------------------------------- */
+
+enum { UNIFORM_N, UNIFORM_EXTENT, UNIFORM_SEED, UNIFORM_BATCH };
+
+/*
+ * A keyed permutation of [0, total): a Feistel network on the next even
+ * number of bits, walked until it lands inside (Black and Rogaway 2002).
+ * Distinct numbers give distinct voxels, so nothing has to be remembered.
+ */
+typedef struct shuffle {
+    uint64_t key;
+    uint64_t total;
+    int half_bits;
+} shuffle;
+
+static uint64_t feistel(const shuffle *s, uint64_t value)
+{
+    uint64_t mask = ((uint64_t)1 << s->half_bits) - 1;
+    uint64_t left = value >> s->half_bits, right = value & mask;
+
+    for (uint64_t round = 0; round < 6; round++) {
+        spc__random mix;
+        spc__random_init(&mix, s->key + (round << 32) + right);
+        uint64_t next = left ^ (spc__random_u64(&mix) >> 16 & mask);
+        left = right;
+        right = next;
+    }
+    return left << s->half_bits | right;
+}
+
+static uint64_t shuffled(const shuffle *s, uint64_t value)
+{
+    do
+        value = feistel(s, value);
+    while (value >= s->total);
+    return value;
+}
+
+static spc_status uniform(spc__voxels *out, const spc__scene_values *values,
+                          spc_error *error)
+{
+    int64_t n = values->at[UNIFORM_N], extent = values->at[UNIFORM_EXTENT];
+    int64_t batches = values->at[UNIFORM_BATCH];
+    int64_t total = extent * extent * extent;
+    spc__random random;
+
+    if (n > total || n * batches > SPC__SCENE_MAX_POINTS)
+        return spc__fail(error, SPC_EINVAL,
+                         "gen:uniform: n=%lld distinct voxels in %lld batches "
+                         "are too many for extent=%lld; at most extent^3 a "
+                         "batch and 2^31 - 1 in all are possible",
+                         (long long)n, (long long)batches, (long long)extent);
+    spc_status status = spc__voxels_reserve(out, n * batches, error);
+    if (status != SPC_OK)
+        return status;
+    spc__random_init(&random, (uint64_t)values->at[UNIFORM_SEED]);
+    for (int64_t batch = 0; batch < batches; batch++) {
+        shuffle s = {spc__random_u64(&random), (uint64_t)total, 1};
+        while (s.half_bits < 31 && total > (int64_t)1 << 2 * s.half_bits)
+            s.half_bits++;
+        for (int64_t i = 0; i < n; i++) {
+            int64_t cell = (int64_t)shuffled(&s, (uint64_t)i);
+            spc__voxels_push(
+                out, (int32_t)batch, (int32_t)(cell / extent / extent),
+                (int32_t)(cell / extent % extent), (int32_t)(cell % extent));
+        }
+    }
+    return SPC_OK;
+}
+
+/* ---- the table ----------------------------------------------------------- */
+
+enum { MOST_OPTIONS = 4 };
+
+static const struct generator {
+    const char *name;
+    spc_status (*run)(spc__voxels *out, const spc__scene_values *values,
+                      spc_error *error);
+    double voxel; /* the default; 0: makes voxels, takes no @VOXEL */
+    struct option {
+        const char *name;
+        int64_t otherwise, least, most;
+    } options[MOST_OPTIONS];
+} generators[] = {
+    {"shell", shell, 0, {{"r", 256, 1, 2048}}},
+    {"lidar",
+     spc__scene_street,
+     0.05,
+     {{"seed", 1, 0, INT64_MAX}, {"beams", 64, 1, 1024}}},
+    {"room",
+     spc__scene_room,
+     0.02,
+     {{"seed", 1, 0, INT64_MAX}, {"n", 0, 1, 100000000}}},
+    {"uniform",
+     uniform,
+     0,
+     {{"n", 1000, 1, INT32_MAX},
+      {"extent", 64, 1, 1 << 20},
+      {"seed", 1, 0, INT64_MAX},
+      {"batch", 1, 1, 65536}}},
+};
+
+enum { GENERATORS = sizeof(generators) / sizeof(*generators) };
+
+/* Whether the `length` characters at `text` are `name`. */
+static bool is_word(const char *text, size_t length, const char *name)
+{
+    return strlen(name) == length && memcmp(text, name, length) == 0;
+}
+
+static spc_status fail_generator(const char *text, size_t length,
+                                 spc_error *error)
+{
+    spc__buf names = SPC__BUF_INIT;
+    for (int i = 0; i < GENERATORS; i++)
+        spc__buf_printf(&names, "%s%s", i > 0 ? ", " : "", generators[i].name);
+    spc__fail(error, SPC_EINVAL,
+              "gen:%.*s: there is no such generator; known are %s", (int)length,
+              text, spc__buf_text(&names));
+    spc__buf_release(&names);
+    return SPC_EINVAL;
+}
+
+static spc_status fail_option(const struct generator *generator,
+                              const char *text, size_t length, spc_error *error)
+{
+    spc__buf names = SPC__BUF_INIT;
+    for (int i = 0; i < MOST_OPTIONS && generator->options[i].name; i++)
+        spc__buf_printf(&names, "%s%s=%lld", i > 0 ? ", " : "",
+                        generator->options[i].name,
+                        (long long)generator->options[i].otherwise);
+    spc__fail(error, SPC_EINVAL,
+              "gen:%s has no option '%.*s'; its options and defaults are %s",
+              generator->name, (int)length, text, spc__buf_text(&names));
+    spc__buf_release(&names);
+    return SPC_EINVAL;
+}
+
+static bool read_integer(int64_t *out, const char *text, size_t length)
+{
+    *out = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (text[i] < '0' || text[i] > '9' ||
+            *out > (INT64_MAX - (text[i] - '0')) / 10)
+            return false;
+        *out = *out * 10 + (text[i] - '0');
+    }
+    return length > 0;
+}
+
+/* Reads "name=value", `length` characters; `seen` is the set of options read so
+ * far. */
+static spc_status read_option(spc__scene_values *values, unsigned *seen,
+                              const struct generator *generator,
+                              const char *text, size_t length, spc_error *error)
+{
+    const char *equals = memchr(text, '=', length);
+    size_t name = equals != NULL ? (size_t)(equals - text) : length;
+
+    for (int i = 0; i < MOST_OPTIONS && generator->options[i].name; i++) {
+        const struct option *option = &generator->options[i];
+        int64_t *value = &values->at[i];
+        if (!is_word(text, name, option->name))
+            continue;
+        if (*seen & 1u << i)
+            return spc__fail(error, SPC_EINVAL,
+                             "gen:%s: '%s' is given twice; once is right",
+                             generator->name, option->name);
+        *seen |= 1u << i;
+        if (equals != NULL &&
+            read_integer(value, equals + 1, length - name - 1) &&
+            *value >= option->least && *value <= option->most)
+            return SPC_OK;
+        return spc__fail(error, SPC_EINVAL,
+                         "gen:%s: '%.*s' is wrong; %s takes a whole number "
+                         "from %lld to %lld, as in %s=%lld",
+                         generator->name, (int)length, text, option->name,
+                         (long long)option->least, (long long)option->most,
+                         option->name, (long long)option->otherwise);
+    }
+    return fail_option(generator, text, length, error);
+}
+
+static const struct generator *find_generator(const char *text, size_t length)
+{
+    for (int i = 0; i < GENERATORS; i++)
+        if (is_word(text, length, generators[i].name))
+            return &generators[i];
+    return NULL;
+}
+
+spc_status spc__scene_generate(spc__voxels *out, const char *text, double voxel,
+                               spc_error *error)
+{
+    size_t length = strcspn(text, ",");
+    const struct generator *generator = find_generator(text, length);
+    spc__scene_values values = {{0}, voxel, voxel > 0};
+    spc_status status = SPC_OK;
+    unsigned seen = 0;
+
+    if (generator == NULL)
+        return fail_generator(text, length, error);
+    if (generator->voxel == 0 && voxel > 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "gen:%s makes voxels, which take no voxel size; drop "
+                         "the @%g",
+                         generator->name, voxel);
+    if (voxel == 0)
+        values.voxel = generator->voxel;
+    for (int i = 0; i < MOST_OPTIONS; i++)
+        values.at[i] = generator->options[i].otherwise;
+    while (text[length] == ',' && status == SPC_OK) {
+        text += length + 1;
+        length = strcspn(text, ",");
+        status = read_option(&values, &seen, generator, text, length, error);
+    }
+    return status == SPC_OK ? generator->run(out, &values, error) : status;
+}

@@ -1,0 +1,387 @@
+/*
+ * scene_ply.c - PLY files (ascii, binary little and big endian): x, y, z of the
+ * element "vertex"; other elements and properties are stepped over.
+ */
+#include "lab/scene/scene.h"
+
+#include "base/error.h"
+#include "base/names.h"
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_ELEMENTS = 16, MOST_PROPERTIES = 128, MOST_LIST = 1 << 24 };
+
+typedef enum ply_type { NONE, I8, U8, I16, U16, I32, U32, F32, F64 } ply_type;
+
+static const struct type_name {
+    const char *name;
+    ply_type type;
+} type_names[] = {
+    {"char", I8},   {"uchar", U8},   {"short", I16},   {"ushort", U16},
+    {"int", I32},   {"uint", U32},   {"float", F32},   {"double", F64},
+    {"int8", I8},   {"uint8", U8},   {"int16", I16},   {"uint16", U16},
+    {"int32", I32}, {"uint32", U32}, {"float32", F32}, {"float64", F64},
+};
+
+static const int type_bytes[] = {0, 1, 1, 2, 2, 4, 4, 4, 8};
+
+typedef struct ply_property {
+    ply_type count; /* of a list, else NONE */
+    ply_type type;
+    int axis; /* 0, 1, 2: a vertex's x, y, z; -1: stepped over */
+} ply_property;
+
+typedef struct ply_element {
+    int64_t rows;
+    int first; /* property */
+    int properties;
+    bool is_vertex;
+} ply_element;
+
+typedef struct ply {
+    const spc__scene_file *file;
+    const char *at; /* what is read next */
+    const char *end;
+    enum { ASCII, LITTLE, BIG } format;
+    bool has_format;
+    locale_t plain;
+    ply_element elements[MOST_ELEMENTS];
+    int element_count;
+    ply_property properties[MOST_PROPERTIES];
+    int property_count;
+    bool has_axis[3];
+    int line; /* of the header */
+} ply;
+
+/* ---- the header ---------------------------------------------------------- */
+
+enum { MOST_WORDS = 6, WORD_BYTES = 32 };
+
+typedef struct header_line {
+    char words[MOST_WORDS][WORD_BYTES]; /* cut, never overrun */
+    int count;
+} header_line;
+
+static spc_status bad_header(const ply *p, spc_error *error, const char *what)
+{
+    return spc__fail(error, SPC_EFORMAT,
+                     "cannot read '%s': line %d of the header %s",
+                     p->file->path, p->line, what);
+}
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r';
+}
+
+/* Splits the next line; false at the end of the file. */
+static bool next_line(ply *p, header_line *line)
+{
+    const char *stop = memchr(p->at, '\n', (size_t)(p->end - p->at));
+    if (stop == NULL)
+        return false;
+    memset(line, 0, sizeof(*line));
+    p->line++;
+    while (p->at < stop) {
+        while (p->at < stop && is_blank(*p->at))
+            p->at++;
+        const char *word = p->at;
+        while (p->at < stop && !is_blank(*p->at))
+            p->at++;
+        size_t length = (size_t)(p->at - word);
+        if (length == 0 || line->count == MOST_WORDS)
+            continue;
+        if (length >= WORD_BYTES)
+            length = WORD_BYTES - 1;
+        memcpy(line->words[line->count++], word, length);
+    }
+    p->at = stop + 1;
+    return true;
+}
+
+static ply_type find_type(const char *name)
+{
+    for (size_t i = 0; i < sizeof(type_names) / sizeof(*type_names); i++)
+        if (strcmp(type_names[i].name, name) == 0)
+            return type_names[i].type;
+    return NONE;
+}
+
+static spc_status read_format(ply *p, const header_line *line, spc_error *error)
+{
+    static const char *const names[] = {"ascii", "binary_little_endian",
+                                        "binary_big_endian", NULL};
+    int format = spc__name_index(names, line->words[1]);
+
+    if (format >= 0) {
+        p->format = format;
+        p->has_format = true;
+        return SPC_OK;
+    }
+    return bad_header(p, error,
+                      "names an unknown format; ascii, binary_little_endian "
+                      "and binary_big_endian are right");
+}
+
+static spc_status read_element(ply *p, const header_line *line,
+                               spc_error *error)
+{
+    char *end;
+    if (p->element_count == MOST_ELEMENTS)
+        return bad_header(p, error, "declares more than 16 elements");
+    if (line->words[2][0] < '0' || line->words[2][0] > '9')
+        return bad_header(p, error, "has no count after 'element NAME'");
+    unsigned long long rows = strtoull(line->words[2], &end, 10);
+    if (*end != '\0')
+        return bad_header(p, error, "has no count after 'element NAME'");
+    if (rows > SPC__SCENE_MAX_POINTS)
+        return spc__fail(error, SPC_ECAPACITY,
+                         "cannot read '%s': line %d of the header announces "
+                         "%s rows; at most 2^31 - 1 are possible",
+                         p->file->path, p->line, line->words[2]);
+    bool is_vertex = strcmp(line->words[1], "vertex") == 0;
+    for (int i = 0; i < p->element_count; i++)
+        if (is_vertex && p->elements[i].is_vertex)
+            return bad_header(p, error, "declares the element vertex again");
+    ply_element *element = &p->elements[p->element_count++];
+    element->rows = (int64_t)rows;
+    element->first = p->property_count;
+    element->is_vertex = is_vertex;
+    return SPC_OK;
+}
+
+static spc_status read_property(ply *p, const header_line *line,
+                                spc_error *error)
+{
+    bool is_list = strcmp(line->words[1], "list") == 0;
+    const char *name = line->words[is_list ? 4 : 2];
+    ply_property property = {NONE, NONE, -1};
+
+    if (p->element_count == 0)
+        return bad_header(p, error, "has a property before any element");
+    if (p->property_count == MOST_PROPERTIES)
+        return bad_header(p, error, "declares more than 128 properties");
+    property.type = find_type(line->words[is_list ? 3 : 1]);
+    if (is_list)
+        property.count = find_type(line->words[2]);
+    if (property.type == NONE || name[0] == '\0' ||
+        (is_list && (property.count == NONE || property.count >= F32)))
+        return bad_header(p, error,
+                          "is no property: 'property float x' and 'property "
+                          "list uchar int NAME' are right");
+    ply_element *element = &p->elements[p->element_count - 1];
+    for (int axis = 0; axis < 3; axis++) {
+        bool is_axis = name[0] == "xyz"[axis] && name[1] == '\0';
+        if (element->is_vertex && !is_list && is_axis) {
+            property.axis = axis;
+            p->has_axis[axis] = true;
+        }
+    }
+    element->properties++;
+    p->properties[p->property_count++] = property;
+    return SPC_OK;
+}
+
+static spc_status check_header(const ply *p, spc_error *error)
+{
+    if (!p->has_format)
+        return bad_header(p, error, "ends the header without a 'format'");
+    if (!p->has_axis[0] || !p->has_axis[1] || !p->has_axis[2])
+        return bad_header(p, error,
+                          "ends the header without an element vertex with "
+                          "properties x, y and z");
+    return SPC_OK;
+}
+
+static spc_status read_header(ply *p, spc_error *error)
+{
+    header_line line;
+    spc_status status = SPC_OK;
+
+    if (!next_line(p, &line) || strcmp(line.words[0], "ply") != 0)
+        return spc__fail(error, SPC_EFORMAT,
+                         "cannot read '%s': its first line is not 'ply'",
+                         p->file->path);
+    while (status == SPC_OK) {
+        if (!next_line(p, &line))
+            return spc__fail(error, SPC_EFORMAT,
+                             "cannot read '%s': the header has no line "
+                             "'end_header'",
+                             p->file->path);
+        const char *word = line.words[0];
+        if (strcmp(word, "end_header") == 0)
+            return check_header(p, error);
+        if (strcmp(word, "format") == 0)
+            status = read_format(p, &line, error);
+        else if (strcmp(word, "element") == 0)
+            status = read_element(p, &line, error);
+        else if (strcmp(word, "property") == 0)
+            status = read_property(p, &line, error);
+        else if (strcmp(word, "comment") != 0 &&
+                 strcmp(word, "obj_info") != 0 && word[0] != '\0')
+            status = bad_header(p, error, "begins with an unknown word");
+    }
+    return status;
+}
+
+/* ---- values -------------------------------------------------------------- */
+
+static double decode(ply_type type, uint64_t bits)
+{
+    uint32_t low = (uint32_t)bits;
+    float narrow;
+    double wide;
+
+    switch (type) {
+    case I8:
+        return (int8_t)bits;
+    case I16:
+        return (int16_t)bits;
+    case I32:
+        return (int32_t)low;
+    case F32:
+        memcpy(&narrow, &low, sizeof(narrow));
+        return narrow;
+    case F64:
+        memcpy(&wide, &bits, sizeof(wide));
+        return wide;
+    default:
+        return low;
+    }
+}
+
+/* False if the file ends before the value does. */
+static bool read_binary(double *out, ply *p, ply_type type)
+{
+    int bytes = type_bytes[type];
+    uint64_t bits = 0;
+
+    if (p->end - p->at < bytes)
+        return false;
+    for (int i = 0; i < bytes; i++) {
+        int place = p->format == BIG ? bytes - 1 - i : i;
+        bits |= (uint64_t)(unsigned char)p->at[i] << 8 * place;
+    }
+    *out = decode(type, bits);
+    p->at += bytes;
+    return true;
+}
+
+/* False at a word that is no number, or at the end. A float of an ascii file is
+ * rounded to float, so that both forms of a file give the same scene. */
+static bool read_ascii(double *out, ply *p, ply_type type)
+{
+    char *stop;
+    while (p->at < p->end && (is_blank(*p->at) || *p->at == '\n'))
+        p->at++;
+    *out = strtod_l(p->at, &stop, p->plain);
+    if (stop == p->at || stop > p->end ||
+        (stop < p->end && !is_blank(*stop) && *stop != '\n'))
+        return false;
+    if (type == F32)
+        *out = (float)*out;
+    p->at = stop;
+    return true;
+}
+
+static bool read_value(double *out, ply *p, ply_type type)
+{
+    return p->format == ASCII ? read_ascii(out, p, type)
+                              : read_binary(out, p, type);
+}
+
+static bool skip_list(ply *p, const ply_property *property)
+{
+    double count, ignored;
+    if (!read_value(&count, p, property->count) || !(count >= 0) ||
+        count > MOST_LIST)
+        return false;
+    for (int64_t i = 0; i < (int64_t)count; i++)
+        if (!read_value(&ignored, p, property->type))
+            return false;
+    return true;
+}
+
+/* Reads one row of an element; point receives a vertex's coordinates. */
+static spc_status read_row(double point[3], ply *p, const ply_element *element,
+                           int64_t row, spc_error *error)
+{
+    for (int i = 0; i < element->properties; i++) {
+        const ply_property *property = &p->properties[element->first + i];
+        double value;
+        bool good = property->count != NONE
+                        ? skip_list(p, property)
+                        : read_value(&value, p, property->type);
+        if (!good)
+            return spc__fail(
+                error, SPC_EFORMAT,
+                "cannot read '%s': property %d of row %lld of element %d "
+                "(byte %lld) %s",
+                p->file->path, i, (long long)row, (int)(element - p->elements),
+                (long long)(p->at - p->file->data),
+                p->at >= p->end ? "is missing: the file ends"
+                                : "is no number of its type, or the file ends "
+                                  "inside it");
+        if (property->axis >= 0)
+            point[property->axis] = value;
+    }
+    return SPC_OK;
+}
+
+/* The header's count is not believed before the file has that many bytes: each
+ * value takes at least one, in text too. */
+static spc_status check_count(const ply *p, const ply_element *element,
+                              spc_error *error)
+{
+    int64_t left = p->end - p->at;
+    if (element->properties == 0 || element->rows <= left)
+        return SPC_OK;
+    return spc__fail(error, SPC_EFORMAT,
+                     "cannot read '%s': the header announces %lld rows, but "
+                     "only %lld bytes follow byte %lld",
+                     p->file->path, (long long)element->rows, (long long)left,
+                     (long long)(p->at - p->file->data));
+}
+
+static spc_status read_element_rows(spc__voxels *out, ply *p,
+                                    const ply_element *element,
+                                    spc_error *error)
+{
+    spc_status status = check_count(p, element, error);
+    if (status == SPC_OK && element->is_vertex)
+        status = spc__voxels_reserve(out, element->rows, error);
+    if (element->properties == 0)
+        return status;
+    for (int64_t row = 0; row < element->rows && status == SPC_OK; row++) {
+        double point[3] = {0};
+        spc__place place = {p->file->path, row, p->at - p->file->data};
+        status = read_row(point, p, element, row, error);
+        if (status == SPC_OK && element->is_vertex)
+            status = spc__voxels_add_point(out, point, p->file->voxel, &place,
+                                           error);
+    }
+    return status;
+}
+
+spc_status spc__scene_read_ply(spc__voxels *out, const spc__scene_file *file,
+                               spc_error *error)
+{
+    ply p = {.file = file, .at = file->data, .end = file->data + file->bytes};
+    spc_status status;
+
+    if ((status = spc__scene_need_voxel(file, error)) != SPC_OK ||
+        (status = read_header(&p, error)) != SPC_OK)
+        return status;
+    p.plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    if (p.plain == (locale_t)0)
+        return spc__fail(error, SPC_ENOMEM, "cannot make the C locale");
+    for (int i = 0; i < p.element_count && status == SPC_OK; i++) {
+        bool is_vertex = p.elements[i].is_vertex;
+        status = read_element_rows(out, &p, &p.elements[i], error);
+        if (is_vertex)
+            break; /* nothing behind it is wanted */
+    }
+    freelocale(p.plain);
+    return status;
+}

@@ -1,0 +1,87 @@
+/*
+ * feature_verify.c - is an operator on features right, on given scenes and on
+ * awkward ones?
+ *
+ * Each scene has four runs: integers and real numbers, in rows that lie as the
+ * widest moves want them, as slices, off alignment, and with gaps that end it.
+ */
+#include "lab/verify/feature_bed.h"
+
+#include "base/error.h"
+#include "context/ctx.h"
+#include "lab/sample/awkward.h"
+#include "lab/sample/sample.h"
+
+static const struct {
+    bool integers;
+    int shift, wider;
+} runs[] = {
+    {true, 0, 0},
+    {false, 8, 16},
+    {true, 1, 16},
+    {false, 0, 3},
+};
+enum { RUNS = sizeof(runs) / sizeof(runs[0]) };
+
+static spc_status run_once(spc__feature_bed *bed, int i, uint64_t seed,
+                           double *error)
+{
+    spc__feature_draw draw = {seed + (uint64_t)i, runs[i].integers,
+                              runs[i].shift, runs[i].wider};
+    spc_status status;
+
+    if ((status = spc__ctx_check_cancel(bed->ctx)) != SPC_OK ||
+        (status = spc__feature_bed_fill(bed, &draw)) != SPC_OK ||
+        (status = spc__feature_bed_clear(bed)) != SPC_OK ||
+        (status = spc__feature_bed_run(bed, NULL)) != SPC_OK)
+        return status;
+    return spc__feature_bed_check(bed, error);
+}
+
+static spc_status verify_on(spc_ctx *ctx, const spc_feature *feature,
+                            const spc_scene *scene, uint64_t seed,
+                            double *error)
+{
+    spc__feature_bed bed;
+    spc_status status = spc__feature_bed_open(&bed, ctx, feature, scene);
+
+    for (int i = 0; i < RUNS && status == SPC_OK; i++)
+        status = run_once(&bed, i, seed, error);
+    spc__feature_bed_release(&bed);
+    return status;
+}
+
+static spc_status verify_awkward(spc_ctx *ctx, const spc_feature *feature,
+                                 int i, uint64_t seed, double *error)
+{
+    spc_conv within = SPC_CONV_INIT;
+    spc_scene *scene = NULL;
+    spc_status status;
+
+    within.geometry = feature->geometry;
+    status = spc__awkward_scene(&scene, i, &within, spc__error_of(ctx));
+    if (status == SPC_OK)
+        status = verify_on(ctx, feature, scene, seed, error);
+    spc_scene_free(scene);
+    return status;
+}
+
+spc_status spc_feature_verify(spc_ctx *ctx, const spc_feature *feature,
+                              const spc_scene *const *scenes, int scene_count,
+                              uint64_t seed, double *error)
+{
+    double ignored, *worst = error != NULL ? error : &ignored;
+    spc_error *failure = spc__error_of(ctx);
+    spc_status status =
+        spc__need(failure, __func__, "ctx", ctx, "feature", feature, NULL);
+
+    *worst = 0;
+    if (status == SPC_OK &&
+        (status = spc_feature_check(feature, failure)) == SPC_OK)
+        status = spc__scenes_check(scenes, scene_count, failure);
+    for (int s = 0; s < scene_count && status == SPC_OK; s++)
+        status = verify_on(ctx, feature, scenes[s], seed, worst);
+    for (int i = 0; i < SPC__AWKWARD && status == SPC_OK; i++)
+        status = verify_awkward(ctx, feature, i, seed, worst);
+    return status;
+}

@@ -1,0 +1,43 @@
+/*
+ * net_verifier.h - what comparing a network's run with the oracle consists of.
+ */
+#ifndef SPC_LAB_NET_VERIFIER_H
+#define SPC_LAB_NET_VERIFIER_H
+
+#include "lab/oracle/relation.h"
+#include "net/net_plan.h"
+
+typedef struct spc__net_verifier {
+    spc_net_plan *plan;
+    const spc_net *net;
+    const spc_net_buffers *buffers;
+    spc_scene **sets;         /* by set: its voxels in the order of its rows */
+    spc__relation *relations; /* by map; of those that were needed */
+    float **tensors;          /* by tensor, as the device has it */
+    spc_net_verdict *out;
+    spc_error *error;
+} spc__net_verifier;
+
+/* All sets, compared with those on the device. */
+spc_status spc__net_verify_sets(spc__net_verifier *v, const spc_scene *scene);
+/* The relation of a map, found when it is first needed. */
+spc_status spc__net_relation_of(const spc__relation **out, spc__net_verifier *v,
+                                int i);
+
+/* A tensor as floats, rows without gaps; the verifier's. Its set must have been
+ * found. */
+int64_t spc__net_rows_of(const spc__net_verifier *v, int tensor);
+spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor);
+/* SPC_EWRONG names the worst element of a result, if that is wrong. */
+spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
+                            const float *got, int64_t got_pitch,
+                            const double *reference, const double *tolerance,
+                            int64_t rows, int64_t columns);
+
+/* Layers that only move features. */
+spc_status spc__net_verify_gather(spc__net_verifier *v,
+                                  const spc__net_work *work);
+spc_status spc__net_verify_concat(spc__net_verifier *v,
+                                  const spc__net_node *node);
+
+#endif

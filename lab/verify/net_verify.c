@@ -1,0 +1,539 @@
+/*
+ * net_verify.c - a network's run against the oracle, layer by layer.
+ *
+ * Sets and maps are found anew on the host, by hashing. Each layer is then
+ * compared with the oracle's on what the layer itself read: so tolerances are
+ * those of one layer, however deep the network is, and the layer that is wrong
+ * is the one that is named. That the first layer reads the caller's features,
+ * and every other what one before it wrote, makes it all of the network.
+ */
+#include "lab/verify/net_verifier.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "context/ctx.h"
+#include "lab/oracle/feature_oracle.h"
+#include "lab/sample/expect.h"
+#include "operators/conv.h"
+#include "operators/feature.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- tensors ------------------------------------------------------------- */
+
+int64_t spc__net_rows_of(const spc__net_verifier *v, int tensor)
+{
+    const spc__net_tensor *t = &v->net->tensors[tensor];
+
+    return t->dense ? spc_coords_batches(v->plan->sets[t->set])
+                    : spc_scene_rows(v->sets[t->set]);
+}
+
+/* As floats, rows without gaps; the verifier's. */
+spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor)
+{
+    const spc__net_tensor *t = &v->net->tensors[tensor];
+    const spc__net_place *place = &v->plan->places[tensor];
+    size_t element = spc__net_element(t), columns = (size_t)t->elements;
+    size_t pitch = place->piece >= 0 ? (size_t)place->pitch : columns;
+    size_t rows = (size_t)spc__net_rows_of(v, tensor);
+    size_t bytes = rows > 0 ? ((rows - 1) * pitch + columns) * element : 0;
+    spc_status status = SPC_OK;
+    char *raw = NULL;
+
+    if (v->tensors[tensor] == NULL) {
+        v->tensors[tensor] = malloc((rows * columns + 1) * sizeof(float));
+        raw = malloc(bytes + 1);
+        if (v->tensors[tensor] == NULL || raw == NULL)
+            status = spc__fail_memory(v->error, bytes);
+        else
+            status = spc_copy_to_host(
+                v->plan->ctx, raw, spc__net_data(v->plan, v->buffers, tensor),
+                bytes);
+        for (size_t row = 0; row < rows && status == SPC_OK; row++)
+            spc__dtype_of(t->dtype)->decode(v->tensors[tensor] + row * columns,
+                                            raw + row * pitch * element,
+                                            columns);
+    }
+    free(raw);
+    *out = v->tensors[tensor];
+    return status;
+}
+
+/* ---- layers -------------------------------------------------------------- */
+
+static spc_status judge(spc__net_verifier *v, const spc__net_work *work,
+                        double error, int64_t row, int64_t column, double got,
+                        double reference)
+{
+    const char *name = v->net->nodes[work->node].name;
+
+    v->out->layers++;
+    if (error > v->out->error) {
+        v->out->error = error;
+        snprintf(v->out->worst, sizeof(v->out->worst), "%s", name);
+    }
+    if (error <= 1)
+        return SPC_OK;
+    return spc__fail(v->error, SPC_EWRONG,
+                     "layer '%s': row %lld, channel %lld is %.9g, %.9g is "
+                     "right (%.3g times the tolerance)",
+                     name, (long long)row, (long long)column, got, reference,
+                     error);
+}
+
+/* How far a number is from right, in tolerances. Of no number, or an infinite
+ * one, comes no number, or an infinite one; an activation may make anything of
+ * it (odd.h). */
+static double error_of(double value, double reference, double tolerance,
+                       bool is_activated)
+{
+    double off = fabs(value - reference);
+
+    if (!isfinite(reference))
+        return is_activated || !isfinite(value) ? 0 : INFINITY;
+    double error = off == 0 ? 0 : off / tolerance;
+    return isnan(error) ? INFINITY : error;
+}
+
+static bool is_activated(const spc__net_verifier *v, const spc__net_work *work)
+{
+    const spc__net_node *node = &v->net->nodes[work->node];
+    const spc__net_node *last = &v->net->nodes[v->net->tensors[work->out].node];
+
+    return node->conv.activation != SPC_ACT_NONE ||
+           node->feature.activation != SPC_ACT_NONE ||
+           last->feature.activation != SPC_ACT_NONE;
+}
+
+/* The worst element of a result. */
+spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
+                            const float *got, int64_t got_pitch,
+                            const double *reference, const double *tolerance,
+                            int64_t rows, int64_t columns)
+{
+    bool activated = is_activated(v, work);
+    double worst = 0;
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < rows * columns; i++) {
+        double value = (double)got[i / columns * got_pitch + i % columns];
+        double error = error_of(value, reference[i], tolerance[i], activated);
+        if (error > worst) {
+            worst = error;
+            at = i;
+        }
+    }
+    return judge(v, work, worst, at / columns, at % columns,
+                 rows > 0 ? (double)got[at / columns * got_pitch + at % columns]
+                          : 0,
+                 rows > 0 ? reference[at] : 0);
+}
+
+/* Weights as they are stored, and the scale that goes with them. */
+static spc_status stored_params(float **weights, float **scale,
+                                const spc__net_verifier *v,
+                                const spc__net_node *node)
+{
+    const spc__dtype *type = spc__dtype_of(node->conv.dtype);
+    size_t count = (size_t)node->counts[0];
+    void *stored = malloc(count * type->bytes);
+    spc_status status = spc__net_stored_params(weights, scale, node, v->error);
+
+    if (status == SPC_OK && stored == NULL)
+        status = spc__fail_memory(v->error, count * sizeof(float));
+    if (status == SPC_OK) {
+        type->encode(stored, *weights, count);
+        type->decode(*weights, stored, count);
+    }
+    free(stored);
+    return status;
+}
+
+static spc_scales scales_of(const spc__net_verifier *v,
+                            const spc__net_work *work, int residual)
+{
+    const spc__net_tensor *tensors = v->net->tensors;
+
+    return (spc_scales){
+        .in = tensors[work->in].scale,
+        .out = tensors[work->out].scale,
+        .residual = residual != SPC_NO_TENSOR ? tensors[residual].scale : 0,
+    };
+}
+
+/* What a work must compute, by the layers as they were added: not by what the
+ * plan made of them. */
+static void expected_conv(spc_conv *out, int *residual,
+                          const spc__net_verifier *v, const spc__net_work *work)
+{
+    const spc__net_node *node = &v->net->nodes[work->node];
+    const spc__net_node *add = &v->net->nodes[v->net->tensors[work->out].node];
+    const spc_feature *f = &add->feature;
+
+    *out = node->conv;
+    *residual = node->add;
+    if (add == node)
+        return;
+    *residual = add->in[0] == node->out ? add->add : add->in[0];
+    out->activation = f->activation;
+    out->add = f->activation == SPC_ACT_NONE ? SPC_ADD_AFTER : SPC_ADD_BEFORE;
+    if (f->activation == SPC_ACT_LEAKY || f->activation == SPC_ACT_ELU)
+        out->slope = f->slope;
+}
+
+static spc_status compare_sums(spc__net_verifier *v, const spc__net_work *work,
+                               const spc_conv *conv,
+                               const spc__relation *relation,
+                               const spc__values *values, const float *got)
+{
+    spc_status status = SPC_OK;
+
+    spc__seen seen = spc__relation_seen(relation);
+    size_t count = (size_t)relation->rows_out * (size_t)conv->cout;
+    double *reference = malloc((count + 1) * sizeof(*reference));
+    float *tolerance = malloc((count + 1) * sizeof(*tolerance));
+    double *wide = malloc((count + 1) * sizeof(*wide));
+    if (reference == NULL || tolerance == NULL || wide == NULL)
+        status = spc__fail_memory(v->error, count * sizeof(*reference));
+    else
+        status = spc__expect(reference, tolerance, conv, &seen,
+                             relation->rows_out, values, v->plan->ctx->threads,
+                             v->plan->ctx->cancel, v->error);
+    for (size_t i = 0; i < count && status == SPC_OK; i++)
+        wide[i] = (double)tolerance[i];
+    if (status == SPC_OK)
+        status = spc__net_compare(v, work, got, conv->cout, reference, wide,
+                                  relation->rows_out, conv->cout);
+    free(reference);
+    free(tolerance);
+    free(wide);
+    return status;
+}
+
+/* Each row sees itself. */
+static spc_status relate_rows(spc__relation *out, int64_t rows,
+                              spc_error *error)
+{
+    *out = (spc__relation){.rows_in = rows,
+                           .rows_out = rows,
+                           .pairs = rows,
+                           .offsets = 1,
+                           .slots = 1};
+    out->index = malloc((size_t)rows * sizeof(*out->index) + 1);
+    if (out->index == NULL)
+        return spc__fail_memory(error, (size_t)rows * sizeof(*out->index));
+    for (int64_t row = 0; row < rows; row++)
+        out->index[row] = (int32_t)row;
+    return SPC_OK;
+}
+
+/* A linear layer's relation is its own: that of the set's rows to themselves,
+ * of which points may be equal. */
+static spc_status compare_conv(spc__net_verifier *v, const spc__net_work *work,
+                               const spc_conv *conv, const spc__values *values,
+                               const float *got)
+{
+    const spc__relation *shared;
+    spc__relation own = {0};
+    spc_status status;
+
+    if (work->map >= 0) {
+        status = spc__net_relation_of(&shared, v, work->map);
+        return status == SPC_OK
+                   ? compare_sums(v, work, conv, shared, values, got)
+                   : status;
+    }
+    status = relate_rows(&own, spc_scene_rows(v->sets[work->set]), v->error);
+    if (status == SPC_OK)
+        status = compare_sums(v, work, conv, &own, values, got);
+    spc__relation_release(&own);
+    return status;
+}
+
+static spc_status verify_conv(spc__net_verifier *v, const spc__net_work *work)
+{
+    const spc__net_node *node = &v->net->nodes[work->node];
+    spc__values values = {.bias = node->params[2]};
+    const float *got;
+    float *weights = NULL, *scale = NULL;
+    spc_conv conv;
+    int residual;
+    spc_status status = stored_params(&weights, &scale, v, node);
+
+    values.weights = weights;
+    values.scale = node->counts[1] > 0 ? scale : NULL;
+    expected_conv(&conv, &residual, v, work);
+    values.scales = scales_of(v, work, residual);
+    if (status == SPC_OK)
+        status = spc__net_fetch(&values.in, v, node->in[0]);
+    if (status == SPC_OK && residual != SPC_NO_TENSOR)
+        status = spc__net_fetch(&values.residual, v, residual);
+    if (status == SPC_OK &&
+        (status = spc__net_fetch(&got, v, work->out)) == SPC_OK)
+        status = compare_conv(v, work, &conv, &values, got);
+    free(weights);
+    free(scale);
+    return status;
+}
+
+/* Each layer of those that are one. */
+static spc_status verify_convs(spc__net_verifier *v, const spc__net_work *work)
+{
+    const int *next = v->plan->siblings;
+    spc_status status = verify_conv(v, work);
+
+    for (int i = next[work->node]; i >= 0 && status == SPC_OK; i = next[i]) {
+        spc__net_work one = *work;
+        one.node = i;
+        one.out = v->net->nodes[i].out;
+        status = verify_conv(v, &one);
+    }
+    return status;
+}
+
+/* What lies in a tensor of indices: theirs is the width of its type. */
+static spc_status fetch_index(int32_t **out, spc__net_verifier *v, int tensor,
+                              int64_t rows)
+{
+    const float *stored;
+    size_t bytes = (size_t)(rows * v->net->tensors[tensor].elements) * 4;
+    spc_status status = spc__net_fetch(&stored, v, tensor);
+
+    if ((*out = malloc(bytes + 4)) == NULL)
+        return spc__fail_memory(v->error, bytes);
+    if (status == SPC_OK)
+        memcpy(*out, stored, bytes);
+    return status;
+}
+
+/* A pooling stores the rows that it took. */
+static spc_status compare_index(spc__net_verifier *v, const spc__net_work *work,
+                                const int32_t *index, int64_t rows)
+{
+    const spc__net_node *node = &v->net->nodes[work->node];
+    int64_t count = rows * node->feature.channels;
+    int32_t *got = NULL;
+    spc_status status = fetch_index(&got, v, work->index, rows);
+
+    for (int64_t i = 0; i < count && status == SPC_OK; i++)
+        if (got[i] != index[i])
+            status =
+                spc__fail(v->error, SPC_EWRONG,
+                          "layer '%s': its index %lld is %d and must be "
+                          "%d",
+                          node->name, (long long)i, (int)got[i], (int)index[i]);
+    free(got);
+    return status;
+}
+
+static spc_status compare_feature(spc__net_verifier *v,
+                                  const spc__net_work *work,
+                                  const spc__feature_case *of, const float *got)
+{
+    const spc_feature *f = &v->net->nodes[work->node].feature;
+    int64_t columns = spc_feature_row_out(f);
+    int64_t rows = spc_feature_rows_out(f, of->rows_out, of->batches);
+    size_t count = (size_t)rows * (size_t)columns;
+    double *reference = malloc((count + 1) * sizeof(*reference));
+    double *tolerance = malloc((count + 1) * sizeof(*tolerance));
+    int32_t *index = malloc((count + 1) * sizeof(*index));
+    bool stores = f->index && f->op == SPC_FEATURE_POOL;
+    spc_status status = SPC_OK;
+
+    if (reference == NULL || tolerance == NULL || index == NULL) {
+        status = spc__fail_memory(v->error, count * sizeof(*reference));
+    } else {
+        status = spc__feature_oracle(reference, tolerance,
+                                     stores ? index : NULL, f, of);
+        if (status == SPC_OK && stores)
+            status = compare_index(v, work, index, rows);
+        for (size_t i = 0; i < count && status == SPC_OK; i++)
+            tolerance[i] =
+                spc__feature_tolerance(f, reference[i], tolerance[i]);
+        if (status == SPC_OK)
+            status = spc__net_compare(v, work, got, columns, reference,
+                                      tolerance, rows, columns);
+    }
+    free(reference);
+    free(tolerance);
+    free(index);
+    return status;
+}
+
+static spc_status verify_feature(spc__net_verifier *v,
+                                 const spc__net_work *work)
+{
+    const spc__net_node *node = &v->net->nodes[work->node];
+    int set = v->net->tensors[node->in[0]].set;
+    const spc__relation *relation = NULL;
+    spc__feature_case of = {
+        .rows_in = spc_scene_rows(v->sets[set]),
+        .rows_out = spc_scene_rows(v->sets[work->set]),
+        .batches = spc_coords_batches(v->plan->sets[work->set]),
+        .scale = node->params[1],
+        .shift = node->params[2],
+        .coords = spc_scene_coords(v->sets[set]),
+    };
+    const float *got;
+    int32_t *index = NULL;
+    spc_status status = spc__net_fetch(&of.in, v, node->in[0]);
+
+    if (status == SPC_OK && spc__feature_adds(&node->feature))
+        status = spc__net_fetch(&of.add, v, node->add);
+    if (status == SPC_OK && node->feature.op == SPC_FEATURE_UNPOOL &&
+        node->feature.index)
+        status = fetch_index(&index, v, work->index, of.rows_in);
+    of.index = index;
+    if (status == SPC_OK && spc__feature_takes_map(&node->feature) &&
+        (status = spc__net_relation_of(&relation, v, work->map)) == SPC_OK)
+        of.map = relation->index;
+    if (status == SPC_OK &&
+        (status = spc__net_fetch(&got, v, work->out)) == SPC_OK)
+        status = compare_feature(v, work, &of, got);
+    free(index);
+    return status;
+}
+
+/* Those that no output needs have no place. */
+static spc_status verify_concats(spc__net_verifier *v)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < v->net->node_count && status == SPC_OK; i++) {
+        const spc__net_node *node = &v->net->nodes[i];
+        if (node->kind == SPC__NODE_CONCAT &&
+            v->plan->places[node->out].piece >= 0)
+            status = spc__net_verify_concat(v, node);
+    }
+    return status;
+}
+
+/* Of a part of a concatenation, which is compared with the part. */
+static bool is_copy(const spc__net_verifier *v, const spc__net_work *work)
+{
+    return v->net->nodes[work->node].kind == SPC__NODE_CONCAT;
+}
+
+static spc_status verify_layers(spc__net_verifier *v)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < v->plan->work_count && status == SPC_OK; i++) {
+        const spc__net_work *work = &v->plan->works[i];
+        if (work->kind == SPC_NET_CONV)
+            status = verify_convs(v, work);
+        else if (work->kind == SPC_NET_FEATURE && !is_copy(v, work))
+            status = verify_feature(v, work);
+        else if (work->kind == SPC_NET_GATHER)
+            status = spc__net_verify_gather(v, work);
+    }
+    return status == SPC_OK ? verify_concats(v) : status;
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static void release(spc__net_verifier *v)
+{
+    for (int i = 0; v->sets != NULL && i < v->net->set_count; i++)
+        spc_scene_free(v->sets[i]);
+    for (int i = 0; v->relations != NULL && i < v->net->map_count; i++)
+        spc__relation_release(&v->relations[i]);
+    for (int i = 0; v->tensors != NULL && i < v->net->tensor_count; i++)
+        free(v->tensors[i]);
+    free(v->sets);
+    free(v->relations);
+    free(v->tensors);
+}
+
+/* The points that were run, on the host; the caller's. */
+static spc_status fetch_points(float **out, spc_net_plan *plan,
+                               const spc_net_buffers *buffers)
+{
+    const spc_net_input *input = &plan->net->input;
+    size_t numbers =
+        (size_t)input->channels + (plan->options.high[0] > 0 ? 1 : 0);
+    size_t bytes = (size_t)plan->points.points * numbers * sizeof(float);
+
+    if ((*out = malloc(bytes + 1)) == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx), bytes);
+    return spc_copy_to_host(plan->ctx, *out, buffers->points, bytes);
+}
+
+/* The voxels that they have become are right; they are the scene. */
+static spc_status scene_of_points(spc_scene **out, spc_net_plan *plan,
+                                  const spc_net_buffers *buffers)
+{
+    int64_t rows = plan->points.voxels;
+    int32_t *coords = malloc(16 * (size_t)rows + 1);
+    float *points = NULL;
+    double worst;
+    spc_status status = fetch_points(&points, plan, buffers);
+
+    *out = NULL;
+    if (coords == NULL)
+        status = spc__fail_memory(spc__error_of(plan->ctx), 16 * (size_t)rows);
+    if (status == SPC_OK &&
+        (status = spc_voxels_verify(&worst, plan->voxels, points,
+                                    plan->points.points)) == SPC_OK &&
+        (status = spc_copy_to_host(plan->ctx, coords,
+                                   spc_voxels_coords(plan->voxels),
+                                   16 * (size_t)rows)) == SPC_OK)
+        status = spc_scene_create(out, coords, rows, "points",
+                                  spc__error_of(plan->ctx));
+    free(coords);
+    free(points);
+    return status;
+}
+
+static spc_status verify(spc__net_verifier *v, const spc_scene *scene)
+{
+    spc_status status;
+
+    v->sets = calloc((size_t)v->net->set_count + 1, sizeof(*v->sets));
+    v->relations = calloc((size_t)v->net->map_count + 1, sizeof(*v->relations));
+    v->tensors = calloc((size_t)v->net->tensor_count + 1, sizeof(*v->tensors));
+    if (v->sets == NULL || v->relations == NULL || v->tensors == NULL)
+        return spc__fail_memory(v->error, sizeof(*v));
+    status = spc__net_verify_sets(v, scene);
+    return status == SPC_OK ? verify_layers(v) : status;
+}
+
+spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
+                          const spc_net_buffers *buffers,
+                          const spc_scene *scene)
+{
+    spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
+    bool takes_points = plan != NULL && plan->voxels != NULL;
+    spc_scene *voxels = NULL;
+    spc_status status =
+        spc__need(error, __func__, "out", out, "plan", plan, "buffers", buffers,
+                  takes_points ? "out" : "scene",
+                  takes_points ? (const void *)out : scene, NULL);
+
+    if (out != NULL)
+        memset(out, 0, sizeof(*out));
+    if (status != SPC_OK)
+        return status;
+    if (!plan->options.keep || !plan->checked)
+        return spc__fail(error, SPC_ESTATE,
+                         plan->checked ? "the network was planned without "
+                                         "`keep`: its tensors are gone"
+                                       : "nothing was run and checked");
+    if ((status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
+        return status;
+    spc__net_verifier v = {.plan = plan,
+                           .net = plan->net,
+                           .buffers = buffers,
+                           .out = out,
+                           .error = error};
+    if (takes_points)
+        status = scene_of_points(&voxels, plan, buffers);
+    if (status == SPC_OK)
+        status = verify(&v, takes_points ? voxels : scene);
+    spc_scene_free(voxels);
+    release(&v);
+    return status;
+}

@@ -1,0 +1,162 @@
+/* voxel_verify.c - are these the voxels of these points? */
+#include "base/dtype.h"
+#include "base/error.h"
+#include "coords/voxelise.h"
+#include "lab/oracle/voxel_oracle.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a device has, on the host. */
+typedef struct fetched {
+    int32_t *coords, *points_of;
+    float *features;
+} fetched;
+
+static void release(fetched *f)
+{
+    free(f->coords);
+    free(f->points_of);
+    free(f->features);
+}
+
+static spc_status fetch(fetched *out, const spc_voxels *v, int64_t voxels,
+                        spc_error *error)
+{
+    const spc__dtype *type = spc__dtype_of(v->how.dtype);
+    size_t rows = (size_t)voxels;
+    size_t count = rows * (size_t)spc__voxel_oracle_elements(&v->how);
+    void *stored = malloc(count * type->bytes + 1);
+    spc_status status = SPC_OK;
+
+    out->coords = malloc(16 * rows + 1);
+    out->points_of = malloc(4 * rows + 1);
+    out->features = malloc((count + 1) * sizeof(float));
+    if (!stored || !out->coords || !out->points_of || !out->features)
+        status = spc__fail_memory(error, count * sizeof(float));
+    if (status == SPC_OK &&
+        (status = spc_copy_to_host(v->ctx, out->coords, v->coords,
+                                   16 * rows)) == SPC_OK &&
+        (status = spc_copy_to_host(v->ctx, out->points_of, v->points_of,
+                                   4 * rows)) == SPC_OK &&
+        (status = spc_copy_to_host(v->ctx, stored, v->features,
+                                   count * type->bytes)) == SPC_OK)
+        type->decode(out->features, stored, count);
+    free(stored);
+    return status;
+}
+
+static spc_status check_voxel(const spc__voxel_oracle *o, const fetched *f,
+                              int64_t voxel, spc_error *error)
+{
+    const int32_t *want = spc__voxel_oracle_coords(o, voxel);
+    const int32_t *got = f->coords + 4 * voxel;
+    int64_t points = spc__voxel_oracle_points(o, voxel);
+
+    if (memcmp(got, want, 16) != 0)
+        return spc__fail(error, SPC_EWRONG,
+                         "voxel %lld is (%d, %d, %d, %d), (%d, %d, %d, %d) is "
+                         "right",
+                         (long long)voxel, got[0], got[1], got[2], got[3],
+                         want[0], want[1], want[2], want[3]);
+    if (f->points_of[voxel] != points)
+        return spc__fail(
+            error, SPC_EWRONG, "voxel %lld has %d points, %lld are right",
+            (long long)voxel, f->points_of[voxel], (long long)points);
+    return SPC_OK;
+}
+
+/* The nearest that the type has: infinity and no number too. */
+static bool is_stored(double want, double got, spc_dtype dtype)
+{
+    const spc__dtype *type = spc__dtype_of(dtype);
+    float value = (float)want;
+    uint32_t stored;
+
+    type->encode(&stored, &value, 1);
+    type->decode(&value, &stored, 1);
+    return (double)value == got || (isnan(value) && isnan(got));
+}
+
+static spc_status check_features(double *worst, const spc__voxel_oracle *o,
+                                 const fetched *f, int64_t voxel,
+                                 spc_error *error)
+{
+    int64_t elements = spc__voxel_oracle_elements(o->how);
+
+    for (int64_t i = 0; i < elements; i++) {
+        double tolerance, got = (double)f->features[voxel * elements + i];
+        double want = spc__voxel_oracle_feature(&tolerance, o, voxel, i);
+        double off = fabs(got - want), part = off / tolerance;
+        if (is_stored(want, got, o->how->dtype))
+            continue;
+        if (!(part <= 1))
+            return spc__fail(error, SPC_EWRONG,
+                             "voxel %lld: feature %lld is %.9g, %.9g is right",
+                             (long long)voxel, (long long)i, got, want);
+        *worst = part > *worst ? part : *worst;
+    }
+    return SPC_OK;
+}
+
+static spc_status compare(double *worst, const spc__voxel_oracle *o,
+                          const spc_voxels *v, spc_error *error)
+{
+    fetched f = {NULL, NULL, NULL};
+    spc_status status = fetch(&f, v, o->voxels, error);
+
+    for (int64_t i = 0; i < o->voxels && status == SPC_OK; i++)
+        if ((status = check_voxel(o, &f, i, error)) == SPC_OK)
+            status = check_features(worst, o, &f, i, error);
+    release(&f);
+    return status;
+}
+
+/* Bad points are the caller's matter: they are left out. */
+static spc_status look(spc_voxels_info *info, spc_voxels *v)
+{
+    spc_status status = spc_voxels_check(v, info, NULL);
+
+    return status == SPC_ERANGE ? SPC_OK : status;
+}
+
+static spc_status check_counts(const spc__voxel_oracle *o,
+                               const spc_voxels_info *info, int64_t rows,
+                               spc_error *error)
+{
+    if (info->points == rows && info->outside == o->outside &&
+        info->bad == o->bad && info->voxels == o->voxels)
+        return SPC_OK;
+    return spc__fail(error, SPC_EWRONG,
+                     "%lld voxels of %lld points, of which %lld lie outside "
+                     "and %lld are bad; right are %lld, %lld, %lld and %lld",
+                     (long long)info->voxels, (long long)info->points,
+                     (long long)info->outside, (long long)info->bad,
+                     (long long)o->voxels, (long long)rows,
+                     (long long)o->outside, (long long)o->bad);
+}
+
+spc_status spc_voxels_verify(double *worst, spc_voxels *v, const float *points,
+                             int64_t rows)
+{
+    spc_error *error = v != NULL ? spc__error_of(v->ctx) : NULL;
+    spc_status status =
+        spc__need(error, __func__, "worst", worst, "voxels", v, NULL);
+    spc__voxel_oracle oracle;
+    spc_voxels_info info;
+
+    if (status != SPC_OK || (status = look(&info, v)) != SPC_OK)
+        return status;
+    *worst = 0;
+    if (rows < 0 || (rows > 0 && points == NULL))
+        return spc__fail(error, SPC_EINVAL,
+                         "cannot compare with %lld points%s", (long long)rows,
+                         rows > 0 ? " that are NULL" : "");
+    status = spc__voxel_oracle_init(&oracle, &v->how, points, rows, error);
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_counts(&oracle, &info, rows, error)) == SPC_OK)
+        status = compare(worst, &oracle, v, error);
+    spc__voxel_oracle_release(&oracle);
+    return status;
+}

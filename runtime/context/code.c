@@ -1,0 +1,491 @@
+/*
+ * code.c - compiled kernels: from memory, from the database, or compiled now.
+ *
+ * Loaded modules are kept by artefact key until the context ends. Over them
+ * lies a list of names: which template, problem and configuration led to
+ * which module, so that asking again costs no rendering. The same list lives
+ * in the database as *code records*: a problem whose layer is the problem's
+ * attrs and template=NAME, in one neutral bucket, with a trial that was never
+ * timed. They are what lets a shipped database serve without Lua.
+ */
+#include "context/ctx.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "compiler/space.h"
+#include "context/modules.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One question to spc__ctx_code, and what has been found out so far. */
+typedef struct request {
+    spc_ctx *ctx;
+    const char *template_name;
+    const spc__attrs *problem;
+    const spc__attrs *config; /* NULL: the template's default */
+    unsigned flags;
+    spc__template *tpl; /* from here on: known only once Lua was asked */
+    spc__attrs chosen;  /* config, or the default */
+    spc__attrs launch;
+    char artefact[SPC__SHA256_HEX];
+} request;
+
+/* ---- names ----------------------------------------------------------------
+ */
+
+void spc__code_identity(spc__buf *out, const char *template_name,
+                        const spc__attrs *problem, const spc__attrs *config)
+{
+    spc__buf_printf(out, "%s|", template_name);
+    spc__attrs_format(out, problem);
+    spc__buf_puts(out, "|");
+    if (config != NULL)
+        spc__attrs_format(out, config);
+    else
+        spc__buf_puts(out, "default");
+}
+
+static void write_name(spc__buf *out, const request *want)
+{
+    spc__code_identity(out, want->template_name, want->problem, want->config);
+}
+
+/* ---- code records of the database ---------------------------------------- */
+
+static void record_key(spc__problem_key *out, const request *want)
+{
+    const spc_device_info *info = &want->ctx->info;
+
+    memset(out, 0, sizeof(*out));
+    out->layer = *want->problem;
+    spc__attrs_set_text(&out->layer, "template", want->template_name);
+    snprintf(out->device, sizeof(out->device), "%s", info->name);
+    snprintf(out->target, sizeof(out->target), "%s", info->target);
+}
+
+static void database_trouble(spc_ctx *ctx, const spc_error *error)
+{
+    if (spc__modules_first_trouble(ctx->modules))
+        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
+                        "continuing without the database's help: %s",
+                        error->text);
+}
+
+/* Is it the configuration that was asked for? A template's default is recorded
+ * under its own name, which is the trial's note. */
+static bool is_asked_for(const request *want, const spc__trial *trial)
+{
+    if (want->config != NULL)
+        return spc__attrs_equal(&trial->config, want->config);
+    return strcmp(trial->note, "default") == 0;
+}
+
+/* The trial that names the code, if the database has one of the template as
+ * it is now. */
+static bool find_record(spc__trial *out, const request *want)
+{
+    spc__problem_key key;
+    spc__trial *trials = NULL;
+    char hex[SPC__SHA256_HEX];
+    spc_error error;
+    int count = 0;
+    bool found = false;
+
+    if (!spc__ctx_template_hash(hex, want->ctx, want->template_name))
+        return false;
+    record_key(&key, want);
+    if (spc__cache_find_trials(want->ctx->cache, &key, &trials, &count,
+                               &error) != SPC_OK)
+        database_trouble(want->ctx, &error);
+    for (int i = 0; i < count && !found; i++) {
+        found = is_asked_for(want, &trials[i]) &&
+                strcmp(trials[i].template_hash, hex) == 0;
+        if (found)
+            *out = trials[i];
+    }
+    free(trials);
+    return found;
+}
+
+bool spc__ctx_wants_own_code(const spc_ctx *ctx)
+{
+    return !ctx->trusts_layers &&
+           spc__device_ops_of(ctx->device)->runs_on_host_cores;
+}
+
+/* From the database; counts one use. */
+static spc_status load_artefact(spc__loaded **out, spc_ctx *ctx,
+                                const spc__code_wanted *wanted,
+                                spc_error *error)
+{
+    spc__attrs resources = {0};
+    void *code = NULL;
+    size_t bytes = 0;
+    spc_status status = spc__cache_get_artefact(ctx->cache, wanted, &code,
+                                                &bytes, &resources, error);
+
+    if (status == SPC_OK)
+        status = spc__modules_load(out, ctx, wanted->key, code, bytes,
+                                   &resources, error);
+    ctx->stats.artefacts_loaded += status == SPC_OK;
+    free(code);
+    return status;
+}
+
+/* Takes the artefact from memory or the database. SPC_ENOTFOUND is no
+ * trouble, anything else is, and all mean: have it made. Believed is what the
+ * code says of itself; `launch`, which a record says, must be the same. */
+static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
+                                const char *artefact, const char *identity,
+                                const spc__attrs *launch, bool is_recorded)
+{
+    spc__code_wanted wanted = {artefact, ctx->info.target, identity,
+                               is_recorded ? launch : NULL,
+                               spc__ctx_wants_own_code(ctx)};
+    spc__loaded *entry = spc__modules_find(ctx->modules, artefact);
+    spc_error error;
+    spc_status status = SPC_OK;
+
+    if (entry == NULL && ctx->cache == NULL)
+        return SPC_ENOTFOUND;
+    if (entry != NULL)
+        spc__loaded_use(entry);
+    else
+        status = load_artefact(&entry, ctx, &wanted, &error);
+    if (status == SPC_OK)
+        spc__loaded_code(out, entry, launch);
+    else if (status == SPC_EWRONG)
+        spc__ctx_fail(ctx, &error);
+    else if (status != SPC_ENOTFOUND)
+        database_trouble(ctx, &error);
+    return status;
+}
+
+/* Is the code that a trial names in the database? As take_artefact, but nothing
+ * is loaded. */
+static spc_status see_artefact(spc__code *out, spc_ctx *ctx,
+                               const spc__trial *trial, const char *identity)
+{
+    spc__code_wanted wanted = {trial->artefact, ctx->info.target, identity,
+                               &trial->launch, spc__ctx_wants_own_code(ctx)};
+    void *code = NULL;
+    size_t bytes = 0;
+    spc_error error;
+
+    if (ctx->cache == NULL)
+        return SPC_ENOTFOUND;
+    spc_status status = spc__cache_get_artefact(ctx->cache, &wanted, &code,
+                                                &bytes, NULL, &error);
+    free(code);
+    if (status == SPC_EWRONG)
+        return spc__ctx_fail(ctx, &error);
+    memset(out, 0, sizeof(*out));
+    out->launch = trial->launch;
+    snprintf(out->artefact, sizeof(out->artefact), "%s", trial->artefact);
+    return status;
+}
+
+spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
+                             const spc__attrs *problem, const spc__trial *trial,
+                             unsigned flags)
+{
+    spc__buf identity = SPC__BUF_INIT;
+    char hex[SPC__SHA256_HEX];
+    spc_status status;
+
+    if (trial->artefact[0] == '\0' ||
+        !spc__ctx_template_hash(hex, ctx, trial->template_name) ||
+        strcmp(hex, trial->template_hash) != 0)
+        return SPC_ENOTFOUND;
+    spc__code_identity(&identity, trial->template_name, problem,
+                       &trial->config);
+    if (flags & SPC__PLAN_UNLOADED)
+        status = see_artefact(out, ctx, trial, spc__buf_text(&identity));
+    else
+        status = take_artefact(out, ctx, trial->artefact,
+                               spc__buf_text(&identity), &trial->launch, true);
+    spc__buf_release(&identity);
+    return status;
+}
+
+static spc_status from_record(spc__code *out, const request *want)
+{
+    spc__trial *trial;
+    spc_status status = SPC_ENOTFOUND;
+
+    if (want->ctx->cache == NULL || (trial = malloc(sizeof(*trial))) == NULL)
+        return SPC_ENOTFOUND;
+    if (find_record(trial, want))
+        status = spc__ctx_recorded(out, want->ctx, want->problem, trial,
+                                   want->flags);
+    free(trial);
+    return status;
+}
+
+spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
+                                spc_ctx *ctx, const char *template_name,
+                                const spc__attrs *problem, unsigned flags)
+{
+    request want = {
+        .ctx = ctx, .template_name = template_name, .problem = problem};
+    spc__problem_key key;
+    spc__trial *trials = NULL;
+    spc_error error;
+    spc_status status = SPC_ENOTFOUND;
+    int count = 0;
+
+    if (ctx->cache == NULL)
+        return SPC_ENOTFOUND;
+    record_key(&key, &want);
+    if (spc__cache_find_trials(ctx->cache, &key, &trials, &count, &error) !=
+        SPC_OK)
+        database_trouble(ctx, &error);
+    for (int i = count - 1; i >= 0 && status != SPC_OK; i--)
+        if ((status = spc__ctx_recorded(out, ctx, problem, &trials[i],
+                                        flags)) == SPC_OK)
+            *config = trials[i].config;
+    free(trials);
+    return status;
+}
+
+/* Stores compiled code with its record, where there is a file for it; trouble
+ * is logged, never returned. */
+static void store(const request *want, const spc__artefact *artefact,
+                  const char *identity, const char *target)
+{
+    spc_ctx *ctx = want->ctx;
+    spc__problem_key key;
+    spc__provenance provenance;
+    spc_error error;
+    spc__trial *trial = calloc(1, sizeof(*trial));
+    spc_status status = SPC_OK;
+
+    if (trial == NULL || !ctx->stores) {
+        free(trial);
+        return;
+    }
+    if (artefact != NULL)
+        status = spc__cache_put_artefact(
+            ctx->cache, want->artefact, target, artefact->compiler, identity,
+            &want->launch, &artefact->resources, artefact->code,
+            artefact->code_bytes, &error);
+    record_key(&key, want);
+    spc__ctx_provenance(&provenance, ctx);
+    snprintf(trial->template_name, sizeof(trial->template_name), "%s",
+             want->template_name);
+    spc__ctx_template_hash(trial->template_hash, ctx, want->template_name);
+    trial->config = want->chosen;
+    trial->launch = want->launch;
+    memcpy(trial->artefact, want->artefact, sizeof(trial->artefact));
+    snprintf(trial->note, sizeof(trial->note), "%s",
+             want->config == NULL ? "default" : "");
+    trial->status = SPC__TRIAL_OK;
+    if (artefact != NULL) {
+        trial->resources = artefact->resources;
+        trial->compile_ms = (double)artefact->compile_ns * 1e-6;
+        snprintf(provenance.compiler, sizeof(provenance.compiler), "%s",
+                 artefact->compiler);
+    }
+    if (status == SPC_OK)
+        status =
+            spc__cache_put_trial(ctx->cache, &key, trial, &provenance, &error);
+    if (status != SPC_OK)
+        database_trouble(ctx, &error);
+    free(trial);
+}
+
+/* ---- compiling ----------------------------------------------------------- */
+
+bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl)
+{
+    return strcmp(spc__template_device(tpl),
+                  spc__target_templates(&ctx->target)) == 0;
+}
+
+spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
+                             spc_ctx *ctx)
+{
+    const char *options = "";
+    spc__library *library;
+    spc_status status =
+        spc__device_ops_of(ctx->device)
+            ->compiler(ctx->device, compiler, &options, spc__error_of(ctx));
+
+    if (status != SPC_OK ||
+        (status = spc__ctx_library(&library, ctx)) != SPC_OK)
+        return status;
+    /* For the host's compiler the options say it all: the emulation's target
+     * would mean nothing to it. */
+    bool nvrtc = strncmp(spc__compiler_identity(*compiler), "nvrtc", 5) == 0;
+    memset(job, 0, sizeof(*job));
+    job->options = options != NULL ? options : "";
+    job->target = nvrtc ? ctx->info.target : "";
+    job->headers = library;
+    job->cancel = ctx->cancel;
+    return SPC_OK;
+}
+
+/* Asks the template for its configuration and launch geometry. */
+static spc_status question_template(request *want)
+{
+    spc_ctx *ctx = want->ctx;
+    spc__library *library;
+    spc_status status;
+
+    if ((status = spc__ctx_library(&library, ctx)) != SPC_OK)
+        return status;
+    want->tpl = spc__library_find(library, want->template_name);
+    if (want->tpl == NULL)
+        return spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
+                         "there is no template '%s'", want->template_name);
+    if (want->config != NULL)
+        want->chosen = *want->config;
+    else if ((status = spc__template_default(&want->chosen, want->tpl,
+                                             want->problem, &ctx->target,
+                                             spc__error_of(ctx))) != SPC_OK)
+        return status;
+    want->launch.count = 0;
+    if (strcmp(spc__template_role(want->tpl), "conv") != 0 &&
+        strcmp(spc__template_role(want->tpl), "wgrad") != 0)
+        return SPC_OK;
+    return spc__template_launch(&want->launch, want->tpl, want->problem,
+                                &ctx->target, &want->chosen,
+                                spc__error_of(ctx));
+}
+
+static spc_status compile(spc__code *out, request *want,
+                          spc__compiler *compiler, const spc__compile_job *job,
+                          const char *identity)
+{
+    spc_ctx *ctx = want->ctx;
+    spc__artefact artefact = {0};
+    spc__loaded *entry = NULL;
+    spc_status status =
+        spc__compile(&artefact, compiler, job, NULL, spc__error_of(ctx));
+
+    if (status == SPC_OK) {
+        ctx->stats.compiles++;
+        spc__log_printf(&ctx->log, SPC_LOG_INFO, "compiled '%s' in %.0f ms",
+                        want->template_name,
+                        (double)artefact.compile_ns * 1e-6);
+        status = spc__modules_load(&entry, ctx, want->artefact, artefact.code,
+                                   artefact.code_bytes, &artefact.resources,
+                                   spc__error_of(ctx));
+    }
+    if (status == SPC_OK) {
+        spc__loaded_code(out, entry, &want->launch);
+        store(want, &artefact, identity, ctx->info.target);
+    }
+    spc__artefact_release(&artefact);
+    return status;
+}
+
+static spc_status fail_uncompiled(const request *want)
+{
+    const spc_ctx *ctx = want->ctx;
+    bool skips = ctx->cache != NULL &&
+                 spc__cache_files(ctx->cache) > ctx->stores &&
+                 spc__ctx_wants_own_code(ctx);
+
+    return spc__fail(spc__error_of(want->ctx), SPC_ENOTFOUND,
+                     "the database has no code of '%s' for this problem on "
+                     "%s%s, and compiling was not permitted",
+                     want->template_name, ctx->info.target,
+                     skips ? " (what is in layers runs only if they are "
+                             "trusted)"
+                           : "");
+}
+
+/* The code of a source that is rendered: the artefact, or compiled. */
+static spc_status make_code(spc__code *out, request *want,
+                            spc__compiler *compiler,
+                            const spc__compile_job *job, const char *identity)
+{
+    spc_ctx *ctx = want->ctx;
+    spc_status status =
+        take_artefact(out, ctx, want->artefact, identity, &want->launch, false);
+
+    if (status == SPC_OK)
+        store(want, NULL, identity, ctx->info.target);
+    else if (status != SPC_OK && want->flags & SPC_PLAN_CACHED_ONLY)
+        status = fail_uncompiled(want);
+    else if (status != SPC_OK)
+        status = compile(out, want, compiler, job, identity);
+    return status;
+}
+
+/* Renders, then takes the artefact of that very source or compiles it. */
+static spc_status make(spc__code *out, request *want)
+{
+    spc_ctx *ctx = want->ctx;
+    spc__compiler *compiler;
+    spc__compile_job job;
+    spc__buf source = SPC__BUF_INIT, identity = SPC__BUF_INIT;
+    spc_status status;
+
+    if ((status = question_template(want)) != SPC_OK ||
+        (status = spc__ctx_compiler(&compiler, &job, ctx)) != SPC_OK ||
+        (status = spc__template_render(&source, want->tpl, want->problem,
+                                       &ctx->target, &want->chosen,
+                                       spc__error_of(ctx))) != SPC_OK)
+        goto done;
+    job.name = want->template_name;
+    job.source = spc__buf_text(&source);
+    spc__artefact_key(want->artefact, compiler, &job);
+    spc__code_identity(&identity, want->template_name, want->problem,
+                       &want->chosen);
+    status = make_code(out, want, compiler, &job, spc__buf_text(&identity));
+done:
+    spc__buf_release(&source);
+    spc__buf_release(&identity);
+    return status;
+}
+
+/* How it would be launched, though there is no code of it. */
+static spc_status describe(spc__code *out, request *want)
+{
+    spc_status status;
+
+    if (want->flags & SPC_PLAN_CACHED_ONLY)
+        return fail_uncompiled(want);
+    memset(out, 0, sizeof(*out));
+    if ((status = question_template(want)) == SPC_OK)
+        out->launch = want->launch;
+    return status;
+}
+
+/* Code that is not in memory: of a record, or made. */
+static spc_status find_code(spc__code *out, request *want)
+{
+    spc_status status = from_record(out, want);
+
+    if (status == SPC_OK)
+        return SPC_OK;
+    if (want->flags & SPC__PLAN_RECORDED)
+        return fail_uncompiled(want);
+    return want->flags & SPC__PLAN_UNLOADED ? describe(out, want)
+                                            : make(out, want);
+}
+
+spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
+                         const char *template_name, const spc__attrs *problem,
+                         const spc__attrs *config, unsigned flags)
+{
+    request want = {ctx,  template_name, problem, config, flags,
+                    NULL, {0},           {0},     ""};
+    spc__buf name = SPC__BUF_INIT;
+    spc_status status = SPC_OK;
+
+    write_name(&name, &want);
+    if (!spc__modules_named(out, want.ctx, spc__buf_text(&name))) {
+        status = find_code(out, &want);
+        if (status == SPC_OK && !(flags & SPC__PLAN_UNLOADED))
+            spc__modules_name(ctx->modules, spc__buf_text(&name), out);
+    }
+    spc__buf_release(&name);
+    /* Without a compiler there is nothing to permit: the same answer. */
+    if (status == SPC_EUNSUPPORTED && flags & SPC_PLAN_CACHED_ONLY)
+        status = spc__error_of(ctx)->status = SPC_ENOTFOUND;
+    return status;
+}

@@ -1,0 +1,92 @@
+/*
+ * shipped.c - finding the database that came with the library.
+ *
+ * It is installed in share/spctune, below the folder that has bin and lib. That
+ * tree may have been moved, so it is looked for from where this code lies: from
+ * lib, lib/TRIPLET or bin, and in a folder of builds from beside the program.
+ */
+#include "context/shipped.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <unistd.h>
+
+static char lower(char byte)
+{
+    return byte >= 'A' && byte <= 'Z' ? (char)(byte - 'A' + 'a') : byte;
+}
+
+/* "NVIDIA H200" as "nvidia-h200.db": one dash for all that is no part of a
+ * word. */
+static void put_name(spc__buf *out, const char *device)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789.";
+    bool dash = false;
+
+    for (; *device != '\0'; device++) {
+        char byte = lower(*device);
+        bool is_plain = strchr(plain, byte) != NULL;
+        if (is_plain && dash)
+            spc__buf_puts(out, "-");
+        if (is_plain)
+            spc__buf_append(out, &byte, 1);
+        dash = !is_plain;
+    }
+    spc__buf_puts(out, ".db");
+}
+
+/* The file with this code in it. What the loader calls the program is what it
+ * was started as, which may be a word of PATH or relative to another folder. */
+static bool own_file(char out[PATH_MAX])
+{
+    static const char here;
+    const void *headers = (const void *)getauxval(AT_PHDR);
+    Dl_info ours, program;
+
+    if (dladdr(&here, &ours) == 0)
+        return false;
+    bool is_program =
+        dladdr(headers, &program) != 0 && program.dli_fbase == ours.dli_fbase;
+    return realpath(is_program ? "/proc/self/exe" : ours.dli_fname, out) !=
+           NULL;
+}
+
+/* Is it there? Else nothing stays in `out`. */
+static bool is_file(spc__buf *out, const char *folder, const char *rest,
+                    const char *device)
+{
+    spc__buf_clear(out);
+    spc__buf_printf(out, "%s%s/", folder, rest);
+    put_name(out, device);
+    if (!out->failed && access(spc__buf_text(out), R_OK) == 0)
+        return true;
+    spc__buf_clear(out);
+    return false;
+}
+
+static void find_installed(spc__buf *out, const char *device)
+{
+    char own[PATH_MAX];
+    char *slash = own_file(own) ? strrchr(own, '/') : NULL;
+
+    if (slash != NULL) {
+        *slash = '\0';
+        if (is_file(out, own, "/../share/spctune", device) ||
+            is_file(out, own, "/../../share/spctune", device))
+            return;
+    }
+    is_file(out, SPC_SHIPPED_FOLDER, "", device);
+}
+
+void spc__shipped_file(spc__buf *out, const char *folder, const char *device)
+{
+    if (folder == NULL)
+        folder = getenv("SPC_SHIPPED");
+    if (folder == NULL)
+        find_installed(out, device);
+    else if (folder[0] != '\0')
+        is_file(out, folder, "", device);
+}

@@ -1,0 +1,409 @@
+/*
+ * conv.c - a convolution layer as a value: its rules, its attrs, and its key in
+ * the database.
+ */
+#include "operators/conv.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/names.h"
+#include "base/number.h"
+#include "base/sha256.h"
+#include "context/ctx.h"
+#include "operators/epilogue.h"
+#include "operators/geometry.h"
+#include "operators/pass.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- names --------------------------------------------------------------- */
+
+const char *const spc__operator_names[] = {
+    "subm", "conv", "inverse", "transposed", "generative", "points", NULL,
+};
+const char *const spc__rule_names[] = {
+    "subm", "floor", "footprint", "given", "generative", "radius", NULL,
+};
+
+const char *spc_dtype_name(spc_dtype dtype)
+{
+    const spc__dtype *type = spc__dtype_of(dtype);
+
+    return type != NULL ? type->name : NULL;
+}
+
+/* ---- rules --------------------------------------------------------------- */
+
+static spc_status check_channels(const char *name, int value, spc_error *error)
+{
+    if (value >= 1 && value <= SPC__CHANNELS_MOST)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%d is not a number of channels: 1 to %d is right",
+                     name, value, SPC__CHANNELS_MOST);
+}
+
+static spc_status check_groups(const spc_conv *conv, spc_error *error)
+{
+    if (conv->groups >= 1 && conv->cin % conv->groups == 0 &&
+        conv->cout % conv->groups == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "groups=%d does not divide cin=%d and cout=%d: groups are "
+                     "equal parts of both, at least 1",
+                     conv->groups, conv->cin, conv->cout);
+}
+
+/* What rules an operator may have. */
+static const struct {
+    unsigned rules; /* a bit for each */
+    const char *names;
+} operator_rules[] = {
+    [SPC_SUBM] = {1u << SPC_RULE_SUBM, "subm"},
+    [SPC_CONV] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT |
+                      1u << SPC_RULE_GIVEN,
+                  "floor, footprint or given"},
+    [SPC_INVERSE] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT |
+                         1u << SPC_RULE_RADIUS,
+                     "floor, footprint or radius"},
+    [SPC_TRANSPOSED] = {1u << SPC_RULE_GIVEN, "given"},
+    [SPC_GENERATIVE] = {1u << SPC_RULE_GENERATIVE, "generative"},
+    [SPC_POINTS] = {1u << SPC_RULE_RADIUS, "radius"},
+};
+
+spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
+{
+    unsigned rule = (unsigned)conv->geometry.rule;
+
+    /* What is the gradient of a layer with a word for it. */
+    if (conv->pass == SPC_DGRAD && rule == SPC_RULE_GENERATIVE &&
+        conv->op == SPC_CONV)
+        return SPC_OK;
+
+    if ((unsigned)conv->op > SPC_POINTS)
+        return spc__fail(error, SPC_EINVAL,
+                         "operator %d is unknown: SPC_SUBM, _CONV, _INVERSE, "
+                         "_TRANSPOSED, _GENERATIVE or _POINTS is right",
+                         (int)conv->op);
+    if (operator_rules[conv->op].rules >> rule & 1u)
+        return SPC_OK;
+    if (conv->op == SPC_SUBM)
+        return spc__fail(error, SPC_EINVAL,
+                         "rule %s: a submanifold layer has the rule subm; "
+                         "other operators have the others",
+                         spc__name_at(spc__rule_names, rule));
+    return spc__fail(error, SPC_EINVAL, "rule %s: operator %s has the rule %s",
+                     spc__name_at(spc__rule_names, rule),
+                     spc__operator_names[conv->op],
+                     operator_rules[conv->op].names);
+}
+
+static spc_status check_sums(const spc_conv *conv, spc_error *error)
+{
+    if (conv->accumulator == SPC_SUMS_OWN)
+        return SPC_OK;
+    if (conv->accumulator != SPC_SUMS_F16)
+        return spc__fail(error, SPC_EINVAL,
+                         "accumulator %d is unknown: SPC_SUMS_OWN or "
+                         "SPC_SUMS_F16 is right",
+                         (int)conv->accumulator);
+    if (conv->dtype != SPC_F16)
+        return spc__fail(error, SPC_EINVAL,
+                         "accumulator=f16: layers of %s are summed in %s; "
+                         "those of f16 may be in f16",
+                         spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
+                         conv->dtype == SPC_I8 ? "i32" : "f32");
+    if (conv->pass == SPC_WGRAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "accumulator=f16: gradients of weights are summed in "
+                         "f32");
+    return SPC_OK;
+}
+
+spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
+{
+    spc_status status = spc__need(error, __func__, "conv", conv, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_channels("cin", conv->cin, error)) != SPC_OK ||
+        (status = check_channels("cout", conv->cout, error)) != SPC_OK ||
+        (status = check_groups(conv, error)) != SPC_OK ||
+        (status = spc_geometry_check(&conv->geometry, error)) != SPC_OK ||
+        (status = spc__operator_check(conv, error)) != SPC_OK)
+        return status;
+    if (spc__dtype_of(conv->dtype) == NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "dtype %d is unknown: SPC_F16, SPC_F32, SPC_TF32, "
+                         "SPC_BF16 or SPC_I8 is right",
+                         (int)conv->dtype);
+    if ((status = check_sums(conv, error)) != SPC_OK ||
+        (status = spc__pass_check(conv, error)) != SPC_OK)
+        return status;
+    return spc__epilogue_check(conv, error);
+}
+
+/* ---- attrs --------------------------------------------------------------- */
+
+/* Three attrs; where they are `otherwise` throughout they are left out. */
+typedef struct axes_attrs {
+    const char *names[3];
+    size_t at; /* int[3] of spc_geometry */
+    int otherwise;
+    bool always;
+} axes_attrs;
+
+static const axes_attrs geometry_attrs[] = {
+    {{"kx", "ky", "kz"}, offsetof(spc_geometry, kernel), 0, true},
+    {{"dx", "dy", "dz"}, offsetof(spc_geometry, dilation), 1, true},
+    {{"sx", "sy", "sz"}, offsetof(spc_geometry, stride), 1, false},
+    {{"px", "py", "pz"}, offsetof(spc_geometry, padding), 0, false},
+    {{"ox", "oy", "oz"},
+     offsetof(spc_geometry, origin),
+     SPC_ORIGIN_AUTO,
+     false},
+    {{"hx", "hy", "hz"}, offsetof(spc_geometry, shape), 0, false},
+};
+enum { GEOMETRY_ATTRS = sizeof(geometry_attrs) / sizeof(geometry_attrs[0]) };
+
+/* A list of offsets is known by a digest of it. */
+static void set_list(spc__attrs *out, const spc_geometry *g)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    char hex[SPC__SHA256_HEX];
+    spc__sha256 hash;
+
+    spc__sha256_init(&hash);
+    spc__sha256_update(&hash, g->offsets,
+                       (size_t)g->offset_count * sizeof(g->offsets[0]));
+    spc__sha256_final(&hash, digest);
+    spc__sha256_hex(hex, digest);
+    hex[SPC__ATTR_TEXT - 1] = '\0';
+    spc__attrs_set_text(out, "list", hex);
+}
+
+static void set_length(spc__attrs *out, const char *name, float value)
+{
+    char text[24];
+
+    spc__number_print_word(text, sizeof(text), 6, value);
+    if (value != 0)
+        spc__attrs_set_text(out, name, text);
+}
+
+static void set_radius(spc__attrs *out, const spc_geometry *g)
+{
+    set_length(out, "radius", g->radius);
+    if (g->nearest > 0)
+        spc__attrs_set_number(out, "nearest", g->nearest);
+    set_length(out, "voxel", g->voxel);
+}
+
+static void set_geometry(spc__attrs *out, const spc_geometry *g)
+{
+    if (g->rule != SPC_RULE_SUBM)
+        spc__attrs_set_text(out, "rule", spc__rule_names[g->rule]);
+    if (g->offset_count > 0)
+        set_list(out, g);
+    for (int a = 0; a < GEOMETRY_ATTRS; a++) {
+        const axes_attrs *row = &geometry_attrs[a];
+        const int *value = (const int *)((const char *)g + row->at);
+        bool differs = false;
+        for (int i = 0; i < 3; i++)
+            differs |= value[i] != row->otherwise;
+        for (int i = 0; i < 3 && (differs || row->always); i++)
+            spc__attrs_set_number(out, row->names[i], value[i]);
+    }
+    set_radius(out, g);
+}
+
+/* The order is part of the database's keys: op, channels, kernel, dilation,
+ * then what only other rules have; what later versions added comes last. */
+static void set_layer(spc__attrs *out, const spc_conv *conv)
+{
+    out->count = 0;
+    spc__attrs_set_text(out, "op", spc__operator_names[conv->op]);
+    spc__attrs_set_number(out, "cin", conv->cin);
+    spc__attrs_set_number(out, "cout", conv->cout);
+    if (conv->groups != 1)
+        spc__attrs_set_number(out, "groups", conv->groups);
+    set_geometry(out, &conv->geometry);
+    spc__attrs_set_text(out, "dtype", spc__dtype_names[conv->dtype]);
+    spc__attrs_set_number(out, "bias", conv->bias);
+    spc__attrs_set_number(out, "deterministic", conv->deterministic);
+    spc__epilogue_attrs(out, conv);
+    spc__pass_attrs(out, conv);
+    if (conv->accumulator == SPC_SUMS_F16)
+        spc__attrs_set_text(out, "accumulator", "f16");
+}
+
+int spc__conv_offsets(const spc_conv *conv)
+{
+    return spc_geometry_offsets(&conv->geometry);
+}
+
+int spc__conv_group_in(const spc_conv *conv)
+{
+    return conv->cin / conv->groups;
+}
+
+int spc__conv_group_out(const spc_conv *conv)
+{
+    return conv->cout / conv->groups;
+}
+
+bool spc__conv_is_inverse(const spc_conv *conv)
+{
+    return conv->op == SPC_INVERSE || conv->op == SPC_TRANSPOSED ||
+           conv->op == SPC_GENERATIVE;
+}
+
+bool spc__conv_ends_at_scene(const spc_conv *conv)
+{
+    return conv->op == SPC_INVERSE || conv->op == SPC_TRANSPOSED ||
+           (conv->op == SPC_CONV && conv->geometry.rule == SPC_RULE_GENERATIVE);
+}
+
+bool spc__conv_has_triplets(const spc_conv *conv)
+{
+    return conv->geometry.rule == SPC_RULE_RADIUS;
+}
+
+bool spc_conv_is_linear(const spc_conv *conv)
+{
+    return conv != NULL && conv->op == SPC_SUBM && conv->pass != SPC_WGRAD &&
+           spc__conv_offsets(conv) == 1 &&
+           spc__geometry_centre(&conv->geometry) == 0;
+}
+
+void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
+{
+    set_layer(out, conv);
+    spc__attrs_set_number(out, "offsets", spc__conv_offsets(conv));
+    spc__attrs_set_number(out, "centre", spc__geometry_centre(&conv->geometry));
+    if (spc__conv_has_triplets(conv))
+        spc__attrs_set_number(out, "triplets", 1);
+}
+
+static float length_from_attrs(const spc__attrs *attrs, const char *name)
+{
+    double length = 0;
+
+    spc__number_read(&length, spc__attrs_text(attrs, name, "0"));
+    return (float)length;
+}
+
+static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
+{
+    int rule = spc__name_index(spc__rule_names,
+                               spc__attrs_text(attrs, "rule", "subm"));
+
+    g->rule = (spc_rule)rule; /* -1 is refused by the check */
+    for (int a = 0; a < GEOMETRY_ATTRS; a++) {
+        const axes_attrs *row = &geometry_attrs[a];
+        int *value = (int *)((char *)g + row->at);
+        for (int i = 0; i < 3; i++)
+            value[i] =
+                (int)spc__attrs_number(attrs, row->names[i], row->otherwise);
+    }
+    g->radius = length_from_attrs(attrs, "radius");
+    g->nearest = (int)spc__attrs_number(attrs, "nearest", 0);
+    g->voxel = length_from_attrs(attrs, "voxel");
+}
+
+bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
+{
+    spc_conv conv = SPC_CONV_INIT;
+    int op =
+        spc__name_index(spc__operator_names, spc__attrs_text(attrs, "op", ""));
+    int dtype =
+        spc__name_index(spc__dtype_names, spc__attrs_text(attrs, "dtype", ""));
+
+    if (op < 0 || dtype < 0 || spc__attrs_find(attrs, "list") != NULL ||
+        !spc__epilogue_from_attrs(&conv, attrs) ||
+        !spc__pass_from_attrs(&conv, attrs))
+        return false;
+    conv.op = (spc_operator)op;
+    conv.dtype = (spc_dtype)dtype;
+    conv.cin = (int)spc__attrs_number(attrs, "cin", 0);
+    conv.cout = (int)spc__attrs_number(attrs, "cout", 0);
+    conv.groups = (int)spc__attrs_number(attrs, "groups", 1);
+    geometry_from_attrs(&conv.geometry, attrs);
+    conv.bias = spc__attrs_number(attrs, "bias", 0) != 0;
+    conv.deterministic = spc__attrs_number(attrs, "deterministic", 0) != 0;
+    if (spc__attrs_find(attrs, "accumulator") != NULL)
+        conv.accumulator = SPC_SUMS_F16;
+    *out = conv;
+    return spc_conv_check(&conv, NULL) == SPC_OK;
+}
+
+/* ---- the database's key -------------------------------------------------- */
+
+/*
+ * What problems are compared by, in octaves weighted by how much they change
+ * which configuration is best: channels set the shape of the tiles, the rows
+ * only how many there are, the density how much of the work of a tile is real,
+ * and the ratio of rows in to rows out how often what is read is read again.
+ * It is a feature of its own, and not the rows in, so that a layer with the
+ * same rows on both sides has them counted once. Buckets are half octaves: a
+ * choice of the same one costs 2 % in the median, one of an octave away 3, and
+ * of farther ones some cost 80 (docs/LABBOOK.md, what a width costs).
+ */
+static const double rows_weight = 1, ratio_weight = 0.5, density_weight = 0.5,
+                    channels_weight = 2, half_octave = 0.5;
+
+/* Layers that differ only in channels, what is done to their sums, and gaps
+ * between rows may stand in for each other; of those with groups, which have
+ * kernels of their own, those with groups alike. */
+static void set_family(spc__attrs *out, const spc__attrs *layer,
+                       const spc_conv *conv)
+{
+    static const char *const channels[] = {"cin", "cout", "groups", NULL};
+
+    out->count = 0;
+    for (int i = 0; i < layer->count; i++)
+        if (spc__name_index(channels, layer->at[i].name) < 0 &&
+            !spc__epilogue_may_differ(layer->at[i].name))
+            out->at[out->count++] = layer->at[i];
+    if (conv->groups == 1)
+        return;
+    spc__attrs_set_number(out, "group_in", spc__conv_group_in(conv));
+    spc__attrs_set_number(out, "group_out", spc__conv_group_out(conv));
+}
+
+static double octaves(int64_t count)
+{
+    return count > 0 ? log2((double)count) : 0;
+}
+
+/* The order of the features is part of the database's keys. */
+void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
+                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
+                   double density)
+{
+    double in = octaves(rows_in), rows = octaves(rows_out);
+    double dense = density > 0 ? log2(density) : -INFINITY;
+
+    set_layer(&out->layer, conv);
+    set_family(&out->family, &out->layer, conv);
+    out->feature_count = 0;
+    spc__feature_add(out, "rows", rows, rows_weight, half_octave);
+    spc__feature_add(out, "ratio", in - rows, ratio_weight, half_octave);
+    spc__feature_add(out, "density", dense, density_weight, half_octave);
+    spc__feature_add(out, "cin", octaves(conv->cin), channels_weight, 0);
+    spc__feature_add(out, "cout", octaves(conv->cout), channels_weight, 0);
+    snprintf(out->device, sizeof(out->device), "%s", ctx->info.name);
+    snprintf(out->target, sizeof(out->target), "%s", ctx->info.target);
+}
+
+void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
+                         const spc__problem_key *key)
+{
+    double rows = spc__feature_value(key, "rows");
+
+    *rows_out = round(exp2(rows));
+    *rows_in = round(exp2(rows + spc__feature_value(key, "ratio")));
+    *density = exp2(spc__feature_value(key, "density"));
+}

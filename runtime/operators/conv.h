@@ -1,0 +1,75 @@
+/*
+ * conv.h - layers inside the library: their names, their attrs, their key.
+ *
+ * Public part: spc_conv in spc.h. conv_text.c reads a layer's text, conv_format.c
+ * writes it.
+ */
+#ifndef SPC_RUNTIME_CONV_H
+#define SPC_RUNTIME_CONV_H
+
+#include "cache/cache.h"
+#include "spc.h"
+
+/* Any layer in use has far fewer; more are a mistake, and products of sizes
+ * below it stay within 64 bits. */
+enum { SPC__CHANNELS_MOST = 65536 };
+
+/* By spc_operator and spc_rule; both end with NULL. */
+extern const char *const spc__operator_names[];
+extern const char *const spc__rule_names[];
+
+/* A layer as attrs, in canonical order: op, cin, cout, groups (unless 1), kx,
+ * ky, kz, dx, dy, dz, what the rule has besides (rule, sx.., px.., ox.., hx..),
+ * dtype, bias, deterministic, and for the templates the derived `offsets` and
+ * `centre`: the offset whose input is the output row itself, -1 where there is
+ * none. */
+void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
+
+/* The layer that such attrs describe (`offsets` and `centre` are not needed);
+ * false if they describe none. */
+bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
+
+int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
+
+/* The input and output channels of one group. */
+int spc__conv_group_in(const spc_conv *conv);
+int spc__conv_group_out(const spc_conv *conv);
+
+/* Is its geometry read the other way: are outputs found where the formula has
+ * inputs? */
+bool spc__conv_is_inverse(const spc_conv *conv);
+
+/* Does it run on maps of points, in which an output may see several inputs at
+ * one offset? */
+bool spc__conv_has_triplets(const spc_conv *conv);
+
+/* Are the rows of the scene that stands for a layer its outputs? Else they are
+ * its inputs, or both. */
+bool spc__conv_ends_at_scene(const spc_conv *conv);
+
+/* The rule of an operator that has only one; -1: its text says which. */
+int spc__operator_only_rule(spc_operator op);
+
+/* Has the operator this rule? */
+spc_status spc__operator_check(const spc_conv *conv, spc_error *error);
+
+/* The key of a measurement of `conv` on a map of these sizes and density (pairs
+ * by rows out and offsets); and back, from a record. */
+void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
+                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
+                   double density);
+void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
+                         const spc__problem_key *key);
+
+/* For other values that have a geometry (conv_text.c): sets what the word
+ * `name` of a layer means, which is one of its geometry's; writes
+ * ",rule=floor,k=2..." and nothing for SPC_RULE_SUBM's rule. */
+spc_status spc__geometry_word(spc_geometry *out, const char *name,
+                              const char *value, spc_error *error);
+int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry);
+
+/* "unknown WHAT 'WORD': did you mean ...?"; `names` ends with NULL. */
+spc_status spc__fail_unknown(spc_error *error, const char *what,
+                             const char *word, const char *const *names);
+
+#endif

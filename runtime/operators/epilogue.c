@@ -1,0 +1,387 @@
+/* epilogue.c - scale, bias, activation, residual, type and slice of outputs. */
+#include "operators/epilogue.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/names.h"
+#include "base/number.h"
+#include "operators/conv.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- names --------------------------------------------------------------- */
+
+const char *const spc__activation_names[] = {"none", "relu", "leaky", "sigmoid",
+                                             "silu", "gelu", "elu",   NULL};
+static const char *const adds[] = {"none", "before", "after", NULL};
+static const char *const outs[] = {"own", "f16", "bf16", "f32", "i8", NULL};
+
+static const spc_dtype out_types[] = {SPC_F16, SPC_F16, SPC_BF16, SPC_F32,
+                                      SPC_I8};
+
+/* Elements from row to row, where that is not the number of channels. */
+static const struct pitch {
+    const char *name;
+    size_t at, channels; /* of spc_conv */
+} pitches[] = {
+    {"in_pitch", offsetof(spc_conv, in_pitch), offsetof(spc_conv, cin)},
+    {"out_pitch", offsetof(spc_conv, out_pitch), offsetof(spc_conv, cout)},
+    {"add_pitch", offsetof(spc_conv, add_pitch), offsetof(spc_conv, cout)},
+};
+enum { PITCHES = sizeof(pitches) / sizeof(pitches[0]) };
+
+static int member(const spc_conv *conv, size_t at)
+{
+    return *(const int *)((const char *)conv + at);
+}
+
+/* 0 where rows lie without gaps. */
+static int gapped_pitch(const spc_conv *conv, const struct pitch *p)
+{
+    int pitch = member(conv, p->at);
+
+    return pitch == member(conv, p->channels) ? 0 : pitch;
+}
+
+/* ---- questions ----------------------------------------------------------- */
+
+spc_dtype spc__conv_out(const spc_conv *conv)
+{
+    return conv->out == SPC_OUT_OWN ? conv->dtype : out_types[conv->out];
+}
+
+static bool has_slope(const spc_conv *conv)
+{
+    return conv->activation == SPC_ACT_LEAKY || conv->activation == SPC_ACT_ELU;
+}
+
+static float usual_slope(const spc_conv *conv)
+{
+    return conv->activation == SPC_ACT_LEAKY ? 0.01f : 1.0f;
+}
+
+float spc__conv_slope(const spc_conv *conv)
+{
+    return conv->slope != 0 ? conv->slope : usual_slope(conv);
+}
+
+bool spc__has_epilogue(const spc_conv *conv)
+{
+    return conv->scale || conv->activation != SPC_ACT_NONE ||
+           conv->add != SPC_ADD_NONE || spc__conv_in_is_whole(conv) ||
+           spc__conv_out_is_whole(conv);
+}
+
+bool spc__conv_in_is_whole(const spc_conv *conv)
+{
+    return spc__dtype_is_whole(conv->dtype);
+}
+
+bool spc__conv_out_is_whole(const spc_conv *conv)
+{
+    return spc__dtype_is_whole(spc__conv_out(conv));
+}
+
+bool spc__bias_is_in_sum(const spc_conv *conv)
+{
+    return conv->bias && !conv->scale && !spc__conv_in_is_whole(conv) &&
+           conv->pass != SPC_WGRAD;
+}
+
+/* Is `out` another format than the inputs have in memory? */
+static bool out_differs(const spc_conv *conv)
+{
+    const spc__dtype *own = spc__dtype_of(conv->dtype);
+    const spc__dtype *out = spc__dtype_of(spc__conv_out(conv));
+
+    return own->encode != out->encode;
+}
+
+/* ---- rules --------------------------------------------------------------- */
+
+static spc_status check_enum(const char *what, unsigned value, unsigned most,
+                             spc_error *error)
+{
+    if (value <= most)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL, "%s %d is unknown: 0 to %d is right",
+                     what, (int)value, (int)most);
+}
+
+spc_status spc__slope_check(float slope, spc_error *error)
+{
+    if (slope >= 0 && slope <= 16)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "slope=%g is out of range: above 0, up to 16 is right",
+                     (double)slope);
+}
+
+static spc_status check_slope(const spc_conv *conv, spc_error *error)
+{
+    if (conv->slope != 0 && !has_slope(conv))
+        return spc__fail(error, SPC_EINVAL,
+                         "slope=%g is for the activations leaky and elu",
+                         (double)conv->slope);
+    return spc__slope_check(conv->slope, error);
+}
+
+static spc_status check_pitch(const spc_conv *conv, const struct pitch *p,
+                              spc_error *error)
+{
+    int pitch = member(conv, p->at), least = member(conv, p->channels);
+
+    if (pitch == 0 || (pitch >= least && pitch <= SPC__PITCH_MOST))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%s=%d is not a number of elements from row to row: the "
+                     "%d channels to %d is right",
+                     p->name, pitch, least, SPC__PITCH_MOST);
+}
+
+spc_status spc__epilogue_check(const spc_conv *conv, spc_error *error)
+{
+    spc_status status;
+
+    if ((status = check_enum("activation", (unsigned)conv->activation,
+                             SPC_ACT_ELU, error)) != SPC_OK ||
+        (status = check_enum("add", (unsigned)conv->add, SPC_ADD_AFTER,
+                             error)) != SPC_OK ||
+        (status = check_enum("out", (unsigned)conv->out, SPC_OUT_I8, error)) !=
+            SPC_OK ||
+        (status = check_slope(conv, error)) != SPC_OK)
+        return status;
+    for (int i = 0; i < PITCHES && status == SPC_OK; i++)
+        status = check_pitch(conv, &pitches[i], error);
+    if (status != SPC_OK)
+        return status;
+    if (conv->add == SPC_ADD_BEFORE && conv->activation == SPC_ACT_NONE)
+        return spc__fail(error, SPC_EINVAL,
+                         "SPC_ADD_BEFORE needs an activation to be before: "
+                         "without one SPC_ADD_AFTER is right");
+    if (conv->add_pitch != 0 && conv->add == SPC_ADD_NONE &&
+        conv->pass != SPC_WGRAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "add_pitch=%d needs a residual, as in epilogue=add",
+                         conv->add_pitch);
+    return SPC_OK;
+}
+
+/* ---- attrs --------------------------------------------------------------- */
+
+static void print_slope(char *out, size_t bytes, const spc_conv *conv)
+{
+    spc__number_print(out, bytes, 9, (double)spc__conv_slope(conv));
+}
+
+static bool slope_is_usual(const spc_conv *conv)
+{
+    return !has_slope(conv) || spc__conv_slope(conv) == usual_slope(conv);
+}
+
+/* What reads attrs takes digits alone for a number, so that is how they are
+ * set. */
+static void set_slope(spc__attrs *out, const spc_conv *conv)
+{
+    float slope = spc__conv_slope(conv);
+    char text[SPC__ATTR_TEXT];
+
+    print_slope(text, sizeof(text), conv);
+    if (slope == (float)(int)slope)
+        spc__attrs_set_number(out, "slope", (int)slope);
+    else
+        spc__attrs_set_text(out, "slope", text);
+}
+
+void spc__epilogue_attrs(spc__attrs *out, const spc_conv *conv)
+{
+    if (conv->scale)
+        spc__attrs_set_number(out, "scale", 1);
+    if (conv->activation != SPC_ACT_NONE)
+        spc__attrs_set_text(out, "act",
+                            spc__activation_names[conv->activation]);
+    if (!slope_is_usual(conv))
+        set_slope(out, conv);
+    if (conv->add != SPC_ADD_NONE)
+        spc__attrs_set_text(out, "add", adds[conv->add]);
+    if (out_differs(conv))
+        spc__attrs_set_text(out, "out", outs[conv->out]);
+    for (int i = 0; i < PITCHES; i++)
+        if (gapped_pitch(conv, &pitches[i]) != 0)
+            spc__attrs_set_number(out, pitches[i].name,
+                                  gapped_pitch(conv, &pitches[i]));
+}
+
+bool spc__epilogue_from_attrs(spc_conv *out, const spc__attrs *attrs)
+{
+    int act = spc__name_index(spc__activation_names,
+                              spc__attrs_text(attrs, "act", "none"));
+    int add = spc__name_index(adds, spc__attrs_text(attrs, "add", "none"));
+    int type = spc__name_index(outs, spc__attrs_text(attrs, "out", "own"));
+    double slope;
+
+    if (act < 0 || add < 0 || type < 0 ||
+        !spc__number_read(&slope, spc__attrs_text(attrs, "slope", "0")))
+        return false;
+    out->scale = spc__attrs_number(attrs, "scale", 0) != 0;
+    out->activation = (spc_activation)act;
+    out->slope = (float)slope;
+    out->add = (spc_add)add;
+    out->out = (spc_out_type)type;
+    for (int i = 0; i < PITCHES; i++)
+        *(int *)((char *)out + pitches[i].at) =
+            (int)spc__attrs_number(attrs, pitches[i].name, 0);
+    return true;
+}
+
+bool spc__epilogue_may_differ(const char *attr)
+{
+    static const char *const names[] = {"scale", "act",         "slope",
+                                        "add",   "accumulator", NULL};
+
+    if (spc__name_index(names, attr) >= 0)
+        return true;
+    for (int i = 0; i < PITCHES; i++)
+        if (strcmp(pitches[i].name, attr) == 0)
+            return true;
+    return false;
+}
+
+/* ---- words --------------------------------------------------------------- */
+
+static const char form[] =
+    "scale and bias first, then one of relu, leaky, sigmoid, silu, gelu, elu "
+    "and add in either order, as in scale+bias+relu+add";
+
+/* One word of the list; `stage` is how far the list has come. */
+enum { NOTHING, SCALED, BIASED, REST };
+
+static bool take_word(spc_conv *conv, const char *word, int *stage)
+{
+    int act = spc__name_index(spc__activation_names, word);
+
+    if (strcmp(word, "scale") == 0 && *stage < SCALED) {
+        conv->scale = true;
+        *stage = SCALED;
+    } else if (strcmp(word, "bias") == 0 && *stage < BIASED) {
+        conv->bias = true;
+        *stage = BIASED;
+    } else if (strcmp(word, "add") == 0 && conv->add == SPC_ADD_NONE) {
+        conv->add = SPC_ADD_AFTER;
+        *stage = REST;
+    } else if (act > SPC_ACT_NONE && conv->activation == SPC_ACT_NONE) {
+        conv->activation = (spc_activation)act;
+        if (conv->add != SPC_ADD_NONE)
+            conv->add = SPC_ADD_BEFORE;
+        *stage = REST;
+    } else {
+        return false;
+    }
+    return true;
+}
+
+spc_status spc__epilogue_read(spc_conv *conv, const char *value,
+                              spc_error *error)
+{
+    int stage = NOTHING;
+
+    for (const char *next = value;; next++) {
+        char word[16];
+        size_t length = strcspn(next, "+");
+        snprintf(word, sizeof(word), "%.*s", (int)length, next);
+        if (!take_word(conv, word, &stage))
+            return spc__fail(error, SPC_EINVAL,
+                             "epilogue=%.60s: '%.*s' cannot stand there: %s",
+                             value, (int)(length < 40 ? length : 40), next,
+                             form);
+        next += length;
+        if (*next == '\0')
+            return SPC_OK;
+    }
+}
+
+spc_status spc__slope_read(spc_conv *conv, const char *value, spc_error *error)
+{
+    double slope;
+
+    if (!spc__number_read(&slope, value) || !((float)slope > 0 && slope <= 16))
+        return spc__fail(error, SPC_EINVAL,
+                         "slope=%.40s is not a slope: a number above 0, up to "
+                         "16 is right",
+                         value);
+    conv->slope = (float)slope;
+    return SPC_OK;
+}
+
+spc_status spc__out_read(spc_conv *conv, const char *value, spc_error *error)
+{
+    int index = spc__name_index(outs, value);
+
+    if (index <= SPC_OUT_OWN)
+        return spc__fail(
+            error, SPC_EINVAL,
+            "out=%.40s is not a type of outputs: f16, bf16, f32 or "
+            "i8 is right",
+            value);
+    conv->out = (spc_out_type)index;
+    return SPC_OK;
+}
+
+/* At the end of the text in out[bytes], as far as there is room. */
+__attribute__((format(printf, 3, 4))) static void
+append(char *out, size_t bytes, const char *format, ...)
+{
+    size_t length = strlen(out);
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(out + length, bytes - length, format, args);
+    va_end(args);
+}
+
+/* A layer with a bias alone keeps its old word. */
+static void append_list(char *out, size_t bytes, const spc_conv *conv)
+{
+    const char *const list[] = {
+        conv->scale ? "scale" : NULL,
+        conv->bias ? "bias" : NULL,
+        conv->add == SPC_ADD_BEFORE ? "add" : NULL,
+        conv->activation != SPC_ACT_NONE
+            ? spc__activation_names[conv->activation]
+            : NULL,
+        conv->add == SPC_ADD_AFTER ? "add" : NULL,
+    };
+    const char *before = ",epilogue=";
+
+    if (!conv->scale && conv->activation == SPC_ACT_NONE &&
+        conv->add == SPC_ADD_NONE) {
+        append(out, bytes, "%s", conv->bias ? ",bias=1" : "");
+        return;
+    }
+    for (size_t i = 0; i < sizeof(list) / sizeof(list[0]); i++)
+        if (list[i] != NULL) {
+            append(out, bytes, "%s%s", before, list[i]);
+            before = "+";
+        }
+}
+
+void spc__epilogue_format(char *out, size_t bytes, const spc_conv *conv)
+{
+    char slope[SPC__ATTR_TEXT];
+
+    out[0] = '\0';
+    if (spc__dtype_of(conv->dtype) == NULL ||
+        spc__epilogue_check(conv, NULL) != SPC_OK)
+        return; /* what is no layer */
+    append_list(out, bytes, conv);
+    print_slope(slope, sizeof(slope), conv);
+    if (!slope_is_usual(conv))
+        append(out, bytes, ",slope=%s", slope);
+    if (out_differs(conv))
+        append(out, bytes, ",out=%s", outs[conv->out]);
+    for (int i = 0; i < PITCHES; i++)
+        if (gapped_pitch(conv, &pitches[i]) != 0)
+            append(out, bytes, ",%s=%d", pitches[i].name,
+                   gapped_pitch(conv, &pitches[i]));
+}

@@ -1,0 +1,164 @@
+/*
+ * feature_pass.c - gradients of operators on features, as problems that follow
+ * from the operators.
+ *
+ * Some are other operators: then there is one kernel for both.
+ */
+#include "operators/feature.h"
+
+#include "base/error.h"
+#include "operators/conv.h"
+#include "operators/pass.h"
+
+/* ---- from an operator ---------------------------------------------------- */
+
+static bool is_activated(const spc_feature *f)
+{
+    return f->op != SPC_FEATURE_ACT && f->activation != SPC_ACT_NONE;
+}
+
+static spc_status check_layer(const spc_feature *f, spc_error *error)
+{
+    if (f->pass != SPC_FORWARD || f->op == SPC_FEATURE_ACTGRAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "the operator is a gradient itself: a forward one is "
+                         "right");
+    if (is_activated(f))
+        return spc__fail(error, SPC_EINVAL,
+                         "the operator has an activation: what follows it is a "
+                         "step of its own in training");
+    return SPC_OK;
+}
+
+/* What an output is seen by where it saw: of a list or box around it the
+ * opposite one. */
+void spc__feature_mirror(spc_geometry *geometry)
+{
+    spc_conv conv = SPC_CONV_INIT;
+
+    conv.geometry = *geometry;
+    spc__conv_exchange(&conv);
+    *geometry = conv.geometry;
+}
+
+static void turn_pool(spc_feature *out)
+{
+    if (out->reduction == SPC_REDUCE_MAX) {
+        out->op = SPC_FEATURE_UNPOOL;
+        out->index = true; /* where its maxima are from: it must store that */
+        out->pass = SPC_FORWARD;
+    } else if (out->geometry.rule == SPC_RULE_SUBM) {
+        spc__feature_mirror(&out->geometry);
+    }
+}
+
+/* Another operator on dy. */
+static void become(spc_feature *out, spc_feature_op op, int channels, int by)
+{
+    out->op = op;
+    out->pass = SPC_FORWARD;
+    out->channels = channels;
+    out->by = by;
+}
+
+static void turn(spc_feature *out)
+{
+    int offsets = spc_geometry_offsets(&out->geometry);
+
+    switch (out->op) {
+    case SPC_FEATURE_POOL:
+        turn_pool(out);
+        break;
+    case SPC_FEATURE_ADD:
+        become(out, SPC_FEATURE_REPEAT, out->channels, 1);
+        break;
+    case SPC_FEATURE_ACT:
+        become(out, SPC_FEATURE_ACTGRAD, out->channels, out->by);
+        break;
+    case SPC_FEATURE_GROUPSUM:
+        become(out, SPC_FEATURE_REPEAT, out->channels / out->by, out->by);
+        break;
+    case SPC_FEATURE_REPEAT:
+        become(out, SPC_FEATURE_GROUPSUM, out->channels * out->by, out->by);
+        break;
+    case SPC_FEATURE_SLICE:
+        become(out, SPC_FEATURE_UNSLICE, out->channels * offsets, out->by);
+        break;
+    case SPC_FEATURE_UNSLICE:
+        become(out, SPC_FEATURE_SLICE, out->channels / offsets, out->by);
+        break;
+    default:
+        break;
+    }
+}
+
+spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
+                            spc_pass pass, spc_error *error)
+{
+    spc_status status =
+        spc__need(error, __func__, "out", out, "layer", layer, NULL);
+
+    if (status != SPC_OK ||
+        (status = spc_feature_check(layer, error)) != SPC_OK ||
+        (pass != SPC_FORWARD && (status = check_layer(layer, error)) != SPC_OK))
+        return status;
+    spc_feature made = *layer;
+    made.pass = pass;
+    if (pass == SPC_DGRAD)
+        turn(&made);
+    if ((status = spc_feature_check(&made, error)) == SPC_OK)
+        *out = made;
+    return status;
+}
+
+/* ---- rules --------------------------------------------------------------- */
+
+static bool has_parameters(const spc_feature *f)
+{
+    bool norm =
+        f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM;
+
+    return f->op == SPC_FEATURE_AFFINE || (norm && f->affine);
+}
+
+/* Those whose gradient is no other operator. */
+static bool has_dgrad(const spc_feature *f)
+{
+    switch (f->op) {
+    case SPC_FEATURE_POOL:
+        return f->reduction != SPC_REDUCE_MAX;
+    case SPC_FEATURE_UNPOOL:
+    case SPC_FEATURE_GLOBAL:
+    case SPC_FEATURE_LAYERNORM:
+    case SPC_FEATURE_GROUPNORM:
+    case SPC_FEATURE_GROUPMEAN:
+    case SPC_FEATURE_BEV:
+    case SPC_FEATURE_AFFINE:
+        return true;
+    default:
+        return false;
+    }
+}
+
+spc_status spc__feature_check_pass(const spc_feature *f, spc_error *error)
+{
+    if ((unsigned)f->pass > SPC_WGRAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "pass %d is unknown: SPC_FORWARD, SPC_DGRAD or "
+                         "SPC_WGRAD is right",
+                         (int)f->pass);
+    if (f->pass == SPC_FORWARD)
+        return SPC_OK;
+    if (is_activated(f))
+        return spc__fail(error, SPC_EINVAL,
+                         "a gradient has no activation: act=none is right");
+    if (f->pass == SPC_WGRAD && !has_parameters(f))
+        return spc__fail(error, SPC_EINVAL,
+                         "pass=wgrad is the gradient of scale and shift, which "
+                         "affine and, with affine=1, the norms have");
+    if (f->pass == SPC_DGRAD && !has_dgrad(f))
+        return spc__fail(error, SPC_EINVAL,
+                         "the gradient of this operator is another operator: "
+                         "spc_feature_pass names it");
+    return SPC_OK;
+}

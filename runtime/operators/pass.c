@@ -1,0 +1,230 @@
+/* pass.c - what a training step asks of a layer besides its outputs. */
+#include "operators/pass.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/names.h"
+#include "operators/conv.h"
+#include "operators/epilogue.h"
+#include "operators/geometry.h"
+#include <string.h>
+
+const char *const spc__pass_names[] = {"forward", "dgrad", "wgrad", NULL};
+
+/* ---- the other way round ------------------------------------------------- */
+
+/* Offset k becomes the opposite of offset K - 1 - k. */
+static void mirror_list(spc_geometry *g)
+{
+    spc_geometry from = *g;
+
+    for (int k = 0; k < g->offset_count; k++)
+        for (int axis = 0; axis < 3; axis++)
+            g->offsets[k][axis] =
+                (int16_t)-from.offsets[g->offset_count - 1 - k][axis];
+}
+
+/* An origin that is the rule's own is not said. */
+static void mirror_box(spc_geometry *g, int axis)
+{
+    int last = g->dilation[axis] * (g->kernel[axis] - 1);
+    int mirrored = -(spc__geometry_origin(g, axis) + last);
+
+    g->origin[axis] = SPC_ORIGIN_AUTO;
+    if (spc__geometry_origin(g, axis) != mirrored)
+        g->origin[axis] = mirrored;
+}
+
+static void mirror(spc_geometry *g)
+{
+    if (g->offset_count > 0) {
+        mirror_list(g);
+        return;
+    }
+    for (int axis = 0; axis < 3; axis++)
+        mirror_box(g, axis);
+}
+
+static spc_operator opposite(const spc_conv *conv)
+{
+    if (conv->geometry.rule == SPC_RULE_RADIUS)
+        return conv->op == SPC_POINTS ? SPC_INVERSE : SPC_POINTS;
+    if (conv->op != SPC_CONV)
+        return conv->op == SPC_SUBM ? SPC_SUBM : SPC_CONV;
+    return conv->geometry.rule == SPC_RULE_GIVEN        ? SPC_TRANSPOSED
+           : conv->geometry.rule == SPC_RULE_GENERATIVE ? SPC_GENERATIVE
+                                                        : SPC_INVERSE;
+}
+
+void spc__conv_exchange(spc_conv *conv)
+{
+    int cin = conv->cin;
+
+    if (conv->op == SPC_SUBM)
+        mirror(&conv->geometry);
+    conv->op = opposite(conv);
+    conv->cin = conv->cout;
+    conv->cout = cin;
+}
+
+/* ---- from a layer -------------------------------------------------------- */
+
+spc_status spc__pass_read(spc_conv *conv, spc_error *error)
+{
+    spc_status status;
+
+    if (conv->pass != SPC_DGRAD)
+        return SPC_OK;
+    /* The geometry must be one before it can be mirrored. */
+    if ((status = spc_geometry_check(&conv->geometry, error)) == SPC_OK)
+        spc__conv_exchange(conv);
+    return status;
+}
+
+static spc_status check_plain(const spc_conv *layer, spc_error *error)
+{
+    if (layer->pass != SPC_FORWARD)
+        return spc__fail(error, SPC_EINVAL,
+                         "the layer is a pass=%s itself: a forward layer is "
+                         "right",
+                         spc__name_at(spc__pass_names, (unsigned)layer->pass));
+    if (!spc__has_epilogue(layer) && layer->out == SPC_OUT_OWN)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "the layer has whole numbers, another type of outputs, or "
+                     "an epilogue besides its bias: what follows its sums is a "
+                     "step of its own in training");
+}
+
+spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
+                         spc_error *error)
+{
+    spc_status status =
+        spc__need(error, __func__, "out", out, "layer", layer, NULL);
+
+    if (status != SPC_OK || (status = spc_conv_check(layer, error)) != SPC_OK)
+        return status;
+    if (pass != SPC_FORWARD && (status = check_plain(layer, error)) != SPC_OK)
+        return status;
+    spc_conv made = *layer;
+    made.pass = pass;
+    if (pass == SPC_DGRAD) {
+        spc__conv_exchange(&made);
+        made.bias = false;
+        made.in_pitch = layer->out_pitch;
+        made.out_pitch = layer->in_pitch;
+    } else if (pass == SPC_WGRAD) {
+        made.add_pitch = layer->out_pitch;
+        made.out_pitch = 0;
+        made.accumulator = SPC_SUMS_OWN;
+    }
+    if ((status = spc_conv_check(&made, error)) == SPC_OK)
+        *out = made;
+    return status;
+}
+
+/* ---- rules --------------------------------------------------------------- */
+
+static spc_status check_wgrad(const spc_conv *conv, spc_error *error)
+{
+    if (conv->scale || conv->activation != SPC_ACT_NONE ||
+        conv->add != SPC_ADD_NONE || conv->out_pitch != 0)
+        return spc__fail(
+            error, SPC_EINVAL,
+            "pass=wgrad has no epilogue but a bias, whose gradient "
+            "it gives, and no out_pitch");
+    return SPC_OK;
+}
+
+spc_status spc__pass_check(const spc_conv *conv, spc_error *error)
+{
+    if ((unsigned)conv->pass > SPC_WGRAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "pass %d is unknown: SPC_FORWARD, SPC_DGRAD or "
+                         "SPC_WGRAD is right",
+                         (int)conv->pass);
+    if (conv->accumulate && conv->pass != SPC_WGRAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "accumulate=1 is for pass=wgrad: other passes add "
+                         "with epilogue=add");
+    if (conv->pass == SPC_FORWARD)
+        return SPC_OK;
+    if (spc__conv_in_is_whole(conv) || spc__conv_out_is_whole(conv))
+        return spc__fail(error, SPC_EINVAL,
+                         "pass=%s is of real numbers: f16, bf16, f32 or tf32 "
+                         "is right",
+                         spc__pass_names[conv->pass]);
+    return conv->pass == SPC_WGRAD ? check_wgrad(conv, error) : SPC_OK;
+}
+
+/* ---- attrs --------------------------------------------------------------- */
+
+void spc__pass_attrs(spc__attrs *out, const spc_conv *conv)
+{
+    if (conv->pass != SPC_FORWARD)
+        spc__attrs_set_text(out, "pass", spc__pass_names[conv->pass]);
+    if (conv->accumulate)
+        spc__attrs_set_number(out, "accumulate", 1);
+}
+
+bool spc__pass_from_attrs(spc_conv *out, const spc__attrs *attrs)
+{
+    int pass = spc__name_index(spc__pass_names,
+                               spc__attrs_text(attrs, "pass", "forward"));
+
+    out->pass = pass < 0 ? SPC_FORWARD : (spc_pass)pass;
+    out->accumulate = spc__attrs_number(attrs, "accumulate", 0) != 0;
+    return pass >= 0;
+}
+
+const char *spc__problem_role(const spc__attrs *problem)
+{
+    return strcmp(spc__attrs_text(problem, "pass", ""), "wgrad") == 0 ? "wgrad"
+                                                                      : "conv";
+}
+
+/* ---- weights ------------------------------------------------------------- */
+
+static void set_layer_strides(spc_pack_args *args, const spc_conv *conv,
+                              bool rsck)
+{
+    long long offsets = spc__conv_offsets(conv);
+    long long cin = spc__conv_group_in(conv), cout = conv->cout;
+
+    args->stride_k = rsck ? cin * cout : cin;
+    args->stride_in = rsck ? cout : 1;
+    args->stride_out = rsck ? 1 : offsets * cin;
+    args->stride_group = 0;
+}
+
+/* The layer has conv->cin outputs, and in each group as many inputs as this has
+ * outputs: KRSC [cin][K][out], RSCK [K][out][cin]. */
+static void set_turned_strides(spc_pack_args *args, const spc_conv *conv,
+                               bool rsck)
+{
+    long long offsets = spc__conv_offsets(conv), cin = conv->cin;
+    long long in = spc__conv_group_in(conv), out = spc__conv_group_out(conv);
+
+    args->stride_k = rsck ? out * cin : out;
+    args->stride_in = rsck ? 1 : offsets * out;
+    args->stride_out = rsck ? cin : 1;
+    args->stride_group = in * args->stride_in - out * args->stride_out;
+}
+
+void spc__pass_strides(spc_pack_args *args, const spc_conv *conv,
+                       spc_weights_layout layout)
+{
+    long long last = spc__conv_offsets(conv) - 1;
+
+    if (conv->pass != SPC_DGRAD) {
+        set_layer_strides(args, conv, layout == SPC_RSCK);
+        return;
+    }
+    set_turned_strides(args, conv, layout == SPC_RSCK);
+    if (conv->op != SPC_SUBM || args->weights == NULL)
+        return;
+    args->weights =
+        (const char *)args->weights +
+        last * args->stride_k * (long long)spc__dtype_of(conv->dtype)->bytes;
+    args->stride_k = -args->stride_k;
+}

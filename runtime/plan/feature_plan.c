@@ -1,0 +1,438 @@
+/*
+ * feature_plan.c - operators on features bound to loaded kernels: made once,
+ * then only run.
+ *
+ * An operator is one launch, or a few one after the other (feature_kind.c).
+ * Where code is found, and what happens without a compiler, is code.c's matter:
+ * kernels of features are kept as code records.
+ */
+#include "operators/feature.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "compiler/space.h"
+#include "context/ctx.h"
+#include "coords/map.h"
+#include "operators/feature_kind.h"
+#include "operators/operands.h"
+
+#include "templates/shared/feature_abi.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef spc__feature_step step;
+
+struct spc_feature_plan {
+    spc_ctx *ctx;
+    spc_feature feature;
+    const spc__feature_kind *kind;
+    spc__kernel *wide[SPC__FEATURE_STEPS];   /* for rows that are aligned */
+    spc__kernel *single[SPC__FEATURE_STEPS]; /* for any; may be the same */
+    unsigned
+        resident[SPC__FEATURE_STEPS]; /* blocks that run at the same time */
+};
+
+/* ---- making -------------------------------------------------------------- */
+
+static bool is_for_processor(const spc_ctx *ctx)
+{
+    return strcmp(spc__target_templates(&ctx->target), "cpu") == 0;
+}
+
+/* One template serves a processor, some a GPU. */
+static const char *template_for(const spc_ctx *ctx, const spc__feature_kind *k)
+{
+    if (!is_for_processor(ctx))
+        return k->template_name;
+    return k->pass == SPC_FORWARD ? "feature_cpu" : "feature_grad_cpu";
+}
+
+/* Is there a second kernel? Not for a processor, whose loads may lie anywhere,
+ * and not where a piece is one element. */
+static bool has_single(const spc_feature_plan *plan, const step *s)
+{
+    const spc_feature *f = &plan->feature;
+    size_t element = spc__dtype_of(f->dtype)->bytes;
+
+    return s->moves_rows && !is_for_processor(plan->ctx) &&
+           (spc__feature_natural(f, spc__feature_inputs(f)) > element ||
+            spc__feature_natural(f, spc__feature_outputs(f)) > element);
+}
+
+/* More blocks than run at the same time would gain nothing. */
+static spc_status set_resident(unsigned *out, spc_ctx *ctx, spc__kernel *kernel,
+                               size_t shared_bytes)
+{
+    int blocks = 0, processors = ctx->info.multiprocessors;
+    spc_status status =
+        spc__device_ops_of(ctx->device)
+            ->occupancy(ctx->device, &blocks, kernel, SPC_FEATURE_THREADS,
+                        shared_bytes, spc__error_of(ctx));
+
+    *out = (unsigned)(blocks > 0 ? blocks : 1) *
+           (unsigned)(processors > 0 ? processors : 1);
+    return status;
+}
+
+static spc_status load_step(spc_feature_plan *plan, int i,
+                            const spc__code *code)
+{
+    const step *s = &plan->kind->steps[i];
+    char name[16];
+    spc_status status = spc__ctx_kernel(&plan->wide[i], plan->ctx, code,
+                                        s->name, s->shared_bytes);
+
+    plan->single[i] = plan->wide[i];
+    snprintf(name, sizeof(name), "%s_1", s->name);
+    if (status == SPC_OK && has_single(plan, s))
+        status = spc__ctx_kernel(&plan->single[i], plan->ctx, code, name,
+                                 s->shared_bytes);
+    return status == SPC_OK ? set_resident(&plan->resident[i], plan->ctx,
+                                           plan->wide[i], s->shared_bytes)
+                            : status;
+}
+
+static spc_status load(spc_feature_plan *plan, unsigned flags)
+{
+    spc__attrs problem;
+    spc__code code;
+
+    spc__feature_attrs(&problem, &plan->feature);
+    spc_status status =
+        spc__ctx_code(&code, plan->ctx, template_for(plan->ctx, plan->kind),
+                      &problem, NULL, flags);
+
+    for (int i = 0; i < SPC__FEATURE_STEPS && status == SPC_OK; i++)
+        if (plan->kind->steps[i].name != NULL)
+            status = load_step(plan, i, &code);
+    return status;
+}
+
+spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
+                                   const spc_feature *feature, unsigned flags)
+{
+    spc_error *error = spc__error_of(ctx);
+    spc_status status;
+
+    if (out != NULL)
+        *out = NULL;
+    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "feature",
+                            feature, NULL)) != SPC_OK ||
+        (status = spc_feature_check(feature, error)) != SPC_OK)
+        return status;
+    if (flags & ~(unsigned)SPC_PLAN_CACHED_ONLY)
+        return spc__fail(error, SPC_EINVAL,
+                         "an operator on features has the plan flags "
+                         "SPC_PLAN_JIT and SPC_PLAN_CACHED_ONLY");
+    spc_feature_plan *plan = calloc(1, sizeof(*plan));
+    if (plan == NULL)
+        return spc__fail_memory(error, sizeof(*plan));
+    plan->ctx = ctx;
+    plan->feature = *feature;
+    plan->kind = spc__feature_kind_of(feature);
+    if ((status = load(plan, flags)) == SPC_OK) {
+        *out = plan;
+        plan = NULL;
+    }
+    spc_feature_plan_free(plan);
+    return status;
+}
+
+void spc_feature_plan_free(spc_feature_plan *plan)
+{
+    free(plan); /* the kernels belong to the context's modules */
+}
+
+/* ---- questions ----------------------------------------------------------- */
+
+const char *spc__feature_plan_template(const spc_feature_plan *plan)
+{
+    return template_for(plan->ctx, plan->kind);
+}
+
+int64_t spc_coords_batches(const spc_coords *coords)
+{
+    return coords != NULL ? (int64_t)spc__key_high(&coords->key, 0) + 1 : 0;
+}
+
+size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
+                                   const spc_coords *set)
+{
+    spc__feature_room room;
+
+    if (plan == NULL || set == NULL)
+        return 0;
+    spc__feature_sizes sizes = {set->capacity, spc_coords_batches(set),
+                                set->capacity};
+    spc__feature_room_of(&room, &plan->feature, &sizes);
+    return room.bytes;
+}
+
+/* ---- maps ---------------------------------------------------------------- */
+
+static spc_status check_map(const spc_feature_plan *plan, const spc_map *map,
+                            spc_error *error)
+{
+    const spc_feature *f = &plan->feature;
+    bool back = spc__feature_takes_inverse(f);
+    const char *pooling =
+        f->op == SPC_FEATURE_UNPOOL || f->op == SPC_FEATURE_UNSLICE
+            ? "un-pooling"
+            : "pooling";
+    const char *of = f->pass == SPC_FORWARD ? "" : "the gradient of ";
+
+    if (!spc__feature_takes_map(f))
+        return spc__fail(error, SPC_EINVAL,
+                         "the operator takes a set, and no map");
+    if (spc__map_ctx(map) != plan->ctx)
+        return spc__fail(error, SPC_EINVAL,
+                         "the map belongs to another context than the plan");
+    if (map->inverse != back)
+        return spc__fail(error, SPC_EINVAL,
+                         back ? "%s%s takes the inverse map "
+                                "(spc_map_create_inverse)"
+                              : "%s%s takes a map that is not inverse",
+                         of, pooling);
+    if (!spc__geometry_equal(&map->geometry, &f->geometry))
+        return spc__fail(error, SPC_EINVAL,
+                         "the map was built for another rule, kernel, stride, "
+                         "padding or origin than the operator has");
+    return SPC_OK;
+}
+
+static spc_status fail(const spc_feature_plan *plan, spc_error *error)
+{
+    spc__fail_prefix(error, "'%s': ", plan->kind->template_name);
+    return spc__ctx_fail(plan->ctx, error);
+}
+
+spc_status spc_feature_prepare(const spc_feature_plan *plan, spc_map *map,
+                               void *stream)
+{
+    spc_error error = {0};
+    spc_status status =
+        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
+                  "plan", plan, "map", map, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_map(plan, map, &error)) != SPC_OK)
+        return fail(plan, &error);
+    return spc__map_prepare(map, "none", 0, stream);
+}
+
+/* ---- the execute path: no allocation, no synchronisation, no file -------- */
+
+/* What a launch is made from. */
+typedef struct run {
+    const spc_feature_plan *plan;
+    spc_feature_args args;
+    spc__feature_sizes sizes;
+    spc__feature_room room;
+    bool aligned; /* all rows lie at multiples of their pieces */
+} run;
+
+/* A buffer of rows: its pitch, and whether the large pieces can move it. */
+static spc_status take_rows(run *r, long long *pitch, const char *name,
+                            const void *memory, int64_t given, int64_t row,
+                            int64_t together, spc_error *error)
+{
+    size_t element = spc__dtype_of(r->plan->feature.dtype)->bytes;
+    size_t piece = spc__feature_natural(&r->plan->feature, together);
+    uintptr_t address = (uintptr_t)memory;
+
+    *pitch = given != 0 ? given : row;
+    if (memory == NULL)
+        return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL", name);
+    if (address % element != 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "buffer `%s` is at %p: it must be %d-byte aligned",
+                         name, memory, (int)element);
+    if (*pitch < row)
+        return spc__fail(error, SPC_EINVAL,
+                         "`%s_pitch` is %lld: a row has %lld elements", name,
+                         *pitch, (long long)row);
+    if (address % piece != 0 || (size_t)*pitch * element % piece != 0)
+        r->aligned = false;
+    return SPC_OK;
+}
+
+/* Scales or shifts: the large pieces read them sixteen bytes at a time. */
+static spc_status take_floats(run *r, const float **to, const char *name,
+                              const float *given, spc_error *error)
+{
+    *to = given;
+    if ((uintptr_t)given % 16 != 0)
+        r->aligned = false;
+    return spc__check_buffer(name, given, 4, error);
+}
+
+static spc_status take_buffers(run *r, const spc_feature_buffers *b,
+                               spc_error *error)
+{
+    const spc_feature *f = &r->plan->feature;
+    spc_feature_args *a = &r->args;
+    spc_status status;
+
+    r->aligned = true;
+    if ((status =
+             take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
+                       spc_feature_row_in(f), spc__feature_inputs(f), error)) ||
+        (status =
+             take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
+                       spc_feature_row_out(f), spc__feature_outputs(f), error)))
+        return status;
+    if (spc__feature_adds(f) &&
+        (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
+                            f->channels, f->channels, error)))
+        return status;
+    if ((spc__feature_has_index(f) &&
+         (status = spc__check_buffer("index", b->index, 16, error))) ||
+        (spc__feature_has_scale(f) &&
+         (status = take_floats(r, &a->scale, "scale", b->scale, error))) ||
+        (spc__feature_has_shift(f) &&
+         (status = take_floats(r, &a->shift, "shift", b->shift, error))) ||
+        (f->pass == SPC_WGRAD &&
+         (status = spc__check_buffer("out", b->out, 4, error))) ||
+        (r->room.bytes > 0 &&
+         (status = spc__check_buffer("workspace", b->workspace, 256, error))))
+        return status;
+    a->in = b->in;
+    a->add = b->add;
+    a->out = b->out;
+    a->index = b->index;
+    return SPC_OK;
+}
+
+static void take_set(run *r, const spc_coords *set)
+{
+    spc_feature_args *a = &r->args;
+
+    a->rows = spc__coords_row_count(set);
+    a->capacity = set->capacity;
+    a->count = set->count;
+    a->order = set->order;
+    a->keys = set->keys;
+    a->key = set->key;
+    a->batches = (int)spc_coords_batches(set);
+    r->sizes = (spc__feature_sizes){set->capacity, a->batches, set->capacity};
+}
+
+static spc_status take_map(run *r, const spc_map *map, spc_error *error)
+{
+    spc_map_view view;
+    spc_status status = check_map(r->plan, map, error);
+
+    if (status != SPC_OK)
+        return status;
+    if (!spc__map_view(&view, map, "none", 0))
+        return spc__fail(error, SPC_ESTATE,
+                         "the map is not prepared for this plan: call "
+                         "spc_feature_prepare first");
+    take_set(r, map->to);
+    r->sizes.seen = map->in->capacity;
+    r->args.map = view.index;
+    r->args.rows_padded = view.rows_padded;
+    return SPC_OK;
+}
+
+static spc_status take_place(run *r, const spc_coords *set, const spc_map *map,
+                             spc_error *error)
+{
+    const spc_feature_plan *plan = r->plan;
+    bool mapped = spc__feature_takes_map(&plan->feature);
+
+    if (mapped ? map == NULL || set != NULL : set == NULL || map != NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         mapped ? "the operator takes a map, and no set"
+                                : "the operator takes a set, and no map");
+    if (mapped)
+        return take_map(r, map, error);
+    if (set->ctx != plan->ctx)
+        return spc__fail(error, SPC_EINVAL,
+                         "the set belongs to another context than the plan");
+    take_set(r, set);
+    return SPC_OK;
+}
+
+/* Where its arrays lie in the workspace; cells begin empty. */
+static spc_status set_workspace(run *r, char *workspace, void *stream,
+                                spc_error *error)
+{
+    spc__device *device = r->plan->ctx->device;
+    const spc__feature_room *room = &r->room;
+
+    if (room->bytes == 0)
+        return SPC_OK;
+    r->args.parts = (float *)workspace;
+    r->args.moments = (float *)(workspace + room->moments);
+    r->args.cells = (int *)(workspace + room->cells);
+    return room->cells_bytes > 0 ? spc__device_ops_of(device)->fill(
+                                       device, r->args.cells, room->empty,
+                                       room->cells_bytes, stream, error)
+                                 : SPC_OK;
+}
+
+static unsigned grid_of(const run *r, int i)
+{
+    int64_t threads =
+        r->plan->kind->steps[i].threads(&r->plan->feature, &r->sizes);
+    int64_t blocks = (threads + SPC_FEATURE_THREADS - 1) / SPC_FEATURE_THREADS;
+    unsigned most = r->plan->resident[i];
+
+    return blocks < 1 ? 1 : blocks < most ? (unsigned)blocks : most;
+}
+
+static spc_status enqueue(run *r, void *stream, spc_error *error)
+{
+    const spc_feature_plan *plan = r->plan;
+    spc__device *device = plan->ctx->device;
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < SPC__FEATURE_STEPS && status == SPC_OK; i++) {
+        const step *s = &plan->kind->steps[i];
+        if (s->name == NULL)
+            break;
+        spc__launch launch = {.grid_x = grid_of(r, i),
+                              .grid_y = 1,
+                              .block = SPC_FEATURE_THREADS,
+                              .shared_bytes = s->shared_bytes};
+        r->args.blocks = (int)launch.grid_x;
+        status = spc__device_ops_of(device)->launch(
+            device, r->aligned ? plan->wide[i] : plan->single[i], &launch,
+            &r->args, sizeof(r->args), stream, error);
+    }
+    return status;
+}
+
+spc_status spc_feature_execute(const spc_feature_plan *plan,
+                               const spc_coords *set, const spc_map *map,
+                               const spc_feature_buffers *buffers, void *stream)
+{
+    run r = {.plan = plan};
+    spc_error error = {0};
+    spc_status status =
+        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
+                  "plan", plan, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    r.args.eps = plan->feature.eps;
+    r.args.slope = plan->feature.slope;
+    if ((status = take_place(&r, set, map, &error)) == SPC_OK) {
+        spc__feature_room_of(&r.room, &plan->feature, &r.sizes);
+        int64_t rows =
+            spc_feature_rows_out(&plan->feature, r.sizes.rows, r.sizes.batches);
+        if (rows == 0) /* buffers of no rows may well be NULL */
+            return SPC_OK;
+        if (buffers == NULL)
+            status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
+        else if ((status = take_buffers(&r, buffers, &error)) == SPC_OK &&
+                 (status = set_workspace(&r, buffers->workspace, stream,
+                                         &error)) == SPC_OK)
+            status = enqueue(&r, stream, &error);
+    }
+    return status == SPC_OK ? SPC_OK : fail(plan, &error);
+}

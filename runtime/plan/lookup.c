@@ -1,0 +1,732 @@
+/* lookup.c - the lookup order: exact, bucket, nearest, default. */
+#include "plan/lookup.h"
+
+#include "base/error.h"
+#include "base/printable.h"
+#include "context/class_default.h"
+#include "operators/pass.h"
+#include "plan/other_size.h"
+#include "plan/plan.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How many records of each file are tried before the default. Neighbours past
+ * these are too far away to know more than a template's author did. */
+enum { MOST_CHOICES = 8, MOST_TEMPLATES = 32 };
+
+typedef struct lookup {
+    spc__pick *out;
+    spc_ctx *ctx;
+    unsigned flags;
+    bool deterministic;
+    spc__problem_key key;
+    spc__problem_key twin; /* of a gradient, if has_twin */
+    bool has_twin;
+    spc__attrs problem;
+    int64_t rows;      /* of the outputs; 0: not known */
+    int64_t pairs;     /* of the map; 0: not known */
+    char layer[200];   /* canonical text, for sentences */
+    char refused[200]; /* why the first record could not serve */
+    spc_error unread;  /* the last trouble with reading that was reported */
+    const char *file;  /* this and the next: the last record that was refused */
+    int64_t record;
+    bool default_is_better; /* than the nearest record */
+    spc_error fault; /* of the first template with a mistake, or SPC_OK */
+} lookup;
+
+/* ---- records of the database --------------------------------------------- */
+
+static void set_config(spc__pick *out, const char *template_name,
+                       const spc__attrs *config)
+{
+    spc__buf text = SPC__BUF_INIT;
+
+    spc__attrs_format(&text, config);
+    snprintf(out->template_name, sizeof(out->template_name), "%s",
+             template_name);
+    snprintf(out->config, sizeof(out->config), "%s", spc__buf_text(&text));
+    spc__buf_release(&text);
+}
+
+/* Of a layer that has a list of offsets a record knows a digest alone. */
+static void layer_text(char *out, size_t bytes, const lookup *look,
+                       const spc__attrs *layer)
+{
+    spc_conv conv;
+
+    if (spc__conv_from_attrs(&conv, layer))
+        spc_conv_format(out, bytes, &conv);
+    else
+        snprintf(out, bytes, "%s",
+                 spc__attrs_equal(layer, &look->key.layer)
+                     ? look->layer
+                     : "a layer with another list of offsets");
+}
+
+static void scene_text(char *out, size_t bytes, const spc__problem_key *key)
+{
+    double rows_in, rows_out, density;
+    char from[40] = "";
+
+    spc__conv_key_scene(&rows_in, &rows_out, &density, key);
+    if (rows_in != rows_out)
+        snprintf(from, sizeof(from), " from %.0f", rows_in);
+    snprintf(out, bytes, "%.0f rows%s and density %.3f", rows_out, from,
+             density);
+}
+
+/* Was it measured with other text of its template? Then the time is not this
+ * kernel's, and another might be faster now. One that is not here cannot say.
+ */
+static bool is_stale(lookup *look, const spc__trial *trial)
+{
+    char now[SPC__SHA256_HEX];
+
+    return spc__ctx_template_hash(now, look->ctx, trial->template_name) &&
+           strcmp(now, trial->template_hash) != 0;
+}
+
+static bool is_shipped(const lookup *look, const spc__choice *choice)
+{
+    const char *shipped = look->ctx->shipped;
+
+    return shipped != NULL && strcmp(choice->file, shipped) == 0;
+}
+
+/* A gradient of inputs is the convolution by exchanged channels, which many
+ * more have measured as a layer. */
+static bool is_of_twin(const lookup *look, const spc__choice *choice)
+{
+    return look->has_twin &&
+           strcmp(choice->key.target, look->twin.target) == 0 &&
+           spc__attrs_equal(&choice->key.layer, &look->twin.layer);
+}
+
+static void add_refusal(lookup *look)
+{
+    char *reason = look->out->reason;
+    size_t used = strlen(reason);
+
+    if (look->refused[0] != '\0')
+        snprintf(reason + used, sizeof(look->out->reason) - used,
+                 "; one before it cannot serve: %s", look->refused);
+}
+
+static void explain_record(lookup *look, const spc__choice *choice, bool stale)
+{
+    enum { OF_TWIN = SPC_ORIGIN_DEFAULT + 1 };
+    static const char *const how[] = {
+        [SPC_ORIGIN_EXACT] = "measured for exactly this problem",
+        [SPC_ORIGIN_BUCKET] = "measured for this layer on a similar scene",
+        [SPC_ORIGIN_NEAREST] = ("the nearest measured problem whose "
+                                "configuration is legal here"),
+        [OF_TWIN] = ("measured for the forward layer that this gradient "
+                     "computes as"),
+    };
+    char layer[200], scene[80];
+
+    layer_text(layer, sizeof(layer), look, &choice->key.layer);
+    scene_text(scene, sizeof(scene), &choice->key);
+    snprintf(look->out->reason, sizeof(look->out->reason),
+             "%s%s: '%.120s' at %s on %.40s took %.1f us%s (distance %.2f)",
+             look->out->is_shipped ? "shipped with the library, " : "",
+             how[is_of_twin(look, choice) ? OF_TWIN : (int)look->out->origin],
+             layer, scene, choice->key.device, choice->trial.median_us,
+             stale ? " by an earlier version of its kernel" : "",
+             choice->distance);
+    add_refusal(look);
+}
+
+static void explain_class(lookup *look, const spc__choice *choice)
+{
+    look->out->origin = SPC_ORIGIN_DEFAULT;
+    snprintf(look->out->reason, sizeof(look->out->reason),
+             "the measured default of its class, %s", choice->reason);
+    add_refusal(look);
+}
+
+static void note_refusal(lookup *look, const char *why)
+{
+    if (look->refused[0] == '\0')
+        snprintf(look->refused, sizeof(look->refused), "%.199s", why);
+}
+
+static void refuse(lookup *look, const spc__choice *choice, const char *why)
+{
+    spc__log_printf(&look->ctx->log, SPC_LOG_INFO,
+                    "a record of '%s' cannot serve '%s': %s",
+                    choice->trial.template_name, look->layer, why);
+    note_refusal(look, why);
+    look->file = choice->file;
+    look->record = choice->problem;
+}
+
+/* What cannot be read cannot serve either. The second question meets the same
+ * trouble again: once is enough. */
+static void refuse_unread(lookup *look, const spc_error *why)
+{
+    if (strcmp(why->text, look->unread.text) == 0)
+        return;
+    look->unread = *why;
+    spc__log_printf(&look->ctx->log, SPC_LOG_WARNING,
+                    "the database does not answer fully: %s", why->text);
+    note_refusal(look, why->text);
+}
+
+static bool was_refused(const lookup *look, const spc__choice *choice)
+{
+    return choice->file == look->file && choice->problem == look->record;
+}
+
+/* May the template that there is now be launched with the record's
+ * configuration? What a record of this very problem names was permitted when
+ * it was made. */
+static spc_status permit(lookup *look, const spc__trial *trial)
+{
+    spc_ctx *ctx = look->ctx;
+    spc__library *library;
+    spc__template *tpl;
+    spc_status status;
+
+    if (look->flags & SPC__PLAN_RECORDED)
+        return SPC_OK;
+    /* Without templates only stored code serves. */
+    if ((status = spc__ctx_library(&library, ctx)) != SPC_OK)
+        return status == SPC_EUNSUPPORTED ? SPC_OK : status;
+    if ((tpl = spc__library_find(library, trial->template_name)) == NULL)
+        return spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
+                         "template '%s' is no longer there",
+                         trial->template_name);
+    if (!spc__ctx_serves(ctx, tpl))
+        return spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
+                         "template '%s' is for %s", trial->template_name,
+                         spc__template_device(tpl));
+    status = spc__template_accepts(tpl, &look->problem, &ctx->target,
+                                   spc__error_of(ctx));
+    if (status == SPC_OK)
+        status = spc__template_check(tpl, &look->problem, &ctx->target,
+                                     &trial->config, spc__error_of(ctx));
+    return status;
+}
+
+static bool same_layer(const lookup *look, const spc__choice *choice)
+{
+    return strcmp(choice->key.target, look->key.target) == 0 &&
+           spc__attrs_equal(&choice->key.layer, &look->key.layer);
+}
+
+/* A layer that must give the same sums always takes no atomics. */
+static spc_status check_order(const lookup *look, const spc__attrs *launch,
+                              spc_error *error)
+{
+    if (look->deterministic && spc__attrs_number(launch, "atomics", 0) != 0)
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "its sums depend on the order of arrival");
+    return SPC_OK;
+}
+
+/* Not every machine has the library that this asks for; to find out, it is
+ * opened, which takes a while: the last question of all. */
+static spc_status check_library(const lookup *look, const spc__attrs *launch,
+                                spc_error *error)
+{
+    if (spc__attrs_number(launch, "gemm_depth", 0) != 0 &&
+        !spc__device_has_gemm(look->ctx->device))
+        return spc__fail(error, SPC_EUNSUPPORTED,
+                         "there is no library for products of matrices");
+    return SPC_OK;
+}
+
+/* The record's own code, if it can be launched as the record says. */
+static spc_status take_recorded(lookup *look, const spc__trial *trial)
+{
+    spc_ctx *ctx = look->ctx;
+    spc_status status = spc__ctx_recorded(&look->out->code, ctx, &look->problem,
+                                          trial, look->flags);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc__launch_check(&trial->launch, spc__error_of(ctx));
+    if (status != SPC_OK)
+        spc__log_printf(&ctx->log, SPC_LOG_INFO,
+                        "a record of '%s' is damaged, its code is made anew: "
+                        "%s",
+                        trial->template_name, spc__error_of(ctx)->text);
+    return status;
+}
+
+/* A stale record is a configuration that was good once: no more than what a
+ * neighbour knows; and a twin's time is its own. */
+static spc_origin origin_of(const lookup *look, const spc__choice *choice,
+                            bool stale)
+{
+    if (stale || choice->match == SPC__MATCH_NEAREST ||
+        is_of_twin(look, choice))
+        return SPC_ORIGIN_NEAREST;
+    return choice->match == SPC__MATCH_EXACT ? SPC_ORIGIN_EXACT
+                                             : SPC_ORIGIN_BUCKET;
+}
+
+/* Code does not depend on the scene: a record of the same layer brings its
+ * own, which needs neither Lua nor a compiler. Others, and those whose code is
+ * stale or gone, are a configuration to be tried. */
+static spc_status try_choice(lookup *look, const spc__choice *choice)
+{
+    spc_ctx *ctx = look->ctx;
+    const spc__trial *trial = &choice->trial;
+    spc__code *code = &look->out->code;
+    spc_status status = SPC_ENOTFOUND;
+
+    if (same_layer(look, choice))
+        status = take_recorded(look, trial);
+    if (status == SPC_EWRONG) /* nor is the rest to be believed then */
+        spc__cache_refuse(ctx->cache, choice, spc__error_of(ctx)->text);
+    else if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
+        status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,
+                               &trial->config, look->flags);
+    if (status == SPC_OK)
+        status = check_order(look, &code->launch, spc__error_of(ctx));
+    if (status == SPC_OK)
+        status = check_library(look, &code->launch, spc__error_of(ctx));
+    if (status != SPC_OK) {
+        refuse(look, choice, spc__error_of(ctx)->text);
+        return status;
+    }
+    bool stale = is_stale(look, trial);
+    look->out->origin = origin_of(look, choice, stale);
+    look->out->is_shipped = is_shipped(look, choice);
+    set_config(look->out, trial->template_name, &trial->config);
+    explain_record(look, choice, stale);
+    return SPC_OK;
+}
+
+static bool is_of_other_size(lookup *look, const spc__choice *choice)
+{
+    char scene[80];
+
+    if (!spc__is_of_other_size(look->ctx, &look->problem, choice, look->rows))
+        return false;
+    scene_text(scene, sizeof(scene), &choice->key);
+    snprintf(look->refused, sizeof(look->refused),
+             "the nearest record is of %s, where '%s' divides its work in "
+             "another way",
+             scene, choice->trial.template_name);
+    return true;
+}
+
+/* Octaves between the channels of a record's layer and this one's. */
+static double channels_apart(const lookup *look, const spc__choice *choice)
+{
+    static const char *const channels[] = {"cin", "cout"};
+    double apart = 0;
+
+    for (int i = 0; i < 2; i++) {
+        double there =
+            (double)spc__attrs_number(&choice->key.layer, channels[i], 1);
+        double here =
+            (double)spc__attrs_number(&look->key.layer, channels[i], 1);
+        apart += fabs(log2(there / here));
+    }
+    return apart;
+}
+
+/* Tiles and stages are made for channels. Of twice as many on both sides, the
+ * default won each time that both were measured (docs/LABBOOK.md). */
+static bool is_of_far_channels(lookup *look, const spc__choice *choice)
+{
+    const double far = 2, rounding = 1e-9;
+    char layer[200];
+
+    if (channels_apart(look, choice) < far - rounding)
+        return false;
+    layer_text(layer, sizeof(layer), look, &choice->key.layer);
+    snprintf(
+        look->refused, sizeof(look->refused),
+        "the nearest record is of channels far from these, '%.100s' (distance "
+        "%.2f)",
+        layer, choice->distance);
+    return true;
+}
+
+/* Only where a default may take its place. */
+static bool knows_less_than_default(lookup *look, const spc__choice *choice)
+{
+    if (choice->match != SPC__MATCH_NEAREST ||
+        look->flags & (SPC_PLAN_CACHED_ONLY | SPC__PLAN_RECORDED))
+        return false;
+    look->default_is_better =
+        is_of_far_channels(look, choice) || is_of_other_size(look, choice);
+    return look->default_is_better;
+}
+
+/* Tries up to `capacity` records. */
+static spc_status try_choices(lookup *look, int capacity)
+{
+    spc__choice *choices = malloc((size_t)capacity * sizeof(*choices));
+    spc_status status = SPC_ENOTFOUND;
+    spc_error error = {0};
+    int count = 0;
+
+    if (choices == NULL)
+        return SPC_ENOTFOUND;
+    if (spc__cache_find_choices_of(look->ctx->cache, &look->key,
+                                   look->has_twin ? &look->twin : NULL, choices,
+                                   capacity, &count, &error) != SPC_OK)
+        refuse_unread(look, &error);
+    for (int i = 0; i < count && status != SPC_OK; i++)
+        if (knows_less_than_default(look, &choices[i]))
+            break;
+        else if (!was_refused(look, &choices[i]))
+            status = try_choice(look, &choices[i]);
+    free(choices);
+    return status;
+}
+
+/* The measured default of the layer's class, where a pack has it. */
+static spc_status try_class(lookup *look)
+{
+    spc__problem_key key;
+    spc__choice *choice = malloc(sizeof(*choice));
+    spc_status status = SPC_ENOTFOUND;
+    bool found = false;
+
+    spc__class_key(&key, &look->key);
+    if (choice != NULL)
+        spc__cache_find_exact(look->ctx->cache, &key, choice, &found, NULL);
+    if (found)
+        status = try_choice(look, choice);
+    if (status == SPC_OK)
+        explain_class(look, choice);
+    free(choice);
+    return status;
+}
+
+/* An exact hit is one quick question; only what is not one scans. */
+static spc_status from_database(lookup *look)
+{
+    if (look->ctx->cache == NULL || look->flags & SPC_PLAN_ESTIMATE)
+        return SPC_ENOTFOUND;
+    if (try_choices(look, 1) == SPC_OK)
+        return SPC_OK;
+    if (try_choices(look, MOST_CHOICES * spc__cache_files(look->ctx->cache)) ==
+        SPC_OK)
+        return SPC_OK;
+    return look->default_is_better ? SPC_ENOTFOUND : try_class(look);
+}
+
+/* ---- defaults ------------------------------------------------------------ */
+
+/* A template that takes the problem, with its default's launch geometry. */
+typedef struct fallback {
+    spc__template *tpl;
+    spc__attrs config;
+    int64_t preference;
+} fallback;
+
+static int by_preference(const void *a, const void *b)
+{
+    const fallback *first = a, *second = b;
+    if (first->preference != second->preference)
+        return first->preference > second->preference ? -1 : 1;
+    /* Who has more to vary was written for speed. */
+    if (first->config.count != second->config.count)
+        return first->config.count > second->config.count ? -1 : 1;
+    return strcmp(spc__template_name(first->tpl),
+                  spc__template_name(second->tpl));
+}
+
+/* SPC_EUNSUPPORTED and the template's own reason if it does not take it. */
+static spc_status question(fallback *out, lookup *look, spc__template *tpl,
+                           spc_error *error)
+{
+    const spc__attrs *target = &look->ctx->target;
+    spc__attrs of_map = *target, launch = {0};
+    spc_status status;
+
+    out->tpl = tpl;
+    if (look->rows > 0)
+        spc__attrs_set_number(&of_map, "rows", look->rows);
+    if (look->pairs > 0)
+        spc__attrs_set_number(&of_map, "pairs", look->pairs);
+    if ((status = spc__template_accepts(tpl, &look->problem, target, error)) !=
+            SPC_OK ||
+        (status = spc__template_default(&out->config, tpl, &look->problem,
+                                        &of_map, error)) != SPC_OK ||
+        (status = spc__template_launch(&launch, tpl, &look->problem, &of_map,
+                                       &out->config, error)) != SPC_OK)
+        return status;
+    if ((status = check_order(look, &launch, error)) != SPC_OK)
+        return spc__fail_prefix(error, "'%s': ", spc__template_name(tpl));
+    out->preference = spc__attrs_number(&launch, "preference", 0);
+    return SPC_OK;
+}
+
+/* The templates that take the problem, best first; `why` collects the reasons
+ * of the others. */
+static int collect(fallback *out, lookup *look, spc__library *library,
+                   spc__buf *why)
+{
+    const char *role = spc__problem_role(&look->problem);
+    spc_error error = {0};
+    int count = 0;
+
+    for (int i = 0; i < spc__library_count(library); i++) {
+        spc__template *tpl = spc__library_at(library, i);
+        if (strcmp(spc__template_role(tpl), role) != 0 ||
+            !spc__ctx_serves(look->ctx, tpl) || count == MOST_TEMPLATES)
+            continue;
+        spc_status status = question(&out[count], look, tpl, &error);
+        if (status == SPC_OK)
+            count++;
+        else
+            spc__buf_printf(why, "%s%s", why->length > 0 ? "; " : "",
+                            error.text);
+        if ((status != SPC_OK && status != SPC_EUNSUPPORTED &&
+             look->fault.status == SPC_OK) ||
+            status == SPC_EINTERRUPTED)
+            look->fault = error;
+    }
+    qsort(out, (size_t)count, sizeof(out[0]), by_preference);
+    return count;
+}
+
+/* What a lookup before this one has set aside is not found again. */
+static void note_set_aside(lookup *look)
+{
+    spc_ctx *ctx = look->ctx;
+    char why[160] = "";
+
+    if (look->refused[0] == '\0' && ctx->cache != NULL)
+        spc__cache_set_aside(ctx->cache, &look->key, why, sizeof(why));
+    if (why[0] != '\0')
+        snprintf(look->refused, sizeof(look->refused),
+                 "its record was set aside: %s", why);
+}
+
+static void explain_default(lookup *look, const char *template_name)
+{
+    const char *why = "the database has no record near this problem";
+
+    note_set_aside(look);
+
+    if (look->flags & SPC_PLAN_ESTIMATE)
+        why = "an estimate was asked for";
+    else if (look->ctx->cache == NULL)
+        why = "there is no database";
+    else if (look->refused[0] != '\0')
+        why = look->refused;
+    snprintf(look->out->reason, sizeof(look->out->reason),
+             "the default of '%s', untuned: %s", template_name, why);
+}
+
+/* A default whose kernel cannot be had is no reason to fail while another
+ * template takes the problem too. */
+static spc_status try_defaults(lookup *look, const fallback *all, int count)
+{
+    spc_ctx *ctx = look->ctx;
+    spc_status status = SPC_ENOTFOUND;
+
+    for (int i = 0; i < count; i++) {
+        const char *name = spc__template_name(all[i].tpl);
+        status = spc__ctx_code(&look->out->code, ctx, name, &look->problem,
+                               &all[i].config, look->flags);
+        if (status == SPC_OK)
+            status = check_library(look, &look->out->code.launch,
+                                   spc__error_of(ctx));
+        if (status == SPC_OK) {
+            look->out->origin = SPC_ORIGIN_DEFAULT;
+            set_config(look->out, name, &all[i].config);
+            explain_default(look, name);
+            return SPC_OK;
+        }
+        if (i + 1 < count)
+            spc__log_printf(&ctx->log, SPC_LOG_INFO,
+                            "the default of '%s' cannot be had: %s", name,
+                            spc__error_of(ctx)->text);
+    }
+    return status;
+}
+
+/* Without asking templates, a default is what somebody had compiled for this
+ * problem: the best by its own word. */
+static spc_status try_stored_defaults(lookup *look)
+{
+    char name[SPC__TEMPLATE_NAME];
+    int64_t best = INT64_MIN;
+    spc_status status = SPC_ENOTFOUND;
+
+    for (int i = 0; spc__builtin_template_name(name, i); i++) {
+        spc__code code = {0};
+        spc__attrs config = {0};
+        if (spc__ctx_stored_code(&code, &config, look->ctx, name,
+                                 &look->problem, look->flags) != SPC_OK ||
+            check_order(look, &code.launch, NULL) != SPC_OK ||
+            check_library(look, &code.launch, NULL) != SPC_OK)
+            continue;
+        int64_t preference = spc__attrs_number(&code.launch, "preference", 0);
+        if (preference <= best)
+            continue;
+        best = preference;
+        look->out->code = code;
+        look->out->origin = SPC_ORIGIN_DEFAULT;
+        set_config(look->out, name, &config);
+        explain_default(look, name);
+        status = SPC_OK;
+    }
+    return status;
+}
+
+static spc_status from_stored_defaults(lookup *look)
+{
+    if (try_stored_defaults(look) == SPC_OK)
+        return SPC_OK;
+    return spc__fail(spc__error_of(look->ctx), SPC_ENOTFOUND,
+                     "no compiled code for '%s' on %s (%s) in the database, "
+                     "and this libspc has no compiler: tune the layer, or run "
+                     "it, with one that has",
+                     look->layer, look->ctx->info.name, look->ctx->info.target);
+}
+
+static spc_status from_defaults(lookup *look)
+{
+    spc_ctx *ctx = look->ctx;
+    spc__library *library;
+    spc__buf why = SPC__BUF_INIT;
+    fallback *all = NULL;
+    spc_status status = spc__ctx_library(&library, ctx);
+
+    if (status == SPC_EUNSUPPORTED)
+        return from_stored_defaults(look);
+    if (status != SPC_OK)
+        return status;
+    if ((all = malloc(MOST_TEMPLATES * sizeof(*all))) == NULL)
+        return spc__fail_memory(spc__error_of(ctx),
+                                MOST_TEMPLATES * sizeof(*all));
+    int count = collect(all, look, library, &why);
+    if (count > 0)
+        status = try_defaults(look, all, count);
+    else if (look->fault.status != SPC_OK)
+        status = spc__fail(spc__error_of(ctx), look->fault.status, "%s",
+                           look->fault.text);
+    else
+        status = spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
+                           "no template serves '%s' on %s: %s", look->layer,
+                           ctx->info.id,
+                           why.length > 0 ? spc__buf_text(&why)
+                                          : "there is none for this device");
+    if (status == SPC_ENOTFOUND && look->flags & SPC_PLAN_CACHED_ONLY)
+        status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,
+                           "no compiled code for '%s' on %s (%s) in the "
+                           "database, and compiling was not permitted: tune "
+                           "the layer first, or permit it",
+                           look->layer, ctx->info.name, ctx->info.target);
+    spc__buf_release(&why);
+    free(all);
+    return status;
+}
+
+/* ---- records alone -------------------------------------------------------
+ */
+
+/* Where compiling is not permitted, only code that is there serves, and nearly
+ * always a record of this problem names it. To ask all templates instead, and
+ * to render what they say, takes tens of milliseconds: that comes after. */
+static spc_status from_records(lookup *look)
+{
+    spc_status status;
+
+    if (!(look->flags & SPC_PLAN_CACHED_ONLY) ||
+        look->flags & SPC_PLAN_ESTIMATE || look->ctx->cache == NULL)
+        return SPC_ENOTFOUND;
+    look->flags |= SPC__PLAN_RECORDED;
+    status = from_database(look);
+    if (status != SPC_OK && look->ctx->template_dir == NULL)
+        status = try_stored_defaults(look);
+    look->flags &= ~(unsigned)SPC__PLAN_RECORDED;
+    if (status == SPC_OK)
+        return SPC_OK;
+    look->refused[0] = '\0'; /* all are asked again */
+    look->file = NULL;
+    return status;
+}
+
+/* The forward layer that a gradient of inputs is, but for its name: the problem
+ * has its operator, channels and geometry by now, and its weights are packed
+ * turned round. */
+static void find_twin(lookup *look, const spc_conv *conv, int64_t rows_in,
+                      int64_t rows_out, double density)
+{
+    spc_conv forward = *conv;
+
+    if (conv->pass != SPC_DGRAD)
+        return;
+    forward.pass = SPC_FORWARD;
+    spc__conv_key(&look->twin, look->ctx, &forward, rows_in, rows_out, density);
+    look->has_twin = true;
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static void count(spc_stats *stats, spc_origin origin)
+{
+    if (origin == SPC_ORIGIN_EXACT)
+        stats->hits++;
+    else if (origin == SPC_ORIGIN_DEFAULT)
+        stats->misses++;
+    else
+        stats->near_hits++;
+}
+
+spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
+                       int64_t rows_in, int64_t rows_out, double density,
+                       unsigned flags)
+{
+    lookup look = {
+        .out = out,
+        .ctx = ctx,
+        .flags = flags,
+        .rows = rows_out,
+        .pairs = llround(density * (double)rows_out * spc__conv_offsets(conv)),
+        .deterministic = conv->deterministic};
+    spc_status status;
+
+    ctx->stats.lookups++;
+    out->is_shipped = false;
+    spc_conv_format(look.layer, sizeof(look.layer), conv);
+    spc__conv_key(&look.key, ctx, conv, rows_in, rows_out, density);
+    find_twin(&look, conv, rows_in, rows_out, density);
+    spc__conv_attrs(&look.problem, conv);
+    if ((status = from_records(&look)) != SPC_OK &&
+        (status = from_database(&look)) != SPC_OK)
+        status = from_defaults(&look);
+    if (status == SPC_OK) {
+        count(&ctx->stats, out->origin);
+        spc__make_printable(out->reason); /* it repeats words of records */
+    }
+    return status;
+}
+
+spc_status spc__lookup_default(spc__pick *out, spc_ctx *ctx,
+                               const spc_conv *conv, int64_t rows, int n)
+{
+    lookup look = {.out = out,
+                   .ctx = ctx,
+                   .rows = rows,
+                   .deterministic = conv->deterministic};
+    spc__library *library;
+    spc__buf why = SPC__BUF_INIT;
+    fallback *all = malloc(MOST_TEMPLATES * sizeof(*all));
+    spc_status status = spc__ctx_library(&library, ctx);
+
+    spc__conv_attrs(&look.problem, conv);
+    if (status == SPC_OK &&
+        (all == NULL || collect(all, &look, library, &why) <= n))
+        status = SPC_ENOTFOUND;
+    if (status == SPC_OK)
+        set_config(out, spc__template_name(all[n].tpl), &all[n].config);
+    spc__buf_release(&why);
+    free(all);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* other_size.c - is a record of a map of another size a good word for this one?
+ */
+#include "plan/other_size.h"
+
+#include "operators/conv.h"
+
+static bool default_for(spc__attrs *out, spc_ctx *ctx, spc__template *tpl,
+                        const spc__attrs *problem, int64_t rows)
+{
+    spc__attrs target = ctx->target;
+    spc_error error;
+
+    spc__attrs_set_number(&target, "rows", rows);
+    return spc__template_default(out, tpl, problem, &target, &error) == SPC_OK;
+}
+
+/* Is its default another one on a map of so many rows than on a large one? */
+static bool divides(spc_ctx *ctx, spc__template *tpl, const spc__attrs *problem,
+                    int64_t rows)
+{
+    const int64_t large = 1 << 24;
+    spc__attrs here = {0}, there = {0};
+
+    return default_for(&here, ctx, tpl, problem, rows) &&
+           default_for(&there, ctx, tpl, problem, large) &&
+           !spc__attrs_equal(&here, &there);
+}
+
+bool spc__is_of_other_size(spc_ctx *ctx, const spc__attrs *problem,
+                           const spc__choice *choice, int64_t rows)
+{
+    const double near = 2; /* an octave, as buckets of one layer have it */
+    double rows_in, there, density;
+    spc__library *library;
+    spc__template *tpl;
+
+    spc__conv_key_scene(&rows_in, &there, &density, &choice->key);
+    if (rows <= 0 ||
+        (there <= near * (double)rows && (double)rows <= near * there) ||
+        spc__ctx_library(&library, ctx) != SPC_OK)
+        return false;
+    tpl = spc__library_find(library, choice->trial.template_name);
+    return tpl != NULL && (divides(ctx, tpl, problem, rows) ||
+                           divides(ctx, tpl, problem, (int64_t)there));
+}

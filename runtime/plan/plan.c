@@ -1,0 +1,381 @@
+/* plan.c - a layer bound to one loaded kernel: made once, then only run. */
+#include "plan/plan_parts.h"
+
+#include "base/dtype.h"
+#include "base/error.h"
+#include "context/background.h"
+#include "coords/map.h"
+#include "coords/rows.h"
+#include "operators/operands.h"
+#include "plan/lookup.h"
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- grids --------------------------------------------------------------- */
+
+/* Blocks of whole clusters. What shares a cluster shares a part of the device,
+ * so they may be fewer than multiprocessors and resident blocks make. */
+static spc_status set_clusters(spc_plan *plan)
+{
+    const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
+    spc__launch_geometry *geometry = &plan->geometry;
+    spc__launch launch = {
+        .grid_x = geometry->cluster,
+        .grid_y = 1,
+        .block = geometry->block,
+        .shared_bytes = geometry->shared_bytes,
+        .cluster = geometry->cluster,
+    };
+    int clusters = (int)(geometry->persistent / geometry->cluster),
+        resident = 0;
+    spc_status status = SPC_OK;
+
+    if (ops->clusters != NULL)
+        status = ops->clusters(plan->ctx->device, &resident, plan->run, &launch,
+                               spc__error_of(plan->ctx));
+    if (resident > 0 && clusters > resident)
+        clusters = resident;
+    geometry->persistent =
+        (unsigned)(clusters > 0 ? clusters : 1) * geometry->cluster;
+    return status;
+}
+
+/* More blocks than are resident would wait for the first ones to end, which is
+ * what a persistent grid is there to avoid. */
+static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
+{
+    const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
+    spc__launch_geometry *geometry = &plan->geometry;
+    int wanted = geometry->blocks_per_sm;
+    int processors = plan->ctx->info.multiprocessors;
+    int resident;
+    spc_status status;
+
+    if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "tiles") == 0 ||
+        geometry->grid_x > 0)
+        return SPC_OK;
+    status =
+        ops->occupancy(plan->ctx->device, &resident, plan->run, geometry->block,
+                       geometry->shared_bytes, spc__error_of(plan->ctx));
+    if (status != SPC_OK)
+        return status;
+    if (resident > 0 && (wanted <= 0 || wanted > resident))
+        wanted = resident;
+    if (wanted <= 0)
+        wanted = 1;
+    geometry->persistent =
+        (unsigned)wanted * (unsigned)(processors > 0 ? processors : 1);
+    return geometry->cluster > 1 ? set_clusters(plan) : SPC_OK;
+}
+
+/* Products by a library need one. */
+static spc_status check_gemm(const spc_plan *plan)
+{
+    if (plan->geometry.gemm_depth == 0 ||
+        spc__device_has_gemm(plan->ctx->device))
+        return SPC_OK;
+    return spc__fail(spc__error_of(plan->ctx), SPC_EUNSUPPORTED,
+                     "there is no library for products of matrices here");
+}
+
+/* ---- making -------------------------------------------------------------- */
+
+static spc_status get_kernels(spc_plan *plan, const spc__code *code)
+{
+    spc_status status = spc__ctx_kernel(&plan->run, plan->ctx, code, "spc_conv",
+                                        plan->geometry.shared_bytes);
+    if (status == SPC_OK && plan->geometry.first_block > 0)
+        status = spc__ctx_kernel(&plan->first, plan->ctx, code, "spc_first", 0);
+    if (status == SPC_OK && plan->geometry.sum_block > 0)
+        status = spc__ctx_kernel(&plan->sum, plan->ctx, code, "spc_sum",
+                                 plan->geometry.sum_shared_bytes);
+    if (status == SPC_OK && !plan->geometry.gradient)
+        status = spc__ctx_kernel(&plan->pack, plan->ctx, code, "spc_pack", 0);
+    return status;
+}
+
+/* Clearing goes over what lies between the rows of a slice, too. */
+static spc_status check_clear(const spc_plan *plan)
+{
+    spc__operand out = spc__operand_of(&plan->conv, SPC_OUT, 2);
+
+    if (!plan->geometry.clear || out.bytes == out.dense_bytes)
+        return SPC_OK;
+    return spc__fail(spc__error_of(plan->ctx), SPC_ETEMPLATE,
+                     "its launch geometry has clear=1, which a layer with "
+                     "out_pitch=%d does not allow: the template should refuse "
+                     "it",
+                     plan->conv.out_pitch);
+}
+
+spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
+                                 const spc_conv *conv, const spc__code *code,
+                                 const char *template_name, const char *config)
+{
+    spc_plan *plan = calloc(1, sizeof(*plan));
+    spc_status status;
+
+    *out = NULL;
+    if (plan == NULL)
+        return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
+    plan->ctx = ctx;
+    plan->conv = *conv;
+    plan->statics = code->statics;
+    plan->origin = SPC_ORIGIN_DEFAULT;
+    snprintf(plan->template_name, sizeof(plan->template_name), "%s",
+             template_name);
+    snprintf(plan->config, sizeof(plan->config), "%s", config);
+    if ((status = spc__launch_read(&plan->geometry, &code->launch,
+                                   spc__error_of(ctx))) != SPC_OK ||
+        (status = check_clear(plan)) != SPC_OK ||
+        (status = check_gemm(plan)) != SPC_OK ||
+        (status = get_kernels(plan, code)) != SPC_OK ||
+        (status = set_grid(plan, &code->launch)) != SPC_OK) {
+        spc_plan_free(plan);
+        return spc__fail_prefix(spc__error_of(ctx),
+                                "cannot use '%s' (%s): ", template_name,
+                                config);
+    }
+    *out = plan;
+    return SPC_OK;
+}
+
+/* Prepares on the default stream, for which the streams that the plan will run
+ * on need not wait: so this does. A map that is prepared already costs
+ * nothing. */
+spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    spc_conv_args args;
+    spc_status status;
+
+    if (spc__plan_view_map(&args, map, geometry))
+        return SPC_OK;
+    status = spc_map_prepare(map, plan, NULL);
+    return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
+}
+
+static spc_status check_flags(unsigned flags, spc_error *error)
+{
+    const unsigned known =
+        SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE | SPC_PLAN_BACKGROUND;
+
+    if (flags & SPC_PLAN_BACKGROUND && flags != SPC_PLAN_BACKGROUND)
+        return spc__fail(error, SPC_EINVAL,
+                         "SPC_PLAN_BACKGROUND stands alone: it takes what the "
+                         "database has, and compiles the rest");
+    if ((flags & ~known) == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "unknown plan flags: SPC_PLAN_* of spc.h are right");
+}
+
+/* In background mode first what needs no compiler. */
+static spc_status look_up(spc__pick *pick, spc_ctx *ctx, const spc__lack *lack,
+                          unsigned flags)
+{
+    spc_status status = SPC_ENOTFOUND;
+
+    if (flags & SPC_PLAN_BACKGROUND && ctx->background == NULL)
+        return spc__fail(spc__error_of(ctx), SPC_ESTATE,
+                         "background mode was not started: call "
+                         "spc_background_start first");
+    if (flags & SPC_PLAN_BACKGROUND)
+        status =
+            spc__lookup(pick, ctx, lack->conv, lack->rows_in, lack->rows_out,
+                        lack->density, SPC_PLAN_CACHED_ONLY);
+    return status == SPC_ENOTFOUND
+               ? spc__lookup(pick, ctx, lack->conv, lack->rows_in,
+                             lack->rows_out, lack->density,
+                             flags & ~(unsigned)SPC_PLAN_BACKGROUND)
+               : status;
+}
+
+/* A plan with the kernel for such maps; none of them is prepared. */
+static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
+                                   const spc__lack *lack, unsigned flags)
+{
+    spc__pick pick;
+    spc_status status = look_up(&pick, ctx, lack, flags);
+
+    if (status == SPC_OK)
+        status = spc__plan_create_from(out, ctx, lack->conv, &pick.code,
+                                       pick.template_name, pick.config);
+    if (status != SPC_OK)
+        return status;
+    (*out)->origin = pick.origin;
+    (*out)->is_shipped = pick.is_shipped;
+    memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
+    if (flags & SPC_PLAN_BACKGROUND && pick.origin != SPC_ORIGIN_EXACT)
+        (*out)->outdated = ctx->background->ask(ctx->background, lack);
+    return SPC_OK;
+}
+
+bool spc_plan_is_outdated(const spc_plan *plan)
+{
+    return plan != NULL && plan->outdated != NULL &&
+           __atomic_load_n(plan->outdated, __ATOMIC_ACQUIRE) != 0;
+}
+
+void spc_background_wait(spc_ctx *ctx)
+{
+    if (ctx != NULL && ctx->background != NULL)
+        ctx->background->wait(ctx->background);
+}
+
+spc_status spc__plan_create_unprepared(spc_plan **out, spc_ctx *ctx,
+                                       const spc_conv *conv, spc_map *map,
+                                       unsigned flags)
+{
+    spc_error *error = spc__error_of(ctx);
+    spc_status status;
+
+    if (out != NULL)
+        *out = NULL;
+    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
+                            conv, "map", map, NULL)) != SPC_OK ||
+        (status = spc_conv_check(conv, error)) != SPC_OK ||
+        (status = check_flags(flags, error)) != SPC_OK ||
+        (status = spc__plan_check_map(ctx, conv, map, error)) != SPC_OK)
+        return status;
+    spc__lack lack = {conv, map, spc__plan_rows(map->in),
+                      spc__plan_rows(map->to), spc_map_density(map)};
+    return create_looked_up(out, ctx, &lack, flags);
+}
+
+spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
+                           spc_map *map, unsigned flags)
+{
+    spc_plan *plan = NULL;
+    spc_status status =
+        spc__plan_create_unprepared(&plan, ctx, conv, map, flags);
+
+    if (out != NULL)
+        *out = NULL;
+    if (status == SPC_OK && out == NULL)
+        status = spc__need(spc__error_of(ctx), __func__, "out", out, NULL);
+    if (status == SPC_OK)
+        status = spc__plan_prepare(plan, map);
+    if (status == SPC_OK) {
+        *out = plan;
+        plan = NULL;
+    }
+    spc_plan_free(plan);
+    return status;
+}
+
+/* In the text of a configuration: order=gray_x,... */
+static void replace_order(char *config, size_t bytes, const char *order)
+{
+    char rest[256];
+    char *at = strstr(config, "order=");
+
+    if (at == NULL)
+        return;
+    snprintf(rest, sizeof(rest), "%s", at + strcspn(at, ","));
+    snprintf(at, bytes - (size_t)(at - config), "order=%s%s", order, rest);
+}
+
+void spc__plan_reorder(spc_plan *plan, const char *order)
+{
+    snprintf(plan->geometry.order, sizeof(plan->geometry.order), "%s", order);
+    replace_order(plan->config, sizeof(plan->config), order);
+}
+
+/* ---- without a map --------------------------------------------------------
+ */
+
+spc_status spc__plan_take_rows(spc_plan *plan)
+{
+    spc_status status =
+        spc__rows_load(&plan->lay_rows, plan->ctx, spc__error_of(plan->ctx));
+
+    plan->takes_rows = status == SPC_OK;
+    return status;
+}
+
+static spc_status check_linear(const spc_conv *conv, int64_t rows,
+                               spc_error *error)
+{
+    spc__row_count count = {rows, NULL};
+    spc_status status = spc_conv_check(conv, error);
+
+    if (status == SPC_OK && !spc_conv_is_linear(conv))
+        status = spc__fail(error, SPC_EINVAL,
+                           "the layer needs a map, as its outputs see more "
+                           "than their own row: spc_plan_create takes one");
+    return status == SPC_OK ? spc__rows_check(&count, error) : status;
+}
+
+spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
+                                const spc_conv *conv, int64_t rows,
+                                unsigned flags)
+{
+    spc_error *error = spc__error_of(ctx);
+    spc_plan *plan = NULL;
+    spc_status status;
+
+    if (out != NULL)
+        *out = NULL;
+    spc__lack lack = {conv, NULL, rows, rows, 1};
+    if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
+                            conv, NULL)) != SPC_OK ||
+        (status = check_linear(conv, rows, error)) != SPC_OK ||
+        (status = check_flags(flags, error)) != SPC_OK ||
+        (status = create_looked_up(&plan, ctx, &lack, flags)) != SPC_OK)
+        return status;
+    if ((status = spc__plan_take_rows(plan)) == SPC_OK) {
+        *out = plan;
+        plan = NULL;
+    }
+    spc_plan_free(plan);
+    return status;
+}
+
+void spc_plan_free(spc_plan *plan)
+{
+    free(plan); /* the kernels belong to the context's modules */
+}
+
+/* ---- questions ----------------------------------------------------------- */
+
+spc_origin spc_plan_origin(const spc_plan *plan)
+{
+    return plan != NULL ? plan->origin : SPC_ORIGIN_DEFAULT;
+}
+
+bool spc_plan_is_shipped(const spc_plan *plan)
+{
+    return plan != NULL && plan->is_shipped;
+}
+
+const char *spc_plan_reason(const spc_plan *plan)
+{
+    return plan != NULL ? plan->reason : "";
+}
+
+const char *spc_plan_template(const spc_plan *plan)
+{
+    return plan != NULL ? plan->template_name : "";
+}
+
+const char *spc_plan_config(const spc_plan *plan)
+{
+    return plan != NULL ? plan->config : "";
+}
+
+const spc__launch_geometry *spc__plan_launch(const spc_plan *plan)
+{
+    return &plan->geometry;
+}
+
+size_t spc_plan_weights_bytes(const spc_plan *plan)
+{
+    if (plan == NULL)
+        return 0;
+    return plan->geometry.gradient
+               ? spc__operand_of(&plan->conv, SPC_WEIGHTS, 0).bytes
+               : plan->geometry.packed_bytes;
+}

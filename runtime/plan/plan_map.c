@@ -1,0 +1,159 @@
+/* plan_map.c - what of a map a plan reads, and the memory that it works in. */
+#include "plan/plan_parts.h"
+
+#include "base/error.h"
+#include "coords/map.h"
+#include "coords/rows.h"
+#include <string.h>
+
+static const char axes[] = "xyz";
+
+/* The axis on which two geometries differ in what people vary most, or -1. */
+static int differing_axis(const spc_geometry *a, const spc_geometry *b)
+{
+    for (int i = 0; i < 3; i++)
+        if (a->kernel[i] != b->kernel[i] || a->dilation[i] != b->dilation[i] ||
+            a->stride[i] != b->stride[i])
+            return i;
+    return -1;
+}
+
+/* A map serves the layers of its own context and geometry, read its way. */
+spc_status spc__plan_check_map(const spc_ctx *ctx, const spc_conv *conv,
+                               const spc_map *map, spc_error *error)
+{
+    const spc_geometry *built = &map->geometry, *g = &conv->geometry;
+    int axis;
+
+    if (spc__map_ctx(map) != ctx)
+        return spc__fail(error, SPC_EINVAL,
+                         "the map belongs to another context than the plan");
+    if (map->inverse != spc__conv_is_inverse(conv))
+        return spc__fail(error, SPC_EINVAL,
+                         "the map is %s an inverse layer, the layer is %s",
+                         map->inverse ? "for" : "not for",
+                         map->inverse ? "not one" : "one");
+    if (spc__geometry_equal(built, g))
+        return SPC_OK;
+    if (built->rule != g->rule || (axis = differing_axis(built, g)) < 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "the map was built for another rule, padding, origin, "
+                         "shape, list of offsets or radius than the layer has");
+    return spc__fail(error, SPC_EINVAL,
+                     "the map was built for kernel size %d, dilation %d, "
+                     "stride %d on axis %c, the layer has %d, %d, %d",
+                     built->kernel[axis], built->dilation[axis],
+                     built->stride[axis], axes[axis], g->kernel[axis],
+                     g->dilation[axis], g->stride[axis]);
+}
+
+/* What of the map the plan's kernels read; false if it was never prepared. Of
+ * groups of offsets the last: those before it are there too. */
+bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
+                        const spc__launch_geometry *geometry)
+{
+    memset(&args->pairs, 0, sizeof(args->pairs));
+    memset(&args->triplets, 0, sizeof(args->triplets));
+    if (!geometry->reads_table)
+        spc__map_view_rows(&args->map, map, geometry->tile_rows);
+    else if (!spc__map_view_group(&args->map, map, geometry->order,
+                                  geometry->tile_rows, geometry->groups - 1))
+        return false;
+    if (spc__map_triplets_view(&args->triplets, map) == false &&
+        geometry->reads_triplets)
+        return false;
+    if (geometry->reads_bundles && !spc__map_bundles_view(&args->triplets, map))
+        return false;
+    if (geometry->reads_inputs &&
+        !spc__map_inputs_view(&args->triplets, &args->pairs, map))
+        return false;
+    return !geometry->reads_pairs || spc__map_pairs_view(&args->pairs, map);
+}
+
+/* Of a set that was never checked the capacity is all that is known. */
+int64_t spc__plan_rows(const spc_coords *set)
+{
+    return set->checked ? set->rows : set->capacity;
+}
+
+/* What the kernel works in, for so many rows with padding. */
+size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
+                            int64_t padded, int64_t pairs)
+{
+    return geometry->workspace_bytes +
+           (size_t)padded * geometry->workspace_row_bytes +
+           (size_t)geometry->persistent * geometry->grid_y *
+               geometry->workspace_block_bytes +
+           (size_t)pairs * geometry->workspace_pair_bytes;
+}
+
+size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
+{
+    return plan != NULL && map != NULL
+               ? spc__plan_work_bytes(&plan->geometry, map->to->rows_padded,
+                                      spc__map_pair_capacity(map))
+               : 0;
+}
+
+/* Behind it lies the layout of the rows, at a multiple of 256 bytes. */
+size_t spc__plan_layout_at(const spc_plan *plan, int64_t rows)
+{
+    size_t work =
+        spc__plan_work_bytes(&plan->geometry, spc__rows_padded(rows), 0);
+
+    return (work + 255) / 256 * 256;
+}
+
+size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows)
+{
+    return plan != NULL && rows >= 0
+               ? spc__plan_layout_at(plan, rows) +
+                     spc__rows_bytes(rows, plan->geometry.tile_rows)
+               : 0;
+}
+
+/* Where a failure of a call with either of them is kept. */
+spc_error *spc__plan_error(const spc_plan *plan, const spc_map *map)
+{
+    if (plan != NULL)
+        return spc__error_of(plan->ctx);
+    return map != NULL ? spc__error_of(spc__map_ctx(map)) : NULL;
+}
+
+spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
+{
+    spc_error *error = spc__plan_error(plan, map);
+    spc_status status =
+        spc__need(error, __func__, "map", map, "plan", plan, NULL);
+
+    if (status != SPC_OK || (status = spc__plan_check_map(
+                                 plan->ctx, &plan->conv, map, error)) != SPC_OK)
+        return status;
+    if (plan->geometry.reads_table)
+        status = spc__map_prepare(map, plan->geometry.order,
+                                  plan->geometry.tile_rows, stream);
+    if (status == SPC_OK && plan->geometry.reads_pairs)
+        status = spc__map_prepare_pairs(map, stream);
+    if (status == SPC_OK && plan->geometry.reads_bundles)
+        status = spc__map_prepare_bundles(map, stream);
+    if (status == SPC_OK && plan->geometry.reads_inputs)
+        status = spc__map_prepare_inputs(map, stream);
+    return status;
+}
+
+spc_status spc__plan_relayout(const spc_plan *plan, spc_map *map, void *stream)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    spc_status status = SPC_OK;
+
+    if (geometry->reads_table)
+        status = spc__map_relayout(map, geometry->order, geometry->tile_rows,
+                                   stream);
+    if (status == SPC_OK && geometry->reads_pairs)
+        status = spc__map_relist(map, stream);
+    if (status == SPC_OK && geometry->reads_bundles)
+        status = spc__map_rebundle(map, stream);
+    if (status == SPC_OK && geometry->reads_inputs)
+        status = spc__map_reinput(map, stream);
+    return status;
+}

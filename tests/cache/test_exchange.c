@@ -1,0 +1,504 @@
+/*
+ * test_exchange.c - records between files: merging is a join, text says all
+ * that a record says, and nothing of a text is believed unseen.
+ */
+#include <math.h>
+
+#include "cache/exchange/record_form.h"
+
+#include "rig/cache_rig.h"
+
+Suite *suite(void);
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+/* ---- merging ------------------------------------------------------------- */
+
+static void merge(const char *into, const char *from)
+{
+    spc__cache *cache = open_user(into);
+    spc__exchange exchange = {.trusts = true};
+
+    assert_ok(spc__cache_merge(cache, at(from), &exchange, &error));
+    spc__cache_close(cache);
+}
+
+static void start_with(const char *name, const char *from)
+{
+    remove_file(name);
+    merge(name, from);
+}
+
+static void assert_same(const char *one, const char *two, const char *law,
+                        uint64_t seed)
+{
+    char *a = text_of(one), *b = text_of(two);
+
+    ck_assert_msg(strcmp(a, b) == 0, "%s, seed %llu:\n%s\n%s", law,
+                  (unsigned long long)seed, a, b);
+    free(a);
+    free(b);
+}
+
+static void check_laws(uint64_t seed)
+{
+    static const char *const files[] = {"a", "b", "c"};
+    uint64_t state = seed;
+
+    for (int i = 0; i < 3; i++) {
+        remove_file(files[i]);
+        make_drawn(files[i], &state, draw(&state, 12));
+    }
+    start_with("ab", "a");
+    merge("ab", "b");
+    start_with("ba", "b");
+    merge("ba", "a");
+    assert_same("ab", "ba", "a with b is b with a", seed);
+
+    start_with("bc", "b");
+    merge("bc", "c");
+    start_with("a_bc", "a");
+    merge("a_bc", "bc");
+    merge("ab", "c");
+    assert_same("ab", "a_bc", "groups do not matter", seed);
+
+    merge("ab", "b");
+    assert_same("ab", "a_bc", "once more is nothing new", seed);
+}
+
+/* A few of them each time, 10,000 on request; each is printed when it fails. */
+START_TEST(merging_is_a_join)
+{
+    bool all = suite_wants_all();
+    uint64_t first = all ? 0 : (uint64_t)suite_day * 8, count = all ? 10000 : 8;
+
+    for (uint64_t seed = first; seed < first + count; seed++)
+        check_laws(seed + 1);
+}
+END_TEST
+
+START_TEST(what_is_merged_is_sealed_and_found)
+{
+    uint64_t seed = 7;
+    spc__cache *cache;
+    int64_t checked = 0;
+
+    make_drawn("from", &seed, 40);
+    merge("into", "from");
+    assert_same("into", "from", "a copy", seed);
+    cache = open_user("into");
+    assert_ok(spc__cache_verify(cache, &checked, NULL, NULL, &error));
+    ck_assert_int_gt(checked, 10);
+    spc__cache_close(cache);
+}
+END_TEST
+
+static void sql(const char *name, const char *text)
+{
+    sqlite3 *db = NULL;
+    char *message = NULL;
+
+    ck_assert_int_eq(sqlite3_open(at(name), &db), SQLITE_OK);
+    ck_assert_int_eq(spc__seal_open(db), SQLITE_OK);
+    sqlite3_exec(db, text, NULL, NULL, &message);
+    ck_assert_msg(message == NULL, "%s: %s", text, message);
+    sqlite3_close(db);
+}
+
+START_TEST(what_is_damaged_stays_behind)
+{
+    uint64_t seed = 7;
+    spc__exchange exchange = {0};
+    spc__cache *cache;
+
+    make_drawn("from", &seed, 40);
+    sql("from", "UPDATE trial SET samples = samples + 1 WHERE id = 1");
+    cache = open_user("into");
+    assert_ok(spc__cache_merge(cache, at("from"), &exchange, &error));
+    ck_assert_int_ge(exchange.counts[SPC__FATE_REJECTED], 1);
+    ck_assert_int_gt(exchange.counts[SPC__FATE_ACCEPTED], 10);
+    spc__cache_close(cache);
+    char *text = text_of("into");
+    ck_assert_ptr_eq(strstr(text, "samples=12"), NULL);
+    free(text);
+}
+END_TEST
+
+START_TEST(code_for_the_host_is_taken_from_those_who_are_trusted)
+{
+    spc__attrs none = {0};
+    spc__exchange exchange = {0};
+    spc__cache *cache = open_user("from");
+
+    assert_ok(spc__cache_put_artefact(cache, "k", "avx2", "gcc", "", &none,
+                                      &none, "\177ELF and so on, for a cpu", 24,
+                                      &error));
+    spc__cache_close(cache);
+    cache = open_user("into");
+    assert_ok(spc__cache_merge(cache, at("from"), &exchange, &error));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED], 1);
+    exchange = (spc__exchange){.trusts = true};
+    assert_ok(spc__cache_merge(cache, at("from"), &exchange, &error));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 1);
+    spc__cache_close(cache);
+}
+END_TEST
+
+static spc_status import_text(spc__exchange *exchange, const char *name,
+                              const char *text, size_t bytes)
+{
+    spc__cache *cache = open_user(name);
+    spc_status status = spc__cache_import(cache, text, bytes, exchange, &error);
+
+    spc__cache_close(cache);
+    return status;
+}
+
+static spc_status keep_reason(spc__fate fate, const char *record,
+                              const char *reason, int64_t line, void *payload)
+{
+    ck_assert_int_eq(fate, SPC__FATE_REJECTED);
+    ck_assert_ptr_ne(record, NULL);
+    ck_assert_int_eq(line, 2);
+    snprintf(payload, 300, "%s", reason);
+    return SPC_OK;
+}
+
+/* What a file says that nobody vouches for, beside one that says `ours`. */
+static const struct {
+    const char *theirs, *ours, *reason;
+    bool is_for_the_trusted;
+} strangers[] = {
+    {"fact device=d name=gbps value=9 at=99999999999", "", "a clock", false},
+    {"trial device=d target=t layer=op=x template=m hash=00 config=a=1"
+     " status=ok median_us=1 samples=5 verified=1 at=99999999999 seed=0",
+     "", "a clock", false},
+    {"choice device=d target=t layer=op=x template=m hash=00 config=a=1"
+     " reason=\"pinned by hand\" at=5 seed=0",
+     "trial device=d target=t layer=op=x template=m hash=00 config=a=1"
+     " status=ok median_us=1 samples=5 verified=1 at=4 seed=0",
+     "pinned", true},
+};
+
+static void import_line(spc__exchange *exchange, const char *line)
+{
+    char text[600];
+
+    snprintf(text, sizeof(text), "# records\n%s\n", line);
+    assert_ok(import_text(exchange, "into", text, strlen(text)));
+}
+
+START_TEST(a_file_that_is_not_trusted_does_not_rule)
+{
+    char reason[300] = "";
+    spc__exchange own = {.trusts = true};
+    spc__exchange not_trusted = {.each = keep_reason, .payload = reason};
+    spc__exchange trusted = {
+        .trusts = true, .each = keep_reason, .payload = reason};
+
+    if (strangers[_i].ours[0] != '\0')
+        import_line(&own, strangers[_i].ours);
+    import_line(&not_trusted, strangers[_i].theirs);
+    ck_assert_int_eq(not_trusted.counts[SPC__FATE_REJECTED], 1);
+    ck_assert_msg(strstr(reason, strangers[_i].reason) != NULL, "%s", reason);
+    import_line(&trusted, strangers[_i].theirs);
+    ck_assert_int_eq(trusted.counts[SPC__FATE_ACCEPTED],
+                     strangers[_i].is_for_the_trusted);
+}
+END_TEST
+
+static void put_gpu_code(const char *name, char mark)
+{
+    spc__attrs none = {0};
+    char code[32] = "\177ELF..............\276\0..";
+    spc__cache *cache = open_user(name);
+
+    code[18] = (char)190;
+    code[19] = 0;
+    code[22] = mark;
+    assert_ok(spc__cache_put_artefact(cache, "k", "sm_90a", "nvrtc", "is",
+                                      &none, &none, code, sizeof(code),
+                                      &error));
+    spc__cache_close(cache);
+}
+
+/* Whichever of the two is above the other by its bytes. */
+START_TEST(code_of_a_key_is_not_replaced_by_a_stranger)
+{
+    put_gpu_code("into", _i == 0 ? 'a' : 'b');
+    put_gpu_code("from", _i == 0 ? 'b' : 'a');
+    char *before = text_of("into");
+    spc__exchange exchange = {0};
+    spc__cache *cache = open_user("into");
+    assert_ok(spc__cache_merge(cache, at("from"), &exchange, &error));
+    spc__cache_close(cache);
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 0);
+    char *after = text_of("into");
+    ck_assert_str_eq(after, before);
+    free(before);
+    free(after);
+}
+END_TEST
+
+/* An edited line of code: how it is launched, what it is of, or its seal; what
+ * then stands of its line. */
+static const struct {
+    const char *from, *to, *says;
+} edits[] = {
+    {NULL, NULL, NULL},
+    {"shared=32256", "shared=512", "does not fit its seal"},
+    {"is=is", "is=other", "does not fit its seal"},
+    {"target=sm_90a", "target=sm_80", "does not fit its seal"},
+    {" seal=", NULL, "it has no seal"},
+};
+
+/* By text alone: of a file's rows their own seals are looked at. */
+START_TEST(code_whose_line_was_edited_is_rejected)
+{
+    char reason[300] = "", code[32] = "\177ELF..............\276\0..";
+    spc__exchange exchange = {.each = keep_reason, .payload = reason};
+    spc__attrs none = {0}, launch = {0};
+    spc__cache *cache = open_user("from");
+    spc__buf text = SPC__BUF_INIT;
+    int64_t damaged;
+
+    code[18] = (char)190;
+    code[19] = 0;
+    spc__attrs_set_number(&launch, "shared", 32256);
+    assert_ok(spc__cache_put_artefact(cache, "k", "sm_90a", "nvrtc", "is",
+                                      &launch, &none, code, sizeof(code),
+                                      &error));
+    assert_ok(spc__cache_export(cache, SPC__EXPORT_CODE, append_text, &text,
+                                &damaged, &error));
+    spc__cache_close(cache);
+    if (edits[_i].from != NULL) {
+        char *line = strstr(spc__buf_text(&text), edits[_i].from);
+        ck_assert_ptr_nonnull(line);
+        size_t rest = strlen(edits[_i].from);
+        if (edits[_i].to == NULL) /* the word as a whole */
+            rest += strcspn(line + rest, " ");
+        char *behind = strdup(line + rest);
+        spc__buf edited = SPC__BUF_INIT;
+        spc__buf_append(&edited, text.data, (size_t)(line - text.data));
+        spc__buf_puts(&edited, edits[_i].to != NULL ? edits[_i].to : "");
+        spc__buf_puts(&edited, behind);
+        free(behind);
+        spc__buf_release(&text);
+        text = edited;
+    }
+    assert_ok(
+        import_text(&exchange, "into", spc__buf_text(&text), text.length));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED],
+                     edits[_i].says != NULL);
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED],
+                     edits[_i].says == NULL);
+    if (edits[_i].says != NULL)
+        ck_assert_msg(strstr(reason, edits[_i].says) != NULL, "%s", reason);
+    spc__buf_release(&text);
+}
+END_TEST
+
+static spc_status count_side(char side, const char *line, void *payload)
+{
+    int *counts = payload;
+
+    ck_assert_int_gt((int)strlen(line), 0);
+    counts[side == '+']++;
+    return SPC_OK;
+}
+
+START_TEST(a_difference_has_two_sides)
+{
+    uint64_t seed = 3;
+    int counts[2] = {0};
+    spc__cache *cache;
+
+    make_drawn("one", &seed, 20);
+    merge("two", "one");
+    cache = open_user("one");
+    assert_ok(spc__cache_diff(cache, at("two"), count_side, counts, &error));
+    ck_assert_int_eq(counts[0] + counts[1], 0);
+    sql("two", "DELETE FROM fact");
+    sql("two", "UPDATE trial SET note = 'other' WHERE id = 1");
+    sql("two", spc__seal_everything[0]);
+    sql("two", spc__seal_everything[1]);
+    assert_ok(spc__cache_diff(cache, at("two"), count_side, counts, &error));
+    ck_assert_int_eq(counts[1], 1);
+    ck_assert_int_ge(counts[0], 2);
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* ---- text ---------------------------------------------------------------- */
+
+START_TEST(text_says_all_that_records_say)
+{
+    for (uint64_t first = 0; first < 3; first++) {
+        uint64_t seed = 50 + first + (uint64_t)suite_day;
+        spc__exchange exchange = {.trusts = true};
+        remove_file("from");
+        remove_file("into");
+        make_drawn("from", &seed, 30);
+        char *text = text_of("from");
+        assert_ok(import_text(&exchange, "into", text, strlen(text)));
+        ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED], 0);
+        assert_same("from", "into", "text", 50 + first);
+        free(text);
+    }
+}
+END_TEST
+
+/* A candidate whose result is no number is infinitely wrong, and what was not
+ * measured is no number: both are said and read, also from file to file. */
+START_TEST(numbers_that_are_not_finite_come_back)
+{
+    spc__provenance from = {.version = "0.1.0", .unix_seconds = 1};
+    spc__exchange exchange = {.trusts = true};
+    uint64_t seed = 9;
+    spc__problem_key key = draw_key(&seed);
+    spc__trial trial = draw_trial(&seed);
+
+    key.features[0].value = -INFINITY; /* the log2 of no rows */
+    trial.status = SPC__TRIAL_WRONG;
+    trial.error = INFINITY;
+    trial.median_us = trial.spread_us = trial.compile_ms = NAN;
+    spc__cache *cache = open_user("from");
+    assert_ok(spc__cache_put_trial(cache, &key, &trial, &from, &error));
+    spc__cache_close(cache);
+    char *text = text_of("from");
+    ck_assert_ptr_nonnull(strstr(text, " error=inf "));
+    assert_ok(import_text(&exchange, "into", text, strlen(text)));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 1);
+    ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED], 0);
+    assert_same("from", "into", "text", 9);
+    merge("merged", "from");
+    assert_same("from", "merged", "merge", 9);
+    free(text);
+}
+END_TEST
+
+static const struct {
+    const char *line, *says;
+} mistakes[] = {
+    {"trail device=a", "no fact, code, trial or choice"},
+    {"fact", "no fact, code, trial or choice"},
+    {"fact device=a name=b value=1 at=x", "at='x' makes no sense"},
+    {"fact device=a name=b value=1 at=007", "at='007' makes no sense"},
+    {"fact device=a value=1 at=1", "it has no 'name'"},
+    {"fact name=b device=a value=1 at=1", "stands in another place"},
+    {"fact device=a device=a name=b at=1", "stands in another place"},
+    {"fact device=\"a name=b value=1 at=1", "a '\"' is missing"},
+    {"fact device=\"a\\q\" name=b value=1 at=1", "behind '\\' makes no sense"},
+    {"fact device=\"a\\x00\" name=b value=1 at=1", "behind '\\'"},
+    {"fact device=\"a\"name=b value=1 at=1", "a space is missing"},
+    {"fact device=a name=name_of_more_than_23_bytes value=1 at=1", "more than"},
+    {"code key=k target=sm_80 sha256=00 code=!!!!", "no base64"},
+    {"code key=k target=sm_80 sha256=00 code=AAAA", "does not fit its digest"},
+    {"code key=k target=sm_80 sha256=00", "left out"},
+    {"choice device=a target=b layer=op=x template=t hash=00 at=1 seed=0",
+     "is not there"},
+    {"trial device=a target=b layer=op,x template=t hash=00 status=ok at=1",
+     "layer='op,x' makes no sense"},
+    {"trial device=a target=b layer=op=x template=t hash=00 status=fine at=1",
+     "status='fine'"},
+    {"trial device=a target=b layer=op=x template=t hash=00 status=ok"
+     " median_us=inf samples=1 verified=1 at=1 seed=0",
+     "median_us='inf'"},
+    {"trial device=a target=b layer=op=x template=t hash=00 status=ok"
+     " samples=1 error=nan verified=1 at=1 seed=0",
+     "error='nan'"},
+    {"trial device=a target=b layer=op=x template=t hash=00 status=ok"
+     " samples=1 error=-inf verified=1 at=1 seed=0",
+     "error='-inf'"},
+};
+
+START_TEST(a_line_that_makes_no_sense_is_rejected_with_the_reason)
+{
+    char text[400], reason[300] = "";
+    spc__exchange exchange = {.each = keep_reason, .payload = reason};
+
+    snprintf(text, sizeof(text), "# a remark\n%s\n", mistakes[_i].line);
+    assert_ok(import_text(&exchange, "into", text, strlen(text)));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED], 1);
+    ck_assert_msg(strstr(reason, mistakes[_i].says) != NULL, "%s: %s",
+                  mistakes[_i].line, reason);
+}
+END_TEST
+
+/* What is read of a text that was damaged anywhere is what would be written. */
+START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
+{
+    bool all = suite_wants_all();
+    uint64_t seed = 1 + (uint64_t)suite_day, state = seed;
+    spc__record record = {0};
+    spc__buf again = SPC__BUF_INIT;
+
+    make_drawn("from", &state, 30);
+    char *text = text_of("from");
+    size_t bytes = strlen(text);
+    for (int i = 0; i < (all ? 2000000 : 20000); i++) {
+        size_t start = draw_bits(&state) % bytes;
+        while (start > 0 && text[start - 1] != '\n')
+            start--;
+        size_t length = strcspn(text + start, "\n");
+        char line[2000];
+        ck_assert_uint_lt(length, sizeof(line));
+        memcpy(line, text + start, length);
+        for (int flips = draw(&state, 3); flips >= 0 && length > 0; flips--)
+            line[draw_bits(&state) % length] ^= (char)(1 << draw(&state, 8));
+        if (spc__record_parse(&record, line, length, NULL) != SPC_OK)
+            continue;
+        spc__buf_clear(&again);
+        spc__record_format(&again, &record, true);
+        spc__record second = {0};
+        ck_assert_msg(spc__record_parse(&second, again.data, again.length,
+                                        &error) == SPC_OK,
+                      "seed %llu: %s: %s", (unsigned long long)seed, again.data,
+                      error.text);
+        ck_assert_int_eq(spc__record_compare(&record, &second), 0);
+        spc__record_release(&second);
+    }
+    spc__record_release(&record);
+    spc__buf_release(&again);
+    free(text);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *all = suite_create("exchange");
+    TCase *merging = tcase_create("merging");
+    TCase *text = tcase_create("text");
+
+    suite_sample(1);
+    tcase_set_timeout(merging, 7200);
+    tcase_set_timeout(text, 7200);
+    tcase_add_checked_fixture(merging, make_folder, remove_folder);
+    tcase_add_test(merging, merging_is_a_join);
+    tcase_add_test(merging, what_is_merged_is_sealed_and_found);
+    tcase_add_test(merging, what_is_damaged_stays_behind);
+    tcase_add_test(merging,
+                   code_for_the_host_is_taken_from_those_who_are_trusted);
+    tcase_add_loop_test(merging, a_file_that_is_not_trusted_does_not_rule, 0,
+                        LENGTH(strangers));
+    tcase_add_loop_test(merging, code_of_a_key_is_not_replaced_by_a_stranger, 0,
+                        2);
+    tcase_add_loop_test(merging, code_whose_line_was_edited_is_rejected, 0,
+                        LENGTH(edits));
+    tcase_add_test(merging, a_difference_has_two_sides);
+    suite_add_tcase(all, merging);
+    tcase_add_checked_fixture(text, make_folder, remove_folder);
+    tcase_add_test(text, text_says_all_that_records_say);
+    tcase_add_test(text, numbers_that_are_not_finite_come_back);
+    tcase_add_loop_test(text,
+                        a_line_that_makes_no_sense_is_rejected_with_the_reason,
+                        0, LENGTH(mistakes));
+    tcase_add_test(text, damaged_text_is_rejected_or_read_as_it_stands);
+    suite_add_tcase(all, text);
+    return all;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}

@@ -1,0 +1,585 @@
+/*
+ * test_fuzz_texts.c - our own texts and files, changed at random: layers,
+ * operators, scenes, networks, records, signatures, lists, figures of peers and
+ * audits, files of defaults, compiled code as it is stored.
+ *
+ * Each file of tests/corpus/texts is read as it is, and then again and again
+ * with some of it changed. Whatever comes, a reader says either a sentence that
+ * can be printed or what it has read, which is checked. A file that ever did
+ * harm stays in the corpus. It goes on for so many minutes in all, on the files
+ * with a word in their names, as
+ *
+ *     test_fuzz_texts --minutes 10 .layer
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "command/cli/npy.h"
+#include "cache/exchange/code_form.h"
+#include "cache/exchange/exchange.h"
+#include "cache/pack/signature.h"
+#include "command/audit/audit_figures.h"
+#include "command/bench/peers.h"
+#include "command/tune/worklist.h"
+#include "compiler/artefact.h"
+#include "compiler/backend.h"
+#include "net/form/net_text.h"
+#include "rig/mutate.h"
+#include "rig/suite.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+Suite *suite(void);
+
+enum { MOST_FILES = 64, MOST_BYTES = 1 << 16 };
+
+static double seconds; /* 0: the rounds of the table */
+static char *names[MOST_FILES];
+static int name_count;
+static char input[400]; /* the changed file, for who reads files */
+static char database[400];
+
+/* ---- what the command's files need ----------------------------------------
+ */
+
+static const cli_option fuzz_options[] = {
+    {'b', "budget", "TIME", CLI_TIME, 0, ""},
+    {0, "effort", "WORD", CLI_EFFORT, 8, ""},
+    {0, "scene", "SPEC", CLI_LIST, 16, ""},
+    {0, NULL, NULL, CLI_FLAG, 0, NULL},
+};
+
+static spc_status run_nothing(cli *self, void *args)
+{
+    (void)self;
+    (void)args;
+    return SPC_OK;
+}
+
+const cli_command cli_worker = {.name = "worker", .run = run_nothing};
+static const cli_command tune = {.name = "tune",
+                                 .options = fuzz_options,
+                                 .args_bytes = 64,
+                                 .run = run_nothing};
+const cli_command *const cli_commands[] = {&tune, NULL};
+
+const volatile int *cli_cancel_flag(void)
+{
+    static volatile int never;
+
+    return &never;
+}
+
+void cli_catch_signals(const cli *self)
+{
+    (void)self;
+}
+
+/* What cli_fail said is an error like any other; to be seen it need not be. */
+static spc_status take_said(spc_status status, spc_error *error)
+{
+    if (status != SPC_OK)
+        *error = *cli_last_error();
+    return status;
+}
+
+/* ---- readers --------------------------------------------------------------
+ */
+
+typedef spc_status (*reader)(const char *data, size_t bytes, spc_error *error);
+
+/* What is read, is written, and is read again, is the same. */
+static spc_status read_layer(const char *data, size_t bytes, spc_error *error)
+{
+    char text[512], again[512];
+    spc_conv conv, other;
+    spc_error none;
+
+    (void)bytes;
+    spc_status status = spc_conv_parse(&conv, data, error);
+    if (status == SPC_OK)
+        status = spc_conv_check(&conv, error);
+    if (status != SPC_OK)
+        return status;
+    spc_conv_format(text, sizeof(text), &conv);
+    ck_assert_msg(spc_conv_parse(&other, text, &none) == SPC_OK,
+                  "'%s' is written '%s': %s", data, text, none.text);
+    spc_conv_format(again, sizeof(again), &other);
+    ck_assert_str_eq(text, again);
+    return SPC_OK;
+}
+
+static spc_status read_feature(const char *data, size_t bytes, spc_error *error)
+{
+    char text[512], again[512];
+    spc_feature feature, other;
+    spc_error none;
+
+    (void)bytes;
+    spc_status status = spc_feature_parse(&feature, data, error);
+    if (status != SPC_OK)
+        return status;
+    spc_feature_format(text, sizeof(text), &feature);
+    ck_assert_msg(spc_feature_parse(&other, text, &none) == SPC_OK,
+                  "'%s' is written '%s': %s", data, text, none.text);
+    spc_feature_format(again, sizeof(again), &other);
+    ck_assert_str_eq(text, again);
+    return SPC_OK;
+}
+
+/* Of a name that is no path. */
+static spc_status write_input(const char *ending, const char *data,
+                              size_t bytes, spc_error *error)
+{
+    snprintf(input, sizeof(input), "/dev/shm/spctune-fuzz-%ld%s",
+             (long)getpid(), ending);
+    int file = open(input, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool good = file >= 0 && write(file, data, bytes) == (ssize_t)bytes;
+
+    if (file >= 0)
+        close(file);
+    return good ? SPC_OK
+                : spc__fail(error, SPC_EIO, "cannot write '%s'", input);
+}
+
+static spc_status read_scene(const char *ending, const char *data, size_t bytes,
+                             spc_error *error)
+{
+    char spec[450];
+    spc_scene *scene = NULL;
+    spc_status status = write_input(ending, data, bytes, error);
+
+    snprintf(spec, sizeof(spec), "%s@0.05", input);
+    if (status == SPC_OK)
+        status = spc_scene_load(&scene, spec, error);
+    if (status == SPC_OK)
+        ck_assert_int_ge(spc_scene_rows(scene), 0);
+    spc_scene_free(scene);
+    return status;
+}
+
+static spc_status read_npy(const char *data, size_t bytes, spc_error *error)
+{
+    spc_scene *scene = NULL;
+    spc_status status = read_scene(".npy", data, bytes, error);
+
+    if (status == SPC_OK)
+        return status;
+    /* Voxels have no size of a voxel. */
+    status = spc_scene_load(&scene, input, error);
+    spc_scene_free(scene);
+    return status;
+}
+
+static spc_status read_ply(const char *data, size_t bytes, spc_error *error)
+{
+    return read_scene(".ply", data, bytes, error);
+}
+
+static spc_status read_bin(const char *data, size_t bytes, spc_error *error)
+{
+    return read_scene(".bin", data, bytes, error);
+}
+
+static spc_status read_lua(const char *data, size_t bytes, spc_error *error)
+{
+    spc_net *net = NULL;
+    spc_status status = write_input(".lua", data, bytes, error);
+
+    if (status == SPC_OK)
+        status = spc_net_load(&net, input, SPC_F16, error);
+    spc_net_free(net);
+    return status;
+}
+
+/* Behind a line that says how many bytes its arrays have. */
+static spc_status read_net(const char *data, size_t bytes, spc_error *error)
+{
+    spc__net_array *arrays = NULL;
+    const char *text = strchr(data, '\n');
+    spc_net *net = NULL;
+    int count = 0;
+
+    (void)bytes;
+    if (text == NULL)
+        return spc__fail(error, SPC_EFORMAT, "no number of bytes");
+    spc_status status = spc__net_read(&net, &arrays, &count, text + 1,
+                                      strtoll(data, NULL, 10), error);
+    free(arrays);
+    spc_net_free(net);
+    return status;
+}
+
+static void check_sentence(const char *text)
+{
+    for (const char *at = text; *at != '\0'; at++)
+        ck_assert_msg((unsigned char)*at >= ' ' || *at == '\n' || *at == '\t',
+                      "byte %d in '%s'", *at, text);
+}
+
+static spc_status see_fate(spc__fate fate, const char *record,
+                           const char *reason, int64_t line, void *payload)
+{
+    (void)fate;
+    (void)line;
+    (void)payload;
+    check_sentence(record != NULL ? record : "");
+    check_sentence(reason != NULL ? reason : "");
+    return SPC_OK;
+}
+
+/* All that it takes must be sound. */
+static spc_status read_records(const char *data, size_t bytes, spc_error *error)
+{
+    spc__exchange exchange = {.trusts = true, .each = see_fate};
+    spc__cache *cache = NULL;
+    int64_t checked;
+
+    unlink(database);
+    spc_status status = spc__cache_open(&cache, database, NULL, 0, error);
+    if (status == SPC_OK)
+        status = spc__cache_import(cache, data, bytes, &exchange, error);
+    if (status == SPC_OK)
+        status = spc__cache_verify(cache, &checked, NULL, NULL, error);
+    spc__cache_close(cache);
+    return status;
+}
+
+/* The key, a line of "====", and the signature of corpus/minisign/text. */
+static spc_status read_signature(const char *data, size_t bytes,
+                                 spc_error *error)
+{
+    const char *between = strstr(data, "====\n");
+    static spc__buf text;
+
+    (void)bytes;
+    if (text.length == 0)
+        spc__file_read(&text, suite_path("corpus/minisign/text"), 10000, error);
+    if (between == NULL)
+        return spc__fail(error, SPC_EFORMAT, "no two texts");
+    char *key = strndup(data, (size_t)(between - data));
+    spc_status status =
+        spc__signature_check(key, between + 5, text.data, text.length, error);
+    free(key);
+    return status;
+}
+
+static spc_status read_config(const char *data, size_t bytes, spc_error *error)
+{
+    char args[64] = {0};
+    cli self = {.command = &tune};
+    spc_status status = write_input(".config", data, bytes, error);
+
+    setenv("SPC_CONFIG", input, 1);
+    self.globals.quiet = true;
+    if (status == SPC_OK)
+        status = take_said(cli_read_config(&self, args), error);
+    cli_list *scenes = (cli_list *)(void *)(args + 16);
+    free(scenes->at);
+    free(self.globals.layer_files.at);
+    for (int i = 0; i < self.config.count; i++)
+        free((char *)self.config.at[i]);
+    free(self.config.at);
+    return status;
+}
+
+static spc_status read_peers(const char *data, size_t bytes, spc_error *error)
+{
+    peers *all = NULL;
+    spc_status status = write_input(".txt", data, bytes, error);
+
+    if (status == SPC_OK)
+        status = take_said(peers_read(&all, input), error);
+    peers_free(all);
+    return status;
+}
+
+static spc_status read_list(const char *data, size_t bytes, spc_error *error)
+{
+    const char *one = input;
+    cli_list operands = {&one, 1}, scenes = {0};
+    worklist_source from = {
+        .operands = &operands, .scenes = &scenes, .command = "tune"};
+    worklist list = {0};
+    spc_status status = write_input(".list", data, bytes, error);
+
+    if (status == SPC_OK)
+        status = take_said(worklist_read(&list, &from), error);
+    worklist_free(&list);
+    return status;
+}
+
+/* The command's, of features and of scenes for a network. */
+static spc_status read_array(const char *data, size_t bytes, spc_error *error)
+{
+    npy_floats floats = {0};
+    npy_ints ints = {0};
+    spc_status status = write_input(".npy", data, bytes, error);
+
+    if (status == SPC_OK)
+        status = take_said(npy_read_floats(&floats, input), error);
+    free(floats.values);
+    if (status == SPC_OK || error->status == SPC_ENOMEM)
+        return status;
+    status = take_said(npy_read_ints(&ints, input), error);
+    free(ints.values);
+    return status;
+}
+
+/* Each line by itself, as a report does it. */
+static spc_status read_figures(const char *data, size_t bytes, spc_error *error)
+{
+    char *text = strndup(data, bytes), *rest = NULL;
+    int figures = 0;
+
+    for (char *line = strtok_r(text, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        audit_figure figure;
+        double share;
+        const char *about;
+        if (!audit_read_line(&figure, &share, &about, line))
+            continue;
+        ck_assert(figure < AUDIT_FIGURES && share >= 0);
+        ck_assert(about >= line && about <= line + strlen(line));
+        figures++;
+    }
+    free(text);
+    return figures > 0 ? SPC_OK : spc__fail(error, SPC_EFORMAT, "no figure");
+}
+
+/* Code that a driver or a loader would get. */
+static spc_status read_code(const char *data, size_t bytes, spc_error *error)
+{
+    spc__attrs resources;
+    char kernel[256];
+    spc_error none;
+
+    ck_assert_uint_le(spc__code_statics(data, bytes), SIZE_MAX / 2);
+    spc__cubin_report(&resources, kernel, sizeof(kernel), data, bytes, &none);
+    return spc__cubin_check(data, bytes, 90, error);
+}
+
+static spc_status read_object(const char *data, size_t bytes, spc_error *error)
+{
+    return spc__code_statics(data, bytes) > 0
+               ? SPC_OK
+               : spc__fail(error, SPC_EFORMAT, "nothing that stays");
+}
+
+static spc_status read_packed(const char *data, size_t bytes, spc_error *error)
+{
+    void *code = NULL;
+    size_t count = 0;
+    spc_status status = spc__code_unpack(&code, &count, data, bytes, error);
+
+    ck_assert((status == SPC_OK) == (code != NULL));
+    if (status == SPC_ENOMEM)
+        error->text[0] = error->text[0] != '\0' ? error->text[0] : '?';
+    free(code);
+    return status;
+}
+
+/* Not of so many voxels that making them takes long. */
+static bool is_small(const char *spec)
+{
+    enum { DIGITS = 2, TOO_MANY = 20 /* no number has them */ };
+
+    for (size_t digits; *spec != '\0'; spec += digits + (spec[digits] != 0)) {
+        digits = strspn(spec, "0123456789");
+        if (digits > DIGITS && digits < TOO_MANY)
+            return false;
+    }
+    return true;
+}
+
+static spc_status read_spec(const char *data, size_t bytes, spc_error *error)
+{
+    spc_scene *scene = NULL;
+
+    (void)bytes;
+    if (!is_small(data) || strncmp(data, "gen:", 4) != 0)
+        return spc__fail(error, SPC_EINVAL, "not asked for");
+    spc_status status = spc_scene_load(&scene, data, error);
+    spc_scene_free(scene);
+    return status;
+}
+
+static const struct {
+    const char *ending;
+    reader read;
+    int rounds;
+} readers[] = {
+    {".layer", read_layer, 500},
+    {".feature", read_feature, 500},
+    {".npy", read_npy, 60},
+    {".ply", read_ply, 60},
+    {".bin", read_bin, 60},
+    {".lua", read_lua, 10},
+    {".net", read_net, 150},
+    {".records", read_records, 3},
+    {".minisign", read_signature, 60},
+    {".config", read_config, 60},
+    {".peers", read_peers, 60},
+    {".list", read_list, 60},
+    {".array", read_array, 60},
+    {".figures", read_figures, 500},
+    {".cubin", read_code, 500},
+    {".so", read_object, 500},
+    {".zst", read_packed, 500},
+    {".scene", read_spec, 60},
+};
+
+static int reader_of(const char *name)
+{
+    size_t length = strlen(name);
+
+    for (int i = 0; i < (int)(sizeof(readers) / sizeof(*readers)); i++) {
+        size_t ending = strlen(readers[i].ending);
+        if (length > ending &&
+            strcmp(name + length - ending, readers[i].ending) == 0)
+            return i;
+    }
+    return -1;
+}
+
+/* ---- rounds ---------------------------------------------------------------
+ */
+
+/* `data` is copied to a block of just its size, and one byte that ends a text.
+ */
+static void read_once(reader read, const char *data, size_t bytes,
+                      bool must_read)
+{
+    char *exact = malloc(bytes + 1);
+    spc_error error = {0};
+
+    memcpy(exact, data, bytes);
+    exact[bytes] = '\0';
+    spc_status status = read(exact, bytes, &error);
+    free(exact);
+    ck_assert_msg(status == SPC_OK || !must_read, "%s", error.text);
+    ck_assert_msg(status == SPC_OK || error.text[0] != '\0', "%s: no sentence",
+                  spc_status_name(status));
+    ck_assert_msg(status != SPC_ENOMEM && status != SPC_ESTATE, "%s",
+                  error.text);
+    if (status != SPC_OK)
+        check_sentence(error.text);
+}
+
+/* A piece of it also where another stands. */
+static size_t move_pieces(char *data, size_t bytes, spc__random *random)
+{
+    size_t length = 1 + spc__random_below(random, 24);
+
+    if (bytes <= length || spc__random_below(random, 3) != 0)
+        return bytes;
+    size_t from = spc__random_below(random, (uint32_t)(bytes - length));
+    size_t to = spc__random_below(random, (uint32_t)(bytes - length));
+    memmove(data + to, data + from, length);
+    return bytes;
+}
+
+static void change_and_read(reader read, const spc__buf *file, uint64_t seed)
+{
+    static char data[MOST_BYTES];
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    memcpy(data, file->data, file->length);
+    size_t bytes = move_pieces(data, file->length, &random);
+    bytes = mutate(data, bytes, sizeof(data), &random);
+    read_once(read, data, bytes, false);
+}
+
+static bool goes_on(double since, uint64_t round, int rounds)
+{
+    return seconds > 0 ? cpu_seconds() - since < seconds
+                       : round < (uint64_t)rounds;
+}
+
+START_TEST(a_changed_text_is_read_or_refused_in_one_sentence)
+{
+    const char *name = names[_i];
+    int which = reader_of(name);
+    spc__buf file = SPC__BUF_INIT;
+    char inside[512];
+    spc_error error;
+    double since = cpu_seconds();
+    uint64_t round = 0;
+    uint64_t first = (uint64_t)suite_today() * 1000000;
+
+    ck_assert_msg(which >= 0, "nobody reads '%s'", name);
+    if (seconds > 0)
+        first = spc__now_ns();
+    snprintf(inside, sizeof(inside), "corpus/texts/%s", name);
+    ck_assert_msg(spc__file_read(&file, suite_path(inside), MOST_BYTES / 2,
+                                 &error) == SPC_OK,
+                  "%s", error.text);
+    read_once(readers[which].read, file.data, file.length,
+              strncmp(name, "bad", 3) != 0);
+    for (; goes_on(since, round, readers[which].rounds); round++)
+        change_and_read(readers[which].read, &file, first + round);
+    printf("%s: %llu from seed %llu on\n", name, (unsigned long long)round,
+           (unsigned long long)first);
+    fflush(stdout);
+    unlink(input);
+    unlink(database);
+    spc__buf_release(&file);
+}
+END_TEST
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void list_corpus(const char *part)
+{
+    DIR *folder = opendir(suite_path("corpus/texts"));
+    const struct dirent *entry;
+
+    while (folder != NULL && (entry = readdir(folder)) != NULL)
+        if (entry->d_name[0] != '.' && name_count < MOST_FILES &&
+            strstr(entry->d_name, part) != NULL)
+            names[name_count++] = strdup(entry->d_name);
+    if (folder != NULL)
+        closedir(folder);
+    qsort(names, (size_t)name_count, sizeof(*names), by_text);
+}
+
+Suite *suite(void)
+{
+    Suite *all = suite_create("fuzz_texts");
+    TCase *part = tcase_create("corpus");
+
+    tcase_set_timeout(part, 120 + 10 * seconds);
+    tcase_add_loop_test(part, a_changed_text_is_read_or_refused_in_one_sentence,
+                        0, name_count);
+    suite_add_tcase(all, part);
+    return all;
+}
+
+int main(int argc, char **argv)
+{
+    int next = 1;
+
+    if (argc > 2 && strcmp(argv[1], "--minutes") == 0) {
+        seconds = 60 * atof(argv[2]);
+        next = 3;
+    }
+    list_corpus(argc > next ? argv[next] : "");
+    if (name_count == 0)
+        return suite_skip("no corpus");
+    seconds /= name_count;
+    snprintf(database, sizeof(database), "/dev/shm/spctune-fuzz-%ld.db",
+             (long)getpid());
+    if (freopen("/dev/null", "w", stderr) == NULL) /* what commands say */
+        return 1;
+    int result = run_suite(suite());
+    for (int i = 0; i < name_count; i++)
+        free(names[i]);
+    return result;
+}

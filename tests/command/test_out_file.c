@@ -1,0 +1,186 @@
+/*
+ * test_out_file.c - files that commands write: whole, or as they were.
+ */
+#include "rig/failing_writes.h"
+
+#include "base/file.h"
+#include "command/cli/cli.h"
+#include "command/cli/out_file.h"
+#include "rig/suite.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+
+Suite *suite(void);
+
+static spc__buf folder = SPC__BUF_INIT;
+static char file[400]; /* in it */
+static spc_error error;
+
+static char said[400];
+
+/* The command's; it prints as well. */
+spc_status cli_fail(spc_status status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(said, sizeof(said), format, args);
+    va_end(args);
+    return status;
+}
+
+static void make_folder(void)
+{
+    ck_assert_int_eq(spc__temp_dir_create(&folder, &error), SPC_OK);
+    snprintf(file, sizeof(file), "%s/file", spc__buf_text(&folder));
+}
+
+static void remove_folder(void)
+{
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+}
+
+static void assert_holds(const char *path, const char *text)
+{
+    spc__buf found = SPC__BUF_INIT;
+
+    ck_assert_int_eq(spc__file_read(&found, path, 1 << 20, &error), SPC_OK);
+    ck_assert_str_eq(spc__buf_text(&found), text);
+    spc__buf_release(&found);
+}
+
+static int files_in_folder(void)
+{
+    DIR *at = opendir(spc__buf_text(&folder));
+    int count = -2;
+
+    while (readdir(at) != NULL)
+        count++;
+    closedir(at);
+    return count;
+}
+
+static spc_status put(const char *text)
+{
+    size_t half = strlen(text) / 2;
+    out_piece pieces[] = {{text, half}, {text + half, strlen(text) - half}};
+
+    return out_file_put(file, pieces, 2);
+}
+
+START_TEST(a_disk_that_is_full_at_any_write_leaves_the_old_file)
+{
+    for (disk_fault how = DISK_STAYS_FULL; how <= DISK_TAKES_HALF; how++)
+        for (int nth = 1; nth <= 2; nth++) {
+            ck_assert_int_eq(put("what was there"), SPC_OK);
+            fail_write(nth, how);
+            ck_assert_int_eq(put("this is longer than what was"), SPC_EIO);
+            fail_write(0, how);
+            ck_assert_ptr_nonnull(strstr(said, "No space left on device"));
+            assert_holds(file, "what was there");
+            ck_assert_int_eq(files_in_folder(), 1);
+        }
+    ck_assert_int_eq(put("this is longer than what was"), SPC_OK);
+    assert_holds(file, "this is longer than what was");
+}
+END_TEST
+
+START_TEST(a_disk_that_is_full_leaves_no_new_file)
+{
+    fail_write(1, DISK_TAKES_HALF);
+    ck_assert_int_eq(put("text"), SPC_EIO);
+    fail_write(0, DISK_STAYS_FULL);
+    ck_assert_int_eq(files_in_folder(), 0);
+}
+END_TEST
+
+START_TEST(what_is_written_bit_by_bit_is_there_once_it_is_saved)
+{
+    out_file out;
+
+    ck_assert_int_eq(put("old"), SPC_OK);
+    ck_assert_int_eq(out_file_open(&out, file), SPC_OK);
+    fputs("one\n", out.to);
+    assert_holds(file, "old");
+    ck_assert_int_eq(out_file_save(&out), SPC_OK);
+    assert_holds(file, "one\n");
+    fputs("two\n", out.to);
+    assert_holds(file, "one\n");
+    ck_assert_int_eq(out_file_close(&out, SPC_OK), SPC_OK);
+    assert_holds(file, "one\ntwo\n");
+    ck_assert_int_eq(out_file_open(&out, file), SPC_OK);
+    fputs("three\n", out.to);
+    ck_assert_int_eq(out_file_close(&out, SPC_EINVAL), SPC_EINVAL);
+    assert_holds(file, "one\ntwo\n");
+    ck_assert_int_eq(files_in_folder(), 1);
+}
+END_TEST
+
+START_TEST(a_link_stays_one_and_a_mode_stays)
+{
+    char link[420];
+    struct stat facts;
+
+    snprintf(link, sizeof(link), "%s.link", file);
+    ck_assert_int_eq(put("old"), SPC_OK);
+    ck_assert_int_eq(chmod(file, 0640), 0);
+    ck_assert_int_eq(symlink("file", link), 0);
+    ck_assert_int_eq(out_file_put(link, &(out_piece){"new", 3}, 1), SPC_OK);
+    assert_holds(file, "new");
+    ck_assert_int_eq(lstat(link, &facts), 0);
+    ck_assert(S_ISLNK(facts.st_mode));
+    ck_assert_int_eq(stat(file, &facts), 0);
+    ck_assert_int_eq(facts.st_mode & 07777, 0640);
+}
+END_TEST
+
+static const char *const impossible[] = {"/dev/full", "/proc/none/file", "/",
+                                         "/dev/null/file", ""};
+
+START_TEST(what_cannot_be_written_is_an_error)
+{
+    out_file out;
+    spc_status status = out_file_open(&out, impossible[_i]);
+
+    if (status == SPC_OK) {
+        fputs("text", out.to);
+        status = out_file_close(&out, SPC_OK);
+    }
+    ck_assert_int_eq(status, SPC_EIO);
+}
+END_TEST
+
+START_TEST(a_device_is_written_to_as_it_is)
+{
+    ck_assert_int_eq(out_file_put("/dev/null", &(out_piece){"text", 4}, 1),
+                     SPC_OK);
+    struct stat facts;
+    ck_assert_int_eq(stat("/dev/null", &facts), 0);
+    ck_assert(S_ISCHR(facts.st_mode));
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *all = suite_create("out_file");
+    TCase *part = tcase_create("out_file");
+
+    tcase_add_checked_fixture(part, make_folder, remove_folder);
+    tcase_add_test(part, a_disk_that_is_full_at_any_write_leaves_the_old_file);
+    tcase_add_test(part, a_disk_that_is_full_leaves_no_new_file);
+    tcase_add_test(part, what_is_written_bit_by_bit_is_there_once_it_is_saved);
+    tcase_add_test(part, a_link_stays_one_and_a_mode_stays);
+    tcase_add_loop_test(part, what_cannot_be_written_is_an_error, 0, 5);
+    tcase_add_test(part, a_device_is_written_to_as_it_is);
+    suite_add_tcase(all, part);
+    return all;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}

@@ -1,0 +1,436 @@
+/*
+ * test_targets.c - every CUDA template, at its default, for GPUs that are not
+ * here: does it compile, and without spills?
+ *
+ *     test_targets          is every template among what is compiled, and every
+ *                           dataflow described?
+ *     test_targets nvrtc    compiles some of all (template, problem, GPU),
+ * others each day; $SPC_TEST_ALL compiles all of them
+ */
+#include "base/file.h"
+#include "compiler/artefact.h"
+#include "compiler/template.h"
+#include "coords/index/index_device.h"
+#include "coords/points/points_steps.h"
+#include "operators/conv.h"
+#include "operators/feature.h"
+#include "rig/layer_rig.h"
+#include "rig/suite.h"
+#include "tuner/targets.h"
+
+#include <stdio.h>
+
+static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
+                                   "sm_90a", "sm_100", "sm_120"};
+
+static spc_error error;
+
+/* ---- problems ------------------------------------------------------------ */
+
+static void layer_problem(spc__attrs *out, const char *text)
+{
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, text, &error), error.text);
+    spc__conv_attrs(out, &conv);
+}
+
+static void feature_problem(spc__attrs *out, const char *text)
+{
+    spc_feature feature;
+
+    assert_ok(spc_feature_parse(&feature, text, &error), error.text);
+    spc__feature_attrs(out, &feature);
+}
+
+/* Of the map of a layer, with keys of 32 bits; of 64 for what is not
+ * submanifold. */
+static spc__index_width width_of(const spc_conv *conv)
+{
+    int key = conv->op == SPC_SUBM ? 32 : 64;
+
+    return (spc__index_width){key, key, 1024};
+}
+
+static void points_problem(spc__attrs *out, const char *text)
+{
+    spc__points_problem(out, atoi(text));
+}
+
+static void index_problem(spc__attrs *out, const char *text)
+{
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, text, &error), error.text);
+    spc__index_width width = width_of(&conv);
+    spc__index_problem(out, &width, &conv.geometry,
+                       spc__conv_is_inverse(&conv));
+}
+
+/* The same with keys of 64 bits. */
+static void wide_problem(spc__attrs *out, const char *text)
+{
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, text, &error), error.text);
+    spc__index_width width = {64, 64, 1024};
+    spc__index_problem(out, &width, &conv.geometry,
+                       spc__conv_is_inverse(&conv));
+}
+
+static void coords_problem(spc__attrs *out, const char *text)
+{
+    spc_conv conv;
+
+    assert_ok(spc_conv_parse(&conv, text, &error), error.text);
+    spc__index_width width = width_of(&conv);
+    spc__coords_problem(out, &width, &conv.geometry);
+}
+
+static void named_problem(spc__attrs *out, const char *text)
+{
+    memset(out, 0, sizeof(*out));
+    spc__attrs_set_text(out, "op", text);
+    spc__attrs_set_number(out, "threads", 1024);
+}
+
+/* A template, or NULL for all of role "conv" that take the layer. */
+static const struct {
+    const char *template_name;
+    void (*fill)(spc__attrs *out, const char *text);
+    const char *text;
+} problems[] = {
+    {NULL, layer_problem, "subm,cin=64,cout=64,k=3,dtype=f16"},
+    {NULL, layer_problem, "subm,cin=32,cout=64,k=5,dtype=f16"},
+    {NULL, layer_problem,
+     "subm,cin=128,cout=128,k=3,dtype=bf16,epilogue=scale+bias+relu+add"},
+    {NULL, layer_problem, "subm,cin=256,cout=256,k=3,dtype=f16"},
+    {NULL, layer_problem, "subm,cin=4,cout=32,k=3,dtype=f16"},
+    {NULL, layer_problem, "subm,cin=3,cout=18,k=5,dtype=f32"},
+    {NULL, layer_problem, "subm,cin=32,cout=32,k=3,dtype=tf32"},
+    {NULL, layer_problem, "subm,cin=64,cout=64,k=3,dtype=f32,bias=1"},
+    {NULL, layer_problem, "subm,cin=64,cout=64,groups=64,k=3,dtype=f16"},
+    {NULL, layer_problem, "subm,cin=81,cout=163,k=3,dtype=f16,out=f32"},
+    {NULL, layer_problem,
+     "conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint,dtype=f16"},
+    {NULL, layer_problem, "inverse,cin=64,cout=32,k=2,stride=2,rule=floor"},
+    {NULL, layer_problem, "linear,cin=96,cout=384,epilogue=bias+gelu"},
+    {"os_mma", layer_problem, "subm,cin=64,cout=64,k=3,accumulator=f16"},
+    {"wgrad_mma", layer_problem, "subm,cin=64,cout=64,k=3,pass=wgrad,bias=1"},
+    {"wgrad_mma", layer_problem,
+     "subm,cin=20,cout=96,k=3,dtype=f32,pass=wgrad,accumulate=1"},
+    {"wgrad_wgmma", layer_problem,
+     "subm,cin=256,cout=256,k=3,pass=wgrad,bias=1"},
+    {"wgrad_rows", layer_problem, "subm,cin=32,cout=32,k=3,pass=wgrad"},
+    {"wgrad_tiles", layer_problem, "subm,cin=32,cout=32,k=3,pass=wgrad"},
+    {"wgrad_mma", layer_problem,
+     "subm,cin=64,cout=64,groups=4,k=3,pass=wgrad,bias=1"},
+    {"wgrad_channels", layer_problem,
+     "subm,cin=64,cout=64,groups=64,k=3,pass=wgrad"},
+    {"wgrad_channels", layer_problem,
+     "subm,cin=128,cout=128,groups=32,k=3,pass=wgrad,bias=1"},
+    {"wgrad_channels", layer_problem,
+     "subm,cin=24,cout=48,groups=24,k=3,dtype=f32,pass=wgrad,accumulate=1"},
+    {"wgrad_generic", layer_problem, "subm,cin=24,cout=48,groups=8,pass=wgrad"},
+    {NULL, layer_problem, "subm,cin=32,cout=64,groups=4,k=3,pass=dgrad"},
+    {NULL, layer_problem, "points,cin=64,cout=128,k=3,radius=0.1"},
+    {NULL, layer_problem, "points,cin=160,cout=72,k=5,radius=0.1,dtype=f32"},
+    {"points", points_problem, "32"},
+    {"points", points_problem, "64"},
+    {"index", index_problem, "subm,cin=1,cout=1,k=3"},
+    {"index", index_problem, "subm,cin=1,cout=1,k=5"},
+    {"index", index_problem, "subm,cin=1,cout=1,k=7"},
+    {"index", wide_problem, "subm,cin=1,cout=1,k=3"},
+    {"index", wide_problem, "subm,cin=1,cout=1,k=5"},
+    {"index", index_problem, "conv,cin=1,cout=1,k=3,stride=2,rule=floor"},
+    {"index", index_problem, "conv,cin=1,cout=1,k=3,stride=2,rule=given"},
+    {"index", index_problem, "inverse,cin=1,cout=1,k=2,stride=2,rule=floor"},
+    {"index", index_problem, "transposed,cin=1,cout=1,k=3,stride=2"},
+    {"coords", coords_problem, "subm,cin=1,cout=1,k=3"},
+    {"coords", coords_problem, "conv,cin=1,cout=1,k=3,stride=2,rule=floor"},
+    {"coords", coords_problem, "generative,cin=1,cout=1,k=2,stride=2"},
+    {"coords", coords_problem,
+     "conv,cin=1,cout=1,offsets=0x0x0+1x0x0,rule=footprint"},
+    {"coords", coords_problem, "generative,cin=1,cout=1,offsets=0x0x0+1x0x0"},
+    {"regroup", named_problem, "regroup"},
+    {"voxelise", named_problem, "voxelise"},
+    {"rows", named_problem, "rows"},
+    {"digest", named_problem, "digest"},
+    {"measure", named_problem, "measure"},
+    {"feature_pool", feature_problem, "pool=max,c=64,rule=floor,k=2,stride=2"},
+    {"feature_pool", feature_problem, "unpool=index,c=64,rule=floor,k=2"},
+    {"feature_slices", feature_problem, "pool=slices,c=64,rule=floor,k=2"},
+    {"feature_slices", feature_problem, "unpool=slices,c=512,rule=floor,k=2"},
+    {"feature_rows", feature_problem, "add,c=64,act=gelu"},
+    {"feature_rows", feature_problem, "groupmean,c=1024,by=64"},
+    {"feature_norm", feature_problem, "norm=layer,c=1024,affine=1,act=silu"},
+    {"feature_batch", feature_problem, "norm=group,c=768,groups=32"},
+    {"feature_batch", feature_problem, "global=mean,c=163,dtype=f32"},
+    {"feature_bev", feature_problem, "bev,c=128,shape=176x200x2"},
+};
+
+/* ---- templates ----------------------------------------------------------- */
+
+typedef struct rig_of {
+    spc__library *library;
+    spc__compiler *nvrtc;
+} rig_of;
+
+static bool is_cuda(const spc__template *tpl)
+{
+    return strcmp(spc__template_device(tpl), "cuda") == 0;
+}
+
+/* Is the template one that problem `p` has code from, on this GPU? */
+static bool serves(spc__template *tpl, int p, const spc__attrs *problem,
+                   const spc__attrs *target)
+{
+    const char *name = problems[p].template_name;
+    bool wgrad = strcmp(spc__template_role(tpl), "wgrad") == 0;
+
+    if (!is_cuda(tpl))
+        return false;
+    if (name != NULL)
+        return strcmp(name, spc__template_name(tpl)) == 0 &&
+               (!wgrad ||
+                spc__template_accepts(tpl, problem, target, NULL) == SPC_OK);
+    return strcmp(spc__template_role(tpl), "conv") == 0 &&
+           spc__template_accepts(tpl, problem, target, NULL) == SPC_OK;
+}
+
+static spc__attrs facts_of(const char *gpu)
+{
+    spc__attrs target;
+
+    assert_ok(spc__target_facts(&target, gpu, &error), error.text);
+    return target;
+}
+
+/* A problem that is compiled by the template, on some GPU: its default there.
+ */
+static bool find_default(spc__attrs *config, spc__template *tpl)
+{
+    for (int p = 0; p < LENGTH(problems); p++)
+        for (int g = 0; g < LENGTH(gpus); g++) {
+            spc__attrs problem, target = facts_of(gpus[g]);
+            problems[p].fill(&problem, problems[p].text);
+            if (!serves(tpl, p, &problem, &target))
+                continue;
+            assert_ok(
+                spc__template_default(config, tpl, &problem, &target, &error),
+                error.text);
+            return true;
+        }
+    return false;
+}
+
+/* A template that nobody compiles here needs a row of `problems`. */
+START_TEST(no_template_is_left_out)
+{
+    spc__library *library;
+    spc__attrs config;
+
+    assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
+    for (int i = 0; i < spc__library_count(library); i++) {
+        spc__template *tpl = spc__library_at(library, i);
+        ck_assert_msg(!is_cuda(tpl) || find_default(&config, tpl),
+                      "no problem is compiled by template '%s'",
+                      spc__template_name(tpl));
+    }
+    spc__library_close(library);
+}
+END_TEST
+
+/* ---- what is written about them ------------------------------------------ */
+
+static bool says(const char *text, const char *name)
+{
+    char quoted[80];
+
+    snprintf(quoted, sizeof(quoted), "`%s`", name);
+    return strstr(text, quoted) != NULL;
+}
+
+/* docs/DATAFLOWS.md names every dataflow and its parameters. */
+/* Of all roles; what reads them is not asked for more than its device. */
+START_TEST(points_are_for_those_that_read_triplets)
+{
+    static const struct {
+        const char *layer, *name;
+        bool reads;
+    } pairs[] = {
+        {"points,cin=16,cout=32,k=3,radius=0.1", "points_mma", true},
+        {"points,cin=16,cout=32,k=3,radius=0.1", "os_group", false},
+        {"points,cin=16,cout=32,k=3,radius=0.1,pass=wgrad", "wgrad_mma", true},
+        {"points,cin=16,cout=32,k=3,radius=0.1,pass=wgrad", "wgrad_rows",
+         false},
+    };
+    spc__attrs problem, target = facts_of("sm_90a");
+    spc__library *library;
+
+    assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
+    for (int i = 0; i < LENGTH(pairs); i++) {
+        layer_problem(&problem, pairs[i].layer);
+        spc_status status =
+            spc__template_accepts(spc__library_find(library, pairs[i].name),
+                                  &problem, &target, &error);
+        ck_assert_msg((status == SPC_OK) == pairs[i].reads, "%s: %s",
+                      pairs[i].name, error.text);
+        if (!pairs[i].reads)
+            ck_assert_ptr_nonnull(strstr(error.text, "reads no triplets"));
+    }
+    spc__library_close(library);
+}
+END_TEST
+
+START_TEST(every_dataflow_is_described)
+{
+    spc__buf text = SPC__BUF_INIT;
+    spc__library *library;
+
+    assert_ok(spc__file_read(&text, suite_path("../docs/DATAFLOWS.md"), 1 << 20,
+                             &error),
+              error.text);
+    assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
+    for (int i = 0; i < spc__library_count(library); i++) {
+        spc__template *tpl = spc__library_at(library, i);
+        const char *name = spc__template_name(tpl);
+        if (strcmp(spc__template_role(tpl), "conv") != 0 &&
+            strcmp(spc__template_role(tpl), "wgrad") != 0)
+            continue;
+        ck_assert_msg(says(spc__buf_text(&text), name), "nothing is said of %s",
+                      name);
+        spc__attrs config = {0};
+        if (is_cuda(tpl))
+            ck_assert(find_default(&config, tpl));
+        for (int c = 0; c < config.count; c++)
+            ck_assert_msg(says(spc__buf_text(&text), config.at[c].name),
+                          "nothing is said of %s, a parameter of %s",
+                          config.at[c].name, name);
+    }
+    spc__library_close(library);
+    spc__buf_release(&text);
+}
+END_TEST
+
+/* ---- compiling ----------------------------------------------------------- */
+
+/* Bytes that any kernel of the code stores or loads as it has too few
+ * registers, by the compiler's log. */
+static int spilled_of(const char *log)
+{
+    int all = 0, kernels = 0, stores, loads;
+
+    while ((log = strstr(log, "bytes stack frame,")) != NULL) {
+        ck_assert_int_eq(sscanf(log,
+                                "bytes stack frame, %d bytes spill stores, "
+                                "%d bytes spill loads",
+                                &stores, &loads),
+                         2);
+        all += stores + loads;
+        kernels++;
+        log++;
+    }
+    ck_assert_int_gt(kernels, 0);
+    return all;
+}
+
+/* Compiles; true if no kernel spills. */
+static bool compiles(const rig_of *r, spc__template *tpl, int p,
+                     const char *gpu)
+{
+    const char *name = spc__template_name(tpl);
+    spc__attrs problem, target = facts_of(gpu), config = {0};
+    spc__buf text = SPC__BUF_INIT, log = SPC__BUF_INIT;
+    spc__artefact artefact;
+
+    problems[p].fill(&problem, problems[p].text);
+    assert_ok(spc__template_default(&config, tpl, &problem, &target, &error),
+              error.text);
+    assert_ok(
+        spc__template_render(&text, tpl, &problem, &target, &config, &error),
+        error.text);
+    spc__compile_job job = {.source = text.data,
+                            .name = name,
+                            .target = gpu,
+                            .headers = r->library};
+    assert_ok(spc__compile(&artefact, r->nvrtc, &job, &log, &error),
+              error.text);
+    int spilled = spilled_of(spc__buf_text(&log));
+    printf("%s %s %s: %d registers, %d bytes spilled\n", gpu, name,
+           problems[p].text,
+           (int)spc__attrs_number(&artefact.resources, "registers", 0),
+           spilled);
+    fflush(stdout);
+    ck_assert_uint_eq(spc__code_statics(artefact.code, artefact.code_bytes), 0);
+    spc__artefact_release(&artefact);
+    spc__buf_release(&text);
+    spc__buf_release(&log);
+    return spilled == 0;
+}
+
+/* Those templates that serve problem `p`; `number` counts what is compiled.
+ * Returns how many of them spill. */
+static int compile_problem(const rig_of *r, int p, const char *gpu, int *number)
+{
+    spc__attrs problem, target = facts_of(gpu);
+    int spill = 0;
+
+    problems[p].fill(&problem, problems[p].text);
+    for (int i = 0; i < spc__library_count(r->library); i++) {
+        spc__template *tpl = spc__library_at(r->library, i);
+        if (serves(tpl, p, &problem, &target) && suite_takes((*number)++))
+            spill += !compiles(r, tpl, p, gpu);
+    }
+    return spill;
+}
+
+START_TEST(defaults_compile_without_spills)
+{
+    int number = 9 * _i; /* other problems on each GPU */
+    int spill = 0;
+    rig_of r;
+
+    assert_ok(spc__nvrtc_open(&r.nvrtc, &error), error.text);
+    assert_ok(spc__library_open(&r.library, NULL, NULL, &error), error.text);
+    for (int p = 0; p < LENGTH(problems); p++)
+        spill += compile_problem(&r, p, gpus[_i], &number);
+    ck_assert_msg(spill == 0, "%d defaults spill on %s", spill, gpus[_i]);
+    ck_assert_int_gt(number - 9 * _i, LENGTH(problems));
+    spc__library_close(r.library);
+    spc__compiler_close(r.nvrtc);
+}
+END_TEST
+
+/* ---- the suite ----------------------------------------------------------- */
+
+static bool has_nvrtc(void)
+{
+    spc__compiler *nvrtc = NULL;
+    bool present = spc__nvrtc_open(&nvrtc, NULL) == SPC_OK;
+
+    spc__compiler_close(nvrtc);
+    return present;
+}
+
+int main(int argc, char **argv)
+{
+    bool nvrtc = suite_is_part(argc, argv, "nvrtc");
+    Suite *suite = suite_create(nvrtc ? "targets, NVRTC" : "targets");
+    TCase *tcase = tcase_create("all");
+
+    if (nvrtc && !has_nvrtc())
+        return suite_skip("there is no NVRTC on this machine");
+    tcase_set_timeout(tcase, 900);
+    if (nvrtc) {
+        suite_sample(61);
+        tcase_add_loop_test(tcase, defaults_compile_without_spills, 0,
+                            LENGTH(gpus));
+    } else {
+        tcase_add_test(tcase, no_template_is_left_out);
+        tcase_add_test(tcase, points_are_for_those_that_read_triplets);
+        tcase_add_test(tcase, every_dataflow_is_described);
+    }
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

@@ -1,0 +1,335 @@
+/*
+ * test_fuzz_import.c - files of other programs, changed at random.
+ *
+ * Each file of tests/corpus is read as it is, and then again and again with
+ * some bytes changed. Whatever comes, a reader says either a sentence or arrays
+ * whose bytes are all there. A file that ever did harm stays in the corpus.
+ * It goes on for so many minutes in all, on the files with a word in their
+ * names, as
+ *
+ *     test_fuzz_import --minutes 10 .onnx
+ */
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "import/weights.h"
+#include "rig/failing_allocations.h"
+#include "rig/mutate.h"
+#include "rig/suite.h"
+#ifdef SPC_WITH_PROTOBUF
+#include "import/onnx_file.h"
+#endif
+
+#include <dirent.h>
+
+enum { MOST_FILES = 64, MOST_BYTES = 16384, ROUNDS = 10000 };
+
+static double seconds; /* 0: ROUNDS of each file */
+static char *names[MOST_FILES];
+static int name_count;
+
+/* ---- readers ------------------------------------------------------------- */
+
+typedef spc_status (*reader)(const unsigned char *data, size_t bytes,
+                             spc_error *error);
+
+/* Every byte of every array is read, so that a sanitizer sees one that is not
+ * there. */
+static uint64_t sum_arrays(const spc_weights *weights)
+{
+    uint64_t sum = 0;
+
+    for (int i = 0; i < spc_weights_count(weights); i++) {
+        const spc_array *array = spc_weights_at(weights, i);
+        const unsigned char *data = array->data;
+        for (size_t byte = 0; byte < array->bytes; byte++)
+            sum += data[byte];
+        sum += strlen(array->name) + strlen(array->file);
+    }
+    return sum;
+}
+
+static volatile uint64_t sink;
+
+static spc_status read_weights(spc__weight_reader read,
+                               const unsigned char *data, size_t bytes,
+                               spc_error *error)
+{
+    spc__weight_file file = {"file.npy", data, bytes};
+    spc_weights *weights = spc__weights_create();
+    spc_status status = weights != NULL ? read(weights, &file, error)
+                                        : spc__fail_memory(error, 1);
+
+    if (status == SPC_OK)
+        status = spc__weights_finish(weights, error);
+    if (status == SPC_OK)
+        sink += sum_arrays(weights);
+    spc_weights_free(weights);
+    return status;
+}
+
+#ifdef SPC_WITH_JANSSON
+static spc_status read_safetensors(const unsigned char *data, size_t bytes,
+                                   spc_error *error)
+{
+    return read_weights(spc__weights_read_safetensors, data, bytes, error);
+}
+#endif
+
+#ifdef SPC_WITH_LIBZIP
+static spc_status read_npz(const unsigned char *data, size_t bytes,
+                           spc_error *error)
+{
+    return read_weights(spc__weights_read_npz, data, bytes, error);
+}
+#endif
+
+static spc_status read_npy(const unsigned char *data, size_t bytes,
+                           spc_error *error)
+{
+    return read_weights(spc__weights_read_npy, data, bytes, error);
+}
+
+#ifdef SPC_WITH_PROTOBUF
+static spc_status read_onnx(const unsigned char *data, size_t bytes,
+                            spc_error *error)
+{
+    spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
+    spc_onnx_range range;
+    spc_onnx *onnx = NULL;
+    spc_net *net = NULL;
+    spc_status status = spc__onnx_read(&onnx, "file.onnx", data, bytes, error);
+
+    if (status == SPC_OK)
+        status = spc_onnx_build(&net, onnx, &options, error);
+    for (int i = 0; spc_onnx_range_at(&range, onnx, i) == SPC_OK; i++)
+        for (int c = 0; c < range.weight_count; c++)
+            sink += (uint64_t)(range.weights[c] > 0);
+    spc_net_free(net);
+    spc_onnx_free(onnx);
+    return status;
+}
+#endif
+
+static const struct {
+    const char *suffix;
+    reader read;
+} readers[] = {
+#ifdef SPC_WITH_PROTOBUF
+    {".onnx", read_onnx},
+#endif
+#ifdef SPC_WITH_JANSSON
+    {".safetensors", read_safetensors},
+#endif
+#ifdef SPC_WITH_LIBZIP
+    {".npz", read_npz},
+#endif
+    {".npy", read_npy},
+};
+
+/* NULL: this build has none. */
+static reader reader_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof(readers) / sizeof(*readers); i++)
+        if (strstr(name, readers[i].suffix) != NULL)
+            return readers[i].read;
+    return NULL;
+}
+
+/* ---- rounds -------------------------------------------------------------- */
+
+/* `data` is copied to a block of just its size, so that reading past its end is
+ * seen. */
+static spc_status read_once(reader read, const char *data, size_t bytes,
+                            spc_error *error)
+{
+    unsigned char *exact = malloc(bytes > 0 ? bytes : 1);
+
+    memcpy(exact, data, bytes);
+    *error = (spc_error){0};
+    spc_status status = read(exact, bytes, error);
+    free(exact);
+    return status;
+}
+
+static void check_answer(spc_status status, const spc_error *error)
+{
+    bool is_known = status == SPC_OK || status == SPC_EFORMAT ||
+                    status == SPC_EUNSUPPORTED || status == SPC_EDUPLICATE ||
+                    status == SPC_EINVAL || status == SPC_ERANGE;
+
+    ck_assert_msg(is_known, "%s: %s", spc_status_name(status), error->text);
+    ck_assert_int_eq(status, error->status);
+    ck_assert(status == SPC_OK || error->text[0] != '\0');
+}
+
+static void change_and_read(reader read, const spc__buf *file, uint64_t seed)
+{
+    static char data[MOST_BYTES];
+    spc_error error;
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    memcpy(data, file->data, file->length);
+    size_t bytes = mutate(data, file->length, sizeof(data), &random);
+    check_answer(read_once(read, data, bytes, &error), &error);
+}
+
+static void read_file(spc__buf *out, const char *name)
+{
+    char inside[512];
+    spc_error error;
+
+    snprintf(inside, sizeof(inside), "corpus/%s", name);
+    ck_assert_msg(spc__file_read(out, suite_path(inside), MOST_BYTES / 2,
+                                 &error) == SPC_OK,
+                  "%s", error.text);
+}
+
+START_TEST(a_changed_file_is_read_or_refused_in_one_sentence)
+{
+    const char *name = names[_i];
+    reader read = reader_of(name);
+    spc__buf file = SPC__BUF_INIT;
+    spc_error error;
+    double since = cpu_seconds();
+    uint64_t first = (uint64_t)suite_today() * 1000000, i = 0;
+
+    if (read == NULL)
+        skip_test("a format that was left out of this build");
+    if (seconds > 0)
+        first = spc__now_ns();
+    printf("%s from seed %llu on\n", name, (unsigned long long)first);
+    fflush(stdout);
+    read_file(&file, name);
+    check_answer(read_once(read, file.data, file.length, &error), &error);
+    for (; seconds > 0 ? cpu_seconds() - since < seconds : i < ROUNDS; i++)
+        change_and_read(read, &file, first + i);
+    printf("%s: %llu from seed %llu on\n", name, (unsigned long long)i,
+           (unsigned long long)first);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* After a network an ONNX file has the versions of operator sets alone. */
+enum { BEHIND_NETWORK = 13 };
+
+/* Nobody asks a reader about nothing: files are opened by functions that refuse
+ * empty ones. */
+START_TEST(a_file_that_is_cut_short_is_refused)
+{
+    const char *name = names[_i];
+    reader read = reader_of(name);
+    spc__buf file = SPC__BUF_INIT;
+    spc_error error;
+
+    if (read == NULL)
+        skip_test("a format that was left out of this build");
+    read_file(&file, name);
+    for (size_t bytes = 1; bytes < file.length; bytes++) {
+        spc_status status = read_once(read, file.data, bytes, &error);
+        bool may_be_whole = strstr(name, ".onnx") != NULL &&
+                            bytes + BEHIND_NETWORK >= file.length;
+        check_answer(status, &error);
+        ck_assert_msg(status != SPC_OK || may_be_whole, "%s of %zu bytes", name,
+                      bytes);
+    }
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* A file named "bad..." is refused, any other is right as it is. */
+START_TEST(the_corpus_itself_is_as_its_names_say)
+{
+    spc__buf file = SPC__BUF_INIT;
+    spc_error error;
+    reader read = reader_of(names[_i]);
+
+    if (read == NULL)
+        skip_test("a format that was left out of this build");
+    read_file(&file, names[_i]);
+    spc_status status = read_once(read, file.data, file.length, &error);
+    ck_assert_msg((status != SPC_OK) == (strncmp(names[_i], "bad", 3) == 0),
+                  "%s: %s", names[_i],
+                  status == SPC_OK ? "it was read" : error.text);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* Without memory for one thing a reader says so, and keeps nothing (which a
+ * sanitizer sees). Libraries allocate by themselves; theirs do not fail here.
+ */
+START_TEST(each_allocation_fails_once)
+{
+    spc__buf file = SPC__BUF_INIT;
+    spc_error error;
+    reader read = reader_of(names[_i]);
+    spc_status status = SPC_ENOMEM;
+    int nth = 0;
+
+    if (read == NULL)
+        skip_test("a format that was left out of this build");
+    read_file(&file, names[_i]);
+    while (status == SPC_ENOMEM && nth < 5000) {
+        error = (spc_error){0};
+        fail_allocation(++nth);
+        status = read((unsigned char *)file.data, file.length, &error);
+        fail_allocation(0);
+        ck_assert_int_eq(status, error.status);
+    }
+    ck_assert_msg((status != SPC_OK) == (strncmp(names[_i], "bad", 3) == 0),
+                  "allocation %d: %s", nth, error.text);
+    ck_assert_int_gt(nth, 2);
+    spc__buf_release(&file);
+}
+END_TEST
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void list_corpus(const char *part)
+{
+    DIR *folder = opendir(suite_path("corpus"));
+    const struct dirent *entry;
+
+    while (folder != NULL && (entry = readdir(folder)) != NULL)
+        if (strchr(entry->d_name, '.') > entry->d_name && /* no folder */
+            name_count < MOST_FILES && strstr(entry->d_name, part) != NULL)
+            names[name_count++] = strdup(entry->d_name);
+    if (folder != NULL)
+        closedir(folder);
+    qsort(names, (size_t)name_count, sizeof(*names), by_text);
+}
+
+int main(int argc, char **argv)
+{
+    Suite *suite = suite_create("fuzz_import");
+    TCase *tcase = tcase_create("corpus");
+
+    int next = 1;
+
+    if (argc > 2 && strcmp(argv[1], "--minutes") == 0) {
+        seconds = 60 * atof(argv[2]);
+        next = 3;
+    }
+    list_corpus(argc > next ? argv[next] : "");
+    if (name_count == 0)
+        return suite_skip("no corpus");
+    seconds /= name_count;
+    tcase_set_timeout(tcase, 60 + 10 * seconds);
+    tcase_add_loop_test(tcase, the_corpus_itself_is_as_its_names_say, 0,
+                        name_count);
+    tcase_add_loop_test(tcase,
+                        a_changed_file_is_read_or_refused_in_one_sentence, 0,
+                        name_count);
+    tcase_add_loop_test(tcase, a_file_that_is_cut_short_is_refused, 0,
+                        name_count);
+    tcase_add_loop_test(tcase, each_allocation_fails_once, 0, name_count);
+    suite_add_tcase(suite, tcase);
+    int result = run_suite(suite);
+    for (int i = 0; i < name_count; i++)
+        free(names[i]);
+    return result;
+}

@@ -1,0 +1,470 @@
+/* test_net_weights.c - the weights of a network, from arrays by their names. */
+#include "base/random.h"
+#include "import/weights.h"
+#include "rig/suite.h"
+#include "spc_import.h"
+
+#include <math.h>
+
+enum { CIN = 4, COUT = 6 };
+
+static spc_error error;
+
+#define assert_ok(call) ck_assert_msg((call) == SPC_OK, "%s", error.text)
+
+/* ---- arrays -------------------------------------------------------------- */
+
+/* Arrays of distinct numbers, by name. */
+static spc_weights *weights;
+
+static void open_weights(void)
+{
+    weights = spc__weights_create();
+}
+
+static void free_weights(void)
+{
+    spc_weights_free(weights);
+}
+
+static float *add_array(const char *name, int rank, const int64_t *shape)
+{
+    spc_array array = {
+        .name = name, .file = "drawn", .type = SPC_ELEMENT_F32, .rank = rank};
+    int64_t count = 1;
+    spc__random random;
+
+    for (int i = 0; i < rank; i++)
+        count *= array.shape[i] = shape[i];
+    array.bytes = (size_t)count * sizeof(float);
+    float *values = spc__weights_alloc(weights, array.bytes);
+    spc__random_init(&random, (uint64_t)strlen(name) * 977 + (uint64_t)name[0]);
+    for (int64_t i = 0; i < count; i++)
+        values[i] = (float)(0.1 + spc__random_unit(&random));
+    array.data = values;
+    assert_ok(spc__weights_add(weights, &array, &error));
+    return values;
+}
+
+static const float *add_vector(const char *name, int64_t count)
+{
+    return add_array(name, 1, &count);
+}
+
+static void add_norm(const char *name, int64_t channels)
+{
+    static const char *const parts[] = {"weight", "bias", "running_mean",
+                                        "running_var"};
+    char full[64];
+
+    for (int i = 0; i < 4; i++) {
+        snprintf(full, sizeof(full), "%s.%s", name, parts[i]);
+        add_vector(full, channels);
+    }
+}
+
+static const float *values_of(const char *name)
+{
+    const spc_array *array = spc_weights_find(weights, name);
+    ck_assert_msg(array != NULL, "%s", name);
+    return array->data;
+}
+
+/* ---- the network --------------------------------------------------------- */
+
+static spc_net *net;
+static spc_tensor last;
+
+static void open_net(void)
+{
+    spc_net_input input = SPC_NET_INPUT_INIT;
+
+    assert_ok(spc_net_create(&net, "test", &error));
+    input.channels = CIN;
+    assert_ok(spc_net_add_input(net, &last, &input, &error));
+}
+
+static void free_net(void)
+{
+    spc_net_free(net);
+}
+
+static void add_conv(const char *text, const char *name, const char *norm)
+{
+    spc_net_layer layer = SPC_NET_LAYER_INIT;
+
+    assert_ok(spc_conv_parse(&layer.conv, text, &error));
+    layer.name = name;
+    layer.norm = norm;
+    layer.eps = 1e-3;
+    layer.in = last;
+    assert_ok(spc_net_add_conv(net, &last, &layer, &error));
+}
+
+static const float *param(const char *layer, spc_operand which, int64_t *count)
+{
+    spc_net_info info;
+
+    spc_net_describe(&info, net);
+    for (int i = 0; i < info.params; i++) {
+        spc_net_param p;
+        assert_ok(spc_net_param_at(&p, net, i));
+        if (p.which == which && strcmp(p.layer, layer) == 0) {
+            *count = p.count;
+            ck_assert_ptr_nonnull(p.values);
+            return p.values;
+        }
+    }
+    ck_abort_msg("no such array of %s", layer);
+    return NULL;
+}
+
+static void assert_vector(const char *layer, spc_operand which,
+                          const float *want, int64_t count)
+{
+    int64_t have;
+    const float *got = param(layer, which, &have);
+
+    ck_assert_int_eq(have, count);
+    ck_assert_mem_eq(got, want, (size_t)count * sizeof(*want));
+}
+
+/* What folding must give, with a convolution's bias or without. */
+static void assert_folded(const char *layer, const char *norm,
+                          const float *conv_bias)
+{
+    float scale[COUT], bias[COUT];
+
+    assert_ok(spc_batch_norm_load(scale, bias, COUT, weights, norm, 1e-3,
+                                  conv_bias, &error));
+    assert_vector(layer, SPC_SCALE, scale, COUT);
+    assert_vector(layer, SPC_BIAS, bias, COUT);
+}
+
+/* Detectors keep [cout][z][y][x][cin]. */
+static void assert_kernel_zyx(const char *layer, const float *theirs)
+{
+    int64_t count;
+    const float *got = param(layer, SPC_WEIGHTS, &count);
+
+    ck_assert_int_eq(count, COUT * 27 * CIN);
+    for (int co = 0; co < COUT; co++)
+        for (int k = 0; k < 27; k++)
+            for (int ci = 0; ci < CIN; ci++) {
+                int flipped = k % 3 * 9 + k / 3 % 3 * 3 + k / 9;
+                ck_assert(got[(co * 27 + k) * CIN + ci] ==
+                          theirs[(co * 27 + flipped) * CIN + ci]);
+            }
+}
+
+/* ---- whole networks ------------------------------------------------------ */
+
+static void add_detector_arrays(void)
+{
+    const int64_t k3[] = {COUT, 3, 3, 3, CIN}, k1[] = {COUT, 1, 1, 1, COUT};
+
+    add_array("backbone.conv1.0.weight", 5, k3);
+    add_norm("backbone.conv1.1", COUT);
+    add_array("backbone.conv2.weight", 5, k1);
+    add_vector("backbone.conv2.bias", COUT);
+    add_norm("backbone.bn2", COUT);
+    const int64_t matrix[] = {2, COUT};
+    add_array("backbone.head.weight", 2, matrix);
+    add_vector("backbone.head.bias", 2);
+}
+
+static void add_detector_layers(void)
+{
+    add_conv("subm,cin=4,cout=6,k=3,epilogue=scale+bias+relu", "conv1.0",
+             "conv1.1");
+    add_conv("subm,cin=6,cout=6,k=1,epilogue=scale+bias", "conv2", "bn2");
+    add_conv("linear,cin=6,cout=2,bias=1", "head", NULL);
+}
+
+START_TEST(a_detector_of_spconv_is_filled)
+{
+    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    int64_t count;
+
+    add_detector_arrays();
+    assert_ok(spc__weights_finish(weights, &error));
+    add_detector_layers();
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+
+    assert_kernel_zyx("conv1.0", values_of("backbone.conv1.0.weight"));
+    assert_folded("conv1.0", "backbone.conv1.1", NULL);
+    /* The bias of a convolution goes before its normalisation. */
+    assert_folded("conv2", "backbone.bn2", values_of("backbone.conv2.bias"));
+    const float *matrix = values_of("backbone.conv2.weight");
+    const float *got = param("conv2", SPC_WEIGHTS, &count);
+    for (int co = 0; co < COUT; co++)
+        for (int ci = 0; ci < COUT; ci++)
+            ck_assert(got[co * COUT + ci] == matrix[ci * COUT + co]);
+    assert_vector("head", SPC_WEIGHTS, values_of("backbone.head.weight"),
+                  2 * COUT);
+    assert_vector("head", SPC_BIAS, values_of("backbone.head.bias"), 2);
+    const spc_array *first;
+    ck_assert_int_eq(spc_weights_unread(&first, net, weights, &use), 0);
+    ck_assert_ptr_null(first);
+}
+END_TEST
+
+/* Of a checkpoint that has more than the network: what lies under another
+ * prefix does not count, and what only training reads does not either. */
+START_TEST(arrays_that_no_layer_reads_are_counted)
+{
+    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    const int64_t k3[] = {COUT, 3, 3, 3, COUT};
+    const spc_array *first;
+
+    add_detector_arrays();
+    add_vector("backbone.bn2.num_batches_tracked", 1);
+    add_vector("head.weight", 3);
+    add_array("backbone.conv3.weight", 5, k3);
+    add_norm("backbone.bn3", COUT);
+    assert_ok(spc__weights_finish(weights, &error));
+    add_detector_layers();
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    ck_assert_int_eq(spc_weights_unread(&first, net, weights, &use), 5);
+    ck_assert_str_eq(first->name, "backbone.bn3.bias");
+}
+END_TEST
+
+START_TEST(a_network_of_minkowski_engine_is_filled)
+{
+    const spc_weights_use use = {SPC_ENGINE_MINKOWSKI, NULL, NULL};
+    const int64_t kernel[] = {27, CIN, COUT}, matrix[] = {3, COUT};
+    int64_t count;
+
+    float *theirs = add_array("conv0.kernel", 3, kernel);
+    add_norm("bn0.bn", COUT);
+    add_array("final.linear.weight", 2, matrix);
+    assert_ok(spc__weights_finish(weights, &error));
+    add_conv("subm,cin=4,cout=6,k=3,epilogue=scale+bias", "conv0", "bn0");
+    add_conv("linear,cin=6,cout=3", "final", NULL);
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+
+    assert_folded("conv0", "bn0.bn", NULL);
+    const float *got = param("conv0", SPC_WEIGHTS, &count);
+    for (int k = 0; k < 27; k++) /* x is the fastest there, z is here */
+        ck_assert(got[k * CIN] ==
+                  theirs[(k % 3 * 9 + k / 3 % 3 * 3 + k / 9) * CIN * COUT]);
+    assert_vector("final", SPC_WEIGHTS, values_of("final.linear.weight"),
+                  3 * COUT);
+}
+END_TEST
+
+static const struct {
+    const char *text, *name, *norm;
+    spc_status status;
+    const char *said;
+} missing[] = {
+    {"subm,cin=4,cout=6,k=3", "conv9", NULL, SPC_ENOTFOUND,
+     "'backbone.conv9' with the ending .weight"},
+    {"subm,cin=4,cout=6,k=5", "conv1.0", NULL, SPC_EINVAL,
+     "the layer's has the sizes 5x5x5"},
+    {"subm,cin=4,cout=8,k=3", "conv1.0", NULL, SPC_EINVAL,
+     "not what the layer subm,cin=4,cout=8"},
+    {"subm,cin=4,cout=6,k=3,epilogue=scale+bias", "conv1.0", "bn7",
+     SPC_ENOTFOUND, "'backbone.bn7.running_mean'"},
+    {"linear,cin=4,cout=2", "head", NULL, SPC_EINVAL,
+     "an array 'backbone.head.bias', but the layer 'head' has no bias"},
+    {"subm,cin=4,cout=6,k=3,bias=1", "conv1.0", NULL, SPC_ENOTFOUND,
+     "'backbone.conv1.0' with .bias"},
+};
+
+START_TEST(what_is_missing_or_of_another_layer_is_named)
+{
+    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+
+    add_detector_arrays();
+    assert_ok(spc__weights_finish(weights, &error));
+    add_conv(missing[_i].text, missing[_i].name, missing[_i].norm);
+    ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
+                     missing[_i].status);
+    ck_assert_msg(strstr(error.text, missing[_i].said) != NULL,
+                  "'%s' lacks '%s'", error.text, missing[_i].said);
+}
+END_TEST
+
+/* Scale and bias of their own are not the weight and bias of a batch
+ * normalisation. */
+START_TEST(a_batch_normalisation_is_no_scale_and_bias)
+{
+    const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
+    spc_feature affine;
+
+    add_detector_arrays();
+    add_vector("backbone.free.weight", CIN);
+    add_vector("backbone.free.bias", CIN);
+    add_norm("backbone.folded", CIN);
+    assert_ok(spc__weights_finish(weights, &error));
+    assert_ok(spc_feature_parse(&affine, "affine,c=4", &error));
+    assert_ok(spc_net_add_feature(net, &last, "free", &affine, last,
+                                  SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    assert_vector("free", SPC_SCALE, values_of("backbone.free.weight"), CIN);
+    assert_ok(spc_net_add_feature(net, &last, "folded", &affine, last,
+                                  SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
+    ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
+                     SPC_EUNSUPPORTED);
+    ck_assert_msg(strstr(error.text, "a batch normalisation there"), "%s",
+                  error.text);
+}
+END_TEST
+
+/* ---- layers of one name -------------------------------------------------- */
+
+/* A head over two levels: its arrays are there once, and both have them. */
+START_TEST(layers_of_one_name_have_one_array)
+{
+    const spc_weights_use use = SPC_WEIGHTS_USE_INIT;
+    const int64_t shape[] = {COUT, 1, 1, 1, CIN}, down[] = {CIN, 2, 2, 2, CIN};
+    const spc_array *unread;
+    spc_net_info info;
+    spc_tensor first = last;
+
+    add_array("head.weight", 5, shape);
+    add_array("down.weight", 5, down);
+    assert_ok(spc__weights_finish(weights, &error));
+    add_conv("subm,cin=4,cout=6,k=1", "head", NULL);
+    last = first;
+    add_conv("conv,cin=4,cout=4,k=2,stride=2,rule=floor", "down", NULL);
+    add_conv("subm,cin=4,cout=6,k=1", "head", NULL);
+    spc_net_describe(&info, net);
+    ck_assert_int_eq(info.params, 2);
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    assert_vector("head", SPC_WEIGHTS, values_of("head.weight"), COUT * CIN);
+    ck_assert_int_eq(spc_weights_unread(&unread, net, weights, &use), 0);
+}
+END_TEST
+
+/* ---- what does not fit --------------------------------------------------- */
+
+/* Halves end at 65504, and what is below 65520 is rounded to that. */
+static const struct {
+    const char *type;
+    float values[4];
+    const char *said; /* NULL: it is taken */
+} storing[] = {
+    {"f16", {65504, -65519, 1e-30f, 0}, NULL},
+    {"f16",
+     {65504, 65520, 1, -7e4f},
+     "2 of the 96 numbers of 'conv.weight' would be infinite as f16, which "
+     "ends at 65504; the greatest is -70000: "
+     "dtype=bf16 or f32 (--dtype) holds them"},
+    {"f16", {1, 3.4e38f, 1, 1}, ": dtype=f32 (--dtype) holds them"},
+    {"f16", {INFINITY, -1e9f, NAN, 1}, "1 of the 96 numbers"},
+    {"bf16", {1e38f, -7e4f, 1, 1}, NULL},
+    {"bf16", {-3.4e38f, 1, 1, 1}, "as bf16, which ends at 3.38953e+38"},
+    {"f32", {3.4e38f, 1, 1, 1}, NULL},
+    {"tf32", {3.4e38f, 1, 1, 1}, NULL},
+};
+
+START_TEST(what_would_become_infinite_is_refused_with_what_would_fit)
+{
+    const spc_weights_use use = SPC_WEIGHTS_USE_INIT;
+    const spc_kernel_form form = SPC_KERNEL_FORM_INIT;
+    const int64_t shape[] = {COUT, 2, 2, 1, CIN};
+    const char *said = storing[_i].said;
+    char text[96];
+    float *theirs = add_array("conv.weight", 5, shape), got[COUT * 4 * CIN];
+    spc_net_param p;
+    spc_conv conv;
+
+    memcpy(theirs + 7, storing[_i].values, sizeof(storing[_i].values));
+    assert_ok(spc__weights_finish(weights, &error));
+    snprintf(text, sizeof(text),
+             "conv,cin=4,cout=6,k=2x2x1,stride=2x2x1,rule=floor,dtype=%s",
+             storing[_i].type);
+    assert_ok(spc_conv_parse(&conv, text, &error));
+    if (strcmp(storing[_i].type, "f16") == 0) {
+        add_conv(text, "conv", NULL);
+        spc_status status = spc_weights_fill_net(net, weights, &use, &error);
+        ck_assert_int_eq(status, said != NULL ? SPC_ERANGE : SPC_OK);
+        assert_ok(spc_net_param_at(&p, net, 0));
+        ck_assert_int_eq(p.values == NULL, said != NULL);
+    }
+    spc_error none = {SPC_OK, ""};
+    error = none;
+    spc_kernel_load(got, &conv, spc_weights_find(weights, "conv.weight"), &form,
+                    &error);
+    ck_assert_msg(said == NULL ? error.status == SPC_OK
+                               : error.status == SPC_ERANGE &&
+                                     strstr(error.text, said) != NULL,
+                  "%s", error.text);
+}
+END_TEST
+
+/* A file that has NaN or infinity is taken, and it is said. */
+START_TEST(what_is_no_number_is_noted)
+{
+    const spc_weights_use use = SPC_WEIGHTS_USE_INIT;
+    const int64_t shape[] = {COUT, 3, 3, 3, CIN};
+    float *theirs = add_array("conv.weight", 5, shape);
+    float *bias = add_array("conv.bias", 1, (int64_t[]){COUT});
+
+    theirs[3] = NAN;
+    theirs[300] = -INFINITY;
+    bias[2] = NAN;
+    assert_ok(spc__weights_finish(weights, &error));
+    add_conv("subm,cin=4,cout=6,k=3,epilogue=bias", "conv", NULL);
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    ck_assert_str_eq(spc_net_note(net, 0),
+                     "layer 'conv': 2 of its 648 numbers called weights are "
+                     "NaN or infinite, and so is what it computes of them");
+    ck_assert_ptr_nonnull(
+        strstr(spc_net_note(net, 1), "6 numbers called bias"));
+    ck_assert_ptr_null(spc_net_note(net, 2));
+
+    float ranges[2] = {1, 1};
+    spc_net_info info;
+    spc_net_describe(&info, net);
+    ck_assert_int_le(info.tensors, 2);
+    bias[2] = theirs[3] = theirs[300] = 0; /* a better file */
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    ck_assert_ptr_null(spc_net_note(net, 0));
+    assert_ok(spc_net_quantise(net, ranges, NULL, &error));
+}
+END_TEST
+
+START_TEST(steps_of_i8_need_numbers)
+{
+    float values[COUT * 27 * COUT] = {[5] = NAN}, ranges[3] = {1, 1, 1};
+
+    add_conv("subm,cin=4,cout=6,k=3", "a", NULL);
+    add_conv("subm,cin=6,cout=6,k=3", "b", NULL);
+    assert_ok(spc_net_set_param(net, "b", SPC_WEIGHTS, values, COUT * 27 * COUT,
+                                &error));
+    ck_assert_int_eq(spc_net_quantise(net, ranges, NULL, &error), SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "layer 'b': 1 of its 972"));
+    values[5] = 65520;
+    ck_assert_int_eq(spc_net_set_param(net, "b", SPC_WEIGHTS, values,
+                                       COUT * 27 * COUT, &error),
+                     SPC_ERANGE);
+    ck_assert_ptr_nonnull(strstr(error.text, "the weights of layer 'b'"));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("net_weights");
+    TCase *tcase = tcase_create("networks");
+
+    tcase_add_checked_fixture(tcase, open_weights, free_weights);
+    tcase_add_checked_fixture(tcase, open_net, free_net);
+    tcase_add_test(tcase, a_detector_of_spconv_is_filled);
+    tcase_add_test(tcase, a_network_of_minkowski_engine_is_filled);
+    tcase_add_test(tcase, arrays_that_no_layer_reads_are_counted);
+    tcase_add_test(tcase, a_batch_normalisation_is_no_scale_and_bias);
+    tcase_add_loop_test(tcase, what_is_missing_or_of_another_layer_is_named, 0,
+                        (int)(sizeof(missing) / sizeof(*missing)));
+    tcase_add_loop_test(
+        tcase, what_would_become_infinite_is_refused_with_what_would_fit, 0,
+        (int)(sizeof(storing) / sizeof(*storing)));
+    tcase_add_test(tcase, layers_of_one_name_have_one_array);
+    tcase_add_test(tcase, what_is_no_number_is_noted);
+    tcase_add_test(tcase, steps_of_i8_need_numbers);
+    suite_add_tcase(suite, tcase);
+    return run_suite(suite);
+}

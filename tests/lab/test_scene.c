@@ -1,0 +1,804 @@
+/* test_scene.c - scene files, generators, and what bad ones get. */
+#include "base/dtype.h"
+#include "base/error.h"
+#include "base/file.h"
+#include "base/random.h"
+#include "base/sha256.h"
+#include "lab/scene/scene.h"
+#include "rig/comma_locale.h"
+#include "rig/mutate.h"
+#include "rig/suite.h"
+#include "spc.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static spc_error error;
+static char folder[256];
+
+#define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
+
+#define assert_ok(call)                                                        \
+    ck_assert_msg((call) == SPC_OK, "%s: %s", #call, error.text)
+
+static void make_folder(void)
+{
+    spc__buf path = SPC__BUF_INIT;
+    assert_ok(spc__temp_dir_create(&path, &error));
+    snprintf(folder, sizeof(folder), "%s", spc__buf_text(&path));
+    spc__buf_release(&path);
+}
+
+static void remove_folder(void)
+{
+    spc__temp_dir_remove(folder);
+}
+
+/* Writes folder/name and returns "folder/name" + suffix, in a static buffer. */
+static const char *write_scene(const char *name, const void *data, size_t bytes,
+                               const char *suffix)
+{
+    static char spec[512];
+    snprintf(spec, sizeof(spec), "%s/%s", folder, name);
+    assert_ok(spc__file_write(spec, data, bytes, &error));
+    snprintf(spec, sizeof(spec), "%s/%s%s", folder, name, suffix);
+    return spec;
+}
+
+static void assert_rows(const char *spec, const int32_t (*rows)[4], int count)
+{
+    spc_scene *scene;
+    assert_ok(spc_scene_load(&scene, spec, &error));
+    ck_assert_int_eq(spc_scene_rows(scene), count);
+    if (count > 0)
+        ck_assert_mem_eq(spc_scene_coords(scene), rows,
+                         (size_t)count * sizeof(*rows));
+    ck_assert_str_eq(spc_scene_name(scene), spec);
+    spc_scene_free(scene);
+}
+
+/* ---- files --------------------------------------------------------------- */
+
+static const int32_t two_voxels[][4] = {{0, -1, 0, 2}, {0, 0, -3, 1}};
+
+START_TEST(kitti_rows_are_floored_ordered_and_merged)
+{
+    static const float rows[][4] = {
+        {0.05f, -0.25f, 0.1f, 0.5f},
+        {-0.01f, 0.05f, 0.25f, 0.1f},
+        {0.0f, -0.21f, 0.19f, 0.9f},
+    };
+    assert_rows(write_scene("a.bin", rows, sizeof(rows), "@0.1"), two_voxels,
+                2);
+}
+END_TEST
+
+START_TEST(one_point_is_a_scene)
+{
+    static const float row[4] = {1, 2, 3, 4};
+    static const int32_t voxel[][4] = {{0, 1, 2, 3}};
+    assert_rows(write_scene("one.bin", row, sizeof(row), "@1"), voxel, 1);
+}
+END_TEST
+
+/* Writes a .npy file of format version `version`. */
+static const char *write_npy(int version, const char *header, const void *data,
+                             size_t bytes, const char *suffix)
+{
+    spc__buf file = SPC__BUF_INIT;
+    size_t length = strlen(header);
+    char sizes[4] = {(char)(length & 255), (char)(length >> 8), 0, 0};
+
+    spc__buf_append(&file, "\x93NUMPY", 6);
+    spc__buf_append(&file, (char[2]){(char)version, 0}, 2);
+    spc__buf_append(&file, sizes, version == 1 ? 2 : 4);
+    spc__buf_append(&file, header, length);
+    spc__buf_append(&file, data, bytes);
+    const char *spec = write_scene("a.npy", file.data, file.length, suffix);
+    spc__buf_release(&file);
+    return spec;
+}
+
+static const struct npy_case {
+    int version;
+    const char *descr;
+    const char *order;
+    const char *suffix;
+    int columns;
+} npy_cases[] = {
+    {1, "<f4", "False", "@0.5", 3}, {2, "<f8", "False", "@0.5", 3},
+    {3, "<f4", "True", "@0.5", 4},  {1, ">f4", "False", "@0.5", 3},
+    {1, ">f8", "True", "@0.5", 4},  {1, "|i1", "False", "", 3},
+    {1, "<i2", "False", "", 4},     {2, "<i4", "True", "", 3},
+    {1, "<i8", "False", "", 4},     {1, ">i8", "True", "", 4},
+    {1, ">i2", "False", "", 3},     {1, "<f2", "False", "@0.5", 3},
+    {1, ">f2", "True", "@0.5", 4},
+};
+
+/* Appends `value` as the element type says. */
+static void put(spc__buf *out, const char *descr, double value)
+{
+    int bytes = descr[2] - '0';
+    char raw[8], *at = raw;
+    float narrow = (float)value;
+    uint16_t half = spc__half_from_float(narrow);
+    int64_t integer = (int64_t)value;
+
+    if (descr[1] == 'i')
+        memcpy(raw, &integer, 8);
+    else if (bytes == 2)
+        memcpy(raw, &half, 2);
+    else if (bytes == 4)
+        memcpy(raw, &narrow, 4);
+    else
+        memcpy(raw, &value, 8);
+    for (int i = 0; i < bytes; i++)
+        spc__buf_append(out, at + (descr[0] == '>' ? bytes - 1 - i : i), 1);
+}
+
+START_TEST(numpy_arrays_of_every_kind_give_the_same_voxels)
+{
+    const struct npy_case *c = &npy_cases[_i];
+    static const int32_t points[3][4] = {
+        {0, 0, -3, 1}, {0, -1, 0, 2}, {0, 0, -3, 1}};
+    bool integers = c->descr[1] == 'i', fortran = c->order[0] == 'T';
+    int skip = integers ? 4 - c->columns : 1;
+    spc__buf data = SPC__BUF_INIT;
+    char header[128];
+
+    for (int i = 0; i < 3 * c->columns; i++) {
+        int row = fortran ? i % 3 : i / c->columns;
+        int column = fortran ? i / 3 : i % c->columns;
+        double value = column + skip < 4 ? points[row][column + skip] : 9;
+        put(&data, c->descr, integers ? value : value * 0.5 + 0.25);
+    }
+    snprintf(header, sizeof(header),
+             "{'descr': '%s', 'fortran_order': %s, 'shape': (3, %d), }\n",
+             c->descr, c->order, c->columns);
+    assert_rows(
+        write_npy(c->version, header, data.data, data.length, c->suffix),
+        two_voxels, 2);
+    spc__buf_release(&data);
+}
+END_TEST
+
+START_TEST(an_array_of_no_rows_is_an_empty_scene)
+{
+    assert_rows(write_npy(1,
+                          "{'descr': '<i4', 'fortran_order': False, 'shape': "
+                          "(0, 3), }\n",
+                          "", 0, ""),
+                NULL, 0);
+}
+END_TEST
+
+START_TEST(batches_of_an_array_are_kept_apart)
+{
+    static const int16_t data[][4] = {{1, 0, 0, 0}, {0, 5, 0, 0}, {0, 0, 0, 0}};
+    static const int32_t rows[][4] = {{0, 0, 0, 0}, {0, 5, 0, 0}, {1, 0, 0, 0}};
+    assert_rows(write_npy(1,
+                          "{'descr': '<i2', 'fortran_order': False, 'shape': "
+                          "(3, 4), }\n",
+                          data, sizeof(data), ""),
+                rows, 3);
+}
+END_TEST
+
+START_TEST(extreme_voxels_are_ordered_without_a_packed_key)
+{
+    static const int32_t data[][4] = {{INT32_MAX, INT32_MAX, 0, 0},
+                                      {0, INT32_MIN, 0, 0},
+                                      {INT32_MAX, INT32_MAX, 0, 0},
+                                      {0, INT32_MAX, INT32_MIN, INT32_MAX}};
+    static const int32_t rows[][4] = {{0, INT32_MIN, 0, 0},
+                                      {0, INT32_MAX, INT32_MIN, INT32_MAX},
+                                      {INT32_MAX, INT32_MAX, 0, 0}};
+    assert_rows(write_npy(1,
+                          "{'descr': '<i4', 'fortran_order': False, 'shape': "
+                          "(4, 4), }\n",
+                          data, sizeof(data), ""),
+                rows, 3);
+}
+END_TEST
+
+static const char ascii_ply[] =
+    "ply\nformat ascii 1.0\ncomment by hand\nelement camera 1\n"
+    "property float view\nproperty list uchar int marks\n"
+    "element vertex 3\nproperty uchar red\nproperty float x\n"
+    "property double y\nproperty list uchar short tags\nproperty float z\n"
+    "element face 1\nproperty list uchar int vertex_indices\nend_header\n"
+    "1.5 3 7 8 9\n"
+    "255 0.05 -0.25 2 1 2 0.1\n"
+    "0 -1e-2 0.05 0 0.25\n"
+    "0 0.0 -0.21 1 5 0.19\n"
+    "3 0 1 2\n";
+
+START_TEST(ascii_ply_is_read_around_other_elements_and_lists)
+{
+    assert_rows(write_scene("a.ply", ascii_ply, sizeof(ascii_ply) - 1, "@0.1"),
+                two_voxels, 2);
+}
+END_TEST
+
+START_TEST(decimal_points_do_not_depend_on_the_locale)
+{
+    use_decimal_comma();
+    assert_rows(write_scene("a.ply", ascii_ply, sizeof(ascii_ply) - 1, "@0.1"),
+                two_voxels, 2);
+}
+END_TEST
+
+START_TEST(binary_ply_is_read_in_either_byte_order)
+{
+    bool big = _i == 1;
+    const char *f4 = big ? ">f4" : "<f4", *f8 = big ? ">f8" : "<f8";
+    const char *i2 = big ? ">i2" : "<i2", *i4 = big ? ">i4" : "<i4";
+    static const double points[3][3] = {
+        {0.05, -0.25, 0.1}, {-0.01, 0.05, 0.25}, {0, -0.21, 0.19}};
+    spc__buf file = SPC__BUF_INIT;
+
+    spc__buf_printf(&file,
+                    "ply\r\nformat binary_%s_endian 1.0\r\n"
+                    "element extra 1\r\nproperty list ushort int32 l\r\n"
+                    "element vertex 3\r\nproperty float x\r\n"
+                    "property list uchar short l\r\nproperty float64 y\r\n"
+                    "property float32 z\r\nend_header\n",
+                    big ? "big" : "little");
+    put(&file, i2, 2);
+    put(&file, i4, 1000000);
+    put(&file, i4, -1);
+    for (int i = 0; i < 3; i++) {
+        put(&file, f4, points[i][0]);
+        put(&file, "|i1", i);
+        for (int j = 0; j < i; j++)
+            put(&file, i2, 300);
+        put(&file, f8, points[i][1]);
+        put(&file, f4, points[i][2]);
+    }
+    assert_rows(write_scene("b.ply", file.data, file.length, "@0.1"),
+                two_voxels, 2);
+    spc__buf_release(&file);
+}
+END_TEST
+
+START_TEST(an_at_sign_in_a_path_is_no_voxel_size)
+{
+    static const float row[4] = {1, 2, 3, 4};
+    static const int32_t voxel[][4] = {{0, 1, 2, 3}};
+    spc_scene *scene;
+    const char *spec = write_scene("a@2.bin", row, sizeof(row), "");
+    ck_assert_int_eq(spc_scene_load(&scene, spec, &error), SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(error.text, "needs a voxel size"));
+    assert_rows(write_scene("a@2.bin", row, sizeof(row), "@1"), voxel, 1);
+}
+END_TEST
+
+/* ---- what bad files get -------------------------------------------------- */
+
+#define NPY(descr, shape)                                                      \
+    "{'descr': '" descr "', 'fortran_order': False, 'shape': " shape ", }\n"
+
+typedef struct bad_file {
+    const char *name;
+    const char *data;
+    size_t bytes;
+    const char *suffix;
+    spc_status status;
+    const char *said;
+} bad_file;
+
+#define TEXT(text) text, sizeof(text) - 1
+#define ROW16 "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define V1(length) "\x93NUMPY\1\0" length "\0"
+#define PLY(body) "ply\nformat ascii 1.0\n" body
+#define XYZ "property float x\nproperty float y\nproperty float z\n"
+
+static const bad_file bad_files[] = {
+    {"a.bin", "", 0, "@1", SPC_EFORMAT, "empty (0 bytes)"},
+    {"a.bin", TEXT(ROW16 "12345"), "@1", SPC_EFORMAT,
+     "ends at byte 21 in the middle of row 1"},
+    {"a.bin", TEXT(ROW16 "\0\0\0\0\0\0\xc0\x7f\0\0\0\0\0\0\0\0"), "@1",
+     SPC_EFORMAT, "y of row 1 (byte 16) is nan"},
+    {"a.bin", TEXT("\0\0\0\0\0\0\0\0\0\0\x80\xff\0\0\0\0"), "@1", SPC_EFORMAT,
+     "z of row 0 (byte 0) is -inf"},
+    {"a.bin", TEXT("\0\0\0\x4f\0\0\0\0\0\0\0\0\0\0\0\0"), "@0.5", SPC_ERANGE,
+     "does not fit 32 bits"},
+    {"a.bin", TEXT(ROW16), "", SPC_EINVAL, "needs a voxel size"},
+    {"a.bin", TEXT(ROW16), "@0", SPC_EINVAL, "must be positive"},
+    {"a.bin", TEXT(ROW16), "@-0.05", SPC_EINVAL, "must be positive"},
+    {"a.bin", TEXT(ROW16), "@nan", SPC_EINVAL, "must be positive"},
+    {"a.bin", TEXT(ROW16), "@inf", SPC_EINVAL, "must be positive"},
+    {"a.bin", TEXT(ROW16), "@", SPC_EINVAL, "not a number"},
+    {"a.bin", TEXT(ROW16), "@5cm", SPC_EINVAL, "'5cm' is not a number"},
+    {"a.bin", TEXT(ROW16), "@ 1", SPC_EINVAL, "not a number"},
+    {"a.txt", TEXT(ROW16), "@1", SPC_EINVAL, "end in .bin, .npy or .ply"},
+    {"a.npy", "", 0, "@1", SPC_EFORMAT, "empty"},
+    {"a.npy", TEXT("\x93NUMP"), "@1", SPC_EFORMAT, "byte 0"},
+    {"a.npy", TEXT("\x93NUMPY\1\0\x10"), "@1", SPC_EFORMAT,
+     "ends at byte 9 inside the header"},
+    {"a.npy", TEXT("\x93NUMPY\4\0\x10\0\0\0"), "@1", SPC_EFORMAT, "version 4"},
+    {"a.npy", TEXT(V1("\x7f") "{}"), "@1", SPC_EFORMAT,
+     "announces a header of 127 bytes, but only 2 follow"},
+    {"a.npy", TEXT(V1("\x02") "{}"), "@1", SPC_EFORMAT, "'descr'"},
+    {"a.npy", TEXT(V1("\x10") "{'descr': '<f4'}"), "@1", SPC_EFORMAT,
+     "'fortran_order'"},
+    {"a.npy", TEXT(V1("\x3a") NPY("<f4", "(4,)") ROW16), "@1", SPC_EFORMAT,
+     "it has 1 dimensions; a table has two"},
+    {"a.npy", TEXT(V1("\x3c") NPY("<f2", "(2, 5)") ROW16 "1234"), "@1",
+     SPC_EFORMAT, "has 5 columns; 3 or 4"},
+    {"a.npy", TEXT(V1("\x3c") NPY("<f4", "(2, 3)") ROW16), "@1", SPC_EFORMAT,
+     "16 bytes of data follow"},
+    {"a.npy", TEXT(V1("\x3c") NPY("<c8", "(2, 3)")), "@1", SPC_EUNSUPPORTED,
+     "complex numbers (<c8)"},
+    {"a.npy", TEXT(V1("\x45") NPY("<f4", "(9999999999, 3)")), "@1", SPC_EFORMAT,
+     "0 bytes of data follow"},
+    {"a.npy", TEXT(V1("\x54") NPY("<f4", "(99999999999999999999999999999, 3)")),
+     "@1", SPC_EFORMAT, "bytes of data follow"},
+    {"a.npy", TEXT(V1("\x45") NPY("<f8", "(2147483647, 4)")), "@1", SPC_EFORMAT,
+     "0 bytes of data follow"},
+    {"a.npy", TEXT(V1("\x3c") NPY("|i1", "(1, 3)") "abc"), "@1", SPC_EINVAL,
+     "integer voxels, which take no voxel size"},
+    {"a.npy", TEXT(V1("\x3c") NPY("<f4", "(1, 3)") "123456789012"), "",
+     SPC_EINVAL, "needs a voxel size"},
+    {"a.npy", TEXT(V1("\x3c") NPY("|i1", "(1, 4)") "\xff\0\0\0"), "",
+     SPC_EFORMAT, "batch of row 0 (byte 70) is -1"},
+    {"a.npy",
+     TEXT(V1("\x3c") NPY("<i8", "(1, 3)") "\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0"
+                                          "\0\0\0\0\0\0\0\0"),
+     "", SPC_ERANGE, "column 1 of row 0 (byte 78) does not fit"},
+    {"a.ply", "", 0, "@1", SPC_EFORMAT, "empty"},
+    {"a.ply", TEXT("plx\n"), "@1", SPC_EFORMAT, "not 'ply'"},
+    {"a.ply", TEXT("ply\nformat ascii 1.0\n"), "@1", SPC_EFORMAT,
+     "no line 'end_header'"},
+    {"a.ply", TEXT("ply\nformat binary 1.0\n"), "@1", SPC_EFORMAT,
+     "line 2 of the header names an unknown format"},
+    {"a.ply", TEXT(PLY("wat\n")), "@1", SPC_EFORMAT, "unknown word"},
+    {"a.ply", TEXT(PLY("property float x\n")), "@1", SPC_EFORMAT,
+     "before any element"},
+    {"a.ply", TEXT(PLY("element vertex -1\n")), "@1", SPC_EFORMAT, "no count"},
+    {"a.ply", TEXT(PLY("element vertex 99999999999\n")), "@1", SPC_ECAPACITY,
+     "at most 2^31 - 1"},
+    {"a.ply", TEXT(PLY("element vertex 1\nproperty half x\n")), "@1",
+     SPC_EFORMAT, "is no property"},
+    {"a.ply", TEXT(PLY("element vertex 1\nproperty list float int x\n")), "@1",
+     SPC_EFORMAT, "is no property"},
+    {"a.ply", TEXT(PLY("element vertex 2147483647\nelement vertex 1\n" XYZ)),
+     "@1", SPC_EFORMAT, "line 4 of the header declares the element vertex"},
+    {"a.ply", TEXT("ply\nend_header\n"), "@1", SPC_EFORMAT,
+     "without a 'format'"},
+    {"a.ply", TEXT(PLY("element vertex 1\nproperty float x\nend_header\n1\n")),
+     "@1", SPC_EFORMAT, "properties x, y and z"},
+    {"a.ply", TEXT(PLY("element vertex 1000000\n" XYZ "end_header\n1 2 3\n")),
+     "@1", SPC_EFORMAT, "announces 1000000 rows, but only 6 bytes"},
+    {"a.ply", TEXT(PLY("element vertex 2\n" XYZ "end_header\n1 2 3\n4 5\n")),
+     "@1", SPC_EFORMAT, "property 2 of row 1 of element 0"},
+    {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 two 3\n")), "@1",
+     SPC_EFORMAT, "property 1 of row 0"},
+    {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 nan 3\n")), "@1",
+     SPC_EFORMAT, "y of row 0"},
+    {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 1e99 3\n")),
+     "@1", SPC_EFORMAT, "y of row 0"},
+    {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 2 3\n")), "",
+     SPC_EINVAL, "needs a voxel size"},
+    {"a.ply",
+     TEXT("ply\nformat binary_little_endian 1.0\nelement vertex 1\n" XYZ
+          "end_header\n1234567890"),
+     "@1", SPC_EFORMAT, "property 2 of row 0"},
+    {"a.ply",
+     TEXT("ply\nformat binary_little_endian 1.0\nelement e 1\n"
+          "property list int char l\nelement vertex 1\n" XYZ
+          "end_header\n\xff\xff\xff\xff 1234567890123456"),
+     "@1", SPC_EFORMAT, "property 0 of row 0 of element 0"},
+};
+
+static void assert_refused(const char *spec, spc_status status,
+                           const char *said)
+{
+    spc_scene *scene = (spc_scene *)&error;
+    memset(&error, 0, sizeof(error));
+    spc_status got = spc_scene_load(&scene, spec, &error);
+    ck_assert_msg(got == status, "%s: %s, not %s: %s", spec,
+                  spc_status_name(got), spc_status_name(status), error.text);
+    ck_assert_int_eq(error.status, status);
+    ck_assert_ptr_null(scene);
+    ck_assert_msg(strstr(error.text, said) != NULL, "'%s' lacks '%s'",
+                  error.text, said);
+}
+
+START_TEST(a_bad_file_is_refused_in_one_sentence)
+{
+    const bad_file *c = &bad_files[_i];
+    assert_refused(write_scene(c->name, c->data, c->bytes, c->suffix),
+                   c->status, c->said);
+}
+END_TEST
+
+START_TEST(what_is_no_file_is_refused_in_one_sentence)
+{
+    char spec[520], path[512];
+
+    assert_refused("", SPC_EINVAL, "needs a specification");
+    assert_refused("nothing", SPC_EINVAL, "is no scene");
+    snprintf(spec, sizeof(spec), "%s/none.bin@1", folder);
+    assert_refused(spec, SPC_ENOTFOUND, "none.bin");
+    snprintf(path, sizeof(path), "%s/dir.bin", folder);
+    ck_assert_int_eq(mkdir(path, 0755), 0);
+    snprintf(spec, sizeof(spec), "%s@1", path);
+    assert_refused(spec, SPC_EIO, "is a directory");
+    rmdir(path);
+}
+END_TEST
+
+/* Reading them would wait, or take all memory. */
+START_TEST(a_pipe_or_a_device_is_refused_unread)
+{
+    char spec[520], path[512];
+
+    snprintf(path, sizeof(path), "%s/odd.npy", folder);
+    if (_i == 0)
+        ck_assert_int_eq(mkfifo(path, 0600), 0);
+    else
+        ck_assert_int_eq(symlink("/dev/zero", path), 0);
+    snprintf(spec, sizeof(spec), "%s@1", path);
+    assert_refused(spec, SPC_EIO, "not a plain file");
+    unlink(path);
+}
+END_TEST
+
+START_TEST(a_file_of_too_many_points_is_refused_unread)
+{
+    char spec[512];
+    const char *path = write_scene("huge.bin", "", 0, "");
+    if (truncate(path, (off_t)1 << 36) != 0)
+        skip_test("a file system that holds no file of 64 GiB");
+    snprintf(spec, sizeof(spec), "%s@1", path);
+    assert_refused(spec, SPC_ECAPACITY, "2^31 - 1 points");
+}
+END_TEST
+
+static const struct {
+    const char *spec;
+    const char *said;
+} bad_specs[] = {
+    {"gen:", "known are shell, lidar, room, uniform"},
+    {"gen:cube", "gen:cube: there is no such generator"},
+    {"gen:shells", "no such generator"},
+    {"gen:shell,q=1", "no option 'q=1'; its options and defaults are r=256"},
+    {"gen:shell,", "no option ''"},
+    {"gen:shell,r", "'r' is wrong; r takes a whole number from 1 to 2048"},
+    {"gen:shell,r=", "'r=' is wrong"},
+    {"gen:shell,r=0", "'r=0' is wrong"},
+    {"gen:shell,r=-4", "'r=-4' is wrong"},
+    {"gen:shell,r=1e2", "'r=1e2' is wrong"},
+    {"gen:shell,r=99999999999999999999", "is wrong"},
+    {"gen:shell,r=4096", "is wrong"},
+    {"gen:shell@0.1", "take no voxel size; drop the @0.1"},
+    {"gen:uniform,n=0", "'n=0' is wrong; n takes a whole number from 1"},
+    {"gen:uniform,n=9,extent=2", "too many for extent=2"},
+    {"gen:uniform,n=2000000000,extent=2048,batch=2", "too many"},
+    {"gen:uniform@1", "take no voxel size"},
+    {"gen:lidar@0", "must be positive"},
+    {"gen:lidar,beams=0@1", "'beams=0' is wrong"},
+    {"gen:room,seed=x@1", "'seed=x' is wrong"},
+    {"gen:room@1,level=", "level '' is wrong; a whole number from 0 to 30"},
+    {"gen:room@1,level=31", "level '31' is wrong"},
+    {"gen:room@1,level=1.5", "level '1.5' is wrong"},
+    {"gen:room@1,level=-1", "level '-1' is wrong"},
+    {"gen:room,level=1@1", "level '1@1' is wrong"},
+};
+
+START_TEST(a_bad_generator_is_refused_in_one_sentence)
+{
+    assert_refused(bad_specs[_i].spec, SPC_EINVAL, bad_specs[_i].said);
+}
+END_TEST
+
+START_TEST(a_voxel_size_too_small_for_a_generated_scene_is_out_of_range)
+{
+    assert_refused("gen:lidar@1e-12", SPC_ERANGE, "does not fit 32 bits");
+}
+END_TEST
+
+/* ---- mutations ----------------------------------------------------------- */
+
+static void fuzz(spc__scene_reader read, const char *seed_data,
+                 size_t seed_bytes, uint64_t seed)
+{
+    char data[4096];
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    memcpy(data, seed_data, seed_bytes);
+    size_t bytes = mutate(data, seed_bytes, sizeof(data), &random);
+    /* Exactly as large as it is, so that a sanitizer sees every step beyond. */
+    char *copy = malloc(bytes + 1);
+    memcpy(copy, data, bytes);
+    copy[bytes] = '\0';
+    spc__scene_file file = {"mutated", copy, bytes,
+                            spc__random_below(&random, 4) ? 0.1 : 0, false};
+    spc__voxels voxels = {0};
+    memset(&error, 0, sizeof(error));
+    spc_status status = read(&voxels, &file, &error);
+    if (status == SPC_OK)
+        status = spc__voxels_sort(&voxels, &error);
+    ck_assert_msg(
+        status == SPC_OK || (error.status == status && error.text[0] != '\0'),
+        "seed %llu: status without a sentence", (unsigned long long)seed);
+    spc__voxels_release(&voxels);
+    free(copy);
+}
+
+START_TEST(mutated_files_are_read_or_refused_and_nothing_else)
+{
+    static const char binary[] =
+        "ply\nformat binary_little_endian 1.0\nelement e 1\n"
+        "property list uchar int l\nelement vertex 2\n" XYZ
+        "property list uchar uchar m\nend_header\n"
+        "\2\1\0\0\0\2\0\0\0\0\0\x80\x3f\0\0\0\x40\0\0\x80\x40\2\1\1"
+        "\0\0\x80\x3f\0\0\0\x40\0\0\x80\x40\0";
+    static const char floats[] =
+        V1("\x3c") NPY("<f4", "(2, 3)") ROW16 "\0\0\x80\x3f\0\0\0";
+    static const char integers[] =
+        V1("\x3c") NPY("<i2", "(2, 4)") "\0\0\0\1\0\2\0\3\0\1\1\1\1\1\1";
+    uint64_t seed = 20240601;
+
+    printf("mutations from seed %llu on\n", (unsigned long long)seed);
+    for (int i = 0; i < 4000; i++, seed++) {
+        fuzz(spc__scene_read_ply, ascii_ply, sizeof(ascii_ply) - 1, seed);
+        fuzz(spc__scene_read_ply, binary, sizeof(binary) - 1, seed);
+        fuzz(spc__scene_read_npy, floats, sizeof(floats), seed);
+        fuzz(spc__scene_read_npy, integers, sizeof(integers), seed);
+    }
+}
+END_TEST
+
+/* ---- generators ---------------------------------------------------------- */
+
+static void digest_of(char hex[SPC__SHA256_HEX], const spc_scene *scene)
+{
+    unsigned char digest[SPC__SHA256_BYTES];
+    spc__sha256 sha;
+    spc__sha256_init(&sha);
+    spc__sha256_update(&sha, spc_scene_coords(scene),
+                       (size_t)spc_scene_rows(scene) * 4 * sizeof(int32_t));
+    spc__sha256_final(&sha, digest);
+    spc__sha256_hex(hex, digest);
+}
+
+static const struct {
+    const char *spec;
+    int64_t rows;
+    const char *digest; /* first characters of the SHA-256 of the rows */
+} generated[] = {
+    {"gen:shell,r=1", 1, ""},
+    {"gen:shell,r=2", 8, ""},
+    {"gen:shell,r=256", 252392, ""},
+    {"gen:shell", 252392, ""},
+    {"gen:shell,r=512", 1026536, ""},
+    {"gen:uniform", 1000, "8f74fc839b1b469d"},
+    {"gen:uniform,n=1", 1, ""},
+    {"gen:uniform,n=2,extent=2", 2, ""},
+    {"gen:uniform,n=8,extent=2", 8, ""},
+    {"gen:uniform,n=500,extent=1000000,seed=9,batch=3", 1500, ""},
+    {"gen:lidar", 85099, "b57f22e198f0acde"},
+    {"gen:lidar,seed=1,beams=64@0.05", 85099, "b57f22e198f0acde"},
+    {"gen:lidar,seed=5,beams=32@0.1", 26364, "f177dfae3888b8a8"},
+    {"gen:room,seed=1@0.02", 162624, "6120357de5590d89"},
+};
+
+START_TEST(a_generated_scene_is_the_same_everywhere)
+{
+    spc_scene *scene;
+    char hex[SPC__SHA256_HEX];
+
+    assert_ok(spc_scene_load(&scene, generated[_i].spec, &error));
+    digest_of(hex, scene);
+    ck_assert_int_eq(spc_scene_rows(scene), generated[_i].rows);
+    ck_assert_msg(
+        strncmp(hex, generated[_i].digest, strlen(generated[_i].digest)) == 0,
+        "%s is now %.16s", generated[_i].spec, hex);
+    spc_scene_free(scene);
+}
+END_TEST
+
+START_TEST(rows_of_a_scene_are_distinct_and_ascending)
+{
+    spc_scene *scene;
+    assert_ok(spc_scene_load(&scene, generated[_i].spec, &error));
+    const int32_t *at = spc_scene_coords(scene);
+    for (int64_t row = 1; row < spc_scene_rows(scene); row++, at += 4) {
+        int field = 0;
+        while (field < 3 && at[field] == at[field + 4])
+            field++;
+        ck_assert_int_lt(at[field], at[field + 4]);
+    }
+    spc_scene_free(scene);
+}
+END_TEST
+
+static int find_row(const spc_scene *scene, const int32_t wanted[4])
+{
+    const int32_t *at = spc_scene_coords(scene);
+    int rows = (int)spc_scene_rows(scene), row = 0;
+
+    while (row < rows && memcmp(at + 4 * row, wanted, 4 * sizeof(*at)) != 0)
+        row++;
+    return row < rows ? row : -1;
+}
+
+/* Batches stay; a scan has voxels on either side of 0. */
+START_TEST(a_level_has_the_voxels_divided_and_rounded_down)
+{
+    static const char *const specs[][2] = {
+        {"gen:lidar,beams=4@4", "gen:lidar,beams=4@4,level=2"},
+        {"gen:uniform,n=200,extent=9,batch=2",
+         "gen:uniform,n=200,extent=9,batch=2,level=2"},
+    };
+    spc_scene *fine, *level;
+    bool *hit;
+    int lowest = 0;
+
+    assert_ok(spc_scene_load(&fine, specs[_i][0], &error));
+    assert_ok(spc_scene_load(&level, specs[_i][1], &error));
+    ck_assert_str_eq(spc_scene_name(level), specs[_i][1]);
+    hit = calloc((size_t)spc_scene_rows(level), sizeof(*hit));
+    for (int64_t row = 0; row < spc_scene_rows(fine); row++) {
+        const int32_t *from = spc_scene_coords(fine) + 4 * row;
+        int32_t at[4] = {from[0]};
+        for (int axis = 1; axis < 4; axis++) {
+            at[axis] = (int32_t)floor(from[axis] / 4.0);
+            lowest = at[axis] < lowest ? at[axis] : lowest;
+        }
+        int found = find_row(level, at);
+        ck_assert_int_ge(found, 0);
+        hit[found] = true;
+    }
+    ck_assert(_i > 0 || lowest < 0);
+    for (int64_t row = 0; row < spc_scene_rows(level); row++)
+        ck_assert(hit[row]);
+    free(hit);
+    spc_scene_free(fine);
+    spc_scene_free(level);
+}
+END_TEST
+
+START_TEST(angles_are_right_to_the_last_few_bits)
+{
+    for (int i = -500; i <= 500; i++) {
+        double turns = i / 167.0, c, s;
+        spc__scene_turn(&c, &s, turns);
+        ck_assert_double_eq_tol(c, cos(turns * 6.283185307179586), 5e-15);
+        ck_assert_double_eq_tol(s, sin(turns * 6.283185307179586), 5e-15);
+    }
+}
+END_TEST
+
+/* ---- scenes by hand ------------------------------------------------------ */
+
+START_TEST(a_scene_by_hand_keeps_order_and_duplicates)
+{
+    static const int32_t rows[][4] = {{1, 5, 5, 5}, {0, 1, 1, 1}, {1, 5, 5, 5}};
+    spc_scene *scene;
+
+    assert_ok(spc_scene_create(&scene, rows[0], 3, "mine", &error));
+    ck_assert_int_eq(spc_scene_rows(scene), 3);
+    ck_assert_mem_eq(spc_scene_coords(scene), rows, sizeof(rows));
+    ck_assert_str_eq(spc_scene_name(scene), "mine");
+    spc_scene_free(scene);
+    assert_ok(spc_scene_create(&scene, NULL, 0, NULL, &error));
+    ck_assert_int_eq(spc_scene_rows(scene), 0);
+    ck_assert_str_eq(spc_scene_name(scene), "");
+    spc_scene_free(scene);
+    spc_scene_free(NULL);
+    ck_assert_int_eq(spc_scene_create(&scene, NULL, 1, "x", &error),
+                     SPC_EINVAL);
+    ck_assert_ptr_null(scene);
+    ck_assert_int_eq(spc_scene_create(&scene, rows[0], -1, "x", &error),
+                     SPC_EINVAL);
+}
+END_TEST
+
+/* ---- real scenes, where the machine has them ----------------------------- */
+
+static const struct {
+    const char *file;
+    int64_t rows;
+} real[] = {
+    {"kitti_hdl64_full.bin@0.05", 82658},
+    {"kitti_hdl64_full.bin@0.1", 50196},
+    {"kitti_hdl64_full.bin@0.2", 24275},
+    {"waymo_frame.bin@0.05", 173112},
+    {"waymo_frame.bin@0.1", 125565},
+    {"waymo_frame.bin@0.2", 67099},
+    {"nuscenes_sweep1.bin@0.05", 23112},
+    {"nuscenes_sweep1.bin@0.1", 17885},
+    {"nuscenes_sweep1.bin@0.2", 12641},
+    {"indoor_rgbd_fragment.bin@0.01", 32637},
+    {"indoor_rgbd_fragment.bin@0.02", 9161},
+    {"indoor_rgbd_fragment.bin@0.05", 1639},
+};
+
+START_TEST(real_scenes_have_their_known_counts)
+{
+    char spec[4200];
+    spc_scene *scene;
+
+    snprintf(spec, sizeof(spec), "%s/%s", suite_scenes(), real[_i].file);
+    assert_ok(spc_scene_load(&scene, spec, &error));
+    ck_assert_int_eq(spc_scene_rows(scene), real[_i].rows);
+    spc_scene_free(scene);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+    Suite *s = suite_create("scene");
+    TCase *files = tcase_create("files");
+    TCase *bad = tcase_create("bad");
+    TCase *made = tcase_create("generated");
+
+    tcase_add_checked_fixture(files, make_folder, remove_folder);
+    tcase_add_test(files, kitti_rows_are_floored_ordered_and_merged);
+    tcase_add_test(files, one_point_is_a_scene);
+    tcase_add_loop_test(files, numpy_arrays_of_every_kind_give_the_same_voxels,
+                        0, LENGTH(npy_cases));
+    tcase_add_test(files, an_array_of_no_rows_is_an_empty_scene);
+    tcase_add_test(files, batches_of_an_array_are_kept_apart);
+    tcase_add_test(files, extreme_voxels_are_ordered_without_a_packed_key);
+    tcase_add_test(files, ascii_ply_is_read_around_other_elements_and_lists);
+    tcase_add_test(files, decimal_points_do_not_depend_on_the_locale);
+    tcase_add_loop_test(files, binary_ply_is_read_in_either_byte_order, 0, 2);
+    tcase_add_test(files, an_at_sign_in_a_path_is_no_voxel_size);
+    suite_add_tcase(s, files);
+
+    tcase_add_checked_fixture(bad, make_folder, remove_folder);
+    tcase_set_timeout(bad, 120);
+    tcase_add_loop_test(bad, a_bad_file_is_refused_in_one_sentence, 0,
+                        LENGTH(bad_files));
+    tcase_add_test(bad, what_is_no_file_is_refused_in_one_sentence);
+    tcase_add_loop_test(bad, a_pipe_or_a_device_is_refused_unread, 0, 2);
+    tcase_add_test(bad, a_file_of_too_many_points_is_refused_unread);
+    tcase_add_loop_test(bad, a_bad_generator_is_refused_in_one_sentence, 0,
+                        LENGTH(bad_specs));
+    tcase_add_test(
+        bad, a_voxel_size_too_small_for_a_generated_scene_is_out_of_range);
+    tcase_add_test(bad, mutated_files_are_read_or_refused_and_nothing_else);
+    suite_add_tcase(s, bad);
+
+    tcase_set_timeout(made, 120);
+    tcase_add_loop_test(made, a_generated_scene_is_the_same_everywhere, 0,
+                        LENGTH(generated));
+    tcase_add_loop_test(made, rows_of_a_scene_are_distinct_and_ascending, 0,
+                        LENGTH(generated));
+    tcase_add_loop_test(made, a_level_has_the_voxels_divided_and_rounded_down,
+                        0, 2);
+    tcase_add_test(made, angles_are_right_to_the_last_few_bits);
+    tcase_add_test(made, a_scene_by_hand_keeps_order_and_duplicates);
+    suite_add_tcase(s, made);
+    return s;
+}
+
+static Suite *recorded_suite(void)
+{
+    Suite *s = suite_create("recorded scans");
+    TCase *scans = tcase_create("counts");
+
+    tcase_set_timeout(scans, 120);
+    tcase_add_loop_test(scans, real_scenes_have_their_known_counts, 0,
+                        LENGTH(real));
+    suite_add_tcase(s, scans);
+    return s;
+}
+
+int main(int argc, char **argv)
+{
+    if (!suite_is_part(argc, argv, "scenes"))
+        return run_suite(suite());
+    if (suite_scenes() == NULL)
+        return suite_skip("no folder of recorded scans; SPC_SCENES names it");
+    return run_suite(recorded_suite());
+}

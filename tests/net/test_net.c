@@ -1,0 +1,861 @@
+/*
+ * test_net.c - networks: what they share, what is refused, what they compute,
+ * and what a run asks of the driver.
+ *
+ * Without an argument on "cpu" and "sim", small, and on the double of the
+ * driver (ctest sets LD_LIBRARY_PATH for it); `test_net scenes` on recorded
+ * scans; given a device, on that one.
+ */
+#include "rig/net_rig.h"
+
+#include <limits.h>
+#include <math.h>
+
+/* ---- what networks are made of ------------------------------------------- */
+
+/* Of inverse maps each counts; layers of size 1 have none. */
+static const struct {
+    const char *file;
+    int layers, sets, maps, outputs;
+} known[] = {
+    {"resn21.lua", 21, 5, 8, 1},         {"resnl.lua", 20, 4, 7, 1},
+    {"unet42.lua", 49, 5, 13, 1},        {"minkunet_w20.lua", 49, 5, 13, 1},
+    {"minkunet18a.lua", 49, 5, 14, 1},   {"minkunet34c.lua", 63, 5, 14, 1},
+    {"spunet.lua", 60, 5, 14, 1},        {"second.lua", 12, 5, 8, 1},
+    {"centerpoint.lua", 21, 5, 8, 1},    {"unetv2.lua", 28, 5, 11, 2},
+    {"voxelnext.lua", 104, 10, 13, 36},  {"largekernel3d.lua", 25, 5, 10, 1},
+    {"ptv3.lua", 57, 5, 14, 1},          {"trellis_mesh.lua", 7, 3, 2, 1},
+    {"completion.lua", 31, 25, 25, 7},   {"trellis2_shape.lua", 110, 5, 5, 1},
+    {"pointresnet18.lua", 20, 4, 10, 1},
+};
+
+START_TEST(known_networks_share_what_they_can)
+{
+    for (int i = 0; i < LENGTH(known); i++) {
+        spc_net_info info;
+        spc_net *net;
+        assert_net(
+            spc_net_load(&net, network_path(known[i].file), SPC_F16, &error));
+        spc_net_describe(&info, net);
+        ck_assert_msg(
+            info.layers == known[i].layers && info.sets == known[i].sets &&
+                info.maps == known[i].maps && info.outputs == known[i].outputs,
+            "%s: %d layers, %d sets, %d maps, %d outputs", known[i].file,
+            info.layers, info.sets, info.maps, info.outputs);
+        ck_assert_ptr_null(spc_net_note(net, 0));
+        spc_net_free(net);
+    }
+}
+END_TEST
+
+/* 1e-3 in all detectors and in what Pointcept trains, 1e-5 in the rest: and in
+ * the layers of VoxelNeXt that its heads begin with. */
+static const struct {
+    const char *file;
+    double eps;
+    const char *others[2]; /* names that begin so have 1e-5 */
+} epsilons[] = {
+    {"second.lua", 1e-3, {NULL}},
+    {"centerpoint.lua", 1e-3, {NULL}},
+    {"unetv2.lua", 1e-3, {NULL}},
+    {"largekernel3d.lua", 1e-3, {NULL}},
+    {"spunet.lua", 1e-3, {NULL}},
+    {"voxelnext.lua", 1e-3, {"shared_conv", "heads_list"}},
+    {"minkunet18a.lua", 1e-5, {NULL}},
+    {"minkunet34c.lua", 1e-5, {NULL}},
+    {"minkunet_w20.lua", 1e-5, {NULL}},
+    {"resn21.lua", 1e-5, {NULL}},
+    {"unet42.lua", 1e-5, {NULL}},
+    {"completion.lua", 1e-5, {NULL}},
+};
+
+START_TEST(normalisations_have_the_epsilon_they_were_trained_with)
+{
+    for (int i = 0; i < LENGTH(epsilons); i++) {
+        int norms = 0;
+        spc_net *net;
+        assert_net(spc_net_load(&net, network_path(epsilons[i].file), SPC_F16,
+                                &error));
+        for (int n = 0; n < net->node_count; n++) {
+            const spc__net_node *node = &net->nodes[n];
+            double wanted = epsilons[i].eps;
+            for (int o = 0; o < 2 && node->norm != NULL; o++) {
+                const char *begin = epsilons[i].others[o];
+                if (begin != NULL &&
+                    strncmp(node->norm, begin, strlen(begin)) == 0)
+                    wanted = 1e-5;
+            }
+            norms += node->norm != NULL;
+            ck_assert_msg(node->norm == NULL || node->eps == wanted,
+                          "%s: '%s' has %g", epsilons[i].file, node->norm,
+                          node->eps);
+        }
+        ck_assert_int_gt(norms, 0);
+        spc_net_free(net);
+    }
+}
+END_TEST
+
+START_TEST(a_key_that_disagrees_is_reported)
+{
+    spc_net *net;
+    const char *note;
+
+    ck_assert_int_eq(load_text(&net,
+                               "local x = input {channels = 4}\n"
+                               "local y = conv(x, 'subm,cout=4,k=1x3x3', "
+                               "{name = 'one', key = 'k'})\n"
+                               "y = conv(y, 'subm,cout=4,k=3', "
+                               "{name = 'two', key = 'k'})\n"
+                               "output(y)\n",
+                               SPC_F32),
+                     SPC_OK);
+    note = spc_net_note(net, 0);
+    ck_assert_ptr_nonnull(note);
+    ck_assert_str_eq(note, "layers 'one' and 'two' have the key 'k', but their "
+                           "maps differ: the key is not followed");
+    ck_assert_ptr_null(spc_net_note(net, 1));
+    spc_net_free(net);
+}
+END_TEST
+
+/* Files behind "local x = input {channels = 4, shape = {9, 8, 7}}". */
+static const struct {
+    const char *text, *says;
+} refused[] = {
+    {"conv(x, 'subm,cout=8,k=3')", "network without an output"},
+    {"y = 1 + ]", "net.lua:2: unexpected symbol"},
+    {"conv(x, 'subm,cout=8,kk=3')", "unknown word 'kk': did you mean 'k'?"},
+    {"conv(x, 'subm,cin=5,cout=8,k=3')",
+     "it takes 5 channels, the tensor has 4"},
+    {"conv(x, 'subm,cout=8,k=3,dtype=f16')",
+     "it takes f16, the tensor has f32"},
+    {"conv(x, 'subm,cout=8,k=3', {nam = 'a'})", "'nam' is no name"},
+    {"conv(7, 'subm,cout=8,k=3')",
+     "net.lua:2: there is no tensor 7: the network has 1"},
+    {"conv('a', 'subm,cout=8,k=3')", "argument 1 must be a tensor"},
+    {"conv(x, 'subm,cout=4,k=3,out=i8')", "tensors of i8 need ranges"},
+    {"conv(x, 'subm,cout=4,k=3', {residual = x})",
+     "which its epilogue does not add"},
+    {"conv(x, 'subm,cout=4,k=3,epilogue=add')", "its `residual` is missing"},
+    {"conv(x, 'subm,cout=5,k=3,epilogue=add', {residual = x})",
+     "its residual must have 5 channels"},
+    {"conv(x, 'conv,cout=4,k=2,stride=2,rule=floor,epilogue=add', "
+     "{residual = x})",
+     "lies over another coordinate set"},
+    {"conv(x, 'inverse,cout=4,k=2,stride=2,rule=floor')",
+     "nothing to go back to"},
+    {"y = conv(x, 'conv,cout=4,k=2,stride=2,rule=floor')"
+     " conv(y, 'inverse,cout=4,k=3,stride=3,rule=floor')",
+     "not what its geometry derives"},
+    {"conv(x, 'conv,cout=4,k=3,stride=2,rule=footprint,shape=9x9x9')",
+     "shape=9x9x9: its inputs have 9x8x7"},
+    {"conv(x, 'transposed,cout=4,k=2,stride=2')", "its `at` is missing"},
+    {"conv(x, 'subm,cout=4,k=3', {name = 'a'})"
+     " conv(x, 'subm,cout=4,k=3x3x1', {name = 'a'})",
+     "layer 'a': there is a layer of this name whose weights are others"},
+    {"conv(x, 'subm,cout=4,k=3', {name = 'a'})"
+     " conv(x, 'subm,cout=4,k=3', {name = 'a', norm = 'bn'})",
+     "layer 'a': there is a layer of this name whose weights are others"},
+    {"feature(x, 'act=relu', {name = 'a'}) feature(x, 'act=relu', {name = "
+     "'a'})",
+     "layer 'a': there is a layer of this name"},
+    {"cat(x, conv(x, 'conv,cout=4,k=2,stride=2,rule=floor'))",
+     "parts 0 and 1 lie over two coordinate sets"},
+    {"feature(x, 'add')", "its `add` is missing"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2')"
+     " feature(y, 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "must be the outputs of a pool=max with index=1"},
+    {"feature(x, 'unpool=index,rule=floor,k=2,stride=2')",
+     "which indices does it read?"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " feature(x, 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "over another coordinate set than the indices"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " feature(cat(y, y), 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
+     "its indices are of 4 channels, the tensor has 8"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1', {name = 'p'})"
+     " feature(y, 'unpool=index,rule=floor,k=3,stride=2', {index = y})",
+     "of layer 'p', which pooled other voxels or by another geometry"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " conv(y + 1, 'linear,cout=4')",
+     "its `in` is tensor 2, the indices of a pooling"},
+    {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
+     " output(y + 1)",
+     "the indices of a pooling"},
+    {"feature(x, 'add', {add = x, index = x})", "add or index, and not both"},
+    {"conv(feature(x, 'global=max'), 'subm,cout=4,k=3')", "its `in` is dense"},
+    {"regroup({x}, {scale = {1, -1, 1}})", "scale -1 and split 1 along y"},
+    {"regroup({x}, {split = {3, 1, 1}, slices = true})",
+     "4 channels cannot be cut into slices for 3 children"},
+    {"regroup({x}, {split = {1.5, 1, 1}})", "split must be a whole number"},
+    {"output(x)", "is the network's input"},
+    {"y = conv(x, 'linear,cout=4') output(y, 'a') output(y, 'a')",
+     "two outputs are called 'a'"},
+    {"input {channels = 4}", "the network has an input already"},
+    {"include '../x.lua'", "files of the same folder"},
+    {"include 'net.lua'", "does one include itself"},
+    {"while true do end", "an endless loop?"},
+};
+
+START_TEST(a_mistake_is_named_with_its_line)
+{
+    static const char start[] =
+        "local x = input {channels = 4, shape = {9, 8, 7}} local y\n";
+    char text[600];
+    spc_net *net;
+
+    /* Of the file that includes itself the input comes twice. */
+    snprintf(text, sizeof(text), "%s%s\n",
+             strstr(refused[_i].text, "'net.lua'") ? "" : start,
+             refused[_i].text);
+    ck_assert_int_eq(load_text(&net, text, SPC_F32), SPC_ETEMPLATE);
+    ck_assert_msg(strstr(error.text, refused[_i].says) != NULL, "'%s' says: %s",
+                  refused[_i].text, error.text);
+    ck_assert_ptr_null(net);
+}
+END_TEST
+
+START_TEST(weights_are_set_by_name)
+{
+    float values[4 * 4] = {0};
+    spc_net_param p;
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    ck_assert_int_eq(
+        spc_net_set_param(r.net, "aa", SPC_WEIGHTS, values, 16, &error),
+        SPC_ENOTFOUND);
+    ck_assert_ptr_nonnull(strstr(error.text, "did you mean 'a'?"));
+    ck_assert_int_eq(spc_net_set_param(r.net, "f", SPC_BIAS, values, 8, &error),
+                     SPC_ENOTFOUND);
+    ck_assert_str_eq(error.text, "layer 'f' has no bias");
+    ck_assert_int_eq(spc_net_set_param(r.net, "a", SPC_BIAS, values, 7, &error),
+                     SPC_EINVAL);
+    ck_assert_str_eq(error.text, "layer 'a' has 8 bias, these are 7");
+    ck_assert_int_eq(spc_net_param_at(&p, r.net, 0), SPC_OK);
+    ck_assert_str_eq(p.layer, "a");
+    ck_assert_int_eq(p.count, 8 * 27 * 8);
+    ck_assert_int_eq(spc_net_param_at(&p, r.net, r.info.params), SPC_EINVAL);
+    spc_net_free(r.net);
+}
+END_TEST
+
+/* ---- memory -------------------------------------------------------------- */
+
+START_TEST(pieces_that_live_together_lie_apart)
+{
+    enum { MOST = 40 };
+    spc__net_piece pieces[MOST];
+    spc__random random;
+
+    spc__random_init(&random, (uint64_t)_i);
+    int count = 2 + (int)spc__random_below(&random, MOST - 2);
+    size_t all = 0;
+    for (int i = 0; i < count; i++) {
+        int first = (int)spc__random_below(&random, 20);
+        pieces[i] =
+            (spc__net_piece){spc__random_below(&random, 5000), 0, first,
+                             first + (int)spc__random_below(&random, 6)};
+        all += (pieces[i].bytes + 255) / 256 * 256;
+    }
+    size_t total = spc__net_arrange(pieces, count);
+    ck_assert_uint_le(total, all);
+    for (int i = 0; i < count; i++) {
+        const spc__net_piece *a = &pieces[i];
+        ck_assert_uint_eq(a->offset % 256, 0);
+        ck_assert_uint_le(a->offset + a->bytes, total);
+        for (int j = 0; j < i; j++) {
+            const spc__net_piece *b = &pieces[j];
+            bool in_time = a->first <= b->last && b->first <= a->last;
+            bool in_place = a->offset < b->offset + b->bytes &&
+                            b->offset < a->offset + a->bytes;
+            require(!in_time || !in_place || !a->bytes || !b->bytes,
+                    "pieces %d and %d", i, j);
+        }
+    }
+}
+END_TEST
+
+/* ---- what comes out ------------------------------------------------------ */
+
+/* Two files, by type and device, a part of them each day: they compile much. */
+static const char *const small_files[] = {"every.lua", "operators.lua"};
+enum { SMALL_FILES = LENGTH(small_files), TYPES = 3 };
+
+START_TEST(networks_of_all_operators_are_as_the_oracle_says)
+{
+    static const spc_dtype dtypes[TYPES] = {SPC_F32, SPC_F16, SPC_BF16};
+    spc_net_options o = room_for(300);
+    int kind = _i % (TYPES * SMALL_FILES);
+    rig r;
+
+    if (!suite_takes(_i))
+        return;
+    spc_scene *sample = scene_of(0);
+    load(&r, small_files[kind / TYPES], dtypes[kind % TYPES]);
+    open_context(&r, device_of(_i / (TYPES * SMALL_FILES)));
+    o.keep = true;
+    o.growth = 0; /* voxels that are strewn have more outputs than scans */
+    o.sample = spc_scene_coords(sample);
+    o.sample_rows = spc_scene_rows(sample);
+    plan_net(&r, &o);
+    for (int i = 0; i < 6; i++) {
+        spc_scene *scene = scene_of(i);
+        upload(&r, scene, (uint64_t)i);
+        poison(&r);
+        assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+        check_run(&r, scene, false);
+        spc_scene_free(scene);
+    }
+    spc_scene_free(sample);
+    close_rig(&r);
+}
+END_TEST
+
+/* Of -1, 0 and 1: sums of a few layers are integers that fp32 holds exactly. */
+static void set_integers(spc_net *net, uint64_t seed)
+{
+    spc_net_param p;
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++) {
+        float *values = malloc(sizeof(float) * (size_t)p.count);
+        for (int64_t j = 0; j < p.count; j++)
+            values[j] = p.which == SPC_SCALE
+                            ? 1
+                            : (float)spc__random_below(&random, 3) - 1;
+        assert_net(
+            spc_net_set_param(net, p.layer, p.which, values, p.count, &error));
+        free(values);
+    }
+}
+
+START_TEST(integers_come_out_exactly)
+{
+    spc_net_options o = room_for(300);
+    spc_scene *scene = scene_of(1);
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    set_integers(r.net, 5);
+    open_context(&r, device_of(_i));
+    o.keep = true;
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    check_run(&r, scene, true);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+/* Of a feature that is none, or infinite: the outputs that see it are none
+ * either, as the oracle's, and all others are as right as ever. */
+START_TEST(what_is_no_number_harms_what_sees_it_alone)
+{
+    static const float odd[4] = {NAN, 1, INFINITY, -INFINITY};
+    spc_net_options o = room_for(300);
+    spc_scene *scene = scene_of(1);
+    size_t bytes;
+    int none = 0;
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    open_context(&r, device_of(_i));
+    o.keep = true;
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_copy_to_device(r.ctx, r.features, odd, sizeof(odd)));
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    check_run(&r, scene, false);
+    float *values = (float *)(void *)outputs_of(&r, &bytes);
+    int count = (int)(bytes / sizeof(*values));
+    for (int i = 0; i < count; i++)
+        none += !isfinite(values[i]);
+    ck_assert_int_gt(none, 0);
+    ck_assert_int_lt(none, count);
+    free(values);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+START_TEST(a_replay_gives_the_bits_of_a_run)
+{
+    spc_net_options o = room_for(300);
+    rig r;
+
+    o.growth = 0;
+    load(&r, suite_is_gpu() ? "every.lua" : "chain.lua", SPC_F32);
+    make_deterministic(r.net);
+    open_context(&r, device_of(_i));
+    compare_replays(&r, &o, suite_is_gpu() ? 100 : 3);
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- trouble ------------------------------------------------------------- */
+
+/* Each voxel has eight outputs of its own. */
+static spc_scene *scattered(int count) /* up to 30 */
+{
+    int32_t coords[30][4];
+    spc_scene *scene;
+
+    for (int i = 0; i < count; i++) {
+        int32_t row[4] = {0, 1 + 4 * (i % 5), 1 + 4 * (i / 5 % 3), 1};
+        row[3] += 4 * (i / 15);
+        memcpy(coords[i], row, sizeof(row));
+    }
+    assert_net(spc_scene_create(&scene, &coords[0][0], count, "s", &error));
+    return scene;
+}
+
+START_TEST(a_level_that_overflows_says_what_would_have_fitted)
+{
+    spc_net_options o = room_for(60);
+    spc_scene *good = draw_scene(60, 2, 9), *bad = scattered(30);
+    rig r;
+
+    load(&r, "every.lua", SPC_F32);
+    open_context(&r, suite_device != NULL ? suite_device : "cpu");
+    o.keep = true;
+    o.growth = 3.5;
+    plan_net(&r, &o);
+    upload(&r, bad, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    ck_assert_msg(strstr(spc_ctx_error(r.ctx), "layer 'c'") != NULL &&
+                      strstr(spc_ctx_error(r.ctx),
+                             "240 rows for a set of 210, which is growth 3.5 "
+                             "times the plan's capacity of 60: it holds none "
+                             "of them; growth 4 or a capacity of 69 would have "
+                             "fitted") != NULL,
+                  "%s", spc_ctx_error(r.ctx));
+    r.buffers.rows = 61;
+    r.buffers.count = NULL;
+    ck_assert_int_eq(spc_net_execute(r.plan, &r.buffers, NULL), SPC_ECAPACITY);
+    r.buffers.count = r.count;
+    /* The next scene is not harmed; it fits by the rule's bound. */
+    close_plan(&r);
+    o.growth = 0;
+    plan_net(&r, &o);
+    for (int i = 0; i < 2; i++) {
+        upload(&r, i ? good : bad, 2);
+        assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+        check_run(&r, i ? good : bad, false);
+    }
+    spc_scene_free(good);
+    spc_scene_free(bad);
+    close_rig(&r);
+}
+END_TEST
+
+/* 4.64 times 50 are 231 in numbers of a machine, not 232. */
+START_TEST(the_growth_that_would_have_fitted_fits)
+{
+    spc_net_options o = room_for(50);
+    spc_scene *scene = scattered(29);
+    rig r;
+
+    load(&r, "every.lua", SPC_F32);
+    open_context(&r, suite_device != NULL ? suite_device : "cpu");
+    o.growth = 4;
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    const char *said = strstr(spc_ctx_error(r.ctx), "of them; growth ");
+    ck_assert_msg(said != NULL &&
+                      sscanf(said, "of them; growth %lf", &o.growth) == 1,
+                  "%s", spc_ctx_error(r.ctx));
+    close_plan(&r);
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    ck_assert_msg(spc_net_check(r.plan, NULL) == SPC_OK, "growth %g: %s",
+                  o.growth, spc_ctx_error(r.ctx));
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+START_TEST(what_cannot_be_planned_is_refused)
+{
+    spc_net_options o = room_for(0);
+    spc_net *empty;
+    rig r;
+
+    load(&r, "chain.lua", SPC_F32);
+    open_context(&r, "cpu");
+    ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),
+                     SPC_EINVAL);
+    ck_assert_str_eq(spc_ctx_error(r.ctx),
+                     "a network for 0 rows: at least 1 is right");
+    o.capacity = 10;
+    o.duplicates = SPC_DUPLICATES_SUM;
+    ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),
+                     SPC_EINVAL);
+    o.duplicates = SPC_DUPLICATES_FIRST;
+    assert_net(
+        spc_net_load(&empty, network_path("chain.lua"), SPC_F32, &error));
+    ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, empty, &o),
+                     SPC_EINVAL);
+    ck_assert_ptr_nonnull(
+        strstr(spc_ctx_error(r.ctx), "layer 'a' has no weights yet"));
+    spc_net_free(empty);
+    assert_ok(r.ctx, spc_net_plan_create(&r.plan, r.ctx, r.net, &o));
+    ck_assert_int_eq(
+        spc_net_execute(r.plan, &(spc_net_buffers){.rows = 1}, NULL),
+        SPC_EINVAL);
+    spc_net_free(r.net); /* the plan keeps it alive */
+    r.net = NULL;
+    ck_assert_int_gt(spc_net_steps(r.plan), 0);
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- what a run asks of the driver --------------------------------------- */
+
+START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
+{
+    spc_net_options o = room_for(20000);
+    rig r;
+
+    open_doubles();
+    load(&r, _i ? "unet42.lua" : "resn21.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    count_calls(&r, 21);
+    close_rig(&r);
+    ck_assert_int_eq(fake->live.graph_execs, 0);
+    ck_assert_int_eq(fake->live.memory, 0);
+}
+END_TEST
+
+/* The node that fills this set. */
+static size_t node_of_set(const void *keys, size_t nodes)
+{
+    for (size_t n = 1; n <= nodes; n++) {
+        const fake_launch *it = launch_at(n);
+        if (is_kernel(it, "spc_index") &&
+            it->args.index.stages & SPC_INDEX_BUILD &&
+            it->args.index.set.keys == keys)
+            return n;
+    }
+    ck_abort_msg("no node fills a set");
+    return 0;
+}
+
+static bool builds(const fake_launch *it)
+{
+    return is_kernel(it, "spc_index") &&
+           it->args.index.stages & SPC_INDEX_BUILD;
+}
+
+static bool searches(const fake_launch *it)
+{
+    return is_kernel(it, "spc_index") &&
+           it->args.index.stages & SPC_INDEX_SEARCH;
+}
+
+/* What it reads is there; levels are made of the caller's rows. */
+static void check_waits(const fake_launch *it, size_t nodes)
+{
+    const spc_index_args *index = &it->args.index;
+
+    if (is_kernel(it, "spc_derive"))
+        ck_assert_ptr_nonnull(it->args.derive.rows);
+    if (!is_kernel(it, "spc_index") || builds(it))
+        return;
+    ck_assert(follows(it, node_of_set(index->set.keys, nodes)));
+    ck_assert(follows(it, node_of_set(index->in.keys, nodes)));
+}
+
+static int count_searches_before(const fake_launch *it)
+{
+    int count = 0;
+
+    for (size_t n = 1; n < it->node; n++)
+        count += searches(launch_at(n)) && follows(it, n);
+    return count;
+}
+
+/* The node that searches the map with these indices. */
+static size_t node_of_map(const void *index, size_t nodes)
+{
+    for (size_t n = 1; n <= nodes; n++)
+        if (searches(launch_at(n)) &&
+            (launch_at(n)->args.index.index == index ||
+             launch_at(n)->args.index.sorted.index == index))
+            return n;
+    ck_abort_msg("no node searches a map");
+    return 0;
+}
+
+/* A layer waits for its own map and for those that layers before it needed,
+ * and not for one that comes later. */
+static void check_layers(size_t nodes, int maps)
+{
+    int seen = 0;
+
+    for (size_t n = 1; n <= nodes; n++) {
+        const fake_launch *it = launch_at(n);
+        if (!is_kernel(it, "spc_conv"))
+            continue;
+        int now = count_searches_before(it);
+        ck_assert(follows(it, node_of_map(it->args.conv.map.index, nodes)));
+        ck_assert_int_le(now, seen + 1);
+        ck_assert_int_ge(now, seen);
+        seen = now;
+    }
+    ck_assert_int_eq(seen, maps);
+}
+
+/* Most blocks of indexing that can be there at once, if each waits for its own
+ * alone: those of a node and of all that neither follow it nor are followed. */
+static unsigned blocks_beside(size_t node, size_t nodes)
+{
+    const fake_launch *it = launch_at(node);
+    unsigned blocks = it->grid[0];
+
+    for (size_t n = 1; n <= nodes; n++) {
+        const fake_launch *other = launch_at(n);
+        if (n != node && !is_kernel(other, "spc_conv") && !follows(it, n) &&
+            !follows(other, node) && other->after_count == 0)
+            blocks += other->grid[0];
+    }
+    return blocks;
+}
+
+/* The first layer's level has most of the device, the last one's little: nobody
+ * waits for it yet. */
+START_TEST(who_is_needed_first_has_most_of_the_device)
+{
+    spc_net_options o = room_for(100000);
+    unsigned most = 0, least = UINT_MAX, first = 0;
+    rig r;
+
+    open_doubles();
+    load(&r, "resn21.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    for (int i = 0; i < r.plan->branch_count; i++) {
+        const spc__net_branch *branch = &r.plan->branches[i];
+        most = branch->blocks > most ? branch->blocks : most;
+        least = branch->blocks < least ? branch->blocks : least;
+        if (branch->need == r.plan->branch_count)
+            first = branch->blocks;
+        ck_assert(branch->ends > 0 && branch->ends < 2000);
+    }
+    ck_assert_uint_eq(first, most); /* its map: the set is a branch before */
+    ck_assert_uint_ge(least, 1);
+    ck_assert_uint_gt(most, 4 * least);
+    close_rig(&r);
+}
+END_TEST
+
+START_TEST(layers_of_a_graph_wait_for_their_own_maps)
+{
+    spc_net_options o = room_for(20000);
+    rig r;
+
+    open_doubles();
+    load(&r, "resn21.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    int launched = fake->launches;
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    size_t nodes = (size_t)(fake->launches - launched);
+    ck_assert_uint_le(nodes, FAKE_LAUNCHES);
+    for (size_t n = 1; n <= nodes; n++) {
+        const fake_launch *it = launch_at(n);
+        check_waits(it, nodes);
+        if (it->after_count == 0)
+            ck_assert_uint_le(blocks_beside(n, nodes),
+                              (unsigned)r.ctx->info.multiprocessors);
+    }
+    check_layers(nodes, 8);
+    close_rig(&r);
+}
+END_TEST
+
+/* The work before the first layer that makes a map. */
+static int branch_of(const spc_net_plan *plan, const spc_map *map)
+{
+    for (int i = 0; i < plan->branch_count; i++)
+        if (plan->works[i].kind == SPC_NET_MAP &&
+            plan->maps[plan->works[i].map] == map)
+            return i;
+    return -1;
+}
+
+/* Of 13 maps 9 are searched: those that lead up again come from those that lead
+ * down, and wait for them. */
+START_TEST(inverse_maps_come_with_those_that_they_invert)
+{
+    spc_net_options o = room_for(20000);
+    int turned = 0;
+    rig r;
+
+    open_doubles();
+    load(&r, "unet42.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    for (int i = 0; i < r.net->map_count; i++) {
+        const spc_map *map = r.plan->maps[i], *by = map->turned_by;
+        ck_assert(map->inverse == (by != NULL));
+        if (by == NULL)
+            continue;
+        turned++;
+        const spc__net_branch *branch =
+            &r.plan->branches[branch_of(r.plan, map)];
+        ck_assert_int_eq(branch->after_count, 1);
+        ck_assert_int_eq(branch->after[0], branch_of(r.plan, by));
+    }
+    ck_assert_int_eq(turned, 4);
+    close_rig(&r);
+}
+END_TEST
+
+static void drop_graph(rig *r)
+{
+    spc__device_ops_of(r->ctx->device)
+        ->graph_free(r->ctx->device, r->plan->graph);
+    r->plan->graph = NULL;
+}
+
+/* Capturing fails at every call in turn, and leaves nothing behind. */
+START_TEST(a_capture_that_fails_leaves_nothing)
+{
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load(&r, "chain.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    int calls = fake->calls, failures = 0;
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    calls = fake->calls - calls;
+    drop_graph(&r);
+    fake->fail_with = FAKE_LAUNCH_FAILED;
+    for (int i = 1; i <= calls; i++) {
+        fake->fail_at = fake->calls + i;
+        spc_status status = spc_net_capture(r.plan, &r.buffers);
+        fake->fail_at = 0;
+        ck_assert_int_eq(fake->live.streams, 0);
+        ck_assert_int_eq(fake->live.graphs, 0);
+        ck_assert_int_eq(fake->live.graph_execs, status == SPC_OK);
+        ck_assert(status == SPC_OK || status == SPC_EDEVICE);
+        failures += status != SPC_OK;
+        drop_graph(&r);
+    }
+    ck_assert_int_gt(failures, 15); /* not those about contexts */
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- recorded scans ------------------------------------------------------ */
+
+/* Rows of the sets, by set: the levels, and behind the last convolution. */
+static const struct {
+    const char *network, *file;
+    int64_t rows[5];
+} scans[] = {
+    {"second.lua", "kitti_hdl64_full.bin", {40836, 53319, 28850, 10989, 8432}},
+    {"centerpoint.lua",
+     "nuscenes_sweep1.bin",
+     {17509, 29374, 21571, 11174, 9204}},
+};
+
+START_TEST(recorded_scans_have_the_published_levels)
+{
+    spc_net_options o = room_for(0);
+    char path[4200];
+    spc_scene *scene;
+    rig r;
+
+    load(&r, scans[_i].network, SPC_F16);
+    snprintf(path, sizeof(path), "%s/%s", suite_scenes(), scans[_i].file);
+    assert_net(spc_net_scene(&scene, r.net, path, &error));
+    open_context(&r, "cpu");
+    o.capacity = o.sample_rows = spc_scene_rows(scene);
+    o.sample = spc_scene_coords(scene);
+    assert_ok(r.ctx, spc_net_plan_create(&r.plan, r.ctx, r.net, &o));
+    for (int i = 0; i < 5; i++)
+        ck_assert_int_eq(spc_coords_rows(r.plan->sets[i]), scans[_i].rows[i]);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+static TCase *add(Suite *suite, const char *name)
+{
+    TCase *tc = tcase_create(name);
+
+    tcase_set_timeout(tc, 300);
+    suite_add_tcase(suite, tc);
+    return tc;
+}
+
+static void add_host_tests(Suite *suite)
+{
+    TCase *tc = add(suite, "graph");
+
+    tcase_add_test(tc, known_networks_share_what_they_can);
+    tcase_add_test(tc, normalisations_have_the_epsilon_they_were_trained_with);
+    tcase_add_test(tc, a_key_that_disagrees_is_reported);
+    tcase_add_loop_test(tc, a_mistake_is_named_with_its_line, 0,
+                        LENGTH(refused));
+    tcase_add_test(tc, weights_are_set_by_name);
+    tcase_add_loop_test(tc, pieces_that_live_together_lie_apart, 0, 20);
+    tcase_add_test(tc, what_cannot_be_planned_is_refused);
+    tc = add(suite, "driver");
+    tcase_add_loop_test(tc, a_run_is_nothing_but_launches_and_a_replay_is_one,
+                        0, 2);
+    tcase_add_test(tc, layers_of_a_graph_wait_for_their_own_maps);
+    tcase_add_test(tc, inverse_maps_come_with_those_that_they_invert);
+    tcase_add_test(tc, who_is_needed_first_has_most_of_the_device);
+    tcase_add_test(tc, a_capture_that_fails_leaves_nothing);
+}
+
+static void add_device_tests(Suite *suite)
+{
+    TCase *tc = add(suite, "results");
+    int devices = suite_device != NULL ? 1 : 2;
+
+    tcase_add_loop_test(tc, networks_of_all_operators_are_as_the_oracle_says, 0,
+                        TYPES * SMALL_FILES * devices);
+    tcase_add_loop_test(tc, integers_come_out_exactly, 0, devices);
+    tcase_add_loop_test(tc, what_is_no_number_harms_what_sees_it_alone, 0,
+                        devices);
+    tcase_add_loop_test(tc, a_replay_gives_the_bits_of_a_run, 0, devices);
+    tcase_add_test(tc, a_level_that_overflows_says_what_would_have_fitted);
+    tcase_add_test(tc, the_growth_that_would_have_fitted_fits);
+}
+
+int main(int argc, char **argv)
+{
+    bool recorded = suite_is_part(argc, argv, "scenes");
+    int status = recorded ? 0 : suite_open(argc, argv);
+
+    if (status != 0)
+        return status;
+    if (recorded && suite_scenes() == NULL)
+        return suite_skip("no folder of recorded scans; SPC_SCENES names it");
+    Suite *suite = suite_create("net");
+    if (recorded) {
+        tcase_add_loop_test(add(suite, "scans"),
+                            recorded_scans_have_the_published_levels, 0,
+                            LENGTH(scans));
+    } else {
+        suite_sample(3);
+        if (suite_device == NULL)
+            add_host_tests(suite);
+        add_device_tests(suite);
+    }
+    return run_suite(suite);
+}

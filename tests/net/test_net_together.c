@@ -1,0 +1,402 @@
+/*
+ * test_net_together.c - what goes side by side: networks, on the caller's
+ * stream and several in one process; layers of a graph that do not need each
+ * other.
+ */
+#include "plan/plan.h"
+#include "rig/net_rig.h"
+#include "rig/suite.h"
+
+/* ---- the caller's stream ------------------------------------------------- */
+
+static CUcontext enter(void)
+{
+    CUcontext context;
+
+    ck_assert_int_eq(api.DevicePrimaryCtxRetain(&context, 0), CUDA_SUCCESS);
+    ck_assert_int_eq(api.CtxPushCurrent(context), CUDA_SUCCESS);
+    return context;
+}
+
+static void leave(CUcontext context)
+{
+    api.CtxPopCurrent(&context);
+    api.DevicePrimaryCtxRelease(0);
+}
+
+START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
+{
+    spc_net_options o = room_for(1000);
+    CUstream stream;
+    rig r;
+
+    open_doubles();
+    load(&r, "chain.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    CUcontext context = enter();
+    ck_assert_int_eq(api.StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
+                     CUDA_SUCCESS);
+    int before = fake->launches;
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, stream));
+    ck_assert_int_ge(fake->launches - before, 8); /* sets, maps, five layers */
+    ck_assert_int_le(fake->launches - before, FAKE_LAUNCHES);
+    for (int i = before; i < fake->launches; i++) {
+        const fake_launch *it = &fake->launch[i % FAKE_LAUNCHES];
+        require(it->stream == stream, "%s is on another stream", it->kernel);
+        require(it->unwaited == 0, "%s does not wait for what it needs",
+                it->kernel);
+    }
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_replay(r.plan, stream));
+    ck_assert_ptr_eq(fake->replayed, stream);
+    api.StreamDestroy(stream);
+    leave(context);
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- layers -------------------------------------------------------------- */
+
+static void load_words(rig *r, const char *words, spc_dtype dtype)
+{
+    memset(r, 0, sizeof(*r));
+    ck_assert_msg(load_text(&r->net, words, dtype) == SPC_OK, "%s", error.text);
+    assert_net(spc_net_draw_params(r->net, 3, &error));
+    spc_net_describe(&r->info, r->net);
+}
+
+/* A layer, and heads of two layers each; the first ones are alike, or no two
+ * of them. */
+static const char text[] =
+    "network 'heads'\n"
+    "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
+    "for i = 1, %d do\n"
+    "  local slope = 1 / (1 + i * %d)\n"
+    "  local y = conv(x, 'subm,k=1,cout=8,epilogue=bias+leaky,slope=' .. "
+    "slope)\n"
+    "  output(conv(y, 'subm,k=1,cout=2,bias=1'), 'head' .. i)\n"
+    "end\n";
+
+static void load_heads(rig *r, int heads, bool alike)
+{
+    char words[sizeof(text) + 16];
+
+    snprintf(words, sizeof(words), text, heads, !alike);
+    load_words(r, words, SPC_F16);
+}
+
+/* The nodes of convolutions, in the order of the run. */
+static int find_convs(const fake_launch *out[FAKE_LAUNCHES])
+{
+    int count = 0;
+
+    for (size_t n = 1; launch_at(n) != NULL; n++)
+        if (is_kernel(launch_at(n), "spc_conv"))
+            out[count++] = launch_at(n);
+    return count;
+}
+
+static bool has(const spc_conv_args *args, const void *data, bool written)
+{
+    return data != NULL &&
+           (args->out == data ||
+            (!written && (args->in == data || args->residual == data)));
+}
+
+/* May not be at work at the same time: one writes what the other has. */
+static bool collide(const spc_conv_args *a, const spc_conv_args *b)
+{
+    return has(a, b->out, false) || has(b, a->out, false) ||
+           (a->workspace != NULL && a->workspace == b->workspace);
+}
+
+/* Of layers with residuals and shortcuts, and of heads, which are too many for
+ * each to have memory of its own: whatever touches the same is in order. */
+START_TEST(layers_that_share_memory_are_in_order)
+{
+    const fake_launch *convs[FAKE_LAUNCHES];
+    spc_net_options o = room_for(1000);
+    int collisions = 0;
+    rig r;
+
+    open_doubles();
+    if (_i == 0)
+        load(&r, "unet42.lua", SPC_F16);
+    else
+        load_heads(&r, 14, false);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    int count = find_convs(convs);
+    ck_assert_int_ge(count, _i == 0 ? 42 : 29);
+    for (int j = 0; j < count; j++)
+        for (int i = 0; i < j; i++) {
+            bool together = collide(&convs[i]->args.conv, &convs[j]->args.conv);
+            collisions += together;
+            require(!together || follows(convs[j], convs[i]->node),
+                    "layer %d does not wait for %d", j, i);
+        }
+    ck_assert_int_ge(collisions, count - 1);
+    close_rig(&r);
+}
+END_TEST
+
+/* Of launches that lay out rows, how many there are; every linear layer waits
+ * for one. */
+static int count_layouts(const fake_launch *const convs[FAKE_LAUNCHES],
+                         int count)
+{
+    size_t last = 0;
+    int found = 0;
+
+    for (size_t n = 1; launch_at(n) != NULL; n++)
+        if (is_kernel(launch_at(n), "spc_rows")) {
+            last = n;
+            found++;
+        }
+    for (int i = 1; i < count; i++)
+        ck_assert(follows(convs[i], last));
+    return found;
+}
+
+/* Their first layers are one, which writes what the last ones read, side by
+ * side. Rows are laid out once for each size of tiles, and not by each. */
+START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
+{
+    const fake_launch *convs[FAKE_LAUNCHES];
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load_heads(&r, 5, true);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    ck_assert_int_eq(find_convs(convs), 7);
+    ck_assert_int_eq(count_layouts(convs, 7), r.plan->layout_count);
+    ck_assert_int_le(r.plan->layout_count, 2); /* of 10 layers of two kinds */
+    ck_assert(follows(convs[1], convs[0]->node));
+    for (int a = 0; a < 5; a++) {
+        const fake_launch *last = convs[2 + a];
+        const char *in = last->args.conv.in, *out = convs[1]->args.conv.out;
+        ck_assert(follows(last, convs[1]->node));
+        ck_assert_int_eq(in - out, 16 * a);
+        for (int b = 0; b < a; b++)
+            require(!follows(last, convs[2 + b]->node),
+                    "head %d waits for head %d", a, b);
+    }
+    close_rig(&r);
+}
+END_TEST
+
+/* Layers that read one tensor: two heads, two of a wider kernel; and those that
+ * stay alone, an output and a part of a concatenation. */
+static const char siblings[] =
+    "network 'siblings'\n"
+    "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
+    "local function head(words) return conv(x, 'subm,cout=8,' .. words) end\n"
+    "local function tail(y) output(conv(y, 'subm,k=1,cout=8')) end\n"
+    "local fold = 'k=1,epilogue=scale+bias+relu'\n"
+    "local a, b, c, d = head(fold), head(fold), head('k=3'), head('k=3')\n"
+    "tail(a) tail(b) tail(c) tail(d)\n"
+    "output(head(fold))\n"
+    "output(cat(head(fold), head(fold)))\n";
+
+static int count_wide(const rig *r, int width)
+{
+    int count = 0;
+
+    for (int i = 0; i < r->plan->work_count; i++)
+        count += r->plan->works[i].kind == SPC_NET_CONV &&
+                 r->plan->works[i].conv.cout == width;
+    return count;
+}
+
+START_TEST(layers_that_read_one_tensor_are_one_layer)
+{
+    spc_net_options o = room_for(300);
+    spc_scene *scene = scene_of(4);
+    rig r;
+
+    load_words(&r, siblings, suite_is_gpu() ? SPC_F16 : SPC_F32);
+    open_context(&r, device_of(0));
+    o.keep = true;
+    plan_net(&r, &o);
+    ck_assert_int_eq(count_wide(&r, 16), 2);
+    ck_assert_int_eq(r.plan->work_count, 1 + 10); /* a map, the set with it */
+    upload(&r, scene, 1);
+    poison(&r);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    check_run(&r, scene, false);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
+/* What would be wider than 1024 channels is several layers. */
+START_TEST(a_wide_layer_ends_at_some_width)
+{
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load_heads(&r, 130, true);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    ck_assert_int_eq(count_wide(&r, 1024), 1);
+    ck_assert_int_eq(count_wide(&r, 16), 1);
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- row orders ---------------------------------------------------------- */
+
+static spc__net_work *work_of(rig *r, const char *name)
+{
+    for (int i = 0; i < r->plan->work_count; i++) {
+        spc__net_work *work = &r->plan->works[i];
+        if (work->kind == SPC_NET_CONV &&
+            strcmp(r->net->nodes[work->node].name, name) == 0)
+            return work;
+    }
+    ck_abort_msg("no layer '%s'", name);
+    return NULL;
+}
+
+/* As if records had said so. */
+static void set_order(rig *r, const char *name, const char *order)
+{
+    spc__plan_reorder(work_of(r, name)->conv_plan, order);
+}
+
+static void expect_order(rig *r, const char *name, const char *order)
+{
+    const spc_plan *plan = work_of(r, name)->conv_plan;
+    char words[32];
+
+    snprintf(words, sizeof(words), "order=%s", order);
+    ck_assert_str_eq(spc__plan_launch(plan)->order, order);
+    require(strstr(spc_plan_config(plan), "order=") == NULL ||
+                strstr(spc_plan_config(plan), words) != NULL,
+            "'%s' says %s", name, spc_plan_config(plan));
+}
+
+/* Layers a and f read one map, f has twice the inputs; c reads another. */
+START_TEST(layers_of_a_map_read_one_order_where_that_pays)
+{
+    spc_net_options o = room_for(1000);
+    rig r;
+
+    open_doubles();
+    load(&r, "chain.lua", SPC_F16);
+    open_context(&r, "cuda");
+    plan_net(&r, &o);
+    ck_assert_int_eq(work_of(&r, "a")->map, work_of(&r, "f")->map);
+    spc_map *map = r.plan->maps[work_of(&r, "a")->map];
+    set_order(&r, "a", "gray_x");
+    set_order(&r, "f", "gray_y");
+    set_order(&r, "c", "gray_x");
+    map->pairs = 1000000000000; /* an order is nothing beside such layers */
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_x");
+    expect_order(&r, "f", "gray_y");
+    map->pairs = 10000000;
+    set_order(&r, "a", "dense"); /* which is another thing */
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "dense");
+    set_order(&r, "a", "none"); /* which is nothing to be sorted */
+    set_order(&r, "c", "none");
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_y");
+    expect_order(&r, "c", "none"); /* alone on its map */
+    set_order(&r, "c", "gray_x");
+    set_order(&r, "a", "gray_x");
+    spc__net_share_orders(r.plan);
+    expect_order(&r, "a", "gray_y");
+    expect_order(&r, "f", "gray_y");
+    expect_order(&r, "c", "gray_x");
+    close_rig(&r);
+}
+END_TEST
+
+/* ---- several ------------------------------------------------------------- */
+
+static void plan_in(rig *r, spc_ctx *ctx, const char *name)
+{
+    spc_net_options o = room_for(300);
+
+    load(r, name, SPC_F32);
+    make_deterministic(r->net);
+    r->ctx = ctx;
+    o.growth = 0;
+    plan_net(r, &o);
+    assert_ok(ctx, spc_net_capture(r->plan, &r->buffers));
+}
+
+static void drop(rig *r)
+{
+    close_plan(r);
+    spc_net_free(r->net);
+}
+
+/* Runs of several are under way before anybody looks at what came of one: the
+ * same bits as if each had been alone. Two of them are one network twice. */
+START_TEST(networks_of_one_context_do_not_meet)
+{
+    static const char *const names[] = {"chain.lua", "masked.lua", "chain.lua"};
+    char *alone[LENGTH(names)];
+    size_t bytes[LENGTH(names)], again;
+    rig all[LENGTH(names)], first;
+
+    memset(&first, 0, sizeof(first));
+    open_context(&first, device_of(_i));
+    for (int n = 0; n < LENGTH(names); n++) {
+        spc_scene *scene = scene_of(n == 0 ? 4 : 0);
+        plan_in(&all[n], first.ctx, names[n]);
+        upload(&all[n], scene, (uint64_t)n);
+        poison(&all[n]);
+        assert_ok(first.ctx, spc_net_replay(all[n].plan, NULL));
+        alone[n] = outputs_of(&all[n], &bytes[n]);
+        ck_assert_uint_gt(bytes[n], 0);
+        poison(&all[n]);
+        spc_scene_free(scene);
+    }
+    for (int n = LENGTH(names) - 1; n >= 0; n--)
+        assert_ok(first.ctx,
+                  n % 2 ? spc_net_execute(all[n].plan, &all[n].buffers, NULL)
+                        : spc_net_replay(all[n].plan, NULL));
+    for (int n = 0; n < LENGTH(names); n++) {
+        char *got = outputs_of(&all[n], &again);
+        ck_assert_uint_eq(again, bytes[n]);
+        require(memcmp(got, alone[n], again) == 0, "network %d differs", n);
+        free(got);
+        free(alone[n]);
+        drop(&all[n]);
+    }
+    spc_ctx_free(first.ctx);
+}
+END_TEST
+
+int main(int argc, char **argv)
+{
+    int status = suite_open(argc, argv);
+
+    if (status != 0)
+        return status;
+    Suite *suite = suite_create("net_together");
+    TCase *tc = tcase_create("together");
+    tcase_set_timeout(tc, 300);
+    if (suite_device == NULL) {
+        tcase_add_test(tc, a_run_and_a_replay_are_on_the_callers_stream);
+        tcase_add_loop_test(tc, layers_that_share_memory_are_in_order, 0, 2);
+        tcase_add_test(
+            tc, heads_begin_with_one_layer_and_do_not_wait_for_each_other);
+        tcase_add_test(tc, a_wide_layer_ends_at_some_width);
+        tcase_add_test(tc, layers_of_a_map_read_one_order_where_that_pays);
+    }
+    tcase_add_loop_test(tc, networks_of_one_context_do_not_meet, 0, 1);
+    tcase_add_test(tc, layers_that_read_one_tensor_are_one_layer);
+    suite_add_tcase(suite, tc);
+    return run_suite(suite);
+}

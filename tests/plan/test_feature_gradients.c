@@ -1,0 +1,612 @@
+/*
+ * test_feature_gradients.c - gradients of operators on features: their
+ * definitions against the operators' own, kernels against the definitions,
+ * words.
+ *
+ *     test_feature_gradients [sim|cpu|cuda]
+ *
+ * Draws follow a seed, which is printed; $SPC_SEED sets it.
+ */
+#include "base/random.h"
+#include "lab/oracle/feature_oracle.h"
+#include "operators/feature.h"
+#include "rig/layer_rig.h"
+#include "rig/suite.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { VOXELS = 90, BATCHES = 2 };
+
+static spc_error error;
+static uint64_t seed;
+
+/* ---- one operator and its gradients -------------------------------------- */
+
+/* Those that are linear in what they read, or choose some of it: for them <dy,
+ * op x> = <dgrad dy, x>. Sums of integers are exact. */
+static const char *const linear[] = {
+    "pool=sum,c=6,rule=floor,k=2,stride=2",
+    "pool=sum,c=6,rule=footprint,k=3,stride=2,padding=1",
+    "pool=sum,c=6,rule=subm,k=3x2x1",
+    "pool=mean,c=6,rule=footprint,k=3x3x1,stride=2x2x1,padding=1x1x0",
+    "pool=mean,c=6,rule=subm,k=3",
+    "pool=max,c=6,rule=floor,k=2,stride=2,index=1",
+    "pool=max,c=6,rule=footprint,k=3,stride=2,padding=1,index=1",
+    "unpool=nearest,c=6,rule=floor,k=2,stride=2",
+    "unpool=nearest,c=6,rule=footprint,k=3,stride=2,padding=1",
+    "pool=slices,c=6,rule=floor,k=2,stride=2",
+    "pool=slices,c=2,rule=subm,k=3x2x1",
+    "pool=slices,c=2,rule=footprint,k=3,stride=2,padding=1",
+    "unpool=slices,c=16,rule=floor,k=2,stride=2",
+    "unpool=slices,c=18,rule=footprint,k=3x3x1,stride=2x2x1,padding=1x1x0",
+    "global=max,c=6",
+    "global=mean,c=6",
+    "global=sum,c=6",
+    "add,c=6",
+    "groupsum,c=6,by=3",
+    "groupmean,c=6,by=2",
+    "repeat,c=6,by=3",
+    "bev,c=6,shape=9x7x3,order=zyx",
+    "bev,c=6,shape=7x10x2,order=xyz",
+};
+
+/* Those that are not: gradients are differences. */
+static const char *const curved[] = {
+    "norm=layer,c=6,eps=0.01,affine=1",
+    "norm=layer,c=7,eps=0.01",
+    "norm=group,c=6,groups=2,eps=0.01,affine=1",
+    "norm=group,c=6,groups=6,eps=0.01",
+    "affine,c=6",
+    "act=relu,c=6",
+    "act=leaky,c=6,slope=0.25",
+    "act=silu,c=6",
+    "act=gelu,c=6",
+    "act=elu,c=6",
+    "act=sigmoid,c=6",
+};
+
+/* Rows by their scene and the two sides of their map, where there is one. */
+typedef struct place {
+    spc_feature feature, back;
+    spc_scene *scene;
+    spc_relation forward, turned;
+    int64_t near, far; /* rows of inputs, and of outputs */
+} place;
+
+static float *draw(int64_t count, bool integers, spc__random *random)
+{
+    float *out = malloc((size_t)count * sizeof(*out) + 4);
+
+    for (int64_t i = 0; i < count; i++)
+        out[i] = integers ? (float)spc__random_below(random, 9) - 4
+                          : (float)(2 * spc__random_unit(random) - 1);
+    return out;
+}
+
+/* Each cell once, of two batch elements, some outside the planes of bev. */
+static spc_scene *draw_scene(spc__random *random)
+{
+    int32_t at[VOXELS][4];
+    spc_scene *scene = NULL;
+
+    for (int i = 0, cell = 0; i < VOXELS; i++) {
+        cell += 1 + (int)spc__random_below(random, 10);
+        at[i][0] = cell / 512;
+        at[i][1] = cell / 64 % 8 - 1;
+        at[i][2] = cell / 8 % 8 - 1;
+        at[i][3] = cell % 8 - 1;
+    }
+    assert_ok(spc_scene_create(&scene, &at[0][0], VOXELS, "drawn", &error),
+              error.text);
+    return scene;
+}
+
+/* Of one set: who sees an output becomes what it sees. */
+static void turn_relation(spc_relation *r)
+{
+    size_t entries = (size_t)r->offsets * (size_t)r->rows_out;
+    int32_t *turned = malloc(entries * sizeof(*turned));
+
+    for (size_t i = 0; i < entries; i++)
+        turned[i] = -1;
+    for (int k = 0; k < r->offsets; k++)
+        for (int64_t o = 0; o < r->rows_out; o++) {
+            int32_t i = r->index[k * r->rows_out + o];
+            if (i >= 0)
+                turned[k * r->rows_out + i] = (int32_t)o;
+        }
+    free(r->index);
+    r->index = turned;
+}
+
+static void relate(spc_relation *out, const place *p, const spc_feature *f)
+{
+    bool subm = f->geometry.rule == SPC_RULE_SUBM;
+    spc_conv conv = SPC_CONV_INIT;
+
+    conv.op = subm                            ? SPC_SUBM
+              : spc__feature_takes_inverse(f) ? SPC_INVERSE
+                                              : SPC_CONV;
+    conv.cin = conv.cout = 1;
+    conv.geometry = f->geometry;
+    assert_ok(spc_oracle_relation(out, &conv, p->scene, 1, &error), error.text);
+    if (subm && spc__feature_takes_inverse(f))
+        turn_relation(out);
+}
+
+static void open_place(place *p, const char *text, spc__random *random)
+{
+    memset(p, 0, sizeof(*p));
+    assert_ok(spc_feature_parse(&p->feature, text, &error), error.text);
+    assert_ok(spc_feature_pass(&p->back, &p->feature, SPC_DGRAD, &error),
+              error.text);
+    p->scene = draw_scene(random);
+    p->near = p->far = VOXELS;
+    if (!spc__feature_takes_map(&p->feature))
+        return;
+    relate(&p->forward, p, &p->feature);
+    relate(&p->turned, p, &p->back);
+    p->near = p->forward.rows_in;
+    p->far = p->forward.rows_out;
+    ck_assert_int_eq(p->turned.rows_in, p->far);
+    ck_assert_int_eq(p->turned.rows_out, p->near);
+}
+
+static void close_place(place *p)
+{
+    spc_relation_release(&p->forward);
+    spc_relation_release(&p->turned);
+    spc_scene_free(p->scene);
+}
+
+/* ---- by definition ------------------------------------------------------- */
+
+static spc__feature_case case_of(const place *p, bool turned)
+{
+    return (spc__feature_case){
+        .rows_in = turned ? p->far : p->near,
+        .rows_out = turned ? p->near : p->far,
+        .batches = BATCHES,
+        .map = turned ? p->turned.index : p->forward.index,
+        .coords = spc_scene_coords(p->scene),
+    };
+}
+
+static int64_t count_out(const spc_feature *f, const spc__feature_case *of)
+{
+    return spc_feature_rows_out(f, of->rows_out, of->batches) *
+           spc_feature_row_out(f);
+}
+
+/* The result; the caller's. */
+static double *define(const spc_feature *f, const spc__feature_case *of,
+                      int32_t *index)
+{
+    size_t count = (size_t)count_out(f, of);
+    double *out = malloc(count * sizeof(*out) + 8);
+    double *tolerance = malloc(count * sizeof(*tolerance) + 8);
+
+    assert_ok(spc__feature_oracle(out, tolerance, index, f, of), "no memory");
+    free(tolerance);
+    return out;
+}
+
+static double dot(const double *a, const float *b, int64_t count)
+{
+    double sum = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * (double)b[i];
+    return sum;
+}
+
+/* Terms of the sum that are something: the sum may be 0 all the same. */
+static int64_t count_terms(const double *a, const float *b, int64_t count)
+{
+    int64_t terms = 0;
+
+    for (int64_t i = 0; i < count; i++)
+        terms += a[i] * (double)b[i] != 0;
+    return terms;
+}
+
+/* What the gradient reads: x where it needs that, with dy beside it. */
+static void give_gradient(spc__feature_case *of, const spc_feature *back,
+                          const float *x, const float *dy)
+{
+    bool adds = spc__feature_adds(back);
+
+    of->in = adds ? x : dy;
+    of->add = adds ? dy : NULL;
+}
+
+START_TEST(a_gradient_is_the_operator_turned_round)
+{
+    spc__random random;
+    place p;
+
+    spc__random_init(&random, seed + (uint64_t)_i);
+    open_place(&p, linear[_i], &random);
+    const spc_feature *f = &p.feature;
+    spc__feature_case of = case_of(&p, false), turned = case_of(&p, true);
+    int64_t ins = p.near * f->channels, outs = count_out(f, &of);
+    float *x = draw(ins, true, &random), *dy = draw(outs, true, &random);
+    float *zeros = calloc((size_t)ins, sizeof(*zeros));
+    int32_t *index = malloc((size_t)(p.far * f->channels) * 4);
+    of.in = x;
+    of.add = zeros;
+    double *y = define(f, &of, index);
+    give_gradient(&turned, &p.back, x, dy);
+    turned.index = index;
+    double *dx = define(&p.back, &turned, NULL);
+    double there = dot(y, dy, outs), back = dot(dx, x, ins);
+    ck_assert_msg(fabs(there - back) <= 1e-9 * (1 + fabs(there)),
+                  "%s: <dy, y> is %.12g, <dx, x> %.12g, seed %llu", linear[_i],
+                  there, back, (unsigned long long)seed);
+    ck_assert_msg(count_terms(y, dy, outs) > 0, "%s: nothing was compared",
+                  linear[_i]);
+    free(x);
+    free(dy);
+    free(zeros);
+    free(index);
+    free(y);
+    free(dx);
+    close_place(&p);
+}
+END_TEST
+
+/* <dy, op(x + by * way)> */
+static double loss_at(const place *p, spc__feature_case of, const float *x,
+                      const float *way, float by, const float *dy)
+{
+    int64_t ins = p->near * p->feature.channels;
+    float *moved = malloc((size_t)ins * sizeof(*moved));
+
+    for (int64_t i = 0; i < ins; i++)
+        moved[i] = x[i] + by * way[i];
+    of.in = moved;
+    double *y = define(&p->feature, &of, NULL);
+    double loss = dot(y, dy, count_out(&p->feature, &of));
+    free(moved);
+    free(y);
+    return loss;
+}
+
+/* By the scale and the shift it is linear: <dscale, scale> + <dshift, shift> =
+ * <dy, y>. */
+static void check_wgrad(const place *p, spc__feature_case of, const float *x,
+                        const float *dy, double y_dy)
+{
+    spc_feature sums;
+    int64_t channels = p->feature.channels;
+
+    if (!spc__feature_has_shift(&p->feature))
+        return;
+    assert_ok(spc_feature_pass(&sums, &p->feature, SPC_WGRAD, &error),
+              error.text);
+    of.in = x;
+    of.add = dy;
+    double *change = define(&sums, &of, NULL);
+    double along = dot(change, of.scale, channels) +
+                   dot(change + channels, of.shift, channels);
+    ck_assert_msg(fabs(along - y_dy) <= 1e-9 * (1 + fabs(y_dy)),
+                  "<dy, y> is %.12g, by scale and shift %.12g", y_dy, along);
+    free(change);
+}
+
+/* On a grid, so that steps are exact, and no step over 0: there the second
+ * derivative of elu jumps, and differences err by a part of their step. */
+static float on_grid(float x, float farthest)
+{
+    float at = roundf(x * 4096) / 4096;
+
+    return fabsf(at) < farthest ? copysignf(farthest, at) : at;
+}
+
+/* Steps are exact in fp32, the definition is double: what is left is the cube
+ * of the step in two extrapolated differences. */
+START_TEST(a_gradient_is_the_limit_of_differences)
+{
+    const float by = 0x1p-8f, farthest = 4 * by; /* ways go up to 4 */
+    spc__random random;
+    place p;
+
+    spc__random_init(&random, seed + (uint64_t)_i);
+    open_place(&p, curved[_i], &random);
+    int64_t count = p.near * p.feature.channels;
+    spc__feature_case of = case_of(&p, false), turned = of;
+    float *x = draw(count, false, &random), *way = draw(count, true, &random);
+    float *dy = draw(count, false, &random);
+    float *scale = draw(p.feature.channels, false, &random);
+    float *shift = draw(p.feature.channels, false, &random);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = on_grid(x[i], farthest);
+    of.scale = turned.scale = scale;
+    of.shift = shift;
+    give_gradient(&turned, &p.back, x, dy);
+    double *dx = define(&p.back, &turned, NULL);
+    double slope = dot(dx, way, count), found[2];
+    for (int i = 0; i < 2; i++) {
+        float step = i == 0 ? by : by / 2;
+        found[i] = (loss_at(&p, of, x, way, step, dy) -
+                    loss_at(&p, of, x, way, -step, dy)) /
+                   (2 * (double)step);
+    }
+    double difference = (4 * found[1] - found[0]) / 3;
+    ck_assert_msg(fabs(slope - difference) <= 1e-3 * (1 + fabs(slope)),
+                  "%s: the slope is %.9g, by differences %.9g, seed %llu",
+                  curved[_i], slope, difference, (unsigned long long)seed);
+    check_wgrad(&p, of, x, dy, loss_at(&p, of, x, way, 0, dy));
+    free(x);
+    free(way);
+    free(dy);
+    free(scale);
+    free(shift);
+    free(dx);
+    close_place(&p);
+}
+END_TEST
+
+/* ---- kernels ------------------------------------------------------------- */
+
+static const char *const devices[] = {"cpu", "sim"};
+
+/* With the numbers of channels that they may have: multiples of one. */
+static const struct {
+    const char *words;
+    int multiple;
+} gradients[] = {
+    {"pool=sum,rule=footprint,k=3,stride=2,padding=1,pass=dgrad", 1},
+    {"pool=mean,rule=subm,k=3x2x1,pass=dgrad", 1},
+    {"pool=mean,rule=floor,k=2,stride=2,pass=dgrad", 1},
+    {"unpool=nearest,rule=footprint,k=3,stride=2,padding=1,pass=dgrad", 1},
+    {"unpool=index,rule=floor,k=2,stride=2,pass=dgrad", 1},
+    {"global=max,pass=dgrad", 1},
+    {"global=mean,pass=dgrad", 1},
+    {"global=sum,pass=dgrad", 1},
+    {"affine,pass=dgrad", 1},
+    {"affine,pass=wgrad", 1},
+    {"norm=layer,eps=1e-3,affine=1,pass=dgrad", 1},
+    {"norm=layer,eps=1e-3,affine=1,pass=wgrad", 1},
+    {"norm=group,groups=1,eps=1e-3,affine=1,pass=dgrad", 1},
+    {"norm=group,groups=1,eps=1e-3,affine=1,pass=wgrad", 1},
+    {"norm=group,groups=3,eps=1e-3,affine=1,pass=dgrad", 3},
+    {"norm=group,groups=3,eps=1e-3,affine=1,pass=wgrad", 3},
+    {"groupmean,by=1,pass=dgrad", 1},
+    {"groupmean,by=3,pass=dgrad", 3},
+    {"bev,shape=9x7x3,order=zyx,pass=dgrad", 1},
+    {"bev,shape=9x7x3,order=xyz,pass=dgrad", 1},
+};
+
+static void verify_one(spc_ctx *ctx, const char *words, const char *dtype,
+                       int channels)
+{
+    char text[160];
+    spc_feature f;
+    double worst;
+
+    snprintf(text, sizeof(text), "%s,c=%d,dtype=%s", words, channels, dtype);
+    assert_ok(spc_feature_parse(&f, text, &error), error.text);
+    spc_status status = spc_feature_verify(ctx, &f, NULL, 0, seed, &worst);
+    ck_assert_msg(status == SPC_OK, "%s: %s, seed %llu", text,
+                  spc_ctx_error(ctx), (unsigned long long)seed);
+}
+
+/* All of them; where kernels are emulated those whose turn it is today. */
+START_TEST(kernels_give_what_the_definition_gives)
+{
+    static const int channels[] = {1, 5, 20, 64, 163};
+    static const char *const dtypes[] = {"f16", "bf16", "f32"};
+    const char *device = suite_device != NULL ? suite_device : devices[_i];
+    bool emulated = strcmp(device, "sim") == 0;
+    spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; i < LENGTH(gradients); i++) {
+        const char *dtype = dtypes[spc__random_below(&random, 3)];
+        int c = channels[spc__random_below(&random, LENGTH(channels))];
+        if (!emulated || suite_takes(i))
+            verify_one(ctx, gradients[i].words, dtype,
+                       c * gradients[i].multiple);
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- capacities ---------------------------------------------------------- */
+
+/* Sums over rows whose parts must not depend on the room that a set has. */
+static const char *const summed[] = {
+    "norm=group,c=12,groups=3,affine=1,pass=dgrad,dtype=f32",
+    "norm=group,c=12,groups=3,affine=1,pass=wgrad,dtype=f32",
+    "affine,c=12,pass=wgrad,dtype=f32",
+    "global=max,c=12,pass=dgrad,dtype=f32",
+};
+
+enum { WIDTH = 12, ROWS = 500 };
+
+/* Voxels of one batch element in ascending order, in a set with room for
+ * more. */
+static spc_coords *fill_set(spc_ctx *ctx, int64_t spare)
+{
+    spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
+    int32_t at[ROWS][4];
+    spc_coords *set = NULL;
+    void *rows = NULL;
+
+    for (int i = 0; i < ROWS; i++)
+        memcpy(at[i], (int32_t[]){0, i / 64, i / 8 % 8, i % 8}, sizeof(at[i]));
+    assert_ok(spc_alloc(&rows, ctx, sizeof(at)), spc_ctx_error(ctx));
+    assert_ok(spc_copy_to_device(ctx, rows, at, sizeof(at)),
+              spc_ctx_error(ctx));
+    o.capacity = ROWS + spare;
+    for (int i = 1; i < 4; i++)
+        o.high[i] = 7;
+    assert_ok(spc_coords_reserve(&set, ctx, &o), spc_ctx_error(ctx));
+    assert_ok(spc_coords_update(set, rows, NULL, ROWS, NULL),
+              spc_ctx_error(ctx));
+    assert_ok(spc_coords_check(set, NULL), spc_ctx_error(ctx));
+    spc_dealloc(ctx, rows);
+    return set;
+}
+
+/* The result on `arrays` (in, add, scale), the caller's. */
+static float *run_in(spc_ctx *ctx, const spc_feature *f, int64_t spare,
+                     void *const *arrays, int64_t count)
+{
+    spc_feature_plan *plan = NULL;
+    spc_coords *set = fill_set(ctx, spare);
+    float *result = malloc((size_t)count * sizeof(*result));
+    void *out = NULL, *work = NULL;
+
+    assert_ok(spc_feature_plan_create(&plan, ctx, f, SPC_PLAN_JIT),
+              spc_ctx_error(ctx));
+    assert_ok(spc_alloc(&out, ctx, (size_t)(ROWS + spare) * WIDTH * 4),
+              spc_ctx_error(ctx));
+    assert_ok(spc_alloc(&work, ctx, spc_feature_workspace_bytes(plan, set) + 1),
+              spc_ctx_error(ctx));
+    spc_feature_buffers b = {.in = arrays[0],
+                             .add = arrays[1],
+                             .scale = arrays[2],
+                             .out = out,
+                             .workspace = work};
+    assert_ok(spc_feature_execute(plan, set, NULL, &b, NULL),
+              spc_ctx_error(ctx));
+    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_copy_to_host(ctx, result, out, (size_t)count * 4),
+              spc_ctx_error(ctx));
+    spc_dealloc(ctx, out);
+    spc_dealloc(ctx, work);
+    spc_feature_plan_free(plan);
+    spc_coords_free(set);
+    return result;
+}
+
+START_TEST(a_gradient_does_not_depend_on_the_capacity)
+{
+    spc_ctx *ctx = open_ctx(suite_device != NULL ? suite_device : "cpu",
+                            suite_database(), NULL);
+    void *arrays[3];
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; i < 3; i++) {
+        float *values = draw(ROWS * WIDTH, false, &random);
+        assert_ok(spc_alloc(&arrays[i], ctx, ROWS * WIDTH * 4),
+                  spc_ctx_error(ctx));
+        assert_ok(spc_copy_to_device(ctx, arrays[i], values, ROWS * WIDTH * 4),
+                  spc_ctx_error(ctx));
+        free(values);
+    }
+    for (int i = 0; i < LENGTH(summed); i++) {
+        spc_feature f;
+        assert_ok(spc_feature_parse(&f, summed[i], &error), error.text);
+        int64_t count =
+            spc_feature_rows_out(&f, ROWS, 1) * spc_feature_row_out(&f);
+        float *tight = run_in(ctx, &f, 0, arrays, count);
+        float *roomy = run_in(ctx, &f, 20000, arrays, count);
+        ck_assert_msg(memcmp(tight, roomy, (size_t)count * 4) == 0,
+                      "%s depends on the capacity, seed %llu", summed[i],
+                      (unsigned long long)seed);
+        free(tight);
+        free(roomy);
+    }
+    for (int i = 0; i < 3; i++)
+        spc_dealloc(ctx, arrays[i]);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
+/* ---- words --------------------------------------------------------------- */
+
+static const struct {
+    const char *text, *means;
+} meanings[] = {
+    {"act=silu,c=4,pass=dgrad", "actgrad=silu,c=4,dtype=f16"},
+    {"add,c=4,pass=dgrad", "repeat,c=4,by=1,dtype=f16"},
+    {"groupsum,c=6,by=3,pass=dgrad", "repeat,c=2,by=3,dtype=f16"},
+    {"repeat,c=2,by=3,dtype=f32,pass=dgrad", "groupsum,c=6,by=3,dtype=f32"},
+    {"pool=max,c=4,rule=floor,k=2,stride=2,pass=dgrad",
+     "unpool=index,c=4,rule=floor,k=2,stride=2,dtype=f16"},
+    {"pool=sum,c=4,rule=subm,k=2x3x1,pass=dgrad",
+     "pool=sum,c=4,rule=subm,k=2x3x1,dtype=f16,pass=dgrad"},
+    {"pool=slices,c=4,rule=floor,k=2,stride=2,pass=dgrad",
+     "unpool=slices,c=32,rule=floor,k=2,stride=2,dtype=f16"},
+    {"unpool=slices,c=12,rule=subm,k=3x2x1,dtype=f32,pass=dgrad",
+     "pool=slices,c=2,rule=subm,k=3x2x1,dtype=f32"},
+    {"norm=layer,c=4,affine=1,pass=wgrad",
+     "norm=layer,c=4,eps=1e-05,affine=1,dtype=f16,pass=wgrad"},
+    {"affine,c=4,pass=forward", "affine,c=4,dtype=f16"},
+};
+
+START_TEST(words_mean_the_operator_that_is_the_gradient)
+{
+    char written[160];
+    spc_feature f, again;
+
+    assert_ok(spc_feature_parse(&f, meanings[_i].text, &error), error.text);
+    spc_feature_format(written, sizeof(written), &f);
+    ck_assert_str_eq(written, meanings[_i].means);
+    assert_ok(spc_feature_parse(&again, written, &error), error.text);
+    for (int axis = 0; axis < 3; axis++)
+        ck_assert_int_eq(again.geometry.origin[axis], f.geometry.origin[axis]);
+}
+END_TEST
+
+static const struct {
+    const char *text, *says;
+} bad[] = {
+    {"norm=layer,c=4,act=relu,pass=dgrad", "step of its own in training"},
+    {"norm=layer,c=4,pass=wgrad", "affine and, with affine=1, the norms have"},
+    {"act=relu,c=4,pass=wgrad", "pass=wgrad is the gradient of scale"},
+    {"actgrad=relu,c=4,pass=dgrad", "unknown word 'pass'"},
+    {"affine,c=4,pass=back", "unknown pass 'back'"},
+};
+
+START_TEST(what_has_no_gradient_says_so)
+{
+    spc_feature f;
+
+    ck_assert_int_eq(spc_feature_parse(&f, bad[_i].text, &error), SPC_EINVAL);
+    assert_says(error.text, bad[_i].says);
+    assert_ok(spc_feature_parse(&f, "affine,c=4,pass=dgrad", &error),
+              error.text);
+    ck_assert_int_eq(spc_feature_pass(&f, &f, SPC_DGRAD, &error), SPC_EINVAL);
+    assert_says(error.text, "a gradient itself");
+}
+END_TEST
+
+/* ---- the suite ----------------------------------------------------------- */
+
+static void add(Suite *suite, const char *name, const TTest *test, int count)
+{
+    TCase *tcase = tcase_create(name);
+
+    tcase_set_timeout(tcase, 300);
+    tcase_add_loop_test(tcase, test, 0, count);
+    suite_add_tcase(suite, tcase);
+}
+
+int main(int argc, char **argv)
+{
+    int status = suite_open(argc, argv);
+
+    if (status != 0)
+        return status;
+    suite_sample(8);
+    seed = suite_seed(NULL);
+    Suite *suite = suite_create("feature gradients");
+    add(suite, "adjoint", a_gradient_is_the_operator_turned_round,
+        LENGTH(linear));
+    add(suite, "differences", a_gradient_is_the_limit_of_differences,
+        LENGTH(curved));
+    add(suite, "kernels", kernels_give_what_the_definition_gives,
+        suite_device != NULL ? 1 : LENGTH(devices));
+    add(suite, "capacity", a_gradient_does_not_depend_on_the_capacity, 1);
+    add(suite, "meanings", words_mean_the_operator_that_is_the_gradient,
+        LENGTH(meanings));
+    add(suite, "bad", what_has_no_gradient_says_so, LENGTH(bad));
+    return run_suite(suite);
+}

@@ -1,0 +1,44 @@
+/*
+ * train_rig.h - for tests: a network in training with numbers on its device.
+ */
+#ifndef TRAIN_RIG_H
+#define TRAIN_RIG_H
+
+#include "base/random.h"
+#include "rig/layer_rig.h"
+#include "rig/suite.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static spc_error error;
+
+/* Numbers from -1 to 1; the caller's. */
+static inline float *draw(int64_t count, uint64_t seed)
+{
+    float *out = malloc((size_t)count * sizeof(*out) + 1);
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int64_t i = 0; i < count; i++)
+        out[i] = (float)(2 * spc__random_unit(&random) - 1);
+    return out;
+}
+
+static inline void *upload(spc_ctx *ctx, const float *values, int64_t count)
+{
+    void *out = NULL;
+    size_t bytes = (size_t)count * sizeof(float);
+
+    assert_ok(spc_alloc(&out, ctx, bytes + 1), spc_ctx_error(ctx));
+    assert_ok(spc_copy_to_device(ctx, out, values, bytes), spc_ctx_error(ctx));
+    return out;
+}
+
+static inline spc_ctx *open_device(void)
+{
+    return open_ctx(suite_device != NULL ? suite_device : "cpu",
+                    suite_database(), NULL);
+}
+
+#endif

@@ -1,0 +1,507 @@
+/*
+ * test_background.c - background mode: plans run at once, something better
+ * comes by itself; and the lease by which processes share work.
+ */
+#include "rig/layer_rig.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "cache/cache.h"
+#include "cache/lease.h"
+#include "rig/suite.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+Suite *suite(void);
+
+static spc__buf folder = SPC__BUF_INIT;
+static spc_error error;
+
+static void make_folder(void)
+{
+    ck_assert_int_eq(spc__temp_dir_create(&folder, &error), SPC_OK);
+    setenv("SPC_CPU_ISA", "portable", 1);
+}
+
+static void remove_folder(void)
+{
+    spc__temp_dir_remove(spc__buf_text(&folder));
+    spc__buf_release(&folder);
+}
+
+static const char *at(const char *name)
+{
+    static char path[400];
+
+    snprintf(path, sizeof(path), "%s/%s", spc__buf_text(&folder), name);
+    return path;
+}
+
+/* ---- background mode ----------------------------------------------------- */
+
+static const char layer[] = "subm,cin=4,cout=6,k=3,dtype=f32";
+static const char scene[] = "gen:uniform,n=300,extent=12";
+
+static void open_rig(rig *r, const char *database)
+{
+    rig_open(r,
+             open_ctx("cpu", at(database), suite_path("templates/tuner/plain")),
+             layer, scene);
+}
+
+static void make_plan(rig *r)
+{
+    spc_plan_free(r->plan);
+    assert_ok(spc_plan_create(&r->plan, r->ctx, &r->conv, r->map,
+                              SPC_PLAN_BACKGROUND),
+              spc_ctx_error(r->ctx));
+}
+
+/* The result of a plan, whatever it is. */
+static void run_plan(rig *r)
+{
+    rig_prepare(r, SPC_KRSC);
+    rig_check(r);
+    spc__bed_free(r->bed);
+    spc__sample_release(&r->sample);
+    spc_dealloc(r->ctx, r->packed);
+    spc_dealloc(r->ctx, r->workspace);
+    r->bed = NULL;
+    r->packed = r->workspace = NULL;
+    memset(&r->sample, 0, sizeof(r->sample));
+}
+
+START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
+{
+    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    rig r;
+
+    open_rig(&r, "user.db");
+    assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
+    make_plan(&r);
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
+    run_plan(&r);
+    spc_background_wait(r.ctx);
+    ck_assert(spc_plan_is_outdated(r.plan));
+    run_plan(&r); /* the old one still does */
+    int64_t compiled = spc_ctx_stats(r.ctx).compiles;
+    make_plan(&r);
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, compiled);
+    ck_assert(!spc_plan_is_outdated(r.plan));
+    run_plan(&r);
+    rig_close(&r);
+}
+END_TEST
+
+/* The record of another layer is a configuration to compile. */
+START_TEST(without_leave_to_tune_it_compiles)
+{
+    rig r;
+    spc_conv wider;
+
+    open_rig(&r, "user.db");
+    assert_ok(spc_tune(r.ctx, &r.conv, (const spc_scene *const *)&r.scene, 1,
+                       &(spc_tune_options){.stage = SPC_STAGE_TIME,
+                                           .effort = SPC_EFFORT_QUICK,
+                                           .seed = 1},
+                       NULL),
+              spc_ctx_error(r.ctx));
+    assert_ok(spc_conv_parse(&wider, "subm,cin=4,cout=5,k=3,dtype=f32", &error),
+              error.text);
+    r.conv = wider;
+    assert_ok(spc_background_start(r.ctx, NULL), spc_ctx_error(r.ctx));
+    make_plan(&r);
+    spc_background_wait(r.ctx);
+    int64_t compiled = spc_ctx_stats(r.ctx).compiles;
+    make_plan(&r);
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_NEAREST);
+    ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, compiled);
+    ck_assert(!spc_plan_is_outdated(r.plan));
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(what_it_needs_is_asked_for)
+{
+    rig r;
+    spc_ctx *without = open_ctx("cpu", "", suite_path("templates/tuner/plain"));
+
+    ck_assert_int_eq(spc_background_start(without, NULL), SPC_EDB);
+    spc_ctx_free(without);
+    open_rig(&r, "user.db");
+    ck_assert_int_eq(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_BACKGROUND),
+        SPC_ESTATE);
+    ck_assert_int_eq(
+        spc_plan_create(&r.plan, r.ctx, &r.conv, r.map,
+                        SPC_PLAN_BACKGROUND | SPC_PLAN_CACHED_ONLY),
+        SPC_EINVAL);
+    assert_ok(spc_background_start(r.ctx, NULL), spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_background_start(r.ctx, NULL), SPC_ESTATE);
+    ck_assert(!spc_plan_is_outdated(NULL));
+    rig_close(&r);
+}
+END_TEST
+
+/* A context that is freed does not wait for a tuning run. */
+START_TEST(the_end_comes_soon)
+{
+    spc_background_options options = {.tune = true,
+                                      .effort = SPC_EFFORT_EXHAUSTIVE};
+    rig r;
+
+    open_rig(&r, "user.db");
+    assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
+    make_plan(&r);
+    uint64_t start = spc__now_ns();
+    rig_close(&r);
+    ck_assert_uint_lt(spc__now_ns() - start, 20ull * 1000 * 1000 * 1000);
+}
+END_TEST
+
+/* Threads execute what there is, while another one asks for better. */
+enum { RUNNERS = 8, CONTEXTS = 3 };
+
+typedef struct runner {
+    pthread_t thread;
+    spc_plan *plan;
+    const spc_map *map;
+    spc_buffers buffers;
+    atomic_bool *ends;
+    int64_t runs;
+} runner;
+
+static void *run_often(void *payload)
+{
+    const struct timespec pause = {0, 200 * 1000}; /* others tune beside it */
+    runner *r = payload;
+
+    while (!atomic_load(r->ends)) {
+        if (spc_plan_execute(r->plan, r->map, &r->buffers, NULL) != SPC_OK)
+            return "an execution failed";
+        spc_plan_is_outdated(r->plan); /* as a loop of frames asks */
+        r->runs++;
+        nanosleep(&pause, NULL);
+    }
+    return NULL;
+}
+
+/* Each has an output and a workspace of its own. */
+static void start_runner(runner *out, rig *r, const void *in,
+                         const void *packed, atomic_bool *ends)
+{
+    void *own;
+
+    *out = (runner){.plan = r->plan, .map = r->map, .ends = ends};
+    assert_ok(
+        spc_alloc(&own, r->ctx,
+                  spc_conv_bytes(&r->conv, SPC_OUT, spc_map_rows(r->map))),
+        spc_ctx_error(r->ctx));
+    out->buffers = (spc_buffers){.in = in, .out = own, .weights = packed};
+    assert_ok(spc_alloc(&out->buffers.workspace, r->ctx,
+                        spc_plan_workspace_bytes(r->plan, r->map)),
+              spc_ctx_error(r->ctx));
+    ck_assert_int_eq(pthread_create(&out->thread, NULL, run_often, out), 0);
+}
+
+START_TEST(threads_execute_while_a_better_plan_is_made)
+{
+    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    runner runners[RUNNERS];
+    atomic_bool ends = false;
+    void *in, *weights, *packed, *failed;
+    rig r;
+
+    open_rig(&r, "user.db");
+    assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
+    make_plan(&r);
+    assert_ok(
+        spc_alloc(&in, r.ctx,
+                  spc_conv_bytes(&r.conv, SPC_IN, spc_map_rows_in(r.map))),
+        spc_ctx_error(r.ctx));
+    assert_ok(
+        spc_alloc(&weights, r.ctx, spc_conv_bytes(&r.conv, SPC_WEIGHTS, 0)),
+        spc_ctx_error(r.ctx));
+    memset(in, 0, spc_conv_bytes(&r.conv, SPC_IN, spc_map_rows_in(r.map)));
+    memset(weights, 0, spc_conv_bytes(&r.conv, SPC_WEIGHTS, 0));
+    assert_ok(spc_alloc(&packed, r.ctx, spc_plan_weights_bytes(r.plan)),
+              spc_ctx_error(r.ctx));
+    assert_ok(spc_plan_pack_weights(r.plan, packed, weights, SPC_KRSC, NULL),
+              spc_ctx_error(r.ctx));
+    for (int i = 0; i < RUNNERS; i++)
+        start_runner(&runners[i], &r, in, packed, &ends);
+    for (int i = 0; i < 20; i++) { /* one is made for all that ask */
+        spc_plan *again = NULL;
+        assert_ok(
+            spc_plan_create(&again, r.ctx, &r.conv, r.map, SPC_PLAN_BACKGROUND),
+            spc_ctx_error(r.ctx));
+        spc_plan_free(again);
+    }
+    spc_background_wait(r.ctx);
+    const struct timespec some = {0, 50 * 1000 * 1000};
+    nanosleep(&some, NULL); /* for each to look once more */
+    atomic_store(&ends, true);
+    for (int i = 0; i < RUNNERS; i++) {
+        pthread_join(runners[i].thread, &failed);
+        ck_assert_msg(failed == NULL, "%s", (const char *)failed);
+        ck_assert_int_gt(runners[i].runs, 0);
+        ck_assert(spc_plan_is_outdated(runners[i].plan));
+        spc_dealloc(r.ctx, runners[i].buffers.out);
+        spc_dealloc(r.ctx, runners[i].buffers.workspace);
+    }
+    make_plan(&r);
+    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    spc_dealloc(r.ctx, in);
+    spc_dealloc(r.ctx, weights);
+    spc_dealloc(r.ctx, packed);
+    rig_close(&r);
+}
+END_TEST
+
+/* A context each, with a thread of its own, on one file and one problem: a
+ * lease lets one of them tune, and what it finds serves all. */
+typedef struct server {
+    pthread_t thread;
+    spc_ctx *ctx; /* the thread's */
+    const rig *shared;
+} server;
+
+static void *serve_one(void *payload)
+{
+    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    const server *self = payload;
+    const rig *shared = self->shared;
+    spc_ctx *ctx = self->ctx;
+    spc_map *map = NULL;
+    spc_plan *plan = NULL;
+    const char *failed = NULL;
+
+    if (spc_background_start(ctx, &options) != SPC_OK ||
+        spc_map_create_from_scene(&map, ctx, &shared->conv, shared->scene) !=
+            SPC_OK ||
+        spc_plan_create(&plan, ctx, &shared->conv, map, SPC_PLAN_BACKGROUND) !=
+            SPC_OK)
+        failed = "no plan at once";
+    spc_background_wait(ctx);
+    spc_plan_free(plan);
+    plan = NULL;
+    if (failed == NULL && (spc_plan_create(&plan, ctx, &shared->conv, map,
+                                           SPC_PLAN_CACHED_ONLY) != SPC_OK ||
+                           spc_plan_origin(plan) != SPC_ORIGIN_EXACT))
+        failed = "no choice in the end";
+    spc_plan_free(plan);
+    spc_map_free(map);
+    spc_ctx_free(ctx);
+    return (void *)failed;
+}
+
+START_TEST(contexts_of_one_process_share_the_work)
+{
+    server servers[CONTEXTS];
+    void *failed;
+    rig r;
+
+    open_rig(&r, "user.db");
+    for (int i = 0; i < CONTEXTS; i++) {
+        servers[i] = (server){.shared = &r};
+        servers[i].ctx =
+            open_ctx("cpu", at("user.db"), suite_path("templates/tuner/plain"));
+    }
+    for (int i = 0; i < CONTEXTS; i++)
+        ck_assert_int_eq(
+            pthread_create(&servers[i].thread, NULL, serve_one, &servers[i]),
+            0);
+    for (int i = 0; i < CONTEXTS; i++) {
+        pthread_join(servers[i].thread, &failed);
+        ck_assert_msg(failed == NULL, "%s", (const char *)failed);
+    }
+    rig_close(&r);
+}
+END_TEST
+
+/* ---- leases -------------------------------------------------------------- */
+
+static spc__cache *open_cache(void)
+{
+    spc__cache *cache = NULL;
+
+    assert_ok(spc__cache_open(&cache, at("lease.db"), NULL, 0, &error),
+              error.text);
+    return cache;
+}
+
+static bool take(spc__cache *cache, const char *work, int seconds, char *holder)
+{
+    bool taken = false;
+
+    assert_ok(spc__lease_take(&taken, holder, cache, work, seconds, &error),
+              error.text);
+    return taken;
+}
+
+/* A process that takes the lease and, if it is not to end, sleeps. */
+static pid_t start_holder(int seconds, bool ends)
+{
+    int pipes[2];
+    char byte = 0;
+
+    ck_assert_int_eq(pipe(pipes), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        spc__cache *cache = open_cache();
+        byte = (char)take(cache, "work", seconds, NULL);
+        if (write(pipes[1], &byte, 1) != 1)
+            _exit(1);
+        while (!ends)
+            pause();
+        _exit(0); /* without giving it back */
+    }
+    ck_assert_int_eq((int)read(pipes[0], &byte, 1), 1);
+    ck_assert_int_eq(byte, 1);
+    close(pipes[0]);
+    close(pipes[1]);
+    return child;
+}
+
+START_TEST(a_lease_is_held_by_one_process)
+{
+    char holder[SPC__LEASE_OWNER], wanted[20];
+    pid_t child = start_holder(600, false);
+    spc__cache *cache = open_cache();
+
+    ck_assert(!take(cache, "work", 600, holder));
+    snprintf(wanted, sizeof(wanted), "%ld@", (long)child);
+    ck_assert_msg(strncmp(holder, wanted, strlen(wanted)) == 0, "%s", holder);
+    ck_assert(take(cache, "other work", 600, holder));
+    ck_assert(take(cache, "other work", 600, holder)); /* renewed */
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    ck_assert(take(cache, "work", 600, holder));
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(a_lease_ends_by_itself)
+{
+    char holder[SPC__LEASE_OWNER];
+    pid_t child = start_holder(-1, false);
+    spc__cache *cache = open_cache();
+
+    ck_assert(take(cache, "work", 600, holder)); /* its time is over */
+    spc__lease_drop(cache, "work");
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    child = start_holder(600, true);
+    waitpid(child, NULL, 0);
+    ck_assert(take(cache, "work", 600, holder));
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* Writes a lease as another process would. */
+static void forge_lease(const char *owner, int64_t until)
+{
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    ck_assert_int_eq(sqlite3_open(at("lease.db"), &db), SQLITE_OK);
+    sqlite3_prepare_v2(db, "REPLACE INTO lease VALUES ('work', ?1, ?2)", -1,
+                       &stmt, NULL);
+    sqlite3_bind_text(stmt, 1, owner, -1, SQLITE_TRANSIENT);
+    sqlite3_bind_int64(stmt, 2, until);
+    ck_assert_int_eq(sqlite3_step(stmt), SQLITE_DONE);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+/* The owner of the lease, with "PID@HOST START" replaced: of no process that
+ * runs here. */
+static void name_nobody(char out[SPC__LEASE_OWNER])
+{
+    char host[65] = "";
+    sqlite3 *db = NULL;
+    sqlite3_stmt *stmt = NULL;
+
+    gethostname(host, sizeof(host) - 1);
+    ck_assert_int_eq(sqlite3_open(at("lease.db"), &db), SQLITE_OK);
+    sqlite3_prepare_v2(db, "SELECT owner FROM lease", -1, &stmt, NULL);
+    ck_assert_int_eq(sqlite3_step(stmt), SQLITE_ROW);
+    const char *space =
+        strstr((const char *)sqlite3_column_text(stmt, 0), " pid:[");
+    ck_assert_ptr_nonnull(space);
+    snprintf(out, SPC__LEASE_OWNER, "99999999@%s 1%s", host, space);
+    sqlite3_finalize(stmt);
+    sqlite3_close(db);
+}
+
+/* As of two containers of one host name: the numbers of the one's processes
+ * mean nothing in the other. */
+START_TEST(a_holder_in_another_namespace_is_not_taken_for_dead)
+{
+    char holder[SPC__LEASE_OWNER], nobody[SPC__LEASE_OWNER];
+    spc__cache *cache = open_cache();
+    int64_t until = spc__unix_seconds() + 600;
+
+    ck_assert(take(cache, "work", 600, holder));
+    name_nobody(nobody);
+    forge_lease(nobody, until);
+    ck_assert(take(cache, "work", 600, holder)); /* of ours, and ended */
+    (*strpbrk(strstr(nobody, "pid:[") + 5, "0123456789"))++;
+    forge_lease(nobody, until);
+    ck_assert(!take(cache, "work", 600, holder));
+    ck_assert_msg(strncmp(holder, "99999999@", 9) == 0, "%s", holder);
+    *strstr(nobody, " pid:[") = '\0'; /* of an older version */
+    forge_lease(nobody, until);
+    ck_assert(!take(cache, "work", 600, holder));
+    spc__cache_close(cache);
+}
+END_TEST
+
+/* The clock was set back by a day after it was taken. */
+START_TEST(a_lease_that_ends_in_a_day_is_not_waited_for)
+{
+    char holder[SPC__LEASE_OWNER];
+    spc__cache *cache = open_cache();
+
+    forge_lease("1@elsewhere 1", spc__unix_seconds() + 86400);
+    ck_assert(take(cache, "work", 600, holder));
+    spc__cache_close(cache);
+}
+END_TEST
+
+Suite *suite(void)
+{
+    Suite *all = suite_create("background");
+    TCase *modes = tcase_create("modes"), *leases = tcase_create("leases");
+
+    tcase_set_timeout(modes, 60);
+    tcase_add_checked_fixture(modes, make_folder, remove_folder);
+    tcase_add_test(modes, a_plan_runs_at_once_and_a_better_one_comes);
+    tcase_add_test(modes, without_leave_to_tune_it_compiles);
+    tcase_add_test(modes, what_it_needs_is_asked_for);
+    tcase_add_test(modes, the_end_comes_soon);
+    tcase_add_test(modes, threads_execute_while_a_better_plan_is_made);
+    tcase_add_test(modes, contexts_of_one_process_share_the_work);
+    suite_add_tcase(all, modes);
+    tcase_add_checked_fixture(leases, make_folder, remove_folder);
+    tcase_add_test(leases, a_lease_is_held_by_one_process);
+    tcase_add_test(leases, a_lease_ends_by_itself);
+    tcase_add_test(leases, a_holder_in_another_namespace_is_not_taken_for_dead);
+    tcase_add_test(leases, a_lease_that_ends_in_a_day_is_not_waited_for);
+    suite_add_tcase(all, leases);
+    return all;
+}
+
+int main(void)
+{
+    return run_suite(suite());
+}

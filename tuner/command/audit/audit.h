@@ -1,0 +1,56 @@
+/* audit.h - one audit: its databases, and what it finds. */
+#ifndef SPC_CMD_AUDIT_H
+#define SPC_CMD_AUDIT_H
+
+#include "command/audit/audit_figures.h"
+#include "command/cli/out_file.h"
+#include "command/layers.h"
+
+#include <stdio.h>
+
+enum { AUDIT_AROUND = 8 };
+
+typedef struct audit_args {
+    cli_list scenes;
+    const char *folder, *only, *keep;
+    const char *output; /* a file of figures, for report */
+    spc_effort against;
+    const char *around_text;
+    int around;
+    uint64_t seed;
+    double limit_s, minutes;
+    bool in_process;
+} audit_args;
+
+typedef struct audit {
+    cli *self;
+    const audit_args *args;
+    spc_ctx *served; /* has choices of the layers' own scenes alone */
+    spc_ctx *own;    /* those of scenes around them */
+    char path[2][4200];
+    spc__json *json; /* an array to write to, or NULL: print */
+    audit_sample samples[AUDIT_FIGURES];
+    out_file lines;  /* a figure each, if they are wanted */
+    bool is_unsaved; /* the last of them could not be written */
+    int flips;       /* second tunings that chose another candidate */
+    /* Candidates that quick timed, that the longer search timed besides, and
+     * all that there are; seconds of both. */
+    int timed, more, space;
+    double timed_s, more_s;
+    double started_s;
+} audit;
+
+spc_status audit_open(audit *a);
+void audit_close(audit *a);
+/* Is the time of --minutes over? */
+bool audit_is_late(const audit *a);
+
+/* Tunes, compares and prints one layer on one scene. */
+spc_status audit_layer(audit *a, const spc_conv *layer, const char *text,
+                       const spc_scene *scene);
+
+/* Scene `i` of those around: a part of the scene's voxels, as wide as it is but
+ * thinner, or as dense but smaller. Its name says which. */
+spc_status audit_scene_near(spc_scene **out, const spc_scene *scene, int i);
+
+#endif

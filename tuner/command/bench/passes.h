@@ -1,0 +1,20 @@
+/* passes.h - the passes of a layer that a command is asked for. */
+#ifndef SPC_CMD_PASSES_H
+#define SPC_CMD_PASSES_H
+
+#include "command/cli/cli.h"
+
+enum { PASSES = 3 };
+
+typedef struct passes {
+    int count;
+    struct {
+        spc_conv layer;
+        char text[240];
+    } at[PASSES];
+} passes;
+
+/* `word` is a pass, or "all" of a training step; NULL: the layer as it is. */
+spc_status passes_of(passes *out, const spc_conv *layer, const char *word);
+
+#endif

@@ -1,0 +1,547 @@
+/* cli.c - reading the command line, opening the context, saying what is wrong.
+ */
+#include "command/cli/cli.h"
+
+#include "base/meant.h"
+#include "base/printable.h"
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- talk ---------------------------------------------------------------- */
+
+static spc_error last_error;
+
+spc_status cli_fail(spc_status status, const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(last_error.text, sizeof(last_error.text), format, arguments);
+    va_end(arguments);
+    spc__make_printable(last_error.text);
+    last_error.status = status;
+    fflush(stdout);
+    fprintf(stderr, "spctune: %s\n", last_error.text);
+    return status;
+}
+
+const spc_error *cli_last_error(void)
+{
+    return &last_error;
+}
+
+spc_status cli_fail_ctx(spc_status status, const spc_ctx *ctx)
+{
+    return cli_fail(status, "%s", spc_ctx_error(ctx));
+}
+
+void cli_say(const cli *self, const char *format, ...)
+{
+    va_list arguments;
+
+    if (self->globals.quiet)
+        return;
+    va_start(arguments, format);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+}
+
+/* ---- options ------------------------------------------------------------- */
+
+const cli_option cli_global_options[] = {
+    {'d', "device", "DEVICE", CLI_TEXT, offsetof(cli_globals, device),
+     "cuda:N, cpu or sim; default: the best that is present"},
+    {0, "database", "FILE", CLI_TEXT, offsetof(cli_globals, database),
+     "the database; \"\" for none; default: $SPC_DATABASE, else "
+     "~/.cache/spctune/spctune.db"},
+    {0, "db", "FILE", CLI_TEXT, offsetof(cli_globals, database),
+     "the same as --database"},
+    {0, "layer-db", "FILE", CLI_LIST, offsetof(cli_globals, layer_files),
+     "a read-only database below it (may be repeated, best first)"},
+    {0, "trust", NULL, CLI_FLAG, offsetof(cli_globals, trust),
+     "run host code of --layer-db files, and a database that others own or may "
+     "write"},
+    {0, "key", "FILE", CLI_TEXT, offsetof(cli_globals, key),
+     "a public key of minisign: of --layer-db files only what is signed with "
+     "it"},
+    {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
+     "its convolution kernels in the place of the built-in ones"},
+    {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
+     "for compiling and for the cpu device; 0, the default: all cores"},
+    {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
+    {0, "progress", "WORD", CLI_TEXT, offsetof(cli_globals, progress),
+     "json, plain or none; default: a line of the terminal, else plain: one "
+     "every few seconds"},
+    {'q', "quiet", NULL, CLI_FLAG, offsetof(cli_globals, quiet),
+     "no talk on standard error but errors"},
+    {'v', "verbose", NULL, CLI_FLAG, offsetof(cli_globals, verbose),
+     "say also what the library notes by the way"},
+    {'h', NULL, NULL, CLI_FLAG, offsetof(cli_globals, help_short),
+     "the options in short"},
+    {0, "help", NULL, CLI_FLAG, offsetof(cli_globals, help_full),
+     "the whole help"},
+    {'V', "version", NULL, CLI_FLAG, offsetof(cli_globals, version),
+     "print the version"},
+    {0, NULL, NULL, CLI_FLAG, 0, NULL},
+};
+
+static bool is_end(const cli_option *option)
+{
+    return option->name == NULL && option->letter == 0;
+}
+
+/* "--name" or "-l", as the user would write it. */
+static const char *spelling(const cli_option *option, char out[40])
+{
+    if (option->name != NULL)
+        snprintf(out, 40, "--%s", option->name);
+    else
+        snprintf(out, 40, "-%c", option->letter);
+    return out;
+}
+
+char *cli_spell(const spc_conv *layer)
+{
+    size_t bytes = (size_t)spc_conv_format(NULL, 0, layer) + 1;
+    char *text = malloc(bytes);
+
+    if (text == NULL)
+        cli_fail(SPC_ENOMEM, "out of memory");
+    else
+        spc_conv_format(text, bytes, layer);
+    return text;
+}
+
+spc_status cli_append(cli_list *list, const char *text)
+{
+    const char **more =
+        realloc(list->at, ((size_t)list->count + 1) * sizeof(*more));
+
+    if (more == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    list->at = more;
+    list->at[list->count++] = text;
+    return SPC_OK;
+}
+
+static spc_status bad_value(const cli_option *option, const char *text,
+                            const char *right)
+{
+    char name[40];
+
+    return cli_fail(SPC_EINVAL, "%s: '%s' is not right: %s",
+                    spelling(option, name), text, right);
+}
+
+/* Of the kinds that are whole numbers. */
+static const struct range {
+    unsigned long long least, most;
+} ranges[] = {
+    [CLI_INT] = {0, 1000000},
+    [CLI_COUNT] = {1, 1000000},
+    [CLI_ROWS] = {1, INT_MAX},
+    [CLI_SEED] = {0, ULLONG_MAX},
+};
+
+static spc_status read_real(const cli_option *option, double *to,
+                            const char *text)
+{
+    char *end = NULL;
+    double value = strtod(text, &end);
+
+    /* strtod skips blanks and reads 'inf'. */
+    if (strchr(".0123456789", text[0]) == NULL || end == text || *end != '\0' ||
+        !(value > 0) || value > 1e9)
+        return bad_value(option, text, "a positive number up to 1e9 is");
+    *to = value;
+    return SPC_OK;
+}
+
+static spc_status read_number(const cli_option *option, void *to,
+                              const char *text)
+{
+    const struct range *range = &ranges[option->kind];
+    char *end = NULL, right[80];
+
+    errno = 0;
+    unsigned long long value = strtoull(text, &end, 10);
+    /* strtoull skips blanks and takes a sign, even a minus. */
+    if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 ||
+        value < range->least || value > range->most) {
+        snprintf(right, sizeof(right), "a whole number from %llu to %llu is",
+                 range->least, range->most);
+        return bad_value(option, text, right);
+    }
+    if (option->kind == CLI_SEED)
+        *(uint64_t *)to = value;
+    else
+        *(int *)to = (int)value;
+    return SPC_OK;
+}
+
+static spc_status read_effort(const cli_option *option, void *to,
+                              const char *text)
+{
+    static const char *const words[] = {"quick", "normal", "exhaustive", NULL};
+    const char *near = spc__meant(text, words);
+    char right[80];
+
+    for (int i = 0; i < 3; i++)
+        if (strcmp(text, words[i]) == 0) {
+            *(spc_effort *)to = (spc_effort)i;
+            return SPC_OK;
+        }
+    snprintf(right, sizeof(right), "quick, normal or exhaustive is%s%s%s",
+             near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
+             near != NULL ? "'?" : "");
+    return bad_value(option, text, right);
+}
+
+/* "90s", "10m", "1h30m"; a number alone is seconds. */
+static spc_status read_time(const cli_option *option, void *to,
+                            const char *text)
+{
+    static const char units[] = "smh";
+    static const double seconds[] = {1, 60, 3600};
+    const char *at = text;
+    double sum = 0;
+
+    do {
+        char *end;
+        double value = isdigit((unsigned char)at[0]) ? strtod(at, &end) : -1;
+        const char *unit =
+            value >= 0 && *end != '\0' ? strchr(units, *end) : units;
+        if (value < 0 || unit == NULL)
+            return bad_value(option, text,
+                             "a time such as 90s, 10m or 1h30m "
+                             "is");
+        sum += value * seconds[unit - units];
+        at = end + (*end != '\0');
+    } while (*at != '\0');
+    if (!(sum > 0) || sum > 1e9)
+        return bad_value(option, text, "a time such as 90s, 10m or 1h30m is");
+    *(double *)to = sum;
+    return SPC_OK;
+}
+
+spc_status cli_store(const cli_option *option, void *base, const char *text)
+{
+    void *to = (char *)base + option->offset;
+
+    switch (option->kind) {
+    case CLI_FLAG:
+        *(bool *)to = true;
+        return SPC_OK;
+    case CLI_TEXT:
+        *(const char **)to = text;
+        return SPC_OK;
+    case CLI_LIST:
+        return cli_append(to, text);
+    case CLI_EFFORT:
+        return read_effort(option, to, text);
+    case CLI_TIME:
+        return read_time(option, to, text);
+    case CLI_REAL:
+        return read_real(option, to, text);
+    default:
+        return read_number(option, to, text);
+    }
+}
+
+/* The option that `word` of `length` names: long, or one letter. */
+static const cli_option *find_option(const cli_option *table, const char *word,
+                                     size_t length, bool is_long)
+{
+    for (const cli_option *o = table; o != NULL && !is_end(o); o++) {
+        if (is_long && o->name != NULL && strlen(o->name) == length &&
+            strncmp(o->name, word, length) == 0)
+            return o;
+        if (!is_long && o->letter != 0 && o->letter == word[0])
+            return o;
+    }
+    return NULL;
+}
+
+const cli_option *cli_find_option(const cli_option *table, const char *name)
+{
+    return find_option(table, name, strlen(name), true);
+}
+
+/* ---- the command line ---------------------------------------------------- */
+
+struct reader {
+    cli *self;
+    int argc;
+    char **argv;
+    int at;
+    void *args;
+};
+
+static int list_options(const char **names, int count, int most,
+                        const cli_option *table)
+{
+    for (; table != NULL && !is_end(table) && count < most; table++)
+        if (table->name != NULL)
+            names[count++] = table->name;
+    return count;
+}
+
+/* `name` is `word` without dashes and value. */
+static spc_status unknown_option(const struct reader *reader, const char *word,
+                                 const char *name, size_t length)
+{
+    const cli_command *command = reader->self->command;
+    const char *names[128], *near;
+    char bare[40];
+    int most = (int)(sizeof(names) / sizeof(*names)) - 1, count = 0;
+
+    if (command != NULL)
+        count = list_options(names, 0, most, command->options);
+    count = list_options(names, count, most, cli_global_options);
+    names[count] = NULL;
+    snprintf(bare, sizeof(bare), "%.*s", (int)length, name);
+    if (length > 1 && (near = spc__meant(bare, names)) != NULL)
+        return cli_fail(SPC_EINVAL, "unknown option '%s': did you mean '--%s'?",
+                        word, near);
+    return cli_fail(SPC_EINVAL,
+                    "unknown option '%s': 'spctune %s%s-h' lists those that "
+                    "are known",
+                    word, command != NULL ? command->name : "",
+                    command != NULL ? " " : "");
+}
+
+static void note_given(cli *self, const cli_option *option)
+{
+    int most = (int)(sizeof(self->given) / sizeof(self->given[0]));
+
+    if (self->given_count < most)
+        self->given[self->given_count++] = option;
+}
+
+/* One option and its value, which may be in the same word or the next. */
+static spc_status read_option(struct reader *reader, const char *word)
+{
+    const cli_command *command = reader->self->command;
+    bool is_long = word[1] == '-';
+    const char *name = word + (is_long ? 2 : 1);
+    size_t length = is_long ? strcspn(name, "=") : 1;
+    const char *value = name[length] == '\0' ? NULL : name + length;
+    void *base = reader->args;
+    const cli_option *option =
+        command != NULL ? find_option(command->options, name, length, is_long)
+                        : NULL;
+
+    if (option == NULL) {
+        option = find_option(cli_global_options, name, length, is_long);
+        base = &reader->self->globals;
+    }
+    if (option == NULL)
+        return unknown_option(reader, word, name, length);
+    if (value != NULL && is_long)
+        value++; /* the '=' */
+    if (option->kind == CLI_FLAG && value != NULL)
+        return cli_fail(SPC_EINVAL, "'%s' takes no value", word);
+    if (option->kind != CLI_FLAG && value == NULL) {
+        if (reader->at >= reader->argc)
+            return cli_fail(SPC_EINVAL, "'%s' needs a value: %s", word,
+                            option->value);
+        value = reader->argv[reader->at++];
+    }
+    note_given(reader->self, option);
+    return cli_store(option, base, value);
+}
+
+/* A number below zero is a word for the command to refuse, no option. */
+static bool is_option(const char *word)
+{
+    return word[0] == '-' && word[1] != '\0' &&
+           !isdigit((unsigned char)word[1]);
+}
+
+const cli_command *cli_find_command(const char *name)
+{
+    for (int i = 0; cli_commands[i] != NULL; i++)
+        if (strcmp(cli_commands[i]->name, name) == 0)
+            return cli_commands[i];
+    return NULL;
+}
+
+const char *cli_meant_command(const char *word)
+{
+    const char *names[64];
+    int count = 0;
+
+    for (int i = 0; cli_commands[i] != NULL && count < 63; i++)
+        if (cli_commands[i]->summary != NULL)
+            names[count++] = cli_commands[i]->name;
+    names[count] = NULL;
+    return spc__meant(word, names);
+}
+
+static spc_status unknown_command(const char *word)
+{
+    const char *near = cli_meant_command(word);
+
+    if (near != NULL)
+        return cli_fail(SPC_EINVAL, "unknown command '%s': did you mean '%s'?",
+                        word, near);
+    return cli_fail(SPC_EINVAL,
+                    "unknown command '%s': 'spctune help' lists those that "
+                    "are known",
+                    word);
+}
+
+/* The first operand is the command; its arguments are zero until then. */
+static spc_status read_command(struct reader *reader, const char *word)
+{
+    const cli_command *command = cli_find_command(word);
+
+    if (command == NULL)
+        return unknown_command(word);
+    reader->self->command = command;
+    if ((reader->args = calloc(1, command->args_bytes + 1)) == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    if (command->defaults != NULL)
+        command->defaults(reader->args);
+    return SPC_OK;
+}
+
+spc_status cli_parse(cli *self, int argc, char **argv, void **args)
+{
+    struct reader reader = {self, argc, argv, 1, NULL};
+    bool only_operands = false;
+    spc_status status = SPC_OK;
+
+    while (reader.at < argc && status == SPC_OK) {
+        const char *word = argv[reader.at++];
+        if (!only_operands && strcmp(word, "--") == 0)
+            only_operands = true;
+        else if (!only_operands && is_option(word))
+            status = read_option(&reader, word);
+        else if (self->command == NULL)
+            status = read_command(&reader, word);
+        else
+            status = cli_append(&self->operands, word);
+    }
+    *args = reader.args;
+    return status;
+}
+
+/* ---- the context --------------------------------------------------------- */
+
+/* Several threads of the library may log at once. */
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* A command may open several contexts, which all find the same fault. */
+static bool was_printed(cli *self, const char *text)
+{
+    for (int i = 0; i < self->warnings.count; i++)
+        if (strcmp(self->warnings.at[i], text) == 0)
+            return true;
+    char *copy = strdup(text);
+    if (copy != NULL && cli_append(&self->warnings, copy) != SPC_OK)
+        free(copy);
+    return false;
+}
+
+static void write_log(int level, const char *text, void *payload)
+{
+    cli *self = payload;
+    bool warning = level >= 2;
+
+    if (warning ? self->globals.quiet : !self->globals.verbose)
+        return;
+    pthread_mutex_lock(&log_lock);
+    if (!warning || !was_printed(self, text))
+        fprintf(stderr, "spctune: %s%s\n", warning ? "warning: " : "", text);
+    pthread_mutex_unlock(&log_lock);
+}
+
+/* The text of a small file. */
+static spc_status read_key(char *out, size_t bytes, const char *file)
+{
+    FILE *from = fopen(file, "rb");
+
+    if (from == NULL)
+        return cli_fail(SPC_ENOTFOUND, "cannot read '%s': %s", file,
+                        strerror(errno));
+    out[fread(out, 1, bytes - 1, from)] = '\0';
+    fclose(from);
+    return SPC_OK;
+}
+
+spc_status cli_open(spc_ctx **out, cli *self)
+{
+    char key[1024];
+    const cli_globals *globals = &self->globals;
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    bool is_worker = self->command == &cli_worker;
+    spc_error error = {0};
+
+    options.device = globals->device;
+    options.database = globals->database;
+    options.layers = globals->layer_files.at;
+    options.layer_count = globals->layer_files.count;
+    options.template_dir = globals->templates;
+    options.threads = globals->threads;
+    options.trust = globals->trust;
+    options.shipped = globals->shipped;
+    if (globals->key != NULL) {
+        if (read_key(key, sizeof(key), globals->key) != SPC_OK)
+            return SPC_ENOTFOUND;
+        options.key = key;
+    }
+    options.log = write_log;
+    options.log_payload = self;
+    options.cancel = cli_cancel_flag();
+    /* Whoever names a database wants that one and no silent substitute, and so
+     * does a command that looks into it; a worker can do without, and its tuner
+     * has said so. */
+    options.need_database =
+        !is_worker &&
+        (self->needs_database ||
+         (globals->database != NULL && globals->database[0] != '\0') ||
+         globals->layer_files.count > 0);
+    if (!is_worker) /* whose end is its tuner's to decide */
+        cli_catch_signals(self);
+    if (spc_ctx_create(out, &options, &error) != SPC_OK)
+        return cli_fail(error.status, "%s", error.text);
+    return SPC_OK;
+}
+
+const char *const *cli_worker_arguments(cli *self)
+{
+    const cli_globals *globals = &self->globals;
+    int n = 0;
+
+    snprintf(self->threads_text, sizeof(self->threads_text), "%d",
+             globals->threads);
+    self->worker[n++] = "/proc/self/exe";
+    self->worker[n++] = "--quiet"; /* what is to be said, we say */
+    self->worker[n++] = "--threads";
+    self->worker[n++] = self->threads_text;
+    if (globals->device != NULL) {
+        self->worker[n++] = "--device";
+        self->worker[n++] = globals->device;
+    }
+    if (globals->database != NULL) {
+        self->worker[n++] = "--database";
+        self->worker[n++] = globals->database;
+    }
+    if (globals->trust)
+        self->worker[n++] = "--trust";
+    if (globals->templates != NULL) {
+        self->worker[n++] = "--templates";
+        self->worker[n++] = globals->templates;
+    }
+    self->worker[n++] = "worker";
+    self->worker[n] = NULL;
+    return self->worker;
+}

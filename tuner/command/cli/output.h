@@ -1,0 +1,19 @@
+/* output.h - tables for people, JSON for programs. */
+#ifndef SPC_CMD_OUTPUT_H
+#define SPC_CMD_OUTPUT_H
+
+#include "base/json.h"
+#include "command/cli/table.h"
+#include "spc.h"
+
+/* Prints what `json` has written to `text`, with a newline, and frees it. */
+spc_status output_json(spc__buf *text);
+/* Prints {"error": ...} about cli_last_error(), if nothing else was printed. */
+void output_error(void);
+/* The member "error" of an object that is open. */
+void json_error(spc__json *json, spc_status status, const char *message);
+
+/* "exact", "bucket", "nearest", "default" */
+const char *origin_name(spc_origin origin);
+
+#endif

@@ -1,0 +1,266 @@
+/*
+ * progress.c - how far a run is.
+ *
+ * Quick runs stay silent: a terminal's line comes after half a second and then
+ * changes a few times a second, a line of its own every five seconds. What is
+ * left is at the least that much: a search may find more to try.
+ */
+#include "command/cli/progress.h"
+
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/plural.h"
+#include "command/cli/terminal.h"
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const words[] = {"none", "line", "plain", "json"};
+/* Between two lines, and before the first. */
+static const double every_s[] = {
+    [PROGRESS_LINE] = 0.2, [PROGRESS_PLAIN] = 5, [PROGRESS_JSON] = 0.5};
+static const double after_s[] = {
+    [PROGRESS_LINE] = 0.5, [PROGRESS_PLAIN] = 5, [PROGRESS_JSON] = 0};
+
+/* The mode that is asked for; -1: the word is not right. */
+static int read_mode(const cli *self)
+{
+    const char *word = self->globals.progress;
+
+    if (word == NULL)
+        return self->globals.quiet     ? PROGRESS_NONE
+               : isatty(STDERR_FILENO) ? PROGRESS_LINE
+                                       : PROGRESS_PLAIN;
+    for (int i = 0; i < 4; i++)
+        if (i != PROGRESS_LINE && strcmp(word, words[i]) == 0)
+            return i == PROGRESS_PLAIN && isatty(STDERR_FILENO) ? PROGRESS_LINE
+                                                                : i;
+    return -1;
+}
+
+spc_status progress_check(const cli *self)
+{
+    if (read_mode(self) >= 0)
+        return SPC_OK;
+    return cli_fail(SPC_EINVAL,
+                    "--progress: '%s' is not right: json, plain or none is",
+                    self->globals.progress);
+}
+
+void progress_init(progress *p, const cli *self)
+{
+    int mode = read_mode(self);
+
+    memset(p, 0, sizeof(*p));
+    p->self = self;
+    p->mode = mode > 0 ? (progress_mode)mode : PROGRESS_NONE;
+    p->enabled = p->mode != PROGRESS_NONE;
+}
+
+/* ---- lines --------------------------------------------------------------- */
+
+/* Seconds since the command has had something to say. */
+static double clock_of(const progress *p)
+{
+    return (double)(spc__now_ns() - p->self->talk->started_ns) * 1e-9;
+}
+
+/* Is there somebody to see it, and something new? A command has one voice,
+ * however many runs it is made of. */
+static bool is_due(progress *p)
+{
+    if (!p->enabled || *cli_cancel_flag())
+        return false;
+    cli_talk *talk = p->self->talk;
+    if (talk->started_ns == 0)
+        talk->started_ns = spc__now_ns();
+    double now = clock_of(p);
+    return now >= after_s[p->mode] &&
+           (talk->last_s == 0 || now - talk->last_s >= every_s[p->mode]);
+}
+
+static void show(progress *p, const char *line)
+{
+    if (p->mode == PROGRESS_LINE)
+        fprintf(stderr, "\r\033[K%.*s", terminal_width(stderr) - 1, line);
+    else
+        fprintf(stderr, "%s%s\n", p->mode == PROGRESS_PLAIN ? "spctune: " : "",
+                line);
+    fflush(stderr);
+    p->shown = p->mode == PROGRESS_LINE;
+    p->self->talk->last_s = clock_of(p);
+}
+
+void progress_clear(progress *p)
+{
+    if (p->shown)
+        fputs("\r\033[K", stderr);
+    p->shown = false;
+}
+
+static void add_time(spc__buf *to, double seconds)
+{
+    if (seconds < 0)
+        spc__buf_puts(to, "time left unknown");
+    else if (seconds < 99.5)
+        spc__buf_printf(to, "at least %.0f s left", seconds);
+    else
+        spc__buf_printf(to, "at least %.0f min left", seconds / 60);
+}
+
+/* ---- lists of layers ----------------------------------------------------- */
+
+static double lane_left(const progress_board *board)
+{
+    double most = 0;
+
+    for (int i = 0; i < board->lanes; i++) {
+        const progress_lane *lane = &board->lane[i];
+        if (lane->item >= 0 && lane->left_s < 0)
+            return -1;
+        if (lane->item >= 0 && lane->left_s > most)
+            most = lane->left_s;
+    }
+    return most;
+}
+
+double progress_left(const progress_board *board)
+{
+    double spent = (double)(spc__now_ns() - board->started_ns) * 1e-9;
+    double left = lane_left(board);
+    int more = board->items - board->begun;
+
+    if (more > 0 && board->timed == 0)
+        left = -1; /* what was known took no time, and says nothing */
+    else if (more > 0 && left >= 0)
+        left += more * (double)board->timed_ns * 1e-9 / board->timed /
+                (board->lanes > 0 ? board->lanes : 1);
+    double end = board->budget_s - spent;
+    if (board->budget_s > 0 && (left < 0 || left > end))
+        left = end > 0 ? end : 0;
+    return left;
+}
+
+static void add_items(spc__buf *line, const progress_board *board)
+{
+    if (board != NULL && board->items > 1)
+        spc__buf_printf(line, "%d of %s, ", board->ended,
+                        spc__count(board->items, "layer"));
+}
+
+void progress_lanes(progress *p, const progress_board *board)
+{
+    spc__buf line = SPC__BUF_INIT;
+
+    if (!is_due(p))
+        return;
+    if (p->mode == PROGRESS_JSON) {
+        spc__json json;
+        spc__json_init(&json, &line);
+        spc__json_object(&json, NULL);
+        spc__json_int(&json, "layers", board->items);
+        spc__json_int(&json, "ended", board->ended);
+        spc__json_real(&json, "left_s", progress_left(board));
+        spc__json_end_object(&json);
+    } else {
+        add_items(&line, board);
+        add_time(&line, progress_left(board));
+        for (int i = 0; i < board->lanes; i++)
+            if (board->lane[i].item >= 0)
+                spc__buf_printf(&line, "; %s %d/%d", board->lane[i].device,
+                                board->lane[i].done, board->lane[i].total);
+    }
+    show(p, spc__buf_text(&line));
+    spc__buf_release(&line);
+}
+
+/* ---- one layer ----------------------------------------------------------- */
+
+static const char *const verbs[] = {"listing", "compiling", "verifying",
+                                    "timing"};
+
+static void write_state(spc__buf *line, const progress_board *board,
+                        const spc_progress *state, double left_s)
+{
+    spc__json json;
+
+    spc__json_init(&json, line);
+    spc__json_object(&json, NULL);
+    if (board != NULL) {
+        spc__json_int(&json, "layers", board->items);
+        spc__json_int(&json, "ended", board->ended);
+    }
+    spc__json_text(&json, "stage", verbs[state->stage]);
+    spc__json_int(&json, "done", state->done);
+    spc__json_int(&json, "total", state->total);
+    spc__json_real(&json, "elapsed_s", state->elapsed_s);
+    if (left_s >= 0)
+        spc__json_real(&json, "left_s", left_s);
+    if (state->best != NULL) {
+        spc__json_real(&json, "best_us", state->best_us);
+        spc__json_text(&json, "best", state->best);
+    }
+    spc__json_end_object(&json);
+}
+
+static void print_state(spc__buf *line, const progress_board *board,
+                        const spc_progress *state, double left_s)
+{
+    add_items(line, board);
+    spc__buf_printf(line, "%s %d/%d, ", verbs[state->stage], state->done,
+                    state->total);
+    add_time(line, left_s);
+    if (state->best != NULL)
+        spc__buf_printf(line, ", best %.1f us: %s", state->best_us,
+                        state->best);
+}
+
+static void note_lane(progress_lane *lane, const spc_progress *state)
+{
+    lane->done = state->done;
+    lane->total = state->total;
+    lane->left_s = state->left_s;
+    lane->best_us = state->best_us;
+}
+
+void progress_show(progress *p, const spc_progress *state)
+{
+    const progress_board *board = p->self->board;
+    double left_s = state->left_s;
+    spc__buf line = SPC__BUF_INIT;
+
+    if (p->self->lane != NULL)
+        note_lane(p->self->lane, state);
+    if (p->self->is_lane || !is_due(p)) /* else our parent speaks for us */
+        return;
+    if (board != NULL && board->items > 0)
+        left_s = progress_left(board);
+    if (p->mode == PROGRESS_JSON)
+        write_state(&line, board, state, left_s);
+    else
+        print_state(&line, board, state, left_s);
+    show(p, spc__buf_text(&line));
+    spc__buf_release(&line);
+}
+
+/* ---- verify --all -------------------------------------------------------- */
+
+void progress_cases(progress *p, const progress_state *state)
+{
+    spc__buf line = SPC__BUF_INIT;
+
+    if (!is_due(p))
+        return;
+    spc__buf_printf(&line, "verifying %d", state->done);
+    if (state->total > 0)
+        spc__buf_printf(&line, "/%d", state->total);
+    spc__buf_printf(&line, ", %d failed, ", state->failed);
+    if (state->total > 0 && state->done > 0) {
+        add_time(&line,
+                 state->elapsed_s * (state->total - state->done) / state->done);
+        spc__buf_puts(&line, ", ");
+    }
+    spc__buf_puts(&line, state->what);
+    show(p, spc__buf_text(&line));
+    spc__buf_release(&line);
+}

@@ -1,0 +1,166 @@
+/*
+ * signals.c - SIGINT, SIGTERM and SIGHUP, and SIGUSR1 for commands that can be
+ * resumed: the first sets a flag that all long work looks at, the second ends
+ * the program.
+ *
+ * A thread waits for them, since the end must remove files, which a signal
+ * handler may not. All temporary folders, ours and those of measuring workers
+ * that were killed, lie in one; it goes when the program does, either way.
+ */
+#include "command/cli/cli.h"
+
+#include "base/file.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* The program's only variable of file scope: there is one set of signals. */
+static struct {
+    volatile int cancel;
+    bool caught;  /* a thread waits for them */
+    bool resumes; /* the command goes on where it was, if it is run again */
+    int first;    /* that came; 0: none */
+    bool talks;   /* to a terminal */
+    int lock;     /* of the folder */
+    char folder[4096];
+} signals;
+
+const volatile int *cli_cancel_flag(void)
+{
+    return &signals.cancel;
+}
+
+bool cli_was_preempted(void)
+{
+    int first = __atomic_load_n(&signals.first, __ATOMIC_RELAXED);
+
+    return signals.resumes && (first == SIGTERM || first == SIGUSR1);
+}
+
+/* ---- temporary files ----------------------------------------------------- */
+
+/* Who is killed leaves it to who comes next. */
+static void make_folder(void)
+{
+    spc__buf path = SPC__BUF_INIT;
+
+    spc__work_dirs_sweep();
+    /* Whoever needs a file will say why there is no room for it. */
+    if (spc__work_dir_create(&path, &signals.lock, NULL) == SPC_OK &&
+        path.length < sizeof(signals.folder) &&
+        setenv("TMPDIR", path.data, 1) == 0)
+        memcpy(signals.folder, path.data, path.length + 1);
+    spc__buf_release(&path);
+}
+
+void cli_tidy(void)
+{
+    /* A compiler that is being killed may still make a file: then again. */
+    for (int i = 0; signals.folder[0] != '\0' && i < 3; i++) {
+        spc__temp_dir_remove(signals.folder);
+        if (access(signals.folder, F_OK) != 0)
+            break;
+    }
+}
+
+/* A reader that has gone ends the program at once, as everywhere. All that a
+ * handler may do is enough here: what is printed is printed when no file is
+ * left in the folder. */
+static void on_broken_pipe(int number)
+{
+    rmdir(signals.folder);
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+/* ---- waiting ------------------------------------------------------------- */
+
+static void say(const char *text)
+{
+    if (signals.talks)
+        fprintf(stderr, "\r\033[Kspctune: %s\n", text);
+}
+
+static void *wait_for_signals(void *payload)
+{
+    /* So long compilers take to notice the flag, and to be killed. */
+    const struct timespec pause = {0, 100 * 1000 * 1000};
+    const sigset_t *set = payload;
+    int number;
+
+    if (sigwait(set, &number) != 0)
+        return NULL;
+    __atomic_store_n(&signals.first, number, __ATOMIC_RELAXED);
+    __atomic_store_n(&signals.cancel, 1, __ATOMIC_RELAXED);
+    say("stopping; a second signal ends it at once");
+    if (sigwait(set, &number) != 0)
+        return NULL;
+    nanosleep(&pause, NULL);
+    cli_tidy();
+    _exit(cli_was_preempted() ? CLI_PREEMPTED
+                              : spc_status_exit_code(SPC_EINTERRUPTED));
+}
+
+/* Is the signal to be ignored, as nohup asks for SIGHUP? */
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+void cli_catch_signals(const cli *self)
+{
+    static sigset_t set;
+    pthread_t thread;
+
+    if (signals.caught)
+        return;
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    /* Schedulers send it some time before they end a job. */
+    signals.resumes = self->command != NULL && self->command->resumes;
+    if (signals.resumes)
+        sigaddset(&set, SIGUSR1);
+    if (!is_ignored(SIGHUP))
+        sigaddset(&set, SIGHUP);
+    /* All threads inherit the mask: the signals come to ours alone. */
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    signals.talks = !self->globals.quiet && isatty(STDERR_FILENO);
+    signals.caught = pthread_create(&thread, NULL, wait_for_signals, &set) == 0;
+    if (!signals.caught) {
+        pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+        return;
+    }
+    pthread_detach(thread);
+    make_folder();
+    if (!is_ignored(SIGPIPE))
+        signal(SIGPIPE, on_broken_pipe);
+}
+
+spc_status cli_run_apart(void *(*work)(void *payload), void *payload)
+{
+    enum { STEP_NS = 50 * 1000 * 1000 }; /* between two looks at the flag */
+    pthread_t thread;
+
+    if (pthread_create(&thread, NULL, work, payload) != 0) {
+        work(payload);
+        return SPC_OK;
+    }
+    while (!*cli_cancel_flag()) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_nsec += STEP_NS;
+        until.tv_sec += until.tv_nsec / 1000000000;
+        until.tv_nsec %= 1000000000;
+        if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+            return SPC_OK;
+    }
+    pthread_detach(thread);
+    return SPC_EINTERRUPTED;
+}

@@ -1,0 +1,37 @@
+/* db.h - the verbs of `spctune db`. */
+#ifndef SPC_CMD_DB_H
+#define SPC_CMD_DB_H
+
+#include "command/cli/cli.h"
+
+typedef struct db_args {
+    const char *output;
+    const char *only; /* a trial, as it is listed */
+    bool code, choices, losers, stale, all, whole;
+    double days;
+} db_args;
+
+/* `words` are those behind the verb. */
+typedef spc_status db_run(spc_ctx *ctx, cli *self, const db_args *args,
+                          const char *const *words);
+
+typedef struct db_verb {
+    const char *name, *operands;
+    int least, most;  /* operands */
+    const char *used; /* of the command's options */
+    bool creates;     /* the database need not be there */
+    db_run *run;      /* NULL for run_closed */
+    spc_status (*run_closed)(cli *self, const char *const *files);
+} db_verb;
+
+/* A whole number from 1 on; else 0. */
+int64_t db_read_id(const char *text);
+
+/* db_exchange.c */
+db_run db_export, db_import, db_merge, db_diff;
+
+/* db_keep.c */
+db_run db_pack, db_prune, db_release, db_pin;
+spc_status db_migrate(cli *self, const char *const *files);
+
+#endif

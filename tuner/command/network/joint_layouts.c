@@ -1,0 +1,187 @@
+/* joint_layouts.c - which layouts a map has, when its layers choose together.
+ */
+#include "command/network/joint_layouts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Any set of them is tried. */
+enum { MOST_ORDERS = 12 };
+
+/* ---- what layers can take ------------------------------------------------ */
+
+void joint_order_of(char out[JOINT_NAME], const char *template_name,
+                    const char *config)
+{
+    static const char word[] = "order=";
+    const char *at = strstr(config, word);
+
+    while (at != NULL && at != config && at[-1] != ',' && at[-1] != ' ')
+        at = strstr(at + 1, word);
+    const char *text = at != NULL ? at + strlen(word) : template_name;
+    snprintf(out, JOINT_NAME, "%.*s", (int)strcspn(text, ","), text);
+}
+
+static joint_option *option_of(joint_layer *layer, const char *order)
+{
+    for (int i = 0; i < layer->count; i++)
+        if (strcmp(layer->options[i].order, order) == 0)
+            return &layer->options[i];
+    if (layer->count == JOINT_ORDERS)
+        return NULL;
+    joint_option *option = &layer->options[layer->count++];
+    snprintf(option->order, sizeof(option->order), "%s", order);
+    option->kernel = NULL;
+    option->us = INFINITY;
+    return option;
+}
+
+static char *name_kernel(const char *template_name, const char *config)
+{
+    size_t bytes = strlen(template_name) + strlen(config) + 2;
+    char *name = malloc(bytes);
+
+    if (name != NULL)
+        snprintf(name, bytes, "%s %s", template_name, config);
+    return name;
+}
+
+/* What a layer has alone was the fastest beside others, whatever was measured
+ * of them earlier. */
+bool joint_layer_add(joint_layer *layer, const char *template_name,
+                     const char *config, double us, bool is_own)
+{
+    char order[JOINT_NAME];
+
+    joint_order_of(order, template_name, config);
+    joint_option *option = option_of(layer, order);
+    bool has_own = option != NULL && layer->own == option - layer->options;
+    if (option == NULL || (!is_own && (has_own || us >= option->us)))
+        return true;
+    free(option->kernel);
+    option->us = us;
+    option->kernel = name_kernel(template_name, config);
+    if (is_own)
+        layer->own = layer->chosen = (int)(option - layer->options);
+    return option->kernel != NULL;
+}
+
+void joint_layer_release(joint_layer *layer)
+{
+    for (int i = 0; i < layer->count; i++)
+        free(layer->options[i].kernel);
+    layer->count = 0;
+}
+
+/* ---- choosing ------------------------------------------------------------ */
+
+/* The orders that the layers of a map know, but the map's own. */
+typedef struct orders {
+    const char *name[MOST_ORDERS];
+    int count;
+} orders;
+
+static bool is_plain(const char *order)
+{
+    return strcmp(order, "none") == 0;
+}
+
+static int find_order(const orders *all, const char *name)
+{
+    for (int i = 0; i < all->count; i++)
+        if (strcmp(all->name[i], name) == 0)
+            return i;
+    return -1;
+}
+
+static void collect(orders *all, const joint_layer *layer)
+{
+    for (int i = 0; i < layer->count; i++) {
+        const char *name = layer->options[i].order;
+        if (!is_plain(name) && find_order(all, name) < 0 &&
+            all->count < MOST_ORDERS)
+            all->name[all->count++] = name;
+    }
+}
+
+/* The layer's fastest option of those whose order is there; -1: none. */
+static int best_of(const joint_layer *layer, const orders *all, unsigned there)
+{
+    int best = -1;
+
+    for (int i = 0; i < layer->count; i++) {
+        const joint_option *option = &layer->options[i];
+        int order = find_order(all, option->order);
+        bool has =
+            is_plain(option->order) || (order >= 0 && there >> order & 1);
+        if (has && (best < 0 || option->us < layer->options[best].us))
+            best = i;
+    }
+    return best;
+}
+
+static double cost_of(const joint_layer *layers, int count, int map,
+                      const orders *all, unsigned there, double price_us)
+{
+    double cost = price_us * __builtin_popcount(there);
+
+    for (int i = 0; i < count; i++) {
+        if (layers[i].map != map || layers[i].own < 0)
+            continue;
+        int best = best_of(&layers[i], all, there);
+        cost +=
+            best >= 0 ? layers[i].steps * layers[i].options[best].us : INFINITY;
+    }
+    return cost;
+}
+
+/* The orders that layers have alone. */
+static unsigned own_orders(const joint_layer *layers, int count, int map,
+                           const orders *all)
+{
+    unsigned there = 0;
+
+    for (int i = 0; i < count; i++) {
+        const joint_layer *layer = &layers[i];
+        if (layer->map != map || layer->own < 0)
+            continue;
+        int order = find_order(all, layer->options[layer->own].order);
+        there |= order >= 0 ? 1u << order : 0;
+    }
+    return there;
+}
+
+/* With the orders of now a layer keeps what it has: times of other moments are
+ * no reason to change. */
+static void take(joint_layer *layer, const orders *all, unsigned there)
+{
+    int order = find_order(all, layer->options[layer->own].order);
+
+    if (order >= 0 && !(there >> order & 1))
+        layer->chosen = best_of(layer, all, there);
+}
+
+double joint_choose(joint_layer *layers, int count, int map, double price_us)
+{
+    orders all = {.count = 0};
+
+    for (int i = 0; i < count; i++)
+        if (layers[i].map == map && layers[i].own >= 0)
+            collect(&all, &layers[i]);
+    unsigned best = own_orders(layers, count, map, &all);
+    double before = cost_of(layers, count, map, &all, best, price_us);
+    double least = before;
+    for (unsigned there = 0; there < 1u << all.count; there++) {
+        double cost = cost_of(layers, count, map, &all, there, price_us);
+        if (cost < least) {
+            least = cost;
+            best = there;
+        }
+    }
+    for (int i = 0; i < count; i++)
+        if (layers[i].map == map && layers[i].own >= 0)
+            take(&layers[i], &all, best);
+    return before - least;
+}

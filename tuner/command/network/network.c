@@ -1,0 +1,452 @@
+/* network.c - networks for commands: reading, planning, feeding them. */
+#include "command/network/network.h"
+
+#include "command/cli/idle.h"
+
+#include "base/dtype.h"
+#include "base/plural.h"
+#include "command/cli/npy.h"
+#include "command/database.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- the network --------------------------------------------------------- */
+
+spc_status network_dtype(spc_dtype *out, const char *name)
+{
+    static const struct {
+        const char *name;
+        spc_dtype dtype;
+    } known[] = {{"f16", SPC_F16}, {"bf16", SPC_BF16}, {"f32", SPC_F32}};
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++)
+        if (strcmp(known[i].name, name != NULL ? name : "f16") == 0) {
+            *out = known[i].dtype;
+            return SPC_OK;
+        }
+    return cli_fail(SPC_EINVAL, "--dtype: '%s' is not right: f16, bf16 or f32",
+                    name);
+}
+
+/* A stored network has its type and weights. */
+static spc_status open_stored(network *n)
+{
+    const network_args *args = n->args;
+    spc_status status;
+
+    if (args->dtype != NULL || args->weights.count > 0 || args->from != NULL ||
+        args->axes != NULL || args->prefix != NULL || args->voxel != NULL ||
+        args->range != NULL)
+        return cli_fail(SPC_EINVAL,
+                        "'%s' is a network of the database, where all of it is "
+                        "stored: drop the words that say how files are read",
+                        args->file);
+    status = spc_net_open(&n->net, n->ctx, args->file);
+    if (status == SPC_ENOTFOUND)
+        return cli_fail(status, "there is no file '%s', and %s", args->file,
+                        spc_ctx_error(n->ctx));
+    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+}
+
+static spc_status read_file(network *n)
+{
+    spc_dtype dtype = SPC_F16;
+    spc_status status = network_dtype(&dtype, n->args->dtype);
+
+    return status == SPC_OK ? network_read(&n->net, n->self, n->args, dtype)
+                            : status;
+}
+
+void network_say_notes(const cli *self, const char *file, const spc_net *net)
+{
+    for (int i = 0; spc_net_note(net, i) != NULL; i++)
+        cli_say(self, "%s: %s", file, spc_net_note(net, i));
+}
+
+static spc_status read_network(network *n)
+{
+    spc_error error = {0};
+    spc_status status =
+        network_is_stored(n->args) ? open_stored(n) : read_file(n);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc_net_draw_params(n->net, n->args->seed, &error);
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error.text);
+    spc_net_describe(&n->info, n->net);
+    network_say_notes(n->self, n->args->file, n->net);
+    return network_set_columns(n);
+}
+
+/* ---- scenes -------------------------------------------------------------- */
+
+static spc_status load_scenes_of(network *n)
+{
+    spc_error error = {0};
+    int count = n->args->coords != NULL ? 1 : n->args->scenes.count;
+    spc_status status = SPC_OK;
+
+    if (n->args->coords != NULL && n->args->scenes.count > 0)
+        return cli_fail(SPC_EINVAL,
+                        "--coords are the scene: drop --scene, or them");
+    if (count == 0)
+        return cli_fail(SPC_EINVAL, "a scene is needed: --scene SPEC, such as "
+                                    "scan.bin@0.05 or gen:lidar@0.1");
+    n->scenes = calloc((size_t)count, sizeof(spc_scene *));
+    if (n->scenes == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    n->scene_count = count;
+    if (n->args->coords != NULL)
+        return network_read_coords(n);
+    for (int i = 0; i < count && status == SPC_OK; i++)
+        if ((status = spc_net_scene(&n->scenes[i], n->net,
+                                    n->args->scenes.at[i], &error)) != SPC_OK)
+            cli_fail(status, "%s", error.text);
+    return status;
+}
+
+static const spc_scene *largest(const network *n)
+{
+    const spc_scene *most = n->scenes[0];
+
+    for (int i = 1; i < n->scene_count; i++)
+        if (spc_scene_rows(n->scenes[i]) > spc_scene_rows(most))
+            most = n->scenes[i];
+    return most;
+}
+
+static void widen(spc_net_options *o, const spc_scene *scene, bool first)
+{
+    const int32_t *coords = spc_scene_coords(scene);
+
+    for (int64_t row = 0; row < spc_scene_rows(scene); row++)
+        for (int a = 0; a < 4; a++) {
+            int32_t at = coords[4 * row + a];
+            bool begins = first && row == 0;
+            o->low[a] = begins || at < o->low[a] ? at : o->low[a];
+            o->high[a] = begins || at > o->high[a] ? at : o->high[a];
+        }
+}
+
+/* A single sweep has up to 1.7 times as many voxels on its second level. Few
+ * ones may be strewn and have up to 8 each, for which room is cheap. */
+static double growth_of(const network *n, int64_t capacity)
+{
+    enum { FEW = 4096 };
+
+    if (n->args->growth > 0)
+        return n->args->growth;
+    return capacity <= FEW ? 0 : 2;
+}
+
+/* Is there a scene whose own grid was asked for, where the network has one? */
+static bool has_own_grid(const network *n)
+{
+    bool found = false;
+
+    for (int i = 0; i < n->args->scenes.count; i++)
+        found |= strchr(n->args->scenes.at[i], '@') != NULL;
+    return found && n->info.input.voxel[0] > 0;
+}
+
+static int64_t capacity_of(const network *n)
+{
+    return n->args->capacity > 0 ? n->args->capacity
+                                 : spc_scene_rows(largest(n));
+}
+
+spc_status network_fail(const network *n, spc_status status)
+{
+    const char *why = spc_ctx_error(n->ctx);
+
+    if (status == SPC_ECAPACITY)
+        return cli_fail(status,
+                        "%s; --capacity N, now %lld, gives all levels more, "
+                        "--growth X those of strided layers",
+                        why, (long long)capacity_of(n));
+    if (status == SPC_ERANGE && has_own_grid(n))
+        return cli_fail(status,
+                        "%s; a file of points without @VOXEL is taken in the "
+                        "grid that '%s' states",
+                        why, n->info.name);
+    return cli_fail_ctx(status, n->ctx);
+}
+
+static spc_status make_plan(network *n, unsigned flags)
+{
+    spc_net_options o = SPC_NET_OPTIONS_INIT;
+    const spc_scene *sample = largest(n);
+    int64_t rows = spc_scene_rows(sample);
+
+    if (rows == 0)
+        return cli_fail(SPC_EINVAL, "no scene has a voxel");
+    for (int i = 0; i < n->scene_count; i++)
+        widen(&o, n->scenes[i], i == 0);
+    o.low[0] = 0;
+    o.capacity = capacity_of(n);
+    o.growth = growth_of(n, o.capacity);
+    o.keep = n->args->keep || n->calibrates;
+    o.flags = flags;
+    if (o.capacity < rows)
+        return cli_fail(SPC_ECAPACITY, "--capacity %lld: a scene has %s",
+                        (long long)o.capacity, spc__count(rows, "voxel"));
+    o.points = n->point_rows;
+    o.sample = spc_scene_coords(sample);
+    o.sample_rows = rows;
+    spc_status status = spc_net_plan_create(&n->plan, n->ctx, n->net, &o);
+    return status == SPC_OK ? status : network_fail(n, status);
+}
+
+/* ---- features ------------------------------------------------------------ */
+
+static spc_status read_features(network *n)
+{
+    npy_floats values;
+    char what[256];
+    int64_t rows = spc_scene_rows(n->scenes[0]);
+    spc_status status;
+
+    if (n->args->features == NULL)
+        return SPC_OK;
+    if (n->scene_count != 1)
+        return cli_fail(SPC_EINVAL, "--features are those of one scene");
+    if ((status = npy_read_floats(&values, n->args->features)) != SPC_OK)
+        return status;
+    n->features = values.values;
+    if (values.rows != rows || values.columns != n->info.input.channels)
+        return cli_fail(SPC_EINVAL, "'%s' is [%lld][%lld]; [%lld][%d] is right",
+                        n->args->features, (long long)values.rows,
+                        (long long)values.columns, (long long)rows,
+                        n->info.input.channels);
+    spc_error error = {0};
+    snprintf(what, sizeof(what), "'%s'", n->args->features);
+    status = spc__dtype_check(n->info.input.dtype, n->features,
+                              rows * values.columns, what, &error);
+    return status == SPC_OK ? status : cli_fail(status, "%s", error.text);
+}
+
+/* Uniform in [-1, 1); a number of its own for every seed and element. */
+static float drawn(uint64_t seed, uint64_t i)
+{
+    uint64_t bits = (seed * 0x9e3779b97f4a7c15u) ^ (i + 0x632be59bd9b4e019u);
+
+    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9u;
+    bits = (bits ^ bits >> 27) * 0x94d049bb133111ebu;
+    bits ^= bits >> 31;
+    return (float)(bits >> 40) * 0x1p-23f - 1;
+}
+
+static spc_status upload_features(network *n, int i)
+{
+    const spc__dtype *type = spc__dtype_of(n->info.input.dtype);
+    size_t count =
+        (size_t)spc_scene_rows(n->scenes[i]) * (size_t)n->info.input.channels;
+    float *values = malloc((count + 1) * sizeof(*values));
+    void *stored = malloc((count + 1) * type->bytes);
+    spc_status status = SPC_OK;
+
+    if (values == NULL || stored == NULL) {
+        status = cli_fail(SPC_ENOMEM, "out of memory");
+    } else {
+        for (size_t j = 0; j < count; j++)
+            values[j] =
+                n->features != NULL ? n->features[j] : drawn(n->args->seed, j);
+        type->encode(stored, values, count);
+        status =
+            spc_copy_to_device(n->ctx, n->values, stored, count * type->bytes);
+        if (status != SPC_OK)
+            cli_fail_ctx(status, n->ctx);
+    }
+    free(values);
+    free(stored);
+    return status;
+}
+
+/* ---- the device ---------------------------------------------------------- */
+
+static spc_status take(void **out, network *n, size_t bytes)
+{
+    spc_status status = spc_alloc(out, n->ctx, bytes + 1);
+
+    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+}
+
+static spc_status take_memory(network *n)
+{
+    size_t rows = (size_t)(n->args->capacity > 0 ? n->args->capacity
+                                                 : spc_scene_rows(largest(n)));
+    size_t element = spc__dtype_of(n->info.input.dtype)->bytes;
+    void *count = NULL;
+    spc_status status;
+
+    if ((status = take(&n->coords, n, 16 * rows)) != SPC_OK ||
+        (status = take(&n->values, n,
+                       rows * (size_t)n->info.input.channels * element)) !=
+            SPC_OK ||
+        (status = take(&count, n, sizeof(int32_t))) != SPC_OK)
+        return status;
+    n->count = count;
+    n->buffers.coords = n->coords;
+    n->buffers.count = n->count;
+    n->buffers.features = n->values;
+    n->buffers.points = n->points_there;
+    return take(&n->buffers.memory, n, spc_net_memory_bytes(n->plan));
+}
+
+spc_status network_upload(network *n, int i)
+{
+    int32_t rows = (int32_t)spc_scene_rows(n->scenes[i]);
+    spc_status status;
+
+    if (n->points != NULL)
+        return network_upload_points(n);
+    if ((status = spc_copy_to_device(n->ctx, n->coords,
+                                     spc_scene_coords(n->scenes[i]),
+                                     16 * (size_t)rows)) != SPC_OK ||
+        (status = spc_copy_to_device(n->ctx, n->count, &rows, sizeof(rows))) !=
+            SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    return upload_features(n, i);
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+double network_clock_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
+}
+
+static spc_status open_context(network *n)
+{
+    if (network_is_stored(n->args)) {
+        if (!cli_has_database(n->self) &&
+            n->self->globals.layer_files.count == 0)
+            return cli_fail(SPC_ENOTFOUND,
+                            "there is no file '%s', and no database that could "
+                            "have a network of this name",
+                            n->args->file);
+        n->self->needs_database = true;
+    }
+    return cli_open(&n->ctx, n->self);
+}
+
+static spc_status read_scenes(network *n)
+{
+    spc_status status =
+        n->args->points != NULL ? network_load_points(n) : load_scenes_of(n);
+
+    return status == SPC_OK && n->args->points == NULL ? read_features(n)
+                                                       : status;
+}
+
+static spc_status prepare(network *n)
+{
+    spc_status status = make_plan(n, SPC_PLAN_JIT);
+
+    return status == SPC_OK ? take_memory(n) : status;
+}
+
+static spc_status run_stage(network *n, network_stage stage)
+{
+    static spc_status (*const stages[])(network * n) = {
+        open_context, read_network, read_scenes, prepare};
+    double start = network_clock_ms();
+    spc_status status = stages[stage](n);
+
+    n->stage_ms[stage] = network_clock_ms() - start;
+    return status;
+}
+
+/* What is wrong with files is said before a device is opened, which takes
+ * longer; but a stored network is in the context's database, and points
+ * become voxels on the device. */
+spc_status network_open(network *out, cli *self, const network_args *args)
+{
+    static const network_stage of_files[] = {NETWORK_READ, NETWORK_SCENES,
+                                             NETWORK_CONTEXT, NETWORK_PLAN},
+                               of_database[] = {NETWORK_CONTEXT, NETWORK_READ,
+                                                NETWORK_SCENES, NETWORK_PLAN},
+                               of_points[] = {NETWORK_READ, NETWORK_CONTEXT,
+                                              NETWORK_SCENES, NETWORK_PLAN};
+    static const char one_of_each[] = "network coords features points";
+    const network_stage *order = of_files;
+    spc_status status = SPC_OK;
+
+    *out = (network){.self = self, .args = args, .calibrates = args->int8};
+    if ((status = idle_take_one(self, one_of_each)) != SPC_OK)
+        return status;
+    cli_catch_signals(self); /* loading takes long too */
+    if (args->file == NULL)
+        return cli_fail(SPC_EINVAL,
+                        "a network is needed: --network FILE, such as "
+                        "examples/networks/unet42.lua");
+    if (network_is_stored(args))
+        order = of_database;
+    else if (args->points != NULL)
+        order = of_points;
+    for (int i = 0; i < NETWORK_STAGES && status == SPC_OK; i++)
+        status = run_stage(out, order[i]);
+    return status == SPC_OK && args->int8 ? network_calibrate(out) : status;
+}
+
+void network_drop_plan(network *n)
+{
+    if (n->ctx != NULL) {
+        spc_dealloc(n->ctx, n->coords);
+        spc_dealloc(n->ctx, n->values);
+        spc_dealloc(n->ctx, n->count);
+        spc_dealloc(n->ctx, n->buffers.memory);
+    }
+    spc_net_plan_free(n->plan);
+    n->plan = NULL;
+    n->coords = n->values = n->count = NULL;
+    n->buffers = (spc_net_buffers){0};
+}
+
+spc_status network_replan(network *n, unsigned flags)
+{
+    spc_status status;
+
+    network_drop_plan(n);
+    status = make_plan(n, flags);
+    return status == SPC_OK ? take_memory(n) : status;
+}
+
+void network_close(network *n)
+{
+    network_drop_plan(n);
+    if (n->ctx != NULL)
+        spc_dealloc(n->ctx, n->points_there);
+    free(n->points);
+    free(n->reference);
+    spc_net_free(n->net);
+    for (int i = 0; n->scenes != NULL && i < n->scene_count; i++)
+        spc_scene_free(n->scenes[i]);
+    free(n->scenes);
+    free(n->features);
+    spc_ctx_free(n->ctx);
+}
+
+spc_status network_check(network *n)
+{
+    spc_status status = spc_net_check(n->plan, NULL);
+
+    return status == SPC_ERANGE && n->points != NULL ? SPC_OK : status;
+}
+
+spc_status network_replay(network *n, double *us)
+{
+    double start = network_clock_ms();
+    spc_status status = spc_net_replay(n->plan, NULL);
+
+    if (status == SPC_OK)
+        status = spc_synchronize(n->ctx);
+    *us = (network_clock_ms() - start) * 1e3;
+    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+}

@@ -1,0 +1,379 @@
+/*
+ * network_confirm.c - what layers were given alone, tried in the network.
+ *
+ * The time that counts is that of a replay. First the layers that read one map
+ * choose its layouts together; where the network is faster untuned, it begins
+ * from there; then kernels that are nearly as fast alone are tried layer by
+ * layer. Each is kept if a replay is faster so.
+ */
+#include "base/plural.h"
+#include "command/network/network_tune.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REPLAYS = 21 };
+
+/* ---- the time of a replay ------------------------------------------------ */
+
+static int compare_times(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* The median of some replays of a scene. */
+static spc_status time_scene(double *us, network *n, int scene)
+{
+    double times[REPLAYS];
+    spc_status status = network_upload(n, scene);
+
+    for (int i = 0; i < REPLAYS && status == SPC_OK; i++)
+        status = *cli_cancel_flag() ? cli_fail(SPC_EINTERRUPTED, "interrupted")
+                                    : network_replay(n, &times[i]);
+    if (status != SPC_OK)
+        return status;
+    if ((status = network_check(n)) != SPC_OK)
+        return network_fail(n, status);
+    qsort(times, REPLAYS, sizeof(*times), compare_times);
+    *us = times[REPLAYS / 2];
+    return SPC_OK;
+}
+
+/* The geometric mean over the scenes, with kernels as the database has them. */
+static spc_status time_network(double *us, network *n, unsigned flags)
+{
+    double sum = 0, one = 0;
+    spc_status status = network_replan(n, flags);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = spc_net_capture(n->plan, &n->buffers)) != SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    for (int i = 0; i < n->scene_count && status == SPC_OK; i++) {
+        status = time_scene(&one, n, i);
+        sum += log(one);
+    }
+    *us = exp(sum / n->scene_count);
+    return status;
+}
+
+/* ---- other kernels of a layer -------------------------------------------- */
+
+/* Stores that a layer has this kernel; nothing is measured. `back`: as it had
+ * it before, and whatever else ends. A failure is the caller's to print. */
+static spc_status store_choice(tuning *t, const problem *p, const char *kernel,
+                               bool back)
+{
+    tuning_args *args = t->job.args;
+    spc_tune_report report;
+    trials found;
+
+    network_bring_scenes(t, p);
+    args->chosen = kernel;
+    args->at_any_rate = back;
+    spc_status status =
+        tuning_run(&found, &report, &t->job, &p->layer, SPC_STAGE_TIME, NULL);
+    args->chosen = NULL;
+    trials_release(&found);
+    return status;
+}
+
+static spc_status choose(tuning *t, const problem *p, const char *kernel,
+                         bool back)
+{
+    spc_status status = store_choice(t, p, kernel, back);
+
+    return status == SPC_OK ? status : cli_fail_ctx(status, t->job.ctx);
+}
+
+/* ---- layouts that layers share ------------------------------------------- */
+
+static bool is_changed(const problem *p)
+{
+    return p->known.chosen != p->known.own;
+}
+
+/* Those that change get what they have together. */
+static spc_status choose_together(tuning *t)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < t->count && status == SPC_OK; i++) {
+        const problem *p = &t->problems[i];
+        if (is_changed(p))
+            status =
+                choose(t, p, p->known.options[p->known.chosen].kernel, false);
+    }
+    return status;
+}
+
+/* And here what each has alone, again; one that fails keeps no other from it.
+ */
+static spc_status choose_alone(tuning *t)
+{
+    spc_status first = SPC_OK;
+
+    for (int i = 0; i < t->count; i++) {
+        problem *p = &t->problems[i];
+        if (!is_changed(p))
+            continue;
+        p->known.chosen = p->known.own;
+        spc_status status =
+            choose(t, p, p->known.options[p->known.own].kernel, true);
+        first = first == SPC_OK ? status : first;
+    }
+    return first;
+}
+
+/* Returns how many layers have another kernel so. */
+static int find_joint(tuning *t, double *gain_us)
+{
+    joint_layer *layers = calloc((size_t)t->count + 1, sizeof(*layers));
+    int changed = 0;
+
+    *gain_us = 0;
+    for (int i = 0; i < t->count && layers != NULL; i++)
+        layers[i] = t->problems[i].known;
+    for (int m = 0; m < t->net.info.maps && layers != NULL; m++)
+        *gain_us += joint_choose(layers, t->count, m, t->price_us[m]);
+    for (int i = 0; i < t->count && layers != NULL; i++) {
+        t->problems[i].known.chosen = layers[i].chosen;
+        changed += is_changed(&t->problems[i]);
+    }
+    free(layers);
+    return changed;
+}
+
+/* The layers of a map choose together, and keep that if a replay is faster. */
+static spc_status share_layouts(tuning *t, double *us)
+{
+    double alone = *us, gain, together;
+    int changed = find_joint(t, &gain);
+    spc_status status;
+
+    if (changed == 0)
+        return SPC_OK;
+    if ((status = choose_together(t)) == SPC_OK)
+        status = time_network(&together, &t->net, SPC_PLAN_JIT);
+    if (status == SPC_OK && t->job.json == NULL)
+        printf("\n%s %s the layouts of others: by their times and "
+               "those of layouts\n%.1f us less; a replay takes %.1f us so, "
+               "%.1f us where each has its own\n",
+               spc__count(changed, "layer"),
+               spc__either(changed, "shares", "share"), gain, together, alone);
+    if (status == SPC_OK && together <= alone) {
+        *us = together;
+        return SPC_OK;
+    }
+    spc_status back = choose_alone(t);
+    return status != SPC_OK ? status : back;
+}
+
+/* What each layer has now; one without a kernel has no rivals either. */
+static spc_status note_kernels(tuning *t)
+{
+    for (int i = 0; i < t->count; i++) {
+        const joint_layer *known = &t->problems[i].known;
+        if (known->chosen < 0)
+            continue;
+        char *now = strdup(known->options[known->chosen].kernel);
+        if ((t->problems[i].rivals.now = now) == NULL)
+            return cli_fail(SPC_ENOMEM, "out of memory");
+    }
+    return SPC_OK;
+}
+
+/* ---- untuned ------------------------------------------------------------- */
+
+/* What a layer would have untuned is its first rival. */
+static spc_status note_untuned(tuning *t)
+{
+    spc_net_step step;
+
+    for (int i = 0; spc_net_step_at(&step, t->net.plan, i) == SPC_OK; i++) {
+        problem *p =
+            step.kind == SPC_NET_CONV ? network_find_problem(t, &step) : NULL;
+        if (p == NULL || p->untuned != NULL)
+            continue;
+        if ((p->untuned = strdup(step.kernel)) == NULL)
+            return cli_fail(SPC_ENOMEM, "out of memory");
+        rivals_put_first(&p->rivals, step.kernel);
+    }
+    return SPC_OK;
+}
+
+/* All layers as they would be untuned, but for those that were not timed so. */
+static spc_status take_untuned(tuning *t)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < t->count && status == SPC_OK; i++) {
+        problem *p = &t->problems[i];
+        const char *now = p->rivals.now;
+        if (now == NULL || p->untuned == NULL || strcmp(now, p->untuned) == 0)
+            continue;
+        status = store_choice(t, p, p->untuned, false);
+        p->gives_way = status != SPC_ENOTFOUND;
+        if (status == SPC_ENOTFOUND)
+            status = SPC_OK;
+        else if (status != SPC_OK)
+            cli_fail_ctx(status, t->job.ctx);
+        else if (!rivals_give_way(&p->rivals, p->untuned))
+            status = cli_fail(SPC_ENOMEM, "out of memory");
+    }
+    return status;
+}
+
+/* What gave way is chosen again; also where storing it did not end well. */
+static spc_status take_tuned(tuning *t)
+{
+    spc_status first = SPC_OK;
+
+    for (int i = 0; i < t->count; i++) {
+        problem *p = &t->problems[i];
+        if (!p->gives_way)
+            continue;
+        bool is_away = strcmp(p->rivals.now, p->untuned) == 0;
+        const char *kernel = is_away ? p->rivals.other[0] : p->rivals.now;
+        spc_status status = choose(t, p, kernel, true);
+        if (status == SPC_OK && is_away && !rivals_give_way(&p->rivals, kernel))
+            status = cli_fail(SPC_ENOMEM, "out of memory");
+        first = first == SPC_OK ? status : first;
+    }
+    return first;
+}
+
+/* Where layers are faster alone and the network is not, their kernels have to
+ * show one by one what they are good for: if it is faster so indeed. */
+static spc_status fall_back(tuning *t, double untuned_us, double *us)
+{
+    double now = 0;
+    spc_status status;
+
+    if (untuned_us <= 0 || !rivals_is_faster(untuned_us, *us))
+        return SPC_OK;
+    if ((status = take_untuned(t)) == SPC_OK)
+        status = time_network(&now, &t->net, SPC_PLAN_JIT);
+    if (status != SPC_OK || !rivals_is_faster(now, *us)) {
+        spc_status back = take_tuned(t);
+        return status != SPC_OK ? status : back;
+    }
+    if (t->job.json == NULL)
+        printf("\nuntuned a replay is faster, %.1f us, than with what is "
+               "fastest alone, %.1f us:\nfrom untuned kernels, %.1f us as "
+               "choices, each layer is tried by itself\n",
+               untuned_us, *us, now);
+    *us = now;
+    return SPC_OK;
+}
+
+/* ---- rivals -------------------------------------------------------------- */
+
+/* Trying ends after this part of the time that the layers took. */
+static const double part_for_rivals = 0.1;
+
+typedef struct trying {
+    tuning *t;
+    double ends_ms;
+} trying;
+
+static spc_status take_kernel(void *payload, int layer, const char *kernel,
+                              bool back)
+{
+    tuning *t = ((trying *)payload)->t;
+
+    return choose(t, &t->problems[layer], kernel, back);
+}
+
+static spc_status time_replay(void *payload, double *us)
+{
+    return time_network(us, &((trying *)payload)->t->net, SPC_PLAN_JIT);
+}
+
+static bool has_time(void *payload)
+{
+    return network_clock_ms() < ((trying *)payload)->ends_ms;
+}
+
+static spc_status try_rivals(tuning *t, double *us)
+{
+    trying it = {t, network_clock_ms() + part_for_rivals * t->spent_ms};
+    const rivals_network how = {take_kernel, time_replay, has_time, &it};
+    rivals *list = calloc((size_t)t->count + 1, sizeof(*list));
+    double before = *us;
+    int changed = 0;
+
+    if (list == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int i = 0; i < t->count; i++)
+        list[i] = t->problems[i].rivals;
+    spc_status status = rivals_try(list, t->count, &how, us, &changed);
+    for (int i = 0; i < t->count; i++)
+        t->problems[i].rivals = list[i];
+    free(list);
+    if (changed > 0 && t->job.json == NULL)
+        printf("\n%s %s slower alone, and faster in the network: %.1f us "
+               "a replay, %.1f us before\n",
+               spc__count(changed, "layer"),
+               spc__either(changed, "has a kernel that is",
+                           "have kernels that are"),
+               *us, before);
+    return status;
+}
+
+/* ---- entry --------------------------------------------------------------- */
+
+static void print(const tuning *t, double us, double untuned_us)
+{
+    const network *n = &t->net;
+    spc__json *json = t->job.json;
+    char scenes[280];
+
+    if (n->scene_count == 1)
+        snprintf(scenes, sizeof(scenes), "%s", spc_scene_name(n->scenes[0]));
+    else
+        snprintf(scenes, sizeof(scenes), "%s",
+                 spc__count(n->scene_count, "scene"));
+    if (json == NULL) {
+        printf("\n%s on %s: a replay takes %.1f us", n->info.name, scenes, us);
+        if (untuned_us > 0)
+            printf(", untuned %.1f us", untuned_us);
+        putchar('\n');
+        return;
+    }
+    spc__json_object(json, NULL);
+    spc__json_text(json, "network", n->info.name);
+    spc__json_text(json, "scene", scenes);
+    spc__json_real(json, "replay_us", us);
+    if (untuned_us > 0)
+        spc__json_real(json, "untuned_us", untuned_us);
+    spc__json_end_object(json);
+}
+
+/* What the network takes untuned is asked only where the layers' time was not
+ * cut short, as all the kernels that nobody wants are compiled for it. */
+spc_status network_confirm(tuning *t)
+{
+    double before = 0, after;
+    spc_status status = SPC_OK;
+
+    if (!t->is_cut) {
+        if ((status = time_network(&before, &t->net, SPC_PLAN_ESTIMATE)) !=
+            SPC_OK)
+            return status;
+        if ((status = note_untuned(t)) != SPC_OK)
+            return status;
+    }
+    if ((status = time_network(&after, &t->net, SPC_PLAN_JIT)) != SPC_OK ||
+        (status = share_layouts(t, &after)) != SPC_OK ||
+        (status = note_kernels(t)) != SPC_OK ||
+        (status = fall_back(t, before, &after)) != SPC_OK ||
+        (status = try_rivals(t, &after)) != SPC_OK)
+        return status;
+    print(t, after, before);
+    return SPC_OK;
+}

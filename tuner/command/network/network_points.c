@@ -1,0 +1,169 @@
+/*
+ * network_points.c - files of points for networks: their voxels are found once
+ * beforehand, so that capacities and kernels fit; runs then begin with points.
+ */
+#include "command/network/network.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/plural.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_BYTES_MOST = 1 << 30 };
+
+/* Rows of little-endian float32, as many as the input has channels. */
+static spc_status read_points(network *n)
+{
+    const char *path = n->args->points;
+    size_t row = (size_t)n->info.input.channels * sizeof(float);
+    spc__buf text = SPC__BUF_INIT;
+    spc_error error = {0};
+    spc_status status = spc__file_read(&text, path, FILE_BYTES_MOST, &error);
+
+    if (status != SPC_OK)
+        cli_fail(status, "%s", error.text);
+    else if (text.length % row != 0)
+        status = cli_fail(SPC_EFORMAT,
+                          "'%s' has %zu bytes: points of this network are rows "
+                          "of %d float32",
+                          path, text.length, n->info.input.channels);
+    else if ((n->points = malloc(text.length + 1)) == NULL)
+        status = cli_fail(SPC_ENOMEM, "out of memory");
+    if (status == SPC_OK && text.length > 0)
+        memcpy(n->points, text.data, text.length);
+    n->point_rows = (int64_t)(text.length / row);
+    spc__buf_release(&text);
+    return status;
+}
+
+/* The voxels of the points, as the network's scene. */
+static spc_status take_voxels(network *n, spc_voxels *voxels)
+{
+    spc_voxels_info info;
+    spc_error error = {0};
+    spc_status status = spc_voxels_check(voxels, &info, NULL);
+    int32_t *coords;
+
+    if (status == SPC_ERANGE) /* some points are left out, by each run too */
+        cli_say(n->self, "%s: %s", n->args->points, spc_ctx_error(n->ctx));
+    else if (status != SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    if ((coords = malloc(16 * (size_t)info.voxels + 1)) == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    status = spc_copy_to_host(n->ctx, coords, spc_voxels_coords(voxels),
+                              16 * (size_t)info.voxels);
+    if (status != SPC_OK)
+        cli_fail_ctx(status, n->ctx);
+    else if ((status = spc_scene_create(&n->scenes[0], coords, info.voxels,
+                                        n->args->points, &error)) != SPC_OK)
+        cli_fail(status, "%s", error.text);
+    free(coords);
+    return status;
+}
+
+static spc_status find_voxels(network *n)
+{
+    size_t bytes =
+        (size_t)n->point_rows * (size_t)n->info.input.channels * sizeof(float);
+    spc_voxelisation how;
+    spc_voxels *voxels = NULL;
+    spc_error error = {0};
+    spc_status status = spc_net_voxelisation(&how, n->net, 1, &error);
+
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error.text);
+    if ((status = spc_voxels_create(&voxels, n->ctx, &how, n->point_rows,
+                                    n->point_rows)) == SPC_OK &&
+        (status = spc_copy_to_device(n->ctx, n->points_there, n->points,
+                                     bytes)) == SPC_OK)
+        status = spc_voxels_update(voxels, n->points_there, NULL, n->point_rows,
+                                   NULL);
+    status = status == SPC_OK ? take_voxels(n, voxels)
+                              : cli_fail_ctx(status, n->ctx);
+    spc_voxels_free(voxels);
+    return status;
+}
+
+/* A row of a scene, whose steps are 1/1024; false: it does not fit one. */
+static bool take_point(int32_t out[4], const float *point)
+{
+    bool fits = true;
+
+    out[0] = 0;
+    for (int a = 0; a < 3; a++) {
+        float steps = point[a] * 1024;
+        fits = fits && fabsf(steps) < 0x1p31f; /* which NaN is not */
+        out[1 + a] = fits ? (int32_t)lrintf(steps) : 0;
+    }
+    return fits;
+}
+
+/* Of a network of clouds they are the scene, and their numbers are the
+ * features. */
+static spc_status take_cloud(network *n)
+{
+    int channels = n->info.input.channels;
+    int32_t *steps = malloc(16 * (size_t)n->point_rows + 1);
+    spc_error error = {0};
+    spc_status status = SPC_OK;
+
+    if (steps == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int64_t row = 0; row < n->point_rows && status == SPC_OK; row++)
+        if (!take_point(steps + 4 * row, n->points + row * channels))
+            status = cli_fail(SPC_ERANGE,
+                              "'%s': point %lld has a coordinate that is no "
+                              "number, or farther than 2097152 from 0",
+                              n->args->points, (long long)row);
+    if (status == SPC_OK &&
+        (status = spc_scene_create(&n->scenes[0], steps, n->point_rows,
+                                   n->args->points, &error)) != SPC_OK)
+        cli_fail(status, "%s", error.text);
+    n->features = n->points;
+    n->points = NULL;
+    n->point_rows = 0;
+    n->scene_count = status == SPC_OK;
+    free(steps);
+    return status;
+}
+
+spc_status network_load_points(network *n)
+{
+    spc_status status;
+
+    if (n->info.input.cloud && n->info.input.channels < 3)
+        return cli_fail(SPC_EINVAL,
+                        "points have x, y and z at least: the "
+                        "input of the network has %s",
+                        spc__count(n->info.input.channels, "channel"));
+    if (n->args->scenes.count > 0 || n->args->coords != NULL ||
+        n->args->features != NULL)
+        return cli_fail(SPC_EINVAL, "--points are the scene and its features: "
+                                    "drop --scene, --coords and --features");
+    if ((n->scenes = calloc(1, sizeof(*n->scenes))) == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    if ((status = read_points(n)) != SPC_OK)
+        return status;
+    if (n->info.input.cloud)
+        return take_cloud(n);
+    status = spc_alloc(&n->points_there, n->ctx,
+                       (size_t)n->point_rows * (size_t)n->info.input.channels *
+                               sizeof(float) +
+                           1);
+    if (status != SPC_OK)
+        return cli_fail_ctx(status, n->ctx);
+    if ((status = find_voxels(n)) == SPC_OK)
+        n->scene_count = 1;
+    return status;
+}
+
+spc_status network_upload_points(network *n)
+{
+    int32_t rows = (int32_t)n->point_rows;
+    spc_status status =
+        spc_copy_to_device(n->ctx, n->count, &rows, sizeof(rows));
+
+    return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
+}

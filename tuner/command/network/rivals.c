@@ -1,0 +1,190 @@
+/* rivals.c - is a network faster with another kernel of a layer? */
+#include "command/network/rivals.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Medians of the same replays differ by less (docs/PERFORMANCE.md, networks).
+ */
+static const double noise = 0.004;
+
+/* ---- kernels of a layer -------------------------------------------------- */
+
+static char *copy(const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char *out = malloc(bytes);
+
+    if (out != NULL)
+        memcpy(out, text, bytes);
+    return out;
+}
+
+static void move_up(rivals *layer, int from, int to)
+{
+    char *kernel = layer->other[from];
+    double us = layer->us[from];
+
+    for (int i = from; i > to; i--) {
+        layer->other[i] = layer->other[i - 1];
+        layer->us[i] = layer->us[i - 1];
+    }
+    layer->other[to] = kernel;
+    layer->us[to] = us;
+}
+
+bool rivals_add(rivals *layer, const char *kernel, double us)
+{
+    int last = layer->count;
+    int place = 0;
+
+    if (last == RIVALS_MOST && us >= layer->us[--last])
+        return true;
+    char *owned = copy(kernel);
+    if (owned == NULL)
+        return false;
+    if (last < layer->count)
+        free(layer->other[last]);
+    layer->other[last] = owned;
+    layer->us[last] = us;
+    layer->count = last + 1;
+    while (layer->us[place] < us)
+        place++;
+    move_up(layer, last, place);
+    return true;
+}
+
+static int find(const rivals *layer, const char *kernel)
+{
+    int i = 0;
+
+    while (i < layer->count && strcmp(layer->other[i], kernel) != 0)
+        i++;
+    return i;
+}
+
+void rivals_put_first(rivals *layer, const char *kernel)
+{
+    int place = find(layer, kernel);
+
+    if (place < layer->count)
+        move_up(layer, place, 0);
+}
+
+/* Of a list that is full the last one goes. */
+bool rivals_give_way(rivals *layer, const char *kernel)
+{
+    int place = find(layer, kernel);
+    char *owned = layer->now != NULL ? copy(kernel) : NULL;
+
+    if (owned == NULL)
+        return false;
+    if (place == RIVALS_MOST)
+        place--;
+    if (place < layer->count)
+        free(layer->other[place]);
+    else
+        layer->count++;
+    layer->other[place] = layer->now;
+    layer->us[place] = 0;
+    layer->now = owned;
+    move_up(layer, place, 0);
+    return true;
+}
+
+void rivals_release(rivals *layer)
+{
+    for (int i = 0; i < layer->count; i++)
+        free(layer->other[i]);
+    free(layer->now);
+    layer->now = NULL;
+    layer->count = 0;
+}
+
+/* ---- trying -------------------------------------------------------------- */
+
+bool rivals_is_faster(double us, double than)
+{
+    return us < than * (1 - noise);
+}
+
+typedef struct trial {
+    rivals *layer;
+    int number;
+    const rivals_network *network;
+} trial;
+
+static spc_status take(const trial *t, const char *kernel, bool back)
+{
+    return t->network->take(t->network->payload, t->number, kernel, back);
+}
+
+static spc_status time_with(double *us, const trial *t, const char *kernel)
+{
+    spc_status status = take(t, kernel, false);
+
+    return status == SPC_OK ? t->network->time(t->network->payload, us)
+                            : status;
+}
+
+/* What looked faster once is timed again beside what is there: of many that
+ * are tried, some look faster by chance. */
+static spc_status compare(bool *better, const trial *t, const char *kernel,
+                          double *us)
+{
+    double first, without, again;
+    spc_status status = time_with(&first, t, kernel);
+
+    *better = false;
+    if (status != SPC_OK || !rivals_is_faster(first, *us))
+        return status;
+    if ((status = time_with(&without, t, t->layer->now)) != SPC_OK ||
+        (status = time_with(&again, t, kernel)) != SPC_OK)
+        return status;
+    *better =
+        rivals_is_faster(first, without) && rivals_is_faster(again, without);
+    *us = *better ? again : without;
+    return SPC_OK;
+}
+
+/* Whatever comes of it, the layer has a kernel that was compared. */
+static spc_status try_one(const trial *t, int i, double *us, int *changed)
+{
+    rivals *layer = t->layer;
+    bool better;
+    spc_status status = compare(&better, t, layer->other[i], us);
+
+    if (better) {
+        char *before = layer->now;
+        layer->now = layer->other[i];
+        layer->other[i] = before;
+        ++*changed;
+        return SPC_OK;
+    }
+    spc_status back = take(t, layer->now, true);
+    return status != SPC_OK ? status : back;
+}
+
+static bool has_rival(const rivals *layer, int i)
+{
+    return layer->now != NULL && i < layer->count &&
+           strcmp(layer->other[i], layer->now) != 0;
+}
+
+spc_status rivals_try(rivals *layers, int count, const rivals_network *network,
+                      double *us, int *changed)
+{
+    spc_status status = SPC_OK;
+
+    *changed = 0;
+    for (int i = 0; i < RIVALS_MOST; i++)
+        for (int l = 0; l < count && status == SPC_OK; l++) {
+            const trial t = {&layers[l], l, network};
+            if (!has_rival(&layers[l], i))
+                continue;
+            if (!network->has_time(network->payload))
+                return SPC_OK;
+            status = try_one(&t, i, us, changed);
+        }
+    return status;
+}

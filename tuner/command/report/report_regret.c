@@ -1,0 +1,204 @@
+/*
+ * report_regret.c - what another scene's choice costs, in the page of spctune
+ * report.
+ */
+#include "command/report/report.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* How far two scenes are apart, and what the one's choice costs on the other.
+ */
+typedef struct cost {
+    double rows, density; /* octaves between them */
+    double octaves;       /* of both together, as a lookup counts them */
+    double share;         /* more time than the best known */
+} cost;
+
+/* As the distance of the database: density counts half. */
+static cost cost_of(const report_problem *a, const report_problem *b, double us)
+{
+    double rows = fabs(log2(a->rows / b->rows));
+    double density = fabs(log2(a->density / b->density));
+
+    return (cost){rows, density, rows + 0.5 * density, us / report_best(b) - 1};
+}
+
+/* Where one kernel alone was timed, as of a text of choices, nobody knows what
+ * the best is. */
+static bool has_rivals(const report_problem *p)
+{
+    return p->timed > 1;
+}
+
+static int add_costs(cost *out, const report_data *data, int from, int count)
+{
+    int found = 0;
+
+    for (int i = from; i < from + count; i++)
+        for (int k = from; k < from + count; k++) {
+            const report_problem *of = &data->at[i], *on = &data->at[k];
+            double us = of->choice != NULL ? report_time_of(on, of->choice) : 0;
+            if (i == k || us <= 0 || !has_rivals(on) ||
+                !(of->density > 0 && on->density > 0))
+                continue;
+            out[found++] = cost_of(of, on, us);
+        }
+    return found;
+}
+
+static int by_share(const void *a, const void *b)
+{
+    double x = ((const cost *)a)->share, y = ((const cost *)b)->share;
+
+    return (x > y) - (x < y);
+}
+
+/* ---- by what they are apart ---------------------------------------------- */
+
+enum { BINS = 5 };
+
+typedef enum axis { TOGETHER, ROWS, DENSITY, AXES } axis;
+
+/* How far apart by this; below 0: by the other half an octave or more, so that
+ * the pair says nothing about this one alone. */
+static double apart(const cost *c, axis by)
+{
+    double other = by == ROWS ? c->density : by == DENSITY ? c->rows : 0;
+    double own = by == ROWS ? c->rows : by == DENSITY ? c->density : c->octaves;
+
+    return other < 0.5 ? own : -1;
+}
+
+static int count_inside(const cost *costs, int count, axis by, double low,
+                        double high)
+{
+    int inside = 0;
+
+    for (int i = 0; i < count; i++)
+        inside += apart(&costs[i], by) >= low && apart(&costs[i], by) < high;
+    return inside;
+}
+
+/* The nearest rank among the costs, which are sorted, that are so far apart. */
+static double percentile(const cost *costs, int count, axis by, double low,
+                         double high, double part)
+{
+    int rank = (int)ceil(part * count_inside(costs, count, by, low, high));
+    int seen = 0;
+
+    for (int i = 0; i < count; i++)
+        if (apart(&costs[i], by) >= low && apart(&costs[i], by) < high &&
+            ++seen >= rank)
+            return costs[i].share;
+    return NAN;
+}
+
+static void add_cells(spc__buf *page, const cost *costs, int count, axis by,
+                      double low, double high)
+{
+    int inside = count_inside(costs, count, by, low, high);
+
+    if (inside > 0)
+        spc__buf_printf(page, "<td class=n>%d<td class=n>%.1f<td class=n>%.1f",
+                        inside,
+                        100 * percentile(costs, count, by, low, high, 0.5),
+                        100 * percentile(costs, count, by, low, high, 0.95));
+    else
+        spc__buf_puts(page, "<td><td><td>");
+}
+
+/* Buckets are half octaves: what a wider one would cost stands here. */
+static void add_cost_table(spc__buf *page, const cost *costs, int count)
+{
+    static const struct {
+        double low, high;
+        const char *name;
+    } bins[BINS] = {{0, 0.5, "below 0.5"},
+                    {0.5, 1, "0.5 to 1"},
+                    {1, 2, "1 to 2"},
+                    {2, 4, "2 to 4"},
+                    {4, INFINITY, "4 and more"}};
+    static const char *const heads[AXES] = {
+        [TOGETHER] = "distance",
+        [ROWS] = "rows alone",
+        [DENSITY] = "density alone",
+    };
+
+    spc__buf_puts(page, "<div class=scroll><table><tr><th>octaves");
+    for (int by = 0; by < AXES; by++)
+        spc__buf_printf(page,
+                        "<th class=n>%s: pairs<th class=n>median %%<th "
+                        "class=n>95th %%",
+                        heads[by]);
+    for (int i = 0; i < BINS; i++) {
+        if (count_inside(costs, count, TOGETHER, bins[i].low, bins[i].high) ==
+                0 &&
+            count_inside(costs, count, ROWS, bins[i].low, bins[i].high) == 0 &&
+            count_inside(costs, count, DENSITY, bins[i].low, bins[i].high) == 0)
+            continue;
+        spc__buf_printf(page, "\n<tr><td>%s", bins[i].name);
+        for (int by = 0; by < AXES; by++)
+            add_cells(page, costs, count, (axis)by, bins[i].low, bins[i].high);
+    }
+    spc__buf_puts(page, "\n</table></div>\n");
+}
+
+static void add_cost_chart(spc__buf *page, const cost *costs, int count)
+{
+    enum { WIDTH = 520, HEIGHT = 200, LEFT = 60 };
+    double widest = 1;
+
+    for (int i = 0; i < count; i++)
+        widest = fmax(widest, costs[i].octaves);
+    /* What costs less than 0.1 % lies on the axis. */
+    report_axis y = report_axis_over(0.001, 1, HEIGHT - 24, -HEIGHT + 34);
+    spc__buf_printf(page, "<svg width=%d height=%d role=img>",
+                    LEFT + WIDTH + 20, HEIGHT);
+    for (double tick = 0.001; tick < 1.1; tick *= 10) {
+        double at = report_axis_at(&y, tick);
+        spc__buf_printf(page,
+                        "<path class=grid d='M%d %.1fH%d'/><text x=%d y=%.1f "
+                        "class=name>%g %%</text>",
+                        LEFT, at, LEFT + WIDTH, LEFT - 6, at + 4, 100 * tick);
+    }
+    for (int tick = 0; tick <= (int)widest; tick++)
+        spc__buf_printf(page, "<text x=%.1f y=%d class=tick>%d</text>",
+                        LEFT + WIDTH * tick / widest, HEIGHT - 6, tick);
+    spc__buf_puts(page, "<path class='dots c1' d='");
+    for (int i = 0; i < count; i++)
+        spc__buf_printf(page, "M%.1f %.1fh0",
+                        LEFT + WIDTH * costs[i].octaves / widest,
+                        report_axis_at(&y, fmax(costs[i].share, 0.001)));
+    spc__buf_puts(page, "'/></svg>\n");
+}
+
+void report_regret(spc__buf *page, const report_data *data)
+{
+    size_t pairs = 1;
+    int found = 0;
+
+    for (int i = 0, count; i < data->count; i += count) {
+        count = report_group(data, i);
+        pairs += (size_t)count * (size_t)(count - 1);
+    }
+    cost *costs = calloc(pairs, sizeof(*costs));
+    for (int i = 0, count; costs != NULL && i < data->count; i += count) {
+        count = report_group(data, i);
+        found += add_costs(costs + found, data, i, count);
+    }
+    if (found > 0) {
+        qsort(costs, (size_t)found, sizeof(*costs), by_share);
+        spc__buf_puts(
+            page, "<h2 id=regret>What another scene's choice costs</h2>"
+                  "<p>Of two scenes on which a layer was tuned: the time "
+                  "of the one's choice on the other, over the best that "
+                  "is known there. The distance is what a lookup counts: "
+                  "octaves of rows, and half of those of density. Alone is a "
+                  "difference where the other is below half an octave.\n");
+        add_cost_table(page, costs, found);
+        add_cost_chart(page, costs, found);
+    }
+    free(costs);
+}

@@ -1,0 +1,354 @@
+/*
+ * lanes.c - processes that share a list.
+ *
+ * They are begun before this one has opened a device or started a thread, which
+ * no child would have. Each writes what its items print into a pipe, with a
+ * byte of 0 behind every item; so items stay whole, in the order in which they
+ * end. Signals go to this process, which passes them on.
+ */
+#include "command/tune/lanes.h"
+#include "command/cli/output.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+typedef struct child {
+    pid_t pid;
+    int pipe;      /* -1: closed */
+    spc__buf text; /* of the item at hand */
+} child;
+
+typedef struct family {
+    tune_list *list;
+    const lanes *devices;
+    child at[PROGRESS_LANES];
+    int count, open, items; /* that were printed */
+    bool stopped;
+    spc__buf json; /* what --json prints at the end */
+    progress progress;
+} family;
+
+/* ---- which devices ------------------------------------------------------- */
+
+/* A driver that was started here would be of no use to children: so a child
+ * counts the GPUs. */
+static int count_gpus(void)
+{
+    spc_device_info *info;
+    int status, found = 0;
+    pid_t pid = fork();
+
+    if (pid < 0)
+        return 0;
+    if (pid == 0) {
+        info = calloc(PROGRESS_LANES, sizeof(*info));
+        int count = info != NULL ? spc_devices_list(info, PROGRESS_LANES) : 0;
+        for (int i = 0; i < count && i < PROGRESS_LANES; i++)
+            found += strncmp(info[i].id, "cuda:", 5) == 0;
+        _exit(found);
+    }
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+}
+
+static spc_status add_device(lanes *out, const char *word, size_t length)
+{
+    if (length == 0 || length >= sizeof(out->device[0]))
+        return cli_fail(SPC_EINVAL,
+                        "--device: '%.*s' names no device of a list such as "
+                        "cuda:0,cuda:1",
+                        (int)length, word);
+    if (out->count == PROGRESS_LANES)
+        return cli_fail(SPC_EINVAL, "--device: more than %d devices",
+                        PROGRESS_LANES);
+    snprintf(out->device[out->count++], sizeof(out->device[0]), "%.*s",
+             (int)length, word);
+    return SPC_OK;
+}
+
+/* None that can be used; there are no children who would mind the driver. */
+static spc_status fail_without_gpu(void)
+{
+    spc_ctx_options asked = SPC_CTX_OPTIONS_INIT;
+    spc_error error = {0};
+    spc_ctx *ctx = NULL;
+
+    asked.device = "cuda";
+    asked.database = "";
+    spc_status status = spc_ctx_create(&ctx, &asked, &error);
+    spc_ctx_free(ctx);
+    if (status == SPC_OK || status == SPC_ENODEVICE)
+        return cli_fail(SPC_ENODEVICE, "--device cuda:all: there is no GPU");
+    return cli_fail(status, "--device cuda:all: %s", error.text);
+}
+
+static spc_status add_all(lanes *out)
+{
+    int count = count_gpus();
+    char word[16];
+    spc_status status = SPC_OK;
+
+    if (count == 0)
+        return fail_without_gpu();
+    for (int i = 0; i < count && status == SPC_OK; i++) {
+        snprintf(word, sizeof(word), "cuda:%d", i);
+        status = add_device(out, word, strlen(word));
+    }
+    return status;
+}
+
+spc_status lanes_read(lanes *out, const cli *self)
+{
+    const char *word = self->globals.device;
+    spc_status status = SPC_OK;
+
+    memset(out, 0, sizeof(*out));
+    if (word == NULL)
+        return SPC_OK;
+    if (strcmp(word, "cuda:all") == 0)
+        return add_all(out);
+    if (strchr(word, ',') == NULL)
+        return SPC_OK;
+    while (status == SPC_OK) {
+        size_t length = strcspn(word, ",");
+        status = add_device(out, word, length);
+        if (word[length] == '\0')
+            break;
+        word += length + 1;
+    }
+    return status;
+}
+
+/* ---- memory -------------------------------------------------------------- */
+
+spc_status lanes_share(tune_list *t, const lanes *devices)
+{
+    void *memory = mmap(NULL, sizeof(*t->shared), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+    if (memory == MAP_FAILED)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    t->shared = memory; /* zero */
+    t->shared->board.lanes = devices->count > 1 ? devices->count : 1;
+    for (int i = 0; i < PROGRESS_LANES; i++)
+        t->shared->board.lane[i].item = -1;
+    return SPC_OK;
+}
+
+void lanes_unshare(tune_list *t)
+{
+    if (t->shared != NULL)
+        munmap(t->shared, sizeof(*t->shared));
+    t->shared = NULL;
+}
+
+/* ---- in a child ---------------------------------------------------------- */
+
+void lanes_begin(tune_list *t, int item)
+{
+    cli *self = t->job.self;
+
+    if (!self->is_lane) {
+        if (item > 0 && t->job.json == NULL)
+            putchar('\n');
+        return;
+    }
+    if (t->job.json == NULL)
+        return;
+    spc__buf_clear(&t->text);
+    spc__json_init(t->job.json, &t->text);
+    spc__json_array(t->job.json, NULL);
+}
+
+/* Of an array of JSON what is between the brackets: our parent has its own. */
+void lanes_end(tune_list *t)
+{
+    if (!t->job.self->is_lane) {
+        fflush(stdout); /* who waits for a long list sees how far it is */
+        return;
+    }
+    if (t->job.json != NULL) {
+        spc__json_end_array(t->job.json);
+        if (t->text.length > 2)
+            fwrite(t->text.data + 1, 1, t->text.length - 2, stdout);
+    }
+    putchar('\0');
+    fflush(stdout);
+}
+
+static void be_child(family *f, int lane, int pipe)
+{
+    tune_list *t = f->list;
+    cli *self = t->job.self;
+    progress_lane *own = &t->shared->board.lane[lane];
+    spc__json json;
+
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    setpgid(0, 0); /* Ctrl-C reaches our parent alone */
+    dup2(pipe, STDOUT_FILENO);
+    for (int i = 0; i <= lane; i++)
+        if (f->at[i].pipe >= 0)
+            close(f->at[i].pipe);
+    close(pipe);
+    self->is_lane = true;
+    self->globals.device = f->devices->device[lane];
+    if (self->globals.json)
+        t->job.json = &json;
+    cli_catch_signals(self);
+    /* Who has no device takes no item from those that have one. */
+    spc_status status = tune_list_open(t);
+    if (status == SPC_OK)
+        tune_list_work(t, own);
+    else
+        tune_list_note(t->shared, status);
+    spc__buf_release(&t->text);
+    fflush(stdout);
+    cli_tidy();
+    _exit(0);
+}
+
+/* ---- in the parent ------------------------------------------------------- */
+
+static spc_status start_child(family *f, int lane)
+{
+    progress_lane *own = &f->list->shared->board.lane[lane];
+    child *c = &f->at[lane];
+    int ends[2];
+
+    snprintf(own->device, sizeof(own->device), "%s", f->devices->device[lane]);
+    c->pipe = -1;
+    if (pipe(ends) != 0)
+        return cli_fail(SPC_EIO, "no pipe for %s: %s", own->device,
+                        strerror(errno));
+    c->pipe = ends[0];
+    fflush(stdout); /* or the child would print it again */
+    if ((c->pid = fork()) == 0)
+        be_child(f, lane, ends[1]);
+    close(ends[1]);
+    if (c->pid < 0)
+        return cli_fail(SPC_EIO, "no process for %s: %s", own->device,
+                        strerror(errno));
+    f->count++;
+    f->open++;
+    return SPC_OK;
+}
+
+static void print_item(family *f, child *c)
+{
+    bool json = f->list->job.self->globals.json;
+
+    if (c->text.length == 0)
+        return;
+    progress_clear(&f->progress);
+    if (json) {
+        spc__buf_puts(&f->json, f->items++ > 0 ? "," : "");
+        spc__buf_append(&f->json, c->text.data, c->text.length);
+    } else {
+        fputs(f->items++ > 0 ? "\n" : "", stdout);
+        fwrite(c->text.data, 1, c->text.length, stdout);
+        fflush(stdout);
+    }
+    spc__buf_clear(&c->text);
+}
+
+/* What came through the pipe; items end with a byte of 0. */
+static void read_child(family *f, child *c)
+{
+    char bytes[4096];
+    ssize_t got = read(c->pipe, bytes, sizeof(bytes));
+
+    if (got < 0 && errno == EINTR)
+        return;
+    if (got <= 0) {
+        print_item(f, c); /* one that did not end is printed as far as it got */
+        close(c->pipe);
+        c->pipe = -1;
+        f->open--;
+        return;
+    }
+    for (ssize_t i = 0; i < got; i++)
+        if (bytes[i] != '\0')
+            spc__buf_append(&c->text, bytes + i, 1);
+        else
+            print_item(f, c);
+}
+
+static void pass_signal_on(family *f)
+{
+    if (!*cli_cancel_flag() || f->stopped)
+        return;
+    f->stopped = true;
+    for (int i = 0; i < f->count; i++)
+        kill(f->at[i].pid, SIGTERM);
+}
+
+static void wait_for_output(family *f)
+{
+    struct pollfd polls[PROGRESS_LANES];
+    enum { STEP_MS = 100 };
+
+    for (int i = 0; i < f->count; i++) /* a number below 0 is passed over */
+        polls[i] = (struct pollfd){f->at[i].pipe, POLLIN, 0};
+    if (poll(polls, (nfds_t)f->count, STEP_MS) <= 0)
+        return;
+    for (int i = 0; i < f->count; i++)
+        if (f->at[i].pipe >= 0 && polls[i].revents != 0)
+            read_child(f, &f->at[i]);
+}
+
+/* A process that crashed takes its item with it; the others go on. */
+static void reap(family *f, int lane)
+{
+    tune_shared *shared = f->list->shared;
+    progress_lane *own = &shared->board.lane[lane];
+    int status = 0;
+
+    while (waitpid(f->at[lane].pid, &status, 0) < 0 && errno == EINTR)
+        continue;
+    spc__buf_release(&f->at[lane].text);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+        return;
+    shared->status =
+        cli_fail(f->stopped ? SPC_EINTERRUPTED : SPC_EINTERNAL,
+                 "the process of %s ended by %s %d%s%s", own->device,
+                 WIFSIGNALED(status) ? "signal" : "status",
+                 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status),
+                 own->item >= 0 ? " while it tuned " : "",
+                 own->item >= 0 ? f->list->list.at[own->item].text : "");
+}
+
+spc_status lanes_run(tune_list *t, const lanes *devices)
+{
+    family f = {.list = t, .devices = devices};
+    spc_status status = SPC_OK, written = SPC_OK;
+
+    progress_init(&f.progress, t->job.self);
+    for (int i = 0; i < devices->count && status == SPC_OK; i++)
+        status = start_child(&f, i);
+    cli_catch_signals(t->job.self); /* which starts a thread */
+    spc__buf_puts(&f.json, "[");
+    while (f.open > 0) {
+        pass_signal_on(&f);
+        wait_for_output(&f);
+        progress_lanes(&f.progress, &t->shared->board);
+    }
+    progress_clear(&f.progress);
+    spc__buf_puts(&f.json, "]");
+    for (int i = 0; i < f.count; i++)
+        reap(&f, i);
+    if (t->job.self->globals.json)
+        written = output_json(&f.json);
+    spc__buf_release(&f.json);
+    if (status == SPC_OK)
+        status = (spc_status)t->shared->status;
+    return status != SPC_OK ? status : written;
+}

@@ -1,0 +1,48 @@
+/* trials.h - candidates as the library reports them, kept and printed. */
+#ifndef SPC_CMD_TRIALS_H
+#define SPC_CMD_TRIALS_H
+
+#include "command/cli/output.h"
+#include "command/cli/progress.h"
+
+/* What spc_tune reports to its caller, collected. */
+typedef struct trials {
+    spc_trial *at; /* strings are owned */
+    int count;
+    bool failed;
+    const cli_list *wanted; /* names of candidates; NULL: all of the effort */
+    progress progress;
+} trials;
+
+void trials_init(trials *t, const cli *self);
+void trials_release(trials *t);
+
+/* Callbacks for spc_tune_options; the payload is a trials. */
+void trials_collect(const spc_trial *trial, void *payload);
+void trials_progress(const spc_progress *state, void *payload);
+/* Is it one of `wanted`? */
+bool trials_want(const char *template_name, const char *config, void *payload);
+
+bool trial_is_ok(const spc_trial *trial);
+bool trial_is_refused(const spc_trial *trial); /* by a constraint */
+
+bool trial_is_failure(const spc_trial *trial); /* neither of them */
+/* No candidate, but a template that a mistake kept out as a whole? */
+bool trial_is_template(const spc_trial *trial);
+void trial_print_failure(const spc_trial *trial);
+
+/* The end of a command whose candidates fail, with the sentence "`subject`:
+ * 1 of 2 candidates `how`": SPC_ETEMPLATE if nothing but templates' mistakes
+ * was in the way, else `other`. */
+spc_status trials_fail(const trials *t, spc_status other, int candidates,
+                       const char *how, const char *subject);
+
+/* Finalists first, then others that were timed, each fastest first; then what
+ * was not timed, then failures. */
+void trials_sort(trials *t);
+
+/* A table of at most `most` rows (0: all), without the refused. */
+void trials_print(const trials *t, int most);
+void trials_json(spc__json *json, const char *key, const trials *t);
+
+#endif
