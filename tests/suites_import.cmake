@@ -43,6 +43,9 @@ endif()
 # The converter of .pth files, on a double of PyTorch.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_FOUND)
+  # Includes point one way, from room to room.
+  add_test(NAME rooms COMMAND ${Python3_EXECUTABLE} -B
+    ${CMAKE_CURRENT_SOURCE_DIR}/rooms.py ${PROJECT_SOURCE_DIR})
   add_test(NAME pth2safetensors COMMAND ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_SOURCE_DIR}/test_pth2safetensors.py
     $<TARGET_FILE:spctune>)

@@ -11,6 +11,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/pool.h"
+#include "context/problem_key.h"
 #include "coords/coords.h"
 #include "coords/map.h"
 #include "plan/lookup.h"
@@ -248,7 +249,7 @@ static const int *ask(spc__background *self, const spc__lack *lack)
 
     if (key == NULL)
         return NULL;
-    spc__conv_key(key, b->host, lack->conv, lack->rows_in, lack->rows_out,
+    spc__problem_key_init(key, b->host, lack->conv, lack->rows_in, lack->rows_out,
                   lack->density);
     pthread_mutex_lock(&b->lock);
     job *wanted = find_job(b, key);

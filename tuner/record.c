@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/plural.h"
+#include "context/problem_key.h"
 #include "tuner/turn.h"
 #include <math.h>
 #include <stdio.h>
@@ -85,7 +86,7 @@ void spc__record_add_scene(spc__record *record, const spc_conv *conv,
 {
     double entries = (double)relation->rows_out * relation->offsets;
 
-    spc__conv_key(&record->keys[record->scene_count++], record->ctx, conv,
+    spc__problem_key_init(&record->keys[record->scene_count++], record->ctx, conv,
                   relation->rows_in, relation->rows_out,
                   entries > 0 ? (double)relation->pairs / entries : 0);
     note_scene(&record->provenance, name);

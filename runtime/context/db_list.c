@@ -3,6 +3,7 @@
 #include "context/ctx.h"
 
 #include "base/error.h"
+#include "context/problem_key.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +86,7 @@ static spc_status list_row(const spc__cache_row *from, void *payload)
     layer_text(layer, sizeof(layer), &from->key);
     choice_text(choice, sizeof(choice), &from->choice);
     provenance_text(provenance, sizeof(provenance), &from->provenance);
-    spc__conv_key_scene(&rows_in, &rows_out, &density, &from->key);
+    spc__problem_key_scene(&rows_in, &rows_out, &density, &from->key);
     spc_db_row row = {
         .file = from->file,
         .id = from->problem_id,

@@ -1,6 +1,5 @@
 /*
- * conv.c - a convolution layer as a value: its rules, its attrs, and its key in
- * the database.
+ * conv.c - a convolution layer as a value: its rules and its attrs.
  */
 #include "operators/conv.h"
 
@@ -9,11 +8,9 @@
 #include "base/names.h"
 #include "base/number.h"
 #include "base/sha256.h"
-#include "context/ctx.h"
 #include "operators/epilogue.h"
 #include "operators/geometry.h"
 #include "operators/pass.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -221,7 +218,7 @@ static void set_geometry(spc__attrs *out, const spc_geometry *g)
 
 /* The order is part of the database's keys: op, channels, kernel, dilation,
  * then what only other rules have; what later versions added comes last. */
-static void set_layer(spc__attrs *out, const spc_conv *conv)
+void spc__conv_layer(spc__attrs *out, const spc_conv *conv)
 {
     out->count = 0;
     spc__attrs_set_text(out, "op", spc__operator_names[conv->op]);
@@ -280,7 +277,7 @@ bool spc_conv_is_linear(const spc_conv *conv)
 
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv)
 {
-    set_layer(out, conv);
+    spc__conv_layer(out, conv);
     spc__attrs_set_number(out, "offsets", spc__conv_offsets(conv));
     spc__attrs_set_number(out, "centre", spc__geometry_centre(&conv->geometry));
     if (spc__conv_has_triplets(conv))
@@ -337,73 +334,4 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
         conv.accumulator = SPC_SUMS_F16;
     *out = conv;
     return spc_conv_check(&conv, NULL) == SPC_OK;
-}
-
-/* ---- the database's key -------------------------------------------------- */
-
-/*
- * What problems are compared by, in octaves weighted by how much they change
- * which configuration is best: channels set the shape of the tiles, the rows
- * only how many there are, the density how much of the work of a tile is real,
- * and the ratio of rows in to rows out how often what is read is read again.
- * It is a feature of its own, and not the rows in, so that a layer with the
- * same rows on both sides has them counted once. Buckets are half octaves: a
- * choice of the same one costs 2 % in the median, one of an octave away 3, and
- * of farther ones some cost 80 (docs/LABBOOK.md, what a width costs).
- */
-static const double rows_weight = 1, ratio_weight = 0.5, density_weight = 0.5,
-                    channels_weight = 2, half_octave = 0.5;
-
-/* Layers that differ only in channels, what is done to their sums, and gaps
- * between rows may stand in for each other; of those with groups, which have
- * kernels of their own, those with groups alike. */
-static void set_family(spc__attrs *out, const spc__attrs *layer,
-                       const spc_conv *conv)
-{
-    static const char *const channels[] = {"cin", "cout", "groups", NULL};
-
-    out->count = 0;
-    for (int i = 0; i < layer->count; i++)
-        if (spc__name_index(channels, layer->at[i].name) < 0 &&
-            !spc__epilogue_may_differ(layer->at[i].name))
-            out->at[out->count++] = layer->at[i];
-    if (conv->groups == 1)
-        return;
-    spc__attrs_set_number(out, "group_in", spc__conv_group_in(conv));
-    spc__attrs_set_number(out, "group_out", spc__conv_group_out(conv));
-}
-
-static double octaves(int64_t count)
-{
-    return count > 0 ? log2((double)count) : 0;
-}
-
-/* The order of the features is part of the database's keys. */
-void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
-                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
-                   double density)
-{
-    double in = octaves(rows_in), rows = octaves(rows_out);
-    double dense = density > 0 ? log2(density) : -INFINITY;
-
-    set_layer(&out->layer, conv);
-    set_family(&out->family, &out->layer, conv);
-    out->feature_count = 0;
-    spc__feature_add(out, "rows", rows, rows_weight, half_octave);
-    spc__feature_add(out, "ratio", in - rows, ratio_weight, half_octave);
-    spc__feature_add(out, "density", dense, density_weight, half_octave);
-    spc__feature_add(out, "cin", octaves(conv->cin), channels_weight, 0);
-    spc__feature_add(out, "cout", octaves(conv->cout), channels_weight, 0);
-    snprintf(out->device, sizeof(out->device), "%s", ctx->info.name);
-    snprintf(out->target, sizeof(out->target), "%s", ctx->info.target);
-}
-
-void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
-                         const spc__problem_key *key)
-{
-    double rows = spc__feature_value(key, "rows");
-
-    *rows_out = round(exp2(rows));
-    *rows_in = round(exp2(rows + spc__feature_value(key, "ratio")));
-    *density = exp2(spc__feature_value(key, "density"));
 }

@@ -1,5 +1,5 @@
 /*
- * conv.h - layers inside the library: their names, their attrs, their key.
+ * conv.h - layers inside the library: their names and their attrs.
  *
  * Public part: spc_conv in spc.h. conv_text.c reads a layer's text, conv_format.c
  * writes it.
@@ -7,7 +7,7 @@
 #ifndef SPC_RUNTIME_CONV_H
 #define SPC_RUNTIME_CONV_H
 
-#include "cache/cache.h"
+#include "base/attrs.h"
 #include "spc.h"
 
 /* Any layer in use has far fewer; more are a mistake, and products of sizes
@@ -24,6 +24,9 @@ extern const char *const spc__rule_names[];
  * `centre`: the offset whose input is the output row itself, -1 where there is
  * none. */
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
+
+/* The same without what is derived: the words that tell one layer from another. */
+void spc__conv_layer(spc__attrs *out, const spc_conv *conv);
 
 /* The layer that such attrs describe (`offsets` and `centre` are not needed);
  * false if they describe none. */
@@ -52,14 +55,6 @@ int spc__operator_only_rule(spc_operator op);
 
 /* Has the operator this rule? */
 spc_status spc__operator_check(const spc_conv *conv, spc_error *error);
-
-/* The key of a measurement of `conv` on a map of these sizes and density (pairs
- * by rows out and offsets); and back, from a record. */
-void spc__conv_key(spc__problem_key *out, const spc_ctx *ctx,
-                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
-                   double density);
-void spc__conv_key_scene(double *rows_in, double *rows_out, double *density,
-                         const spc__problem_key *key);
 
 /* For other values that have a geometry (conv_text.c): sets what the word
  * `name` of a layer means, which is one of its geometry's; writes

@@ -3,6 +3,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "operators/conv.h"
 #include "operators/epilogue.h"
 
 static spc__operand matrix(const char *name, spc_dtype dtype, int64_t rows,

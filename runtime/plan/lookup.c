@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/printable.h"
 #include "context/class_default.h"
+#include "context/problem_key.h"
 #include "operators/pass.h"
 #include "plan/other_size.h"
 #include "plan/plan.h"
@@ -70,7 +71,7 @@ static void scene_text(char *out, size_t bytes, const spc__problem_key *key)
     double rows_in, rows_out, density;
     char from[40] = "";
 
-    spc__conv_key_scene(&rows_in, &rows_out, &density, key);
+    spc__problem_key_scene(&rows_in, &rows_out, &density, key);
     if (rows_in != rows_out)
         snprintf(from, sizeof(from), " from %.0f", rows_in);
     snprintf(out, bytes, "%.0f rows%s and density %.3f", rows_out, from,
@@ -663,7 +664,7 @@ static void find_twin(lookup *look, const spc_conv *conv, int64_t rows_in,
     if (conv->pass != SPC_DGRAD)
         return;
     forward.pass = SPC_FORWARD;
-    spc__conv_key(&look->twin, look->ctx, &forward, rows_in, rows_out, density);
+    spc__problem_key_init(&look->twin, look->ctx, &forward, rows_in, rows_out, density);
     look->has_twin = true;
 }
 
@@ -695,7 +696,7 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
     ctx->stats.lookups++;
     out->is_shipped = false;
     spc_conv_format(look.layer, sizeof(look.layer), conv);
-    spc__conv_key(&look.key, ctx, conv, rows_in, rows_out, density);
+    spc__problem_key_init(&look.key, ctx, conv, rows_in, rows_out, density);
     find_twin(&look, conv, rows_in, rows_out, density);
     spc__conv_attrs(&look.problem, conv);
     if ((status = from_records(&look)) != SPC_OK &&

@@ -2,6 +2,7 @@
  */
 #include "plan/other_size.h"
 
+#include "context/problem_key.h"
 #include "operators/conv.h"
 
 static bool default_for(spc__attrs *out, spc_ctx *ctx, spc__template *tpl,
@@ -34,7 +35,7 @@ bool spc__is_of_other_size(spc_ctx *ctx, const spc__attrs *problem,
     spc__library *library;
     spc__template *tpl;
 
-    spc__conv_key_scene(&rows_in, &there, &density, &choice->key);
+    spc__problem_key_scene(&rows_in, &there, &density, &choice->key);
     if (rows <= 0 ||
         (there <= near * (double)rows && (double)rows <= near * there) ||
         spc__ctx_library(&library, ctx) != SPC_OK)

@@ -12,6 +12,7 @@
  */
 #include "base/random.h"
 #include "context/ctx.h"
+#include "context/problem_key.h"
 #include "lab/gate/gate.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
@@ -136,7 +137,7 @@ START_TEST(keys_without_an_epilogue_are_as_they_were)
 
     assert_ok(spc_conv_parse(&conv, "subm,cin=8,cout=9,bias=1", &error),
               error.text);
-    spc__conv_key(&plain, ctx, &conv, 100, 100, 0.3);
+    spc__problem_key_init(&plain, ctx, &conv, 100, 100, 0.3);
     spc__attrs_format(&text, &plain.layer);
     ck_assert_str_eq(spc__buf_text(&text),
                      "op=subm,cin=8,cout=9,kx=3,ky=3,kz=3,dx=1,dy=1,dz=1,"
@@ -144,11 +145,11 @@ START_TEST(keys_without_an_epilogue_are_as_they_were)
     /* With one they are others, of the same family. */
     conv.activation = SPC_ACT_RELU;
     conv.out_pitch = 16;
-    spc__conv_key(&other, ctx, &conv, 100, 100, 0.3);
+    spc__problem_key_init(&other, ctx, &conv, 100, 100, 0.3);
     ck_assert(!spc__attrs_equal(&plain.layer, &other.layer));
     ck_assert(spc__attrs_equal(&plain.family, &other.family));
     conv.out = SPC_OUT_F32;
-    spc__conv_key(&other, ctx, &conv, 100, 100, 0.3);
+    spc__problem_key_init(&other, ctx, &conv, 100, 100, 0.3);
     ck_assert(!spc__attrs_equal(&plain.family, &other.family));
     spc__buf_release(&text);
     spc_ctx_free(ctx);

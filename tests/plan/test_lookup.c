@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "cache/cache_internal.h"
+#include "context/problem_key.h"
 #include "plan/lookup.h"
 #include "plan/plan.h"
 #include "rig/suite.h"
@@ -82,7 +83,7 @@ static void put_record(spc_ctx *ctx, const spc_map *map, const record *from)
 
     memset(&trial, 0, sizeof(trial));
     assert_ok(spc_conv_parse(&conv, from->layer, &error), error.text);
-    spc__conv_key(&key, ctx, &conv, spc_map_rows(map), spc_map_rows(map),
+    spc__problem_key_init(&key, ctx, &conv, spc_map_rows(map), spc_map_rows(map),
                   spc_map_density(map));
     ck_assert_str_eq(key.features[0].name, "rows");
     key.features[0].value += from->octaves;
@@ -457,7 +458,7 @@ static void make_key(spc__problem_key *out, spc_ctx *ctx, const char *layer,
     spc_conv conv;
 
     assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
-    spc__conv_key(out, ctx, &conv, rows_in, rows_out, 0.25);
+    spc__problem_key_init(out, ctx, &conv, rows_in, rows_out, 0.25);
 }
 
 START_TEST(layers_that_differ_in_channels_are_one_family)
@@ -493,7 +494,7 @@ START_TEST(rows_in_and_rows_out_are_compared_apart)
                     fabs(one.features[i].value - two.features[i].value);
     ck_assert_double_eq_tol(distance, scenes[_i].distance, 1e-9);
     ck_assert(!spc__same_buckets(&one, &two));
-    spc__conv_key_scene(&in, &out, &density, &two);
+    spc__problem_key_scene(&in, &out, &density, &two);
     ck_assert_double_eq(in, (double)scenes[_i].in);
     ck_assert_double_eq(out, (double)scenes[_i].out);
     ck_assert_double_eq(density, 0.25);
@@ -1029,7 +1030,7 @@ static void choose_as(rig *r, const char *template_name, const char *config,
     assert_ok(
         spc__ctx_code(&code, r->ctx, template_name, &problem, &trial.config, 0),
         spc_ctx_error(r->ctx));
-    spc__conv_key(&key, r->ctx, &r->conv, spc_map_rows(r->map),
+    spc__problem_key_init(&key, r->ctx, &r->conv, spc_map_rows(r->map),
                   spc_map_rows(r->map), spc_map_density(r->map));
     key.features[0].value += octaves;
     snprintf(trial.template_name, sizeof(trial.template_name), "%s",
@@ -1440,7 +1441,7 @@ static void put_timed(spc_ctx *ctx, const timed *from)
     spc_conv conv;
 
     assert_ok(spc_conv_parse(&conv, from->layer, &error), error.text);
-    spc__conv_key(&key, ctx, &conv, 300, 300, 0.2);
+    spc__problem_key_init(&key, ctx, &conv, 300, 300, 0.2);
     spc__ctx_provenance(&provenance, ctx);
     ck_assert(spc__ctx_template_hash(trial.template_hash, ctx, "probe"));
     assert_ok(spc__attrs_parse(&trial.config, from->config, &error),

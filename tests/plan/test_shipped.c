@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "context/problem_key.h"
 #include "context/shipped.h"
 #include "rig/suite.h"
 #include <stdio.h>
@@ -83,7 +84,7 @@ static void put(const char *file, const choice *from)
     if (from->tile == 0)
         return;
     rig_open(&r, open_above(file, NULL, ""), LAYER, SCENE);
-    spc__conv_key(&key, r.ctx, &r.conv, spc_map_rows(r.map),
+    spc__problem_key_init(&key, r.ctx, &r.conv, spc_map_rows(r.map),
                   spc_map_rows(r.map), spc_map_density(r.map));
     key.features[0].value += from->octaves;
     spc__ctx_provenance(&provenance, r.ctx);
