@@ -56,7 +56,7 @@ enum {
     SPC__SIM_PRODUCTS = 128, /* wgmma of a warp */
     SPC__SIM_BULKS = 256,    /* bulk copies of a block */
     SPC__SIM_CLUSTER = 8,    /* blocks of a cluster */
-    SPC__SIM_MBARS = 256,    /* barriers in shared memory that are followed */
+    SPC__SIM_MBARS = 512,    /* barriers in shared memory that are followed */
     SPC__SIM_SETS = 4        /* of the race checker's fibers */
 };
 
@@ -312,7 +312,8 @@ void spc__sim_phases_reset(spc__sim_phases *all, int blocks);
 /* Numbers a barrier; SPC__SIM_MBARS: it is not followed. */
 int spc__sim_phases_begin(const spc_sim_thread *self);
 void spc__sim_phases_arrive(const spc_sim_thread *self, int bar);
-void spc__sim_phases_end(const spc_sim_thread *self, int bar);
+/* A fault, if somebody may still wait for the phase before. */
+void spc__sim_phases_end(spc_sim_thread *self, int bar);
 /* Which phase a wait for a parity finds: a fault, if it might be another one.
  * -1: the one before the first. */
 int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,

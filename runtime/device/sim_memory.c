@@ -169,6 +169,8 @@ void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
 {
     spc__sim_block *block = spc__sim_block_of(self);
     spc__sim_bulk bulk = {to, from, bytes, bar};
+    /* The bytes come after what the thread knows now. */
+    spc__sim_phases_arrive(self, read_mbar(bar).number);
     if (!self->deferred || !is_own(self, to)) {
         bring(self, &bulk, CALLER);
         return;

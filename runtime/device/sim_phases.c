@@ -1,34 +1,44 @@
 /*
  * sim_phases.c - what warps know of the phases of barriers in shared memory.
  *
- * A wait is for a parity, so it must not meet a barrier that is a phase behind:
- * that shows the parity of the phase before the one that is still to end, and
- * the wait returns though nothing has come. Whether a barrier is ever behind in
- * a run is a matter of the schedule, and most schedules of the emulation are
- * fair. So each wait is held to what its warp can know: that the phase before
- * the one it awaits has ended, from waits of its own, or of others who arrived,
- * having seen it, at a barrier that it waited for. Where it does not know, some
- * schedule has the barrier a phase behind.
+ * A wait names a phase by its parity alone, so it goes wrong in two ways. If the
+ * barrier is a phase behind, it shows the parity of the phase before the awaited
+ * one, and the wait returns though nothing has arrived. If the barrier is a phase
+ * ahead, the awaited phase has ended and so has the next, or it is the next that
+ * the wait now waits for: usually for ever.
  *
- * Of what a lane knows its warp does. Knowledge that goes through memory alone
- * is not followed; no kernel's waits depend on such.
+ * Whether either happens in a run depends on the schedule, and most schedules of
+ * the emulation are fair. So both are decided by what must be so in all of them:
+ *
+ *   behind  The warp must know that the phase before the awaited one has ended:
+ *           from waits of its own, or of others who arrived, having seen it, at a
+ *           barrier that the warp waited for.
+ *   ahead   A phase may end only if those who arrived in it know of every wait
+ *           for the phase before that the wait is over.
+ *
+ * Knowledge is kept for each warp, the union of what its lanes know: the phases
+ * that have ended of each barrier, and a vector clock of waits. Knowledge that
+ * goes through memory alone is not followed; no kernel's waits depend on such.
  */
 #include "device/sim.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { PARITIES = 2 };
+enum { PARITIES = 2, WARPS = SPC__SIM_CLUSTER * SPC__SIM_WARPS };
 
-/* Of each barrier by its number, how many phases have ended. */
 typedef struct seen {
-    uint32_t ended[SPC__SIM_MBARS];
+    uint32_t ended[SPC__SIM_MBARS]; /* phases of each barrier, by its number */
+    uint32_t waits[WARPS];          /* waits of each warp that are over */
 } seen;
 
 struct spc__sim_phases {
     int blocks;
-    int count; /* of barriers that were initialised */
+    int count;     /* of barriers that were initialised */
+    bool too_many; /* of them: nothing is followed, as knowledge would be lost */
     uint32_t ended[SPC__SIM_MBARS];
+    /* The number of each warp's last wait for a phase of that parity; 0: none. */
+    uint32_t last_wait[SPC__SIM_MBARS][PARITIES][WARPS];
     /* What those knew who arrived. */
     seen told[SPC__SIM_MBARS][PARITIES];
     seen block_barriers[SPC__SIM_CLUSTER][SPC__SIM_BARRIERS], cluster;
@@ -47,9 +57,11 @@ void spc__sim_phases_reset(spc__sim_phases *all, int blocks)
 
     all->blocks = blocks;
     all->count = 0;
+    all->too_many = false;
     if (count == 0)
         return;
     memset(all->ended, 0, sizeof(all->ended));
+    memset(all->last_wait, 0, count * sizeof(all->last_wait[0]));
     memset(all->told, 0, count * sizeof(all->told[0]));
     memset(all->block_barriers, 0, used * sizeof(all->block_barriers[0]));
     memset(&all->cluster, 0, sizeof(all->cluster));
@@ -61,32 +73,48 @@ static spc__sim_phases *phases_of(const spc_sim_thread *self)
     return spc__sim_block_of(self)->worker->phases;
 }
 
-static seen *warp_of(spc__sim_phases *all, const spc_sim_thread *self)
+/* The number of its warp in the cluster. */
+static int number_of(const spc_sim_thread *self)
 {
     const spc__sim_warp *warp = spc__sim_warp_of(self);
+    long block = warp->block - warp->block->worker->blocks;
 
-    return &all->warps[warp->block - warp->block->worker->blocks][warp->index];
+    return (int)block * SPC__SIM_WARPS + warp->index;
 }
 
-static void add(seen *to, const seen *from, int count)
+static seen *warp_of(spc__sim_phases *all, const spc_sim_thread *self)
+{
+    return &all->warps[0][0] + number_of(self);
+}
+
+static void join(uint32_t *to, const uint32_t *from, int count)
 {
     for (int i = 0; i < count; i++)
-        if (from->ended[i] > to->ended[i])
-            to->ended[i] = from->ended[i];
+        to[i] = from[i] > to[i] ? from[i] : to[i];
+}
+
+static void add(const spc__sim_phases *all, seen *to, const seen *from)
+{
+    join(to->ended, from->ended, all->count);
+    join(to->waits, from->waits, all->blocks * SPC__SIM_WARPS);
 }
 
 /* A barrier without spc_mbar_init may have any number. */
 static bool is_followed(const spc__sim_phases *all, int bar)
 {
-    return all != NULL && bar < all->count;
+    return all != NULL && !all->too_many && bar < all->count;
 }
 
 int spc__sim_phases_begin(const spc_sim_thread *self)
 {
     spc__sim_phases *all = phases_of(self);
 
-    return all != NULL && all->count < SPC__SIM_MBARS ? all->count++
-                                                      : SPC__SIM_MBARS;
+    if (all == NULL || all->count == SPC__SIM_MBARS) {
+        if (all != NULL)
+            all->too_many = true;
+        return SPC__SIM_MBARS;
+    }
+    return all->count++;
 }
 
 void spc__sim_phases_arrive(const spc_sim_thread *self, int bar)
@@ -94,16 +122,36 @@ void spc__sim_phases_arrive(const spc_sim_thread *self, int bar)
     spc__sim_phases *all = phases_of(self);
 
     if (is_followed(all, bar))
-        add(&all->told[bar][all->ended[bar] % PARITIES], warp_of(all, self),
-            all->count);
+        add(all, &all->told[bar][all->ended[bar] % PARITIES],
+            warp_of(all, self));
 }
 
-void spc__sim_phases_end(const spc_sim_thread *self, int bar)
+/* No wait for the phase before the one that ends may still be under way. */
+static void check_ahead(spc__sim_phases *all, spc_sim_thread *self, int bar)
+{
+    uint32_t phase = all->ended[bar];
+    const seen *told = &all->told[bar][phase % PARITIES];
+    const uint32_t *last = all->last_wait[bar][(phase + 1) % PARITIES];
+
+    for (int w = 0; w < all->blocks * SPC__SIM_WARPS; w++)
+        if (last[w] > told->waits[w])
+            spc__sim_fault(
+                self,
+                "it ends phase %lld of a barrier, but nobody who arrived for it "
+                "knows that warp %d of the cluster's block %d has ended its "
+                "wait for the phase before: had that been later, it would "
+                "await a phase that has passed",
+                (long long)phase, w % SPC__SIM_WARPS, w / SPC__SIM_WARPS);
+}
+
+void spc__sim_phases_end(spc_sim_thread *self, int bar)
 {
     spc__sim_phases *all = phases_of(self);
 
-    if (is_followed(all, bar))
-        all->ended[bar]++;
+    if (!is_followed(all, bar))
+        return;
+    check_ahead(all, self, bar);
+    all->ended[bar]++;
 }
 
 int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,
@@ -120,9 +168,15 @@ int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,
             self,
             "%s at %s:%d: it awaits phase %lld of the barrier, by its parity, "
             "but nothing that its warp has waited for says that phase %lld has "
-            "ended: before that, the wait returns for the phase before",
+            "ended: either the wait may return before that, or the barrier is "
+            "a phase ahead of the warp",
             place->primitive, place->file, place->line, (long long)awaited,
             (long long)awaited - 1);
+    /* Other lanes may be waiting: each of them counts. */
+    int warp = number_of(self);
+    uint32_t over = warp_of(all, self)->waits[warp];
+    uint32_t *last = &all->last_wait[bar][awaited & 1][warp];
+    *last = (*last > over ? *last : over) + 1;
     return awaited;
 }
 
@@ -130,10 +184,16 @@ void spc__sim_phases_see(const spc_sim_thread *self, int bar, int64_t phase)
 {
     spc__sim_phases *all = phases_of(self);
 
-    if (!is_followed(all, bar) || phase < 0)
+    if (!is_followed(all, bar))
         return;
     seen *warp = warp_of(all, self);
-    add(warp, &all->told[bar][phase % PARITIES], all->count);
+    int number = number_of(self);
+    uint32_t *last = &all->last_wait[bar][phase & 1][number];
+    if (++warp->waits[number] > *last)
+        *last = warp->waits[number];
+    if (phase < 0)
+        return;
+    add(all, warp, &all->told[bar][phase % PARITIES]);
     if (warp->ended[bar] < phase + 1)
         warp->ended[bar] = (uint32_t)phase + 1;
 }
@@ -145,7 +205,7 @@ static void meet(const spc_sim_thread *self, seen *at, bool leaves)
     spc__sim_phases *all = phases_of(self);
     seen *warp = warp_of(all, self);
 
-    add(leaves ? warp : at, leaves ? at : warp, all->count);
+    add(all, leaves ? warp : at, leaves ? at : warp);
 }
 
 void spc__sim_phases_meet(const spc_sim_thread *self, int id, bool leaves)

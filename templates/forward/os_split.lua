@@ -426,14 +426,36 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, const
 %  return string.format("spc_shared() + %d + (((%s) * %d + %d) * %d + %s) * %d + spc_thread() * 16",
 %                       received_at, place, turns, l, turn_quads(), i, threads * 16)
 %end
+%-- With fewer turns than blocks, some blocks end no turn and are sent nothing. Such a block must
+%-- not report that it has read: it waits for no data, so its report for one tile could come
+%-- before another block has waited for the report of the tile before. That wait, which names a
+%-- phase by its parity, would then never end.
+%local function some_end_none(config) return lane_turns(problem, config) < cluster_of(config) end
+%local function ends_some(part)
+%  local turns, cluster = lane_turns(problem, config), cluster_of(config)
+%  return string.format("%d * (%s + 1) / %d > %d * %s / %d", turns, part, cluster, turns, part, cluster)
+%end
+%-- How many warps report to a block that they have read what it sent; `warps` of a block sum.
+%-- If only one block is sent data, nobody reports to it, and it does not wait.
+%function reading_warps(config, warps)
+%  local turns = lane_turns(problem, config)
+%  if not some_end_none(config) then return warps * (cluster_of(config) - 1) end
+%  if turns == 1 then return warps end
+%  local part = string.format("(spc_block_x() %% %d)", cluster_of(config))
+%  return string.format("(%s ? %d : %d)", ends_some(part), warps * (turns - 1), warps * turns)
+%end
 %local function write_exchange(threads)
 % local cluster, turns = cluster_of(config), lane_turns(problem, config)
-% local some_end_none = turns < cluster
 /* Tells the others that what they sent for the tile before has been read: at a tile that
  * is not the first, for which they wait in turn, so that nobody has ended. */
 SPC_DEVICE void have_read(spc_u64 *joined)
 {
     spc_sync_warp();
+% if some_end_none(config) then
+    int part = spc_block_x() % $(cluster);
+    if (!($(ends_some("part"))))
+        return;
+% end
     if (spc_lane() < $(cluster) && spc_lane() != spc_block_x() % $(cluster))
         spc_cluster_release(joined + 1, spc_lane());
 }
@@ -449,8 +471,11 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
     for (int h = 0; h < 2; h++)
         row[h] = spc_load_int(rows + 8 * h);
     int mine = $(turns) * (part + 1) / $(cluster) - $(turns) * part / $(cluster);
-    if (spc_thread() == 0$(some_end_none and " && mine > 0" or ""))
+    if (spc_thread() == 0$(some_end_none(config) and " && mine > 0" or ""))
         spc_mbar_expect(joined, mine * $((cluster - 1) * turn_quads() * threads * 16));
+% if turns == 1 then
+    if (mine == 0)
+% end
     spc_cluster_wait(joined + 1, step.y & SPC_STEP_ODD ? 0 : 1);
 % for owner = 0, cluster - 1 do
 %   if first_turn(config, turns, owner) < first_turn(config, turns, owner + 1) then
@@ -468,9 +493,9 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
     }
 %   end
 % end
-% if some_end_none then
+% if some_end_none(config) then
     if (mine == 0)
-        return; /* nor does it wait, lest warps be a tile apart */
+        return; /* it is sent nothing */
 % end
     spc_cluster_wait(joined, step.y & SPC_STEP_ODD ? 1 : 0);
 % for l = 0, most_turns(config, turns) - 1 do

@@ -742,7 +742,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
         spc_schedule_init(schedule, $(config.groups * 4 + 1));
 % if parts > 1 then
         spc_mbar_init(joined, 1);
-        spc_mbar_init(joined + 1, $(config.groups * 4 * (parts - 1)));
+        spc_mbar_init(joined + 1, $(reading_warps(config, config.groups * 4)));
 % end
         spc_mbar_fence();
     }

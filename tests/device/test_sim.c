@@ -777,6 +777,24 @@ START_TEST(a_misuse_ends_the_launch_with_one_sentence)
 }
 END_TEST
 
+/* In most schedules the waits are over before the next phase ends. Where it did
+ * end first, the wait itself finds the barrier ahead. */
+START_TEST(a_phase_that_may_end_before_a_wait_for_the_last_is_named)
+{
+    const struct whole *w = &wholes[9];
+    rig r;
+
+    rig_open(&r, schedules[_i], "deferred", 1, "pipeline", "runs_ahead");
+    ck_assert_int_eq(launch(&r, w->kernel, &w->geometry, 0), SPC_EDEVICE);
+    assert_says("kernel 'rounds'");
+    if (strstr(error.text, "it ends phase") == NULL)
+        assert_says("the barrier is a phase ahead of the warp");
+    else
+        assert_says("has ended its wait for the phase before");
+    rig_close(&r);
+}
+END_TEST
+
 /* With copies that come at once no barrier is behind when somebody looks. */
 START_TEST(a_wait_that_another_phase_may_end_is_named)
 {
@@ -1052,6 +1070,9 @@ static Suite *suite(void)
     tcase_add_loop_test(tc, a_missing_barrier_or_wait_shows, 0, LENGTH(wrongs));
     tcase_add_loop_test(tc, a_misuse_ends_the_launch_with_one_sentence, 0,
                         LENGTH(misuses));
+    tcase_add_loop_test(
+        tc, a_phase_that_may_end_before_a_wait_for_the_last_is_named, 0,
+        LENGTH(schedules));
     tcase_add_loop_test(tc, a_wait_that_another_phase_may_end_is_named, 0,
                         LENGTH(schedules));
     tcase_add_loop_test(tc, a_plain_access_outside_is_caught, 0, 2);

@@ -11,7 +11,7 @@
 %             "outside_primitive", "outside_plain", "outside_global",
 %             "misaligned", "divergent", "early_exit", "two_barriers",
 %             "never_arrives", "spins", "grid_race", "bad_named",
-%             "no_cluster_sync", "outside_cluster", "skips_phase"},
+%             "no_cluster_sync", "outside_cluster", "skips_phase", "runs_ahead"},
 %     "the mistake"},
 %  },
 %  default = function() return {bug = "none"} end,
@@ -179,10 +179,15 @@ SPC_KERNEL(rounds, primitive_args, 128, 1)
             spc_bulk_copy(to, args->in + 128 * i, 512, full + slot);
         }
         if (spc_warp() == round % 2 || (spc_warp() < 2 && slot == 1)) {
+% if config.bug == "runs_ahead" then
+            if (slot == 1) /* the copier need not wait for who waits here */
+                spc_mbar_arrive(empty + slot);
+% end
             spc_mbar_wait(full + slot, round & 1);
             for (int j = 0; j < 4; j++)
                 sum = 3 * sum + ((unsigned *)to)[spc_lane() + 32 * j];
-            spc_mbar_arrive(empty + slot);
+            if ($(config.bug == "runs_ahead" and "slot == 0" or "1"))
+                spc_mbar_arrive(empty + slot);
         }
 % if config.bug ~= "skips_phase" then
         if (spc_warp() < 2)
