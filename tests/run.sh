@@ -1,18 +1,25 @@
 #!/bin/sh
 # run.sh - all tests, from nothing: installs what is missing, builds, runs.
 #
-#     sh tests/run.sh [PRESET...]      default: dev asan tsan
+#     sh tests/run.sh [--all] [PRESET...]      default: dev asan tsan
 #
 # For Debian 12 and Ubuntu 24.04; asks sudo for packages only if some are missing.
 # Needs neither a GPU nor the CUDA Toolkit: tests that do skip themselves and say
-# so. dev runs everything, of the label "turns" a quarter; AddressSanitizer a sixth of
-# what is not "slow", ThreadSanitizer a quarter of the label "threads"; for both only
-# what these tests need is built. Large matrices are sampled. What is left out today
-# has its turn on the days after; SPC_TEST_ALL=1 runs all of it.
+# so. dev runs all tests. asan and tsan run those of tests/areas.txt: some always,
+# others if what they test has changed (tests/touched.sh); only what these need is
+# built. Large matrices are sampled, always in the same way: the same commit gives the
+# same verdict on any day. A suite that fails prints its seed, which SPC_SEED sets.
+#
+# --all: nothing is sampled, asan and tsan run all that they can, and all of it
+# three times, with the seeds 1, 2 and 3. It takes hours.
 set -u
 cd "$(dirname "$0")/.." || exit 1
+all=
+if [ "${1:-}" = --all ]; then
+    all=yes
+    shift
+fi
 presets=${*:-dev asan tsan}
-. tests/turns.sh
 
 # The package of every command, header and library that the build asks for.
 missing() {
@@ -45,19 +52,40 @@ install_missing() {
             --no-install-recommends $packages
 }
 
-# Of the tests that ctest chooses, of which each has its turn every $2 days.
 # Address-space randomisation of recent kernels is more than ThreadSanitizer of
 # GCC 12 and 13 can take; without it, it works.
 run_ctest() {
     preset=$1
-    turns=$2
-    shift 2
-    set -- ctest --preset "$preset" "$@"
+    shift
+    set -- ctest --preset "$preset" "$@" -j "$(nproc)"
     if [ "$preset" = tsan ] && setarch "$(uname -m)" -R true 2>/dev/null; then
         set -- setarch "$(uname -m)" -R "$@"
     fi
-    [ "$turns" = 1 ] || set -- env SPC_TEST_DAY="$(day_of_turn "$turns")" "$@"
     "$@"
+}
+
+# The tests, once for each seed.
+run_seeds() {
+    if [ -z "$all" ]; then
+        run_ctest "$@"
+        return
+    fi
+    outcome=0
+    for seed in 1 2 3; do
+        echo "== $1: seed $seed"
+        (
+            SPC_TEST_ALL=1 SPC_SEED=$seed
+            export SPC_TEST_ALL SPC_SEED
+            run_ctest "$@"
+        ) || outcome=1
+    done
+    return $outcome
+}
+
+# A regular expression for the tests that the sanitizers run.
+touched() {
+    [ -n "$all" ] && echo . && return
+    echo "^($(sh tests/touched.sh | paste -sd'|'))\$"
 }
 
 # What must be built for the tests that ctest chooses with these arguments.
@@ -73,13 +101,10 @@ programs() {
 
 run_preset() {
     preset=$1
-    labels=
-    rest=
-    turns=1
+    shift
     case $preset in
-    dev) labels="-LE turns" rest="-L turns $(one_in 4)" ;;
-    asan) labels="-LE slow|gpu $(one_in 6)" turns=6 ;;
-    tsan) labels="-L threads $(one_in 4)" turns=4 ;;
+    asan) set -- -LE 'slow|gpu' -R "$(touched)" ;;
+    tsan) set -- -L threads -R "$(touched)" ;;
     esac
     echo "== $preset: building"
     cmake --preset "$preset" >"build/$preset.log" 2>&1 || {
@@ -87,21 +112,15 @@ run_preset() {
         return 1
     }
     targets=all
-    # shellcheck disable=SC2086 # some words or none
-    [ "$preset" = dev ] || targets=$(programs "$preset" $labels)
-    # shellcheck disable=SC2086
+    [ $# = 0 ] || targets=$(programs "$preset" "$@")
+    # shellcheck disable=SC2086 # a word a target
     cmake --build --preset "$preset" --target $targets \
         >>"build/$preset.log" 2>&1 || {
         tail -n 30 "build/$preset.log"
         return 1
     }
     echo "== $preset: testing"
-    status=0
-    # shellcheck disable=SC2086 # some words or none
-    run_ctest "$preset" $turns $labels -j "$(nproc)" || status=1
-    # shellcheck disable=SC2086
-    [ -z "$rest" ] || run_ctest "$preset" 4 $rest -j "$(nproc)" || status=1
-    return $status
+    run_seeds "$preset" "$@"
 }
 
 # Tests ask for memory that cannot be had and expect to be told so.

@@ -20,10 +20,6 @@ target_sources(test_fuzz_texts PRIVATE ../tuner/command/audit/audit_figures.c
   ../tuner/command/cli/out_file.c ../tuner/command/bench/peers.c ../tuner/command/layer_text.c
   ../tuner/command/tune/worklist.c)
 
-# Half a minute, other inputs each time: with that of the sanitizers, and of
-# fuzz_import, a minute a run of all presets. tests/fuzz.sh goes on for long.
-spc_run_suite(fuzz_texts_on fuzz_texts --minutes 0.3)
-
 spc_suite(out_file)
 target_sources(test_out_file PRIVATE ../tuner/command/cli/out_file.c)
 

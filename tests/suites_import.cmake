@@ -19,7 +19,6 @@ spc_gpu_suite(conventions)
 spc_import_suite(fuzz_import)
 target_link_options(test_fuzz_import PRIVATE
   -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
-spc_run_suite(fuzz_import_on fuzz_import --minutes 0.2)
 
 get_target_property(formats spc_import_objects INTERFACE_COMPILE_DEFINITIONS)
 if("SPC_WITH_PROTOBUF" IN_LIST formats)

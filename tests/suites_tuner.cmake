@@ -24,7 +24,7 @@ spc_suite(candidates)
 spc_gpu_suite(candidates)
 spc_slow(candidates)
 
-# Another sample of verify --all each day.
+# A sample of verify --all.
 foreach(device cpu sim)
   add_test(NAME verify_sample_${device} COMMAND sh
     ${CMAKE_CURRENT_SOURCE_DIR}/verify_sample.sh $<TARGET_FILE:spctune>
@@ -49,8 +49,14 @@ spc_slow(cli_audit cli_frames cli_interrupt cli_killed cli_lists cli_peers)
 add_test(NAME manual COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/manual.sh
   $<TARGET_FILE:spctune> ${PROJECT_SOURCE_DIR}/docs/spctune.1.md)
 
-# The days of tests/run.sh leave nothing out for ever.
-add_test(NAME turns COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/turns_test.sh)
+# The table of what the sanitizers test names suites that are here.
+file(GLOB cli_cases RELATIVE ${CMAKE_CURRENT_SOURCE_DIR}/cli
+  ${CMAKE_CURRENT_SOURCE_DIR}/cli/*.case)
+list(TRANSFORM cli_cases REPLACE "(.*)[.]case" "cli_\\1\n" OUTPUT_VARIABLE cli_names)
+string(JOIN "" cli_names ${cli_names})
+file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/other_tests.txt CONTENT "${cli_names}")
+add_test(NAME touched COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/touched_test.sh
+  ${CMAKE_CURRENT_BINARY_DIR}/programs.txt ${CMAKE_CURRENT_BINARY_DIR}/other_tests.txt)
 
 # The program in README.md, as it stands there.
 file(READ ${PROJECT_SOURCE_DIR}/README.md readme)

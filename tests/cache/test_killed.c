@@ -117,7 +117,7 @@ static void assert_stored(const victim *it, int i, const char *text)
 {
     if (habits[i] == put_one)
         ck_assert_msg(count_of(text, it->pid) >= it->stored,
-                      "day %d, process %d: %lld of %lld", suite_day, i,
+                      "process %d: %lld of %lld", i,
                       (long long)count_of(text, it->pid),
                       (long long)it->stored);
     if (habits[i] == replace_network && it->stored > 0) {
@@ -130,7 +130,7 @@ static void assert_stored(const victim *it, int i, const char *text)
 
 START_TEST(nothing_that_was_stored_is_lost_by_a_kill)
 {
-    uint64_t seed = 1 + (uint64_t)suite_day;
+    uint64_t seed = 1 + (uint64_t)suite_variant();
     int64_t stored = 0;
 
     make_drawn("other.db", &seed, 30);

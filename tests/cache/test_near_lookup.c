@@ -147,7 +147,7 @@ static const int layer_counts[] = {1, 4, 1000};
 START_TEST(a_tree_finds_what_a_walk_finds)
 {
     static bool replaced[RECORDS];
-    uint64_t seed = spc__now_ns();
+    uint64_t seed = suite_base_seed();
 
     fprintf(stderr, "near_lookup: seed %llu\n", (unsigned long long)seed);
     spc__cache *cache = open_user("near.db");

@@ -5,7 +5,7 @@
  *     test_targets          is every template among what is compiled, and every
  *                           dataflow described?
  *     test_targets nvrtc    compiles some of all (template, problem, GPU),
- * others each day; $SPC_TEST_ALL compiles all of them
+ *                         others with another seed; $SPC_TEST_ALL compiles all of them
  */
 #include "base/file.h"
 #include "compiler/artefact.h"

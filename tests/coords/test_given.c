@@ -175,7 +175,7 @@ static void check_between(spc_ctx *ctx, const spc_conv *conv, const rows *mine,
 START_TEST(any_two_sets_have_a_map)
 {
     static const char *const plain[] = {"", NULL};
-    const char *other = suite_day % 2 ? "hash" : "binary";
+    const char *other = suite_variant() % 2 ? "hash" : "binary";
     const char *const forth[] = {"zdelta", other, NULL}, *const back[] = {other,
                                                                           NULL};
     const char *device = device_of(_i);
@@ -189,7 +189,7 @@ START_TEST(any_two_sets_have_a_map)
         rows theirs = draw(200, places[p].low, places[p].extent,
                            places[p].batches, (uint64_t)p);
         for (int l = 0; l < 2; l++) {
-            if (is_costly(device) && l != suite_day % 2)
+            if (is_costly(device) && l != suite_variant() % 2)
                 continue;
             check_between(ctx, &layers[l], &mine, &theirs,
                           host     ? plain
@@ -202,9 +202,9 @@ START_TEST(any_two_sets_have_a_map)
         }
         free(theirs.at);
     }
-    check_between(ctx, &layers[suite_day % 2], &mine, &mine,
+    check_between(ctx, &layers[suite_variant() % 2], &mine, &mine,
                   host                 ? plain
-                  : suite_day % 2 == 0 ? forth
+                  : suite_variant() % 2 == 0 ? forth
                                        : back);
     free(mine.at);
     spc_ctx_free(ctx);

@@ -433,7 +433,7 @@ START_TEST(a_file_computes_what_its_network_does)
 }
 END_TEST
 
-/* Whole networks, one a day, in f32: those in Lua multiply by the scales of
+/* Whole networks, of which one is run, in f32: those in Lua multiply by the scales of
  * normalisations, which are 1, and kernels may add in another order, so
  * rounding differs. */
 START_TEST(a_whole_network_computes_what_its_file_does)

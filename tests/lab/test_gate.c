@@ -8,8 +8,8 @@
  * of them with some seeds, others in each run: the honest kernel must pass with
  * all of them, and every mistake must be found, and by the right name. A seed
  * that failed is repeated by naming it; "all" takes twenty, as a run on a GPU
- * does. Without an argument, or with "some", a third of the jobs is run, others
- * each day. With cuda the kernels run there; where there is none, the program
+ * does. Without an argument, or with "some", a third of the jobs is run,
+ * others with another seed. With cuda the kernels run there; where there is none, the program
  * ends with status 77.
  */
 #include "rig/layer_rig.h"

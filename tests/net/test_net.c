@@ -279,7 +279,7 @@ END_TEST
 
 /* ---- what comes out ------------------------------------------------------ */
 
-/* Two files, by type and device, a part of them each day: they compile much. */
+/* Two files, by type and device, of which a part is run: they compile much. */
 static const char *const small_files[] = {"every.lua", "operators.lua"};
 enum { SMALL_FILES = LENGTH(small_files), TYPES = 3 };
 

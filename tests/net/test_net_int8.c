@@ -116,7 +116,7 @@ static float *output_numbers(rig *r, size_t *count)
 }
 
 /*
- * Each layer as the oracle says, on one device a day; and the network not far
+ * Each layer as the oracle says, on one device; and the network not far
  * from that of f16. Rounding to 127 steps costs the greatest magnitude / (127
  * sqrt(12)) in the mean square; where that magnitude is four times a tensor's
  * own mean it is a hundredth of the tensor, and that of weights is half as

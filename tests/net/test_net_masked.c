@@ -88,7 +88,7 @@ static bool takes(int i)
 }
 
 /* Of `masked.lua` by type and device, and of the examples by type on a
- * processor: a part of them each day. */
+ * processor: a part of them is run. */
 START_TEST(sets_that_features_choose_are_as_the_oracle_says)
 {
     spc_net_options o = room_for(300);

@@ -349,6 +349,18 @@ END_TEST
 
 /* ---- divided tiles ------------------------------------------------------- */
 
+/* Every way to divide the sum is run, except under a sanitizer, with which each
+ * kernel takes long to compile. */
+static bool leaves_out(int i)
+{
+#ifdef SPC_SANITIZE
+    return !suite_takes(i);
+#else
+    (void)i;
+    return false;
+#endif
+}
+
 /* On integers no order of the sums is another. */
 START_TEST(a_divided_sum_is_the_whole_sum)
 {
@@ -357,7 +369,7 @@ START_TEST(a_divided_sum_is_the_whole_sum)
     const char *device = suite_device != NULL ? suite_device : "sim";
     int divided = 0;
     subject s;
-    if (!suite_takes(_i) || strcmp(device, "cpu") == 0)
+    if (leaves_out(_i) || strcmp(device, "cpu") == 0)
         return;
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
 
@@ -381,10 +393,10 @@ END_TEST
 
 /* ---- drawn layers -------------------------------------------------------- */
 
-/* Another one each day, and on each device. $SPC_TEST_DAY repeats it. */
+/* Another one with each seed. */
 static uint64_t drawn_seed(int i)
 {
-    return 1000 * (uint64_t)suite_today() + (uint64_t)i;
+    return 1000 * (uint64_t)suite_variant() + (uint64_t)i;
 }
 
 typedef struct drawn {
@@ -520,7 +532,7 @@ START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
     char values[40];
     subject s;
     drawn d;
-    if (!suite_takes(_i) || strcmp(device, "cpu") == 0)
+    if (leaves_out(_i) || strcmp(device, "cpu") == 0)
         return;
     spc_ctx *ctx = open_ctx(device, suite_database(), NULL);
 

@@ -393,7 +393,7 @@ static void verify_one(spc_ctx *ctx, const char *words, const char *dtype,
                   spc_ctx_error(ctx), (unsigned long long)seed);
 }
 
-/* All of them; where kernels are emulated those whose turn it is today. */
+/* All of them; where kernels are emulated, a sample. */
 START_TEST(kernels_give_what_the_definition_gives)
 {
     static const int channels[] = {1, 5, 20, 64, 163};

@@ -22,7 +22,6 @@
 
 static spc_error error;
 
-/* On sim a part of them a day. */
 static const struct {
     const char *layer, *template_name, *values;
 } cases[] = {

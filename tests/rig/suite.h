@@ -13,7 +13,17 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
-#include <time.h>
+
+/* ---- the seed --------------------------------------------------------- */
+
+/* The seed of all that is drawn: $SPC_SEED, else 1. So every run of a commit
+ * draws the same. */
+static inline uint64_t suite_base_seed(void)
+{
+    const char *word = getenv("SPC_SEED");
+
+    return word != NULL && word[0] != '\0' ? strtoull(word, NULL, 10) : 1;
+}
 
 /* ---- what is not here ---------------------------------------------------- */
 
@@ -86,8 +96,11 @@ static inline int run_suite(Suite *suite)
                suite_skipped->why);
     munmap(suite_skipped, sizeof(*suite_skipped));
     suite_skipped = NULL;
-    if (failed > 0)
+    if (failed > 0) {
+        printf("again the same: SPC_SEED=%llu\n",
+               (unsigned long long)suite_base_seed());
         return EXIT_FAILURE;
+    }
     return skipped > 0 ? SUITE_SKIPPED : EXIT_SUCCESS;
 }
 
@@ -157,31 +170,27 @@ static inline const char *suite_database(void)
     return file != NULL ? file : "";
 }
 
-/* ---- samples of large matrices ------------------------------------------- */
+/* ---- seeds and samples --------------------------------------------------- */
 
-static int suite_one_in = 1, suite_day;
-
-/* What has its turn today follows from this: days since 1970 modulo 1000, or
- * $SPC_TEST_DAY, which repeats those of another day. */
-static inline int suite_today(void)
-{
-    const char *day = getenv("SPC_TEST_DAY");
-
-    return day != NULL ? atoi(day) : (int)(time(NULL) / 86400 % 1000);
-}
-
-/* What draws follow: `word` where it is a number (of the command line; NULL:
- * none given), or $SPC_SEED, else another one each time. It is printed. */
+/* The seed in `word`, which the command line has; NULL: suite_base_seed(). */
 static inline uint64_t suite_seed(const char *word)
 {
-    if (word == NULL)
-        word = getenv("SPC_SEED");
     uint64_t seed =
-        word != NULL ? strtoull(word, NULL, 10) : (uint64_t)time(NULL);
+        word != NULL ? strtoull(word, NULL, 10) : suite_base_seed();
+
     printf("drawn with seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
     return seed;
 }
+
+/* A number that selects among variants of a test: 0, unless there is another
+ * seed. */
+static inline int suite_variant(void)
+{
+    return (int)((suite_base_seed() - 1) % 1000);
+}
+
+static int suite_one_in = 1, suite_first;
 
 /* Is what is sampled to run whole? */
 static inline bool suite_wants_all(void)
@@ -190,14 +199,14 @@ static inline bool suite_wants_all(void)
 }
 
 /*
- * From now on suite_takes() is true for one number in `of`, for others
- * tomorrow: by the day, or by $SPC_TEST_DAY. $SPC_TEST_ALL takes all, and so
- * does a GPU where no day is given; with $SPC_TEST_PART, "I/N" as verify --part
- * has it, N processes share them.
+ * From now on suite_takes() is true for one number in `of`: always the same
+ * ones, and others with another seed. A GPU without $SPC_SEED, and
+ * $SPC_TEST_ALL, take all; with $SPC_TEST_PART as well, "I/N" as in
+ * verify --part, N processes share them.
  */
 static inline void suite_sample(int of)
 {
-    const char *day = getenv("SPC_TEST_DAY"), *part = getenv("SPC_TEST_PART");
+    const char *part = getenv("SPC_TEST_PART");
     int number, parts;
 
     if (suite_wants_all() && part != NULL) {
@@ -207,23 +216,21 @@ static inline void suite_sample(int of)
             exit(2);
         }
         suite_one_in = parts;
-        suite_day = number;
+        suite_first = number;
         printf("part %d of %d\n", number, parts);
         return;
     }
-    if (suite_wants_all() || (suite_is_gpu() && day == NULL))
+    if (suite_wants_all() || (suite_is_gpu() && getenv("SPC_SEED") == NULL))
         return;
     suite_one_in = of;
-    suite_day = suite_today();
-    printf("one case in %d; again the same: SPC_TEST_DAY=%d, all: "
-           "SPC_TEST_ALL=1\n",
-           of, suite_day);
+    suite_first = suite_variant();
+    printf("one case in %d; all: SPC_TEST_ALL=1\n", of);
     fflush(stdout);
 }
 
 static inline bool suite_takes(int i)
 {
-    return (i + suite_day) % suite_one_in == 0;
+    return (i + suite_first) % suite_one_in == 0;
 }
 
 /* ---- data ---------------------------------------------------------------- */

@@ -17,8 +17,8 @@ static const struct {
      "gen:uniform,n=60,extent=6", "os_group"},
 };
 
-/* Jobs 2 and 3 and the emulation's overlap take long: one of the three a day.
- */
+/* Jobs 2 and 3 and the emulation's overlap take long: one of the three is
+ * run. */
 START_TEST(a_second_tune_measures_nothing_and_a_plan_runs_the_winner)
 {
     if (_i >= 2 && !suite_takes(_i))
