@@ -1,7 +1,8 @@
 /*
  * includes.c - what a template is made of: its own text and every shared file
- * that it can include. Its hash is over these and no others, so that records
- * outlive a change of what they do not see.
+ * that it can include. Its hash covers these and no others, so that records
+ * outlive a change of what they do not see. It leaves out comments and blank
+ * lines, so that records outlive a better explanation, too.
  *
  * Texts are read as they stand, before any Lua runs, as embed.cmake can do that
  * too: a name after the word `include` counts wherever it is, in a comment or a
@@ -15,6 +16,114 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- texts without comments ---------------------------------------------- */
+
+/*
+ * Each pass below copies a text and leaves something out. templates/embed.cmake
+ * does the same with one regular expression a pass, so the rules are simple: a
+ * comment that they miss counts as code, and code never counts as a comment. A
+ * text begins with a newline here, so that every line has one before it.
+ */
+static size_t blanks(const char *text)
+{
+    return strspn(text, " \t");
+}
+
+/* The length of a comment in C at the start of `text`, or 0. */
+static size_t c_comment(const char *text)
+{
+    if (text[0] != '/' || text[1] != '*')
+        return 0;
+    const char *end = strstr(text + 2, "*/");
+
+    return end != NULL ? (size_t)(end + 2 - text) : 0;
+}
+
+/* Comments in C that start a line. */
+static void drop_blocks(spc__buf *out, const char *text)
+{
+    while (*text != '\0') {
+        const char *line = text + 1 + blanks(text + 1);
+        size_t comment = *text == '\n' ? c_comment(line) : 0;
+
+        spc__buf_append(out, text, 1);
+        text = comment > 0 ? line + comment : text + 1;
+    }
+}
+
+/* Comments in C within a line, with the blanks before them. */
+static void drop_inline(spc__buf *out, const char *text)
+{
+    while (*text != '\0') {
+        size_t space = blanks(text), comment = c_comment(text + space);
+
+        if (comment > 0 && memchr(text + space, '\n', comment) == NULL) {
+            text += space + comment;
+            continue;
+        }
+        size_t kept = space > 0 ? space : 1;
+        spc__buf_append(out, text, kept);
+        text += kept;
+    }
+}
+
+/* Lines that are comments in Lua: these start with '%' and "--". */
+static void drop_lua(spc__buf *out, const char *text)
+{
+    while (*text != '\0') {
+        const char *line = text + 1 + blanks(text + 1);
+
+        spc__buf_append(out, text, 1);
+        if (*text++ != '\n' || *line != '%')
+            continue;
+        line += 1 + blanks(line + 1);
+        if (strncmp(line, "--", 2) != 0)
+            continue;
+        line += 2; /* "--[[" may start a comment of several lines: it stays */
+        text = line + (*line == '[' ? 0 : strcspn(line, "\n"));
+    }
+}
+
+/* The length of an empty line at the start of `text`, or 0. In Lua it may have
+ * a '%'. */
+static size_t empty_line(const char *text)
+{
+    size_t n = blanks(text);
+
+    if (text[n] == '%')
+        n += 1 + blanks(text + n + 1);
+    return text[n] == '\n' ? n + 1 : 0;
+}
+
+static void drop_empty_lines(spc__buf *out, const char *text)
+{
+    while (*text != '\0') {
+        spc__buf_append(out, text, 1);
+        if (*text++ != '\n')
+            continue;
+        for (size_t n; (n = empty_line(text)) > 0; text += n)
+            continue;
+    }
+}
+
+/* The text that a hash covers. */
+static void strip(spc__buf *out, const char *text)
+{
+    spc__buf one = SPC__BUF_INIT, two = SPC__BUF_INIT, three = SPC__BUF_INIT,
+             four = SPC__BUF_INIT;
+
+    spc__buf_printf(&one, "\n%s", text);
+    drop_blocks(&two, spc__buf_text(&one));
+    drop_inline(&three, spc__buf_text(&two));
+    drop_lua(&four, spc__buf_text(&three));
+    drop_empty_lines(out, spc__buf_text(&four));
+    out->failed |= one.failed || two.failed || three.failed || four.failed;
+    spc__buf_release(&one);
+    spc__buf_release(&two);
+    spc__buf_release(&three);
+    spc__buf_release(&four);
+}
+
 static void digest_of(char hex[SPC__SHA256_HEX], const char *text, size_t bytes,
                       const char *more)
 {
@@ -26,6 +135,19 @@ static void digest_of(char hex[SPC__SHA256_HEX], const char *text, size_t bytes,
     spc__sha256_update(&sha, more, strlen(more));
     spc__sha256_final(&sha, digest);
     spc__sha256_hex(hex, digest);
+}
+
+/* The digest of a text without its comments, followed by `more`. */
+static spc_status digest_text(char hex[SPC__SHA256_HEX], const char *text,
+                              const char *more)
+{
+    spc__buf code = SPC__BUF_INIT;
+
+    strip(&code, text);
+    digest_of(hex, spc__buf_text(&code), code.length, more);
+    bool failed = code.failed;
+    spc__buf_release(&code);
+    return failed ? SPC_ENOMEM : SPC_OK;
 }
 
 /* ---- names in a text ----------------------------------------------------- */
@@ -105,7 +227,9 @@ spc_status spc__library_link(spc__library *library, spc_error *error)
 
     for (size_t i = 0; i < count; i++) {
         spc__shared *shared = &library->shared[i];
-        digest_of(shared->hash, shared->text, strlen(shared->text), "");
+        if (digest_text(shared->hash, shared->text, "") !=
+            SPC_OK)
+            return spc__fail_memory(error, strlen(shared->text));
         if ((shared->includes = calloc(count, sizeof(bool))) == NULL)
             return spc__fail_memory(error, count);
         mark_included(shared->includes, library, shared->text);
@@ -144,8 +268,9 @@ spc_status spc__template_link(spc__template *tpl, spc_error *error)
         if (tpl->covers[i])
             spc__buf_puts(&all, library->shared[i].hash);
     digest_of(shared, spc__buf_text(&all), all.length, "");
-    digest_of(tpl->hash, tpl->text, strlen(tpl->text), shared);
-    bool failed = all.failed;
+    bool failed =
+        digest_text(tpl->hash, tpl->text, shared) != SPC_OK ||
+        all.failed;
     spc__buf_release(&all);
     return failed ? spc__fail_memory(error, SPC__SHA256_HEX) : SPC_OK;
 }

@@ -372,7 +372,7 @@ static void put_changed(const struct seen *one)
     char text[256];
 
     snprintf(text, sizeof(text), "%s%s\n", one->text,
-             strstr(one->file, ".lua") != NULL ? "%-- new" : "/* new */");
+             strstr(one->file, ".lua") != NULL ? "% local x = 1" : "int x;");
     put_file(one->file, text);
 }
 
@@ -393,6 +393,43 @@ START_TEST(a_hash_covers_what_the_template_includes)
                       seen[i].file);
         strcpy(before, after);
     }
+}
+END_TEST
+
+/* A text, another one, and whether a record of one holds for the other. */
+static const struct rewritten {
+    const char *text;
+    const char *other;
+    bool same;
+} rewritten[] = {
+    {"int x;\n", "/* Why. */\nint x;\n", true},
+    {"int x;\n", "/* Why.\n * In ** two lines. */\n\n  \nint x;\n", true},
+    {"int x;\n", "int x; /* why */\n", true},
+    {"int x;\n", "%-- why\n%\n  % -- and how\nint x;\n", true},
+    {"/* a */ int x;\n", "/* b */ int x;\n", true},
+    {"int x;\n", "int y;\n", false},
+    {"int x;\n", "int  x;\n", false},
+    {"int x;\n", "/* Why. *" "/\nint x;\nint y;\n", false},
+    {"% local i = 1\n", "% local i = 1 -- why\n", false},
+    {"--x;\n", "--y;\n", false},
+    {"%--[[\n%x()\n", "%--[[\n%y()\n", false},
+    {"f(\"/*\");\nx\n", "f(\"/*\");\ny\n", false},
+    {"x = a /* b\n c */;\n", "x = a /* d\n c */;\n", false},
+};
+
+START_TEST(a_hash_leaves_out_comments)
+{
+    char before[SPC__SHA256_HEX], after[SPC__SHA256_HEX], text[512];
+    const struct rewritten *one = &rewritten[_i];
+
+    put_file("seen.cuh", one->text);
+    snprintf(text, sizeof(text), "%s\n#include \"seen.cuh\"\n",
+             DECLARATION("%"));
+    put_file("t.cu.lua", text);
+    hash_of(before);
+    put_file("seen.cuh", one->other);
+    hash_of(after);
+    ck_assert_int_eq(strcmp(before, after) == 0, one->same);
 }
 END_TEST
 
@@ -582,6 +619,7 @@ int main(void)
     tcase_add_test(t, a_wrong_declaration_in_shared_lua_is_one_of_the_template);
     tcase_add_test(t, the_name_of_shared_lua_is_as_of_templates);
     tcase_add_test(t, a_hash_covers_what_the_template_includes);
+    tcase_add_loop_test(t, a_hash_leaves_out_comments, 0, LENGTH(rewritten));
     tcase_add_loop_test(t, what_a_hash_does_not_cover_is_not_included, 0,
                         LENGTH(uncovered));
     tcase_add_test(t, the_hash_of_a_builtin_template_covers_what_it_includes);
