@@ -1,7 +1,7 @@
 /* meant.c - Levenshtein's distance, one row of its table at a time. */
 #include "base/meant.h"
 
-#include <stddef.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MOST_LETTERS = 64, MOST_EDITS = 2 };
@@ -48,4 +48,20 @@ const char *spc__meant(const char *word, const char *const *known)
         }
     }
     return best;
+}
+
+char *spc__unknown(char *out, size_t bytes, const char *what, const char *word,
+                   const char *near, const char *const *known)
+{
+    size_t length =
+        (size_t)snprintf(out, bytes, "unknown %s '%.40s'%s%.40s%s", what, word,
+                         near != NULL ? ": did you mean '" : "",
+                         near != NULL ? near : "", near != NULL ? "'?" : "");
+
+    for (int i = 0; known[i] != NULL && length < bytes; i++)
+        length += (size_t)snprintf(out + length, bytes - length, "%s%s",
+                                   i == 0 ? " (" : ", ", known[i]);
+    if (known[0] != NULL && length < bytes)
+        snprintf(out + length, bytes - length, ")");
+    return out;
 }

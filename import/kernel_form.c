@@ -55,8 +55,8 @@ spc_status spc_engine_parse(spc_engine *out, const char *word, spc_error *error)
     return status != SPC_OK
                ? status
                : spc__fail(error, SPC_EINVAL,
-                           "unknown engine '%s': known are spctune, spconv2, "
-                           "spconv1, minkowski, torchsparse, flexgemm",
+                           "unknown engine '%s' (spctune, spconv2, spconv1, "
+                           "minkowski, torchsparse, flexgemm)",
                            word);
 }
 

@@ -70,11 +70,12 @@ done
 echo "ok: manual page"
 bash -c '
     . "$1"
-    COMP_WORDS=(spctune db ""); COMP_CWORD=2; _spctune
-    [[ " ${COMPREPLY[*]} " == *" ls "*" verify "* ]] || exit 1
-    COMP_WORDS=(spctune tu); COMP_CWORD=1; _spctune
+    ask() { COMP_LINE=$1 COMP_POINT=${#1}; _spctune; }
+    ask "spctune db "
+    [[ " ${COMPREPLY[*]} " == *" ls "*" pack "* ]] || exit 1
+    ask "spctune tu"
     [[ "${COMPREPLY[*]}" == tune ]] || exit 1
-    COMP_WORDS=(spctune --json tune --eff); COMP_CWORD=3; _spctune
+    ask "spctune --json tune --eff"
     [[ "${COMPREPLY[*]}" == --effort ]]
 ' bash "$work/tree/share/bash-completion/completions/spctune" ||
     fail "completion for bash"

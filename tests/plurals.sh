@@ -8,7 +8,7 @@
 # cannot be one, such as a limit, stands in the list below.
 set -u
 cd "$1" || exit 1
-allowed='more than %d devices|%d of %d cases|%dx%dx%d voxels|%zu bytes|%lld bytes|%d bytes'
+allowed='%d of the templates|more than %d devices|%d of %d cases|%dx%dx%d voxels|%zu bytes|%lld bytes|%d bytes'
 allowed="$allowed|%[a-z]+ (is|has|was|class|us|pass|as)\\b"
 found=$(grep -rnE '"[^"]*%(d|i|u|lld|zu) ([a-z]+ )?[a-z]{2,}s\b' --include=*.c tuner/command |
     grep -vE "$allowed")

@@ -17,7 +17,9 @@ target_sources(test_finals PRIVATE ../tuner/command/network/joint_layouts.c
   ../tuner/command/network/rivals.c)
 spc_suite(joint) # ... and what is stored of it
 target_sources(test_joint PRIVATE ../tuner/command/network/joint_layouts.c
-  ../tuner/command/network/network_confirm.c ../tuner/command/network/rivals.c)
+  ../tuner/command/cli/phase.c ../tuner/command/cli/progress.c
+  ../tuner/command/cli/terminal.c ../tuner/command/network/network_confirm.c
+  ../tuner/command/network/rivals.c)
 target_link_options(test_joint PRIVATE
   -Wl,--wrap=spc_net_capture,--wrap=spc_net_step_at)
 spc_suite(candidates)

@@ -61,10 +61,10 @@ static spc_status unknown(const char *name, spc_error *error)
 
     for (int i = 0; i < KNOWN; i++)
         spc__buf_printf(&list, "%ssm_%d", i == 0 ? "" : ", ", known[i].sm);
-    spc_status status = spc__fail(
-        error, SPC_EUNSUPPORTED,
-        "unknown target '%s': known are %s, with an 'a' from sm_90 on", name,
-        spc__buf_text(&list));
+    spc_status status =
+        spc__fail(error, SPC_EUNSUPPORTED,
+                  "unknown target '%s' (%s; with an 'a' from sm_90 on)", name,
+                  spc__buf_text(&list));
     spc__buf_release(&list);
     return status;
 }

@@ -119,8 +119,7 @@ static spc_status parse_order(const spc__row_order **out, const char *order,
     *out = spc__row_order_find(order);
     if (*out || strcmp(order, "none") == 0)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "unknown row order \"%.32s\": it must be %s", order,
+    return spc__fail(error, SPC_EINVAL, "unknown row order '%.32s' (%s)", order,
                      spc__row_order_names());
 }
 

@@ -53,11 +53,10 @@ static spc_status fail_unknown(const char *id, spc_error *error)
     size_t used = 0;
 
     for (int i = 0; spc__device_table[i]; i++)
-        used += (size_t)snprintf(words + used, sizeof words - used, "%s\"%s\"",
+        used += (size_t)snprintf(words + used, sizeof words - used, "%s%s",
                                  i ? ", " : "", spc__device_table[i]->name);
     return spc__fail(error, SPC_EINVAL,
-                     "unknown device \"%.40s\": it must be one of %s, with "
-                     "\":N\" for the N-th of its kind",
+                     "unknown device '%.40s' (%s; cuda:1 is the second GPU)",
                      id, words);
 }
 

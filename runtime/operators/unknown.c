@@ -4,7 +4,6 @@
 #include "base/error.h"
 #include "base/meant.h"
 #include "base/names.h"
-#include <stdio.h>
 #include <string.h>
 
 /* What other programs call it. */
@@ -61,27 +60,15 @@ static const char *nearest_name(const char *const *names, const char *word)
     return best != NULL ? best : spc__meant(word, names);
 }
 
-static void join_names(char *out, size_t bytes, const char *const *names)
-{
-    size_t length = 0;
-    out[0] = '\0';
-    for (int i = 0; names[i] != NULL && length < bytes; i++)
-        length += (size_t)snprintf(out + length, bytes - length, "%s%s",
-                                   i > 0 ? ", " : "", names[i]);
-}
-
 spc_status spc__fail_unknown(spc_error *error, const char *what,
                              const char *word, const char *const *names)
 {
-    char all[320], near[64] = "";
+    char text[480];
 
     if (names[0] == NULL)
         return spc__fail(error, SPC_EINVAL, "unknown %s '%.40s': there is none",
                          what, word);
-    const char *meant = nearest_name(names, word);
-    if (meant != NULL)
-        snprintf(near, sizeof(near), ": did you mean '%.40s'?", meant);
-    join_names(all, sizeof(all), names);
-    return spc__fail(error, SPC_EINVAL, "unknown %s '%.40s'%s (known: %s)",
-                     what, word, near, all);
+    return spc__fail(error, SPC_EINVAL, "%s",
+                     spc__unknown(text, sizeof(text), what, word,
+                                  nearest_name(names, word), names));
 }

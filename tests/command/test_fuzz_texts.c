@@ -14,12 +14,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "command/cli/npy.h"
 #include "cache/exchange/code_form.h"
 #include "cache/exchange/exchange.h"
 #include "cache/pack/signature.h"
 #include "command/audit/audit_figures.h"
 #include "command/bench/peers.h"
+#include "command/cli/npy.h"
 #include "command/tune/worklist.h"
 #include "compiler/artefact.h"
 #include "compiler/backend.h"
@@ -47,7 +47,7 @@ static char database[400];
 
 static const cli_option fuzz_options[] = {
     {'b', "budget", "TIME", CLI_TIME, 0, ""},
-    {0, "effort", "WORD", CLI_EFFORT, 8, ""},
+    {0, "effort", "quick|normal|exhaustive", CLI_EFFORT, 8, ""},
     {0, "scene", "SPEC", CLI_LIST, 16, ""},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };

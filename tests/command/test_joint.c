@@ -262,9 +262,10 @@ static spc_status confirm(const scene_of_action *is, int ends_at,
 {
     double price_us[] = {is->said, is->said};
     tuning_args args = {0};
+    cli quiet = {.globals = {.quiet = true}};
     tuning t = {
         .net = {.info = {.name = "pretended", .maps = 2}, .scene_count = 2},
-        .job = {.args = &args},
+        .job = {.self = &quiet, .args = &args},
         .problems = problems,
         .count = LAYERS,
         .price_us = price_us,

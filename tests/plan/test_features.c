@@ -785,7 +785,7 @@ static const struct {
     {"", "the operator is empty"},
     {"pol=max,c=4", "unknown operator 'pol': did you mean 'pool'?"},
     {"pool,c=4", "'pool' needs a value, as in pool=mean"},
-    {"pool=most,c=4", "unknown reduction 'most' (known: max, "},
+    {"pool=most,c=4", "unknown reduction 'most' (max, "},
     {"add=1,c=4", "add has no value of its own: found add=1"},
     {"act=swish,c=4", "unknown activation 'swish'"},
     {"act=none,c=4", "act=none does nothing"},

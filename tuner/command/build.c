@@ -20,7 +20,7 @@ struct args {
 static const cli_option options[] = {
     {'t', "target", "LIST", CLI_LIST, AT(targets),
      "what to compile for: sm_90a,sm_80,...; default: the device"},
-    {'e', "effort", "WORD", CLI_EFFORT, AT(effort),
+    {'e', "effort", "quick|normal|exhaustive", CLI_EFFORT, AT(effort),
      "which part of the space; default: exhaustive, all of it"},
     {0, "only", "TEMPLATE", CLI_TEXT, AT(only), "candidates of this one only"},
     {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
@@ -285,10 +285,11 @@ static spc_status check_lists(const cli_list *lists)
         for (const char *at = lists->at[i];; at++) {
             size_t length = strcspn(at, ",");
             if (length == 0)
-                return cli_fail(SPC_EINVAL,
-                                "--target: '%s' is not right: names such as "
-                                "sm_90a,sm_80 are, separated by one comma",
-                                lists->at[i]);
+                return cli_fail(
+                    SPC_EINVAL,
+                    "--target: '%s' is not a list of names that are "
+                    "separated by one comma, such as sm_90a,sm_80",
+                    lists->at[i]);
             at += length;
             if (*at == '\0')
                 break;

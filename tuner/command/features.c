@@ -19,7 +19,7 @@ struct args {
 static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
      "a scene to run on (may be repeated)"},
-    {0, "pass", "WORD", CLI_TEXT, AT(pass),
+    {0, "pass", "forward|dgrad|wgrad|all", CLI_WORD, AT(pass),
      "a pass of training: forward, dgrad, wgrad, or all that there are"},
     {0, "seed", "N", CLI_SEED, AT(seed), "of the features"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
@@ -240,7 +240,7 @@ static spc_status add_pass(spc_feature *out, int *count,
 static spc_status add_passes(spc_feature *out, int *count,
                              const spc_feature *feature, const char *word)
 {
-    bool all = word != NULL && strcmp(word, "all") == 0, known = all;
+    bool all = word != NULL && strcmp(word, "all") == 0;
     spc_error error = {0};
 
     if (word == NULL) {
@@ -250,15 +250,11 @@ static spc_status add_passes(spc_feature *out, int *count,
     for (int p = 0; p < PASSES; p++) {
         if (!all && strcmp(word, passes[p]) != 0)
             continue;
-        known = true;
         spc_status status = add_pass(out, count, feature, (spc_pass)p, &error);
         if (status != SPC_OK && (!all || p != SPC_WGRAD))
             return cli_fail(status, "%s", error.text);
     }
-    return known ? SPC_OK
-                 : cli_fail(SPC_EINVAL,
-                            "--pass %s: forward, dgrad, wgrad or all is right",
-                            word);
+    return SPC_OK;
 }
 
 static spc_status read_features(spc_feature **out, int *count,

@@ -2,7 +2,6 @@
 #include "command/space.h"
 
 #include "base/plural.h"
-#include "command/tune/trials.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +19,10 @@ static const cli_option options[] = {
      "the space on this GPU, present or not: sm_90a, sm_80, ..."},
     {0, "only", "TEMPLATE", CLI_TEXT, AT(view.only),
      "candidates of this one only"},
+    {0, "all", NULL, CLI_FLAG, AT(view.all),
+     "list every candidate, and what refused it"},
     {'a', "admitted", NULL, CLI_FLAG, AT(view.admitted),
-     "leave out what was refused"},
+     "list the candidates that were not refused"},
     {0, "render", "N", CLI_TEXT, AT(render),
      "print the source of candidate N instead"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
@@ -35,8 +36,8 @@ static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
 
     if (end == args->render || *end != '\0' || number < 0 || number > 1 << 30)
         return cli_fail(SPC_EINVAL,
-                        "--render: '%s' is not right: the number of a "
-                        "candidate, as 'spctune space' prints it, is",
+                        "--render: '%s' is not the number of a candidate, as "
+                        "'spctune space --all' prints it",
                         args->render);
     if (args->view.only != NULL)
         return cli_fail(SPC_EINVAL, "--render counts the candidates of all "
@@ -98,6 +99,10 @@ static void print_space(const space_view *view, const trials *found,
 
     printf("%s: %s, %d refused\n", text,
            spc__count(report->candidates, "candidate"), report->refused);
+    if (!view->all && !view->admitted) {
+        space_print_summary(found);
+        return;
+    }
     table_init(&out, titles);
     for (int i = 0; i < found->count; i++) {
         const spc_trial *trial = &found->at[i];
@@ -167,11 +172,13 @@ static spc_status run(cli *self, void *args)
 const cli_command cli_space = {
     .name = "space",
     .operands = "LAYER...",
-    .summary = "list the candidates of a layer and what refused the others",
+    .summary = "the search space of a layer: templates and candidates",
     .more = "Enumerates every configuration of every template for the device, "
-            "or for a\nGPU that is not here (--target), and says which "
-            "constraint refused it.\nWith --render the source of one "
-            "candidate, as the compiler gets it.",
+            "or for a\nGPU that is not here (--target). Prints a row for each "
+            "template: how many\ncandidates it has, how many of them its "
+            "constraints admit, and which constraint\nrefuses most. --all "
+            "lists every candidate with what refused it. --render prints\nthe "
+            "source of one candidate, as the compiler gets it.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,

@@ -3,15 +3,20 @@
 #define SPC_CMD_SPACE_H
 
 #include "command/layers.h"
+#include "command/tune/trials.h"
 
 typedef struct space_view {
     const char *target; /* NULL: the device */
     const char *only;   /* of this template; NULL: of all */
-    bool admitted;      /* without what was refused */
+    bool all;           /* each candidate; else a row for each template */
+    bool admitted;      /* each candidate that was not refused */
 } space_view;
 
 /* Prints them, or writes them as an object. */
 spc_status space_list(cli_job *job, const spc_conv *layer, const char *text,
                       const space_view *view);
+
+/* A row for each template. */
+void space_print_summary(const trials *found);
 
 #endif

@@ -30,7 +30,7 @@ static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
      "a scene to tune on (may be repeated)"},
     {0, "scenes", "DIR", CLI_TEXT, AT(folder), "where the files of scenes are"},
-    {0, "against", "WORD", CLI_EFFORT, AT(against),
+    {0, "against", "normal|exhaustive", CLI_EFFORT, AT(against),
      "the search that quick is held to: normal or exhaustive (default)"},
     {0, "around", "N", CLI_TEXT, AT(around_text),
      "how many scenes near each one are served its choice: up to 8; default 4"},
@@ -213,8 +213,8 @@ static spc_status read_around(audit_args *args)
     long value = strtol(text, &end, 10);
     if (text[0] < '0' || text[0] > '9' || *end != '\0' || value > AUDIT_AROUND)
         return cli_fail(SPC_EINVAL,
-                        "--around: '%s' is not right: it is how many scenes "
-                        "near each one are served its choice, 0 to %d",
+                        "--around: '%s' is not a number of scenes near each "
+                        "one, from 0 to %d",
                         text, AUDIT_AROUND);
     args->around = (int)value;
     return SPC_OK;
@@ -227,9 +227,6 @@ static spc_status run(cli *self, void *to)
     worklist list = {0};
     spc_status status;
 
-    if (args->against == SPC_EFFORT_QUICK)
-        return cli_fail(SPC_EINVAL, "--against: 'quick' is not right: it is "
-                                    "what is held to normal or exhaustive");
     if ((status = read_around(args)) != SPC_OK)
         return status;
     if (args->keep != NULL && access(args->keep, F_OK) == 0)

@@ -21,7 +21,6 @@ static spc_status add(passes *out, const spc_conv *layer, spc_pass pass)
 spc_status passes_of(passes *out, const spc_conv *layer, const char *word)
 {
     spc_status status = SPC_OK;
-    bool known = false;
 
     out->count = 0;
     if (word == NULL) {
@@ -33,12 +32,7 @@ spc_status passes_of(passes *out, const spc_conv *layer, const char *word)
     for (int p = 0; p < PASSES && status == SPC_OK; p++) {
         if (strcmp(word, "all") != 0 && strcmp(word, names[p]) != 0)
             continue;
-        known = true;
         status = add(out, layer, (spc_pass)p);
     }
-    if (!known)
-        return cli_fail(SPC_EINVAL,
-                        "--pass %s: forward, dgrad, wgrad or all is right",
-                        word);
     return status;
 }

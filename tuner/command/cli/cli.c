@@ -76,11 +76,11 @@ const cli_option cli_global_options[] = {
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
      "for compiling and for the cpu device; 0, the default: all cores"},
     {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
-    {0, "progress", "WORD", CLI_TEXT, offsetof(cli_globals, progress),
-     "json, plain or none; default: a line of the terminal, else plain: one "
-     "every few seconds"},
+    {0, "progress", "json|plain|none", CLI_WORD,
+     offsetof(cli_globals, progress),
+     "default: a line of the terminal, else plain: one every few seconds"},
     {'q', "quiet", NULL, CLI_FLAG, offsetof(cli_globals, quiet),
-     "no talk on standard error but errors"},
+     "no messages on standard error but errors"},
     {'v', "verbose", NULL, CLI_FLAG, offsetof(cli_globals, verbose),
      "say also what the library notes by the way"},
     {'h', NULL, NULL, CLI_FLAG, offsetof(cli_globals, help_short),
@@ -136,8 +136,8 @@ static spc_status bad_value(const cli_option *option, const char *text,
 {
     char name[40];
 
-    return cli_fail(SPC_EINVAL, "%s: '%s' is not right: %s",
-                    spelling(option, name), text, right);
+    return cli_fail(SPC_EINVAL, "%s: '%s' is not %s", spelling(option, name),
+                    text, right);
 }
 
 /* Of the kinds that are whole numbers. */
@@ -159,7 +159,7 @@ static spc_status read_real(const cli_option *option, double *to,
     /* strtod skips blanks and reads 'inf'. */
     if (strchr(".0123456789", text[0]) == NULL || end == text || *end != '\0' ||
         !(value > 0) || value > 1e9)
-        return bad_value(option, text, "a positive number up to 1e9 is");
+        return bad_value(option, text, "a positive number up to 1e9");
     *to = value;
     return SPC_OK;
 }
@@ -175,7 +175,7 @@ static spc_status read_number(const cli_option *option, void *to,
     /* strtoull skips blanks and takes a sign, even a minus. */
     if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 ||
         value < range->least || value > range->most) {
-        snprintf(right, sizeof(right), "a whole number from %llu to %llu is",
+        snprintf(right, sizeof(right), "a whole number from %llu to %llu",
                  range->least, range->most);
         return bad_value(option, text, right);
     }
@@ -186,23 +186,56 @@ static spc_status read_number(const cli_option *option, void *to,
     return SPC_OK;
 }
 
-static spc_status read_effort(const cli_option *option, void *to,
-                              const char *text)
-{
-    static const char *const words[] = {"quick", "normal", "exhaustive", NULL};
-    const char *near = spc__meant(text, words);
-    char right[80];
+/* ---- words ----------------------------------------------------------------
+ */
 
-    for (int i = 0; i < 3; i++)
-        if (strcmp(text, words[i]) == 0) {
-            *(spc_effort *)to = (spc_effort)i;
-            return SPC_OK;
-        }
-    snprintf(right, sizeof(right), "quick, normal or exhaustive is%s%s%s",
-             near != NULL ? "; did you mean '" : "", near != NULL ? near : "",
-             near != NULL ? "'?" : "");
-    return bad_value(option, text, right);
+bool cli_is_word(const char *word, const char *words)
+{
+    size_t length = strlen(word);
+
+    for (const char *at = words; at != NULL; at = strchr(at, '|')) {
+        at += *at == '|';
+        if (length > 0 && strncmp(at, word, length) == 0 &&
+            (at[length] == '|' || at[length] == '\0'))
+            return true;
+    }
+    return false;
 }
+
+spc_status cli_unknown(const char *what, const char *word, const char *words)
+{
+    enum { MOST = 32 };
+    char *copy = strdup(words), *rest = copy, text[400];
+    const char *known[MOST + 1] = {NULL};
+
+    if (copy == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int i = 0; i < MOST && rest != NULL; i++)
+        known[i] = strsep(&rest, "|");
+    spc_status status = cli_fail(SPC_EINVAL, "%s",
+                                 spc__unknown(text, sizeof(text), what, word,
+                                              spc__meant(word, known), known));
+    free(copy);
+    return status;
+}
+
+static spc_status read_word(const cli_option *option, void *to,
+                            const char *text)
+{
+    static const char *const efforts[] = {"quick", "normal", "exhaustive"};
+
+    if (!cli_is_word(text, option->value))
+        return cli_unknown(option->kind == CLI_EFFORT ? "effort" : option->name,
+                           text, option->value);
+    if (option->kind == CLI_WORD)
+        *(const char **)to = text;
+    for (int i = 0; option->kind == CLI_EFFORT && i < 3; i++)
+        if (strcmp(text, efforts[i]) == 0)
+            *(spc_effort *)to = (spc_effort)i;
+    return SPC_OK;
+}
+
+/* ---- numbers ------------------------------------------------------------- */
 
 /* "90s", "10m", "1h30m"; a number alone is seconds. */
 static spc_status read_time(const cli_option *option, void *to,
@@ -210,6 +243,7 @@ static spc_status read_time(const cli_option *option, void *to,
 {
     static const char units[] = "smh";
     static const double seconds[] = {1, 60, 3600};
+    static const char right[] = "a time such as 90s, 10m or 1h30m";
     const char *at = text;
     double sum = 0;
 
@@ -219,14 +253,12 @@ static spc_status read_time(const cli_option *option, void *to,
         const char *unit =
             value >= 0 && *end != '\0' ? strchr(units, *end) : units;
         if (value < 0 || unit == NULL)
-            return bad_value(option, text,
-                             "a time such as 90s, 10m or 1h30m "
-                             "is");
+            return bad_value(option, text, right);
         sum += value * seconds[unit - units];
         at = end + (*end != '\0');
     } while (*at != '\0');
     if (!(sum > 0) || sum > 1e9)
-        return bad_value(option, text, "a time such as 90s, 10m or 1h30m is");
+        return bad_value(option, text, right);
     *(double *)to = sum;
     return SPC_OK;
 }
@@ -244,8 +276,9 @@ spc_status cli_store(const cli_option *option, void *base, const char *text)
         return SPC_OK;
     case CLI_LIST:
         return cli_append(to, text);
+    case CLI_WORD:
     case CLI_EFFORT:
-        return read_effort(option, to, text);
+        return read_word(option, to, text);
     case CLI_TIME:
         return read_time(option, to, text);
     case CLI_REAL:
@@ -310,11 +343,9 @@ static spc_status unknown_option(const struct reader *reader, const char *word,
     if (length > 1 && (near = spc__meant(bare, names)) != NULL)
         return cli_fail(SPC_EINVAL, "unknown option '%s': did you mean '--%s'?",
                         word, near);
-    return cli_fail(SPC_EINVAL,
-                    "unknown option '%s': 'spctune %s%s-h' lists those that "
-                    "are known",
-                    word, command != NULL ? command->name : "",
-                    command != NULL ? " " : "");
+    return cli_fail(
+        SPC_EINVAL, "unknown option '%s' ('spctune %s%s-h' lists them)", word,
+        command != NULL ? command->name : "", command != NULL ? " " : "");
 }
 
 static void note_given(cli *self, const cli_option *option)
@@ -373,7 +404,7 @@ const cli_command *cli_find_command(const char *name)
     return NULL;
 }
 
-const char *cli_meant_command(const char *word)
+static const char *meant_command(const char *word)
 {
     const char *names[64];
     int count = 0;
@@ -385,17 +416,15 @@ const char *cli_meant_command(const char *word)
     return spc__meant(word, names);
 }
 
-static spc_status unknown_command(const char *word)
+spc_status cli_unknown_command(const char *word)
 {
-    const char *near = cli_meant_command(word);
+    const char *near = meant_command(word);
 
     if (near != NULL)
         return cli_fail(SPC_EINVAL, "unknown command '%s': did you mean '%s'?",
                         word, near);
     return cli_fail(SPC_EINVAL,
-                    "unknown command '%s': 'spctune help' lists those that "
-                    "are known",
-                    word);
+                    "unknown command '%s' ('spctune help' lists them)", word);
 }
 
 /* The first operand is the command; its arguments are zero until then. */
@@ -404,7 +433,7 @@ static spc_status read_command(struct reader *reader, const char *word)
     const cli_command *command = cli_find_command(word);
 
     if (command == NULL)
-        return unknown_command(word);
+        return cli_unknown_command(word);
     reader->self->command = command;
     if ((reader->args = calloc(1, command->args_bytes + 1)) == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");

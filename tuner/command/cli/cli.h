@@ -13,6 +13,7 @@
 typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
+    CLI_WORD,  /* const char *: one of those that `value` lists */
     CLI_LIST,  /* cli_list: may be given several times */
     CLI_INT,   /* int: 0 and more, up to a million */
     CLI_COUNT, /* int: 1 and more, up to a million */
@@ -32,7 +33,8 @@ typedef struct cli_list {
 typedef struct cli_option {
     char letter;       /* 0: none */
     const char *name;  /* without the dashes */
-    const char *value; /* what the help calls its value; NULL for flags */
+    const char *value; /* what the help calls its value, or for CLI_WORD and
+                          CLI_EFFORT "one|two|three"; NULL for flags */
     cli_kind kind;
     size_t offset; /* of its member in the arguments' struct */
     const char *help;
@@ -83,9 +85,11 @@ typedef struct cli {
 
 struct cli_command {
     const char *name;
-    const char *operands; /* for the usage line */
-    const char *summary;  /* one line */
-    const char *more;     /* for --help */
+    const char *operands;       /* for the usage line */
+    const char *summary;        /* one line */
+    const char *more;           /* for --help */
+    const char *(*verb)(int i); /* its words after the name; NULL past the last,
+                                   or no function: `operands` has all */
     const cli_option *options;
     size_t args_bytes; /* of the struct that the options fill */
     spc_status (*run)(cli *self, void *args);
@@ -103,8 +107,8 @@ extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
 /* All commands, ended by NULL; those without a summary are not listed. */
 extern const cli_command *const cli_commands[];
 const cli_command *cli_find_command(const char *name); /* or NULL */
-/* The one whose name is nearly `word`, or NULL. */
-const char *cli_meant_command(const char *word);
+/* Says that there is no such command, and which one may be meant. */
+spc_status cli_unknown_command(const char *word);
 /* The option of that name of a table; NULL: it has none. */
 const cli_option *cli_find_option(const cli_option *table, const char *name);
 /* Puts a value to its place in `base`; a sentence where it is not right. */
@@ -116,6 +120,11 @@ spc_status cli_fail(spc_status status, const char *format, ...)
     SPC_PRINTF(2, 3);
 /* What cli_fail said last, for --json; status SPC_OK: nothing yet. */
 const spc_error *cli_last_error(void);
+/* "unknown effort 'fast' (quick, normal, exhaustive)"; `words` are separated by
+ * '|'. */
+spc_status cli_unknown(const char *what, const char *word, const char *words);
+/* Is `word` one of `words`, which are separated by '|'? */
+bool cli_is_word(const char *word, const char *words);
 /* The same for what the context says. */
 spc_status cli_fail_ctx(spc_status status, const spc_ctx *ctx);
 /* A remark on standard error, unless --quiet. */

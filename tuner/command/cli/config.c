@@ -58,7 +58,7 @@ static spc_status set_flag(const config *c, const cli_option *option,
                            void *base, const char *value)
 {
     if (strcmp(value, "yes") != 0 && strcmp(value, "no") != 0)
-        return fail_line(c, value, "is not right: yes or no is");
+        return fail_line(c, value, "is neither yes nor no");
     *(bool *)((char *)base + option->offset) = value[0] == 'y';
     return SPC_OK;
 }

@@ -22,9 +22,13 @@ static void print_option(const cli_option *option)
     const char *at = option->help;
 
     printf("%s", head);
+    if (used > COLUMN - 2) {
+        putchar('\n');
+        used = 0;
+    }
     while (*at != '\0') {
         size_t length = strlen(at);
-        printf("%*s", COLUMN - used > 2 ? COLUMN - used : 2, "");
+        printf("%*s", COLUMN - used, "");
         if (length > WIDTH - COLUMN) {
             length = WIDTH - COLUMN;
             while (length > 0 && at[length] != ' ')
@@ -119,17 +123,8 @@ static spc_status run(cli *self, void *args)
         return cli_fail(SPC_EINVAL, "help explains one command at a time");
     if (self->operands.count == 1) {
         const char *name = self->operands.at[0];
-        const char *near = cli_meant_command(name);
-        if ((subject.command = cli_find_command(name)) == NULL && near != NULL)
-            return cli_fail(SPC_EINVAL,
-                            "there is no command '%s' to help with: did you "
-                            "mean '%s'?",
-                            name, near);
-        if (subject.command == NULL)
-            return cli_fail(SPC_EINVAL,
-                            "there is no command '%s' to help with: "
-                            "'spctune help' lists them",
-                            name);
+        if ((subject.command = cli_find_command(name)) == NULL)
+            return cli_unknown_command(name);
     }
     cli_help_full(&subject);
     return SPC_OK;

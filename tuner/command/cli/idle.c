@@ -60,7 +60,7 @@ spc_status idle_take_one(const cli *self, const char *names)
             if (self->given[i] == self->given[j] &&
                 self->given[i]->name != NULL &&
                 is_among(names, self->given[i]->name))
-                return cli_fail(SPC_EINVAL, "--%s is given twice: one is right",
+                return cli_fail(SPC_EINVAL, "--%s is given twice",
                                 self->given[i]->name);
     return SPC_OK;
 }

@@ -22,38 +22,24 @@ static const double every_s[] = {
 static const double after_s[] = {
     [PROGRESS_LINE] = 0.5, [PROGRESS_PLAIN] = 5, [PROGRESS_JSON] = 0};
 
-/* The mode that is asked for; -1: the word is not right. */
-static int read_mode(const cli *self)
+static progress_mode read_mode(const cli *self)
 {
     const char *word = self->globals.progress;
+    bool is_terminal = isatty(STDERR_FILENO);
 
-    if (word == NULL)
-        return self->globals.quiet     ? PROGRESS_NONE
-               : isatty(STDERR_FILENO) ? PROGRESS_LINE
-                                       : PROGRESS_PLAIN;
-    for (int i = 0; i < 4; i++)
-        if (i != PROGRESS_LINE && strcmp(word, words[i]) == 0)
-            return i == PROGRESS_PLAIN && isatty(STDERR_FILENO) ? PROGRESS_LINE
-                                                                : i;
-    return -1;
-}
-
-spc_status progress_check(const cli *self)
-{
-    if (read_mode(self) >= 0)
-        return SPC_OK;
-    return cli_fail(SPC_EINVAL,
-                    "--progress: '%s' is not right: json, plain or none is",
-                    self->globals.progress);
+    if (word == NULL && self->globals.quiet)
+        return PROGRESS_NONE;
+    for (int i = 0; word != NULL && i < 4; i++)
+        if (i != PROGRESS_PLAIN && strcmp(word, words[i]) == 0)
+            return (progress_mode)i;
+    return is_terminal ? PROGRESS_LINE : PROGRESS_PLAIN;
 }
 
 void progress_init(progress *p, const cli *self)
 {
-    int mode = read_mode(self);
-
     memset(p, 0, sizeof(*p));
     p->self = self;
-    p->mode = mode > 0 ? (progress_mode)mode : PROGRESS_NONE;
+    p->mode = read_mode(self);
     p->enabled = p->mode != PROGRESS_NONE;
 }
 
@@ -98,14 +84,41 @@ void progress_clear(progress *p)
     p->shown = false;
 }
 
-static void add_time(spc__buf *to, double seconds)
+/* A part of the work that is left is known to take so long; all of it is an
+ * estimate, by what was done. */
+static void add_time(spc__buf *to, const char *how, double seconds)
 {
     if (seconds < 0)
         spc__buf_puts(to, "time left unknown");
     else if (seconds < 99.5)
-        spc__buf_printf(to, "at least %.0f s left", seconds);
+        spc__buf_printf(to, "%s %.0f s left", how, seconds);
     else
-        spc__buf_printf(to, "at least %.0f min left", seconds / 60);
+        spc__buf_printf(to, "%s %.0f min left", how, seconds / 60);
+}
+
+/* ---- phases without a callback ------------------------------------------- */
+
+void progress_note(progress *p, const char *what, double elapsed_s,
+                   double most_s)
+{
+    spc__buf line = SPC__BUF_INIT;
+    spc__json json;
+
+    if (!is_due(p))
+        return;
+    if (p->mode == PROGRESS_JSON) {
+        spc__json_init(&json, &line);
+        spc__json_object(&json, NULL);
+        spc__json_text(&json, "stage", what);
+        spc__json_real(&json, "elapsed_s", elapsed_s);
+        spc__json_end_object(&json);
+    } else {
+        spc__buf_printf(&line, "%s, %.0f s", what, elapsed_s);
+        if (most_s > 0)
+            spc__buf_printf(&line, " of at most %.0f s", most_s);
+    }
+    show(p, spc__buf_text(&line));
+    spc__buf_release(&line);
 }
 
 /* ---- lists of layers ----------------------------------------------------- */
@@ -143,6 +156,11 @@ double progress_left(const progress_board *board)
 
 static void add_items(spc__buf *line, const progress_board *board)
 {
+    if (board != NULL && board->items > 1 && board->lanes <= 1) {
+        int at = board->ended < board->items ? board->ended + 1 : board->items;
+        spc__buf_printf(line, "layer %d of %d, ", at, board->items);
+        return;
+    }
     if (board != NULL && board->items > 1)
         spc__buf_printf(line, "%d of %s, ", board->ended,
                         spc__count(board->items, "layer"));
@@ -164,12 +182,28 @@ void progress_lanes(progress *p, const progress_board *board)
         spc__json_end_object(&json);
     } else {
         add_items(&line, board);
-        add_time(&line, progress_left(board));
+        add_time(&line, "about", progress_left(board));
         for (int i = 0; i < board->lanes; i++)
             if (board->lane[i].item >= 0)
                 spc__buf_printf(&line, "; %s %d/%d", board->lane[i].device,
                                 board->lane[i].done, board->lane[i].total);
     }
+    show(p, spc__buf_text(&line));
+    spc__buf_release(&line);
+}
+
+void progress_item(progress *p, const progress_board *board, int item,
+                   const char *text)
+{
+    spc__buf line = SPC__BUF_INIT;
+
+    if (!p->enabled || p->mode != PROGRESS_PLAIN || p->self->is_lane)
+        return;
+    if (p->self->talk->started_ns == 0)
+        p->self->talk->started_ns = spc__now_ns();
+    spc__buf_printf(&line, "layer %d of %d, ", item + 1, board->items);
+    add_time(&line, "about", progress_left(board));
+    spc__buf_printf(&line, ": %s", text);
     show(p, spc__buf_text(&line));
     spc__buf_release(&line);
 }
@@ -209,7 +243,8 @@ static void print_state(spc__buf *line, const progress_board *board,
     add_items(line, board);
     spc__buf_printf(line, "%s %d/%d, ", verbs[state->stage], state->done,
                     state->total);
-    add_time(line, left_s);
+    add_time(line, board != NULL && board->items > 1 ? "about" : "at least",
+             left_s);
     if (state->best != NULL)
         spc__buf_printf(line, ", best %.1f us: %s", state->best_us,
                         state->best);
@@ -256,7 +291,7 @@ void progress_cases(progress *p, const progress_state *state)
         spc__buf_printf(&line, "/%d", state->total);
     spc__buf_printf(&line, ", %d failed, ", state->failed);
     if (state->total > 0 && state->done > 0) {
-        add_time(&line,
+        add_time(&line, "about",
                  state->elapsed_s * (state->total - state->done) / state->done);
         spc__buf_puts(&line, ", ");
     }

@@ -54,14 +54,18 @@ typedef struct progress_board {
     progress_lane lane[PROGRESS_LANES];
 } progress_board;
 
-/* Is the word of --progress right? SPC_EINVAL. */
-spc_status progress_check(const cli *self);
-
 void progress_init(progress *p, const cli *self);
 void progress_show(progress *p, const spc_progress *state);
 void progress_cases(progress *p, const progress_state *state);
 /* What all lanes of a board are at; for the process that began them. */
 void progress_lanes(progress *p, const progress_board *board);
+/* "planning the network, 12 s"; `most_s`: it ends by then, 0: not known. */
+void progress_note(progress *p, const char *what, double elapsed_s,
+                   double most_s);
+/* Layer `item` from 0 of a network begins: without a terminal a line of its
+ * own, on one progress_show() says so. */
+void progress_item(progress *p, const progress_board *board, int item,
+                   const char *text);
 void progress_clear(progress *p); /* before anything else is printed */
 
 /* Seconds that are left for the list, at the least; below 0: not known. */

@@ -1,6 +1,5 @@
 /* db.c - spctune db: its verbs; looking into a database. */
 #include "command/db/db.h"
-#include "base/meant.h"
 #include "base/plural.h"
 #include "command/cli/idle.h"
 #include "command/database.h"
@@ -378,33 +377,27 @@ static const db_verb *find_verb(const char *name)
     return NULL;
 }
 
-static const char *meant_verb(const char *word)
+static const char *verb_name(int i)
 {
-    const char *names[VERBS + 1];
-
-    for (int i = 0; i < VERBS; i++)
-        names[i] = verbs[i].name;
-    names[VERBS] = NULL;
-    return spc__meant(word, names);
+    return i < VERBS ? verbs[i].name : NULL;
 }
 
 /* `word` is what stands where a verb should; NULL: nothing does. */
 static spc_status fail_words(const db_verb *verb, const char *word)
 {
-    const char *near = word != NULL ? meant_verb(word) : NULL;
     spc__buf all = SPC__BUF_INIT;
 
     if (verb != NULL)
-        return cli_fail(SPC_EINVAL, "'db %s%s%s' is right", verb->name,
+        return cli_fail(SPC_EINVAL, "usage: spctune db %s%s%s", verb->name,
                         verb->operands[0] != '\0' ? " " : "", verb->operands);
-    if (near != NULL)
-        return cli_fail(SPC_EINVAL, "unknown 'db %s': did you mean 'db %s'?",
-                        word, near);
     for (int i = 0; i < VERBS; i++)
-        spc__buf_printf(&all, "%s'%s'", i > 0 ? ", " : "", verbs[i].name);
-    cli_fail(SPC_EINVAL, "'db' is followed by one of %s", spc__buf_text(&all));
+        spc__buf_printf(&all, "%s%s", i > 0 ? "|" : "", verbs[i].name);
+    spc_status status =
+        word != NULL ? cli_unknown("word after db", word, spc__buf_text(&all))
+                     : cli_fail(SPC_EINVAL, "usage: spctune db %s ...",
+                                spc__buf_text(&all));
     spc__buf_release(&all);
-    return SPC_EINVAL;
+    return status;
 }
 
 /* A signed file is one of the layers, which only those may be: the uppermost.
@@ -473,6 +466,7 @@ static spc_status run(cli *self, void *args)
 const cli_command cli_db = {
     .name = "db",
     .operands = "ls | show ID | verify | export | import FILE | ...",
+    .verb = verb_name,
     .summary = "look into databases, check them, join them, pack them",
     .more =
         "'db ls' lists every problem that was measured: its layer, device, "

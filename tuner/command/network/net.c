@@ -38,7 +38,7 @@ static const cli_option options[] = {
      "add: of an ONNX file: the size of its voxels"},
     {0, "range", "LOW,HIGH", CLI_TEXT, AT_NET(range),
      "add: and X,Y,Z of both corners of its grid"},
-    {0, "dtype", "TYPE", CLI_TEXT, AT_NET(dtype),
+    {0, "dtype", "f16|bf16|f32", CLI_WORD, AT_NET(dtype),
      "add: of features and weights: f16 (default), bf16 or f32"},
     {0, "int8", NULL, CLI_FLAG, AT_NET(int8),
      "add: convolutions on i8, by the ranges that an ONNX file states, or "
@@ -432,10 +432,12 @@ static spc_status run(cli *self, void *to)
         return look(self, (void *)(uintptr_t)what, drop);
     if (what != NULL && strcmp(verb, "first") == 0)
         return run_first(self, args);
+    if (words->count > 0 && !cli_is_word(verb, "add|ls|show|rm|first"))
+        return cli_unknown("word after net", verb, "add|ls|show|rm|first");
     return cli_fail(SPC_EINVAL,
-                    "'net add FILE --name NAME', 'net ls', 'net show NAME', "
-                    "'net rm NAME' and 'net first NAME --scene SPEC' are "
-                    "right");
+                    "usage: spctune net add FILE --name NAME | ls | "
+                    "show NAME | rm NAME | first NAME --scene "
+                    "SPEC");
 }
 
 const cli_command cli_net = {

@@ -26,8 +26,7 @@ spc_status network_dtype(spc_dtype *out, const char *name)
             *out = known[i].dtype;
             return SPC_OK;
         }
-    return cli_fail(SPC_EINVAL, "--dtype: '%s' is not right: f16, bf16 or f32",
-                    name);
+    return cli_unknown("dtype", name, "f16|bf16|f32");
 }
 
 /* A stored network has its type and weights. */

@@ -51,9 +51,8 @@ typedef struct network_args {
          CLI_TEXT, AT(voxel), "of an ONNX file: the size of its voxels"},      \
         {0,        "range",   "LOW,HIGH",                                      \
          CLI_TEXT, AT(range), "and X,Y,Z of both corners of its grid"},        \
-        {0,         "dtype",                                                   \
-         "TYPE",    CLI_TEXT,                                                  \
-         AT(dtype), "of features and weights: f16 (default), bf16 or f32"},    \
+        {0,        "dtype",   "f16|bf16|f32",                                  \
+         CLI_WORD, AT(dtype), "of features and weights; default: f16"},        \
         {0,                                                                    \
          "capacity",                                                           \
          "N",                                                                  \

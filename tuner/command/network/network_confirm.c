@@ -7,6 +7,7 @@
  * layer. Each is kept if a replay is faster so.
  */
 #include "base/plural.h"
+#include "command/cli/phase.h"
 #include "command/network/network_tune.h"
 
 #include <math.h>
@@ -58,6 +59,17 @@ static spc_status time_network(double *us, network *n, unsigned flags)
         sum += log(one);
     }
     *us = exp(sum / n->scene_count);
+    return status;
+}
+
+/* The same, with progress: all kernels may have to be compiled. */
+static spc_status time_shown(tuning *t, double *us, unsigned flags)
+{
+    phase timing;
+
+    phase_begin(&timing, t->job.self, "timing the network", 0);
+    spc_status status = time_network(us, &t->net, flags);
+    phase_end(&timing);
     return status;
 }
 
@@ -158,7 +170,7 @@ static spc_status share_layouts(tuning *t, double *us)
     if (changed == 0)
         return SPC_OK;
     if ((status = choose_together(t)) == SPC_OK)
-        status = time_network(&together, &t->net, SPC_PLAN_JIT);
+        status = time_shown(t, &together, SPC_PLAN_JIT);
     if (status == SPC_OK && t->job.json == NULL)
         printf("\n%s %s the layouts of others: by their times and "
                "those of layouts\n%.1f us less; a replay takes %.1f us so, "
@@ -257,7 +269,7 @@ static spc_status fall_back(tuning *t, double untuned_us, double *us)
     if (untuned_us <= 0 || !rivals_is_faster(untuned_us, *us))
         return SPC_OK;
     if ((status = take_untuned(t)) == SPC_OK)
-        status = time_network(&now, &t->net, SPC_PLAN_JIT);
+        status = time_shown(t, &now, SPC_PLAN_JIT);
     if (status != SPC_OK || !rivals_is_faster(now, *us)) {
         spc_status back = take_tuned(t);
         return status != SPC_OK ? status : back;
@@ -306,12 +318,16 @@ static spc_status try_rivals(tuning *t, double *us)
     rivals *list = calloc((size_t)t->count + 1, sizeof(*list));
     double before = *us;
     int changed = 0;
+    phase swaps;
 
     if (list == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (int i = 0; i < t->count; i++)
         list[i] = t->problems[i].rivals;
+    phase_begin(&swaps, t->job.self, "trying other kernels in the network",
+                part_for_rivals * t->spent_ms * 1e-3);
     spc_status status = rivals_try(list, t->count, &how, us, &changed);
+    phase_end(&swaps);
     for (int i = 0; i < t->count; i++)
         t->problems[i].rivals = list[i];
     free(list);
@@ -354,21 +370,25 @@ static void print(const tuning *t, double us, double untuned_us)
     spc__json_end_object(json);
 }
 
-/* What the network takes untuned is asked only where the layers' time was not
- * cut short, as all the kernels that nobody wants are compiled for it. */
+/* What the network takes without tuned kernels. It is asked only where the
+ * layers' time was not cut short, as all of these kernels are compiled for it.
+ */
+static spc_status time_untuned(tuning *t, double *us)
+{
+    spc_status status = time_shown(t, us, SPC_PLAN_ESTIMATE);
+
+    return status == SPC_OK ? note_untuned(t) : status;
+}
+
 spc_status network_confirm(tuning *t)
 {
     double before = 0, after;
     spc_status status = SPC_OK;
 
-    if (!t->is_cut) {
-        if ((status = time_network(&before, &t->net, SPC_PLAN_ESTIMATE)) !=
-            SPC_OK)
-            return status;
-        if ((status = note_untuned(t)) != SPC_OK)
-            return status;
-    }
-    if ((status = time_network(&after, &t->net, SPC_PLAN_JIT)) != SPC_OK ||
+    if (!t->is_cut)
+        status = time_untuned(t, &before);
+    if (status != SPC_OK ||
+        (status = time_shown(t, &after, SPC_PLAN_JIT)) != SPC_OK ||
         (status = share_layouts(t, &after)) != SPC_OK ||
         (status = note_kernels(t)) != SPC_OK ||
         (status = fall_back(t, before, &after)) != SPC_OK ||

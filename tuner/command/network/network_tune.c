@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/plural.h"
+#include "command/cli/phase.h"
 #include "command/database.h"
 
 #include <math.h>
@@ -328,9 +329,42 @@ static bool has_time(tuning *t, int i, double ends_s)
     return true;
 }
 
-/* A layer that fails does not keep the others from their turn. */
+/* What the board says of the layer that ended: only what was timed tells how
+ * long the others take. */
+static void note_end(progress_board *board, double took_s, int timed)
+{
+    board->ended++;
+    if (timed > 0) {
+        board->timed++;
+        board->timed_ns += (int64_t)(took_s * 1e9);
+    }
+}
+
+static spc_status tune_next(tuning *t, progress_board *board, int i)
+{
+    tuning_args *args = t->job.args;
+    double began_s = now_s();
+    int timed = args->timed;
+    progress shown;
+
+    progress_init(&shown, t->job.self);
+    board->begun++;
+    progress_item(&shown, board, i, t->problems[i].text);
+    spc_status status = tune_problem(t, &t->problems[i]);
+    note_end(board, now_s() - began_s, args->timed - timed);
+    return status;
+}
+
+/* If a layer fails, the others are still tuned. */
 static spc_status tune_problems(tuning *t)
 {
+    double budget_s = ((tuning_args *)t->job.args)->budget_s;
+    double start_s = now_s(), ends_s = start_s + budget_s;
+    const progress_board *outer = t->job.self->board;
+    progress_board board = {.items = t->count,
+                            .lanes = 1,
+                            .started_ns = spc__now_ns(),
+                            .budget_s = budget_s};
     spc_status first = SPC_OK;
 
     t->job.scenes.count = t->net.scene_count;
@@ -338,8 +372,7 @@ static spc_status tune_problems(tuning *t)
         calloc((size_t)t->net.scene_count, sizeof(*t->job.scenes.at));
     if (t->job.scenes.at == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    double start_s = now_s();
-    double ends_s = start_s + ((tuning_args *)t->job.args)->budget_s;
+    t->job.self->board = &board;
     for (int i = 0; i < t->count && first != SPC_EINTERRUPTED; i++) {
         if (!has_time(t, i, ends_s))
             break;
@@ -347,10 +380,11 @@ static spc_status tune_problems(tuning *t)
             putchar('\n');
         spc_status status = *cli_cancel_flag()
                                 ? cli_fail(SPC_EINTERRUPTED, "interrupted")
-                                : tune_problem(t, &t->problems[i]);
+                                : tune_next(t, &board, i);
         if (first == SPC_OK || status == SPC_EINTERRUPTED)
             first = status;
     }
+    t->job.self->board = outer;
     t->spent_ms = 1e3 * (now_s() - start_s);
     return first;
 }
@@ -370,13 +404,24 @@ static bool can_confirm(const tuning *t)
     return false;
 }
 
+/* What the layers are, on which voxels, and which of them matter. */
+static spc_status look_at_network(tuning *t)
+{
+    spc_status status = find_problems(t);
+    phase untuned;
+
+    phase_begin(&untuned, t->job.self, "running the network untuned", 0);
+    if (status == SPC_OK && (status = find_all_levels(t)) == SPC_OK)
+        status = weigh_problems(t);
+    phase_end(&untuned);
+    return status;
+}
+
 static spc_status tune_network(tuning *t)
 {
-    spc_status status = find_problems(t), confirmed;
+    spc_status status = look_at_network(t), confirmed;
 
-    if (status != SPC_OK || (status = find_all_levels(t)) != SPC_OK ||
-        (status = weigh_problems(t)) != SPC_OK ||
-        (status = tune_problems(t)) == SPC_EINTERRUPTED)
+    if (status != SPC_OK || (status = tune_problems(t)) == SPC_EINTERRUPTED)
         return status;
     const tuning_args *args = t->job.args;
     bool is_old = args->missing && args->timed == 0;
@@ -416,11 +461,18 @@ spc_status network_tune(cli *self, tuning_args *args, spc__json *json)
         .seed = args->seed,
     };
     tuning t = {0};
+    phase opening;
     spc_status status;
 
-    if ((status = network_open(&t.net, self, &net)) == SPC_OK) {
-        t.job = (cli_job){
-            .self = self, .args = args, .ctx = t.net.ctx, .json = json};
+    phase_begin(&opening, self, "planning the network", 0);
+    status = network_open(&t.net, self, &net);
+    phase_end(&opening);
+    if (status == SPC_OK) {
+        t.job = (cli_job){.self = self,
+                          .args = args,
+                          .ctx = t.net.ctx,
+                          .json = json,
+                          .is_alone = true};
         status = tune_network(&t);
     }
     release(&t);

@@ -150,8 +150,8 @@ spc_status shard_read(shard *out, const char *text)
         !read_number(&out->count, slash + 1) || out->index < 1 ||
         out->index > out->count)
         return cli_fail(SPC_EINVAL,
-                        "--shard: '%s' is not right: K/N, such as 2/5 for the "
-                        "second of five parts, or auto is",
+                        "--shard: '%s' is not K/N, such as 2/5 for the second "
+                        "of five parts, nor auto",
                         text);
     out->index--;
     snprintf(out->source, sizeof(out->source), "--shard");

@@ -106,8 +106,7 @@ spc_status trials_fail(const trials *t, spc_status other, int candidates,
         failed += !trial_is_template(trial);
     }
     if (templates > 0)
-        snprintf(more, sizeof(more), " and %s",
-                 spc__count(templates, "template"));
+        snprintf(more, sizeof(more), " and %d of the templates", templates);
     return cli_fail(status, "%s: %d of %s%s %s", subject, failed,
                     spc__count(candidates, "candidate"), more, how);
 }

@@ -10,9 +10,8 @@
 #define COMMON                                                                 \
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),                               \
      "a sample scene (may be repeated); see spctune scene --help"},            \
-    {'e', "effort", "WORD", CLI_EFFORT, AT(effort),                            \
-     "quick, normal or exhaustive; default: normal to tune, exhaustive to "    \
-     "verify"},                                                                \
+    {'e', "effort", "quick|normal|exhaustive", CLI_EFFORT, AT(effort),         \
+     "default: normal to tune, exhaustive to verify"},                         \
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and order"},      \
     {0, "limit", "SECONDS", CLI_REAL, AT(limit_s),                             \
      "for one candidate's run; default: 10 to tune, 120 to verify"},           \
@@ -25,8 +24,8 @@
 /* clang-format on */
 
 const cli_option tune_options[] = {
-    {0, "pass", "WORD", CLI_TEXT, AT(pass),
-     "of training: forward, dgrad, wgrad, or all of them"},
+    {0, "pass", "forward|dgrad|wgrad|all", CLI_WORD, AT(pass),
+     "a pass of training, or all of them"},
     {0, "maps", NULL, CLI_FLAG, AT(maps),
      "how the layers' maps are searched, not their kernels"},
     {0, "again", NULL, CLI_FLAG, AT(again),
@@ -46,8 +45,8 @@ const cli_option tune_options[] = {
     {0, "scenes", "DIR", CLI_TEXT, AT(folder), "where the files of scenes are"},
     {'n', "network", "FILE", CLI_TEXT, AT(network),
      "each layer of a network, on the voxels of its level"},
-    {0, "dtype", "TYPE", CLI_TEXT, AT(dtype),
-     "of the network: f16 (default), bf16 or f32"},
+    {0, "dtype", "f16|bf16|f32", CLI_WORD, AT(dtype),
+     "of the network; default: f16"},
     {0, "int8", NULL, CLI_FLAG, AT(int8),
      "of the network: convolutions on i8, as for spctune run"},
     {0, "points", "FILE", CLI_TEXT, AT(points),

@@ -516,8 +516,8 @@ static spc_status read_cases(int *out, const char *text)
     long count = strtol(text, &end, 10);
     if (end == text || *end != '\0' || count < 1 || count > 1000000)
         return cli_fail(SPC_EINVAL,
-                        "--cases: '%s' is not right: a whole number from 1 "
-                        "to 1000000 is, each or all",
+                        "--cases: '%s' is not a whole number from 1 to "
+                        "1000000, each or all",
                         text);
     *out = (int)count;
     return SPC_OK;
@@ -532,8 +532,8 @@ static spc_status read_part(walk *w, const char *text)
     if (text != NULL &&
         (sscanf(text, "%4d/%4d%c", &w->part, &w->parts, &end) != 2 ||
          w->part < 1 || w->part > w->parts))
-        return cli_fail(SPC_EINVAL, "--part: '%s' is not right: 1/8 is, to 8/8",
-                        text);
+        return cli_fail(SPC_EINVAL,
+                        "--part: '%s' is not a part such as 1/8 to 8/8", text);
     w->part--;
     return SPC_OK;
 }

@@ -1,0 +1,28 @@
+/*
+ * phase.h - one long call that reports nothing, such as planning a network: a
+ * thread says on standard error that it goes on.
+ */
+#ifndef SPC_CMD_PHASE_H
+#define SPC_CMD_PHASE_H
+
+#include "command/cli/progress.h"
+
+#include <pthread.h>
+
+typedef struct phase {
+    progress progress;
+    const char *what;
+    double most_s; /* it ends by then; 0: not known */
+    uint64_t began_ns;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool is_shown, has_ended;
+} phase;
+
+/* Between the two the caller works and prints nothing. `what` must live until
+ * the end: "planning the network". */
+void phase_begin(phase *p, const cli *self, const char *what, double most_s);
+void phase_end(phase *p);
+
+#endif
