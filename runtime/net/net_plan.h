@@ -113,6 +113,10 @@ void spc__net_part(spc__net_node *joined, const spc_net_plan *plan, int node);
  * with nothing; reserves what turns points into voxels, if the plan takes
  * points. In this order. */
 spc_status spc__net_make_sets(spc_net_plan *plan);
+/* A FOOTPRINT set has room for so many times *scale times the plan's capacity,
+ * or for the rule's bound if that is less. */
+double spc__net_set_times(double *scale, const spc__net_set *set,
+                          double growth);
 spc_status spc__net_index_sample(spc_net_plan *plan);
 spc_status spc__net_make_voxels(spc_net_plan *plan);
 

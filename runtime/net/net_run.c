@@ -338,14 +338,19 @@ static void name_set(char out[120], const spc_net_plan *plan, int set)
 
 /* How often the plan's capacity a set within has room for; 0: it was no such
  * number that gave it too little. */
-static double room_of(const spc_net_plan *plan, int set, const char **word)
+static double room_of(const spc_net_plan *plan, int set, const char **word,
+                      double *scale)
 {
     const spc__net_set *s = &plan->net->sets[set];
+    bool regrouped = s->kind == SPC__NET_REGROUPED;
 
-    *word = s->kind == SPC__NET_REGROUPED ? "room" : "growth";
+    *word = regrouped ? "room" : "growth";
+    *scale = 1;
     if (set == 0 || s->cloud || plan->sets[set]->asked < 0)
         return 0;
-    return s->kind == SPC__NET_REGROUPED ? s->room : plan->options.growth;
+    if (regrouped || plan->options.growth == 0)
+        return regrouped ? s->room : 0;
+    return spc__net_set_times(scale, s, plan->options.growth);
 }
 
 /* The least whole number of which `times` that are `rows`. */
@@ -371,17 +376,22 @@ static double least_times(double rows, double count)
  * how often that it is. */
 static spc_status fail_room(const spc_net_plan *plan, const char *where,
                             const spc_coords *set, double times,
-                            const char *word)
+                            const char *word, double scale)
 {
     double now = (double)plan->options.capacity, asked = set->asked;
+    char more[64] = "";
 
+    if (scale > 1)
+        snprintf(more, sizeof(more), " times %g of its axes of stride 1",
+                 scale);
     return spc__fail(
         spc__error_of(plan->ctx), SPC_ECAPACITY,
         "%s of network '%s': %d rows for a set of %d, which is "
-        "%s %g times the plan's capacity of %.0f: it holds none "
+        "%s %g times the plan's capacity of %.0f%s: it holds none "
         "of them; %s %.12g or a capacity of %.0f would have fitted",
         where, plan->net->name, set->asked, set->capacity, word, times, now,
-        word, least_times(asked, now), least(asked, times));
+        more, word, least_times(asked, now * scale),
+        least(asked, times * scale));
 }
 
 static spc_status fail_set(spc_net_plan *plan, int set)
@@ -389,11 +399,12 @@ static spc_status fail_set(spc_net_plan *plan, int set)
     spc_error *error = spc__error_of(plan->ctx);
     const char *word;
     char where[120];
-    double times = room_of(plan, set, &word);
+    double scale, times = room_of(plan, set, &word, &scale);
 
     name_set(where, plan, set);
     if (error->status == SPC_ECAPACITY && times > 0)
-        return fail_room(plan, where, plan->sets[set], times, word);
+        return fail_room(plan, where, plan->sets[set], times, word,
+                         scale);
     return spc__fail_prefix(error, "%s: ", where);
 }
 

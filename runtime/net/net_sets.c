@@ -113,6 +113,26 @@ static spc_status reserve_input(spc_net_plan *plan)
     return spc_coords_reserve(&plan->sets[0], plan->ctx, &o);
 }
 
+/* Voxels merge where an axis has a stride. Along an axis of stride 1 each voxel
+ * makes as many as the kernel is long, so `growth`, which is what scans show on
+ * strided levels, is too little there. */
+double spc__net_set_times(double *scale, const spc__net_set *set, double growth)
+{
+    const spc_geometry *g = &set->rule;
+    double dilation = 1;
+    bool strided = false;
+
+    for (int a = 0; a < 3; a++) {
+        strided |= g->stride[a] > 1;
+        dilation *= g->stride[a] > 1 ? 1 : g->kernel[a];
+    }
+    *scale = strided ? dilation : 1;
+    if (strided)
+        return growth;
+    dilation = spc__geometry_fan_out(g); /* also of lists of offsets */
+    return growth > dilation ? growth : dilation;
+}
+
 /* 0: the rule's bound. Rules that make no more voxels than they find, or that
  * are there to make more, have room for all. */
 static int64_t outputs_capacity(const spc_net_plan *plan,
@@ -121,7 +141,8 @@ static int64_t outputs_capacity(const spc_net_plan *plan,
     const spc_net_options *o = &plan->options;
     int64_t bound = spc_coords_capacity(plan->sets[set->from[0]]) *
                     spc__geometry_fan_out(&set->rule);
-    double most = o->growth * (double)o->capacity;
+    double scale, times = spc__net_set_times(&scale, set, o->growth);
+    double most = times * scale * (double)o->capacity;
     int64_t places = (int64_t)o->high[0] - o->low[0] + 1;
 
     if (set->rule.rule != SPC_RULE_FOOTPRINT || o->growth == 0)

@@ -482,6 +482,48 @@ START_TEST(the_growth_that_would_have_fitted_fits)
 }
 END_TEST
 
+/* Strewn voxels make 27 each where no axis has a stride, and 9 times 2 where
+ * one has: by the default there is room for them. */
+START_TEST(layers_that_dilate_have_room_by_default)
+{
+    static const struct {
+        const char *layer;
+        int64_t rows;
+    } cases[] = {
+        {"conv,cin=4,cout=4,rule=footprint,k=3,padding=1,dtype=f32", 27 * 30},
+        {"conv,cin=4,cout=4,rule=footprint,k=3,stride=1x1x2,padding=1,"
+         "dtype=f32",
+         9 * 30 * 2},
+    };
+    spc_net_options o = room_for(30);
+    spc_scene *scene = scattered(30);
+    spc_net_input input = SPC_NET_INPUT_INIT;
+    spc_net_layer layer = SPC_NET_LAYER_INIT;
+    spc_tensor x, y;
+    rig r = {0};
+
+    input.channels = 4;
+    input.dtype = SPC_F32;
+    assert_net(spc_net_create(&r.net, "dilates", &error));
+    assert_net(spc_net_add_input(r.net, &x, &input, &error));
+    assert_net(spc_conv_parse(&layer.conv, cases[_i].layer, &error));
+    layer.in = x;
+    assert_net(spc_net_add_conv(r.net, &y, &layer, &error));
+    assert_net(spc_net_add_output(r.net, y, "y", &error));
+    assert_net(spc_net_draw_params(r.net, 1, &error));
+    open_context(&r, suite_device != NULL ? suite_device : "cpu");
+    ck_assert_double_eq(o.growth, 2);
+    plan_net(&r, &o);
+    upload(&r, scene, 1);
+    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    ck_assert_msg(spc_net_check(r.plan, NULL) == SPC_OK, "%s",
+                  spc_ctx_error(r.ctx));
+    ck_assert_int_eq(spc_coords_rows(r.plan->sets[1]), cases[_i].rows);
+    spc_scene_free(scene);
+    close_rig(&r);
+}
+END_TEST
+
 START_TEST(what_cannot_be_planned_is_refused)
 {
     spc_net_options o = room_for(0);
@@ -835,6 +877,7 @@ static void add_device_tests(Suite *suite)
     tcase_add_loop_test(tc, a_replay_gives_the_bits_of_a_run, 0, devices);
     tcase_add_test(tc, a_level_that_overflows_says_what_would_have_fitted);
     tcase_add_test(tc, the_growth_that_would_have_fitted_fits);
+    tcase_add_loop_test(tc, layers_that_dilate_have_room_by_default, 0, 2);
 }
 
 int main(int argc, char **argv)
