@@ -541,10 +541,12 @@ SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
 
 /*
  * Makes a scene from a specification:
- *   FILE.bin@VOXEL    rows of four little-endian float32 x y z intensity
- *                     (KITTI); VOXEL in the file's unit, floor(x / VOXEL)
- *   FILE.npy[@VOXEL]  [n][3 or 4] float points (with @VOXEL) or integer
- *                     voxels (3: x y z; 4: batch x y z)
+ *   FILE.bin@VOXEL    rows of little-endian float32: x y z and others, four in
+ *                     all (KITTI) unless `columns` says so; VOXEL in the file's
+ *                     unit, floor(x / VOXEL), or three sizes: @0.05,0.05,0.1
+ *   FILE.npy[@VOXEL]  [n][3 or more] float points (with @VOXEL): x y z and
+ *                     others; or integer voxels (3: x y z; 4: batch x y z); or
+ *                     records with fields x, y, z and perhaps batch
  *   FILE.ply@VOXEL    vertices of an ascii or binary PLY file
  *   gen:shell,r=256   voxels with r/2-1.25 <= |p-centre| <= r/2 of an r^3 grid
  *   gen:lidar,seed=1,beams=64@0.05   a 64-beam scan of a generated street
@@ -552,7 +554,17 @@ SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
  *   gen:room,n=100000                so many points of it, in units of 1/1024
  *   gen:uniform,n=1000,extent=64,seed=1   n distinct random voxels
  * and after any of them ",level=N" (0 to 30): a network's level of stride 2^N
- * under the floor rule, coordinates divided by 2^N and rounded down.
+ * under the floor rule, coordinates divided by 2^N and rounded down; after a
+ * .bin or .npy file ",columns=C": how many numbers a row has, or what they are,
+ * by a letter for each: x, y, z, b (batch) and any others, as in xyzir. Suffixes
+ * may be in capitals.
+ *
+ * A .bin file whose columns are not stated is tested: SPC_EFORMAT if another
+ * number of columns fits much better. The test sees nothing where all columns
+ * have the same distribution. A file of no bytes is a scene of no voxels. Points
+ * with a coordinate that is NaN or infinite are left out and counted
+ * (spc_scene_describe).
+ *
  * Duplicates merge; rows are in ascending order of (batch, x, y, z). The same
  * specification gives the same scene on every machine. SPC_ENOTFOUND,
  * SPC_EIO, SPC_EFORMAT (with the byte or row), SPC_EINVAL (bad
@@ -570,6 +582,35 @@ SPC_API void spc_scene_free(spc_scene *scene);
 SPC_API int64_t spc_scene_rows(const spc_scene *scene);
 SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
 SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
+
+/* What a scene was made of, and what of it was left out. */
+typedef struct spc_scene_info {
+    int64_t points;    /* of the file or generator; of voxels their number */
+    int64_t bad;       /* left out: a coordinate is NaN or infinite */
+    int64_t first_bad; /* the first such row, from 0; without one 0 */
+    int64_t outside;   /* left out: outside the range of a network */
+} spc_scene_info;
+
+SPC_API void spc_scene_describe(spc_scene_info *out, const spc_scene *scene);
+
+/* Points of a file on the host, for spc_net_buffers.points. */
+typedef struct spc_point_rows {
+    float *values; /* [rows][columns]: x, y, z, then others in their order */
+    int64_t rows;
+    int columns;
+    int found; /* numbers of a point in the file, without a batch element */
+} spc_point_rows;
+
+/*
+ * Reads the points of FILE or FILE,columns=C as spc_scene_load reads them, the
+ * first `columns` numbers of each; NaNs and all. A .bin file whose columns are
+ * not stated is expected to have `columns`. SPC_EINVAL: it has fewer;
+ * SPC_EUNSUPPORTED: a batch element is not 0; and what spc_scene_load returns.
+ * The caller releases *out.
+ */
+SPC_API spc_status spc_point_rows_load(spc_point_rows *out, const char *spec,
+                                       int columns, spc_error *error);
+SPC_API void spc_point_rows_release(spc_point_rows *rows); /* NULL is fine */
 
 /* ---- coordinate sets ----------------------------------------------------- */
 
@@ -1757,8 +1798,13 @@ SPC_API spc_status spc_net_add_masked(spc_net *net, spc_tensor *out,
 SPC_API spc_status spc_net_add_output(spc_net *net, spc_tensor tensor,
                                       const char *name, spc_error *error);
 
-/* A scene for the network: of a file of points without @VOXEL its voxels in the
- * network's grid, points outside it left out; else as spc_scene_load. */
+/*
+ * A scene for the network, as spc_scene_load. Where the network states a range,
+ * voxels count from its low corner and points outside the range are left out;
+ * without @VOXEL they have the network's size. Voxels outside the network's
+ * shape are left out too. spc_scene_describe counts both. Rows of a .bin file
+ * may also have as many numbers as the input has channels.
+ */
 SPC_API spc_status spc_net_scene(spc_scene **out, const spc_net *net,
                                  const char *spec, spc_error *error);
 
@@ -1849,7 +1895,10 @@ typedef struct spc_net_options {
     unsigned flags; /* SPC_PLAN_* */
     /* FOOTPRINT sets have room for so many times the capacity, or for the
      * rule's bound if that is less. Single sweeps have up to 1.7 times as many
-     * voxels on their second level. 0: the rule's bound. */
+     * voxels on their second level. An axis of stride 1 multiplies this by the
+     * kernel's size along it, as such layers dilate; if no axis has a stride,
+     * the set has room for K times the capacity at least. 0: the rule's
+     * bound. */
     double growth;
     spc_duplicates duplicates; /* SPC_DUPLICATES_ERROR or _FIRST */
     /* A scene whose rows and densities by level choose the kernels, as

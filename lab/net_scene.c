@@ -10,30 +10,43 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The voxels of the range: a shape may have one more, which stays empty. */
-static void grid_of(spc__grid *out, const spc_net_input *input)
+/* The grid of the network's range; voxels may have another size. The voxels are
+ * those of the range: a shape may have one more, which stays empty. */
+static void grid_of(spc__grid *out, const spc_net_input *input,
+                    const double size[3])
 {
     for (int a = 0; a < 3; a++) {
+        double extent = input->high[a] - input->low[a];
+        bool given = size[a] > 0;
         out->low[a] = (float)input->low[a];
-        out->size[a] = (float)input->voxel[a];
-        out->cells[a] =
-            (int)lround((input->high[a] - input->low[a]) / input->voxel[a]);
+        out->size[a] = (float)(given ? size[a] : input->voxel[a]);
+        out->cells[a] = given ? (int)fmin(ceil(extent / size[a]), INT32_MAX)
+                              : (int)lround(extent / input->voxel[a]);
     }
 }
 
 spc_status spc_net_scene(spc_scene **out, const spc_net *net, const char *spec,
                          spc_error *error)
 {
+    spc__scene_spec read;
     spc__grid grid;
     spc_status status =
         spc__need(error, __func__, "out", out, "net", net, "spec", spec, NULL);
 
     if (status != SPC_OK)
         return status;
-    if (!(net->input.voxel[0] > 0) || !spc__scene_is_file(spec))
-        return spc_scene_load(out, spec, error);
-    grid_of(&grid, &net->input);
-    return spc__scene_load_grid(out, spec, &grid, error);
+    *out = NULL;
+    if ((status = spc__scene_spec_read(&read, spec, error)) != SPC_OK)
+        return status;
+    spc__scene_range range = {.shape = net->input.shape};
+    if (net->input.voxel[0] > 0) {
+        grid_of(&grid, &net->input, read.voxel);
+        range.grid = &grid;
+        range.channels = net->input.channels;
+    }
+    status = spc__scene_load(out, spec, &read, &range, error);
+    spc__scene_spec_release(&read);
+    return status;
 }
 
 spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan, int set)

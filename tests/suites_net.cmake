@@ -1,6 +1,7 @@
 # Networks: on cpu and sim, on recorded scans, on the double of the driver, and
 # on a GPU.
 spc_suite(net)
+spc_suite(cropped)
 spc_run_suite(net_scenes net scenes)
 spc_slow(net_scenes)
 spc_gpu_suite(net)

@@ -1,10 +1,9 @@
 /*
- * scene.c - scenes: specifications, voxels in order without duplicates.
+ * scene.c - scenes: points that become voxels, in order without duplicates.
  */
 #include "lab/scene/scene.h"
 
 #include "base/error.h"
-#include "base/number.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,29 +69,20 @@ void spc__voxels_push(spc__voxels *voxels, int32_t batch, int32_t x, int32_t y,
     row[3] = z;
 }
 
-static spc_status fail_point(const double point[3], double voxel,
+static spc_status fail_range(const double point[3], const double size[3],
                              const spc__place *place, spc_error *error)
 {
-    for (int axis = 0; axis < 3; axis++) {
-        double value = point[axis];
-        double cell = floor(value / voxel);
-        if (!isfinite(value))
-            return spc__fail(error, SPC_EFORMAT,
-                             "cannot read '%s': %c of row %lld (byte %lld) is "
-                             "%g; every coordinate must be finite",
-                             place->path, axes[axis], (long long)place->row,
-                             (long long)place->byte, value);
-        if (!(cell >= INT32_MIN && cell <= INT32_MAX))
-            return spc__fail(error, SPC_ERANGE,
-                             "cannot voxelise '%s': %c = %g of row %lld (byte "
-                             "%lld) is voxel %g at size %g, which does not fit "
-                             "32 bits; use a larger voxel size or drop the "
-                             "row",
-                             place->path, axes[axis], value,
-                             (long long)place->row, (long long)place->byte,
-                             cell, voxel);
-    }
-    return spc__fail(error, SPC_EINTERNAL, "a good point was refused");
+    int axis = 0;
+
+    while (axis < 2 && fabs(floor(point[axis] / size[axis])) <= INT32_MAX)
+        axis++;
+    return spc__fail(error, SPC_ERANGE,
+                     "cannot voxelise '%s': %c = %g of row %lld (byte %lld) is "
+                     "voxel %g at size %g, which does not fit 32 bits; use a "
+                     "larger voxel size or drop the row",
+                     place->path, axes[axis], point[axis],
+                     (long long)place->row, (long long)place->byte,
+                     floor(point[axis] / size[axis]), size[axis]);
 }
 
 /* In float, and in this order, as the networks were trained. */
@@ -109,29 +99,57 @@ static bool cell_of(int32_t out[3], const double point[3],
     return true;
 }
 
-spc_status spc__voxels_add_point(spc__voxels *voxels, const double point[3],
-                                 double voxel, const spc__place *place,
+/* By the sizes; false: a voxel does not fit int32. */
+static bool floor_of(int32_t out[3], const double point[3],
+                     const double size[3])
+{
+    for (int axis = 0; axis < 3; axis++) {
+        double cell = floor(point[axis] / size[axis]);
+        if (!(cell >= INT32_MIN && cell <= INT32_MAX))
+            return false;
+        out[axis] = (int32_t)cell;
+    }
+    return true;
+}
+
+spc_status spc__voxels_add_point(spc__voxels *voxels, int32_t batch,
+                                 const double point[3], const spc__place *place,
                                  spc_error *error)
 {
-    double cell[3];
+    const spc__grid *grid = voxels->grid;
+    spc_scene_info *info = &voxels->info;
     int32_t at[3];
-    bool good = true;
 
-    if (voxels->grid != NULL) {
-        if (cell_of(at, point, voxels->grid))
-            spc__voxels_push(voxels, 0, at[0], at[1], at[2]);
+    info->points++;
+    if (!isfinite(point[0]) || !isfinite(point[1]) || !isfinite(point[2])) {
+        info->first_bad = info->bad++ > 0 ? info->first_bad : place->row;
         return SPC_OK;
     }
-    /* NaN and infinities fail the comparison too. */
-    for (int axis = 0; axis < 3; axis++) {
-        cell[axis] = floor(point[axis] / voxel);
-        good &= cell[axis] >= INT32_MIN && cell[axis] <= INT32_MAX;
+    if (grid != NULL && !cell_of(at, point, grid)) {
+        info->outside++;
+        return SPC_OK;
     }
-    if (!good)
-        return fail_point(point, voxel, place, error);
-    spc__voxels_push(voxels, 0, (int32_t)cell[0], (int32_t)cell[1],
-                     (int32_t)cell[2]);
+    if (grid == NULL && !floor_of(at, point, voxels->size))
+        return fail_range(point, voxels->size, place, error);
+    spc__voxels_push(voxels, batch, at[0], at[1], at[2]);
     return SPC_OK;
+}
+
+void spc__voxels_crop(spc__voxels *voxels, const int shape[3])
+{
+    int64_t kept = 0;
+
+    for (int64_t i = 0; i < voxels->count; i++) {
+        int32_t *row = voxels->at + 4 * i;
+        bool inside = true;
+        for (int axis = 0; axis < 3; axis++)
+            inside &= shape[axis] == 0 ||
+                      (row[1 + axis] >= 0 && row[1 + axis] < shape[axis]);
+        if (inside)
+            memmove(voxels->at + 4 * kept++, row, 4 * sizeof(*row));
+    }
+    voxels->info.outside += voxels->count - kept;
+    voxels->count = kept;
 }
 
 /* ---- order --------------------------------------------------------------- */
@@ -282,6 +300,7 @@ static spc_status make_scene(spc_scene **out, spc__voxels *voxels,
     }
     scene->coords = voxels->at;
     scene->rows = voxels->count;
+    scene->info = voxels->info;
     memset(voxels, 0, sizeof(*voxels));
     *out = scene;
     return SPC_OK;
@@ -307,7 +326,7 @@ spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
     status = spc__voxels_reserve(&voxels, rows, error);
     if (status == SPC_OK && rows > 0)
         memcpy(voxels.at, coords, (size_t)rows * 4 * sizeof(*coords));
-    voxels.count = rows;
+    voxels.count = voxels.info.points = rows;
     if (status == SPC_OK)
         status = make_scene(out, &voxels, name, error);
     spc__voxels_release(&voxels);
@@ -338,90 +357,13 @@ const char *spc_scene_name(const spc_scene *scene)
     return scene != NULL ? scene->name : "";
 }
 
-/* ---- specifications ------------------------------------------------------ */
-
-/* Reads a number up to `end`; false if the text is not wholly one. */
-static bool read_number(double *out, const char *text, const char *end)
+void spc_scene_describe(spc_scene_info *out, const spc_scene *scene)
 {
-    char copy[64];
-    size_t length = (size_t)(end - text);
-
-    if (length >= sizeof(copy))
-        return false;
-    memcpy(copy, text, length);
-    copy[length] = '\0';
-    return spc__number_read(out, copy);
+    if (out != NULL)
+        *out = scene != NULL ? scene->info : (spc_scene_info){0};
 }
 
-/* Where "@VOXEL" starts, or the end. An '@' inside a path is not one: there
- * a '/' or a known suffix follows. */
-static const char *find_voxel(const char *spec)
-{
-    const char *at = strrchr(spec, '@');
-    bool is_path = strncmp(spec, "gen:", 4) != 0;
-    if (at == NULL ||
-        (is_path && (strchr(at, '/') != NULL || spc__scene_is_file(at))))
-        return spec + strlen(spec);
-    return at;
-}
-
-static spc_status read_voxel(double *out, const char *spec, const char *at,
-                             spc_error *error)
-{
-    *out = 0;
-    if (*at == '\0')
-        return SPC_OK;
-    if (!read_number(out, at + 1, at + strlen(at)))
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': voxel size '%s' is not a number; write "
-                         "it as in FILE.bin@0.05",
-                         spec, at + 1);
-    if (!(*out > 0) || !isfinite(*out))
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': voxel size %s must be positive and "
-                         "finite, as in FILE.bin@0.05",
-                         spec, at + 1);
-    return SPC_OK;
-}
-
-/* A specification without its level. */
-static spc_status collect(spc__voxels *out, const char *spec, spc_error *error)
-{
-    const char *at = find_voxel(spec);
-    double voxel;
-    spc_status status = read_voxel(&voxel, spec, at, error);
-    if (status != SPC_OK)
-        return status;
-
-    char *text = strndup(spec, (size_t)(at - spec));
-    if (text == NULL)
-        return spc__fail_memory(error, (size_t)(at - spec) + 1);
-    if (strncmp(text, "gen:", 4) == 0)
-        status = spc__scene_generate(out, text + 4, voxel, error);
-    else
-        status = spc__scene_read(out, text, voxel, error);
-    free(text);
-    return status;
-}
-
-/* What ends a specification of a deeper level of a network: ",level=3". */
-static const char level_word[] = ",level=";
-
-static spc_status read_level(int *level, const char *spec, const char *at,
-                             spc_error *error)
-{
-    double value = 0;
-
-    if (at != NULL &&
-        (!read_number(&value, at + sizeof(level_word) - 1, at + strlen(at)) ||
-         value != floor(value) || value < 0 || value > 30))
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': level '%s' is wrong; a whole number from "
-                         "0 to 30 is right, as in FILE.bin@0.05,level=3",
-                         spec, at + sizeof(level_word) - 1);
-    *level = (int)value;
-    return SPC_OK;
-}
+/* ---- from specifications ------------------------------------------------- */
 
 static int32_t floor_divide(int32_t value, int level)
 {
@@ -441,56 +383,42 @@ static void descend(spc__voxels *voxels, int level)
                 floor_divide(voxels->at[4 * i + axis], level);
 }
 
-static spc_status collect_level(spc__voxels *out, const char *spec,
-                                spc_error *error)
+spc_status spc__scene_load(spc_scene **out, const char *text,
+                           const spc__scene_spec *spec,
+                           const spc__scene_range *range, spc_error *error)
 {
-    const char *at = strstr(spec, level_word);
-    int level = 0;
-    spc_status status = read_level(&level, spec, at, error);
-    if (status != SPC_OK)
-        return status;
+    spc__voxels voxels = {.grid = range != NULL ? range->grid : NULL};
+    int channels = range != NULL ? range->channels : 0;
+    spc_status status;
 
-    char *whole = strndup(spec, at ? (size_t)(at - spec) : strlen(spec));
-    if (whole == NULL)
-        return spc__fail_memory(error, strlen(spec) + 1);
-    status = collect(out, whole, error);
-    free(whole);
+    memcpy(voxels.size, spec->voxel, sizeof(voxels.size));
+    status = spec->is_file
+                 ? spc__scene_read(&voxels, spec, channels, error)
+                 : spc__scene_generate(&voxels, spec->name + 4, error);
+    if (status == SPC_OK) {
+        if (voxels.info.points == 0) /* they were voxels from the start */
+            voxels.info.points = voxels.count;
+        descend(&voxels, spec->level);
+        if (range != NULL && range->shape != NULL)
+            spc__voxels_crop(&voxels, range->shape);
+        status = spc__voxels_sort(&voxels, error);
+    }
     if (status == SPC_OK)
-        descend(out, level);
-    return status;
-}
-
-spc_status spc__scene_load_grid(spc_scene **out, const char *path,
-                                const spc__grid *grid, spc_error *error)
-{
-    spc__voxels voxels = {.grid = grid};
-    spc_status status = spc__scene_read(&voxels, path, 0, error);
-
-    *out = NULL;
-    if (status == SPC_OK &&
-        (status = spc__voxels_sort(&voxels, error)) == SPC_OK)
-        status = make_scene(out, &voxels, path, error);
+        status = make_scene(out, &voxels, text, error);
     spc__voxels_release(&voxels);
     return status;
 }
 
 spc_status spc_scene_load(spc_scene **out, const char *spec, spc_error *error)
 {
-    spc__voxels voxels = {0};
+    spc__scene_spec read;
     spc_status status = spc__need(error, __func__, "out", out, NULL);
 
     if (status != SPC_OK)
         return status;
     *out = NULL;
-    if (spec == NULL || *spec == '\0')
-        return spc__fail(error, SPC_EINVAL,
-                         "a scene needs a specification such as "
-                         "FILE.bin@0.05 or gen:shell,r=256");
-    if ((status = collect_level(&voxels, spec, error)) != SPC_OK ||
-        (status = spc__voxels_sort(&voxels, error)) != SPC_OK)
-        goto done;
-    status = make_scene(out, &voxels, spec, error);
-done:
-    spc__voxels_release(&voxels);
+    if ((status = spc__scene_spec_read(&read, spec, error)) == SPC_OK)
+        status = spc__scene_load(out, spec, &read, NULL, error);
+    spc__scene_spec_release(&read);
     return status;
 }

@@ -16,6 +16,7 @@ struct spc_scene {
     int32_t *coords; /* [rows][4] */
     int64_t rows;
     char *name;
+    spc_scene_info info;
 };
 
 /* How a network turns points into voxels: floor((p - low) / size) in float, as
@@ -30,7 +31,9 @@ typedef struct spc__voxels {
     int32_t *at;
     int64_t count;
     int64_t capacity;
-    const spc__grid *grid; /* of points; NULL: the voxel size says all */
+    double size[3];        /* of a voxel; 0: no size was given */
+    const spc__grid *grid; /* in the place of sizes; may be NULL */
+    spc_scene_info info;
 } spc__voxels;
 
 enum { SPC__SCENE_MAX_POINTS = INT32_MAX };
@@ -53,58 +56,121 @@ typedef struct spc__place {
 } spc__place;
 
 /*
- * Appends the voxel floor(point / voxel) in batch 0; room must have been
- * reserved. SPC_EFORMAT: NaN or infinite; SPC_ERANGE: does not fit int32.
+ * Appends the voxel of a point, floor(point / size) or that of the grid; room
+ * must have been reserved. A point with a coordinate that is NaN or infinite is
+ * left out and counted, as is one outside the grid. SPC_ERANGE: the voxel does
+ * not fit int32.
  */
-spc_status spc__voxels_add_point(spc__voxels *voxels, const double point[3],
-                                 double voxel, const spc__place *place,
+spc_status spc__voxels_add_point(spc__voxels *voxels, int32_t batch,
+                                 const double point[3], const spc__place *place,
                                  spc_error *error);
 
 /* Orders the rows by (batch, x, y, z) and merges equal ones. */
 spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error);
 
-/* A scene of a file whose points become voxels of a grid; a file of voxels is
- * taken as it is. */
-spc_status spc__scene_load_grid(spc_scene **out, const char *path,
-                                const spc__grid *grid, spc_error *error);
+/* Leaves out and counts voxels beyond 0 to shape - 1; 0: any is right. */
+void spc__voxels_crop(spc__voxels *voxels, const int shape[3]);
+
+/* ---- specifications ------------------------------------------------------ */
+
+enum { SPC__COLUMNS_MOST = 64 };
+
+/* What the numbers of a row are. */
+typedef struct spc__columns {
+    int count; /* numbers of a row; 0: not known */
+    int at[4]; /* where batch, x, y and z are; -1: there is no batch */
+} spc__columns;
+
+/* So many columns, of which the first three are x, y and z. */
+void spc__columns_count(spc__columns *out, int count);
+
+/* Reads "5" or "bxyzi". */
+spc_status spc__columns_read(spc__columns *out, const char *text,
+                             spc_error *error);
+
+typedef struct spc__scene_spec {
+    char *name; /* of a file, or a generator and its options with "gen:" */
+    bool is_file;
+    double voxel[3]; /* 0: not given */
+    spc__columns columns;
+    int level;
+} spc__scene_spec;
+
+spc_status spc__scene_spec_read(spc__scene_spec *out, const char *spec,
+                                spc_error *error);
+/* That of a file alone, whose name may have any suffix. */
+spc_status spc__file_spec_read(spc__scene_spec *out, const char *spec,
+                               spc_error *error);
+void spc__scene_spec_release(spc__scene_spec *spec);
+
+/* What a network says of its scenes. */
+typedef struct spc__scene_range {
+    const spc__grid *grid; /* of points; may be NULL */
+    const int *shape;      /* [3]; may be NULL */
+    int channels;          /* that rows of files may have; 0: no such number */
+} spc__scene_range;
+
+/* A scene of a specification; `range` may be NULL. */
+spc_status spc__scene_load(spc_scene **out, const char *text,
+                           const spc__scene_spec *spec,
+                           const spc__scene_range *range, spc_error *error);
 
 /* ---- files --------------------------------------------------------------- */
+
+/* Who takes the rows of a file. */
+typedef struct spc__rows {
+    /* `whole`: the numbers are integers, which are voxels. */
+    spc_status (*begin)(struct spc__rows *to, int64_t rows,
+                        const spc__columns *columns, bool whole,
+                        spc_error *error);
+    spc_status (*take)(struct spc__rows *to, const double *numbers,
+                       const spc__place *place, spc_error *error);
+} spc__rows;
+
+enum { SPC__EXPECTED = 2 };
 
 /* What a reader gets: the whole file, terminated. */
 typedef struct spc__scene_file {
     const char *path;
     const char *data;
     size_t bytes;
-    double voxel; /* 0: the specification has none */
-    bool gridded; /* the voxels have a grid instead */
+    spc__columns columns; /* as the specification states them */
+    /* Else the numbers that a row is likely to have, the likeliest first; 0:
+     * no further one. Formats that state it ignore them. */
+    int expected[SPC__EXPECTED];
 } spc__scene_file;
 
-typedef spc_status (*spc__scene_reader)(spc__voxels *out,
+typedef spc_status (*spc__scene_reader)(spc__rows *to,
                                         const spc__scene_file *file,
                                         spc_error *error);
 
-spc_status spc__scene_read_npy(spc__voxels *out, const spc__scene_file *file,
+spc_status spc__scene_read_raw(spc__rows *to, const spc__scene_file *file,
                                spc_error *error);
-spc_status spc__scene_read_ply(spc__voxels *out, const spc__scene_file *file,
+spc_status spc__scene_read_npy(spc__rows *to, const spc__scene_file *file,
+                               spc_error *error);
+spc_status spc__scene_read_ply(spc__rows *to, const spc__scene_file *file,
                                spc_error *error);
 
-/* Whether `path` ends in the suffix of a known format. */
-bool spc__scene_is_file(const char *path);
+/* Whether the first `length` characters end in the suffix of a known format, in
+ * letters of any case. */
+bool spc__scene_has_suffix(const char *path, size_t length);
 
-/* Reads any known format. `voxel` 0: none was given. */
-spc_status spc__scene_read(spc__voxels *out, const char *path, double voxel,
-                           spc_error *error);
+/* Reads a file of any known format; of a suffix that is not known, as raw
+ * rows. */
+spc_status spc__scene_read_file(spc__rows *to, const spc__scene_spec *spec,
+                                const int expected[SPC__EXPECTED],
+                                spc_error *error);
 
-/* SPC_EINVAL if a file of points came without @VOXEL. */
-spc_status spc__scene_need_voxel(const spc__scene_file *file, spc_error *error);
+/* The rows of a file as voxels. */
+spc_status spc__scene_read(spc__voxels *out, const spc__scene_spec *spec,
+                           int channels, spc_error *error);
 
 /* ---- generators ---------------------------------------------------------- */
 
 /* The values of a generator's options, in the order of its table. */
 typedef struct spc__scene_values {
     int64_t at[4];
-    double voxel;
-    bool has_voxel; /* it was given, and is no default */
+    bool has_voxel; /* out->size was given, and is no default */
 } spc__scene_values;
 
 /* The sine and cosine of an angle in turns. Of +, - and * alone, so that every
@@ -123,8 +189,9 @@ spc_status spc__scene_street(spc__voxels *out, const spc__scene_values *values,
 spc_status spc__scene_room(spc__voxels *out, const spc__scene_values *values,
                            spc_error *error);
 
-/* Runs "shell,r=256" (what stands between "gen:" and "@"). `voxel` 0: none. */
-spc_status spc__scene_generate(spc__voxels *out, const char *text, double voxel,
+/* Runs "shell,r=256" (what stands between "gen:" and "@"). out->size 0: the
+ * generator's default. */
+spc_status spc__scene_generate(spc__voxels *out, const char *text,
                                spc_error *error);
 
 #endif

@@ -1,51 +1,15 @@
 /*
- * scene_file.c - scene files: the table of formats, opening, KITTI rows.
+ * scene_file.c - scene files: the table of formats, opening, rows as voxels.
  */
 #include "lab/scene/scene.h"
 
 #include "base/error.h"
 #include "base/file.h"
+#include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
-
-/* ---- KITTI: rows of float32 x y z intensity, little endian --------------- */
-
-enum { KITTI_ROW = 16 };
-
-static float read_f32(const unsigned char *bytes)
-{
-    uint32_t bits = (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 |
-                    (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-    float value;
-    memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
-static spc_status read_kitti(spc__voxels *out, const spc__scene_file *file,
-                             spc_error *error)
-{
-    int64_t rows = (int64_t)(file->bytes / KITTI_ROW);
-    spc_status status = spc__scene_need_voxel(file, error);
-
-    if (status != SPC_OK)
-        return status;
-    if (file->bytes % KITTI_ROW != 0)
-        return spc__fail(error, SPC_EFORMAT,
-                         "cannot read '%s': it ends at byte %zu in the middle "
-                         "of row %lld; rows are 16 bytes (float32 x y z "
-                         "intensity)",
-                         file->path, file->bytes, (long long)rows);
-    status = spc__voxels_reserve(out, rows, error);
-    for (int64_t row = 0; row < rows && status == SPC_OK; row++) {
-        const unsigned char *bytes =
-            (const unsigned char *)file->data + row * KITTI_ROW;
-        double point[3] = {read_f32(bytes), read_f32(bytes + 4),
-                           read_f32(bytes + 8)};
-        spc__place place = {file->path, row, row * KITTI_ROW};
-        status = spc__voxels_add_point(out, point, file->voxel, &place, error);
-    }
-    return status;
-}
 
 /* ---- the table ----------------------------------------------------------- */
 
@@ -53,43 +17,36 @@ static const struct format {
     const char *suffix;
     spc__scene_reader read;
 } formats[] = {
-    {".bin", read_kitti},
+    {".bin", spc__scene_read_raw},
     {".npy", spc__scene_read_npy},
     {".ply", spc__scene_read_ply},
 };
 
-static const struct format *find_format(const char *path)
+static const struct format *find_format(const char *path, size_t length)
 {
-    size_t length = strlen(path);
     for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++) {
         size_t suffix = strlen(formats[i].suffix);
-        if (length >= suffix &&
-            strcmp(path + length - suffix, formats[i].suffix) == 0)
+        if (length >= suffix && strncasecmp(path + length - suffix,
+                                            formats[i].suffix, suffix) == 0)
             return &formats[i];
     }
     return NULL;
 }
 
-bool spc__scene_is_file(const char *path)
+bool spc__scene_has_suffix(const char *path, size_t length)
 {
-    return find_format(path) != NULL;
+    return find_format(path, length) != NULL;
 }
 
-spc_status spc__scene_need_voxel(const spc__scene_file *file, spc_error *error)
-{
-    if (file->voxel > 0 || file->gridded)
-        return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "'%s' holds points and needs a voxel size in its unit: "
-                     "write %s@0.05",
-                     file->path, file->path);
-}
+/* ---- opening ------------------------------------------------------------- */
+
+/* The most bytes that a file may have: those of 2^31 - 1 rows of four. */
+static const int64_t most_bytes = (int64_t)SPC__SCENE_MAX_POINTS * 16;
 
 /* What can be refused before any byte is read. */
 static spc_status check_path(const char *path, spc_error *error)
 {
     struct stat facts;
-    const int64_t most = (int64_t)SPC__SCENE_MAX_POINTS * KITTI_ROW;
 
     if (stat(path, &facts) != 0)
         return SPC_OK; /* opening it gives the better sentence */
@@ -103,39 +60,130 @@ static spc_status check_path(const char *path, spc_error *error)
                          "cannot read '%s': it is a pipe, a socket or a "
                          "device, not a plain file of points",
                          path);
-    if (facts.st_size > most)
+    if (facts.st_size > most_bytes)
         return spc__fail(error, SPC_ECAPACITY,
                          "cannot read '%s': its %lld bytes are more than the "
                          "%lld of 2^31 - 1 points; cut it into smaller scenes",
-                         path, (long long)facts.st_size, (long long)most);
+                         path, (long long)facts.st_size, (long long)most_bytes);
     return SPC_OK;
 }
 
-spc_status spc__scene_read(spc__voxels *out, const char *path, double voxel,
-                           spc_error *error)
+spc_status spc__scene_read_file(spc__rows *to, const spc__scene_spec *spec,
+                                const int expected[SPC__EXPECTED],
+                                spc_error *error)
 {
-    const struct format *format = find_format(path);
+    const char *path = spec->name;
+    const struct format *format = find_format(path, strlen(path));
     spc__buf data = SPC__BUF_INIT;
     spc_status status;
 
     if (format == NULL)
-        return spc__fail(error, SPC_EINVAL,
-                         "'%s' is no scene: files end in .bin, .npy or .ply, "
-                         "generated scenes begin with gen:",
-                         path);
+        format = &formats[0];
     if ((status = check_path(path, error)) != SPC_OK)
         return status;
-    status = spc__file_read(&data, path,
-                            (size_t)SPC__SCENE_MAX_POINTS * KITTI_ROW, error);
-    if (status == SPC_OK && data.length == 0)
+    status = spc__file_read(&data, path, (size_t)most_bytes, error);
+    /* A frame may have no point; other formats have at least a header. */
+    if (status == SPC_OK && data.length == 0 && format != &formats[0])
         status =
             spc__fail(error, SPC_EFORMAT,
                       "cannot read '%s': the file is empty (0 bytes)", path);
     if (status == SPC_OK) {
-        spc__scene_file file = {path, data.data, data.length, voxel,
-                                out->grid != NULL};
-        status = format->read(out, &file, error);
+        spc__scene_file file = {path,
+                                data.length > 0 ? data.data : "",
+                                data.length,
+                                spec->columns,
+                                {expected[0], expected[1]}};
+        status = format->read(to, &file, error);
     }
     spc__buf_release(&data);
     return status;
+}
+
+/* ---- rows as voxels ------------------------------------------------------ */
+
+typedef struct voxel_rows {
+    spc__rows rows;
+    spc__voxels *out;
+    const char *path;
+    spc__columns columns;
+    bool whole;
+} voxel_rows;
+
+static spc_status begin_voxels(spc__rows *to, int64_t rows,
+                               const spc__columns *columns, bool whole,
+                               spc_error *error)
+{
+    voxel_rows *v = (voxel_rows *)to;
+    bool has_size = v->out->size[0] > 0;
+
+    v->columns = *columns;
+    v->whole = whole;
+    if (whole && has_size)
+        return spc__fail(error, SPC_EINVAL,
+                         "'%s' holds integer voxels, which take no voxel size; "
+                         "drop the @%g",
+                         v->path, v->out->size[0]);
+    if (!whole && !has_size && v->out->grid == NULL)
+        return spc__fail(error, SPC_EINVAL,
+                         "'%s' holds points and needs a voxel size in its "
+                         "unit: write %s@0.05",
+                         v->path, v->path);
+    return spc__voxels_reserve(v->out, rows, error);
+}
+
+/* A number of a row as int32; `least` is the smallest that is right. */
+static spc_status read_int(int32_t *out, double value, int column, double least,
+                           const spc__place *place, spc_error *error)
+{
+    *out = 0;
+    if (!(value >= INT32_MIN && value <= INT32_MAX))
+        return spc__fail(error, SPC_ERANGE,
+                         "cannot read '%s': column %d of row %lld does not fit "
+                         "32 bits",
+                         place->path, column, (long long)place->row);
+    if (value < least || value != floor(value))
+        return spc__fail(error, SPC_EFORMAT,
+                         "cannot read '%s': the batch of row %lld (byte %lld) "
+                         "is %g; batches are whole numbers from 0",
+                         place->path, (long long)place->row,
+                         (long long)place->byte, value);
+    *out = (int32_t)value;
+    return SPC_OK;
+}
+
+static spc_status take_voxel(spc__rows *to, const double *numbers,
+                             const spc__place *place, spc_error *error)
+{
+    voxel_rows *v = (voxel_rows *)to;
+    const int *at = v->columns.at;
+    int32_t row[4] = {0};
+    spc_status status = SPC_OK;
+
+    if (at[0] >= 0)
+        status = read_int(&row[0], numbers[at[0]], at[0], 0, place, error);
+    if (status == SPC_OK && !v->whole) {
+        double point[3] = {numbers[at[1]], numbers[at[2]], numbers[at[3]]};
+        return spc__voxels_add_point(v->out, row[0], point, place, error);
+    }
+    for (int i = 1; i < 4 && status == SPC_OK; i++)
+        status = read_int(&row[i], numbers[at[i]], at[i], INT32_MIN, place,
+                          error);
+    if (status == SPC_OK)
+        spc__voxels_push(v->out, row[0], row[1], row[2], row[3]);
+    return status;
+}
+
+/* KITTI's four numbers, or as many as the network takes, if files of points
+ * have so many. */
+spc_status spc__scene_read(spc__voxels *out, const spc__scene_spec *spec,
+                           int channels, spc_error *error)
+{
+    enum { KITTI = 4, MOST_OF_FILES = 8 };
+    bool likely = channels >= 3 && channels <= MOST_OF_FILES;
+    const int expected[SPC__EXPECTED] = {likely ? channels : KITTI,
+                                         likely && channels != KITTI ? KITTI
+                                                                     : 0};
+    voxel_rows to = {{begin_voxels, take_voxel}, out, spec->name, {0}, false};
+
+    return spc__scene_read_file(&to.rows, spec, expected, error);
 }

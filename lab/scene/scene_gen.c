@@ -299,24 +299,24 @@ static const struct generator *find_generator(const char *text, size_t length)
     return NULL;
 }
 
-spc_status spc__scene_generate(spc__voxels *out, const char *text, double voxel,
+spc_status spc__scene_generate(spc__voxels *out, const char *text,
                                spc_error *error)
 {
     size_t length = strcspn(text, ",");
     const struct generator *generator = find_generator(text, length);
-    spc__scene_values values = {{0}, voxel, voxel > 0};
+    spc__scene_values values = {{0}, out->size[0] > 0};
     spc_status status = SPC_OK;
     unsigned seen = 0;
 
     if (generator == NULL)
         return fail_generator(text, length, error);
-    if (generator->voxel == 0 && voxel > 0)
+    if (generator->voxel == 0 && values.has_voxel)
         return spc__fail(error, SPC_EINVAL,
                          "gen:%s makes voxels, which take no voxel size; drop "
                          "the @%g",
-                         generator->name, voxel);
-    if (voxel == 0)
-        values.voxel = generator->voxel;
+                         generator->name, out->size[0]);
+    for (int a = 0; a < 3 && !values.has_voxel; a++)
+        out->size[a] = generator->voxel;
     for (int i = 0; i < MOST_OPTIONS; i++)
         values.at[i] = generator->options[i].otherwise;
     while (text[length] == ',' && status == SPC_OK) {

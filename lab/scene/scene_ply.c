@@ -1,6 +1,7 @@
 /*
- * scene_ply.c - PLY files (ascii, binary little and big endian): x, y, z of the
- * element "vertex"; other elements and properties are stepped over.
+ * scene_ply.c - PLY files (ascii, binary little and big endian): rows are x, y,
+ * z of the element "vertex", then its other numbers in the file's order; other
+ * elements and lists are stepped over.
  */
 #include "lab/scene/scene.h"
 
@@ -29,7 +30,7 @@ static const int type_bytes[] = {0, 1, 1, 2, 2, 4, 4, 4, 8};
 typedef struct ply_property {
     ply_type count; /* of a list, else NONE */
     ply_type type;
-    int axis; /* 0, 1, 2: a vertex's x, y, z; -1: stepped over */
+    int column; /* of a row: 0, 1, 2 are a vertex's x, y, z; -1: none */
 } ply_property;
 
 typedef struct ply_element {
@@ -51,7 +52,8 @@ typedef struct ply {
     ply_property properties[MOST_PROPERTIES];
     int property_count;
     bool has_axis[3];
-    int line; /* of the header */
+    int columns; /* of a row */
+    int line;    /* of the header */
 } ply;
 
 /* ---- the header ---------------------------------------------------------- */
@@ -151,6 +153,17 @@ static spc_status read_element(ply *p, const header_line *line,
     return SPC_OK;
 }
 
+/* Columns 0 to 2 are x, y and z; others follow as long as there is room. */
+static int find_column(ply *p, const char *name)
+{
+    for (int axis = 0; axis < 3; axis++)
+        if (name[0] == "xyz"[axis] && name[1] == '\0') {
+            p->has_axis[axis] = true;
+            return axis;
+        }
+    return p->columns < SPC__COLUMNS_MOST ? p->columns++ : -1;
+}
+
 static spc_status read_property(ply *p, const header_line *line,
                                 spc_error *error)
 {
@@ -171,13 +184,8 @@ static spc_status read_property(ply *p, const header_line *line,
                           "is no property: 'property float x' and 'property "
                           "list uchar int NAME' are right");
     ply_element *element = &p->elements[p->element_count - 1];
-    for (int axis = 0; axis < 3; axis++) {
-        bool is_axis = name[0] == "xyz"[axis] && name[1] == '\0';
-        if (element->is_vertex && !is_list && is_axis) {
-            property.axis = axis;
-            p->has_axis[axis] = true;
-        }
-    }
+    if (element->is_vertex && !is_list)
+        property.column = find_column(p, name);
     element->properties++;
     p->properties[p->property_count++] = property;
     return SPC_OK;
@@ -303,8 +311,8 @@ static bool skip_list(ply *p, const ply_property *property)
     return true;
 }
 
-/* Reads one row of an element; point receives a vertex's coordinates. */
-static spc_status read_row(double point[3], ply *p, const ply_element *element,
+/* Reads one row of an element. */
+static spc_status read_row(double *numbers, ply *p, const ply_element *element,
                            int64_t row, spc_error *error)
 {
     for (int i = 0; i < element->properties; i++) {
@@ -323,8 +331,8 @@ static spc_status read_row(double point[3], ply *p, const ply_element *element,
                 p->at >= p->end ? "is missing: the file ends"
                                 : "is no number of its type, or the file ends "
                                   "inside it");
-        if (property->axis >= 0)
-            point[property->axis] = value;
+        if (property->column >= 0)
+            numbers[property->column] = value;
     }
     return SPC_OK;
 }
@@ -344,41 +352,49 @@ static spc_status check_count(const ply *p, const ply_element *element,
                      (long long)(p->at - p->file->data));
 }
 
-static spc_status read_element_rows(spc__voxels *out, ply *p,
+static spc_status read_element_rows(spc__rows *to, ply *p,
                                     const ply_element *element,
                                     spc_error *error)
 {
     spc_status status = check_count(p, element, error);
+    spc__columns columns;
+
+    spc__columns_count(&columns, p->columns);
     if (status == SPC_OK && element->is_vertex)
-        status = spc__voxels_reserve(out, element->rows, error);
+        status = to->begin(to, element->rows, &columns, false, error);
     if (element->properties == 0)
         return status;
     for (int64_t row = 0; row < element->rows && status == SPC_OK; row++) {
-        double point[3] = {0};
+        double numbers[SPC__COLUMNS_MOST] = {0};
         spc__place place = {p->file->path, row, p->at - p->file->data};
-        status = read_row(point, p, element, row, error);
+        status = read_row(numbers, p, element, row, error);
         if (status == SPC_OK && element->is_vertex)
-            status = spc__voxels_add_point(out, point, p->file->voxel, &place,
-                                           error);
+            status = to->take(to, numbers, &place, error);
     }
     return status;
 }
 
-spc_status spc__scene_read_ply(spc__voxels *out, const spc__scene_file *file,
+spc_status spc__scene_read_ply(spc__rows *to, const spc__scene_file *file,
                                spc_error *error)
 {
-    ply p = {.file = file, .at = file->data, .end = file->data + file->bytes};
-    spc_status status;
+    ply p = {.file = file,
+             .at = file->data,
+             .end = file->data + file->bytes,
+             .columns = 3};
+    spc_status status = read_header(&p, error);
 
-    if ((status = spc__scene_need_voxel(file, error)) != SPC_OK ||
-        (status = read_header(&p, error)) != SPC_OK)
+    if (status != SPC_OK)
         return status;
+    if (file->columns.count > 0)
+        return spc__fail(error, SPC_EINVAL,
+                         "'%s' names its columns itself: drop the columns=",
+                         file->path);
     p.plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     if (p.plain == (locale_t)0)
         return spc__fail(error, SPC_ENOMEM, "cannot make the C locale");
     for (int i = 0; i < p.element_count && status == SPC_OK; i++) {
         bool is_vertex = p.elements[i].is_vertex;
-        status = read_element_rows(out, &p, &p.elements[i], error);
+        status = read_element_rows(to, &p, &p.elements[i], error);
         if (is_vertex)
             break; /* nothing behind it is wanted */
     }

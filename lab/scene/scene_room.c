@@ -22,7 +22,6 @@ enum { ROOM_SEED, ROOM_POINTS };
 
 typedef struct room {
     spc__voxels *out;
-    double voxel;
     double spacing;    /* of samples */
     double turn[3][3]; /* room to camera */
     spc__random random;
@@ -47,7 +46,7 @@ static spc_status add_point(room *r, const double p[3], spc_error *error)
     for (int i = 0; i < 3; i++)
         point[i] = spc__scene_float(
             r->turn[i][0] * p[0] + r->turn[i][1] * p[1] + r->turn[i][2] * p[2]);
-    return spc__voxels_add_point(r->out, point, r->voxel, &place, error);
+    return spc__voxels_add_point(r->out, 0, point, &place, error);
 }
 
 static int64_t steps(const room *r, double length)
@@ -186,7 +185,7 @@ static spc_status keep(room *r, int64_t points, spc_error *error)
                                "gen:room,n=%lld: only %lld of its points "
                                "differ at a voxel of %g",
                                (long long)points, (long long)all->count,
-                               r->voxel);
+                               all->size[0]);
     for (int64_t i = 0; i < all->count && kept < points; i++)
         if ((double)(all->count - i) * spc__random_unit(&r->random) <
             (double)(points - kept))
@@ -200,9 +199,10 @@ spc_status spc__scene_room(spc__voxels *out, const spc__scene_values *values,
                            spc_error *error)
 {
     int64_t points = values->at[ROOM_POINTS];
-    room r = {.out = out, .voxel = values->voxel, .spacing = SPACING};
+    room r = {.out = out, .spacing = SPACING};
     if (points > 0) {
-        r.voxel = values->has_voxel ? r.voxel : POINT_STEP;
+        for (int a = 0; a < 3 && !values->has_voxel; a++)
+            out->size[a] = POINT_STEP;
         r.spacing = SPACING * sqrt(SAMPLES / (double)points);
     }
     spc__random_init(&r.random, (uint64_t)values->at[ROOM_SEED]);

@@ -286,7 +286,7 @@ static double elevation(int64_t beam, int64_t beams)
 }
 
 static spc_status add_return(spc__voxels *out, street *s, const ray *r,
-                             double distance, double voxel, spc_error *error)
+                             double distance, spc_error *error)
 {
     double noisy = distance + RANGE_NOISE * spc__scene_noise(&s->random);
     bool lost = spc__random_unit(&s->random) < 0.03;
@@ -297,7 +297,7 @@ static spc_status add_return(spc__voxels *out, street *s, const ray *r,
                        spc__scene_float(noisy * r->y),
                        spc__scene_float(noisy * r->z)};
     spc__place place = {"gen:lidar", out->count, 0};
-    return spc__voxels_add_point(out, point, voxel, &place, error);
+    return spc__voxels_add_point(out, 0, point, &place, error);
 }
 
 static spc_status scan_azimuth(spc__voxels *out, street *s, int azimuth,
@@ -315,7 +315,7 @@ static spc_status scan_azimuth(spc__voxels *out, street *s, int azimuth,
         spc__scene_turn(&ce, &se, elevation(beam, beams));
         ray r = {ca * ce, sa * ce, se};
         double distance = trace(s, &r, near, near_count);
-        status = add_return(out, s, &r, distance, values->voxel, error);
+        status = add_return(out, s, &r, distance, error);
     }
     return status;
 }

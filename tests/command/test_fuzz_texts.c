@@ -315,17 +315,21 @@ static spc_status read_list(const char *data, size_t bytes, spc_error *error)
 /* The command's, of features and of scenes for a network. */
 static spc_status read_array(const char *data, size_t bytes, spc_error *error)
 {
-    npy_floats floats = {0};
-    npy_ints ints = {0};
+    float *values = NULL;
+    npy_table table;
+    int64_t whole;
     spc_status status = write_input(".npy", data, bytes, error);
 
-    if (status == SPC_OK)
-        status = take_said(npy_read_floats(&floats, input), error);
-    free(floats.values);
-    if (status == SPC_OK || error->status == SPC_ENOMEM)
+    if (status != SPC_OK)
         return status;
-    status = take_said(npy_read_ints(&ints, input), error);
-    free(ints.values);
+    status = take_said(npy_open(&table, input), error);
+    if (status == SPC_OK)
+        status = take_said(npy_floats(&values, &table), error);
+    for (int64_t row = 0; status == SPC_OK && row < table.rows.count; row++)
+        for (int64_t c = 0; c < table.rows.columns; c++)
+            spc__numpy_int(&whole, &table.rows, row, c);
+    free(values);
+    npy_close(&table);
     return status;
 }
 

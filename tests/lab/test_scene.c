@@ -61,6 +61,12 @@ static void assert_rows(const char *spec, const int32_t (*rows)[4], int count)
     spc_scene_free(scene);
 }
 
+#define TEXT(text) text, sizeof(text) - 1
+#define ROW16 "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
+#define V1(length) "\x93NUMPY\1\0" length "\0"
+#define PLY(body) "ply\nformat ascii 1.0\n" body
+#define XYZ "property float x\nproperty float y\nproperty float z\n"
+
 /* ---- files --------------------------------------------------------------- */
 
 static const int32_t two_voxels[][4] = {{0, -1, 0, 2}, {0, 0, -3, 1}};
@@ -265,6 +271,236 @@ START_TEST(binary_ply_is_read_in_either_byte_order)
 }
 END_TEST
 
+/* ---- points of files ----------------------------------------------------- */
+
+/* 3000 points of a flat scene, [n][columns]: x, y, z, an intensity, a ring, then
+ * numbers of their own. */
+enum { DRAWN = 3000 };
+
+static float *draw_rows(int columns, uint64_t seed)
+{
+    float *rows = malloc(sizeof(float) * DRAWN * (size_t)columns);
+    spc__random random;
+
+    spc__random_init(&random, seed);
+    for (int i = 0; i < DRAWN; i++)
+        for (int c = 0; c < columns; c++) {
+            double u = spc__random_unit(&random);
+            double value = c < 2    ? 100 * u - 50
+                           : c == 2 ? 3 * u - 2
+                           : c == 4 ? i % 32
+                                    : u;
+            rows[i * columns + c] = (float)value;
+        }
+    return rows;
+}
+
+/* The voxels of x, y, z alone. */
+static int64_t count_voxels(const float *rows, int columns, double size)
+{
+    int32_t(*at)[4] = calloc(DRAWN, sizeof(*at));
+    spc__voxels voxels = {.at = at[0], .count = DRAWN, .capacity = DRAWN};
+
+    for (int i = 0; i < DRAWN; i++)
+        for (int a = 0; a < 3; a++)
+            at[i][1 + a] = (int32_t)floor(rows[i * columns + a] / size);
+    assert_ok(spc__voxels_sort(&voxels, &error));
+    int64_t count = voxels.count;
+    spc__voxels_release(&voxels);
+    return count;
+}
+
+/* DRAWN is a multiple of 4, so the size of a file never tells. */
+START_TEST(raw_rows_have_as_many_numbers_as_the_specification_states)
+{
+    int columns = 3 + _i;
+    float *rows = draw_rows(columns, 7);
+    size_t bytes = sizeof(float) * DRAWN * (size_t)columns;
+    char words[40];
+    spc_scene *scene;
+
+    snprintf(words, sizeof(words), "@0.5,columns=%d", columns);
+    assert_ok(spc_scene_load(&scene, write_scene("n.bin", rows, bytes, words),
+                             &error));
+    ck_assert_int_eq(spc_scene_rows(scene), count_voxels(rows, columns, 0.5));
+    spc_scene_free(scene);
+    spc_status status = spc_scene_load(
+        &scene, write_scene("n.bin", rows, bytes, "@0.5"), &error);
+    if (columns == 4) {
+        ck_assert_int_eq(status, SPC_OK);
+        ck_assert_int_eq(spc_scene_rows(scene), count_voxels(rows, 4, 0.5));
+        spc_scene_free(scene);
+    } else {
+        snprintf(words, sizeof(words), "columns=%d or columns=4", columns);
+        ck_assert_int_eq(status, SPC_EFORMAT);
+        ck_assert_msg(strstr(error.text, words) != NULL, "%s", error.text);
+    }
+    free(rows);
+}
+END_TEST
+
+START_TEST(a_size_that_four_numbers_do_not_divide_names_what_fits)
+{
+    float *rows = draw_rows(5, 7);
+
+    ck_assert_int_eq(
+        spc_scene_load(&(spc_scene *){NULL},
+                       write_scene("n.bin", rows, sizeof(float) * 5 * 2999,
+                                   "@0.5"),
+                       &error),
+        SPC_EFORMAT);
+    ck_assert_msg(strstr(error.text, "5 a row would fit: columns=5") != NULL,
+                  "%s", error.text);
+    free(rows);
+}
+END_TEST
+
+START_TEST(letters_say_what_the_numbers_of_a_row_are)
+{
+    static const float rows[][5] = {{1, 0.3f, 7, 2.5f, -0.5f},
+                                    {0, 0.1f, 8, 1.5f, 3.5f}};
+    static const int32_t voxels[][4] = {{0, 3, 1, 0}, {1, -1, 2, 0}};
+
+    assert_rows(write_scene("l.bin", rows, sizeof(rows), "@1,columns=bzryx"),
+                voxels, 2);
+    assert_rows(write_npy(1,
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': "
+                          "(2, 5), }\n",
+                          rows, sizeof(rows), "@1,columns=bzryx"),
+                voxels, 2);
+}
+END_TEST
+
+START_TEST(further_numbers_of_an_array_are_left_aside)
+{
+    static const float rows[][6] = {{0.5f, 1.5f, 2.5f, 9, 9, 9}};
+    static const int16_t whole[][5] = {{7, 2, 1, 0, 3}};
+    static const int32_t voxel[][4] = {{0, 0, 1, 2}}, other[][4] = {{3, 0, 1, 2}};
+
+    assert_rows(write_npy(1,
+                          "{'descr': '<f4', 'fortran_order': False, 'shape': "
+                          "(1, 6), }\n",
+                          rows, sizeof(rows), "@1"),
+                voxel, 1);
+    assert_rows(write_npy(1,
+                          "{'descr': '<i2', 'fortran_order': False, 'shape': "
+                          "(1, 5), }\n",
+                          whole, sizeof(whole), ",columns=izyxb"),
+                other, 1);
+}
+END_TEST
+
+START_TEST(records_name_their_columns)
+{
+    static const char header[] =
+        "{'descr': [('intensity', '|u1'), ('z', '<f4'), ('x', '<f4'), ('y', "
+        "'<f4'), ('batch', '<i2')], 'fortran_order': False, 'shape': (1,), }\n";
+    static const unsigned char row[] = {9, 0, 0, 0x20, 0x40, 0,    0, 0, 0x3f,
+                                        0, 0, 0xc0, 0x3f, 1, 0}; /* 2.5 .5 1.5 */
+    static const int32_t voxel[][4] = {{1, 0, 1, 2}};
+
+    assert_rows(write_npy(1, header, row, sizeof(row), "@1"), voxel, 1);
+}
+END_TEST
+
+START_TEST(a_voxel_may_have_another_size_along_each_axis)
+{
+    static const float row[4] = {1, 2, 3, 4};
+    static const int32_t voxel[][4] = {{0, 10, 4, 3}};
+
+    assert_rows(write_scene("s.bin", row, sizeof(row), "@0.1,0.5,1"), voxel, 1);
+    assert_rows(write_scene("s.bin", row, sizeof(row), "@0.1,0.5,1,level=0"),
+                voxel, 1);
+}
+END_TEST
+
+START_TEST(points_that_are_no_numbers_are_left_out_and_counted)
+{
+    static const float rows[][4] = {{1, 2, 3, 4},
+                                    {1, NAN, 3, 4},
+                                    {1, 2, -INFINITY, 4},
+                                    {1, 2, 3, NAN}};
+    static const int32_t voxel[][4] = {{0, 1, 2, 3}};
+    static const char text[] = PLY("element vertex 3\n" XYZ "end_header\n"
+                                   "1 2 3\n1 nan 3\n1 1e99 3\n");
+    const char *header = "{'descr': '<f4', 'fortran_order': False, 'shape': "
+                         "(4, 4), }\n";
+    const char *spec =
+        _i == 0   ? write_scene("n.bin", rows, sizeof(rows), "@1")
+        : _i == 1 ? write_npy(1, header, rows, sizeof(rows), "@1")
+                  : write_scene("n.ply", text, sizeof(text) - 1, "@1");
+    spc_scene *scene;
+    spc_scene_info info;
+
+    assert_rows(spec, voxel, 1);
+    assert_ok(spc_scene_load(&scene, spec, &error));
+    spc_scene_describe(&info, scene);
+    ck_assert_int_eq(info.points, _i < 2 ? 4 : 3);
+    ck_assert_int_eq(info.bad, 2);
+    ck_assert_int_eq(info.first_bad, 1);
+    ck_assert_int_eq(info.outside, 0);
+    spc_scene_free(scene);
+    spc_scene_describe(&info, NULL);
+    ck_assert_int_eq(info.points, 0);
+}
+END_TEST
+
+START_TEST(a_file_of_no_points_is_an_empty_scene)
+{
+    static const float row[4] = {NAN, 2, 3, 4};
+
+    assert_rows(write_scene("e.bin", "", 0, "@1"), NULL, 0);
+    assert_rows(write_scene("e.bin", row, sizeof(row), "@1"), NULL, 0);
+}
+END_TEST
+
+START_TEST(names_of_files_may_hold_what_specifications_do)
+{
+    static const float row[4] = {1, 2, 3, 4};
+    static const int32_t voxel[][4] = {{0, 1, 2, 3}};
+    static const char *const names[] = {
+        "a@2.bin",      "SCAN.BIN",  "scan.Bin",    "s,level=1.bin",
+        "s,columns=3.bin", "x.npy.bin", "gen:room.bin", "n+1 (2).bin"};
+
+    assert_rows(write_scene(names[_i], row, sizeof(row), "@1"), voxel, 1);
+    assert_rows(write_scene(names[_i], row, sizeof(row), "@1,columns=4"), voxel,
+                1);
+}
+END_TEST
+
+START_TEST(points_are_read_as_scenes_are)
+{
+    float *rows = draw_rows(5, 8);
+    size_t bytes = sizeof(float) * DRAWN * 5;
+    spc_point_rows got;
+
+    assert_ok(spc_point_rows_load(&got, write_scene("p.bin", rows, bytes, ""),
+                                  5, &error));
+    ck_assert_int_eq(got.rows, DRAWN);
+    ck_assert_mem_eq(got.values, rows, bytes);
+    spc_point_rows_release(&got);
+    /* The first four of five. */
+    assert_ok(spc_point_rows_load(
+        &got, write_scene("p.raw", rows, bytes, ",columns=5"), 4, &error));
+    ck_assert_int_eq(got.found, 5);
+    for (int i = 0; i < DRAWN; i++)
+        ck_assert_mem_eq(got.values + 4 * i, rows + 5 * i, 4 * sizeof(float));
+    spc_point_rows_release(&got);
+    ck_assert_int_eq(spc_point_rows_load(
+                         &got, write_scene("p.bin", rows, bytes, ""), 4,
+                         &error),
+                     SPC_EFORMAT);
+    ck_assert_msg(strstr(error.text, "columns=5 or columns=4") != NULL, "%s",
+                  error.text);
+    ck_assert_int_eq(
+        spc_point_rows_load(
+            &got, write_scene("p.bin", rows, bytes, ",columns=5"), 6, &error),
+        SPC_EINVAL);
+    ck_assert_ptr_null(got.values);
+    free(rows);
+}
+END_TEST
+
 START_TEST(an_at_sign_in_a_path_is_no_voxel_size)
 {
     static const float row[4] = {1, 2, 3, 4};
@@ -291,20 +527,25 @@ typedef struct bad_file {
     const char *said;
 } bad_file;
 
-#define TEXT(text) text, sizeof(text) - 1
-#define ROW16 "\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"
-#define V1(length) "\x93NUMPY\1\0" length "\0"
-#define PLY(body) "ply\nformat ascii 1.0\n" body
-#define XYZ "property float x\nproperty float y\nproperty float z\n"
-
 static const bad_file bad_files[] = {
-    {"a.bin", "", 0, "@1", SPC_EFORMAT, "empty (0 bytes)"},
     {"a.bin", TEXT(ROW16 "12345"), "@1", SPC_EFORMAT,
      "ends at byte 21 in the middle of row 1"},
-    {"a.bin", TEXT(ROW16 "\0\0\0\0\0\0\xc0\x7f\0\0\0\0\0\0\0\0"), "@1",
-     SPC_EFORMAT, "y of row 1 (byte 16) is nan"},
-    {"a.bin", TEXT("\0\0\0\0\0\0\0\0\0\0\x80\xff\0\0\0\0"), "@1", SPC_EFORMAT,
-     "z of row 0 (byte 0) is -inf"},
+    {"a.bin", TEXT(ROW16), "@1,columns=5", SPC_EFORMAT,
+     "in the middle of row 0 if rows have 5"},
+    {"a.bin", TEXT(ROW16), "@1,columns=2", SPC_EINVAL, "their number, 3 to 64"},
+    {"a.bin", TEXT(ROW16), "@1,columns=65", SPC_EINVAL, "columns '65'"},
+    {"a.bin", TEXT(ROW16), "@1,columns=xyyi", SPC_EINVAL, "columns 'xyyi'"},
+    {"a.bin", TEXT(ROW16), "@1,columns=xyi", SPC_EINVAL, "columns 'xyi'"},
+    {"a.bin", TEXT(ROW16), "@1,columns=xyz!", SPC_EINVAL, "columns 'xyz!'"},
+    {"a.bin", TEXT(ROW16), "@1,columns=4,columns=4", SPC_EINVAL,
+     "'columns' is given twice"},
+    {"a.bin", TEXT(ROW16), "@1,rows=4", SPC_EINVAL,
+     "'rows=4' is no word of a scene"},
+    {"a.bin", TEXT(ROW16), "@1,2", SPC_EINVAL, "two voxel sizes"},
+    {"a.bin", TEXT(ROW16), "@1,1,1,1", SPC_EINVAL, "'1' is no word"},
+    {"a.bin", TEXT(ROW16), "@1,0,1", SPC_EINVAL, "voxel size 0 must be"},
+    {"a.bin", TEXT("\0\0\0\xbf" ROW16), "@1,columns=bxyzi", SPC_EFORMAT,
+     "the batch of row 0 (byte 0) is -0.5"},
     {"a.bin", TEXT("\0\0\0\x4f\0\0\0\0\0\0\0\0\0\0\0\0"), "@0.5", SPC_ERANGE,
      "does not fit 32 bits"},
     {"a.bin", TEXT(ROW16), "", SPC_EINVAL, "needs a voxel size"},
@@ -328,8 +569,12 @@ static const bad_file bad_files[] = {
      "'fortran_order'"},
     {"a.npy", TEXT(V1("\x3a") NPY("<f4", "(4,)") ROW16), "@1", SPC_EFORMAT,
      "it has 1 dimensions; a table has two"},
-    {"a.npy", TEXT(V1("\x3c") NPY("<f2", "(2, 5)") ROW16 "1234"), "@1",
-     SPC_EFORMAT, "has 5 columns; 3 or 4"},
+    {"a.npy", TEXT(V1("\x3c") NPY("<f4", "(0, 2)")), "@1", SPC_EFORMAT,
+     "its rows have 2 numbers; 3 to 64"},
+    {"a.npy", TEXT(V1("\x3c") NPY("<f4", "(0, 5)")), "@1,columns=xyzi",
+     SPC_EINVAL, "its rows have 5 numbers, columns= states 4"},
+    {"a.npy", TEXT(V1("\x3c") NPY("|i1", "(0, 5)")), "", SPC_EFORMAT,
+     "a.npy,columns=bxyz and one letter more"},
     {"a.npy", TEXT(V1("\x3c") NPY("<f4", "(2, 3)") ROW16), "@1", SPC_EFORMAT,
      "16 bytes of data follow"},
     {"a.npy", TEXT(V1("\x3c") NPY("<c8", "(2, 3)")), "@1", SPC_EUNSUPPORTED,
@@ -349,7 +594,7 @@ static const bad_file bad_files[] = {
     {"a.npy",
      TEXT(V1("\x3c") NPY("<i8", "(1, 3)") "\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0"
                                           "\0\0\0\0\0\0\0\0"),
-     "", SPC_ERANGE, "column 1 of row 0 (byte 78) does not fit"},
+     "", SPC_ERANGE, "column 1 of row 0 does not fit"},
     {"a.ply", "", 0, "@1", SPC_EFORMAT, "empty"},
     {"a.ply", TEXT("plx\n"), "@1", SPC_EFORMAT, "not 'ply'"},
     {"a.ply", TEXT("ply\nformat ascii 1.0\n"), "@1", SPC_EFORMAT,
@@ -378,10 +623,8 @@ static const bad_file bad_files[] = {
      "@1", SPC_EFORMAT, "property 2 of row 1 of element 0"},
     {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 two 3\n")), "@1",
      SPC_EFORMAT, "property 1 of row 0"},
-    {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 nan 3\n")), "@1",
-     SPC_EFORMAT, "y of row 0"},
-    {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 1e99 3\n")),
-     "@1", SPC_EFORMAT, "y of row 0"},
+    {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 1 3\n")),
+     "@1,columns=4", SPC_EINVAL, "names its columns itself"},
     {"a.ply", TEXT(PLY("element vertex 1\n" XYZ "end_header\n1 2 3\n")), "",
      SPC_EINVAL, "needs a voxel size"},
     {"a.ply",
@@ -505,6 +748,42 @@ END_TEST
 
 /* ---- mutations ----------------------------------------------------------- */
 
+typedef struct adder {
+    spc__rows rows;
+    spc__columns columns;
+    int64_t left;
+    double sum;
+} adder;
+
+static spc_status begin_sum(spc__rows *to, int64_t rows,
+                            const spc__columns *columns, bool whole,
+                            spc_error *unused)
+{
+    adder *a = (adder *)to;
+
+    (void)whole, (void)unused;
+    a->columns = *columns;
+    a->left = rows;
+    ck_assert_int_ge(rows, 0);
+    ck_assert(columns->count >= 3 && columns->count <= SPC__COLUMNS_MOST);
+    for (int i = 0; i < 4; i++)
+        ck_assert(columns->at[i] >= -(i == 0) &&
+                  columns->at[i] < columns->count);
+    return SPC_OK;
+}
+
+static spc_status take_sum(spc__rows *to, const double *numbers,
+                           const spc__place *place, spc_error *unused)
+{
+    adder *a = (adder *)to;
+
+    (void)place, (void)unused;
+    ck_assert_int_gt(a->left--, 0);
+    for (int c = 0; c < a->columns.count; c++)
+        a->sum += numbers[c];
+    return SPC_OK;
+}
+
 static void fuzz(spc__scene_reader read, const char *seed_data,
                  size_t seed_bytes, uint64_t seed)
 {
@@ -518,17 +797,16 @@ static void fuzz(spc__scene_reader read, const char *seed_data,
     char *copy = malloc(bytes + 1);
     memcpy(copy, data, bytes);
     copy[bytes] = '\0';
-    spc__scene_file file = {"mutated", copy, bytes,
-                            spc__random_below(&random, 4) ? 0.1 : 0, false};
-    spc__voxels voxels = {0};
+    spc__scene_file file = {"mutated", copy, bytes, {0, {0}}, {4, 0}};
+    adder to = {{begin_sum, take_sum}, {0, {0}}, 0, 0};
+    if (spc__random_below(&random, 4) == 0)
+        spc__columns_count(&file.columns,
+                           3 + (int)spc__random_below(&random, 6));
     memset(&error, 0, sizeof(error));
-    spc_status status = read(&voxels, &file, &error);
-    if (status == SPC_OK)
-        status = spc__voxels_sort(&voxels, &error);
+    spc_status status = read(&to.rows, &file, &error);
     ck_assert_msg(
         status == SPC_OK || (error.status == status && error.text[0] != '\0'),
         "seed %llu: status without a sentence", (unsigned long long)seed);
-    spc__voxels_release(&voxels);
     free(copy);
 }
 
@@ -552,6 +830,7 @@ START_TEST(mutated_files_are_read_or_refused_and_nothing_else)
         fuzz(spc__scene_read_ply, binary, sizeof(binary) - 1, seed);
         fuzz(spc__scene_read_npy, floats, sizeof(floats), seed);
         fuzz(spc__scene_read_npy, integers, sizeof(integers), seed);
+        fuzz(spc__scene_read_raw, integers, sizeof(integers), seed);
     }
 }
 END_TEST
@@ -734,6 +1013,50 @@ START_TEST(real_scenes_have_their_known_counts)
 }
 END_TEST
 
+/* The same scans, written with another number of numbers a row. */
+START_TEST(real_scenes_of_other_columns_are_refused_or_read_right)
+{
+    static const char *const files[] = {
+        "kitti_hdl64_full.bin", "waymo_frame.bin", "nuscenes_sweep1.bin",
+        "indoor_rgbd_fragment.bin", "object_bunny_vertices.bin"};
+    const int columns[] = {3, 5, 6};
+    int count = columns[_i % 3];
+    char path[4200], words[40];
+    spc__buf from = SPC__BUF_INIT, to = SPC__BUF_INIT;
+    spc_scene *right, *scene;
+
+    make_folder();
+    snprintf(path, sizeof(path), "%s/%s", suite_scenes(), files[_i / 3]);
+    assert_ok(spc__file_read(&from, path, 1 << 26, &error));
+    /* A multiple of 4 rows, so the size does not tell. */
+    int rows = (int)(from.length / 16 / 4 * 4);
+    for (int i = 0; i < rows; i++) {
+        float row[6] = {0, 0, 0, 0, (float)(i % 32), (float)(i % 7) * 0.1f};
+        memcpy(row, from.data + 16 * (size_t)i, 16);
+        spc__buf_append(&to, row, sizeof(float) * (size_t)count);
+    }
+    assert_ok(spc_scene_load(
+        &right, write_scene("a.bin", from.data, 16 * (size_t)rows, "@0.1"),
+        &error));
+    snprintf(words, sizeof(words), "@0.1,columns=%d", count);
+    assert_ok(spc_scene_load(
+        &scene, write_scene("a.bin", to.data, to.length, words), &error));
+    ck_assert_int_eq(spc_scene_rows(scene), spc_scene_rows(right));
+    ck_assert_int_eq(spc_scene_load(&(spc_scene *){NULL},
+                                    write_scene("a.bin", to.data, to.length,
+                                                "@0.1"),
+                                    &error),
+                     SPC_EFORMAT);
+    snprintf(words, sizeof(words), "columns=%d or columns=4", count);
+    ck_assert_msg(strstr(error.text, words) != NULL, "%s", error.text);
+    spc_scene_free(right);
+    spc_scene_free(scene);
+    spc__buf_release(&from);
+    spc__buf_release(&to);
+    remove_folder();
+}
+END_TEST
+
 static Suite *suite(void)
 {
     Suite *s = suite_create("scene");
@@ -753,6 +1076,20 @@ static Suite *suite(void)
     tcase_add_test(files, decimal_points_do_not_depend_on_the_locale);
     tcase_add_loop_test(files, binary_ply_is_read_in_either_byte_order, 0, 2);
     tcase_add_test(files, an_at_sign_in_a_path_is_no_voxel_size);
+    tcase_add_loop_test(
+        files, raw_rows_have_as_many_numbers_as_the_specification_states, 0, 5);
+    tcase_add_test(files,
+                   a_size_that_four_numbers_do_not_divide_names_what_fits);
+    tcase_add_test(files, letters_say_what_the_numbers_of_a_row_are);
+    tcase_add_test(files, further_numbers_of_an_array_are_left_aside);
+    tcase_add_test(files, records_name_their_columns);
+    tcase_add_test(files, a_voxel_may_have_another_size_along_each_axis);
+    tcase_add_loop_test(
+        files, points_that_are_no_numbers_are_left_out_and_counted, 0, 3);
+    tcase_add_test(files, a_file_of_no_points_is_an_empty_scene);
+    tcase_add_loop_test(files, names_of_files_may_hold_what_specifications_do,
+                        0, 8);
+    tcase_add_test(files, points_are_read_as_scenes_are);
     suite_add_tcase(s, files);
 
     tcase_add_checked_fixture(bad, make_folder, remove_folder);
@@ -790,6 +1127,8 @@ static Suite *recorded_suite(void)
     tcase_set_timeout(scans, 120);
     tcase_add_loop_test(scans, real_scenes_have_their_known_counts, 0,
                         LENGTH(real));
+    tcase_add_loop_test(
+        scans, real_scenes_of_other_columns_are_refused_or_read_right, 0, 15);
     suite_add_tcase(s, scans);
     return s;
 }

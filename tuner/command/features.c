@@ -296,7 +296,7 @@ static spc_status run(cli *self, void *payload)
                                 sheet.args->pass)) != SPC_OK)
         return status;
     cli_catch_signals(self); /* loading takes long too */
-    if ((status = load_scenes(&scenes, &sheet.args->scenes)) == SPC_OK &&
+    if ((status = load_scenes(&scenes, self, &sheet.args->scenes)) == SPC_OK &&
         (status = cli_open(&sheet.ctx, self)) == SPC_OK)
         status =
             run_sheet(&sheet, features, count, &scenes, self->globals.json);

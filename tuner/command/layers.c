@@ -1,6 +1,7 @@
 /* layers.c - what the commands on layers have in common. */
 #include "command/layers.h"
 
+#include "base/plural.h"
 #include "command/cli/output.h"
 #include "command/layer_text.h"
 #include <stdio.h>
@@ -45,7 +46,30 @@ spc_status load_scene(spc_scene **out, const char *spec, spc_error *error)
     return status;
 }
 
-spc_status load_scenes(scene_set *out, const cli_list *specs)
+void say_left_out_of(const cli *self, const char *name,
+                     const spc_scene_info *info)
+{
+    if (info->bad > 0)
+        cli_say(self,
+                "%s: left out %lld of %s: a coordinate is NaN or infinite; "
+                "the first is point %lld",
+                name, (long long)info->bad, spc__count(info->points, "point"),
+                (long long)info->first_bad);
+    if (info->outside > 0)
+        cli_say(self, "%s: left out %lld of %s: outside the network's range",
+                name, (long long)info->outside,
+                spc__count(info->points, "point"));
+}
+
+void scene_say_left_out(const cli *self, const spc_scene *scene)
+{
+    spc_scene_info info;
+
+    spc_scene_describe(&info, scene);
+    say_left_out_of(self, spc_scene_name(scene), &info);
+}
+
+spc_status load_scenes(scene_set *out, const cli *self, const cli_list *specs)
 {
     spc_error error = {0};
 
@@ -56,12 +80,14 @@ spc_status load_scenes(scene_set *out, const cli_list *specs)
     out->at = calloc((size_t)specs->count, sizeof(*out->at));
     if (out->at == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    for (; out->count < specs->count; out->count++)
+    for (; out->count < specs->count; out->count++) {
         if (load_scene(&out->at[out->count], specs->at[out->count], &error) !=
             SPC_OK) {
             free_scenes(out);
             return cli_fail(error.status, "%s", error.text);
         }
+        scene_say_left_out(self, out->at[out->count]);
+    }
     return SPC_OK;
 }
 
@@ -169,7 +195,7 @@ spc_status job_run(cli *self, void *args, const cli_list *specs, job_body body)
         return status;
     cli_catch_signals(self); /* loading takes long too */
     if ((specs == NULL ||
-         (status = load_scenes(&job.scenes, specs)) == SPC_OK) &&
+         (status = load_scenes(&job.scenes, self, specs)) == SPC_OK) &&
         (status = cli_open(&job.ctx, self)) == SPC_OK)
         status = self->globals.json ? each_layer_json(&job, layers, body)
                                     : each_layer(&job, layers, body);

@@ -39,7 +39,13 @@ void job_write_failure(spc__json *json, const char *layer, const char *scene);
 
 /* As spc_scene_load, and SPC_EINTERRUPTED. */
 spc_status load_scene(spc_scene **out, const char *spec, spc_error *error);
-spc_status load_scenes(scene_set *out, const cli_list *specs);
+/* Of several; says what is left out of them. */
+spc_status load_scenes(scene_set *out, const cli *self, const cli_list *specs);
 void free_scenes(scene_set *set);
+
+/* Says how many points were left out and why, if any were. */
+void say_left_out_of(const cli *self, const char *name,
+                     const spc_scene_info *info);
+void scene_say_left_out(const cli *self, const spc_scene *scene);
 
 #endif

@@ -236,7 +236,7 @@ static spc_status run(cli *self, void *payload)
     if ((status = read_layers(&layers, &args->layers)) != SPC_OK)
         return status;
     cli_catch_signals(self);
-    if ((status = load_scenes(&scenes, &self->operands)) == SPC_OK) {
+    if ((status = load_scenes(&scenes, self, &self->operands)) == SPC_OK) {
         status = print_all(&scenes, layers, args->layers.count, &self->globals);
         if (status != SPC_EINTERRUPTED)
             free_scenes(&scenes);
@@ -250,8 +250,8 @@ const cli_command cli_scene = {
     .operands = "SPEC...",
     .summary = "look at a scene: voxels, extent, neighbours",
     .more = "A SPEC is one of\n"
-            "  FILE.bin@VOXEL     rows of four float32: x y z intensity "
-            "(KITTI)\n"
+            "  FILE.bin@VOXEL     rows of float32: x y z and others, four in "
+            "all (KITTI)\n"
             "  FILE.npy[@VOXEL]   float points (with @VOXEL) or integer "
             "voxels\n"
             "  FILE.ply@VOXEL     vertices of an ascii or binary PLY file\n"
@@ -263,7 +263,9 @@ const cli_command cli_scene = {
             "  gen:uniform,n=1000,extent=64,seed=1   distinct random voxels\n"
             "and after any of them `,level=N`: the level of stride 2^N of a "
             "network with\nthe floor rule (coordinates divided by 2^N, rounded "
-            "down).\n"
+            "down).\nVOXEL is one size, or three: 0.05,0.05,0.1. After a .bin "
+            "or .npy file `,columns=C`\nsays how many numbers a row has, or "
+            "what they are: 5, xyzir, bxyzi (b: batch).\n"
             "`neighbours` counts the occupied voxels of the 3x3x3 stencil, "
             "the centre\nincluded; `alone` is the share of voxels that have "
             "none but themselves.\nWith --layer: the rows and pairs of that "

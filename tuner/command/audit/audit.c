@@ -123,7 +123,7 @@ static void write_summary(spc__json *json, const audit *a)
 static spc_status audit_item(audit *a, const work_item *item)
 {
     scene_set scenes;
-    spc_status status = load_scenes(&scenes, &item->scenes);
+    spc_status status = load_scenes(&scenes, a->self, &item->scenes);
 
     for (int i = 0; status == SPC_OK && i < scenes.count; i++)
         status = audit_layer(a, &item->layer, item->text, scenes.at[i]);

@@ -445,6 +445,7 @@ static spc_status load(struct show *show, const char *spec)
              is_file ? folder_of(show->sheet.args) : "", is_file ? "/" : "",
              spec);
     spc_status status = load_scene(&show->scene, path, &error);
+    scene_say_left_out(show->self, show->scene);
     if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
     return cli_fail(error.status, "%s%s", error.text,

@@ -1,25 +1,25 @@
-/* npy.h - arrays in NumPy's files: two-dimensional ones are read, any written.
+/* npy.h - arrays in NumPy's files: tables are read, arrays of any shape written.
  */
 #ifndef SPC_CMD_NPY_H
 #define SPC_CMD_NPY_H
 
+#include "base/buf.h"
+#include "base/numpy.h"
 #include "spc.h"
 
-/* Numbers of one kind, [rows][columns]; the caller's to free(values). */
-typedef struct npy_floats {
-    int64_t rows, columns;
-    float *values;
-} npy_floats;
+/* A file that holds a table: (rows, columns), or records. */
+typedef struct npy_table {
+    spc__buf text;
+    spc__numpy array;
+    spc__numpy_rows rows;
+} npy_table;
 
-typedef struct npy_ints {
-    int64_t rows, columns;
-    int32_t *values;
-} npy_ints;
+/* Reads the whole file; npy_close() in any case. */
+spc_status npy_open(npy_table *out, const char *path);
+void npy_close(npy_table *table);
 
-/* <f2, <f4 or <f8 in C order. SPC_ENOTFOUND, SPC_EFORMAT. */
-spc_status npy_read_floats(npy_floats *out, const char *path);
-/* <i4 or <i8, which must fit 32 bits. */
-spc_status npy_read_ints(npy_ints *out, const char *path);
+/* All numbers as [rows][columns]; the caller's to free(). */
+spc_status npy_floats(float **out, const npy_table *table);
 
 /* `type` is NumPy's: "<f4", "<i4". */
 spc_status npy_write(const char *path, const char *type, const int64_t *shape,

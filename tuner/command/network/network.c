@@ -7,6 +7,7 @@
 #include "base/plural.h"
 #include "command/cli/npy.h"
 #include "command/database.h"
+#include "command/layers.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,9 +83,24 @@ static spc_status read_network(network *n)
 
 /* ---- scenes -------------------------------------------------------------- */
 
-static spc_status load_scenes_of(network *n)
+static spc_status load_scene_of(network *n, int i)
 {
     spc_error error = {0};
+    char *spec;
+    spc_status status = network_file_spec(&spec, n, n->args->scenes.at[i]);
+
+    if (status != SPC_OK)
+        return status;
+    status = spc_net_scene(&n->scenes[i], n->net, spec, &error);
+    free(spec);
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error.text);
+    scene_say_left_out(n->self, n->scenes[i]);
+    return SPC_OK;
+}
+
+static spc_status load_scenes_of(network *n)
+{
     int count = n->args->coords != NULL ? 1 : n->args->scenes.count;
     spc_status status = SPC_OK;
 
@@ -101,9 +117,7 @@ static spc_status load_scenes_of(network *n)
     if (n->args->coords != NULL)
         return network_read_coords(n);
     for (int i = 0; i < count && status == SPC_OK; i++)
-        if ((status = spc_net_scene(&n->scenes[i], n->net,
-                                    n->args->scenes.at[i], &error)) != SPC_OK)
-            cli_fail(status, "%s", error.text);
+        status = load_scene_of(n, i);
     return status;
 }
 
@@ -115,6 +129,14 @@ static const spc_scene *largest(const network *n)
         if (spc_scene_rows(n->scenes[i]) > spc_scene_rows(most))
             most = n->scenes[i];
     return most;
+}
+
+spc_status network_need_voxels(const network *n)
+{
+    if (spc_scene_rows(largest(n)) > 0)
+        return SPC_OK;
+    return cli_fail(SPC_EINVAL,
+                    "no scene has a voxel: there is nothing to measure");
 }
 
 static void widen(spc_net_options *o, const spc_scene *scene, bool first)
@@ -141,20 +163,13 @@ static double growth_of(const network *n, int64_t capacity)
     return capacity <= FEW ? 0 : 2;
 }
 
-/* Is there a scene whose own grid was asked for, where the network has one? */
-static bool has_own_grid(const network *n)
-{
-    bool found = false;
-
-    for (int i = 0; i < n->args->scenes.count; i++)
-        found |= strchr(n->args->scenes.at[i], '@') != NULL;
-    return found && n->info.input.voxel[0] > 0;
-}
-
 static int64_t capacity_of(const network *n)
 {
-    return n->args->capacity > 0 ? n->args->capacity
-                                 : spc_scene_rows(largest(n));
+    int64_t rows = spc_scene_rows(largest(n));
+
+    if (n->args->capacity > 0)
+        return n->args->capacity;
+    return rows > 0 ? rows : 1; /* a plan has room for a voxel at least */
 }
 
 spc_status network_fail(const network *n, spc_status status)
@@ -166,11 +181,6 @@ spc_status network_fail(const network *n, spc_status status)
                         "%s; --capacity N, now %lld, gives all levels more, "
                         "--growth X those of strided layers",
                         why, (long long)capacity_of(n));
-    if (status == SPC_ERANGE && has_own_grid(n))
-        return cli_fail(status,
-                        "%s; a file of points without @VOXEL is taken in the "
-                        "grid that '%s' states",
-                        why, n->info.name);
     return cli_fail_ctx(status, n->ctx);
 }
 
@@ -180,8 +190,6 @@ static spc_status make_plan(network *n, unsigned flags)
     const spc_scene *sample = largest(n);
     int64_t rows = spc_scene_rows(sample);
 
-    if (rows == 0)
-        return cli_fail(SPC_EINVAL, "no scene has a voxel");
     for (int i = 0; i < n->scene_count; i++)
         widen(&o, n->scenes[i], i == 0);
     o.low[0] = 0;
@@ -192,8 +200,9 @@ static spc_status make_plan(network *n, unsigned flags)
     if (o.capacity < rows)
         return cli_fail(SPC_ECAPACITY, "--capacity %lld: a scene has %s",
                         (long long)o.capacity, spc__count(rows, "voxel"));
-    o.points = n->point_rows;
-    o.sample = spc_scene_coords(sample);
+    if (n->points != NULL)
+        o.points = n->point_rows > 0 ? n->point_rows : 1;
+    o.sample = rows > 0 ? spc_scene_coords(sample) : NULL;
     o.sample_rows = rows;
     spc_status status = spc_net_plan_create(&n->plan, n->ctx, n->net, &o);
     return status == SPC_OK ? status : network_fail(n, status);
@@ -201,30 +210,38 @@ static spc_status make_plan(network *n, unsigned flags)
 
 /* ---- features ------------------------------------------------------------ */
 
+static spc_status check_features(const network *n, const npy_table *t)
+{
+    int64_t rows = spc_scene_rows(n->scenes[0]);
+    spc_error error = {0};
+    char what[256];
+
+    if (t->rows.count != rows || t->rows.columns != n->info.input.channels)
+        return cli_fail(SPC_EINVAL, "'%s' is [%lld][%lld]; [%lld][%d] is right",
+                        n->args->features, (long long)t->rows.count,
+                        (long long)t->rows.columns, (long long)rows,
+                        n->info.input.channels);
+    snprintf(what, sizeof(what), "'%s'", n->args->features);
+    spc_status status =
+        spc__dtype_check(n->info.input.dtype, n->features,
+                         rows * t->rows.columns, what, &error);
+    return status == SPC_OK ? status : cli_fail(status, "%s", error.text);
+}
+
 static spc_status read_features(network *n)
 {
-    npy_floats values;
-    char what[256];
-    int64_t rows = spc_scene_rows(n->scenes[0]);
+    npy_table t;
     spc_status status;
 
     if (n->args->features == NULL)
         return SPC_OK;
     if (n->scene_count != 1)
         return cli_fail(SPC_EINVAL, "--features are those of one scene");
-    if ((status = npy_read_floats(&values, n->args->features)) != SPC_OK)
-        return status;
-    n->features = values.values;
-    if (values.rows != rows || values.columns != n->info.input.channels)
-        return cli_fail(SPC_EINVAL, "'%s' is [%lld][%lld]; [%lld][%d] is right",
-                        n->args->features, (long long)values.rows,
-                        (long long)values.columns, (long long)rows,
-                        n->info.input.channels);
-    spc_error error = {0};
-    snprintf(what, sizeof(what), "'%s'", n->args->features);
-    status = spc__dtype_check(n->info.input.dtype, n->features,
-                              rows * values.columns, what, &error);
-    return status == SPC_OK ? status : cli_fail(status, "%s", error.text);
+    if ((status = npy_open(&t, n->args->features)) == SPC_OK &&
+        (status = npy_floats(&n->features, &t)) == SPC_OK)
+        status = check_features(n, &t);
+    npy_close(&t);
+    return status;
 }
 
 /* Uniform in [-1, 1); a number of its own for every seed and element. */
@@ -275,8 +292,7 @@ static spc_status take(void **out, network *n, size_t bytes)
 
 static spc_status take_memory(network *n)
 {
-    size_t rows = (size_t)(n->args->capacity > 0 ? n->args->capacity
-                                                 : spc_scene_rows(largest(n)));
+    size_t rows = (size_t)capacity_of(n);
     size_t element = spc__dtype_of(n->info.input.dtype)->bytes;
     void *count = NULL;
     spc_status status;

@@ -15,7 +15,8 @@ typedef struct network_args {
     const char *voxel, *range; /* of an ONNX file, which does not say them */
     cli_list scenes;
     const char *coords;   /* NULL: scenes */
-    const char *columns;  /* of that; NULL: the batch, then the file's axes */
+    const char *columns;  /* of files: letters, or of points their number; NULL:
+                             the batch, then the file's axes */
     const char *features; /* NULL: they are drawn */
     const char *points;   /* in the place of all three; NULL: not */
     uint64_t seed;
@@ -91,7 +92,10 @@ typedef struct network {
     spc_net_plan *plan;
     spc_scene **scenes;
     int scene_count;
-    int columns[4];  /* of files of coordinates: 0 batch, 1 x, 2 y, 3 z */
+    int columns[4];  /* of written coordinates: 0 batch, 1 x, 2 y, 3 z */
+    int at[4];       /* of read ones: where batch, x, y and z are; -1: not */
+    int column_count;
+    bool counts_columns; /* --columns is how many there are */
     float *features; /* of --features; else NULL */
     float *points;   /* of --points; else NULL */
     int64_t point_rows;
@@ -133,6 +137,9 @@ void network_say_notes(const cli *self, const char *file, const spc_net *net);
 spc_status network_set_columns(network *n);
 spc_status network_read_coords(network *n);
 void network_to_columns(const network *n, int32_t *rows, int64_t count);
+/* A file or scene with the number of columns that --columns states, if it does;
+ * the caller frees it. */
+spc_status network_file_spec(char **out, const network *n, const char *spec);
 
 /* All of it. network_close in any case. */
 spc_status network_open(network *out, cli *self, const network_args *args);
@@ -158,6 +165,9 @@ spc_status network_int8_error(double *out, const network *n);
 
 /* Says what the context does; of levels without room what gives them some. */
 spc_status network_fail(const network *n, spc_status status);
+
+/* A sentence unless one of the scenes has a voxel. */
+spc_status network_need_voxels(const network *n);
 
 /* As spc_net_check, but that points are left out is no mistake: loading them
  * has said so. */

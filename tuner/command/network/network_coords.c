@@ -13,26 +13,70 @@ static const char *const names[] = {"batch", "x", "y", "z"};
 
 /* ---- columns ------------------------------------------------------------- */
 
+enum { COLUMNS_MOST = 64 };
+
+static spc_status fail_columns(const char *said)
+{
+    return cli_fail(SPC_EINVAL,
+                    "--columns %s: a letter for each column is right, x, y, z "
+                    "and b (batch) once, any other letter for what is not "
+                    "read, as in bzyx; or of points their number, 3 to %d",
+                    said, COLUMNS_MOST);
+}
+
+/* The letters of the columns: n->at by field, n->columns in their order. */
+static spc_status set_letters(network *n, const char *text)
+{
+    int found = 0;
+
+    n->column_count = (int)strlen(text);
+    for (int f = 0; f < 4; f++)
+        n->at[f] = -1;
+    for (int c = 0; c < n->column_count; c++) {
+        const char *at = strchr(fields, text[c]);
+        if (text[c] < 'a' || text[c] > 'z' || n->column_count > COLUMNS_MOST ||
+            (at != NULL && n->at[at - fields] >= 0))
+            return fail_columns(text);
+        if (at == NULL)
+            continue;
+        n->at[at - fields] = c;
+        n->columns[found++] = (int)(at - fields);
+    }
+    if (n->at[1] < 0 || n->at[2] < 0 || n->at[3] < 0)
+        return fail_columns(text);
+    if (n->at[0] < 0) { /* written first */
+        memmove(n->columns + 1, n->columns, 3 * sizeof(n->columns[0]));
+        n->columns[0] = 0;
+    }
+    return SPC_OK;
+}
+
 spc_status network_set_columns(network *n)
 {
     const char *said = n->args->columns;
     char text[5] = "b";
-    bool found[4] = {false};
 
+    memcpy(text + 1, n->info.input.axes, 4);
     if (said == NULL)
-        memcpy(text + 1, n->info.input.axes, 4);
-    else if (strlen(said) == 4)
-        memcpy(text, said, 5);
-    for (int c = 0; c < 4; c++) {
-        const char *at = text[c] != '\0' ? strchr(fields, text[c]) : NULL;
-        if (at == NULL || found[at - fields])
-            return cli_fail(SPC_EINVAL,
-                            "--columns %s: the letters b (batch), x, y and z, "
-                            "each once, are right, as in bzyx",
-                            said);
-        found[at - fields] = true;
-        n->columns[c] = (int)(at - fields);
-    }
+        return set_letters(n, text);
+    size_t digits = strspn(said, "0123456789");
+    if (digits == 0 || said[digits] != '\0')
+        return set_letters(n, said);
+    int count = digits < 4 ? atoi(said) : 0;
+    if (count < 3 || count > COLUMNS_MOST)
+        return fail_columns(said);
+    n->counts_columns = true;
+    return set_letters(n, text);
+}
+
+spc_status network_file_spec(char **out, const network *n, const char *spec)
+{
+    size_t bytes = strlen(spec) + sizeof(",columns=64");
+
+    if ((*out = malloc(bytes)) == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    snprintf(*out, bytes, n->counts_columns ? "%s,columns=%s" : "%s", spec,
+             n->args->columns);
     return SPC_OK;
 }
 
@@ -44,23 +88,14 @@ static const char *columns_text(char out[5], const network *n)
     return out;
 }
 
-/* From the file's columns to ours, or back. */
-static void reorder(const network *n, int32_t *rows, int64_t count, bool back)
+void network_to_columns(const network *n, int32_t *rows, int64_t count)
 {
     for (int64_t row = 0; row < count; row++) {
         int32_t *at = rows + 4 * row, copy[4];
         memcpy(copy, at, sizeof(copy));
         for (int c = 0; c < 4; c++)
-            if (back)
-                at[c] = copy[n->columns[c]];
-            else
-                at[n->columns[c]] = copy[c];
+            at[c] = copy[n->columns[c]];
     }
-}
-
-void network_to_columns(const network *n, int32_t *rows, int64_t count)
-{
-    reorder(n, rows, count, true);
 }
 
 /* ---- where they lie ------------------------------------------------------ */
@@ -103,25 +138,86 @@ static spc_status check_rows(const network *n, const int32_t *rows,
 
 /* ---- the file ------------------------------------------------------------ */
 
+/* Where b, x, y and z are in this file; -1: it has no batch. */
+static spc_status find_columns(int at[4], const network *n, const npy_table *t)
+{
+    static const char *const words[] = {"batch", "x", "y", "z"};
+    int columns = (int)t->rows.columns;
+
+    memcpy(at, n->at, sizeof(n->at));
+    if (t->array.is_record && n->args->columns == NULL) {
+        for (int f = 0; f < 4; f++)
+            at[f] = spc__numpy_find(&t->rows, words[f]);
+        if (at[0] < 0)
+            at[0] = spc__numpy_find(&t->rows, "b");
+        if (at[1] >= 0 && at[2] >= 0 && at[3] >= 0)
+            return SPC_OK;
+        return cli_fail(SPC_EFORMAT,
+                        "'%s': its records have no fields 'x', 'y' and 'z'",
+                        n->args->coords);
+    }
+    if (columns == 3 && (n->args->columns == NULL || n->counts_columns)) {
+        at[0] = -1;
+        for (int f = 1; f < 4; f++)
+            at[f]--;
+        cli_say(n->self, "%s: three columns, read as %s of batch element 0",
+                n->args->coords, n->info.input.axes);
+        return SPC_OK;
+    }
+    return columns == n->column_count
+               ? SPC_OK
+               : cli_fail(SPC_EFORMAT,
+                          "'%s' has %s, not the %d of batch, x, y, z, or those "
+                          "that --columns states by a letter for each",
+                          n->args->coords, spc__count(columns, "column"),
+                          n->column_count);
+}
+
+static spc_status read_row(int32_t out[4], const network *n,
+                           const npy_table *t, const int at[4], int64_t row)
+{
+    for (int f = 0; f < 4; f++) {
+        int64_t value = 0;
+        bool fits = at[f] < 0 || spc__numpy_int(&value, &t->rows, row, at[f]);
+        out[f] = (int32_t)value;
+        if (!fits || value != out[f])
+            return cli_fail(SPC_ERANGE,
+                            "'%s': column %d of row %lld is %g, which is no "
+                            "whole number of 32 bits",
+                            n->args->coords, at[f], (long long)row,
+                            spc__numpy_float(&t->rows, row, at[f]));
+    }
+    return SPC_OK;
+}
+
+static spc_status read_rows(int32_t **out, const network *n,
+                            const npy_table *t)
+{
+    int64_t count = t->rows.count;
+    int at[4];
+    spc_status status = find_columns(at, n, t);
+
+    if (status != SPC_OK)
+        return status;
+    if ((*out = malloc(16 * (size_t)count + 1)) == NULL)
+        return cli_fail(SPC_ENOMEM, "out of memory");
+    for (int64_t row = 0; row < count && status == SPC_OK; row++)
+        status = read_row(*out + 4 * row, n, t, at, row);
+    return status == SPC_OK ? check_rows(n, *out, count) : status;
+}
+
 spc_status network_read_coords(network *n)
 {
     spc_error error = {0};
-    npy_ints rows;
-    spc_status status = npy_read_ints(&rows, n->args->coords);
+    int32_t *rows = NULL;
+    npy_table t;
+    spc_status status = npy_open(&t, n->args->coords);
 
-    if (status == SPC_OK && rows.columns != 4)
-        status = cli_fail(SPC_EFORMAT,
-                          "'%s' has %s, not the 4 of batch, x, y, z, "
-                          "or as --columns says",
-                          n->args->coords, spc__count(rows.columns, "column"));
-    if (status == SPC_OK) {
-        reorder(n, rows.values, rows.rows, false);
-        status = check_rows(n, rows.values, rows.rows);
-    }
-    if (status == SPC_OK &&
-        (status = spc_scene_create(&n->scenes[0], rows.values, rows.rows,
+    if (status == SPC_OK && (status = read_rows(&rows, n, &t)) == SPC_OK &&
+        (status = spc_scene_create(&n->scenes[0], rows, t.rows.count,
                                    n->args->coords, &error)) != SPC_OK)
         cli_fail(status, "%s", error.text);
-    free(rows.values);
+    free(rows);
+    npy_close(&t);
     return status;
 }

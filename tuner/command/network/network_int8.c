@@ -65,9 +65,12 @@ static spc_status plan_whole(network *n)
 static spc_status calibrate(network *n)
 {
     spc_error error = {0};
-    float *ranges = calloc((size_t)n->info.tensors + 1, sizeof(*ranges));
-    spc_status status = SPC_OK;
+    float *ranges = NULL;
+    spc_status status = network_need_voxels(n);
 
+    if (status != SPC_OK)
+        return status;
+    ranges = calloc((size_t)n->info.tensors + 1, sizeof(*ranges));
     if (ranges == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (int i = 0; i < n->scene_count && status == SPC_OK; i++)

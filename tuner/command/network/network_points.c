@@ -4,38 +4,51 @@
  */
 #include "command/network/network.h"
 
-#include "base/buf.h"
-#include "base/file.h"
 #include "base/plural.h"
+#include "command/layers.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { FILE_BYTES_MOST = 1 << 30 };
-
-/* Rows of little-endian float32, as many as the input has channels. */
+/* x, y, z and as many more numbers as the input has channels. */
 static spc_status read_points(network *n)
 {
-    const char *path = n->args->points;
-    size_t row = (size_t)n->info.input.channels * sizeof(float);
-    spc__buf text = SPC__BUF_INIT;
+    int channels = n->info.input.channels;
+    spc_point_rows read;
     spc_error error = {0};
-    spc_status status = spc__file_read(&text, path, FILE_BYTES_MOST, &error);
+    char *spec;
+    spc_status status = network_file_spec(&spec, n, n->args->points);
 
     if (status != SPC_OK)
-        cli_fail(status, "%s", error.text);
-    else if (text.length % row != 0)
-        status = cli_fail(SPC_EFORMAT,
-                          "'%s' has %zu bytes: points of this network are rows "
-                          "of %d float32",
-                          path, text.length, n->info.input.channels);
-    else if ((n->points = malloc(text.length + 1)) == NULL)
-        status = cli_fail(SPC_ENOMEM, "out of memory");
-    if (status == SPC_OK && text.length > 0)
-        memcpy(n->points, text.data, text.length);
-    n->point_rows = (int64_t)(text.length / row);
-    spc__buf_release(&text);
-    return status;
+        return status;
+    status = spc_point_rows_load(&read, spec, channels, &error);
+    free(spec);
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error.text);
+    n->points = read.values; /* now the network's */
+    n->point_rows = read.rows;
+    if (read.found > channels)
+        cli_say(n->self,
+                "%s: a point has %s, of which the network takes the first %d",
+                n->args->points, spc__count(read.found, "number"), channels);
+    return SPC_OK;
+}
+
+/* What of the points becomes no voxel. */
+static void say_left_out(const network *n, const spc_voxels_info *found)
+{
+    int channels = n->info.input.channels;
+    spc_scene_info info = {.points = n->point_rows};
+
+    for (int64_t row = n->point_rows - 1; row >= 0; row--) {
+        const float *at = n->points + row * channels;
+        if (isfinite(at[0]) && isfinite(at[1]) && isfinite(at[2]))
+            continue;
+        info.bad++;
+        info.first_bad = row;
+    }
+    info.outside = found->outside + found->bad - info.bad;
+    say_left_out_of(n->self, n->args->points, &info);
 }
 
 /* The voxels of the points, as the network's scene. */
@@ -46,10 +59,9 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
     spc_status status = spc_voxels_check(voxels, &info, NULL);
     int32_t *coords;
 
-    if (status == SPC_ERANGE) /* some points are left out, by each run too */
-        cli_say(n->self, "%s: %s", n->args->points, spc_ctx_error(n->ctx));
-    else if (status != SPC_OK)
+    if (status != SPC_OK && status != SPC_ERANGE) /* points are left out */
         return cli_fail_ctx(status, n->ctx);
+    say_left_out(n, &info);
     if ((coords = malloc(16 * (size_t)info.voxels + 1)) == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     status = spc_copy_to_host(n->ctx, coords, spc_voxels_coords(voxels),
@@ -94,30 +106,49 @@ static bool take_point(int32_t out[4], const float *point)
     out[0] = 0;
     for (int a = 0; a < 3; a++) {
         float steps = point[a] * 1024;
-        fits = fits && fabsf(steps) < 0x1p31f; /* which NaN is not */
+        fits = fits && fabsf(steps) < 0x1p31f;
         out[1 + a] = fits ? (int32_t)lrintf(steps) : 0;
     }
     return fits;
+}
+
+/* Leaves out points that are no numbers, with their features. */
+static spc_status take_points(network *n, int32_t *steps)
+{
+    int channels = n->info.input.channels;
+    spc_scene_info info = {.points = n->point_rows};
+    int64_t kept = 0;
+
+    for (int64_t row = 0; row < n->point_rows; row++) {
+        const float *at = n->points + row * channels;
+        if (!isfinite(at[0]) || !isfinite(at[1]) || !isfinite(at[2])) {
+            info.first_bad = info.bad++ > 0 ? info.first_bad : row;
+            continue;
+        }
+        if (!take_point(steps + 4 * kept, at))
+            return cli_fail(SPC_ERANGE,
+                            "'%s': point %lld has a coordinate farther than "
+                            "2097152 from 0",
+                            n->args->points, (long long)row);
+        memmove(n->points + kept++ * channels, at,
+                (size_t)channels * sizeof(float));
+    }
+    n->point_rows = kept;
+    say_left_out_of(n->self, n->args->points, &info);
+    return SPC_OK;
 }
 
 /* Of a network of clouds they are the scene, and their numbers are the
  * features. */
 static spc_status take_cloud(network *n)
 {
-    int channels = n->info.input.channels;
     int32_t *steps = malloc(16 * (size_t)n->point_rows + 1);
     spc_error error = {0};
-    spc_status status = SPC_OK;
+    spc_status status;
 
     if (steps == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    for (int64_t row = 0; row < n->point_rows && status == SPC_OK; row++)
-        if (!take_point(steps + 4 * row, n->points + row * channels))
-            status = cli_fail(SPC_ERANGE,
-                              "'%s': point %lld has a coordinate that is no "
-                              "number, or farther than 2097152 from 0",
-                              n->args->points, (long long)row);
-    if (status == SPC_OK &&
+    if ((status = take_points(n, steps)) == SPC_OK &&
         (status = spc_scene_create(&n->scenes[0], steps, n->point_rows,
                                    n->args->points, &error)) != SPC_OK)
         cli_fail(status, "%s", error.text);
@@ -133,7 +164,7 @@ spc_status network_load_points(network *n)
 {
     spc_status status;
 
-    if (n->info.input.cloud && n->info.input.channels < 3)
+    if (n->info.input.channels < 3)
         return cli_fail(SPC_EINVAL,
                         "points have x, y and z at least: the "
                         "input of the network has %s",

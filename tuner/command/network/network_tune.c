@@ -223,12 +223,19 @@ static void say_problem(const problem *p)
     printf(": ");
 }
 
-/* The scenes of its level. */
+/* The scenes of its level. A frame without a voxel has nothing to measure, so it
+ * is left out unless there is no other. */
 void network_bring_scenes(tuning *t, const problem *p)
 {
-    for (int i = 0; i < t->net.scene_count; i++)
-        t->job.scenes.at[i] =
-            p->set > 0 ? t->levels[i][p->set] : t->net.scenes[i];
+    int count = 0;
+
+    for (int i = 0; i < t->net.scene_count; i++) {
+        spc_scene *scene = p->set > 0 ? t->levels[i][p->set] : t->net.scenes[i];
+        bool is_last = i + 1 == t->net.scene_count;
+        if (spc_scene_rows(scene) > 0 || (is_last && count == 0))
+            t->job.scenes.at[count++] = scene;
+    }
+    t->job.scenes.count = count;
 }
 
 static bool is_winner(const spc_trial *trial, const spc_tune_report *report)
@@ -367,7 +374,6 @@ static spc_status tune_problems(tuning *t)
                             .budget_s = budget_s};
     spc_status first = SPC_OK;
 
-    t->job.scenes.count = t->net.scene_count;
     t->job.scenes.at =
         calloc((size_t)t->net.scene_count, sizeof(*t->job.scenes.at));
     if (t->job.scenes.at == NULL)
@@ -407,9 +413,11 @@ static bool can_confirm(const tuning *t)
 /* What the layers are, on which voxels, and which of them matter. */
 static spc_status look_at_network(tuning *t)
 {
-    spc_status status = find_problems(t);
+    spc_status status = network_need_voxels(&t->net);
     phase untuned;
 
+    if (status == SPC_OK)
+        status = find_problems(t);
     phase_begin(&untuned, t->job.self, "running the network untuned", 0);
     if (status == SPC_OK && (status = find_all_levels(t)) == SPC_OK)
         status = weigh_problems(t);

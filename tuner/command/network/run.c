@@ -23,17 +23,18 @@ struct args {
 static const cli_option options[] = {
     NETWORK_OPTIONS(AT_NET),
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
-     "the scene; a file of points without @VOXEL gets the network's grid"},
+     "the scene; points without @VOXEL get the network's grid"},
     {0, "coords", "FILE", CLI_TEXT, AT_NET(coords),
-     "in the place of a scene: .npy, [n][4] int32, batch first, in its order"},
+     "in the place of a scene: .npy, [n][4], batch first, in its order"},
     {0, "columns", "ORDER", CLI_TEXT, AT_NET(columns),
      "of coordinates in files: b, x, y, z in any order; default: bxyz, of an "
-     "ONNX file, stored or not, the batch, then its axes"},
+     "ONNX file, stored or not, the batch, then its axes. Or how many numbers "
+     "a row of points has: 5"},
     {0, "features", "FILE", CLI_TEXT, AT_NET(features),
      ".npy, [n][channels]; default: drawn"},
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
-     "in the place of all three: rows of float32, x, y, z and as many more as "
-     "the network has channels; the run makes voxels of them"},
+     "in the place of all three: a file of points, x, y, z and as many more "
+     "numbers as the network has channels; the run makes voxels of them"},
     {0, "seed", "N", CLI_SEED, AT_NET(seed), "of weights and features"},
     {0, "check", NULL, CLI_FLAG, AT(check),
      "compare every set and layer with the oracle"},

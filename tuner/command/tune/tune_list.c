@@ -85,7 +85,7 @@ static spc_status load_item(tune_list *t, const work_item *item)
         return SPC_OK;
     t->loaded = NULL;
     free_scenes(&t->job.scenes);
-    spc_status status = load_scenes(&t->job.scenes, &item->scenes);
+    spc_status status = load_scenes(&t->job.scenes, t->job.self, &item->scenes);
     if (status == SPC_OK)
         t->loaded = item;
     return status;

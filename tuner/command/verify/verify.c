@@ -254,7 +254,7 @@ static spc_status run_operators(cli *self, const tuning_args *args)
         return status;
     cli_catch_signals(self);
     if ((args->scenes.count == 0 ||
-         (status = load_scenes(&o.scenes, &args->scenes)) == SPC_OK) &&
+         (status = load_scenes(&o.scenes, self, &args->scenes)) == SPC_OK) &&
         (status = cli_open(&o.ctx, self)) == SPC_OK)
         status = self->globals.json ? verify_each_json(&o) : verify_each(&o);
     spc_ctx_free(o.ctx);

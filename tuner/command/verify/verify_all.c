@@ -235,7 +235,7 @@ static spc_status verify_candidates(walk *w, const spc_conv *layer,
     tuning_args args = *w->args;
     cli_job job = {.self = w->self, .args = &args, .ctx = w->ctx};
     const char *type = spc_dtype_name(layer->dtype);
-    spc_status status = load_scenes(&job.scenes, specs);
+    spc_status status = load_scenes(&job.scenes, w->self, specs);
     spc_tune_report report;
     trials found;
     int failed = w->failed;
@@ -340,7 +340,7 @@ static spc_status verify_other(walk *w, const char *text)
 
     show_progress(w, text);
     if ((status = choose_scenes(&specs, w, text)) != SPC_OK ||
-        (status = load_scenes(&scenes, &specs)) != SPC_OK)
+        (status = load_scenes(&scenes, w->self, &specs)) != SPC_OK)
         return status;
     status = verify_operator(w->ctx, text, &scenes, w->args->seed, &error);
     snprintf(kernel, sizeof(kernel), "%.*s", (int)strcspn(text, ","), text);
