@@ -1,8 +1,9 @@
 /*
  * report.c - spctune report: a database as one page for a browser.
  *
- * The page needs nothing but itself: no script, no font, no picture from
- * elsewhere; its colours follow what the reader's system prefers.
+ * The page loads nothing: its style, its script and its pictures are in it. Its
+ * colours follow what the reader's system prefers. Without the script all rows
+ * are there; it sorts and filters them.
  */
 #include "command/report/report.h"
 #include "base/plural.h"
@@ -52,7 +53,19 @@ static const char style[] =
     "td.config{color:var(--quiet);font-size:12px}"
     "td.layer,td.config{white-space:normal;min-width:14em;max-width:28em}"
     "td.layer{min-width:23em}"
-    ".scroll{overflow-x:auto}svg{display:block}"
+    ".scroll{overflow-x:auto;min-width:0}svg{display:block}"
+    ".sort thead th{cursor:pointer;position:sticky;top:0}"
+    ".sort thead th:hover{color:var(--c1)}"
+    ".flow{display:flex;flex-wrap:wrap;align-items:start;gap:1.2em 2.4em}"
+    ".flow .scroll{max-width:100%}"
+    "@media(max-width:640px){body{margin:1em auto;padding:0 .8em}"
+    "td,th{padding:2px 5px}td.layer,td.config{min-width:11em}}"
+    "th[aria-sort=ascending]::after{content:' \\2191'}"
+    "th[aria-sort=descending]::after{content:' \\2193'}"
+    "tr.group th{padding-top:1em;background:none}"
+    "input{font:inherit;color:inherit;background:var(--head);width:100%;"
+    "max-width:24em;box-sizing:border-box;border:1px solid var(--line);"
+    "border-radius:4px;padding:.3em .6em}"
     ".grid2{display:grid;grid-template-columns:repeat(auto-fill,"
     "minmax(min(570px,100%),1fr));gap:1.2em}"
     "figure{margin:0;min-width:0;overflow-x:auto}figcaption{font-size:13px;"
@@ -70,6 +83,36 @@ static const char style[] =
     ".dot.c0{fill:var(--c0)}.dot.c1{fill:var(--c1)}.dot.c2{fill:var(--c2)}"
     ".dot.c3{fill:var(--c3)}.dot.c4{fill:var(--c4)}.dot.c5{fill:var(--c5)}"
     ".dot.c6{fill:var(--c6)}.dot.c7{fill:var(--c7)}.dot.c8{fill:var(--c8)}\n";
+
+/* A heading sorts the rows of its table, within their groups. The box hides
+ * rows that lack one of its words. */
+static const char script[] =
+    "const value=c=>{const t=c?c.textContent.trim():'';"
+    "const n=parseFloat(t);return t===''?-Infinity:isNaN(n)?t:n};\n"
+    "const compare=(a,b)=>typeof a==typeof b?(a<b?-1:a>b?1:0):"
+    "typeof a=='number'?-1:1;\n"
+    "for(const t of document.querySelectorAll('table.sort'))"
+    "[...t.tHead.rows[0].cells].forEach((h,i)=>{"
+    "const sort=()=>{const d=h.ariaSort=='descending'?1:"
+    "h.ariaSort=='ascending'?-1:h.className=='n'?-1:1;"
+    "for(const o of t.tHead.rows[0].cells)o.ariaSort=null;"
+    "h.ariaSort=d>0?'ascending':'descending';"
+    "for(const b of t.tBodies){"
+    "const rows=[...b.rows].filter(r=>r.className!='group');"
+    "rows.sort((x,y)=>d*compare(value(x.cells[i]),value(y.cells[i])));"
+    "b.append(...rows)}};"
+    "h.tabIndex=0;h.onclick=sort;"
+    "h.onkeydown=e=>{if(e.key=='Enter')sort()}});\n"
+    "const box=document.getElementById('filter');"
+    "if(box)box.oninput=()=>{"
+    "const words=box.value.toLowerCase().split(/\\s+/).filter(w=>w);"
+    "let shown=0;"
+    "for(const b of document.querySelectorAll('table.filter tbody')){let n=0;"
+    "for(const r of b.rows){if(r.className=='group')continue;"
+    "const t=r.textContent.toLowerCase();"
+    "r.hidden=!words.every(w=>t.includes(w));n+=!r.hidden}"
+    "b.hidden=n==0;shown+=n}"
+    "document.getElementById('shown').textContent=shown+' shown'};\n";
 
 static int count_trials(const report_data *data)
 {
@@ -118,8 +161,9 @@ static void add_head(spc__buf *page, const report_data *data, const char *title)
 /* Links to what there is. */
 static void add_links(spc__buf *page, const char *sections)
 {
-    static const char *const ids[] = {"layers", "candidates", "choices",
-                                      "regret", "audit",      "devices"};
+    static const char *const ids[] = {"summary", "layers", "candidates",
+                                      "choices", "regret", "audit",
+                                      "devices"};
     char mark[40];
 
     spc__buf_puts(page, "<nav>");
@@ -137,6 +181,7 @@ static spc_status write_page(spc__buf *page, const report_data *data,
     const char *title = args->title != NULL ? args->title : "What was tuned";
     spc__buf sections = SPC__BUF_INIT;
 
+    report_summary(&sections, data);
     report_layers(&sections, data);
     report_candidates(&sections, data);
     report_choices(&sections, data);
@@ -146,7 +191,7 @@ static spc_status write_page(spc__buf *page, const report_data *data,
     add_head(page, data, title);
     add_links(page, spc__buf_text(&sections));
     spc__buf_puts(page, spc__buf_text(&sections));
-    spc__buf_puts(page, "</html>\n");
+    spc__buf_printf(page, "<script>\n%s</script>\n</html>\n", script);
     page->failed |= sections.failed;
     spc__buf_release(&sections);
     if (status == SPC_OK && page->failed)
@@ -202,8 +247,10 @@ const cli_command cli_report = {
     .operands = "",
     .summary = "show a database as a page for a browser",
     .more =
-        "Writes one HTML page that needs nothing but itself: time and floor of "
-        "each\nlayer, the candidates that were tried, the choices over rows "
+        "Writes one HTML page that loads nothing: totals by operator, dataflow "
+        "and\ndistance from the floor; time and floor of each layer, by "
+        "operator, to be\nsorted and filtered; the candidates that were tried, "
+        "the choices over rows "
         "and density, what\nthe choice of another scene costs, and devices "
         "beside each other. It is about\nthe database of --database, and needs "
         "no GPU.",

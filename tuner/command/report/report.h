@@ -6,6 +6,7 @@
 #include "command/report/report_data.h"
 
 /* A section is nothing where the database has nothing for it. */
+void report_summary(spc__buf *page, const report_data *data);
 void report_layers(spc__buf *page, const report_data *data);
 void report_candidates(spc__buf *page, const report_data *data);
 void report_choices(spc__buf *page, const report_data *data);

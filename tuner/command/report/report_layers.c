@@ -1,7 +1,10 @@
 /* report_layers.c - time and floor per layer; the same layers by device. */
 #include "command/report/report.h"
 
+#include "base/plural.h"
+
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { BAR = 300, MARGIN = 16, ROW = 18, MOST_DEVICES = 8 };
@@ -101,10 +104,37 @@ static bool has_floor_of_class(const report_data *data, const char *device)
     return false;
 }
 
+/* Problems are sorted by layer, and a layer begins with its operator. */
+static bool is_same_operator(const report_problem *a, const report_problem *b)
+{
+    size_t length = strcspn(a->layer, ",");
+
+    return length == strcspn(b->layer, ",") &&
+           strncmp(a->layer, b->layer, length) == 0;
+}
+
+static void begin_operator(spc__buf *page, const report_data *data,
+                           const report_problem *p, bool is_first)
+{
+    char name[64];
+    int layers = 0;
+
+    for (int i = 0; i < data->count; i++)
+        layers += is_shown(&data->at[i], p->device) &&
+                  is_same_operator(&data->at[i], p);
+    snprintf(name, sizeof(name), "%.*s", (int)strcspn(p->layer, ","), p->layer);
+    spc__buf_printf(page, "%s<tbody><tr class=group><th colspan=8>",
+                    is_first ? "" : "</tbody>");
+    report_text(page, name);
+    spc__buf_printf(page, " <span class=quiet>%s</span>\n",
+                    spc__count(layers, "layer"));
+}
+
 static void add_device(spc__buf *page, const report_data *data,
                        const char *device)
 {
     report_axis axis = find_axis(data, device);
+    const report_problem *before = NULL;
 
     spc__buf_puts(page, "<h3>");
     report_text(page, device);
@@ -114,15 +144,22 @@ static void add_device(spc__buf *page, const report_data *data,
                             "data sheets: they are lower than those of "
                             "measured ceilings.\n");
     spc__buf_puts(page,
-                  "<div class=scroll><table><tr><th>layer<th class=n>"
+                  "<div class=scroll><table class='sort filter'><thead><tr><th>"
+                  "layer<th class=n>"
                   "rows<th class=n>density<th class=n>&micro;s<th class=n>"
                   "floor<th class=n>ratio<th>");
     add_scale(page, &axis);
-    spc__buf_puts(page, "<th>kernel\n");
-    for (int i = 0; i < data->count; i++)
-        if (is_shown(&data->at[i], device))
-            add_row(page, &axis, &data->at[i]);
-    spc__buf_puts(page, "</table></div>\n");
+    spc__buf_puts(page, "<th>kernel</thead>\n");
+    for (int i = 0; i < data->count; i++) {
+        const report_problem *p = &data->at[i];
+        if (!is_shown(p, device))
+            continue;
+        if (before == NULL || !is_same_operator(before, p))
+            begin_operator(page, data, p, before == NULL);
+        add_row(page, &axis, p);
+        before = p;
+    }
+    spc__buf_puts(page, "</tbody></table></div>\n");
 }
 
 /* Problems are sorted by device. */
@@ -137,7 +174,10 @@ void report_layers(spc__buf *page, const report_data *data)
                   "<h2 id=layers>Time and floor per layer</h2><p>A dot is the "
                   "time of the kernel that was chosen, with a warm cache; a "
                   "ring the floor, the least time that the device could need. "
-                  "Microseconds, on a logarithmic axis.\n");
+                  "Microseconds, on a logarithmic axis.\n"
+                  "<p><input id=filter type=search placeholder='filter: words "
+                  "of a layer or a kernel' aria-label=filter> <span id=shown>"
+                  "</span>\n");
     for (int i = 0; i < data->count; i++)
         if (is_first_of_device(data, i))
             add_device(page, data, data->at[i].device);
