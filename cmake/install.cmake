@@ -15,10 +15,11 @@ foreach(target spc_other spc_import_other)
   endif()
 endforeach()
 install(TARGETS ${installed}
-  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR}
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command
+  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+    NAMELINK_COMPONENT dev)
+install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 
 # ---- found by pkg-config and by find_package --------------------------------
 
@@ -36,7 +37,7 @@ function(spc_link_word out library)
 endfunction()
 spc_link_word(sqlite "${SQLITE_LIBRARY}")
 set(SPC_PC_PRIVATE "${sqlite} -lm -ldl -lpthread")
-set(SPC_CMAKE_PRIVATE "${SQLITE_LIBRARY};m;dl;pthread")
+set(SPC_CMAKE_PRIVATE "${sqlite}")
 # What the database may use besides.
 if(TARGET spc_packages)
   get_target_property(packages spc_packages INTERFACE_LINK_LIBRARIES)
@@ -44,63 +45,62 @@ if(TARGET spc_packages)
     if(EXISTS "${library}")
       spc_link_word(word "${library}")
       string(PREPEND SPC_PC_PRIVATE "${word} ")
-      string(PREPEND SPC_CMAKE_PRIVATE "${library};")
+      string(PREPEND SPC_CMAKE_PRIVATE "${word};")
     endif()
   endforeach()
 endif()
 if(NOT SPC_RUNTIME_ONLY)
   spc_link_word(lua "${LUA_LIBRARY}")
   string(PREPEND SPC_PC_PRIVATE "${lua} ")
-  string(PREPEND SPC_CMAKE_PRIVATE "${LUA_LIBRARY};")
+  string(PREPEND SPC_CMAKE_PRIVATE "${lua};")
 endif()
+string(REPLACE "-l" "" SPC_CMAKE_PRIVATE "${SPC_CMAKE_PRIVATE}")
 configure_file(cmake/spc.pc.in spc.pc @ONLY)
 configure_file(cmake/spcConfig.cmake.in spcConfig.cmake @ONLY)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/spcConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
-install(FILES ${PROJECT_BINARY_DIR}/spc.pc DESTINATION ${pc_dir})
+install(FILES ${PROJECT_BINARY_DIR}/spc.pc DESTINATION ${pc_dir} COMPONENT dev)
 install(FILES ${PROJECT_BINARY_DIR}/spcConfig.cmake
-  ${PROJECT_BINARY_DIR}/spcConfigVersion.cmake DESTINATION ${cmake_dir})
+  ${PROJECT_BINARY_DIR}/spcConfigVersion.cmake DESTINATION ${cmake_dir}
+  COMPONENT dev)
 if(NOT SPC_RUNTIME_ONLY)
   configure_file(cmake/spc_import.pc.in spc_import.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/spc_import.pc DESTINATION ${pc_dir})
+  install(FILES ${PROJECT_BINARY_DIR}/spc_import.pc DESTINATION ${pc_dir} COMPONENT dev)
 endif()
 
 # ---- for those who type ------------------------------------------------------
 
-# Written by the command itself, and from its manual, when it is installed.
+# The manual page is written from its Markdown, completions by the command.
+set(share ${CMAKE_INSTALL_DATADIR})
 if(NOT SPC_RUNTIME_ONLY)
-  find_program(SPC_AWK NAMES awk gawk mawk)
+  find_program(SPC_AWK NAMES awk gawk mawk REQUIRED)
   install(CODE "
-    set(at \"${PROJECT_BINARY_DIR}\")
-    foreach(shell bash zsh)
-      execute_process(COMMAND \"$<TARGET_FILE:spctune>\" completion \${shell}
-        OUTPUT_FILE \"\${at}/completion.\${shell}\" COMMAND_ERROR_IS_FATAL ANY)
-    endforeach()
     execute_process(COMMAND ${SPC_AWK} -v version=${PROJECT_VERSION}
       -f \"${PROJECT_SOURCE_DIR}/cmake/man.awk\"
       \"${PROJECT_SOURCE_DIR}/docs/spctune.1.md\"
-      OUTPUT_FILE \"\${at}/spctune.1\" COMMAND_ERROR_IS_FATAL ANY)")
-  set(share ${CMAKE_INSTALL_DATADIR})
-  install(FILES ${PROJECT_BINARY_DIR}/completion.bash
-    DESTINATION ${share}/bash-completion/completions RENAME spctune)
-  install(FILES ${PROJECT_BINARY_DIR}/completion.zsh
-    DESTINATION ${share}/zsh/site-functions RENAME _spctune)
-  install(FILES ${PROJECT_BINARY_DIR}/spctune.1
+      OUTPUT_FILE \"${PROJECT_BINARY_DIR}/spctune.1\"
+      COMMAND_ERROR_IS_FATAL ANY)" COMPONENT command)
+  install(FILES ${PROJECT_BINARY_DIR}/spctune.1 COMPONENT command
     DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
-install(FILES README.md docs/GUIDE.md
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/spctune)
-
-# ---- a package ---------------------------------------------------------------
-
-set(CPACK_GENERATOR DEB)
-set(CPACK_PACKAGE_NAME spctune)
-set(CPACK_PACKAGE_CONTACT "The spctune project")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY
-  "Sparse convolution on 3D point clouds, tuned: libspc and spctune")
-set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_SECTION libs)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-set(CPACK_STRIP_FILES ON)
-include(CPack)
+if(NOT SPC_RUNTIME_ONLY AND SPC_RUN_SPCTUNE)
+  # Debian's zsh looks for completions of packages in a folder of its own.
+  set(zsh_dir ${share}/zsh/site-functions)
+  if(CMAKE_INSTALL_PREFIX STREQUAL "/usr" AND EXISTS /etc/debian_version)
+    set(zsh_dir ${share}/zsh/vendor-completions)
+  endif()
+  install(CODE "
+    set(run \"${SPC_RUN_SPCTUNE}\")
+    foreach(shell bash zsh)
+      execute_process(COMMAND \${run} completion \${shell}
+        OUTPUT_FILE \"${PROJECT_BINARY_DIR}/completion.\${shell}\"
+        COMMAND_ERROR_IS_FATAL ANY)
+    endforeach()" COMPONENT command)
+  install(FILES ${PROJECT_BINARY_DIR}/completion.bash COMPONENT command
+    DESTINATION ${share}/bash-completion/completions RENAME spctune)
+  install(FILES ${PROJECT_BINARY_DIR}/completion.zsh COMPONENT command
+    DESTINATION ${zsh_dir} RENAME _spctune)
+endif()
+install(FILES LICENSE COMPONENT license DESTINATION ${share}/doc/spctune)
+install(FILES README.md docs/GUIDE.md COMPONENT command
+  DESTINATION ${share}/doc/spctune)

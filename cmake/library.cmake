@@ -12,6 +12,16 @@ function(spc_add_library name)
     endif()
     list(APPEND kinds ${name}_other)
   endif()
+  # The names that find_package(spc) gives them.
+  foreach(kind IN LISTS kinds)
+    get_target_property(type ${kind} TYPE)
+    if(kind STREQUAL name)
+      add_library(spc::${name} ALIAS ${kind})
+    endif()
+    if(type STREQUAL STATIC_LIBRARY)
+      add_library(spc::${name}_static ALIAS ${kind})
+    endif()
+  endforeach()
   set_target_properties(${kinds} PROPERTIES OUTPUT_NAME ${name}
     VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
     LINKER_LANGUAGE C)

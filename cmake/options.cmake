@@ -1,7 +1,11 @@
 option(SPC_STATIC "Link Lua and SQLite statically" OFF)
 option(SPC_RUNTIME_ONLY "No Lua, compilers, tuner: libspc serves a database"
        OFF)
-option(SPC_TESTS "Build the tests (needs Check)" ON)
+# A project that contains this one wants the libraries: spc::spc, spc::spc_import.
+option(SPC_TESTS "Build the tests (needs Check)" ${PROJECT_IS_TOP_LEVEL})
+option(SPC_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(SPC_INSTALL "Install, package, and pack what was tuned"
+       ${PROJECT_IS_TOP_LEVEL})
 set(SPC_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
 set(CMAKE_C_STANDARD 11)
@@ -10,7 +14,7 @@ set(CMAKE_C_EXTENSIONS OFF)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-if(NOT CMAKE_BUILD_TYPE)
+if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
   set(CMAKE_BUILD_TYPE RelWithDebInfo)
 endif()
 
@@ -34,4 +38,20 @@ if(SPC_SANITIZE)
   target_link_options(spc_flags INTERFACE -fsanitize=${SPC_SANITIZE})
   target_compile_definitions(spc_flags INTERFACE
     SPC_SANITIZE="${SPC_SANITIZE}")
+endif()
+
+# What packs choices and writes completions: the command just built, or where
+# that does not run, one of the same version for this machine.
+set(SPC_HOST_SPCTUNE "" CACHE FILEPATH
+  "Cross builds: a spctune of this version that runs on the build machine")
+if(SPC_HOST_SPCTUNE)
+  set(SPC_RUN_SPCTUNE ${SPC_HOST_SPCTUNE})
+elseif(NOT CMAKE_CROSSCOMPILING)
+  set(SPC_RUN_SPCTUNE $<TARGET_FILE:spctune>)
+elseif(CMAKE_CROSSCOMPILING_EMULATOR)
+  set(SPC_RUN_SPCTUNE ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:spctune>)
+else()
+  set(SPC_RUN_SPCTUNE)
+  message(STATUS "cross build without SPC_HOST_SPCTUNE: no tuned databases and "
+                 "no completions are installed")
 endif()

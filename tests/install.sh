@@ -4,7 +4,8 @@
 #     sh tests/install.sh BUILD_FOLDER
 #
 # By pkg-config and by find_package, shared and static, in C and C++; the manual
-# page, the completions; the Debian package, unpacked.
+# page, the completions; as a part of another project; the Debian packages,
+# unpacked, and by lintian where the build has their prefix (preset deb).
 set -eu
 build=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -79,23 +80,57 @@ bash -c '
     [[ "${COMPREPLY[*]}" == --effort ]]
 ' bash "$work/tree/share/bash-completion/completions/spctune" ||
     fail "completion for bash"
-zsh_file="$work/tree/share/zsh/site-functions/_spctune"
+zsh_file=$(find "$work/tree/share/zsh" -name _spctune)
 if command -v zsh >/dev/null; then
     zsh -n "$zsh_file" || fail "completion for zsh"
 fi
 head -1 "$zsh_file" | grep -q '^#compdef spctune' || fail "completion for zsh"
 echo "ok: completions"
 
-# ---- the package
+# ---- files that must be right elsewhere
+if grep -nE '(^|["; =])/(usr|lib|opt|home|tmp)' "$lib"/cmake/spc/spcConfig.cmake \
+    "$lib"/pkgconfig/*.pc; then
+    fail "paths of this machine"
+fi
+echo "ok: no paths of this machine"
+
+# ---- as a part of another project: no tests, no examples, spc::spc
+cmake -S "$here/installed/outer" -B "$work/outer" \
+    -DSPC_SOURCES="$here/.." >"$work/log" 2>&1 ||
+    fail "subproject: $(tail -5 "$work/log")"
+! cmake --build "$work/outer" --target help | grep -E 'test_|jit_layer|tuned' ||
+    fail "subproject: targets that are its own"
+cmake --build "$work/outer" -j2 --target outer >"$work/log" 2>&1 ||
+    fail "subproject: $(tail -20 "$work/log")"
+check "subproject" "$work/outer/outer"
+
+# ---- the packages
 if command -v dpkg-deb >/dev/null; then
     cpack --config "$build/CPackConfig.cmake" -B "$work/deb" >>"$work/log" 2>&1 ||
         fail "cpack: $(cat "$work/log")"
-    deb=$(find "$work/deb" -maxdepth 1 -name '*.deb')
-    dpkg-deb -x "$deb" "$work/root"
-    dpkg-deb -f "$deb" Depends | grep -q libsqlite3 || fail "its Depends"
+    for name in libspc0 libspc-dev spctune spctune-data; do
+        deb=$(echo "$work/deb/${name}"_*.deb)
+        dpkg-deb -x "$deb" "$work/root" || fail "no package $name"
+        [ -s "$work/root/usr/share/doc/$name/copyright" ] ||
+            fail "$name: no copyright"
+        dpkg-deb -f "$deb" Multi-Arch | grep -qE 'same|foreign' ||
+            fail "$name: no Multi-Arch"
+        echo "ok: $(basename "$deb"), $(stat -c %s "$deb") bytes," \
+            "needs $(dpkg-deb -f "$deb" Depends)"
+    done
+    dpkg-deb -f "$work"/deb/libspc0_*.deb Depends | grep -q libsqlite3 ||
+        fail "its Depends"
+    dpkg-deb --ctrl-tarfile "$work"/deb/libspc0_*.deb | tar t >"$work/control"
+    grep -q shlibs "$work/control" || fail "no shlibs"
+    grep -q triggers "$work/control" || fail "no triggers"
     so=$(find "$work/root" -name 'libspc.so.0')
     LD_LIBRARY_PATH=$(dirname "$so") "$work/root/usr/bin/spctune" --version |
         grep -q '^spctune 0.1.0' || fail "the packaged command"
-    echo "ok: $(basename "$deb"), $(stat -c %s "$deb") bytes," \
-        "needs $(dpkg-deb -f "$deb" Depends)"
+    # Libraries lie where Debian wants them only with its prefix.
+    if command -v lintian >/dev/null &&
+        grep -q '^CMAKE_INSTALL_PREFIX:PATH=/usr$' "$build/CMakeCache.txt"; then
+        lintian --fail-on error --allow-root "$work"/deb/*.deb ||
+            fail "lintian"
+        echo "ok: lintian"
+    fi
 fi

@@ -1,0 +1,62 @@
+# Packages for Debian and Ubuntu: the runtime library, what programs are built
+# with, the command, and what was tuned. `cmake --preset deb` has the prefix
+# that puts libraries where these systems look for them.
+set(SPC_PACKAGE_CONTACT "The spctune project <maintainers@spctune.invalid>"
+  CACHE STRING "Maintainer of the packages: Name <address>")
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME spctune)
+set(CPACK_PACKAGE_CONTACT "${SPC_PACKAGE_CONTACT}")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY
+  "tuned sparse convolution on 3D point clouds")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL runtime dev)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_POST_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian/complete.cmake)
+
+# The package of a component.
+macro(spc_package component name section description)
+  string(TOUPPER ${component} upper)
+  set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${name})
+  set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION ${section})
+  set(CPACK_COMPONENT_${upper}_DESCRIPTION "${description}")
+  install(FILES cmake/debian/copyright COMPONENT ${component}
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name})
+  install(FILES ${PROJECT_BINARY_DIR}/changelog.gz COMPONENT ${component}
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name})
+endmacro()
+
+configure_file(cmake/debian/changelog.in changelog @ONLY)
+# Without a time in it, so that it is the same on all architectures.
+execute_process(COMMAND gzip -9nkf ${PROJECT_BINARY_DIR}/changelog
+  COMMAND_ERROR_IS_FATAL ANY)
+
+set(runtime libspc${PROJECT_VERSION_MAJOR})
+spc_package(runtime ${runtime} libs
+  "This package has the runtime library, which runs sparse convolution on GPUs
+by CUDA and on CPUs, with kernels that are specialised and tuned for
+each layer.")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS spctune-data)
+spc_package(dev libspc-dev libdevel
+  "This package has headers, archives, and what pkg-config and CMake need to
+find libspc.")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
+if(NOT SPC_RUNTIME_ONLY)
+  list(APPEND CPACK_COMPONENTS_ALL command data)
+  spc_package(command spctune science
+    "This package has the command, which generates, verifies and tunes kernels
+for your layers and scenes, and stores the fastest in a database.")
+  set(CPACK_DEBIAN_COMMAND_PACKAGE_SHLIBDEPS ON)
+  set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS "spctune-data, gcc")
+  spc_package(data spctune-data science
+    "This package has the kernels that were fastest on classes of devices:
+libspc looks them up where nothing was tuned on the machine itself.")
+  set(CPACK_DEBIAN_DATA_PACKAGE_ARCHITECTURE all)
+endif()
+include(CPack)
