@@ -5,8 +5,8 @@
 #
 # Without a FILE: the files that differ from the point where HEAD left origin/main,
 # or, on that branch itself, from HEAD's parent. So it is the same for a commit on any
-# day. $SPC_TEST_BASE names another commit to compare with. A file tests/test_NAME.c
-# is the suite NAME.
+# day. $SPC_TEST_BASE names another commit to compare with. A file test_NAME.c of
+# tests/ is the suite NAME.
 set -uf
 cd "$(dirname "$0")/.." || exit 1
 
@@ -23,8 +23,8 @@ changed() {
     echo any
 } | while read -r file; do
     case $file in
-    tests/test_*.c)
-        file=${file#tests/test_}
+    tests/*/test_*.c)
+        file=${file##*/test_}
         echo "${file%.c}"
         continue
         ;;
