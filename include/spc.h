@@ -2246,8 +2246,9 @@ typedef enum spc_effort {
 typedef struct spc_trial {
     const char *template_name;
     const char *config;
-    const char *status; /* "ok", "constraint", "template", "compile", "timeout",
-                           "launch", "fault", "wrong" */
+    /* "ok", "constraint", "template", "compile", "timeout", "launch" (it could
+     * not be loaded), "fault" (a call failed when it ran), "wrong" */
+    const char *status;
     const char *note;   /* what a failure said, else "" */
     bool is_default;
     bool from_database; /* known before; neither compiled nor timed now */

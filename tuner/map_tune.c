@@ -176,7 +176,7 @@ static spc__trial_status fate_of(spc_status status)
     return status == SPC_OK         ? SPC__TRIAL_OK
            : status == SPC_EWRONG   ? SPC__TRIAL_WRONG
            : status == SPC_ECOMPILE ? SPC__TRIAL_COMPILE
-                                    : SPC__TRIAL_LAUNCH;
+                                    : SPC__TRIAL_FAULT;
 }
 
 static void count(run *r, const spc__trial *trial, bool is_default)

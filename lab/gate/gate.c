@@ -83,7 +83,7 @@ static void test_scene(const spc__gate *g, int s)
     int launches = 0;
 
     if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(g);
         return;
     }
     for (int d = 0; d < SPC__DRAWS && g->out->status == SPC__TRIAL_OK; d++) {
@@ -133,7 +133,7 @@ static bool pack_draws(spc__gate *g)
         if (has_draw(g, d))
             g->packed_digest[d] = digests[count++];
     if (status != SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(g);
     spc__gate_weights_hold(g);
     return g->out->status == SPC__TRIAL_OK;
 }
@@ -236,7 +236,7 @@ static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
     if (status == SPC_OK)
         status = spc__digester_end(bed->digester, digests);
     if (status != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
         return;
     }
     for (int i = 0; i < count; i++)
@@ -254,7 +254,7 @@ static int run_scene(const spc__gate *g, int s, int count)
     int done = 0;
 
     if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(g);
         return 0;
     }
     for (int d = 0; d < SPC__DRAWS && g->out->status == SPC__TRIAL_OK; d++)
@@ -357,7 +357,7 @@ void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
 
     if (spc__bed_set_timed(bed, tested->plan, s) != SPC_OK ||
         spc__bed_fill_out(bed, NUMBER_BYTE) != SPC_OK)
-        spc__gate_failed(&g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(&g);
 }
 
 void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
@@ -367,7 +367,7 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
     uint64_t digests[SPC__RUN_DIGESTS];
 
     if (spc__gate_digest(&g, digests) != SPC_OK) {
-        spc__gate_failed(&g, SPC__TRIAL_FAULT);
+        spc__gate_failed(&g);
         return;
     }
     compare_first(&g, s, digests[SPC__RESULT]);
@@ -392,7 +392,7 @@ static void confirm(spc__gate *g, double limit_s)
         if (g->out->status != SPC__TRIAL_OK)
             return;
         if (spc__bed_set(bed, g->tested->plan, s) != SPC_OK)
-            spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+            spc__gate_failed(g);
         else if (spc__gate_run(g, &at, digests))
             compare_first(g, s, digests[SPC__RESULT]);
     }

@@ -81,7 +81,7 @@ void spc__gate_read_only(const spc__gate *g, int draw)
     int count = list_read_only(g, draw, list);
 
     if (digest_list(g, list, count, digests) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
         return;
     }
     for (int i = 0; i < count && g->out->status == SPC__TRIAL_OK; i++) {
@@ -93,7 +93,7 @@ void spc__gate_read_only(const spc__gate *g, int draw)
     }
     /* Others must find what this one has spoilt. */
     if (g->out->status == SPC__TRIAL_WRONG && spc__bed_refill(g->bed) != SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
 }
 
 void spc__gate_weights_hold(const spc__gate *g)
@@ -103,7 +103,7 @@ void spc__gate_weights_hold(const spc__gate *g)
     if (g->out->status != SPC__TRIAL_OK && g->out->status != SPC__TRIAL_WRONG)
         return;
     if (spc__bed_mend_weights(&held, g->bed) != SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
     else if (!held || g->tested->spoils)
         spc__gate_wrong(g, "read-only: weights that are packed, of some draw, "
                            "are written to, or beside them");

@@ -38,7 +38,7 @@ static void check_zones(const spc__gate *g, const spc__large *large)
     if (status == SPC_OK)
         status = spc__digester_end(digester, digests);
     if (status != SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
     else if (spc__gate_zones_hold(g, "out", &large->out, digests))
         spc__gate_zones_hold(g, "workspace", &large->workspace, digests + 2);
 }
@@ -48,14 +48,14 @@ void spc__gate_test_large(const spc__gate *g)
     spc__large *large;
 
     if (spc__bed_large(&large, g->bed) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(g);
         return;
     }
     if (!large->is_there)
         return;
     if (spc__large_run(large, g->bed, g->tested->plan,
                        spc__gate_packed(g, SPC__COUNT)) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
         return;
     }
     if (!large->is_there)

@@ -12,13 +12,13 @@
 
 /* ---- verdicts ------------------------------------------------------------ */
 
-void spc__gate_failed(const spc__gate *g, spc__trial_status status)
+void spc__gate_failed(const spc__gate *g)
 {
     spc_ctx *ctx = g->bed->ctx;
 
     snprintf(g->out->note, sizeof(g->out->note), "%.190s",
              spc__error_of(ctx)->text);
-    g->out->status = status;
+    g->out->status = SPC__TRIAL_FAULT;
     g->out->dead = spc_synchronize(ctx) != SPC_OK;
 }
 
@@ -118,13 +118,10 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
         (at->work_byte >= 0 &&
          spc__gate_fill(g, &bed->workspace, at->work_byte) != SPC_OK) ||
         spc__bed_execute(bed, g->tested->plan, at->s, at->draw,
-                         spc__gate_packed(g, at->draw), NULL) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
-        return false;
-    }
-    if (spc_synchronize(bed->ctx) != SPC_OK ||
+                         spc__gate_packed(g, at->draw), NULL) != SPC_OK ||
+        spc_synchronize(bed->ctx) != SPC_OK ||
         spc__gate_digest(g, digests) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
         return false;
     }
     return true;
@@ -165,7 +162,7 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
         return true;
     }
     if (spc__bed_fetch(g->bed) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
         return false;
     }
     *worst = spc__sample_compare(sample, at->s, at->draw, g->bed->host);

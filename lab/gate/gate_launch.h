@@ -36,8 +36,10 @@ enum { SPC__RESULT, SPC__OUT_ZONES, SPC__WORK_ZONES = 3, SPC__RUN_DIGESTS = 5 };
 
 /* ---- verdicts ------------------------------------------------------------ */
 
-/* Notes a failed call, and whether the device survived it. */
-void spc__gate_failed(const spc__gate *g, spc__trial_status status);
+/* Notes that a call failed while the candidate was tested, and whether the device
+ * survived it: a fault, whichever call it was. On some devices a launch runs the
+ * kernel, on others a later call reports what happened in it. */
+void spc__gate_failed(const spc__gate *g);
 __attribute__((format(printf, 2, 3))) void
 spc__gate_wrong(const spc__gate *g, const char *format, ...);
 /* `test` found this element of the result on scene s. */

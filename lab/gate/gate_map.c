@@ -143,7 +143,7 @@ bool spc__gate_note_maps(spc__gate *g)
     for (int s = 0; s < g->bed->sample->scene_count; s++)
         if (g->bed->maps[s] != NULL &&
             digest_map(g, s, g->map_digest[s], list, &count) != SPC_OK) {
-            spc__gate_failed(g, SPC__TRIAL_FAULT);
+            spc__gate_failed(g);
             return false;
         }
     g->notes_maps = true;
@@ -191,7 +191,7 @@ void spc__gate_map_holds(const spc__gate *g, int s)
     if (g->bed->maps[s] == NULL || !g->notes_maps)
         return;
     if (digest_map(g, s, digests, list, &count) != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
         return;
     }
     for (int i = 0; i < count; i++)

@@ -41,7 +41,7 @@ static void look_closer(const spc__gate *g, int s)
     spc__gate_setting at = {s, SPC__COUNT, NAN_BYTE, SPC__COUNT, NAN_BYTE};
 
     if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(g);
     else
         spc__gate_test_launch(g, &at);
 }
@@ -59,7 +59,7 @@ void spc__gate_test_sizes(const spc__gate *g)
     if (status == SPC_OK)
         status = spc__digester_end(g->bed->digester, digests);
     if (status != SPC_OK) {
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
         return;
     }
     for (int i = 0; i < count; i++) {
@@ -253,16 +253,16 @@ static void run_odd(odd_launch *l)
         return;
     if (spc__bed_load(g->bed, l->at.s, SPC__COUNT) != SPC_OK ||
         write_patches(l, false) != SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
     else if (spc__gate_run(g, &l->at, digests)) {
         if (spc__bed_fetch(g->bed) != SPC_OK)
-            spc__gate_failed(g, SPC__TRIAL_FAULT);
+            spc__gate_failed(g);
         else
             judge(l);
     }
     if (!g->out->dead && write_patches(l, true) != SPC_OK &&
         g->out->status == SPC__TRIAL_OK)
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
 }
 
 static void make_numbers(odd_launch *l, char *rows, size_t bytes)
@@ -287,7 +287,7 @@ void spc__gate_test_no_numbers(const spc__gate *g, int s)
 
     if (l == NULL) {
         spc__fail_memory(spc__error_of(g->bed->ctx), sizeof(*l) + 3 * bytes);
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(g);
         return;
     }
     l->g = g;

@@ -138,7 +138,7 @@ static void run(places *p)
 
     for (int i = 0; i < LAUNCHES && digest == first; i++)
         if (launch(p, i % 2 == 1, &digest) != SPC_OK) {
-            spc__gate_failed(g, SPC__TRIAL_FAULT);
+            spc__gate_failed(g);
             return;
         }
     if (digest != first)
@@ -154,7 +154,7 @@ void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at)
 
     spc__random_init(&p.random, g->bed->sample->seed ^ 0x706c61636573);
     if (allocate(&p) != SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(g);
     else
         run(&p);
     for (int i = 0; i < p.count; i++)

@@ -103,10 +103,10 @@ static void test_scene(const spc__gate *g, int s, bool is_first)
     of_spare.notes_maps = false;
     if (spc__bed_take_spare(g->bed, s) != SPC_OK ||
         spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_LAUNCH);
+        spc__gate_failed(g);
     else if ((behind = room_behind(g), run(g, s, behind, is_first, digests)) !=
              SPC_OK)
-        spc__gate_failed(g, SPC__TRIAL_FAULT);
+        spc__gate_failed(g);
     else
         judge(&of_spare, s, behind, digests);
     spc__bed_return_spare(g->bed, s);

@@ -64,6 +64,29 @@ END_TEST
 /* At least one is to be measured, but not at any price: each of the eight that
  * hang would take the limit, and again in a fresh worker. The limit leaves time
  * to compile the first one on a busy machine. */
+/* The emulation runs a kernel within the call that launches it. */
+START_TEST(a_kernel_that_fails_is_a_fault_whichever_call_reports_it)
+{
+    static const char *const strays[] = {"strays where=pack",
+                                         "strays where=run"};
+    spc_ctx *ctx = open_ctx("sim", "", TEMPLATES "strays");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    options.stage = SPC_STAGE_VERIFY;
+    spc_status status = tune(ctx, LAYER, SCENE, &options, &report);
+    ck_assert_msg(status == SPC_OK || status == SPC_EDEVICE, "%s",
+                  spc_ctx_error(ctx));
+    for (int i = 0; i < LENGTH(strays); i++) {
+        int at = find(&t, strays[i]);
+        ck_assert_str_eq(t.at[at].status, "fault");
+        assert_says(t.at[at].note, "outside the block's shared memory");
+    }
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 START_TEST(a_budget_ends_a_run_in_which_nothing_can_be_measured)
 {
     static const char *const worker[] = {
@@ -623,6 +646,8 @@ int main(void)
     tcase_add_loop_test(
         workers, a_candidate_that_misbehaves_costs_a_worker_and_not_the_run, 0,
         2);
+    tcase_add_test(workers,
+                   a_kernel_that_fails_is_a_fault_whichever_call_reports_it);
     tcase_add_test(workers, what_nobody_reads_is_not_sent_for_ever);
     tcase_add_test(workers, a_budget_ends_waiting_for_another_tuner_too);
     tcase_add_test(workers, failures_are_known_the_second_time);

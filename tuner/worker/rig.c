@@ -154,7 +154,7 @@ static void remake_maps(spc__outcome *out, spc__rig *rig)
         out->dead = true;
 }
 
-/* What the gate says becomes the outcome; false for a failure. A launch that
+/* What the gate says becomes the outcome; false for a failure. A call that
  * failed has left its cause with the context. */
 static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
 {
@@ -165,8 +165,7 @@ static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
     memcpy(out->note, verdict->note, sizeof(out->note));
     if (verdict->spoilt)
         remake_maps(out, rig);
-    if (verdict->status == SPC__TRIAL_LAUNCH ||
-        verdict->status == SPC__TRIAL_FAULT)
+    if (verdict->status == SPC__TRIAL_FAULT)
         out->trouble = trouble_of(spc__error_of(rig->ctx)->status);
     return verdict->status == SPC__TRIAL_OK;
 }
