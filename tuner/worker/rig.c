@@ -106,8 +106,7 @@ static spc_status bind(spc__rig *rig, slot *to, const spc__rig_code *code)
         spc__plan_create_from(&to->plan, ctx, &rig->bed->sample->conv, &loaded,
                               code->template_name, spc__buf_text(&config));
     spc__buf_release(&config);
-    return status == SPC_OK ? spc__gate_enter(&to->tested, rig->bed, to->plan)
-                            : status;
+    return status;
 }
 
 static double seconds_since(uint64_t start_ns)
@@ -185,8 +184,16 @@ void spc__rig_load(spc__outcome *out, spc__rig *rig, int number,
     if (!reserve_slot(rig, number)) {
         spc__fail_memory(spc__error_of(rig->ctx), sizeof(slot));
         note_failure(out, rig, SPC__TRIAL_LAUNCH);
-    } else if (bind(rig, &rig->slots[number], code) != SPC_OK) {
-        note_failure(out, rig, SPC__TRIAL_LAUNCH);
+        return;
+    }
+    slot *to = &rig->slots[number];
+    spc__trial_status fate = SPC__TRIAL_OK;
+    if (bind(rig, to, code) != SPC_OK)
+        fate = SPC__TRIAL_LAUNCH;
+    else if (spc__gate_enter(&to->tested, rig->bed, to->plan) != SPC_OK)
+        fate = SPC__TRIAL_FAULT; /* its kernel that packs weights has run */
+    if (fate != SPC__TRIAL_OK) {
+        note_failure(out, rig, fate);
         spc__rig_unload(rig, number);
     }
 }
