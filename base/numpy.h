@@ -95,6 +95,10 @@ const spc__numpy_field *spc__numpy_column(const spc__numpy_rows *rows,
 /* The first column of that name, or -1; only records name their columns. */
 int spc__numpy_find(const spc__numpy_rows *rows, const char *name);
 
+/* The columns of the fields 'batch' or 'b', 'x', 'y' and 'z'; -1 where a table
+ * has no batch. False: x, y or z is missing. */
+bool spc__numpy_find_xyz(int at[4], const spc__numpy_rows *rows);
+
 /* One number of any type. An integer beyond 2^53 is rounded. */
 double spc__numpy_float(const spc__numpy_rows *rows, int64_t row,
                         int64_t column);

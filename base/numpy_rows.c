@@ -94,6 +94,17 @@ int spc__numpy_find(const spc__numpy_rows *rows, const char *name)
     return -1;
 }
 
+bool spc__numpy_find_xyz(int at[4], const spc__numpy_rows *rows)
+{
+    static const char *const names[] = {"batch", "x", "y", "z"};
+
+    for (int i = 0; i < 4; i++)
+        at[i] = spc__numpy_find(rows, names[i]);
+    if (at[0] < 0)
+        at[0] = spc__numpy_find(rows, "b");
+    return at[1] >= 0 && at[2] >= 0 && at[3] >= 0;
+}
+
 static int64_t offset_of(const spc__numpy_rows *rows, int64_t row,
                          int64_t column)
 {

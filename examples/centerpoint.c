@@ -6,7 +6,7 @@
  *
  * MODEL is a file, or the name under which DATABASE has a network (spctune net
  * add). A scan has as many little-endian float32 a point as the network has
- * channels, x, y and z first; it goes to the device as it is. A plane is
+ * channels, x, y and z first (SCAN.bin,columns=5: more of them, the rest unread). A plane is
  * binary16 [channels][y][x]. From a DATABASE that holds the layers ("" for
  * none) nothing is compiled.
  */
@@ -27,7 +27,7 @@ static spc_ctx *ctx;
 static spc_net_plan *plan;
 static spc_net_buffers device;
 static size_t channels; /* numbers of a point */
-static float *points;   /* of a scan */
+static spc_point_rows scan;
 static int32_t count;
 
 static void check(spc_status status)
@@ -86,8 +86,7 @@ static void plan_model(spc_net *net)
     options.capacity = VOXELS;
     options.points = POINTS;
     check(spc_net_plan_create(&plan, ctx, net, &options));
-    points = calloc(channels * POINTS, sizeof(*points));
-    device.points = memory(channels * POINTS * sizeof(*points));
+    device.points = memory(channels * POINTS * sizeof(*scan.values));
     device.count = memory(sizeof(count));
     device.memory = memory(spc_net_memory_bytes(plan));
     check(spc_net_capture(plan, &device));
@@ -96,11 +95,11 @@ static void plan_model(spc_net *net)
 
 static void read_scan(const char *path)
 {
-    FILE *file = fopen(path, "rb");
-
-    need(file != NULL, "cannot open", path);
-    count = (int32_t)fread(points, sizeof(*points) * channels, POINTS, file);
-    fclose(file);
+    spc_point_rows_release(&scan);
+    need(spc_point_rows_load(&scan, path, (int)channels, &error) == SPC_OK,
+         error.text, path);
+    need(scan.rows <= POINTS, "too many points:", path);
+    count = (int32_t)scan.rows;
 }
 
 /* Points and their number go in, one launch, a plane comes out. */
@@ -109,8 +108,9 @@ static void run(void)
     spc_net_output out;
     spc_net_step voxels;
 
-    check(spc_copy_to_device(ctx, (void *)device.points, points,
-                             (size_t)count * channels * sizeof(*points)));
+    check(spc_copy_to_device(ctx, (void *)device.points, scan.values,
+                             (size_t)count * channels *
+                                 sizeof(*scan.values)));
     check(spc_copy_to_device(ctx, (void *)device.count, &count, sizeof(count)));
     check(spc_net_replay(plan, NULL));
     check(spc_net_check(plan, NULL));

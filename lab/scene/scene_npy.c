@@ -14,14 +14,8 @@
 static spc_status find_fields(spc__columns *out, const spc__numpy_rows *rows,
                               spc_error *error)
 {
-    static const char *const names[] = {"batch", "x", "y", "z"};
-
     out->count = (int)rows->columns;
-    for (int i = 0; i < 4; i++)
-        out->at[i] = spc__numpy_find(rows, names[i]);
-    if (out->at[0] < 0)
-        out->at[0] = spc__numpy_find(rows, "b");
-    if (out->at[1] >= 0 && out->at[2] >= 0 && out->at[3] >= 0)
+    if (spc__numpy_find_xyz(out->at, rows))
         return SPC_OK;
     return spc__fail(error, SPC_EFORMAT,
                      "cannot read '%s': its records have no fields 'x', 'y' "

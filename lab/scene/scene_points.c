@@ -25,7 +25,8 @@ static bool holds(const int *at, int count, int column)
     return false;
 }
 
-/* x, y, z, then the others in their order; the batch element is none of them */
+/* The result has x, y and z first, then the other columns in the file's order,
+ * without the batch element. */
 static void set_order(point_rows *p)
 {
     int numbers = 3;

@@ -2,11 +2,12 @@
  * scene_raw.c - rows of little-endian float32 without a header (KITTI's .bin).
  *
  * The file does not say how many numbers a row has. Where nobody states it, the
- * file is tested: if rows have n numbers, numbers n apart are of one kind (all
- * x, all intensities), so the place of a number modulo n tells about its value.
- * fit_of() measures that as mutual information. It is near 0 for a wrong n that
- * has no factor in common with the right one. A right n that is one of those
- * expected is used; if another n fits much better, the file is refused.
+ * file is tested. If rows have n numbers, numbers that are n apart are of one
+ * kind (all x, or all intensities), so the place of a number modulo n tells
+ * about its value. fit_of() measures that as mutual information. It is near 0
+ * for a wrong n that has no factor in common with the right one. A right n that
+ * is one of those expected is used; if another n fits much better, the file is
+ * refused.
  */
 #include "lab/scene/scene.h"
 
@@ -103,7 +104,7 @@ static double fit_of(const unsigned char *classes, int64_t count, int columns)
 typedef struct fit_table {
     double of[SPC__COLUMNS_MOST + 1]; /* by columns; -1: no whole rows */
     double chance;                    /* a difference that says nothing */
-    int best;                         /* 0: rows are whole for no number */
+    int best;                         /* 0: no number of columns gives whole rows */
 } fit_table;
 
 static spc_status find_fits(fit_table *out, const spc__scene_file *file,

@@ -141,16 +141,11 @@ static spc_status check_rows(const network *n, const int32_t *rows,
 /* Where b, x, y and z are in this file; -1: it has no batch. */
 static spc_status find_columns(int at[4], const network *n, const npy_table *t)
 {
-    static const char *const words[] = {"batch", "x", "y", "z"};
     int columns = (int)t->rows.columns;
 
     memcpy(at, n->at, sizeof(n->at));
     if (t->array.is_record && n->args->columns == NULL) {
-        for (int f = 0; f < 4; f++)
-            at[f] = spc__numpy_find(&t->rows, words[f]);
-        if (at[0] < 0)
-            at[0] = spc__numpy_find(&t->rows, "b");
-        if (at[1] >= 0 && at[2] >= 0 && at[3] >= 0)
+        if (spc__numpy_find_xyz(at, &t->rows))
             return SPC_OK;
         return cli_fail(SPC_EFORMAT,
                         "'%s': its records have no fields 'x', 'y' and 'z'",
