@@ -1,10 +1,13 @@
 /*
  * pool.h - threads that stay, and take the parts of a loop one by one.
  *
- * The only place of the library that starts threads, but for the one of
- * background mode. A device has a pool for
- * its kernels and a tuning run one for compiling; who needs threads for one
- * loop only takes spc__parallel_for (parallel.h).
+ * The library starts threads here, and one in background mode. The devices cpu
+ * and sim have a pool each, which runs kernels; on the cpu device it also fills
+ * sets, maps, clouds and voxels, so no update starts a thread. A tuning run has
+ * a pool for compiling. The oracles take a pool for one loop (parallel.h).
+ *
+ * A forked process has the memory of a pool and none of its threads. There the
+ * caller does all the work; a device that the child opens has its own threads.
  */
 #ifndef SPC_BASE_POOL_H
 #define SPC_BASE_POOL_H

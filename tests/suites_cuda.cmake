@@ -5,16 +5,15 @@ target_compile_definitions(test_cuda_host PRIVATE
   SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
 # The execute path is watched for allocations, and drivers are made to lack
 # symbols.
-target_link_options(test_cuda_host PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=dlopen,--wrap=dlsym)
+spc_watch_allocations(test_cuda_host)
+target_link_options(test_cuda_host PRIVATE -Wl,--wrap=dlopen,--wrap=dlsym)
 
 # The frame loop: what it asks of the driver is counted there as well.
 spc_suite(frames)
 spc_gpu_suite(frames)
 target_compile_definitions(test_frames PRIVATE
   SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
-target_link_options(test_frames PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+spc_watch_allocations(test_frames)
 
 # Products of matrices by a library, on a double of it.
 spc_suite(cublas)

@@ -17,8 +17,7 @@ spc_import_suite(conventions)
 spc_gpu_suite(conventions)
 # Mutations of the files of tests/corpus.
 spc_import_suite(fuzz_import)
-target_link_options(test_fuzz_import PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+spc_watch_allocations(test_fuzz_import)
 
 get_target_property(formats spc_import_objects INTERFACE_COMPILE_DEFINITIONS)
 if("SPC_WITH_PROTOBUF" IN_LIST formats)

@@ -19,14 +19,17 @@ target_link_libraries(bench_points PRIVATE spc_internal)
 spc_suite(coords)
 spc_gpu_suite(coords)
 
+# What updates ask of the host on the cpu device: no memory and no threads.
+spc_suite(updates)
+spc_watch_allocations(test_updates)
+
 # Sets that are given, and those that generative layers make.
 spc_suite(given)
 spc_gpu_suite(given)
 
 # Sets made of other sets.
 spc_suite(regroup)
-target_link_options(test_regroup PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+spc_watch_allocations(test_regroup)
 spc_run_suite(regroup_nvrtc regroup nvrtc)
 spc_gpu_suite(regroup)
 

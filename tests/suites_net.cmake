@@ -29,8 +29,7 @@ foreach(name net net_masked net_points net_clouds net_together net_replays
     net_files net_int8 net_misuse)
   target_compile_definitions(test_${name} PRIVATE
     SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
-  target_link_options(test_${name} PRIVATE
-    -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+  spc_watch_allocations(test_${name})
   add_dependencies(test_${name} fake_cuda fake_nvrtc)
   set_property(TEST ${name} APPEND PROPERTY
     ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
@@ -38,8 +37,7 @@ endforeach()
 
 # Networks in the database.
 spc_suite(net_store)
-target_link_options(test_net_store PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+spc_watch_allocations(test_net_store)
 
 # What a host application writes down to be tuned on.
 spc_suite(capture)

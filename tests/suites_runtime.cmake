@@ -8,8 +8,7 @@ spc_suite(shipped)
 spc_suite(runtime)
 spc_gpu_suite(runtime)
 # The execute path is watched for allocations.
-target_link_options(test_runtime PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+spc_watch_allocations(test_runtime)
 
 # spc.h alone, without a warning, as C11 and as C++17.
 add_test(NAME header_c11 COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall -Wextra
@@ -28,8 +27,7 @@ endif()
 spc_suite(features)
 spc_run_suite(features_nvrtc features nvrtc)
 spc_gpu_suite(features)
-target_link_options(test_features PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+spc_watch_allocations(test_features)
 
 # More than 2^31 elements; a few seconds and 20 GB of a GPU.
 spc_suite(large)

@@ -4,8 +4,7 @@ spc_run_suite(scene_scenes scene scenes)
 spc_suite(oracle)
 spc_suite(relation)
 # Each allocation fails once.
-target_link_options(test_relation PRIVATE
-  -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc)
+spc_watch_allocations(test_relation)
 spc_suite(golden_counts)
 spc_run_suite(golden_counts_scenes golden_counts scenes)
 spc_suite(sample)

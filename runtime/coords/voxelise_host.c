@@ -5,8 +5,7 @@
 #include "base/cancel.h"
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/parallel.h"
-#include "coords/index/indexer.h"
+#include "coords/index/index_host.h"
 #include "coords/voxelise.h"
 #include <string.h>
 
@@ -165,11 +164,9 @@ static void run_chunk(void *payload, int64_t chunk)
 
 static spc_status run(const spc_voxels *v, loop *l, int most, spc_error *error)
 {
-    const spc_ctx *ctx = v->ctx;
-
     l->count = l->count < most ? l->count : most;
-    return spc__parallel_until(ctx->cancel, (l->count + CHUNK - 1) / CHUNK,
-                               ctx->threads, run_chunk, l)
+    int chunks = (l->count + CHUNK - 1) / CHUNK;
+    return spc__host_spread(v->ctx, chunks, run_chunk, l)
                ? SPC_OK
                : spc__interrupted(error);
 }

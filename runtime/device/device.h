@@ -18,6 +18,7 @@ typedef struct spc__device
                     with: const spc__device_ops *ops; */
 typedef struct spc__module spc__module;
 typedef struct spc__kernel spc__kernel;
+typedef struct spc__pool spc__pool;   /* base/pool.h */
 typedef struct spc__graph spc__graph; /* runs that are launched as one */
 
 /* A place in a graph that is being captured: behind these nodes. */
@@ -90,6 +91,9 @@ typedef struct spc__device_ops {
      * registers_sm, max_threads, multiprocessors (cuda, sim); device, target,
      * isa, vector_bytes (cpu). */
     void (*target)(const spc__device *device, spc__attrs *out);
+    /* The threads that run its kernels, for loops that build maps on the host;
+     * there where builds_maps_on_host is set. */
+    spc__pool *(*pool)(spc__device *device);
 
     spc_status (*alloc)(spc__device *device, void **out, size_t bytes,
                         spc_error *error);

@@ -206,6 +206,11 @@ static void cpu_target(const spc__device *device, spc__attrs *out)
     spc__attrs_set_number(out, "vector_bytes", cpu->isa->vector_bytes);
 }
 
+static spc__pool *cpu_pool(spc__device *device)
+{
+    return self(device)->pool;
+}
+
 /* ---- opening ------------------------------------------------------------- */
 
 static void cpu_close(spc__device *device)
@@ -414,6 +419,7 @@ const spc__device_ops spc__device_cpu = {
     .close = cpu_close,
     .info = cpu_info,
     .target = cpu_target,
+    .pool = cpu_pool,
     .alloc = spc__host_alloc,
     .dealloc = spc__host_dealloc,
     .copy_in = spc__host_copy,

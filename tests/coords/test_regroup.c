@@ -10,7 +10,7 @@
 #include "compiler/template.h"
 #include "coords/regroup/regroup.h"
 #include "rig/coords_rig.h"
-#include "rig/failing_allocations.h"
+#include "rig/counted_allocations.h"
 #include "tuner/targets.h"
 #include <stdio.h>
 #include <time.h>

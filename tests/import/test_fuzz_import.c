@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "import/weights.h"
-#include "rig/failing_allocations.h"
+#include "rig/counted_allocations.h"
 #include "rig/mutate.h"
 #include "rig/suite.h"
 #ifdef SPC_WITH_PROTOBUF

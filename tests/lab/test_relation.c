@@ -1,7 +1,7 @@
 /* test_relation.c - the relation of a layer against its definition. */
 #include "base/random.h"
 #include "lab/oracle/relation.h"
-#include "rig/failing_allocations.h"
+#include "rig/counted_allocations.h"
 #include "rig/suite.h"
 
 #include <stdio.h>

@@ -2,7 +2,7 @@
  * test_net_store.c - networks in the database: what is stored comes back, and
  * what is damaged is refused in words.
  */
-#include "rig/failing_allocations.h"
+#include "rig/counted_allocations.h"
 #include "rig/suite.h"
 
 #include "base/dtype.h"

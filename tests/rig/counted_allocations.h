@@ -1,46 +1,89 @@
 /*
- * counted_allocations.h - for tests: allocations on the host, counted while
- * someone watches.
+ * counted_allocations.h - for tests: allocations on the host and threads that
+ * are started, counted while someone watches, and refused_allocation if that is
+ * wanted.
  *
- * The program is linked with --wrap=malloc,--wrap=calloc,--wrap=realloc.
+ * The program is linked with spc_watch_allocations(test_NAME) in CMake.
  */
 #ifndef SPC_TESTS_COUNTED_ALLOCATIONS_H
 #define SPC_TESTS_COUNTED_ALLOCATIONS_H
 
+#include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
 
-static atomic_int watching, allocations;
+/* Counts of all threads while `watching` is set. */
+static atomic_int watching, allocations, threads_started;
+
+/* The number of the counted allocation that fails. ALL_ALLOCATIONS: each fails;
+ * 0: none does. */
+enum { ALL_ALLOCATIONS = -1 };
+static atomic_int refused_allocation;
+
+/* No thread can be started while this is set. */
+static atomic_int refuses_threads;
+
+/* From now on the `nth` allocation fails, counted from 1; 0: none does. */
+static inline void fail_allocation(int nth)
+{
+    atomic_store(&allocations, 0);
+    atomic_store(&refused_allocation, nth);
+    atomic_store(&watching, nth > 0);
+}
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
 void *__real_realloc(void *memory, size_t bytes);
+int __real_posix_memalign(void **out, size_t alignment, size_t bytes);
+int __real_pthread_create(pthread_t *out, const pthread_attr_t *how,
+                          void *(*start)(void *), void *payload);
 void *__wrap_malloc(size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
+int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes);
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *how,
+                          void *(*start)(void *), void *payload);
 
-static void notice(void)
+/* Counts one allocation; true if it is to fail. */
+static bool notice(void)
 {
-    if (atomic_load(&watching))
-        atomic_fetch_add(&allocations, 1);
+    if (!atomic_load(&watching))
+        return false;
+    int number = atomic_fetch_add(&allocations, 1) + 1;
+    int which = atomic_load(&refused_allocation);
+    return which == ALL_ALLOCATIONS || which == number;
 }
 
 void *__wrap_malloc(size_t bytes)
 {
-    notice();
-    return __real_malloc(bytes);
+    return notice() ? NULL : __real_malloc(bytes);
 }
 
 void *__wrap_calloc(size_t count, size_t bytes)
 {
-    notice();
-    return __real_calloc(count, bytes);
+    return notice() ? NULL : __real_calloc(count, bytes);
 }
 
 void *__wrap_realloc(void *memory, size_t bytes)
 {
-    notice();
-    return __real_realloc(memory, bytes);
+    return notice() ? NULL : __real_realloc(memory, bytes);
+}
+
+int __wrap_posix_memalign(void **out, size_t alignment, size_t bytes)
+{
+    return notice() ? ENOMEM : __real_posix_memalign(out, alignment, bytes);
+}
+
+int __wrap_pthread_create(pthread_t *out, const pthread_attr_t *how,
+                          void *(*start)(void *), void *payload)
+{
+    if (atomic_load(&watching))
+        atomic_fetch_add(&threads_started, 1);
+    return atomic_load(&refuses_threads)
+               ? EAGAIN
+               : __real_pthread_create(out, how, start, payload);
 }
 
 #endif

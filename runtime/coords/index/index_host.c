@@ -7,7 +7,7 @@
 #include "coords/index/index_host.h"
 #include "base/cancel.h"
 #include "base/error.h"
-#include "base/parallel.h"
+#include "base/pool.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -104,11 +104,26 @@ static spc_status map_create(spc_map *map, spc_error *error)
                             : status;
 }
 
-bool spc__host_spread(const spc_ctx *ctx, int chunks,
+/* A chunk of 96k entries takes about 0.3 ms. Waking a thread takes 0.02 ms, and
+ * what it writes lies in the cache of another core, so less is not worth it.
+ * Larger maps have larger chunks: longer pieces of the index are written
+ * faster. */
+int spc__host_wide_rows(const spc_map *map)
+{
+    enum { ENTRIES = 3 << 15, EACH_THREAD = 4 };
+    int least = ENTRIES / map->offsets;
+    int share = *map->to->count / (EACH_THREAD * map->ctx->threads);
+
+    return spc__host_at_most(share > least ? share : least,
+                             SPC__HOST_CHUNK_ROWS);
+}
+
+bool spc__host_spread(const spc_ctx *ctx, int64_t chunks,
                       void (*body)(void *payload, int64_t i), void *payload)
 {
-    return spc__parallel_until(ctx->cancel, chunks, ctx->threads, body,
-                               payload);
+    spc__pool *pool = spc__device_ops_of(ctx->device)->pool(ctx->device);
+
+    return spc__pool_run_until(pool, ctx->cancel, chunks, body, payload);
 }
 
 static spc_status map_build(spc_map *map, const spc__source *source,

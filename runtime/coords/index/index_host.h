@@ -35,8 +35,15 @@ static inline int spc__host_chunks(int rows)
     return (rows + SPC__HOST_CHUNK_ROWS - 1) / SPC__HOST_CHUNK_ROWS;
 }
 
-/* Spreads over the context's threads; false if its flag has ended it early. */
-bool spc__host_spread(const spc_ctx *ctx, int chunks,
+/* Rows of a chunk of a loop over all entries of a map's index. */
+int spc__host_wide_rows(const spc_map *map);
+
+/*
+ * Calls body(payload, i) for i in [0, chunks) on the threads of the context's
+ * device, as spc__pool_run_until does. No thread is started and nothing is
+ * allocated. False if the context's flag ended the loop early.
+ */
+bool spc__host_spread(const spc_ctx *ctx, int64_t chunks,
                       void (*body)(void *payload, int64_t i), void *payload);
 
 /* ---- sorting ---------------------------------------------------------- */

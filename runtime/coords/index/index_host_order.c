@@ -26,6 +26,7 @@ typedef struct ordering {
     int *positions;
     const uint32_t *bit_of;
     const int *sorted;
+    int each; /* rows of a chunk that is permuted */
 } ordering;
 
 static uint32_t word_at(const spc_map *map, int w, int p)
@@ -100,9 +101,8 @@ static void permute_chunk(void *payload, int64_t chunk)
     const spc_map *map = o->map;
     const spc__map_layout *from = &map->plain, *to = o->layout;
     size_t padded = (size_t)map->to->rows_padded;
-    int begin = (int)chunk * SPC__HOST_CHUNK_ROWS;
-    int padded_end =
-        spc__host_at_most(begin + SPC__HOST_CHUNK_ROWS, map->to->rows_padded);
+    int begin = (int)chunk * o->each;
+    int padded_end = spc__host_at_most(begin + o->each, map->to->rows_padded);
     int end = spc__host_at_most(padded_end, *map->to->count);
 
     spc__host_pad(to, map, end > begin ? end : begin, padded_end);
@@ -230,16 +230,20 @@ spc_status spc__host_map_fill(const spc_map *map, const spc__map_layout *layout,
     int first = spc__host_passes(layout->bits) & 1, rows = *map->to->count;
     uint64_t *keys[2] = {s->keys[0], s->keys[1]};
     int *order[2] = {s->rows[0], s->rows[1]};
-    ordering o = {
-        map,       layout, s->keys[first], s->rows[first], layout->bit_of,
-        s->rows[0]};
+    ordering o = {.map = map,
+                  .layout = layout,
+                  .digests = s->keys[first],
+                  .positions = s->rows[first],
+                  .bit_of = layout->bit_of,
+                  .sorted = s->rows[0],
+                  .each = spc__host_wide_rows(map)};
+    int chunks = (map->to->rows_padded + o.each - 1) / o.each;
 
     if (!layout->sorted)
         return SPC_OK; /* building fills it */
     if (!spc__host_spread(map->ctx, spc__host_chunks(rows), digest_chunk, &o) ||
         !spc__host_sort(map->ctx, s, keys, order, rows, layout->bits) ||
-        !spc__host_spread(map->ctx, spc__host_chunks(map->to->rows_padded),
-                          permute_chunk, &o))
+        !spc__host_spread(map->ctx, chunks, permute_chunk, &o))
         return spc__interrupted(error);
     if (layout->tiles)
         return spc__host_map_tile(map, layout, layout->tiles, stream, error);

@@ -42,8 +42,8 @@ typedef struct line {
 
 typedef struct search {
     spc_map *map;
-    uint64_t *own; /* of each row, among the keys that are searched */
-    int rows;
+    uint64_t *own;  /* of each row, among the keys that are searched */
+    int rows, each; /* all; and those of a chunk */
     int64_t pairs;
 } search;
 
@@ -229,9 +229,8 @@ static void search_chunk(void *payload, int64_t chunk)
 {
     search *s = payload;
     spc_map *map = s->map;
-    int begin = (int)chunk * SPC__HOST_CHUNK_ROWS;
-    int padded_end =
-        spc__host_at_most(begin + SPC__HOST_CHUNK_ROWS, map->to->rows_padded);
+    int begin = (int)chunk * s->each;
+    int padded_end = spc__host_at_most(begin + s->each, map->to->rows_padded);
     int end = spc__host_at_most(padded_end, s->rows);
     int64_t pairs = 0;
 
@@ -251,12 +250,14 @@ static void search_chunk(void *payload, int64_t chunk)
     }
     __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
 }
+
 bool spc__host_search(spc_map *map, int64_t *pairs)
 {
     spc__host_scratch *scratch = map->work;
-    search s = {map, scratch->keys[0], *map->to->count, 0};
-    bool done = spc__host_spread(
-        map->ctx, spc__host_chunks(map->to->rows_padded), search_chunk, &s);
+    int rows = *map->to->count, each = spc__host_wide_rows(map);
+    int chunks = (map->to->rows_padded + each - 1) / each;
+    search s = {map, scratch->keys[0], rows, each, 0};
+    bool done = spc__host_spread(map->ctx, chunks, search_chunk, &s);
 
     *pairs = s.pairs;
     return done;

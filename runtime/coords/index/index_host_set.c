@@ -6,7 +6,6 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "coords/index/index_host.h"
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct build {
@@ -254,54 +253,62 @@ spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
 
 /* ---- merging features ------------------------------------------------- */
 
-/* One row's features are decoded, added up, encoded: any type of the table. */
+enum { PART = 256 };
+
+/* Features are decoded, added up and encoded, whatever their type: PART
+ * channels of a voxel at a time, so that no memory need be allocated. */
 typedef struct merging {
     const spc_coords *c;
     const spc__dtype *type;
     char *features;
-    size_t width;
-    float *sum, *row;
+    size_t width;        /* channels of a row */
+    size_t first, count; /* those of this part */
+    float sum[PART], row[PART];
 } merging;
 
-static void add_row(const merging *m, int row)
+static char *part_of(const merging *m, int row)
 {
-    m->type->decode(m->row,
-                    m->features + (size_t)row * m->width * m->type->bytes,
-                    m->width);
-    for (size_t i = 0; i < m->width; i++)
-        m->sum[i] += m->row[i];
+    return m->features + ((size_t)row * m->width + m->first) * m->type->bytes;
 }
 
-static void merge_voxel(const merging *m, int begin, int end)
+static void merge_part(merging *m, int begin, int end)
 {
     const int *rows = m->c->twins;
     bool mean = m->c->duplicates == SPC_DUPLICATES_MEAN;
 
-    memset(m->sum, 0, m->width * sizeof *m->sum);
-    for (int i = begin; i < end; i++)
-        add_row(m, rows[i]);
-    for (size_t i = 0; i < m->width && mean; i++)
-        m->sum[i] /= (float)(end - begin);
-    m->type->encode(m->features +
-                        (size_t)rows[begin] * m->width * m->type->bytes,
-                    m->sum, m->width);
+    memset(m->sum, 0, sizeof m->sum);
+    for (int i = begin; i < end; i++) {
+        m->type->decode(m->row, part_of(m, rows[i]), m->count);
+        for (size_t j = 0; j < m->count; j++)
+            m->sum[j] += m->row[j];
+    }
+    for (size_t j = 0; j < m->count && mean; j++)
+        m->sum[j] /= (float)(end - begin);
+    m->type->encode(part_of(m, rows[begin]), m->sum, m->count);
+}
+
+static void merge_voxel(merging *m, int begin, int end)
+{
+    for (m->first = 0; m->first < m->width; m->first += PART) {
+        size_t left = m->width - m->first;
+        m->count = left < PART ? left : PART;
+        merge_part(m, begin, end);
+    }
 }
 
 spc_status spc__host_set_merge(const spc_coords *c, void *features,
                                spc_dtype dtype, int channels, void *stream,
                                spc_error *error)
 {
-    size_t width = (size_t)channels;
-    float *room = malloc(2 * width * sizeof *room);
-    merging m = {c,    spc__dtype_of(dtype),      features, width,
-                 room, room ? room + width : NULL};
+    merging m = {.c = c,
+                 .type = spc__dtype_of(dtype),
+                 .features = features,
+                 .width = (size_t)channels};
 
     (void)stream;
-    if (!room)
-        return spc__fail_memory(error, 2 * width * sizeof *room);
+    (void)error;
     for (int p = 0; p < *c->count; p++)
         if (c->twin_begin[p + 1] - c->twin_begin[p] > 1)
             merge_voxel(&m, c->twin_begin[p], c->twin_begin[p + 1]);
-    free(room);
     return SPC_OK;
 }

@@ -6,10 +6,10 @@
  */
 #include "coords/points/points_steps.h"
 
-#include "base/parallel.h"
+#include "base/pool.h"
+#include <assert.h>
 #include <limits.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { CHUNK = 256 };
@@ -128,13 +128,22 @@ static void sort_points(const spc_ctx *ctx, const void *args)
 
 /* ---- looking about an output --------------------------------------------- */
 
+/* Cells have the radius for an edge, so three or four along an axis, seldom
+ * five by rounding, can hold what an output sees. */
+enum { COLUMNS = 32 };
+
+/* An output, and the runs of sorted points that lie in the cells about it, a
+ * run for each column of cells. Outputs that follow each other mostly look at
+ * the same cells: then the runs stay. */
 typedef struct query {
     const spc_radius_args *a;
     float at[3];
     int row, batch, position;
-    int low[3], high[3]; /* cells */
-    float limit;         /* with `nearest`: squares below it count, */
-    int ties;            /* and so many that are equal */
+    int low[3], high[3]; /* cells; none before the first output */
+    int columns;
+    int begin[COLUMNS], end[COLUMNS];
+    float limit; /* with `nearest`: squares below it count, */
+    int ties;    /* and so many that are equal */
 } query;
 
 static uint64_t key_of(const spc_radius_args *a, int batch, int x, int y, int z)
@@ -150,6 +159,7 @@ static uint64_t key_of(const spc_radius_args *a, int batch, int x, int y, int z)
     return key;
 }
 
+/* The first cell whose key is at least `key`. */
 static int find_cell(const spc_radius_args *a, uint64_t key)
 {
     const uint64_t *keys = a->in.keys;
@@ -165,37 +175,82 @@ static int find_cell(const spc_radius_args *a, uint64_t key)
     return low;
 }
 
-/* False where nothing can be near. */
-static bool clip(query *q)
+static void add_run(query *q, int x, int y)
+{
+    const spc_radius_args *a = q->a;
+    const uint64_t *keys = a->in.keys;
+    uint64_t last = key_of(a, q->batch, x, y, q->high[2]);
+    int begin = find_cell(a, key_of(a, q->batch, x, y, q->low[2]));
+    int end = begin, cells = *a->in.cells;
+
+    while (end < cells && keys[end] <= last)
+        end++;
+    if (end == begin)
+        return;
+    assert(q->columns < COLUMNS);
+    q->begin[q->columns] = a->in.begin[begin];
+    q->end[q->columns++] = a->in.begin[end];
+}
+
+static void find_runs(query *q)
+{
+    q->columns = 0;
+    for (int x = q->low[0]; x <= q->high[0]; x++)
+        for (int y = q->low[1]; y <= q->high[1]; y++)
+            add_run(q, x, y);
+}
+
+/* The cells to look at; false where nothing can be near. */
+static bool clip(const query *q, int low[3], int high[3])
 {
     const spc_radius_args *a = q->a;
 
     for (int i = 0; i < 3; i++) {
         int first = a->key.low[1 + i];
         int last = (int)((unsigned)first + a->key.last[1 + i]);
-        q->low[i] = floor_of((q->at[i] - a->reach) * a->inverse);
-        q->high[i] = floor_of((q->at[i] + a->reach) * a->inverse);
-        q->low[i] = q->low[i] < first ? first : q->low[i];
-        q->high[i] = q->high[i] > last ? last : q->high[i];
-        if (q->low[i] > q->high[i])
+        low[i] = floor_of((q->at[i] - a->reach) * a->inverse);
+        high[i] = floor_of((q->at[i] + a->reach) * a->inverse);
+        low[i] = low[i] < first ? first : low[i];
+        high[i] = high[i] > last ? last : high[i];
+        if (low[i] > high[i])
             return false;
     }
     return q->batch >= a->key.low[0] &&
            (unsigned)(q->batch - a->key.low[0]) <= a->key.last[0];
 }
 
-static bool ask(query *q, const spc_radius_args *a, int position)
+static void begin_asking(query *q, const spc_radius_args *a)
 {
-    const float *p = a->out.points + 4 * (size_t)position;
-
+    memset(q, 0, sizeof *q);
     q->a = a;
+    q->high[2] = -1; /* no output has looked at no cells */
+}
+
+/* Turns to the output at a position; false where it cannot see any point. */
+static bool ask(query *q, int position)
+{
+    const spc_radius_args *a = q->a;
+    const float *p = a->out.points + 4 * (size_t)position;
+    int low[3], high[3], batch = q->batch;
+
     q->position = position;
     memcpy(q->at, p, sizeof q->at);
     memcpy(&q->row, p + 3, sizeof q->row);
     memcpy(&q->batch, a->out_at + 4 * (size_t)q->row + 3, sizeof q->batch);
     q->limit = INFINITY;
     q->ties = 0;
-    return clip(q);
+    if (!clip(q, low, high)) {
+        q->columns = 0;
+        q->high[2] = q->low[2] - 1;
+        return false;
+    }
+    if (batch == q->batch && memcmp(low, q->low, sizeof low) == 0 &&
+        memcmp(high, q->high, sizeof high) == 0)
+        return true;
+    memcpy(q->low, low, sizeof low);
+    memcpy(q->high, high, sizeof high);
+    find_runs(q);
+    return true;
 }
 
 /* A point that is seen, and its place among the sorted ones. */
@@ -214,29 +269,37 @@ static int cell_along(const spc_radius_args *a, int axis, float d)
     return cell < 0 ? 0 : cell < a->kernel[axis] ? cell : a->kernel[axis] - 1;
 }
 
+/* Squares are not negative: as bits they have the order of the numbers. */
+static unsigned bits_of(float square)
+{
+    unsigned bits;
+
+    memcpy(&bits, &square, sizeof bits);
+    return bits;
+}
+
 /* Does the query's point count for the one that was found? */
 static bool counts_there(const query *q, const seen *s)
 {
     const unsigned *last = q->a->limits + 2 * (size_t)s->row;
-    unsigned square;
+    unsigned square = bits_of(s->square);
 
-    memcpy(&square, &s->square, sizeof square); /* in the order of numbers */
     return square < last[0] ||
            (square == last[0] && q->position <= (int)last[1]);
 }
 
-static void look(query *q, const float *p, visitor *visit, void *payload)
+static void look(query *q, int place, visitor *visit, void *payload)
 {
     const spc_radius_args *a = q->a;
+    const float *p = a->in.points + 4 * (size_t)place;
     float dx = p[0] - q->at[0], dy = p[1] - q->at[1], dz = p[2] - q->at[2];
     float xx = dx * dx, yy = dy * dy, zz = dz * dz;
     float xy = xx + yy;
-    seen s = {.square = xy + zz};
+    seen s = {.place = place, .square = xy + zz};
 
     if (!(s.square <= a->square))
         return;
     memcpy(&s.row, p + 3, sizeof s.row);
-    s.place = (int)((p - a->in.points) / 4);
     if (a->backwards && a->limits && !counts_there(q, &s))
         return;
     s.k = (cell_along(a, 0, dx) * a->kernel[1] + cell_along(a, 1, dy)) *
@@ -245,25 +308,24 @@ static void look(query *q, const float *p, visitor *visit, void *payload)
     visit(q, &s, payload);
 }
 
-static void visit_column(query *q, int x, int y, visitor *visit, void *payload)
-{
-    const spc_radius_args *a = q->a;
-    const uint64_t *keys = a->in.keys;
-    uint64_t last = key_of(a, q->batch, x, y, q->high[2]);
-    int cells = *a->in.cells;
-
-    for (int c = find_cell(a, key_of(a, q->batch, x, y, q->low[2]));
-         c < cells && keys[c] <= last; c++)
-        for (int i = a->in.begin[c]; i < a->in.begin[c + 1]; i++)
-            look(q, a->in.points + 4 * (size_t)i, visit, payload);
-}
-
+/* All that are seen, in the same order each time. */
 static void visit_all(query *q, visitor *visit, void *payload)
 {
-    for (int x = q->low[0]; x <= q->high[0]; x++)
-        for (int y = q->low[1]; y <= q->high[1]; y++)
-            visit_column(q, x, y, visit, payload);
+    for (int c = 0; c < q->columns; c++)
+        for (int i = q->begin[c]; i < q->end[c]; i++)
+            look(q, i, visit, payload);
 }
+
+static void spread(const spc_ctx *ctx, int rows,
+                   void (*body)(void *payload, int64_t i),
+                   const spc_radius_args *a)
+{
+    spc__pool *pool = spc__device_ops_of(ctx->device)->pool(ctx->device);
+
+    spc__pool_run(pool, chunks_of(rows), body, (void *)(uintptr_t)a);
+}
+
+/* ---- counting ------------------------------------------------------------ */
 
 static void count_one(query *q, const seen *s, void *payload)
 {
@@ -272,20 +334,19 @@ static void count_one(query *q, const seen *s, void *payload)
     ++*(int *)payload;
 }
 
-/* ---- counting ------------------------------------------------------------ */
-
 static void count_chunk(void *payload, int64_t chunk)
 {
     const spc_radius_args *a = payload;
     int outputs = a->out.begin[*a->out.cells];
+    query q;
 
+    begin_asking(&q, a);
     for (int p = (int)chunk * CHUNK; p < chunk_end(chunk, a->rows_padded);
          p++) {
         int count = 0;
-        query q = {.row = -1};
-        if (p < outputs && ask(&q, a, p))
+        if (p < outputs && ask(&q, p))
             visit_all(&q, count_one, &count);
-        a->order[p] = q.row;
+        a->order[p] = p < outputs ? q.row : -1;
         a->first[p] = a->nearest > 0 && count > a->nearest ? a->nearest : count;
     }
 }
@@ -294,8 +355,7 @@ static void count_all(const spc_ctx *ctx, const void *args)
 {
     const spc_radius_args *a = args;
 
-    spc__parallel_for(chunks_of(a->rows_padded), ctx->threads, count_chunk,
-                      (void *)(uintptr_t)a);
+    spread(ctx, a->rows_padded, count_chunk, a);
 }
 
 /* Where the triplets of each position begin. Of too many none is held. */
@@ -316,43 +376,52 @@ static void sum(const spc_radius_args *a)
     a->first[a->rows_padded] = before;
 }
 
-/* ---- writing ------------------------------------------------------------- */
+/* ---- the nearest --------------------------------------------------------- */
 
-/* What is seen of one output, in the order of the search. */
-typedef struct collected {
-    seen *at;
-    int count;
-} collected;
+enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
 
-static void collect(query *q, const seen *s, void *payload)
+/* Squares whose upper bits are `found`, counted by their next digit. */
+typedef struct digits {
+    unsigned found, known; /* the upper bits, and their mask */
+    int shift;
+    int counts[DIGITS];
+} digits;
+
+static void count_digit(query *q, const seen *s, void *payload)
 {
-    collected *c = payload;
+    digits *d = payload;
+    unsigned bits = bits_of(s->square);
 
     (void)q;
-    c->at[c->count++] = *s;
+    if ((bits & d->known) == d->found)
+        d->counts[bits >> d->shift & (DIGITS - 1)]++;
 }
 
-static int compare_squares(const void *a, const void *b)
+/*
+ * The square of the last that counts, and how many equal ones do; without a
+ * limit where all count. The square is found digit by digit, the highest first,
+ * each by a look at all points: a list of them would need memory.
+ */
+static void keep_nearest(query *q)
 {
-    float left = *(const float *)a, right = *(const float *)b;
+    digits d = {0};
+    int left = q->a->nearest;
 
-    return (left > right) - (left < right);
-}
-
-/* The square of the last that counts, and how many equal ones do. */
-static void keep_nearest(query *q, const collected *c, float *squares)
-{
-    int nearest = q->a->nearest, below = 0;
-
-    if (nearest == 0 || c->count <= nearest)
+    if (left == 0)
         return;
-    for (int i = 0; i < c->count; i++)
-        squares[i] = c->at[i].square;
-    qsort(squares, (size_t)c->count, sizeof *squares, compare_squares);
-    q->limit = squares[nearest - 1];
-    while (squares[below] < q->limit)
-        below++;
-    q->ties = nearest - below;
+    for (d.shift = 32 - DIGIT_BITS; d.shift >= 0; d.shift -= DIGIT_BITS) {
+        unsigned digit = 0;
+        memset(d.counts, 0, sizeof d.counts);
+        visit_all(q, count_digit, &d);
+        while (digit < DIGITS && d.counts[digit] < left)
+            left -= d.counts[digit++];
+        if (digit == DIGITS)
+            return; /* of the first digit: fewer than `nearest` are seen */
+        d.found |= digit << d.shift;
+        d.known |= (unsigned)(DIGITS - 1) << d.shift;
+    }
+    memcpy(&q->limit, &d.found, sizeof q->limit);
+    q->ties = left;
 }
 
 static bool counts(query *q, const seen *s)
@@ -360,141 +429,122 @@ static bool counts(query *q, const seen *s)
     return s->square < q->limit || (s->square == q->limit && q->ties-- > 0);
 }
 
-/* Stable by offset. */
-static void write_sorted(query *q, const collected *c, int *list, int *places)
-{
-    const int *kernel = q->a->kernel;
-    int offsets = kernel[0] * kernel[1] * kernel[2], kept = 0, place_of = 0;
-
-    memset(places, 0, sizeof *places * (size_t)offsets);
-    for (int i = 0; i < c->count; i++)
-        if (counts(q, &c->at[i])) {
-            c->at[kept] = c->at[i];
-            places[c->at[kept++].k]++;
-        }
-    for (int k = 0; k < offsets; k++) {
-        int own = places[k];
-        places[k] = place_of;
-        place_of += own;
-    }
-    for (int i = 0; i < kept; i++) {
-        int *to = list + 2 * (size_t)places[c->at[i].k]++;
-        to[0] = c->at[i].row;
-        to[1] = c->at[i].k;
-    }
-}
-
 /* ---- limits -------------------------------------------------------------- */
 
-/* The last that counts for an output: without limit, if all do. */
-static void find_limit(const spc_radius_args *a, query *q, collected *c,
-                       float *squares)
+/* Notes where the last of the equal ones lies. */
+static void note_tie(query *q, const seen *s, void *payload)
 {
-    unsigned *last = a->limits + 2 * (size_t)q->row;
+    unsigned *place = payload;
 
-    keep_nearest(q, c, squares);
-    last[0] = UINT_MAX;
-    last[1] = INT_MAX;
-    if (q->limit == INFINITY)
-        return;
-    memcpy(last, &q->limit, sizeof q->limit);
-    for (int i = 0; i < c->count && q->ties > 0; i++)
-        if (c->at[i].square == q->limit) {
-            last[1] = (unsigned)c->at[i].place;
-            q->ties--;
-        }
+    if (s->square == q->limit && q->ties-- > 0)
+        *place = (unsigned)s->place;
 }
 
-/* Without memory nobody counts for it. */
-static void limit_output(const spc_radius_args *a, int position)
+/* The last that counts for an output: without limit, if all do. */
+static void limit_output(query *q, int position)
 {
-    query q;
-    int count = 0;
-    bool some = ask(&q, a, position);
+    bool some = ask(q, position);
+    unsigned *last = q->a->limits + 2 * (size_t)q->row;
 
+    last[0] = UINT_MAX;
+    last[1] = INT_MAX;
     if (some)
-        visit_all(&q, count_one, &count);
-    collected c = {malloc(((size_t)count + 1) * sizeof *c.at), 0};
-    float *squares = malloc(((size_t)count + 1) * sizeof *squares);
-    if (c.at && squares) {
-        if (some)
-            visit_all(&q, collect, &c);
-        find_limit(a, &q, &c, squares);
-    } else {
-        memset(a->limits + 2 * (size_t)q.row, 0, 8);
-    }
-    free(c.at);
-    free(squares);
+        keep_nearest(q);
+    if (q->limit == INFINITY)
+        return;
+    last[0] = bits_of(q->limit);
+    visit_all(q, note_tie, &last[1]);
 }
 
 static void limit_chunk(void *payload, int64_t chunk)
 {
     const spc_radius_args *a = payload;
     int outputs = a->out.begin[*a->out.cells];
+    query q;
 
+    begin_asking(&q, a);
     for (int p = (int)chunk * CHUNK; p < chunk_end(chunk, outputs); p++)
-        limit_output(a, p);
+        limit_output(&q, p);
 }
 
 static void limit_all(const spc_ctx *ctx, const void *args)
 {
     const spc_radius_args *a = args;
 
-    spc__parallel_for(chunks_of(a->out.begin[*a->out.cells]), ctx->threads,
-                      limit_chunk, (void *)(uintptr_t)a);
+    spread(ctx, a->out.begin[*a->out.cells], limit_chunk, a);
 }
 
 /* ---- lists --------------------------------------------------------------- */
 
-/* Without memory for what one output sees nothing can be said of it: the map
- * then holds nothing, which its total tells. */
-static void write_output(const spc_radius_args *a, int position)
-{
-    query q;
-    int count = 0, places[SPC_INDEX_OFFSETS];
+/* The triplets of an output, sorted by offset: a look counts those of each, the
+ * next one writes each where it goes. */
+typedef struct sorting {
+    int *list;
+    int places[SPC_INDEX_OFFSETS]; /* counts, then the next of each offset */
+} sorting;
 
-    if (!ask(&q, a, position))
+static void count_offset(query *q, const seen *s, void *payload)
+{
+    sorting *to = payload;
+
+    to->places[s->k] += counts(q, s);
+}
+
+static void write_triplet(query *q, const seen *s, void *payload)
+{
+    sorting *to = payload;
+
+    if (!counts(q, s))
         return;
-    visit_all(&q, count_one, &count);
-    collected c = {malloc(((size_t)count + 1) * sizeof *c.at), 0};
-    float *squares = malloc(((size_t)count + 1) * sizeof *squares);
-    if (c.at && squares) {
-        visit_all(&q, collect, &c);
-        keep_nearest(&q, &c, squares);
-        write_sorted(&q, &c, a->list + 2 * (size_t)a->first[position], places);
-    } else {
-        __atomic_store_n(&a->total[1], -1, __ATOMIC_RELAXED);
+    int *at = to->list + 2 * (size_t)to->places[s->k]++;
+    at[0] = s->row;
+    at[1] = s->k;
+}
+
+static void write_output(query *q, sorting *to, int position)
+{
+    const spc_radius_args *a = q->a;
+    int offsets = a->kernel[0] * a->kernel[1] * a->kernel[2], before = 0;
+
+    if (a->first[position] == a->first[position + 1] || !ask(q, position))
+        return;
+    to->list = a->list + 2 * (size_t)a->first[position];
+    memset(to->places, 0, sizeof *to->places * (size_t)offsets);
+    keep_nearest(q);
+    int ties = q->ties;
+    visit_all(q, count_offset, to);
+    for (int k = 0; k < offsets; k++) {
+        int own = to->places[k];
+        to->places[k] = before;
+        before += own;
     }
-    free(c.at);
-    free(squares);
+    q->ties = ties;
+    visit_all(q, write_triplet, to);
 }
 
 static void write_chunk(void *payload, int64_t chunk)
 {
     const spc_radius_args *a = payload;
     int outputs = a->out.begin[*a->out.cells];
+    sorting to;
+    query q;
 
+    begin_asking(&q, a);
     for (int p = (int)chunk * CHUNK; p < chunk_end(chunk, outputs); p++)
-        write_output(a, p);
+        write_output(&q, &to, p);
 }
 
 static void write_all(const spc_ctx *ctx, const void *args)
 {
     const spc_radius_args *a = args;
-    int outputs = a->out.begin[*a->out.cells];
 
     sum(a);
-    if (a->total[0] != a->total[1])
-        return;
-    spc__parallel_for(chunks_of(outputs), ctx->threads, write_chunk,
-                      (void *)(uintptr_t)a);
-    if (a->total[1] < 0) {
-        a->total[1] = 0;
-        memset(a->first, 0, 4 * ((size_t)a->rows_padded + 1));
-    }
+    if (a->total[0] == a->total[1])
+        spread(ctx, a->out.begin[*a->out.cells], write_chunk, a);
 }
 
-/* ---- by step -------------------------------------------------------------- */
+/* ---- by step --------------------------------------------------------------
+ */
 
 static void nothing(const spc_ctx *ctx, const void *args)
 {

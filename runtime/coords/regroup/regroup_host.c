@@ -5,13 +5,12 @@
 #include "base/cancel.h"
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/parallel.h"
-#include "coords/index/indexer.h"
+#include "coords/index/index_host.h"
 #include "coords/regroup/regroup.h"
 #include <stdlib.h>
 #include <string.h>
 
-enum { CHUNK_ROWS = 1024 };
+enum { CHUNK_ROWS = 1024, PART = 256 };
 
 /* The work is an array: where the row of each source stands among its keys. */
 static spc_status host_create(spc_coords *c, spc_error *error)
@@ -175,13 +174,14 @@ typedef struct moving {
     const spc__dtype *type;
     int64_t rows;
     bool spreads;
-    bool failed;
 } moving;
 
-/* A row of features, and what is being added up. */
-typedef struct room {
-    float *sum, *row;
-} room;
+/* PART channels of a row at most: their sum, and what is added to it. Rows of
+ * any width are moved part by part, so no memory need be allocated. */
+typedef struct part {
+    size_t first, count; /* channels */
+    float sum[PART], row[PART];
+} part;
 
 static int source_at(const spc_gather_args *args, int64_t row)
 {
@@ -192,92 +192,93 @@ static int source_at(const spc_gather_args *args, int64_t row)
     return s;
 }
 
-static void add_row(const moving *m, const room *at, const void *from,
-                    int64_t row)
+/* Bytes before a part of a row. */
+static size_t offset_of(const moving *m, const part *p, int64_t row)
 {
-    size_t channels = (size_t)m->args->channels;
-
-    m->type->decode(
-        at->row, (const char *)from + (size_t)row * channels * m->type->bytes,
-        channels);
-    for (size_t i = 0; i < channels; i++)
-        at->sum[i] += at->row[i];
+    return ((size_t)row * (size_t)m->args->channels + p->first) *
+           m->type->bytes;
 }
 
-static void store_row(const moving *m, const room *at, void *to, int64_t row)
+static void add_row(const moving *m, part *p, const void *from, int64_t row)
 {
-    size_t channels = (size_t)m->args->channels;
+    m->type->decode(p->row, (const char *)from + offset_of(m, p, row),
+                    p->count);
+    for (size_t i = 0; i < p->count; i++)
+        p->sum[i] += p->row[i];
+}
 
-    m->type->encode((char *)to + (size_t)row * channels * m->type->bytes,
-                    at->sum, channels);
+static void store_row(const moving *m, const part *p, void *to, int64_t row)
+{
+    m->type->encode((char *)to + offset_of(m, p, row), p->sum, p->count);
 }
 
 /* -0 is the sum of no numbers. */
-static void clear_sum(const moving *m, const room *at, float to)
+static void clear_sum(part *p, float to)
 {
-    for (int i = 0; i < m->args->channels; i++)
-        at->sum[i] = to;
+    for (size_t i = 0; i < p->count; i++)
+        p->sum[i] = to;
 }
 
-static void gather_row(const moving *m, const room *at, int64_t row)
+static void gather_row(const moving *m, part *p, int64_t row)
 {
     const spc_gather_args *a = m->args;
 
-    clear_sum(m, at, -0.0f);
+    clear_sum(p, -0.0f);
     for (int j = a->begin[row]; j < a->begin[row + 1]; j++) {
         int64_t from = a->slots[j] / a->children;
         int s = source_at(a, from / a->slices);
-        add_row(m, at, a->in[s], from - (int64_t)a->first[s] * a->slices);
+        add_row(m, p, a->in[s], from - (int64_t)a->first[s] * a->slices);
     }
-    store_row(m, at, a->out[0], row);
+    store_row(m, p, a->out[0], row);
 }
 
-static void spread_row(const moving *m, const room *at, int64_t row)
+static void spread_row(const moving *m, part *p, int64_t row)
 {
     const spc_gather_args *a = m->args;
     int s = source_at(a, row / a->slices);
     bool any = false;
 
-    clear_sum(m, at, -0.0f);
+    clear_sum(p, -0.0f);
     for (int child = 0; child < a->children; child++) {
         int from = a->of[row * a->children + child];
         if (from < 0)
             continue;
-        add_row(m, at, a->in[0], from);
+        add_row(m, p, a->in[0], from);
         any = true;
     }
     if (!any)
-        clear_sum(m, at, 0);
-    store_row(m, at, a->out[s], row - (int64_t)a->first[s] * a->slices);
+        clear_sum(p, 0);
+    store_row(m, p, a->out[s], row - (int64_t)a->first[s] * a->slices);
+}
+
+static void move_row(const moving *m, part *p, int64_t row)
+{
+    size_t channels = (size_t)m->args->channels;
+
+    for (p->first = 0; p->first < channels; p->first += PART) {
+        size_t left = channels - p->first;
+        p->count = left < PART ? left : PART;
+        (m->spreads ? spread_row : gather_row)(m, p, row);
+    }
 }
 
 static void move_chunk(void *payload, int64_t chunk)
 {
-    moving *m = payload;
-    size_t channels = (size_t)m->args->channels;
-    float *memory = malloc(2 * channels * sizeof *memory);
-    room at = {memory, memory ? memory + channels : NULL};
+    const moving *m = payload;
     int64_t end = (chunk + 1) * CHUNK_ROWS;
+    part p;
 
-    if (!memory) {
-        __atomic_store_n(&m->failed, true, __ATOMIC_RELAXED);
-        return;
-    }
     for (int64_t row = chunk * CHUNK_ROWS; row < end && row < m->rows; row++)
-        (m->spreads ? spread_row : gather_row)(m, &at, row);
-    free(memory);
+        move_row(m, &p, row);
 }
 
 static spc_status move(moving *m, spc_error *error)
 {
-    const spc_ctx *ctx = m->c->ctx;
+    int64_t chunks = (m->rows + CHUNK_ROWS - 1) / CHUNK_ROWS;
 
-    if (!spc__parallel_until(ctx->cancel,
-                             (m->rows + CHUNK_ROWS - 1) / CHUNK_ROWS,
-                             ctx->threads, move_chunk, m))
-        return spc__interrupted(error);
-    return m->failed ? spc__fail_memory(error, 8 * (size_t)m->args->channels)
-                     : SPC_OK;
+    return spc__host_spread(m->c->ctx, chunks, move_chunk, m)
+               ? SPC_OK
+               : spc__interrupted(error);
 }
 
 static spc_status host_gather(const spc_coords *c, const spc_gather_args *args,
