@@ -337,6 +337,22 @@ START_TEST(the_database_is_found_where_the_environment_says)
 }
 END_TEST
 
+/* What is on this machine, or beside the build, has no say in a test. */
+START_TEST(a_suite_has_the_databases_that_it_chooses)
+{
+    const char *device = suite_device != NULL ? suite_device : "cpu";
+    spc_ctx *nameless = open_ctx(device, NULL, NULL);
+    spc_ctx *own = open_ctx(device, inside("chosen.db"), NULL);
+
+    ck_assert_ptr_null(nameless->cache);
+    ck_assert_ptr_null(nameless->shipped);
+    ck_assert_ptr_nonnull(own->cache);
+    ck_assert_ptr_null(own->shipped);
+    spc_ctx_free(nameless);
+    spc_ctx_free(own);
+}
+END_TEST
+
 START_TEST(memory_of_the_device_copies_both_ways)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
@@ -1078,6 +1094,7 @@ static void add_contexts(TCase *tcase)
                         0, LENGTH(bad_databases));
     tcase_add_test(tcase, a_layer_that_is_missing_leaves_the_others_in_use);
     tcase_add_test(tcase, the_database_is_found_where_the_environment_says);
+    tcase_add_test(tcase, a_suite_has_the_databases_that_it_chooses);
     tcase_add_test(tcase, memory_of_the_device_copies_both_ways);
     tcase_add_test(tcase, devices_are_listed_and_counted_whatever_the_room);
 }

@@ -76,11 +76,22 @@ static inline bool suite_has_case(Suite *suite)
     return false;
 }
 
+/* A context that names no database has none, and nothing ships for its device:
+ * neither the user's own file nor one beside the build has a say in a test.
+ * Suites pass what they want (suite_database), or set these variables. */
+static inline void suite_choose_databases(void)
+{
+    setenv("SPC_DATABASE", "", 1);
+    setenv("SPC_SHIPPED", "", 1);
+}
+
 /* Runs all of the suite, which it frees; the exit status of the program, which
  * is that of a skipped one if any check was. */
 static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
+
+    suite_choose_databases();
 
     if (!suite_has_case(suite)) {
         srunner_free(runner);
@@ -200,11 +211,10 @@ static inline bool suite_wants_all(void)
 
 /*
  * From now on suite_takes() is true for one number in `of`: always the same
- * ones, and others with another seed. A GPU without $SPC_SEED, and
- * $SPC_TEST_ALL, take all; with $SPC_TEST_PART as well, "I/N" as in
- * verify --part, N processes share them.
+ * ones, and others with another seed. $SPC_TEST_ALL takes all; with
+ * $SPC_TEST_PART as well, "I/N" as in verify --part, N processes share them.
  */
-static inline void suite_sample(int of)
+static inline void suite_sample_everywhere(int of)
 {
     const char *part = getenv("SPC_TEST_PART");
     int number, parts;
@@ -220,12 +230,19 @@ static inline void suite_sample(int of)
         printf("part %d of %d\n", number, parts);
         return;
     }
-    if (suite_wants_all() || (suite_is_gpu() && getenv("SPC_SEED") == NULL))
+    if (suite_wants_all())
         return;
     suite_one_in = of;
     suite_first = suite_variant();
     printf("one case in %d; all: SPC_TEST_ALL=1\n", of);
     fflush(stdout);
+}
+
+/* The same, but a GPU without $SPC_SEED takes all. */
+static inline void suite_sample(int of)
+{
+    if (!suite_is_gpu() || getenv("SPC_SEED") != NULL || suite_wants_all())
+        suite_sample_everywhere(of);
 }
 
 static inline bool suite_takes(int i)
