@@ -507,6 +507,52 @@ static bool is_strided(const spc_conv *conv)
            (stride[0] != 1 || stride[1] != 1 || stride[2] != 1);
 }
 
+/* Where place 0 of a kernel lies in the engine, for layers of a rule;
+ * false: the engine has no such layer, or the same origin as the rule. */
+static bool find_origin(int *out, spc_engine engine, spc_rule rule, int kernel,
+                        int dilation)
+{
+    bool is_even = kernel % 2 == 0;
+
+    if (rule == SPC_RULE_SUBM && engine == SPC_ENGINE_MINKOWSKI && is_even) {
+        *out = 0; /* ours is centred, as TorchSparse's */
+        return true;
+    }
+    *out = spc_engine_origin(engine, kernel, dilation);
+    return (rule == SPC_RULE_FLOOR || rule == SPC_RULE_GENERATIVE ||
+            rule == SPC_RULE_GIVEN) &&
+           *out != SPC_ORIGIN_AUTO;
+}
+
+/* The weights of an even kernel lie elsewhere than the layer would have them.
+ * Who says an origin means it. */
+static spc_status check_origin(const spc_conv *conv, const spc_array *array,
+                               spc_engine engine, spc_error *error)
+{
+    const spc_geometry *g = &conv->geometry;
+
+    for (int i = 0; i < 3 && g->offset_count == 0; i++) {
+        int first[3], want = 0;
+        spc_geometry_offset(first, g, 0);
+        if (g->origin[i] != SPC_ORIGIN_AUTO ||
+            !find_origin(&want, engine, g->rule, g->kernel[i],
+                         g->dilation[i]) ||
+            want == first[i])
+            continue;
+        char right[96] = "write its offsets as a list (offsets=)";
+        if (g->rule != SPC_RULE_SUBM)
+            snprintf(right, sizeof(right),
+                     "write origin=%d, or origin=%d if that is what you mean",
+                     want, first[i]);
+        return spc__fail(error, SPC_EINVAL,
+                         "'%s': a kernel of %d along %c begins at %d in %s, "
+                         "and at %d in this layer: %s",
+                         array->name, g->kernel[i], "xyz"[i], want,
+                         spc_engine_name(engine), first[i], right);
+    }
+    return SPC_OK;
+}
+
 static spc_status load_converted(float *out, const spc_array *array,
                                  const spc_kernel_form *form, spc_error *error)
 {
@@ -539,7 +585,8 @@ spc_status spc_kernel_load(float *out, const spc_conv *conv,
     own.offsets = conv->geometry.offset_count;
     own.strided = is_strided(conv);
     if ((status = spc_kernel_look(&shape, array, &own, error)) != SPC_OK ||
-        (status = check_layer(&shape, conv, array, error)) != SPC_OK)
+        (status = check_layer(&shape, conv, array, error)) != SPC_OK ||
+        (status = check_origin(conv, array, form->engine, error)) != SPC_OK)
         return status;
     if ((status = load_converted(out, array, &own, error)) != SPC_OK)
         return status;

@@ -27,6 +27,14 @@ static const spc_array *find(const struct filling *f, const char *name,
     return spc_weights_find(f->weights, full);
 }
 
+/* MinkowskiEngine wraps the linear layers of PyTorch. */
+static const spc_array *find_bias(const struct filling *f, const char *name)
+{
+    const spc_array *own = find(f, name, ".bias");
+
+    return own != NULL ? own : find(f, name, ".linear.bias");
+}
+
 static spc_status fail_missing(const struct filling *f, const char *name,
                                const char *suffixes)
 {
@@ -41,7 +49,7 @@ static spc_status fail_missing(const struct filling *f, const char *name,
 static spc_status check_bias(const struct filling *f,
                              const spc_net_param *param)
 {
-    const spc_array *bias = find(f, param->layer, ".bias");
+    const spc_array *bias = find_bias(f, param->layer);
 
     if (bias == NULL || param->conv->bias)
         return SPC_OK;
@@ -70,13 +78,13 @@ static spc_status load_kernel(float *out, const struct filling *f,
                         "the ending .weight, .kernel or .linear.weight");
 }
 
+/* `array` was looked for under the endings `suffixes`. */
 static spc_status load_vector(float *out, const struct filling *f,
-                              const spc_net_param *param, const char *suffix)
+                              const spc_net_param *param,
+                              const spc_array *array, const char *suffixes)
 {
-    const spc_array *array = find(f, param->layer, suffix);
-
     if (array == NULL)
-        return fail_missing(f, param->layer, suffix);
+        return fail_missing(f, param->layer, suffixes);
     if (array->unreadable != NULL || /* which spc_array_floats says */
         spc_array_elements(array) == param->count)
         return spc_array_floats(out, array, f->error);
@@ -108,8 +116,9 @@ static spc_status fold(float *room, const struct filling *f,
     spc_net_param own = *param;
     spc_status status = SPC_OK;
 
-    if (find(f, own.layer, ".bias") != NULL)
-        status = load_vector(conv_bias, f, &own, ".bias");
+    const spc_array *bias = find_bias(f, own.layer);
+    if (bias != NULL)
+        status = load_vector(conv_bias, f, &own, bias, ".bias");
     else
         conv_bias = NULL;
     name_norm(name, sizeof(name), f, param->norm);
@@ -124,8 +133,11 @@ static spc_status fold(float *room, const struct filling *f,
 static spc_status load_own(float *room, const struct filling *f,
                            const spc_net_param *param)
 {
+    const char *suffix = param->which == SPC_SCALE ? ".weight" : ".bias";
     const spc_array *mean = find(f, param->layer, ".running_mean");
 
+    if (mean == NULL)
+        mean = find(f, param->layer, ".bn.running_mean");
     if (mean != NULL)
         return spc__fail(f->error, SPC_EUNSUPPORTED,
                          "'%s': the layer '%s' multiplies and adds, and the "
@@ -134,8 +146,7 @@ static spc_status load_own(float *room, const struct filling *f,
                          "sqrt(running_var + eps) as its weight, bias - "
                          "running_mean * that as its bias",
                          mean->name, param->layer);
-    return load_vector(room, f, param,
-                       param->which == SPC_SCALE ? ".weight" : ".bias");
+    return load_vector(room, f, param, find(f, param->layer, suffix), suffix);
 }
 
 static spc_status load_scale_or_bias(float *room, const struct filling *f,
@@ -147,7 +158,12 @@ static spc_status load_scale_or_bias(float *room, const struct filling *f,
     if (param->conv == NULL)
         return load_own(room, f, param);
     if (param->norm == NULL || param->norm[0] == '\0')
-        return load_vector(room, f, param, is_scale ? ".scale" : ".bias");
+        return is_scale
+                   ? load_vector(room, f, param,
+                                 find(f, param->layer, ".scale"),
+                                 "the ending .scale")
+                   : load_vector(room, f, param, find_bias(f, param->layer),
+                                 "the ending .bias or .linear.bias");
     status = fold(room, f, param);
     if (status == SPC_OK && !is_scale)
         memmove(room, room + param->count,
@@ -202,8 +218,9 @@ static void mark(bool *read, const struct filling *f, const char *name,
                  const char *wrapper)
 {
     static const char *const suffixes[] = {
-        ".weight", ".kernel",       ".linear.weight", ".bias",
-        ".scale",  ".running_mean", ".running_var",   ".num_batches_tracked"};
+        ".weight",       ".kernel",      ".linear.weight",
+        ".bias",         ".linear.bias", ".scale",
+        ".running_mean", ".running_var", ".num_batches_tracked"};
     char full[512];
 
     snprintf(full, sizeof(full), "%s%s", name, wrapper);

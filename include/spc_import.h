@@ -257,7 +257,8 @@ typedef struct spc_weights_use {
 
 /*
  * Sets all weights of a network. A layer "conv1" has the kernel "conv1.weight",
- * "conv1.kernel" or "conv1.linear.weight" and the bias "conv1.bias"; its
+ * "conv1.kernel" or "conv1.linear.weight" and the bias "conv1.bias" or
+ * "conv1.linear.bias"; its
  * normalisation "bn1" the arrays of spc_batch_norm_load, under that name or
  * under "bn1.bn"; a normalisation that is a layer of its own has "NAME.weight"
  * and "NAME.bias". SPC_ENOTFOUND names the first that is missing; SPC_EINVAL:

@@ -498,6 +498,54 @@ static const struct {
     {{SPC_ENGINE_SPCTUNE, NULL, {0}, false, 7}, 1, {7}, "[cout][7][cin]"},
 };
 
+/* Engines begin even kernels at different places. */
+static const struct {
+    spc_engine engine;
+    const char *layer, *said; /* NULL: it is right */
+} origins[] = {
+    {SPC_ENGINE_TORCHSPARSE, "conv,k=4,stride=2,rule=floor",
+     "begins at -1 in torchsparse, and at 0 in this layer: write origin=-1"},
+    {SPC_ENGINE_TORCHSPARSE, "conv,k=4,stride=2,rule=floor,origin=-1", NULL},
+    {SPC_ENGINE_TORCHSPARSE, "conv,k=4,stride=2,rule=floor,origin=0", NULL},
+    {SPC_ENGINE_TORCHSPARSE, "conv,k=2,stride=2,rule=floor", NULL},
+    {SPC_ENGINE_TORCHSPARSE, "inverse,k=4,stride=2,rule=floor",
+     "begins at -1 in torchsparse"},
+    {SPC_ENGINE_TORCHSPARSE, "generative,k=3x4x4,stride=2", "along y"},
+    {SPC_ENGINE_TORCHSPARSE, "subm,k=4", NULL},
+    {SPC_ENGINE_MINKOWSKI, "conv,k=4,stride=2,rule=floor", NULL},
+    {SPC_ENGINE_MINKOWSKI, "subm,k=2", NULL},
+    {SPC_ENGINE_MINKOWSKI, "subm,k=4",
+     "begins at 0 in minkowski, and at -1 in this layer: write its offsets"},
+    {SPC_ENGINE_MINKOWSKI, "subm,k=3", NULL},
+};
+
+START_TEST(a_kernel_that_begins_elsewhere_is_refused)
+{
+    static float data[64 * CIN * COUT], out[64 * CIN * COUT];
+    spc_array array = {.name = "down.kernel",
+                       .type = SPC_ELEMENT_F32,
+                       .rank = 3,
+                       .data = data};
+    spc_kernel_form form = SPC_KERNEL_FORM_INIT;
+    char text[128];
+    spc_conv conv;
+
+    snprintf(text, sizeof(text), "%s,cin=%d,cout=%d", origins[_i].layer, CIN,
+             COUT);
+    ck_assert_msg(spc_conv_parse(&conv, text, &error) == SPC_OK, "%s",
+                  error.text);
+    const int64_t shape[] = {spc_geometry_offsets(&conv.geometry), CIN, COUT};
+    memcpy(array.shape, shape, sizeof(shape));
+    array.bytes = (size_t)shape[0] * CIN * COUT * sizeof(float);
+    form.engine = origins[_i].engine;
+    spc_status status = spc_kernel_load(out, &conv, &array, &form, &error);
+    ck_assert_int_eq(status, origins[_i].said != NULL ? SPC_EINVAL : SPC_OK);
+    if (origins[_i].said != NULL)
+        ck_assert_msg(strstr(error.text, origins[_i].said) != NULL,
+                      "'%s' lacks '%s'", error.text, origins[_i].said);
+}
+END_TEST
+
 START_TEST(a_shape_that_is_no_kernel_is_refused_in_one_sentence)
 {
     spc_array array = {.name = "conv.kernel",
@@ -596,6 +644,8 @@ int main(void)
                         0, SPC_ENGINES);
     tcase_add_test(forms, the_matrix_of_a_linear_layer_stays_as_it_is);
     suite_add_tcase(suite, forms);
+    tcase_add_loop_test(sentences, a_kernel_that_begins_elsewhere_is_refused, 0,
+                        sizeof(origins) / sizeof(*origins));
     tcase_add_loop_test(sentences,
                         a_shape_that_is_no_kernel_is_refused_in_one_sentence, 0,
                         sizeof(shapes) / sizeof(*shapes));

@@ -270,7 +270,7 @@ static const struct {
     {"linear,cin=4,cout=2", "head", NULL, SPC_EINVAL,
      "an array 'backbone.head.bias', but the layer 'head' has no bias"},
     {"subm,cin=4,cout=6,k=3,bias=1", "conv1.0", NULL, SPC_ENOTFOUND,
-     "'backbone.conv1.0' with .bias"},
+     "'backbone.conv1.0' with the ending .bias"},
 };
 
 START_TEST(what_is_missing_or_of_another_layer_is_named)
@@ -310,6 +310,31 @@ START_TEST(a_batch_normalisation_is_no_scale_and_bias)
                      SPC_EUNSUPPORTED);
     ck_assert_msg(strstr(error.text, "a batch normalisation there"), "%s",
                   error.text);
+}
+END_TEST
+
+/* MinkowskiLinear has its arrays in a layer of PyTorch inside it. */
+START_TEST(a_linear_layer_of_minkowski_engine_has_its_bias)
+{
+    const spc_weights_use use = {SPC_ENGINE_MINKOWSKI, NULL, NULL};
+    const int64_t shape[] = {COUT, CIN};
+    const spc_array *unread;
+
+    add_array("fc.linear.weight", 2, shape);
+    add_vector("fc.linear.bias", COUT);
+    assert_ok(spc__weights_finish(weights, &error));
+    add_conv("subm,cin=4,cout=6,k=1,epilogue=bias", "fc", NULL);
+    assert_ok(spc_weights_fill_net(net, weights, &use, &error));
+    assert_vector("fc", SPC_WEIGHTS, values_of("fc.linear.weight"), COUT * CIN);
+    assert_vector("fc", SPC_BIAS, values_of("fc.linear.bias"), COUT);
+    ck_assert_int_eq(spc_weights_unread(&unread, net, weights, &use), 0);
+    free_net();
+    open_net();
+    add_conv("subm,cin=4,cout=6,k=1", "fc", NULL);
+    ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
+                     SPC_EINVAL);
+    ck_assert_ptr_nonnull(
+        strstr(error.text, "there is an array 'fc.linear.bias'"));
 }
 END_TEST
 
@@ -462,6 +487,7 @@ int main(void)
     tcase_add_loop_test(
         tcase, what_would_become_infinite_is_refused_with_what_would_fit, 0,
         (int)(sizeof(storing) / sizeof(*storing)));
+    tcase_add_test(tcase, a_linear_layer_of_minkowski_engine_has_its_bias);
     tcase_add_test(tcase, layers_of_one_name_have_one_array);
     tcase_add_test(tcase, what_is_no_number_is_noted);
     tcase_add_test(tcase, steps_of_i8_need_numbers);
