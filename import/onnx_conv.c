@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -102,6 +103,7 @@ static spc_status make_strided(struct reading *r, spc_geometry *g)
     r->layer.conv.op = SPC_CONV;
     g->rule = SPC_RULE_FOOTPRINT;
     memcpy(book->name, r->rulebook, sizeof(book->name));
+    memcpy(book->layer, r->name, sizeof(book->layer));
     book->geometry = *g;
     book->in = r->in->tensor;
     book->out = SPC_NO_TENSOR; /* until it is added */
@@ -174,6 +176,29 @@ static const spc__onnx_rulebook *find_inverted(const struct reading *r,
     return named;
 }
 
+/* The rows say which layer is inverted. A rulebook of another layer's map is
+ * noted by the network; one that no layer has, or none, here. */
+static spc_status note_rulebook(const struct reading *r,
+                                const spc__onnx_rulebook *book)
+{
+    char text[400], named[128] = "names no rulebook";
+
+    for (int i = 0; i < r->b->rulebook_count; i++)
+        if (r->rulebook[0] != '\0' &&
+            strcmp(r->b->rulebooks[i].name, r->rulebook) == 0)
+            return SPC_OK;
+    if (r->rulebook[0] != '\0')
+        snprintf(named, sizeof(named),
+                 "names the rulebook '%s', which no strided layer before it "
+                 "has",
+                 r->rulebook);
+    snprintf(text, sizeof(text),
+             "layer '%s' is inverse and %s: it goes back over '%s', which made "
+             "its rows",
+             r->name, named, book->layer);
+    return spc_net_add_note(r->b->net, text, r->b->error);
+}
+
 static spc_status make_inverse(struct reading *r, spc_geometry *g)
 {
     const spc__onnx_rulebook *book = find_inverted(r, g);
@@ -192,7 +217,7 @@ static spc_status make_inverse(struct reading *r, spc_geometry *g)
     r->layer.conv.op = SPC_INVERSE;
     *g = book->geometry;
     r->layer.at = book->in;
-    return SPC_OK;
+    return note_rulebook(r, book);
 }
 
 /* A kernel of one offset that moves nothing works on each row by itself. */
@@ -342,10 +367,23 @@ static spc_status set_param(struct reading *r, spc_operand which,
     return status;
 }
 
+/* Is it a kernel of which shape and spconv 2 say different things? */
+static void count_matrix(struct reading *r)
+{
+    const spc_conv *conv = &r->layer.conv;
+
+    if (r->b->options->plain_matrices || !is_one(conv->geometry.kernel) ||
+        (conv->op == SPC_CONV && !is_one(conv->geometry.stride)))
+        return;
+    if (r->b->matrix_count++ == 0)
+        memcpy(r->b->first_matrix, r->name, sizeof(r->name));
+}
+
 static spc_status set_params(struct reading *r)
 {
     spc_status status = set_param(r, SPC_WEIGHTS, array_of(r, 1));
 
+    count_matrix(r);
     return status == SPC_OK && r->layer.conv.bias
                ? set_param(r, SPC_BIAS, array_of(r, 2))
                : status;

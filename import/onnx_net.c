@@ -507,6 +507,22 @@ static spc_status add_outputs(spc__onnx_builder *b)
     return status;
 }
 
+/* Nothing in the file says which it is: the shapes are alike. */
+static spc_status note_matrices(spc__onnx_builder *b)
+{
+    char text[400];
+
+    if (b->matrix_count == 0)
+        return SPC_OK;
+    snprintf(text, sizeof(text),
+             "%d kernel%s of one offset (the first: '%s') %s read as spconv 2 "
+             "multiplies by them, [cin][cout] in memory; files of BEVFusion "
+             "have [cout][cin]: --from spconv1 (plain_matrices) reads them so",
+             b->matrix_count, b->matrix_count == 1 ? "" : "s", b->first_matrix,
+             b->matrix_count == 1 ? "is" : "are");
+    return spc_net_add_note(b->net, text, b->error);
+}
+
 static spc_status build(spc__onnx_builder *b)
 {
     spc_status status;
@@ -516,7 +532,8 @@ static spc_status build(spc__onnx_builder *b)
         (status = find_axes(&b->axes, b->onnx, b->error)) != SPC_OK ||
         (status = add_input(b)) != SPC_OK ||
         (status = add_nodes(b)) != SPC_OK ||
-        (status = add_outputs(b)) != SPC_OK)
+        (status = add_outputs(b)) != SPC_OK ||
+        (status = note_matrices(b)) != SPC_OK)
         return status;
     return b->options->int8 ? spc__onnx_quantise(b) : SPC_OK;
 }

@@ -30,6 +30,7 @@ typedef struct spc__onnx_value {
 /* A strided layer, for those that invert it. */
 typedef struct spc__onnx_rulebook {
     char name[64]; /* "": it has none */
+    char layer[64];
     spc_geometry geometry;
     spc_tensor in, out;
 } spc__onnx_rulebook;
@@ -43,6 +44,8 @@ typedef struct spc__onnx_builder {
     int value_count, input_count;
     spc__onnx_rulebook *rulebooks;
     int rulebook_count;
+    int matrix_count;      /* kernels of one offset that are read as spconv 2 */
+    char first_matrix[64]; /* multiplies by them, and the first of them */
     bool *done; /* by node: it is part of one before it */
     spc_error *error;
 } spc__onnx_builder;

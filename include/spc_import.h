@@ -299,8 +299,9 @@ SPC_API int spc_weights_unread(const spc_array **first, const spc_net *net,
  *
  * Any other node, and any attribute that these do not have, is SPC_EUNSUPPORTED
  * and a sentence. Which layers share a map follows from the layers; the
- * rulebook is the key that a network may note as wrong, and says which layer an
- * inverse one goes back over.
+ * rulebook is the key that a network may note as wrong. An inverse layer goes
+ * back over the layer that made its rows; a rulebook that says something else,
+ * that no layer has or that is missing is noted.
  */
 typedef struct spc_onnx spc_onnx; /* a file, as it is */
 
@@ -317,7 +318,7 @@ typedef struct spc_onnx_options {
      * NULL: zyx. */
     const char *axes;
     /* Kernels of one offset are [cout][cin], as BEVFusion's exporter writes
-     * them; else as spconv 2 multiplies by them. */
+     * them; else as spconv 2 multiplies by them, and a note says so. */
     bool plain_matrices;
     /* How points become voxels, which the file does not say; as in
      * spc_net_input. */

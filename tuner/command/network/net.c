@@ -29,7 +29,8 @@ static const cli_option options[] = {
     {0, "seed", "N", CLI_SEED, AT_NET(seed),
      "add: draw the weights that no file has, by this seed from 1 on"},
     {0, "from", "ENGINE", CLI_TEXT, AT_NET(from),
-     "add: whose layout the weights have, as for spctune weights"},
+     "add: whose layout the weights have, as for spctune weights; of an ONNX "
+     "file spconv2, or spconv1 where kernels of one offset are [cout][cin]"},
     {0, "axes", "AXES", CLI_TEXT, AT_NET(axes),
      "add: our names of that engine's axes: xyz, zyx"},
     {0, "prefix", "TEXT", CLI_TEXT, AT_NET(prefix),

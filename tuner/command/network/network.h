@@ -43,7 +43,9 @@ typedef struct network_args {
          ".safetensors, .npz or .npy (may be repeated); default: drawn"},      \
         {0,        "from",                                                     \
          "ENGINE", CLI_TEXT,                                                   \
-         AT(from), "whose layout the weights have, as for spctune weights"},   \
+         AT(from), "whose layout the weights have, as for spctune weights; "   \
+                  "of an ONNX file spconv2, or spconv1 where kernels of one " \
+                  "offset are [cout][cin]"},                                  \
         {0,        "axes",   "AXES",                                           \
          CLI_TEXT, AT(axes), "our names of that engine's axes: xyz, zyx"},     \
         {0,        "prefix",   "TEXT",                                         \

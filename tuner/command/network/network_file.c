@@ -82,6 +82,27 @@ static spc_status build_onnx(spc_net **out, const cli *self,
     return spc_onnx_build(out, onnx, options, error);
 }
 
+/* How the file has kernels of one offset, which its shapes do not say. */
+static spc_status read_matrices(spc_onnx_options *out, const network_args *args)
+{
+    spc_error error = {0};
+    spc_engine engine = SPC_ENGINE_SPCONV2;
+
+    if (args->from != NULL &&
+        spc_engine_parse(&engine, args->from, &error) != SPC_OK)
+        return cli_fail(error.status, "%s", error.text);
+    if (engine != SPC_ENGINE_SPCONV2 && engine != SPC_ENGINE_SPCONV1 &&
+        engine != SPC_ENGINE_SPCTUNE)
+        return cli_fail(SPC_EINVAL,
+                        "'%s' has kernels of spconv's form, not of %s: --from "
+                        "spconv2 (the default) multiplies by those of one "
+                        "offset as [cin][cout], spconv1 and spctune as "
+                        "[cout][cin]",
+                        args->file, args->from);
+    out->plain_matrices = engine != SPC_ENGINE_SPCONV2;
+    return SPC_OK;
+}
+
 static spc_status read_onnx(spc_net **out, const cli *self,
                             const network_args *args, spc_dtype dtype,
                             bool int8, spc_error *error)
@@ -90,13 +111,15 @@ static spc_status read_onnx(spc_net **out, const cli *self,
     spc_onnx *onnx = NULL;
     spc_status status;
 
-    if (args->weights.count > 0)
-        return cli_fail(SPC_EINVAL, "'%s' holds its weights: drop --weights",
-                        args->file);
+    if (args->weights.count > 0 || args->prefix != NULL)
+        return cli_fail(SPC_EINVAL, "'%s' holds its weights: drop %s",
+                        args->file,
+                        args->weights.count > 0 ? "--weights" : "--prefix");
     options.dtype = dtype;
     options.axes = args->axes;
     options.int8 = int8;
-    if ((status = read_grid(&options, args)) != SPC_OK)
+    if ((status = read_matrices(&options, args)) != SPC_OK ||
+        (status = read_grid(&options, args)) != SPC_OK)
         return status;
     status = spc_onnx_open(&onnx, args->file, error);
     if (status == SPC_OK)
