@@ -91,8 +91,8 @@ static spc_status merge(spc__onnx_builder *b, const spc__onnx_node *node,
     if (status != SPC_OK)
         return status;
     const char *order = in->order;
-    if (count != 4 || order[0] != 'c' || order[1] != 'z' ||
-        !fits(dims[1], info.channels * size_of(&info, 'z')) ||
+    if (count != 4 || order[0] != 'c' ||
+        !fits(dims[1], info.channels * size_of(&info, order[1])) ||
         !fits(dims[2], size_of(&info, order[2])) ||
         !fits(dims[3], size_of(&info, order[3])))
         return spc__onnx_fail(node, SPC_EUNSUPPORTED,
@@ -150,6 +150,17 @@ spc_status spc__onnx_reshape(spc__onnx_builder *b, const spc__onnx_node *node)
 
 /* ---- putting out --------------------------------------------------------- */
 
+/* SPC_BEV_VOLUME + 1: none. */
+static spc_bev_order order_of(const spc__onnx_value *value)
+{
+    static const char *const orders[] = {"czyx", "czxy", "cxyz"};
+    int i = 0;
+
+    while (i <= SPC_BEV_VOLUME && strcmp(value->order, orders[i]) != 0)
+        i++;
+    return (spc_bev_order)i;
+}
+
 static spc_status scatter(spc_tensor *out, spc__onnx_builder *b,
                           const spc__onnx_value *value)
 {
@@ -162,7 +173,7 @@ static spc_status scatter(spc_tensor *out, spc__onnx_builder *b,
     f.op = SPC_FEATURE_BEV;
     f.channels = info.channels;
     f.dtype = info.dtype;
-    f.order = strcmp(value->order, "czyx") == 0 ? SPC_BEV_ZYX : SPC_BEV_XYZ;
+    f.order = order_of(value);
     memcpy(f.shape, info.shape, sizeof(f.shape));
     return spc_net_add_feature(b->net, out, value->name, &f, value->tensor,
                                SPC_NO_TENSOR, SPC_NO_TENSOR, b->error);
@@ -174,13 +185,12 @@ spc_status spc__onnx_put_out(spc_tensor *out, spc__onnx_builder *b,
     *out = value->tensor;
     if (value->kind == SPC__ONNX_ROWS)
         return SPC_OK;
-    if (value->kind == SPC__ONNX_DENSE && (strcmp(value->order, "czyx") == 0 ||
-                                           strcmp(value->order, "czxy") == 0))
+    if (value->kind == SPC__ONNX_DENSE && order_of(value) <= SPC_BEV_VOLUME)
         return scatter(out, b, value);
     /* Not the graph's input, whose values are rows: it has a node. */
     spc__onnx_node node = spc__onnx_node_at(
         b->onnx, (int)(value - b->values) - b->input_count, b->error);
     return spc__onnx_fail(&node, SPC_EUNSUPPORTED,
                           "makes an output that is neither rows nor N, C*Z, Y, "
-                          "X nor N, C*Z, X, Y");
+                          "X nor N, C*Z, X, Y nor N, C, X, Y, Z");
 }

@@ -1389,9 +1389,11 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       channel * D + z of the voxel as the dense channel: by
  *                       order=zyx its planes are [shape y][shape x] (SECOND:
  *                       Yan, Mao, Li, Sensors 2018), by order=xyz [shape x]
- *                       [shape y] (BEVFusion: Liu and others, ICRA 2023). Zero
- *                       where there is no voxel; voxels outside the shape are
- *                       left out
+ *                       [shape y] (BEVFusion: Liu and others, ICRA 2023); by
+ *                       order=volume it is [batches][c][shape x][shape y]
+ *                       [shape z], so [c * shape x] planes [shape y][shape z].
+ *                       Zero where there is no voxel; voxels outside the shape
+ *                       are left out
  *
  * Operators that look at each row alone work on every row that the set was
  * given; the others on its voxels.
@@ -1445,7 +1447,11 @@ typedef enum spc_reduction {
     SPC_REDUCE_SUM
 } spc_reduction;
 
-typedef enum spc_bev_order { SPC_BEV_ZYX, SPC_BEV_XYZ } spc_bev_order;
+typedef enum spc_bev_order {
+    SPC_BEV_ZYX,
+    SPC_BEV_XYZ,
+    SPC_BEV_VOLUME
+} spc_bev_order;
 
 /* An operator on features as a value. What an operator does not use stays as in
  * SPC_FEATURE_INIT. */

@@ -294,7 +294,9 @@ SPC_API int spc_weights_unread(const spc_array **first, const spc_net *net,
  *   Relu               x
  *   Concat             of channels (axis 1)
  *   ScatterDense       x; format says which axes the whole file has: zyx or xyz
- *   Reshape, Transpose of what is dense, to N, C*Z, and the plane
+ *   Reshape, Transpose of what is dense, to N, C*Z, Y, X or N, C*Z, X, Y or
+ *                      N, C*X, Y, Z; of a format alone N, C, Z, Y, X or N, C,
+ *                      X, Y, Z, in the same memory
  *   Reshape, ReduceSum of rows: sums of neighbouring channels
  *
  * Any other node, and any attribute that these do not have, is SPC_EUNSUPPORTED

@@ -498,9 +498,15 @@ int64_t spc__feature_bev_place(const spc_feature *f, const int32_t at[4])
     if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
         at[3] >= z)
         return -1;
-    int64_t cell =
-        f->order == SPC_BEV_ZYX ? at[2] * x + at[1] : at[1] * y + at[2];
-    return (at[0] * f->channels * z + at[3]) * x * y + cell;
+    /* Written out, and not by the table that the kernels follow. */
+    switch (f->order) {
+    case SPC_BEV_ZYX:
+        return ((at[0] * f->channels * z + at[3]) * y + at[2]) * x + at[1];
+    case SPC_BEV_XYZ:
+        return ((at[0] * f->channels * z + at[3]) * x + at[1]) * y + at[2];
+    default:
+        return ((at[0] * f->channels * x + at[1]) * y + at[2]) * z + at[3];
+    }
 }
 
 static void dense(double *out, const spc_feature *f,

@@ -521,9 +521,10 @@ static void describe_plane(int64_t out[3], const spc__net_node *node)
 
     if (node->kind != SPC__NODE_FEATURE || f->op != SPC_FEATURE_BEV)
         return;
-    out[0] = (int64_t)f->channels * f->shape[2];
-    out[1] = f->shape[f->order == SPC_BEV_ZYX];
-    out[2] = f->shape[f->order != SPC_BEV_ZYX];
+    const int *axes = spc__bev_axes[f->order];
+    out[0] = (int64_t)f->channels * f->shape[axes[0]];
+    out[1] = f->shape[axes[1]];
+    out[2] = f->shape[axes[2]];
 }
 
 spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,

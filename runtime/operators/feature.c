@@ -11,7 +11,8 @@
 #include <string.h>
 
 const char *const spc__reduction_names[] = {"max", "mean", "sum", NULL};
-const char *const spc__bev_order_names[] = {"zyx", "xyz", NULL};
+const char *const spc__bev_order_names[] = {"zyx", "xyz", "volume", NULL};
+const int spc__bev_axes[][3] = {{2, 1, 0}, {2, 0, 1}, {0, 1, 2}};
 
 /* As templates know them. */
 static const char *const op_names[] = {
@@ -51,7 +52,7 @@ static spc_status check_enums(const spc_feature *f, spc_error *error)
                               error)) ||
         (status =
              check_range("activation", f->activation, 0, SPC_ACT_ELU, error)) ||
-        (status = check_range("order", f->order, 0, SPC_BEV_XYZ, error)))
+        (status = check_range("order", f->order, 0, SPC_BEV_VOLUME, error)))
         return status;
     if (f->dtype != SPC_F16 && f->dtype != SPC_BF16 && f->dtype != SPC_F32)
         return spc__fail(error, SPC_EINVAL,
@@ -114,7 +115,8 @@ static spc_status check_norm(const spc_feature *f, spc_error *error)
 
 static spc_status check_bev(const spc_feature *f, spc_error *error)
 {
-    int64_t plane = (int64_t)f->shape[0] * f->shape[1];
+    const int *axes = spc__bev_axes[f->order];
+    int64_t plane = (int64_t)f->shape[axes[1]] * f->shape[axes[2]];
 
     for (int i = 0; i < 3; i++)
         if (f->shape[i] < 1 || f->shape[i] > SPC__BEV_MOST)

@@ -18,6 +18,9 @@ enum { SPC__BEV_MOST = 65536 };
 /* By spc_reduction and spc_bev_order; each ends with NULL. */
 extern const char *const spc__reduction_names[];
 extern const char *const spc__bev_order_names[];
+/* By spc_bev_order: the axis whose places are channels, then those of a plane,
+ * the last running fastest. */
+extern const int spc__bev_axes[][3];
 
 /* What a kernel's code depends on: op, channels, dtype, and what else its
  * operator uses; but for slope and eps, which are arguments. */

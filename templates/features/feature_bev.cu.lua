@@ -9,6 +9,7 @@
 %-- lanes mostly neighbouring cells.
 %
 %include "feature.lua"
+%include "feature_planes.lua"
 %
 %local ops = {"bev", "bev,dgrad"}
 %
@@ -33,14 +34,15 @@
 #include "feature_abi.h"
 
 % local x, y, z = problem.x, problem.y, problem.z
+% local axes = plane_axes(problem)
 enum {
     CHANNELS = $(problem.channels),
-    DEPTH = $(z),
-    RUNS = $((x * y + 31) // 32), /* of 32 cells, in a plane */
+    DEPTH = $(axes.depth),
+    RUNS = $((axes.plane + 31) // 32), /* of 32 cells, in a plane */
     WARPS = SPC_FEATURE_THREADS / 32
 };
 
-#define PLANE $(x * y)LL
+#define PLANE $(axes.plane)LL
 
 % write_accesses(problem, {1, wide})
 % write_coordinates("SPC_DEVICE")
@@ -53,9 +55,7 @@ SPC_DEVICE void fetch$(n)(const spc_feature_args *args, int p, int c)
     int z = coordinate_of(args, p, 3);
     int inside = x >= 0 && x < $(x) && y >= 0 && y < $(y) && z >= 0 && z < $(z);
     long long from = coordinate_of(args, p, 0) * args->in_pitch +
-                     ((long long)c * DEPTH + z) * PLANE +
-                     $(problem.order == "xyz" and "x" or "y") * $(problem.order == "xyz" and y or x) +
-                     $(problem.order == "xyz" and "y" or "x");
+                     ((long long)c * DEPTH + $(axes.layer)) * PLANE + $(axes.cell);
     long long to = args->order[p] * args->out_pitch + c;
 
     for (int i = 0; i < $(span); i += $(n)) {
@@ -99,12 +99,10 @@ SPC_KERNEL(spc_place, spc_feature_args, SPC_FEATURE_THREADS, 1)
          p += spc_grid_x() * SPC_FEATURE_THREADS) {
         int x = coordinate_of(args, p, 1), y = coordinate_of(args, p, 2);
         int z = coordinate_of(args, p, 3);
-        long long layer = (long long)coordinate_of(args, p, 0) * DEPTH + z;
+        long long layer = (long long)coordinate_of(args, p, 0) * DEPTH + $(axes.layer);
 
         if (x >= 0 && x < $(x) && y >= 0 && y < $(y) && z >= 0 && z < $(z))
-            args->cells[layer * PLANE + $(problem.order == "xyz" and "x" or "y") *
-                                            $(problem.order == "xyz" and y or x) +
-                        $(problem.order == "xyz" and "y" or "x")] = args->order[p];
+            args->cells[layer * PLANE + $(axes.cell)] = args->order[p];
     }
 }
 

@@ -5,6 +5,7 @@
 %-- does the work of the block, the others nothing; a block has neighbouring rows.
 %
 %include "feature_host.lua"
+%include "feature_planes.lua"
 %
 %local ops = {
 %  "pool", "unpool", "global", "add", "act", "layernorm", "groupnorm", "groupsum",
@@ -258,21 +259,21 @@ static void normalise_row(const spc_feature_args *args, long long row)
 %   write_kernel("spc_norm", "rows_given(args)", "normalise_row")
 % elseif op == "bev" then
 %   local x, y, z = problem.x, problem.y, problem.z
-%   local xyz = problem.order == "xyz"
+%   local axes = plane_axes(problem)
 %   write_coordinates("SPC_INLINE", true)
-enum { DEPTH = $(z) };
+enum { DEPTH = $(axes.depth) };
 
-#define PLANE $(x * y)LL
+#define PLANE $(axes.plane)LL
 
 static void place(const spc_feature_args *args, long long i)
 {
     int p = (int)i;
     int x = coordinate_of(args, p, 1), y = coordinate_of(args, p, 2);
     int z = coordinate_of(args, p, 3);
-    long long layer = (long long)coordinate_of(args, p, 0) * DEPTH + z;
+    long long layer = (long long)coordinate_of(args, p, 0) * DEPTH + $(axes.layer);
 
     if (x >= 0 && x < $(x) && y >= 0 && y < $(y) && z >= 0 && z < $(z))
-        args->cells[layer * PLANE + $(xyz and "x * " .. y .. " + y" or "y * " .. x .. " + x")] =
+        args->cells[layer * PLANE + $(axes.cell)] =
             args->order[p];
 }
 

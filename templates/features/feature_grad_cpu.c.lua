@@ -3,6 +3,7 @@
 %-- as in feature_cpu.c.lua.
 %
 %include "feature_host.lua"
+%include "feature_planes.lua"
 %
 %local ops = {
 %  "pool,dgrad", "unpool,dgrad", "global,dgrad", "layernorm,dgrad", "groupnorm,dgrad",
@@ -223,7 +224,8 @@ static void turn_row(const spc_feature_args *args, long long row)
 % elseif op == "bev" then
 %   local x, y, z = problem.x, problem.y, problem.z
 %   write_coordinates("SPC_INLINE", true)
-#define PLANE $(x * y)LL
+%   local axes = plane_axes(problem)
+#define PLANE $(axes.plane)LL
 
 static void fetch(const spc_feature_args *args, long long i)
 {
@@ -231,12 +233,12 @@ static void fetch(const spc_feature_args *args, long long i)
     int x = coordinate_of(args, p, 1), y = coordinate_of(args, p, 2);
     int z = coordinate_of(args, p, 3);
     int inside = x >= 0 && x < $(x) && y >= 0 && y < $(y) && z >= 0 && z < $(z);
-    long long from = coordinate_of(args, p, 0) * args->in_pitch + z * PLANE +
-                     $(problem.order == "xyz" and "x * " .. y .. " + y" or "y * " .. x .. " + x");
+    long long from = coordinate_of(args, p, 0) * args->in_pitch + $(axes.layer) * PLANE +
+                     $(axes.cell);
     long long to = args->order[p] * args->out_pitch;
 
     for (int c = 0; c < CHANNELS; c++)
-        put(args->out, to + c, inside ? get(args->in, from + c * ($(z) * PLANE)) : 0.0f);
+        put(args->out, to + c, inside ? get(args->in, from + c * ($(axes.depth) * PLANE)) : 0.0f);
 }
 
 %   write_host_kernel("spc_fetch", "*args->count", "fetch")

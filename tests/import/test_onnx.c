@@ -459,9 +459,9 @@ START_TEST(a_file_computes_what_its_network_does)
 }
 END_TEST
 
-/* Whole networks, of which one is run, in f32: those in Lua multiply by the scales of
- * normalisations, which are 1, and kernels may add in another order, so
- * rounding differs. */
+/* Whole networks, of which one is run, in f32: those in Lua multiply by the
+ * scales of normalisations, which are 1, and kernels may add in another order,
+ * so rounding differs. */
 START_TEST(a_whole_network_computes_what_its_file_does)
 {
     spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
@@ -608,6 +608,60 @@ START_TEST(a_matrix_is_read_as_its_exporter_wrote_it)
         spc_net_free(net);
     }
     spc_onnx_free(onnx);
+    spc__buf_release(&file);
+}
+END_TEST
+
+/* What follows a ScatterDense may be nothing, or a Reshape of C and the first
+ * axis: then its values lie as the format says. */
+START_TEST(a_dense_value_alone_lies_as_its_format_says)
+{
+    static const struct {
+        const char *format;
+        bool merged;
+        spc_bev_order order;
+        int dims[4];
+    } forms[] = {
+        {"zyx", false, SPC_BEV_ZYX, {0}},
+        {"xyz", false, SPC_BEV_VOLUME, {0}},
+        {"zyx", true, SPC_BEV_ZYX, {1, 4 * 5, 6, 7}},
+        {"xyz", true, SPC_BEV_VOLUME, {1, -1, 6, 7}},
+    };
+    onnx_graph g = {0};
+    spc__buf file = SPC__BUF_INIT, node;
+    uint16_t zeros[16] = {0};
+    int in = 0, out;
+
+    add_value(&g, 11, 0);
+    add_halves(&g, "w", (int[]){4, 1, 1, 1, 4}, 5, zeros, true);
+    node_begin(&node, &g, "SparseConvolution", "conv0", &in, 1, &out);
+    pb_text(&node, 1, "w");
+    attr_int(&node, "in_channels", 4);
+    attr_int(&node, "out_channels", 4);
+    attr_ints(&node, "kernel_size", (int[]){1, 1, 1}, 3, true);
+    attr_ints(&node, "input_spatial_shape", (int[]){5, 6, 7}, 3, true);
+    node_end(&node, &g, out);
+    in = out;
+    node_begin(&node, &g, "ScatterDense", "scatter0", &in, 1, &out);
+    attr_ints(&node, "input_spatial_shape", (int[]){5, 6, 7}, 3, true);
+    attr_text(&node, "format", forms[_i].format);
+    node_end(&node, &g, out);
+    if (forms[_i].merged) {
+        in = out;
+        node_begin(&node, &g, "Reshape", "reshape0", &in, 1, &out);
+        attr_ints(&node, "dims", forms[_i].dims, 4, false);
+        node_end(&node, &g, out);
+    }
+    add_value(&g, 12, out);
+    onnx_finish(&file, &g);
+    spc_net *net = import(&file, NULL);
+    const spc__net_node *dense = &net->nodes[net->node_count - 1];
+    bool volume = forms[_i].order == SPC_BEV_VOLUME;
+    ck_assert_int_eq(dense->feature.op, SPC_FEATURE_BEV);
+    ck_assert_int_eq(dense->feature.order, forms[_i].order);
+    ck_assert_int_eq(dense->feature.shape[0], volume ? 5 : 7);
+    ck_assert_int_eq(dense->feature.shape[1], 6);
+    spc_net_free(net);
     spc__buf_release(&file);
 }
 END_TEST
@@ -1045,7 +1099,8 @@ static void steering_name(onnx_graph *g)
     add_plain(g, "\033[2J", &out, 1);
 }
 
-static void planes_of_x(onnx_graph *g)
+/* N, C, Y, X, Z. */
+static void planes_by_y(onnx_graph *g)
 {
     spc__buf node;
     int out = begin_conv(&node, g, "w"), dense;
@@ -1057,7 +1112,10 @@ static void planes_of_x(onnx_graph *g)
     node_begin(&node, g, "ScatterDense", "scatter", &out, 1, &dense);
     attr_text(&node, "format", "xyz");
     node_end(&node, g, dense);
-    add_value(g, 12, dense);
+    node_begin(&node, g, "Transpose", "turn", &dense, 1, &out);
+    attr_ints(&node, "dims", (int[]){0, 1, 3, 2, 4}, 5, false);
+    node_end(&node, g, out);
+    add_value(g, 12, out);
 }
 
 static const spoiled spoiled_files[] = {
@@ -1136,7 +1194,7 @@ static const spoiled spoiled_files[] = {
      "has an attribute 'slope'"},
     {"sum over two sets", sum_over_two_sets, SPC_EINVAL,
      "lies over another coordinate set"},
-    {"planes of x", planes_of_x, SPC_EUNSUPPORTED, "neither rows nor"},
+    {"planes by y", planes_by_y, SPC_EUNSUPPORTED, "neither rows nor"},
 };
 
 static spc_status try_import(const spc__buf *file)
@@ -1306,6 +1364,8 @@ int main(void)
     tcase_add_test(files, a_shortcut_that_comes_last_takes_the_sum);
     tcase_add_test(files, what_has_two_readers_is_not_folded_away);
     tcase_add_test(files, a_matrix_is_read_as_its_exporter_wrote_it);
+    tcase_add_loop_test(files, a_dense_value_alone_lies_as_its_format_says, 0,
+                        4);
     tcase_add_test(files, a_submanifold_layer_ignores_padding_and_stride);
     tcase_add_test(files, ranges_for_int8_are_kept);
     tcase_add_test(files, a_file_is_quantised_by_its_ranges);

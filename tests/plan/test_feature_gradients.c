@@ -49,6 +49,7 @@ static const char *const linear[] = {
     "repeat,c=6,by=3",
     "bev,c=6,shape=9x7x3,order=zyx",
     "bev,c=6,shape=7x10x2,order=xyz",
+    "bev,c=6,shape=7x10x2,order=volume",
 };
 
 /* Those that are not: gradients are differences. */

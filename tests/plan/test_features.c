@@ -75,6 +75,7 @@ static const char *const operators[] = {
     "repeat,by=3",
     "bev,shape=9x7x3,order=zyx",
     "bev,shape=7x10x2,order=xyz",
+    "bev,shape=7x10x2,order=volume",
 };
 
 /* ---- draws --------------------------------------------------------------- */
@@ -1068,6 +1069,7 @@ END_TEST
 
 /* A detector views [N][C][D][H][W] as [N][C * D][H][W]: the channel of a plane
  * is c * D + z. Of those whose axes are x, y, z (BEVFusion) planes are [X][Y].
+ * A volume is [N][C][X][Y][Z].
  */
 START_TEST(planes_lie_as_detectors_read_them)
 {
@@ -1077,9 +1079,11 @@ START_TEST(planes_lie_as_detectors_read_them)
     float values[ROWS][C], wanted[BATCHES * C * D * X * Y] = {0};
     float got[BATCHES * C * D * X * Y];
     spc_ctx *ctx = open_ctx(quick_device(), "");
-    bool xyz = _i == 1;
-    spc_feature f = feature_of(xyz ? "bev,c=2,shape=3x4x2,order=xyz,dtype=f32"
-                                   : "bev,c=2,shape=3x4x2,order=zyx,dtype=f32");
+    static const char *const layers[] = {
+        "bev,c=2,shape=3x4x2,order=zyx,dtype=f32",
+        "bev,c=2,shape=3x4x2,order=xyz,dtype=f32",
+        "bev,c=2,shape=3x4x2,order=volume,dtype=f32"};
+    spc_feature f = feature_of(layers[_i]);
     spc_feature_plan *plan = plan_of(ctx, &f);
     spc_coords_options options = {ROWS,
                                   {0, 0, 0, 0},
@@ -1091,11 +1095,13 @@ START_TEST(planes_lie_as_detectors_read_them)
     for (int row = 0; row < ROWS; row++)
         for (int c = 0; c < C; c++) {
             const int32_t *at = coords[row];
-            int channel = c * D + at[3];
-            int plane = at[0] * C * D + channel;
+            int channel = at[0] * C + c, plane = channel * D + at[3];
+            const int places[] = {(plane * Y + at[2]) * X + at[1],
+                                  (plane * X + at[1]) * Y + at[2],
+                                  ((channel * X + at[1]) * Y + at[2]) * D +
+                                      at[3]};
             values[row][c] = (float)(10 * row + c + 1);
-            wanted[xyz ? (plane * X + at[1]) * Y + at[2]
-                       : (plane * Y + at[2]) * X + at[1]] = values[row][c];
+            wanted[places[_i]] = values[row][c];
         }
     void *rows = copy_of(ctx, coords, sizeof(coords));
     void *in = copy_of(ctx, values, sizeof(values));
@@ -1421,7 +1427,7 @@ int main(int argc, char **argv)
     add(suite, "allocations", executing_allocates_nothing, 2);
     add(suite, "batches", batch_elements_and_frames_do_not_see_each_other, 2);
     add(suite, "rows", operators_by_rows_take_every_row_given, 1);
-    add(suite, "planes", planes_lie_as_detectors_read_them, 2);
+    add(suite, "planes", planes_lie_as_detectors_read_them, 3);
     add(suite, "database", a_database_serves_plans_without_a_compiler, 1);
     add(suite, "bench", a_bench_checks_what_it_times, 1);
     add(suite, "floor", the_floor_is_that_of_the_bytes_that_must_be_moved, 1);

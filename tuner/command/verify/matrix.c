@@ -167,6 +167,7 @@ static const char *const features[] = {
     "repeat,by=3",
     "bev,shape=9x7x3,order=zyx",
     "bev,shape=7x10x2,order=xyz",
+    "bev,shape=7x10x2,order=volume",
     "affine,act=relu",
     "affine,pass=dgrad",
     "affine,pass=wgrad",
@@ -185,6 +186,7 @@ static const char *const features[] = {
     "groupmean,by=%d,pass=dgrad",
     "bev,shape=9x7x3,order=zyx,pass=dgrad",
     "bev,shape=7x10x2,order=xyz,pass=dgrad",
+    "bev,shape=7x10x2,order=volume,pass=dgrad",
 };
 
 static const struct {
