@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -208,7 +209,7 @@ static spc_status find_format(const struct format **out, const char *path,
     for (size_t i = 0; i < sizeof(formats) / sizeof(*formats); i++) {
         size_t suffix = strlen(formats[i].suffix);
         if (length < suffix ||
-            strcmp(path + length - suffix, formats[i].suffix) != 0)
+            strcasecmp(path + length - suffix, formats[i].suffix) != 0)
             continue;
         *out = &formats[i];
         if ((*out)->read != NULL)

@@ -350,6 +350,16 @@ static const struct {
       .bytes = 16}},
 };
 
+START_TEST(a_suffix_may_be_of_any_case)
+{
+    spc_weights *weights = open_one(
+        write_npy("A.Npy", NPY("<f4", "False", "(1,)"), "1234", 4));
+
+    ck_assert_ptr_nonnull(spc_weights_find(weights, "A"));
+    spc_weights_free(weights);
+}
+END_TEST
+
 START_TEST(an_array_of_numpy_is_read)
 {
     const char data[] = "abcdefghijklmnopqrstuvwxyz";
@@ -818,6 +828,7 @@ static void add_files(Suite *suite)
     tcase_add_test(files,
                    an_array_of_a_type_that_is_not_read_leaves_the_others);
 #endif
+    tcase_add_test(files, a_suffix_may_be_of_any_case);
     tcase_add_loop_test(files, an_array_of_numpy_is_read, 0,
                         COUNT(arrays_of_numpy));
     tcase_add_loop_test(files, an_array_in_another_order_is_brought_into_ours,
