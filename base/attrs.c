@@ -2,12 +2,23 @@
 #include "base/attrs.h"
 
 #include "base/error.h"
-#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* What does not fit would be cut off, and two problems could then have one key.
+ * It is a mistake of the library's own and ends the process in every build, as
+ * the database and compiled kernels depend on these texts. */
+static void require(bool fits, const char *name, const char *what)
+{
+    if (fits)
+        return;
+    fprintf(stderr, "libspc: internal error: attribute '%.40s': %s\n", name,
+            what);
+    abort();
+}
 
 /* Letters and digits of ASCII, whatever the locale says. */
 static bool is_word_byte(char c)
@@ -51,8 +62,6 @@ static spc__attr *find(spc__attrs *attrs, const char *name)
 /* Attrs are read for every lookup, so by length, and without printf. */
 static void set_value(spc__attr *attr, const char *value, size_t length)
 {
-    if (length >= sizeof(attr->text))
-        length = sizeof(attr->text) - 1;
     memcpy(attr->text, value, length);
     attr->text[length] = '\0';
     attr->number = 0;
@@ -63,34 +72,29 @@ static spc__attr *append(spc__attrs *attrs, const char *name, size_t length)
 {
     spc__attr *attr = &attrs->at[attrs->count++];
 
-    if (length >= sizeof(attr->name))
-        length = sizeof(attr->name) - 1;
     memcpy(attr->name, name, length);
     attr->name[length] = '\0';
     return attr;
 }
 
-/* The attribute of this name, appended if new. Without assertions, a list
- * that is full yields NULL and the caller drops the value. */
+/* The attribute of this name, appended if new. */
 static spc__attr *claim(spc__attrs *attrs, const char *name)
 {
-    assert(name[0] != '\0' && name[word_length(name)] == '\0');
-    assert(strlen(name) < SPC__ATTR_NAME);
+    size_t length = word_length(name);
 
+    require(length > 0 && name[length] == '\0', name, "no word");
+    require(length < SPC__ATTR_NAME, name, "the name is too long");
     spc__attr *attr = find(attrs, name);
     if (attr != NULL)
         return attr;
-    assert(attrs->count < SPC__ATTRS_MAX);
-    if (attrs->count >= SPC__ATTRS_MAX)
-        return NULL;
-    return append(attrs, name, strlen(name));
+    require(attrs->count < SPC__ATTRS_MAX, name, "the list is full");
+    return append(attrs, name, length);
 }
 
 void spc__attrs_set_number(spc__attrs *attrs, const char *name, int64_t value)
 {
     spc__attr *attr = claim(attrs, name);
-    if (attr == NULL)
-        return;
+
     snprintf(attr->text, sizeof(attr->text), "%" PRId64, value);
     attr->number = value;
     attr->is_number = true;
@@ -98,13 +102,11 @@ void spc__attrs_set_number(spc__attrs *attrs, const char *name, int64_t value)
 
 void spc__attrs_set_text(spc__attrs *attrs, const char *name, const char *value)
 {
-    assert(strlen(value) < SPC__ATTR_TEXT);
-    assert(value[word_length(value)] == '\0');
+    size_t length = word_length(value);
 
-    spc__attr *attr = claim(attrs, name);
-    if (attr == NULL)
-        return;
-    set_value(attr, value, strlen(value));
+    require(value[length] == '\0', name, "its value is no word");
+    require(length < SPC__ATTR_TEXT, name, "its value is too long");
+    set_value(claim(attrs, name), value, length);
 }
 
 const spc__attr *spc__attrs_find(const spc__attrs *attrs, const char *name)

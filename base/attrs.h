@@ -30,7 +30,9 @@ typedef struct spc__attrs {
 } spc__attrs;
 
 /* Set replaces an attribute of the same name in place, else appends.
- * Overlong names, values or lists are our own mistake: they assert. */
+ * An overlong name, value or list is a mistake of the library's own and ends
+ * the process, in release builds too: cut off, two problems could have one key.
+ */
 void spc__attrs_set_number(spc__attrs *attrs, const char *name, int64_t value);
 void spc__attrs_set_text(spc__attrs *attrs, const char *name,
                          const char *value);
