@@ -38,7 +38,7 @@ typedef struct background {
     spc_ctx *host; /* whose thread asks */
     bool tune;
     spc_effort effort;
-    const char *const *worker;
+    char **worker; /* a copy of the caller's, ended by NULL; NULL: none */
     pthread_t thread;
     pthread_mutex_t lock; /* of the list, states and `ends` */
     pthread_cond_t changed;
@@ -88,7 +88,7 @@ static spc_status tune(spc_ctx *ctx, const background *b, const job *wanted)
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
 
     options.effort = b->effort;
-    options.worker = b->worker;
+    options.worker = (const char *const *)b->worker;
     options.cancel = &b->ends;
     return spc_tune(ctx, &wanted->conv, &scene, 1, &options, NULL);
 }
@@ -283,8 +283,37 @@ static void wait_for_all(spc__background *self)
     pthread_mutex_unlock(&b->lock);
 }
 
+static void free_words(char **words)
+{
+    for (int i = 0; words != NULL && words[i] != NULL; i++)
+        free(words[i]);
+    free(words);
+}
+
+/* The thread starts workers long after the caller's array is gone. */
+static spc_status copy_words(char ***out, const char *const *words,
+                             spc_error *error)
+{
+    size_t count = 0;
+
+    *out = NULL;
+    if (words == NULL)
+        return SPC_OK;
+    while (words[count] != NULL)
+        count++;
+    char **copy = calloc(count + 1, sizeof(*copy));
+    for (size_t i = 0; copy != NULL && i < count; i++)
+        if ((copy[i] = strdup(words[i])) == NULL) {
+            free_words(copy);
+            copy = NULL;
+        }
+    *out = copy;
+    return copy != NULL ? SPC_OK : spc__fail_memory(error, count + 1);
+}
+
 static void release(background *b)
 {
+    free_words(b->worker);
     while (b->jobs != NULL) {
         job *next = b->jobs->next;
         spc_scene_free(b->jobs->scene);
@@ -305,7 +334,11 @@ static void end(spc__background *self)
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
     pthread_join(b->thread, NULL);
-    release(b);
+}
+
+static void release_ended(spc__background *self)
+{
+    release((background *)self);
 }
 
 static spc_status start_thread(background *b)
@@ -337,19 +370,25 @@ spc_status spc_background_start(spc_ctx *ctx,
         return spc__fail(error, SPC_EDB,
                          "background mode needs a database that may be "
                          "written: name one when the context is made");
+    if (options == NULL)
+        options = &usual;
+    if ((unsigned)options->effort > SPC_EFFORT_EXHAUSTIVE)
+        return spc__fail(error, SPC_EINVAL,
+                         "effort %d is unknown: SPC_EFFORT_QUICK, _NORMAL or "
+                         "_EXHAUSTIVE is right",
+                         (int)options->effort);
     background *b = calloc(1, sizeof(*b));
     if (b == NULL)
         return spc__fail_memory(error, sizeof(*b));
-    if (options == NULL)
-        options = &usual;
-    b->face = (spc__background){ask, wait_for_all, end};
+    b->face = (spc__background){ask, wait_for_all, end, release_ended};
     b->host = ctx;
     b->tune = options->tune;
     b->effort = options->effort;
-    b->worker = options->worker;
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->changed, NULL);
-    if ((status = start_thread(b)) == SPC_OK)
+    if ((status = copy_words(&b->worker, options->worker, error)) == SPC_OK)
+        status = start_thread(b);
+    if (status == SPC_OK)
         ctx->background = &b->face;
     else
         release(b);

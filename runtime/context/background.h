@@ -22,7 +22,9 @@ struct spc__background {
      * the context. NULL: there will be nothing. */
     const int *(*ask)(spc__background *self, const spc__lack *lack);
     void (*wait)(spc__background *self);
-    void (*end)(spc__background *self); /* with its thread */
+    void (*end)(spc__background *self); /* its thread */
+    void (*release)(
+        spc__background *self); /* then its memory, flags included */
 };
 
 #endif

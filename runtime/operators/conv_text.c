@@ -336,6 +336,7 @@ static const layer_word words[] = {
     {"accumulator", set_accumulator, AT(accumulator), 0, NULL},
 };
 enum { WORDS = sizeof(words) / sizeof(words[0]), NEEDED = 3 };
+_Static_assert(WORDS <= 32, "the words that were read are bits of an unsigned");
 
 /* What a word without a value might have meant. */
 static const char *example_value(const char *word)

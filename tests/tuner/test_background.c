@@ -102,6 +102,35 @@ START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
 }
 END_TEST
 
+/* The thread starts the worker after the caller's array is another one. */
+START_TEST(the_arguments_of_a_worker_are_copied)
+{
+    char first[500], other[500], command[32] = "/bin/sh", *words[4];
+    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    char wanted[450], unwanted[450];
+    rig r;
+
+    snprintf(wanted, sizeof(wanted), "%s", at("wanted"));
+    snprintf(unwanted, sizeof(unwanted), "%s", at("unwanted"));
+    snprintf(first, sizeof(first), "touch %s", wanted);
+    snprintf(other, sizeof(other), "touch %s", unwanted);
+    words[0] = command;
+    words[1] = "-c";
+    words[2] = first;
+    words[3] = NULL;
+    options.worker = (const char *const *)words;
+    open_rig(&r, "user.db");
+    assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
+    words[2] = other;
+    memcpy(first, other, sizeof(first));
+    make_plan(&r);
+    spc_background_wait(r.ctx);
+    ck_assert_int_eq(access(wanted, F_OK), 0);
+    ck_assert_int_ne(access(unwanted, F_OK), 0);
+    rig_close(&r);
+}
+END_TEST
+
 /* The record of another layer is a configuration to compile. */
 START_TEST(without_leave_to_tune_it_compiles)
 {
@@ -486,6 +515,7 @@ Suite *suite(void)
     tcase_set_timeout(modes, 60);
     tcase_add_checked_fixture(modes, make_folder, remove_folder);
     tcase_add_test(modes, a_plan_runs_at_once_and_a_better_one_comes);
+    tcase_add_test(modes, the_arguments_of_a_worker_are_copied);
     tcase_add_test(modes, without_leave_to_tune_it_compiles);
     tcase_add_test(modes, what_it_needs_is_asked_for);
     tcase_add_test(modes, the_end_comes_soon);

@@ -2,6 +2,7 @@
 #ifndef SPC_CMD_AUDIT_H
 #define SPC_CMD_AUDIT_H
 
+#include "base/buf.h"
 #include "command/audit/audit_figures.h"
 #include "command/cli/out_file.h"
 #include "command/layers.h"
@@ -27,7 +28,7 @@ typedef struct audit {
     const audit_args *args;
     spc_ctx *served; /* has choices of the layers' own scenes alone */
     spc_ctx *own;    /* those of scenes around them */
-    char path[2][4200];
+    spc__buf folder; /* a private one, for the databases that are not kept */
     spc__json *json; /* an array to write to, or NULL: print */
     audit_sample samples[AUDIT_FIGURES];
     out_file lines;  /* a figure each, if they are wanted */

@@ -1,5 +1,6 @@
 /* audit_layer.c - one layer on one scene, tuned, served and compared. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/plural.h"
 #include "command/audit/audit.h"
 #include "command/cli/output.h"
@@ -9,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 /* Of a search of the whole space so many of the best are compared: its order is
  * that of times from different moments. */
@@ -38,46 +38,37 @@ typedef struct finding {
 static spc_status open_database(spc_ctx **out, audit *a, int i)
 {
     const char *given = a->self->globals.database;
-    const char *folder = getenv("TMPDIR");
+    spc__buf path = SPC__BUF_INIT;
 
-    if (i == 0 && a->args->keep != NULL)
-        snprintf(a->path[i], sizeof(a->path[i]), "%s", a->args->keep);
-    else
-        snprintf(a->path[i], sizeof(a->path[i]), "%s/audit-%ld-%d.db",
-                 folder != NULL && folder[0] != '\0' ? folder : "/tmp",
-                 (long)getpid(), i);
-    a->self->globals.database = a->path[i];
+    spc__buf_printf(&path, "%s/audit-%d.db", spc__buf_text(&a->folder), i);
+    a->self->globals.database =
+        i == 0 && a->args->keep != NULL ? a->args->keep : spc__buf_text(&path);
     a->self->globals.shipped = ""; /* what is known would be no search */
     spc_status status = cli_open(out, a->self);
     a->self->globals.database = given;
+    spc__buf_release(&path);
     return status;
 }
 
 spc_status audit_open(audit *a)
 {
     a->started_s = (double)spc__now_ns() * 1e-9;
-    spc_status status = open_database(&a->served, a, 0);
+    spc_error error;
+    spc_status status = spc__temp_dir_create(&a->folder, &error);
 
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error.text);
+    status = open_database(&a->served, a, 0);
     return status == SPC_OK ? open_database(&a->own, a, 1) : status;
-}
-
-static void remove_database(const char *path)
-{
-    static const char *const endings[] = {"", "-wal", "-shm"};
-    char name[4300];
-
-    for (int i = 0; i < 3 && path[0] != '\0'; i++) {
-        snprintf(name, sizeof(name), "%s%s", path, endings[i]);
-        unlink(name);
-    }
 }
 
 void audit_close(audit *a)
 {
     spc_ctx_free(a->served);
     spc_ctx_free(a->own);
-    for (int i = a->args->keep != NULL; i < 2; i++)
-        remove_database(a->path[i]);
+    if (a->folder.length > 0)
+        spc__temp_dir_remove(spc__buf_text(&a->folder));
+    spc__buf_release(&a->folder);
     for (int i = 0; i < AUDIT_FIGURES; i++)
         free(a->samples[i].at);
 }
