@@ -46,8 +46,32 @@ bool spc__array_measure(spc_array *array)
     return true;
 }
 
+/* Arrays of files are sound; one that a caller fills in may be anything. */
+spc_status spc__array_check_data(const spc_array *array, spc_error *error)
+{
+    spc_status status = spc__array_check(array, error);
+    spc_array measured = *array;
+
+    if (status != SPC_OK)
+        return status;
+    if (spc_element_bytes(array->type) > 0 && spc__array_measure(&measured) &&
+        measured.bytes == array->bytes &&
+        (array->bytes == 0 || array->data != NULL))
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "the array '%s' has %zu bytes%s: data of the size that "
+                     "its type and shape make is right",
+                     array->name, array->bytes,
+                     array->data == NULL ? " at NULL" : "");
+}
+
 spc_status spc__array_check(const spc_array *array, spc_error *error)
 {
+    if (array->name == NULL || array->rank < 0 || array->rank > SPC_ARRAY_RANK)
+        return spc__fail(error, SPC_EINVAL,
+                         "an array without a name, or with %d sizes: at most "
+                         "%d are right",
+                         array->rank, SPC_ARRAY_RANK);
     if (array->unreadable == NULL)
         return SPC_OK;
     return spc__fail(error, SPC_EUNSUPPORTED,
@@ -113,6 +137,9 @@ spc_status spc_array_floats(float *out, const spc_array *array,
 
     if (status != SPC_OK || (status = spc__array_check(array, error)) != SPC_OK)
         return status;
+    if (count > 0 && array->data == NULL)
+        return spc__fail(error, SPC_EINVAL, "the array '%s' has no data",
+                         array->name);
     switch (array->type) {
     case SPC_ELEMENT_F16:
         decode_halves(out, array->data, count, spc__half_to_float);

@@ -13,8 +13,11 @@ spc_element spc__element_parse(const char *name);
  */
 bool spc__array_measure(spc_array *array);
 
-/* SPC_EUNSUPPORTED and a sentence if the array is unreadable. */
+/* SPC_EUNSUPPORTED: the array is unreadable; SPC_EINVAL: it has no name or an
+ * impossible rank. */
 spc_status spc__array_check(const spc_array *array, spc_error *error);
+/* Besides, SPC_EINVAL: its data is missing or not of its type and shape. */
+spc_status spc__array_check_data(const spc_array *array, spc_error *error);
 
 /* "(16, 3, 3, 3, 4)" for sentences. */
 void spc__array_print_shape(char *out, size_t bytes, const spc_array *array);

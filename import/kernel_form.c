@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "import/array.h"
 #include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,8 @@ spc_status spc_engine_parse(spc_engine *out, const char *word, spc_error *error)
 int spc_engine_origin(spc_engine engine, int kernel, int dilation)
 {
     /* TorchSparse centres even kernels too. */
-    if (engine == SPC_ENGINE_TORCHSPARSE && kernel % 2 == 0)
+    if (engine == SPC_ENGINE_TORCHSPARSE && kernel % 2 == 0 && kernel > 0 &&
+        kernel <= SPC_MAX_OFFSETS && dilation > 0 && dilation <= INT16_MAX)
         return -dilation * ((kernel - 1) / 2);
     return SPC_ORIGIN_AUTO;
 }
@@ -92,6 +94,7 @@ spc_status spc_axes_check(const char *axes, spc_error *error)
 {
     int unused[3];
 
+    spc__error_clear(error);
     if (read_axes(unused, axes) > 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
@@ -333,7 +336,8 @@ bool spc_engine_owns(spc_engine engine, const spc_array *array,
 {
     int order[3], count = read_axes(order, axes);
 
-    if (array == NULL || (unsigned)engine >= SPC_ENGINES || count == 0)
+    if (array == NULL || array->name == NULL ||
+        (unsigned)engine >= SPC_ENGINES || count == 0)
         return false;
     const char *last = last_word(array);
     if (layouts[engine].flat)
@@ -448,6 +452,8 @@ spc_status spc_kernel_convert(void *out, const spc_array *array,
 
     if (status == SPC_OK)
         status = spc_kernel_look(&shape, array, form, error);
+    if (status == SPC_OK)
+        status = spc__array_check_data(array, error);
     if (status != SPC_OK)
         return status;
     struct strides own = canonical(&shape);
@@ -457,6 +463,26 @@ spc_status spc_kernel_convert(void *out, const spc_array *array,
                        spc_element_bytes(array->type)},
         &shape);
     return SPC_OK;
+}
+
+static spc_status check_shape(const spc_kernel_shape *shape,
+                              size_t element_bytes, spc_error *error)
+{
+    const int most = SPC_MAX_OFFSETS;
+    bool is_kernel = shape->cout > 0 && shape->cin > 0 && element_bytes > 0 &&
+                     element_bytes <= 8;
+
+    for (int i = 0; i < 3; i++)
+        is_kernel &= shape->kernel[i] > 0 && shape->kernel[i] <= most;
+    if (is_kernel && volume(shape->kernel) <= most)
+        return SPC_OK;
+    return spc__fail(
+        error, SPC_EINVAL,
+        "a kernel of %dx%dx%d offsets, %d to %d channels, elements "
+        "of %zu bytes: positive numbers, at most %d offsets and 8 "
+        "bytes are right",
+        shape->kernel[0], shape->kernel[1], shape->kernel[2], shape->cin,
+        shape->cout, element_bytes, most);
 }
 
 spc_status spc_kernel_restore(void *out, const void *weights,
@@ -470,6 +496,8 @@ spc_status spc_kernel_restore(void *out, const void *weights,
 
     if (status == SPC_OK)
         status = check_form(axes, &count, form, error);
+    if (status == SPC_OK)
+        status = check_shape(shape, element_bytes, error);
     if (status != SPC_OK)
         return status;
     copy_all(&(struct copy){out, weights, of_form(form, shape),
@@ -578,6 +606,11 @@ spc_status spc_kernel_load(float *out, const spc_conv *conv,
     spc_status status = spc__need(error, __func__, "out", out, "conv", conv,
                                   "array", array, "form", form, NULL);
 
+    if (status == SPC_OK &&
+        (spc_geometry_offsets(&conv->geometry) == 0 || conv->groups < 1))
+        status = spc__fail(error, SPC_EINVAL,
+                           "the layer has no kernel: spc_conv_check says what "
+                           "is wrong with it");
     if (status != SPC_OK)
         return status;
     spc_kernel_form own = *form;

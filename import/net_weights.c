@@ -243,10 +243,13 @@ int spc_weights_unread(const spc_array **first, const spc_net *net,
 {
     struct filling f = {NULL, weights, use, NULL};
     int count = spc_weights_count(weights), left = 0;
-    bool *read = calloc((size_t)count + 1, sizeof(*read));
     spc_net_param param;
 
-    *first = NULL;
+    if (first != NULL)
+        *first = NULL;
+    if (first == NULL || net == NULL || weights == NULL || use == NULL)
+        return 0;
+    bool *read = calloc((size_t)count + 1, sizeof(*read));
     for (int i = 0; read != NULL && spc_net_param_at(&param, net, i) == SPC_OK;
          i++) {
         mark(read, &f, param.layer, "");

@@ -354,9 +354,10 @@ spc_status spc_onnx_open(spc_onnx **out, const char *path, spc_error *error)
         spc__need(error, __func__, "out", out, "path", path, NULL);
     spc__buf data = SPC__BUF_INIT;
 
+    if (out != NULL)
+        *out = NULL;
     if (status != SPC_OK)
         return status;
-    *out = NULL;
     /* A message of this format has at most so many bytes. */
     status = spc__file_read(&data, path, INT_MAX, error);
     if (status == SPC_OK)

@@ -556,11 +556,12 @@ spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,
     spc_status status = spc__need(error, __func__, "out", out, "onnx", onnx,
                                   "options", options, NULL);
 
+    if (out != NULL)
+        *out = NULL;
     if (status == SPC_OK)
         status = check_options(options, error);
     if (status != SPC_OK)
         return status;
-    *out = NULL;
     const char *name = onnx->model->graph->name;
     spc__onnx_builder b = {.onnx = onnx,
                            .options = options,

@@ -8,9 +8,10 @@ spc_status spc_onnx_open(spc_onnx **out, const char *path, spc_error *error)
     spc_status status =
         spc__need(error, __func__, "out", out, "path", path, NULL);
 
+    if (out != NULL)
+        *out = NULL;
     if (status != SPC_OK)
         return status;
-    *out = NULL;
     return spc__fail(error, SPC_EUNSUPPORTED,
                      "cannot read '%s': spctune was built without protobuf-c",
                      path);

@@ -92,7 +92,7 @@ spc_status spc_weights_save(const char *path, const spc_array *arrays,
         status = spc__fail_memory(error, (size_t)count * sizeof(*order));
     for (int i = 0; i < count && status == SPC_OK; i++) {
         order[i] = &arrays[i];
-        status = spc__array_check(&arrays[i], error);
+        status = spc__array_check_data(&arrays[i], error);
     }
     if (status == SPC_OK) {
         qsort(order, (size_t)(count > 0 ? count : 0), sizeof(*order),

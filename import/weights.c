@@ -308,9 +308,10 @@ spc_status spc_weights_open(spc_weights **out, const char *const *paths,
     spc_status status =
         spc__need(error, __func__, "out", out, "paths", paths, NULL);
 
+    if (out != NULL)
+        *out = NULL;
     if (status != SPC_OK)
         return status;
-    *out = NULL;
     spc_weights *weights = spc__weights_create();
     if (weights == NULL)
         return spc__fail_memory(error, sizeof(*weights));

@@ -10,6 +10,7 @@ function(spc_import_suite name)
 endfunction()
 
 spc_import_suite(weights)
+spc_import_suite(import_arguments)
 spc_import_suite(kernel_form)
 spc_import_suite(net_weights)
 # What networks of other engines rely on, by those engines' words.
