@@ -94,6 +94,8 @@ spc_status spc__need(spc_error *error, const char *function, ...)
             status = spc__fail(error, SPC_EINVAL, "%s: `%s` must not be NULL",
                                function, name);
     va_end(args);
+    if (status == SPC_OK)
+        spc__error_clear(error);
     return status;
 }
 

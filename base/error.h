@@ -21,9 +21,11 @@ spc_status spc__fail_prefix(spc_error *error, const char *format, ...)
 spc_status spc__fail_memory(spc_error *error, size_t bytes);
 
 /*
- * Are a public function's arguments there? Names and pointers in turn, ended
- * by NULL: spc__need(error, __func__, "ctx", ctx, "out", out, NULL). Returns
- * SPC_EINVAL, naming the first that is NULL, or SPC_OK.
+ * The first call of a public function: checks that its arguments are not NULL.
+ * Names and pointers in turn, ended by NULL:
+ * spc__need(error, __func__, "ctx", ctx, "out", out, NULL). Returns SPC_EINVAL,
+ * naming the first that is NULL; or SPC_OK, and clears *error, so that a call
+ * that succeeds does not leave the sentence of an earlier one.
  */
 #if defined(__GNUC__)
 __attribute__((__sentinel__))

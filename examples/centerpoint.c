@@ -34,8 +34,7 @@ static void check(spc_status status)
 {
     if (status == SPC_OK)
         return;
-    fprintf(stderr, "centerpoint: %s\n",
-            ctx != NULL ? spc_ctx_error(ctx) : error.text);
+    fprintf(stderr, "centerpoint: %s\n", spc_error_text(&error, ctx));
     exit(spc_status_exit_code(status));
 }
 

@@ -22,8 +22,7 @@ static void check(spc_status status)
 {
     if (status == SPC_OK)
         return;
-    fprintf(stderr, "deployed: %s\n",
-            error.status ? error.text : spc_ctx_error(ctx));
+    fprintf(stderr, "deployed: %s\n", spc_error_text(&error, ctx));
     exit(spc_status_exit_code(status));
 }
 

@@ -30,8 +30,7 @@ static spc_error error;
 static void check(spc_status status)
 {
     if (status != SPC_OK) {
-        fprintf(stderr, "train_step: %s\n",
-                error.text[0] != '\0' ? error.text : spc_ctx_error(ctx));
+        fprintf(stderr, "train_step: %s\n", spc_error_text(&error, ctx));
         exit(spc_status_exit_code(status));
     }
 }

@@ -10,11 +10,15 @@
  *
  * Conventions
  *  - Functions return an spc_status: 0 or a negative code. The sentence for a
- *    human is in spc_ctx_error(ctx) (or in the spc_error given by the caller
- *    where there is no context yet).
+ *    human is in the spc_error of a call that takes one, else in
+ *    spc_ctx_error(ctx); spc_error_text() finds it in either. A call that
+ *    succeeds clears the spc_error that it was given.
  *  - A NULL where something is needed is SPC_EINVAL, and the sentence names it
- *    (without a context it has nowhere to stand). Questions about NULL
- *    answer 0, "" or NULL.
+ *    (without a context there is no place for one). Functions that return no
+ *    status answer 0, "" or NULL, or do nothing, for a NULL, an index that is
+ *    out of range or a layer whose numbers are.
+ *  - SPC_ESTATE: a set, cloud, map or network is used before anything has filled
+ *    or run it. The call that fills it counts when it is enqueued or captured.
  *  - `T **out` is the caller's to free; on failure *out is NULL. Every free
  *    accepts NULL. A returned `const T *` lives as long as its parent.
  *  - Feature buffers, weights, workspace and stream belong to the caller and
@@ -113,8 +117,10 @@ typedef struct spc_ctx_options {
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);
-/* Free its plans, maps and coordinate sets first: they use the context until
- * they are freed. */
+/* Sets, clouds, voxels, maps, plans and trainings that were made with the
+ * context keep it open: it closes with the last of them, and they may be used
+ * until then. The handle is gone at once, with its background thread. Memory of
+ * spc_alloc is the caller's to give back before. */
 SPC_API void spc_ctx_free(spc_ctx *ctx);
 
 /*
@@ -124,6 +130,14 @@ SPC_API void spc_ctx_free(spc_ctx *ctx);
  * context, and is gone with the context.
  */
 SPC_API const char *spc_ctx_error(const spc_ctx *ctx);
+
+/*
+ * The sentence of a call that has just failed, whichever kind of call it was:
+ * that of *error if there is one, else spc_ctx_error(ctx). A program that stops
+ * at its first failure passes the one spc_error that it gave to every call that
+ * takes one. Either argument may be NULL.
+ */
+SPC_API const char *spc_error_text(const spc_error *error, const spc_ctx *ctx);
 
 typedef struct spc_stats {
     int64_t lookups;          /* plans asked for */
@@ -281,8 +295,9 @@ SPC_API spc_status spc_geometry_check(const spc_geometry *geometry,
                                       spc_error *error);
 /* How many offsets the kernel has: the K of the weights; 0 for what is none. */
 SPC_API int spc_geometry_offsets(const spc_geometry *geometry);
-/* The displacement of offset k, 0 <= k < K: what is added to o * stride.
- * Offsets of a box count with z fastest: k = (i * ky + j) * kz + l. */
+/* The displacement of offset k, 0 <= k < K: what is added to o * stride; of any
+ * other k (0, 0, 0). Offsets of a box count with z fastest: k = (i * ky + j) *
+ * kz + l. */
 SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
                                  int k);
 
@@ -495,7 +510,8 @@ typedef struct spc_conv {
 SPC_API spc_status spc_conv_parse(spc_conv *out, const char *text,
                                   spc_error *error);
 /* Writes the canonical text (at most `bytes`, terminated); returns its length
- * as snprintf does. spc_conv_parse reads it back. */
+ * as snprintf does. spc_conv_parse reads it back. "" for a geometry whose
+ * numbers are out of range. */
 SPC_API int spc_conv_format(char *out, size_t bytes, const spc_conv *conv);
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
@@ -684,7 +700,9 @@ SPC_API spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
 SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
                                              const spc_geometry *geometry);
 
-/* An empty set of a stated capacity and extent. */
+/* An empty set of a stated capacity and extent. SPC_EINVAL: the extent is that
+ * of SPC_COORDS_OPTIONS_INIT, one voxel, for more rows than one a batch
+ * element. */
 SPC_API spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
                                       const spc_coords_options *options);
 /* The same for the outputs of `geometry` over `in`. `capacity` 0: as many as
@@ -1024,7 +1042,8 @@ typedef struct spc_points_options {
 SPC_API spc_status spc_points_create(spc_points **out, spc_ctx *ctx,
                                      const float *xyz, const int32_t *batch,
                                      int64_t rows, void *stream);
-/* An empty cloud of a stated capacity and extent. */
+/* An empty cloud of a stated capacity and extent. SPC_EINVAL: the extent is that
+ * of SPC_POINTS_OPTIONS_INIT, one point, for more points than one. */
 SPC_API spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
                                       const spc_points_options *options);
 /*
@@ -1187,10 +1206,15 @@ enum {
  * the same of the forward layer that it computes as; the nearest measured
  * layer, its channels less than two octaves away, whose configuration passes
  * this one's constraints, or a nearer record whose template has changed since
- * (SPC_ORIGIN_NEAREST); the template's default. Prepares the map's layout for the kernel chosen and waits for it:
- * any stream may then run the plan. SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY
- * the database cannot serve; SPC_EUNSUPPORTED: no template accepts the layer;
- * SPC_EINVAL: the map is another layer's; SPC_ECOMPILE, SPC_EDEVICE.
+ * (SPC_ORIGIN_NEAREST); the template's default. Prepares the map's layout for the
+ * kernel chosen and waits for it: any stream may then run the plan. A map that
+ * was updated and not checked since may still be being filled: then it first
+ * waits for all work on the device, as spc_map_download, spc_map_triplets,
+ * spc_coords_create_outputs and spc_coords_create_regrouped do. It does not know
+ * of a filling that a graph replays: wait for that first. SPC_ENOTFOUND: with
+ * SPC_PLAN_CACHED_ONLY the database cannot serve; SPC_EUNSUPPORTED: no template
+ * accepts the layer; SPC_EINVAL: the map is another layer's; SPC_ECOMPILE,
+ * SPC_EDEVICE.
  */
 SPC_API spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx,
                                    const spc_conv *conv, spc_map *map,
@@ -1289,10 +1313,10 @@ typedef struct spc_buffers {
 /*
  * Runs the layer: enqueues on `stream` and returns (the cpu and sim devices
  * return when done). No allocation, no synchronisation, no file access; may be
- * captured into a CUDA graph. SPC_ESTATE: the map is not prepared for this
- * plan; SPC_EINVAL: a missing or misaligned buffer, or one that is written and
- * overlaps another (slices of one pitch, side by side, do not); SPC_EDEVICE: the
- * launch failed.
+ * captured into a CUDA graph. SPC_ESTATE: the map was never filled, or is not
+ * prepared for this plan; SPC_EINVAL: a missing or misaligned buffer, or one
+ * that is written and overlaps another (slices of one pitch, side by side, do
+ * not); SPC_EDEVICE: the launch failed.
  */
 SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                                     const spc_buffers *buffers, void *stream);
@@ -1307,7 +1331,7 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 SPC_API spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
                                         const spc_conv *conv, int64_t rows,
                                         unsigned flags);
-/* The workspace for `rows` rows. */
+/* The workspace for `rows` rows; 0 for more than a plan can run on. */
 SPC_API size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows);
 /* As spc_plan_execute, for at most `rows` rows: how many there are says *count
  * (device), or `rows` if that is NULL; none, if *count is more. What lies behind
@@ -1937,7 +1961,8 @@ typedef struct spc_net_options {
 
 /* Plans a network on a context's device: allocates its sets and maps, chooses
  * and loads its kernels, packs its weights. Weights must be there; no layer may
- * be added any more. Waits. */
+ * be added any more. Waits. SPC_EINVAL: `low` and `high` were left as they are
+ * in SPC_NET_OPTIONS_INIT, and the network states no shape. */
 SPC_API spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_net_options *options);

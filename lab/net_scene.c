@@ -33,6 +33,8 @@ spc_status spc_net_scene(spc_scene **out, const spc_net *net, const char *spec,
     spc_status status =
         spc__need(error, __func__, "out", out, "net", net, "spec", spec, NULL);
 
+    if (out != NULL)
+        *out = NULL;
     if (status != SPC_OK)
         return status;
     *out = NULL;

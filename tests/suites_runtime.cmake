@@ -6,6 +6,10 @@ spc_suite(header)
 spc_suite(lookup)
 spc_suite(shipped)
 spc_suite(runtime)
+# Every public function with arguments that are wrong.
+spc_suite(arguments)
+# Calls out of order, and whose sentence a failure is.
+spc_suite(order)
 spc_gpu_suite(runtime)
 # The execute path is watched for allocations.
 spc_watch_allocations(test_runtime)

@@ -312,7 +312,8 @@ spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
         spc__need(ctx ? spc__error_of(ctx) : NULL, __func__, "ctx", ctx, "conv",
                   conv, "scenes", scenes, NULL);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK ||
+        (status = spc_conv_check(conv, spc__error_of(ctx))) != SPC_OK)
         return status;
     report = report ? report : &unwanted;
     memset(report, 0, sizeof *report);

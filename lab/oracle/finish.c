@@ -246,7 +246,8 @@ static bool is_complete(const spc_conv *conv, const spc__values *values)
 static void finish_all(double *out, const spc_conv *conv, int64_t rows,
                        const spc__values *values)
 {
-    if (out == NULL || conv == NULL || !is_complete(conv, values))
+    if (out == NULL || rows <= 0 || spc_conv_check(conv, NULL) != SPC_OK ||
+        !is_complete(conv, values))
         return;
     for (int64_t i = 0; i < rows * conv->cout; i++) {
         double y = spc__finish(conv, (spc__bounded){out[i], 0}, values,

@@ -285,9 +285,11 @@ void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                 const int32_t *index, int64_t rows, const float *in,
                 const float *weights, const float *bias, int threads)
 {
-    spc__seen seen = {index, NULL, conv ? spc__conv_offsets(conv) : 0};
+    spc__seen seen = {index, NULL,
+                      conv ? spc_geometry_offsets(&conv->geometry) : 0};
 
-    if (out && conv && index && in && weights)
+    if (out && index && in && weights && rows > 0 &&
+        spc_conv_check(conv, NULL) == SPC_OK)
         spc__oracle(out, magnitude, conv, &seen, rows, in, weights, bias,
                     threads, NULL, NULL);
 }

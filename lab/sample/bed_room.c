@@ -66,7 +66,8 @@ static spc_status reserve_scene(room *r, int64_t capacity)
     if (status == SPC_OK)
         status = spc_copy_to_device(ctx, r->coords, scene->coords, bytes);
     if (status == SPC_OK)
-        status = spc_coords_reserve(&r->scene, ctx, &options);
+        status =
+            spc__coords_reserve(&r->scene, ctx, &options, spc__error_of(ctx));
     return status == SPC_OK
                ? spc_coords_update(r->scene, r->coords, NULL, r->rows, NULL)
                : status;

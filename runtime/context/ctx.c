@@ -185,20 +185,37 @@ static void read_measured(spc_ctx *ctx)
 
 /* ---- failures ------------------------------------------------------------ */
 
-/* A thread that ends leaves its own behind for the next thread of the same id:
- * there are never more than threads at one time. */
+/* The last failure of one thread. When a thread ends, the system may give its
+ * pthread_t to a new one: that takes over the record, but not the sentence. So
+ * there are never more records than threads at one time. */
 struct spc__failure {
     spc__failure *next;
     pthread_t thread;
+    uint64_t number; /* of the thread, which no other one gets */
     spc_error error;
 };
 
+static uint64_t thread_number(void)
+{
+    static uint64_t last;
+    static _Thread_local uint64_t mine;
+
+    if (mine == 0)
+        mine = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+    return mine;
+}
+
+/* NULL if the calling thread has none. */
 static spc__failure *find_failure(const spc_ctx *ctx)
 {
     spc__failure *at = ctx->failures;
 
     while (at != NULL && !pthread_equal(at->thread, pthread_self()))
         at = at->next;
+    if (at != NULL && at->number != thread_number()) {
+        at->number = thread_number();
+        spc__error_clear(&at->error);
+    }
     return at;
 }
 
@@ -209,6 +226,7 @@ static spc__failure *add_failure(spc_ctx *ctx)
     if (mine == NULL)
         return NULL;
     mine->thread = pthread_self();
+    mine->number = thread_number();
     mine->next = ctx->failures;
     ctx->failures = mine;
     return mine;
@@ -255,6 +273,13 @@ const char *spc_ctx_error(const spc_ctx *ctx)
     const spc__failure *mine = find_failure(ctx);
     pthread_mutex_unlock(lock);
     return mine != NULL ? mine->error.text : "";
+}
+
+const char *spc_error_text(const spc_error *error, const spc_ctx *ctx)
+{
+    if (error != NULL && error->status != SPC_OK)
+        return error->text;
+    return ctx != NULL ? spc_ctx_error(ctx) : "";
 }
 
 /* ---- life ---------------------------------------------------------------- */
@@ -335,7 +360,7 @@ spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
     if (ctx == NULL)
         return spc__fail_memory(error, sizeof(*ctx));
     pthread_mutex_init(&ctx->failures_lock, NULL);
-    spc__error_clear(error);
+    ctx->users = 1;
     status = fill(ctx, options != NULL ? options : &standard, error);
     if (status != SPC_OK) {
         spc_ctx_free(ctx);
@@ -345,12 +370,18 @@ spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
     return SPC_OK;
 }
 
-void spc_ctx_free(spc_ctx *ctx)
+spc_ctx *spc__ctx_share(spc_ctx *ctx)
 {
-    if (ctx == NULL)
+    __atomic_fetch_add(&ctx->users, 1, __ATOMIC_RELAXED);
+    return ctx;
+}
+
+void spc__ctx_leave(spc_ctx *ctx)
+{
+    if (__atomic_sub_fetch(&ctx->users, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     if (ctx->background != NULL)
-        ctx->background->end(ctx->background);
+        ctx->background->release(ctx->background);
     spc__modules_free(ctx->modules, ctx->device);
     spc__library_close(ctx->library);
     spc__cache_close(ctx->cache);
@@ -362,6 +393,16 @@ void spc_ctx_free(spc_ctx *ctx)
     free(ctx->shipped);
     free(ctx->shipped_folder);
     free(ctx);
+}
+
+/* The background thread ends now. Plans may still ask for its flags. */
+void spc_ctx_free(spc_ctx *ctx)
+{
+    if (ctx == NULL)
+        return;
+    if (ctx->background != NULL)
+        ctx->background->end(ctx->background);
+    spc__ctx_leave(ctx);
 }
 
 spc_status spc__ctx_check_cancel(spc_ctx *ctx)

@@ -16,6 +16,7 @@ typedef struct spc__modules spc__modules; /* loaded modules by artefact key */
 typedef struct spc__failure spc__failure; /* a thread's last */
 
 struct spc_ctx {
+    int users; /* the caller's handle, and every set, cloud and plan */
     spc__log log;
     spc__device *device;
     spc__library *library; /* through spc__ctx_library: opened on first use */
@@ -40,6 +41,12 @@ struct spc_ctx {
     pthread_mutex_t failures_lock;      /* of the list, not of what it holds */
     spc__failure *failures; /* plans execute, and fail, on any thread */
 };
+
+/* One more user of the context, and one less: the last one closes it. Maps,
+ * voxels and trainings have sets or plans that keep it open. Any thread may
+ * free a plan. */
+spc_ctx *spc__ctx_share(spc_ctx *ctx);
+void spc__ctx_leave(spc_ctx *ctx);
 
 /* Where the calling thread's failures with this context are kept, and nobody
  * else's. NULL for no context. */

@@ -68,6 +68,14 @@ void spc__coords_dealloc(const spc_coords *coords, void *memory)
                                 (char *)memory - coords->zone_bytes);
 }
 
+spc_status spc__coords_land(const spc_ctx *ctx, bool in_flight,
+                            spc_error *error)
+{
+    const spc__device_ops *ops = spc__device_ops_of(ctx->device);
+
+    return in_flight && ops->drain ? ops->drain(ctx->device, error) : SPC_OK;
+}
+
 static spc_status alloc_arrays(spc_coords *c, spc_error *error)
 {
     size_t rows = (size_t)c->capacity, padded = (size_t)c->rows_padded;
@@ -113,6 +121,7 @@ void spc_coords_free(spc_coords *c)
     spc__coords_dealloc(c, c->twins);
     spc__coords_dealloc(c, c->twin_begin);
     spc_coords_free(c->from);
+    spc__ctx_leave(c->ctx);
     free(c);
 }
 
@@ -199,7 +208,7 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         return status;
     if (!(c = calloc(1, sizeof *c)))
         return spc__fail_memory(error, sizeof *c);
-    c->ctx = ctx;
+    c->ctx = spc__ctx_share(ctx);
     c->users = 1;
     c->zone_bytes = ctx->zone_bytes;
     c->indexer = spc__indexer_for(ctx);
@@ -258,30 +267,58 @@ static void guard_all(spc__guard *guard, int halo)
         guard->before[i] = guard->after[i] = halo;
 }
 
-spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
-                              const spc_coords_options *options)
+spc_status spc__coords_reserve(spc_coords **out, spc_ctx *ctx,
+                               const spc_coords_options *options,
+                               spc_error *error)
 {
-    spc_error error = {0};
-    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
-                                  "ctx", ctx, "options", options, NULL);
     plan p = {0};
 
-    if (out)
-        *out = NULL;
-    if (status != SPC_OK)
-        return status;
+    *out = NULL;
     if (options->halo < 0 || options->halo > SPC__GEOMETRY_MOST)
-        status = spc__fail(&error, SPC_EINVAL,
-                           "a halo of %d voxels: 0 to %d is right",
-                           options->halo, SPC__GEOMETRY_MOST);
+        return spc__fail(error, SPC_EINVAL,
+                         "a halo of %d voxels: 0 to %d is right", options->halo,
+                         SPC__GEOMETRY_MOST);
     p.by_itself = true;
     p.capacity = options->capacity;
     memcpy(p.low, options->low, sizeof p.low);
     memcpy(p.high, options->high, sizeof p.high);
     p.duplicates = options->duplicates;
     guard_all(&p.guard, options->halo ? options->halo : HALO);
+    return make(out, ctx, &p, error);
+}
+
+/* An extent that is left as it is in SPC_COORDS_OPTIONS_INIT is one voxel. Such
+ * a set would refuse nearly every row when it is filled. */
+static spc_status check_extent_is_set(const spc_coords_options *o,
+                                      spc_error *error)
+{
+    for (int i = 1; i < 4; i++)
+        if (o->low[i] != 0 || o->high[i] != 0)
+            return SPC_OK;
+    if (o->capacity <= (int64_t)o->high[0] - o->low[0] + 1)
+        return SPC_OK;
+    return spc__fail(
+        error, SPC_EINVAL,
+        "%lld rows in an extent that is the voxel (0, 0, 0) alone: "
+        "`low` and `high` must be set to the least and greatest "
+        "coordinates",
+        (long long)o->capacity);
+}
+
+spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
+                              const spc_coords_options *options)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
+                                  "ctx", ctx, "options", options, NULL);
+
+    if (out)
+        *out = NULL;
+    if (status != SPC_OK)
+        return status;
+    status = check_extent_is_set(options, &error);
     if (status == SPC_OK)
-        status = make(out, ctx, &p, &error);
+        status = spc__coords_reserve(out, ctx, options, &error);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
 
@@ -340,11 +377,14 @@ spc_status spc__coords_fetch(int32_t **out, spc_ctx *ctx, const int32_t *coords,
 static spc_status check_rows(const int32_t *coords, int64_t rows,
                              spc_error *error)
 {
-    if (rows >= 0 && (rows == 0 || coords))
+    bool is_count = rows >= 0 && rows <= INT32_MAX - SPC_ROW_PAD;
+
+    if (is_count && (rows == 0 || coords))
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "cannot build a coordinate set of %lld rows%s",
-                     (long long)rows, rows < 0 ? "" : " without coordinates");
+    return spc__fail(
+        error, SPC_EINVAL, "cannot build a coordinate set of %lld rows%s",
+        (long long)rows,
+        is_count ? " without coordinates" : ": a count of 32 bits is right");
 }
 
 spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
@@ -566,13 +606,13 @@ spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    if ((status = make_outputs(&wide, in, geometry, -1, &error)) == SPC_OK &&
-        (status = in->indexer->set_derive(wide, NULL, NULL, &error)) ==
-            SPC_OK &&
+    if ((status = spc__coords_land(in->ctx, in->in_flight, &error)) == SPC_OK &&
+        (status = make_outputs(&wide, in, geometry, -1, &error)) == SPC_OK &&
+        (status = spc__coords_derive_set(wide, NULL, NULL, &error)) == SPC_OK &&
         (status = spc__coords_inspect(wide, NULL, NULL, &error)) == SPC_OK &&
         (status = make_outputs(&fit, in, geometry, wide->rows, &error)) ==
             SPC_OK &&
-        (status = in->indexer->set_derive(fit, NULL, NULL, &error)) == SPC_OK)
+        (status = spc__coords_derive_set(fit, NULL, NULL, &error)) == SPC_OK)
         status = spc__coords_inspect(fit, NULL, NULL, &error);
     spc_coords_free(wide);
     if (status == SPC_OK) {

@@ -36,6 +36,8 @@ struct spc_coords {
     int rows;       /* as of the last check, or as the caller said */
     int asked;      /* rows that it was to be made of, as of the last check */
     bool checked;   /* `rows` is what is on the device */
+    bool filled;    /* a filling was enqueued; till then the arrays are zeros */
+    bool in_flight; /* and may still be running, on a stream of the caller's */
     bool by_itself; /* made to be filled without a map: what that needs is there
                        from the beginning */
     /* Of a set of outputs: the inputs and the rule. Its rows are in ascending
@@ -63,6 +65,12 @@ struct spc_coords {
 spc_status spc__coords_create_exact(spc_coords **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     const spc__guard *guard, spc_error *error);
+
+/* As spc_coords_reserve, for an extent that was computed: it may be one voxel.
+ */
+spc_status spc__coords_reserve(spc_coords **out, spc_ctx *ctx,
+                               const spc_coords_options *options,
+                               spc_error *error);
 
 /* An empty set within these bounds, for `regroup`; its data is there. */
 typedef struct spc__regrouped_bounds {
@@ -123,6 +131,31 @@ spc_status spc__coords_inspect(spc_coords *coords, const int32_t *host,
 void spc__guard_for(spc__guard *out, const spc_geometry *geometry,
                     bool inverse);
 void spc__guard_widen(spc__guard *guard, const spc__guard *by);
+
+/* Every filling of a set goes through these two, which note that it is filled:
+ * from rows of the caller, and a set of outputs from its inputs or, with
+ * `rows`, from what its root is made of. */
+struct spc__source;
+spc_status spc__coords_build(spc_coords *coords,
+                             const struct spc__source *source, void *stream,
+                             spc_error *error);
+spc_status spc__coords_derive_set(spc_coords *coords,
+                                  const struct spc__source *rows, void *stream,
+                                  spc_error *error);
+
+/*
+ * The stream on which the caller fills a set or map may be one that does not
+ * wait for the default stream, nor that for it, and the caller may have
+ * destroyed it since. So what reads them on the default stream calls this
+ * first: if they are in flight, it waits for the whole device. A check waits
+ * for their stream and ends the flight. What a graph replays is not seen here:
+ * the caller waits for it.
+ */
+spc_status spc__coords_land(const spc_ctx *ctx, bool in_flight,
+                            spc_error *error);
+
+/* SPC_ESTATE: the set was never filled. */
+spc_status spc__coords_need_filled(const spc_coords *coords, spc_error *error);
 
 /* Fills a set of outputs from the rows that its root (`by`) is made of, which
  * need not be filled before where sets are filled by kernels. */

@@ -12,6 +12,40 @@
 
 /* ---- filling ---------------------------------------------------------- */
 
+spc_status spc__coords_need_filled(const spc_coords *c, spc_error *error)
+{
+    bool is_cloud = c->keys == NULL;
+
+    if (c->filled)
+        return SPC_OK;
+    return spc__fail(error, SPC_ESTATE,
+                     "the %s was never filled: call %s first",
+                     is_cloud ? "cloud" : "coordinate set",
+                     is_cloud     ? "spc_points_update"
+                     : c->regroup ? "spc_coords_regroup"
+                                  : "spc_coords_update");
+}
+
+spc_status spc__coords_build(spc_coords *c, const spc__source *source,
+                             void *stream, spc_error *error)
+{
+    spc_status status = c->indexer->set_build(c, source, stream, error);
+
+    c->filled |= status == SPC_OK;
+    return status;
+}
+
+spc_status spc__coords_derive_set(spc_coords *c, const spc__source *rows,
+                                  void *stream, spc_error *error)
+{
+    spc_status status = rows ? SPC_OK : spc__coords_need_filled(c->from, error);
+
+    if (status == SPC_OK)
+        status = c->indexer->set_derive(c, rows, stream, error);
+    c->filled |= status == SPC_OK;
+    return status;
+}
+
 static spc_status check_update(const spc_coords *c, const int32_t *coords,
                                const int32_t *count, int64_t rows,
                                spc_error *error)
@@ -42,13 +76,14 @@ spc_status spc_coords_update(spc_coords *c, const int32_t *coords,
     status = check_update(c, coords, count, rows, &error);
     c->checked = false;
     if (status == SPC_OK && c->from) {
-        status = c->indexer->set_derive(c, NULL, stream, &error);
+        status = spc__coords_derive_set(c, NULL, stream, &error);
     } else if (status == SPC_OK && c->regroup) {
         status = spc__regroup_fill(c, NULL, stream, &error);
     } else if (status == SPC_OK) {
         spc__source source = {coords, count, (int)rows};
-        status = c->indexer->set_build(c, &source, stream, &error);
+        status = spc__coords_build(c, &source, stream, &error);
     }
+    c->in_flight = true;
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 
@@ -57,7 +92,7 @@ spc_status spc__coords_derive(spc_coords *c, const int32_t *coords,
 {
     spc__source source = {coords, count, (int)rows};
     spc_error error = {0};
-    spc_status status = c->indexer->set_derive(c, &source, stream, &error);
+    spc_status status = spc__coords_derive_set(c, &source, stream, &error);
 
     c->checked = false;
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
@@ -68,7 +103,7 @@ spc_status spc__coords_build_checked(spc_coords *c, const int32_t *coords,
                                      spc_error *error)
 {
     spc__source source = {coords, NULL, c->capacity};
-    spc_status status = c->indexer->set_build(c, &source, stream, error);
+    spc_status status = spc__coords_build(c, &source, stream, error);
 
     return status == SPC_OK ? spc__coords_inspect(c, host, stream, error)
                             : status;
@@ -95,7 +130,7 @@ spc_status spc_coords_merge(const spc_coords *c, void *features,
         status = spc__fail(&error, SPC_EINVAL,
                            "cannot merge features of %d channels, type %d",
                            channels, (int)dtype);
-    else
+    else if ((status = spc__coords_need_filled(c, &error)) == SPC_OK)
         status =
             c->indexer->set_merge(c, features, dtype, channels, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
@@ -179,6 +214,7 @@ spc_status spc__coords_inspect(spc_coords *c, const int32_t *host, void *stream,
     c->rows = count;
     c->asked = stats[SPC_INDEX_ROWS];
     c->checked = true;
+    c->in_flight = false;
     return judge(c, stats, host, error);
 }
 
@@ -187,7 +223,8 @@ spc_status spc_coords_check(spc_coords *c, void *stream)
     spc_error error = {0};
     spc_status status = spc__need(NULL, __func__, "coords", c, NULL);
 
-    if (status == SPC_OK)
+    if (status == SPC_OK &&
+        (status = spc__coords_need_filled(c, &error)) == SPC_OK)
         status = spc__coords_inspect(c, NULL, stream, &error);
     return status == SPC_OK || !c ? status : spc__ctx_fail(c->ctx, &error);
 }

@@ -189,15 +189,31 @@ void spc_map_free(spc_map *map)
 
 /* ---- filling ---------------------------------------------------------- */
 
+spc_status spc__map_need_filled(const spc_map *map, spc_error *error)
+{
+    if (map->filled)
+        return SPC_OK;
+    return spc__fail(error, SPC_ESTATE,
+                     "the map was never filled: call spc_map_update first");
+}
+
+/* With a source the set of a submanifold map is filled too. */
 static spc_status build(spc_map *map, const spc__source *source,
                         bool index_only, void *stream, spc_error *error)
 {
     const spc__map_layout *first = index_only ? NULL : map->sorted;
-    spc_status status =
-        map->in->indexer->map_build(map, source, first, stream, error);
+    spc_status status = SPC_OK;
 
+    if (source == NULL &&
+        (status = spc__coords_need_filled(map->in, error)) == SPC_OK)
+        status = spc__coords_need_filled(map->to, error);
+    if (status == SPC_OK)
+        status = map->in->indexer->map_build(map, source, first, stream, error);
+    if (status == SPC_OK && source != NULL)
+        map->to->filled = true;
     if (status == SPC_OK && !index_only)
         status = spc__map_refill(map, true, stream, error);
+    map->filled |= status == SPC_OK;
     return status;
 }
 
@@ -234,6 +250,8 @@ spc_status spc_map_update(spc_map *map, const int32_t *coords,
     map->counted = map->counted && status != SPC_OK;
     if (status == SPC_OK)
         status = build(map, coords ? &source : NULL, false, stream, &error);
+    map->in_flight = true;
+    map->to->in_flight |= coords != NULL;
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 
@@ -257,9 +275,8 @@ static spc_status rebuild_other(spc_coords *other, void *stream,
 {
     spc__source drawn = {other->data, NULL, other->capacity};
 
-    return other->from
-               ? other->indexer->set_derive(other, NULL, stream, error)
-               : other->indexer->set_build(other, &drawn, stream, error);
+    return other->from ? spc__coords_derive_set(other, NULL, stream, error)
+                       : spc__coords_build(other, &drawn, stream, error);
 }
 
 /* The sets of a map that is not submanifold. */
@@ -267,7 +284,7 @@ static spc_status rebuild_sets(const spc_map *map, const spc__source *source,
                                void *stream, spc_error *error)
 {
     spc_coords *scene = spc__map_scene_set(map);
-    spc_status status = scene->indexer->set_build(scene, source, stream, error);
+    spc_status status = spc__coords_build(scene, source, stream, error);
 
     return status == SPC_OK ? rebuild_other(other_set(map), stream, error)
                             : status;
@@ -319,7 +336,9 @@ spc_status spc_map_check(spc_map *map, void *stream)
 
     if (status != SPC_OK)
         return status;
-    status = inspect(map, NULL, stream, &error);
+    if ((status = spc__map_need_filled(map, &error)) == SPC_OK)
+        status = inspect(map, NULL, stream, &error);
+    map->in_flight &= status == SPC_ESTATE || status == SPC_EDEVICE;
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
 

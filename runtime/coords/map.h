@@ -25,6 +25,8 @@ struct spc_map {
     void *work; /* the indexer's own */
     spc_map *turned, *turned_by; /* spc__map_turn */
     int64_t pairs;               /* as of the last check */
+    bool filled;    /* a filling was enqueued; till then it has no pairs */
+    bool in_flight; /* and may still be running (spc__coords_land) */
     bool counted; /* made of coordinates that are known, and they are all its
                      pairs: it was not updated since */
     spc__map_layout plain;   /* in the order of keys */
@@ -61,6 +63,9 @@ void spc__map_turn(spc_map *map, spc_map *inverse);
 
 /* The set that is not derived from the other: that of the layer's scene. */
 spc_coords *spc__map_scene_set(const spc_map *map);
+
+/* SPC_ESTATE: the map was never filled. */
+spc_status spc__map_need_filled(const spc_map *map, spc_error *error);
 
 /* The context of the map. */
 spc_ctx *spc__map_ctx(const spc_map *map);

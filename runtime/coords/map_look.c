@@ -67,27 +67,32 @@ static const spc__device_ops *ops_of(const spc_map *map)
 }
 
 /* From the order of keys to the caller's. */
-static void unsort(int32_t *out, const spc_map *map, const int32_t *order,
-                   const int32_t *index)
+static void unsort(int32_t *out, const spc_map *map, int count,
+                   const int32_t *order, const int32_t *index)
 {
     size_t rows = (size_t)map->to->capacity;
     size_t padded = (size_t)map->to->rows_padded;
 
     memset(out, 0xff, 4 * rows * (size_t)map->offsets);
     for (size_t k = 0; k < (size_t)map->offsets; k++)
-        for (size_t p = 0; p < (size_t)map->to->rows; p++)
-            out[k * rows + (size_t)order[p]] = index[k * padded + p];
+        for (size_t p = 0; p < (size_t)count; p++)
+            if ((size_t)order[p] < rows)
+                out[k * rows + (size_t)order[p]] = index[k * padded + p];
 }
 
-/* Copies the plain layout: its order, then its index. */
-static spc_status fetch_plain(int32_t *host, const spc_map *map,
+/* Copies the plain layout: its order, then its index; and how many rows there
+ * are, which the host knows only if the set was checked since it was filled. */
+static spc_status fetch_plain(int32_t *host, int32_t *count, const spc_map *map,
                               const spc__map_layout *plain, spc_error *error)
 {
     spc__device *device = map->ctx->device;
     size_t rows = (size_t)map->to->rows_padded;
     spc_status status;
 
-    if ((status = ops_of(map)->copy_out(device, host, plain->order, 4 * rows,
+    if ((status = ops_of(map)->copy_out(device, count, map->to->count,
+                                        sizeof *count, NULL, error)) !=
+            SPC_OK ||
+        (status = ops_of(map)->copy_out(device, host, plain->order, 4 * rows,
                                         NULL, error)) != SPC_OK ||
         (status = ops_of(map)->copy_out(device, host + rows, plain->index,
                                         4 * rows * (size_t)map->offsets, NULL,
@@ -112,9 +117,12 @@ spc_status spc_map_download(const spc_map *map, int32_t *index)
     if (map->to->capacity > 0 && index == NULL)
         return spc__need(spc__error_of(map->ctx), __func__, "index", index,
                          NULL);
+    if ((status = spc__map_need_filled(map, &error)) != SPC_OK ||
+        (status = spc__coords_land(map->ctx, map->in_flight, &error)) != SPC_OK)
+        return spc__ctx_fail(map->ctx, &error);
     size_t rows = (size_t)map->to->rows_padded;
     size_t bytes = 4 * rows * (size_t)(1 + map->offsets);
-    int32_t *host = malloc(bytes);
+    int32_t *host = malloc(bytes), count = 0;
     spc__map_layout plain = map->plain;
 
     if (!host)
@@ -125,9 +133,9 @@ spc_status spc_map_download(const spc_map *map, int32_t *index)
             status = map->in->indexer->fill(map, &plain, NULL, &error);
     }
     if (status == SPC_OK)
-        status = fetch_plain(host, map, &plain, &error);
+        status = fetch_plain(host, &count, map, &plain, &error);
     if (status == SPC_OK)
-        unsort(index, map, host, host + rows);
+        unsort(index, map, count, host, host + rows);
     if (plain.index != map->plain.index)
         spc__coords_dealloc(map->to, plain.index);
     free(host);

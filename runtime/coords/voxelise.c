@@ -297,8 +297,7 @@ static spc_status update(spc_voxels *v, const float *points,
                                   4 * SPC_VOXELISE_STATS, stream, error)) !=
             SPC_OK ||
         (status = voxeliser_of(v)->list(v, &args, stream, error)) != SPC_OK ||
-        (status = v->set->indexer->set_build(v->set, &source, stream, error)) !=
-            SPC_OK)
+        (status = spc__coords_build(v->set, &source, stream, error)) != SPC_OK)
         return status;
     return voxeliser_of(v)->fill(v, &args, stream, error);
 }
@@ -378,7 +377,10 @@ spc_status spc_voxels_check(spc_voxels *v, spc_voxels_info *info, void *stream)
 
     if (status != SPC_OK)
         return status;
-    status = check(v, info ? info : &own, stream, &error);
+    status = v->set->filled ? check(v, info ? info : &own, stream, &error)
+                            : spc__fail(&error, SPC_ESTATE,
+                                        "the voxels were never filled: call "
+                                        "spc_voxels_update first");
     return status == SPC_OK ? status : spc__ctx_fail(v->ctx, &error);
 }
 

@@ -66,6 +66,7 @@ spc_status spc__cuda_copy_out(spc__device *device, void *to, const void *from,
 spc_status spc__cuda_fill(spc__device *device, void *to, int byte, size_t bytes,
                           void *stream, spc_error *error);
 spc_status spc__cuda_sync(spc__device *device, void *stream, spc_error *error);
+spc_status spc__cuda_drain(spc__device *device, spc_error *error);
 
 /* Graphs (cuda_graph.c). */
 spc_status spc__cuda_graph_create(spc__device *device, spc__graph **out,

@@ -108,6 +108,7 @@ typedef struct CUlaunchConfig {
       (CUdevice d, unsigned *flags, int *active))                              \
     X(CtxGetCurrent, "cuCtxGetCurrent", (CUcontext * context))                 \
     X(CtxGetDevice, "cuCtxGetDevice", (CUdevice * d))                          \
+    X(CtxSynchronize, "cuCtxSynchronize", (void))                              \
     X(CtxPushCurrent, "cuCtxPushCurrent_v2", (CUcontext context))              \
     X(CtxPopCurrent, "cuCtxPopCurrent_v2", (CUcontext * context))              \
     X(MemAlloc, "cuMemAlloc_v2", (CUdeviceptr * memory, size_t bytes))         \

@@ -101,3 +101,14 @@ spc_status spc__cuda_sync(spc__device *device, void *stream, spc_error *error)
                : end_call(d, pushed, d->api.StreamSynchronize(stream),
                           "finish the work on the stream", error);
 }
+
+spc_status spc__cuda_drain(spc__device *device, spc_error *error)
+{
+    spc__cuda_device *d = (spc__cuda_device *)device;
+    bool pushed;
+    spc_status status = spc__cuda_enter(d, &pushed, error);
+
+    return status != SPC_OK ? status
+                            : end_call(d, pushed, d->api.CtxSynchronize(),
+                                       "finish the work on all streams", error);
+}

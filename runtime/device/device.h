@@ -105,6 +105,9 @@ typedef struct spc__device_ops {
     spc_status (*fill)(spc__device *device, void *to, int byte, size_t bytes,
                        void *stream, spc_error *error);
     spc_status (*sync)(spc__device *device, void *stream, spc_error *error);
+    /* Waits for all streams, whoever made them. NULL: work is done when the
+     * call that enqueues it returns. */
+    spc_status (*drain)(spc__device *device, spc_error *error);
 
     /* The compiler for this device's templates (opened on first use), the
      * extra options it needs, and the -arch or -m target string. */

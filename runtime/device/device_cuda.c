@@ -548,6 +548,7 @@ const spc__device_ops spc__device_cuda = {
     .copy_out = spc__cuda_copy_out,
     .fill = spc__cuda_fill,
     .sync = spc__cuda_sync,
+    .drain = spc__cuda_drain,
     .compiler = cuda_compiler,
     .module_load = cuda_module_load,
     .module_unload = cuda_module_unload,

@@ -60,8 +60,9 @@ static spc_status fail_unknown(const char *id, spc_error *error)
                      id, words);
 }
 
-/* The first that is there. One that is there and cannot be used, as a GPU whose
- * memory is another's, is a failure: whoever meant the next one can say so. */
+/* Opens the first device that is present. A device that is present but cannot
+ * be used, such as a GPU that another process has for itself, is an error: the
+ * caller names another device. */
 static spc_status open_best(spc__device **out,
                             const spc__device_options *options,
                             spc_error *error)
@@ -72,6 +73,7 @@ static spc_status open_best(spc__device **out,
         const spc__device_ops *ops = spc__device_table[i];
         if (ops->is_emulation)
             continue;
+        spc__error_clear(error); /* why an earlier device is not there */
         status = ops->open(out, -1, options, error);
         if (status != SPC_OK && status != SPC_ENODEVICE &&
             !ops->runs_on_host_cores)

@@ -231,6 +231,8 @@ static int count_convs(const spc_net *net)
 
 void spc_net_describe(spc_net_info *out, const spc_net *net)
 {
+    if (out == NULL)
+        return;
     memset(out, 0, sizeof(*out));
     out->name = "";
     if (net == NULL)

@@ -421,7 +421,7 @@ spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
         return spc__ctx_fail(ctx, &error);
     if ((plan = calloc(1, sizeof(*plan))) == NULL)
         return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
-    plan->ctx = ctx;
+    plan->ctx = spc__ctx_share(ctx);
     plan->net = spc__net_share(net);
     plan->options = *options;
     if ((status = spc__net_works(plan, &error)) != SPC_OK)
@@ -469,5 +469,6 @@ void spc_net_plan_free(spc_net_plan *plan)
     free(plan->places);
     free(plan->pieces);
     spc_net_free((spc_net *)(uintptr_t)plan->net);
+    spc__ctx_leave(plan->ctx);
     free(plan);
 }

@@ -91,7 +91,8 @@ struct spc_net_plan {
     spc__net_piece *pieces; /* those of tensors first, then of workspaces */
     int piece_count;
     size_t memory_bytes, weights_bytes;
-    bool checked;
+    bool ran;                 /* since it was planned */
+    bool checked;             /* since it ran */
     struct spc__graph *graph; /* NULL: nothing was captured */
     spc_net_buffers captured;
 };

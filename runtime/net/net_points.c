@@ -117,7 +117,9 @@ static spc_status reserve_input(spc_points **out, spc_net_plan *plan,
         o.low[a] = (float)n->low[1 + a] * SPC_POINTS_STEP;
         o.high[a] = (float)n->high[1 + a] * SPC_POINTS_STEP;
     }
-    status = spc__points_make(out, plan->ctx, &o, NULL, error);
+    status = spc__points_check_extent(&o, error);
+    if (status == SPC_OK)
+        status = spc__points_make(out, plan->ctx, &o, NULL, error);
     return status == SPC_OK && has_sample(plan)
                ? fill_with_sample(plan, *out, error)
                : status;

@@ -320,7 +320,11 @@ spc_status spc_net_execute(spc_net_plan *plan, const spc_net_buffers *buffers,
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
                   "plan", plan, "buffers", buffers, NULL);
 
-    return status == SPC_OK ? run_all(plan, buffers, false, stream) : status;
+    if (status == SPC_OK)
+        status = run_all(plan, buffers, false, stream);
+    if (status == SPC_OK)
+        plan->ran = true;
+    return status;
 }
 
 /* "set 2, of layer 'conv2'": of the first layer which has it. */
@@ -449,6 +453,10 @@ spc_status spc_net_check(spc_net_plan *plan, void *stream)
 
     if (status != SPC_OK)
         return status;
+    if (!plan->ran)
+        return spc__fail(spc__error_of(plan->ctx), SPC_ESTATE,
+                         "the network was never run: call spc_net_execute or "
+                         "spc_net_replay first");
     points = check_voxels(plan, stream);
     if (points != SPC_OK && points != SPC_ERANGE)
         return points;
@@ -497,9 +505,12 @@ spc_status spc_net_replay(spc_net_plan *plan, void *stream)
         return spc__fail(spc__error_of(plan->ctx), SPC_ESTATE,
                          "nothing was captured: spc_net_capture comes first");
     plan->checked = false;
-    return spc__device_ops_of(plan->ctx->device)
-        ->graph_launch(plan->ctx->device, plan->graph, stream,
-                       spc__error_of(plan->ctx));
+    status = spc__device_ops_of(plan->ctx->device)
+                 ->graph_launch(plan->ctx->device, plan->graph, stream,
+                                spc__error_of(plan->ctx));
+    if (status == SPC_OK)
+        plan->ran = true;
+    return status;
 }
 
 /* ---- questions ----------------------------------------------------------- */

@@ -307,6 +307,7 @@ static spc_status index_one(spc_net_plan *plan, int i,
  * the sample: such levels stay empty. */
 static spc_status check_sample(spc_net_plan *plan)
 {
+    plan->ran = true; /* as far as its sets and maps */
     spc_status status = spc_net_check(plan, NULL);
 
     if (status != SPC_ECAPACITY)

@@ -109,7 +109,7 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
 
     if (out == NULL)
         bytes = 0;
-    if (conv == NULL)
+    if (conv == NULL || !spc__geometry_is_sound(&conv->geometry))
         return snprintf(out, bytes, "%s", "");
     spc__epilogue_format(epilogue, sizeof(epilogue), conv);
     layer = *conv;

@@ -7,6 +7,7 @@
 #include "base/number.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
+#include "operators/geometry.h"
 #include "operators/offset_list.h"
 #include "operators/pass.h"
 #include <stdarg.h>
@@ -324,6 +325,7 @@ static const feature_word words[] = {
     {"pass", set_pass, 0, ALL & ~OP(ACTGRAD)},
 };
 enum { WORDS = sizeof(words) / sizeof(words[0]) };
+_Static_assert(WORDS <= 32, "the words that were read are bits of an unsigned");
 
 /* A list of offsets is a kernel. */
 static bool stands_for(const spc_feature *f, const char *word)
@@ -530,6 +532,8 @@ static void write_geometry(writer *w, const spc_feature *f)
     bool subm = of.rule == SPC_RULE_SUBM;
     char text[320 + SPC__LIST_BYTES];
 
+    if (!spc__geometry_is_sound(&of))
+        return;
     if (subm && f->op == SPC_FEATURE_POOL && f->pass == SPC_DGRAD)
         spc__feature_mirror(&of);
     spc__geometry_format(text, sizeof(text), &of);
@@ -574,7 +578,8 @@ int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
 int spc_feature_format(char *out, size_t bytes, const spc_feature *f)
 {
     writer w = {out, out != NULL ? bytes : 0, 0};
-    const head *of = f != NULL ? head_of(f) : NULL;
+    bool is_one = f != NULL && (unsigned)f->op <= SPC_FEATURE_UNSLICE;
+    const head *of = is_one ? head_of(f) : NULL;
 
     if (of == NULL) {
         write_text(&w, "%s", f != NULL ? "?" : "");

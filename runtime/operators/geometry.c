@@ -27,18 +27,24 @@ int spc__geometry_origin(const spc_geometry *g, int axis)
 
 int spc_geometry_offsets(const spc_geometry *g)
 {
-    if (g == NULL)
+    if (g == NULL || g->offset_count < 0 || g->offset_count > SPC_MAX_OFFSETS)
         return 0;
     if (g->offset_count > 0)
         return g->offset_count;
-    for (int axis = 0; axis < 3; axis++) /* whoever filled it in */
+    for (int axis = 0; axis < 3; axis++)
         if (g->kernel[axis] < 1 || g->kernel[axis] > SPC_MAX_OFFSETS)
             return 0;
-    return g->kernel[0] * g->kernel[1] * g->kernel[2];
+    int count = g->kernel[0] * g->kernel[1] * g->kernel[2];
+    return count <= SPC_MAX_OFFSETS ? count : 0;
 }
 
 void spc_geometry_offset(int out[3], const spc_geometry *g, int k)
 {
+    if (out == NULL)
+        return;
+    out[0] = out[1] = out[2] = 0;
+    if (k < 0 || k >= spc_geometry_offsets(g) || !spc__geometry_is_sound(g))
+        return;
     if (g->offset_count > 0) {
         for (int axis = 0; axis < 3; axis++)
             out[axis] = g->offsets[k][axis];
@@ -413,6 +419,16 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
                                  b, a, g->offsets[a][0], g->offsets[a][1],
                                  g->offsets[a][2]);
     return SPC_OK;
+}
+
+bool spc__geometry_is_sound(const spc_geometry *g)
+{
+    if (spc_geometry_offsets(g) == 0)
+        return false;
+    for (int i = 0; i < 3; i++)
+        if (g->kernel[i] < 1 || check_axis(g, i, NULL) != SPC_OK)
+            return false;
+    return true;
 }
 
 spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)

@@ -17,6 +17,11 @@ enum {
     SPC__NEAREST_MOST = 1 << 20
 };
 
+/* Are its numbers within their limits, so that no arithmetic on them overflows?
+ * Public functions that accept a geometry without spc_geometry_check ask this
+ * first. */
+bool spc__geometry_is_sound(const spc_geometry *geometry);
+
 /* The origin of an axis, the rule's own where it is SPC_ORIGIN_AUTO. */
 int spc__geometry_origin(const spc_geometry *geometry, int axis);
 

@@ -188,6 +188,10 @@ spc_status spc_capture(spc_ctx *ctx, const char *folder, const spc_conv *conv,
         status =
             spc__fail(&error, SPC_EINVAL, "%lld voxels are no scene to tune on",
                       (long long)rows);
+    else if (rows > INT32_MAX - SPC_ROW_PAD)
+        status = spc__fail(&error, SPC_EINVAL,
+                           "a scene of %lld voxels: at most %d is right",
+                           (long long)rows, INT32_MAX - SPC_ROW_PAD);
     if (status == SPC_OK)
         status = spc_conv_check(conv, &error);
     if (status == SPC_OK)

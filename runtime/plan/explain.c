@@ -18,10 +18,15 @@ static spc_status check_question(const spc_explain_question *ask,
         return spc__fail(error, SPC_EINVAL,
                          "to explain, SPC_PLAN_CACHED_ONLY and "
                          "SPC_PLAN_ESTIMATE are the flags that there are");
-    if (ask->rows_in < 0 || ask->rows_out < 0 || ask->pairs < 0)
+    if (ask->pairs < 0 || ask->pairs > INT32_MAX)
         return spc__fail(error, SPC_EINVAL,
-                         "rows and pairs must not be negative");
-    return SPC_OK;
+                         "%lld pairs: 0 to %d, as many as a map can have, is "
+                         "right",
+                         (long long)ask->pairs, INT32_MAX);
+    spc__row_count in = {ask->rows_in, NULL}, to = {ask->rows_out, NULL};
+    if ((status = spc__rows_check(&in, error)) == SPC_OK)
+        status = spc__rows_check(&to, error);
+    return status;
 }
 
 /* As spc_map_density and, of a linear layer, spc_plan_create_rows have it. */

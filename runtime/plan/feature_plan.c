@@ -129,7 +129,7 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
     spc_feature_plan *plan = calloc(1, sizeof(*plan));
     if (plan == NULL)
         return spc__fail_memory(error, sizeof(*plan));
-    plan->ctx = ctx;
+    plan->ctx = spc__ctx_share(ctx);
     plan->feature = *feature;
     plan->kind = spc__feature_kind_of(feature);
     if ((status = load(plan, flags)) == SPC_OK) {
@@ -142,7 +142,10 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
 
 void spc_feature_plan_free(spc_feature_plan *plan)
 {
-    free(plan); /* the kernels belong to the context's modules */
+    if (plan == NULL)
+        return;
+    spc__ctx_leave(plan->ctx); /* whose modules the kernels belong to */
+    free(plan);
 }
 
 /* ---- questions ----------------------------------------------------------- */
@@ -331,6 +334,8 @@ static spc_status take_map(run *r, const spc_map *map, spc_error *error)
         return spc__fail(error, SPC_ESTATE,
                          "the map is not prepared for this plan: call "
                          "spc_feature_prepare first");
+    if ((status = spc__map_need_filled(map, error)) != SPC_OK)
+        return status;
     take_set(r, map->to);
     r->sizes.seen = map->in->capacity;
     r->args.map = view.index;
@@ -354,7 +359,7 @@ static spc_status take_place(run *r, const spc_coords *set, const spc_map *map,
         return spc__fail(error, SPC_EINVAL,
                          "the set belongs to another context than the plan");
     take_set(r, set);
-    return SPC_OK;
+    return spc__coords_need_filled(set, error);
 }
 
 /* Where its arrays lie in the workspace; cells begin empty. */

@@ -120,7 +120,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     *out = NULL;
     if (plan == NULL)
         return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
-    plan->ctx = ctx;
+    plan->ctx = spc__ctx_share(ctx);
     plan->conv = *conv;
     plan->statics = code->statics;
     plan->origin = SPC_ORIGIN_DEFAULT;
@@ -142,8 +142,9 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     return SPC_OK;
 }
 
-/* Prepares on the default stream, for which the streams that the plan will run
- * on need not wait: so this does. A map that is prepared already costs
+/* Prepares on the default stream. The stream that last filled the map need not
+ * be one that this waits for, nor the streams that the plan will run on wait
+ * for this: so the host waits for both. A map that is prepared already costs
  * nothing. */
 spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
 {
@@ -153,6 +154,9 @@ spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
 
     if (spc__plan_view_map(&args, map, geometry))
         return SPC_OK;
+    if ((status = spc__coords_land(plan->ctx, map->in_flight,
+                                   spc__error_of(plan->ctx))) != SPC_OK)
+        return status;
     status = spc_map_prepare(map, plan, NULL);
     return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
 }
@@ -336,7 +340,10 @@ spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
 
 void spc_plan_free(spc_plan *plan)
 {
-    free(plan); /* the kernels belong to the context's modules */
+    if (plan == NULL)
+        return;
+    spc__ctx_leave(plan->ctx); /* whose modules the kernels belong to */
+    free(plan);
 }
 
 /* ---- questions ----------------------------------------------------------- */

@@ -412,6 +412,8 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
         SPC_OK)
         return fail(plan, &error);
     geometry = &plan->geometry;
+    if ((status = spc__map_need_filled(map, &error)) != SPC_OK)
+        return fail(plan, &error);
     if (!spc__plan_view_map(&args, map, geometry))
         status = spc__fail(&error, SPC_ESTATE,
                            "the map is not prepared for this plan: call "

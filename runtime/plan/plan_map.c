@@ -106,7 +106,9 @@ size_t spc__plan_layout_at(const spc_plan *plan, int64_t rows)
 
 size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows)
 {
-    return plan != NULL && rows >= 0
+    spc__row_count count = {rows, NULL};
+
+    return plan != NULL && spc__rows_check(&count, NULL) == SPC_OK
                ? spc__plan_layout_at(plan, rows) +
                      spc__rows_bytes(rows, plan->geometry.tile_rows)
                : 0;

@@ -733,7 +733,7 @@ START_TEST(impossible_sets_and_maps_are_refused_with_a_sentence)
         ck_assert_msg(strstr(spc_ctx_error(ctx), says), "%s",                  \
                       spc_ctx_error(ctx));                                     \
     } while (0)
-    assert_ok(ctx, spc_coords_create_outputs(&out, set, &down.geometry));
+    assert_ok(ctx, spc_coords_reserve_outputs(&out, set, &down.geometry, 0));
     options.capacity = -1;
     refused(SPC_EINVAL, "-1 rows", spc_coords_reserve(&none, ctx, &options));
     options.capacity = 10;

@@ -1216,6 +1216,69 @@ START_TEST(a_map_is_built_on_the_stream_that_was_given)
 }
 END_TEST
 
+/* A set and a map of it, reserved, and filled on a stream that does not wait for
+ * the default one, nor that for it. */
+static void fill_on(life *l, spc_coords **set, CUstream stream)
+{
+    spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
+
+    o.capacity = 300;
+    o.high[1] = o.high[2] = o.high[3] = 8;
+    assert_ok(spc_coords_reserve(set, l->ctx, &o), spc_ctx_error(l->ctx));
+    assert_ok(spc_map_create(&l->map, *set, *set, &l->conv.geometry),
+              spc_ctx_error(l->ctx));
+    assert_ok(spc_coords_update(*set, l->coords, NULL, l->rows, stream),
+              spc_ctx_error(l->ctx));
+    assert_ok(spc_map_update(l->map, NULL, NULL, 0, stream),
+              spc_ctx_error(l->ctx));
+}
+
+/* Launches on the default stream since the first `from` that read what may still
+ * be in the making. */
+static int count_hasty(int from)
+{
+    int count = 0;
+
+    for (int i = from; i < fake->launches; i++)
+        count += fake->launch[i % FAKE_LAUNCHES].stream == NULL &&
+                 fake->launch[i % FAKE_LAUNCHES].loose > 0;
+    return count;
+}
+
+/* Whatever has no stream of its own to read a map or set on. */
+START_TEST(what_reads_a_map_waits_for_the_stream_that_fills_it)
+{
+    static int32_t index[27 * 300];
+    spc_geometry floor_rule = SPC_GEOMETRY_INIT;
+    spc_regrouping same = SPC_REGROUPING_INIT;
+    spc_coords *set = NULL, *other = NULL;
+    spc_status status;
+    life l;
+
+    floor_rule.rule = SPC_RULE_FLOOR;
+    for (int i = 0; i < 3; i++)
+        floor_rule.kernel[i] = floor_rule.stride[i] = 2;
+    life_begin(&l, SORTED, "gen:uniform,n=300,extent=9");
+    run_steps(&l, 3);
+    CUstream stream = open_stream();
+    fill_on(&l, &set, stream);
+    int from = fake->launches;
+    status = _i == 0   ? spc_plan_create(&l.plan, l.ctx, &l.conv, l.map, 0)
+             : _i == 1 ? spc_map_download(l.map, index)
+             : _i == 2 ? spc_coords_create_outputs(&other, set, &floor_rule)
+                       : spc_coords_create_regrouped(&other, &set, 1, &same,
+                                                     NULL);
+    assert_ok(status, spc_ctx_error(l.ctx));
+    ck_assert_int_gt(fake->launches, from);
+    ck_assert_int_eq(count_hasty(from), 0);
+    spc_coords_free(other);
+    spc_coords_free(set);
+    close_stream(stream);
+    life_end(&l);
+    assert_all_freed();
+}
+END_TEST
+
 static const struct {
     int at, row, count_at;
     spc_status status;
@@ -1576,6 +1639,9 @@ static void add_running(Suite *suite)
                         LENGTH(packings));
     tcase_add_test(t, a_map_is_built_by_one_cooperative_launch);
     tcase_add_test(t, a_map_is_built_on_the_stream_that_was_given);
+    tcase_add_loop_test(t,
+                         what_reads_a_map_waits_for_the_stream_that_fills_it,
+                         0, 4);
     tcase_add_loop_test(t, what_building_a_map_reports_is_read, 0,
                         LENGTH(troubles));
     tcase_add_loop_test(t, what_creating_enqueues_is_done_when_it_returns, 0,

@@ -52,6 +52,8 @@ typedef struct object {
     bool capturing, spoiled;
     CUgraphNode open[FAKE_OPEN]; /* what the next one will wait for */
     int open_count;
+    /* A stream's: what was put on it, and how much of that was waited for. */
+    int works, waited;
     /* An event's. */
     double at_us;
 } object;
@@ -86,6 +88,7 @@ static const struct rule {
     [FAKE_GetErrorName] = {.early = true},
     [FAKE_GetErrorString] = {.early = true},
     [FAKE_CtxGetDevice] = {.context = true},
+    [FAKE_CtxSynchronize] = {.context = true, .unsafe = true},
     [FAKE_MemAlloc] = {.context = true, .unsafe = true},
     [FAKE_MemFree] = {.context = true, .unsafe = true},
     [FAKE_MemcpyHtoDAsync] = {.context = true},
@@ -533,8 +536,19 @@ static CUresult enqueue(CUstream stream, int launches)
         it->launches += launches;
         it->open[0] = (CUgraphNode)(uintptr_t)it->launches;
         it->open_count = 1;
-    }
+    } else
+        it->works++;
     return CUDA_SUCCESS;
+}
+
+/* The streams' works that nobody has waited for. */
+static int count_loose(void)
+{
+    int count = 0;
+
+    for (object *it = current() ? current()->objects : NULL; it; it = it->next)
+        count += it->kind == STREAM ? it->works - it->waited : 0;
+    return count;
 }
 
 static bool is_capturing(CUstream stream)
@@ -583,12 +597,26 @@ CUresult StreamDestroy(CUstream stream)
 CUresult StreamSynchronize(CUstream stream)
 {
     CUresult result = begin(FAKE_StreamSynchronize);
+    object *it = find(STREAM, stream, current());
 
-    if (result == CUDA_SUCCESS && stream != NULL &&
-        find(STREAM, stream, current()) == NULL)
+    if (result == CUDA_SUCCESS && stream != NULL && it == NULL)
         result = FAKE_INVALID_HANDLE;
     if (result == CUDA_SUCCESS && stream == NULL)
         the_fake_cuda.pending = 0;
+    else if (result == CUDA_SUCCESS)
+        it->waited = it->works;
+    return end(result);
+}
+
+CUresult CtxSynchronize(void)
+{
+    CUresult result = begin(FAKE_CtxSynchronize);
+
+    if (result == CUDA_SUCCESS) {
+        the_fake_cuda.pending = 0;
+        for (object *it = current()->objects; it; it = it->next)
+            it->waited = it->works;
+    }
     return end(result);
 }
 
@@ -1320,6 +1348,7 @@ static CUresult launch(const CUlaunchConfig *config, const object *function,
         .shared_bytes = config->sharedMemBytes,
         .stream = config->hStream,
         .unwaited = config->hStream != NULL ? fake->pending : 0,
+        .loose = config->hStream == NULL ? count_loose() : 0,
     };
     CUresult result;
 

@@ -59,6 +59,7 @@ typedef struct fake_launch {
     size_t after[FAKE_OPEN];
     int after_count;
     int unwaited; /* on the default stream then, if this is on another */
+    int loose;    /* on other streams then, if this is on the default one */
     union {
         spc_conv_args conv;
         spc_pack_args pack;

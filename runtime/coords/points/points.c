@@ -109,7 +109,7 @@ static spc_status check_options(const spc_points_options *o, spc_error *error)
 
 static void set_rows(spc_points *p, spc_ctx *ctx, int64_t capacity)
 {
-    p->rows.ctx = ctx;
+    p->rows.ctx = spc__ctx_share(ctx);
     p->rows.users = 1;
     p->rows.zone_bytes = ctx->zone_bytes;
     p->rows.indexer = &spc__indexer_points;
@@ -150,6 +150,21 @@ spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
     return status;
 }
 
+spc_status spc__points_check_extent(const spc_points_options *o,
+                                    spc_error *error)
+{
+    for (int i = 0; i < 3; i++)
+        if (o->low[i] != 0 || o->high[i] != 0)
+            return SPC_OK;
+    if (o->capacity <= 1)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "%lld points in an extent that is the point (0, 0, 0) "
+                     "alone: `low` and `high` must be set to the least and "
+                     "greatest coordinates",
+                     (long long)o->capacity);
+}
+
 spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
                               const spc_points_options *options)
 {
@@ -161,7 +176,9 @@ spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status = spc__points_make(out, ctx, options, NULL, &error);
+    status = spc__points_check_extent(options, &error);
+    if (status == SPC_OK)
+        status = spc__points_make(out, ctx, options, NULL, &error);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
 
@@ -200,10 +217,9 @@ spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
     }
     o.halo = 1;
     o.duplicates = duplicates;
-    if ((status = spc_coords_reserve(set, p->rows.ctx, &o)) != SPC_OK) {
-        *error = *spc__error_of(p->rows.ctx);
+    status = spc__coords_reserve(set, p->rows.ctx, &o, error);
+    if (status != SPC_OK)
         return status;
-    }
     return spc__coords_alloc(coords, &p->rows, 16 * (size_t)p->rows.capacity,
                              error);
 }
@@ -232,9 +248,8 @@ spc_status spc__points_cells_fill(spc_coords *set, int32_t *coords,
         spc__points_run(&p->code, SPC__POINTS_CELLS, &args, sizeof args,
                         blocks_for(p), 0, stream, error);
 
-    return status == SPC_OK
-               ? set->indexer->set_build(set, &source, stream, error)
-               : status;
+    return status == SPC_OK ? spc__coords_build(set, &source, stream, error)
+                            : status;
 }
 
 /* ---- sampling ------------------------------------------------------------ */
@@ -301,10 +316,11 @@ static spc_status run_fill(spc_points *p, spc__points_step step,
     args->to = cloud_of(p);
     args->stats = p->stats;
     p->rows.checked = false;
-    return status == SPC_OK
-               ? spc__points_run(&p->code, step, args, sizeof *args,
-                                 blocks_for(p), 0, stream, error)
-               : status;
+    if (status == SPC_OK)
+        status = spc__points_run(&p->code, step, args, sizeof *args,
+                                 blocks_for(p), 0, stream, error);
+    p->rows.filled |= status == SPC_OK;
+    return status;
 }
 
 spc_status spc__points_pick(spc_points *p, void *stream, spc_error *error)
@@ -313,8 +329,11 @@ spc_status spc__points_pick(spc_points *p, void *stream, spc_error *error)
                            .from = p->from->at,
                            .picked = p->voxels->order,
                            .sources = p->sources};
-    spc_status status = spc__points_cells_fill(
-        p->voxels, p->voxel_coords, p->from, p->inverse, stream, error);
+    spc_status status = spc__coords_need_filled(&p->from->rows, error);
+
+    if (status == SPC_OK)
+        status = spc__points_cells_fill(p->voxels, p->voxel_coords, p->from,
+                                        p->inverse, stream, error);
 
     return status == SPC_OK
                ? run_fill(p, SPC__POINTS_PICK, &args, stream, error)
@@ -456,7 +475,8 @@ spc_status spc_points_check(spc_points *p, void *stream)
 
     if (status != SPC_OK)
         return status;
-    status = spc__points_inspect(p, stream, &error);
+    if ((status = spc__coords_need_filled(&p->rows, &error)) == SPC_OK)
+        status = spc__points_inspect(p, stream, &error);
     return status == SPC_OK ? status : spc__ctx_fail(p->rows.ctx, &error);
 }
 

@@ -40,6 +40,11 @@ spc_status spc__points_check_rows(int64_t rows, spc_error *error);
 spc_status spc__points_check_aligned(const float *xyz, const int32_t *batch,
                                      const int32_t *count, spc_error *error);
 
+/* SPC_EINVAL: the extent was left at the one point (0, 0, 0), for more points
+ * than one. */
+spc_status spc__points_check_extent(const spc_points_options *options,
+                                    spc_error *error);
+
 /* An empty cloud; `from` is not NULL for a sampled one, of it. */
 spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
                             const spc_points_options *options, spc_points *from,

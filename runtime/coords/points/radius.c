@@ -396,7 +396,10 @@ static spc_status map_build(spc_map *map, const spc__source *source,
 {
     (void)source; /* clouds are filled by themselves, */
     (void)sorted; /* and have one order */
-    return spc__radius_fill(map, stream, error);
+    spc_status status = spc__radius_fill(map, stream, error);
+
+    map->filled |= status == SPC_OK;
+    return status;
 }
 
 static spc_status set_build(spc_coords *rows, const spc__source *source,

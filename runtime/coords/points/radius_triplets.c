@@ -51,13 +51,16 @@ spc_status spc_map_triplets(const spc_map *map, spc_triplet *out)
         status = spc__fail(&error, SPC_EINVAL,
                            "only maps of points have triplets: "
                            "spc_map_download copies the table of others");
-    else if (map->pairs > 0 && !out)
+    else if ((status = spc__map_need_filled(map, &error)) == SPC_OK &&
+             map->pairs > 0 && !out)
         status = spc__fail(&error, SPC_EINVAL, "`out` is NULL");
     size_t rows = (size_t)map->to->rows_padded;
     size_t bytes = 4 * (2 * rows + 1 + 2 * (size_t)map->pairs);
     int32_t *host = status == SPC_OK ? malloc(bytes) : NULL;
     if (status == SPC_OK && !host)
         status = spc__fail_memory(&error, bytes);
+    if (status == SPC_OK)
+        status = spc__coords_land(map->ctx, map->in_flight, &error);
     if (status == SPC_OK)
         status = fetch(host, map, &error);
     if (status == SPC_OK)

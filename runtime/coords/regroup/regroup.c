@@ -321,7 +321,12 @@ spc_status spc_coords_create_regrouped(spc_coords **out,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status = create_exact(out, sources, count, how, mask, &error);
+    for (int i = 0;
+         ctx && i < count && i < SPC_REGROUP_SOURCES && status == SPC_OK; i++)
+        status = spc__coords_land(
+            ctx, sources[i] != NULL && sources[i]->in_flight, &error);
+    if (status == SPC_OK)
+        status = create_exact(out, sources, count, how, mask, &error);
     return status == SPC_OK ? status : fail(ctx, &error);
 }
 
@@ -330,8 +335,15 @@ spc_status spc_coords_create_regrouped(spc_coords **out,
 spc_status spc__regroup_fill(spc_coords *c, const uint8_t *mask, void *stream,
                              spc_error *error)
 {
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < c->regroup->sources && status == SPC_OK; i++)
+        status = spc__coords_need_filled(c->regroup->source[i], error);
     c->checked = false;
-    return regrouper_of(c)->fill(c, mask, stream, error);
+    if (status == SPC_OK)
+        status = regrouper_of(c)->fill(c, mask, stream, error);
+    c->filled |= status == SPC_OK;
+    return status;
 }
 
 static spc_status check_regrouped(const spc_coords *c, spc_error *error)
@@ -348,8 +360,10 @@ spc_status spc_coords_regroup(spc_coords *c, const uint8_t *mask, void *stream)
 
     if (status != SPC_OK)
         return status;
-    if ((status = check_regrouped(c, &error)) == SPC_OK)
+    if ((status = check_regrouped(c, &error)) == SPC_OK) {
         status = spc__regroup_fill(c, mask, stream, &error);
+        c->in_flight = true;
+    }
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 
@@ -441,6 +455,8 @@ static spc_status check_mask(const spc_coords *c, const void *const *in,
     if (status == SPC_OK && above != above)
         return spc__fail(error, SPC_EINVAL,
                          "nothing is above a threshold that is no number");
+    for (int i = 0; status == SPC_OK && i < c->regroup->sources; i++)
+        status = spc__coords_need_filled(c->regroup->source[i], error);
     return status == SPC_OK ? check_features(c, in, "in", error) : status;
 }
 
@@ -495,7 +511,8 @@ spc_status spc_coords_gather(const spc_coords *c, void *out,
     if (status != SPC_OK)
         return status;
     if ((status = check_gather(c, how, &error)) == SPC_OK &&
-        (status = check_features(c, in, "in", &error)) == SPC_OK) {
+        (status = check_features(c, in, "in", &error)) == SPC_OK &&
+        (status = spc__coords_need_filled(c, &error)) == SPC_OK) {
         memcpy(args.in, in, (size_t)c->regroup->sources * sizeof *in);
         describe_gather(&args, c, how);
         status = regrouper_of(c)->gather(c, &args, how->dtype, stream, &error);
@@ -517,7 +534,8 @@ spc_status spc_coords_spread(const spc_coords *c, void *const *out,
         return status;
     if ((status = check_gather(c, how, &error)) == SPC_OK &&
         (status = check_features(c, (const void *const *)out, "out", &error)) ==
-            SPC_OK) {
+            SPC_OK &&
+        (status = spc__coords_need_filled(c, &error)) == SPC_OK) {
         memcpy(args.out, out, (size_t)c->regroup->sources * sizeof *out);
         describe_gather(&args, c, how);
         status = regrouper_of(c)->spread(c, &args, how->dtype, stream, &error);
@@ -527,6 +545,8 @@ spc_status spc_coords_spread(const spc_coords *c, void *const *out,
 
 bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *c)
 {
+    if (!out)
+        return false;
     memset(out, 0, sizeof *out);
     if (!c || !c->regroup)
         return false;
