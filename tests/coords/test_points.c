@@ -1185,12 +1185,12 @@ START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
 }
 END_TEST
 
-/* Templates, in a folder of their own. */
+/* Copies templates of points into a folder. */
 static void copy_templates(const char *folder, const char *const *names)
 {
     for (; *names; names++) {
         spc__buf text = SPC__BUF_INIT, from = SPC__BUF_INIT, to = SPC__BUF_INIT;
-        spc__buf_printf(&from, "%s/%s", suite_path("../templates"), *names);
+        spc__buf_printf(&from, "%s/%s", suite_path("../templates/points"), *names);
         spc__buf_printf(&to, "%s/%s", folder, *names);
         assert_sound(
             spc__file_read(&text, spc__buf_text(&from), 1 << 20, &error));
