@@ -102,5 +102,7 @@ if(NOT SPC_RUNTIME_ONLY AND SPC_RUN_SPCTUNE)
     DESTINATION ${zsh_dir} RENAME _spctune)
 endif()
 install(FILES LICENSE COMPONENT license DESTINATION ${share}/doc/spctune)
-install(FILES README.md docs/GUIDE.md COMPONENT command
-  DESTINATION ${share}/doc/spctune)
+install(FILES README.md COMPONENT command DESTINATION ${share}/doc/spctune)
+install(DIRECTORY docs COMPONENT command DESTINATION ${share}/doc/spctune
+  FILES_MATCHING PATTERN "*.md" PATTERN "*.svg"
+  PATTERN "dev" EXCLUDE PATTERN "spctune.1.md" EXCLUDE)

@@ -8,7 +8,8 @@
 set -u
 cd "$1" || exit 1
 named=0 missing=0
-for document in README.md CONTRIBUTING.md templates/README.md docs/*.md; do
+for document in README.md CONTRIBUTING.md templates/README.md docs/*.md \
+    docs/dev/*.md; do
     for path in $(grep -oE '`[A-Za-z0-9_/*.-]+/[A-Za-z0-9_*.-]+\.(c|h|lua|cuh|sh|py|cmake|md|txt)`' \
         "$document" | tr -d '`' | sed -E 's/[A-Z]{2,}/*/g' | sort -u); do
         named=$((named + 1))

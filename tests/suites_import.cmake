@@ -45,6 +45,11 @@ if(Python3_FOUND)
   # Includes point one way, from room to room.
   add_test(NAME rooms COMMAND ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_SOURCE_DIR}/rooms.py ${PROJECT_SOURCE_DIR})
+  # The plots, the pictures and the table of the documents are drawn anew.
+  add_test(NAME plots COMMAND ${Python3_EXECUTABLE} -B
+    ${PROJECT_SOURCE_DIR}/tools/plots.py --check)
+  add_test(NAME pictures COMMAND ${Python3_EXECUTABLE} -B
+    ${PROJECT_SOURCE_DIR}/tools/pictures.py $<TARGET_FILE:spctune> --check)
   add_test(NAME pth2safetensors COMMAND ${Python3_EXECUTABLE} -B
     ${CMAKE_CURRENT_SOURCE_DIR}/test_pth2safetensors.py
     $<TARGET_FILE:spctune>)

@@ -10,7 +10,7 @@ spc_run_suite(golden_counts_scenes golden_counts scenes)
 spc_suite(sample)
 spc_suite(cpu)
 
-# Figures for docs/PERFORMANCE.md; built, not run. The naive loop is at -O2.
+# Figures for docs/performance.md; built, not run. The naive loop is at -O2.
 add_executable(bench_cpu bench/bench_cpu.c)
 target_link_libraries(bench_cpu PRIVATE spc_internal)
 target_compile_options(bench_cpu PRIVATE -O2)

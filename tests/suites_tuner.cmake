@@ -60,19 +60,57 @@ file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/other_tests.txt CONTENT "${cli_
 add_test(NAME touched COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/touched_test.sh
   ${CMAKE_CURRENT_BINARY_DIR}/programs.txt ${CMAKE_CURRENT_BINARY_DIR}/other_tests.txt)
 
-# The program in README.md, as it stands there.
-file(READ ${PROJECT_SOURCE_DIR}/README.md readme)
-string(REGEX MATCH "```c\n(.*)\n```\n\nThe test suite" found "${readme}")
-file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/readme.c
-  CONTENT "${CMAKE_MATCH_1}\n")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-  ${PROJECT_SOURCE_DIR}/README.md)
-add_executable(readme ${CMAKE_CURRENT_BINARY_DIR}/readme.c)
-target_link_libraries(readme PRIVATE spc)
-add_test(NAME readme COMMAND readme)
-# It ends without freeing anything, as short programs may.
-set_tests_properties(readme PROPERTIES
-  ENVIRONMENT "SPC_DATABASE=;ASAN_OPTIONS=detect_leaks=0")
+# The programs of the documents, as they stand there. Those without a file name
+# run by themselves; the others are run by guide.sh.
+file(GLOB pages CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/README.md
+  ${PROJECT_SOURCE_DIR}/docs/*.md)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${pages})
+add_custom_target(doc_programs)
+set(doc_count 0)
+foreach(page ${pages})
+  get_filename_component(name ${page} NAME_WE)
+  file(READ ${page} text)
+  # A semicolon would divide the list of matches, a bracket would join some.
+  string(REPLACE ";" "<semicolon>" text "${text}")
+  string(REPLACE "[" "<bracket>" text "${text}")
+  string(REPLACE "]" "<end bracket>" text "${text}")
+  string(REGEX MATCHALL "\n```c(pp)?( [a-z_]+[.]c)?\n[^`]*```" blocks "${text}")
+  set(number 0)
+  foreach(block ${blocks})
+    math(EXPR number "${number} + 1")
+    string(REGEX MATCH "^\n```c(pp)?( [^\n]*)?\n([^`]*)```" found "${block}")
+    set(language "${CMAKE_MATCH_1}")
+    set(file_name "${CMAKE_MATCH_2}")
+    set(code "${CMAKE_MATCH_3}")
+    string(REPLACE "<semicolon>" ";" code "${code}")
+    string(REPLACE "<bracket>" "[" code "${code}")
+    string(REPLACE "<end bracket>" "]" code "${code}")
+    set(program doc_${name}_${number})
+    set(source ${CMAKE_CURRENT_BINARY_DIR}/${program}.c${language})
+    file(GENERATE OUTPUT ${source} CONTENT "${code}")
+    if(language)
+      if(SPC_CXX)
+        add_test(NAME ${program} COMMAND ${SPC_CXX} -std=c++17 -Wall -Wextra
+          -Wpedantic -Werror -fsyntax-only -I${PROJECT_SOURCE_DIR}/include
+          ${source})
+      endif()
+    elseif(code MATCHES "int main\\(")
+      add_executable(${program} ${source})
+      target_link_libraries(${program} PRIVATE spc)
+      add_dependencies(doc_programs ${program})
+      math(EXPR doc_count "${doc_count} + 1")
+      if(NOT file_name)
+        add_test(NAME ${program} COMMAND ${program})
+        # It ends without freeing anything, as short programs may.
+        set_tests_properties(${program} PROPERTIES
+          ENVIRONMENT "SPC_DATABASE=;ASAN_OPTIONS=detect_leaks=0")
+      endif()
+    endif()
+  endforeach()
+endforeach()
+if(doc_count LESS 2)
+  message(FATAL_ERROR "The documents have ${doc_count} programs, not two")
+endif()
 
 # Whoever names a database learns why it cannot be opened.
 add_test(NAME jit_layer_database COMMAND jit_layer -d cpu

@@ -7,7 +7,7 @@
 BUILD is a build folder with the test build (preset static-tests runs anywhere),
 SCENES the folder with the recorded scans, which this takes as its own; so run it
 in the sources, or anywhere with --networks DIR naming examples/networks. Goals are
-those of docs/PERFORMANCE.md for an H200 in f16; kernels are what ships or
+those of docs/performance.md for an H200 in f16; kernels are what ships or
 $SPC_DATABASE has. A row a figure, as a table of Markdown; what failed says why.
 Rows of one command are measured by one call. No figure is kept from an earlier run.
 """

@@ -11,7 +11,7 @@
 # the voxels that its level has there. `layers` are plain layers, 4 to 512 channels,
 # kernels of 2, 3 and 5, at the levels where networks have them, for what is not in
 # those networks: rows and density come from the scene and its level. Files of scenes
-# are named as the data sets' samples of the benchmarks are; see docs/PERFORMANCE.md.
+# are named as the data sets' samples of the benchmarks are; see docs/performance.md.
 set -eu
 what=${1:-all}
 dtype=${2:-f16}

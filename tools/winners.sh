@@ -2,7 +2,7 @@
 # winners.sh FILE...: which dataflow won which layers, by records as text (`spctune
 # db export`, or what ships: tuned/*.txt). A line for each template and split
 # that some choice names: how many layers, which, of how many channels, voxels
-# and microseconds. docs/DATAFLOWS.md has it for what ships.
+# and microseconds. docs/dataflows.md has it for what ships.
 set -eu
 
 [ $# -gt 0 ] || {

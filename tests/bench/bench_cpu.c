@@ -1,6 +1,6 @@
 /*
  * bench_cpu.c - the cpu templates against the naive loop, for
- * docs/PERFORMANCE.md.
+ * docs/performance.md.
  *
  *   bench_cpu [SCENE [LAYER [THREADS [TEMPLATE [CONFIG]]]]]
  *

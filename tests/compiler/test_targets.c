@@ -251,7 +251,7 @@ static bool says(const char *text, const char *name)
     return strstr(text, quoted) != NULL;
 }
 
-/* docs/DATAFLOWS.md names every dataflow and its parameters. */
+/* docs/dataflows.md names every dataflow and its parameters. */
 /* Of all roles; what reads them is not asked for more than its device. */
 START_TEST(points_are_for_those_that_read_triplets)
 {
@@ -288,7 +288,7 @@ START_TEST(every_dataflow_is_described)
     spc__buf text = SPC__BUF_INIT;
     spc__library *library;
 
-    assert_ok(spc__file_read(&text, suite_path("../docs/DATAFLOWS.md"), 1 << 20,
+    assert_ok(spc__file_read(&text, suite_path("../docs/dataflows.md"), 1 << 20,
                              &error),
               error.text);
     assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Medians of the same replays differ by less (docs/PERFORMANCE.md, networks).
+/* Medians of the same replays differ by less (docs/performance.md, networks).
  */
 static const double noise = 0.004;
 
