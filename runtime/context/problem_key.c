@@ -16,9 +16,9 @@
  * only how many there are, the density how much of the work of a tile is real,
  * and the ratio of rows in to rows out how often what is read is read again.
  * It is a feature of its own, and not the rows in, so that a layer with the
- * same rows on both sides has them counted once. Buckets are half octaves: a
- * choice of the same one costs 2 % in the median, one of an octave away 3, and
- * of farther ones some cost 80 (docs/LABBOOK.md, what a width costs).
+ * same rows on both sides has them counted once. Buckets are half octaves. A
+ * choice of the same bucket costs 2 % in the median, of one an octave away 3 %;
+ * farther ones cost up to 80 % (docs/dev/experiments.md, tuning).
  */
 static const double rows_weight = 1, ratio_weight = 0.5, density_weight = 0.5,
                     channels_weight = 2, half_octave = 0.5;

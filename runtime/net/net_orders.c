@@ -18,10 +18,10 @@
 static const char *const alike[] = {"gray", "gray_x", "gray_y"};
 enum { ALIKE = sizeof(alike) / sizeof(*alike) };
 
-/* Of H200 and kitti@0.05: a second order makes a map of 3 x 3 x 3 take 18 us
- * longer on each of its levels (3,820 to 82,658 rows), of which what goes side
- * by side hides a part; another order costs a layer 1 % there, and 15 % where
- * there are a thousand rows (docs/LABBOOK.md). */
+/* Measured on an H200 with kitti@0.05 (docs/dev/experiments.md): a second order
+ * adds 18 us to a K3 map on every level (3,820 to 82,658 rows). Work that runs
+ * beside it hides a part of that. A foreign order costs a layer 1 % there, and
+ * 15 % on a thousand rows. */
 static const double price_us = 12, loss = 0.05;
 /* Neighbours by key are neighbours in memory; inputs of few channels all lie in
  * caches, or this would be more. */

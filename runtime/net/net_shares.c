@@ -9,8 +9,8 @@
  * free, those that layers need first before others; a layer begins when the one
  * before it and its branches have ended. From the fewest blocks on, the share
  * of one branch after the other is changed as long as the run gets shorter.
- * That layers need multiprocessors too is left out: with it, what was found was
- * slower (docs/LABBOOK.md, levels of a network).
+ * The model ignores that layers need multiprocessors too. A model with them
+ * found slower shares (docs/dev/experiments.md, networks).
  */
 #include "net/net_plan.h"
 
@@ -65,9 +65,9 @@ static void add_term(cost *c, double step, const spc_coords *set)
 
 /*
  * Fitted to bench_levels of ResN21 and UNet42 on kitti@0.05 on a whole H200 and
- * on 16 to 100 of its multiprocessors. For footprints 4 is what of 4, 6, 8 and
- * 16 gave the shortest replays of SECOND and CenterPoint on kitti
- * (docs/LABBOOK.md).
+ * on 16 to 100 of its multiprocessors. For footprints, 4 gave the shortest
+ * replays of SECOND and CenterPoint on kitti among 4, 6, 8 and 16
+ * (docs/dev/experiments.md).
  */
 static void add_set(cost *c, const spc_coords *set)
 {

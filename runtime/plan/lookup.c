@@ -333,8 +333,8 @@ static double channels_apart(const lookup *look, const spc__choice *choice)
     return apart;
 }
 
-/* Tiles and stages are made for channels. Of twice as many on both sides, the
- * default won each time that both were measured (docs/LABBOOK.md). */
+/* Tiles and stages fit a number of channels. With twice as many on both sides,
+ * the default won in every comparison (docs/dev/experiments.md, tuning). */
 static bool is_of_far_channels(lookup *look, const spc__choice *choice)
 {
     const double far = 2, rounding = 1e-9;

@@ -1,7 +1,7 @@
 %-- What the end of a tile reads, in shared memory before it is needed: each lane's parts of the
 %-- residual, by asynchronous copies that are under way while the last step is multiplied; and
-%-- the scale and bias of a block's channels, once. Loaded when they are needed, they are a trip
-%-- to the last cache in each turn of stores, one after the other (docs/LABBOOK.md).
+%-- the scale and bias of a block's channels, once. Loading them on demand costs a trip to the
+%-- last-level cache for each batch of stores, in sequence (docs/dev/experiments.md).
 %
 %-- Bytes of a row's residual that belong to one lane's turn, and of a copy of them; nil: they
 %-- cannot be copied.

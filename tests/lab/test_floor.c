@@ -227,7 +227,7 @@ END_TEST
 
 /* ---- recorded times ------------------------------------------------------ */
 
-/* Of an H200, K 3: docs/LABBOOK.md, the least of three runs warm, and cold. */
+/* Measured on an H200, K3: the least of three runs, warm, and cold. */
 static const struct {
     const char *layer;
     int64_t rows, pairs;

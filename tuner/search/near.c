@@ -1,9 +1,9 @@
 /*
  * near.c - what the database knows of problems near that of a run.
  *
- * The same layer on another scene, or with some more channels, has other times,
- * but who is far behind there is seldom the best here. How far, and how near,
- * was chosen by replaying recorded searches (docs/LABBOOK.md).
+ * The same layer on another scene, or with a few more channels, has other
+ * times, but a candidate that is far behind there is seldom the best here.
+ * Replays of recorded searches gave both limits (docs/dev/experiments.md, tuning).
  */
 #include "tuner/search/near.h"
 

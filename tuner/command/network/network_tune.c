@@ -147,8 +147,8 @@ static bool is_new_order(const tuning *t, const spc_net_step *step, int i)
     return strcmp(order, "none") != 0;
 }
 
-/* What one order of each map costs: a map takes about as long for each of them
- * as for being searched (docs/LABBOOK.md, voxel indexing). */
+/* The cost of one order of each map. A map takes about as long for each order
+ * as for its search (docs/dev/experiments.md, maps and indexing). */
 static spc_status find_prices(tuning *t, const spc_net_time *times, int steps)
 {
     double *price = calloc((size_t)t->net.info.maps + 1, sizeof(*price));
