@@ -93,6 +93,7 @@ static void test_scene(const spc__gate *g, int s)
         at.draw = (spc__draw)d;
         at.out_byte = contents[launches].out_byte;
         at.work_byte = contents[launches].work_byte;
+        at.read_only = launches == 0;
         if (launches == 0 && s % 2 == 1)
             at.work_byte = NUMBER_BYTE;
         spc__gate_test_launch(g, &at);
@@ -181,7 +182,11 @@ static void verify(spc__gate *g)
 
 static spc__gate_setting real_run(int s)
 {
-    return (spc__gate_setting){s, SPC__REAL, NUMBER_BYTE, SPC__REAL, NAN_BYTE};
+    return (spc__gate_setting){.s = s,
+                               .draw = SPC__REAL,
+                               .out_byte = NUMBER_BYTE,
+                               .previous = SPC__REAL,
+                               .work_byte = NAN_BYTE};
 }
 
 /* Is what lies in the output the first result of the real draw again? */
@@ -396,6 +401,8 @@ static void confirm(spc__gate *g, double limit_s)
         else if (spc__gate_run(g, &at, digests))
             compare_first(g, s, digests[SPC__RESULT]);
     }
+    if (g->out->status == SPC__TRIAL_OK)
+        spc__gate_test_together(g);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_test_large(g);
     run_repeatedly(g, limit_s);

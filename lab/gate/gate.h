@@ -31,7 +31,9 @@ typedef struct spc__tested {
  *   stale:      a later launch leaves the result of the one before
  *   accumulates:  the result depends on what lay in the output
  *   canary:     something was written before or behind an array
- *   read-only:  an input, weights, or the map, was written to
+ *   read-only:  an input, weights, or the map, was written to, be it with
+ *               what was there
+ *   together:   two launches at the same time give wrong results
  *   differs from run to run:  the same launch gives different results
  *   no number:  an input that is none shows where nobody sees it, or does not
  *               where somebody does

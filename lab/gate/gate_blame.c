@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "operators/epilogue.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -201,6 +202,18 @@ void spc__gate_untouched(const spc__gate *g, int draw)
         spc__gate_maps_hold(g);
 }
 
+/* Only packing reads the weights' layout: where it matters the note says it. */
+static void name_layout(const spc__gate *g, spc__draw draw)
+{
+    size_t used = strlen(g->out->note);
+
+    if (g->out->status == SPC__TRIAL_WRONG &&
+        g->bed->sample->conv.pass != SPC_WGRAD &&
+        spc__bed_layout(draw) == SPC_RSCK)
+        snprintf(g->out->note + used, sizeof(g->out->note) - used,
+                 " (weights RSCK)");
+}
+
 /* Spoilt inputs explain all that follows. A diagnosis may end in a fault, or
  * find what two launches hid, of which one undid what the other had done; that
  * is then what is noted. */
@@ -215,4 +228,5 @@ void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
         spc__gate_maps_hold(g);
     if (g->out->status == SPC__TRIAL_OK)
         spc__gate_wrong_at(g, test, at->s, worst);
+    name_layout(g, at->draw);
 }

@@ -1,4 +1,5 @@
-/* gate_large.c - one launch on more rows than any scene before had. */
+/* gate_large.c - a launch on more rows than any scene before had, and one on a
+ * solid block. */
 #include "lab/gate/gate_launch.h"
 
 #include "base/error.h"
@@ -43,11 +44,11 @@ static void check_zones(const spc__gate *g, const spc__large *large)
         spc__gate_zones_hold(g, "workspace", &large->workspace, digests + 2);
 }
 
-void spc__gate_test_large(const spc__gate *g)
+static void test_large(const spc__gate *g, int kind)
 {
     spc__large *large;
 
-    if (spc__bed_large(&large, g->bed) != SPC_OK) {
+    if (spc__bed_large(&large, g->bed, kind) != SPC_OK) {
         spc__gate_failed(g);
         return;
     }
@@ -63,4 +64,11 @@ void spc__gate_test_large(const spc__gate *g)
     judge(g, large);
     if (g->out->status == SPC__TRIAL_OK)
         check_zones(g, large);
+}
+
+void spc__gate_test_large(const spc__gate *g)
+{
+    for (int kind = 0; kind < SPC__LARGES; kind++)
+        if (g->out->status == SPC__TRIAL_OK)
+            test_large(g, kind);
 }

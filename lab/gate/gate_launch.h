@@ -28,6 +28,7 @@ typedef struct spc__gate_setting {
     int out_byte;       /* -1: the result of draw `previous` */
     spc__draw previous; /* one of integers */
     int work_byte;      /* -1: as the launch before left it */
+    bool read_only;     /* what is only read lies in pages that are */
 } spc__gate_setting;
 
 /* Digests of a launch: of the result, and of the zones of output and
@@ -81,7 +82,8 @@ void spc__gate_test_no_numbers(const spc__gate *g, int s);
 
 /* ---- many rows (gate_large.c) -------------------------------------------- */
 
-/* A launch on more rows than given scenes have, with COUNT packed. */
+/* A launch on more rows than given scenes have, and on a solid block, with
+ * COUNT packed. */
 void spc__gate_test_large(const spc__gate *g);
 
 /* ---- a map with room to spare (gate_spare.c) ----------------------------- */
@@ -95,8 +97,32 @@ void spc__gate_test_spare(const spc__gate *g);
  * result's. */
 void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at);
 
+/* ---- two launches at once (gate_together.c) ------------------------------ */
+
+/* On an awkward scene, of COUNT and of WIDE. */
+void spc__gate_test_together(const spc__gate *g);
+
+/* ---- read-only pages (gate_pages.c) -------------------------------------- */
+
+/*
+ * The map of scene `at->s`, and what a launch of `at->draw` only reads, cannot
+ * be written to until the pages are opened again: then a write is noted. Of
+ * devices whose memory is the host's; of others nothing happens.
+ */
+void spc__gate_close_pages(const spc__gate *g, const spc__gate_setting *at);
+void spc__gate_open_pages(const spc__gate *g);
+
 /* ---- maps (gate_map.c) --------------------------------------------------- */
 
+/* What of a map the plan reads. */
+typedef struct spc__map_array {
+    const char *name;
+    const void *data;
+    size_t bytes;
+} spc__map_array;
+
+int spc__gate_list_map(spc__map_array list[SPC__MAP_ARRAYS], const spc__gate *g,
+                       const spc_map *map);
 /* Notes what all maps are. False: a call failed, and that is noted. */
 bool spc__gate_note_maps(spc__gate *g);
 /* Are they that still, or that of scene s? What is found, is noted. */

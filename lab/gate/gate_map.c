@@ -12,11 +12,7 @@
 #include "plan/plan_parts.h"
 #include <string.h>
 
-typedef struct array {
-    const char *name;
-    const void *data;
-    size_t bytes;
-} array;
+typedef spc__map_array array;
 
 /* ---- what a plan reads --------------------------------------------------- */
 
@@ -80,9 +76,10 @@ static int add_triplets(array *list, int count, const spc_map *map,
                2 * (size_t)v->capacity);
 }
 
-static int list_arrays(array *list, const spc_map *map,
-                       const spc__launch_geometry *geometry)
+int spc__gate_list_map(array list[SPC__MAP_ARRAYS], const spc__gate *g,
+                       const spc_map *map)
 {
+    const spc__launch_geometry *geometry = spc__plan_launch(g->tested->plan);
     spc_triplets_view triplets;
     spc_pairs_view pairs;
     spc_map_view rows;
@@ -128,7 +125,7 @@ static spc_status digest_map(const spc__gate *g, int s, uint64_t *digests,
     spc_status status = spc__digester_begin(digester);
     size_t zone = map->to->zone_bytes;
 
-    *count = list_arrays(list, map, spc__plan_launch(g->tested->plan));
+    *count = spc__gate_list_map(list, g, map);
     for (int i = 0; i < *count && status == SPC_OK; i++)
         status = spc__digester_add(digester, (const char *)list[i].data - zone,
                                    list[i].bytes + 2 * zone);

@@ -38,7 +38,11 @@ static spc_status enqueue_size(const spc__gate *g, int s)
  * or it may be, where an epilogue rounds. */
 static void look_closer(const spc__gate *g, int s)
 {
-    spc__gate_setting at = {s, SPC__COUNT, NAN_BYTE, SPC__COUNT, NAN_BYTE};
+    spc__gate_setting at = {.s = s,
+                            .draw = SPC__COUNT,
+                            .out_byte = NAN_BYTE,
+                            .previous = SPC__COUNT,
+                            .work_byte = NAN_BYTE};
 
     if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
         spc__gate_failed(g);
@@ -291,8 +295,11 @@ void spc__gate_test_no_numbers(const spc__gate *g, int s)
         return;
     }
     l->g = g;
-    l->at =
-        (spc__gate_setting){s, SPC__COUNT, NUMBER_BYTE, SPC__COUNT, NAN_BYTE};
+    l->at = (spc__gate_setting){.s = s,
+                                .draw = SPC__COUNT,
+                                .out_byte = NUMBER_BYTE,
+                                .previous = SPC__COUNT,
+                                .work_byte = NAN_BYTE};
     make_numbers(l, (char *)(l + 1), bytes);
     for (int odd = 0; odd < SPC__ODDS; odd++) {
         l->odd = (spc__odd)odd;

@@ -79,7 +79,11 @@ static bool is_zero(const spc__gate *g, size_t behind, uint64_t seen)
 static void judge(const spc__gate *g, int s, size_t behind,
                   const uint64_t *digests)
 {
-    spc__gate_setting at = {s, SPC__COUNT, NAN_BYTE, SPC__COUNT, NAN_BYTE};
+    spc__gate_setting at = {.s = s,
+                            .draw = SPC__COUNT,
+                            .out_byte = NAN_BYTE,
+                            .previous = SPC__COUNT,
+                            .work_byte = NAN_BYTE};
     uint64_t result = digests[SPC__RESULT];
     spc__worst worst;
 

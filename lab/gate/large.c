@@ -1,6 +1,7 @@
 /*
- * large.c - a scene of more than 2^16 rows, and of more than the bucket of the
- * given scenes reaches to: a choice is served to all scenes of a bucket.
+ * large.c - a scene of more than 2^17 rows, and of more than the bucket of the
+ * given scenes reaches to, as a choice is served to any scene; and a solid
+ * block of 16^3 voxels, whose inner rows see all offsets of most kernels.
  *
  * Inputs and residuals are those of PATTERN rows, again and again, so that
  * drawing them costs nothing. PATTERN is an odd prime: rows that differ by a
@@ -24,7 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN = SPC__LARGE_PATTERN, LEAST_ROWS = 70000, MANY_ROWS = 4096 };
+enum { PATTERN = SPC__LARGE_PATTERN, LEAST_ROWS = 140000, MANY_ROWS = 4096 };
+enum { BLOCK_EDGE = 16, BLOCK_ROWS = BLOCK_EDGE * BLOCK_EDGE * BLOCK_EDGE };
 
 /* On a processor, of a gradient of weights: kernels cut the pairs of an offset
  * into parts, of some thousands at most, and the centre's are as many as rows.
@@ -38,11 +40,14 @@ enum { LOW = -7, EXTENT = 64, MOST_EXTENT = 512 };
 /* Entries of a map, of which each row order that is tried takes a copy. */
 static const int64_t most_entries = (int64_t)1 << 28;
 
-/* What a processor has time for: offsets to look for, and products. */
-static const double host_searches = 0x1p22, host_products = 0x1p31;
+/* What a processor has time for: offsets to look for, and products, where much
+ * is given and where little is; and what an emulation has. */
+static const double host_searches = 0x1p22, host_products = 0x1p31,
+                    few_products = 0x1p28, emulated_products = 0x1p20;
 
 typedef struct maker {
     spc__large *to;
+    int kind;
     spc__bed *bed;
     const spc_conv *conv;
     spc_scene *scene;
@@ -70,33 +75,56 @@ static bool has_room(const spc__bed *bed, int64_t rows)
     return rows <= most_entries / spc__conv_offsets(&bed->sample->conv);
 }
 
-static bool has_time(const spc__bed *bed, int64_t rows)
+/* Of many rows each has few neighbours; in a block it has all. */
+static double products_of(const spc__bed *bed, int kind, int64_t rows)
 {
     const spc_conv *conv = &bed->sample->conv;
-    double seen = spc__conv_offsets(conv), products = 4;
+    double seen = spc__conv_offsets(conv);
+
+    if (kind == SPC__LARGE_MANY)
+        seen = fmin(seen, 4);
+    return (double)rows * seen * spc__conv_group_in(conv) * conv->cout;
+}
+
+static bool has_time(const spc__bed *bed, int kind, int64_t rows)
+{
+    double products = products_of(bed, kind, rows);
+    double most = given_rows(bed) < MANY_ROWS && rows >= LEAST_ROWS
+                      ? few_products
+                      : host_products;
 
     if (!bed->ops->runs_on_host_cores)
         return true;
-    if (products > seen)
-        products = seen;
-    products *= (double)spc__conv_group_in(conv) * conv->cout;
-    return !bed->ops->is_emulation && (double)rows * seen <= host_searches &&
-           (double)rows * products <= host_products;
+    if (bed->ops->is_emulation)
+        return kind == SPC__LARGE_BLOCK && products <= emulated_products;
+    return products <= most &&
+           (double)rows * spc__conv_offsets(&bed->sample->conv) <=
+               host_searches;
 }
 
-/* A half more than a given scene has: a bucket is half an octave. Processors
- * take less where little is given. */
-static int64_t wanted_rows(const spc__bed *bed)
+/* A half more than a given scene has: a bucket is half an octave. A processor
+ * that has no time for as many as the index of a row should reach to takes four
+ * times what is given. */
+static int64_t many_rows(const spc__bed *bed)
 {
     int64_t given = given_rows(bed), rows = given + given / 2;
+    bool is_gradient = bed->sample->conv.pass == SPC_WGRAD;
 
-    if (bed->ops->runs_on_host_cores && given < MANY_ROWS) {
-        bool is_long =
-            bed->sample->conv.pass == SPC_WGRAD && 4 * given < GRADIENT_ROWS &&
-            has_room(bed, GRADIENT_ROWS) && has_time(bed, GRADIENT_ROWS);
-        return is_long ? GRADIENT_ROWS : 4 * given;
-    }
-    return rows > LEAST_ROWS ? rows : LEAST_ROWS;
+    if (rows < LEAST_ROWS)
+        rows = LEAST_ROWS;
+    if (!bed->ops->runs_on_host_cores || given >= MANY_ROWS ||
+        (has_room(bed, rows) && has_time(bed, SPC__LARGE_MANY, rows)))
+        return rows;
+    if (is_gradient && 4 * given < GRADIENT_ROWS &&
+        has_room(bed, GRADIENT_ROWS) &&
+        has_time(bed, SPC__LARGE_MANY, GRADIENT_ROWS))
+        return GRADIENT_ROWS;
+    return 4 * given;
+}
+
+static int64_t wanted_rows(const spc__bed *bed, int kind)
+{
+    return kind == SPC__LARGE_BLOCK ? BLOCK_ROWS : many_rows(bed);
 }
 
 /* ---- the scene ----------------------------------------------------------- */
@@ -142,11 +170,33 @@ static void place(int32_t at[4], const maker *m, int64_t edge, int64_t cell)
     at[0] = (int32_t)cell;
 }
 
+/* Cell i of a block, from the third on: the box's corners are two of its rows.
+ */
+static int64_t cell_of_block(const maker *m, int64_t i)
+{
+    const int64_t low = 6, in = i / BLOCK_EDGE % BLOCK_EDGE;
+    int64_t wide = edge_of(m->conv, 2, EXTENT);
+    int64_t x = low + i / BLOCK_EDGE / BLOCK_EDGE, y = low + in;
+    int64_t z = low + i % BLOCK_EDGE;
+
+    return (x * edge_of(m->conv, 1, EXTENT) + y) * wide + z;
+}
+
+/* Does the shape of the layer leave room for a block? */
+static bool fits_block(const spc_conv *conv)
+{
+    for (int a = 0; a < 3; a++)
+        if (edge_of(conv, a, EXTENT) < 8 + BLOCK_EDGE)
+            return false;
+    return true;
+}
+
 /* So many cells of the box, or all; its corners first, as they set the extent.
  */
 static spc_status draw_scene(maker *m, int64_t rows)
 {
     int64_t edge = EXTENT, cells, count = 0;
+    bool is_block = m->kind == SPC__LARGE_BLOCK;
 
     while (edge < MOST_EXTENT && cells_of(m->conv, edge) < 2 * rows)
         edge *= 2;
@@ -163,12 +213,14 @@ static spc_status draw_scene(maker *m, int64_t rows)
     if (rows > 1)
         place(coords[count++], m, edge, cells - 1);
     for (uint64_t i = 0; count < rows; i++) {
-        int64_t cell = (int64_t)shuffled(i, bits);
+        int64_t cell = is_block ? cell_of_block(m, (int64_t)i)
+                                : (int64_t)shuffled(i, bits);
         if (cell > 0 && cell < cells - 1)
             place(coords[count++], m, edge, cell);
     }
     spc_status status =
-        spc_scene_create(&m->scene, coords[0], rows, "many rows", m->error);
+        spc_scene_create(&m->scene, coords[0], rows,
+                         is_block ? "a block" : "many rows", m->error);
     free(coords);
     return status;
 }
@@ -402,7 +454,7 @@ static spc_status make(maker *m, int64_t rows)
 static void give_up(spc__large *large, const spc__bed *bed)
 {
     spc__log_printf(&bed->ctx->log, SPC_LOG_WARNING,
-                    "a scene of many rows is not looked at: %s",
+                    "a large scene is not looked at: %s",
                     spc__error_of(bed->ctx)->text);
     spc__error_clear(spc__error_of(bed->ctx));
     spc_map_free(large->map);
@@ -429,30 +481,31 @@ static bool is_for(const spc__bed *bed)
            (conv->pass != SPC_DGRAD || places_are_exact);
 }
 
-spc_status spc__bed_large(spc__large **out, spc__bed *bed)
+spc_status spc__bed_large(spc__large **out, spc__bed *bed, int kind)
 {
-    spc__large *large = bed->large;
-    maker m = {.bed = bed, .conv = &bed->sample->conv};
-    int64_t rows = wanted_rows(bed);
+    spc__large *large = bed->large[kind];
+    maker m = {.kind = kind, .bed = bed, .conv = &bed->sample->conv};
+    int64_t rows = wanted_rows(bed, kind);
 
     *out = large;
     if (large != NULL)
         return SPC_OK;
     m.error = spc__error_of(bed->ctx);
-    if ((m.to = large = bed->large = calloc(1, sizeof(*large))) == NULL)
+    if ((m.to = large = bed->large[kind] = calloc(1, sizeof(*large))) == NULL)
         return spc__fail_memory(m.error, sizeof(*large));
     *out = large;
-    if (!is_for(bed))
+    if (!is_for(bed) || (kind == SPC__LARGE_BLOCK && !fits_block(m.conv)))
         return SPC_OK;
-    if (!has_time(bed, rows) || !has_room(bed, rows)) {
+    bool in_time = has_time(bed, kind, rows);
+    if (!in_time || !has_room(bed, rows)) {
         spc__log_printf(&bed->ctx->log, SPC_LOG_DEBUG,
                         "a scene of %lld rows is not looked at: that takes "
                         "too much %s",
-                        (long long)rows,
-                        has_time(bed, rows) ? "memory" : "time here");
+                        (long long)rows, in_time ? "memory" : "time here");
         return SPC_OK;
     }
-    spc__random_init(&m.random, bed->sample->seed ^ 0x6c61726765);
+    spc__random_init(&m.random,
+                     bed->sample->seed ^ 0x6c61726765 ^ (uint64_t)kind);
     uint64_t start = spc__now_ns();
     spc_status status = make(&m, rows);
     if (status == SPC_OK)

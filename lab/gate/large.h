@@ -1,6 +1,6 @@
 /*
- * large.h - a scene with more rows than those that a candidate was verified
- * on, of whose result some rows are known.
+ * large.h - scenes with more rows, or denser, than those that a candidate was
+ * verified on, of whose result some rows are known.
  */
 #ifndef SPC_LAB_LARGE_H
 #define SPC_LAB_LARGE_H
@@ -23,10 +23,10 @@ struct spc__large {
     float *slack; /* as in spc__sample_scene */
 };
 
-/* The bed's, made when it is first asked for. Where that fails, as memory is
- * short, or a processor has no time for it, the log says so and it is not
- * there: that is no candidate's fault. */
-spc_status spc__bed_large(spc__large **out, spc__bed *bed);
+/* The bed's scene of a kind, made when it is first asked for. Where that fails,
+ * as memory is short, or a processor has no time for it, the log says so and it
+ * is not there: that is no candidate's fault. */
+spc_status spc__bed_large(spc__large **out, spc__bed *bed, int kind);
 void spc__large_free(spc__large *large, const spc__bed *bed);
 
 /* So many rows on the device, those of a pattern by turns. */

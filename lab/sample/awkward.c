@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_ROWS = 1000, EXTENT = 64, LOW = -7 };
+enum { MOST_ROWS = 1024, EXTENT = 64, LOW = -7 };
 
 typedef struct cloud {
     int low[3], high[3];
@@ -105,7 +105,7 @@ static void draw_65(cloud *c)
     add_block(c, 1, 4, 65);
 }
 
-static void draw_1000(cloud *c)
+static void draw_1024(cloud *c)
 {
     add_corners(c);
     add_block(c, 0, 4, 66);
@@ -131,21 +131,32 @@ static const struct {
 } scenes[SPC__AWKWARD] = {
     {"no row", draw_none},       {"one row", draw_one},
     {"63 rows", draw_63},        {"65 rows", draw_65},
-    {"1000 rows", draw_1000},    {"a border", draw_border},
+    {"1024 rows", draw_1024},    {"a border", draw_border},
     {"2 batches", draw_batches},
 };
 
-/* Rows of the sizes: all tiles divide SPC_ROW_PAD, and maps are padded to it.
- * The others are drawn, so that no kernel knows them: eight that follow each
- * other from 2 to 160, and eight from 160 to 310, of the other remainders by
+/* Rows of the sizes: a multiple of all tiles first. All tiles divide
+ * SPC_ROW_PAD, and maps are padded to it. The others are drawn, so that no
+ * kernel knows them: eight that follow each other from 2 to 160, and eight from
+ * 160 to 310, of the other remainders by
  * 16. So all remainders by 16, and by 8 and less, are there, of few rows and of
  * more. */
 static int rows_of_size(int i, uint64_t seed)
 {
-    enum { NEAR = 3, RUN = 8, STEP = 16, LEAST = 2, HALF = 160, STEPS = 9 };
+    enum {
+        MULTIPLE = 512,
+        NEAR = 3,
+        RUN = 8,
+        STEP = 16,
+        LEAST = 2,
+        HALF = 160,
+        STEPS = 9
+    };
     spc__random random;
 
-    if (i < NEAR)
+    if (i == 0)
+        return MULTIPLE;
+    if (--i < NEAR)
         return SPC_ROW_PAD - 1 + i;
     spc__random_init(&random, seed ^ 0x73697a6573);
     int few = LEAST + (int)spc__random_below(&random, HALF - RUN - LEAST + 1);

@@ -4,7 +4,7 @@
 
 #include "spc.h"
 
-/* No row, one, one less and one more than a tile of 64, more than any tile, all
+/* No row, one, one less and one more than a tile of 64, 1024, all
  * corners of the extent, and two batches with equal coordinates. */
 enum {
     SPC__AWKWARD_1 = 1,
@@ -16,10 +16,10 @@ enum {
     SPC__AWKWARD = 7
 };
 
-/* And for layers sizes: a multiple of any tile, with which no position is of
- * nobody, one more and one less; and 16 of which each has another remainder by
- * 16, drawn by a seed. */
-enum { SPC__SIZES = 19 };
+/* And for layers sizes: 512 rows; a multiple of any tile, with which no
+ * position is of nobody, one more and one less; and 16 of which each has
+ * another remainder by 16, drawn by a seed. */
+enum { SPC__SIZES = 20 };
 
 /* Scene `i` of the awkward ones, within the shape that the layer clips its
  * inputs by; scene `i` of the sizes. The caller frees it. */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "coords/map.h"
 #include "lab/gate/large.h"
+#include "operators/conv.h"
 #include "operators/operands.h"
 #include "plan/plan.h"
 #include <stdlib.h>
@@ -222,6 +223,48 @@ static spc_status digest_weights(const spc__bed *bed, uint64_t *digests)
                             : status;
 }
 
+spc_weights_layout spc__bed_layout(spc__draw draw)
+{
+    return draw == SPC__WIDE ? SPC_RSCK : SPC_KRSC;
+}
+
+/* KRSC to RSCK. The weights of a DGRAD are those of its layer, whose outputs
+ * are its inputs. */
+static void turn_weights(char *to, const char *from, const spc_conv *conv)
+{
+    bool is_dgrad = conv->pass == SPC_DGRAD;
+    size_t element = spc__dtype_of(conv->dtype)->bytes;
+    size_t outputs = (size_t)(is_dgrad ? conv->cin : conv->cout);
+    size_t inputs = (size_t)spc__conv_offsets(conv) *
+                    (size_t)(is_dgrad ? spc__conv_group_out(conv)
+                                      : spc__conv_group_in(conv));
+
+    for (size_t out = 0; out < outputs; out++)
+        for (size_t in = 0; in < inputs; in++)
+            memcpy(to + (in * outputs + out) * element,
+                   from + (out * inputs + in) * element, element);
+}
+
+/* At an odd multiple of an element, as that is all that is promised; digests
+ * read two bytes at once. */
+static spc_status upload_layout(spc__bed *bed, spc__draw draw, size_t bytes)
+{
+    const spc_conv *conv = &bed->sample->conv;
+    size_t element = spc__dtype_of(conv->dtype)->bytes;
+    size_t place = element > 2 ? element : 2;
+    const void *weights = bed->sample->weights[draw];
+
+    if (conv->pass == SPC_WGRAD || spc__bed_layout(draw) == SPC_KRSC)
+        return upload(bed, &bed->weights[draw], weights, bytes, place);
+    char *turned = malloc(bytes);
+    if (turned == NULL)
+        return spc__fail_memory(spc__error_of(bed->ctx), bytes);
+    turn_weights(turned, weights, conv);
+    spc_status status = upload(bed, &bed->weights[draw], turned, bytes, place);
+    free(turned);
+    return status;
+}
+
 static spc_status upload_weights(spc__bed *bed)
 {
     const spc__sample *sample = bed->sample;
@@ -230,8 +273,7 @@ static spc_status upload_weights(spc__bed *bed)
 
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         if (sample->weights[d] != NULL && bytes > 0)
-            status = upload(bed, &bed->weights[d], sample->weights[d], bytes,
-                            SPC__TENSOR_PLACE);
+            status = upload_layout(bed, (spc__draw)d, bytes);
     return status == SPC_OK ? digest_weights(bed, bed->weights_digest) : status;
 }
 
@@ -369,7 +411,8 @@ void spc__bed_free(spc__bed *bed)
 {
     if (bed == NULL)
         return;
-    spc__large_free(bed->large, bed);
+    for (int i = 0; i < SPC__LARGES; i++)
+        spc__large_free(bed->large[i], bed);
     for (int s = 0; s < bed->sample->scene_count; s++) {
         spc_map_free(bed->maps[s]);
         for (int d = 0; d < SPC__DRAWS; d++) {
@@ -440,7 +483,7 @@ spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
         return spc_copy_to_device(bed->ctx, to->data,
                                   bed->sample->weights[draw], bytes);
     return spc_plan_pack_weights(plan, to->data, bed->weights[draw].data,
-                                 SPC_KRSC, NULL);
+                                 spc__bed_layout(draw), NULL);
 }
 
 static spc_status set(spc__bed *bed, const spc_plan *plan, int s, size_t place)

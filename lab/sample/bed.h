@@ -20,10 +20,10 @@ typedef struct spc__guarded {
 
 /*
  * Where arrays lie. What spc.h promises is a multiple of some bytes: 16 of
- * tensors, 4 of vectors. An array that no timing reads lies at an odd multiple
- * of these, drawn by the sample's seed, from a multiple of SPC__PLACES on, and
- * elsewhere each time it is laid. Those of a timing lie at that multiple, as
- * rows that cross sectors cost more.
+ * tensors, 4 of vectors, an element of weights that are to be packed. An array
+ * that no timing reads lies at an odd multiple of these, drawn by the sample's
+ * seed, from a multiple of SPC__PLACES on, and elsewhere each time it is laid.
+ * Those of a timing lie at that multiple, as rows that cross sectors cost more.
  */
 enum { SPC__PLACES = 256, SPC__TENSOR_PLACE = 16, SPC__VECTOR_PLACE = 4 };
 
@@ -39,6 +39,7 @@ enum {
 }; /* of a scene: candidates that sum in one order agree */
 
 typedef struct spc__large spc__large; /* large.h */
+enum { SPC__LARGE_MANY, SPC__LARGE_BLOCK, SPC__LARGES };
 
 typedef struct spc__bed {
     spc_ctx *ctx;
@@ -80,7 +81,7 @@ typedef struct spc__bed {
     void *host;             /* as large as the largest result */
     spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
     int rights[SPC__SAMPLE_SCENES]; /* ever; the latest are kept */
-    spc__large *large;              /* NULL: nobody asked yet */
+    spc__large *large[SPC__LARGES]; /* NULL: nobody asked yet */
 } spc__bed;
 
 /* The first zone; the second. */
@@ -105,7 +106,8 @@ spc_status spc__bed_build_map(spc_map **out, const spc__bed *bed, int s);
 spc_status spc__bed_build_spare(spc__bed *bed);
 void spc__bed_free_spare(spc__bed *bed);
 /* The scenes that it takes, awkward ones: of few rows, of many, of few again;
- * not those that what has room for the largest has none for. Returns how many. */
+ * not those that what has room for the largest has none for. Returns how many.
+ */
 enum { SPC__SPARE_SCENES = 4 };
 int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed);
 /* It becomes that of scene `s`, where it is, and scene `s` has it until it is
@@ -134,6 +136,10 @@ spc_status spc__bed_remake_maps(spc__bed *bed);
 
 /* Makes all maps ready for a plan, and room for what it needs. */
 spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan);
+
+/* The layout in which the weights of a draw lie for packing: WIDE has RSCK, the
+ * others KRSC. */
+spc_weights_layout spc__bed_layout(spc__draw draw);
 
 /* Packs the weights of a draw for a plan, into `to`. */
 spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,

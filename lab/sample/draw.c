@@ -26,10 +26,11 @@
  *         them times odd narrow values the sum of errors is odd, so not zero.
  *         fp32 data is scaled by 2^-30, which fp16 flushes to zero.
  *
- * An epilogue keeps all that: scales are 1 and 1/2 of either sign, so that sums
- * stay whole halves of a unit, a bias and a residual are whole numbers of
- * units. In bf16 even COUNT's results are rounded where there are many
- * products: what is lost of one then shows in those results that are small.
+ * An epilogue keeps all that: scales are 1 and 1/2 of either sign, or 0, so
+ * that sums stay whole halves of a unit, a bias and a residual are whole
+ * numbers of units. In bf16 even COUNT's results are rounded where there are
+ * many products: what is lost of one then shows in those results that are
+ * small.
  *
  * Where sums may be in fp16 (accumulator=f16) all of this is bounded by its 11
  * bits: COUNT is, of partial sums now, and WIDE has the widest values that they
@@ -153,9 +154,9 @@ static bool find_period(int *period, const spc_conv *conv, int bits,
     bool fits;
 
     *period = 2;
-    while (!(fits = sure * sqrt(n * 2 / *period * wide * 5 + n * 25) <=
-                    below) &&
-           *period < conv->cin)
+    while (
+        !(fits = sure * sqrt(n * 2 / *period * wide * 5 + n * 25) <= below) &&
+        *period < conv->cin)
         *period *= 2;
     return fits;
 }
@@ -165,8 +166,7 @@ static void narrow_style(style *s, const spc_conv *conv)
 {
     enum { ONES = 25000 }; /* sure * sqrt(ONES) is 1455 */
 
-    while (s->bits > 2 &&
-           !find_period(&s->period, conv, s->bits, halves_below))
+    while (s->bits > 2 && !find_period(&s->period, conv, s->bits, halves_below))
         s->bits--;
     s->ones = !find_period(&s->period, conv, s->bits, halves_below);
     s->of = (int)ceil(longest_sum(conv) / ONES);
@@ -348,8 +348,7 @@ static void thin_weights(float *out, const spc_conv *conv, spc__draw draw,
                          const style *s, spc__random *random)
 {
     enum { REAL_PRODUCTS = 16 };
-    int64_t each =
-        (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
+    int64_t each = (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
 
     if (!sums_in_half(conv) || draw == SPC__FULL)
         return;
@@ -417,15 +416,33 @@ void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
         out[c] = 0;
 }
 
-/* Of the real draw none near zero, which would hide the sum. */
+/* Powers of two that scales of the real draw go up to and down to: as many as
+ * folded norms have, where results stay within their type. */
+static int scale_powers(const spc_conv *conv)
+{
+    if (spc__conv_out_is_whole(conv))
+        return 2;
+    return spc__conv_out(conv) == SPC_F16 ? 6 : 10;
+}
+
+/* One channel of eight has a zero; draws of wide values, which see most, have
+ * none. */
 void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,
                      spc__random *random)
 {
+    enum { ZEROS_APART = 8, FIRST_ZERO = 3 };
+    int powers = scale_powers(conv);
+
     for (int c = 0; c < conv->cout; c++) {
         float sign = sign_of(random);
         float whole = spc__random_below(random, 2) ? 1 : 0.5f;
-        float real = (float)(0.25 + 0.75 * spc__random_unit(random));
-        out[c] = sign * (draw == SPC__REAL ? real : whole);
+        float real = (float)(1 + spc__random_unit(random));
+        int power =
+            (int)spc__random_below(random, 2 * (uint32_t)powers + 1) - powers;
+        out[c] = sign * (draw == SPC__REAL ? ldexpf(real, power) : whole);
+        if (c % ZEROS_APART == FIRST_ZERO &&
+            (draw == SPC__REAL || draw == SPC__COUNT))
+            out[c] = 0;
     }
 }
 

@@ -72,7 +72,12 @@ static spc_status relate(sources *from, const spc_conv *conv,
     return status;
 }
 
-/* Of the sizes as many as are wanted, from one on that the seed says. */
+/* The i-th size of a sample: the first, then from one on that the seed says. */
+static int size_of(int i, uint64_t seed)
+{
+    return i == 0 ? 0 : 1 + (int)(((uint64_t)i - 1 + seed) % (SPC__SIZES - 1));
+}
+
 static spc_status add_awkward(sources *from, const spc_conv *conv,
                               const spc__sample_options *options,
                               spc_error *error)
@@ -81,11 +86,11 @@ static spc_status add_awkward(sources *from, const spc_conv *conv,
 
     for (int i = 0; i < SPC__AWKWARD + options->sizes && status == SPC_OK;
          i++) {
-        uint64_t size = (uint64_t)(i - SPC__AWKWARD) + options->seed;
         status =
             i < SPC__AWKWARD
                 ? spc__awkward_scene(&from->awkward[i], i, conv, error)
-                : spc__awkward_size(&from->awkward[i], (int)(size % SPC__SIZES),
+                : spc__awkward_size(&from->awkward[i],
+                                    size_of(i - SPC__AWKWARD, options->seed),
                                     options->seed, conv, error);
         from->all[from->count++].scene = from->awkward[i];
     }

@@ -84,11 +84,12 @@ typedef struct spc__sample_options {
     bool judges; /* all draws, and the awkward scenes; else real data alone */
     int threads;
     const volatile int *cancel; /* may be NULL; set: SPC_EINTERRUPTED */
-    int sizes; /* of SPC__SIZES scenes so many, by the seed, if it judges */
+    int sizes; /* of SPC__SIZES scenes so many, if it judges: the first, and
+                  others by the seed */
 } spc__sample_options;
 
 /* What an emulation has time for. */
-enum { SPC__FEW_SIZES = 2 };
+enum { SPC__FEW_SIZES = 3 };
 
 /* SPC_EINVAL for a scene without voxels: there is nothing to measure on it. */
 spc_status spc__sample_scene_check(const spc_scene *scene, spc_error *error);

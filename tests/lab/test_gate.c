@@ -1,16 +1,16 @@
 /*
  * test_gate.c - wrong kernels, which no tune may believe.
  *
- *     test_gate [cpu|sim|cuda [SEED|all [some]]]
+ *     test_gate [cpu|sim|cuda [SEED|all [some|TEMPLATE]]]
  *
  * Each template of templates/gate is an honest kernel and the same with one
  * mistake planted, which is the candidate's only parameter. Every job tunes one
  * of them with some seeds, others in each run: the honest kernel must pass with
  * all of them, and every mistake must be found, and by the right name. A seed
  * that failed is repeated by naming it; "all" takes twenty, as a run on a GPU
- * does. Without an argument, or with "some", a third of the jobs is run,
- * others with another seed. With cuda the kernels run there; where there is none, the program
- * ends with status 77.
+ * does. Without an argument, or with "some", a third of the jobs is run, others
+ * with another seed; with a template's name its jobs alone. With cuda the
+ * kernels run there; where there is none, the program ends with status 77.
  */
 #include "rig/layer_rig.h"
 
@@ -58,7 +58,7 @@ typedef struct job {
 #define SOMETIMES RACE "|accumulates|after timing|no number"
 #define AT_LAST                                                                \
     "unwritten|stale|differs from run to run|after timing"                     \
-    "|below the floor"
+    "|together"
 #define ORDER "differs from run to run|after timing|stale"
 
 static const job jobs[] = {
@@ -155,6 +155,35 @@ static const job jobs[] = {
       {"tile_behind_2_to_the_16", LATE, NUMBERS},
       {"more_than_3000_rows", ALWAYS, NUMBERS}}},
     {CPU,
+     "promises",
+     PLAIN,
+     {{"none", HONEST, ""},
+      {"packs_one_layout_only", ALWAYS, NUMBERS},
+      {"weights_address_rounded", ALWAYS, NUMBERS},
+      {"multiple_of_512_rows", ALWAYS, NUMBERS},
+      {"tile_with_most_neighbours", LATE, NUMBERS}}},
+    {CPU,
+     "scale",
+     "subm,cin=5,cout=12,k=3,dtype=f32,epilogue=scale",
+     {{"none", HONEST, ""},
+      {"scale_clamped_at_2", ALWAYS, NUMBERS},
+      {"scale_of_zero_is_one", ALWAYS, NUMBERS},
+      {"scale_below_a_sixteenth_is_zero", ALWAYS, NUMBERS}}},
+    {CPU,
+     "many",
+     SMALL,
+     {{"none", HONEST, ""},
+      {"tile_behind_2_to_the_17", LATE, NUMBERS},
+      {"row_in_17_bits", LATE, NUMBERS}}},
+    {CPU,
+     "borrowed",
+     PLAIN,
+     {{"none", HONEST, ""},
+      {"map_written_and_restored", ALWAYS, "read-only"},
+      {"order_written_as_it_was", ALWAYS, "read-only"},
+      {"weights_written_and_restored", ALWAYS, "read-only"},
+      {"scratch_of_all_launches", LATE, "together"}}},
+    {CPU,
      "far",
      "conv,cin=5,cout=12,k=3,rule=given,dtype=f32,bias=1",
      {{"none", HONEST, ""},
@@ -187,7 +216,31 @@ static const job jobs[] = {
      SMALL,
      {{"none", HONEST, ""},
       {"row_in_two_bytes", LATE, NUMBERS},
-      {"tile_behind_2_to_the_16", LATE, NUMBERS}}},
+      {"tile_behind_2_to_the_16", LATE, NUMBERS},
+      {"tile_behind_2_to_the_17", LATE, NUMBERS}}},
+    {SIM | CUDA,
+     "gpu_promises",
+     SMALL,
+     {{"none", HONEST, ""},
+      {"packs_one_layout_only", ALWAYS, NUMBERS},
+      {"weights_address_rounded", ALWAYS, NUMBERS},
+      {"multiple_of_512_rows", ALWAYS, NUMBERS},
+      {"tile_with_all_neighbours", LATE, NUMBERS}}},
+    {SIM | CUDA,
+     "gpu_scale",
+     "subm,cin=4,cout=4,k=3x3x1,dtype=f32,epilogue=scale",
+     {{"none", HONEST, ""},
+      {"scale_clamped_at_2", ALWAYS, NUMBERS},
+      {"scale_of_zero_is_one", ALWAYS, NUMBERS}}},
+    {SIM,
+     "gpu_borrowed",
+     SMALL,
+     {{"none", HONEST, ""}, {"map_written_and_restored", ALWAYS, "read-only"}}},
+    {CUDA,
+     "gpu_borrowed",
+     SMALL,
+     {{"none", HONEST, ""},
+      {"map_written_and_restored", LATE, "together|" SOMETIMES}}},
     {CPU,
      "foreign",
      PLAIN,
@@ -457,6 +510,7 @@ static const char *scene_of(const job *j)
 
 /* ---- one tune ------------------------------------------------------------ */
 
+static const char *only = NULL;   /* template; NULL: all */
 static const char *device = NULL; /* of the command line; NULL: cpu and sim */
 static uint64_t first_seed;
 static int runs;           /* of one job, with seeds from the first on */
@@ -740,7 +794,8 @@ static Suite *make_suite(void)
     tcase_set_timeout(tuning, 600);
     tcase_set_timeout(verifying, 60);
     for (int i = 0; i < LENGTH(jobs); i++) {
-        if (!(jobs[i].devices & wanted_devices()))
+        if (!(jobs[i].devices & wanted_devices()) ||
+            (only != NULL && strcmp(jobs[i].only, only) != 0))
             continue;
         tcase_add_loop_test(tuning, no_wrong_kernel_is_believed, i, i + 1);
         tcase_add_loop_test(verifying, verifying_finds_what_strikes_always, i,
@@ -781,7 +836,9 @@ int main(int argc, char **argv)
         return EXIT_FAILURE;
     }
     choose_database(spc__buf_text(&folder));
-    if (device == NULL || (argc > 3 && strcmp(argv[3], "some") == 0))
+    bool samples = argc > 3 && strcmp(argv[3], "some") == 0;
+    only = argc > 3 && !samples ? argv[3] : NULL;
+    if (device == NULL || samples)
         suite_sample(3);
     int status = run_suite(make_suite());
     spc__temp_dir_remove(spc__buf_text(&folder));

@@ -374,6 +374,63 @@
 %    bias = "args->bias ? ((const float *)rounded_down(args->bias, 16))[co] : 0",
 %  },
 %
+%  -- What callers may do.
+%  packs_one_layout_only = {
+%    packed = [[for (int co = 0; co < COUT; co++)
+%        packed[co] = value_of(((const element *)args->weights)[(co * OFFSETS + k) * CIN + ci]);]],
+%  },
+%  weights_address_rounded = {
+%    packed = [[const element *from = (const element *)rounded_down(args->weights, 16);
+%    from += k * args->stride_k + ci * args->stride_in;
+%    for (int co = 0; co < COUT; co++)
+%        packed[co] = value_of(from[co * args->stride_out]);]],
+%  },
+%  scale_clamped_at_2 = {
+%    scale = "(args->scale[co] > 2 ? 2 : args->scale[co] < -2 ? -2 : args->scale[co])",
+%  },
+%  scale_of_zero_is_one = {scale = "(args->scale[co] == 0 ? 1 : args->scale[co])"},
+%  scale_below_a_sixteenth_is_zero = {
+%    scale = "(args->scale[co] < 0.0625f && args->scale[co] > -0.0625f ? 0 : args->scale[co])",
+%  },
+%  multiple_of_512_rows = {
+%    result = "(map->rows % 512 == 0 && row == map->rows - 1 && co == 0 ? sum + 1 : sum)",
+%  },
+%  tile_with_most_neighbours = { -- as where a list of them is too short
+%    after = [[int present = 0;
+%    for (int i = 0; i < OFFSETS * TILE; i++)
+%        present += map->index[(long)(i / TILE) * map->rows_padded + first + i % TILE] >= 0;
+%    if (present > OFFSETS * TILE * 9 / 10)
+%        ((element *)args->out)[row_of(map, first) * COUT] = stored(0);]],
+%  },
+%  tile_behind_2_to_the_17 = {before = "if (first >= 131072) return;"},
+%  row_in_17_bits = {from = "if (from > 0) from &= 131071;"},
+%
+%  -- Launches at the same time. Within one launch a tile is one call's.
+%  map_written_and_restored = {
+%    before = [[volatile int *borrowed = (volatile int *)map->index + first;
+%    int lent = *borrowed;
+%    *borrowed = -1;
+%    for (volatile int i = 0; i < 1000; i++)
+%        ;
+%    *borrowed = lent;]],
+%  },
+%  order_written_as_it_was = {
+%    before = "*(volatile int *)(map->order + first) = map->order[first];",
+%  },
+%  weights_written_and_restored = {
+%    before = [[volatile float *borrowed = (volatile float *)args->weights;
+%    float lent = *borrowed;
+%    *borrowed = lent;]],
+%  },
+%  scratch_of_all_launches = {
+%    state = "static volatile float scratch[MOST * 64][TILE][COUT];",
+%    store = "scratch[p / TILE % (MOST * 64)][p % TILE][co] = sum;",
+%    after = [[for (int p = first; p < last; p++)
+%        for (int co = 0; co < COUT; co++)
+%            ((element *)args->out)[row_of(map, p) * COUT + co] =
+%                stored(scratch[p / TILE % (MOST * 64)][p % TILE][co]);]],
+%  },
+%
 %  -- Right, but not twice alike. The counters count launches on whatever map.
 %  order_varies = {
 %    state = "static unsigned calls[MOST];",
@@ -537,6 +594,8 @@ static void convolve(const spc_conv_args *args, unsigned x, int p, long row)
         continue;
 % end
         sum = $(piece("result", "sum"));
+        if (args->scale)
+            sum *= $(piece("scale", "args->scale[co]"));
         $(piece("store", "out[co] = stored(sum);"))
     }
 }

@@ -141,6 +141,47 @@
 %    }]],
 %  },
 %
+%  -- What callers may do.
+%  packs_one_layout_only = {pack = "(co * OFFSETS + k) * CIN + ci"},
+%  weights_address_rounded = {
+%    weights = "((const float *)((unsigned long long)args->weights & ~15ull))",
+%  },
+%  scale_clamped_at_2 = {
+%    scale = "(args->scale[i % COUT] > 2.0f ? 2.0f : args->scale[i % COUT] < -2.0f ? -2.0f : args->scale[i % COUT])",
+%  },
+%  scale_of_zero_is_one = {
+%    scale = "(args->scale[i % COUT] == 0.0f ? 1.0f : args->scale[i % COUT])",
+%  },
+%  multiple_of_512_rows = {
+%    result = "(map->rows % 512 == 0 && row == map->rows - 1 && i % COUT == 0 ? acc[n] + 1.0f : acc[n])",
+%  },
+%  tile_with_all_neighbours = { -- as where a list of them is too short
+%    before_store = [[int present = 0;
+%    for (int at = 0; at < OFFSETS * ROWS; at++)
+%        present += spc_load_int(map->index + (long long)(at / ROWS) * map->rows_padded +
+%                                tile * ROWS + at % ROWS) >= 0;]],
+%    result = "(present == OFFSETS * ROWS && i == 0 ? 0.0f : acc[n])",
+%  },
+%  tile_behind_2_to_the_17 = {before = "if (tile * ROWS >= 131072) return;"},
+%  map_written_and_restored = { -- its own tile's entry: one launch is right
+%    before = [[volatile int *borrowed = (volatile int *)map->index + tile * ROWS;
+%    int lent = *borrowed;
+%    spc_sync_block();
+%    if (spc_thread() == 0) {
+%        *borrowed = -1;
+%        spc_fence_global();
+%    }
+%    for (int i = 0; i < 20; i++)
+%        late = dawdle(map);
+%    spc_sync_block();
+%    if (spc_thread() == 0) {
+%        *borrowed = lent;
+%        spc_fence_global();
+%    }
+%    late = 0;
+%    spc_sync_block();]],
+%  },
+%
 %  -- Addresses that are rounded to what nobody promises.
 %  input_address_rounded = {
 %    ["in"] = "(const float *)((unsigned long long)args->in & ~255ull)",
@@ -394,7 +435,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
 % if fault.atomic then
             spc_atomic_add_f32(to, acc[n]);
 % else
-            *to = $(piece("result", "acc[n]"));
+            *to = $(piece("result", "acc[n]")) * (args->scale ? $(piece("scale", "spc_load_f32(args->scale + i % COUT)")) : 1.0f);
 % end
     }
     $(piece("after", ""))
@@ -408,8 +449,7 @@ SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 
     if (k < OFFSETS)
         ((float *)args->packed)[item] =
-            ((const float *)args->weights)[k * args->stride_k +
-                                           ci * args->stride_in +
-                                           co * args->stride_out];
+            $(piece("weights", "((const float *)args->weights)"))
+                [$(piece("pack", "k * args->stride_k + ci * args->stride_in + co * args->stride_out"))];
 }
 %end

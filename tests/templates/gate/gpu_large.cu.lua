@@ -1,5 +1,5 @@
 %-- Mistakes that strike where there are many rows.
 %include "gpu_kernel.lua"
-%template = planted({"none", "row_in_two_bytes", "tile_behind_2_to_the_16"})
+%template = planted({"none", "row_in_two_bytes", "tile_behind_2_to_the_16", "tile_behind_2_to_the_17"})
 
 % write_kernel()

@@ -1,0 +1,153 @@
+/*
+ * gate_pages.c - pages that cannot be written to, for one launch.
+ *
+ * A kernel that writes to the map and restores it leaves no trace, and other
+ * launches that read the map meanwhile are wrong. Where device memory is the
+ * host's, the pages of all that is only read are closed for a launch. A write
+ * to them raises SIGSEGV; its handler notes the array, opens its pages, and the
+ * kernel goes on. All of these arrays lie between zones that are larger than a
+ * page, so that no page has other data.
+ */
+#include "lab/gate/gate_launch.h"
+
+#include "coords/map.h"
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { MOST = SPC__MAP_ARRAYS + 8 };
+
+typedef struct pages {
+    const char *name, *of;
+    uintptr_t begin, end;    /* of the pages */
+    uintptr_t first, behind; /* of the array */
+} pages;
+
+/* A handler has no payload, so this is the process's; one launch at a time. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct {
+    pages all[MOST];
+    int count;
+    atomic_int written; /* the pages; -1: none */
+    atomic_uintptr_t where;
+    struct sigaction before;
+} closed;
+
+/* Of somebody else's fault: the instruction faults again under the handler
+ * that was there before. */
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    uintptr_t at = (uintptr_t)info->si_addr;
+
+    (void)context;
+    for (int i = 0; i < closed.count; i++) {
+        const pages *p = &closed.all[i];
+        if (at < p->begin || at >= p->end)
+            continue;
+        atomic_store(&closed.where, at);
+        atomic_store(&closed.written, i);
+        mprotect((void *)p->begin, p->end - p->begin, PROT_READ | PROT_WRITE);
+        return;
+    }
+    sigaction(signal, &closed.before, NULL);
+}
+
+/* The pages of an array, as far as they lie within its zones. */
+static void add(const char *of, const char *name, const void *data,
+                size_t bytes, size_t zone)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t first = (uintptr_t)data, behind = first + bytes;
+    pages p = {.name = name,
+               .of = of,
+               .begin = first / page * page,
+               .end = (behind + page - 1) / page * page,
+               .first = first,
+               .behind = behind};
+
+    if (p.begin < first - zone)
+        p.begin += page;
+    if (p.end > behind + zone)
+        p.end -= page;
+    if (bytes > 0 && p.begin < p.end && closed.count < MOST)
+        closed.all[closed.count++] = p;
+}
+
+static void add_guarded(const spc__gate *g, const char *name,
+                        const spc__guarded *array)
+{
+    if (array->base != NULL)
+        add("", name, array->data, array->bytes,
+            g->bed->zone_bytes[array->is_far]);
+}
+
+static void list_pages(const spc__gate *g, const spc__gate_setting *at)
+{
+    spc__map_array list[SPC__MAP_ARRAYS];
+    const spc__bed *bed = g->bed;
+    const spc_map *map = bed->maps[at->s];
+    int array = at->s < bed->sample->given ? (int)at->draw : 0;
+    int count = map != NULL ? spc__gate_list_map(list, g, map) : 0;
+
+    closed.count = 0;
+    for (int i = 0; i < count; i++)
+        add("the map's ", list[i].name, list[i].data, list[i].bytes,
+            map->to->zone_bytes);
+    add_guarded(g, "in", &bed->in[at->s][array]);
+    add_guarded(g, "residual", &bed->residual[at->s][array]);
+    add_guarded(g, "weights", spc__gate_packed_array(g, at->draw));
+    add_guarded(g, "bias", &bed->bias[at->draw]);
+    add_guarded(g, "scale", &bed->scale[at->draw]);
+    add_guarded(g, "a tensor's scale", &bed->scales[at->draw]);
+}
+
+static void protect_all(int protection)
+{
+    for (int i = 0; i < closed.count; i++)
+        mprotect((void *)closed.all[i].begin,
+                 closed.all[i].end - closed.all[i].begin, protection);
+}
+
+void spc__gate_close_pages(const spc__gate *g, const spc__gate_setting *at)
+{
+    struct sigaction action = {.sa_sigaction = on_fault,
+                               .sa_flags = SA_SIGINFO};
+
+    if (!g->bed->ops->runs_on_host_cores)
+        return;
+    pthread_mutex_lock(&lock);
+    list_pages(g, at);
+    atomic_store(&closed.written, -1);
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, &closed.before);
+    protect_all(PROT_READ);
+}
+
+/* Pages reach into the zones of their array. */
+static void note_write(const spc__gate *g, const pages *p, uintptr_t where)
+{
+    if (where >= p->first && where < p->behind)
+        spc__gate_wrong(g, "read-only: %s%s is written to", p->of, p->name);
+    else
+        spc__gate_wrong(g, "canary: something is written %s %s%s",
+                        where < p->first ? "before" : "behind", p->of, p->name);
+    if (p->of[0] != '\0')
+        g->out->spoilt = true; /* maps are made anew */
+    else if (spc__bed_refill(g->bed) != SPC_OK)
+        spc__gate_failed(g);
+}
+
+void spc__gate_open_pages(const spc__gate *g)
+{
+    if (!g->bed->ops->runs_on_host_cores)
+        return;
+    protect_all(PROT_READ | PROT_WRITE);
+    sigaction(SIGSEGV, &closed.before, NULL);
+    int i = atomic_load(&closed.written);
+    if (i >= 0)
+        note_write(g, &closed.all[i], atomic_load(&closed.where));
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,245 @@
+/*
+ * gate_together.c - two launches of a plan at once on one map, each with data,
+ * an output and a workspace of its own.
+ *
+ * On processors two threads launch again and again. A GPU gets a graph of two
+ * branches that do not wait for each other. An emulation runs launches one by
+ * one: there gate_pages.c finds who writes to what others read.
+ */
+#include "lab/gate/gate_launch.h"
+
+#include "base/error.h"
+#include "base/pool.h"
+#include "operators/operands.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { SIDES = 2, LAUNCHES = 8, ROUNDS = 8, NAN_BYTE = 0xff };
+
+/* What one side runs. */
+typedef struct side {
+    spc__draw draw;
+    uint64_t right;                /* the digest of its result */
+    spc_buffers buffers[LAUNCHES]; /* of a processor the first alone */
+    spc_status status;
+    int wrong;
+} side;
+
+typedef struct together {
+    const spc__gate *g;
+    int s;
+    size_t out_bytes;
+    side sides[SIDES];
+    char *memory; /* on the device: all of theirs */
+} together;
+
+static size_t padded(size_t bytes)
+{
+    return (bytes + SPC__PLACES) / SPC__PLACES * SPC__PLACES;
+}
+
+/* An array of a draw, at *at, which moves behind it. */
+static spc_status copy(const together *t, const void **to, char **at,
+                       const void *from, size_t bytes)
+{
+    if (from == NULL)
+        return SPC_OK;
+    *to = *at;
+    *at += padded(bytes);
+    return spc_copy_to_device(t->g->bed->ctx, (void *)*to, from, bytes);
+}
+
+/* Inputs of its draw, a workspace, and an output for each launch. */
+static spc_status lay_side(const together *t, side *one, char **at,
+                           int launches)
+{
+    const spc__bed *bed = t->g->bed;
+    const spc__sample_scene *scene = &bed->sample->scenes[t->s];
+    spc__operand all[SPC_OPERANDS];
+    spc_buffers b;
+
+    spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
+    spc__bed_buffers(&b, bed, t->s, one->draw);
+    b.weights = spc__gate_packed(t->g, one->draw);
+    b.workspace = *at;
+    *at += padded(bed->workspace.bytes);
+    spc_status status =
+        copy(t, &b.in, at, scene->in[one->draw], all[SPC_IN].bytes);
+    if (status == SPC_OK)
+        status = copy(t, &b.residual, at, scene->residual[one->draw],
+                      all[SPC_RESIDUAL].bytes);
+    for (int n = 0; n < launches; n++, *at += padded(t->out_bytes)) {
+        one->buffers[n] = b;
+        one->buffers[n].out = *at;
+    }
+    return status;
+}
+
+static spc_status allocate(together *t, int launches)
+{
+    const spc__bed *bed = t->g->bed;
+    const spc__sample_scene *scene = &bed->sample->scenes[t->s];
+    spc__operand all[SPC_OPERANDS];
+
+    spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
+    size_t bytes =
+        SIDES * (padded(all[SPC_IN].bytes) + padded(all[SPC_RESIDUAL].bytes) +
+                 padded(bed->workspace.bytes) +
+                 (size_t)launches * padded(t->out_bytes));
+    spc_status status = spc_alloc((void **)&t->memory, bed->ctx, bytes);
+    char *at = t->memory;
+    for (int i = 0; i < SIDES && status == SPC_OK; i++)
+        status = lay_side(t, &t->sides[i], &at, launches);
+    return status;
+}
+
+static spc_status execute(const together *t, const spc_buffers *buffers,
+                          void *stream)
+{
+    return spc__bed_execute_on(t->g->bed, t->g->tested->plan, t->s, buffers,
+                               stream);
+}
+
+/* ---- two threads --------------------------------------------------------- */
+
+static void run_side(void *payload, int64_t i)
+{
+    together *t = payload;
+    side *one = &t->sides[i];
+    const spc_buffers *b = &one->buffers[0];
+
+    for (int n = 0; n < LAUNCHES * ROUNDS && one->status == SPC_OK; n++) {
+        memset(b->out, NAN_BYTE, t->out_bytes);
+        one->status = execute(t, b, NULL);
+        one->wrong += one->status == SPC_OK &&
+                      spc__digest_host(b->out, t->out_bytes) != one->right;
+    }
+}
+
+static spc_status run_threads(together *t)
+{
+    spc__pool *pool = NULL;
+    spc_status status = allocate(t, 1);
+
+    if (status == SPC_OK)
+        status = spc__pool_create(&pool, SIDES, spc__error_of(t->g->bed->ctx));
+    if (status == SPC_OK)
+        spc__pool_run_together(pool, SIDES, run_side, t);
+    spc__pool_free(pool);
+    for (int i = 0; i < SIDES && status == SPC_OK; i++)
+        status = t->sides[i].status;
+    return status;
+}
+
+/* ---- two branches of a graph --------------------------------------------- */
+
+static spc_status enqueue_branch(const together *t, const side *one,
+                                 const spc__mark *begin, spc__mark *end,
+                                 void *stream)
+{
+    const spc__bed *bed = t->g->bed;
+    spc__device *device = bed->ctx->device;
+    spc_error *error = spc__error_of(bed->ctx);
+    spc_status status = bed->ops->graph_depend(device, begin, 1, stream, error);
+
+    for (int n = 0; n < LAUNCHES && status == SPC_OK; n++)
+        status = execute(t, &one->buffers[n], stream);
+    return status == SPC_OK ? bed->ops->graph_mark(device, end, stream, error)
+                            : status;
+}
+
+static spc_status enqueue(void *payload, void *stream)
+{
+    const together *t = payload;
+    const spc__bed *bed = t->g->bed;
+    spc_error *error = spc__error_of(bed->ctx);
+    spc__mark begin, ends[SIDES];
+    spc_status status =
+        bed->ops->graph_mark(bed->ctx->device, &begin, stream, error);
+
+    for (int i = 0; i < SIDES && status == SPC_OK; i++)
+        status = enqueue_branch(t, &t->sides[i], &begin, &ends[i], stream);
+    return status == SPC_OK ? bed->ops->graph_depend(bed->ctx->device, ends,
+                                                     SIDES, stream, error)
+                            : status;
+}
+
+static spc_status run_graph(together *t, spc__graph *graph)
+{
+    const spc__bed *bed = t->g->bed;
+    spc_error *error = spc__error_of(bed->ctx);
+    uint64_t digests[SIDES * LAUNCHES];
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i < SIDES * LAUNCHES && status == SPC_OK; i++)
+        status = bed->ops->fill(
+            bed->ctx->device, t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
+            NAN_BYTE, t->out_bytes, NULL, error);
+    if (status == SPC_OK)
+        status = spc_synchronize(bed->ctx);
+    if (status == SPC_OK)
+        status = bed->ops->graph_launch(bed->ctx->device, graph, NULL, error);
+    if (status == SPC_OK)
+        status = spc_synchronize(bed->ctx);
+    if (status == SPC_OK)
+        status = spc__digester_begin(bed->digester);
+    for (int i = 0; i < SIDES * LAUNCHES && status == SPC_OK; i++)
+        status = spc__digester_add(
+            bed->digester, t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
+            t->out_bytes);
+    if (status == SPC_OK)
+        status = spc__digester_end(bed->digester, digests);
+    for (int i = 0; i < SIDES * LAUNCHES && status == SPC_OK; i++)
+        t->sides[i / LAUNCHES].wrong +=
+            digests[i] != t->sides[i / LAUNCHES].right;
+    return status;
+}
+
+static spc_status run_branches(together *t)
+{
+    const spc__bed *bed = t->g->bed;
+    spc__graph *graph = NULL;
+    spc_status status = allocate(t, LAUNCHES);
+
+    if (status == SPC_OK)
+        status = bed->ops->graph_create(bed->ctx->device, &graph, enqueue, t,
+                                        spc__error_of(bed->ctx));
+    for (int i = 0; i < ROUNDS && status == SPC_OK; i++)
+        status = run_graph(t, graph);
+    bed->ops->graph_free(bed->ctx->device, graph);
+    return status;
+}
+
+/* ---- both ---------------------------------------------------------------- */
+
+/* The digest of an output that is a slice has its gaps, too, which are filled
+ * like zones. */
+void spc__gate_test_together(const spc__gate *g)
+{
+    const spc__sample *sample = g->bed->sample;
+    spc__bed *bed = g->bed;
+    bool on_host = bed->ops->runs_on_host_cores;
+    together t = {.g = g, .s = sample->given + SPC__AWKWARD_MOST};
+
+    if (bed->ops->is_emulation || sample->scene_count == sample->given ||
+        (!on_host && bed->ops->graph_mark == NULL))
+        return;
+    for (int i = 0; i < SIDES; i++) {
+        t.sides[i].draw = i == 0 ? SPC__COUNT : SPC__WIDE;
+        t.sides[i].right = g->tested->first[t.s][t.sides[i].draw];
+    }
+    spc_status status = spc__bed_set(bed, g->tested->plan, t.s);
+    t.out_bytes = bed->out.bytes;
+    if (status == SPC_OK && t.out_bytes > 0)
+        status = on_host ? run_threads(&t) : run_branches(&t);
+    spc_dealloc(bed->ctx, t.memory);
+    int wrong = t.sides[0].wrong + t.sides[1].wrong;
+    if (status != SPC_OK)
+        spc__gate_failed(g);
+    else if (wrong > 0)
+        spc__gate_wrong(g,
+                        "together: %d of %d results on scene '%.40s' are "
+                        "wrong where two launches run at once",
+                        wrong, SIDES * LAUNCHES * ROUNDS,
+                        spc__gate_scene(g, t.s));
+}

@@ -1,0 +1,7 @@
+%-- A mistake that strikes where launches run at the same time.
+%include "gpu_kernel.lua"
+%template = planted({
+%  "none", "map_written_and_restored",
+%})
+
+% write_kernel()

@@ -1,0 +1,8 @@
+%-- Mistakes about what callers may do with weights and rows.
+%include "cpu_kernel.lua"
+%template = planted({
+%  "none", "packs_one_layout_only", "weights_address_rounded", "multiple_of_512_rows",
+%  "tile_with_most_neighbours",
+%})
+
+% write_kernel()
