@@ -16,7 +16,7 @@
 
 enum { SIDES = 2, LAUNCHES = 8, ROUNDS = 8, NAN_BYTE = 0xff };
 
-/* What one side runs. */
+/* One of the two: its data, and what came of it. */
 typedef struct side {
     spc__draw draw;
     uint64_t right;                /* the digest of its result */
@@ -38,7 +38,7 @@ static size_t padded(size_t bytes)
     return (bytes + SPC__PLACES) / SPC__PLACES * SPC__PLACES;
 }
 
-/* An array of a draw, at *at, which moves behind it. */
+/* Copies an array to *at, and moves *at behind it. */
 static spc_status copy(const together *t, const void **to, char **at,
                        const void *from, size_t bytes)
 {

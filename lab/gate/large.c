@@ -6,8 +6,8 @@
  * Inputs and residuals are those of PATTERN rows, again and again, so that
  * drawing them costs nothing. PATTERN is an odd prime: rows that differ by a
  * power of two, whichever bits of an index are lost, have other data. The
- * oracle is asked for some rows alone: the first and the last, those at 2^12
- * and 2^16, and others evenly spread, most of them behind 2^16.
+ * oracle is asked for some rows alone: the first and the last, those at 2^12,
+ * 2^16 and 2^17, and others evenly spread.
  */
 #include "lab/gate/large.h"
 
@@ -40,8 +40,8 @@ enum { LOW = -7, EXTENT = 64, MOST_EXTENT = 512 };
 /* Entries of a map, of which each row order that is tried takes a copy. */
 static const int64_t most_entries = (int64_t)1 << 28;
 
-/* What a processor has time for: offsets to look for, and products, where much
- * is given and where little is; and what an emulation has. */
+/* Limits of offsets to look for, and of products: of a processor where the
+ * given scenes are large and where they are small, and of an emulation. */
 static const double host_searches = 0x1p22, host_products = 0x1p31,
                     few_products = 0x1p28, emulated_products = 0x1p20;
 
@@ -290,9 +290,9 @@ static spc_status draw_patterns(maker *m)
 /* Ascending, none twice. */
 static void choose_rows(maker *m)
 {
-    const int64_t edge = 65536, part = 4096;
-    const int64_t few[] = {0,        1,        part - 1, part,
-                           part + 1, edge - 1, edge,     edge + 1};
+    const int64_t edge = 65536, part = 4096, far = 131072;
+    const int64_t few[] = {0,    1,        part - 1, part, part + 1, edge - 1,
+                           edge, edge + 1, far - 1,  far,  far + 1};
     const int count = sizeof(few) / sizeof(few[0]);
     spc__large *to = m->to;
     int64_t rows = to->rows_out, last = -1, next = 0;
