@@ -128,8 +128,6 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 {
     spc__bed *bed = g->bed;
 
-    spc_status status;
-
     if (spc__bed_load(bed, at->s, at->draw) != SPC_OK ||
         (at->out_byte >= 0 && spc__bed_fill_out(bed, at->out_byte) != SPC_OK) ||
         (at->work_byte >= 0 &&
