@@ -32,7 +32,7 @@ commands=$("$spctune" help | sed -n 's/^  \([a-z]*\)  *[a-z].*/\1/p')
 for command in $commands; do
     has "$page" "\`$command" || fail "the page lacks $command"
     offered=$(command -v bash >/dev/null && bash -c '. "$1"
-        COMP_WORDS=(spctune "$2" --) COMP_CWORD=2
+        COMP_LINE="spctune $2 --" COMP_POINT=${#COMP_LINE}
         _spctune; echo "${COMPREPLY[*]}"' - "$work/bash" "$command" |
         tr ' ' '\n' | sed 's/=$//')
     for option in $(options_of "$command"); do
