@@ -96,7 +96,7 @@ static const struct {
     {"subm,cin=1,cout=1,dilation=0", "dilation=0"},
     {"subm,cin=1,cout=1,dilation=65537", "1 to 65536"},
     {"subm,cin=1,cout=1,dtype=fp16", "did you mean 'f16'"},
-    {"subm,cin=1,cout=1,dtype=double", "known: f16, f32, tf32"},
+    {"subm,cin=1,cout=1,dtype=double", "(f16, f32, tf32"},
     {"linear,cin=6,cout=9,k=1", "a linear layer has no 'k'"},
     {"linear,cin=6,cout=9,stride=1", "a linear layer has no 'stride'"},
     {"linear,cin=6", "'cout' is missing"},
