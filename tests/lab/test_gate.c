@@ -55,7 +55,7 @@ typedef struct job {
 #define NOT_WRITTEN "unwritten|exact"
 #define KEPT "stale|unwritten|exact|rounding"
 #define RACE "exact|rounding|unwritten|stale|differs from run to run"
-#define SOMETIMES RACE "|accumulates|after timing|no number"
+#define SOMETIMES RACE "|accumulates|after timing|no number|together"
 #define AT_LAST                                                                \
     "unwritten|stale|differs from run to run|after timing"                     \
     "|together"
