@@ -17,7 +17,11 @@ add_test(NAME runtime_only CONFIGURATIONS package COMMAND sh
 add_test(NAME guide CONFIGURATIONS package COMMAND sh
   ${CMAKE_CURRENT_SOURCE_DIR}/guide.sh ${PROJECT_SOURCE_DIR}
   ${PROJECT_BINARY_DIR})
-set_tests_properties(guide install runtime_only PROPERTIES LABELS "package;slow"
+add_test(NAME aarch64 CONFIGURATIONS package COMMAND sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/aarch64.sh ${PROJECT_SOURCE_DIR}
+  $<TARGET_FILE:spctune>)
+set_tests_properties(aarch64 PROPERTIES SKIP_RETURN_CODE 77)
+set_tests_properties(aarch64 guide install runtime_only PROPERTIES LABELS "package;slow"
   TIMEOUT 1200)
 
 add_test(NAME plurals COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/plurals.sh

@@ -192,8 +192,12 @@ static spc_status largest_sum(spc__sample_maker *m, int s,
     spc_status status = spc__oracle_exact(
         sums, conv, seen, scene->rows_out, in, m->weights[SPC__COUNT], NULL,
         m->options->threads, m->options->cancel, m->error);
+    /* In floats: GCC 12 for aarch64 fails to compile the maximum of doubles that
+     * are converted from floats. */
+    float most = 0;
     for (size_t i = 0; i < n && status == SPC_OK; i++)
-        *largest = fmax(*largest, fabs((double)sums[i]));
+        most = fmaxf(most, fabsf(sums[i]));
+    *largest = fmax(*largest, most);
     free(sums);
     return status;
 }
