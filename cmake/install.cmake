@@ -104,5 +104,4 @@ endif()
 install(FILES LICENSE COMPONENT license DESTINATION ${share}/doc/spctune)
 install(FILES README.md COMPONENT command DESTINATION ${share}/doc/spctune)
 install(DIRECTORY docs COMPONENT command DESTINATION ${share}/doc/spctune
-  FILES_MATCHING PATTERN "*.md" PATTERN "*.svg"
-  PATTERN "dev" EXCLUDE PATTERN "spctune.1.md" EXCLUDE)
+  PATTERN "spctune.1.md" EXCLUDE PATTERN "site.css" EXCLUDE)
