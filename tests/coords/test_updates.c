@@ -214,13 +214,13 @@ static spc_status run_inverse(bench *b)
 static spc_status make_cloud(bench *b, int nearest, bool inverse)
 {
     spc_points_options o = {ROWS, 2, {-50, -50, -50}, {50, 50, 50}};
-    spc_geometry geometry = geometry_of("points,cin=4,cout=4,k=3,radius=2");
+    spc_geometry geometry = geometry_of("points,cin=4,cout=4,k=3,radius=1.5");
     float *xyz;
     spc_status status = take(b, &xyz, 12 * ROWS);
 
     geometry.nearest = nearest;
     for (int i = 0; i < 3 * ROWS && status == SPC_OK; i++)
-        xyz[i] = (float)b->coords[4 * (i / 3) + 1 + i % 3] * 0.75f;
+        xyz[i] = (float)b->coords[4 * (i / 3) + 1 + i % 3];
     if (status == SPC_OK)
         status = spc_points_reserve(&b->cloud, b->ctx, &o);
     if (status != SPC_OK)
