@@ -9,7 +9,6 @@ fails if one differs from what this script draws.
 """
 import argparse
 import csv
-import html
 import struct
 import subprocess
 import sys
@@ -17,7 +16,8 @@ import tempfile
 from pathlib import Path
 
 import chart
-from plots import STYLE, WIDTH
+import plots
+from plots import WIDTH
 
 TOP = Path(__file__).resolve().parent.parent
 FOLDER = TOP / "docs/figures"
@@ -42,10 +42,7 @@ MORE = """
 
 
 def svg(height, label, parts):
-    head = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" '
-            'role="img" aria-label="%s">' % (WIDTH, height, html.escape(label)))
-    return "\n".join([head, "<style>%s%s</style>" % (STYLE, MORE), *parts,
-                      "</svg>", ""])
+    return plots.svg(height, label, parts, plots.STYLE + MORE)
 
 
 # ---- voxels of the scene ------------------------------------------------------

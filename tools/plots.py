@@ -51,10 +51,11 @@ def read():
     return rows
 
 
-def svg(height, label, parts):
+def svg(height, label, parts, style=STYLE):
+    """A picture that uses no font or script from elsewhere."""
     head = ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" '
             'role="img" aria-label="%s">' % (WIDTH, height, html.escape(label)))
-    return "\n".join([head, "<style>%s</style>" % STYLE, *parts, "</svg>", ""])
+    return "\n".join([head, "<style>%s</style>" % style, *parts, "</svg>", ""])
 
 
 # ---- against peers: a bar for each layer ------------------------------------
