@@ -1,9 +1,11 @@
-%-- What the operators on features share: number formats, neighbouring elements that move
-%-- as one access, activations. Functions that write text take what the device calls things.
+%-- Code that the operators on features share: number formats, accesses to several
+%-- neighbouring elements at once, activations. Functions that write text take the device's
+%-- names as arguments.
 %
 %include "epilogue.lua"
 %
-%-- By the type of a problem: bytes of an element; its bits as a float, and back.
+%-- For each type of a problem: the bytes of an element, and the functions that turn
+%-- its bits into a float and back.
 %local formats = {
 %  f16 = {bytes = 2, element = "spc_u16", short = "f16", host = "half"},
 %  bf16 = {bytes = 2, element = "spc_u16", short = "bf16", host = "bfloat"},
@@ -11,7 +13,7 @@
 %}
 %function feature_format(problem) return formats[problem.dtype] end
 %
-%-- A gradient is named with its pass: "pool,dgrad".
+%-- The name of a gradient contains its pass: "pool,dgrad".
 %function accepts_feature(problem, ops)
 %  local name = problem.op
 %  if problem.pass then name = name .. "," .. problem.pass end
@@ -24,8 +26,8 @@
 %  return false, "is another operator's"
 %end
 %
-%-- The largest power of two up to 16 that divides a row: rows that follow each other
-%-- lie at multiples of it. The runtime knows the same (feature_plan.c).
+%-- The largest power of two, up to 16, that divides the bytes of a row. Consecutive
+%-- rows begin at multiples of it. The runtime computes the same (feature_plan.c).
 %function natural(bytes)
 %  local at = 16
 %  while bytes % at ~= 0 do at = at // 2 end
@@ -35,8 +37,8 @@
 %  local bytes = formats[problem.dtype].bytes
 %  return natural(elements * bytes) // bytes
 %end
-%-- Rows that lie at any address need kernels of their own, which move single elements,
-%-- unless single elements are all that there is.
+%-- Rows at arbitrary addresses need separate kernels that move single elements, unless
+%-- the ordinary kernels move single elements anyway.
 %function needs_single(problem, inputs, outputs)
 %  return natural_elements(problem, inputs) > 1 or natural_elements(problem, outputs) > 1
 %end
@@ -50,15 +52,16 @@
 %  [16] = {load = "spc_b16", names = {".x", ".y", ".z", ".w"}},
 %}
 %
-%-- n neighbouring elements as they are in memory: their type, and how they are read.
+%-- Access to n neighbouring elements: the type that holds them in memory, and how to
+%-- read it.
 %function piece_type(problem, n) return words[n * formats[problem.dtype].bytes].load end
 %function read_piece(problem, n, from, at)
 %  local bytes = formats[problem.dtype].bytes
 %  return ("spc_load%d((const char *)%s + (%s) * %d)"):format(n * bytes, from, at, bytes)
 %end
 %
-%-- unpack<n>, load<n>, store<n>: n neighbouring elements from a piece, from memory and
-%-- to memory.
+%-- unpack<n>, load<n>, store<n>: take n neighbouring elements out of a piece, load
+%-- them from memory, store them to memory.
 %function write_access(problem, n)
 %  local bytes = formats[problem.dtype].bytes
 %  local all = words[n * bytes]
@@ -102,7 +105,7 @@ SPC_DEVICE void store$(n)(void *to, long long at, const float *v)
 }
 
 %end
-%-- Those of all sizes named, each once.
+%-- Writes the accesses of all sizes listed, each once.
 %function write_accesses(problem, sizes)
 %  local done = {}
 %  for _, n in ipairs(sizes) do
@@ -111,9 +114,9 @@ SPC_DEVICE void store$(n)(void *to, long long at, const float *v)
 %  end
 %end
 %
-%-- load_floats<n>: n floats, such as the scales of neighbouring channels, in as few loads as
-%-- there can be. Those of a piece of a row: one that is moved as a whole has its scales at
-%-- a multiple of their size, up to 16 bytes (feature_plan.c).
+%-- load_floats<n>: loads n floats, such as the scales of neighbouring channels, with as few
+%-- loads as possible. The floats belong to a piece of a row. If the piece is moved as a
+%-- whole, its scales begin at a multiple of their size, up to 16 bytes (feature_plan.c).
 %function write_float_loads(...)
 %  local done = {}
 %  for _, n in ipairs({...}) do
@@ -141,9 +144,9 @@ SPC_DEVICE void load_floats$(n)(float *v, const float *from)
 %  end
 %end
 %
-%-- ---- functions of one number ---------------------------------------------------------
+%-- ---- activations ---------------------------------------------------------------------
 %
-%-- activate(y, slope); `inline` is how the device says it.
+%-- activate(y, slope); `inline` is the device's function qualifier.
 %function write_slope_activation(problem, inline)
 $(inline) float activate(float y, float slope)
 {
@@ -156,10 +159,10 @@ $(inline) float activate(float y, float slope)
 
 %end
 %
-%-- ---- where a row is --------------------------------------------------------------------
+%-- ---- rows and coordinates --------------------------------------------------------------
 %
-%-- 1 / sqrt(x) by Newton's iteration, from a first guess within 4 %: after four steps
-%-- what is left is rounding, at most 2^-21 of the value.
+%-- 1 / sqrt(x) by Newton's iteration. The first guess is within 4 %. After four steps
+%-- only rounding errors remain, at most 2^-21 of the value.
 %function write_rsqrt(inline, bits_float, float_bits)
 $(inline) float feature_rsqrt(float x)
 {
@@ -172,8 +175,9 @@ $(inline) float feature_rsqrt(float x)
 }
 
 %end
-%-- The coordinate of voxel p, in ascending order, on an axis: 0 is the batch element.
-%-- A GPU keeps short keys in 32 bits, the host all in 64.
+%-- The coordinate of voxel p along an axis, where voxels are in ascending order; axis
+%-- 0 is the batch element. A GPU keeps short keys in 32 bits, the host keeps all keys
+%-- in 64 bits.
 %function write_coordinates(inline, on_host)
 $(inline) int coordinate_of(const spc_feature_args *args, int p, int field)
 {
@@ -190,7 +194,7 @@ $(inline) int coordinate_of(const spc_feature_args *args, int p, int field)
 }
 
 %end
-%-- Rows that every operator by rows works on.
+%-- The number of rows for operators that work row by row.
 %function write_rows_given(inline)
 $(inline) int rows_given(const spc_feature_args *args)
 {

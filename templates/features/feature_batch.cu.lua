@@ -1,21 +1,23 @@
-%-- What is summed over all voxels of a batch element: global pooling, and the mean and
-%-- variance of group normalisation.
+%-- Sums over all voxels of a batch element: global pooling, and the mean and variance of
+%-- group normalisation.
 %--
-%-- Voxels in ascending order have the elements one after the other. An element's are cut
-%-- into equal parts, at most SPC_FEATURE_PARTS; how many depends on their number alone.
+%-- Voxels are in ascending order, so the voxels of one batch element follow each other.
+%-- They are cut into equal parts, at most SPC_FEATURE_PARTS. The number of parts depends
+%-- only on the number of voxels.
 %--
-%--   spc_part    a block sums one part, and writes that
-%--   spc_join    the sums of parts, in their order, become the element's
-%--   spc_apply   group normalisation: every row with its element's moments
+%--   spc_part    each block sums one part and writes the result
+%--   spc_join    adds the sums of parts, in their order, to the sums of elements
+%--   spc_apply   group normalisation: applies the moments of an element to its rows
 %--
-%-- A part's variance is taken about the part's own mean, which is near it; moments of
-%-- parts are joined by Chan, Golub and LeVeque's formula (1979). So nothing cancels, as
-%-- it does in the difference of the mean square and the squared mean.
+%-- The variance of a part is taken about the part's own mean. Moments of parts are joined
+%-- by the formula of Chan, Golub and LeVeque (1979). This avoids the cancellation that
+%-- the difference of the mean square and the squared mean suffers from.
 %--
-%-- Gradients: that of a sum or mean goes back to every voxel, that of a maximum to the
-%-- first voxel that has it (spc_find, by the least position). That of group normalisation
-%-- is layer normalisation's (feature_norm.cu.lua) with means over the group: of these
-%-- spc_part_back and spc_join_back make the sums in the same way as the moments.
+%-- Gradients: the gradient of a sum or mean goes back to every voxel. The gradient of a
+%-- maximum goes to the first voxel that has the maximum (spc_find takes the least
+%-- position). The gradient of group normalisation is that of layer normalisation
+%-- (feature_norm.cu.lua) with means over the group. spc_part_back and spc_join_back
+%-- compute these sums in the same way as the moments.
 %
 %include "feature.lua"
 %include "feature_channels.lua"
@@ -54,9 +56,9 @@
 enum {
     CHANNELS = $(problem.channels),
     GROUPS = $(problem.groups or 1),
-    GROUP = $(group), /* channels of one */
+    GROUP = $(group), /* channels of a group */
     WARPS = SPC_FEATURE_THREADS / 32,
-    DEPTH = 4 /* loads of a thread on their way */
+    DEPTH = 4 /* loads that a thread has under way */
 };
 
 % write_accesses(problem, {1, wide, wide_group})
@@ -67,8 +69,8 @@ enum {
 %
 /* ---- batch elements --------------------------------------------------- */
 
-/* The first voxel of batch element `batch` or a later one. A warp looks at 32
- * places at once. */
+/* The first voxel of batch element `batch` or of a later one. A warp reads 32
+ * positions at once. */
 SPC_DEVICE int find_batch(const spc_feature_args *args, int batch)
 {
     int low = 0, high = *args->count;
@@ -86,7 +88,7 @@ SPC_DEVICE int find_batch(const spc_feature_args *args, int batch)
     return low;
 }
 
-/* Where the voxels of an element are, and how they are cut. */
+/* The range of an element's voxels, and how it is cut into parts. */
 typedef struct element {
     int begin, end, part_rows;
 } element;
@@ -108,8 +110,9 @@ SPC_DEVICE int parts_of(const element *e)
     return (e->end - e->begin + e->part_rows - 1) / e->part_rows;
 }
 
-%-- The kernel that calls `part` for the voxels of each part of each batch element, in a
-%-- loop over what `index` runs through; a part has room for `floats` of them.
+%-- Writes the kernel that calls `part` for the voxels of each part of each batch
+%-- element. `loop` is a loop over the values of `index`. Each part has space for
+%-- `floats` results.
 %local function write_part_kernel(name, loop, part, floats, index)
 SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
@@ -136,8 +139,8 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 % write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 /* ---- moments of groups ------------------------------------------------ */
 
-/* The number of elements, their mean, and the sum of the squares of what
- * differs from it. */
+/* The number of elements, their mean, and the sum of squared deviations from
+ * the mean. */
 typedef struct moments {
     float n, mean, squares;
 } moments;
@@ -161,8 +164,8 @@ SPC_DEVICE float sum_warp(float v)
     return v;
 }
 
-%-- Calls for every piece x of a group over the voxels [begin, end), which lanes take in
-%-- turn, some at a time, so that several loads are on their way.
+%-- Calls `use` for every piece x of a group over the voxels [begin, end). Lanes take
+%-- the pieces in rotation, several at a time, so that several loads are under way.
 %local function write_pieces(n, use)
     for (int i = spc_lane(); i < items; i += 32 * DEPTH) {
         $(piece_type(problem, n)) loaded[DEPTH];
@@ -189,8 +192,8 @@ SPC_DEVICE float sum_warp(float v)
 %end
 %-- The moments of a group in a part.
 %local function write_part(name, n)
-/* Of every warp a group: the sum, from it the mean, then the squares; the
- * second time the rows come from a cache. */
+/* Each warp has one group. It computes the sum, from it the mean, then the sum
+ * of squared deviations. The second pass reads the rows from a cache. */
 SPC_DEVICE void part_moments$(n)(const spc_feature_args *args, float *to,
                                  int begin, int end, int group)
 {
@@ -223,7 +226,9 @@ SPC_KERNEL(spc_part_1, spc_feature_args, SPC_FEATURE_THREADS, 1)
 %     write_part("spc_part_1", 1)
 %   end
 % end
-/* Of every warp the group of an element: lanes take its parts in turn. */
+/*
+ * Each warp has one group of one element. Its lanes take the parts in rotation.
+ */
 SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
     int items = args->batches * GROUPS;
@@ -326,7 +331,7 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 %   end
 % end
 % elseif back and not best then
-%-- Every voxel has what its batch element has.
+%-- Writes to every voxel the value of its batch element.
 %local function write_spread(name, n)
 SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
@@ -374,8 +379,8 @@ SPC_DEVICE float both(float a, float b)
     return $(best and "b > a ? b : a" or "a + b");
 }
 
-%-- The channels [block * 32 * n, ...) of a part: lanes in a row have a piece each, and
-%-- as many rows as there is room for in a warp.
+%-- The channels [block * 32 * n, ...) of a part. Lanes of a row have one piece each,
+%-- and a warp takes as many rows at a time as fit.
 %local function write_part(name, n)
 %  local pieces = problem.channels // n
 %  local lanes = 1
@@ -393,7 +398,7 @@ SPC_DEVICE void part_sums$(n)(const spc_feature_args *args, float *to, int begin
     for (int e = 0; e < $(n); e++)
         sum[e] = NOTHING;
     if (piece >= $(pieces))
-        begin = end; /* of the last block some lanes have no channels */
+        begin = end; /* some lanes of the last block have no channels */
     for (int p = begin + warp * $(32 // lanes) + spc_lane() / $(lanes); p < end;
          p += DEPTH * STEP) {
         $(piece_type(problem, n)) loaded[DEPTH];
@@ -417,7 +422,7 @@ SPC_DEVICE void part_sums$(n)(const spc_feature_args *args, float *to, int begin
     for (int e = 0; e < $(n); e++)
         for (int bits = $(lanes); bits < 32; bits <<= 1)
             sum[e] = both(sum[e], spc_shfl_xor_f32(sum[e], bits));
-    spc_sync_block(); /* what was there has been read */
+    spc_sync_block(); /* all threads have read the previous sums */
     if (spc_lane() < $(lanes))
         SPC_UNROLL
         for (int e = 0; e < $(n); e++)
@@ -439,7 +444,8 @@ SPC_DEVICE void part_sums$(n)(const spc_feature_args *args, float *to, int begin
 % if needs_single(problem, problem.channels, problem.channels) then
 %   write_part("spc_part_1", 1)
 % end
-/* Of every block 32 channels of an element: its warps take parts in turn. */
+/* Each block has 32 channels of an element. Its warps take the parts in
+ * rotation. */
 SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
     enum { BLOCKS = (CHANNELS + 31) / 32 };
@@ -476,7 +482,7 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
     }
 }
 % if back then
-/* The first voxel that has the maximum. */
+/* Finds the first voxel that has the maximum. */
 SPC_KERNEL(spc_find, spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
     long long items = (long long)*args->count * CHANNELS;

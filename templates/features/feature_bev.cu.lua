@@ -1,12 +1,13 @@
-%-- Dense planes from sparse rows, for the convolutions of a detector's second half.
+%-- Dense planes from sparse rows, for the 2D convolutions in the second half of a
+%-- detector.
 %--
-%--   spc_place   every voxel writes its row into its cell; all others hold -1
-%--   spc_dense   a lane has a cell of a plane, and neighbouring lanes neighbouring
-%--               cells: what they write for a channel lies together, and everything is
-%--               written once, the zeros too
+%--   spc_place   every voxel writes its row number into its cell; empty cells hold -1
+%--   spc_dense   each lane has a cell of a plane, and neighbouring lanes have
+%--               neighbouring cells, so the stores for one channel are contiguous.
+%--               Every element is written once, zeros included.
 %--
-%-- The gradient is what lies in the cell of a voxel: a lane has a voxel, and neighbouring
-%-- lanes mostly neighbouring cells.
+%-- The gradient reads the cell of each voxel. Each lane has a voxel, and neighbouring
+%-- lanes mostly have neighbouring cells.
 %
 %include "feature.lua"
 %include "feature_planes.lua"
@@ -38,7 +39,7 @@
 enum {
     CHANNELS = $(problem.channels),
     DEPTH = $(axes.depth),
-    RUNS = $((axes.plane + 31) // 32), /* of 32 cells, in a plane */
+    RUNS = $((axes.plane + 31) // 32), /* runs of 32 cells in a plane */
     WARPS = SPC_FEATURE_THREADS / 32
 };
 
@@ -48,7 +49,7 @@ enum {
 % write_coordinates("SPC_DEVICE")
 % if problem.pass then
 %local function write_fetch(name, n)
-/* $(span) channels of the voxel at position p. */
+/* Reads $(span) channels for the voxel at position p. */
 SPC_DEVICE void fetch$(n)(const spc_feature_args *args, int p, int c)
 {
     int x = coordinate_of(args, p, 1), y = coordinate_of(args, p, 2);
@@ -107,7 +108,7 @@ SPC_KERNEL(spc_place, spc_feature_args, SPC_FEATURE_THREADS, 1)
 }
 
 %local function write_kernel(name, n, span)
-/* $(span) channels of 32 cells. */
+/* Writes $(span) channels of 32 cells. */
 SPC_DEVICE void spread$(n)(const spc_feature_args *args, int layer, int cell, int c)
 {
     int row = cell < PLANE ? args->cells[layer * PLANE + cell] : -1;

@@ -1,18 +1,19 @@
-%-- Sums over all rows, channel by channel: the gradients of a scale and a shift. With y =
-%-- scale * v + shift they are the sums of dy * v and of dy.
+%-- Sums over all rows for each channel: the gradients of a scale and a shift. With y =
+%-- scale * v + shift these are the sums of dy * v and of dy.
 %--
-%--   spc_channels   a block sums one part of the rows
-%--   spc_sums       the sums of parts, in their order, become those of all
+%--   spc_channels   each block sums one part of the rows
+%--   spc_sums       adds the sums of parts, in their order
 %--
-%-- Rows are cut into equal parts, at most SPC_FEATURE_PARTS; how many depends on their
-%-- number alone. `given` says what the number of rows is, `row` which one is at position
-%-- p, `value` what v is, of the number x[e] in channel c; before that `prepare` is said.
+%-- Rows are cut into equal parts, at most SPC_FEATURE_PARTS. The number of parts depends
+%-- only on the number of rows. `given` is an expression for the number of rows, `row` for
+%-- the row at position p, and `value` for v, given the number x[e] in channel c. It is
+%-- used after the text of `prepare`.
 %local function write_part(problem, n, row, value, prepare)
 %  local pieces = problem.channels // n
 %  local lanes = 1
 %  while lanes < 32 and lanes < pieces do lanes = lanes * 2 end
-/* The channels [block * $(lanes * n), ...) of a part: lanes in a row have a piece each,
- * and as many rows as there is room for in a warp. */
+/* The channels [block * $(lanes * n), ...) of a part. Lanes of a row have one piece
+ * each, and a warp takes as many rows at a time as fit. */
 SPC_DEVICE void channel_sums$(n)(const spc_feature_args *args, float *to,
                                  int begin, int end, int block)
 {
@@ -26,7 +27,7 @@ SPC_DEVICE void channel_sums$(n)(const spc_feature_args *args, float *to,
     for (int e = 0; e < $(2 * n); e++)
         v[e] = 0;
     if (piece >= $(pieces))
-        begin = end; /* of the last block some lanes have no channels */
+        begin = end; /* some lanes of the last block have no channels */
     for (int p = begin + warp * $(32 // lanes) + spc_lane() / $(lanes); p < end;
          p += STEP) {
         long long row = $(row);
@@ -50,7 +51,7 @@ SPC_DEVICE void channel_sums$(n)(const spc_feature_args *args, float *to,
     for (int e = 0; e < $(2 * n); e++)
         for (int bits = $(lanes); bits < 32; bits <<= 1)
             v[e] += spc_shfl_xor_f32(v[e], bits);
-    spc_sync_block(); /* what was there has been read */
+    spc_sync_block(); /* all threads have read the previous sums */
     if (spc_lane() < $(lanes))
         SPC_UNROLL
         for (int e = 0; e < $(2 * n); e++)

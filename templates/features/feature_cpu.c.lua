@@ -1,8 +1,9 @@
-%-- The operators on features on a processor: what the templates feature_*.cu.lua do, by
-%-- plain loops over channels, which the compiler turns into vectors.
+%-- The operators on features on a processor. They compute what the templates
+%-- feature_*.cu.lua compute, by plain loops over channels that the compiler vectorises.
 %--
-%-- A launch calls a kernel once for each thread that a GPU's block would have. One call
-%-- does the work of the block, the others nothing; a block has neighbouring rows.
+%-- A launch calls a kernel once for each thread that a GPU's block would have. The
+%-- first call of a block does all its work and the others return at once. A block has
+%-- neighbouring rows.
 %
 %include "feature_host.lua"
 %include "feature_planes.lua"
@@ -53,10 +54,10 @@ enum { CHANNELS = $(problem.channels), OUTPUTS = $(outputs) };
 %   write_rsqrt("SPC_INLINE", "spc_float_of_bits", "spc_bits_of_float")
 % end
 % if op == "pool" or op == "unpool" then
-enum { OFFSETS = $(problem.offsets), CHUNK = 64 /* channels at a time */ };
+enum { OFFSETS = $(problem.offsets), CHUNK = 64 /* channels in one chunk */ };
 
-/* Adds what offset k has for `n` channels from `at`; `present`: offsets before
- * it that had an input. */
+/* Adds the contribution of offset k to `n` channels from `at` on. `present` is
+ * the number of earlier offsets that had an input. */
 SPC_INLINE void take(const spc_feature_args *args, float *restrict sum,
                      int *restrict row_of, long long from, int row, int present,
                      int at, int n)
@@ -124,14 +125,15 @@ static void pool(const spc_feature_args *args, long long p)
 %   local offsets = problem.kx * problem.ky * problem.kz
 %   local width = op == "slice" and problem.channels or problem.channels // offsets
 enum {
-    WIDTH = $(width), /* of a slice */
+    WIDTH = $(width), /* channels of a slice */
     KX = $(problem.kx),
     KY = $(problem.ky),
     KZ = $(problem.kz),
     OFFSETS = $(offsets)
 };
 
-/* Where offset k's slice begins: slices count with x fastest, offsets with z. */
+/* The first channel of offset k's slice. Slices are numbered with x fastest,
+ * offsets with z fastest. */
 SPC_INLINE long long slice_of(int k)
 {
     int x = k / (KY * KZ), y = k / KZ % KY, z = k % KZ;
@@ -216,7 +218,9 @@ static void regroup_row(const spc_feature_args *args, long long row)
 %   write_rows_given("SPC_INLINE")
 enum { LANES = 16, WHOLE = CHANNELS / LANES * LANES };
 
-/* Sums of numbers in turn, so that they fill vectors. */
+/*
+ * Adds numbers in interleaved partial sums, so that the loop can be vectorised.
+ */
 static float sum_of(const float *x)
 {
     float lanes[LANES] = {0}, sum = 0;
@@ -278,7 +282,7 @@ static void place(const spc_feature_args *args, long long i)
 }
 
 %   write_kernel("spc_place", "*args->count", "place")
-/* A channel of a layer: a plane. */
+/* Writes one channel of a layer, which is a plane. */
 static void spread(const spc_feature_args *args, long long i)
 {
     long long layer = i / CHANNELS, c = i % CHANNELS;

@@ -1,6 +1,6 @@
-%-- The gradients of operators on features on a processor: what the templates
-%-- feature_*.cu.lua do for pass=dgrad and pass=wgrad, by plain loops over channels, launched
-%-- as in feature_cpu.c.lua.
+%-- The gradients of the operators on features on a processor. They compute what the
+%-- templates feature_*.cu.lua compute for pass=dgrad and pass=wgrad, by plain loops over
+%-- channels, and are launched as in feature_cpu.c.lua.
 %
 %include "feature_host.lua"
 %include "feature_planes.lua"
@@ -39,9 +39,9 @@ enum { CHANNELS = $(problem.channels) };
 %
 %-- ---- sums over rows ------------------------------------------------------------------
 %
-%-- As in feature_channels.lua: of a row the mean and 1 / sqrt are of[0] and of[1].
+%-- As in feature_channels.lua. of[0] and of[1] are the mean and 1 / sqrt of a row.
 %local function write_sums(given, row, moments)
-/* The rows of a part, by their number alone. */
+/* The rows of a part; depends only on the number of rows. */
 static int rows_of_part(int rows)
 {
     int each = (rows + SPC_FEATURE_PARTS - 1) / SPC_FEATURE_PARTS;
@@ -92,7 +92,7 @@ static void sum_parts(const spc_feature_args *args, long long i)
 
 %  write_host_kernel("spc_sums", "2 * CHANNELS", "sum_parts")
 %end
-%-- dx from xhat, g and their two means, of channel c.
+%-- dx of channel c from xhat, g and their two means.
 %local function write_back(scale, all, along)
         put(args->out, row * args->out_pitch + c,
             $(scale) * (g[c] - $(all) - x[c] * $(along)));
@@ -172,7 +172,7 @@ static void turn_row(const spc_feature_args *args, long long row)
 %   write_sums("rows_given(args)", "p")
 % elseif op == "layernorm" then
 %   write_rows_given("SPC_INLINE")
-/* x becomes (x - mean) / sqrt(var + eps). */
+/* Replaces x by (x - mean) / sqrt(var + eps). */
 static void normalise(float *x, float *mean, float *scale,
                       const spc_feature_args *args, long long row)
 {
@@ -258,7 +258,7 @@ static float g_of(const spc_feature_args *args, long long row, int c)
     return get(args->add, row * args->add_pitch + c)$(problem.affine == 1 and " * args->scale[c]" or "");
 }
 
-/* Of every group the sums of g and of g xhat. */
+/* The sums of g and of g xhat of each group. */
 static void sum_part_back(const spc_feature_args *args, long long i)
 {
     extent e = find_part(args, i);
@@ -280,7 +280,7 @@ static void sum_part_back(const spc_feature_args *args, long long i)
 }
 
 %       write_host_kernel("spc_part_back", "ALL_PARTS", "sum_part_back")
-/* Their means, behind the moments. */
+/* Their means, stored after the moments. */
 static void join_parts_back(const spc_feature_args *args, long long i)
 {
     long long batch = i / GROUPS, group = i % GROUPS;
@@ -361,7 +361,7 @@ static void join_most(const spc_feature_args *args, long long batch)
 }
 
 %     write_host_kernel("spc_join", "args->batches", "join_most")
-/* The first voxel of an element that has its maximum. */
+/* Finds the first voxel of an element that has the maximum. */
 static void find_first(const spc_feature_args *args, long long batch)
 {
     extent e = find_element(args, (int)batch);

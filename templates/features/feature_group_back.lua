@@ -1,8 +1,8 @@
-%-- The two means that the gradient of group normalisation needs, of g and of g xhat: sums of
-%-- parts, then of all parts of a batch element, as its moments are made in
+%-- The two means that the gradient of group normalisation needs, of g and of g xhat. They
+%-- are summed over parts and then over all parts of a batch element, like the moments in
 %-- feature_batch.cu.lua.
 %
-%-- g = dy times the scale, of n channels from `at`.
+%-- g = dy times the scale, for n channels from `at` on.
 %local function write_g(problem, n)
 SPC_DEVICE void load_g$(n)(float *g, const spc_feature_args *args, long long row,
                            int at)
@@ -19,9 +19,9 @@ SPC_DEVICE void load_g$(n)(float *g, const spc_feature_args *args, long long row
 }
 
 %end
-%-- The sums of g and of g xhat, of a part.
+%-- The sums of g and of g xhat of one part.
 %local function write_part_back(name, n, write_part_kernel)
-/* Of every warp a group. */
+/* Each warp has one group. */
 SPC_DEVICE void part_back$(n)(const spc_feature_args *args, float *to, int begin,
                               int end, int group)
 {
@@ -72,7 +72,7 @@ SPC_KERNEL(spc_part_back_1, spc_feature_args, SPC_FEATURE_THREADS, 1)
 %       write_part_back("spc_part_back_1", 1, write_part_kernel)
 %     end
 %   end
-/* Their means, behind the moments. */
+/* Their means, stored after the moments. */
 SPC_KERNEL(spc_join_back, spc_feature_args, SPC_FEATURE_THREADS, 1)
 {
     int items = args->batches * GROUPS;

@@ -1,5 +1,5 @@
-%-- What the operators on features and their gradients share on a processor: elements as
-%-- floats, the share of a block, batch elements and their moments.
+%-- Code that the operators on features and their gradients share on a processor:
+%-- elements as floats, the share of a block, batch elements and their moments.
 %
 %include "feature.lua"
 %
@@ -18,7 +18,8 @@ SPC_INLINE void put(void *to, long long at, float value)
     ((element *)to)[at] = $(half and "spc_" .. half .. "_of_float(value)" or "value");
 }
 
-/* Of `items` those of the block that call x belongs to; none for other calls. */
+/* The share of `items` that belongs to the block of call x. It is empty for all
+ * calls of a block but the first. */
 typedef struct share {
     long long begin, end;
 } share;
@@ -35,7 +36,7 @@ SPC_INLINE share share_of(const spc_feature_args *args, long long items,
 }
 
 %end
-%-- A kernel that calls body(args, i) for each of `items`.
+%-- Writes a kernel that calls body(args, i) for each of `items`.
 %function write_host_kernel(name, items, body)
 void $(name)(const spc_feature_args *args, unsigned x, unsigned y);
 
@@ -53,7 +54,7 @@ void $(name)(const spc_feature_args *args, unsigned x, unsigned y)
 %-- ---- batch elements ------------------------------------------------------------------
 %
 %function write_host_elements()
-/* The first voxel of batch element `batch` or a later one. */
+/* The first voxel of batch element `batch` or of a later one. */
 static int find_batch(const spc_feature_args *args, int batch)
 {
     int low = 0, high = *args->count;
@@ -68,7 +69,7 @@ static int find_batch(const spc_feature_args *args, int batch)
     return low;
 }
 
-/* Where the voxels of an element are, and how they are cut. */
+/* The range of an element's voxels, and how it is cut into parts. */
 typedef struct extent {
     int begin, end, part_rows;
 } extent;
@@ -83,7 +84,8 @@ static extent find_element(const spc_feature_args *args, int batch)
     return e;
 }
 
-/* Part `i` of all elements' parts; empty past the last of an element. */
+/* Part `i` of the parts of all elements. It is empty past the last part of an
+ * element. */
 static extent find_part(const spc_feature_args *args, long long i)
 {
     extent e = find_element(args, (int)(i / SPC_FEATURE_PARTS));
@@ -98,12 +100,12 @@ static extent find_part(const spc_feature_args *args, long long i)
 #define ALL_PARTS (long long)args->batches * SPC_FEATURE_PARTS
 
 %end
-%-- The moments of the groups of a batch element, as kernels.
+%-- Writes kernels that compute the moments of the groups of a batch element.
 %function write_host_moments(problem)
 enum { GROUPS = $(problem.groups), GROUP = CHANNELS / GROUPS };
 
-/* Channels are summed each by itself, so that they fill vectors; then those of
- * every group together. */
+/* Each channel is summed separately, so that the loop can be vectorised. Then
+ * the channels of each group are joined. */
 static void join_channels(float *out, const float *channels)
 {
     for (int group = 0; group < GROUPS; group++) {
@@ -113,7 +115,7 @@ static void join_channels(float *out, const float *channels)
     }
 }
 
-/* Of every group its mean, and the squares of what differs from it. */
+/* The mean of each group, and its sum of squared deviations. */
 static void sum_part(const spc_feature_args *args, long long i)
 {
     extent e = find_part(args, i);
@@ -141,7 +143,7 @@ static void sum_part(const spc_feature_args *args, long long i)
 }
 
 %  write_host_kernel("spc_part", "ALL_PARTS", "sum_part")
-/* Chan, Golub and LeVeque, 1979. */
+/* The formula of Chan, Golub and LeVeque, 1979. */
 static void join_parts(const spc_feature_args *args, long long i)
 {
     long long batch = i / GROUPS, group = i % GROUPS;

@@ -1,28 +1,29 @@
-%-- Layer normalisation: some lanes of a warp share a row. They sum it for the mean, then
-%-- the squares of what differs from it, and write the row. A row that fits their
-%-- registers is read once, a wider one again from the nearest cache. Of rows that fit, the
-%-- lanes take two at a time: twice as many loads are on their way, and the scale and the
-%-- shift of a channel are read once for both.
+%-- Layer normalisation. Several lanes of a warp share a row. They sum it for the mean, then
+%-- sum the squared deviations, and write the row. A row that fits their registers is read
+%-- once; a wider one is read again from the nearest cache. If rows fit, the lanes take two
+%-- at a time. This doubles the number of loads under way, and the scale and shift of a
+%-- channel are read once for both rows.
 %--
-%-- With xhat = (x - mean) / sqrt(var + eps) and g = dy times the scale the gradient of a row
-%-- is
+%-- With xhat = (x - mean) / sqrt(var + eps) and g = dy times the scale, the gradient of a
+%-- row is
 %--
 %--     dx = (g - mean of g - xhat * mean of g xhat) / sqrt(var + eps)
 %--
-%-- (Ba, Kiros, Hinton, 2016); those of scale and shift are sums over all rows
-%-- (feature_channels.lua), for which every row leaves its moments. Those of an operator
-%-- "affine", which has no moments, are made here as well.
+%-- (Ba, Kiros, Hinton, 2016). The gradients of scale and shift are sums over all rows
+%-- (feature_channels.lua), for which each row stores its moments. This template also makes
+%-- the gradients of the operator "affine", which has no moments.
 %
 %include "feature.lua"
 %include "feature_channels.lua"
 %
-%-- Elements of a row that a lane holds at most; in a gradient of dy as many again.
+%-- The most elements of a row that one lane holds. A gradient holds as many elements
+%-- of dy as well.
 %local most_held = 32
 %
-%-- Elements of a piece. Neighbouring lanes read the scales of neighbouring pieces: where
-%-- these are 16 bytes, a warp's loads have all of each cache line. Of 8 channels they
-%-- are 32 bytes, of which a load takes half, so there is twice as much to do as there
-%-- is for the rows. What fits in one step of a warp has too little of either to matter.
+%-- Elements of a piece. Neighbouring lanes read the scales of neighbouring pieces. Where
+%-- the scales of a piece are 16 bytes, the loads of a warp use all of each cache line.
+%-- The scales of 8 channels are 32 bytes and a load takes half of them, which doubles
+%-- the work for the scales. It does not matter if the row fits in one step of a warp.
 %local function piece_of(problem)
 %  local n = natural_elements(problem, problem.channels)
 %  if problem.affine == 1 and problem.pass ~= "wgrad" and problem.channels > 32 * n then
@@ -65,15 +66,17 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 % end
 % write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 %
-%-- How a row lies on lanes, `n` elements to a piece.
+%-- How a row is divided among lanes, with `n` elements in a piece.
 %--
-%-- Which rows are alone depends on the grid, so these and pairs must give the same bits:
-%-- where a product is added it says so, as spc_fma, and the compiler is not asked.
-%-- Gradients have too many of those, and go row by row.
+%-- Which rows are processed alone and which in pairs depends on the grid, so both must
+%-- give the same bits. A product that is added is therefore written as spc_fma, and the
+%-- compiler has no choice. Gradients have too many such products and process rows one by
+%-- one.
 %--
-%-- A thread needs the registers that hold rows and some 48 besides; as many blocks are
-%-- asked for as 65536 of them are enough for, else the compiler loads all scales ahead of
-%-- the sums, and few blocks fit. Single elements, whose scales lie well, are left to it.
+%-- A thread needs the registers that hold rows and some 48 more. The launch bounds ask
+%-- for as many blocks as 65536 registers suffice for. Otherwise the compiler loads all
+%-- scales before the sums, and few blocks fit. Kernels that move single elements have no
+%-- such bound, because their scales are read efficiently.
 %local function layout_of(n)
 %  local pieces = problem.channels // n
 %  local lanes = 1
@@ -87,8 +90,8 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 %          paired = paired, blocks = n > 1 and 256 // (floats + (target.sm >= 120 and 72 or 48)) or 1}
 %end
 %
-%-- Around what is done with the elements x of each piece, which begin at `at`, of each of
-%-- the rows r; `before` writes what is the same for all rows.
+%-- Opens the loop over the elements x of each piece, which begins at `at`, of each of the
+%-- rows r. `before` writes the code that is the same for all rows.
 %local function write_begin(of, first, before)
     $(of.held and "SPC_UNROLL" or "SPC_ROLLED")
     for (int j = 0; j < $(of.steps); j++) {
@@ -124,7 +127,7 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
         load_floats$(n)(shift, args->shift + at);
 %end
 %
-%-- The last step: the rows of outputs, of their moments, or of the gradient.
+%-- The last step: writes the rows of outputs, their moments, or the gradient.
 %local function write_rows(of)
 %  local affine = problem.affine == 1
 %  write_begin(of, false, affine and function() write_scale_shift(of.n) end)
@@ -150,7 +153,7 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
         }
 %end
 %
-%-- g = dy times the scale, of the piece at hand.
+%-- g = dy times the scale, for the current piece.
 %local function write_g(of, first)
 %  if of.held then
             float *g = dy[r] + j * $(of.n);
@@ -170,7 +173,7 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
 %
 %local function write_gradient(of)
 %  local before = problem.affine == 1 and function() write_scale(of.n) end
-    float all[ROWS] = {0}, along[ROWS] = {0}; /* of g, of g xhat */
+    float all[ROWS] = {0}, along[ROWS] = {0}; /* sums of g and of g xhat */
 %  if of.held then
     float dy[ROWS][$(of.steps * of.n)];
 %  end
@@ -200,7 +203,8 @@ enum { CHANNELS = $(problem.channels), WARPS = SPC_FEATURE_THREADS / 32 };
     }
 %end
 %
-%-- The pieces of a lane lie at constants from its first, which loads then add themselves.
+%-- The pieces of a lane are at constant distances from its first, so loads can use them
+%-- as immediate offsets.
 %local function write_first_piece(n)
 SPC_DEVICE const void *first_piece$(n)(const void *rows, long long row, int lane)
 {
@@ -208,10 +212,11 @@ SPC_DEVICE const void *first_piece$(n)(const void *rows, long long row, int lane
 }
 
 %end
-%-- `together` rows of these lanes, `step` apart.
+%-- Normalises `together` rows of these lanes, `step` apart.
 %local function write_normalise(of, together)
 %  local n = of.n
-/* Lanes beyond the last row read it too, as all must take part in the sums. */
+/* Lanes past the last row read the last row, because all lanes must take part
+ * in the sums. */
 SPC_DEVICE void normalise$(n)_$(together)(const spc_feature_args *args, long long first,
                                           long long step, int rows)
 {

@@ -1,15 +1,15 @@
-%-- Pooling over a kernel map, and its way back; the gradients of both.
+%-- Pooling over a kernel map, un-pooling, and the gradients of both.
 %--
-%-- A thread has some neighbouring channels of one output voxel. It takes some offsets at
-%-- a time: first their input rows, which all threads of the voxel share, then the loads
-%-- that these allow, all at once; they stay as they are in memory until they are used.
-%-- An input is read once for every output that sees it, which caches serve, an output
-%-- is written once.
+%-- A thread has several neighbouring channels of one output voxel. It takes several
+%-- offsets at a time. It first reads their input rows, which all threads of the voxel
+%-- share, and then issues all loads for these rows at once. The loaded values keep their
+%-- type in memory until they are used. An input is read once for every output that sees
+%-- it, mostly from caches. An output is written once.
 %--
-%-- A gradient adds up, over the map read the other way, dy of all outputs that an input
-%-- was seen by. What it must know of these spc_count finds out first, by whole numbers,
-%-- whose order of arrival does not matter: how many inputs each was the mean of, or the
-%-- first offset of each row that was un-pooled, which is the one that it came by.
+%-- A gradient walks the map in the other direction and adds dy of all outputs that saw
+%-- an input. spc_count first finds what this needs: the number of inputs of each mean,
+%-- or the first offset of each un-pooled row, which is the one that was used. It counts
+%-- in integers, so the order of arrival does not matter.
 %
 %include "feature.lua"
 %
@@ -44,14 +44,16 @@
 enum {
     CHANNELS = $(problem.channels),
     OFFSETS = $(problem.offsets),
-    /* Offsets at a time; stored indices take twice the room of what they are
-     * for. */
+    /*
+     * Offsets at a time. Stored indices take twice the space of their values.
+     */
     BATCH = $(math.min(problem.offsets, back and stored and 4 or 8))
 };
 
 % write_accesses(problem, {1, wide})
 %
-%-- What one offset adds to the channels of a voxel: `from` is the input row.
+%-- Adds the contribution of one offset to the channels of a voxel; `from` is the
+%-- input row.
 %local function write_take(n)
             unpack$(n)(x, loaded[j]);
 % if best then
@@ -94,7 +96,7 @@ enum {
 % end
 %end
 %
-%-- Stored rows, four at a time where the channels allow.
+%-- Writes the stored rows, four at a time if the channels allow it.
 %local function write_rows(n)
 %  local four = n % 4 == 0 and problem.channels % 4 == 0
 % if back or fetches then
@@ -138,7 +140,7 @@ SPC_DEVICE void store_rows$(n)(int *to, const int *v)
 %end
 %local function write_kernel(name, n)
 % if stored or (fetches and picked) then write_rows(n) end
-/* $(n) channels from `at` of the voxel at position p. */
+/* Pools $(n) channels, from `at` on, for the voxel at position p. */
 SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
 {
     int row = args->order[p];
@@ -147,7 +149,7 @@ SPC_DEVICE void pool$(n)(const spc_feature_args *args, int p, int at)
     int present = 0;
 % end
 % if fetches and picked then
-    int was[$(n)]; /* the input that an element was put at */
+    int was[$(n)]; /* the input that each element was taken from */
 % end
 % if stored and not back then
     int row_of[$(n)];

@@ -1,5 +1,5 @@
-%-- Operators that look at one row alone: a thread has some neighbouring channels of an
-%-- output row, reads what they are made of and writes them once.
+%-- Operators that work on each row alone. A thread has several neighbouring channels
+%-- of an output row, reads their inputs and writes them once.
 %
 %include "feature.lua"
 %
@@ -8,7 +8,7 @@
 %  "groupmean,dgrad",
 %}
 %
-%-- The gradient of a mean repeats, too.
+%-- The gradient of a mean is a repetition.
 %local function is_repeat(problem)
 %  return problem.op == "repeat" or problem.op == "groupmean" and problem.pass ~= nil
 %end
@@ -16,8 +16,8 @@
 %  return (problem.op == "groupsum" or problem.op == "groupmean") and not problem.pass
 %end
 %
-%-- Outputs of a thread: those of a piece of 16 bytes, unless they are made of more than
-%-- 64 bytes of inputs.
+%-- Outputs of a thread: one piece of 16 bytes, unless these outputs need more than 64
+%-- bytes of inputs.
 %local function outputs_of_thread(problem, outputs)
 %  local n = natural_elements(problem, outputs)
 %  local bytes = feature_format(problem).bytes
@@ -74,7 +74,8 @@ enum {
 %   write_slope_activation(problem, "SPC_DEVICE")
 % end
 %
-%-- v = what the outputs from `at` of a row are; `piece`: elements of a load.
+%-- v = the outputs of a row from `at` on; `piece` is the number of elements of a
+%-- load.
 %local function write_compute(name, n, piece)
 SPC_DEVICE void $(name)(float *v, const spc_feature_args *args, long long row,
                         int at)

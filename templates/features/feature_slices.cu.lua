@@ -1,10 +1,11 @@
-%-- Space to channel over a kernel map, and channel to space over the inverse one: an
-%-- offset's input is a slice of the output's row. Each is the other's gradient.
+%-- Space to channel over a kernel map, and channel to space over the inverse map. The input
+%-- of an offset is a slice of the output's row. Each operator is the gradient of the other.
 %--
-%-- A thread has a piece of an output row. Of a sliced row that is part of one slice: it
-%-- reads one entry of the map and moves the piece as it is. Of a row that was sliced it is
-%-- part of every slice: the thread takes some offsets at a time, first their rows, then all
-%-- the loads that these allow at once, and adds them up in the order of the offsets.
+%-- A thread has a piece of an output row. If the output row consists of slices, the piece
+%-- belongs to one slice: the thread reads one entry of the map and moves the piece
+%-- unchanged. If the input row consists of slices, the piece gets a part of every slice:
+%-- the thread takes several offsets at a time, reads their rows, issues all loads for these
+%-- rows at once, and adds the values in the order of the offsets.
 %
 %include "feature.lua"
 %
@@ -34,7 +35,7 @@
 #include "feature_abi.h"
 
 enum {
-    WIDTH = $(width), /* of a slice */
+    WIDTH = $(width), /* channels of a slice */
     KX = $(problem.kx),
     KY = $(problem.ky),
     KZ = $(problem.kz),
@@ -43,8 +44,9 @@ enum {
 };
 
 % if slices then
-%-- A piece moves as it is: no number is looked at.
-/* The offset whose slice this is: slices count with x fastest, offsets with z. */
+%-- A piece is moved unchanged; its numbers are not interpreted.
+/* The offset of this slice. Slices are numbered with x fastest, offsets with z
+ * fastest. */
 SPC_DEVICE int offset_of(int slice)
 {
     int x = slice % KX, y = slice / KX % KY, z = slice / (KX * KY);
@@ -64,7 +66,8 @@ SPC_DEVICE int slice_of(int k)
 % end
 %local function write_slice(n)
 %  local bytes = n * feature_format(problem).bytes
-/* $(n) channels of a sliced row from `at`, of the voxel at position p. */
+/* Moves $(n) channels of a row of slices, from `at` on, for the voxel at
+ * position p. */
 SPC_DEVICE void move$(n)(const spc_feature_args *args, int p, int at)
 {
     long long to = args->order[p] * args->out_pitch + at;
@@ -86,7 +89,7 @@ SPC_DEVICE void move$(n)(const spc_feature_args *args, int p, int at)
 
 %end
 %local function write_unslice(n)
-/* $(n) channels from `at` of the voxel at position p. */
+/* Moves $(n) channels, from `at` on, for the voxel at position p. */
 SPC_DEVICE void move$(n)(const spc_feature_args *args, int p, int at)
 {
     float sum[$(n)];
@@ -125,7 +128,8 @@ SPC_DEVICE void move$(n)(const spc_feature_args *args, int p, int at)
 }
 
 %end
-%-- Of two kernels with pieces of one element the second needs no function of its own.
+%-- If both kernels move pieces of one element, the second one reuses the function of
+%-- the first.
 %local written = {}
 %local function write_kernel(name, n)
 %  if not written[n] then (slices and write_slice or write_unslice)(n) end

@@ -1,11 +1,12 @@
-%-- Coordinate sets from others, and the features of rows that are one voxel.
+%-- Derives coordinate sets from other sets, and merges the features of rows that belong to
+%-- one voxel.
 %--
-%-- spc_derive lists the outputs of a strided rule, each once: every voxel of the
-%-- input set proposes its outputs (one by the floor rule, up to the product of
-%-- ceil(kernel / stride) by the footprint rule), and a hash table by open addressing
-%-- keeps the first proposal of each. Of a generative layer the input voxels are the
-%-- coarser ones and every one proposes a voxel for each of its offsets. The list comes in
-%-- any order; sorting it (index.cu.lua) makes a set of it that depends on the voxels alone.
+%-- spc_derive lists the outputs of a strided rule, each once. Every voxel of the input set
+%-- proposes its outputs: one by the floor rule, up to the product of ceil(kernel / stride)
+%-- by the footprint rule. A hash table with open addressing keeps the first proposal of
+%-- each output. In a generative layer the input voxels are the coarser ones, and each
+%-- proposes a voxel for each of its offsets. The list has no particular order. Sorting it
+%-- (index.cu.lua) makes a set that depends only on the voxels.
 %--
 %-- Nothing else of the geometry is a constant: one module serves all layers.
 %
@@ -28,7 +29,7 @@
 #include "spc_device.cuh"
 #include "index_sort.cuh"
 
-/* Keys of the outputs, and of the inputs. */
+/* Keys of the outputs and of the inputs. */
 typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 typedef $(problem.in_key == 64 and "spc_u64" or "spc_u32") in_key;
 
@@ -37,9 +38,11 @@ typedef $(problem.in_key == 64 and "spc_u64" or "spc_u32") in_key;
 
 /* ---- proposing -------------------------------------------------------- */
 
-/* The place of a coordinate on an axis, and how many outputs it has there: the
- * i-th is `first` - i * `step` for i < count, where places that are no output
- * were left out. */
+/*
+ * The position of a coordinate on an axis, and its number of outputs on that
+ * axis. The i-th output is `first` - i * `step` for i < count, after positions
+ * that are no output have been left out.
+ */
 typedef struct axis_outputs {
     int first, step, count;
 } axis_outputs;
@@ -53,10 +56,10 @@ SPC_DEVICE int floor_div(int value, int by)
 }
 
 /*
- * By the footprint rule o = (i + padding - dilation * place) / stride where that
- * is whole. Those places are the first one and every n-th after it, n the least
- * with n * dilation a multiple of the stride; the outputs then fall by n *
- * dilation / stride.
+ * The footprint rule: o = (i + padding - dilation * position) / stride, where
+ * this is an integer. Such positions are the first one and every n-th after it,
+ * where n is the least number for which n * dilation is a multiple of the
+ * stride. The outputs then decrease by n * dilation / stride.
  */
 %if problem.generative == 1 then
 SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
@@ -119,7 +122,7 @@ SPC_DEVICE map_key pack(const spc_index_key *layout, const spc_u32 *c)
     return key;
 }
 
-/* Multiplying and taking the upper bits (Knuth, volume 3, section 6.4). */
+/* Multiplies and takes the upper bits (Knuth, volume 3, section 6.4). */
 SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
 {
     spc_u64 mixed = (spc_u64)key * 0x9e3779b97f4a7c15ull;
@@ -127,8 +130,11 @@ SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
     return (spc_u32)(mixed >> 32) & (slots - 1);
 }
 
-/* By the floor rule there are no more outputs than inputs, by a footprint so many times as
- * many: so much of the table is used, and cleared, that half of it is taken at most. */
+/*
+ * The part of the table that is used and cleared. It is chosen so that at most half of it
+ * is filled. By the floor rule there are at most as many outputs as inputs, by the
+ * footprint rule a multiple of that.
+ */
 SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
 {
 %if problem.generative == 1 then
@@ -164,8 +170,8 @@ SPC_DEVICE map_key look_at(const map_key *slot)
     return $("spc_load_relaxed" .. wide)(slot);
 }
 
-/* Is the key new, in whose first slot another one stood? A full table ends the search: there
- * are more outputs than capacity then, and the count says so. */
+/* True if the key is new, given that its first slot held another key. A full table ends the
+ * search. There are then more outputs than the capacity, and the count shows it. */
 SPC_DEVICE int insert_behind(const spc_derive_args *args, spc_u32 slots,
                              map_key key)
 {
@@ -185,7 +191,7 @@ SPC_DEVICE int insert_behind(const spc_derive_args *args, spc_u32 slots,
     return 1;
 }
 
-/* The coordinates of an output again. */
+/* Converts the key of an output back to coordinates. */
 SPC_DEVICE spc_b16 unpack(const spc_index_key *layout, map_key key)
 {
     spc_u32 c[4];
@@ -202,8 +208,8 @@ SPC_DEVICE spc_b16 unpack(const spc_index_key *layout, map_key key)
     return row;
 }
 
-/* The voxel of the p-th key; or, if there are rows, of the p-th of them: false
- * if it is out of range. */
+/* The voxel of the p-th key or, if rows are given, of the p-th row. Returns
+ * false if it is out of range. */
 SPC_DEVICE int voxel_at(const spc_derive_args *args, int p, spc_u32 *c)
 {
     const spc_index_key *layout = &args->in.key;
@@ -228,7 +234,7 @@ SPC_DEVICE int voxel_at(const spc_derive_args *args, int p, spc_u32 *c)
     return 1;
 }
 
-/* Of too many rows none is taken, as in the set itself. */
+/* If there are too many rows none is used, as in the set itself. */
 SPC_DEVICE int count_voxels(const spc_derive_args *args)
 {
     int rows = args->source ? *args->source : args->source_rows;
@@ -239,8 +245,8 @@ SPC_DEVICE int count_voxels(const spc_derive_args *args)
 }
 
 %if problem.list == 1 then
-/* How many offsets of the list are left: an output is the quotient where there is no
- * remainder. */
+/* The number of offsets of the list that are left. An output exists where the
+ * division has no remainder. */
 typedef struct voxel_outputs {
     int left;
 } voxel_outputs;
@@ -254,8 +260,8 @@ SPC_DEVICE voxel_outputs find_outputs(const spc_derive_args *args,
     return out;
 }
 
-/* The next of those that are left; false if there is none at that offset, or if it lies out
- * of bounds. */
+/* The next output. Returns false if this offset has no output or if the output is out of
+ * bounds. */
 SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
                            const spc_u32 *c, spc_u32 *to)
 {
@@ -278,7 +284,8 @@ SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
     return is;
 }
 %else
-/* The outputs that a voxel can have, by axis, how many in all, and which come next. */
+/* The outputs that a voxel can have on each axis, their total number, and the next
+ * ones. */
 typedef struct voxel_outputs {
     axis_outputs axis[3];
     int at[3], left;
@@ -299,7 +306,7 @@ SPC_DEVICE voxel_outputs find_outputs(const spc_derive_args *args,
     return out;
 }
 
-/* The next of those that are left; false if it lies out of bounds. */
+/* The next output. Returns false if it is out of bounds. */
 SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
                            const spc_u32 *c, spc_u32 *to)
 {
@@ -322,14 +329,14 @@ SPC_DEVICE int next_output(const spc_derive_args *args, voxel_outputs *of,
 }
 %end
 
-/* Outputs of a lane's voxel whose slots are asked for at the same time: all that footprints
- * of a stride of 2 give it. */
+/* Outputs of a lane's voxel whose slots are requested at the same time. This covers all
+ * outputs that a footprint with stride 2 gives a voxel. */
 #define BATCH $(problem.key == 64 and 4 or 8)
 
 /*
- * Proposes all outputs of the voxels of a warp, BATCH of each at a time, so that a trip to
- * memory serves BATCH slots, and another those that are free. Outputs that are new are counted
- * by one atomic for all lanes: there is one counter.
+ * Proposes all outputs of the voxels of a warp, BATCH of each voxel at a time. One memory
+ * latency then covers BATCH slots, and another one the slots that are free. The warp counts
+ * new outputs with one atomic for all lanes, because there is only one counter.
  */
 SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
                                 const spc_u32 *c, voxel_outputs *of)
@@ -408,7 +415,7 @@ SPC_DEVICE float load_feature(const spc_merge_args *args, long long at)
                       : ((const float *)args->features)[at];
 }
 
-/* The rows of a voxel, in the caller's order, into the first of them. */
+/* Merges the rows of a voxel, in the caller's order, into the first of them. */
 SPC_DEVICE void merge_voxel(const spc_merge_args *args, int begin, int end)
 {
     for (int c = spc_lane(); c < args->channels; c += 32) {

@@ -1,32 +1,33 @@
 %-- Coordinate sets and kernel maps on the device, in one cooperative launch: pack,
-%-- sort, merge; search; then, where they are wanted, a sorted row order and a tile
-%-- table. A second kernel lists the pairs of a map by offset.
+%-- sort, merge; search; then, if requested, a sorted row order and a tile table. A
+%-- second kernel lists the pairs of a map by offset.
 %--
-%-- Every stage ends where the blocks need each other's results, at a barrier of
-%-- the grid (about a microsecond). Which stages a launch has is said by its
-%-- arguments, and so is how keys are laid out and how many rows there are: a count
-%-- on the device. What is specialised is the width of keys and the geometry.
+%-- Every stage ends at a barrier of the grid (about a microsecond), because blocks
+%-- need each other's results. The arguments of a launch select its stages, the layout
+%-- of keys and the number of rows, which is a count on the device. The width of keys
+%-- and the geometry are specialised.
 %
-%-- Kinds of maps: how the input that an output row sees at an offset is found.
+%-- Kinds of maps, that is, how to find the input that an output row sees at an offset:
 %--   subm     outputs are inputs: the row's own key and a difference of keys
 %--   strided  the key of output * stride, and the difference
-%--   inverse  (output - displacement) / stride, where that divides
+%--   inverse  (output - displacement) / stride, if it divides evenly
 %--   subm_inverse  the same within one set
 %--   given, transposed  strided and inverse between sets that need not overlap
 %--
-%-- Searchers: all find the same; which one is fastest is measured.
+%-- Searchers: all find the same result; measurement decides which is fastest.
 %--
-%-- With problem.layout the code is another: of one kernel, spc_layout, for the sorted row
-%-- orders that spc_index does not make.
+%-- With problem.layout the module has one kernel, spc_layout, for the sorted row orders
+%-- that spc_index does not make.
 %
 %function is_inverse(problem)
 %  return problem.kind == "inverse" or problem.kind == "subm_inverse" or
 %         problem.kind == "transposed"
 %end
 %
-%-- 1024 threads have 64 registers each. They do not suffice where code for a GPU takes
-%-- more of them, nor, with the barrier's two words in them, where a search of long runs
-%-- has its next keys on their way, the last words of a mask, or a table's rows.
+%-- Blocks of 1024 threads have 64 registers per thread. This is too few for code that
+%-- spills on a GPU. It is also too few for searches that, in addition to the barrier's
+%-- two words, keep the next keys of long runs, the last words of a mask, or the rows of
+%-- a table in registers.
 %function sparing(problem, config, target)
 %  local offsets = problem.kx * problem.ky * problem.kz
 %  if target.sm < 90 or target.sm >= 120 then return 1 end
@@ -75,20 +76,23 @@
 #include "spc_device.cuh"
 #include "index_sort.cuh"
 
-/* Keys of the set that is searched, and of the rows: one type where they are one
- * set. */
+/*
+ * Keys of the searched set and of the rows; the same type if both are one set.
+ */
 typedef $(problem.key == 64 and "spc_u64" or "spc_u32") map_key;
 typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 
-#define PAIRED $(problem.key == 32 and 1 or 0) /* a key and a row fit a word */
+#define PAIRED $(problem.key == 32 and 1 or 0) /* a key and a row fit in one word */
 #define OFFSETS $(offsets)
 #define WORDS $((offsets + 31) // 32)
 #define FOURS_APART (SPARING == 1)
-#define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks by fours, too */
+#define FOURS $(offsets > 32 and not inverse and 1 or 0) /* masks by fours as well */
 
-/* The kernel: columns in the (x, y) plane, each of DEPTH offsets along z, in
- * runs of RUN; a thread takes BATCH runs at once, of one plane of equal x where
- * planes are searched (index_runs.cuh). */
+/*
+ * The kernel: columns in the (x, y) plane, each with DEPTH offsets along z, in
+ * runs of RUN. A thread takes BATCH runs at once. If planes are searched, these
+ * belong to one plane of equal x (index_runs.cuh).
+ */
 #define COLUMNS $(k[1] * k[2])
 #define KERNEL_Y $(k[2])
 #define DEPTH $(k[3])
@@ -100,13 +104,14 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define PLANE_BATCHES ((PLANE + BATCH - 1) / BATCH)
 #define BATCHES (RUNS / PLANE * PLANE_BATCHES)
 
-/* What the input of an output is, by axis (include/spc.h, spc_geometry). */
+/* How the input of an output follows on each axis (include/spc.h,
+ * spc_geometry). */
 #define SUBM $(subm and 1 or 0)
 #define INVERSE $(inverse and 1 or 0)
 #define LIST $(list and 1 or 0)
 #define TURNS $(problem.kind == "strided" and 1 or 0) /* index_turned.cuh */
 % if problem.layout then
-#define LAYOUT 1 /* of a map that is there, in any order */
+#define LAYOUT 1 /* for an existing map, in any order */
 % end
 % for i, axis in ipairs {"X", "Y", "Z"} do
 #define STRIDE_$(axis) $(s[i])
@@ -114,7 +119,7 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define ORIGIN_$(axis) ($(o[i]))
 % end
 % if problem.kind == "given" or problem.kind == "transposed" then
-#define BOUNDED 1 /* the two sets need not lie side by side */
+#define BOUNDED 1 /* the two sets need not overlap */
 % end
 % if problem.kind == "given" then
 %   local low = {problem.lx, problem.ly, problem.lz}
@@ -125,40 +130,40 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 %   end
 % end
 
-/* Keys that a block may meet when it ranks a chunk: the chunk, and the rest of
- * its first and last bin. */
+/* The most keys that a block reads when it ranks a chunk: the chunk, and the
+ * rest of its first and last bin. */
 #define RANK_KEYS SPC_INDEX_RANK_KEYS
 
-/* Costs of a tile, in whole 16 bytes. */
+/* Costs of a tile, padded to a multiple of 16 bytes. */
 #define TILE_COSTS ((OFFSETS + 4) / 4 * 4)
 
 #define CODES (16 * 8 * WORDS)
-/* Keys that a warp searches: most often the first half of them. */
+/* Keys that a warp searches; usually only the first half is used. */
 #define WINDOW (1024 / (int)sizeof(map_key))
 
-/* How far a launch goes: voxels of the set, the same rounded up to whole tiles
- * of any size, and voxels of the set that is searched. */
+/* The sizes of a launch: voxels of the set, the same rounded up to whole tiles
+ * of any size, and voxels of the searched set. */
 typedef struct index_extent {
     int rows;
     int padded;
     int rows_in;
 } index_extent;
 
-/* The shared memory of a block: where each share of the bins begins, then the
- * space that the stages use in turn. */
+/* The shared memory of a block: the start of each share of the bins, then a
+ * space that the stages reuse. */
 typedef struct index_shared {
     int share[SPC_INDEX_SHARES + 4];
     union {
         sort_shared sort;
         struct {
             int sums[40];
-            int of[SPC_INDEX_GROUPS]; /* keys; then where each begins */
+            int of[SPC_INDEX_GROUPS]; /* number of keys, then start of each */
         } groups;
         map_key keys[RANK_KEYS]; /* in sorted runs of 32 */
         struct {
             int digits[SORT_DIGITS]; /* of the rows' digests */
             spc_u32 code[CODES];     /* index_digest.cuh */
-            map_key run[BATCHES * BATCH]; /* of each: its key less the row's */
+            map_key run[BATCHES * BATCH]; /* for each: its key minus the row's key */
             map_key window[SORT_WARPS * WINDOW]; /* index_zdelta.cuh */
         } search;
         struct {
@@ -169,14 +174,14 @@ typedef struct index_shared {
     } u;
 } index_shared;
 
-/* What the runtime asks for must hold it. */
+/* The runtime requests this many bytes, so the struct must fit. */
 typedef char index_shared_fits[sizeof(index_shared) <=
                                        SPC_INDEX_SHARED(SORT_THREADS, OFFSETS,
                                                         sizeof(map_key), 0)
                                    ? 1
                                    : -1];
 
-/* Behind it: the counts for a next pass. */
+/* After it: the counts for the next pass. */
 SPC_DEVICE sort_counts next_counts(index_shared *s)
 {
     return sort_counts_at(s + 1);
@@ -205,8 +210,8 @@ SPC_DEVICE index_extent extent_of(const spc_index_args *args, int rows)
     return e;
 }
 
-/* Rows of the launch: of a set that is built, those asked for, none if they are
- * too many. */
+/* Rows of the launch. For a set that is built these are the requested rows, or
+ * none if they are too many. */
 SPC_DEVICE int rows_asked(const spc_index_args *args)
 {
     int rows = args->source ? *args->source : args->source_rows;
@@ -272,8 +277,8 @@ SPC_KERNEL(spc_layout, spc_index_args, $(problem.threads), 1)
     grid_close(&barrier);
 }
 % else
-/* Sorts the set's voxels; returns how many there are. What the search needs
- * besides is ready too. */
+/* Sorts the set's voxels and returns their number. Also completes everything
+ * else that the search needs. */
 SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
                      grid_barrier *barrier, int asked)
 {
@@ -331,7 +336,7 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
     index_shared *s = (index_shared *)spc_shared();
     int builds = args->stages & SPC_INDEX_BUILD;
     int unit = args->unit;
-    int rows = builds ? rows_asked(args) : *args->set.count; /* on its way */
+    int rows = builds ? rows_asked(args) : *args->set.count; /* loaded early */
     grid_barrier barrier;
 
     grid_open(&barrier, args->sync);
@@ -373,7 +378,7 @@ SPC_KERNEL(spc_index, spc_index_args, $(problem.threads), 1)
             write_plain(args, r.begin, r.padded_end);
     }
 #if SPARING
-    SORT_FORGET(rows); /* nothing else of this lives through the search */
+    SORT_FORGET(rows); /* no other value of this stage is needed after the search */
     e = extent_of(args, rows);
     r = range_of(&e);
 #endif

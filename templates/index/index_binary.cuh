@@ -1,5 +1,5 @@
 /*
- * index_binary.cuh - the binary searcher: a search of its own for each offset,
+ * index_binary.cuh - the binary searcher: a separate search for each offset,
  * bounded by the bins.
  *
  * Part of index.cu.lua; a searcher (index_runs.cuh).

@@ -1,14 +1,17 @@
 /*
- * index_digest.cuh - what a sorted row order sorts by: a few bits for each row,
- * in which offsets share (runtime/coords/order.c).
+ * index_digest.cuh - the sort key of a sorted row order: a few bits for each
+ * row, in which several offsets may share a bit (runtime/coords/order.c).
  *
  * Part of index.cu.lua, which defines index_shared and the constants.
  */
 #ifndef SPC_INDEX_DIGEST_CUH
 #define SPC_INDEX_DIGEST_CUH
 
-/* The digest's bits of any four neighbouring offsets of a mask, for all masks of
- * four: so a word takes eight looks, however many offsets it has. */
+/*
+ * Tabulates the digest's bits of any four neighbouring offsets of a mask, for
+ * all masks of four. A word then takes eight look-ups, however many offsets it
+ * has.
+ */
 SPC_DEVICE void load_codes(const spc_index_args *args, index_shared *s)
 {
     SPC_ROLLED
@@ -35,7 +38,7 @@ SPC_DEVICE spc_u32 code_of_word(const index_shared *s, int w, spc_u32 word)
     return all;
 }
 
-/* Its place in the sequence of Gray codes. */
+/* The position of a code in the sequence of Gray codes. */
 SPC_DEVICE spc_u32 gray_rank(spc_u32 code)
 {
     for (int shift = 1; shift < 32; shift *= 2)
@@ -59,7 +62,7 @@ SPC_DEVICE int digest_digit(spc_u32 digest, int pass)
     return (int)(digest >> (pass * SORT_BITS)) & (SORT_DIGITS - 1);
 }
 
-/* Keeps the digest of the row at position p and counts its first digit. Called
+/* Stores the digest of the row at position p and counts its first digit. Called
  * by whole warps. */
 SPC_DEVICE void keep_digest(const spc_index_args *args, int *counts, int p,
                             int valid, spc_u32 digest)
@@ -69,7 +72,7 @@ SPC_DEVICE void keep_digest(const spc_index_args *args, int *counts, int p,
     sort_count(counts, valid, digest_digit(digest, 0));
 }
 
-/* Of a map that an earlier launch has built. */
+/* Computes the digests of a map that an earlier launch has built. */
 SPC_DEVICE void digest_rows(const spc_index_args *args, index_shared *s,
                             int begin, int end)
 {

@@ -1,19 +1,19 @@
 /*
- * index_each.cuh - for searchers that look for each offset by itself: the keys
- * of a batch, and from their places the short form.
+ * index_each.cuh - for searchers that look for each offset separately: computes
+ * the keys of a batch, and from their positions the short form.
  *
  * The searcher has defined
  *
- *   find_keys  the places among the sorted keys of those of the keys `want`
- *              whose bit of `asked` is set; -1 for all others, and for what is
- *              no voxel
+ *   find_keys  the positions, among the sorted keys, of those keys `want` whose
+ *              bit of `asked` is set; -1 for all others, and for keys that
+ *              belong to no voxel
  *
  * Part of index.cu.lua, which defines map_key, index_shared and the constants.
  */
 #ifndef SPC_INDEX_EACH_CUH
 #define SPC_INDEX_EACH_CUH
 
-/* A row, as its inputs are asked for. */
+/* A row, in the form that the search of its inputs needs. */
 typedef struct index_row {
 #if INVERSE
     spc_b16 voxel;
@@ -35,13 +35,13 @@ SPC_DEVICE index_row row_at(const spc_index_args *args, int p)
     return row;
 }
 
-/* The key of offset `l` of a run; false if no voxel can be there. */
+/* The key of offset `l` of a run. Returns false if no voxel can exist there. */
 SPC_DEVICE int offset_key(const spc_index_args *args, const index_shared *s,
                           const index_row *row, int run, int l, map_key *out)
 {
 #if INVERSE
     (void)s;
-    (void)l; /* runs of one */
+    (void)l; /* runs of one offset */
     return input_key(args, &row->voxel, run, out);
 #else
     *out = row->own + s->u.search.run[run] + (map_key)l;
@@ -49,7 +49,7 @@ SPC_DEVICE int offset_key(const spc_index_args *args, const index_shared *s,
 #endif
 }
 
-/* Of each run the first place that was found: the others follow it. */
+/* Keeps the first position found in each run; the others follow it. */
 SPC_DEVICE void gather_runs(const int *at, index_batch *found)
 {
     SPC_UNROLL

@@ -1,7 +1,8 @@
 /*
- * index_groups.cuh - bins in groups of 32, which are counted while the bins are.
- * Every block sums all groups for itself, in shared memory, and of a key's own
- * group the bins before the key's: so no step of the sort is for summing alone.
+ * index_groups.cuh - groups of 32 bins, which are counted together with the
+ * bins. Every block sums all groups itself, in shared memory, and adds the
+ * earlier bins of a key's own group. The sort therefore needs no separate step
+ * for sums.
  *
  * Part of index_keys.cuh, which defines bin_of and bin_count.
  */
@@ -30,8 +31,8 @@ SPC_DEVICE int *most_keys(const spc_index_args *args)
     return (int *)(groups_of(args) + SPC_INDEX_GROUPS);
 }
 
-/* A block adds what it has counted of each group: where a scan is dense, many keys
- * fall into few of them. */
+/* A block first counts locally and then adds its counts, because in dense parts of
+ * a scan many keys fall into few groups. */
 SPC_DEVICE void clear_groups(const spc_index_args *args, index_shared *s)
 {
     int count = group_count(&args->set);
@@ -54,7 +55,9 @@ SPC_DEVICE void add_groups(const spc_index_args *args, const index_shared *s)
     }
 }
 
-/* Where the shares of a set of so many rows begin, from its groups. */
+/*
+ * Computes from the groups where the shares of a set of this many rows begin.
+ */
 SPC_DEVICE void share_groups(const spc_index_args *args, index_shared *s,
                              int rows)
 {
@@ -71,8 +74,8 @@ SPC_DEVICE void share_groups(const spc_index_args *args, index_shared *s,
     spc_sync_block();
 }
 
-/* Where the groups begin, and so the shares: every block for itself, a thread four
- * of them at a time. */
+/* Computes where groups and shares begin. Every block does this itself, and a
+ * thread sums four groups at a time. */
 SPC_DEVICE void sum_groups(const spc_index_args *args, index_shared *s,
                            int rows)
 {
@@ -98,7 +101,8 @@ SPC_DEVICE void sum_groups(const spc_index_args *args, index_shared *s,
     share_groups(args, s, rows);
 }
 
-/* Where bins begin in their shares, for who searches the set: a warp a group. */
+/* Computes where bins begin in their shares, for a later search of the set. Each
+ * warp takes a group. */
 SPC_DEVICE void begin_bins(const spc_index_args *args, const index_shared *s)
 {
     int shift = args->set.share_shift - SPC_INDEX_GROUP_BITS;
@@ -111,7 +115,8 @@ SPC_DEVICE void begin_bins(const spc_index_args *args, const index_shared *s)
     }
 }
 
-/* Keys in bins before the one of the row whose group these eight lanes read. */
+/* Keys in the group of a row's bin that are in earlier bins. Eight lanes read
+ * the group. */
 SPC_DEVICE int sum_before(const spc_index_args *args, int bin)
 {
     int part = spc_lane() & 7, left = (bin & (GROUP_BINS - 1)) - 4 * part;

@@ -1,22 +1,25 @@
 /*
- * index_hash.cuh - the hash searcher: a table of the keys that are searched, by
- * open addressing with linear probes (Knuth, volume 3, section 6.4).
+ * index_hash.cuh - the hash searcher: a table of the searched keys, with open
+ * addressing and linear probes (Knuth, volume 3, section 6.4).
  *
- * The table is made anew in each launch: cleared before the sort, filled behind
- * it. Where a key comes to lie depends on who was first, what a look finds does
- * not. A slot is a key and, apart from it, the key's position: most looks are
- * for voxels that are not there, and end with one load.
+ * Each launch builds the table anew: it is cleared before the sort and filled
+ * after it. The slot of a key depends on the order of arrival, but the result
+ * of a look-up does not. Keys and positions are in separate arrays, because
+ * most look-ups are for absent voxels and end after one load.
  *
  * Part of index.cu.lua; a searcher (index_runs.cuh).
  */
 #ifndef SPC_INDEX_HASH_CUH
 #define SPC_INDEX_HASH_CUH
 
-/* No voxel's key, though a search may ask for it (index_abi.h). */
+/* Not the key of any voxel, though a search may ask for it (index_abi.h). */
 #define EMPTY (~(map_key)0)
 
-/* Slots for so many keys, a power of two: as few as keep probes short, since all
- * are cleared. The runtime allocates them for the set's capacity. */
+/*
+ * Slots for this many keys, a power of two. It is as small as short probes
+ * allow, because all slots are cleared. The runtime allocates them for the set's
+ * capacity.
+ */
 SPC_DEVICE spc_u32 table_slots(int rows)
 {
     spc_u32 slots = SPC_INDEX_TABLE_LEAST;
@@ -26,7 +29,7 @@ SPC_DEVICE spc_u32 table_slots(int rows)
     return slots;
 }
 
-/* Multiplying and taking the upper bits. */
+/* Multiplies and takes the upper bits. */
 SPC_DEVICE spc_u32 slot_of(map_key key, spc_u32 slots)
 {
     spc_u64 mixed = (spc_u64)key * 0x9e3779b97f4a7c15ull;
@@ -42,7 +45,7 @@ SPC_DEVICE map_key swap_in(map_key *slot, map_key key)
                                        (spc_u64)key);
 }
 
-/* Keys of a set differ, and half the slots stay empty: this ends. */
+/* Terminates because the keys of a set differ and half the slots stay empty. */
 SPC_DEVICE void insert(const spc_index_args *args, spc_u32 slots, map_key key,
                        int p)
 {
@@ -71,7 +74,7 @@ SPC_DEVICE void ready_searcher(const spc_index_args *args,
     const map_key *keys = (const map_key *)args->in.keys;
     spc_u32 slots = table_slots(e->rows_in);
 
-    if (!(args->stages & SPC_INDEX_BUILD)) /* building has barriers enough */
+    if (!(args->stages & SPC_INDEX_BUILD)) /* building has enough barriers */
         grid_sync(barrier);
     for (int p = sort_grid_thread(); p < e->rows_in;
          p += spc_grid_x() * SORT_THREADS)
@@ -79,7 +82,7 @@ SPC_DEVICE void ready_searcher(const spc_index_args *args,
     grid_sync(barrier);
 }
 
-/* The place of a key; `there` is what its first slot holds. */
+/* The position of a key; `there` is the content of its first slot. */
 SPC_DEVICE int find_key(const spc_index_args *args, spc_u32 slots, map_key want,
                         map_key there)
 {
@@ -93,7 +96,7 @@ SPC_DEVICE int find_key(const spc_index_args *args, spc_u32 slots, map_key want,
     return there == EMPTY ? -1 : args->table_places[slot];
 }
 
-/* All first slots are loaded before any is looked at. */
+/* Loads all first slots before it examines any of them. */
 SPC_DEVICE void find_keys(const spc_index_args *args, const index_shared *s,
                           const index_extent *e, const map_key *want,
                           spc_u32 asked, int *at)

@@ -1,14 +1,15 @@
 /*
- * index_keys.cuh - sorting packed keys by distribution.
+ * index_keys.cuh - distribution sort of packed keys.
  *
- * Packing counts keys by their leading bits into about as many bins as there
- * are rows, with the atomic's answer as the rank inside the bin, and by groups of
- * bins; every block sums the groups and, of a key's own group, the bins before
- * its own; so the keys go to their bins; each key finds its place in its bin by
- * counting smaller ones. A barrier of the grid follows each step, however many
- * bits a key has. Where groups are too many for a block, the blocks sum the bins
- * in a step between, each a share of them. Scenes so uneven that a bin is large
- * (one far outlier is enough) take a radix sort instead, in the same launch.
+ * Packing counts keys by their leading bits in about as many bins as there are
+ * rows, and in groups of bins. The atomic's return value is the key's rank inside
+ * the bin. Every block then sums the groups and the earlier bins of a key's own
+ * group, and the keys move to their bins. Each key finds its position in its bin
+ * by counting smaller keys. A barrier of the grid follows each step, however many
+ * bits a key has. If a block cannot hold all groups, the blocks sum the bins in
+ * an extra step, one share for each block. A scene may be so uneven that one bin
+ * is large (one far outlier is enough). Such scenes are sorted by a radix sort
+ * instead, in the same launch.
  *
  * Part of index.cu.lua, which defines map_key, index_shared and the constants.
  */
@@ -24,7 +25,8 @@ SPC_DEVICE int bin_of(const spc_index_set *set, map_key key)
     return (int)(key >> set->bin_shift);
 }
 
-/* Where a bin begins among the sorted keys; a bin past the last: the rows. */
+/* The position of a bin's first key among the sorted keys; for a bin past the
+ * last, the number of rows. */
 SPC_DEVICE int begin_of(const spc_index_set *set, const index_shared *s,
                         int bin)
 {
@@ -40,14 +42,15 @@ SPC_DEVICE int bin_count(const spc_index_set *set)
 
 /* ---- packing ---------------------------------------------------------- */
 
-/* First row out of range by field, and how many rows of this thread are. */
+/* The first row out of range for each field, and this thread's number of rows
+ * out of range. */
 typedef struct bad_rows {
     int first[4];
     int count;
 } bad_rows;
 
-/* The key of a row; `none`, which is above all others, for one that lies outside
- * the key layout. */
+/* The key of a row. For a row outside the key layout it is `none`, which is
+ * above all others. */
 SPC_DEVICE map_key pack_row(const spc_index_args *args, int row, bad_rows *bad)
 {
     const spc_index_key *layout = &args->set.key;
@@ -91,7 +94,7 @@ SPC_DEVICE spc_b16 unpack_key(const spc_index_key *layout, row_key key)
     return c;
 }
 
-/* Before the launch's first barrier. */
+/* Called before the launch's first barrier. */
 SPC_DEVICE void clear_stats(const spc_index_args *args)
 {
     if (spc_block_x() != 0)
@@ -102,7 +105,7 @@ SPC_DEVICE void clear_stats(const spc_index_args *args)
                              : 0;
 }
 
-/* After it. */
+/* Called after the launch's first barrier. */
 SPC_DEVICE void report_rows(const spc_index_args *args, const bad_rows *bad)
 {
     for (int i = 0; i < 4; i++)
@@ -115,14 +118,14 @@ SPC_DEVICE void report_rows(const spc_index_args *args, const bad_rows *bad)
             args->source ? *args->source : args->source_rows;
 }
 
-/* The fullest bin so far, if it is crowded. */
+/* Records the number of keys of the fullest bin so far, if it is crowded. */
 SPC_DEVICE void note_crowd(const spc_index_args *args, int keys)
 {
     if (keys > SPC_INDEX_CROWDED)
         spc_atomic_max(most_keys(args), keys);
 }
 
-/* Are there too many keys in one bin? */
+/* True if one bin has too many keys. */
 SPC_DEVICE int report_crowd(const spc_index_args *args)
 {
     int most = *most_keys(args);
@@ -132,7 +135,7 @@ SPC_DEVICE int report_crowd(const spc_index_args *args)
     return most > SPC_INDEX_CROWDED;
 }
 
-/* Keys in the caller's order, counted by bin and by group. */
+/* Packs the keys in the caller's order, and counts them by bin and by group. */
 SPC_DEVICE void pack(const spc_index_args *args, index_shared *s, int begin,
                      int end, bad_rows *bad)
 {
@@ -151,8 +154,8 @@ SPC_DEVICE void pack(const spc_index_args *args, index_shared *s, int begin,
         if (valid)
             key = pack_row(args, row, bad);
         int bin = valid ? bin_of(&args->set, key) : -1;
-        /* One atomic for all lanes of a bin: neighbours in a scan often share
-         * one. */
+        /* Lanes with the same bin use one atomic, because neighbours in a scan
+         * often share a bin. */
         spc_u32 peers = spc_match((spc_u32)bin);
         int leader = spc_ffs(peers) - 1;
         if (valid && lane == leader) {
@@ -201,7 +204,7 @@ SPC_DEVICE void sum_bins(const spc_index_args *args, index_shared *s)
         sum_share(args, s, share);
 }
 
-/* What was counted is clear for the next launch. */
+/* Clears the counts for the next launch. */
 SPC_DEVICE void clear_bins(const spc_index_args *args)
 {
     int fours = (bin_count(&args->set) + SPC_INDEX_BEHIND_BINS) / 4;
@@ -213,8 +216,8 @@ SPC_DEVICE void clear_bins(const spc_index_args *args)
         spc_store16(args->bins + 4 * i, none);
 }
 
-/* Where the shares of a set of so many rows begin: every block for itself, a warp
- * of it. */
+/* Computes where the shares of a set of this many rows begin. One warp of every
+ * block does this. */
 SPC_DEVICE void sum_shares(const spc_index_set *set, index_shared *s, int rows)
 {
     int lane = spc_lane(), own[SHARES_OF_LANE], sum = 0, before;
@@ -259,14 +262,14 @@ SPC_DEVICE packed_row packed_at(const spc_index_args *args, int row, int end)
     return r;
 }
 
-/* Adds the keys in the bins of its group before its own to a row's rank. */
+/* Adds the keys in earlier bins of its group to a row's rank. */
 SPC_DEVICE void rank_in_group(const spc_index_args *args, packed_row *r)
 {
     r->rank += keys_before(args, bin_of(&args->set, r->key));
 }
 
-/* Keys by bin, with their rows: in one word where both fit it, as what is
- * scattered is paid by the store. */
+/* Stores keys by bin, with their rows. Both are in one word if they fit,
+ * because the cost of a scatter is the number of stores. */
 SPC_DEVICE void put_binned(const spc_index_args *args, int place, map_key key,
                            int row)
 {
@@ -296,8 +299,8 @@ SPC_DEVICE int binned_row(const spc_index_args *args, int p)
 #endif
 }
 
-/* `next` is this thread's first row, loaded ahead, and ranked in its group where
- * there are groups. */
+/* `next` is this thread's first row. It was loaded ahead, and ranked in its
+ * group if there are groups. */
 SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
                                 const index_shared *s, packed_row next,
                                 int begin, int end)
@@ -318,7 +321,8 @@ SPC_DEVICE void scatter_to_bins(const spc_index_args *args,
     }
 }
 
-/* How many rows of the same key (an error in the scene) come before `row`. */
+/* The number of rows with the same key (an error in the scene) that precede
+ * `row`. */
 SPC_DEVICE int rank_among_equals(const spc_index_args *args, map_key key,
                                  int row, int first, int last)
 {
@@ -330,7 +334,7 @@ SPC_DEVICE int rank_among_equals(const spc_index_args *args, map_key key,
     return rank;
 }
 
-/* A row whose voxel an earlier row has. */
+/* Records a row whose voxel an earlier row has. */
 SPC_DEVICE void note_duplicate(const spc_index_args *args, int row)
 {
     spc_atomic_add(&args->stats[SPC_INDEX_DUPLICATES], 1);
@@ -365,7 +369,7 @@ SPC_DEVICE map_key sort_warp(map_key key)
     return key;
 }
 
-/* Sorted runs of 32 of the keys at [first, last), into shared memory. */
+/* Sorts runs of 32 of the keys at [first, last) into shared memory. */
 SPC_DEVICE void sort_runs(const spc_index_args *args, index_shared *s,
                           int first, int last)
 {
@@ -375,8 +379,8 @@ SPC_DEVICE void sort_runs(const spc_index_args *args, index_shared *s,
     }
 }
 
-/* How many of a sorted run of 32 are below `key`; adds to *equal how many are
- * the same (two at most). */
+/* The number of keys in a sorted run of 32 that are below `key`. Adds to *equal
+ * the number of equal keys (at most two). */
 SPC_DEVICE int rank_in_run(const map_key *run, map_key key, int *equal)
 {
     int rank = 0;
@@ -412,9 +416,11 @@ SPC_DEVICE binned binned_at(const spc_index_args *args, const index_shared *s,
     return b;
 }
 
-/* Where a key goes: the sum of its ranks in the sorted runs that its bin overlaps,
- * the first of which is at `base`. Keys of other bins in those runs are all
- * smaller or all larger. */
+/*
+ * The position of a key: the sum of its ranks in the sorted runs that overlap its
+ * bin, the first of which is at `base`. Keys of other bins in these runs are all
+ * smaller or all larger.
+ */
 SPC_DEVICE int rank_key(const spc_index_args *args, const index_shared *s,
                         const binned *b, int base)
 {
@@ -432,8 +438,8 @@ SPC_DEVICE int rank_key(const spc_index_args *args, const index_shared *s,
     return place;
 }
 
-/* Each key finds its place in its bin. The result does not depend on the order in
- * which the keys came in. */
+/* Finds each key's position in its bin. The result does not depend on the order
+ * in which keys arrived. */
 SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
                            int begin, int end)
 {
@@ -524,7 +530,7 @@ SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
     count_keys(args, s, begin, end);
     for (int pass = 0; pass < passes; pass++) {
         grid_sync(barrier);
-        if (pass > 0) /* the table that was read in the pass before */
+        if (pass > 0) /* the table that the previous pass read */
             sort_clear(sort_table(args->tables, pass + 2), 1);
         if (pass == passes - 1) {
             to = (map_key *)args->set.keys;
@@ -539,7 +545,7 @@ SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
     }
 }
 
-/* Of keys that were sorted without being compared with their equals. */
+/* Finds duplicates among keys that were sorted without comparing equal ones. */
 SPC_DEVICE void note_duplicates(const spc_index_args *args, int begin, int end)
 {
     const map_key *keys = (const map_key *)args->set.keys;

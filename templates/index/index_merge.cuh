@@ -1,18 +1,21 @@
 /*
- * index_merge.cuh - a set keeps one of several equal rows: the first in the
- * caller's order.
+ * index_merge.cuh - of several equal rows a set keeps the first in the caller's
+ * order.
  *
- * Rows that are out of range are at the end of the sorted keys already, and only
- * the count leaves them out. Equal rows are rare, so what merging costs (three
- * barriers) is paid only where there are any.
+ * Rows out of range are already at the end of the sorted keys, and the count
+ * alone excludes them. Equal rows are rare, so the cost of merging (three
+ * barriers) is paid only if there are any.
  *
  * Part of index.cu.lua, which defines map_key, index_shared and the constants.
  */
 #ifndef SPC_INDEX_MERGE_CUH
 #define SPC_INDEX_MERGE_CUH
 
-/* Where this block's voxels begin among those of all blocks; *total is how many
- * there are. `counts` holds every block's. */
+/*
+ * The number of voxels in earlier blocks, which is where this block's voxels
+ * begin. *total receives the number of all voxels. `counts` holds the count of
+ * every block.
+ */
 SPC_DEVICE int sum_counts(const int *counts, index_shared *s, int *total)
 {
     int before = 0, all = 0;
@@ -46,7 +49,7 @@ SPC_DEVICE int count_voxels(const map_key *keys, index_shared *s, int begin,
     return s->u.sort.sums[SORT_WARPS];
 }
 
-/* The first row of each voxel of begin..end, to its place. */
+/* Moves the first row of each voxel of begin..end to its position. */
 SPC_DEVICE void gather_voxels(const spc_index_args *args, index_shared *s,
                               int begin, int end, int place)
 {
@@ -68,7 +71,7 @@ SPC_DEVICE void gather_voxels(const spc_index_args *args, index_shared *s,
     }
 }
 
-/* The first of `rows` merged keys that lies in this bin or behind it. */
+/* The first of `rows` merged keys that is in this bin or a later one. */
 SPC_DEVICE int bin_begin(const spc_index_args *args, int bin, int rows)
 {
     const map_key *keys = (const map_key *)args->keys_b;
@@ -84,8 +87,8 @@ SPC_DEVICE int bin_begin(const spc_index_args *args, int bin, int rows)
     return low;
 }
 
-/* Each bin is looked for by itself: most are empty, thousands in a row where a
- * key has room that the scene does not take. */
+/* Searches the start of each bin separately. Most bins are empty, thousands in
+ * a row if the key's range is larger than the scene. */
 SPC_DEVICE void open_bins(const spc_index_args *args, int rows)
 {
     int bins = SPC_INDEX_SHARES << args->set.share_shift;
@@ -95,7 +98,7 @@ SPC_DEVICE void open_bins(const spc_index_args *args, int rows)
         args->set.begins[bin] = bin_begin(args, bin, rows);
 }
 
-/* Sums of bins are found without their shares from here on. */
+/* From here on, the starts of bins do not depend on shares. */
 SPC_DEVICE void close_shares(const spc_index_args *args, index_shared *s,
                              int rows)
 {
@@ -109,8 +112,8 @@ SPC_DEVICE void close_shares(const spc_index_args *args, index_shared *s,
     spc_sync_block();
 }
 
-/* Merges equal rows among the first `rows` sorted keys; returns how many voxels
- * are left. */
+/* Merges equal rows among the first `rows` sorted keys and returns the number
+ * of voxels left. */
 SPC_DEVICE int merge_rows(const spc_index_args *args, index_shared *s,
                           grid_barrier *barrier, int rows)
 {
@@ -150,9 +153,11 @@ SPC_DEVICE void close_set(const spc_index_args *args, int rows)
         *args->set.count = rows;
 }
 
-/* Positions begin..end: nothing past the rows; of a set in ascending order its
- * coordinates. Nor is anything left of a larger set that was there before: who
- * reads no tile table goes by the order alone. */
+/*
+ * Clears the positions begin..end past the rows; for a set in ascending order,
+ * also writes coordinates. Nothing of an earlier, larger set may remain,
+ * because kernels that do not read a tile table rely on the order alone.
+ */
 SPC_DEVICE void finish_set(const spc_index_args *args, const index_extent *e,
                            int begin, int end)
 {

@@ -1,8 +1,8 @@
 /*
  * index_order.cuh - sorted row orders (runtime/coords/order.c) and tile tables.
  *
- * Rows are sorted by a digest of their mask, in a few passes of the radix sort;
- * then index, order and mask are written in that order from the short form of
+ * Rows are sorted by a digest of their mask, in a few passes of the radix sort.
+ * Then index, order and mask are written in that order from the short form of
  * the map. A tile table sorts the tiles of any row order by falling cost.
  *
  * Part of index.cu.lua, which defines index_shared and the constants.
@@ -17,13 +17,15 @@ typedef struct digest_row {
     int row;
 } digest_row;
 
-/* Between passes a word has both: what is scattered is paid by the store. */
+/* Between passes one word holds both, because the cost of a scatter is the
+ * number of stores. */
 SPC_DEVICE spc_u64 digest_word(const digest_row *r)
 {
     return (spc_u64)r->digest << 32 | (spc_u32)r->row;
 }
 
-/* The i-th item of a pass. The first has the digests in the order of rows. */
+/* The i-th item of a pass. The first pass reads the digests in the order of
+ * rows. */
 SPC_DEVICE digest_row digest_at(const spc_index_args *args, int pass, int i,
                                 int end)
 {
@@ -71,16 +73,17 @@ SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
 /* ---- the map in the new order ----------------------------------------- */
 
 /*
- * A block writes every grid-th unit of positions, not a run of them: an order
- * by masks puts the rows with most neighbours together, and one block would
- * have them all. A unit is a whole number of tiles and divides SPC_ROW_PAD. The
- * i-th position of a block: */
+ * The i-th position of a block. A block writes every grid-th unit of positions
+ * instead of a contiguous range. Otherwise one block would get all rows with
+ * many neighbours, because an order by masks puts them together. A unit is a
+ * whole number of tiles and divides SPC_ROW_PAD.
+ */
 SPC_DEVICE int own_position(int unit, int i)
 {
     return (i / unit * spc_grid_x() + spc_block_x()) * unit + i % unit;
 }
 
-/* How many positions that are. */
+/* The number of these positions. */
 SPC_DEVICE int own_positions(const index_extent *e, int unit)
 {
     int units = e->padded / unit;
@@ -100,7 +103,7 @@ SPC_DEVICE int tile_count(const spc_index_tiles *t, const index_extent *e)
     return (e->rows + t->rows - 1) / t->rows;
 }
 
-/* The launch's i-th tile table, or none. */
+/* The launch's i-th tile table, or NULL. */
 SPC_DEVICE const spc_index_tiles *tiles_at(const spc_index_args *args, int i)
 {
     return i < SPC_INDEX_TILES && args->tile[i].rows
@@ -108,7 +111,7 @@ SPC_DEVICE const spc_index_tiles *tiles_at(const spc_index_args *args, int i)
                : (const spc_index_tiles *)0;
 }
 
-/* Before the launch's first barrier. */
+/* Called before the launch's first barrier. */
 SPC_DEVICE void open_tiles(const spc_index_args *args)
 {
     const spc_index_tiles *t;
@@ -117,7 +120,7 @@ SPC_DEVICE void open_tiles(const spc_index_args *args)
         sort_clear(t->table, 1);
 }
 
-/* So many neighbouring tiles are a block's when tiles are sorted. */
+/* The number of neighbouring tiles that a block owns when tiles are sorted. */
 SPC_DEVICE int tile_share(int tiles)
 {
     return share_of_block(tiles, 1);
@@ -135,9 +138,10 @@ SPC_DEVICE void count_tile(const spc_index_tiles *t, int tiles, int tile,
 }
 
 /*
- * The OR of each tile, a warp a tile, of the block's positions begin .. begin +
- * count. Their masks are at `mask`, words `step` apart; by position in the row
- * order, or (`own`) those of the block's own positions alone.
+ * Computes the OR of each tile's masks, one tile per warp, for the block's
+ * positions begin .. begin + count. The masks are at `mask`, with words `step`
+ * apart. They are indexed by position in the row order or, with `own`, by the
+ * block's own positions.
  */
 SPC_DEVICE void measure_tiles(const spc_index_tiles *t, const index_extent *e,
                               const unsigned *mask, long long step, int own,
@@ -166,7 +170,7 @@ SPC_DEVICE void measure_tiles(const spc_index_tiles *t, const index_extent *e,
 
 /* ---- copying ------------------------------------------------------------ */
 
-/* All words of a row's mask, on their way at once; p < 0: no row. */
+/* Loads all words of a row's mask at once; p < 0: no row. */
 SPC_DEVICE void load_mask(const spc_index_args *args, int p, unsigned *mask)
 {
 #if FOURS
@@ -219,7 +223,8 @@ SPC_DEVICE void copy_rows(const spc_index_args *args, index_shared *s,
     }
 }
 
-/* The rows of a chunk of the block's positions, and the masks of its tiles. */
+/* Reads the rows of a chunk of the block's positions, and the masks of its
+ * tiles. */
 SPC_DEVICE void open_chunk(const spc_index_args *args, index_shared *s,
                            const index_extent *e, const int *sorted, int unit,
                            int begin, int count)
@@ -234,7 +239,7 @@ SPC_DEVICE void open_chunk(const spc_index_args *args, index_shared *s,
                       count);
 }
 
-/* Its entries of the index, by the threads from `first` on. */
+/* Writes the chunk's entries of the index, with the threads from `first` on. */
 #if LAYOUT
 SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
                            int count, int first)
@@ -248,8 +253,8 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
     }
 }
 #else
-/* So many batches of a row a thread takes at once: all of few, so that their
- * loads are under way together. */
+/* Batches of a row that a thread takes at once. If there are few it takes all,
+ * so that their loads overlap. */
 #define SOME (BATCHES <= 3 ? BATCHES : 1)
 
 SPC_DEVICE void load_some(const spc_index_args *args, const index_shared *s,
@@ -263,7 +268,7 @@ SPC_DEVICE void load_some(const spc_index_args *args, const index_shared *s,
                    some * SOME + b, &found[b]);
 }
 
-/* What the next item is made of is on its way while one is written. */
+/* Loads the operands of the next item while it writes the current one. */
 SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
                            int count, int first)
 {
@@ -271,7 +276,7 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
     index_batch found[SOME];
 
     for (int item = spc_thread() - first; item < items; item += step) {
-        if (item < 0) /* nor is there a row in a block without a unit */
+        if (item < 0) /* a block without units has no row, either */
             return;
         int some = item / count, i = item - some * count;
         load_some(args, s, count, item, found);
@@ -286,8 +291,11 @@ SPC_DEVICE void copy_chunk(const spc_index_args *args, const index_shared *s,
 
 /* ---- the tile table ---------------------------------------------------- */
 
-/* Counts of so many blocks, or groups of blocks, into shared memory: all are on
- * their way at once, as each trip stands behind what the other warps store. */
+/*
+ * Loads the counts of several blocks, or groups of blocks, into shared memory,
+ * all at once. A load is slow because it waits behind the stores of other
+ * warps.
+ */
 SPC_DEVICE void fetch_counts(int *to, const int *from, int rows)
 {
     enum { PIECES = TILE_COSTS / 4 };
@@ -303,11 +311,11 @@ SPC_DEVICE void fetch_counts(int *to, const int *from, int rows)
     spc_sync_warp();
 }
 
-/* The most rows of counts that are fetched at once. */
+/* The most rows of counts that are loaded at once. */
 #define COUNT_ROWS (SPC_SORT_GROUP - 1)
 
-/* Where tiles are sorted, in the space of the counts for a next pass: where the next
- * of each cost goes, sums, and rows of counts, as many as there is room for. */
+/* Working memory for sorting tiles, in the space of the counts for the next pass:
+ * the next position for each cost, sums, and as many rows of counts as fit. */
 typedef struct tile_room {
     int *next, *sums;
     int rows;
@@ -325,8 +333,8 @@ SPC_DEVICE tile_room tile_room_of(index_shared *s)
     return room;
 }
 
-/* Adds the first `part` of these rows of counts to next[d] and, where they are a
- * `whole`, all of them to sums[d]. */
+/* Adds the first `part` of these rows of counts to next[d] and, if `whole`, all
+ * of them to sums[d]. */
 SPC_DEVICE void add_counts(const tile_room *room, const int *from, int rows,
                            int part, int whole)
 {
@@ -351,7 +359,7 @@ SPC_DEVICE void add_counts(const tile_room *room, const int *from, int rows,
     }
 }
 
-/* Where the block's first tile of each cost goes. */
+/* Computes the position of the block's first tile of each cost. */
 SPC_DEVICE void begin_tiles(const spc_index_tiles *t, const tile_room *room)
 {
     int own = spc_block_x() % SPC_SORT_GROUP, home = spc_block_x() - own;
@@ -389,7 +397,7 @@ SPC_DEVICE void put_tile(const spc_index_args *args, const spc_index_tiles *t,
         t->mask[(long long)w * t->capacity + place] = mask[w];
 }
 
-/* A warp's work: the block's tiles are few. */
+/* Done by one warp, because a block has few tiles. */
 SPC_DEVICE void sort_tiles(const spc_index_args *args, const spc_index_tiles *t,
                            const tile_room *room, int tiles)
 {
@@ -399,7 +407,7 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, const spc_index_tiles *t,
     int end = at_most(begin + share, tiles);
 
     begin_tiles(t, room);
-    if (spc_block_x() == 0) /* before the first block's there is none */
+    if (spc_block_x() == 0) /* the first block has no blocks before it */
         for (int d = lane; d < OFFSETS; d += 32)
             t->begin[d] = next[d];
     SPC_ROLLED
@@ -424,10 +432,10 @@ SPC_DEVICE void sort_tiles(const spc_index_args *args, const spc_index_tiles *t,
         if (valid)
             put_tile(args, t, tiles, tile, place, cost, mask);
     }
-    spc_sync_warp(); /* before `next` is another table's */
+    spc_sync_warp(); /* entries before `next` belong to another table */
 }
 
-/* Entries past the last tile: kernels end there. */
+/* Clears the entries past the last tile, where kernels end. */
 SPC_DEVICE void clear_tiles(const spc_index_tiles *t, int tiles)
 {
     SPC_ROLLED
@@ -439,7 +447,9 @@ SPC_DEVICE void clear_tiles(const spc_index_tiles *t, int tiles)
     }
 }
 
-/* Tiles of the block's units in a row order that is there already. */
+/*
+ * Measures the tiles of the block's units in a row order that already exists.
+ */
 SPC_DEVICE void measure_units(const spc_index_args *args, const index_extent *e,
                               int unit)
 {
@@ -450,7 +460,8 @@ SPC_DEVICE void measure_units(const spc_index_args *args, const index_extent *e,
                       own_positions(e, unit));
 }
 
-/* When the rows are sorted, and nobody needs the tables of that. */
+/* Called when the rows are sorted and the tables of that sort are no longer
+ * needed. */
 SPC_DEVICE void clear_tables(const spc_index_args *args, const index_extent *e)
 {
     const spc_index_tiles *t;
@@ -460,8 +471,11 @@ SPC_DEVICE void clear_tables(const spc_index_args *args, const index_extent *e)
         clear_tiles(t, tile_count(t, e));
 }
 
-/* This block has measured its tiles. Sorts those of all blocks: one warp waits for
- * them; what the others of its block do meanwhile needs nobody. */
+/*
+ * Called when this block has measured its tiles. Sorts the tiles of all blocks.
+ * One warp waits for the other blocks; the other warps do independent work
+ * meanwhile.
+ */
 SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
                            const index_extent *e, grid_barrier *barrier)
 {
@@ -476,13 +490,13 @@ SPC_DEVICE void make_tiles(const spc_index_args *args, index_shared *s,
         sort_tiles(args, t, &room, tile_count(t, e));
 }
 
-/* The tile tables of a row order that an earlier launch has made, or this one
- * by its search. */
+/* Makes the tile tables of a row order that an earlier launch has made, or this
+ * launch by its search. */
 SPC_DEVICE void tile_rows(const spc_index_args *args, index_shared *s,
                           const index_extent *e, grid_barrier *barrier,
                           int unit)
 {
-    grid_sync(barrier); /* masks are there, the table is clear */
+    grid_sync(barrier); /* masks are complete, the table is clear */
     measure_units(args, e, unit);
     make_tiles(args, s, e, barrier);
     clear_tables(args, e);
@@ -490,9 +504,11 @@ SPC_DEVICE void tile_rows(const spc_index_args *args, index_shared *s,
 
 /* ---- the order --------------------------------------------------------- */
 
-/* Sorts the rows at begin..end of the coordinate order, whose digests are
- * known, with those of all blocks; then writes this block's units of the new
- * one, and sorts tiles while it writes the last of them. */
+/*
+ * Sorts the rows at begin..end of the coordinate order, whose digests are
+ * known, together with those of all blocks. Then writes this block's units of
+ * the new order, and sorts tiles while it writes the last of them.
+ */
 SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
                            const index_extent *e, grid_barrier *barrier,
                            int begin, int end, int per_block, int unit)
@@ -505,7 +521,7 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
         grid_arrive(barrier);
         sort_count_open(next_counts(s));
         grid_wait(barrier);
-        if (pass > 0) /* the table that was read in the pass before */
+        if (pass > 0) /* the table that the previous pass read */
             sort_clear(sort_table(args->tables, pass + 2), 1);
         order_pass(args, s, pass, begin, end, per_block);
     }

@@ -1,21 +1,22 @@
 /*
- * index_pairs.cuh - the pairs of a map, by offset: a kernel of its own.
+ * index_pairs.cuh - a separate kernel that lists the pairs of a map by offset.
  *
- * Those of an offset are in the order of keys of their outputs, whatever the
- * grid. Each block has a range of positions and each warp a part of it: the
- * blocks count their pairs of each offset; all blocks sum the counts; the warps
- * count theirs again and write. Places go by rows, and within a row by offsets:
- * as all pairs of the rows before come first, they follow from the same counts.
+ * The pairs of an offset are in the order of their outputs' keys, whatever the
+ * grid. Each block has a range of positions and each warp a part of it. The
+ * blocks count their pairs of each offset, all blocks sum the counts, and the
+ * warps count their pairs again and write them. Places are ordered by rows, and
+ * within a row by offsets. The pairs of earlier rows come first, so places
+ * follow from the same counts.
  *
  * Part of index.cu.lua, which defines map_key, index_extent and the constants.
  */
 #ifndef SPC_INDEX_PAIRS_CUH
 #define SPC_INDEX_PAIRS_CUH
 
-/* The offsets of a mask word are taken together, one a lane. */
+/* The offsets of a mask word are processed together, one per lane. */
 typedef struct pairs_shared {
     int total[OFFSETS]; /* pairs of each offset */
-    int begin[OFFSETS]; /* where this block's begin */
+    int begin[OFFSETS]; /* where this block's pairs begin */
     int place;          /* where the places of its rows begin */
     int of_warp[SORT_WARPS * 32];
 } pairs_shared;
@@ -29,7 +30,7 @@ SPC_DEVICE spc_u32 mask_at(const spc_index_args *args, int word, int p, int end)
                    : 0;
 }
 
-/* How many rows of begin..end have the word's offset of this lane. */
+/* The number of rows of begin..end that have this lane's offset of the word. */
 SPC_DEVICE int count_offset(const spc_index_args *args, int word, int begin,
                             int end)
 {
@@ -53,7 +54,7 @@ SPC_DEVICE void count_word(const spc_index_args *args, pairs_shared *s,
 {
     int count = count_offset(args, word, begin, end);
 
-    spc_sync_block(); /* those of the word before are read */
+    spc_sync_block(); /* the counts of the previous word have been read */
     s->of_warp[spc_warp() * 32 + spc_lane()] = count;
     spc_sync_block();
 }
@@ -79,7 +80,7 @@ SPC_DEVICE int sum_warp(int value)
     return value;
 }
 
-/* Sums an offset's counts: all blocks', and those of the blocks before. */
+/* Sums the counts of an offset, over all blocks and over earlier blocks. */
 SPC_DEVICE void sum_offset(const spc_index_args *args, pairs_shared *s, int k)
 {
     const int *counts = args->by_offset.counts + k * spc_grid_x();
@@ -97,7 +98,7 @@ SPC_DEVICE void sum_offset(const spc_index_args *args, pairs_shared *s, int k)
     }
 }
 
-/* Adds up the offsets; the first block publishes where each begins. */
+/* Adds up the offsets. The first block publishes where each begins. */
 SPC_DEVICE void sum_offsets(const spc_index_args *args, pairs_shared *s)
 {
     int sum = 0, before = 0;
@@ -120,7 +121,7 @@ SPC_DEVICE void sum_offsets(const spc_index_args *args, pairs_shared *s)
     spc_sync_block();
 }
 
-/* Pairs of the row at position p in the mask words before `word`. */
+/* Pairs of the row at position p in the mask words that precede `word`. */
 SPC_DEVICE int count_below(const spc_index_args *args, int word, int p, int end)
 {
     int count = 0;
@@ -130,7 +131,7 @@ SPC_DEVICE int count_below(const spc_index_args *args, int word, int p, int end)
     return count;
 }
 
-/* Sum of the values of this lane and those below it. */
+/* Sum of the values of this lane and all lower lanes. */
 SPC_DEVICE int scan_warp(int value)
 {
     for (int by = 1; by < 32; by *= 2) {
@@ -141,7 +142,8 @@ SPC_DEVICE int scan_warp(int value)
     return value;
 }
 
-/* The first places of rows begin..end, which are this warp's of the block. */
+/* Writes the first places of rows begin..end, which are this warp's part of the
+ * block. */
 SPC_DEVICE void place_rows(const spc_index_args *args, pairs_shared *s,
                            int begin, int end)
 {
@@ -179,8 +181,8 @@ SPC_DEVICE int input_at(const spc_index_args *args, int p, int k)
                           spc_popc(bits & ((1u << l) - 1u))];
 }
 
-/* Writes a word's pairs of rows begin..end; `next` is where those of this
- * lane's offset go. */
+/* Writes a word's pairs of rows begin..end; `next` is the position of the next
+ * pair of this lane's offset. */
 SPC_DEVICE void write_offset(const spc_index_args *args, int word, int next,
                              int begin, int end)
 {
@@ -189,7 +191,7 @@ SPC_DEVICE void write_offset(const spc_index_args *args, int word, int next,
     for (int first = begin; first < end; first += 32) {
         int p = first + spc_lane(), row = p < end ? args->set.order[p] : -1;
         spc_u32 mask = mask_at(args, word, p, end);
-        /* Written by this lane, in place_rows. */
+        /* This lane wrote it in place_rows. */
         int place = row < 0 ? 0
                             : args->by_offset.first[row] +
                                   count_below(args, word, p, end);

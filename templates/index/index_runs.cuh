@@ -1,49 +1,53 @@
 /*
- * index_runs.cuh - the short form of a map, which all searchers fill and all
- * layouts are written from.
+ * index_runs.cuh - the short form of a map, which all searchers fill and from
+ * which all layouts are written.
  *
- * Neighbours along z have neighbouring keys. So the kernel's offsets fall into
- * runs of up to RUN along z, and those of a run that a row has lie side by side
- * among the sorted keys:
+ * Neighbours along z have neighbouring keys. The kernel's offsets therefore form
+ * runs of up to RUN along z, and the inputs that a row has in one run are
+ * contiguous among the sorted keys:
  *
- *   first   for each batch of runs and row, four places (BATCH are used): the
- *           position of the run's first present offset, anything if it has none
+ *   first   for each batch of runs and row, four entries (BATCH are used): the
+ *           position of the run's first present offset, undefined if the run
+ *           has no present offset
  *   mask    the offsets that are present
  *
  * The i-th present offset of a run is the row at position first + i. A kernel
- * that is dilated along z, a list of offsets, and an inverse map have runs of
- * one offset.
+ * that is dilated along z, a list of offsets, and an inverse map have runs of one
+ * offset.
  *
  * A searcher is a header (index_zdelta.cuh, index_binary.cuh, index_hash.cuh)
  * with three functions:
  *
- *   open_searcher   before the launch's first barrier
- *   ready_searcher  when the keys that are searched are sorted
- *   search_row      a warp's 32 neighbouring rows: first and mask of each, and if
- *                   they are wanted the entries in coordinate order
+ *   open_searcher   called before the launch's first barrier
+ *   ready_searcher  called when the searched keys are sorted
+ *   search_row      searches a warp's 32 neighbouring rows: first and mask of
+ *                   each and, if requested, the entries in coordinate order
  *
- * What they find is the same, bit for bit.
+ * All searchers find the same result, bit for bit.
  *
  * Part of index.cu.lua, which defines map_key, index_shared and the constants.
  */
 #ifndef SPC_INDEX_RUNS_CUH
 #define SPC_INDEX_RUNS_CUH
 
-/* A batch of runs of one row. Batches begin anew in each plane; runs past its last
- * hold no offset. */
+/* A batch of runs of one row. Each plane starts a new batch; runs past its last
+ * have no offsets. */
 typedef struct index_batch {
     int first[BATCH];
     spc_u32 bits[BATCH];
 } index_batch;
 
-/* Where the places of a batch of the row at position p are: a warp's lie side by
- * side, as 32 stores to 32 lines are 32 times one. */
+/*
+ * The entries of a batch for the row at position p. The entries of a warp's rows
+ * are contiguous, because 32 stores to 32 cache lines cost 32 times as much as a
+ * store to one.
+ */
 SPC_DEVICE long long first_of(int rows_padded, int p, int batch)
 {
     return 4 * ((long long)batch * rows_padded + p);
 }
 
-/* The number among all runs of one that is counted by batches. */
+/* The number of a run among all runs, given its number counted by batches. */
 SPC_DEVICE int run_number(int run)
 {
     return run / (PLANE_BATCHES * BATCH) * PLANE + run % (PLANE_BATCHES * BATCH);
@@ -83,11 +87,11 @@ SPC_DEVICE spc_u32 run_bits(const unsigned *mask, int step, int run)
     return bits & ((1u << length) - 1u);
 }
 
-/* Registers have room for the entries of so many runs. */
+/* The number of runs whose entries fit in registers. */
 #define WRITTEN (BATCH * RUN <= 21 ? BATCH : (BATCH + 1) / 2)
 
-/* Writes the entries of runs `from` to `upto` of a batch; returns where the next
- * run's go. */
+/* Writes the entries of runs `from` to `upto` of a batch and returns the address
+ * for the next run. */
 SPC_DEVICE int *write_runs(int *index, const int *order, int rows_padded,
                            int batch, int from, int upto,
                            const index_batch *found)
@@ -119,8 +123,8 @@ SPC_DEVICE int *write_runs(int *index, const int *order, int rows_padded,
     return index;
 }
 
-/* Writes a batch's entries at position p of a row order: its runs follow one
- * another. */
+/* Writes a batch's entries at position p of a row order; its runs are
+ * consecutive. */
 SPC_DEVICE void write_batch(int *index, const int *order, int rows_padded,
                             int p, int batch, const index_batch *found)
 {
@@ -132,21 +136,24 @@ SPC_DEVICE void write_batch(int *index, const int *order, int rows_padded,
 }
 
 /* A row's mask while its offsets are found, in their order: the word that is not
- * full, and of those that were what is asked for besides. */
+ * yet full, and what is needed of the full words. */
 typedef struct row_mask {
-    int valid; /* is it a row? */
-    int count; /* of offsets so far, whether present or not */
+    int valid; /* true if there is a row */
+    int count; /* offsets so far, present or not */
     spc_u32 word;
 #if FOURS && !FOURS_APART
     spc_b16 four; /* the last words */
 #endif
-    spc_u32 code; /* of its digest */
+    spc_u32 code; /* of the row's digest */
     int pairs;
 } row_mask;
 
 #if FOURS
-/* Words that are gathered by row later are stored by fours, as each load of a
- * gather has 32 lines. The last words are a four's last. */
+/*
+ * Words that will be gathered by row are stored in groups of four, because each
+ * load of a gather touches 32 cache lines. The last words of a mask are the
+ * last of a group.
+ */
 SPC_DEVICE void keep_four(const spc_index_args *args, row_mask *mask, int p,
                           int w, spc_u32 word)
 {
@@ -166,7 +173,7 @@ SPC_DEVICE void keep_four(const spc_index_args *args, row_mask *mask, int p,
 }
 #endif
 
-/* The word before the present offset. */
+/* Ends a word; the current offset belongs to the next word. */
 SPC_DEVICE void close_word(const spc_index_args *args, const index_shared *s,
                            row_mask *mask, int p)
 {
@@ -182,7 +189,7 @@ SPC_DEVICE void close_word(const spc_index_args *args, const index_shared *s,
         mask->code |= code_of_word(s, w, word);
 }
 
-/* Adds the next offsets, 32 at most. */
+/* Adds the next offsets, at most 32. */
 SPC_DEVICE void add_to_mask(const spc_index_args *args, const index_shared *s,
                             row_mask *mask, int p, spc_u32 bits, int count)
 {
@@ -199,7 +206,7 @@ SPC_DEVICE void add_to_mask(const spc_index_args *args, const index_shared *s,
     mask->word = shift ? bits >> room : 0;
 }
 
-/* Keeps what was found: in the short form, and in the row's mask. */
+/* Stores the result of a batch in the short form and in the row's mask. */
 SPC_DEVICE void keep_batch(const spc_index_args *args, const index_shared *s,
                            row_mask *mask, int p, int batch,
                            const index_batch *found)
@@ -213,7 +220,7 @@ SPC_DEVICE void keep_batch(const spc_index_args *args, const index_shared *s,
     first.z = (spc_u32)found->first[BATCH > 2 ? 2 : 0];
     first.w = (spc_u32)found->first[BATCH > 3 ? 3 : 0];
     spc_store16(args->first + first_of(args->set.rows_padded, p, batch), first);
-    /* The runs of a batch follow one another. */
+    /* The runs of a batch are consecutive. */
     SPC_UNROLL
     for (int j = 0; j < BATCH; j++) {
         all |= found->bits[j] << count;
@@ -226,9 +233,11 @@ SPC_DEVICE void keep_batch(const spc_index_args *args, const index_shared *s,
 #include "index_turned.cuh"
 #endif
 
-/* The entries of the index in coordinate order, a run at a time, as the search has
- * few registers to spare. What a position past the last row was found to have is
- * another's. */
+/*
+ * Writes the entries of the index in coordinate order, one run at a time, because
+ * the search has few registers to spare. Positions past the last row belong to
+ * another thread.
+ */
 SPC_DEVICE void write_plain_batch(const spc_index_args *args, int valid, int p,
                                   int batch, const index_batch *found)
 {
@@ -260,7 +269,7 @@ SPC_DEVICE void write_found(const spc_index_args *args, const index_shared *s,
 
 /* ---- keys of runs ------------------------------------------------------ */
 
-/* Differences of keys of the set that is searched: to the first offset, and one
+/* Differences of keys of the searched set: to the first offset, and for one
  * step along each axis. */
 typedef struct index_steps {
     map_key origin, x, y, z;
@@ -302,8 +311,8 @@ SPC_DEVICE map_key run_key(const spc_index_args *args, const index_steps *steps,
 #endif
 }
 
-/* Those of all runs, where all threads find them; those past the last, to whole
- * batches, are somewhere. */
+/* Computes the keys of all runs in shared memory. Runs past the last, which
+ * fill up the last batch, get arbitrary keys. */
 SPC_DEVICE void open_runs(const spc_index_args *args, index_shared *s)
 {
     index_steps steps = steps_of(args);
@@ -314,7 +323,7 @@ SPC_DEVICE void open_runs(const spc_index_args *args, index_shared *s)
 }
 
 #if !LAYOUT
-/* What a block can do before all keys are sorted. */
+/* The work of a block that does not need all keys to be sorted. */
 SPC_DEVICE void open_search(const spc_index_args *args, index_shared *s)
 {
     if (args->stages & SPC_INDEX_SORT)
@@ -325,9 +334,11 @@ SPC_DEVICE void open_search(const spc_index_args *args, index_shared *s)
 #endif
 
 #ifdef LOW_X
-/* Where an output's window is looked for along an axis, as a field of a key: a
- * window that misses the set's extent is moved to where it just misses it, so
- * that keys stay inside the guard bands, and ascend as far as it matters. */
+/*
+ * The position of an output's window along an axis, as a field of a key. A
+ * window outside the set's extent is moved to just outside it. Keys then stay
+ * inside the guard bands, and are ascending as far as needed.
+ */
 SPC_DEVICE map_key seen_at(const spc_index_key *in, int field, long long at,
                            int low, int high)
 {
@@ -340,7 +351,8 @@ SPC_DEVICE map_key seen_at(const spc_index_key *in, int field, long long at,
            << in->shift[field];
 }
 
-/* A batch that the set has not is as far away as x can be. */
+/* A batch element that the set does not have is placed at the largest x
+ * distance. */
 SPC_DEVICE map_key given_key(const spc_index_key *in, const spc_b16 *c)
 {
     const long long far = 1ll << 62;
@@ -357,7 +369,7 @@ SPC_DEVICE map_key given_key(const spc_index_key *in, const spc_b16 *c)
 }
 #endif
 
-/* A row's own key among those that are searched: that of output * stride. */
+/* A row's own key among the searched keys: the key of output * stride. */
 SPC_DEVICE map_key own_key(const spc_index_args *args, int p)
 {
     row_key key = ((const row_key *)args->set.keys)[p];
@@ -384,7 +396,7 @@ SPC_DEVICE map_key own_key(const spc_index_args *args, int p)
 }
 
 #if INVERSE
-/* value / by where that is a whole number. */
+/* Divides value by `by`. Returns false if there is a remainder. */
 SPC_DEVICE int divides(int *value, int by)
 {
     int whole = *value / by;
@@ -395,8 +407,8 @@ SPC_DEVICE int divides(int *value, int by)
 }
 
 #ifdef BOUNDED
-/* Adds the field of `value` / `by` to a key; false if no voxel of the set lies
- * there. */
+/* Adds the field of `value` / `by` to a key. Returns false if no voxel of the
+ * set is there. */
 SPC_DEVICE int add_field(const spc_index_key *in, int field, long long value,
                          int by, map_key *key)
 {
@@ -406,7 +418,8 @@ SPC_DEVICE int add_field(const spc_index_key *in, int field, long long value,
     return whole * by == value && from_low >= 0 && from_low <= in->last[field];
 }
 
-/* The key of the input that voxel c sees at offset k; false if no voxel has it. */
+/* The key of the input that voxel c sees at offset k. Returns false if no voxel
+ * has it. */
 SPC_DEVICE int input_key(const spc_index_args *args, const spc_b16 *c, int k,
                          map_key *out)
 {
@@ -427,7 +440,8 @@ SPC_DEVICE int input_key(const spc_index_args *args, const spc_b16 *c, int k,
            add_field(in, 3, (long long)(int)c->w - z, STRIDE_Z, out);
 }
 #else
-/* The key of the input that voxel c sees at offset k; false if no voxel has it. */
+/* The key of the input that voxel c sees at offset k. Returns false if no voxel
+ * has it. */
 SPC_DEVICE int input_key(const spc_index_args *args, const spc_b16 *c, int k,
                          map_key *out)
 {
@@ -453,8 +467,8 @@ SPC_DEVICE int input_key(const spc_index_args *args, const spc_b16 *c, int k,
 #endif
 #endif
 
-/* The first position whose key is not below `want`, or one at most `most` places
- * before it. */
+/* The first position whose key is not below `want`, or a position at most `most`
+ * earlier. */
 SPC_DEVICE int lower_bound(const spc_index_set *in, const index_shared *s,
                            map_key want, int most)
 {
@@ -477,7 +491,8 @@ SPC_DEVICE int lower_bound(const spc_index_set *in, const index_shared *s,
 
 /* ---- layouts from the short form -------------------------------------- */
 
-/* A batch of the row at position p of the coordinate order; p < 0: no row. */
+/* Loads a batch of the row at position p of the coordinate order; p < 0: no
+ * row. */
 SPC_DEVICE void load_batch(const spc_index_args *args, int p,
                            const unsigned *mask, int step, int batch,
                            index_batch *found)
@@ -501,7 +516,7 @@ SPC_DEVICE void load_batch(const spc_index_args *args, int p,
     }
 }
 
-/* The index in coordinate order. */
+/* Writes the index in coordinate order. */
 SPC_DEVICE void write_plain(const spc_index_args *args, int begin, int end)
 {
     int count = end - begin;

@@ -1,12 +1,12 @@
 /*
- * index_search.cuh - the search: every row by the searcher that was chosen.
+ * index_search.cuh - the search: processes every row with the chosen searcher.
  *
  * Part of index.cu.lua, which defines map_key, index_shared and the constants.
  */
 #ifndef SPC_INDEX_SEARCH_CUH
 #define SPC_INDEX_SEARCH_CUH
 
-/* A warp without rows. */
+/* Clears the masks of a warp without rows. */
 SPC_DEVICE void mask_nothing(const spc_index_args *args, int p, int plain)
 {
     for (int w = 0; w < WORDS; w++)
@@ -15,8 +15,10 @@ SPC_DEVICE void mask_nothing(const spc_index_args *args, int p, int plain)
         args->index[(long long)k * args->set.rows_padded + p] = -1;
 }
 
-/* Every warp has a word of its own: nothing needs waiting for. Those past the
- * grid's are an earlier, larger grid's. */
+/*
+ * Every warp stores into its own word, so it need not wait. Words past the
+ * grid's last warp may be left from an earlier, larger grid, and are cleared.
+ */
 SPC_DEVICE void store_pairs(const spc_index_args *args, int pairs)
 {
     int warp = spc_block_x() * SORT_WARPS + spc_warp();
@@ -33,8 +35,10 @@ SPC_DEVICE void store_pairs(const spc_index_args *args, int pairs)
         args->pairs[warp] = pairs;
 }
 
-/* The map of positions begin..end, and their digests if a sorted order is wanted
- * in the same launch; if it is `plain`, its entries in coordinate order, too. */
+/*
+ * Searches the map of positions begin..end. Computes digests if the same launch
+ * makes a sorted order. If `plain`, also writes the entries in coordinate order.
+ */
 SPC_DEVICE void search(const spc_index_args *args, index_shared *s,
                        const index_extent *e, int begin, int end, int plain)
 {

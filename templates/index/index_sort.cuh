@@ -2,24 +2,24 @@
  * index_sort.cuh - one pass of a stable radix sort over all blocks of a
  * cooperative launch.
  *
- * Defined before it is included: SORT_THREADS (of a block), SORT_BITS (of a
- * digit). Each block owns a contiguous range of items. A pass begins when the
- * table of digit counts is complete: each block sums the counts of smaller
- * digits, and of its digit in blocks before it, and so knows where its items
- * go. While it moves them it counts the next pass's digits for the blocks that
- * will own them. So a pass costs one barrier of the grid.
+ * The includer defines SORT_THREADS (of a block) and SORT_BITS (of a digit).
+ * Each block owns a contiguous range of items. A pass begins when the table of
+ * digit counts is complete. Each block sums the counts of smaller digits, and
+ * the counts of its digit in earlier blocks, which gives the positions of its
+ * items. While it moves them it counts the next pass's digits for the blocks
+ * that will own them. A pass therefore costs one barrier of the grid.
  *
- * Three tables take turns: one is read, one is filled, one is cleared. All are
- * clear when a kernel starts, and it leaves them so. A fourth is for a sort of
- * one pass.
+ * Three tables rotate: one is read, one is filled, one is cleared. All are
+ * clear when a kernel starts, and it leaves them clear. A fourth table is for a
+ * sort of one pass.
  */
 #ifndef SPC_INDEX_SORT_CUH
 #define SPC_INDEX_SORT_CUH
 
 #include "index_abi.h"
 
-/* Where registers are short: what was made of a number before is not kept for what
- * comes behind, and made anew. */
+/* If registers are scarce, values derived from a number are computed again later
+ * instead of being kept in registers. */
 #if SPARING
 #define SORT_FORGET(number) asm volatile("" : "+r"(number))
 #else
@@ -29,14 +29,14 @@
 #define SORT_DIGITS (1 << SORT_BITS)
 #define SORT_WARPS (SORT_THREADS / 32)
 #define SORT_BATCH (SORT_WARPS < 8 ? SORT_WARPS : 8) /* divides SORT_WARPS */
-/* Digits of a thread where half of the threads share them. */
+/* Digits of a thread if half of the threads share them. */
 #define SORT_PER_THREAD                                                        \
     ((SORT_DIGITS + SORT_THREADS / 2 - 1) / (SORT_THREADS / 2))
 
-/* SPC_SORT_SHARED bytes. */
+/* Takes SPC_SORT_SHARED bytes. */
 typedef struct sort_shared {
-    int next[SORT_DIGITS];  /* where the block's next item of a digit goes */
-    int place[SORT_DIGITS]; /* the same when the present step began */
+    int next[SORT_DIGITS];  /* position of the block's next item of a digit */
+    int place[SORT_DIGITS]; /* the same at the start of the current step */
     int sums[40];
     union {
         spc_u16 digit[SORT_WARPS * SORT_DIGITS];
@@ -68,7 +68,7 @@ SPC_DEVICE int sort_warp_sum(int sum)
     return sum;
 }
 
-/* Exclusive sum over the block; `sums` holds SORT_WARPS + 1 words, the last
+/* Exclusive sum over the block. `sums` has SORT_WARPS + 1 words; the last
  * receives the total. Begins and ends with a barrier. */
 SPC_DEVICE int sort_block_sum(int value, int *sums)
 {
@@ -96,8 +96,11 @@ SPC_DEVICE int *sort_group(int *table, int group)
     return table + (spc_grid_x() + group) * SORT_DIGITS;
 }
 
-/* Counts of the first pass: items that this block owns anyway. Begins with
- * clearing, then every thread adds its items, then the sums are stored. */
+/*
+ * Counts for the first pass, over the items that this block owns. First the
+ * counts are cleared, then every thread adds its items, then the sums are
+ * stored.
+ */
 SPC_DEVICE void sort_count_clear(int *counts)
 {
     for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS)
@@ -128,8 +131,10 @@ SPC_DEVICE void sort_count_store(const int *counts, int *table)
     }
 }
 
-/* The sum of `rows` table entries DIGITS apart, and of the first `part` of
- * them. Loads go out in batches: the time is that of one, not of their chain.
+/*
+ * The sum of `rows` table entries DIGITS apart, and of the first `part` of
+ * them. Loads are issued in batches, so that a batch costs one latency instead
+ * of one for each load.
  */
 SPC_DEVICE int sort_sum_column(const int *column, int rows, int part,
                                int *part_sum)
@@ -152,8 +157,8 @@ SPC_DEVICE int sort_sum_column(const int *column, int rows, int part,
 }
 
 /*
- * Where this block's first item of each digit goes. Half of the threads sum
- * the groups, the others the blocks of this block's own group.
+ * Computes the position of this block's first item of each digit. Half of the
+ * threads sum the groups, the others the blocks of this block's own group.
  */
 SPC_DEVICE void sort_begin(sort_shared *s, int *table)
 {
@@ -188,9 +193,11 @@ SPC_DEVICE void sort_begin(sort_shared *s, int *table)
     }
 }
 
-/* Turns the warps' counts of digits 2 * pair and the next one into the counts
- * of the warps before. Both halves of a word are summed at once: no count of a
- * block passes 16 bits. */
+/*
+ * Replaces the warps' counts of digits 2 * pair and 2 * pair + 1 by the counts
+ * of earlier warps. Both halves of a word are summed at once, because counts of
+ * a block fit in 16 bits.
+ */
 SPC_DEVICE void sort_sum_pair(sort_shared *s, int pair)
 {
     spc_u32 *column = s->count.pair + pair, sum = 0;
@@ -213,8 +220,9 @@ SPC_DEVICE void sort_sum_pair(sort_shared *s, int pair)
 }
 
 /*
- * Where this thread's item goes; the block's threads hold consecutive items.
- * Called by all threads of the block; items that are not valid take no place.
+ * The position of this thread's item. The threads of a block hold consecutive
+ * items. Called by all threads of the block; items that are not valid get no
+ * position.
  */
 SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
 {
@@ -222,7 +230,7 @@ SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
     spc_u32 peers = spc_match((spc_u32)(valid ? digit : SORT_DIGITS));
     int rank = spc_popc(peers & ((1u << lane) - 1u));
 
-    spc_sync_block(); /* all have read the step before */
+    spc_sync_block(); /* all have read the previous step */
     for (int i = spc_thread(); i < SORT_WARPS * SORT_DIGITS / 2;
          i += SORT_THREADS)
         s->count.pair[i] = 0;
@@ -241,16 +249,16 @@ SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
 /* ---- counting for the next pass ---------------------------------------- */
 
 /*
- * Counts that all blocks would add to are collected in shared memory first:
- * those by group of blocks, and those of digit 0, as the upper digit of most
- * digests is.
+ * Counts that all blocks would add to are first collected in shared memory: the
+ * counts by group of blocks, and the counts of digit 0, because the upper digit
+ * of most digests is 0.
  */
 typedef struct sort_counts {
     int *groups; /* [SPC_SORT_GROUPS(grid)][SORT_DIGITS] */
     int *zeros;  /* [grid] */
 } sort_counts;
 
-/* In SPC_SORT_COUNTS(grid) bytes at `memory`. */
+/* Uses SPC_SORT_COUNTS(grid) bytes at `memory`. */
 SPC_DEVICE sort_counts sort_counts_at(void *memory)
 {
     sort_counts c;
@@ -303,7 +311,7 @@ SPC_DEVICE void sort_count_flush(sort_counts c, int *table)
             spc_atomic_add(&table[i * SORT_DIGITS], c.zeros[i]);
 }
 
-/* Clears `tables` tables, each thread of the grid its share. */
+/* Clears `tables` tables; each thread of the grid clears its share. */
 SPC_DEVICE void sort_clear(int *table, int tables)
 {
     int words = tables * SPC_SORT_TABLE(spc_grid_x(), SORT_DIGITS);
@@ -323,8 +331,8 @@ SPC_DEVICE int *sort_table(int *tables, int pass)
 /* ---- the barrier of the grid (index_abi.h, spc_index_sync) ------------ */
 
 #if SPARING > 1
-/* In one word, as it lives as long as the kernel: twice the number of barriers so
- * far, and which counter is this launch's. */
+/* Packed into one word, because it is live for the whole kernel: twice the number
+ * of barriers so far, plus the number of this launch's counter. */
 typedef struct grid_barrier {
     spc_index_sync *words;
     spc_u32 state;
@@ -341,7 +349,7 @@ SPC_DEVICE spc_u32 *grid_counter(const grid_barrier *barrier)
     return &barrier->words->counter[barrier->state & 1u];
 }
 
-/* What stands between the two halves touches nothing of other blocks. */
+/* Code between the two halves must not access data of other blocks. */
 SPC_DEVICE void grid_arrive(const grid_barrier *barrier)
 {
     spc_arrive_grid(grid_counter(barrier));
@@ -361,7 +369,7 @@ SPC_DEVICE void grid_sync(grid_barrier *barrier)
     grid_wait(barrier);
 }
 
-/* One warp, the first, waits for a barrier that is the launch's last. */
+/* Only the first warp waits, at the last barrier of a launch. */
 SPC_DEVICE void grid_wait_warp(grid_barrier *barrier)
 {
     spc_u32 want = ((barrier->state >> 1) + 1) * (spc_u32)spc_grid_x();
@@ -373,8 +381,8 @@ SPC_DEVICE void grid_wait_warp(grid_barrier *barrier)
     spc_sync_warp();
 }
 
-/* After the launch's last barrier, if it had any: the next launch takes the
- * other counter, which nobody has used since it was cleared. */
+/* Called after the launch's last barrier, if it had any. The next launch uses
+ * the other counter, which has not been used since it was cleared. */
 SPC_DEVICE void grid_close(grid_barrier *barrier)
 {
     spc_u32 turn = barrier->state & 1u;
@@ -398,7 +406,7 @@ SPC_DEVICE void grid_open(grid_barrier *barrier, spc_index_sync *words)
     barrier->round = 0;
 }
 
-/* What stands between the two halves touches nothing of other blocks. */
+/* Code between the two halves must not access data of other blocks. */
 SPC_DEVICE void grid_arrive(const grid_barrier *barrier)
 {
     spc_arrive_grid(&barrier->words->counter[barrier->turn]);
@@ -415,7 +423,7 @@ SPC_DEVICE void grid_sync(grid_barrier *barrier)
     grid_wait(barrier);
 }
 
-/* One warp, the first, waits for a barrier that is the launch's last. */
+/* Only the first warp waits, at the last barrier of a launch. */
 SPC_DEVICE void grid_wait_warp(grid_barrier *barrier)
 {
     spc_u32 want = (barrier->round + 1) * (spc_u32)spc_grid_x();
@@ -427,8 +435,8 @@ SPC_DEVICE void grid_wait_warp(grid_barrier *barrier)
     spc_sync_warp();
 }
 
-/* After the launch's last barrier, if it had any: the next launch takes the
- * other counter, which nobody has used since it was cleared. */
+/* Called after the launch's last barrier, if it had any. The next launch uses
+ * the other counter, which has not been used since it was cleared. */
 SPC_DEVICE void grid_close(grid_barrier *barrier)
 {
     if (barrier->round > 0 && spc_block_x() == 0 && spc_thread() == 0) {
@@ -438,7 +446,8 @@ SPC_DEVICE void grid_close(grid_barrier *barrier)
 }
 #endif
 
-/* `items` spread over the blocks in multiples of `unit`. */
+/* The share of a block if `items` are spread over the blocks in multiples of
+ * `unit`. */
 SPC_DEVICE int share_of_block(int items, int unit)
 {
     int units = (items + unit - 1) / unit;

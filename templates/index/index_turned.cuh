@@ -1,19 +1,19 @@
 /*
- * index_turned.cuh - the map that is read the other way round, without a search
- * of its own: of each pair that is found, the input has the output at the same
- * offset. Each entry has one writer; bits of a mask come in any order.
+ * index_turned.cuh - the map in the opposite direction, without a separate
+ * search: in each pair that is found, the input sees the output at the same
+ * offset. Each entry has one writer. Bits of a mask arrive in any order.
  *
  * Part of index.cu.lua, which defines index_extent and the constants.
  */
 #ifndef SPC_INDEX_TURNED_CUH
 #define SPC_INDEX_TURNED_CUH
 
-/* Its runs are of one offset (index_code.c, spc__index_choose_runs). */
+/* Its runs have one offset (index_code.c, spc__index_choose_runs). */
 #define TURNED_BATCH                                                           \
     (OFFSETS % 3 != 0 && OFFSETS % 2 == 0 ? 2 : OFFSETS < 3 ? OFFSETS : 3)
 #define TURNED_BATCHES ((OFFSETS + TURNED_BATCH - 1) / TURNED_BATCH)
 
-/* Of no input anything is known yet. A barrier of the grid must follow. */
+/* Clears the masks of all inputs. A barrier of the grid must follow. */
 SPC_DEVICE void clear_turned(const spc_index_args *args, const index_extent *e)
 {
     int padded = (e->rows_in + SPC_ROW_PAD) / SPC_ROW_PAD * SPC_ROW_PAD;
@@ -24,7 +24,7 @@ SPC_DEVICE void clear_turned(const spc_index_args *args, const index_extent *e)
             args->turned.mask[(long long)w * args->turned.rows_padded + p] = 0;
 }
 
-/* The pairs of a batch of the row at position p. */
+/* Writes the pairs of a batch of the row at position p. */
 SPC_DEVICE void turn_batch(const spc_index_args *args, int p, int batch,
                            const index_batch *found)
 {

@@ -1,13 +1,13 @@
 /*
- * index_way.cuh - layouts that are not sorted by Gray rank, or have the offsets
- * of a group alone (runtime/coords/order.c), made of a map that is there.
+ * index_way.cuh - layouts that are not sorted by Gray rank, or that have only
+ * the offsets of a group (runtime/coords/order.c), made from an existing map.
  *
  * Part of index.cu.lua, which defines index_shared and the constants.
  */
 #ifndef SPC_INDEX_WAY_CUH
 #define SPC_INDEX_WAY_CUH
 
-/* The offsets of word w of a mask that the layout has. */
+/* The offsets of word w of a mask that belong to the layout. */
 SPC_DEVICE unsigned way_word(const spc_index_way *way, int w)
 {
     int begin = way->begin - 32 * w, end = way->end - 32 * w;
@@ -16,9 +16,11 @@ SPC_DEVICE unsigned way_word(const spc_index_way *way, int w)
     return begin >= 32 ? 0u : begin > 0 ? below & ~((1u << begin) - 1u) : below;
 }
 
-/* A batch's entries of the row at position `from` of the coordinate order, -1
- * for none, at position `to`: those of the layout's offsets, as the others are
- * another layout's. All bits of a run are needed to know where its inputs are.
+/*
+ * Copies a batch's entries of the row at position `from` of the coordinate
+ * order to position `to`; `from` is -1 if there is no row. Only the layout's
+ * own offsets are copied; other layouts have the others. All bits of a run are
+ * needed to find its inputs.
  */
 SPC_DEVICE void way_copy_batch(const spc_index_args *args, int from, int to,
                                int batch)
@@ -43,7 +45,7 @@ SPC_DEVICE void way_copy_batch(const spc_index_args *args, int from, int to,
     }
 }
 
-/* Offsets that the row at position p has not. */
+/* The number of offsets that the row at position p lacks. */
 SPC_DEVICE spc_u32 digest_of_count(const spc_index_args *args, int p)
 {
     int count = 0;

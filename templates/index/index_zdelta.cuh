@@ -1,15 +1,16 @@
 /*
  * index_zdelta.cuh - the z-delta searcher (Spira, section 4).
  *
- * One search finds where a run begins among the sorted keys, and the keys there
- * say which of its offsets are present. A warp searches where its rows' runs of
- * a plane are: a window of keys in shared memory.
+ * One search finds where a run begins among the sorted keys, and the keys from
+ * there on show which of its offsets are present. A warp searches in a window
+ * of keys in shared memory that covers its rows' runs of a plane.
  *
- * A thread works on BATCH runs at once: searches are chains of loads, and their
- * latency is what they cost.
+ * A thread works on BATCH runs at once. Searches are chains of loads, so their
+ * cost is latency.
  *
- * Part of index.cu.lua; a searcher (index_runs.cuh). Of maps that are read the
- * other way it finds nothing: neighbours of an output are no neighbours there.
+ * Part of index.cu.lua; a searcher (index_runs.cuh). It cannot search inverse
+ * maps, because there the neighbours of an output do not have neighbouring
+ * keys.
  */
 #ifndef SPC_INDEX_ZDELTA_CUH
 #define SPC_INDEX_ZDELTA_CUH
@@ -25,11 +26,11 @@ SPC_DEVICE map_key shfl_key(map_key key, int lane)
 }
 
 /*
- * The rows of a warp are neighbours, and so are the keys that they look for in a
- * plane of the kernel: nearly always all of its runs lie within NARROW keys from
- * the first row's first run on. So the warp has those keys in shared memory, and
- * the next plane's on their way; where they do not reach, as behind a wall, as many
- * again (of keys of 64 bits there is no room for those). Of a list of offsets each
+ * The rows of a warp are neighbours, and so are the keys that they search in a
+ * plane of the kernel. Nearly always all of these runs are within NARROW keys of
+ * the first row's first run. The warp holds these keys in shared memory while it
+ * loads those of the next plane. Where they do not suffice, as behind a wall, it
+ * loads as many again (64-bit keys have no space for that). Each offset of a list
  * has its own window.
  */
 #define NARROW 128
@@ -38,7 +39,7 @@ SPC_DEVICE map_key shfl_key(map_key key, int lane)
 #define LOOK_RUNS (LIST ? 1 : PLANE_BATCHES * BATCH)
 #define LOOKS (BATCHES * BATCH / LOOK_RUNS)
 
-/* In lane l, where the window of look `first` + l begins. */
+/* In lane l, the start of the window of look `first` + l. */
 SPC_DEVICE int open_windows(const spc_index_args *args, const index_shared *s,
                             map_key own, int first)
 {
@@ -49,10 +50,13 @@ SPC_DEVICE int open_windows(const spc_index_args *args, const index_shared *s,
                        NARROW / 16);
 }
 
-/* A window on its way: this lane's keys, past the last one what is above all, and
- * no voxel's or its neighbour's. */
+/*
+ * A window that is being loaded: this lane's keys. Past the last key they have a
+ * value above all keys, which belongs neither to a voxel nor to a neighbour of
+ * one.
+ */
 typedef struct index_ahead {
-    int bases; /* of 32 looks, a lane each */
+    int bases; /* of 32 looks, one per lane */
     map_key key[HELD];
 } index_ahead;
 
@@ -84,14 +88,14 @@ SPC_DEVICE void store_keys(map_key *window, const map_key *keys)
     spc_sync_warp();
 }
 
-/* The window of a warp: keys from place `base` on. */
+/* The window of a warp: keys from position `base` on. */
 typedef struct index_window {
     map_key *key;
     int base, count;
-    int whole; /* does it reach as far as any row of the warp looks? */
+    int whole; /* true if it covers all searches of the warp's rows */
 } index_window;
 
-/* Of keys ahead, those of the next look. */
+/* Stores the keys that were loaded ahead, and loads those of the next look. */
 SPC_DEVICE void next_window(const spc_index_args *args, const index_shared *s,
                             int rows_in, map_key own, int look,
                             index_ahead *ahead, index_window *window)
@@ -103,7 +107,7 @@ SPC_DEVICE void next_window(const spc_index_args *args, const index_shared *s,
         load_ahead(args, s, rows_in, own, look, ahead);
     window->base = spc_shfl(ahead->bases, look & 31);
     window->count = NARROW;
-    spc_sync_warp(); /* all have read the one before */
+    spc_sync_warp(); /* all have read the previous window */
     store_keys(window->key, ahead->key);
     if (WINDOW > NARROW && window->key[NARROW - 1] < end) {
         load_keys(args, rows_in, window->base + NARROW, ahead->key);
@@ -115,13 +119,14 @@ SPC_DEVICE void next_window(const spc_index_args *args, const index_shared *s,
         load_ahead(args, s, rows_in, own, look + 1, ahead);
 }
 
-/* The bit of an offset so many keys along z from a run's first, if that is one. */
+/* The bit of the offset that is this many keys along z from a run's first, or 0 if
+ * the run has no such offset. */
 SPC_DEVICE spc_u32 bit_at(map_key beyond)
 {
     return (spc_u64)beyond >> 32 ? 0u : spc_bit((spc_u32)beyond);
 }
 
-/* Which offsets of a run are among the keys from its place on. */
+/* The offsets of a run that are among the keys from its position on. */
 SPC_DEVICE spc_u32 match_run(const map_key *near, map_key want)
 {
     spc_u32 present = 0;
@@ -132,7 +137,8 @@ SPC_DEVICE spc_u32 match_run(const map_key *near, map_key want)
     return present;
 }
 
-/* Those runs of a batch, one bit each, that are not all in the window. */
+/* Searches those runs of a batch, one bit each, that are not entirely in the
+ * window. */
 SPC_DEVICE void find_far(const spc_index_args *args, const index_shared *s,
                          int rows_in, map_key own, int batch, spc_u32 far,
                          index_batch *found)
@@ -156,8 +162,11 @@ SPC_DEVICE void find_far(const spc_index_args *args, const index_shared *s,
     }
 }
 
-/* Where runs `from` to `upto` of a batch begin in the window, step by step
- * together; NARROW - 1 or WINDOW - 1 also for those behind it. */
+/*
+ * Finds where runs `from` to `upto` of a batch begin in the window, all runs
+ * step by step. The result is NARROW - 1 or WINDOW - 1 also for runs past the
+ * window.
+ */
 SPC_DEVICE void rank_runs(const index_window *window, map_key own,
                           const map_key *run, int from, int upto, int *rank)
 {
@@ -203,9 +212,9 @@ SPC_DEVICE void find_runs(const spc_index_args *args, const index_shared *s,
         found->bits[j] &= (1u << run_length(batch * BATCH + j)) - 1u;
 }
 
-#define REST (PLANE % BATCH) /* runs of a plane's last batch, if not all */
+#define REST (PLANE % BATCH) /* runs of a plane's last batch, if fewer */
 
-/* The runs of a batch that is in one window. */
+/* Searches the runs of a batch in one window. */
 SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
                            int rows_in, map_key own, int batch,
                            const index_window *window, index_batch *found)
@@ -222,7 +231,7 @@ SPC_DEVICE void find_batch(const spc_index_args *args, const index_shared *s,
     }
 }
 
-/* All runs of 32 neighbouring rows: a warp's work. */
+/* Searches all runs of 32 neighbouring rows; executed by one warp. */
 SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
                            const index_extent *e, int p, row_mask *mask,
                            int plain)

@@ -1,16 +1,16 @@
-%-- A set made of the voxels of others, and features moved between their rows.
+%-- Makes a set from the voxels of other sets, and moves features between their rows.
 %--
-%-- spc_regroup lists what becomes of every voxel: c * scale + child, for the children that
-%-- the mask leaves, in the order of the sources, their rows, and the children's numbers.
-%-- The list is dense and depends on nothing but that order: blocks own shares of the rows,
-%-- count what stays, and sum the counts of the blocks before. Sorting the list
-%-- (index.cu.lua) makes a set of it. spc_regroup_rows then writes down which rows of the
-%-- sources each row of the set comes from, in both directions.
+%-- spc_regroup lists the children of every voxel, c * scale + child, that the mask keeps,
+%-- in the order of the sources, of their rows, and of the children's numbers. The list is
+%-- dense and depends only on that order: blocks own shares of the rows, count their
+%-- children, and sum the counts of earlier blocks. Sorting the list (index.cu.lua) makes a
+%-- set. spc_regroup_rows then records which rows of the sources each row of the set comes
+%-- from, in both directions.
 %--
-%-- spc_mask makes a mask of features: a slot stays where its number is above a threshold.
+%-- spc_mask makes a mask from features: a slot is kept if its number is above a threshold.
 %--
-%-- spc_gather adds up the features of the rows that became one, always in that order;
-%-- spc_spread gives each row of the sources what became of it.
+%-- spc_gather adds up the features of rows that became one row, always in that order.
+%-- spc_spread gives each row of the sources the features of the row that it became.
 %--
 %-- Nothing of sets or features is a constant: one module serves all.
 %
@@ -52,7 +52,7 @@ SPC_DEVICE void clear(int *at, long long count)
         at[i] = -1;
 }
 
-/* Where the row of each voxel stands among its source's keys. */
+/* Finds the position of each row's voxel among the keys of its source. */
 SPC_DEVICE void find_positions(const spc_regroup_args *args)
 {
     for (int s = 0; s < args->sources; s++) {
@@ -134,8 +134,7 @@ SPC_DEVICE void list_row(const spc_regroup_args *args, int row, int place)
             list_child(args, c, row, child, place++);
 }
 
-/* Lists the rows begin..end from `place` on; returns where the list then ends.
- */
+/* Lists the rows begin..end from `place` on; returns the end of the list. */
 SPC_DEVICE int list_rows(const spc_regroup_args *args, int begin, int end,
                          int place)
 {
@@ -163,7 +162,7 @@ SPC_DEVICE int count_rows(const spc_regroup_args *args, int begin, int end)
     return sums[SORT_WARPS];
 }
 
-/* What the blocks before this one have counted. */
+/* The sum of the counts of earlier blocks. */
 SPC_DEVICE int count_before(const spc_regroup_args *args)
 {
     int *sums = (int *)spc_shared(), own = 0;
@@ -202,8 +201,8 @@ SPC_KERNEL(spc_regroup, spc_regroup_args, $(problem.threads), 1)
 
 /* ---- rows ------------------------------------------------------------- */
 
-/* The row's places in the list are that of its own number, or by the sort's
- * account. */
+/* The row's entries in the list. They are the entry with its own number, unless
+ * the sort has merged voxels. */
 SPC_DEVICE void keep_row(const spc_regroup_args *args, int row)
 {
     int slot = args->slot[row];
@@ -258,7 +257,7 @@ SPC_DEVICE float number_at(const void *from, long long at, int half)
                      : spc_f16_to_f32(((const spc_u16 *)from)[at]);
 }
 
-/* No number is not above anything. */
+/* A NaN is not above any threshold. */
 SPC_KERNEL(spc_mask, spc_mask_args, $(problem.threads), 1)
 {
     long long slots = (long long)args->first[args->sources] * args->children;
@@ -353,7 +352,7 @@ SPC_DEVICE void store_piece(const spc_gather_args *args, const piece *sum,
     }
 }
 
-/* -0 is the sum of no numbers: with it alone a row is copied bit by bit. */
+/* The start of a sum is -0, so that a single row is copied bit by bit. */
 SPC_DEVICE piece no_sum(void)
 {
     piece sum;
@@ -373,7 +372,8 @@ SPC_DEVICE int source_at(const spc_gather_args *args, int row)
     return s;
 }
 
-/* The features of a slot, from channel c on: of its row, or its slice. */
+/* Adds the features of a slot from channel c on: those of its row or of its
+ * slice. */
 SPC_DEVICE void add_slot(const spc_gather_args *args, piece *sum, int slot,
                          int c)
 {
@@ -398,7 +398,7 @@ SPC_KERNEL(spc_gather, spc_gather_args, $(problem.threads), 1)
     }
 }
 
-/* Rows here are those of slices, where each child has its own. */
+/* If each child has its own slice, the rows here are slices. */
 SPC_KERNEL(spc_spread, spc_gather_args, $(problem.threads), 1)
 {
     int pieces = args->channels / args->piece;

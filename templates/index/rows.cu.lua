@@ -1,6 +1,6 @@
-%-- The layout of a layer that needs no map, because each row sees itself alone: written
-%-- like that of a map, for as many rows as a count on the device says, in the order of
-%-- their numbers.
+%-- The layout of a layer that needs no map, because each row sees only itself. It has
+%-- the form of a map's layout. The number of rows is a count on the device, and rows
+%-- are in the order of their numbers.
 %
 %template = {
 %  summary = "layouts of layers without a map: every row sees itself",

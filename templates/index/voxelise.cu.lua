@@ -1,14 +1,16 @@
-%-- Points become voxels: each point's voxel, then what the points of a voxel say together.
+%-- Turns points into voxels: finds the voxel of each point, then combines the points of each
+%-- voxel.
 %--
-%-- spc_voxel_list writes down the voxel of every point. Sorting that list as any set
-%-- (index.cu.lua) finds the voxels, and which points each has, in the order of the points.
-%-- spc_voxel_fill then writes coordinates and features, a thread for each column of a voxel,
-%-- so that a sum has one order.
+%-- spc_voxel_list writes the voxel of every point. Sorting this list like any set
+%-- (index.cu.lua) finds the voxels and the points of each, in the order of the points.
+%-- spc_voxel_fill then writes coordinates and features, with one thread for each column of a
+%-- voxel, so that the order of a sum is fixed.
 %--
-%-- The sort is slow where a thousand rows are equal, as points outside the grid would be, and
-%-- those next to the sensor are. So points that do not count are *parked*: each gets a voxel
-%-- of its own, behind the grid, where it is sorted last. Where only the first points of a
-%-- voxel count, a block parks those of its chunk that have as many before them there.
+%-- The sort is slow if a thousand rows are equal, as points outside the grid or next to the
+%-- sensor would be. Points that do not count are therefore *parked*: each gets a voxel of its
+%-- own past the grid, which is sorted to the end. If only the first points of a voxel count,
+%-- a block parks those points of its chunk that have enough earlier points of their voxel in
+%-- the chunk.
 %--
 %-- Nothing of grids or points is a constant: one module serves all.
 %
@@ -48,7 +50,7 @@ SPC_DEVICE void note_bad(const spc_voxelise_args *args, int point)
     spc_atomic_max(args->stats + SPC_VOXELISE_BAD_POINT, 0x7fffffff - point);
 }
 
-/* The batch element, -1 if there is no such one. */
+/* The batch element, or -1 if it is invalid. */
 SPC_DEVICE int batch_of(const spc_voxelise_args *args, const float *point)
 {
     float b = args->batched ? point[0] : 0.0f;
@@ -58,7 +60,8 @@ SPC_DEVICE int batch_of(const spc_voxelise_args *args, const float *point)
     return spc_int_to_f32((int)b) == b ? (int)b : -1;
 }
 
-/* Of what is not below 0 the integer part is the floor. 1: inside. */
+/* For numbers that are not negative the integer part is the floor. Returns 1
+ * inside the grid. */
 SPC_DEVICE int cell_of(const spc_voxelise_args *args, const float *at, spc_u32 *cell)
 {
     SPC_UNROLL
@@ -76,7 +79,7 @@ SPC_DEVICE int is_numbers(const float *at)
     return at[0] == at[0] && at[1] == at[1] && at[2] == at[2];
 }
 
-/* All of it -1 where the point is left out. */
+/* All fields are -1 if the point is left out. */
 SPC_DEVICE spc_b16 voxel_of(const spc_voxelise_args *args, int i)
 {
     const float *point = args->points + (long long)i * args->pitch;
@@ -105,11 +108,11 @@ SPC_DEVICE spc_b16 voxel_of(const spc_voxelise_args *args, int i)
 #define SLOTS (2 * CHUNK)
 #define NOBODY 0xffffffffu
 
-/* SPC_VOXELISE_SHARED bytes. Points are numbers within the chunk. */
+/* Takes SPC_VOXELISE_SHARED bytes. Points are numbered within the chunk. */
 typedef struct voxel_chunk {
     spc_b16 voxel[CHUNK];
-    int owner[CHUNK];    /* the point that stands for a point's voxel; -1: it has none */
-    int count[CHUNK];    /* of a voxel's owner: its points so far */
+    int owner[CHUNK];    /* the owner of a point's voxel, or -1 */
+    int count[CHUNK];    /* number of points of each owner's voxel so far */
     spc_u32 slot[SLOTS]; /* owners by voxel, or NOBODY */
 } voxel_chunk;
 
@@ -131,8 +134,8 @@ SPC_DEVICE int is_same(const spc_b16 *a, const spc_b16 *b)
     return a->x == b->x && a->y == b->y && a->z == b->z && a->w == b->w;
 }
 
-/* Who stands for the voxel of point p. At most half of the slots are taken, so a free one is
- * found. */
+/* The point that owns the voxel of point p. At most half of the slots are used, so a free
+ * one is found. */
 SPC_DEVICE int find_owner(voxel_chunk *c, int p)
 {
     const spc_b16 *own = &c->voxel[p];
@@ -149,8 +152,8 @@ SPC_DEVICE int find_owner(voxel_chunk *c, int p)
     }
 }
 
-/* How many points of its voxel come before this one in the chunk: the warps count their
- * points one after the other. */
+/* The number of points of the same voxel that precede this one in the chunk. The warps
+ * count their points one after the other. */
 SPC_DEVICE int count_before(voxel_chunk *c, int owner)
 {
     int lane = spc_lane(), before = 0;
@@ -167,7 +170,7 @@ SPC_DEVICE int count_before(voxel_chunk *c, int owner)
     return spc_shfl(before, leader) + spc_popc(peers & ((1u << lane) - 1u));
 }
 
-/* Points that have so many before them in their voxel will not count. */
+/* Drops points with too many earlier points of their voxel. */
 SPC_DEVICE void drop_surplus(const spc_voxelise_args *args, voxel_chunk *c)
 {
     for (int p = spc_thread(); p < CHUNK; p += $(problem.threads))
@@ -210,9 +213,9 @@ SPC_KERNEL(spc_voxel_list, spc_voxelise_args, $(problem.threads), 1)
     }
 }
 
-/* ---- what the points of a voxel say ----------------------------------- */
+/* ---- combining the points of a voxel ------------------------------------- */
 
-/* The points of a voxel: places among the twins, or the one point alone. */
+/* The points of a voxel: a range of the twins, or a single point. */
 typedef struct span {
     int begin, count, alone;
 } span;
@@ -245,8 +248,8 @@ SPC_DEVICE void store(const spc_voxelise_args *args, long long at, float value)
             args->half == 2 ? spc_f32_to_bf16(value) : spc_f32_to_f16(value);
 }
 
-/* Next to a sensor a voxel has a thousand points: eight are on their way at once, and
- * added in their order. */
+/* Near a sensor a voxel has a thousand points. Eight are loaded at once, and added in
+ * their order. */
 SPC_DEVICE float add_eight(const spc_voxelise_args *args, const span *s, int i, int column,
                            float sum)
 {

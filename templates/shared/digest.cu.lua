@@ -1,4 +1,4 @@
-%-- Digests of device memory: results are compared without being copied.
+%-- Digests of device memory: compares results without a copy to the host.
 %template = {
 %  summary = "digests memory of a GPU",
 %  role = "digest",

@@ -17,7 +17,7 @@
 
 void spc_digest(const spc_digest_args *args, unsigned x, unsigned y);
 
-/* The first call of a block does its work, the others nothing. */
+/* The first call of a block does all its work; the others return at once. */
 void spc_digest(const spc_digest_args *args, unsigned x, unsigned y)
 {
     long long block = x / SPC_DIGEST_THREADS;

@@ -1,29 +1,30 @@
-%-- The epilogue of a convolution: what becomes of an fp32 sum before it is stored,
+%-- The epilogue of a convolution: the operations on an fp32 sum before it is stored,
 %--
 %--     y = sum * scale[c] + bias[c], activation, residual before or after it,
 %--
-%-- and the type that it is stored in. A problem asks by `scale` (1), `bias` (1), `act`
-%-- (relu, leaky, sigmoid, silu, gelu, elu) with `slope`, and `add` (before, after); each
-%-- is nil where it is not asked for, but bias, which is 0. What a problem does not ask
-%-- for renders to nothing. operands.lua includes this file and says what type and pitch
-%-- outputs have.
+%-- and the conversion to the type of the outputs. A problem selects them by `scale` (1),
+%-- `bias` (1), `act` (relu, leaky, sigmoid, silu, gelu, elu) with `slope`, and `add`
+%-- (before, after). Each is nil if the problem does not select it, except bias, which is
+%-- 0. Operations that are not selected render to nothing. operands.lua includes this
+%-- file and defines the type and pitch of the outputs.
 %
-%-- Tensors of whole numbers (i8) stand for them times a scale: sums are first multiplied
-%-- by that of the inputs (and scale[c]), a residual by its own, and results divided by
-%-- that of the outputs before they are rounded.
+%-- The values of a tensor of integers (i8) are its integers times a scale. A sum is
+%-- first multiplied by the scale of the inputs (and scale[c]), a residual by its own
+%-- scale. Results are divided by the scale of the outputs before they are rounded.
 %
 %function whole_in(problem) return problem.dtype == "i8" end
 %function whole_out(problem) return (problem.out or problem.dtype) == "i8" end
 %
-%-- Is there more than a bias?
+%-- True if the epilogue has more than a bias.
 %function has_epilogue(problem)
 %  return problem.scale ~= nil or problem.act ~= nil or problem.add ~= nil
 %     or whole_in(problem) or whole_out(problem)
 %end
-%-- Are sums multiplied? Then the bias comes behind that, else before all.
+%-- True if sums are multiplied. Then the bias is added after the product, else before
+%-- everything.
 %function is_scaled(problem) return problem.scale ~= nil or whole_in(problem) end
 %function starts_with_bias(problem) return problem.bias == 1 and not is_scaled(problem) end
-%-- The residual comes before the activation, or behind it, or behind nothing else.
+%-- Whether the residual is added before or after the activation.
 %function adds_before(problem) return problem.add == "before" end
 %function adds_after(problem) return problem.add == "after" end
 %
@@ -36,8 +37,8 @@
 %  return float_text(problem.slope or (problem.act == "leaky" and 0.01 or 1))
 %end
 %
-%-- y scaled and biased, by expressions of the channel's scale and bias. In kernels of whole
-%-- numbers write_scales comes before.
+%-- Writes y scaled and biased, given expressions of the channel's scale and bias. Kernels
+%-- of integers must call write_scales first.
 %function affine(problem, y, scale, bias)
 %  if whole_in(problem) then
 %    scale = problem.scale and "(in_scale * " .. scale .. ")" or "in_scale"
@@ -48,8 +49,8 @@
 %  return y .. (is_scaled(problem) and " * " .. scale or "") ..
 %    (problem.bias == 1 and " + " .. bias or "")
 %end
-%-- The scales of tensors of whole numbers, by functions that load a float and that take
-%-- the reciprocal of one.
+%-- Writes the scales of tensors of integers, given functions that load a float and that
+%-- compute the reciprocal of a float.
 %function write_scales(indent, load, reciprocal)
 % if whole_in(problem) then
 $(indent)float in_scale = $(load("args->in_scale"));
@@ -62,7 +63,8 @@ $(indent)float out_inverse = $(reciprocal(load("args->out_scale")));
 % end
 %end
 %
-%-- An activation of `y`, as an expression; `slope` is another.
+%-- An activation of `y`, as an expression; `slope` is an expression, too, for the
+%-- activation's slope.
 %function activation_of(act, slope)
 %  return ({
 %    none = "y",
@@ -74,7 +76,8 @@ $(indent)float out_inverse = $(reciprocal(load("args->out_scale")));
 %    elu = "y < 0.0f ? " .. slope .. " * spc_expm1(y) : y",
 %  })[act]
 %end
-%-- Its derivative, by `y`; at 0 that of negative numbers.
+%-- The derivative of an activation as an expression of `y`. At 0 it is the derivative
+%-- for negative numbers.
 %function derivative_of(act, slope)
 %  return ({
 %    relu = "y > 0.0f ? 1.0f : 0.0f",
@@ -85,7 +88,7 @@ $(indent)float out_inverse = $(reciprocal(load("args->out_scale")));
 %    elu = "y > 0.0f ? 1.0f : " .. slope .. " * spc_exp(y)",
 %  })[act]
 %end
-%-- The function `activate`, for kernels that have one.
+%-- Writes the function `activate` for kernels that have an activation.
 %function write_activation(qualifier)
 % if problem.act then
 /* $(problem.act) */
@@ -96,7 +99,8 @@ $(qualifier) float activate(float y)
 
 % end
 %end
-%-- What is done to `y` once it is scaled and biased; `residual` is an expression.
+%-- Writes the operations that follow scale and bias of `y`; `residual` is an
+%-- expression.
 %function write_rest(indent, y, residual)
 % if whole_out(problem) then residual = residual .. " * residual_scale" end
 % if adds_before(problem) then
@@ -115,8 +119,8 @@ $(indent)$(y) *= out_inverse;
 %
 %-- ---- on a GPU -------------------------------------------------------------------
 %
-%-- Two numbers as a word of the outputs' 16-bit type; and the i-th of such words as a
-%-- number, or of words that are one each.
+%-- Packs two numbers into a word of the outputs' 16-bit type. Also the i-th number of
+%-- an array of such words, or of words that hold one number each.
 %function pack_pair(low, high)
 %  return "spc_pack_" .. out_format(problem).short .. "(" .. low .. ", " .. high .. ")"
 %end
@@ -133,7 +137,8 @@ $(indent)$(y) *= out_inverse;
 %  write_scales(indent, function(p) return "spc_load_f32(" .. p .. ")" end,
 %               function(v) return "spc_reciprocal(" .. v .. ")" end)
 %end
-%-- The bytes of a residual's `count` channels that one load takes; nil: it takes a channel.
+%-- The bytes of the residual of `count` channels that one load takes; nil if it is loaded
+%-- channel by channel.
 %function residual_piece(problem, count)
 %  local bytes, row = out_bytes(problem), add_pitch(problem) * out_bytes(problem)
 %  local load = math.min(16, count * bytes)
@@ -141,8 +146,8 @@ $(indent)$(y) *= out_inverse;
 %  return problem.add and fits and load or nil
 %end
 %local function added_piece(count) return residual_piece(problem, count) end
-%-- Loads the residual of row[h] from channel `co` on into the words at `to`, where `store`
-%-- says so; else they are 0.
+%-- Loads the residual of row[h] from channel `co` on into the words at `to` if `store` is
+%-- true; else the words are 0.
 %function write_lane_added(count, to, co, store)
 % local bytes, load = out_bytes(problem), added_piece(count)
             SPC_UNROLL
@@ -155,17 +160,19 @@ $(indent)$(y) *= out_inverse;
                             $(store) ? 0 : -1);
 % end
 %end
-%-- How many of `turns` turns, each of two rows and `count` channels, have their residual loaded
-%-- into at most `room` registers before the first of them is finished (stores keep loads from
-%-- moving up): 1 at least; nil: none, for it is not loaded in words.
+%-- The number of turns, out of `turns` with two rows and `count` channels each, whose
+%-- residual is loaded into at most `room` registers before the first of them is finished.
+%-- Loading ahead is needed because loads do not move up past stores. At least 1; nil if the
+%-- residual is not loaded in words.
 %function added_batch(count, turns, room)
 % if not added_piece(count) then return nil end
 % return math.min(turns, math.max(1, room // (2 * count * out_bytes(problem) // 4)))
 %end
 %
-%-- v[i] = value, a sum, and the epilogue of output channel co + i where the row is stored:
-%-- it is row[h], `store` says so. `ready` is where its residual is if that was loaded before;
-%-- `factors`: its scale and bias were, into arrays of these names.
+%-- v[i] = the epilogue of `value`, a sum, for output channel co + i, if the row is stored:
+%-- the row is row[h], and `store` is the condition. `ready` names the residual if it was
+%-- loaded before. `factors` is true if scale and bias were loaded before, into arrays of
+%-- these names.
 %function write_lane_values(count, value, ready, factors)
 % if whole_in(problem) then value = "spc_int_to_f32(" .. value .. ")" end
 % write_device_scales("            ")
@@ -205,12 +212,13 @@ $(indent)$(y) *= out_inverse;
 % return "spc_" .. out_format(problem).short .. "_to_f32(spc_load2((const spc_u16 *)args->residual + " .. at .. "))"
 %end
 %
-%-- What rows of outputs and their last channels are aligned to.
+%-- The alignment that both output rows and the last channels of a row have.
 %function output_alignment(problem)
 %  return alignment_of(out_pitch(problem) * out_bytes(problem), problem.cout * out_bytes(problem))
 %end
-%-- Stores the floats `v` of `count` channels from `co` on at `to`, a pointer to bytes:
-%-- in parts as large as rows and their last channels are aligned to, or `align`.
+%-- Stores the floats `v` of `count` channels from `co` on at `to`, a pointer to bytes.
+%-- The stores are as large as the alignment of rows and of their last channels allows,
+%-- or as `align`.
 %function write_lane_store(count, to, align)
 % local bytes = out_bytes(problem)
 % local part = alignment_of(align or output_alignment(problem), count * bytes)
@@ -219,14 +227,14 @@ $(indent)$(y) *= out_inverse;
 % end
 %end
 %
-%-- Up to four whole numbers from v[c] on, as many as a part of `part` bytes has.
+%-- Packs up to four integers from v[c] on, as many as a part of `part` bytes holds.
 %function packed_bytes_of(c, part)
 %  local v = function(i) return i < part and "v[" .. c + i .. "]" or "0.0f" end
 %  if part == 1 then return "(spc_u8)spc_f32_to_i8(" .. v(0) .. ")" end
 %  return (part == 2 and "(spc_u16)" or "") ..
 %    string.format("spc_pack_i8(%s, %s, %s, %s)", v(0), v(1), v(2), v(3))
 %end
-%-- The part of `part` bytes at channel `at` of those.
+%-- Stores the part of `part` bytes at channel `at`.
 %function write_part_store(count, at, part, to)
 % local bytes, words = out_bytes(problem), {}
 % local place = to .. (at > 0 and " + " .. at * bytes or "")
@@ -255,13 +263,15 @@ $(indent)$(y) *= out_inverse;
 %
 %-- ---- on a host ------------------------------------------------------------------------
 %
-%-- The function `finish_row`: the epilogue of the sums of `channels` channels of output
-%-- row `row`, from `first` on, in place. A bias without a scale is in the sums.
-%-- `most` is an expression of the most channels.
+%-- Writes the function `finish_row`: the epilogue, in place, of the sums of `channels`
+%-- channels of output row `row`, from channel `first` on. A bias without a scale is
+%-- already in the sums. `most` is an expression for the largest number of channels.
 %function write_finish_row(most)
 % if has_epilogue(problem) then
 % write_activation("SPC_INLINE")
-/* scale, bias, activation, residual: what the layer has of them. */
+/*
+ * Applies scale, bias, activation and residual, as far as the layer has them.
+ */
 static void finish_row(float *restrict sums, const spc_conv_args *args,
                        long row, int first, int channels)
 {

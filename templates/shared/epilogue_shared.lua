@@ -1,16 +1,17 @@
-%-- What the end of a tile reads, in shared memory before it is needed: each lane's parts of the
-%-- residual, by asynchronous copies that are under way while the last step is multiplied; and
-%-- the scale and bias of a block's channels, once. Loading them on demand costs a trip to the
-%-- last-level cache for each batch of stores, in sequence (docs/dev/experiments.md).
+%-- Loads the operands of a tile's epilogue into shared memory before they are needed: each
+%-- lane's parts of the residual, by asynchronous copies that run while the last step is
+%-- multiplied, and once the scale and bias of a block's channels. Loading them on demand
+%-- costs a trip to the last-level cache for each batch of stores, in sequence
+%-- (docs/dev/experiments.md).
 %
-%-- Bytes of a row's residual that belong to one lane's turn, and of a copy of them; nil: they
-%-- cannot be copied.
+%-- Bytes of a row's residual that one lane finishes in one turn, and bytes of one copy of
+%-- them; nil if they cannot be copied.
 %local function unit_bytes(problem) return channels_of_lane(problem) * out_bytes(problem) end
 %local function copied_piece(problem)
 %  local piece = problem.add and residual_piece(problem, channels_of_lane(problem))
 %  return piece and piece >= 8 and piece or nil
 %end
-%-- Shared memory of a tile's residual, and of the channels' scale and bias.
+%-- Shared memory for the residual of a tile, and for the channels' scale and bias.
 %function residual_bytes(problem, config, rows)
 %  return copied_piece(problem) and rows * config.n * out_bytes(problem) or 0
 %end
@@ -19,8 +20,9 @@
 %  return has_epilogue(problem) and (has_scale(problem) + problem.bias) * columns * 4 or 0
 %end
 %
-%-- The body needs of `derive`: residual_at, factors_at (nil where nothing waits there), `columns_of_block`
-%-- and `consumers`, the threads that finish; a lane stores rows row[0] and row[1].
+%-- `derive` must provide residual_at and factors_at (nil where nothing is loaded ahead),
+%-- `columns_of_block`, and `consumers`, the number of threads that finish tiles. A lane
+%-- stores the rows row[0] and row[1].
 %
 %local function place(j, h, at, piece)
 %  local pieces = unit_bytes(problem) // piece
@@ -28,12 +30,13 @@
 %                       residual_at, j, h, pieces, at // piece, consumers * piece, piece)
 %end
 %
-%-- fetch_residual, which starts the copies of this lane's parts of two rows' residual, and
-%-- fetch_factors.
+%-- Writes fetch_residual, which starts the copies of this lane's parts of the residual of
+%-- two rows, and fetch_factors.
 %function write_fetches()
 % if residual_at then
 %   local piece, lane, bytes = copied_piece(problem), lane_channels, out_bytes(problem)
-/* This lane's parts of the residual of two output rows, as one group of copies. */
+/* Copies this lane's parts of the residual of two output rows, as one group of
+ * copies. */
 SPC_DEVICE void fetch_residual(const int *row, const spc_conv_args *args)
 {
     const spc_u8 *residual = (const spc_u8 *)args->residual;
@@ -56,7 +59,7 @@ SPC_DEVICE void fetch_residual(const int *row, const spc_conv_args *args)
 
 % end
 % if factors_at then
-/* The scale and the bias of the block's channels. */
+/* Loads the scale and the bias of the block's channels. */
 SPC_DEVICE void fetch_factors(const spc_conv_args *args)
 {
     float *to = (float *)(spc_shared() + $(factors_at));
@@ -76,8 +79,8 @@ SPC_DEVICE void fetch_factors(const spc_conv_args *args)
 % end
 %end
 %
-%-- The factors of `count` channels from the block's channel `first` on, as arrays; and of
-%-- turn `j` and row h of the residual the words `added`.
+%-- Reads the factors of `count` channels, from the block's channel `first` on, into
+%-- arrays. Also reads the words `added` of the residual for turn `j` and row h.
 %local function write_factor(name, at, count, first)
             float $(name)[$(count)];
             SPC_UNROLL

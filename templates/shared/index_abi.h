@@ -1,16 +1,19 @@
 /*
  * index_abi.h - the argument structs of the voxel-indexing kernels, and the
- * sizes that kernels and runtime must agree on.
+ * sizes that kernels and runtime share.
  *
  * Plain C99, after spc_abi.h; included by templates and by the runtime.
  */
 #ifndef SPC_INDEX_ABI_H
 #define SPC_INDEX_ABI_H
 
-/* What building a coordinate set reports: by field (batch, x, y, z) the first
- * row out of range; rows whose voxel an earlier row has; most keys of one bin,
- * if more than SPC_INDEX_CROWDED; the first such row; rows out of range; rows
- * asked for. */
+/*
+ * Statistics of building a coordinate set: for each field (batch, x, y, z) the
+ * first row out of range; the number of rows whose voxel an earlier row has;
+ * the most keys of one bin, if more than SPC_INDEX_CROWDED; the first row whose
+ * voxel an earlier row has; the number of rows out of range; the number of rows
+ * requested.
+ */
 #define SPC_INDEX_BAD_ROW 0
 #define SPC_INDEX_DUPLICATES 4
 #define SPC_INDEX_MOST_KEYS 5
@@ -24,34 +27,41 @@
 #define SPC_INDEX_OFFSETS 343
 /* Rows whose masks a block holds in shared memory. */
 #define SPC_INDEX_CHUNK 1024
-/* Keys past the last that the search may load: those of a run of 8, and three
- * before it. */
+/* Keys past the last that the search may load: a run of 8, and the three keys
+ * that precede it. */
 #define SPC_INDEX_SLACK 11
-/* The bins are summed in so many shares. */
+/* The bins are summed in this many shares. */
 #define SPC_INDEX_SHARES 128
-/* Keys of one bin from which a radix sort is faster. */
+/* From this many keys in one bin on, a radix sort is faster. */
 #define SPC_INDEX_CROWDED 1024
 
-/* Bins are counted by groups of 2^GROUP_BITS besides, where there are no more
- * than GROUPS. Behind the bins: the groups, and the most keys of one bin if
- * more than CROWDED. */
+/*
+ * Bins are also counted in groups of 2^GROUP_BITS, if there are at most GROUPS
+ * groups. The array of bins is followed by the groups, and by the most keys of
+ * one bin if more than CROWDED.
+ */
 #define SPC_INDEX_GROUP_BITS 5
 #define SPC_INDEX_GROUPS 8192
 #define SPC_INDEX_BEHIND_BINS (SPC_INDEX_GROUPS + 4)
 
-/* Digits of the radix sorts, in bits; a tile's cost must fit one. */
+/*
+ * Bits of a digit of the radix sorts. The cost of a tile must fit in one digit.
+ */
 #define SPC_SORT_DIGIT 9
 
-/* Blocks whose digit counts are summed, so that a block looks at groups before
- * its own and at blocks inside it, not at all blocks. */
+/*
+ * Blocks whose digit counts are summed as a group. A block reads the sums of
+ * the groups before its own and the counts of blocks inside its group, instead
+ * of the counts of all blocks.
+ */
 #define SPC_SORT_GROUP 12
 /* Tile tables that one launch can make. */
 #define SPC_INDEX_TILES 3
-/* Three take turns in a sort, the others are for tiles. */
+/* A sort rotates through three tables; the others are for tiles. */
 #define SPC_SORT_TABLES (3 + SPC_INDEX_TILES)
 
 #define SPC_SORT_GROUPS(grid) (((grid) + SPC_SORT_GROUP - 1) / SPC_SORT_GROUP)
-/* Integers of one table of digit counts. */
+/* Integers in one table of digit counts. */
 #define SPC_SORT_TABLE(grid, digits)                                           \
     (((grid) + SPC_SORT_GROUPS(grid)) * (digits))
 
@@ -63,22 +73,23 @@
 #define SPC_INDEX_MASKS_SHARED(offsets)                                        \
     (4 * SPC_INDEX_CHUNK * (2 + ((offsets) + 31) / 32))
 #define SPC_INDEX_GROUPS_SHARED (4 * (40 + SPC_INDEX_GROUPS))
-/* Digit counts, what digests are made of, the key of each run, and 1 KB for the
+/* Digit counts, the bits of digests, the key of each run, and 1 KB for the
  * window of each warp. */
 #define SPC_INDEX_SEARCH_SHARED(threads, offsets, key_bytes)                   \
     ((4 << SPC_SORT_DIGIT) + 512 * (((offsets) + 31) / 32) +                   \
      (key_bytes) * 2 * ((offsets) + 1) + 32 * (threads))
-/* Keys that a block ranks at a time: its chunk, with a crowded bin on each
- * side. */
+/*
+ * Keys that a block ranks at a time: its chunk, and a crowded bin on each side.
+ */
 #define SPC_INDEX_RANK_KEYS (SPC_INDEX_CHUNK + 2 * SPC_INDEX_CROWDED + 64)
 #define SPC_LARGER(a, b) ((a) > (b) ? (a) : (b))
-/* Counts for a next pass; then those of tiles, for which three groups are enough.
- */
+/* Counts for the next pass, and then those of tiles, for which three groups are
+ * enough. */
 #define SPC_INDEX_COUNTS_SHARED(grid)                                          \
     ((grid) > 0 ? SPC_SORT_COUNTS(SPC_LARGER(grid, 3 * SPC_SORT_GROUP),        \
                                   1 << SPC_SORT_DIGIT)                         \
                 : 0)
-/* For a block of a grid of blocks; the counts come last. */
+/* For a block of a grid of several blocks; the counts come last. */
 #define SPC_INDEX_SHARED(threads, offsets, key_bytes, grid)                    \
     (4 * (SPC_INDEX_SHARES + 4) +                                              \
      SPC_INDEX_COUNTS_SHARED(grid) +                                           \
@@ -89,17 +100,17 @@
                                SPC_LARGER(SPC_INDEX_GROUPS_SHARED,             \
                                           SPC_INDEX_MASKS_SHARED(offsets))))))
 
-/* The same of a block that lists pairs. */
+/* Shared memory of a block that lists pairs. */
 #define SPC_PAIRS_SHARED(threads, offsets) (8 * (offsets) + 4 * (threads) + 4)
 
-/* Slots of the smallest hash table; a set has twice as many as keys, or more.
- */
+/* Slots of the smallest hash table. A table has at least twice as many slots as
+ * keys. */
 #define SPC_INDEX_TABLE_LEAST 64
 
 /*
- * The grid barrier of spc_arrive_grid needs a counter that starts at zero: two
- * take turns, each launch clears the other one. [0], [1]: counters, [2]: whose
- * turn it is. All words start at zero.
+ * The grid barrier of spc_arrive_grid needs a counter that starts at zero. Two
+ * counters alternate, and each launch clears the other one. [0], [1]: the
+ * counters; [2]: which counter is used next. All words start at zero.
  */
 typedef struct spc_index_sync {
     unsigned counter[2];
@@ -108,10 +119,11 @@ typedef struct spc_index_sync {
 } spc_index_sync;
 
 /*
- * How coordinates become keys: field i (batch, x, y, z) of coordinate c is
- * c - low + before, at bit `shift`, `wide` its largest value. `last` is the
- * largest c - low accepted. No sum of a key and an offset of a map leaves its
- * fields, and the key of ones in every field (`none`) is no voxel's.
+ * The conversion of coordinates to keys: field i (batch, x, y, z) of coordinate
+ * c is c - low + before, at bit `shift`; its largest value is `wide`. `last` is
+ * the largest c - low that is accepted. The sum of a key and an offset of a map
+ * stays within its fields. The key with ones in every field (`none`) belongs to
+ * no voxel.
  */
 typedef struct spc_index_key {
     int low[4];
@@ -130,59 +142,62 @@ typedef struct spc_index_set {
                     to a multiple of SPC_ROW_PAD */
     int *begins; /* [2^bin_bits + 1], the last 0 */
     int *shares; /* [SPC_INDEX_SHARES] */
-    int *count;  /* how many voxels there are */
+    int *count;  /* the number of voxels */
     int rows;    /* capacity */
     int rows_padded;
-    int bin_shift;   /* key bits below those that number the bin */
-    int share_shift; /* bin_bits less those that number the share */
+    int bin_shift;   /* key bits below those of the bin number */
+    int share_shift; /* bin_bits minus those of the share number */
     spc_index_key key;
 } spc_index_set;
 
-/* The map's arrays in a sorted row order; null pointers where none is wanted.
- */
+/* The map's arrays in a sorted row order. A null pointer means that the array
+ * is not wanted. */
 typedef struct spc_index_sorted {
     int *order;     /* [rows_padded] */
     int *index;     /* [offsets][rows_padded] */
     unsigned *mask; /* [mask_words][rows_padded] */
-    int passes;     /* of the sort, by so many digits of the digest */
-    unsigned bit_of[SPC_INDEX_OFFSETS]; /* the digest's bit of each offset */
+    int passes;     /* of the sort; each sorts one digit of the digest */
+    unsigned bit_of[SPC_INDEX_OFFSETS]; /* the digest's bit for each offset */
 } spc_index_sorted;
 
-/* What the digest of a row is: the Gray rank of its mask's bits, the number of
- * offsets that it has not, or bits of its key. */
+/* The digest of a row: the Gray rank of its mask's bits, the number of offsets
+ * that it lacks, or bits of its key. */
 #define SPC_INDEX_BY_GRAY 0
 #define SPC_INDEX_BY_COUNT 1
 #define SPC_INDEX_BY_KEY 2
 
-/* A sorted row order that is not by Gray rank, or has not all offsets. Of a
- * group of offsets the layout has no others, and its tiles no rows without. */
+/*
+ * A sorted row order that is not by Gray rank or that covers a group of
+ * offsets. The layout of a group has only the group's offsets, and its tiles
+ * have only rows with at least one of them.
+ */
 typedef struct spc_index_way {
     int by;       /* by key, sorted.bit_of is by bit of the key */
-    int is_group; /* of offsets begin to end - 1 alone */
+    int is_group; /* only offsets begin to end - 1 */
     int begin, end;
 } spc_index_way;
 
 /* A tile table. */
 typedef struct spc_index_tiles {
-    int *table;         /* of digit counts: cleared before it is used */
+    int *table;         /* of digit counts; cleared first */
     unsigned *scratch;  /* [mask_words][tiles], working memory */
-    const unsigned *of; /* the masks of its row order */
-    int rows;           /* of a tile; 0: no table is wanted, nor any after it */
+    const unsigned *of; /* the masks in its row order */
+    int rows;           /* of a tile; 0: no table from here on is wanted */
     int capacity;
     int *order;     /* [capacity], -1 past the last tile */
     unsigned *mask; /* [mask_words][capacity] */
-    int *begin;     /* [offsets], where each cost begins */
+    int *begin;     /* [offsets], where the tiles of each cost begin */
 } spc_index_tiles;
 
-/* The short form of the map that is read the other way round, which has the
- * same pairs: a search writes both. */
+/* The short form of the map in the opposite direction, which has the same
+ * pairs. One search writes both. */
 typedef struct spc_index_turned {
-    int *first;     /* as that map's own; NULL: nobody wants it */
+    int *first;     /* as that map's own; NULL: not wanted */
     unsigned *mask; /* [mask_words][rows_padded of its rows] */
     int rows_padded;
 } spc_index_turned;
 
-/* The pairs of a map, those of each offset together. */
+/* The pairs of a map, grouped by offset. */
 typedef struct spc_index_by_offset {
     int *in, *out; /* rows of each pair */
     int *place;    /* of each pair, by output rows */
@@ -191,7 +206,8 @@ typedef struct spc_index_by_offset {
     int *counts;   /* [offsets][blocks], working memory */
 } spc_index_by_offset;
 
-/* Stages of a launch. A stage that is left out was done by an earlier launch.
+/*
+ * Stages of a launch. An earlier launch has done the stages that are left out.
  */
 #define SPC_INDEX_BUILD 1  /* the set of the rows, from coordinates */
 #define SPC_INDEX_SEARCH 2 /* the map: masks, short form */
@@ -210,7 +226,7 @@ typedef struct spc_index_args {
     int *data;  /* [rows][4]: rows of the set are in ascending order of keys and
                    their coordinates are written here; null: in the caller's */
     int *
-        twins; /* [rows] rows in order of keys, before equal ones are merged; */
+        twins; /* [rows] rows by key, before equal ones are merged; */
     int *twin_begin; /* [rows + 1] the first of each voxel's; or null */
     /* Working memory. */
     void *keys_a; /* in the caller's order; then digests, then tile masks */
@@ -219,10 +235,10 @@ typedef struct spc_index_args {
     int *rows_b;  /* [2 rows] by bin, with keys of 32 bits; digests with rows */
     unsigned *bins; /* [2^bin_bits + SPC_INDEX_BEHIND_BINS], zero between
                        launches */
-    int *tables;    /* three that take turns, zero between launches */
+    int *tables;    /* three in rotation, zero between launches */
     spc_index_sync *sync;
-    spc_index_set set; /* whose voxels are the rows */
-    spc_index_set in;  /* in which their inputs are searched */
+    spc_index_set set; /* the set whose voxels are the rows */
+    spc_index_set in;  /* the set in which inputs are searched */
     /* The map in coordinate order. */
     int *first;     /* [batches][rows_padded][4] (index_runs.cuh) */
     unsigned *mask; /* [mask_words][rows_padded] */
@@ -230,60 +246,63 @@ typedef struct spc_index_args {
                         mask of one word, and where another map's search finds
                         this one's, there are none */
     int *index;     /* [offsets][rows_padded], or NULL */
-    int *pairs;     /* [pair_words] the sum of which there are */
+    int *pairs;     /* [pair_words]: their sum is the number of pairs */
     int pair_words;
     spc_index_turned turned;
-    const int *list; /* displacements [offsets][3] of a kernel that is no box */
+    const int *list; /* displacements [offsets][3] if the kernel is no box */
     spc_index_sorted sorted;
     spc_index_tiles tile[SPC_INDEX_TILES];
     int unit; /* positions of a layout that one block writes together: a
                  multiple of 32 and of all tiles' rows */
-    /* Of the hash searcher: keys, and the position of each. */
+    /* For the hash search: keys, and the position of each. */
     void *table;
     int *table_places;
-    spc_index_by_offset by_offset; /* of the kernel spc_pairs alone */
-    spc_index_way way;             /* of the kernel spc_layout alone */
+    spc_index_by_offset by_offset; /* for the kernel spc_pairs only */
+    spc_index_way way;             /* for the kernel spc_layout only */
 } spc_index_args;
 
-/* The layout of a layer whose rows see themselves alone. */
+/* The layout of a layer in which each row sees only itself. */
 #define SPC_ROWS_THREADS 256
 
 typedef struct spc_rows_args {
-    const int *count; /* how many rows there are; null: `rows` */
-    int rows;         /* the most */
+    const int *count; /* the number of rows; null: `rows` */
+    int rows;         /* the most rows */
     int rows_padded;
     int tile_rows;
     int tiles;
-    int *order;     /* [rows_padded], the index too */
+    int *order;     /* [rows_padded], also the index */
     unsigned *mask; /* [rows_padded] */
     int *tile_order;
     unsigned *tile_mask; /* [tiles] */
     int *tile_begin;     /* [1] */
 } spc_rows_args;
 
-/* Deriving the outputs of a strided rule from a set's voxels. */
+/* Derives the outputs of a strided rule from a set's voxels. */
 typedef struct spc_derive_args {
     spc_index_set in;
-    /* What `in` is made of, in the place of its keys: [n][4], 16-byte aligned,
-     * n = *source, or source_rows if that is null; or null. */
+    /*
+     * Instead of the keys of `in`, the coordinates that it is made from:
+     * [n][4], 16-byte aligned, n = *source, or source_rows if that is null. Or
+     * null.
+     */
     const int *rows;
     const int *source;
     int source_rows;
     spc_index_key key; /* of the outputs */
-    int rule;          /* 0: floor, 1: footprint; of generative code unused */
+    int rule;          /* 0: floor, 1: footprint; unused by generative code */
     int kernel[3], stride[3], dilation[3], padding[3]; /* -origin */
     int bound[3];       /* outputs along an axis; 0: any */
-    const int *offsets; /* of code for lists: [offset_count][3] */
+    const int *offsets; /* for code of lists: [offset_count][3] */
     int offset_count;
     void *table;    /* [slots] of keys, open addressing */
     unsigned slots; /* a power of two */
     int capacity;
-    int *coords; /* [capacity][4] every output once, in no order */
-    int *count;  /* how many there would be, capacity or not */
+    int *coords; /* [capacity][4] every output once, in any order */
+    int *count;  /* the number of outputs, even if above capacity */
     spc_index_sync *sync;
 } spc_derive_args;
 
-/* Adding up the features of rows that are one voxel. */
+/* Adds up the features of rows that belong to one voxel. */
 typedef struct spc_merge_args {
     void *features; /* [rows][channels] of the caller's rows */
     int channels;

@@ -1,4 +1,5 @@
-%-- Ceilings of a GPU: launches, memory, caches, gathering, the matrix units.
+%-- Upper bounds of a GPU: rates of launches, memory, caches, gathering and matrix
+%-- units.
 %template = {
 %  summary = "measures the ceilings of a GPU",
 %  role = "measure",
@@ -19,7 +20,8 @@
 #include "spc_device.cuh"
 #include "spc_measure.h"
 
-/* The next kernel may start as early as anywhere: nothing launches faster. */
+/* The next kernel may start at the earliest point that exists, so this is the
+ * fastest launch. */
 SPC_KERNEL(spc_empty, spc_measure_args, 256, 1)
 {
     (void)args;
@@ -28,9 +30,11 @@ SPC_KERNEL(spc_empty, spc_measure_args, 256, 1)
 
 /* ---- streams ------------------------------------------------------------- */
 
-/* Part number `part` of 256 vectors, as it is met: in order, or mixed (Jenkins'
- * finaliser, shortened), so that the blocks of one multiprocessor seldom have a
- * part in common. */
+/*
+ * The part that is visited as number `part`; a part is 256 vectors. Parts are
+ * visited in order or shuffled (Jenkins' finaliser, shortened). When shuffled,
+ * the blocks of one multiprocessor rarely share a part.
+ */
 SPC_DEVICE long long place_of(spc_u32 part, const spc_measure_args *args)
 {
     spc_u32 parts = (spc_u32)(args->items >> 8);
@@ -43,7 +47,8 @@ SPC_DEVICE long long place_of(spc_u32 part, const spc_measure_args *args)
     return (long long)(part & (parts - 1)) * 256 + spc_thread();
 }
 
-/* Rounds of eight parts a block, that together are all parts. */
+/* Rounds of a block. Each round reads eight parts, and all rounds together read
+ * all parts. */
 SPC_DEVICE int rounds_of(const spc_measure_args *args)
 {
     long long parts = args->items >> 8;
@@ -130,7 +135,8 @@ SPC_KERNEL(spc_read2, spc_measure_args, 32, 1)
 
 /* ---- gathering ----------------------------------------------------------- */
 
-/* Row numbers are computed: what a layer's index costs is counted elsewhere. */
+/* Row numbers are computed, because the cost of a layer's index is measured
+ * elsewhere. */
 % for _, bytes in ipairs {8, 16} do
 SPC_KERNEL(spc_gather$(bytes), spc_measure_args, 256, 1)
 {
@@ -144,7 +150,7 @@ SPC_KERNEL(spc_gather$(bytes), spc_measure_args, 256, 1)
                        (2048ll * args->blocks)) * args->repeat;
     spc_u32 sum = (spc_u32)args->zero;
 
-    /* A block's own rows follow each other, or lie anywhere. */
+    /* A block's rows are consecutive or scattered. */
     if (args->scattered)
         slot += (spc_u32)spc_block_x() * slots;
     spc_u32 step = args->scattered ? slots * (spc_u32)args->blocks : slots;
@@ -170,15 +176,17 @@ SPC_KERNEL(spc_gather$(bytes), spc_measure_args, 256, 1)
 % end
 /* ---- multiplying --------------------------------------------------------- */
 
-/* Operands are zero, though no compiler knows: they cost the least power, so the
- * clock stays as high as it ever is. A layer of a few microseconds runs at that
- * clock too. */
+/*
+ * Operands are zero, but the compiler does not know it. Zeros need the least
+ * power, so the clock stays at its maximum. A layer of a few microseconds runs
+ * at that clock as well.
+ */
 % for _, kind in ipairs {"f16", "tf32", "i8"} do
 %   local k = ({f16 = 16, tf32 = 8, i8 = 32})[kind]
 %   local number, never = "float", "1.5f"
 %   if kind == "i8" then number, never = "int", "1" end
 %   for _, n in ipairs(wgmma and {256, 128} or {}) do
-/* One warpgroup a block; the second operand stays where it is. */
+/* One warpgroup per block; the second operand stays in place. */
 SPC_KERNEL(spc_$(kind)_$(n), spc_measure_args, 128, 1)
 {
     spc_u8 *shared = spc_shared();
@@ -196,7 +204,9 @@ SPC_KERNEL(spc_$(kind)_$(n), spc_measure_args, 128, 1)
     spc_u64 b = spc_wgmma_descriptor(shared, 128, 256);
     for (int pass = 0; pass < args->repeat; pass++) {
         spc_wgmma_fence();
-        /* One by one the rate is 1.4 % less, sixteen in a row take a compiler 15 s. */
+        /*
+         * One product per iteration reaches 1.4 % less. Sixteen take a compiler 15 s.
+         */
         SPC_ROLLED
         for (int i = 0; i < 16; i++) {
 %     for j = 1, 4 do
@@ -217,7 +227,7 @@ SPC_KERNEL(spc_$(kind)_$(n), spc_measure_args, 128, 1)
 
 %   end
 %   if kind ~= "tf32" or mma_tf32 then
-/* Eight independent products a warp hide the latency of each. */
+/* Each warp has eight independent products, which hide the latency of one. */
 SPC_KERNEL(spc_$(kind)_mma, spc_measure_args, 128, 1)
 {
     spc_u32 a[4], b[2];

@@ -1,4 +1,5 @@
-%-- Ceilings of a processor: memory, caches, gathering, multiplying.
+%-- Upper bounds of a processor: the rates of memory, caches, gathering and
+%-- multiplying.
 %template = {
 %  summary = "measures the ceilings of a processor",
 %  role = "measure",
@@ -18,9 +19,12 @@
 #include "spc_abi.h"
 #include "spc_measure.h"
 
-/* A launch calls a kernel once for each thread that a GPU's block would have.
- * One call does the work of the block, the others nothing. Each block has a part
- * of its own, which may stay in the caches of its core: a layer's may, too. */
+/*
+ * A launch calls a kernel once for each thread that a GPU's block would have.
+ * The first call does the work of the block and the others return at once. Each
+ * block has its own part, which may stay in the caches of its core, as the data
+ * of a layer may.
+ */
 enum {
     THREADS = 256,
     RATE_THREADS = 128,
@@ -48,7 +52,7 @@ static long long part_of(const spc_measure_args *args, long long block)
     return args->items * 16 / (LANES * 16) * block / args->blocks;
 }
 
-/* What was read must be used, or nobody would read it. */
+/* Uses the values, so that the compiler cannot drop the loads. */
 static void use(const spc_measure_args *args, words v)
 {
     if (v[0] == 0x5bc0ffeeu)
@@ -67,7 +71,8 @@ void $(name)(const spc_measure_args *args, unsigned x, unsigned y)
         return;
     for (int pass = 0; pass < args->repeat; pass++) {
 %   if writes then
-        /* What no cache holds the C library writes past all of them. */
+        /* The C library writes blocks larger than all caches with stores that
+         * bypass the caches. */
         if (to - from > LARGE / (LANES * 16)) {
             unsigned long bytes = (unsigned long)(to - from) * LANES * 16;
             void *begin = (words *)args->to + from * 4;
@@ -96,7 +101,7 @@ void $(name)(const spc_measure_args *args, unsigned x, unsigned y)
 %     end
 %   end
         }
-        /* The next pass does all of it again, as far as the compiler knows. */
+        /* Keeps the compiler from merging passes: memory may have changed. */
         __asm__ volatile("" ::: "memory");
     }
     use(args, v[0] ^ v[1] ^ v[2] ^ v[3]);
@@ -184,7 +189,7 @@ void spc_f32_fma(const spc_measure_args *args, unsigned x, unsigned y)
 % for i = 0, 11 do
     vec d$(i) = a + $(i).0f;
 % end
-    /* What a pass does is as much as a call is worth. */
+    /* One pass is enough work to be worth a call. */
     for (int pass = 0; pass < args->repeat; pass++)
         for (int i = 0; i < 64; i++) {
 % for i = 0, 11 do

@@ -1,5 +1,5 @@
-%-- The operands of a convolution: number formats, how lanes divide a row, which output
-%-- channel a column of a product stands for, and how weights are packed for both.
+%-- The operands of a convolution: number formats, how the lanes divide a row, which
+%-- output channel a column of a product holds, and how weights are packed accordingly.
 %
 %include "epilogue.lua"
 %
@@ -7,10 +7,10 @@
 %
 %-- ---- number formats --------------------------------------------------------------
 %
-%-- By the type of a problem: bytes of an element in memory; images of the weights that
-%-- wgmma reads and products of one multiplication (an fp32 product is three tf32 ones);
-%-- an element in C for a GPU and for the host; what 16-bit types are called in names of
-%-- functions of both; and what products are summed in.
+%-- For each type of a problem: bytes of an element in memory; the number of images of
+%-- the weights that wgmma reads, and the number of products of one multiplication (an
+%-- fp32 product takes three tf32 products); the C type of an element on a GPU and on
+%-- the host; the name of 16-bit types in function names for both; and the type of sums.
 %local formats = {
 %  f16 = {bytes = 2, images = 1, products = 1, device = "spc_u16", host = "spc_half",
 %         short = "f16", host_short = "half"},
@@ -26,7 +26,7 @@
 %function images(problem) return format_of(problem).images end
 %function input_row_bytes(problem) return problem.cin * element_bytes(problem) end
 %
-%-- The type of sums, one as the word that it is kept in, and back.
+%-- The type of sums, the conversion of a sum to the word that holds it, and back.
 %function sum_type(problem) return format_of(problem).sum or "float" end
 %function sum_bits(problem, sum)
 %  return (sum_type(problem) == "int" and "(spc_u32)" or "spc_f32_bits") .. "(" .. sum .. ")"
@@ -35,20 +35,21 @@
 %  return sum_type(problem) == "int" and "(int)" .. bits or "spc_bits_f32(" .. bits .. ")"
 %end
 %function sum_zero(problem) return sum_type(problem) == "int" and "0" or "0.0f" end
-%-- Whole numbers go with a scale (epilogue.lua); few kernels take them.
+%-- Integers have a scale (epilogue.lua). Few kernels accept them.
 %function has_whole(problem) return whole_in(problem) or whole_out(problem) end
 %
-%-- Of the outputs and the residual.
+%-- The format of the outputs and the residual.
 %function out_format(problem) return formats[problem.out or problem.dtype] end
 %function out_bytes(problem) return out_format(problem).bytes end
 %
-%-- Elements and bytes from row to row: more than a row has where it is a slice.
+%-- Elements and bytes from row to row. This is more than the length of a row if the
+%-- tensor is a slice.
 %function out_pitch(problem) return problem.out_pitch or problem.cout end
 %function add_pitch(problem) return problem.add_pitch or problem.cout end
 %function input_pitch_bytes(problem)
 %  return (problem.in_pitch or problem.cin) * element_bytes(problem)
 %end
-%-- The largest of 16, 8, 4, 2 and 1 that divides all of these.
+%-- The largest of 16, 8, 4, 2 and 1 that divides all arguments.
 %function alignment_of(...)
 %  local align = 16
 %  for _, bytes in ipairs {...} do
@@ -56,25 +57,27 @@
 %  end
 %  return align
 %end
-%-- A layer without an epilogue, slices, or a type of its own for the outputs.
+%-- True for a layer without an epilogue, without slices, and without a separate type
+%-- for the outputs.
 %function is_plain(problem)
 %  return not has_epilogue(problem) and not problem.in_pitch and not problem.out_pitch
 %     and not problem.out and problem.dtype ~= "bf16"
 %end
 %
-%-- Of the first bytes of input rows, and of their ends.
+%-- The alignment of the first bytes of input rows, and of their ends.
 %function input_alignment(problem)
 %  return alignment_of(input_row_bytes(problem), input_pitch_bytes(problem))
 %end
 %
-%-- Layers of several groups alone have the attr `groups`.
+%-- Only layers with several groups have the attribute `groups`.
 %function groups_of(problem) return problem.groups or 1 end
 %function group_in(problem) return problem.cin // groups_of(problem) end
 %function group_out(problem) return problem.cout // groups_of(problem) end
 %
-%-- Groups go by parts of so many that 64 bytes of a row are their inputs, and parts begin
-%-- where 4 bytes of inputs and 16 of outputs do; or all are one part. A part's weights are
-%-- a matrix of blocks, zero beside the diagonal. Without groups the layer is the part.
+%-- Groups are processed in parts. A part has as many groups as 64 bytes of a row are
+%-- inputs of, and parts begin at multiples of 4 bytes of inputs and 16 bytes of outputs.
+%-- Otherwise all groups form one part. The weights of a part are a matrix of blocks that
+%-- is zero outside the diagonal. Without groups the whole layer is the part.
 %function parts_of(problem)
 %  local groups, element = groups_of(problem), element_bytes(problem)
 %  local function divides(parts)
@@ -89,11 +92,14 @@
 %function part_in_bytes(problem) return input_row_bytes(problem) // parts_of(problem) end
 %function part_cout(problem) return problem.cout // parts_of(problem) end
 %
-%-- f32 alone: a number as two of tf32.
+%-- f32 only: splits a number into two tf32 numbers.
 %function write_split()
 % if problem.dtype == "f32" then
-/* An fp32 product from three tf32 ones: large * large + large * small + small *
- * large (Henry, Tang, Heinecke, 2019); what is dropped is below 2^-22 of it. */
+/*
+ * An fp32 product from three tf32 products: large * large + large * small +
+ * small * large (Henry, Tang, Heinecke, 2019). The omitted term is below 2^-22
+ * of the product.
+ */
 SPC_DEVICE void split(spc_u32 *large, spc_u32 *small, spc_u32 v)
 {
     *large = spc_f32_to_tf32(spc_bits_f32(v));
@@ -102,7 +108,7 @@ SPC_DEVICE void split(spc_u32 *large, spc_u32 *small, spc_u32 v)
 
 % end
 %end
-%-- The bits `value` of f32 or tf32 as an operand, and for f32 what that leaves.
+%-- The bits of `value`, f32 or tf32, as an operand, and for f32 the remainder.
 %function write_operand(indent, large, small, value)
 % if problem.dtype == "f32" then
 $(indent)split(&$(large), &$(small), $(value));
@@ -113,17 +119,17 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %
 %-- ---- rows -------------------------------------------------------------------------
 %
-%-- A quad of lanes reads 64 bytes of a row, each lane 16 of them, wherever there are so
-%-- many and they are aligned; shorter and worse aligned rows in smaller parts.
+%-- A quad of lanes reads 64 bytes of a row, 16 bytes for each lane, if the row has that
+%-- many and they are aligned. Shorter or less aligned rows are read in smaller parts.
 %
 %function row_pieces(problem) return ceil_div(part_in_bytes(problem), 64) end
 %
-%-- The neighbouring channels that a lane stores: 16 bytes of them in the type of the
-%-- inputs, but of bytes only 8.
+%-- Neighbouring channels that a lane stores: 16 bytes in the type of the inputs, but
+%-- only 8 bytes of int8.
 %function channels_of_lane(problem) return math.min(16 // element_bytes(problem), 8) end
 %
-%-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row,
-%-- `left` bytes of the row remain there.
+%-- The pieces of a row: `bytes` for each lane (16, 8, 4) at byte `at` of the row;
+%-- `left` bytes of the row remain from there on.
 %function lane_pieces(problem)
 %  local row = input_row_bytes(problem)
 %  local align = input_alignment(problem)
@@ -138,8 +144,9 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %  return pieces
 %end
 %
-%-- One k-step multiplies two registers of a lane's piece (or one, and zero). Also
-%-- returns the registers of a lane's part of a row. `lanes` of a quad have one.
+%-- One k-step multiplies two registers of a lane's piece (or one register, and zero).
+%-- Also returns the registers of a lane's part of a row. `lanes` lanes of a quad have
+%-- a part.
 %function k_steps(problem)
 %  local steps, register = {}, 0
 %  for _, piece in ipairs(lane_pieces(problem)) do
@@ -155,13 +162,13 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %
 %-- ---- columns and channels -----------------------------------------------------------
 %
-%-- A lane of a quad ends with two columns in eight of a product. So that they are
-%-- neighbouring channels, 16 bytes of them where the layer has so many, the columns of a
-%-- run of `span` are permuted: of its channels lane q has `lane` from q * lane on. Column
-%-- c of a run is channel c % 8 / 2 * lane + c / 8 * 2 + c % 2 of it, and the i-th
-%-- channel of lane q is column i / 2 * 8 + q * 2 + i % 2.
+%-- A lane of a quad ends with two columns of each eight columns of a product. The columns
+%-- of a run of `span` columns are permuted, so that a lane's columns are neighbouring
+%-- channels, 16 bytes of them if the layer has enough. Lane q has `lane` channels of the
+%-- run from q * lane on. Column c of a run holds channel c % 8 / 2 * lane + c / 8 * 2 + c
+%-- % 2, and the i-th channel of lane q is column i / 2 * 8 + q * 2 + i % 2.
 %
-%-- The runs of so many columns; the last may be shorter.
+%-- The runs that `columns` columns consist of; the last may be shorter.
 %function runs_of(columns, span)
 %  local runs = {}
 %  for first = 0, columns - 1, span do
@@ -179,26 +186,28 @@ $(indent)$(large) = spc_f32_to_tf32(spc_bits_f32($(value)));
 %    run.first + (eight - run.first) // 4, g, run.lane, g)
 %end
 %
-%-- Which of a lane's sums its i-th channel of a run is that begins at column `first`, for
-%-- the lane's row `h` of two.
+%-- The number of the sum that holds a lane's i-th channel of the run that begins at
+%-- column `first`, for row `h` of the lane's two rows.
 %function sum_of_channel(first, h)
 %  return first .. " + i / 2 * 4 + " .. h .. " * 2 + i % 2"
 %end
 %
 %-- ---- packing ----------------------------------------------------------------------
 %
-%-- What gradients of layers with groups add to the place of a weight (spc_abi.h).
+%-- The term that gradients of layers with groups add to the address of a weight
+%-- (spc_abi.h).
 %function group_stride(co)
 %  if problem.pass ~= "dgrad" or not problem.groups then return "" end
 %  return " + (" .. co .. ") / " .. group_out(problem) .. " * args->stride_group"
 %end
 %
-%-- Packed weights are words: those that meet the same 4 bytes of an input row, for one
-%-- output channel. What `image` of f32 they are is the caller's to say where a kernel
-%-- keeps several (`split`); else f32 stays as it is.
+%-- Packed weights are words. A word holds the weights that are multiplied by the same
+%-- 4 bytes of an input row, for one output channel. A kernel that keeps several images
+%-- of f32 weights passes which `image` it wants (`split`); otherwise f32 weights stay
+%-- unchanged.
 %function write_weight_word(split)
 % local several = split and images(problem) > 1
-/* The weights that meet the 4 bytes of an input row at `byte`, for channel co; 0
+/* The weights for the 4 bytes of an input row at `byte`, for channel co; 0
  * outside the layer. */
 % if several then
 SPC_DEVICE spc_u32 weight_word(const spc_pack_args *args, int offset, int byte,
@@ -237,14 +246,16 @@ SPC_DEVICE spc_u32 weight_word(const spc_pack_args *args, int offset, int byte,
 }
 
 %end
-%-- `co`, the channel of `column` of so many; block 0 begins with channel `first`.
+%-- Writes `co`, the channel of `column` out of `columns`; block 0 begins with channel
+%-- `first`.
 %function write_channel_of_column(indent, columns, span, first)
 $(indent)int run = column / $(span) * $(span), c = column - run;
 $(indent)int lane_channels = $(columns) - run < $(span) ? $(columns % span // 4) : $(span // 4);
 $(indent)int co = $(first) + run + c % 8 / 2 * lane_channels + c / 8 * 2 + c % 2;
 %end
 %
-%-- The end of a packing kernel: the words `v` are 16 bytes number `item`.
+%-- Writes the end of a packing kernel, which stores the words `v` as the 16 bytes
+%-- number `item`.
 %function write_packed(item)
     spc_b16 w;
     w.x = v[0];

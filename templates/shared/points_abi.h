@@ -1,6 +1,6 @@
 /*
- * points_abi.h - the argument structs of the kernels that keep clouds of points
- * and find who sees whom.
+ * points_abi.h - the argument structs of the kernels that keep point clouds and
+ * search neighbours.
  *
  * Plain C99, after index_abi.h; included by templates and by the runtime.
  */
@@ -11,46 +11,48 @@
 #define SPC_POINTS_WARPS (SPC_POINTS_THREADS / 32)
 /* Shared memory of a block, in bytes: a counter for each warp and offset. */
 #define SPC_POINTS_SHARED(offsets) (4 * SPC_POINTS_WARPS * (offsets))
-/* Points and triplets that a warp of a search has in shared memory, and all
- * that it needs. */
+/* Points and triplets that a search warp holds in shared memory, and all shared
+ * memory that it needs. */
 #define SPC_POINTS_STAGED 256
 #define SPC_POINTS_KEPT 128
 #define SPC_RADIUS_SHARED(offsets)                                             \
     (SPC_POINTS_WARPS *                                                        \
      (16 * SPC_POINTS_STAGED + 8 * SPC_POINTS_KEPT + 4 * (offsets)))
 
-/* What is wrong with the rows of a cloud: for x, y, z and the batch element
- * SPC_INDEX_NO_ROW less the first row outside, 0 if there is none; how many are
- * outside; how many rows there were to be. */
+/*
+ * Errors in the rows of a cloud: for x, y, z and the batch element,
+ * SPC_INDEX_NO_ROW minus the first row out of range, or 0 if all rows are in
+ * range; the number of rows out of range; the number of rows requested.
+ */
 #define SPC_POINTS_BAD_ROW 0
 #define SPC_POINTS_BAD_ROWS 4
 #define SPC_POINTS_ROWS 5
 #define SPC_POINTS_STATS 6
 
-/* What whole coordinates of a scene count: 1/1024, exact in binary. */
+/* The unit of integer coordinates of a scene: 1/1024, exact in binary. */
 #define SPC_POINTS_STEP 0x1p-10f
 
-/* A cloud: four words of each row, x, y, z as floats and the batch element, -1
- * for a row that takes part in nothing. */
+/* A cloud. Each row has four words: x, y, z as floats and the batch element, or
+ * -1 for a row that is ignored. */
 typedef struct spc_cloud {
     float *at;
     int *count;
     int capacity;
 } spc_cloud;
 
-/* Filling a cloud: from the caller's points, or from rows of another. */
+/* Fills a cloud from the caller's points or from rows of another cloud. */
 typedef struct spc_place_args {
     spc_cloud to;
     const float *xyz;
     const int *batch;  /* null: all are 0 */
     const int *steps;  /* instead of both: batch, x, y, z in SPC_POINTS_STEP */
-    const int *source; /* how many; null: `rows` */
+    const int *source; /* the number of points; null: `rows` */
     int rows;
     int batches;
     float low[3], high[3];
     int *stats; /* zero before the launch */
     const float *from;
-    const int *picked; /* row of `from` of each */
+    const int *picked; /* the row of `from` for each */
     int *sources;
 } spc_place_args;
 
@@ -64,7 +66,7 @@ typedef struct spc_cells_args {
 /* A cloud sorted by cells. */
 typedef struct spc_sorted_cloud {
     const void *keys; /* of the cells, ascending */
-    const int *cells; /* how many */
+    const int *cells; /* the number of cells */
     int *begin;       /* [cells + 1] the first point of each */
     float *points;    /* [capacity] four words: x, y, z, row */
     int capacity;
@@ -77,23 +79,26 @@ typedef struct spc_sort_points_args {
     const int *order, *twins, *twin_begin;
 } spc_sort_points_args;
 
-/* Who sees whom. Positions are those of the outputs sorted by cells. */
+/* The neighbour search. Positions are those of the outputs sorted by cells. */
 typedef struct spc_radius_args {
     spc_sorted_cloud in;
     spc_index_key key; /* of its cells */
     spc_sorted_cloud out;
     const float *out_at; /* of the outputs' cloud */
-    float inverse;       /* of the edge of a cell */
-    float reach;         /* a hair more than the radius */
+    float inverse;       /* of the edge length of a cell */
+    float reach;         /* slightly more than the radius */
     float square;        /* of the radius */
     float scale[3], half[3];
     int kernel[3];
-    int backwards; /* the cell is about the point that is found */
+    int backwards; /* the cell is centred on the point that is found */
     int nearest;   /* 0: all */
-    /* Of a search whose other side has the nearest only, by row of `in`: the
-     * square of the last that counts for it, and the place of that among the
-     * sorted outputs. One search writes them, with the clouds exchanged; the
-     * other reads them. NULL: all count. */
+    /*
+     * For a search whose other side keeps only the nearest: for each row of
+     * `in`, the squared distance of the last neighbour that counts, and that
+     * neighbour's position among the sorted outputs. One search, with the
+     * clouds exchanged, writes them; the other reads them. NULL: all neighbours
+     * count.
+     */
     unsigned *limits;
     int rows_padded;
     int blocks;   /* of the kernels that count and write */
@@ -101,11 +106,11 @@ typedef struct spc_radius_args {
     int *order;   /* [rows_padded] row of each position; -1 past the last */
     int *first;   /* [rows_padded + 1] */
     int *sums;    /* [blocks] */
-    int *total;   /* [0] triplets that there are, [1] that are held */
+    int *total;   /* [0] triplets found, [1] triplets stored */
     int *list;    /* [capacity][2] input row, offset */
 } spc_radius_args;
 
-/* The triplets once more, by offset. */
+/* The triplets, grouped by offset. */
 typedef struct spc_by_offset_args {
     const int *order, *first, *list;
     int rows_padded;
@@ -115,12 +120,18 @@ typedef struct spc_by_offset_args {
     int *in, *out, *place, *first_of_row, *begin;
 } spc_by_offset_args;
 
-/* The triplets of SPC_BUNDLE outputs that follow each other, by offset and then
- * by output, where those of the first of them begin in the list by output. */
+/*
+ * The triplets of SPC_BUNDLE consecutive outputs, by offset and then by output.
+ * They begin where the triplets of the first of these outputs begin in the list
+ * by output.
+ */
 #define SPC_BUNDLE 16
 #define SPC_BUNDLE_TILE 64
-/* Tiles are told apart by so many levels of their cost. A bundle costs so much
- * for 16 triplets of an offset, and besides for each offset that it has. */
+/*
+ * The number of levels by which tiles are sorted by cost, and the cost of a
+ * bundle: one cost for each 16 triplets of an offset, and one for each offset
+ * that the bundle has.
+ */
 #define SPC_BUNDLE_LEVELS 32
 #define SPC_BUNDLE_STEP 1
 #define SPC_BUNDLE_OFFSET 2
@@ -132,8 +143,8 @@ typedef struct spc_bundle_args {
     int offsets;
     int warps; /* of the launch */
     int *to;   /* [capacity][2] input row, offset * SPC_BUNDLE + output */
-    /* Behind the list: tiles of SPC_BUNDLE_TILE positions, the most costly ones
-     * first, and -1; and what each bundle costs. */
+    /* After the list: tiles of SPC_BUNDLE_TILE positions, the most costly
+     * first, then -1; and the cost of each bundle. */
     const int *order;
     int *tiles; /* [rows_padded / SPC_BUNDLE_TILE] */
     int *costs; /* [rows_padded / SPC_BUNDLE] */

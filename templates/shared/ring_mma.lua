@@ -1,12 +1,12 @@
-%-- Products of tiles of rows on mma.sync, for kernels that work pair by pair and not
-%-- through a tile table (pairs_mma, explicit_mma): as in os_mma a block of `warps` warps
-%-- has a tile, each warp 16 * m rows by n output channels; a ring of `stages` asynchronous
-%-- copies brings each lane its own 16 bytes of its own rows, which are its part of two
-%-- first operands; packed weights are in the order of second operands. Which rows, which
-%-- weights and when a sum is done, is the kernel's.
+%-- Products of tiles of rows with mma.sync, for kernels that work pair by pair without a
+%-- tile table (pairs_mma, explicit_mma). As in os_mma, a block of `warps` warps has a
+%-- tile, and each warp has 16 * m rows by n output channels. A ring of `stages`
+%-- asynchronous copies brings each lane its own 16 bytes of its own rows, which are its
+%-- part of two first operands. Packed weights are in the order of second operands. The
+%-- kernel decides which rows and weights are used and when a sum is complete.
 %--
-%-- A step is `pieces` times 64 bytes of the rows with an image of weights: number
-%-- offset * k_blocks + block, for all blocks of output channels.
+%-- A step is `pieces` times 64 bytes of the rows, with an image of weights: number offset
+%-- * k_blocks + block, for all blocks of output channels.
 %
 %include "os_blocks.lua"
 %
@@ -24,11 +24,11 @@
 %function image_bytes(config) return config.pieces * config.n * 64 end
 %function rows_stage(config) return ring_rows(config) * config.pieces * 64 end
 %function k_blocks_of(problem, config) return row_pieces(problem) // config.pieces end
-%-- Of a ring through which weights come too, or stay beside it.
+%-- Bytes of a ring. Weights are part of the ring, or stay outside it (`stay`).
 %function ring_bytes(config, stay)
 %  return config.stages * (rows_stage(config) + (stay and 0 or image_bytes(config)))
 %end
-%-- As os_mma's, whose products these are.
+%-- Registers as in os_mma, which has the same products.
 %function ring_registers(problem, config)
 %  return config.m * config.n // 2 + config.m * 8 * images(problem) + 56
 %end
@@ -43,7 +43,7 @@
 %  return true
 %end
 %
-%-- The constraints of the parameters above, before `more`.
+%-- The constraints of the parameters above, followed by `more`.
 %function ring_constraints(more)
 %  local all = {
 %    {"steps divide the row", function(problem, config)
@@ -66,8 +66,8 @@
 %          stages = 3}
 %end
 %
-%-- Globals of the body; `stay`: weights are not in the ring. Rows are those of the inputs,
-%-- unless the kernel says another row_bytes, row_pitch and align.
+%-- Globals of the body. `stay`: weights are not in the ring. Rows are those of the inputs
+%-- unless the kernel sets other values of row_bytes, row_pitch and align.
 %function ring_derive(problem, config, stay)
 %  local element = element_bytes(problem)
 %  return {
@@ -82,19 +82,19 @@
 %  }
 %end
 %
-%-- Blocks of a multiprocessor, with so much shared memory each.
+%-- Blocks of a multiprocessor, given the shared memory of one block.
 %function ring_blocks(problem, config, target, shared)
 %  local by_shared = (target.shared_sm or 102400) // (shared + 1024)
 %  local by_registers = 65536 // (math.max(ring_registers(problem, config), 64) * ring_warps * 32)
 %  return math.max(1, math.min(by_shared, by_registers, 8))
 %end
 %
-%-- The lane's first row of a tile; it has others 8 rows on.
+%-- The lane's first row of a tile; its other rows follow at distances of 8.
 %function lane_row() return "spc_warp() * " .. config.m * 16 .. " + (spc_lane() >> 2)" end
 %
 %-- ---- the ring -------------------------------------------------------------------------
 %
-%-- The functions place_of and load_step.
+%-- Writes the functions place_of and load_step.
 %function write_ring()
 /* The lane's own place `i` of a stage: piece i / (2 m), row g + 8 * (i % (2 m)). */
 SPC_DEVICE spc_u8 *place_of(int stage, int i)
@@ -103,7 +103,9 @@ SPC_DEVICE spc_u8 *place_of(int stage, int i)
            spc_thread() * 16;
 }
 
-/* Copies `pieces` times 64 bytes from byte `at` of the rows; of row -1 zeroes. */
+/*
+ * Copies `pieces` times 64 bytes from byte `at` of the rows; row -1 gives zeroes.
+ */
 SPC_DEVICE void load_rows(int stage, const spc_u8 *in, const int *row, int at)
 {
     int lane_at = at + (spc_lane() & 3) * 16;
@@ -126,7 +128,7 @@ SPC_DEVICE void load_rows(int stage, const spc_u8 *in, const int *row, int at)
     }
 }
 
-/* Copies an image of weights, the whole block together. */
+/* Copies an image of weights; all threads of the block take part. */
 SPC_DEVICE void load_image(spc_u8 *to, const spc_conv_args *args, int image)
 {
     const spc_u8 *from = (const spc_u8 *)args->weights +
@@ -137,7 +139,7 @@ SPC_DEVICE void load_image(spc_u8 *to, const spc_conv_args *args, int image)
 }
 
 %end
-%-- The function multiply.
+%-- Writes the function multiply.
 %function write_multiply()
 % write_split()
 /* acc[m][n / 8][4] += the rows in `stage` times the image at `weights`. */
@@ -173,9 +175,9 @@ SPC_DEVICE void clear(float *acc)
 %end
 %-- ---- results ----------------------------------------------------------------------------
 %
-%-- A loop over what a lane has of its rows, 16 bytes in the type of the inputs at a time:
-%-- `body` writes it, for row h of the lane and channels co to co + lane_channels of the
-%-- sums acc; the i-th of them is sum_at().
+%-- Writes a loop over the results that a lane has of its rows, 16 bytes in the type of
+%-- the inputs at a time. `body` writes the loop body for row h of the lane and channels
+%-- co to co + lane_channels of the sums acc; sum_at() is the i-th of them.
 %function write_lane_loop(body)
     int lane_first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
 
@@ -192,7 +194,7 @@ SPC_DEVICE void clear(float *acc)
 %function sum_at()
 %  return "d[" .. sum_of_channel("j * " .. 2 * lane_channels, "h % 2") .. "]"
 %end
-%-- The epilogue of `value`, and the store of row[h].
+%-- Writes the epilogue of `value` and the store of row[h].
 %function write_finish(value)
             int store = row[h] >= 0 && co < $(problem.cout);
             float v[$(lane_channels)];
@@ -206,8 +208,8 @@ SPC_DEVICE void clear(float *acc)
 % write_weight_word()
 /*
  * Packed: [offset][k-block][n-block] images, each [k-step][pair of 8 columns][lane]
- * [second operands of both]. A k-step s of piece p takes bytes p * 64 + q * 16 +
- * s % 2 * 8 .. + 7 of the rows for lane quad q.
+ * [second operands of both]. K-step s of piece p takes bytes p * 64 + q * 16 + s %
+ * 2 * 8 .. + 7 of the rows for lane q of a quad.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {

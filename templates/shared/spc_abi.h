@@ -1,22 +1,21 @@
 /*
  * spc_abi.h - the argument structs that kernels and runtime share.
  *
- * Plain C99, included by rendered CUDA, by rendered C and by the runtime; no
- * include of its own, so that NVRTC needs no path.
+ * Plain C99, included by rendered CUDA, by rendered C and by the runtime. It
+ * includes nothing itself, so NVRTC needs no include path.
  */
 #ifndef SPC_ABI_H
 #define SPC_ABI_H
 
 typedef unsigned long long spc_u64;
 
-/* Rows of a map are padded to a multiple of this (and so are its arrays), which
+/* Rows of a map, and its arrays, are padded to a multiple of this number, which
  * every tile size divides: 1, 2, 3 or 4 times 64, and powers of two to 256. */
 #define SPC_ROW_PAD 768
 
 /*
- * The kernel map in the form the kernels read: a relation of input rows and
- * output rows. Position p in [0, rows_padded) is an output row in the map's row
- * order.
+ * The kernel map as kernels read it: a relation of input rows and output rows.
+ * Position p in [0, rows_padded) is an output row in the map's row order.
  *
  *   index[k * rows_padded + p]  input row of offset k, or -1
  *   order[p]                    output row, or -1 for padding
@@ -28,17 +27,19 @@ typedef unsigned long long spc_u64;
  *                               the last
  *   tile_begin[d]               d in [0, offsets): the first t whose tile has
  *                               at most offsets - d offsets; if none has, the
- *                               number of tiles that there are
+ *                               number of tiles
  *
- * How many rows and tiles there are may be known on the device alone. So
- * kernels go by what the arrays say, and take `rows`, `rows_in`, `rows_padded`
- * and `tiles` for capacities: positions of a tile past the last row have order
- * -1, index -1 throughout and mask 0. So have all of tile 0 if there is no tile
- * at all: who looks ahead past the last step reads the indices of its offset 0.
+ * The numbers of rows and tiles may be known only on the device. Kernels
+ * therefore rely on the contents of the arrays and treat `rows`, `rows_in`,
+ * `rows_padded` and `tiles` as capacities. Positions of a tile past the last
+ * row have order -1, index -1 for all offsets and mask 0. If there are no
+ * tiles, this holds for all of tile 0, because code that looks ahead past the
+ * last step reads the indices of its offset 0.
  *
- * A row, and a tile, may have no input at all (mask 0); it is written like the
- * others. `centre` is the offset whose index is order, or -1 if there is none:
- * a submanifold map has it, unless its kernel leaves out the displacement zero.
+ * A row or a tile may have no input at all (mask 0); it is written like the
+ * others. `centre` is the offset whose index equals order, or -1 if the map
+ * lacks such an offset. A submanifold map has a centre unless its kernel leaves
+ * out the displacement zero.
  */
 typedef struct spc_map_view {
     const int *index;
@@ -58,17 +59,17 @@ typedef struct spc_map_view {
 } spc_map_view;
 
 /*
- * The pairs of a map, for kernels that work offset by offset. Those of offset k
- * are begin[k] <= i < begin[k + 1], by ascending key of the output.
+ * The pairs of a map, for kernels that work offset by offset. The pairs of
+ * offset k are begin[k] <= i < begin[k + 1], by ascending key of the output.
  *
  *   in[i], out[i]  rows of the input and of the output
- *   place[i]       in [0, begin[offsets]): pairs of one output row have places
- *                  that follow each other, in the order of offsets
+ *   place[i]       in [0, begin[offsets]): the pairs of one output row have
+ *                  consecutive places, in the order of offsets
  *   first[row]     the place of an output row's first pair
  *
- * So what kernels leave for each pair at its place lies together for whoever
- * adds it up by rows. What lies behind begin[offsets], and first of a row that
- * has no pair, says nothing.
+ * If a kernel writes the result of each pair to its place, the results of one
+ * output row are contiguous for the code that adds them up. Entries past
+ * begin[offsets], and `first` of a row that has no pair, are undefined.
  */
 typedef struct spc_pairs_view {
     const int *in, *out, *place; /* [capacity] */
@@ -79,10 +80,10 @@ typedef struct spc_pairs_view {
 } spc_pairs_view;
 
 /*
- * The triplets (output, input, offset) of a map of points, those of an output
- * together: of the output at position p of the map's order they are first[p] <=
- * t < first[p + 1], in ascending order of the offset, of which there may be
- * several. Past the last position there are none.
+ * The triplets (output, input, offset) of a map of points, grouped by output.
+ * The output at position p of the map's order has the triplets first[p] <= t <
+ * first[p + 1], in ascending order of the offset. An offset may occur several
+ * times. Positions past the last output have no triplets.
  *
  *   list[2 t], list[2 t + 1]  row of the input, and offset
  */
@@ -101,21 +102,20 @@ typedef struct spc_conv_args {
     spc_map_view map;
     const float *scale;   /* [cout], or NULL if the problem has none */
     const void *residual; /* [rows][cout] as out, or NULL */
-    spc_pairs_view pairs; /* for kernels that asked for it (`layout`) */
-    /* Of tensors of whole numbers (i8) the scale; not read of others. */
+    spc_pairs_view pairs; /* for kernels that request it (`layout`) */
+    /* The scales of tensors of integers (i8); unused for other types. */
     const float *in_scale, *out_scale, *residual_scale;
     spc_triplets_view triplets; /* likewise */
 } spc_conv_args;
 
 /*
- * Packing: weights in canonical layout, element (k, ci, co) at
- * k * stride_k + ci * stride_in + co * stride_out (in elements).
- * ci counts in the channel's group; with c = cin / groups,
- * KRSC [cout][K][c]: stride_k = c, stride_in = 1, stride_out = K * c.
- * RSCK [K][c][cout]: stride_k = c * cout, stride_in = cout, stride_out = 1.
- * Of pass=dgrad these are the layer's weights seen the other way round; with
- * groups, which are then no longer equally far apart, co / (cout / groups) *
- * stride_group is added.
+ * Packing: weights in canonical layout, element (k, ci, co) at k * stride_k +
+ * ci * stride_in + co * stride_out (in elements). ci counts within the
+ * channel's group. With c = cin / groups, KRSC [cout][K][c] has stride_k = c,
+ * stride_in = 1, stride_out = K * c; RSCK [K][c][cout] has stride_k = c * cout,
+ * stride_in = cout, stride_out = 1. For pass=dgrad these are the layer's
+ * weights with inputs and outputs exchanged. With groups, equal strides do not
+ * reach them all, so co / (cout / groups) * stride_group is added.
  */
 typedef struct spc_pack_args {
     const void *weights; /* dtype of the problem */
@@ -123,7 +123,7 @@ typedef struct spc_pack_args {
     long long stride_k;
     long long stride_in;
     long long stride_out;
-    long long stride_group; /* 0 but for pass=dgrad */
+    long long stride_group; /* 0 except for pass=dgrad */
 } spc_pack_args;
 
 #endif

@@ -1,13 +1,14 @@
 /*
- * spc_arrive.cuh - for kernels with warps that load: copies that arrive at a barrier
- * themselves.
+ * spc_arrive.cuh - copies that signal a barrier when they arrive, for kernels with
+ * warps that load.
  */
 #ifndef SPC_ARRIVE_CUH
 #define SPC_ARRIVE_CUH
 
 #include "spc_device.cuh"
 
-/* The lane's arrival at a barrier, as soon as its copies so far have arrived. */
+/* The lane's arrival at a barrier takes effect when its previous copies have
+ * arrived. */
 SPC_DEVICE void spc_arrive_with_copies(spc_u64 *barrier)
 {
 #ifdef __CUDACC__

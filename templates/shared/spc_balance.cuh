@@ -1,41 +1,42 @@
 /*
  * spc_balance.cuh - which tiles a block takes, balanced over the grid to within
- * a step, for blocks that have few.
+ * a step, for blocks that have few tiles.
  *
  * A snake over the tiles by falling cost leaves the busiest of few blocks a
- * fifth above the mean. Here each next tile goes to the block with the least to
- * do (longest processing time first; Graham 1969). Costs are small integers, so
- * blocks of one load are counted, not listed: a round gives tiles of one cost
- * to blocks of one load, and a map takes some fifty rounds, whatever the size
- * of the grid. A lane stands for a cost and for a load (modulo 32); kernels of
- * more than 32 offsets have costs rounded up to 32 classes.
+ * fifth above the mean. Here each next tile goes to the block with the least
+ * load (longest processing time first; Graham 1969). Costs are small integers,
+ * so blocks of equal load are counted, not listed. A round gives tiles of one
+ * cost to blocks of one load, and a map takes about fifty rounds, whatever the
+ * size of the grid. A lane represents a cost and a load (modulo 32). Kernels of
+ * more than 32 offsets round costs up to 32 classes.
  *
- * One warp plays the rounds, in a few microseconds, while the rest of its block
- * works on the first tile, and notes what the block gets; every block plays the
- * same rounds. Entries of the table past its last tile are dealt like cheap
- * tiles, after all others: who comes upon one has come to the end.
+ * One warp computes the rounds in a few microseconds, while the rest of its
+ * block works on the first tile, and records the tiles of its block. Every
+ * block computes the same rounds. Entries of the table past its last tile are
+ * dealt like cheap tiles, after all others. A block that gets such an entry is
+ * at its end.
  */
 #ifndef SPC_BALANCE_CUH
 #define SPC_BALANCE_CUH
 
 #include "spc_device.cuh"
 
-/* What a block gets after its first tile: `count` ranks in map->tile_order,
- * then those of a snake over `rest` and what follows. */
+/* The tiles of a block after its first: `count` ranks in map->tile_order, then
+ * ranks of a snake over `rest` and the ranks after it. */
 #define SPC_SHARE_TILES 30
 typedef struct spc_share {
     int count, rest;
     int rank[SPC_SHARE_TILES];
 } spc_share;
 
-/* Which tile a block takes in a turn of a snake. */
+/* The rank of the tile that a block takes in a turn of a snake. */
 SPC_DEVICE int spc_snake_rank(int turn, int block, int blocks)
 {
     return turn * blocks + ((turn & 1) ? blocks - 1 - block : block);
 }
 
-/* The rank of the block's tile in a turn after its first, past the last tile if
- * it has no more. */
+/* The rank of the block's tile in a turn after its first. It is past the last
+ * tile if the block has no more. */
 SPC_DEVICE int spc_share_rank(const spc_share *share, int turn)
 {
     if (turn < share->count)
@@ -44,21 +45,21 @@ SPC_DEVICE int spc_share_rank(const spc_share *share, int turn)
            spc_snake_rank(turn - share->count, spc_block_x(), spc_grid_x());
 }
 
-/* A lane's level of load: its blocks, and in the upper half the most tiles that
- * one of them has been given. */
+/* A lane's level of load: the number of blocks at that level, and in the upper
+ * half the most tiles that one of them has been given. */
 #define SPC_LEVEL_BLOCKS 0xffff
 #define SPC_LEVEL_TILE 0x10000
 
-/* One warp calls it. The first tile of a block is the one whose rank is its
- * number. `words` are the mask words of a tile. */
+/* Called by one warp. The first tile of a block is the tile whose rank is the
+ * block's number. `words` is the number of mask words of a tile. */
 SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
                             int words)
 {
     int lane = spc_lane(), block = spc_block_x(), tiles = map->tiles;
-    int next = spc_grid_x();              /* the first tile that is dealt */
+    int next = spc_grid_x();              /* the first tile to deal */
     int load = 0, waiting = 0, given = 0; /* of the level that is served */
     int my_load, my_place, my_tiles = 0;
-    int *classes = (int *)share; /* until the share is noted */
+    int *classes = (int *)share; /* until the share is recorded */
 
     /* Lane i: tiles of cost 32 - i begin at `first` and end before `end`. */
     int cost = 32 - lane, above = map->offsets - cost * words;
@@ -67,7 +68,7 @@ SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
     if (lane == 31)
         end = tiles;
 
-    /* Lane l: the blocks of load l, those whose first tile costs it. */
+    /* Lane l: the blocks of load l, whose first tile has that cost. */
     int level = (end < next ? end : next) - first;
     level = spc_shfl(level > 0 ? level : 0, (32 - lane) & 31);
     spc_u32 mine = spc_ballot(first <= block && block < end);
@@ -84,7 +85,7 @@ SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
     int dealing = spc_shfl(own_class, 0), ahead = spc_shfl(own_class, 1);
 
     while (next < tiles) {
-        if (waiting == 0) { /* the next load that blocks have */
+        if (waiting == 0) { /* the next load that a block has */
             spc_u32 loads = spc_ballot(level != 0);
             int turn = (load + 1) & 31, least;
             loads = loads >> turn | loads << ((32 - turn) & 31);
@@ -120,7 +121,7 @@ SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
         }
         waiting -= served;
         next += served;
-        if (served == left) { /* the next cost that tiles have */
+        if (served == left) { /* the next cost that a tile has */
             dealing = ahead;
             ahead = spc_shfl(own_class, ++number & 31);
         }

@@ -1,15 +1,19 @@
 /*
- * spc_cluster.cuh - what os_wgmma's blocks of a cluster send each other.
+ * spc_cluster.cuh - data exchange between the blocks of a cluster, for
+ * os_wgmma.
  */
 #ifndef SPC_CLUSTER_CUH
 #define SPC_CLUSTER_CUH
 
 #include "spc_device.cuh"
 
-/* Sends 16 bytes to where `p` points to in this block, in the shared memory of the
- * cluster's block `block`: they count there among the bytes that the barrier which is
- * `bar` here expects (spc_mbar_expect), and are seen by who has waited for it
- * (spc_cluster_wait). The sender waits for nothing; the other block must not have ended. */
+/*
+ * Sends 16 bytes into the shared memory of the cluster's block `block`, at the address that
+ * `p` has in this block. The bytes count towards those that the barrier at `bar` in that
+ * block expects (spc_mbar_expect). Threads that have waited for the barrier
+ * (spc_cluster_wait) see them. The sender does not wait. The other block must not have
+ * ended.
+ */
 #ifdef __CUDACC__
 SPC_DEVICE void spc_cluster_send16(void *p, int block, spc_b16 v, spc_u64 *bar)
 {
@@ -36,8 +40,11 @@ SPC_DEVICE void spc_sim_cluster_send16(void *p, int block, spc_b16 v, spc_u64 *b
     spc_sim_cluster_send16(p, block, v, bar, SPC_SIM_HERE("spc_cluster_send16"))
 #endif
 
-/* As spc_cluster_arrive, to say that memory of this block has been read and may be
- * written: nothing that this block wrote need be seen, so nobody waits for stores. */
+/*
+ * Like spc_cluster_arrive, but signals only that memory of this block has been read
+ * and may be overwritten. No stores of this block need to be visible, so no thread
+ * waits for stores.
+ */
 #ifdef __CUDACC__
 SPC_DEVICE void spc_cluster_release(spc_u64 *bar, int block)
 {

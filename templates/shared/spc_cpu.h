@@ -1,8 +1,8 @@
 /*
- * spc_cpu.h - what the cpu templates share: vectors of floats, 16-bit types.
+ * spc_cpu.h - vectors of floats and 16-bit types for the cpu templates.
  *
- * Plain C with GCC's vector extension, which GCC and Clang both take, and no
- * include: <immintrin.h> alone would triple the time of a compilation. The
+ * Plain C with the vector extension of GCC and Clang. It has no includes,
+ * because <immintrin.h> alone would triple the time of a compilation. The
  * including file defines SPC_LANES, the floats of a vector (4, 8, 16).
  */
 #ifndef SPC_CPU_H
@@ -11,7 +11,7 @@
 #include "spc_abi.h"
 #include "spc_host_math.h"
 
-/* Vectors lie anywhere: rows of odd length make no promise. */
+/* Vectors need no alignment, because rows of odd length have none. */
 typedef float spc_vector
     __attribute__((vector_size(4 * SPC_LANES), aligned(4), may_alias));
 
@@ -48,8 +48,11 @@ SPC_INLINE unsigned spc_bits_of_float(float value)
     return u.bits;
 }
 
-/* Shifting puts exponent and fraction in place, 112 powers of two too low;
- * the product mends that for subnormals, too. Infinities and NaN stay. */
+/*
+ * Shifting puts exponent and fraction in place, but the result is 112 powers of
+ * two too small. The product corrects that, for subnormals as well. Infinities
+ * and NaN are kept.
+ */
 SPC_INLINE float spc_float_of_half(spc_half half)
 {
     unsigned shifted = (half & 0x7fffu) << 13;
@@ -59,9 +62,11 @@ SPC_INLINE float spc_float_of_half(spc_half half)
     return spc_float_of_bits(scaled | special | sign);
 }
 
-/* To nearest, ties to even. The last place of 0.5 is the step of subnormals:
- * adding it lets the adder round small numbers. Larger ones are rounded as
- * integers, with a carry that runs into the exponent and up to infinity. */
+/*
+ * To nearest, ties to even. The last place of 0.5 is the spacing of subnormals,
+ * so adding it makes the adder round small numbers. Larger numbers are rounded
+ * as integers; a carry moves into the exponent and up to infinity.
+ */
 SPC_INLINE spc_half spc_half_of_float(float value)
 {
     unsigned bits = spc_bits_of_float(value);
@@ -103,8 +108,8 @@ SPC_INLINE void spc_row_to_bfloat(spc_bfloat *to, const float *from, int n)
         to[i] = spc_bfloat_of_float(from[i]);
 }
 
-/* int8: to the nearest whole number from -128 to 127, ties to even, NaN 0. The
- * sum with 1.5 * 2^23 has units for its last place. */
+/* int8: rounds to the nearest integer from -128 to 127, ties to even, NaN to 0.
+ * The last place of 1.5 * 2^23 is 1, so the sum is rounded to an integer. */
 SPC_INLINE signed char spc_i8_of_float(float value)
 {
     float low = value > -128.0f ? value : value == value ? -128.0f : 0.0f;
@@ -118,7 +123,7 @@ SPC_INLINE float spc_float_of_i8(signed char value)
     return value;
 }
 
-/* Adds a vector of whole numbers below 2^31. */
+/* Adds a vector of integers below 2^31. */
 typedef int spc_wholes
     __attribute__((vector_size(4 * SPC_LANES), aligned(4), may_alias));
 
@@ -144,7 +149,7 @@ SPC_INLINE float spc_fma(float a, float b, float c)
     return a * b + c; /* with one rounding or two */
 }
 
-/* One vector from and to binary16. */
+/* Converts one vector from and to binary16. */
 #if defined(__AVX512F__) && SPC_LANES == 16
 typedef short spc_halves
     __attribute__((vector_size(32), aligned(2), may_alias));
@@ -196,7 +201,7 @@ SPC_INLINE void spc_store_half(spc_half *to, spc_vector value)
 }
 #endif
 
-/* A whole row, of any length. */
+/* Converts a whole row, of any length. */
 SPC_INLINE void spc_row_from_half(float *to, const spc_half *from, int n)
 {
     int i = 0;

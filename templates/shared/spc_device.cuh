@@ -1,18 +1,19 @@
 /*
- * spc_device.cuh - the primitive layer: all that templates know of a GPU.
+ * spc_device.cuh - the primitive layer: everything that templates use of a GPU.
  *
- * Templates write plain C and these primitives: no inline PTX, no threadIdx,
- * no __shared__. Compiled by NVRTC the primitives are PTX (this file); compiled
- * by the host's C compiler they are the emulation (spc_sim.h), which is held
- * to golden vectors recorded on a real GPU.
+ * Templates consist of plain C and these primitives. They use no inline PTX, no
+ * threadIdx and no __shared__. When NVRTC compiles them the primitives are PTX
+ * (this file). When the host's C compiler compiles them they are the emulation
+ * (spc_sim.h), which is tested against golden vectors recorded on a real GPU.
  *
- * Code between the two must stay in the common subset of C11 and CUDA C++:
- * no references, no templates, no designated initialisers, casts from void *.
+ * Code must stay in the common subset of C11 and CUDA C++: no references, no
+ * templates, no designated initialisers, and casts from void *.
  *
  * A kernel is declared with
  *     SPC_KERNEL(name, args_type, threads, min_blocks) { ... args->... }
  * and takes one struct, by value on the device. Dynamic shared memory is one
- * array of bytes, spc_shared(), 1024-byte aligned; kernels carve it up.
+ * array of bytes, spc_shared(), aligned to 1024 bytes. Kernels divide it
+ * themselves.
  */
 #ifndef SPC_DEVICE_CUH
 #define SPC_DEVICE_CUH
@@ -31,7 +32,7 @@ typedef unsigned int spc_u32;
 #define SPC_ALIGN(n) __align__(n)
 /* Before a loop of constant length whose body indexes registers. */
 #define SPC_UNROLL _Pragma("unroll")
-/* Before a loop whose body is large: one copy of it. */
+/* Before a loop with a large body, of which the code should hold one copy. */
 #define SPC_ROLLED _Pragma("unroll 1")
 
 #define SPC_KERNEL(name, args_type, threads, min_blocks)                       \
@@ -51,13 +52,13 @@ typedef struct SPC_ALIGN(16) spc_b16 {
     spc_u32 x, y, z, w;
 } spc_b16;
 
-/* ---- where a thread is --------------------------------------------------- */
+/* ---- thread and block indices -------------------------------------------- */
 
 SPC_DEVICE int spc_thread(void) { return (int)threadIdx.x; }
 SPC_DEVICE int spc_threads(void) { return (int)blockDim.x; }
 SPC_DEVICE int spc_lane(void) { return (int)(threadIdx.x & 31u); }
-/* Uniform over the warp, and known to be so by the compiler. All 32 lanes take
- * part: never inside a branch of some of them. */
+/* Uniform over the warp in a way that the compiler can see. All 32 lanes must
+ * take part, so it must not be called inside a divergent branch. */
 SPC_DEVICE int spc_warp(void)
 {
     return __shfl_sync(0xffffffffu, (int)(threadIdx.x >> 5), 0);
@@ -73,8 +74,9 @@ SPC_DEVICE spc_u8 *spc_shared(void)
 }
 
 /*
- * Arguments come line by line when they are first used, each from far away. So
- * a kernel that has many asks for all of its `bytes` at once, each warp for a line.
+ * Arguments are loaded line by line at their first use, each time with a long
+ * latency. A kernel with many arguments requests all of its `bytes` at once, one
+ * line per warp.
  */
 SPC_DEVICE void spc_fetch_args(const void *args, int bytes)
 {
@@ -94,14 +96,14 @@ SPC_DEVICE void spc_sync_named(int id, int threads)
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/* Orders this thread's global accesses before the barrier for all threads. */
+/* Makes this thread's earlier global accesses visible to all threads. */
 SPC_DEVICE void spc_fence_global(void) { __threadfence(); }
 
 /*
- * Barrier of all blocks of a cooperative launch, in two halves: what a block does
- * between them needs nobody else and costs no time. `counter` is a zeroed word in
- * global memory, used by this kernel alone; it counts arrivals and never goes
- * back, `*round` is the caller's own count of barriers, from 0.
+ * A barrier of all blocks of a cooperative launch, in two halves. Work that a
+ * block does between the halves hides the wait. `counter` is a zeroed word in
+ * global memory that only this kernel uses. It counts arrivals and never
+ * decreases. `*round` is the caller's count of barriers, from 0.
  */
 SPC_DEVICE void spc_arrive_grid(spc_u32 *counter)
 {
@@ -159,7 +161,7 @@ SPC_DEVICE spc_u32 spc_warp_or(spc_u32 v)
     return v;
 #endif
 }
-/* The least over the warp. */
+/* The minimum over the warp. */
 SPC_DEVICE spc_u32 spc_warp_min(spc_u32 v)
 {
 #if __CUDA_ARCH__ >= 800
@@ -170,7 +172,7 @@ SPC_DEVICE spc_u32 spc_warp_min(spc_u32 v)
     return v;
 #endif
 }
-/* Lanes that hold the same value as this one. */
+/* The lanes that hold the same value as this one. */
 SPC_DEVICE spc_u32 spc_match(spc_u32 v)
 {
     return __match_any_sync(0xffffffffu, v);
@@ -181,7 +183,7 @@ SPC_DEVICE spc_u32 spc_match(spc_u32 v)
 SPC_DEVICE int spc_popc(spc_u32 v) { return __popc(v); }
 SPC_DEVICE int spc_ffs(spc_u32 v) { return __ffs((int)v); } /* 1..32, 0: none */
 SPC_DEVICE int spc_clz(spc_u32 v) { return __clz((int)v); }
-/* 1 << n; 0 from n = 32 on. */
+/* 1 << n; 0 for n >= 32. */
 SPC_DEVICE spc_u32 spc_bit(spc_u32 n)
 {
     spc_u32 v;
@@ -215,7 +217,7 @@ SPC_DEVICE spc_u64 spc_atomic_cas_u64(spc_u64 *p, spc_u64 expected, spc_u64 v)
 {
     return atomicCAS(p, expected, v);
 }
-/* A word that others change by these meanwhile. */
+/* Loads a word that other threads change with these atomics. */
 SPC_DEVICE spc_u32 spc_load_relaxed(const spc_u32 *p)
 {
     return *(const volatile spc_u32 *)p;
@@ -225,8 +227,8 @@ SPC_DEVICE spc_u64 spc_load_relaxed_u64(const spc_u64 *p)
     return *(const volatile spc_u64 *)p;
 }
 
-/* Flag words between blocks: a released store is seen with all the stores
- * before it by whoever acquires it. */
+/* Flag words between blocks. A thread that acquires a released store also sees
+ * all earlier stores of that thread. */
 SPC_DEVICE spc_u32 spc_load_acquire(const spc_u32 *p)
 {
     spc_u32 v;
@@ -268,17 +270,19 @@ SPC_DEVICE spc_b16 spc_load16(const void *p)
     r.w = v.w;
     return r;
 }
-/* The pointer, of which the compiler forgets how it was made: what is added to it is
- * added in one instruction, not part by part. */
+/* Returns the pointer, but hides its origin from the compiler. A later addition to
+ * it is then one instruction, instead of one for each part. */
 SPC_DEVICE const void *spc_base(const void *p)
 {
     asm("" : "+l"(p));
     return p;
 }
-/* 1, 2 or 4 words, which stay as they are where `row` is negative: then nothing is
- * read. The compiler keeps these loads where they are written, as ptxas orders
- * ld.global (and not ld.global.nc) with stores. Not for memory that this thread
- * writes. */
+/*
+ * Loads 1, 2 or 4 words. If `row` is negative nothing is read and the words stay
+ * unchanged. The compiler keeps these loads at their place, because ptxas orders
+ * ld.global (but not ld.global.nc) with stores. Not for memory that this thread
+ * writes.
+ */
 SPC_DEVICE void spc_load4_into(spc_u32 *v, const void *p, int row)
 {
     asm volatile("{\n.reg .pred p;\nsetp.ge.s32 p, %2, 0;\n"
@@ -323,7 +327,7 @@ SPC_DEVICE void spc_store16(void *p, spc_b16 v)
 
 /* ---- shared memory ------------------------------------------------------------ */
 
-/* 16-byte aligned vectors of shared memory. */
+/* Vectors in shared memory, aligned to 16 bytes. */
 SPC_DEVICE spc_b16 spc_shared_load16(const void *p)
 {
     uint4 v = *(const uint4 *)p;
@@ -358,8 +362,8 @@ SPC_DEVICE spc_u32 spc_shared_address(const void *p)
 /* ---- asynchronous copies, global to shared (sm_80) ----------------------------- */
 
 #if __CUDA_ARCH__ >= 800
-/* 16 (8, 4) bytes; the rest of what `valid` bytes leave is zeroed. Nothing is
- * read if valid is 0. */
+/* Copies 16 (8, 4) bytes. Only `valid` bytes are read and the rest is zeroed.
+ * Nothing is read if valid is 0. */
 SPC_DEVICE void spc_copy_async16(void *to, const void *from, int valid)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
@@ -367,7 +371,8 @@ SPC_DEVICE void spc_copy_async16(void *to, const void *from, int valid)
                  "l"(from), "r"(valid)
                  : "memory");
 }
-/* The same of what others of the multiprocessor read, too: its cache keeps it. */
+/* The same, through the multiprocessor's L1 cache, for data that other blocks on
+ * the multiprocessor read as well. */
 SPC_DEVICE void spc_copy_near16(void *to, const void *from, int valid)
 {
     asm volatile("cp.async.ca.shared.global [%0], [%1], 16, %2;" ::"r"(
@@ -411,7 +416,7 @@ SPC_DEVICE void spc_copy_async8(void *to, const void *from, int valid)
         v = *(const uint2 *)from;
     *(uint2 *)to = v;
 }
-/* Of 8 and 16 bytes here all are valid or none. */
+/* Here, copies of 8 and 16 bytes have either all bytes valid or none. */
 SPC_DEVICE void spc_copy_async4(void *to, const void *from, int valid)
 {
     unsigned v = 0;
@@ -429,8 +434,8 @@ SPC_DEVICE void spc_copy_commit(void) {}
 
 /* ---- matrix fragments ------------------------------------------------------------ */
 
-/* Four (two) 8x8 matrices of 16-bit elements; lane l gives the address of row l % 8
- * of matrix l / 8. */
+/* Loads four (two) 8x8 matrices of 16-bit elements. Lane l gives the address of row
+ * l % 8 of matrix l / 8. */
 SPC_DEVICE void spc_ldmatrix4(spc_u32 *r, const void *row)
 {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
@@ -446,7 +451,7 @@ SPC_DEVICE void spc_ldmatrix4_trans(spc_u32 *r, const void *row)
         : "r"(spc_shared_address(row))
         : "memory");
 }
-/* Transposes an 8x8 matrix of 16-bit elements held as an accumulator is. */
+/* Transposes an 8x8 matrix of 16-bit elements in the accumulator layout. */
 SPC_DEVICE spc_u32 spc_movmatrix(spc_u32 v)
 {
     spc_u32 r;
@@ -458,7 +463,7 @@ SPC_DEVICE spc_u32 spc_movmatrix(spc_u32 v)
 
 /*
  * d[4] += a[4] * b[2], one 16x8 tile of a warp (PTX ISA, mma.m16n8k16 and
- * m16n8k8; fp32 accumulate). bf16 (k16) and tf32 (k8) need sm_80.
+ * m16n8k8; fp32 accumulation). bf16 (k16) and tf32 (k8) need sm_80.
  */
 SPC_DEVICE void spc_mma_f16(float *d, const spc_u32 *a, const spc_u32 *b)
 {
@@ -480,8 +485,8 @@ SPC_DEVICE void spc_mma_f16(float *d, const spc_u32 *a, const spc_u32 *b)
 #endif
 }
 /*
- * As spc_mma_f16 with sums in fp16: d[2] are the four of them, two a word. How products
- * of a step are added is the unit's own; the result is rounded to fp16.
+ * As spc_mma_f16 with sums in fp16. d[2] holds the four sums, two in a word. The
+ * hardware decides how it adds the products of a step; the result is rounded to fp16.
  */
 SPC_DEVICE void spc_mma_f16_sums(spc_u32 *d, const spc_u32 *a, const spc_u32 *b)
 {
@@ -501,8 +506,8 @@ SPC_DEVICE void spc_mma_f16_sums(spc_u32 *d, const spc_u32 *a, const spc_u32 *b)
 #endif
 }
 /*
- * The first half of its k alone, a[2] and b of half the words: a lane's parts of
- * a product of 16 x 8 by 8 x 8 (mma.m16n8k8).
+ * The first half of k only: a[2] and half the words of b, which are a lane's
+ * parts of a product of 16 x 8 by 8 x 8 (mma.m16n8k8).
  */
 SPC_DEVICE void spc_mma_k8_f16(float *d, const spc_u32 *a, spc_u32 b)
 {
@@ -512,8 +517,8 @@ SPC_DEVICE void spc_mma_k8_f16(float *d, const spc_u32 *a, spc_u32 b)
                  : "r"(a[0]), "r"(a[1]), "r"(b));
 }
 /*
- * The same of int8, k 32 and int32 accumulate (PTX ISA, mma.m16n8k32): a register
- * holds four neighbours along k. Sums wrap around.
+ * The same for int8, with k 32 and int32 accumulation (PTX ISA, mma.m16n8k32). A
+ * register holds four neighbours along k. Sums wrap around.
  */
 SPC_DEVICE void spc_mma_i8(int *d, const spc_u32 *a, const spc_u32 *b)
 {
@@ -541,7 +546,7 @@ SPC_DEVICE void spc_mma_tf32(float *d, const spc_u32 *a, const spc_u32 *b)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
                    "r"(b[1]));
 }
-/* As spc_mma_f16, of bfloat16. */
+/* As spc_mma_f16, for bfloat16. */
 SPC_DEVICE void spc_mma_bf16(float *d, const spc_u32 *a, const spc_u32 *b)
 {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
@@ -550,7 +555,7 @@ SPC_DEVICE void spc_mma_bf16(float *d, const spc_u32 *a, const spc_u32 *b)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]),
                    "r"(b[1]));
 }
-/* As spc_mma_k8_f16, of bfloat16. */
+/* As spc_mma_k8_f16, for bfloat16. */
 SPC_DEVICE void spc_mma_k8_bf16(float *d, const spc_u32 *a, spc_u32 b)
 {
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 "
@@ -558,8 +563,8 @@ SPC_DEVICE void spc_mma_k8_bf16(float *d, const spc_u32 *a, spc_u32 b)
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(b));
 }
-/* Rounds to tf32 (nearest), as the matrix units expect: one instruction from sm_90
- * on, ties to even; before, ties away from zero. */
+/* Rounds to the nearest tf32, as the matrix units expect. One instruction. From
+ * sm_90 on ties go to even, before that away from zero. */
 SPC_DEVICE spc_u32 spc_f32_to_tf32(float v)
 {
     spc_u32 r;
@@ -586,7 +591,7 @@ SPC_DEVICE spc_u16 spc_f32_to_f16(float v)
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(v));
     return r;
 }
-/* Two binary16, `low` in the lower half. */
+/* Two binary16 numbers, `low` in the lower half. */
 SPC_DEVICE spc_u32 spc_pack_f16(float low, float high)
 {
 #if __CUDA_ARCH__ >= 800
@@ -600,10 +605,11 @@ SPC_DEVICE spc_u32 spc_pack_f16(float low, float high)
 SPC_DEVICE float spc_bits_f32(spc_u32 v) { return __uint_as_float(v); }
 SPC_DEVICE spc_u32 spc_f32_bits(float v) { return __float_as_uint(v); }
 SPC_DEVICE float spc_fma(float a, float b, float c) { return fmaf(a, b, c); }
-/* Rounded each by itself: never one instruction with another. */
+/* Rounds the product separately, so the compiler cannot fuse it with an
+ * addition. */
 SPC_DEVICE float spc_mul_rn(float a, float b) { return __fmul_rn(a, b); }
 SPC_DEVICE float spc_add_rn(float a, float b) { return __fadd_rn(a, b); }
-/* bfloat16: the upper half of an fp32; to nearest, ties to even. */
+/* bfloat16 is the upper half of an fp32. Rounds to nearest, ties to even. */
 SPC_DEVICE float spc_bf16_to_f32(spc_u16 v)
 {
     return __uint_as_float((spc_u32)v << 16);
@@ -631,8 +637,11 @@ SPC_DEVICE spc_u32 spc_pack_bf16(float low, float high)
     return (spc_u32)spc_f32_to_bf16(low) | (spc_u32)spc_f32_to_bf16(high) << 16;
 #endif
 }
-/* int8: to the nearest whole number from -128 to 127, ties to even, NaN 0; four of
- * them, the first in the lowest byte; and byte i of such a word. */
+/*
+ * int8: rounds to the nearest integer from -128 to 127, ties to even, NaN to 0.
+ * Also packs four of them, the first in the lowest byte, and extracts byte i of
+ * such a word.
+ */
 SPC_DEVICE int spc_f32_to_i8(float v)
 {
     int r;
@@ -654,12 +663,15 @@ SPC_DEVICE float spc_i8_to_f32(spc_u32 v, int i)
 {
     return (float)(signed char)(v >> 8 * i);
 }
-/* Of whole numbers, to nearest even; and 1 / v, rounded to nearest. */
+/* Converts an integer to the nearest float, ties to even. Also 1 / v, rounded
+ * to nearest. */
 SPC_DEVICE float spc_int_to_f32(int v) { return __int2float_rn(v); }
 SPC_DEVICE float spc_reciprocal(float v) { return __frcp_rn(v); }
-/* For epilogues. Within 2 units in the last place: exp(v), exp(v) - 1 for v < 88,
+/*
+ * For epilogues. Within 2 units in the last place: exp(v), exp(v) - 1 for v < 88,
  * a / b for 2^-126 <= |b| <= 2^126 (0 for larger b and finite a). erf(v) within
- * 2^-21. */
+ * 2^-21.
+ */
 SPC_DEVICE float spc_exp(float v) { return expf(v); }
 SPC_DEVICE float spc_expm1(float v) { return expm1f(v); }
 SPC_DEVICE float spc_erf(float v) { return erff(v); }
@@ -668,8 +680,11 @@ SPC_DEVICE float spc_divide(float a, float b) { return __fdividef(a, b); }
 /* ---- barriers in memory and bulk copies (sm_90) --------------------------------------- */
 
 #if __CUDA_ARCH__ >= 900
-/* An mbarrier is a spc_u64 in shared memory. One thread initialises it with the
- * number of arrivals of a phase, then spc_mbar_fence(), then a block barrier. */
+/*
+ * An mbarrier is a spc_u64 in shared memory. One thread initialises it with the
+ * number of arrivals of a phase, then calls spc_mbar_fence() and passes a block
+ * barrier.
+ */
 SPC_DEVICE void spc_mbar_init(spc_u64 *bar, int count)
 {
     asm volatile("mbarrier.init.shared.b64 [%0], %1;" ::"r"(
@@ -688,7 +703,8 @@ SPC_DEVICE void spc_mbar_arrive(spc_u64 *bar)
                      spc_shared_address(bar))
                  : "memory");
 }
-/* Arrives and adds `bytes` to what bulk copies must bring in this phase. */
+/* Arrives, and adds `bytes` to the bytes that bulk copies must bring in this
+ * phase. */
 SPC_DEVICE void spc_mbar_expect(spc_u64 *bar, int bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
@@ -708,7 +724,8 @@ SPC_DEVICE void spc_mbar_wait(spc_u64 *bar, int parity)
                  "r"(parity)
                  : "memory");
 }
-/* `bytes` (multiple of 16) of contiguous global memory, by one thread. */
+/* Copies `bytes` (a multiple of 16) of contiguous global memory; called by one
+ * thread. */
 SPC_DEVICE void spc_bulk_copy(void *to, const void *from, int bytes,
                               spc_u64 *bar)
 {
@@ -717,7 +734,7 @@ SPC_DEVICE void spc_bulk_copy(void *to, const void *from, int bytes,
                  "l"(from), "r"(bytes), "r"(spc_shared_address(bar))
                  : "memory");
 }
-/* Ordinary stores to shared memory before it are seen by wgmma and bulk
+/* Makes earlier ordinary stores to shared memory visible to wgmma and bulk
  * copies after the next barrier. */
 SPC_DEVICE void spc_fence_async(void)
 {
@@ -725,11 +742,11 @@ SPC_DEVICE void spc_fence_async(void)
 }
 
 /*
- * Clusters: blocks that follow each other in x, launched together. A barrier of
- * all their threads that have not ended, which orders accesses to shared and
- * global memory; and 16 bytes of the shared memory of the cluster's block
- * `block`, where `p` points to in this one's. Between two barriers, so that
- * the other block is there.
+ * Clusters are consecutive blocks in x that are launched together. The first
+ * function is a barrier of all their threads that have not ended; it orders
+ * accesses to shared and global memory. The second reads 16 bytes of the shared
+ * memory of the cluster's block `block`, at the address that `p` has in this
+ * block. It must be between two barriers, so that the other block exists.
  */
 SPC_DEVICE void spc_cluster_sync(void)
 {
@@ -748,18 +765,20 @@ SPC_DEVICE spc_b16 spc_cluster_load16(const void *p, int block)
     return v;
 }
 
-/* The same barrier, but of what was done before only mbarriers are seen whose
- * initialisation spc_mbar_fence followed: nobody waits for memory. */
+/* The same barrier without the wait for memory. It makes visible only the
+ * initialisation of mbarriers, after spc_mbar_fence. */
 SPC_DEVICE void spc_cluster_start(void)
 {
     asm volatile("barrier.cluster.arrive.relaxed;\n"
                  "barrier.cluster.wait.acquire;" ::
                      : "memory");
 }
-/* An arrival at the mbarrier of the cluster's block `block`, where `bar` points
- * to in this one's, and a wait for arrivals from all of a cluster: what they
- * wrote to shared memory before is seen. Barriers are there for other blocks
- * after spc_cluster_start. */
+/*
+ * An arrival at the mbarrier of the cluster's block `block`, at the address
+ * that `bar` has in this block. Also a wait for arrivals from all blocks of a
+ * cluster, which makes their earlier stores to shared memory visible. The
+ * barriers of other blocks may be used after spc_cluster_start.
+ */
 SPC_DEVICE void spc_cluster_arrive(spc_u64 *bar, int block)
 {
     asm volatile("{\n.reg .b32 at;\nmapa.shared::cluster.u32 at, %0, %1;\n"
@@ -781,8 +800,8 @@ SPC_DEVICE void spc_cluster_wait(spc_u64 *bar, int parity)
                  : "memory");
 }
 
-/* Programmatic dependent launch: wait for the kernels before this one; let the
- * next one start. Harmless where the launch did not ask for it. */
+/* Programmatic dependent launch: waits for the kernels before this one; lets
+ * the next kernel start. No effect if the launch did not request it. */
 SPC_DEVICE void spc_depend_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -792,7 +811,8 @@ SPC_DEVICE void spc_depend_launch(void)
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 #else
-/* Nobody makes an mbarrier here; what may have one to wait for has none. */
+/* Before sm_90 there are no mbarriers. The function exists because shared code
+ * may contain calls to it. */
 SPC_DEVICE void spc_mbar_wait(spc_u64 *bar, int parity)
 {
     (void)bar;
@@ -812,9 +832,9 @@ SPC_DEVICE void spc_depend_launch(void) {}
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(n))
 
 /*
- * The descriptor of a matrix in shared memory without swizzle: core matrices
- * of 8 rows by 16 bytes, each 128 contiguous bytes; `leading` is the distance in
- * bytes between core matrices that follow each other along K, `stride` along N.
+ * The descriptor of a matrix in shared memory without swizzle. Core matrices
+ * have 8 rows of 16 bytes, in 128 contiguous bytes. `leading` is the distance in
+ * bytes between consecutive core matrices along K, `stride` along N.
  */
 SPC_DEVICE spc_u64 spc_wgmma_descriptor(const void *p, int leading, int stride)
 {
@@ -822,10 +842,10 @@ SPC_DEVICE spc_u64 spc_wgmma_descriptor(const void *p, int leading, int stride)
            (spc_u64)(leading >> 4) << 16 | (spc_u64)(stride >> 4) << 32;
 }
 /*
- * The same with swizzle, of rows: rows of 128 bytes, which are 64 neighbouring
- * columns of 16 bits, lie one behind the other, piece j of 16 bytes of row r at
- * j ^ r % 8; `leading` is the distance from 64 columns to the next, `stride`
- * that from 8 rows to the next. `p` is a multiple of 1024.
+ * The descriptor of rows with swizzle. Rows have 128 bytes, which are 64
+ * neighbouring columns of 16 bits, and are contiguous. Piece j of 16 bytes of
+ * row r is at j ^ r % 8. `leading` is the distance between groups of 64
+ * columns, `stride` between groups of 8 rows. `p` is a multiple of 1024.
  */
 SPC_DEVICE spc_u64 spc_wgmma_swizzled(const void *p, int leading, int stride)
 {
@@ -843,9 +863,9 @@ SPC_DEVICE void spc_wgmma_commit(void)
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(n) : "memory")
 
 /*
- * spc_wgmma_<n>_<type>(d, a, b, accumulate): one warpgroup,
- * d[n / 2] (64 x n, fp32) = a[4] (registers) * b (descriptor, K-major) + d, or
- * without "+ d" if accumulate is 0. K is 16 for f16 and bf16, 8 for tf32.
+ * spc_wgmma_<n>_<type>(d, a, b, accumulate): one warpgroup computes d[n / 2]
+ * (64 x n, fp32) = a[4] (registers) * b (descriptor, K-major) + d, without "+
+ * d" if accumulate is 0. K is 16 for f16 and bf16, 8 for tf32.
  */
 #define SPC_D8(o)                                                              \
     "+f"(d[o]), "+f"(d[o + 1]), "+f"(d[o + 2]), "+f"(d[o + 3]),                \
@@ -909,9 +929,9 @@ SPC_WGMMA_SIZES(16, bf16)
 SPC_WGMMA_SIZES(8, tf32)
 
 /*
- * The same of 16-bit types with B as it lies in rows: spc_wgmma_rows_<n>_<type>.
- * A core matrix is 8 rows of K by 16 bytes of neighbouring columns; `leading`
- * and `stride` of the descriptor are along K and N as ever.
+ * The same for 16-bit types with B stored in rows: spc_wgmma_rows_<n>_<type>. A
+ * core matrix has 8 rows of K by 16 bytes of neighbouring columns. `leading` and
+ * `stride` of the descriptor are along K and N as before.
  */
 #define SPC_WGMMA_ROWS(n, type, text, A0, A1, A2, A3, B, P, ...)               \
     SPC_DEVICE void spc_wgmma_rows_##n##_##type(float *d, const spc_u32 *a,    \
@@ -937,8 +957,9 @@ SPC_WGMMA_ROWS_SIZES(f16)
 SPC_WGMMA_ROWS_SIZES(bf16)
 
 /*
- * The same with A there as well, 64 neighbouring columns of its rows:
- * spc_wgmma_both_<n>_<type>(d, a, b, accumulate) is d += transposed(A) * B.
+ * The same with A in shared memory as well, 64 neighbouring columns of its
+ * rows: spc_wgmma_both_<n>_<type>(d, a, b, accumulate) is d += transposed(A) *
+ * B.
  */
 #define SPC_WGMMA_BOTH(n, type, text, A, B, P, ...)                            \
     SPC_DEVICE void spc_wgmma_both_##n##_##type(float *d, spc_u64 a,           \
@@ -960,7 +981,7 @@ SPC_WGMMA_ROWS_SIZES(bf16)
 SPC_WGMMA_BOTH_SIZES(f16)
 SPC_WGMMA_BOTH_SIZES(bf16)
 
-/* The same of int8, k 32 and int32 accumulate. */
+/* The same for int8, with k 32 and int32 accumulation. */
 #define SPC_R8(o)                                                              \
     "+r"(d[o]), "+r"(d[o + 1]), "+r"(d[o + 2]), "+r"(d[o + 3]),                \
         "+r"(d[o + 4]), "+r"(d[o + 5]), "+r"(d[o + 6]), "+r"(d[o + 7])

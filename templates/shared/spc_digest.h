@@ -1,10 +1,10 @@
 /*
- * spc_digest.h - what the kernel of role "digest" is given; shared by its
- * templates and the runtime. Needs no include, as spc_abi.h.
+ * spc_digest.h - the arguments of the kernel of role "digest"; shared by its
+ * templates and the runtime. It needs no includes, like spc_abi.h.
  *
- * Adds to sums[0] and sums[1] two hashes of every unit of 16 bits, its place
- * included. Both are sums, so that threads may work in any order. For a fixed
- * place each step of the first hash is one to one: a single unit that changes
+ * The kernel adds to sums[0] and sums[1] two hashes of every unit of 16 bits
+ * and its place. Both are sums, so threads may work in any order. For a fixed
+ * place each step of the first hash is a bijection: a change of a single unit
  * always changes the sum.
  */
 #ifndef SPC_DIGEST_H
@@ -19,7 +19,8 @@ typedef struct spc_digest_args {
 
 #define SPC_DIGEST_THREADS 256
 
-/* The factors are those of xxHash and MurmurHash3, odd as all of that sort. */
+/* The factors are those of xxHash and MurmurHash3; they are odd, so
+ * multiplication is a bijection. */
 #define SPC_DIGEST_ADD(first, second, unit, place)                             \
     do {                                                                       \
         unsigned hash_ = ((unsigned)(place)*0x9e3779b1u) ^ (unit);             \

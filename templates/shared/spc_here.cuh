@@ -1,8 +1,8 @@
 /*
- * spc_here.cuh - masking that the first compiler leaves where it is written, between
- * products and loads; it would gather what prepares operands before the first product.
- * The assembler still moves it, by a few products: what a step's machine code is like
- * has to be looked at.
+ * spc_here.cuh - masking that the compiler front end keeps where it is written,
+ * between products and loads. Otherwise it would move all preparation of operands
+ * before the first product. The assembler still moves it by a few products, so the
+ * machine code of a step has to be inspected.
  */
 #ifndef SPC_HERE_CUH
 #define SPC_HERE_CUH

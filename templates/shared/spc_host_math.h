@@ -1,9 +1,10 @@
 /*
- * spc_host_math.h - the functions of epilogues on the host: for cpu kernels and
- * for the emulation, without an include and without the C library.
+ * spc_host_math.h - the functions of epilogues on the host, for cpu kernels and
+ * for the emulation. It uses no includes and no C library.
  *
- * No branch and no table, so that a loop over them becomes vector code. What
- * they promise is in spc_device.cuh; the test suite holds them to it.
+ * The functions have no branches and no tables, so that loops over them can be
+ * vectorised. spc_device.cuh states their accuracy, and the test suite checks
+ * it.
  */
 #ifndef SPC_HOST_MATH_H
 #define SPC_HOST_MATH_H
@@ -24,11 +25,11 @@ SPC_HOST_MATH float spc_host_power(int n)
 }
 
 /*
- * exp(v) - 1 = 2^n (1 + p) - 1, where v = n log 2 + r and |r| <= log(2) / 2,
- * and p = exp(r) - 1 is Taylor's series up to r^8: what is left out is below
- * 2^-31 of r. log 2 is in two parts, of which the first times n is exact. 2^n
- * comes as two factors, as n may be 128; below -104 and above 89 nothing
- * changes any more but for infinity.
+ * exp(v) - 1 = 2^n (1 + p) - 1, where v = n log 2 + r and |r| <= log(2) / 2. p
+ * = exp(r) - 1 is the Taylor series up to r^8; the omitted terms are below
+ * 2^-31 of r. log 2 is split in two parts, so that n times the first part is
+ * exact. 2^n is a product of two factors, because n may be 128. Below -104 and
+ * above 89 the result no longer changes, except for infinity.
  */
 SPC_HOST_MATH float spc_host_reduce(float *p, float v)
 {
@@ -57,7 +58,7 @@ SPC_HOST_MATH float spc_exp(float v)
     return v != v ? v : y;
 }
 
-/* Where n is 0 there is nothing to take 1 from. */
+/* If n is 0 the result is p itself, without a subtraction. */
 SPC_HOST_MATH float spc_expm1(float v)
 {
     float p, n = spc_host_reduce(&p, v);
@@ -69,8 +70,11 @@ SPC_HOST_MATH float spc_expm1(float v)
     return v != v ? v : n == 0.0f ? p : y;
 }
 
-/* Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within
- * 1.5e-7; below 1/2, where that cancels, Taylor's series up to v^11. */
+/*
+ * Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within
+ * 1.5e-7. Below 1/2 that formula cancels, so the Taylor series up to v^11 is
+ * used.
+ */
 SPC_HOST_MATH float spc_erf(float v)
 {
     float x = v < 0.0f ? -v : v;

@@ -1,23 +1,24 @@
 /*
  * spc_measure.h - the arguments of the kernels of role "measure"; shared by
- * their templates and the runtime. Needs no include, as spc_abi.h.
+ * their templates and the runtime. It needs no includes, like spc_abi.h.
  *
- *   spc_empty      nothing: what a launch costs
+ *   spc_empty      does nothing: the cost of a launch
  *   spc_read, spc_read2, spc_write, spc_copy
  *                  `items` vectors of 16 bytes: reads them from `from` (in two
  *                  ways), writes them to `to`, or both
  *   spc_gather8, spc_gather16
- *                  `items` rows of `1 << row_shift` vectors of 8 or 16 bytes
- *                  out of a table of as many rows at `from`
+ *                  reads `items` rows of `1 << row_shift` vectors of 8 or 16
+ *                  bytes from a table of as many rows at `from`
  *   spc_f16_*, spc_tf32_*, spc_f32_fma
- *                  multiplies in registers, each in another shape
+ *                  multiplies in registers, each with another shape
  *
- * Where the order matters it is the addresses' own, or with `scattered` one
- * that no cache near a multiprocessor can make use of. Every kernel does its
- * work `repeat` times and writes to work[block] what the block did: bytes read
- * and written, or operations; the runtime need not know how a kernel shares it
- * out. Items are a power of two. `to` receives what depends on all of the work
- * in a case that does not arise: no compiler may leave any of it out.
+ * The order of accesses is that of the addresses, or with `scattered` an order
+ * that caches near a multiprocessor cannot exploit. Every kernel does its work
+ * `repeat` times and writes the amount of work of each block to work[block]:
+ * bytes read and written, or operations. The runtime need not know how a kernel
+ * divides the work. Items are a power of two. Under a condition that never
+ * holds, `to` receives a value that depends on all of the work, so the compiler
+ * cannot remove any of it.
  */
 #ifndef SPC_MEASURE_H
 #define SPC_MEASURE_H
@@ -31,7 +32,7 @@ typedef struct spc_measure_args {
     int scattered;
     int repeat;
     int blocks;
-    int zero; /* 0: operands that the compiler does not know */
+    int zero; /* 0, but the compiler does not know it: operands */
 } spc_measure_args;
 
 #endif

@@ -1,26 +1,25 @@
 /*
- * spc_schedule.cuh - the steps of a block whose warps work on one tile: one
- * warp unrolls the stream (spc_stream.cuh) into a ring that all the others
- * read.
+ * spc_schedule.cuh - the steps of a block whose warps work on one tile. One
+ * warp unrolls the stream (spc_stream.cuh) into a ring that all others read.
  *
- * The ring is handed over in sections of 8 steps, by a barrier in memory each
- * way: `filled` when a section is complete, `read` when every reader is past
- * it. Readers see a section of steps of SPC_STEP_END, or more, where the stream
- * ends.
+ * The ring is handed over in sections of 8 steps, with a barrier in memory for
+ * each direction: `filled` when a section is complete, `read` when every reader
+ * is past it. At the end of the stream readers see one or more sections of
+ * steps of SPC_STEP_END.
  */
 #ifndef SPC_SCHEDULE_CUH
 #define SPC_SCHEDULE_CUH
 
-/* What is being read, and room for a mask word beyond the section in the
- * making. */
+/* The sections that are being read, and space for a mask word past the section
+ * that is being written. */
 #define SPC_STREAM_STEPS 96
 
 #include "spc_stream.cuh"
 
 #define SPC_SECTION 8
 #define SPC_SECTIONS (SPC_STREAM_STEPS / SPC_SECTION)
-/* Sections that unrolling up to the end of one may write: it, and four for a
- * mask word and the centre. */
+/* Sections that unrolling up to the end of one may write: this section, and
+ * four for a mask word and the centre. */
 #define SPC_SECTIONS_AHEAD 5
 
 typedef struct spc_schedule {
@@ -31,7 +30,7 @@ typedef struct spc_schedule {
     spc_b8 step[SPC_STREAM_STEPS];
 } spc_schedule;
 
-/* One thread calls it; then spc_mbar_fence and a barrier of the block. */
+/* Called by one thread, before spc_mbar_fence and a barrier of the block. */
 SPC_DEVICE void spc_schedule_init(spc_schedule *s, int reading_warps)
 {
     for (int i = 0; i < SPC_SECTIONS; i++) {
@@ -41,7 +40,7 @@ SPC_DEVICE void spc_schedule_init(spc_schedule *s, int reading_warps)
     spc_mbar_init(&s->dealt, 32);
 }
 
-/* The whole of a block's steps, by one warp. */
+/* Unrolls all steps of a block; called by one warp. */
 SPC_DEVICE void spc_schedule_steps(spc_schedule *s, const spc_map_view *map,
                                    int tile_rows, int words, int centre,
                                    const spc_share *share)
@@ -69,12 +68,12 @@ SPC_DEVICE void spc_schedule_steps(spc_schedule *s, const spc_map_view *map,
     spc_mbar_arrive(&s->filled[section]);
 }
 
-/* A place in the ring. */
+/* A position in the ring. */
 typedef struct spc_reader {
     int place, parity;
 } spc_reader;
 
-/* The next step; the whole warp waits until it is there. */
+/* Returns the next step. The whole warp waits until it is available. */
 SPC_DEVICE spc_b8 spc_read_step(spc_reader *r, spc_schedule *s)
 {
     spc_b8 step;
@@ -89,7 +88,7 @@ SPC_DEVICE spc_b8 spc_read_step(spc_reader *r, spc_schedule *s)
     return step;
 }
 
-/* The warp will not look again at the step at `place`. */
+/* Tells that the warp will not read the step at `place` again. */
 SPC_DEVICE void spc_step_done(spc_schedule *s, int place)
 {
     if (place % SPC_SECTION == SPC_SECTION - 1)

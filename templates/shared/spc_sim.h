@@ -2,22 +2,21 @@
  * spc_sim.h - the host half of spc_device.cuh: CUDA kernels as C11, one fiber
  * for each CUDA thread.
  *
- * What a primitive does to this thread alone is here, in line, so that the
- * sanitizers see it with the template's line. What makes a thread wait or
- * needs its neighbours goes through a table of functions of the runtime
- * (runtime/sim_*.c), which switches fibers. Nothing is included, which keeps
- * a compilation near 100 ms.
+ * Primitives that affect only this thread are defined here, inline, so that the
+ * sanitizers report the template's line. Primitives that wait or need other
+ * threads go through a table of functions of the runtime
+ * (runtime/device/sim_*.c), which switches fibers. Nothing is included, which
+ * keeps a compilation near 100 ms.
  *
- * A thread finds itself through its stack: stacks are slots of
- * SPC_SIM_SLOT bytes at multiples of their size, and the thread's record lies
- * near the slot's top. So the compiled kernel has neither globals nor
- * thread-local storage.
+ * A thread finds its record through its stack. Stacks are slots of SPC_SIM_SLOT
+ * bytes at multiples of their size, and the record is near the slot's top. The
+ * compiled kernel therefore has neither globals nor thread-local storage.
  *
  *   slot                                                           slot + SLOT
  *   | guard page | ... stack grows this way <--- | record | colour |
  *
- * The colour, 0 to 255 times 128 bytes by slot number, spreads the tops of
- * the stacks over the sets of the caches.
+ * The colour, 0 to 255 times 128 bytes by slot number, spreads the tops of the
+ * stacks over the sets of the caches.
  */
 #ifndef SPC_SIM_H
 #define SPC_SIM_H
@@ -36,8 +35,8 @@
 #define SPC_ROLLED
 #define SPC_SIM_EXPORT __attribute__((visibility("default")))
 
-/* For what passes values between the lanes of a warp: a shuffle moves
- * registers and orders no memory, so the race checker must not see it. */
+/* For functions that pass values between the lanes of a warp. A shuffle moves
+ * registers and does not order memory, so the race checker must not see it. */
 #ifdef SPC_SIM_RACES
 #define SPC_SIM_QUIET static __attribute__((unused, no_sanitize_thread))
 #else
@@ -54,17 +53,19 @@ typedef struct SPC_ALIGN(16) spc_b16 {
 
 /* ---- between compiled kernels and the runtime ------------------------ */
 
-/* Changes with any layout below; the runtime refuses other versions. */
+/* Changes with any layout below. The runtime refuses other versions. */
 #define SPC_SIM_VERSION 2
 
 #define SPC_SIM_SLOT ((spc_u64)1 << 17)
 #define SPC_SIM_RECORD 256
 
-/* Where a shared-memory address starts: the first KB is the system's, as on
- * sm_90. */
+/*
+ * The first shared-memory address. The system uses the first KB, as on sm_90.
+ */
 #define SPC_SIM_SHARED_BASE 1024
 
-/* Undefined memory: NaN as binary16, 3.4e38 as fp32, far out as an index. */
+/* The content of undefined memory: NaN as binary16, 3.4e38 as fp32, out of
+ * range as an index. */
 #define SPC_SIM_POISON 0x7f
 
 /* A call of a primitive in a template. */
@@ -73,11 +74,11 @@ typedef struct spc_sim_place {
     int line;
 } spc_sim_place;
 
-/* What the last lane to arrive has to do for its warp. */
+/* The operation that the last lane to arrive performs for its warp. */
 enum spc_sim_op {
     SPC_SIM_EXCHANGE, /* nothing: lanes read each other's operands */
     SPC_SIM_SYNC,     /* orders memory */
-    SPC_SIM_ORDERED,  /* as EXCHANGE; what was read before is read */
+    SPC_SIM_ORDERED,  /* as EXCHANGE; earlier reads are complete */
     SPC_SIM_BALLOT,
     SPC_SIM_OR,
     SPC_SIM_MIN,
@@ -97,10 +98,10 @@ enum spc_sim_op {
 };
 
 /*
- * The operands of one collective, of all lanes. Matrices are stored so that
- * the lanes' registers fall into row-major 8x8 blocks: with g = lane / 4 and
- * t = lane % 4, register a[i] of an f16 fragment is columns 2t and 2t + 1 of
- * row g of block i.
+ * The operands of one collective, for all lanes. Matrices are stored so that
+ * the registers of the lanes form row-major 8x8 blocks: with g = lane / 4 and t
+ * = lane % 4, register a[i] of an f16 fragment is columns 2t and 2t + 1 of row
+ * g of block i.
  */
 typedef struct spc_sim_exchange {
     union {
@@ -121,7 +122,7 @@ typedef struct spc_sim_exchange {
         } mma_i8; /* b[k / 4][n] */
         struct {
             spc_u32 a[4][32];
-            float *d[32]; /* of int8 it is int */
+            float *d[32]; /* int for int8 */
             spc_u64 b[32];
             int accumulate[32];
             int n[32];
@@ -130,7 +131,8 @@ typedef struct spc_sim_exchange {
     spc_u32 out[32];
 } spc_sim_exchange;
 
-/* Two exchanges in turn: who writes the next has left the last but one. */
+/* Two alternating exchanges. A lane that writes the next one has left the one
+ * before the last. */
 typedef struct spc_sim_warp {
     spc_sim_exchange exchange[2];
 } spc_sim_warp;
@@ -139,20 +141,20 @@ struct spc_sim_api;
 
 /* The record of a thread. */
 typedef struct spc_sim_thread {
-    void *sp; /* while it does not run */
+    void *sp; /* while it is not running */
     const struct spc_sim_api *api;
     spc_sim_warp *warp;
-    const spc_sim_place *place; /* where it waits, or NULL */
+    const spc_sim_place *place; /* the call where it waits, or NULL */
     spc_u8 *shared;
     int shared_bytes;
     int lane;
-    int turn; /* which exchange is next */
+    int turn; /* the number of the next exchange */
     int thread, threads;
     int block_x, block_y, grid_x, grid_y;
-    int deferred;    /* asynchronous copies arrive as late as they may */
+    int deferred;    /* asynchronous copies arrive as late as possible */
     int cooperative; /* spc_sync_grid may be used */
-    int cluster;     /* blocks of a cluster, whose shared memory lies */
-    int stride;      /* so many bytes apart */
+    int cluster;     /* blocks of a cluster; their shared memory is */
+    int stride;      /* this many bytes apart */
     const void *polled;
     spc_u32 polled_value;
     void *fiber; /* the runtime's part */
@@ -163,7 +165,7 @@ typedef struct spc_sim_api {
     void (*gather)(spc_sim_thread *self, int op, const spc_sim_place *place);
     void (*barrier)(spc_sim_thread *self, int id, int threads,
                     const spc_sim_place *place);
-    /* Lets all others run before this thread looks again. */
+    /* Lets all other threads run before this thread checks again. */
     void (*yield)(spc_sim_thread *self, const spc_sim_place *place);
     void (*fence)(spc_sim_thread *self);
     /* Waits for all threads of the cluster that have not ended. */
@@ -184,7 +186,7 @@ typedef struct spc_sim_api {
                   const char *what, const void *address);
 } spc_sim_api;
 
-/* The record in the slot that `address` lies in. */
+/* The record in the slot that contains `address`. */
 SPC_DEVICE spc_sim_thread *spc_sim_thread_of(spc_u64 address)
 {
     spc_u64 slot = address & ~(SPC_SIM_SLOT - 1);
@@ -204,8 +206,9 @@ SPC_DEVICE spc_sim_thread *spc_sim_thread_of(spc_u64 address)
 SPC_SIM_EXPORT extern const int spc_sim_version;
 const int spc_sim_version = SPC_SIM_VERSION;
 
-/* NAME_sim gives the runtime the size of the arguments and the bound of the
- * block. */
+/*
+ * NAME_sim gives the runtime the size of the arguments and the largest block.
+ */
 #define SPC_KERNEL(name, args_type, threads, min_blocks)                       \
     static void name##_body(const args_type *args);                            \
     SPC_SIM_EXPORT extern const int name##_sim[2];                             \
@@ -241,13 +244,13 @@ SPC_DEVICE void spc_sim_check_shared(const void *p, int bytes, int align,
     spc_sim_check_aligned(p, align, place);
 }
 
-/* ---- where a thread is ----------------------------------------------- */
+/* ---- thread and block indices ---------------------------------------- */
 
 #define spc_thread() (spc_sim_self()->thread)
 #define spc_threads() (spc_sim_self()->threads)
 #define spc_lane() (spc_sim_self()->lane)
-/* A collective, as on the GPU, where a shuffle makes it uniform: a call by some
- * of the lanes hangs there, and is reported here. */
+/* A collective, as on the GPU, where a shuffle makes the value uniform. On the
+ * GPU a call by only some of the lanes hangs; here it is reported. */
 #define spc_warp()                                                             \
     ((int)spc_sim_shuffle((spc_u32)(spc_sim_self()->thread >> 5), 0,           \
                           SPC_SIM_HERE("spc_warp")))
@@ -290,7 +293,7 @@ SPC_DEVICE void spc_fence_global(void)
     self->api->fence(self);
 }
 
-/* A second look at an unchanged word gives way to the other threads. */
+/* Reading an unchanged word a second time lets the other threads run. */
 SPC_DEVICE spc_u32 spc_sim_acquire(const spc_u32 *p, const spc_sim_place *place)
 {
     spc_sim_thread *self = spc_sim_self();
@@ -354,7 +357,8 @@ SPC_DEVICE void spc_sim_cluster_sync(const spc_sim_place *place)
 #define spc_cluster_start()                                                    \
     spc_sim_cluster_sync(SPC_SIM_HERE("spc_cluster_start"))
 
-/* From this block's shared memory to that of the cluster's block `block`. */
+/* The distance from this block's shared memory to that of the cluster's block
+ * `block`. */
 SPC_DEVICE long long spc_sim_cluster_offset(int block,
                                             const spc_sim_place *place)
 {
@@ -589,7 +593,7 @@ SPC_DEVICE const void *spc_base(const void *p)
 {
     return p;
 }
-/* Where `row` is negative nothing is read, and the words stay as they are. */
+/* If `row` is negative nothing is read, and the words stay unchanged. */
 SPC_DEVICE void spc_sim_load_into(spc_u32 *v, const void *p, int words, int row,
                                   const spc_sim_place *place)
 {
@@ -656,7 +660,8 @@ SPC_DEVICE spc_u32 spc_sim_shared_address(const void *p,
 
 /* ---- asynchronous copies --------------------------------------------- */
 
-/* At once, or, deferred, when its thread waits for it and not before. */
+/* Copies at once. If deferred, copies when the thread waits for it and not
+ * before. */
 SPC_DEVICE void spc_sim_copy(void *to, const void *from, int bytes, int valid,
                              const spc_sim_place *place)
 {
@@ -700,8 +705,8 @@ SPC_DEVICE void spc_copy_wait(int groups)
 
 /* ---- matrix fragments ------------------------------------------------ */
 
-/* The matrix whose row r is word[4 * r .. 4 * r + 3]: elements (2t, g) and
- * (2t + 1, g), which is where (g, 2t) and (g, 2t + 1) of its transpose lie. */
+/* The matrix whose row r is word[4 * r .. 4 * r + 3]: elements (2t, g) and (2t
+ * + 1, g), which are elements (g, 2t) and (g, 2t + 1) of its transpose. */
 SPC_SIM_QUIET spc_u32 spc_sim_transposed(const spc_u32 *word, int lane)
 {
     const spc_u16 *element = (const spc_u16 *)word;
@@ -740,8 +745,11 @@ SPC_SIM_QUIET spc_u32 spc_sim_movmatrix(spc_u32 v, const spc_sim_place *place)
 }
 #define spc_movmatrix(v) spc_sim_movmatrix(v, SPC_SIM_HERE("spc_movmatrix"))
 
-/* Sums run over k in rising order, each step rounded to fp32; the hardware
- * adds in another order and truncates: compare with a tolerance. */
+/*
+ * Sums run over k in rising order, and each step is rounded to fp32. The
+ * hardware adds in another order and truncates, so comparisons need a
+ * tolerance.
+ */
 SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
                                int op, const spc_sim_place *place)
 {
@@ -772,7 +780,7 @@ SPC_SIM_QUIET void spc_sim_mma(float *d, const spc_u32 *a, const spc_u32 *b,
     spc_sim_mma(d, a, b, SPC_SIM_MMA_BF16, SPC_SIM_HERE("spc_mma_bf16"))
 #define spc_mma_tf32(d, a, b)                                                  \
     spc_sim_mma(d, a, b, SPC_SIM_MMA_TF32, SPC_SIM_HERE("spc_mma_tf32"))
-/* Nothing is added by the other half of k. */
+/* The other half of k is zero. */
 SPC_SIM_QUIET void spc_sim_mma_k8(float *d, const spc_u32 *a, spc_u32 b, int op,
                                   const spc_sim_place *place)
 {
@@ -784,7 +792,7 @@ SPC_SIM_QUIET void spc_sim_mma_k8(float *d, const spc_u32 *a, spc_u32 b, int op,
 #define spc_mma_k8_bf16(d, a, b)                                               \
     spc_sim_mma_k8(d, a, b, SPC_SIM_MMA_BF16, SPC_SIM_HERE("spc_mma_k8_bf16"))
 
-/* Exact but for wrapping around, which the last lane sees to. */
+/* Exact except for wrap-around, which the last lane takes care of. */
 SPC_SIM_QUIET void spc_sim_mma_i8(int *d, const spc_u32 *a, const spc_u32 *b,
                                   const spc_sim_place *place)
 {
@@ -806,7 +814,7 @@ SPC_SIM_QUIET void spc_sim_mma_i8(int *d, const spc_u32 *a, const spc_u32 *b,
 
 /* ---- numbers --------------------------------------------------------- */
 
-/* Nearest, ties to even; a NaN is 0x7fffe000: as recorded on an H200. */
+/* Nearest, ties to even; a NaN becomes 0x7fffe000, as recorded on an H200. */
 SPC_DEVICE spc_u32 spc_f32_to_tf32(float v)
 {
     spc_u32 bits = spc_f32_bits(v);
@@ -817,8 +825,8 @@ SPC_DEVICE spc_u32 spc_f32_to_tf32(float v)
     return bits & 0xffffe000u;
 }
 
-/* The exponent's bias moves by a multiplication, which normalises subnormal
- * numbers too. */
+/* A multiplication changes the exponent's bias, which also normalises subnormal
+ * numbers. */
 SPC_DEVICE float spc_f16_to_f32(spc_u16 v)
 {
     spc_u32 sign = (spc_u32)(v & 0x8000u) << 16;
@@ -830,8 +838,10 @@ SPC_DEVICE float spc_f16_to_f32(spc_u16 v)
     return spc_bits_f32(sign | spc_f32_bits(spc_bits_f32(rest) * 0x1p112f));
 }
 
-/* To nearest even. Below 2^-14 the addition of 1/2 lets the adder round to
- * units of 2^-24, a subnormal's; every NaN becomes 0x7fff, as on the device. */
+/*
+ * To nearest even. Below 2^-14 adding 1/2 makes the adder round to units of
+ * 2^-24, the spacing of subnormals. Every NaN becomes 0x7fff, as on the device.
+ */
 SPC_DEVICE spc_u16 spc_f32_to_f16(float v)
 {
     spc_u32 bits = spc_f32_bits(v), rest = bits & 0x7fffffffu;
@@ -850,7 +860,7 @@ SPC_DEVICE spc_u32 spc_pack_f16(float low, float high)
 {
     return (spc_u32)spc_f32_to_f16(low) | (spc_u32)spc_f32_to_f16(high) << 16;
 }
-/* Rounded to fp16 once a step; hardware may do so more often. */
+/* Rounded to fp16 once per step; hardware may round more often. */
 SPC_SIM_QUIET void spc_sim_mma_sums(spc_u32 *d, const spc_u32 *a,
                                     const spc_u32 *b,
                                     const spc_sim_place *place)
@@ -865,7 +875,7 @@ SPC_SIM_QUIET void spc_sim_mma_sums(spc_u32 *d, const spc_u32 *a,
 #define spc_mma_f16_sums(d, a, b)                                              \
     spc_sim_mma_sums(d, a, b, SPC_SIM_HERE("spc_mma_f16_sums"))
 
-/* The sim's compiler is told to fuse nothing. */
+/* The compiler flags of the emulation forbid fused operations. */
 SPC_DEVICE float spc_mul_rn(float a, float b)
 {
     return a * b;
@@ -902,7 +912,8 @@ SPC_DEVICE int spc_f32_to_i8(float v)
         return 0;
     if (v <= -128.0f || v >= 127.0f)
         return v < 0 ? -128 : 127;
-    /* Beside 1.5 * 2^23 a unit is the last place, so that the sum is rounded. */
+    /* Next to 1.5 * 2^23 the last place is 1, so the sum is rounded to an
+     * integer. */
     return (int)(spc_f32_bits(v + 12582912.0f) - spc_f32_bits(12582912.0f));
 }
 SPC_DEVICE spc_u32 spc_pack_i8(float v0, float v1, float v2, float v3)
@@ -1027,7 +1038,9 @@ SPC_SIM_QUIET void spc_sim_wgmma_group(int op, int groups,
 #define spc_wgmma_wait(n)                                                      \
     spc_sim_wgmma_group(SPC_SIM_WGMMA_WAIT, n, SPC_SIM_HERE("spc_wgmma_wait"))
 
-/* A warp's 16 rows at a time: the four warps of a group share only B. */
+/*
+ * Computes a warp's 16 rows at a time: the four warps of a group share only B.
+ */
 SPC_SIM_QUIET void spc_sim_wgmma(int n, int op, float *d, const spc_u32 *a,
                                  spc_u64 b, int accumulate,
                                  const spc_sim_place *place)
@@ -1082,7 +1095,7 @@ SPC_SIM_QUIET void spc_sim_wgmma(int n, int op, float *d, const spc_u32 *a,
     SPC_SIM_WGMMA(128, ROWS_BF16, d, a, b, c)
 #define spc_wgmma_rows_256_bf16(d, a, b, c)                                    \
     SPC_SIM_WGMMA(256, ROWS_BF16, d, a, b, c)
-/* Where column `column` of row k of a matrix in rows lies. */
+/* The address of column `column` of row k of a matrix stored in rows. */
 SPC_DEVICE const spc_u8 *spc_sim_wgmma_at(spc_u64 from, int column, int k)
 {
     const spc_u8 *p = spc_sim_self()->shared + (int)(from & 0x3fff) * 16 -
@@ -1095,8 +1108,8 @@ SPC_DEVICE const spc_u8 *spc_sim_wgmma_at(spc_u64 from, int column, int k)
     return p + piece / 8 * leading + k / 8 * stride + k % 8 * 128 +
            (piece ^ k) % 8 * 16;
 }
-/* A in shared memory is read when the product is issued: two rows of k by two
- * columns make a lane's registers. */
+/* A is read from shared memory when the product is issued. A lane's registers
+ * hold two rows of k by two columns. */
 SPC_DEVICE void spc_sim_wgmma_columns(spc_u32 *a, spc_u64 from,
                                       const spc_sim_place *place)
 {
@@ -1134,7 +1147,7 @@ SPC_DEVICE void spc_sim_wgmma_both(int n, int op, float *d, spc_u64 from,
     SPC_SIM_WGMMA_BOTH(128, BF16, d, a, b, c)
 #define spc_wgmma_both_256_bf16(d, a, b, c)                                    \
     SPC_SIM_WGMMA_BOTH(256, BF16, d, a, b, c)
-/* Sums move between the lanes and the runtime as bytes alone. */
+/* Sums are passed between the lanes and the runtime as bytes. */
 #define spc_wgmma_16_i8(d, a, b, c)                                            \
     SPC_SIM_WGMMA(16, I8, (float *)(d), a, b, c)
 #define spc_wgmma_32_i8(d, a, b, c)                                            \

@@ -1,52 +1,55 @@
 /*
- * spc_span.cuh - the steps of a block that sums a part of a tile: for maps with
+ * spc_span.cuh - the steps of a block that sums a part of a tile, for maps with
  * fewer tiles than the device has multiprocessors.
  *
- * A unit is (tile, offset that the tile has, block of input channels). Either
- * all units of a map, tile after tile in tile_order, are divided evenly among
- * the blocks of the grid, whatever their number (stream-K; Osama, Merrill,
- * Cecka, Garland, Owens 2023): then a block has a run of tiles, of which others
- * sum parts of the first and of the last. Or each tile has a cluster of blocks,
- * among which its units are divided; with more tiles than clusters a cluster
- * takes one after the other, as a snake deals them.
+ * A unit is (tile, offset that the tile has, block of input channels). In the
+ * first scheme all units of a map, tile after tile in tile_order, are divided
+ * evenly among the blocks of the grid, whatever their number (stream-K; Osama,
+ * Merrill, Cecka, Garland, Owens 2023). A block then has a run of tiles, and
+ * other blocks sum parts of the first and the last of them. In the second
+ * scheme each tile has a cluster of blocks, and its units are divided among
+ * these. If there are more tiles than clusters, a cluster takes several tiles
+ * one after the other, dealt in a snake.
  *
- * What a part of a tile is follows from the table of tiles alone, so nobody
- * waits, and the same grid gives the same parts. A step is as in
- * spc_stream.cuh; its code says besides which blocks of input channels belong
- * to it, and of a grid's parts whether the first and the last unit of the tile
- * do. A part that has no unit, as when a tile has fewer than its cluster has
- * blocks, is a step of rows that are void. Output rows are always those of
- * map->order.
+ * The parts of a tile follow from the table of tiles alone. No block waits for
+ * another, and the same grid gives the same parts. A step is as in
+ * spc_stream.cuh. Its code also contains the blocks of input channels that
+ * belong to it and, for parts of a grid, whether the part has the first and the
+ * last unit of the tile. A part without units, as when a tile has fewer units
+ * than its cluster has blocks, is a step of void rows. Output rows are always
+ * those of map->order.
  */
 #ifndef SPC_SPAN_CUH
 #define SPC_SPAN_CUH
 
 #include "spc_stream.cuh"
 
-/* Blocks of input channels, at most 64: those of a step are FIRST to FINAL. */
+/*
+ * Blocks of input channels, at most 64: a step has those from FIRST to FINAL.
+ */
 #define SPC_STEP_FIRST(code) ((int)((code) >> 18 & 63))
 #define SPC_STEP_FINAL(code) ((int)((code) >> 24 & 63))
 #define SPC_STEP_HEAD 0x40000000u /* the part has its tile's first unit */
-#define SPC_STEP_TAIL 0x80000000u /* and its last: with both it is the tile */
-#define SPC_STEP_VOID 0x40000000u /* of a cluster: the part has no unit */
-#define SPC_STEP_ODD 0x80000000u  /* and: of its second tile, its fourth... */
+#define SPC_STEP_TAIL 0x80000000u /* and the last: with both it is the tile */
+#define SPC_STEP_VOID 0x40000000u /* in a cluster: the part has no unit */
+#define SPC_STEP_ODD 0x80000000u  /* likewise: of its second tile, its fourth... */
 
 typedef struct spc_span {
-    spc_u8 *ring; /* as of spc_stream */
+    spc_u8 *ring; /* as in spc_stream */
     int filled, place, ended;
     int rank;  /* of the tile that is unrolled, in map->tile_order */
-    int begin; /* of its units, those of this block */
-    int left;  /* units that the block has left, this tile's included */
-    int word;  /* of its mask, the next; -1: the tile is not yet read */
+    int begin; /* first unit of this block in the tile */
+    int left;  /* units left for the block, including this tile's */
+    int word;  /* of its mask, the next; -1: the tile has not been read */
     int units; /* of the tile */
     int tile;  /* its number */
     int turn;  /* tiles that the block's cluster has begun */
-    /* Lane w, of word w of the mask; there are at most 32: */
+    /* Lane w, for word w of the mask; there are at most 32: */
     spc_u32 lane_mask;
-    int lane_before; /* offsets in the words before */
+    int lane_before; /* offsets in earlier words */
 } spc_span;
 
-/* The sum over this lane and all lower ones. */
+/* The sum over this lane and all lower lanes. */
 SPC_DEVICE int spc_scan(int v)
 {
     int lane = spc_lane();
@@ -60,10 +63,12 @@ SPC_DEVICE int spc_scan(int v)
     return v;
 }
 
-/* How many tiles there are: the place of the table's first -1. It is where
- * map->rows end, unless those are a capacity; then it is found by looking at
- * 128 places at a time, for each look is a trip to memory. `tile_rows` is a
- * constant of the caller, here and below. */
+/*
+ * The number of tiles, which is the position of the table's first -1. It is
+ * where map->rows end unless those are a capacity. In that case 128 positions
+ * are read at a time, because each read has the latency of memory. `tile_rows`
+ * is a constant of the caller, here and below.
+ */
 SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows)
 {
     int tiles = (map->rows + tile_rows - 1) / tile_rows;
@@ -107,15 +112,17 @@ SPC_DEVICE void spc_span_start(spc_span *s, spc_u8 *ring)
     s->turn = 0;
 }
 
-/* The block's share of all units. `blocks` is how many blocks of input channels
- * there are. The whole warp calls it. Tiles of one cost are a class, of which the
- * table says where it begins: lane l has those of number l, l + 32..., all of them
- * asked for at once; a tile without an offset counts as one of one. */
+/*
+ * The block's share of all units. `blocks` is the number of blocks of input
+ * channels. The whole warp calls it. Tiles of one cost form a class, and the table
+ * says where a class begins. Lane l has the classes l, l + 32..., and requests all
+ * of them at once. A tile without an offset counts like a tile with one.
+ */
 SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
                                  int tile_rows, int offsets, int blocks)
 {
     int lane = spc_lane(), block = spc_block_x();
-    int begin[32], end[32]; /* as many as `offsets`, a constant, has use for */
+    int begin[32], end[32]; /* `offsets` is a constant and limits how many are used */
     int tiles, all = 0, share, rest, first;
 
     SPC_UNROLL
@@ -128,7 +135,7 @@ SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
     }
     tiles = spc_count_tiles(map, tile_rows);
     SPC_UNROLL
-    for (int w = 0; w < 32; w++) { /* end: of its units, among those of all classes */
+    for (int w = 0; w < 32; w++) { /* end: of its units, counted over all classes */
         if (w * 32 >= offsets)
             break;
         int at = w * 32 + lane, next = spc_shfl(begin[w], (lane + 1) & 31);
@@ -162,8 +169,8 @@ SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
     s->begin = into % cost;
 }
 
-/* Asks for the masks of the tile that is next, and for its number, which is -1
- * behind the last. */
+/* Requests the masks of the next tile, and its number, which is -1 past the
+ * last tile. */
 SPC_DEVICE void spc_span_read(spc_span *s, const spc_map_view *map, int words,
                               int blocks)
 {
@@ -185,7 +192,7 @@ SPC_DEVICE void spc_span_read(spc_span *s, const spc_map_view *map, int words,
 }
 
 /* The share of a cluster's block: part `part` of `parts` of the cluster's next
- * tile. Returns 0 if it has no more. */
+ * tile. Returns 0 if there is no next tile. */
 SPC_DEVICE int spc_span_of_cluster(spc_span *s, const spc_map_view *map,
                                    int words, int blocks, int parts)
 {
@@ -195,12 +202,12 @@ SPC_DEVICE int spc_span_of_cluster(spc_span *s, const spc_map_view *map,
         spc_snake_rank(s->turn++, spc_block_x() / parts, spc_grid_x() / parts);
     if (s->rank >= map->tiles)
         return 0;
-    spc_span_read(s, map, words, blocks); /* one trip to memory, not two */
+    spc_span_read(s, map, words, blocks); /* one memory latency instead of two */
     if (s->tile < 0)
         return 0;
     s->begin = s->units * part / parts;
     s->left = s->units * (part + 1) / parts - s->begin;
-    if (s->left == 0) /* a void part has a step all the same */
+    if (s->left == 0) /* a void part still has a step */
         s->left = -1;
     return 1;
 }
@@ -226,7 +233,7 @@ SPC_DEVICE void spc_span_advance(spc_span *s, int steps)
         s->place -= SPC_STREAM_STEPS;
 }
 
-/* Those steps of the next word of the tile's mask that are this block's: units
+/* Adds the steps of the tile's next mask word that belong to this block: units
  * `begin` to `end` of the tile. */
 SPC_DEVICE void spc_span_word(spc_span *s, const spc_map_view *map, int end,
                               int tile_rows, int blocks, spc_u32 flags)
@@ -249,13 +256,13 @@ SPC_DEVICE void spc_span_word(spc_span *s, const spc_map_view *map, int end,
     spc_span_advance(s, spc_popc(put));
 }
 
-/* Of a cluster's tile, in the code of its steps. */
+/* The parity of a cluster's tile, as a flag in the code of its steps. */
 SPC_DEVICE spc_u32 spc_span_odd(const spc_span *s)
 {
     return s->turn & 1 ? 0u : SPC_STEP_ODD;
 }
 
-/* A step of void rows ends a part without units. */
+/* Adds a step of void rows, which ends a part without units. */
 SPC_DEVICE void spc_span_void(spc_span *s, int tile_rows)
 {
     if (spc_lane() == 0)
@@ -265,8 +272,8 @@ SPC_DEVICE void spc_span_void(spc_span *s, int tile_rows)
     s->left = 0;
 }
 
-/* The next word of the tile at hand; then the next tile. `parts`: 0, or the
- * blocks of a cluster. */
+/* Adds the steps of the next word of the current tile, or starts the next tile.
+ * `parts`: 0, or the blocks of a cluster. */
 SPC_DEVICE void spc_span_next(spc_span *s, const spc_map_view *map,
                               int tile_rows, int words, int blocks, int parts)
 {
@@ -290,7 +297,7 @@ SPC_DEVICE void spc_span_next(spc_span *s, const spc_map_view *map,
     s->word = -1;
 }
 
-/* Some more steps, of this tile or of the next; 0: there are none. */
+/* Adds steps of this tile or of the next. Returns 0 at the end of the span. */
 SPC_DEVICE int spc_span_more(spc_span *s, const spc_map_view *map,
                              int tile_rows, int words, int blocks, int parts)
 {
@@ -306,33 +313,39 @@ SPC_DEVICE int spc_span_more(spc_span *s, const spc_map_view *map,
     return 1;
 }
 
-/* As spc_stream_fill: until `wanted` steps are in the ring, in all, or there
- * are no more. What follows `wanted` are constants of the caller. */
+/*
+ * As spc_stream_fill: adds steps until `wanted` steps in total are in the ring
+ * or none are left. The arguments after `wanted` are constants of the caller.
+ */
 SPC_DEVICE void spc_span_fill(spc_span *s, const spc_map_view *map, int wanted,
                               int tile_rows, int words, int blocks, int parts)
 {
     if (s->filled >= wanted || s->ended)
         return;
-    spc_sync_warp(); /* all lanes have read what is overwritten now */
+    spc_sync_warp(); /* all lanes have read what is now overwritten */
     while (s->filled < wanted &&
            spc_span_more(s, map, tile_rows, words, blocks, parts)) {
     }
     if (s->filled < wanted) {
         s->ended = 1;
-        if (spc_lane() < 24) /* three bundles look past the end */
+        if (spc_lane() < 24) /* readers look three bundles past the end */
             spc_span_put(s, spc_lane(), 0, SPC_STEP_END);
     }
     spc_sync_warp();
 }
 
-/* For spc_load4_into of a row's index: void rows have none. */
+/*
+ * The row argument for spc_load4_into of a step's index; void rows have none.
+ */
 SPC_DEVICE int spc_span_row(spc_u32 code)
 {
     return code & SPC_STEP_VOID ? -1 : 0;
 }
 
 #ifdef SPC_SCHEDULE_CUH
-/* As spc_schedule_steps: the whole of a block's span, by one warp. */
+/*
+ * As spc_schedule_steps: unrolls the whole span of a block; called by one warp.
+ */
 SPC_DEVICE void spc_schedule_span(spc_schedule *s, spc_span *span,
                                   const spc_map_view *map, int tile_rows,
                                   int words, int blocks, int parts)

@@ -2,20 +2,21 @@
  * spc_stream.cuh - the steps of a worker: (tile, offset present in the tile),
  * one after another without a break, for output-stationary kernels.
  *
- * Tiles by falling cost are dealt to their owners, which are workers or blocks,
- * in a snake; or they go to blocks as spc_balance.cuh says. The workers of a
- * block share its tiles: each next one goes to the worker with the least to do
- * (longest processing time first; Graham 1969), which every warp works out for
- * itself, so nobody waits for anybody. Masks are unrolled into steps tile by
- * tile, all lanes at once, into a small ring in shared memory that belongs to
- * one warp; what is left to do for a step is one 8-byte load. (Kernels of this
- * kind are bound by instructions: picking offsets from a mask one by one cost
- * more than the products.)
+ * Tiles by falling cost are dealt in a snake to their owners, which are workers
+ * or blocks, or they go to blocks as spc_balance.cuh assigns them. The workers
+ * of a block share its tiles. Each next tile goes to the worker with the least
+ * load (longest processing time first; Graham 1969). Every warp computes this
+ * itself, so no warp waits for another. Masks are unrolled into steps tile by
+ * tile, by all lanes at once, into a small ring in shared memory that belongs
+ * to one warp. Reading a step is then one 8-byte load. (Kernels of this kind
+ * are bound by instructions: picking offsets from a mask one by one cost more
+ * than the products.)
  *
- * The last step of a tile says so. If the map has a centre, that is its step:
- * its indices are the tile's output rows. If it has none (`centre` < 0) the
- * last offset that the tile has ends it, or offset 0 if it has none, and its
- * output rows are those of map->order, from spc_step_position on.
+ * The last step of a tile is marked. If the map has a centre, the last step is
+ * that of the centre, and its indices are the tile's output rows. If the map
+ * lacks a centre (`centre` < 0), the last step is that of the last offset in
+ * the tile, or of offset 0 if the tile has no offset. Its output rows are then
+ * those of map->order, from spc_step_position on.
  */
 #ifndef SPC_STREAM_CUH
 #define SPC_STREAM_CUH
@@ -27,42 +28,44 @@
 #define SPC_STEP_END 0x20000  /* there are no more steps */
 #define SPC_STEP_OFFSET 0xffff
 
-/* Steps of a warp's ring: a multiple of the sizes of bundles (1, 2, 3, 4, 6,
- * 8), and room for a mask word with the centre after two bundles less a step,
- * or for three bundles past the end. */
+/*
+ * Steps in a warp's ring. The number is a multiple of all bundle sizes (1, 2,
+ * 3, 4, 6, 8). There is space for a mask word with the centre after two bundles
+ * less a step, or for three bundles past the end.
+ */
 #ifndef SPC_STREAM_STEPS
 #define SPC_STREAM_STEPS 48
 #endif
 #define SPC_STREAM_BYTES (SPC_STREAM_STEPS * 8)
 
 /*
- * A step in the ring is two words: where its indices begin (element of
- * map->index for the tile's first row), and its offset with SPC_STEP_LAST.
- * Past the end stand steps of offset 0 with SPC_STEP_END, which do no harm:
- * their sums are never stored.
+ * A step in the ring is two words: where its indices begin (the element of
+ * map->index for the tile's first row), and its offset with SPC_STEP_LAST. Past
+ * the end there are steps of offset 0 with SPC_STEP_END. They are harmless,
+ * because their sums are never stored.
  */
 typedef struct spc_stream {
     spc_u8 *ring;
-    int owner, owners;   /* whose tiles, of how many owners in the snake */
-    int worker, workers; /* which of how many workers share them */
-    int turn;            /* of the owner: the first of the 32 that lanes hold */
-    spc_u32 mine; /* bit l: turn + l is this worker's, and not yet unrolled */
-    int word;     /* of the next one's mask */
-    int filled;   /* steps unrolled so far, in all */
+    int owner, owners;   /* owner of the tiles, owners in the snake */
+    int worker, workers; /* this one, of those that share the tiles */
+    int turn;            /* of the owner: the first of the 32 in lanes */
+    spc_u32 mine; /* bit l: turn + l is this worker's and not yet unrolled */
+    int word;     /* of the next tile's mask */
+    int filled;   /* steps unrolled so far, in total */
     int place;    /* filled % SPC_STREAM_STEPS */
     int ended;
-    /* Lane l, of the tile of turn + l: */
+    /* Lane l, for the tile of turn + l: */
     spc_u32 lane_mask;  /* its mask, if that is one word */
     int lane_last_word; /* the last word of its mask that is not 0 */
     int lane_rank;      /* its rank in map->tile_order */
     int lane_tile;      /* its number */
-    /* Lane l, of worker l: */
+    /* Lane l, for worker l: */
     int lane_load;          /* steps of its tiles so far */
     const spc_share *share; /* or NULL: the snake */
-    spc_u64 *dealt;         /* the barrier behind which the share is complete */
+    spc_u64 *dealt;         /* the barrier after which the share is complete */
 } spc_stream;
 
-/* Which tile is dealt in a turn. */
+/* The rank of the tile that is dealt in a turn. */
 SPC_DEVICE int spc_stream_rank(const spc_stream *s, int turn)
 {
     if (turn > 0 && s->share != (const spc_share *)0)
@@ -71,13 +74,13 @@ SPC_DEVICE int spc_stream_rank(const spc_stream *s, int turn)
 }
 
 /* Divides the next `count` tiles, whose costs the lanes hold, among the
- * workers; returns those of this one. */
+ * workers. Returns the tiles of this worker. */
 SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
 {
     int lane = spc_lane(), first = 0;
     spc_u32 mine = 0;
 
-    if (s->turn == 0) { /* one tile each */
+    if (s->turn == 0) { /* one tile for each worker */
         s->lane_load = lane < s->workers ? cost : 0x3ffffff;
         mine = 1u << s->worker;
         first = s->workers;
@@ -95,8 +98,8 @@ SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
     return mine;
 }
 
-/* Turns to the next 32 tiles, up to the end of the table or of its tiles; of a
- * share that is being dealt, the first comes alone. */
+/* Moves to the next 32 tiles, up to the end of the table or of the owner's
+ * tiles. While a share is being dealt, moves to its first tile only. */
 SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
                                 int words, int centre)
 {
@@ -128,8 +131,8 @@ SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
         s->mine &= spc_stream_divide(s, spc_popc(s->mine), cost);
 }
 
-/* Tiles are dealt to workers: this one of so many. `ring` is SPC_STREAM_BYTES
- * of shared memory, 16-byte aligned. */
+/* Deals tiles to workers: this is one of `workers`. `ring` is SPC_STREAM_BYTES
+ * of shared memory, aligned to 16 bytes. */
 SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring, int worker,
                                  int workers)
 {
@@ -152,8 +155,8 @@ SPC_DEVICE void spc_stream_start(spc_stream *s, spc_u8 *ring, int worker,
     s->dealt = (spc_u64 *)0;
 }
 
-/* Tiles are dealt to blocks, whose workers share them; `workers` is a constant
- * of the caller. */
+/* Deals tiles to blocks, whose workers share them. `workers` is a constant of
+ * the caller. */
 SPC_DEVICE void spc_stream_start_shared(spc_stream *s, spc_u8 *ring, int worker,
                                         int workers)
 {
@@ -162,8 +165,8 @@ SPC_DEVICE void spc_stream_start_shared(spc_stream *s, spc_u8 *ring, int worker,
     s->workers = workers;
 }
 
-/* The block has one worker. Some warp finds its share with spc_balance, and
- * each lane of it then arrives at `dealt`. */
+/* The block has one worker. Another warp finds the block's share with
+ * spc_balance, and then each lane of that warp arrives at `dealt`. */
 SPC_DEVICE void spc_stream_start_balanced(spc_stream *s, spc_u8 *ring,
                                           const spc_share *share,
                                           spc_u64 *dealt)
@@ -194,8 +197,8 @@ SPC_DEVICE void spc_stream_advance(spc_stream *s, int steps)
         s->place -= SPC_STREAM_STEPS;
 }
 
-/* The steps of the offsets in one word of a tile's mask; the tile begins at
- * position `at`. `last`: the highest ends the tile. */
+/* Adds the steps of the offsets in one word of a tile's mask. The tile begins
+ * at position `at`. `last`: the highest offset ends the tile. */
 SPC_DEVICE void spc_stream_unroll(spc_stream *s, const spc_map_view *map,
                                   spc_u32 mask, spc_u32 at, int last)
 {
@@ -209,7 +212,7 @@ SPC_DEVICE void spc_stream_unroll(spc_stream *s, const spc_map_view *map,
     spc_stream_advance(s, spc_popc(mask));
 }
 
-/* The next word of the tile that lane `next` holds. */
+/* Adds the next word of the tile that lane `next` holds. */
 SPC_DEVICE void spc_stream_next_word(spc_stream *s, const spc_map_view *map,
                                      int next, int tile_rows, int words,
                                      int centre)
@@ -234,7 +237,7 @@ SPC_DEVICE void spc_stream_next_word(spc_stream *s, const spc_map_view *map,
             mask = 1; /* a tile of rows without an input */
         spc_stream_unroll(s, map, mask, at, s->word == last_word);
     }
-    /* Written so that nvcc knows the whole warp to take one side. */
+    /* This form lets nvcc see that the whole warp takes the same branch. */
     s->word++;
     if (s->word == (centre >= 0 ? words : last_word + 1)) {
         if (centre >= 0) {
@@ -249,9 +252,9 @@ SPC_DEVICE void spc_stream_next_word(spc_stream *s, const spc_map_view *map,
 }
 
 /*
- * Unrolls until at least `wanted` steps (in all, from the start) are in the
- * ring or there are no more; the whole warp calls it. `tile_rows`, `words`
- * (mask words of a tile) and `centre` are constants of the caller.
+ * Unrolls until at least `wanted` steps (in total, from the start) are in the
+ * ring or none are left. The whole warp calls it. `tile_rows`, `words` (mask
+ * words of a tile) and `centre` are constants of the caller.
  */
 SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
                                 int wanted, int tile_rows, int words,
@@ -261,12 +264,12 @@ SPC_DEVICE void spc_stream_fill(spc_stream *s, const spc_map_view *map,
 
     if (s->filled >= wanted || s->ended)
         return;
-    spc_sync_warp(); /* all lanes have read what is overwritten now */
+    spc_sync_warp(); /* all lanes have read what is now overwritten */
     do {
         while (s->mine == 0 && !s->ended)
             spc_stream_turn(s, map, words, centre);
         if (s->ended) {
-            if (lane < 24) /* three bundles look past the end */
+            if (lane < 24) /* readers look three bundles past the end */
                 spc_stream_put(s, lane, 0, SPC_STEP_END);
             break;
         }
@@ -282,7 +285,7 @@ SPC_DEVICE int spc_step_position(spc_b8 step, const spc_map_view *map)
     return (int)step.x - (int)(step.y & SPC_STEP_OFFSET) * map->rows_padded;
 }
 
-/* The step at a ring place (step number % SPC_STREAM_STEPS). */
+/* The step at a ring position (step number % SPC_STREAM_STEPS). */
 SPC_DEVICE spc_b8 spc_stream_step(const spc_stream *s, int place)
 {
     return spc_shared_load8(s->ring + place * 8);

@@ -1,7 +1,7 @@
 /*
- * spc_tiles.cuh - for wgrad_tiles: rows that may be absent, copied to shared memory,
- * and products of both operands there (spc_wgmma_both of spc_device.cuh) that
- * have fewer than 64 columns.
+ * spc_tiles.cuh - for wgrad_tiles: copies to shared memory of rows that may be
+ * absent, and products with fewer than 64 columns and both operands in shared memory
+ * (spc_wgmma_both of spc_device.cuh).
  */
 #ifndef SPC_TILES_CUH
 #define SPC_TILES_CUH
@@ -16,7 +16,8 @@
 #define spc_wgmma_both_16_bf16(d, a, b, c) SPC_SIM_WGMMA_BOTH(16, BF16, d, a, b, c)
 #define spc_wgmma_both_32_bf16(d, a, b, c) SPC_SIM_WGMMA_BOTH(32, BF16, d, a, b, c)
 #elif defined(__CUDA_ARCH_FEAT_SM90_ALL)
-/* 16 bytes of row `row`; of a negative row zeroes, and nothing is read. */
+/* Copies 16 bytes of row `row`. A negative row gives zeroes and nothing is
+ * read. */
 SPC_DEVICE void spc_copy_row16(void *to, const void *from, int row)
 {
     asm volatile("{\n.reg .pred none;\nsetp.lt.s32 none, %2, 0;\n"
@@ -24,7 +25,8 @@ SPC_DEVICE void spc_copy_row16(void *to, const void *from, int row)
                  "l"(from), "r"(row)
                  : "memory");
 }
-/* The same of what others of the multiprocessor read, too: its cache keeps it. */
+/* The same, through the multiprocessor's L1 cache, for data that other blocks on
+ * the multiprocessor read as well. */
 SPC_DEVICE void spc_copy_near_row16(void *to, const void *from, int row)
 {
     asm volatile("{\n.reg .pred none;\nsetp.lt.s32 none, %2, 0;\n"
