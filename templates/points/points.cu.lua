@@ -1,18 +1,18 @@
-%-- Clouds of points: filling them, sorting them by cells, and finding for every output the
-%-- inputs within a radius, with the cell of the kernel in which each lies.
+%-- Clouds of points: fills them, sorts them by cells, and finds for every output the inputs
+%-- within a radius, with the cell of the kernel that contains each.
 %--
-%-- Cells have the radius for an edge. Sorting their coordinates (index.cu.lua) puts points
-%-- of one cell together, so that the points of a run of cells along z are a run too. A warp
-%-- has outputs that follow each other: its lanes find the runs of the columns about one and
-%-- bring the points of all runs to shared memory, 32 at a time, where the next outputs find
-%-- them as long as they look at the same cells. Counting and writing look at the same
-%-- points in the same order, so what one has counted the other has room for, and every run
-%-- of the kernels gives the same list.
+%-- The edge length of cells is the radius. Sorting their coordinates (index.cu.lua) puts
+%-- the points of one cell together, so the points of a run of cells along z are contiguous.
+%-- A warp has consecutive outputs. Its lanes find the runs of the columns around an output
+%-- and load the points of all runs into shared memory, 32 at a time. The next outputs reuse
+%-- them as long as they need the same cells. Counting and writing visit the same points in
+%-- the same order. The counts therefore match what is written, and every run of the kernels
+%-- gives the same list.
 %--
-%-- A point within the radius must lie in the cells that are searched, whatever rounding
-%-- does. Where (dx dx + dy dy) + dz dz <= r r in fp32, |dx| is at most r (1 + 2^-21), so
-%-- the point lies in [x - reach, x + reach] with reach = r (1 + 2^-19), and by the
-%-- monotony of rounding its cell lies between the cells of these two ends.
+%-- A point within the radius must be in one of the searched cells, whatever the rounding.
+%-- If (dx dx + dy dy) + dz dz <= r r in fp32, |dx| is at most r (1 + 2^-21). The point is
+%-- then in [x - reach, x + reach] with reach = r (1 + 2^-19). Rounding is monotonic, so the
+%-- point's cell is between the cells of the two ends.
 %
 %template = {
 %  summary = "clouds of points, and who lies within whose radius",
@@ -25,7 +25,7 @@
 %  end,
 %  constraints = {},
 %  derive = function(problem, config, target)
-%    -- Code for some GPUs takes more than the 64 registers of four blocks.
+%    -- On some GPUs the code takes more than the 64 registers that four blocks allow.
 %    local resident = (target.sm == 86 or target.sm == 89) and 3 or 4
 %    return {wide = problem.key == 64, resident = resident}
 %  end,
@@ -50,19 +50,19 @@ SPC_DEVICE int all_threads(void)
 
 #include "points_clouds.cuh"
 
-/* ---- looking about an output ------------------------------------------- */
+/* ---- searching around an output ----------------------------------------- */
 
-/* An output and the points that are near, of all runs one after the other in shared
- * memory. Where they are too many, `staged` is -1, and lane c has the run of column c. */
+/* An output and the points near it, of all runs one after the other in shared memory. If
+ * they are too many, `staged` is -1 and lane c has the run of column c. */
 typedef struct query {
     float x, y, z;
     int row, position;
-    int batch, low[3], high[3]; /* the cells that it looks at */
+    int batch, low[3], high[3]; /* the cells that are searched */
     int staged;
     int begin, end;
     int columns;
-    spc_u32 limit; /* with `nearest`: squares below it count, */
-    int ties;      /* and so many that are equal */
+    spc_u32 limit; /* with `nearest`: smaller squares count, */
+    int ties;      /* and this many equal ones */
     spc_b16 next, after; /* outputs of the next positions */
     int next_batch;
 } query;
@@ -80,7 +80,7 @@ SPC_DEVICE void stage_runs(const spc_radius_args *args, query *q)
     spc_u8 *to = stage_of_warp();
     int count = 0;
 
-    spc_sync_warp(); /* nobody looks at what was there */
+    spc_sync_warp(); /* all lanes have read the previous points */
     for (int column = 0; column < q->columns; column++) {
         int begin = spc_shfl(q->begin, column), end = spc_shfl(q->end, column);
         for (int at = begin + spc_lane(); at < end; at += 32)
@@ -108,7 +108,7 @@ SPC_DEVICE void find_runs(const spc_radius_args *args, query *q)
     stage_runs(args, q);
 }
 
-/* The output at a position; past the last one none. */
+/* The output at a position. Past the last one, no output. */
 SPC_DEVICE spc_b16 output_at(const spc_radius_args *args, int position)
 {
     spc_b16 none = {0, 0, 0, 0xffffffffu};
@@ -123,9 +123,12 @@ SPC_DEVICE int batch_of(const spc_radius_args *args, const spc_b16 *p)
     return (int)p->w < 0 ? -1 : (int)spc_load4(args->out_at + 4ll * (int)p->w + 3);
 }
 
-/* Before the outputs from `position` on, of which there is one. The first is compared with
- * cells, too: what a register happens to hold differs from lane to lane, and would lead them
- * different ways, where the compiler knows one. */
+/*
+ * Called before the outputs from `position` on, of which there is at least one. The cells
+ * are initialised because the first output is compared with them as well. Uninitialised
+ * registers would differ from lane to lane, and lanes would diverge where the compiler
+ * assumes uniform control flow.
+ */
 SPC_DEVICE void begin_asking(const spc_radius_args *args, query *q, int position)
 {
     q->batch = -2;
@@ -137,7 +140,8 @@ SPC_DEVICE void begin_asking(const spc_radius_args *args, query *q, int position
     q->next_batch = batch_of(args, &q->next);
 }
 
-/* The next output: what the last one found still holds where it looked at the same cells. */
+/* Moves to the next output. The points found for the last output are reused if the cells are
+ * the same. */
 SPC_DEVICE void ask(const spc_radius_args *args, query *q, int position)
 {
     spc_b16 p = q->next;
@@ -173,12 +177,12 @@ SPC_DEVICE void ask(const spc_radius_args *args, query *q, int position)
     find_runs(args, q);
 }
 
-/* A point that was looked at. */
+/* A point that is examined. */
 typedef struct candidate {
     int seen;
     int row;
     int k;
-    spc_u32 square; /* as bits, which are in the order of the numbers */
+    spc_u32 square; /* as bits, which have the order of the numbers */
 } candidate;
 
 SPC_DEVICE int cell_along(const spc_radius_args *args, int axis, float d)
@@ -189,7 +193,9 @@ SPC_DEVICE int cell_along(const spc_radius_args *args, int axis, float d)
     return cell < 0 ? 0 : cell < args->kernel[axis] ? cell : args->kernel[axis] - 1;
 }
 
-/* Does the query's point count for the one that was found? */
+/*
+ * True if the query's point is among the nearest of the point that was found.
+ */
 SPC_DEVICE int counts_there(const spc_radius_args *args, const query *q, const candidate *c)
 {
     if (!args->backwards || args->limits == 0 || !c->seen)
@@ -231,7 +237,7 @@ SPC_DEVICE spc_u32 lanes_below(void)
     return (1u << spc_lane()) - 1u;
 }
 
-%-- A loop of the whole warp over all candidates of q, 32 at a time.
+%-- Writes a loop of the whole warp over all candidates of q, 32 at a time.
 %local function write_visit(body)
     for (int column = 0; column < (q->staged >= 0 ? 1 : q->columns); column++) {
         int begin = 0, end = q->staged;
@@ -245,7 +251,7 @@ SPC_DEVICE spc_u32 lanes_below(void)
         }
     }
 %end
-/* How many are seen whose square is at most `most`. */
+/* The number of candidates in range whose square is at most `most`. */
 SPC_DEVICE int count_upto(const spc_radius_args *args, const query *q, spc_u32 most)
 {
     int count = 0;
@@ -271,8 +277,8 @@ SPC_DEVICE spc_u32 least_square(const spc_radius_args *args, const query *q)
     return least;
 }
 
-/* Of more than `nearest`: the square of the last that counts, by bisection; of the one
- * that is nearest at once. */
+/* With more than `nearest` candidates: finds the square of the last that counts, by
+ * bisection. With nearest = 1 it is the minimum. */
 SPC_DEVICE void keep_nearest(const spc_radius_args *args, query *q)
 {
     spc_u32 low = 0, high = spc_f32_bits(args->square);
@@ -295,7 +301,7 @@ SPC_DEVICE void keep_nearest(const spc_radius_args *args, query *q)
     q->ties = args->nearest - (low > 0 ? count_upto(args, q, low - 1) : 0);
 }
 
-/* Of those at the limit the last that counts, by how it is met. */
+/* The last candidate at the limit that counts, in the order of visits. */
 SPC_DEVICE int last_that_ties(const spc_radius_args *args, const query *q)
 {
     int left = q->ties, met = -1;
@@ -311,7 +317,8 @@ SPC_DEVICE int last_that_ties(const spc_radius_args *args, const query *q)
     return met;
 }
 
-/* Does it count? Of those at the limit the first that are met. */
+/* True if the candidate counts. At the limit, the first candidates in the order
+ * of visits count. */
 SPC_DEVICE int counts(query *q, const candidate *c)
 {
     spc_u32 equal = spc_ballot(c->seen && c->square == q->limit);
@@ -325,13 +332,13 @@ SPC_DEVICE int counts(query *q, const candidate *c)
 
 /* ---- counting ---------------------------------------------------------- */
 
-/* Each block has as many positions, which follow each other. */
+/* Each block has the same number of consecutive positions. */
 SPC_DEVICE int block_begin(const spc_radius_args *args, int block)
 {
     return (int)((long long)args->rows_padded * block / args->blocks);
 }
 
-/* And of those each warp. */
+/* Each warp has an equal part of a block's positions. */
 SPC_DEVICE int warp_begin_of(int begin, int end, int warp)
 {
     return begin + (int)((long long)(end - begin) * warp / SPC_POINTS_WARPS);
@@ -345,7 +352,8 @@ SPC_DEVICE int count_output(const spc_radius_args *args, query *q, int position)
     return args->nearest > 0 && count > args->nearest ? args->nearest : count;
 }
 
-/* What lies before each position of the block becomes of the counts. */
+/* Replaces the counts of the block's positions by the sums of all earlier
+ * counts. */
 SPC_DEVICE void sum_block(const spc_radius_args *args, int begin, int end)
 {
     int sum = 0;
@@ -387,7 +395,7 @@ SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, $(resident))
         sum_block(args, begin, end);
 }
 
-/* The sums of the block's threads, in all of them. */
+/* The sum over the block's threads; all threads receive it. */
 SPC_DEVICE long long sum_of_threads(spc_u8 *shared, long long own)
 {
     long long *sums = (long long *)shared, all = 0;
@@ -406,7 +414,8 @@ SPC_DEVICE long long sum_of_threads(spc_u8 *shared, long long own)
     return all;
 }
 
-/* Where the triplets of the block begin; of all that there are too many none is held. */
+/* The position of the block's first triplet. If there are too many triplets in total,
+ * none are stored. */
 SPC_DEVICE int begin_of_block(const spc_radius_args *args, int *held, int *fits)
 {
     long long before = 0, all = 0;
@@ -429,10 +438,10 @@ SPC_DEVICE int begin_of_block(const spc_radius_args *args, int *held, int *fits)
 
 /* ---- writing ----------------------------------------------------------- */
 
-/* What a warp of this kernel has in shared memory besides the points. */
+/* A warp's shared memory in addition to the points. */
 typedef struct writing {
-    int *offsets; /* [offsets] where the next triplet of each goes */
-    spc_u8 *kept; /* [SPC_POINTS_KEPT] the output's triplets, as they were met */
+    int *offsets; /* [offsets] position of the next triplet of each */
+    spc_u8 *kept; /* [SPC_POINTS_KEPT] the output's triplets, in order of visits */
 } writing;
 
 SPC_DEVICE writing writing_of(const spc_radius_args *args)
@@ -446,7 +455,7 @@ SPC_DEVICE writing writing_of(const spc_radius_args *args)
     return w;
 }
 
-/* How many there are becomes where they begin. */
+/* Replaces the counts by start positions. */
 SPC_DEVICE void begin_offsets(int *offsets, int all)
 {
     int sum = 0;
@@ -465,8 +474,8 @@ SPC_DEVICE void begin_offsets(int *offsets, int all)
     spc_sync_warp();
 }
 
-/* Counts what the output has of each offset, and keeps it as far as there is room. Returns
- * how many there are. */
+/* Counts the output's triplets of each offset, and stores as many triplets as there is
+ * space for. Returns their number. */
 SPC_DEVICE int collect(const spc_radius_args *args, const query *from, const writing *w)
 {
     int all = args->kernel[0] * args->kernel[1] * args->kernel[2], count = 0;
@@ -493,7 +502,7 @@ SPC_DEVICE int collect(const spc_radius_args *args, const query *from, const wri
     return count;
 }
 
-/* Where the triplet of offset k goes of each lane that has one, in the order of lanes. */
+/* The position of each lane's triplet of offset k, in the order of lanes. */
 SPC_DEVICE int take_place(int *offsets, int some, spc_u32 k)
 {
     spc_u32 peers = spc_match(some ? k : 0xffffffffu);
@@ -558,7 +567,7 @@ SPC_KERNEL(spc_radius_write, spc_radius_args, SPC_POINTS_THREADS, $(resident))
     int p = warp_begin_of(begin, end, spc_warp());
     query q;
 
-    /* All at once, as the loop behind has registers for little besides an output. */
+    /* Loads all at once, because the loop below has few registers to spare. */
     for (int i = p + spc_lane(); i < last; i += 32)
         args->first[i] = fits ? args->first[i] + sum : 0;
     spc_sync_warp();

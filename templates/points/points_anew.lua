@@ -1,8 +1,9 @@
-%-- Rows whose sums are no numbers, computed anew by plain multiplications: for kernels that
-%-- keep sums of 64 x n in a warpgroup, and weights in core matrices (points_wgmma).
+%-- Rows whose sums are NaN or infinite, computed again by plain multiplications. For
+%-- kernels that keep sums of 64 x n in a warpgroup and weights in core matrices
+%-- (points_wgmma).
 %
 %function write_anew()
-/* ---- rows that are no numbers ---------------------------------------------------- */
+/* ---- rows that are not finite --------------------------------------------------- */
 
 SPC_DEVICE int is_finite(const float *acc)
 {
@@ -14,7 +15,8 @@ SPC_DEVICE int is_finite(const float *acc)
     return finite;
 }
 
-/* The lane's columns of row h, by a pair of channels of one input after the other. */
+/* Adds one input to the lane's columns of row h, one pair of channels after the
+ * other. */
 SPC_DEVICE void add_input(float *acc, int h, const spc_conv_args *args, int row, int k)
 {
     const spc_u8 *in = (const spc_u8 *)args->in + (long long)row * $(row_pitch);
@@ -38,7 +40,7 @@ SPC_DEVICE void add_input(float *acc, int h, const spc_conv_args *args, int row,
     }
 }
 
-/* The warp's rows anew; p is the lane's first position. */
+/* Computes the warp's rows again; p is the lane's first position. */
 SPC_DEVICE void sum_again(float *acc, const spc_conv_args *args, int p)
 {
     SPC_UNROLL

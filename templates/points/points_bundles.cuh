@@ -1,16 +1,17 @@
 /*
- * points_bundles.cuh - the triplets of a map of points once more, by bundles.
+ * points_bundles.cuh - the triplets of a map of points, grouped by bundles.
  *
- * A warp has a bundle of outputs at a time, and puts its triplets, which come by
- * output, where the next of their offset goes: so those of an offset stay in
- * the order of their outputs.
+ * A warp takes one bundle of outputs at a time. Its triplets come ordered by
+ * output, and each is moved to the next position of its offset. The triplets of
+ * an offset therefore stay in the order of their outputs.
  *
  * Part of points.cu.lua, which defines begin_offsets and take_place.
  */
 #ifndef SPC_POINTS_BUNDLES_CUH
 #define SPC_POINTS_BUNDLES_CUH
 
-/* Of a bundle: where triplets of each output begin, by lane, and where all do. */
+/* The triplets of a bundle: where those of each output begin, by lane, and where
+ * the bundle begins. */
 typedef struct bundle {
     int first, begin, end;
 } bundle;
@@ -25,7 +26,7 @@ SPC_DEVICE bundle bundle_at(const spc_bundle_args *args, int position)
     return b;
 }
 
-/* Which output of the bundle has triplet t. */
+/* The number of the output in the bundle that has triplet t. */
 SPC_DEVICE int output_of(const bundle *b, int t)
 {
     int output = 0;
@@ -38,7 +39,7 @@ SPC_DEVICE int output_of(const bundle *b, int t)
 
 SPC_DEVICE void count_bundle(const spc_bundle_args *args, const bundle *b, int *offsets)
 {
-    spc_sync_warp(); /* nobody looks at those of the last one */
+    spc_sync_warp(); /* all lanes have read those of the previous bundle */
     for (int k = spc_lane(); k < args->offsets; k += 32)
         offsets[k] = 0;
     spc_sync_warp();
@@ -47,7 +48,7 @@ SPC_DEVICE void count_bundle(const spc_bundle_args *args, const bundle *b, int *
     spc_sync_warp();
 }
 
-/* What the bundle costs, by how many triplets of each offset it has. */
+/* The cost of the bundle, from its number of triplets of each offset. */
 SPC_DEVICE int cost_of_bundle(const spc_bundle_args *args, const int *offsets)
 {
     int cost = 0;
@@ -95,7 +96,7 @@ SPC_KERNEL(spc_bundle, spc_bundle_args, SPC_POINTS_THREADS, 1)
 
 /* ---- tiles by their cost -------------------------------------------------- */
 
-/* As much as the most costly of its bundles; without a row none. */
+/* The cost of the most costly bundle of the tile; 0 if the tile has no row. */
 SPC_DEVICE int cost_of_tile(const spc_bundle_args *args, int tile)
 {
     const int *costs = args->costs + tile * (SPC_BUNDLE_TILE / SPC_BUNDLE);
@@ -108,7 +109,7 @@ SPC_DEVICE int cost_of_tile(const spc_bundle_args *args, int tile)
     return cost;
 }
 
-/* The most that any thread of the block has. */
+/* The maximum over all threads of the block. */
 SPC_DEVICE int most_of_threads(int *shared, int own)
 {
     shared[spc_thread()] = own;
@@ -119,8 +120,8 @@ SPC_DEVICE int most_of_threads(int *shared, int own)
     return own;
 }
 
-/* A count for each level, highest first, and thread becomes how many are before it: a
- * thread has some that follow each other. */
+/* Replaces the counts for each level, highest first, and thread by the sums of all
+ * earlier counts. A thread handles consecutive counts. */
 SPC_DEVICE void sum_levels(int *counts)
 {
     int *own = counts + spc_thread() * SPC_BUNDLE_LEVELS, sum = 0, warp = spc_warp();
@@ -149,8 +150,8 @@ SPC_DEVICE void sum_levels(int *counts)
     spc_sync_block();
 }
 
-/* One block, whose threads have tiles that follow each other: of equal level the first comes
- * first. */
+/* Executed by one block, whose threads have consecutive tiles. Tiles of the same level keep
+ * their order. */
 SPC_KERNEL(spc_bundle_tiles, spc_bundle_args, SPC_POINTS_THREADS, 1)
 {
     int *counts = (int *)spc_shared(), tiles = args->rows_padded / SPC_BUNDLE_TILE, most = 0;
@@ -170,7 +171,7 @@ SPC_KERNEL(spc_bundle_tiles, spc_bundle_args, SPC_POINTS_THREADS, 1)
         for (int t = begin; t < end; t++) {
             int cost = cost_of_tile(args, t);
             if (cost < 0)
-                break; /* nor have those behind it a row */
+                break; /* later tiles have no row, either */
             int level = (int)((long long)cost * SPC_BUNDLE_LEVELS / (most + 1));
             int *count = own + (SPC_BUNDLE_LEVELS - 1 - level) * SPC_POINTS_THREADS;
             if (pass == 1)

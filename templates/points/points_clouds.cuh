@@ -1,13 +1,13 @@
 /*
  * points_clouds.cuh - clouds of points: filled from the caller's rows or from
- * those of another cloud, seen as rows of cells, and sorted by these.
+ * rows of another cloud, converted to rows of cells, and sorted by cells.
  *
  * Part of points.cu.lua, which defines first_thread and all_threads.
  */
 #ifndef SPC_POINTS_CLOUDS_CUH
 #define SPC_POINTS_CLOUDS_CUH
 
-/* Rounded down, for what an int holds. */
+/* Rounds down, for values in the range of int. */
 SPC_DEVICE int floor_of(float v)
 {
     int whole = (int)v;
@@ -15,14 +15,14 @@ SPC_DEVICE int floor_of(float v)
     return whole - (v < (float)whole);
 }
 
-/* Notes a row that lies outside by this field. */
+/* Records a row that is out of range in this field. */
 SPC_DEVICE void note_bad(const spc_place_args *args, int field, int row)
 {
     spc_atomic_max(args->stats + SPC_POINTS_BAD_ROW + field,
                    SPC_INDEX_NO_ROW - row);
 }
 
-/* What is no number lies in no bounds. */
+/* A NaN is out of all bounds. */
 SPC_DEVICE int check_point(const spc_place_args *args, const float *p, int batch,
                            int row)
 {
@@ -67,7 +67,7 @@ SPC_KERNEL(spc_points_place, spc_place_args, SPC_POINTS_THREADS, 1)
     }
 }
 
-/* The rows of another cloud that a set of voxels has kept. */
+/* Copies the rows of another cloud that a set of voxels has kept. */
 SPC_KERNEL(spc_pick, spc_place_args, SPC_POINTS_THREADS, 1)
 {
     int asked = *args->source, rows = asked > args->to.capacity ? 0 : asked;
@@ -98,7 +98,7 @@ SPC_KERNEL(spc_cells, spc_cells_args, SPC_POINTS_THREADS, 1)
     }
 }
 
-/* Of cells without a second point there is no list of equal ones. */
+/* If no cell has a second point there is no list of equal rows. */
 SPC_KERNEL(spc_sort_points, spc_sort_points_args, SPC_POINTS_THREADS, 1)
 {
     int cells = *args->to.cells;

@@ -1,19 +1,23 @@
-%-- What a warp has of each offset, for kernels of points that walk over lists in the
-%-- ascending order of the offset, a list to a row: of the outputs (points_mma) or the inputs
-%-- (points_inputs). Shared memory has a count for each warp and offset at `counts_at`.
+%-- The number of triplets that a warp has of each offset. For kernels of points that walk
+%-- one list per row, in ascending order of the offset. Rows are outputs (points_mma) or
+%-- inputs (points_inputs). Shared memory has a count for each warp and offset at
+%-- `counts_at`.
 %
 %function counts_bytes(problem) return ring_warps * problem.offsets * 4 end
 %
-%-- The functions counts_of, count_steps and next_of_block.
+%-- Writes the functions counts_of, count_steps and next_of_block.
 %function write_counts()
-/* ---- what a warp has of each offset ------------------------------------------ */
+/*
+ * ---- triplets of each offset in a warp ------------------------------------------
+ */
 
 SPC_DEVICE int *counts_of(int warp)
 {
     return (int *)(spc_shared() + $(counts_at)) + warp * $(problem.offsets);
 }
 
-/* Of the list at position p: its most triplets of each offset count for the warp. */
+/* Raises the warp's counts to the numbers of triplets of each offset in the list at
+ * position p, if these are larger. */
 SPC_DEVICE void count_list(int *counts, const spc_triplets_view *all, int p)
 {
     int end = spc_load_int(all->first + p + 1), last = -1, run = 0;
@@ -27,7 +31,8 @@ SPC_DEVICE void count_list(int *counts, const spc_triplets_view *all, int p)
     }
 }
 
-/* The steps of each offset, for every warp; p is the warp's first position. */
+/* Counts the steps of each offset for every warp; p is the warp's first
+ * position. */
 SPC_DEVICE void count_steps(const spc_triplets_view *all, int p)
 {
     int *counts = counts_of(spc_warp());
@@ -40,7 +45,7 @@ SPC_DEVICE void count_steps(const spc_triplets_view *all, int p)
     spc_sync_block();
 }
 
-/* The next offset after k that some warp has; past the last one there is none. */
+/* The next offset after k that some warp has, or one past the last. */
 SPC_DEVICE int next_of_block(int k)
 {
     const int *counts = counts_of(0);

@@ -1,29 +1,32 @@
-%-- Convolution of native points on mma.sync: input-stationary over triplets by inputs.
+%-- Convolution of native points with mma.sync: input-stationary over triplets grouped by
+%-- inputs.
 %--
-%-- Inputs of a tile are neighbours. A warp has 16 * m of them, whose rows stay in shared
-%-- memory, and goes through the offsets in ascending order: their product with an offset's
-%-- weights is made once, however many outputs have one of the inputs at that offset, and
-%-- added to each of these by atomics. So a row is read once and a product made once for an
-%-- input and an offset, where kernels by outputs do so for each triplet, or add up first;
-%-- the price is that an output row is written to for each triplet.
+%-- The inputs of a tile are neighbours. A warp has 16 * m of them, keeps their rows in shared
+%-- memory, and processes the offsets in ascending order. It computes the product of these
+%-- inputs with an offset's weights once, however many outputs have one of the inputs at that
+%-- offset, and adds it to each of these outputs by atomics. A row is therefore read once, and
+%-- there is one product for an input and an offset. Kernels by outputs compute one product
+%-- for each triplet, or add up inputs first. The disadvantage is one write to an output row
+%-- for each triplet.
 %--
-%-- Sums go to the output where that is fp32 and nothing else is done to it, else to a row
-%-- of the workspace, which spc_sum finishes. The order of arrival decides about the last bits.
+%-- Sums are added to the output if it is fp32 and has no epilogue. Otherwise they are added
+%-- to a row of the workspace, which spc_sum finishes. The last bits of a result depend on the
+%-- order of arrival.
 %
 %include "ring_mma.lua"
 %include "points_counts.lua"
 %
-%-- All rows that the outputs' set has room for are cleared: of a submanifold layer those that it
-%-- has, of others often more than the caller has.
+%-- All rows within the capacity of the outputs' set are cleared. For a submanifold layer
+%-- these are its rows; for other layers they are often more than the caller has.
 %local function adds_out(problem)
 %  return problem.op == "subm" and is_plain(problem) and out_bytes(problem) == 4 and problem.bias == 0
 %end
-%-- Floats from row to row of what is added to.
+%-- Floats from row to row of the array that is added to.
 %local function sum_pitch(problem)
 %  return adds_out(problem) and problem.cout
 %    or ceil_div(problem.cout, 16 // element_bytes(problem)) * (16 // element_bytes(problem))
 %end
-%-- The rows of a tile, weights of two steps, counts.
+%-- Shared memory for the rows of a tile, the weights of two steps, and counts.
 %local function rows_bytes(problem, config) return k_blocks_of(problem, config) * rows_stage(config) end
 %local function shared_bytes(problem, config)
 %  return rows_bytes(problem, config) + 2 * image_bytes(config) + counts_bytes(problem)
@@ -91,7 +94,7 @@
 % write_counts()
 /* ---- a tile of inputs ---------------------------------------------------------- */
 
-/* A lane's inputs: the next triplet of each, and what it says. */
+/* A lane's inputs: the next triplet of each, with its output and offset. */
 typedef struct reader {
     int at[$(lane_rows)], end[$(lane_rows)];
     int out[$(lane_rows)], offset[$(lane_rows)];
@@ -117,7 +120,8 @@ SPC_DEVICE void open_lists(reader *r, const spc_triplets_view *all, int p)
     }
 }
 
-/* Adds the products of the lane's inputs at offset k to the outputs that have them there. */
+/* Adds the products of the lane's inputs at offset k to the outputs that have the inputs at
+ * that offset. */
 SPC_DEVICE void add_products(const float *acc, reader *r, int k, int steps, const spc_conv_args *args)
 {
     SPC_ROLLED
@@ -148,7 +152,7 @@ SPC_DEVICE spc_u8 *weights_of(int slot)
     return spc_shared() + $(weights_at) + slot * $(weight_size);
 }
 
-/* The inputs at positions `first` to first + $(rows - 1). */
+/* Processes the inputs at positions `first` to first + $(rows - 1). */
 SPC_DEVICE void run_tile(int first, const spc_conv_args *args)
 {
     int p = first + $(lane_row()), row[$(lane_rows)], slot = 0;
@@ -159,7 +163,7 @@ SPC_DEVICE void run_tile(int first, const spc_conv_args *args)
     for (int h = 0; h < $(lane_rows); h++)
         row[h] = spc_load_int(args->pairs.in + p + 8 * h);
     open_lists(&r, &args->triplets, p);
-    spc_sync_block(); /* all have left rows, weights and counts of the tile before */
+    spc_sync_block(); /* rows, weights and counts of the previous tile have been read */
     SPC_ROLLED
     for (int block = 0; block < $(k_blocks); block++)
         load_rows(block, (const spc_u8 *)args->in, row, block * $(config.pieces * 64));
@@ -174,8 +178,8 @@ SPC_DEVICE void run_tile(int first, const spc_conv_args *args)
         SPC_ROLLED
         for (int block = 0; block < $(k_blocks); block++) {
             int more = block + 1 < $(k_blocks) ? k * $(k_blocks) + block + 1 : next * $(k_blocks);
-            /* The weights have arrived, for the whole block; and all have left those
-             * that the next are loaded over. */
+            /* After the barrier the weights have arrived for the whole block, and
+             * all warps have finished with those that the next ones overwrite. */
             spc_copy_wait(0);
             spc_sync_block();
             if (more < $(problem.offsets * k_blocks))
@@ -200,14 +204,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     spc_depend_launch();
     for (int first = spc_block_x() * $(rows); first < args->pairs.capacity; first += spc_grid_x() * $(rows)) {
         if (spc_load_int(args->pairs.in + first) < 0)
-            break; /* nor is there an input behind it */
+            break; /* no later input exists, either */
         run_tile(first, args);
     }
 }
 
 % if not direct then
 % write_activation("SPC_DEVICE")
-/* A thread has 16 bytes, in the type of the inputs, of an output row at a time. */
+/* A thread has 16 bytes of an output row at a time, in the type of the inputs. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     const spc_map_view *map = &args->map;

@@ -1,16 +1,18 @@
 /*
- * points_limits.cuh - for a search from the other side: which of those that an
- * output sees is the last of the nearest.
+ * points_limits.cuh - for a search with inputs and outputs exchanged: finds the
+ * last of the nearest points that an output sees.
  *
- * Of equal distances those count that are met first, in the order of the sorted
- * points. So a distance and a place tell of each point whether it counts.
+ * Of points at equal distance those visited first count, in the order of the
+ * sorted points. A distance and a position therefore determine for each point
+ * whether it counts.
  *
  * Part of points.cu.lua, which has the search.
  */
 #ifndef SPC_POINTS_LIMITS_CUH
 #define SPC_POINTS_LIMITS_CUH
 
-/* The place among the sorted points of the one that was met `at`-th. */
+/* The position among the sorted points of the point that was visited as number
+ * `at`. */
 SPC_DEVICE int place_of_met(const query *q, int at)
 {
     int place = -1;

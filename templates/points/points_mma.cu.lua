@@ -1,29 +1,31 @@
-%-- Convolution of native points on mma.sync: output-stationary over triplets.
+%-- Convolution of native points with mma.sync: output-stationary over triplets.
 %--
-%-- Outputs of a tile are neighbours, in the order of their cells. A warp has 16 * m of
-%-- them, whose sums stay in its registers, and goes through the offsets in ascending order.
-%-- At an offset an output may have several inputs, or none: the warp takes as many steps as
-%-- the output with most, each with the next input of every output that has another. So
-%-- what is multiplied in vain is by how much outputs of one warp differ, offset by offset,
-%-- and nothing is written but the results.
+%-- The outputs of a tile are neighbours, in the order of their cells. A warp has 16 * m of
+%-- them, keeps their sums in registers, and processes the offsets in ascending order. At an
+%-- offset an output may have several inputs or none. The warp takes as many steps as the
+%-- output with the most inputs. Each step takes the next input of every output that has
+%-- another one. Useless products arise only where the outputs of a warp differ in their
+%-- number of inputs at an offset. Only the results are written.
 %--
-%-- Which are added up first says `adds`. `products`: every step multiplies its rows by the
-%-- weights. `inputs`: steps add up rows, in fp32; at the end of an offset the sums are
+%-- `adds` selects what is added up first. `products`: every step multiplies its rows by the
+%-- weights. `inputs`: steps add up rows in fp32, and at the end of an offset the sums are
 %-- multiplied, once for all inputs of a cell. A sum has more bits than the type of the
-%-- inputs: it is multiplied as two numbers of that type, or as three of bf16, and f32 as
-%-- always. What is not in these is below 2^-22 of the sum, as with f32.
+%-- inputs. It is therefore multiplied as two numbers of that type, or as three of bf16; f32
+%-- is multiplied as usual. The part that these numbers cannot hold is below 2^-22 of the
+%-- sum, as with f32.
 %--
-%-- Rows come through a ring of asynchronous copies of each lane's own, which runs on across
-%-- offsets and needs no barrier. The weights of an offset are fetched by the whole block,
-%-- one offset ahead, and met by all of its steps: a barrier an offset (and block of input
-%-- channels) is all that the warps have in common.
+%-- Rows come through a ring of asynchronous copies of each lane's own rows. It continues
+%-- across offsets and needs no barrier. The whole block loads the weights of an offset, one
+%-- offset ahead, and uses them in all steps of that offset. The warps synchronise only once
+%-- for each offset (and block of input channels).
 %
 %include "ring_mma.lua"
 %include "points_counts.lua"
 %
-%-- Numbers of the type that a sum of inputs becomes.
+%-- Numbers of the input type that represent a sum of inputs.
 %local terms_of = {f16 = 2, bf16 = 3, tf32 = 2, f32 = 1}
-%-- Sums of inputs that a lane has, and what they are turned into.
+%-- Registers for the sums of inputs of a lane, and for the numbers that they are
+%-- converted to.
 %local function sum_registers(problem, config)
 %  return config.m * config.pieces * 2 * (16 // element_bytes(problem)) + config.m * 16
 %end
@@ -82,8 +84,9 @@
 %  default = function(problem, target)
 %    local config = ring_default(problem)
 %    config.m = 1
-%    -- NVIDIA H200, a room of 100000 points, 29 of them seen by each: 64->128 takes 365 us
-%    -- by inputs and 499 by products, 32->64 277 (before sums were halved) and 212.
+%    -- NVIDIA H200, a room of 100000 points, 29 neighbours each: 64->128 takes 365 us by
+%    -- inputs and 499 us by products; 32->64 takes 277 us (before sums were halved) and
+%    -- 212 us.
 %    config.adds = problem.cout > 64 and "inputs" or "products"
 %    while shared_bytes(problem, config) > target.shared_block do
 %      if config.stages > 2 then config.stages = 2 else config.pieces = 1 break end
@@ -112,13 +115,13 @@ SPC_DEVICE void clear(float *acc)
 typedef struct loader {
     const spc_triplets_view *all;
     const int *counts;
-    int k, left;  /* offset, and its steps still to come */
+    int k, left;  /* offset, and its remaining steps */
 % if k_blocks > 1 then
     int block;    /* of input channels */
     int begin[$(lane_rows)];
 % end
     int at[$(lane_rows)], end[$(lane_rows)]; /* the next triplet of each of the lane's rows */
-    int row[$(lane_rows)], offset[$(lane_rows)]; /* which was loaded ahead */
+    int row[$(lane_rows)], offset[$(lane_rows)]; /* of that triplet, loaded ahead */
 } loader;
 
 SPC_DEVICE void look_ahead(loader *l, int h)
@@ -131,7 +134,7 @@ SPC_DEVICE void look_ahead(loader *l, int h)
     l->offset[h] = (int)entry.y;
 }
 
-/* The warp's next offset, where this one has no more steps. */
+/* Moves to the warp's next offset if the current one has no more steps. */
 SPC_DEVICE void turn_over(loader *l)
 {
 % if k_blocks > 1 then
@@ -156,7 +159,8 @@ SPC_DEVICE void turn_over(loader *l)
     l->left = l->k < $(problem.offsets) ? l->counts[l->k] : 0x7fffffff;
 }
 
-/* Starts the copies of the warp's next step, if there is one; always one group. */
+/* Starts the copies of the warp's next step, if there is one. Always commits one
+ * group. */
 SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 {
     int row[$(lane_rows)];
@@ -197,7 +201,8 @@ SPC_DEVICE void begin_loading(loader *l, const spc_conv_args *args, int p)
 
 /* ---- the tile --------------------------------------------------------------- */
 
-/* The weights of step `slot` of the block: an offset and a block of input channels. */
+/* The weights of step `slot` of the block; a step is an offset and a block of input
+ * channels. */
 SPC_DEVICE spc_u8 *weights_of(int slot)
 {
     return spc_shared() + $(weights_at) + slot * $(weight_size);
@@ -236,8 +241,11 @@ SPC_DEVICE void clear_sums(float *sums)
 
 % if half then
 %   local most = problem.dtype == "f16" and "65504.0f" or "3.0e38f"
-/* What of *sum the type holds, and leaves the rest. Of more than it holds the largest
- * number is taken; of what is no number nothing is left. */
+/*
+ * Returns the part of *sum that the type holds, and leaves the remainder. If the sum
+ * is out of range the result is the largest number. The remainder of a NaN or
+ * infinity is 0.
+ */
 SPC_DEVICE float take_part(float *sum)
 {
     float part = *sum, rest;
@@ -252,7 +260,9 @@ SPC_DEVICE float take_part(float *sum)
     return part;
 }
 
-/* acc += a part of the sums of piece p times the weights, and leaves the rest. */
+/*
+ * acc += a part of the sums of piece p times the weights; leaves the remainder.
+ */
 SPC_DEVICE void multiply_part(float *acc, float *sums, int p, const spc_u8 *weights)
 {
     spc_u32 a[$(config.m)][2][4];
@@ -273,7 +283,7 @@ SPC_DEVICE void multiply_part(float *acc, float *sums, int p, const spc_u8 *weig
 }
 
 %   if problem.dtype == "f16" then
-/* Is something left that the type does not hold even now? */
+/* True if the remainder is still out of the type's range. */
 SPC_DEVICE int is_beyond(const float *sums)
 {
     int beyond = 0;
@@ -287,7 +297,7 @@ SPC_DEVICE int is_beyond(const float *sums)
 %   end
 % end
 % if terms == 2 then
-/* The operand of two channels, and what is left of them for a second one. */
+/* The operand of two channels, and the remainder for a second operand. */
 SPC_DEVICE void halve(spc_u32 *large, spc_u32 *small, const float *from)
 {
 %   if half then
@@ -300,8 +310,8 @@ SPC_DEVICE void halve(spc_u32 *large, spc_u32 *small, const float *from)
 %   end
 }
 
-/* acc += all of the sums of piece p times the weights, as two numbers each; without
- * `both` the first is all of it. */
+/* acc += all of the sums of piece p times the weights, as two numbers each. Without
+ * `both` the first number is the whole sum. */
 SPC_DEVICE void multiply_halves(float *acc, const float *sums, int p, const spc_u8 *weights,
                                 int both)
 {
@@ -340,7 +350,7 @@ SPC_DEVICE void multiply_halves(float *acc, const float *sums, int p, const spc_
 }
 
 % end
-/* acc += sums times the weights at `weights`; the sum of one input is one number. */
+/* acc += sums times the weights at `weights`. The sum of one input is one number. */
 SPC_DEVICE void multiply_sums(float *acc, float *sums, const spc_u8 *weights, int steps)
 {
     weights += spc_lane() * 16;
@@ -417,9 +427,11 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(by_sums and config.m == 1 and 
             int steps = counts_of(spc_warp())[k];
             int more = block + 1 < $(k_blocks) ? k * $(k_blocks) + block + 1
                                                : next * $(k_blocks);
-            /* The weights have arrived, for the whole block; and all have left those
-             * that the next are loaded over. Copies of rows that were started since may
-             * be under way, if they are the last ones. */
+            /*
+             * After the barrier the weights have arrived for the whole block, and all
+             * warps have finished with those that the next ones overwrite. Later copies
+             * of rows may still be under way.
+             */
             if (since < $(ahead))
                 spc_copy_wait(0);
             else

@@ -1,9 +1,9 @@
 /*
- * points_offsets.cuh - the triplets of a map of points once more, by offset.
+ * points_offsets.cuh - the triplets of a map of points, grouped by offset.
  *
- * Each warp has positions that follow each other. How many triplets of each
- * offset it has becomes where those begin; so what one has counted the other
- * has room for, and the order is that of the positions.
+ * Each warp has consecutive positions. Its counts of the triplets of each
+ * offset are converted to start positions. The counts therefore match what is
+ * written, and the order is that of the positions.
  *
  * Part of points.cu.lua, which defines lanes_below.
  */
@@ -25,7 +25,7 @@ SPC_DEVICE int *clear_counters(const spc_by_offset_args *args)
     return counters;
 }
 
-/* How many of each offset the positions of each warp have. */
+/* Counts the triplets of each offset at the positions of each warp. */
 SPC_KERNEL(spc_offsets_count, spc_by_offset_args, SPC_POINTS_THREADS, 1)
 {
     int warp = spc_block_x() * SPC_POINTS_WARPS + spc_warp();
@@ -39,7 +39,8 @@ SPC_KERNEL(spc_offsets_count, spc_by_offset_args, SPC_POINTS_THREADS, 1)
         args->counts[(long long)k * args->warps + warp] = counters[k];
 }
 
-/* One block: where those of each offset and warp begin. */
+/* Executed by one block: converts counts to start positions for each offset and
+ * warp. */
 SPC_KERNEL(spc_offsets_sum, spc_by_offset_args, SPC_POINTS_THREADS, 1)
 {
     int *sums = (int *)spc_shared();

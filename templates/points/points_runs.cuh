@@ -1,14 +1,14 @@
 /*
- * points_runs.cuh - the cells about an output, among those that a cloud has, and
- * the points of a run of them along z.
+ * points_runs.cuh - the existing cells around an output, and the points of a run
+ * of cells along z.
  *
  * Part of points.cu.lua, which defines cell_key and query.
  */
 #ifndef SPC_POINTS_RUNS_CUH
 #define SPC_POINTS_RUNS_CUH
 
-/* The first cell whose key is not below: a step looks at three places at once, as it is
- * loads that take the time. */
+/* The first cell whose key is not below. Each step reads three keys at once, because
+ * the latency of loads dominates. */
 SPC_DEVICE int find_cell(const spc_radius_args *args, cell_key key)
 {
     const cell_key *keys = (const cell_key *)args->in.keys;
@@ -34,8 +34,8 @@ SPC_DEVICE cell_key key_field(const spc_index_key *layout, int field, int value)
            << layout->shift[field];
 }
 
-/* The cells that [at - reach, at + reach] has in common with the extent; false
- * if there are none. */
+/* The cells that [at - reach, at + reach] has in common with the extent.
+ * Returns false if they have no cell in common. */
 SPC_DEVICE int clip_axis(const spc_radius_args *args, int axis, float at,
                          int *low, int *high)
 {
@@ -51,10 +51,10 @@ SPC_DEVICE int clip_axis(const spc_radius_args *args, int axis, float at,
     return *low <= *high;
 }
 
-/* Cells of a run that are looked at together: hardly ever has one more. */
+/* Cells of a run that are read together; a run hardly ever has more. */
 #define RUN 4
 
-/* The run of points of cells (x, y, low) to (x, y, high). */
+/* Finds the points of the cells (x, y, low) to (x, y, high). */
 SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
                          int low, int high)
 {

@@ -1,49 +1,49 @@
-%-- Convolution of native points on wgmma: inputs of a cell are added up by matrix units, and
-%-- the sums multiplied by weights that stream through shared memory.
+%-- Convolution of native points with wgmma. Matrix units add up the inputs of a cell, and the
+%-- sums are multiplied by weights that stream through shared memory.
 %--
-%-- A block has a warpgroup that multiplies, each warp of which has 16 outputs that follow
-%-- each other in the order of cells, and one that serves it: `copiers` of its warps bring the
-%-- triplets of the outputs of those, which the map has by offset, a tile ahead. The weights of
-%-- one offset after the other come into a ring of `stages`; the warp that is left starts their
-%-- copies, or, where four warps bring triplets, a lane that multiplies. So the weights of an
-%-- offset are read once for 64 outputs.
+%-- A block has one warpgroup that multiplies, and one that loads. Each warp of the first has
+%-- 16 consecutive outputs in the order of cells. `copiers` warps of the second load the
+%-- triplets of these outputs, one tile ahead. The map has these triplets grouped by offset.
+%-- The weights of successive offsets come into a ring of `stages`. The remaining warp starts
+%-- their copies; if four warps load triplets, a lane of the multiplying warpgroup does. The
+%-- weights of an offset are therefore read once for 64 outputs.
 %--
-%-- At an offset an output may have several inputs, or none. A warp has the rows of all of
-%-- them, 16 in a step, in a ring of its own, and adds up those of each output by a product:
+%-- At an offset an output may have several inputs or none. A warp has the rows of all of
+%-- them, 16 in a step, in its own ring, and adds up those of each output by a product:
 %--
 %--     sums[16 outputs][channels] = who[16 outputs][16 triplets] x rows[16 triplets][channels]
 %--
-%-- where `who` is 1 where a triplet is the output's. So no lane waits for the output that has
-%-- most. A sum has more bits than the type of the inputs: it is multiplied as two numbers of
-%-- that type, or three of bf16; what is not in these is below 2^-22 of it. While products
-%-- run, the next offset's inputs are added up.
+%-- where `who` is 1 if a triplet belongs to the output. No lane has to wait for the output
+%-- with the most inputs. A sum has more bits than the type of the inputs. It is therefore
+%-- multiplied as two numbers of that type, or three of bf16; the part that these cannot hold
+%-- is below 2^-22 of the sum. While products run, the inputs of the next offset are added up.
 %--
-%-- Where 16 outputs have more than `held` triplets, these come in several windows, one
+%-- If 16 outputs have more than `held` triplets, the triplets come in several windows, one
 %-- range of offsets after the other.
 %--
-%-- A sum that no f16 holds makes its row infinite or no number, and an input that is no
-%-- number those of its neighbours, too. Such rows are computed anew, product by product, by
-%-- the warp that has them.
+%-- A sum out of the range of f16 makes its row infinite or NaN. An input that is not finite
+%-- also affects neighbouring outputs, through products by zero. The warp that has such rows
+%-- computes them again, product by product.
 %
 %include "os_blocks.lua"
 %include "points_windows.lua"
 %include "points_anew.lua"
 %
 %local widths, several = {32, 64, 96, 128}, 96
-%-- Numbers of the type that a sum of inputs becomes.
+%-- Numbers of the input type that represent a sum of inputs.
 %local terms_of = {f16 = 2, bf16 = 3}
 %-- Registers of warps that do not multiply.
 %local helper_registers = 32
 %
 %local function stage_bytes(config) return config.pieces * config.n * 64 end
-%-- Of all warps of a block: 16 rows a step.
+%-- Bytes for all warps of a block, with 16 rows in a step.
 %local function rows_bytes(config) return 4 * config.ring * 16 * config.pieces * 64 end
 %local function shared_with(problem, config, held)
 %  return config.stages * (stage_bytes(config) + 16) + rows_bytes(config)
 %       + 2 * window_bytes(problem, config, held) + runs_bytes(problem, config, config.copiers) + 48
 %end
-%-- Is there room for windows of so many triplets of a warp? As many are held as there is
-%-- room for: windows are fewer.
+%-- True if there is space for windows of this many triplets of a warp. As many as fit
+%-- are held, so that there are fewer windows.
 %local function has_room(problem, config, target, held)
 %  local bytes = shared_with(problem, config, held)
 %  return bytes <= target.shared_block and config.blocks * (bytes + 1024) <= target.shared_sm
@@ -54,12 +54,13 @@
 %  end
 %  return 512
 %end
-%-- What setmaxnreg may give a consumer when the others keep theirs.
+%-- The registers that setmaxnreg may give a consumer if the other warps keep theirs.
 %local function consumer_registers(config)
 %  local launch = 65536 // (256 * config.blocks) // 8 * 8
 %  return math.min(240, math.min(launch, 248) * 2 - helper_registers)
 %end
-%-- Sums of products, sums of inputs, these as operands, and what a step takes.
+%-- Registers for the sums of products, sums of inputs, these sums as operands, and
+%-- the temporaries of a step.
 %local function registers_needed(problem, config)
 %  return config.n // 2 + config.pieces * (16 + 8 * terms_of[problem.dtype]) + 58
 %end
@@ -136,14 +137,15 @@
 %  default = function(problem, target)
 %    local config = {blocks = 3, n = least_wasting(problem, widths, several),
 %                    pieces = row_pieces(problem) % 2 == 0 and 2 or 1, stages = 2, ring = 4, copiers = 3}
-%    -- 32->64 on a room of 100000 points, 16, 32 and 65 seen by each (NVIDIA H200): 77, 114 and
-%    -- 197 us by three blocks, 89, 123 and 224 by two.
+%    -- 32->64 on a room of 100000 points with 16, 32 and 65 neighbours each (NVIDIA H200):
+%    -- 77, 114 and 197 us with three blocks, 89, 123 and 224 us with two.
 %    if config.n ~= 64 or registers_needed(problem, config) > consumer_registers(config)
 %      or not has_room(problem, config, target, 1024) then
 %      config.blocks = 2
 %    end
-%    -- 64->128 there: 161, 200 and 295 us by four copiers, 156, 204 and 330 by three; 32->64 80,
-%    -- 107 and 170, and 72, 107 and 184. Where rows take two steps four are slower.
+%    -- 64->128 on the same room: 161, 200 and 295 us with four copiers, 156, 204 and 330 us
+%    -- with three. 32->64: 80, 107 and 170 us, and 72, 107 and 184 us. If rows take two
+%    -- steps, four copiers are slower.
 %    if config.n > 64 and row_pieces(problem) == config.pieces then config.copiers = 4 end
 %    for _, less in ipairs {{"ring", 3}, {"pieces", 1}, {"blocks", 1}} do
 %      if not has_room(problem, config, target, 512) then config[less[1]] = less[2] end
@@ -166,8 +168,8 @@ SPC_DEVICE barriers *all_barriers(void)
 % write_windows()
 /* ---- weights --------------------------------------------------------------------- */
 
-/* By one lane: starts the copy of a window's i-th weights, if it has so many, which products of
- * `ring` are to read. */
+/* Called by one lane. Starts the copy of a window's i-th weights, if it has that many, which
+ * products of `ring` will read. */
 SPC_DEVICE void bring_weights(const spc_conv_args *args, const int *list, int i, turn ring)
 {
     barriers *b = all_barriers();
@@ -184,7 +186,7 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args, const int *list, int i,
 }
 
 % if not brings then
-/* One warp brings the weights of all windows of the block. */
+/* One warp loads the weights of all windows of the block. */
 SPC_DEVICE void bring_all(const spc_conv_args *args)
 {
     barriers *b = all_barriers();
@@ -209,11 +211,12 @@ SPC_DEVICE void bring_all(const spc_conv_args *args)
 % end
 /* ---- rows, and their sums -------------------------------------------------------- */
 
-/* The steps of a warp in a window, as they are loaded: by offset, by block of channels. */
+/* The steps of a warp in a window, in the order of loading: by offset, then by block of
+ * channels. */
 typedef struct loader {
     const spc_u8 *in; /* the lane's part of the first row */
     share of;
-    const int *at, *end; /* of the triplets still to come, all or an offset's, the lane's rows */
+    const int *at, *end; /* remaining triplets, of all or of an offset: the lane's */
 % if k_blocks > 1 then
     const int *list;
     int block;
@@ -221,15 +224,17 @@ typedef struct loader {
     int input[$(pieces * 2)]; /* of the lane's rows of the next step */
 } loader;
 
-/* The warp's ring of rows: in which stage the step lies that is next to be added up, and where
- * the one before it lay; and where in a stage the lane's copies go, and what it reads. */
+/* The warp's ring of rows: the stage of the step that is added up next, and the stage of the
+ * previous step. Also where the lane's copies go in a stage, and what it reads. */
 typedef struct ring_of_rows {
     spc_u8 *first;
     int at, before;
     int copies, reads; /* the first of each */
 } ring_of_rows;
 
-/* Of a step's row, where 16 bytes of it lie: neighbours in different banks. */
+/*
+ * The position of 16 bytes in a step's row. Neighbours are in different banks.
+ */
 %local spread = pieces == 2 and "((piece) ^ ((row) & 7))" or "((piece) ^ ((row) >> 1 & 3))"
 SPC_DEVICE int place_of(int row, int piece)
 {
@@ -244,7 +249,7 @@ SPC_DEVICE void next_stage(ring_of_rows *r)
         r->at = 0;
 }
 
-%-- A lane's copies are of rows that follow each other, where one read brings their numbers.
+%-- A lane copies consecutive rows, so that one read loads all of their numbers.
 %local function row_of(i)
 %  if pieces == 2 then return "spc_lane() / 8 * 4 + " .. i end
 %  return "spc_lane() / 4 + " .. i .. " * 8"
@@ -257,7 +262,8 @@ SPC_DEVICE void begin_offset(loader *l)
     l->end = first + l->of.begin[*l->list + 1];
 }
 
-/* Goes on to the next offset of which the warp has triplets, where there are no more. */
+/* Moves to the next offset of which the warp has triplets if the current one has no
+ * more. */
 SPC_DEVICE void turn_over(loader *l)
 {
     while (l->at == l->end && *l->list >= 0) {
@@ -271,7 +277,8 @@ SPC_DEVICE void turn_over(loader *l)
 }
 
 % end
-/* Of the next step; a step before they are needed. Of none they say nothing. */
+/* Reads the row numbers of the next step, one step before they are needed. They
+ * are undefined if there is no next step. */
 SPC_DEVICE void look_ahead(loader *l)
 {
 % if k_blocks > 1 then
@@ -292,8 +299,8 @@ SPC_DEVICE void look_ahead(loader *l)
 % end
 }
 
-/* Starts the copies of the next step, if there is one, where the step before lay; always one
- * group. */
+/* Starts the copies of the next step, if there is one, into the stage of the previous step.
+ * Always commits one group. */
 SPC_DEVICE void load_next(loader *l, const ring_of_rows *r)
 {
 % local block_at = k_blocks > 1 and " + l->block * " .. pieces * 64 or ""
@@ -353,15 +360,16 @@ SPC_DEVICE void begin_loading(loader *l, ring_of_rows *r, const spc_conv_args *a
     r->before = $(ahead * step_size);
 }
 
-/* Masks of the lane's columns 2 t and 2 t + 1 of a step, t = lane % 4, and of 8 more. */
+/* Reads the masks of the lane's columns 2 t and 2 t + 1 of a step, with t = lane % 4,
+ * and of the columns 8 further on. */
 SPC_DEVICE void read_masks(spc_u32 *two, const spc_u16 *own)
 {
     two[0] = *(const spc_u32 *)own;
     two[1] = *(const spc_u32 *)(own + 8);
 }
 
-/* Whose the triplets of a step are, as a first operand: a[r] of lane 4 g + t has rows g
- * and g + 8 of its columns. A shift leaves two bits in each half of a word. */
+/* Converts the owners of a step's triplets to a first operand: a[r] of lane 4 g + t has
+ * rows g and g + 8 of its columns. A shift leaves two bits in each half of a word. */
 SPC_DEVICE void find_owners(spc_u32 *a, const spc_u32 *two)
 {
     SPC_UNROLL
@@ -369,7 +377,7 @@ SPC_DEVICE void find_owners(spc_u32 *a, const spc_u32 *two)
         spc_u32 bits = two[i] >> (spc_lane() >> 2);
         a[i * 2] = (bits & 0x10001u) * $(one);
 % if problem.dtype == "f16" then
-        a[i * 2 + 1] = (bits & 0x1000100u) * ($(one) >> 8); /* a whole number */
+        a[i * 2 + 1] = (bits & 0x1000100u) * ($(one) >> 8); /* an integer */
 % else
         a[i * 2 + 1] = (bits >> 8 & 0x10001u) * $(one);
 % end
@@ -388,7 +396,7 @@ SPC_DEVICE void add_step(float *sums, const spc_u32 *owners, const ring_of_rows 
     }
 }
 
-/* The sums of the warp's triplets of an offset, which lie from `at` to `end`. */
+/* The sums of the warp's triplets of an offset, which are at `at` to `end`. */
 SPC_DEVICE void sum_inputs(float *sums, loader *l, int at, int end, ring_of_rows *r)
 {
     const spc_u16 *mask = l->of.mask + at + (spc_lane() & 3) * 2;
@@ -403,19 +411,19 @@ SPC_DEVICE void sum_inputs(float *sums, loader *l, int at, int end, ring_of_rows
         spc_u32 owners[4];
         find_owners(owners, masks);
         spc_copy_wait($(ahead - 1));
-        spc_sync_warp(); /* rows are there, and all have left those that are loaded over */
+        spc_sync_warp(); /* rows have arrived, and the overwritten stage is no longer read */
         add_step(sums, owners, r);
         load_next(l, r);
         mask += 16;
-        read_masks(masks, mask); /* behind the last they say nothing */
+        read_masks(masks, mask); /* undefined past the last step */
         next_stage(r);
     }
 }
 
 /* ---- products -------------------------------------------------------------------- */
 
-/* A number of the type for each sum, in the order of first operands; the sums keep what
- * it leaves of them. */
+/* Takes a number of the input type from each sum, in the order of first operands. The
+ * sums keep the remainder. */
 SPC_DEVICE void take_term(spc_u32 *a, float *sums)
 {
     SPC_UNROLL
@@ -440,7 +448,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *a, spc_u64 b)
 /* ---- the tile -------------------------------------------------------------------- */
 
 % write_activation("SPC_DEVICE")
-/* The epilogue; stores the lane's pieces of rows g and g + 8. */
+/* Applies the epilogue and stores the lane's pieces of rows g and g + 8. */
 SPC_DEVICE void finish(const float *acc, const spc_conv_args *args, int p)
 {
     int first = spc_block_y() * $(config.n) + (spc_lane() & 3) * $(lane_channels);
@@ -461,7 +469,7 @@ SPC_DEVICE void finish(const float *acc, const spc_conv_args *args, int p)
     }
 }
 
-/* Leaves the weights that products were reading. */
+/* Releases the weights that products were reading. */
 SPC_DEVICE void finish_products(int *busy)
 {
     spc_wgmma_wait(0);
@@ -483,18 +491,19 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc
     loader l;
 
 % if brings then
-    int coming = $(config.stages - 1); /* of the window's weights, those that are brought next */
+    int coming = $(config.stages - 1); /* which of the window's weights are loaded next */
     if (spc_thread() == 0)
         for (int i = 0; i < $(config.stages); i++)
             bring_weights(args, list, i, *ring + (turn)i);
     spc_sync_warp();
 % end
     begin_loading(&l, rows, args, slot);
-    /* Offsets that are not listed have none: where an offset's triplets end the next one's begin. */
+    /* Offsets that are not listed have no triplets: the triplets of one listed offset end
+     * where those of the next begin. */
     int at = 0, end = *list >= 0 ? l.of.begin[*list + 1] : 0;
     SPC_ROLLED
     while (*list >= 0) {
-        /* Asked before it is needed; behind the last it says nothing. */
+        /* Read before it is needed; past the last offset it is undefined. */
         int next = *++list, next_end = l.of.begin[next + 1];
         SPC_ROLLED
         for (int block = 0; block < $(k_blocks); block++) {
@@ -509,7 +518,8 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc
             multiply(acc, a, weights + stage * $(stage_size // 16));
             spc_wgmma_commit();
 % if brings then
-            /* Where those of the products before were, which all warps leave. */
+            /* Loads into the stage of the previous products, which all warps
+             * have released. */
             if (spc_thread() == 0 && coming >= $(config.stages))
                 bring_weights(args, list_of(slot), coming, *ring + $(config.stages - 1));
             spc_sync_warp();
@@ -526,7 +536,8 @@ SPC_DEVICE void sum_window(float *acc, turn *ring, ring_of_rows *rows, const spc
     spc_sync_warp();
 }
 
-/* All windows of the next tile. Returns its first position, or -1 if there is none. */
+/* Processes all windows of the next tile. Returns its first position, or -1 if there
+ * is no next tile. */
 SPC_DEVICE int sum_tile(float *acc, turn *ring, ring_of_rows *rows, turn *slot,
                         const spc_conv_args *args)
 {
@@ -542,7 +553,7 @@ SPC_DEVICE int sum_tile(float *acc, turn *ring, ring_of_rows *rows, turn *slot,
             return -1;
         sum_window(acc, ring, rows, args, at);
         int end = after(at)[0], p = after(at)[1];
-        spc_sync_warp(); /* all have read what the next window is written over */
+        spc_sync_warp(); /* all have read what the next window overwrites */
         if (spc_lane() == 0)
             spc_mbar_arrive(b->read + at);
         ++*slot;
@@ -604,8 +615,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
 
 % write_weight_word()
 /*
- * The packed image: [offset][k-block][n-block] stages, each in core matrices
- * [core along k][n columns][16 bytes]. Core c of a block of input channels has 8 of them, in
+ * The packed image: [offset][k-block][n-block] stages, each in core matrices [core along
+ * k][n columns][16 bytes]. Core c of a block of input channels has 8 of the channels, in
  * their order.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)

@@ -1,19 +1,23 @@
-%-- Triplets of neighbouring outputs by offset, in shared memory.
+%-- Triplets of neighbouring outputs, grouped by offset, in shared memory.
 %--
-%-- A tile of a kernel is `warps` times 16 outputs that follow each other, whose triplets the
-%-- map has by bundles of 16 outputs, in the order of offsets. A warp's come in *windows* of
-%-- `held` at most, in which those of each offset fill whole steps of 16: what is missing of the
-%-- last is the row of the one before, which is nobody's. So most offsets of a tile are in one
-%-- window alone, however many it has. The kernel says where window `slot` begins (windows_at + slot * window_size) and
-%-- where copiers note runs (runs_at), and has the barriers `sorted` and `read` of each window.
+%-- A tile of a kernel is `warps` times 16 consecutive outputs. The map has their triplets in
+%-- bundles of 16 outputs, in the order of offsets. The triplets of a warp come in *windows*
+%-- of at most `held` triplets. In a window the triplets of each offset fill whole steps of
+%-- 16. The last step is filled up with the row of its last triplet, with no owner. Most
+%-- offsets of a tile are therefore in one window only, however many triplets the tile has.
+%-- The kernel defines where window `slot` begins (windows_at + slot * window_size) and where
+%-- copiers record runs (runs_at). It also provides the barriers `sorted` and `read` of each
+%-- window.
 %
-%-- Offsets, an end, what comes after the window, and its tile's first position; of each warp where its triplets of each
-%-- offset begin and whether there are more, their inputs and whose they are.
-%-- Whoever looks ahead in the list of offsets finds so many ends.
+%-- A window contains offsets with an end mark, what follows the window, and its tile's first
+%-- position. For each warp it contains the start of its triplets of each offset, a flag for
+%-- further triplets, their inputs, and their owners. The list ends with this many end marks
+%-- for readers that look ahead.
 %local ends = 4
 %local function list_bytes(problem) return ceil_div(problem.offsets + ends + 2, 4) * 16 end
 %local function warp_bytes(problem, held) return list_bytes(problem) + held * 6 end
-%-- What copiers note runs in: those of each warp, and how far each copier moves them.
+%-- Bytes for the runs that copiers record: the runs of each warp, and the distances
+%-- by which each copier moves them.
 %function runs_bytes(problem, config, copiers)
 %  return (4 + copiers) * list_bytes(problem)
 %end
@@ -23,12 +27,13 @@
 %
 %function write_windows()
 % local share_at, masks_at = list_bytes(problem), list_bytes(problem) + held * 4
-/* What comes after a window: more of the tile, or another; or there is no tile. Then where the
+/* The work after a window: more of the same tile, another tile, or no tile. Then where the
  * tile begins. */
 #define MORE 0
 #define DONE 1
 #define NO_TILE 2
-/* The offsets that some output of the tile has in the window, ascending, and -1, $(ends) times. */
+/* The offsets that some output of the tile has in the window, ascending, and $(ends) times
+ * -1. */
 SPC_DEVICE int *list_of(int slot)
 {
     return (int *)(spc_shared() + $(windows_at) + slot * $(window_size));
@@ -39,11 +44,12 @@ SPC_DEVICE int *after(int slot)
     return list_of(slot) + $(problem.offsets + ends);
 }
 
-/* What a window has of a warp: those of offset k are begin[k] <= i < begin[k + 1]. */
+/* A warp's part of a window: the triplets of offset k are begin[k] <= i < begin[k +
+ * 1]. */
 typedef struct share {
-    int *begin;    /* behind the last: is there more than the window holds? */
+    int *begin;    /* after the last: 1 if the window cannot hold all */
     int *input;    /* row */
-    spc_u16 *mask; /* a bit for that of the 16 outputs which it is of; of none 0 */
+    spc_u16 *mask; /* one bit for the output it belongs to; 0: no output */
 } share;
 
 SPC_DEVICE share share_of(int slot, int warp)
@@ -60,14 +66,15 @@ SPC_DEVICE share share_of(int slot, int warp)
 
 /* ---- copying triplets ------------------------------------------------------------ */
 
-/* Of a warp: where the triplets of each offset begin in its list, where the last end, and how
- * many windows before have had. */
+/* For a warp: the start of the triplets of each offset in its list, the end of the last, and
+ * the number of triplets in earlier windows. */
 SPC_DEVICE int *runs_of(int warp)
 {
     return (int *)(spc_shared() + $(runs_at)) + warp * $(list_bytes(problem) // 4);
 }
 
-/* How much farther a copier puts those of each offset than they lie in the list. */
+/* The distance by which a copier moves the triplets of each offset, from the list
+ * to the window. */
 SPC_DEVICE int *moves_of(int copier)
 {
     return runs_of($(warps) + copier);
@@ -78,7 +85,7 @@ SPC_DEVICE void find_runs(int *runs, const int *list, int count)
     int last = -1;
 
     SPC_ROLLED
-    for (int at = 0; at <= count; at += 128) { /* who is past the last says where it ends */
+    for (int at = 0; at <= count; at += 128) { /* the thread past the last offset provides the end */
         int k[4];
         SPC_UNROLL
         for (int i = 0; i < 4; i++) {
@@ -98,7 +105,7 @@ SPC_DEVICE void find_runs(int *runs, const int *list, int count)
     spc_sync_warp();
 }
 
-/* A triplet at a place of the window, if it is one. */
+/* Stores a triplet at a position of the window, if it is inside. */
 SPC_DEVICE void put(const share *s, int place, int input, int mask)
 {
     if (place >= 0 && place < $(held)) {
@@ -107,13 +114,13 @@ SPC_DEVICE void put(const share *s, int place, int input, int mask)
     }
 }
 
-/* Where a place is among the window's. */
+/* The place, clamped to the window. */
 SPC_DEVICE int within(int place)
 {
     return place < 0 ? 0 : place < $(held) ? place : $(held);
 }
 
-/* Where the runs lie in a window that begins at place `before`. */
+/* Computes where the runs are in a window that begins at place `before`. */
 SPC_DEVICE void place_runs(const share *s, const int *runs, int *moves, const int *list, int before)
 {
     int sum = -before;
@@ -147,8 +154,8 @@ SPC_DEVICE void place_runs(const share *s, const int *runs, int *moves, const in
     spc_sync_warp();
 }
 
-/* The triplets of a list whose places are the window's; places ascend. Returns how many there
- * are before the first of the next window, or fewer. */
+/* Copies the triplets of a list whose places are inside the window. Places ascend. Returns
+ * the number of triplets before the first of the next window, or fewer. */
 SPC_DEVICE int copy_triplets(const share *s, const int *moves, const int *list, int at, int count)
 {
     SPC_ROLLED
@@ -176,7 +183,7 @@ SPC_DEVICE int copy_triplets(const share *s, const int *moves, const int *list, 
     return at;
 }
 
-/* Window w of the 16 outputs of a warp, from position p on. */
+/* Copies window w of the 16 outputs of a warp, from position p on. */
 SPC_DEVICE void copy_share(const share *s, int warp, int copier, const spc_triplets_view *all, int p,
                            int w)
 {
@@ -184,7 +191,7 @@ SPC_DEVICE void copy_share(const share *s, int warp, int copier, const spc_tripl
     int count = spc_load_int(all->first + p + 16) - begin;
     const int *list = all->list + 2ll * begin;
 
-    spc_sync_warp(); /* nobody reads what was moved before */
+    spc_sync_warp(); /* no lane reads what was moved before */
     if (w == 0)
         find_runs(runs, list, count);
     place_runs(s, runs, moves, list, w * $(held));
@@ -194,7 +201,7 @@ SPC_DEVICE void copy_share(const share *s, int warp, int copier, const spc_tripl
         runs[$(problem.offsets + 1)] = upto;
 }
 
-/* Has some warp more than the window holds? */
+/* True if some warp has more triplets than the window holds. */
 SPC_DEVICE int has_more(int slot)
 {
     int more = 0;
@@ -205,7 +212,9 @@ SPC_DEVICE int has_more(int slot)
     return more;
 }
 
-/* Which offsets some warp has, and what comes after the window. */
+/*
+ * Writes the list of offsets that some warp has, and what follows the window.
+ */
 SPC_DEVICE void write_list(int slot, int end, int p)
 {
     int *list = list_of(slot), count = 0;
@@ -231,8 +240,8 @@ SPC_DEVICE void write_list(int slot, int end, int p)
     }
 }
 
-/* How many places of a ring were before, of which there is a power of two. So it says where the
- * next one is, and in which round, in one register. */
+/* The number of ring places used so far. The number of places in the ring is a power of two,
+ * so one register holds both the next place and its round. */
 typedef spc_u32 turn;
 
 SPC_DEVICE int place_of_turn(turn t, int places) { return (int)(t & (spc_u32)(places - 1)); }
@@ -240,7 +249,7 @@ SPC_DEVICE int parity_of_turn(turn t, int places) { return (int)(t / (spc_u32)pl
 
 /* ---- windows of a block ----------------------------------------------------------- */
 
-/* Says that a window is there, and what comes after it. */
+/* Announces that a window is complete, and what follows it. */
 SPC_DEVICE void announce(int slot, int end, int p)
 {
     write_list(slot, end, p);
@@ -249,8 +258,8 @@ SPC_DEVICE void announce(int slot, int end, int p)
         spc_mbar_arrive(all_barriers()->sorted + slot);
 }
 
-/* The copiers fill one window together, once nobody reads the last in its place. Returns
- * whether the tile has another. */
+/* The copiers fill one window together, once the previous window in its place has been
+ * read. Returns whether the tile has another window. */
 SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, int p, int w)
 {
     int at = place_of_turn(*slot, 2), more;
@@ -269,8 +278,8 @@ SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, in
     return more;
 }
 
-/* The block's tile in a round, or -1. The map has them by their cost, so that by turns from either
- * end all blocks get about as much. */
+/* The block's tile in a round, or -1. The map sorts tiles by cost, and rounds alternate
+ * between its two ends, so that all blocks get about the same work. */
 SPC_DEVICE int tile_of_round(const spc_conv_args *args, int round)
 {
     int block = spc_block_x(), blocks = spc_grid_x();
@@ -283,7 +292,7 @@ SPC_DEVICE int tile_of_round(const spc_conv_args *args, int round)
 
 SPC_DEVICE void copy_tiles(const spc_conv_args *args, int copier)
 {
-    turn slot = 2; /* as if all had been read once */
+    turn slot = 2; /* as if both had been read once */
 
     for (int round = 0;; round++) {
         int tile = tile_of_round(args, round);
