@@ -3,18 +3,19 @@
 %--
 %--     dw[k][c][co]  =  sum over the pairs (i, o) of offset k of  x[i][c of co's group] * dy[o][co]
 %--
-%-- There is next to nothing to multiply, so all is about loads. A lane owns `bytes` of a row of
-%-- dy, which are whole groups, and what of a row of x these meet; the lanes of a row read it side
-%-- by side, and a warp that many pairs at once. A lane has its sums in registers, one for each
-%-- channel of dy and each input of its group.
+%-- There are few multiplications, so loads determine the time. A lane owns `bytes` of a row
+%-- of dy, which are whole groups, and the part of a row of x that these groups use.
+%-- Neighbouring lanes read the parts of one row, and a warp reads several pairs at once. A
+%-- lane has its sums in registers, one for each channel of dy and each input of its group.
 %--
-%-- A block has the same part of the pairs of every offset; as pairs are in the order of keys of
-%-- outputs, these are pairs of neighbouring outputs and inputs, some of whose rows come from the
-%-- multiprocessor's own cache, where other warps had them for other offsets. The pairs of the block,
-%-- offset after offset, are one list, of which every warp has an equal share. Who has the first
-%-- pairs of an offset adds what later warps have of it, in their order, and leaves the block's
-%-- sum; `spc_sum` adds those of the blocks. The gradient of a bias is one offset more, of which
-%-- every row is a pair with inputs of 1.
+%-- A block has the same part of the pairs of every offset. Pairs are in the order of the
+%-- outputs' keys, so these are pairs of neighbouring outputs and inputs. Some of their rows
+%-- are read from the multiprocessor's own cache, because other warps have read them for other
+%-- offsets. The pairs of the block, offset after offset, form one list, and every warp has an
+%-- equal share of it. The warp with the first pairs of an offset adds the sums of later warps
+%-- for this offset, in their order, and stores the block's sum. `spc_sum` adds the sums of
+%-- blocks. The gradient of a bias is treated as one more offset, with every row as a pair and
+%-- inputs of 1.
 %
 %include "wgrad.lua"
 %
@@ -22,10 +23,10 @@
 %  local element = element_bytes(problem)
 %  return (problem.in_pitch or problem.cin) * element, add_pitch(problem) * element
 %end
-%-- Bytes of a row of x that `bytes` of a row of dy meet.
+%-- Bytes of a row of x that `bytes` of a row of dy are multiplied by.
 %function x_bytes_of(problem, bytes) return bytes * group_in(problem) // group_out(problem) end
 %function sums_of(problem, bytes) return bytes // element_bytes(problem) * group_in(problem) end
-%-- Can lanes own so many bytes?
+%-- True if a lane can own this many bytes.
 %function is_lane(problem, bytes)
 %  local element, x = element_bytes(problem), x_bytes_of(problem, bytes)
 %  local x_pitch, y_pitch = pitches_of(problem)
@@ -33,7 +34,7 @@
 %     and y_pitch % bytes == 0 and x_pitch % math.min(x, 16) == 0 and x <= 32 and x & x - 1 == 0
 %     and sums_of(problem, bytes) <= 64
 %end
-%-- The most that they can, if any.
+%-- The most bytes that a lane can own, or nil.
 %function lane_bytes(problem)
 %  for _, bytes in ipairs {16, 8, 4, 2} do
 %    if is_lane(problem, bytes) then return bytes end
@@ -45,17 +46,19 @@
 %function columns_of(problem, config) return ceil_div(lanes_of_row(problem, config), 32) end
 %function offsets_of(problem) return problem.offsets + problem.bias end
 %function results_of(problem) return (taps_of(problem) + problem.bias) * problem.cout end
-%-- From a block's sums to the next one's, of which lanes store four at a time.
+%-- The distance between the sums of two blocks. Lanes store four sums at a time.
 %function stride_of(problem) return ceil_div(results_of(problem), 4) * 4 end
 %function slot_bytes(problem, config)
 %  return lanes_of(problem, config) * sums_of(problem, config.bytes) * 4
 %end
-%-- What warps leave each other; of each offset the first pair, and how many are before it.
+%-- Shared memory for sums that warps pass on, for the first pair of each offset, and for
+%-- the number of earlier pairs.
 %function shared_bytes(problem, config)
 %  return config.warps * slot_bytes(problem, config)
 %    + (2 * offsets_of(problem) + 1) * 4
 %end
-%-- Sums; rows, and the numbers of those that come next; what is being multiplied.
+%-- Registers for sums, for rows, for the numbers of the next rows, and for the
+%-- current operands.
 %function registers_of(problem, config)
 %  local words = ceil_div(config.bytes, 4) + ceil_div(x_bytes_of(problem, config.bytes), 4)
 %  return sums_of(problem, config.bytes) + config.unroll * (words + 2) + words * 2 + 30
@@ -134,8 +137,8 @@
 % write_store_sum()
 /* ---- the block's pairs --------------------------------------------------------- */
 
-/* The first pair that the block has of each offset; then how many it has of those before,
- * and behind the last of all. */
+/* The block's first pair of each offset. Then the number of its pairs of all earlier
+ * offsets and, as a last entry, of all offsets. */
 SPC_DEVICE int *firsts(void) { return (int *)(spc_shared() + $(tables_at)); }
 SPC_DEVICE int *befores(void) { return firsts() + $(all); }
 
@@ -161,7 +164,8 @@ SPC_DEVICE void number_pairs(int part, int parts, const spc_conv_args *args)
             count = begin + part_begin(of_offset, part + 1, parts) - pair;
         }
 % if problem.bias == 1 then
-        /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
+        /* The number of rows is a capacity. The order is -1 past the last row, which
+         * adds nothing. */
         if (k == $(problem.offsets)) {
             pair = part_begin(args->map.rows, part, parts);
             count = part_begin(args->map.rows, part + 1, parts) - pair;
@@ -191,7 +195,8 @@ SPC_DEVICE int share_begin(int warp)
 
 /* ---- sums of a lane ------------------------------------------------------------- */
 
-/* Of the pairs that a warp reads at once the lane's, or -1; and its piece of the row. */
+/* The pair that belongs to the lane, of the pairs that a warp reads at once, or -1. Also
+ * the lane's piece of the row. */
 SPC_DEVICE int lane_pair(void)
 {
 % if 32 % lanes ~= 0 then
@@ -202,12 +207,12 @@ SPC_DEVICE int lane_pair(void)
 }
 SPC_DEVICE int lane_piece(void) { return spc_lane() % $(lanes); }
 
-/* Rows of x and of dy, of `unroll` pairs each; -1: none. */
+/* Rows of x and of dy for `unroll` pairs; -1: no row. */
 typedef struct rows {
     int x[$(config.unroll)], y[$(config.unroll)];
 } rows;
 
-/* Those of the lane from pair `at` on. */
+/* Reads the lane's row numbers from pair `at` on. */
 SPC_DEVICE void find_rows(rows *r, const int *in, const int *out, int at, int end)
 {
     SPC_UNROLL
@@ -217,7 +222,7 @@ SPC_DEVICE void find_rows(rows *r, const int *in, const int *out, int at, int en
     }
 }
 
-%-- A load of bytes of a row into words that are 0.
+%-- Writes a load of bytes of a row into words that are already 0.
 %local function write_load(to, from, row, bytes)
 %  if bytes == 2 then
         if ($(row) >= 0)
@@ -243,7 +248,7 @@ SPC_DEVICE void load_rows(spc_u32 *x, spc_u32 *y, const rows *r, const spc_u8 *i
     }
 }
 
-/* Number i of a row's words. */
+/* Number i in the words of a row. */
 SPC_DEVICE float value_of(const spc_u32 *words, int i)
 {
 % if element_bytes(problem) == 2 then
@@ -253,7 +258,7 @@ SPC_DEVICE float value_of(const spc_u32 *words, int i)
 % end
 }
 
-/* sums[channel of dy][input of its group] += those of a pair. */
+/* sums[channel of dy][input of its group] += the products of a pair. */
 SPC_DEVICE void multiply(float *sums, const spc_u32 *x, const spc_u32 *y)
 {
     SPC_UNROLL
@@ -264,7 +269,8 @@ SPC_DEVICE void multiply(float *sums, const spc_u32 *x, const spc_u32 *y)
                                   sums[j * $(inputs) + c]);
 }
 
-/* The lane's sums of `count` pairs of offset k from `first` on, of a row's piece. */
+/* Adds `count` pairs of offset k, from `first` on, to the lane's sums for one piece
+ * of a row. */
 SPC_DEVICE void add_pairs(float *sums, int k, int first, int count, int piece,
                           const spc_conv_args *args)
 {
@@ -312,7 +318,8 @@ SPC_DEVICE void add_pairs(float *sums, int k, int first, int count, int piece,
     }
 }
 
-/* Adds the sums of all lanes that have the same piece; the first of them has it then. */
+/* Adds the sums of all lanes that have the same piece. The first of these lanes receives
+ * the result. */
 SPC_DEVICE void join_lanes(float *sums)
 {
 % local by = 1
@@ -331,13 +338,13 @@ SPC_DEVICE void join_lanes(float *sums)
 
 /* ---- sums of a block --------------------------------------------------------------- */
 
-/* What a warp has of an offset that an earlier one began. */
+/* Shared memory for a warp's sums of an offset that an earlier warp began. */
 SPC_DEVICE float *slot_of(int warp)
 {
     return (float *)spc_shared() + warp * $(lanes * sums) + lane_piece();
 }
 
-/* A block's sum of offset k. */
+/* Stores a block's sum of offset k. */
 SPC_DEVICE void leave(const float *sums, int part, int k, int piece, const spc_conv_args *args)
 {
     float *to = (float *)((spc_u8 *)args->workspace + $(header)) + (long long)part * $(stride) +
@@ -369,7 +376,7 @@ SPC_DEVICE void leave(const float *sums, int part, int k, int piece, const spc_c
     }
 }
 
-/* Adds what later warps have of offset k, in their order. */
+/* Adds the sums of later warps for offset k, in their order. */
 SPC_DEVICE void join_warps(float *sums, int k)
 {
     for (int warp = spc_warp() + 1; warp < $(config.warps) && share_begin(warp) < befores()[k + 1]; warp++) {
@@ -381,7 +388,8 @@ SPC_DEVICE void join_warps(float *sums, int k)
     }
 }
 
-/* The sums of a part of the pairs of every offset, of a column of channels. */
+/* Computes the sums over a part of the pairs of every offset, for a column of
+ * channels. */
 SPC_DEVICE void run_part(int part, int column, const spc_conv_args *args)
 {
     const int *before = befores();
@@ -428,10 +436,10 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     int parts = parts_of_grid(spc_grid_x());
 
     for (int item = spc_block_x(); item < parts * $(columns); item += spc_grid_x()) {
-        spc_sync_block(); /* all have left the tables */
+        spc_sync_block(); /* all warps have finished with the tables */
         number_pairs(item / $(columns), parts, args);
         spc_sync_block();
-        spc_depend_wait(); /* the map was there before */
+        spc_depend_wait(); /* the map was complete earlier */
         spc_depend_launch();
         run_part(item / $(columns), item % $(columns), args);
     }
@@ -440,8 +448,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
         *(int *)args->workspace = parts;
 }
 
-/* Adds the blocks' sums: those of 32 results, of which $(ways) warps have every $(ways)th block's
- * each. */
+/* Adds the blocks' sums of 32 results; each of $(ways) warps adds every $(ways)th block. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     float *shares = (float *)spc_shared();

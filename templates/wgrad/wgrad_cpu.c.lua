@@ -1,10 +1,11 @@
-%-- The gradient of weights on a processor: for an offset, a few input channels and some
-%-- vectors of output channels, the sum over its pairs of outer products, in registers.
+%-- The gradient of weights on a processor. For an offset, several input channels and
+%-- several vectors of output channels, it sums outer products over the offset's pairs,
+%-- in registers.
 %--
 %--     rows x vectors of dw[k]  +=  x[i][ci .. ci + rows - 1]  *  dy[o][co ...]
 %--
 %-- A call has one such piece and walks over all pairs of its offset in their order, so
-%-- nothing is joined. Another kind of call sums the bias's gradient.
+%-- partial sums need not be joined. Another kind of call sums the gradient of the bias.
 %
 %include "operands.lua"
 %
@@ -85,7 +86,8 @@ static float value_of(element stored)
 % end
 }
 
-/* Some output channels of a row of dy as floats; zeros fill the vectors. */
+/* Converts some output channels of a row of dy to floats, padded with zeros to
+ * whole vectors. */
 static void take_outputs(float *to, const spc_conv_args *args, long row, int first,
                          int count)
 {
@@ -126,8 +128,8 @@ static void add_pairs(float *sums, const spc_conv_args *args, int begin, int end
     }
 }
 % else
-/* The sums stay in registers; past the last input channel they are of another one,
- * and left. */
+/* The sums stay in registers. Rows past the last input channel are computed from
+ * another channel and not stored. */
 static void add_pairs(float *sums, const spc_conv_args *args, int begin, int end,
                       int ci, int first, int count)
 {

@@ -1,9 +1,9 @@
-%-- The gradient of weights for what other kernels refuse: any channels, any groups, any
-%-- type, no tensor cores.
+%-- The gradient of weights for problems that other kernels refuse: any channels, any
+%-- groups, any type, no tensor cores.
 %--
 %-- A thread has one weight of one offset, or one element of a bias, and sums over a part
-%-- of the offset's pairs, which all threads of its block walk along together: dy is read
-%-- coalesced, x as broadcasts. Sums of parts are added in their order.
+%-- of the offset's pairs. All threads of a block walk over the same pairs: dy is read
+%-- coalesced, x as broadcasts. The sums of parts are added in their order.
 %
 %include "wgrad.lua"
 %
@@ -56,7 +56,7 @@
 
 typedef $(format_of(problem).device) element;
 % write_store_sum()
-/* The sum of the block's part for element `at`. */
+/* Stores the sum of the block's part for element `at`. */
 SPC_DEVICE void leave(const spc_conv_args *args, long long at, float sum)
 {
 % if config.parts > 1 then
@@ -66,8 +66,8 @@ SPC_DEVICE void leave(const spc_conv_args *args, long long at, float sum)
 % end
 }
 
-/* Where the block's part of `count` things begins; the part behind it, where it
- * ends. */
+/* The start of the block's part of `count` items. The start of the next part is
+ * its end. */
 SPC_DEVICE int part_of(int count, int part)
 {
     return (int)((long long)count * part / $(config.parts));

@@ -1,30 +1,31 @@
-%-- The gradient of weights on matrix units: for each offset k
+%-- The gradient of weights on matrix units. For each offset k
 %--
 %--     dw[k]  =  sum over its pairs (i, o) of  x[i]^T dy[o]
 %--
-%-- is a product of gathered rows, whose inner dimension is the pairs. A block has `m` input
-%-- by `n` output channels of one offset at a time; `pairs` rows of both go through a ring of
-%-- asynchronous copies, as they lie in memory, so both operands are read transposed
-%-- (ldmatrix.trans; 32-bit types word by word). Warps divide the channels, and where these
-%-- are few the pairs of a step. With unit=wgmma four warps multiply 64 input channels by
-%-- all output channels of a block, whose rows then lie in core matrices.
+%-- is a product of gathered rows whose inner dimension is the pairs. A block has `m` input by
+%-- `n` output channels of one offset at a time. `pairs` rows of both sides go through a ring
+%-- of asynchronous copies in their order in memory, so both operands are read transposed
+%-- (ldmatrix.trans; 32-bit types word by word). Warps divide the channels and, if these are
+%-- few, the pairs of a step. With unit=wgmma four warps multiply 64 input channels by all
+%-- output channels of a block, whose rows are then in core matrices.
 %--
-%-- Row numbers come through a ring of their own, with the copies of an earlier tile. Both
-%-- rings run on from one offset into the next.
+%-- Row numbers come through a separate ring, together with the copies of an earlier tile.
+%-- Both rings continue from one offset to the next.
 %--
-%-- The tiles of pairs of all offsets are one list, of which every block has an equal share:
-%-- it follows few offsets, and leaves a sum for each of them. Sum number share + offset is
-%-- nobody else's, so nothing is cleared and nothing is added in an order that could change:
-%-- `spc_sum` adds those of an offset. The gradient of a bias is one offset more, of which
-%-- every row is a pair with an input of 1 in channel 0 alone.
+%-- The tiles of pairs of all offsets form one list, and every block has an equal share of it.
+%-- A share touches few offsets, and the block stores a sum for each of them. The sum with
+%-- number share + offset belongs to one block only. Nothing needs to be cleared, and sums are
+%-- added in a fixed order: `spc_sum` adds those of an offset. The gradient of a bias is
+%-- treated as one more offset, with every row as a pair and an input of 1 in channel 0 only.
 %--
-%-- With groups a block has one of them, or part of one, or as many as its channels hold: then the
-%-- products of inputs of one with outputs of another are made, too, and nobody reads them.
+%-- With groups a block has one group, a part of one, or as many as its channels hold. In the
+%-- last case products of inputs of one group with outputs of another are computed, too, and
+%-- ignored.
 %
 %include "wgrad_pairs.lua"
 %
-%-- The groups of a block, of so few channels that it can have several: as many as there is room
-%-- for, or fewer where their channels begin at better places.
+%-- The number of groups of a block whose groups have so few channels that it can hold
+%-- several: as many as fit, or fewer if their channels are then better aligned.
 %function groups_of_block(problem, config)
 %  local best, align = 1, 0
 %  for groups = math.min(config.m // group_in(problem), config.n // group_out(problem), groups_of(problem)), 1, -1 do
@@ -33,18 +34,19 @@
 %  end
 %  return best
 %end
-%-- Of rows, and of the first channels of such blocks.
+%-- The alignment of rows and of the first channels of such blocks.
 %function block_alignment(problem, groups)
 %  if groups == groups_of(problem) then return row_alignment(problem) end
 %  local element = element_bytes(problem)
 %  return alignment_of(row_alignment(problem), groups * group_in(problem) * element, groups * group_out(problem) * element)
 %end
-%-- Channels of a block's groups, of both sides.
+%-- Channels of a block's groups, on both sides.
 %function block_channels(problem, config)
 %  local groups = groups_of_block(problem, config)
 %  return groups * group_in(problem), groups * group_out(problem)
 %end
-%-- Blocks that share the channels: in x, of inputs and of outputs of a block's groups.
+%-- Blocks that share the channels, in x: those of inputs times those of outputs of a
+%-- block's groups.
 %function blocks_by(problem, config)
 %  local cin, cout = block_channels(problem, config)
 %  return ceil_div(groups_of(problem), groups_of_block(problem, config)), ceil_div(cin, config.m), ceil_div(cout, config.n)
@@ -64,7 +66,7 @@
 %  return shared_bytes(problem, config) * config.blocks <= target.shared_block
 %    and (config.blocks == 1 or blocks_share(problem, config, target))
 %end
-%-- Without measurements. Of rows of groups blocks have 64 bytes, where a group has no more.
+%-- The default without measurements. With groups, blocks have at least 64 bytes of a row.
 %local function default_sizes(problem)
 %  local function size(channels)
 %    return math.min(128, math.max(least_size(channels), problem.groups and 64 // element_bytes(problem) or 0))
@@ -195,13 +197,13 @@
 
 % write_cursor()
 typedef struct loader {
-    cursor rows, numbers;    /* the tiles that either is next copied of */
-    int last;                /* where the block's tiles end */
-    int slot, slot_ahead;    /* where in the ring their numbers lie */
+    cursor rows, numbers;    /* the next tiles whose rows or numbers are copied */
+    int last;                /* end of the block's tiles */
+    int slot, slot_ahead;    /* positions of their numbers in the ring */
     int first_in, first_out; /* channels */
 } loader;
 
-/* Row numbers of a tile: of x, then of dy. */
+/* Row numbers of a tile: those of x, then those of dy. */
 SPC_DEVICE int *numbers_at(int slot)
 {
     return (int *)(spc_shared() + $(rows_at)) + slot * $(2 * config.pairs);
@@ -242,7 +244,7 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 % if problem.bias == 1 then
 % write_store_one()
 % end
-%-- The copies of a side of a tile, of which all rows are there or `left` of them.
+%-- Writes the copies of one side of a tile, which has all rows or `left` rows.
 %function write_side(side, name, all)
 %  local x = side == "x"
 %  local pieces, channels = x and x_pieces or y_pieces, x and problem.cin or problem.cout
@@ -276,7 +278,8 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
         }
 %end
 %
-/* Starts the copies of the next tile, if there is one; always one group. */
+/* Starts the copies of the next tile, if there is one. Always commits one
+ * group. */
 SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 {
     spc_u8 *to = spc_shared() + stage * $(stage_size);
@@ -303,7 +306,7 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 
 /* ---- products ---------------------------------------------------------------- */
 
-/* The warp's place: its channels of both sides, and its part of a step's pairs. */
+/* The warp's part: its channels of both sides, and its pairs of a step. */
 SPC_DEVICE int warp_in(void) { return spc_warp() % $(wm) * $(tm * 16); }
 SPC_DEVICE int warp_out(void) { return spc_warp() / $(wm) % $(wn) * $(tn * 8); }
 SPC_DEVICE int warp_part(void) { return spc_warp() / $(wm * wn); }
@@ -372,7 +375,7 @@ SPC_DEVICE void multiply_pairs(float *acc, const spc_u8 *x, const spc_u8 *y, int
 % end
 
 % if wide then
-/* Starts the products of a stage: a warp's 16 input channels come through registers. */
+/* Starts the products of a stage. A warp's 16 input channels come through registers. */
 SPC_DEVICE void multiply(float *acc, int stage)
 {
     int lane = spc_lane(), r = lane & 7, low = lane >> 3 & 1, high = lane >> 4;
@@ -391,7 +394,7 @@ SPC_DEVICE void multiply(float *acc, int stage)
     spc_wgmma_commit();
 }
 % else
-/* The products of a stage. */
+/* Computes the products of a stage. */
 SPC_DEVICE void multiply(float *acc, int stage)
 {
     const spc_u8 *x = spc_shared() + stage * $(stage_size);
@@ -408,7 +411,7 @@ SPC_DEVICE void multiply(float *acc, int stage)
 
 /* ---- sums -------------------------------------------------------------------- */
 
-/* Where the lane's two neighbours h of product (i, j) lie in [m][n]. */
+/* The position in [m][n] of the lane's two neighbours h of product (i, j). */
 SPC_DEVICE int place_of(int i, int j, int h)
 {
     return (warp_in() + i * 16 + h * 8 + (spc_lane() >> 2)) * $(config.n) + warp_out() + j * 8 +
@@ -416,12 +419,13 @@ SPC_DEVICE int place_of(int i, int j, int h)
 }
 
 % if wk > 1 then
-/* Adds what the warps have of other pairs, in their order, to the first one's. */
+/* Adds the sums of warps with other pairs, in their order, to those of the first
+ * warp. */
 SPC_DEVICE void join_warps(float *acc)
 {
     float *parts = (float *)(spc_shared() + $(joined_at));
 
-    spc_sync_block(); /* all have left `parts` */
+    spc_sync_block(); /* all have finished with `parts` */
     if (warp_part() > 0)
         for (int i = 0; i < $(tm * tn * 2); i++) {
             float *to = parts + (warp_part() - 1) * $(config.m * config.n) +
@@ -483,7 +487,9 @@ SPC_DEVICE void open_share(loader *l, int tile, int last, int block, const spc_c
 % end
 }
 
-/* The tiles of a share; what is copied runs ahead from one offset to the next. */
+/*
+ * Processes the tiles of a share. Copies run ahead from one offset to the next.
+ */
 SPC_DEVICE void run_share(loader *l, int share, int block, const spc_conv_args *args)
 {
     const int *tiles = first_tiles();
@@ -491,22 +497,22 @@ SPC_DEVICE void run_share(loader *l, int share, int block, const spc_conv_args *
     int stage = 0, tile = l->rows.tile, k = l->rows.k;
 
     clear(acc);
-    spc_sync_block(); /* all have left the rings */
+    spc_sync_block(); /* all have finished with the rings */
     SPC_ROLLED
     for (int i = 0; i < $(config.stages); i++)
         load_numbers(l, args);
     spc_copy_commit();
     spc_copy_wait(0);
     spc_sync_block();
-    spc_depend_wait(); /* the map was there before */
+    spc_depend_wait(); /* the map was complete earlier */
     spc_depend_launch();
     SPC_ROLLED
     for (int i = 0; i < $(config.stages - 1); i++)
         load_next(l, i, args);
     SPC_ROLLED
     while (tile < l->last) {
-        /* The tile has arrived, for the whole block; and all have left the stage
-         * that is loaded next. */
+        /* After the barrier the tile has arrived for the whole block, and all
+         * warps have finished with the stage that is loaded next. */
         spc_copy_wait($(config.stages - 2));
 % if wide then
         spc_fence_async();
@@ -548,8 +554,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 }
 
 % if problem.groups then
-/* Adds the sums that shares left of offset block_x: 64 of its weights, of which four threads
- * have every fourth share each. */
+/* Adds the sums that shares stored for offset block_x, 64 weights in a block. Each of four
+ * threads adds every fourth share. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     const int *header = (const int *)args->workspace;

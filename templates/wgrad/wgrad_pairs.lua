@@ -1,14 +1,16 @@
-%-- How wgrad_mma divides channels, shared memory and registers, and what adds its sums.
+%-- How wgrad_mma divides channels, shared memory and registers, and the kernel that
+%-- adds its sums.
 %
 %include "wgrad.lua"
 %
 %block_sizes = {16, 32, 64, 128, 256}
-%-- The workspace begins with the first share of each offset, and the first without it.
+%-- The workspace begins with the first share of each offset, and the first share
+%-- without the offset.
 %function header_bytes(problem) return ceil_div(offsets_of(problem) * 8, 256) * 256 end
-%-- With wgmma a warpgroup has 64 input channels and all output channels of a block, and
-%-- rows of dy lie in core matrices: 16 bytes each of 8 rows.
+%-- With wgmma a warpgroup has 64 input channels and all output channels of a block.
+%-- Rows of dy are in core matrices, with 16 bytes of each of 8 rows.
 %function is_wide(config) return config.unit == "wgmma" end
-%-- How warps divide the tile: over m, over n, over the pairs of a step.
+%-- How warps divide the tile: over m, over n, and over the pairs of a step.
 %function warps_of(config)
 %  local m, n, left = 1, 1, config.warps
 %  if is_wide(config) then return config.warps, 1, 1 end
@@ -25,26 +27,28 @@
 %  return alignment_of(problem.cin * element, (problem.in_pitch or problem.cin) * element,
 %                      problem.cout * element, add_pitch(problem) * element)
 %end
-%-- Bytes from row to row of a stage: so many that eight rows, or four rows of words, are
-%-- in different banks.
+%-- Bytes from row to row of a stage. The padding puts eight rows, or four rows of words,
+%-- into different banks.
 %function pitch_of(problem, channels)
 %  return channels * element_bytes(problem) + (element_bytes(problem) == 2 and 16 or 32)
 %end
-%-- Bytes from 8 output channels to the next of a stage's core matrices; those of 8 pairs
-%-- follow each other. 16 more, so that pieces of a row go to different banks.
+%-- Bytes from 8 output channels to the next in a stage's core matrices. The bytes of 8
+%-- pairs are contiguous. 16 bytes of padding put the pieces of a row into different
+%-- banks.
 %function piece_pitch(config) return config.pairs * 16 + 16 end
 %function stage_bytes(problem, config)
 %  local x = config.pairs * pitch_of(problem, config.m)
 %  if is_wide(config) then return x + config.n // 8 * piece_pitch(config) end
 %  return x + config.pairs * pitch_of(problem, config.n)
 %end
-%-- Of the ring of row numbers, both sides. They are a ring of rows ahead, whose first
-%-- tiles are loaded without a barrier: nobody may find other numbers there then.
+%-- Bytes of the ring of row numbers, both sides. It is twice as long as the ring of
+%-- rows, because numbers run one ring ahead. The first tiles of rows are loaded
+%-- without a barrier, so their numbers must not be overwritten.
 %function rows_bytes(config) return 2 * config.stages * config.pairs * 8 end
 %function offsets_of(problem) return problem.offsets + problem.bias end
-%-- The first tiles of offsets, and their first pairs.
+%-- Bytes for the first tile and the first pair of each offset.
 %function table_bytes(problem) return ceil_div((2 * offsets_of(problem) + 2) * 4, 16) * 16 end
-%-- What warps with other pairs leave to be added.
+%-- Bytes for the sums of warps with other pairs.
 %function joined_bytes(config)
 %  local m, n, k = warps_of(config)
 %  return config.m * config.n * 4 * (k - 1)
@@ -60,7 +64,7 @@
 %function blocks_of(problem, config)
 %  return ceil_div(problem.cin, config.m) * ceil_div(problem.cout, config.n)
 %end
-%-- The least size that holds so many channels, or the largest.
+%-- The least size that holds this many channels, or the largest size.
 %function least_size(channels)
 %  for _, size in ipairs(block_sizes) do
 %    if size >= channels then return size end
@@ -73,10 +77,12 @@
 %  return sums_of(config) + (config.m // m // 4 + config.n // n // 4) * images(problem) + 56
 %end
 %
-%-- ---- what the body shares ---------------------------------------------------------
+%-- ---- code that the bodies share
+%-- ----------------------------------------------------
 %
 %function write_copy_piece()
-/* Copies 16 bytes of a row from byte `at` on; of row -1, and past its `bytes`, zeroes. */
+/* Copies 16 bytes of a row from byte `at` on. Row -1, and bytes from `bytes` on, give
+ * zeroes. */
 SPC_DEVICE void copy_piece(spc_u8 *to, const spc_u8 *from, int row, long long pitch,
                            int at, int bytes)
 {
@@ -97,8 +103,8 @@ SPC_DEVICE void copy_piece(spc_u8 *to, const spc_u8 *from, int row, long long pi
 %function write_shares()
 /* ---- shares ------------------------------------------------------------------ */
 
-/* The first tile of each offset, and behind the last how many there are; then the
- * first pair of each. */
+/* The first tile of each offset, followed by the number of all tiles. Then the
+ * first pair of each offset. */
 SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
 {
     const int *begin = args->pairs.begin;
@@ -112,7 +118,8 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
                 count = spc_load_int(begin + k + 1) - pair;
             }
 % if problem.bias == 1 then
-            /* A capacity: what of the order is behind the rows is -1, and adds nothing. */
+            /* The number of rows is a capacity. The order is -1 past the last row, which
+             * adds nothing. */
             if (k == $(problem.offsets))
                 count = args->map.rows;
 % end
@@ -137,8 +144,8 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
     spc_sync_block();
 }
 
-/* So many shares has a grid: each of them in all blocks of channels, and none
- * without a tile. */
+/* The number of shares of a grid. Each share covers all blocks of channels, and
+ * no share is empty. */
 SPC_DEVICE int shares_of(int grid, int all)
 {
     int shares = grid > $(blocks) ? grid / $(blocks) : 1;
@@ -146,7 +153,7 @@ SPC_DEVICE int shares_of(int grid, int all)
     return shares < all ? shares : all;
 }
 
-/* The first tile of a share of all. */
+/* The first tile of a share. */
 SPC_DEVICE int share_begin(int all, int share, int shares)
 {
     return (int)((long long)all * share / shares);
@@ -164,7 +171,7 @@ SPC_DEVICE int share_of(int all, int tile, int shares)
     return share;
 }
 
-/* What spc_sum goes by. */
+/* Stores what spc_sum reads. */
 SPC_DEVICE void leave_header(const int *tiles, int shares, int *header)
 {
     if (spc_block_x() > 0)
@@ -179,7 +186,7 @@ SPC_DEVICE void leave_header(const int *tiles, int shares, int *header)
 %end
 %
 %function write_sum_place()
-/* The sum that a share leaves of an offset: [m][n]. */
+/* The sum that a share stores for an offset: [m][n]. */
 SPC_DEVICE float *sum_at(const spc_conv_args *args, int slot, int block)
 {
     return (float *)((spc_u8 *)args->workspace + $(header)) +
@@ -191,15 +198,15 @@ SPC_DEVICE float *sum_at(const spc_conv_args *args, int slot, int block)
 %-- ---- a walk over the tiles -----------------------------------------------------------
 %
 %function write_cursor()
-/* A place in the list of tiles: a tile, its offset, its first pair, and where the
- * pairs of the offset end. */
+/* A position in the list of tiles: a tile, its offset, its first pair, and the
+ * end of the offset's pairs. */
 typedef struct cursor {
     int tile, k, pair, end;
 } cursor;
 
 SPC_DEVICE const int *first_tiles(void) { return (const int *)(spc_shared() + $(tiles_at)); }
 
-/* The offset that has a tile: the lanes look at 32 at a time. */
+/* The offset that has a tile. The lanes examine 32 offsets at a time. */
 SPC_DEVICE int offset_of(int tile)
 {
     int k = 0;
@@ -211,7 +218,7 @@ SPC_DEVICE int offset_of(int tile)
     return k;
 }
 
-/* Goes on to the offset that has the tile. */
+/* Moves to the offset that has the tile. */
 SPC_DEVICE void find_offset(cursor *c, const spc_conv_args *args)
 {
     const int *tiles = first_tiles(), *pairs = tiles + $(all + 1);
@@ -226,7 +233,8 @@ SPC_DEVICE void find_offset(cursor *c, const spc_conv_args *args)
 % end
 }
 
-/* The next tile; that is the last one's end when the caller's tiles end. */
+/* Moves to the next tile. At the end of the caller's tiles it stays at the end
+ * of the last one. */
 SPC_DEVICE void advance(cursor *c, int last, const spc_conv_args *args)
 {
     c->pair += $(config.pairs);
@@ -237,7 +245,7 @@ SPC_DEVICE void advance(cursor *c, int last, const spc_conv_args *args)
 %end
 %
 %function write_store_one()
-/* What stands for inputs of the bias: 1 in channel 0, else 0. */
+/* Stores the input of the bias: 1 in channel 0, else 0. */
 SPC_DEVICE void store_one(spc_u8 *to, int is_first)
 {
     spc_b16 one;
@@ -251,7 +259,8 @@ SPC_DEVICE void store_one(spc_u8 *to, int is_first)
 %-- ---- the sum of the shares -----------------------------------------------------------
 %
 %function write_add_shares(from, to, step, ahead, where)
-    /* Every $(step)th share's four neighbours from `other`; $(ahead) loads are under way. */
+    /* Adds every $(step)th share's four neighbours from `other` on; $(ahead) loads are under
+     * way. */
     SPC_ROLLED
     for (int first = $(from); first < $(to); first += $(step * ahead)) {
         spc_b16 four[$(ahead)];
@@ -273,8 +282,8 @@ SPC_DEVICE void store_one(spc_u8 *to, int is_first)
 %end
 %
 %function write_sum_kernel()
-/* Adds the sums that shares left of offset block_x: 64 times those of four
- * neighbours, of which four threads have every fourth share each. */
+/* Adds the sums that shares stored for offset block_x, 64 times four neighbours
+ * in a block. Each of four threads adds every fourth share. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     const int *header = (const int *)args->workspace;

@@ -1,26 +1,28 @@
-%-- The gradient of weights of few channels, by tiles of output rows, whose rows several
+%-- The gradient of weights of few channels, by tiles of output rows whose rows several
 %-- offsets read:
 %--
 %--     dw[k]  =  sum over the rows i of all tiles of  x[index[k][i]]^T dy[i]
 %--
-%-- A block has the sums of all offsets in the registers of its warps; its tiles are dealt in a
-%-- snake. Each warp has offsets of its own, `slots` at most, walks over the tiles of the block
-%-- by itself, and copies what its steps (a tile, and an offset of the warp's that the tile has)
-%-- need into a ring of its own: no warp waits for another. All of them are in
-%-- the same few tiles at a time, so that most rows of dy, and rows of x that several outputs
-%-- read, come from the multiprocessor's own cache, where pairs (wgrad_mma, wgrad_wgmma) bring
-%-- both rows of each pair from the last one. It pays where rows have many inputs: every block
-%-- leaves a sum of every offset, which spc_sum adds, in their order.
+%-- A block has the sums of all offsets in the registers of its warps. Its tiles are dealt in
+%-- a snake. Each warp has its own offsets, at most `slots`, and walks over the tiles of the
+%-- block independently. It copies the rows that its steps need (a step is a tile and an
+%-- offset of the warp that the tile has) into its own ring, so no warp waits for another. All
+%-- warps are in the same few tiles at a time. Most rows of dy, and rows of x that several
+%-- outputs read, therefore come from the multiprocessor's own cache. Kernels by pairs
+%-- (wgrad_mma, wgrad_wgmma) load both rows of each pair from the last-level cache. This
+%-- kernel pays off if rows have many inputs, because every block stores a sum of every
+%-- offset, which spc_sum adds in their order.
 %--
-%-- Row numbers come to registers `ahead` steps before their rows.
+%-- Row numbers are loaded into registers `ahead` steps before their rows.
 %
 %include "wgrad_pairs.lua"
 %
 %local sizes = {16, 32, 64}
 %
-%-- Bytes from row to row, so that those that ldmatrix reads are in different banks.
+%-- Bytes from row to row, padded so that the rows that ldmatrix reads are in
+%-- different banks.
 %local function row_pitch(channels) return channels * 2 + 16 end
-%-- The centre is in all tiles, and has a warp alone where there are enough of them.
+%-- The centre is in all tiles, so it has its own warp if there are enough warps.
 %local function has_own_warp(problem, config) return problem.centre >= 0 and config.warps > 2 end
 %function slots_of(problem, config)
 %  if has_own_warp(problem, config) then return ceil_div(problem.offsets - 1, config.warps - 1) end
@@ -30,13 +32,15 @@
 %  return config.rows * (row_pitch(config.m) + row_pitch(config.n))
 %end
 %function shared_bytes(problem, config) return config.warps * config.stages * stage_bytes(config) end
-%-- Sums; row numbers of four steps; operands and what a step takes.
+%-- Registers for sums, row numbers of four steps, operands and the temporaries of a
+%-- step.
 %function registers_of(problem, config)
 %  return slots_of(problem, config) * config.m * config.n // 32 + config.rows // 4 + config.m // 4 + 44
 %end
 %function sum_bytes(problem, config) return problem.offsets * config.m * config.n * 4 end
 %
-%-- As many warps as fit, and whether any do. Code for newer GPUs takes more registers (32->32).
+%-- As many warps as fit, and whether any fit. The code for newer GPUs takes more registers
+%-- (32->32).
 %local function usual(problem, target)
 %  local config = {m = math.min(64, least_size(problem.cin)), n = math.min(64, least_size(problem.cout)),
 %                  rows = 32, stages = 4, blocks = 1, order = "gray"}
@@ -124,7 +128,7 @@
 % write_store_sum()
 /* ---- steps ---------------------------------------------------------------------- */
 
-/* The warp's offset of a slot; -1: it has none there. */
+/* The warp's offset of a slot, or -1 if the slot is empty. */
 SPC_DEVICE int offset_of(int warp, int slot)
 {
 % if own_warp then
@@ -139,8 +143,8 @@ SPC_DEVICE int offset_of(int warp, int slot)
 % end
 }
 
-/* Where the warp is: tiles of 32 turns, a lane each, with the slots of which each has offsets;
- * those of the tile that are left. */
+/* The warp's position: tiles of 32 turns, one per lane, with the slots whose offsets each
+ * tile has; and the remaining slots of the current tile. */
 typedef struct walk {
     int warp;
     int turn, tile;
@@ -164,7 +168,8 @@ SPC_DEVICE void look_at_turns(walk *w, const spc_conv_args *args)
     }
 }
 
-/* Goes on to a tile that has an offset of the warp's; past the last, `left` is 0. */
+/* Moves to the next tile that has an offset of the warp. Past the last tile `left`
+ * is 0. */
 SPC_DEVICE void next_tile(walk *w, const spc_conv_args *args)
 {
     for (;;) {
@@ -182,7 +187,8 @@ SPC_DEVICE void next_tile(walk *w, const spc_conv_args *args)
     }
 }
 
-/* A step whose rows are known: of x by lane, lane + 32; of dy alike. slot < 0: none. */
+/* A step whose rows are known: rows of x for lane and lane + 32, and rows of dy alike.
+ * slot < 0: no step. */
 typedef struct step {
     int x[$(pages)], y[$(pages)], slot;
 } step;
@@ -212,7 +218,7 @@ SPC_DEVICE void find_step(step *s, walk *w, const spc_conv_args *args)
     }
 }
 
-%-- The copies of the rows of a side; of a row that has no input, zeroes.
+%-- Writes the copies of the rows of one side. A row without an input gives zeroes.
 %function write_side(side, name, row)
 %  local x = side == "x"
 %  local pieces, channels = x and x_pieces or y_pieces, x and problem.cin or problem.cout
@@ -233,15 +239,15 @@ SPC_DEVICE void copy_step(spc_u8 *to, step *s, const spc_conv_args *args)
     SPC_UNROLL
     for (int page = 0; page < $(pages); page++)
         if (s->x[page] < 0)
-            s->y[page] = -1; /* what is no number there would be none times 0 */
+            s->y[page] = -1; /* a NaN in dy would give NaN times 0 */
 % write_side("x", "in", "s->x")
 % write_side("y", "residual", "s->y")
 }
 
 /* ---- products ------------------------------------------------------------------- */
 
-/* Without it the products of all slots become one piece of code, and their sums an array in
- * memory. */
+/* Without this the compiler merges the products of all slots into one piece of code, and
+ * their sums become an array in memory. */
 #ifdef __CUDACC__
 #define MARK(text) asm volatile(text)
 #else
@@ -306,7 +312,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     step step$(i);
 % end
     int stage = 0;
-    spc_u32 slots = 0; /* of the steps in the ring, the oldest lowest; 3 bits each: 7 is none */
+    spc_u32 slots = 0; /* of steps in the ring: 3 bits each, 7: no step; oldest lowest */
 
     SPC_UNROLL
     for (int i = 0; i < $(tm * tn * 4); i++) {
@@ -322,7 +328,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 % for i = 0, ahead - 1 do
     find_step(&step$(i), &w, args);
 % end
-    spc_depend_wait(); /* the map was there before */
+    spc_depend_wait(); /* the map was complete earlier */
     spc_depend_launch();
     if (spc_block_x() == 0 && spc_thread() == 0)
         *(int *)args->workspace = spc_grid_x();
@@ -331,8 +337,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     SPC_ROLLED
     for (;;) {
 % for i = 0, ahead - 1 do
-        /* The step is copied to the stage that was multiplied last, then the oldest of the
-         * ring is multiplied. */
+        /* The step is copied into the stage that was multiplied last. Then the oldest step
+         * of the ring is multiplied. */
         slots |= (spc_u32)(step$(i).slot & 7) << $(3 * (config.stages - 1));
         if (slots == $(string.format("0x%xu", (1 << 3 * config.stages) - 1)))
             break;
@@ -352,7 +358,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 % end
         }
         slots >>= 3;
-        spc_sync_warp(); /* all have left the stage */
+        spc_sync_warp(); /* all have finished with the stage */
 % end
     }
 % for k = 0, slots - 1 do
@@ -361,8 +367,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 % end
 }
 
-/* Adds the blocks' sums of offset block_x: those of 16 times four neighbours, of which 16
- * threads have every 16th block each. */
+/* Adds the blocks' sums of offset block_x, 16 times four neighbours. Each of 16 threads
+ * adds every 16th block. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     float *parts = (float *)spc_shared();
@@ -379,7 +385,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     spc_sync_block();
     if (spc_thread() >= 64)
         return;
-    /* A thread has one of the numbers. */
+    /* Each thread has one of the numbers. */
     quad = spc_block_y() * 16 + spc_thread() / 4;
     int ci = quad * 4 / $(config.n);
     int co = quad * 4 % $(config.n) + spc_thread() % 4;

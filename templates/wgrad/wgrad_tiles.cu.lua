@@ -1,41 +1,43 @@
-%-- The gradient of weights of few channels on warpgroups, by tiles of output rows: the rows
-%-- of a tile are the inner dimension of products that have all offsets' sums in registers.
+%-- The gradient of weights of few channels on warpgroups, by tiles of output rows. The rows
+%-- of a tile are the inner dimension of products, and the sums of all offsets are in
+%-- registers.
 %--
 %--     dw[k][ci][co]  =  sum over the rows p of all tiles of  x[index[k][p]][ci] * dy[order[p]][co]
 %--
-%-- 64 input channels, of one offset or of some that follow each other, are a block of the
-%-- first operand: rows of 128 bytes in shared memory, where wgmma reads them transposed.
-%-- A row that an offset does not have is zero. The rows of dy of a tile are there once for
-%-- all its blocks; blocks of whose offsets a tile has none are left out.
+%-- A block of the first operand has 64 input channels, of one offset or of several
+%-- consecutive ones. It consists of rows of 128 bytes in shared memory, which wgmma reads
+%-- transposed. A row that an offset does not have is zero. The rows of dy of a tile are
+%-- loaded once for all its blocks. Blocks without an offset of the tile are skipped.
 %--
-%-- Some warps only load. A step is the rows of dy of a tile, or one of its blocks: steps
-%-- go to the loading warps whole, so that copies of many are under way. Row numbers come
-%-- to shared memory some steps ahead: in registers those of the next step would be waited
-%-- for with those of this one. Copies arrive at the barrier of their stage themselves.
-%-- The warpgroups that multiply divide the blocks of a tile.
+%-- Some warps only load. A step is the rows of dy of a tile, or one of its blocks. Each step
+%-- goes to one loading warp, so that the copies of several steps are under way. Row numbers
+%-- are copied to shared memory some steps ahead. In registers, a wait for the numbers of this
+%-- step would also wait for those of the next. Copies signal the barrier of their stage
+%-- themselves. The warpgroups that multiply divide the blocks of a tile.
 %--
-%-- `shares` thread blocks have the same tiles and a part of the offsets each: fewer sums in
-%-- registers, and fewer sums left for spc_sum to add, for more rows of dy.
+%-- `shares` thread blocks have the same tiles and a part of the offsets each. This means
+%-- fewer sums in registers and fewer sums for spc_sum to add, but more rows of dy to load.
 %--
-%-- Where a row of dy holds what is no number, a product by the zero of an absent input is
-%-- none: such sums are computed anew.
+%-- If a row of dy contains a NaN or infinity, its product with the zero of an absent input is
+%-- NaN. Such sums are computed again.
 %
 %include "wgrad_pairs.lua"
 %include "wgrad_groups.lua"
 %
-%-- Input channels of an offset in a block, and its offsets.
+%-- Input channels of an offset in a block, and the number of its offsets.
 %function slot_of(problem) return problem.cin <= 8 and 8 or least_size(problem.cin) end
 %function per_block(problem) return 64 // slot_of(problem) end
-%-- Around a centre opposite offsets, which the row order has together, are neighbours: the
-%-- centre, nothing, and then pairs.
+%-- With a centre, opposite offsets are made neighbours, because the row order keeps them
+%-- together: first the centre, then an empty slot, then the pairs.
 %function has_pairs(problem) return problem.centre >= 0 and problem.centre * 2 + 1 == problem.offsets and per_block(problem) > 1 end
 %function slots_of(problem) return problem.offsets + (has_pairs(problem) and 1 or 0) end
 %function all_blocks_of(problem) return ceil_div(slots_of(problem), per_block(problem)) end
-%-- Of a share, and of a warpgroup.
+%-- Blocks of a share, and of a warpgroup.
 %function share_blocks(problem, config) return ceil_div(all_blocks_of(problem), config.shares) end
 %function group_blocks(problem, config) return ceil_div(share_blocks(problem, config), config.groups) end
 %function stage_bytes(config) return config.rows * 128 end
-%-- Row numbers of a step: each offset's begin four banks behind those of the one before.
+%-- Row numbers of a step. The numbers of each offset begin four banks after those of the
+%-- previous one.
 %local known = 4
 %function numbers_bytes(problem, config) return per_block(problem) * (config.rows * 4 + 16) end
 %function shared_bytes(problem, config)
@@ -46,9 +48,11 @@
 %function registers_of(problem, config)
 %  return group_blocks(problem, config) * width_of(problem) // 2 + 48
 %end
-%-- A loading warp: rows of two steps, and what finds and copies them.
+%-- Registers of a loading warp: rows of two steps, and the temporaries for finding
+%-- and copying them.
 %function loader_registers_of(config) return config.rows // 4 + 56 end
-%-- Registers of a multiplying thread where loading warps, which are whole warpgroups, give some.
+%-- Registers of a multiplying thread if loading warps, which are whole warpgroups, give some
+%-- away.
 %function raised_registers(config)
 %  local given = config.loaders * 32 * (loader_registers_of(config) // 8 * 8)
 %  return math.min(240, (equal_registers(config) * threads_of(config) - given) // (config.groups * 128) // 8 * 8)
@@ -59,9 +63,10 @@
 %    and (need <= equal_registers(config) or need <= raised_registers(config))
 %end
 %
-%-- Has a map so many pairs that tiles beat lists of them? Between 15,000 and 35,000 rows, and
-%-- of 64 channels both ways between 64,000 and 252,000, both take as long (shells, H200). Two
-%-- fifths of all pairs lie between scans (less than a quarter), where lists win, and shells (47 %).
+%-- True if the map has enough pairs for tiles to be faster than lists of pairs. Both take the
+%-- same time between 15,000 and 35,000 rows and, with 64 channels on both sides, between
+%-- 64,000 and 252,000 (shells, H200). Two fifths of all pairs is between scans (less than a
+%-- quarter), where lists win, and shells (47 %).
 %function is_best(problem, config, target)
 %  if target.pairs == nil or problem.centre < 0 then return false end
 %  local least, most = math.min(problem.cin, problem.cout), math.max(problem.cin, problem.cout)
@@ -159,7 +164,9 @@
 % write_store_sum()
 /* ---- tiles ------------------------------------------------------------------------ */
 
-/* What a thread block has: a share of the offsets, of a part of the tiles. */
+/*
+ * The work of a thread block: a share of the offsets for a part of the tiles.
+ */
 typedef struct item {
     int share, part, parts;
 } item;
@@ -172,7 +179,7 @@ SPC_DEVICE int parts_of(const spc_conv_args *args)
     return parts > 0 ? parts : 1;
 }
 
-/* The offset of a slot, of which a block has $(per); -1 of none. */
+/* The offset of a slot, of which a block has $(per); -1 for an empty slot. */
 SPC_DEVICE int offset_of(int slot)
 {
 % if has_pairs(problem) then
@@ -186,8 +193,8 @@ SPC_DEVICE int offset_of(int slot)
 /* The i-th block of a share. */
 SPC_DEVICE int block_of(int i, int share) { return $(config.shares > 1 and "i * " .. config.shares .. " + share" or "i"); }
 
-/* Where a warp is: tiles of 32 turns, a lane each, with the blocks of the share that each
- * has; the tile of this turn, and how many tiles were before it. */
+/* A warp's position: tiles of 32 turns, one per lane, with the blocks of the share that
+ * each tile has; the tile of this turn, and the number of earlier tiles. */
 typedef struct walk {
     item it;
     int turn, tile;
@@ -222,7 +229,8 @@ SPC_DEVICE void look_at_turns(walk *w, const spc_conv_args *args)
     }
 }
 
-/* Goes on to a tile that has a block of the share's; without one `have` is 0. */
+/* Moves to the next tile that has a block of the share. `have` is 0 if there is
+ * no next tile. */
 SPC_DEVICE void next_tile(walk *w, const spc_conv_args *args)
 {
     w->tiles++;
@@ -246,7 +254,7 @@ SPC_DEVICE void next_tile(walk *w, const spc_conv_args *args)
     w->have = (spc_u32)spc_shfl((int)w->lane_have, w->turn & 31);
 }
 
-/* The first tile of an item; stages go on from the one before. */
+/* The first tile of an item. Stages continue from the previous item. */
 SPC_DEVICE void first_tile(walk *w, int number, int parts, const spc_conv_args *args)
 {
     w->it.share = number % $(config.shares);
@@ -260,7 +268,8 @@ SPC_DEVICE void first_tile(walk *w, int number, int parts, const spc_conv_args *
 
 /* ---- stages ----------------------------------------------------------------------- */
 
-/* Barriers of a stage, of the warpgroups' and then of dy's: it is full, it is empty. */
+/* The barriers of a stage, first those of the warpgroups and then those of dy: it is
+ * full, it is empty. */
 SPC_DEVICE spc_u64 *full_barrier(int stage)
 {
     return (spc_u64 *)(spc_shared() + $(barriers_at)) + stage;
@@ -268,7 +277,7 @@ SPC_DEVICE spc_u64 *full_barrier(int stage)
 SPC_DEVICE spc_u64 *empty_barrier(int stage) { return full_barrier(stage) + $(all_stages); }
 SPC_DEVICE spc_u8 *stage_at(int stage) { return spc_shared() + stage * $(stage_size); }
 
-/* Which of the share's blocks a warpgroup has. */
+/* The share's blocks that belong to a warpgroup. */
 SPC_DEVICE spc_u32 blocks_of_group(int group)
 {
     spc_u32 first = 0;
@@ -279,7 +288,7 @@ SPC_DEVICE spc_u32 blocks_of_group(int group)
     return first << group;
 }
 
-/* Stage, and phase, of a warpgroup's step, which has a ring of its own, and of a tile's dy. */
+/* Stage and phase of a warpgroup's step, which has its own ring, and of a tile's dy. */
 SPC_DEVICE int x_stage(int group, int step) { return group * $(config.stages) + step % $(config.stages); }
 SPC_DEVICE int x_parity(int step) { return step / $(config.stages) & 1; }
 SPC_DEVICE int y_stage(int tile) { return $(x_stages) + tile % $(config.ahead); }
@@ -303,18 +312,19 @@ typedef struct loader {
     walk w;
     int number; /* of the warp among those that load */
     spc_u32 mine; /* the warp's steps of this tile: dy, then blocks */
-    /* Lane l, of step l: */
+    /* Lane l, for step l: */
     int lane_steps; /* of its warpgroup, before this tile */
     int lane_stage, lane_parity;
 } loader;
 
-/* A step whose row numbers are on their way to shared memory. */
+/* A step whose row numbers are being copied to shared memory. */
 typedef struct step {
-    int stage, parity; /* stage < 0: there is none */
-    int offset;        /* of the lane's piece; < 0: there is none */
+    int stage, parity; /* stage < 0: no step */
+    int offset;        /* of the lane's piece; < 0: no offset */
 } step;
 
-/* Deals the steps of a tile: all of a stage to one warp, which cannot overtake itself. */
+/* Deals the steps of a tile. All steps of a stage go to one warp, because one warp
+ * processes them in order. */
 SPC_DEVICE void deal(loader *l)
 {
     int is_dy = spc_lane() == 0, i = is_dy ? 0 : spc_lane() - 1, group = i % $(config.groups);
@@ -332,14 +342,15 @@ SPC_DEVICE void deal(loader *l)
     l->mine = spc_ballot(mine && l->lane_stage % $(config.loaders) == l->number);
 }
 
-/* The row numbers of a step of the warp's: $(known) are there or on their way. */
+/* The row numbers of one of the warp's steps; $(known) of them are loaded or
+ * being loaded. */
 SPC_DEVICE spc_u8 *numbers_of(const loader *l, int which)
 {
     return spc_shared() + $(numbers_at) + (l->number * $(known) + which) * $(numbers_size);
 }
 
-/* Finds the next step, and has its row numbers copied. Groups of copies are counted: a
- * step that is none has one, too. */
+/* Finds the next step and starts copying its row numbers. Groups of copies are
+ * counted, so an empty step commits a group as well. */
 SPC_DEVICE void find_step(step *s, loader *l, int which, const spc_conv_args *args)
 {
     s->stage = -1;
@@ -369,7 +380,8 @@ SPC_DEVICE void find_step(step *s, loader *l, int which, const spc_conv_args *ar
     spc_copy_commit();
 }
 
-%-- The lane's pieces of a step's rows, of which 8 lanes have one and a warp four neighbours.
+%-- Writes the lane's copies of a step's rows. 8 lanes copy one row, and a warp copies four
+%-- neighbouring rows.
 %function write_copies(pitch, offset)
         const int *numbers = (const int *)(numbers_of(l, which) + $(offset)) + (spc_lane() >> 3);
         int row[$(lane_rows)];
@@ -432,7 +444,7 @@ SPC_DEVICE void load_items(int parts, const spc_conv_args *args)
         find_step(&step$(i), &l, $(i), args);
 % end
         if (number == spc_block_x()) {
-            spc_depend_wait(); /* the map was there before */
+            spc_depend_wait(); /* the map was complete earlier */
             spc_depend_launch();
         }
         SPC_ROLLED
@@ -449,8 +461,8 @@ SPC_DEVICE void load_items(int parts, const spc_conv_args *args)
 
 /* ---- products --------------------------------------------------------------------- */
 
-/* Without it the products of all blocks become one piece of code, and their sums an array in
- * memory. */
+/* Without this the compiler merges the products of all blocks into one piece of code, and
+ * their sums become an array in memory. */
 #ifdef __CUDACC__
 #define MARK(text) asm volatile(text)
 #else
@@ -470,13 +482,13 @@ SPC_DEVICE void multiply(float *acc, int group, int step, spc_u64 y, int *before
     spc_u64 x = spc_wgmma_swizzled(stage_at(stage), 1024, 1024);
 
     spc_mbar_wait(full_barrier(stage), x_parity(step));
-    spc_fence_async(); /* copies are no part of what wgmma sees, else */
+    spc_fence_async(); /* wgmma does not see the copies otherwise */
     spc_wgmma_fence();
     SPC_UNROLL
     for (int k = 0; k < $(rows // 16); k++)
         spc_wgmma_both_$(n)_$(problem.dtype)(acc, x + k * 128, y + k * 128, 1);
     spc_wgmma_commit();
-    spc_wgmma_wait(1); /* for the step before */
+    spc_wgmma_wait(1); /* for the previous step */
     if (*before >= 0)
         release(*before);
     *before = stage;
@@ -566,7 +578,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(block), $(config.blocks))
 
 /* ---- the sum ---------------------------------------------------------------------- */
 
-/* Which element of the result an element of a block is, and -1 of none. */
+/* The element of the result for an element of a block, or -1. */
 SPC_DEVICE long long place_of(int block, int element)
 {
     int row = element / $(n), co = element % $(n);
@@ -577,7 +589,7 @@ SPC_DEVICE long long place_of(int block, int element)
     return ((long long)k * $(problem.cin) + ci) * $(problem.cout) + co;
 }
 
-/* An element of the result, by all threads, from the rows alone. */
+/* An element of the result, computed by all threads directly from the rows. */
 SPC_DEVICE float sum_anew(float *sums, long long place, const spc_conv_args *args)
 {
     const int *index = args->map.index + place / $(problem.cin * problem.cout) * args->map.rows_padded;
@@ -603,13 +615,15 @@ SPC_DEVICE float sum_anew(float *sums, long long place, const spc_conv_args *arg
     return sums[0];
 }
 
-/* Adds the parts' sums of 64 elements of block block_x: 16 threads have every 16th part
- * each of four neighbours. Of the 132 parts of a large GPU that are nine at most, all of
- * which are under way. */
+/*
+ * Adds the parts' sums of 64 elements of block block_x. Each of 16 threads adds every
+ * 16th part of four neighbours. A large GPU has 132 parts, so these are at most nine
+ * loads, all under way at once.
+ */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     float *sums = (float *)spc_shared();
-    int *anew = (int *)(spc_shared() + 4096); /* elements that are no numbers */
+    int *anew = (int *)(spc_shared() + 4096); /* elements that are not finite */
     int first = spc_block_y() * 64, at = first + spc_thread() % 16 * 4;
     float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 

@@ -1,16 +1,17 @@
-%-- The gradient of weights on warpgroups: as in wgrad_mma, for each offset
+%-- The gradient of weights on warpgroups. As in wgrad_mma, for each offset
 %--
 %--     dw[k]  =  sum over its pairs (i, o) of  x[i]^T dy[o]
 %--
-%-- Some warps only load: each has its rows of every step, and copies them as they lie into
-%-- rows of 64 channels with swizzle, where wgmma reads both operands transposed, so that
-%-- nothing passes through registers. (Pieces of a row that go to different lines of shared
-%-- memory, as in core matrices without swizzle, arrive one by one: 3 times as slow.) The warpgroups that multiply divide a block's
-%-- channels, and wait for a step only if it has not arrived: loaders and multipliers meet at
-%-- mbarriers, and nobody at a barrier of the block.
+%-- Some warps only load. Each has its rows of every step, and copies them unchanged into rows
+%-- of 64 channels with swizzle. wgmma reads both operands transposed from there, so nothing
+%-- passes through registers. (If the pieces of a row go to different lines of shared memory,
+%-- as in core matrices without swizzle, they arrive one by one, which is 3 times as slow.)
+%-- The warpgroups that multiply divide a block's channels. They wait for a step only if it
+%-- has not arrived. Loaders and multipliers synchronise through mbarriers, never through a
+%-- barrier of the block.
 %--
-%-- A loading warp waits for nothing but an empty stage: copies arrive at the barrier of their
-%-- stage themselves, and row numbers come to registers `ahead` steps before their rows.
+%-- A loading warp waits only for an empty stage. Copies signal the barrier of their stage
+%-- themselves, and row numbers are loaded into registers `ahead` steps before their rows.
 %--
 %-- Shares, their sums and the gradient of a bias are those of wgrad_mma.
 %
@@ -23,7 +24,7 @@
 %function shared_bytes(problem, config)
 %  return config.stages * (stage_bytes(problem, config) + 16) + table_bytes(problem)
 %end
-%-- How warpgroups divide the channels of a block: over the side that has more.
+%-- How warpgroups divide the channels of a block: along the side that has more.
 %function parts_of_block(config)
 %  if config.n > config.m then
 %    local n = math.min(config.groups, config.n // 64)
@@ -36,7 +37,7 @@
 %  local m, n = parts_of_block(config)
 %  return config.m // m * config.n // n // 128 + 40
 %end
-%-- Two warpgroups that load can give some registers.
+%-- Two warpgroups that load can give away some registers.
 %function gives_registers(config)
 %  return config.groups == 2 and config.loaders == 8 and config.blocks == 1
 %end
@@ -144,13 +145,13 @@
 
 /* A warp that loads has $(rows) rows of a step. */
 typedef struct loader {
-    cursor rows, numbers;    /* the tiles that either is next read of */
-    int last;                /* where the block's tiles end */
+    cursor rows, numbers;    /* the next tiles whose rows or numbers are read */
+    int last;                /* end of the block's tiles */
     int stage, parity;       /* the next stage, and the phase in which it is empty */
     int first_in, first_out; /* channels */
 } loader;
 
-/* A stage's barriers: it is full, it is empty. */
+/* The barriers of a stage: it is full, it is empty. */
 SPC_DEVICE spc_u64 *full_barrier(int stage)
 {
     return (spc_u64 *)(spc_shared() + $(barriers_at)) + stage;
@@ -165,8 +166,8 @@ SPC_DEVICE int after(int stage)
 SPC_DEVICE int loading_warp(void) { return spc_warp() - $(consumers); }
 SPC_DEVICE int first_row(void) { return loading_warp() * $(rows); }
 
-/* Of one more tile, if there is one, the row number that the lane keeps: lanes have
- * those of the warp's rows of x, then those of dy. */
+/* Loads the row number that the lane keeps, for one more tile, if there is one.
+ * Lanes have the numbers of the warp's rows of x, then of dy. */
 SPC_DEVICE int load_number(loader *l, const spc_conv_args *args)
 {
     const int *in = args->pairs.in, *out = args->pairs.out;
@@ -188,12 +189,13 @@ SPC_DEVICE int load_number(loader *l, const spc_conv_args *args)
     return number;
 }
 
-%-- The row of a lane's i-th piece, where so many pieces of a row are there.
+%-- The row of a lane's i-th piece, for rows with this many pieces.
 %function row_of_item(pieces)
 %  local row = "(spc_lane() + i * 32) / " .. pieces
 %  return rows * pieces % 32 == 0 and row or "(" .. row .. ") % " .. rows
 %end
-%-- The copies of a side of a tile, of which all of the warp's rows are there or `left`.
+%-- Writes the copies of one side of a tile, which has all of the warp's rows or `left`
+%-- rows.
 %function write_side(side, name, all)
 %  local x = side == "x"
 %  local pieces, channels = x and x_there or y_there, x and problem.cin or problem.cout
@@ -225,8 +227,8 @@ SPC_DEVICE int load_number(loader *l, const spc_conv_args *args)
         }
 %end
 %
-/* Starts the copies of the next tile, whose row number of the lane is `number`; returns
- * that of a tile `ahead` of it. */
+/* Starts the copies of the next tile, for which the lane's row number is `number`.
+ * Returns the number for the tile `ahead` tiles later. */
 SPC_DEVICE int load_next(loader *l, int number, const spc_conv_args *args)
 {
     spc_u8 *to = spc_shared() + l->stage * $(stage_size);
@@ -250,7 +252,7 @@ SPC_DEVICE int load_next(loader *l, int number, const spc_conv_args *args)
 % write_side("y", "out", false)
     }
 % if problem.bias == 1 then
-    if (l->rows.k == $(problem.offsets)) { /* what was stored is there, too */
+    if (l->rows.k == $(problem.offsets)) { /* stores have arrived as well */
         spc_copy_commit();
         spc_copy_wait(0);
         spc_mbar_arrive(full_barrier(l->stage));
@@ -284,7 +286,7 @@ SPC_DEVICE void load_share(loader *l, const spc_conv_args *args)
     int number$(i) = load_number(l, args);
 % end
 
-    spc_depend_wait(); /* the map was there before */
+    spc_depend_wait(); /* the map was complete earlier */
     spc_depend_launch();
     SPC_ROLLED
     for (;;) {
@@ -312,11 +314,12 @@ SPC_DEVICE void load_shares(int tiles, int shares, const spc_conv_args *args)
 
 /* ---- products ------------------------------------------------------------------- */
 
-/* The warpgroup's place: its channels of both sides. */
+/* The warpgroup's part: its channels of both sides. */
 SPC_DEVICE int group_in(void) { return spc_warp() / 4 % $(gm) * $(tm * 64); }
 SPC_DEVICE int group_out(void) { return spc_warp() / $(4 * gm) * $(tn); }
 
-/* Starts the products of a stage; of fresh sums the first do not add. */
+/* Starts the products of a stage. With `fresh` the first products overwrite the
+ * sums. */
 SPC_DEVICE void multiply(float *acc, int stage, int fresh)
 {
     const spc_u8 *at = spc_shared() + stage * $(stage_size);
@@ -334,8 +337,8 @@ SPC_DEVICE void multiply(float *acc, int stage, int fresh)
     spc_wgmma_commit();
 }
 
-/* Leaves the sums of a share and an offset in [m][n]; channels that are not there have
- * had no rows, and are left out. */
+/* Stores the sums of a share and an offset in [m][n]. Channels that do not exist are
+ * left out. */
 SPC_DEVICE void leave(const float *acc, float *to)
 {
     int ci = group_in() + spc_warp() % 4 * 16 + (spc_lane() >> 2);
@@ -348,7 +351,7 @@ SPC_DEVICE void leave(const float *acc, float *to)
         spc_b8 two;
         two.x = spc_f32_bits(acc[i * 2]);
         two.y = spc_f32_bits(acc[i * 2 + 1]);
-%-- With several blocks of channels those past the last are zeroes.
+%-- With several blocks of channels, those past the last are zeroes.
 % local guards = {}
 % if x_there < x_pieces then guards[#guards + 1] = "ci + down < " .. x_there * 8 end
 % if y_there < y_pieces then guards[#guards + 1] = "co + right < " .. y_there * 8 end
@@ -359,7 +362,7 @@ SPC_DEVICE void leave(const float *acc, float *to)
     }
 }
 
-/* Where the multipliers are in the ring. */
+/* The multipliers' position in the ring. */
 typedef struct reader {
     int stage, parity;
 } reader;
@@ -381,9 +384,9 @@ SPC_DEVICE void multiply_share(reader *r, int tile, int last, int share, int blo
     SPC_ROLLED
     while (tile < last) {
         spc_mbar_wait(full_barrier(r->stage), r->parity);
-        spc_fence_async(); /* copies are no part of what wgmma sees, else */
+        spc_fence_async(); /* wgmma does not see the copies otherwise */
         multiply(acc, r->stage, fresh);
-        spc_wgmma_wait(1); /* for the step before */
+        spc_wgmma_wait(1); /* for the previous step */
         if (!fresh)
             release(before);
         fresh = 0;
