@@ -1,12 +1,12 @@
-%-- Depthwise convolution on a processor: each channel by itself, a row at a time.
+%-- Depthwise convolution on a processor: each channel separately, one row at a time.
 %--
-%-- The offsets that a row has are listed once; then for `vectors` vectors of channels at
-%-- a time, held in registers, the rows listed are multiplied by the weights of their
-%-- offsets and summed. What is left of a row, less than a vector, goes channel by channel.
+%-- The offsets of a row are listed once. Then `vectors` vectors of channels at a time, held
+%-- in registers, sum the listed rows times the weights of their offsets. The rest of a row,
+%-- less than a vector, is computed channel by channel.
 %--
-%-- With an epilogue, or several outputs a channel (cout = 2 * groups, ...), sums go to a row
-%-- of their own first: a plane of them for the first output of every channel, one for the
-%-- second, and so on, with weights alike.
+%-- With an epilogue, or with several outputs for each channel (cout = 2 * groups, ...), sums
+%-- go to a separate row first. It has a plane for the first output of every channel, a plane
+%-- for the second, and so on. Weights have the same layout.
 %
 %include "operands.lua"
 %
@@ -74,7 +74,7 @@ enum {
 
 typedef $(element) element;
 
-/* The inputs that one output row sees, and the weights that they meet. */
+/* The inputs that one output row sees, and their weights. */
 typedef struct pairs {
     int count;
     const element *in[OFFSETS];
@@ -115,7 +115,7 @@ SPC_INLINE spc_vector load_row(const element *from)
 % if config.vectors > 1 then widths[2] = 1 end
 % if pieced then
 % for _, vectors in ipairs(widths) do
-/* $(vectors * lanes) channels from `first` on. */
+/* Adds $(vectors * lanes) channels from `first` on. */
 static void add_$(vectors)(element *out, const pairs *p, const float *bias, int first)
 {
 %   for v = 0, vectors - 1 do
@@ -133,7 +133,7 @@ static void add_$(vectors)(element *out, const pairs *p, const float *bias, int 
 }
 
 % end
-/* What is less than a vector. */
+/* Adds the channels of the last, incomplete vector. */
 static void add_last(element *out, const pairs *p, const float *bias, int first)
 {
     for (int c = first; c < CHANNELS; c++) {
@@ -146,8 +146,8 @@ static void add_last(element *out, const pairs *p, const float *bias, int first)
 
 % else
 %   for _, vectors in ipairs(widths) do
-/* $(vectors * lanes) channels from `first` on, of those outputs whose weights begin at
- * `plane`. */
+/* Adds $(vectors * lanes) channels from `first` on, for the outputs whose weights
+ * begin at `plane`. */
 static void add_$(vectors)(float *out, const pairs *p, int first, long plane)
 {
 %     for v = 0, vectors - 1 do
@@ -165,7 +165,7 @@ static void add_$(vectors)(float *out, const pairs *p, int first, long plane)
 }
 
 %   end
-/* What is less than a vector. */
+/* Adds the channels of the last, incomplete vector. */
 static void add_last(float *out, const pairs *p, int first, long plane)
 {
     for (int c = first; c < CHANNELS; c++) {
@@ -203,7 +203,7 @@ static void finish(float planes[EACH][MOST], const spc_conv_args *args, long row
 }
 
 % end
-/* Call x: the x-th tile. */
+/* Call x computes the x-th tile. */
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
@@ -243,7 +243,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
     }
 }
 
-/* Call x: the weights of offset x, as fp32. */
+/* Call x packs the weights of offset x as fp32. */
 void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
 {
     const element *from = (const element *)args->weights + x * args->stride_k;

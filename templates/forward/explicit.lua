@@ -1,5 +1,6 @@
-%-- The matrix of gathered rows that an explicit GEMM multiplies, in the workspace: for each
-%-- position of the map, at each offset, its input row in whole pieces of 64 bytes, or zeros.
+%-- The matrix of gathered rows that an explicit GEMM multiplies, in the workspace. For each
+%-- position of the map and each offset it has the input row, padded to a multiple of 64
+%-- bytes, or zeros.
 %
 %include "operands.lua"
 %
@@ -8,7 +9,7 @@
 %-- Blocks that share the offsets of a tile.
 %function matrix_parts(problem) return math.min(problem.offsets, 8) end
 %
-%-- A million rows of so many bytes would fill a GPU.
+%-- A million rows of this many bytes would fill a GPU.
 %local most_bytes = 32768
 %function matrix_accepts(problem)
 %  if matrix_bytes(problem) > most_bytes then
@@ -17,10 +18,11 @@
 %  return true
 %end
 %
-%-- The kernel spc_conv, of matrix_parts() blocks in y for each tile of `rows`.
+%-- Writes the kernel spc_conv, with matrix_parts() blocks in y for each tile of
+%-- `rows`.
 %function write_gather(rows)
 % local align, pieces = input_alignment(problem), offset_bytes(problem) // 16
-/* 16 bytes of an input row, from byte `at`: 0 past its end. */
+/* 16 bytes of an input row from byte `at` on; 0 past its end. */
 SPC_DEVICE spc_b16 input_part(const spc_u8 *row, int at)
 {
     spc_u32 v[4];

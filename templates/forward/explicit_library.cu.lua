@@ -1,12 +1,12 @@
-%-- Explicit GEMM by a library (cuBLASLt, where it is): the matrix of gathered rows, as
-%-- explicit_mma has it, is multiplied by all weights between two kernels of ours.
+%-- Explicit GEMM by a library (cuBLASLt, if available). The matrix of gathered rows, as in
+%-- explicit_mma, is multiplied by all weights between two kernels of this module.
 %--
 %--     spc_conv: matrix[row][offset][channels] = in[index[offset][row]], or 0
-%--     library:  sums[row] = matrix[row] * weights, fp32, behind the matrix in the workspace
+%--     library:  sums[row] = matrix[row] * weights, fp32, after the matrix in the workspace
 %--     spc_sum:  out[row] = the epilogue of sums[row]
 %--
-%-- The library sees rows for which the map has room and none is: what it makes of them,
-%-- nobody reads.
+%-- The library also multiplies rows past the map's last row, up to its capacity. Their
+%-- results are ignored.
 %
 %include "explicit.lua"
 %
@@ -46,7 +46,7 @@
 
 % write_gather(rows)
 % write_activation("SPC_DEVICE")
-/* A thread has 16 bytes, in the type of the inputs, of an output row at a time. */
+/* A thread has 16 bytes of an output row at a time, in the type of the inputs. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     const spc_map_view *map = &args->map;
@@ -73,7 +73,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     }
 }
 
-/* Packed: [cout][offset][channels], as rows of the matrix are. */
+/* Packed: [cout][offset][channels], in the layout of the matrix's rows. */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
     long long item = (long long)spc_block_x() * 256 + spc_thread();

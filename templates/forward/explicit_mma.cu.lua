@@ -1,12 +1,12 @@
-%-- Explicit GEMM: the inputs that an output row sees at all offsets are laid side by side in
-%-- the workspace, and that matrix is multiplied by all weights at once.
+%-- Explicit GEMM. The inputs that an output row sees at all offsets are stored side by side
+%-- in the workspace, and this matrix is multiplied by all weights at once.
 %--
 %--     spc_conv: matrix[row][offset][channels] = in[index[offset][row]], or 0
-%--     spc_sum:  out[row] = matrix[row] * weights, a block a tile and n output channels
+%--     spc_sum:  out[row] = matrix[row] * weights; a block has a tile and n output channels
 %--
-%-- The dataflow that others are measured by: it skips nothing, and every pair that is not
-%-- there costs as much as one that is. Rows of the matrix are whole pieces of 64 bytes for
-%-- each offset, so inputs may be aligned in any way.
+%-- This is the reference dataflow for the others. It skips nothing, and an absent pair costs
+%-- as much as a present one. For each offset, rows of the matrix are padded to a multiple of
+%-- 64 bytes, so inputs may have any alignment.
 %
 %include "ring_mma.lua"
 %include "explicit.lua"

@@ -1,4 +1,4 @@
-%-- The convolution as its definition reads, for whatever nothing else takes:
+%-- The convolution by its definition, for problems that no other template accepts:
 %-- any channels, any offsets, any type. One output row at a time.
 %
 %include "operands.lua"
@@ -46,7 +46,7 @@ enum {
 % end
     OFFSETS = $(problem.offsets),
     TILE = $(config.tile),
-    CHUNK = 64 /* output channels summed at a time */
+    CHUNK = 64 /* output channels in one chunk */
 };
 
 typedef $(element) element;
@@ -74,8 +74,8 @@ static void add_pair($(sum) *restrict sums, const $(sum) *restrict weights,
 }
 
 % write_finish_row("CHUNK")
-/* Output row `row` at position p of the map, some channels of a group from
- * `first` on. */
+/* Computes output row `row` at position p of the map, for some channels of a
+ * group from `first` on. */
 static void convolve(const spc_conv_args *args, int p, long row, int first,
                      int channels)
 {
@@ -115,14 +115,14 @@ static void convolve(const spc_conv_args *args, int p, long row, int first,
 % end
 }
 
-/* The next channels after `first` that are summed at a time. */
+/* The number of channels after `first` that are summed at a time. */
 static int channels_at(int first)
 {
     int left = GROUP - first % GROUP;
     return left < CHUNK ? left : CHUNK;
 }
 
-/* Call x: the x-th tile. */
+/* Call x computes the x-th tile. */
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
@@ -138,7 +138,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
     }
 }
 
-/* Call x: the row of input channel ci of packed[k][ci][COUT]. */
+/* Call x packs the row of input channel ci of packed[k][ci][COUT]. */
 void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
 {
     const element *weights = (const element *)args->weights;

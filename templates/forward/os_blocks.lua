@@ -1,22 +1,22 @@
-%-- Layers of many channels as os_mma and os_wgmma divide them: rows in pieces of 64
-%-- bytes, of which `config.pieces` are a block of a step, and blocks of `config.n`
-%-- output channels.
+%-- How os_mma and os_wgmma divide layers of many channels: rows into pieces of 64
+%-- bytes, of which a block of a step has `config.pieces`, and outputs into blocks of
+%-- `config.n` channels.
 %
 %include "operands.lua"
 %
-%-- Of all parts.
+%-- Blocks of output channels, over all parts.
 %function out_blocks(problem, config)
 %  return parts_of(problem) * ceil_div(part_cout(problem), config.n)
 %end
-%-- One image of all packed weights.
+%-- Bytes of one image of all packed weights.
 %function packed_image(problem, config)
 %  return problem.offsets * row_pieces(problem) * 64 * out_blocks(problem, config) * config.n
 %end
 %
-%-- Output channels that blocks of n compute in vain.
+%-- Unused output channels that blocks of n compute.
 %function wasted(problem, n) return -part_cout(problem) % n end
-%-- The widest of those widths that waste least: one block of any width, or several of
-%-- `several` channels or more.
+%-- The widest of the widths with the least waste: one block of any width, or several
+%-- blocks of at least `several` channels.
 %function least_wasting(problem, widths, several)
 %  local best
 %  for _, n in ipairs(widths) do
@@ -27,29 +27,31 @@
 %  end
 %  return best
 %end
-%-- May blocks be n wide: with less than 32 channels in vain, or as few as can be?
+%-- True if blocks may be n wide: they waste fewer than 32 channels, or as few as
+%-- possible.
 %function fills_blocks(problem, n, widths, several)
 %  local least = wasted(problem, least_wasting(problem, widths, several))
 %  return (n >= several or n >= part_cout(problem))
 %     and wasted(problem, n) <= math.max(31, least)
 %end
 %
-%-- The output rows of a step that ends its tile, from this lane's first on: they are
-%-- its indices, or where the map has no centre those of its position in the row order.
-%-- `first` is the lane's first row of a tile, where `index` points to in the first.
+%-- The output rows of a step that ends its tile, from this lane's first on. They are
+%-- the step's indices or, if the map has no centre, the rows at its position in the
+%-- row order. `first` is the lane's first row of a tile, which `index` points to in
+%-- the first tile.
 %function ending_rows(index, map, first)
 %  if problem.centre >= 0 then return index .. " + step.x" end
 %  return string.format("%s->order + spc_step_position(step, %s) + %s", map, map, first)
 %end
 %
-%-- What a load of 16 bytes at `byte` of a row asks besides: the row may end inside a
-%-- piece.
+%-- The additional condition of a load of 16 bytes at `byte` of a row, because the row
+%-- may end inside a piece.
 %function byte_guard(byte)
 %  local bytes = part_in_bytes(problem)
 %  return bytes % 64 ~= 0 and " && " .. byte .. " < " .. bytes or ""
 %end
 %
-%-- Packing: the image of `bytes` that `item` belongs to.
+%-- Packing: computes the image of `bytes` that `item` belongs to.
 %function write_image_of_item(bytes)
     spc_u32 stage = item / $(bytes // 16);
     int n_block = (int)(stage % $(n_blocks));
@@ -57,9 +59,9 @@
     int offset = (int)(stage / $(n_blocks * k_blocks));
 %end
 %
-%-- Of a warp's 16-row tiles: acc += a k-step of their rows, in the operands `rows` (of tile m;
-%-- c[m] for f32), times k-step `step` of the weights, which `load` brings in the order of
-%-- second operands. `halves`: sums are fp16, two a word.
+%-- For a warp's 16-row tiles: acc += a k-step of their rows, in the operands `rows` (of tile
+%-- m; c[m] for f32), times k-step `step` of the weights. `load` loads these in the order of
+%-- second operands. `halves`: sums are fp16, two in a word.
 %function write_step_products(load, step, rows, halves)
         SPC_UNROLL
         for (int j = 0; j < $(config.n // 16); j++) {
@@ -98,8 +100,8 @@
         }
 %end
 %
-%-- Of a warp's 16-row tiles: acc += piece p of their rows, in the operands a[m][s], times that
-%-- of the weights, which lie at `weights` in the order of second operands.
+%-- For a warp's 16-row tiles: acc += piece p of their rows, in the operands a[m][s], times
+%-- the same piece of the weights, which are at `weights` in the order of second operands.
 %function write_tile_products(halves)
         SPC_UNROLL
         for (int s = 0; s < 2; s++) {

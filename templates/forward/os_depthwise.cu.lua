@@ -1,8 +1,9 @@
-%-- Depthwise convolution: each channel by itself, no tensor cores, in one launch.
+%-- Depthwise convolution: each channel separately, no tensor cores, in one launch.
 %--
-%-- There is nothing to multiply but a row by a row, so all is about loads. A thread owns
-%-- `bytes` of the channels of `rows_a_thread` rows; the threads of a row read it side by
-%-- side, and each of its channels once from memory where the rows that see it are near.
+%-- There are few multiplications, so loads determine the time. A thread owns `bytes` of
+%-- the channels of `rows_a_thread` rows. Neighbouring threads read neighbouring channels
+%-- of a row. Each input is read once from memory if the rows that see it are near each
+%-- other.
 %--
 %--     shared:  indices of the tile, two tiles deep   weights as fp32 [offset][channel]
 %--                  |  (copied while the tile before      |  (once a block, or read
@@ -10,14 +11,14 @@
 %--     offsets of a warp's rows, `unroll` at a time:
 %--         row = index[offset][place]; data = in[row]; sum += data * weights[offset]
 %--
-%-- A channel may have 2, 4 or 8 outputs (cout = 2 * groups, ...), each with weights of its
-%-- own, which follow one another.
+%-- A channel may have 2, 4 or 8 outputs (cout = 2 * groups, ...), each with its own
+%-- weights, which are consecutive.
 %--
-%-- Whole numbers (i8) are summed as fp32 too: up to 1024 products of them stay below 2^24,
-%-- and so are exact.
+%-- Integers (i8) are summed as fp32 as well. Up to 1024 of their products stay below 2^24,
+%-- so the sum is exact.
 %--
-%-- The gathers of `unroll` offsets and `rows_a_thread` rows do not depend on each other
-%-- and are under way together. Offsets that none of a warp's rows has are passed over.
+%-- The gathers of `unroll` offsets and `rows_a_thread` rows are independent and under way
+%-- together. Offsets that none of a warp's rows has are skipped.
 %
 %include "operands.lua"
 %
@@ -29,19 +30,19 @@
 %function lane_outputs(problem, config)
 %  return config.bytes // element_bytes(problem) * outputs_each(problem)
 %end
-%-- No more than a bias, and outputs as the inputs.
+%-- True if the epilogue is at most a bias, and outputs have the type of the inputs.
 %function stores_pieces(problem) return is_plain(problem) and problem.cin == problem.cout end
 %function shared_bytes(problem, config)
 %  return 2 * index_bytes(problem, config)
 %       + (config.weights == "shared" and packed_bytes(problem) or 0)
 %end
-%-- What the threads of a block divide among themselves.
+%-- The items that the threads of a block divide among themselves.
 %function items_of(problem, config)
 %  return config.rows // config.rows_a_thread * pieces_of(problem, config)
 %end
-%-- Sums, what is under way, weights, and 30 more: within 10 of NVRTC's reports of 24
-%-- kernels for sm_90a. Whole numbers are unpacked, and their ends are long, most of all
-%-- where they go through an exponential or erf.
+%-- Registers for sums, loads under way, weights, and 30 more: within 10 of NVRTC's
+%-- reports for 24 kernels on sm_90a. Integers must be unpacked, and their epilogues are
+%-- long, most of all with an exponential or erf.
 %function registers(problem, config)
 %  local steep = problem.act and problem.act ~= "relu" and problem.act ~= "leaky"
 %  local outputs = lane_outputs(problem, config)
@@ -137,7 +138,7 @@
 %          and 4 * index_bytes(problem, config) <= target.shared_block // 2 do
 %      config.rows = config.rows * 2
 %    end
-%    -- Weights that leave room for three blocks are worth their place.
+%    -- Weights are kept in shared memory if they leave space for three blocks.
 %    if 3 * shared_bytes(problem, config) > target.shared_block then config.weights = "global" end
 %    while shared_bytes(problem, config) > target.shared_block and config.rows > 16 do
 %      config.rows = config.rows // 2
@@ -150,8 +151,8 @@
 
 % local weight_source = config.weights == "shared" and "spc_shared() + " .. weights_at
 %   or "(const spc_u8 *)args->weights"
-/* Starts copying the indices of the offsets that the tile of a rank has; always one
- * group. */
+/* Starts copying the indices of those offsets that the tile of a rank has. Always
+ * commits one group. */
 SPC_DEVICE void fetch_indices(int buffer, int rank, int tile, const spc_map_view *map)
 {
     for (int word = 0; word < $(words) && tile >= 0; word++) {
@@ -173,7 +174,7 @@ SPC_DEVICE int tile_of(const spc_map_view *map, int rank)
     return rank < map->tiles ? spc_load_int(map->tile_order + rank) : -1;
 }
 
-/* sums += data * weights, channel by channel, where w points to the weights. */
+/* sums += data * weights, channel by channel; w points to the weights. */
 SPC_DEVICE void multiply(float *sums, const spc_u32 *data, const float *w)
 {
     SPC_UNROLL
@@ -221,8 +222,8 @@ SPC_DEVICE void load_weights(float *w, const spc_u8 *from)
 % end
 }
 
-/* All offsets of one mask word that some row of the warp has. `index` points to this
- * thread's first row in the tile's indices of the word's first offset. */
+/* Adds all offsets of one mask word that some row of the warp has. `index` points to
+ * this thread's first row in the tile's indices, for the word's first offset. */
 SPC_DEVICE void add_offsets(float *sums, spc_u32 rest, const int *index,
                             const spc_u8 *in, const spc_u8 *weights)
 {
@@ -278,7 +279,9 @@ SPC_DEVICE void store(const float *sums, int row, spc_u8 *to)
 % end
 }
 % else
-/* The epilogue of this thread's outputs of a row, from channel co on. */
+/*
+ * Applies the epilogue to this thread's outputs of a row, from channel co on.
+ */
 SPC_DEVICE void finish(const float *sums, int where, int co, const spc_conv_args *args)
 {
     int row[1] = {where};
@@ -292,8 +295,8 @@ SPC_DEVICE void finish(const float *sums, int where, int co, const spc_conv_args
 }
 % end
 
-/* Part `item` of the tile: a piece of this thread's rows, `at` the first of them. All
- * lanes of a warp take part, those without a part with no row. */
+/* Computes part `item` of the tile: a piece of this thread's rows, the first of which
+ * is `at`. All lanes of a warp take part; lanes without a part have no row. */
 SPC_DEVICE void compute(int item, int tile, const int *index, const spc_conv_args *args)
 {
     const spc_map_view *map = &args->map;
@@ -346,12 +349,12 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(blocks))
         int next = tile_of(map, rank + spc_grid_x());
         fetch_indices(buffer ^ 1, rank + spc_grid_x(), next, map);
         spc_copy_wait(1);
-        spc_sync_block(); /* the indices of this tile are there, for all */
+        spc_sync_block(); /* this tile's indices are visible to all */
         SPC_ROLLED
         for (int item = spc_thread(); item < $(ceil_div(items, config.threads) * config.threads);
              item += $(config.threads))
             compute(item, tile, (const int *)(spc_shared() + buffer * $(stage)), args);
-        spc_sync_block(); /* nobody reads them any more */
+        spc_sync_block(); /* all threads have read them */
         rank += spc_grid_x();
         tile = next;
         buffer ^= 1;

@@ -1,29 +1,29 @@
-%-- Depthwise convolution by tensor cores, one warp a tile of 16 or 32 output rows and a
+%-- Depthwise convolution on tensor cores. A warp has a tile of 16 or 32 output rows and a
 %-- block of their channels.
 %--
-%-- A channel meets its own weight alone, so 8 channels of an offset are a matrix of 8 x 8
-%-- with weights on the diagonal. What a lane loads of a gathered row, 16 contiguous bytes,
-%-- are its operands in four such products, and their sums are of the very channels that
-%-- it loaded: nothing is converted or exchanged, and 1024 products by zero cost less than
-%-- to convert 128 numbers and multiply them one by one.
+%-- A channel is multiplied only by its own weight, so 8 channels of an offset form an 8 x 8
+%-- matrix with weights on the diagonal. A lane loads 16 contiguous bytes of a gathered row.
+%-- These are its operands in four such products, and their sums belong to the same channels.
+%-- Nothing is converted or exchanged. 1024 products by zero cost less than converting 128
+%-- numbers and multiplying them one by one.
 %--
 %--     rows of 16 voxels        channels c, c + 1 of lane q = 0 .. 3
 %--     [g][8q + 2j, + 1]   x    diagonal of w[offset][8q + 2j, + 1]  -->  sums, product j
 %--
-%-- Of a second operand the lane (g, q) has a channel's weight where g / 2 = q, else zero: all
-%-- lanes read 16 bytes of weights, those of their own channels, and keep what is theirs.
+%-- In the second operand, lane (g, q) has a channel's weight if g / 2 = q, else zero. All
+%-- lanes read 16 bytes of weights, those of their own channels, and keep their own weight.
 %--
-%-- Steps, bundles and loads are those of os_warp. The warps of a block that share a tile
-%-- have a block of channels each. A number that is not finite makes its neighbours NaN, those
-%-- of 8 channels of its row.
+%-- Steps, bundles and loads are those of os_warp. Each warp of a block that shares a tile has
+%-- its own block of channels. A number that is not finite turns the results of its row in the
+%-- same 8 channels into NaN.
 %
 %include "os_rows.lua"
 %
-%-- Bytes of a row that a warp has, and how many warps a row takes.
+%-- Bytes of a row that a warp has, and the number of warps that a row needs.
 %function part_bytes(config) return config.channels * 2 end
 %function parts(problem, config) return ceil_div(problem.cin, config.channels) end
-%-- Of them, as many as divide both these and the warps of a block; the grid's second
-%-- dimension is the rest.
+%-- Parts of a row in one block: as many as divide both the parts and the warps of a
+%-- block. The rest is the second dimension of the grid.
 %function parts_abreast(problem, config)
 %  local all = parts(problem, config)
 %  for n = math.min(all, config.warps), 1, -1 do
@@ -40,7 +40,8 @@
 %  return (config.weights == "shared" and packed_row_bytes(problem, config) or 0)
 %       + config.warps * 384
 %end
-%-- Sums, rows under way with their indices, and what the compiler was seen to take besides.
+%-- Registers for sums, for rows under way with their indices, and what the compiler was
+%-- observed to need in addition.
 %function registers(problem, config)
 %  local width, pieces = config.rows // 8, config.channels // 32
 %  return width * pieces * 8 + config.depth * (width * (pieces * 4 + 2) + 2)
@@ -129,16 +130,16 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    -- A scan meets few planes of a large kernel.
+%    -- In a scan only a few planes of a large kernel have neighbours.
 %    local order = problem.offsets > 8 and "planes" or "gray"
 %    local config = {rows = 16, channels = 32, depth = 2, warps = 8, blocks = 2,
 %                    weights = "shared", order = order}
-%    -- What the epilogue takes besides: fitted to NVRTC's reports of 12 layers.
+%    -- Additional registers of the epilogue, fitted to NVRTC's reports for 12 layers.
 %    local spare = has_epilogue(problem) and 24 or 8
 %    local function fits()
 %      return registers(problem, config) + spare <= registers_allowed(config)
 %    end
-%    -- Whole lines of memory for each row of a warp, where registers allow.
+%    -- Whole cache lines for each row of a warp, if registers allow it.
 %    config.channels = problem.cin % 64 == 0 and 64 or 32
 %    if not fits() then config.channels = 32 end
 %    for depth = 3, 4 do
@@ -156,14 +157,14 @@
 
 % local load_weight = config.weights == "shared" and "spc_shared_load16" or "spc_load16"
 % if several then
-/* Which block of channels this warp has, of all. */
+/* The number of this warp's block of channels, among all blocks. */
 SPC_DEVICE int part_of_warp(void)
 {
     return (int)spc_block_y() * $(abreast) + spc_warp() % $(abreast);
 }
 
 % end
-/* This lane's parts of the rows of a step, 16 bytes of each 64. */
+/* Loads this lane's parts of the rows of a step, 16 bytes of each 64. */
 SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 {
 % if ragged then
@@ -184,8 +185,8 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 }
 
 % write_look_ahead()
-/* acc[16 rows][piece][product][4] += rows times their channels' weights, which lie at
- * `weights`. Of a word of them `diagonal` is this lane's. */
+/* acc[16 rows][piece][product][4] += rows times their channels' weights, which are at
+ * `weights`. `diagonal` masks this lane's part of a word of them. */
 SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const spc_u8 *weights,
                          spc_u32 diagonal)
 {
@@ -211,7 +212,7 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const spc_u8 *weights,
 }
 
 % write_activation("SPC_DEVICE")
-/* Stores the tile's rows, whose first channel here is `first`, and begins anew. */
+/* Stores the tile's rows, for channels from `first` on, and clears the sums. */
 SPC_DEVICE void finish(float *acc, const int *row, int first,
                        const spc_conv_args *args)
 {
@@ -282,7 +283,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 }
 
 /* Packed: for each row of the grid [offset][channels of its warps], zero past the
- * last. */
+ * last channel. */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
     const spc_u16 *weights = (const spc_u16 *)args->weights;

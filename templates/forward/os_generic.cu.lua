@@ -1,7 +1,7 @@
-%-- Output-stationary convolution for what the other kernels refuse: any channel
-%-- counts, any groups, any type, no tensor cores.
+%-- Output-stationary convolution for problems that the other kernels refuse: any
+%-- channel counts, any groups, any type, no tensor cores.
 %--
-%-- A warp computes `rows` output rows by 32 output channels; a lane owns one channel of
+%-- A warp computes `rows` output rows by 32 output channels. A lane owns one channel of
 %-- all of them. Weights are read coalesced, inputs as broadcasts.
 %
 %include "operands.lua"
@@ -11,7 +11,7 @@
 %  return problem.offsets * group_in(problem) * padded_cout(problem) * element_bytes(problem)
 %end
 %
-%-- A stored result as a number, and back.
+%-- Converts a stored result to a number, and back.
 %function number_of(stored)
 %  local short = out_format(problem).short
 %  if whole_out(problem) then return "spc_i8_to_f32(" .. stored .. ", 0)" end
@@ -167,7 +167,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
         }
     }
 % end
-    if (tile < 0) /* past the last one, where masks are 0 */
+    if (tile < 0) /* past the last tile, where masks are 0 */
         return;
 % write_device_scales("    ")
     SPC_UNROLL

@@ -1,15 +1,15 @@
-%-- Output-stationary convolution, one warpgroup a tile of 64 output rows, all
-%-- weights resident in shared memory.
+%-- Output-stationary convolution. A warpgroup has a tile of 64 output rows, and all
+%-- weights stay in shared memory.
 %--
-%-- The first operand of wgmma comes from registers: what a lane loads of a gathered
-%-- row, 16 contiguous bytes, is exactly its part of two first operands, because
-%-- the packed weights permute the channels. The second operand is the image of
-%-- an offset's weights in core matrices without swizzle. Shared memory delivers
-%-- the weights once for 64 rows; warp-level products would load them four times.
+%-- The first operand of wgmma comes from registers. A lane loads 16 contiguous bytes
+%-- of a gathered row, which are exactly its part of two first operands, because the
+%-- packed weights permute the channels. The second operand is the image of an offset's
+%-- weights in core matrices without swizzle. Shared memory delivers the weights once
+%-- for 64 rows; products by single warps would load them four times.
 %--
-%-- Each warpgroup runs its own stream of steps (tile, offset present). The rows of
-%-- `depth` steps are under way; each product is followed by the loads of the step that
-%-- takes its place, whose indices were asked for `depth` steps before.
+%-- Each warpgroup has its own stream of steps (tile, offset present). The rows of
+%-- `depth` steps are under way. Each product is followed by the loads for the step
+%-- that takes its place, whose indices were requested `depth` steps earlier.
 %
 %include "os_rows.lua"
 %include "epilogue_shared.lua"
@@ -26,7 +26,7 @@
 %local function working_bytes(problem, config)
 %  return packed_bytes(problem) + config.groups * 4 * 384 + 16
 %end
-%-- Scale and bias, where they fit besides: the weights may take all that there is.
+%-- Bytes for scale and bias, if they fit. The weights may take all shared memory.
 %local function end_bytes(problem, config)
 %  local bytes = factor_bytes(problem, columns(problem))
 %  return working_bytes(problem, config) + bytes <= 232448 and bytes or 0
@@ -35,8 +35,8 @@
 %  return working_bytes(problem, config) + end_bytes(problem, config)
 %end
 %-- Registers of a thread: sums, rows under way with their indices, operands, and what
-%-- the compiler was seen to need besides: 26, fitted to NVRTC's reports of 80 kernels.
-%-- Without a centre, positions and output rows.
+%-- the compiler was observed to need in addition: 26, fitted to NVRTC's reports for 80
+%-- kernels. Without a centre, also positions and output rows.
 %function registers(problem, config)
 %  local steps, row = k_steps(problem)
 %  local n = columns(problem)
@@ -44,7 +44,7 @@
 %       + n // 8 + 26 + (lanes_differ(problem) and 6 + row // 4 or 0)
 %       + (problem.centre < 0 and 3 * config.depth + 2 or 0)
 %end
-%-- What it may have of them: threads get registers in eights.
+%-- The registers that a thread may use. They are allocated in units of eight.
 %function registers_allowed(config)
 %  return math.min(65536 // (config.groups * config.blocks * 128) // 8 * 8, 255)
 %end
@@ -112,13 +112,14 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    -- A scan meets few planes of a large kernel.
+%    -- In a scan only a few planes of a large kernel have neighbours.
 %    local order = problem.offsets > 8 and "planes" or "gray"
-%    -- Four steps under way were the best, or within 4 % of it, in seven layers.
+%    -- Four steps under way were the best, or within 4 % of the best, in seven
+%    -- layers.
 %    local config = {depth = 4, groups = 4, blocks = 1, order = order}
-%    -- Whole numbers: their scales, and sums that become fp32; more where these go through
-%    -- an exponential or erf. Fitted to NVRTC's reports of 24 such layers. So are epilogues of
-%    -- channels that lanes store one by one.
+%    -- Integers need registers for their scales and for sums that become fp32, and more with
+%    -- an exponential or erf. Fitted to NVRTC's reports for 24 such layers. Epilogues of
+%    -- channels that lanes store one by one need the same.
 %    local steep = problem.act and problem.act ~= "relu" and problem.act ~= "leaky"
 %    local heavy = has_whole(problem)
 %               or has_epilogue(problem) and problem.cout % channels_of_lane(problem) ~= 0
@@ -137,9 +138,11 @@
 
 % write_loading(not half)
 % write_split()
-/* acc (+)= rows times the weights of the offset. What is loaded reaches the operands
- * by an instruction, which makes it tf32, or zero where there was nothing to load: a
- * plain copy the compiler would make at once, waiting for the load. */
+/*
+ * acc (+)= rows times the weights of the offset. An instruction moves loaded values
+ * to the operands, which converts them to tf32, or to zero if nothing was loaded.
+ * The compiler would execute a plain copy at once and wait for the load.
+ */
 SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, const int *row,
                          int offset, int fresh)
 {
@@ -192,8 +195,8 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 {
     int q = spc_lane() & 3;
     spc_u8 *out = (spc_u8 *)args->out;
-%-- The residual is loaded before anything is stored, that of both rows where registers are
-%-- left, else of a row.
+%-- The residual is loaded before anything is stored: for both rows if there are enough
+%-- registers, else for one row at a time.
 % local all, ready, taken = runs_of(n, span), {}, 0
 % for i, run in ipairs(all) do
 %   ready[i] = added_batch(run.lane, 1, 0) and taken
@@ -243,8 +246,8 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 {
     const spc_map_view *map = &args->map;
-%-- The compiler would branch around several loads from one opaque base, where their
-%-- registers are not zeroed first.
+%-- If the registers are not zeroed first, the compiler branches around several loads
+%-- from one opaque base.
 % write_lane_base(not half or row_registers <= 4)
 % write_lane_index("(spc_warp() & 3) * 16 + (spc_lane() >> 2)")
     spc_u64 *loaded = (spc_u64 *)(spc_shared() + $(weight_bytes));
@@ -301,9 +304,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 
 % write_weight_word(true)
 /*
- * The packed image of an offset: [core along k][n columns][16 bytes], for f32 twice:
- * the weights rounded to tf32, then what that leaves of them. A k-step has
- * two cores; element e of core c belongs to lane q = e * element / 4 ... of the
+ * The packed image of an offset: [core along k][n columns][16 bytes]. For f32 there
+ * are two images: the weights rounded to tf32, and the remainders. A k-step has two
+ * cores. Element e of core c belongs to lane q = e * element / 4 ... of the
  * gathering quad, register c of the k-step.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)

@@ -1,21 +1,24 @@
-%-- Output-stationary implicit GEMM on mma.sync: the portable tile of a block.
+%-- Output-stationary implicit GEMM with mma.sync; each block has a tile. Runs on all
+%-- supported GPUs.
 %--
-%-- A block of `warps` warps computes one tile: each warp 16 * m rows by n output
+%-- A block of `warps` warps computes one tile. Each warp has 16 * m rows by n output
 %-- channels. A step is (tile, offset present in the tile, block of input channels). One
-%-- pipeline of `stages` asynchronous copies runs on across steps, offsets and
-%-- tiles: the block brings a step's weights, each lane its own parts of its own
-%-- rows. What a lane copies of a row, 16 contiguous bytes, is exactly its part of
-%-- two first operands, because the packed weights permute the channels; weights are
-%-- packed in the order of second operands. So all shared memory is read in
-%-- 16-byte accesses without conflicts, and no ldmatrix is needed.
+%-- pipeline of `stages` asynchronous copies continues across steps, offsets and tiles.
+%-- The block copies a step's weights together, and each lane copies its own parts of its
+%-- own rows. A lane copies 16 contiguous bytes of a row, which are exactly its part of
+%-- two first operands, because the packed weights permute the channels. Weights are
+%-- packed in the order of second operands. All accesses to shared memory are therefore
+%-- 16 bytes wide without bank conflicts, and no ldmatrix is needed.
 %--
-%-- Rows of any length: where they are no multiple of 16 bytes, a lane copies its part in
-%-- parts of 8 or 4 bytes, zeroed past the end of the row, and stores alike. Rows of an
-%-- odd number of halves begin between two words: then a lane copies the five words that
-%-- its part lies in, notes on which side of a word it begins, and shifts it when it is
-%-- multiplied. Rows of bytes (i8) that are no multiple of 4 bytes likewise.
+%-- Rows may have any length. If it is not a multiple of 16 bytes, a lane copies its part
+%-- in pieces of 8 or 4 bytes, with zeroes past the end of the row, and stores likewise.
+%-- Rows of an odd number of halves may begin in the middle of a word. A lane then copies
+%-- the five words that contain its part, notes in which half of a word it begins, and
+%-- shifts it before the product. The same applies to rows of bytes (i8) whose length is
+%-- not a multiple of 4 bytes.
 %
-%-- Groups go by parts (operands.lua): a block has output channels of one part.
+%-- Groups are processed in parts (operands.lua). A block has output channels of one
+%-- part.
 %
 %include "os_blocks.lua"
 %include "os_split.lua"
@@ -23,7 +26,8 @@
 %local widths, several = {32, 64, 96, 128}, 96
 %function tile_rows(config) return config.warps * config.m * 16 end
 %function weight_stage(config) return config.pieces * config.n * 64 end
-%-- Between words, the fifth word and the side besides the 16 bytes.
+%-- If rows begin inside words: the fifth word and the start position, in addition to
+%-- the 16 bytes.
 %function between_words(problem) return input_alignment(problem) < 4 end
 %function gather_stage(problem, config)
 %  return config.warps * config.m * config.pieces * (between_words(problem) and 1536 or 1024)
@@ -32,7 +36,7 @@
 %  return config.stages * (weight_stage(config) + gather_stage(problem, config))
 %       + config.warps * 384
 %end
-%-- Are products summed in fp16, two sums a word?
+%-- True if products are summed in fp16, two sums in a word.
 %function sums_in_halves(problem, config)
 %  return problem.accumulator == "f16" and config.sum == "f16"
 %end
@@ -126,7 +130,7 @@
 %    }, problem, config, config.warps * 32)
 %  end,
 %  default = function(problem, target)
-%    -- A scan meets few planes of a large kernel.
+%    -- In a scan only a few planes of a large kernel have neighbours.
 %    local order = problem.offsets > 8 and "planes" or "gray"
 %    local config = {warps = 4, m = 1, n = least_wasting(problem, widths, several),
 %                    pieces = 1, stages = 3, order = order, split = "none",
@@ -156,7 +160,7 @@ SPC_DEVICE spc_u8 *place_of(int stage, int i)
 }
 
 % if align < 4 then
-/* Beside it: the fifth word, and whether the row begins between two words. */
+/* Next to it: the fifth word, and whether the row begins inside a word. */
 SPC_DEVICE spc_u8 *side_of(int stage, int i)
 {
     return spc_shared() + stage * $(stage_size) +
@@ -166,7 +170,8 @@ SPC_DEVICE spc_u8 *side_of(int stage, int i)
 
 % end
 % if align < 16 then
-/* Copies the 16 bytes at `byte` of a row, as far as it has them, to place `i`. */
+/* Copies the 16 bytes at `byte` of a row, as far as the row has them, to place
+ * `i`. */
 SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
 {
     spc_u8 *to = place_of(stage, i);
@@ -203,11 +208,11 @@ SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
 }
 
 % end
-/* The loading side: runs stages - 1 steps ahead of the products. */
+/* The loading side, which runs stages - 1 steps ahead of the products. */
 typedef struct loader {
     $(divided and "spc_span" or "spc_stream") stream;
     const int *index; /* of this lane's row g in the first tile */
-    int taken, place; /* steps whose indices have been asked for */
+    int taken, place; /* steps whose indices have been requested */
     int block;        /* of the input channels of the step being loaded */
     int offset, next_offset;
     int row[$(2 * config.m)], next_row[$(2 * config.m)];
@@ -215,8 +220,8 @@ typedef struct loader {
     int end, next_first, next_end; /* blocks of the step and of the next */
 % end
 % if parts > 1 then
-    int last, next_last; /* does the step, or the next, end its part? */
-    int held;            /* the part is complete: nothing is copied till it is joined */
+    int last, next_last; /* true if the step, or the next, ends its part */
+    int held;            /* the part is complete: no copies until it is joined */
 % end
 } loader;
 
@@ -249,8 +254,8 @@ SPC_DEVICE void look_ahead(loader *l, const spc_map_view *map)
         l->place = 0;
 }
 
-/* Starts the copies of the next step into `stage`; always one group. Past the end
- * it copies what nobody multiplies. */
+/* Starts the copies of the next step into `stage`. Always commits one group. Past
+ * the end the copies are not used. */
 SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 {
     const spc_u8 *in = (const spc_u8 *)args->in;
@@ -310,7 +315,8 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 }
 
 % if align < 4 then
-/* What begins `by` bits behind the 16 bytes `v`, which `next` follows. */
+/* The 16 bytes that begin `by` bits after the start of `v`, where `next` is the
+ * word after `v`. */
 SPC_DEVICE spc_b16 shifted(spc_b16 v, spc_u32 next, int by)
 {
     v.x = (spc_u32)(((spc_u64)v.y << 32 | v.x) >> by);
@@ -350,13 +356,14 @@ SPC_DEVICE void multiply($(sum) *acc, int stage)
     }
 }
 
-%-- A lane's sum number `i`, as a number; of halves the odd one is that of an odd channel.
+%-- A lane's sum number `i`, as a number. With fp16 sums, odd numbers belong to odd
+%-- channels.
 %local function sum_at(i)
 %  if not sums_in_halves(problem, config) then return "d[" .. i .. "]" end
 %  return "spc_f16_to_f32((spc_u16)(d[(" .. i .. ") / 2] >> i % 2 * 16))"
 %end
 % write_activation("SPC_DEVICE")
-/* The epilogue; stores this lane's pieces of its rows$(divided and "" or ", clears acc"). */
+/* Finishes and stores this lane's pieces$(divided and "" or ", clears acc"). */
 SPC_DEVICE void finish($(sum) *acc, const int *row, const spc_conv_args *args)
 {
 % if problem.groups then
@@ -408,7 +415,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     loader l;
     int stage = 0, place = 0;
 % if is_stream(config) then
-    int later = 0; /* tiles after the block's first have another place */
+    int later = 0; /* tiles after the block's first use another place */
 % end
 
 % if divided then
@@ -453,8 +460,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
             row[h] = last ? spc_load_int(rows + 8 * h) : -1;
 % end
         for ($(blocks_of("step.y")); block++) {
-            /* The step has arrived, for the whole block; and all have left the
-             * stage that is loaded next. */
+            /* After the barrier the step has arrived for the whole block, and
+             * all warps have finished with the stage that is loaded next. */
             spc_copy_wait($(config.stages - 2));
             spc_sync_block();
             load_next(&l, stage == 0 ? $(config.stages - 1) : stage - 1, args);
@@ -469,7 +476,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
         }
 % elseif parts > 1 then
         if (last) {
-            spc_sync_block(); /* all have left the ring */
+            spc_sync_block(); /* all have finished with the ring */
             join_cluster(acc, step, args);
             clear(acc);
             l.held = 0;
@@ -489,8 +496,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 % write_sum_kernel(config.m, threads)
 
 % if problem.groups then
-/* The weight, as products take it, that input channel ci and output channel co of a part
- * have in common: none where they are of different groups, or of no group. */
+/* The weight, in the form that products take, of input channel ci and output channel co
+ * of a part. It is 0 if they are in different groups or in no group. */
 SPC_DEVICE spc_u32 weight_of(const spc_pack_args *args, int offset, int part, int ci, int co)
 {
     const $(format_of(problem).device) *weights =
@@ -514,8 +521,8 @@ SPC_DEVICE spc_u32 weight_of(const spc_pack_args *args, int offset, int part, in
 % end
 /*
  * Packed: [offset][k-block][n-block] stages, each [k-step][pair of 8 columns][lane]
- * [second operands of both]. A k-step s of piece p takes bytes p * 64 + q * 16 +
- * s % 2 * 8 .. + 7 of the rows for lane quad q.
+ * [second operands of both]. K-step s of piece p takes bytes p * 64 + q * 16 + s %
+ * 2 * 8 .. + 7 of the rows for lane q of a quad.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {

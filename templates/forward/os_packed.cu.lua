@@ -1,19 +1,19 @@
 %-- Output-stationary convolution of few input channels on tensor cores: the products of
 %-- several offsets fill one k-step.
 %--
-%-- A row of a few channels is far shorter than the k of a product, so here k runs over
-%-- offsets and channels. Lane q of a quad has the offsets q, q + 4, q + 8 ...; their
-%-- rows, one behind the other, are its words, two of them to a k-step:
+%-- A row of a few channels is much shorter than the k of a product, so here k covers
+%-- offsets and channels. Lane q of a quad has the offsets q, q + 4, q + 8 ... Their
+%-- rows, one after the other, are its words, two for each k-step:
 %--
 %--     4 channels of f16           lane 0      lane 1      lane 2      lane 3
 %--     k-step 0                    offset 0    offset 1    offset 2    offset 3
 %--     k-step 1                    offset 4    offset 5    ...
 %--
-%-- 27 offsets of 4 channels are 7 k-steps, with rows straight from memory in the
-%-- registers of first operands. An absent row costs no access; no mask is looked at, so
-%-- rows need no order but their own, in which neighbours are near. A warp has a tile;
-%-- of `chunk` offsets a lane the rows are under way while the indices of the next chunk,
-%-- or the next tile, are asked for.
+%-- 27 offsets of 4 channels take 7 k-steps, with rows loaded straight from memory into
+%-- the registers of first operands. An absent row costs no access. Masks are not read,
+%-- so rows keep coordinate order, in which neighbours are near each other. A warp has a
+%-- tile. The rows of `chunk` offsets of a lane are under way while the indices of the
+%-- next chunk, or of the next tile, are requested.
 %
 %include "os_blocks.lua"
 %
@@ -25,7 +25,7 @@
 %  if halves_alone(problem) then return ceil_div(offsets, 2) end
 %  return offsets * ceil_div(input_row_bytes(problem), 4)
 %end
-%-- Offsets of a lane, in all and in a chunk; k-steps of a chunk, and of all.
+%-- Offsets of a lane, in total and in a chunk; k-steps of a chunk, and in total.
 %function lane_offsets(problem) return ceil_div(problem.offsets, 4) end
 %function chunk_offsets(problem, config) return math.min(config.chunk, lane_offsets(problem)) end
 %function chunks_of(problem, config)
@@ -42,8 +42,8 @@
 %function shared_bytes(problem, config)
 %  return config.weights == "shared" and block_bytes(problem, config) or 0
 %end
-%-- Sums, words, indices, operands, and 28 more, or where the compiler asks for weights
-%-- early 68: at most 30 above NVRTC's reports of 24 kernels for sm_90a.
+%-- Registers for sums, words, indices and operands, and 28 more, or 68 if the compiler
+%-- loads weights early. At most 30 above NVRTC's reports for 24 kernels on sm_90a.
 %function registers(problem, config)
 %  return config.m * (config.n // 2 + 4 * chunk_steps(problem, config)
 %                     + 4 * chunk_offsets(problem, config) + 4 * images(problem))
@@ -136,7 +136,9 @@
 %}
 #include "spc_device.cuh"
 
-/* The indices of this lane's offsets in a chunk, for its rows of a tile. */
+/*
+ * Reads the indices of this lane's offsets in a chunk, for its rows of a tile.
+ */
 SPC_DEVICE void look_ahead(int *row, int tile, int chunk, const spc_map_view *map)
 {
     int first = chunk * $(4 * offsets) + (spc_lane() & 3);
@@ -153,7 +155,9 @@ SPC_DEVICE void look_ahead(int *row, int tile, int chunk, const spc_map_view *ma
                     : -1;
 }
 
-/* The words of this lane's offsets, one row of the tile after the other. */
+/*
+ * Loads the words of this lane's offsets, one row of the tile after the other.
+ */
 SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 {
     SPC_UNROLL
@@ -185,7 +189,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 }
 
 % write_split()
-/* acc[m][n / 8][4] += a chunk. */
+/* acc[m][n / 8][4] += the products of a chunk. */
 SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const spc_u8 *weights)
 {
     weights += spc_lane() * 16;
@@ -209,7 +213,8 @@ SPC_DEVICE void multiply(float *acc, const spc_u32 *data, const spc_u8 *weights)
 }
 
 % write_activation("SPC_DEVICE")
-/* The epilogue; stores this lane's channels of its rows, clears acc. */
+/* Applies the epilogue, stores this lane's channels of its rows, and clears
+ * acc. */
 SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
 {
     int q = spc_lane() & 3;
@@ -233,7 +238,8 @@ SPC_DEVICE void finish(float *acc, const int *row, const spc_conv_args *args)
         acc[i] = 0.0f;
 }
 
-/* Tiles are taken by number; they are there as far as the table of them goes. */
+/* Tiles are taken by number. A tile exists if its number is below the length of
+ * the tile table. */
 SPC_DEVICE int is_there(const spc_map_view *map, int tile)
 {
     return tile < map->tiles && spc_load_int(map->tile_order + tile) >= 0;

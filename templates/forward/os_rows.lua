@@ -1,9 +1,10 @@
-%-- Rows as os_warp, os_group and os_diagonal read them: a quad of lanes loads a row in pieces, each
-%-- lane its part straight into the registers of its operands.
+%-- How os_warp, os_group and os_diagonal read rows: a quad of lanes loads a row in pieces,
+%-- and each lane loads its part straight into the registers of its operands.
 %
 %include "operands.lua"
 %
-%-- The place of lane 1 in every piece of a row; 0 if they are not of one size.
+%-- The offset of lane 1's part in every piece of a row; 0 if the pieces differ in
+%-- size.
 %function lane_bytes(problem)
 %  local pieces = lane_pieces(problem)
 %  for _, piece in ipairs(pieces) do
@@ -11,14 +12,14 @@
 %  end
 %  return pieces[1].bytes
 %end
-%-- Does a lane's number in its quad decide what it loads, besides where?
+%-- True if a lane's number in its quad affects more than the address of its loads.
 %function lanes_differ(problem)
 %  for _, piece in ipairs(lane_pieces(problem)) do
 %    if piece.left < 4 * piece.bytes then return true end
 %  end
 %  return lane_bytes(problem) == 0
 %end
-%-- The `in` of gather: where a lane's parts of the first row begin.
+%-- The argument `in` of gather: the start of a lane's parts of the first row.
 %function write_lane_base(opaque)
     const spc_u8 *in = (const spc_u8 *)args->in$(lane_bytes(problem) > 0 and " + (spc_lane() & 3) * " .. lane_bytes(problem) or "");
 %  if opaque then
@@ -26,9 +27,9 @@
 %  end
 %end
 %
-%-- The registers of the steps under way. Where the map has no centre (problem.centre
-%-- is -1) the output rows of a step that ends its tile are loaded with its input rows,
-%-- into `end`, from the tile's position, which is kept with the indices.
+%-- The registers of the steps under way. If the map has no centre (problem.centre is
+%-- -1), the output rows of a step that ends its tile are loaded with its input rows
+%-- into `end`. Their position in the row order is kept with the indices.
 %function write_step_registers()
     spc_u32 data[$(config.depth * width * row_registers)];
     int row[$(config.depth * width)], code[$(config.depth)];
@@ -37,7 +38,7 @@
     int end[$(config.depth * width)], next_position[$(config.depth)];
 %  end
 %end
-%-- The indices of a tile's rows that are this lane's: `first`, and each 8th from it.
+%-- The indices of this lane's rows of a tile: `first`, and every 8th from it on.
 %function write_lane_index(first)
     const int *index = (const int *)spc_base(map->index + $(first));
 %  if problem.centre < 0 then
@@ -46,14 +47,14 @@
 %end
 %function ending_rows() return problem.centre < 0 and "end" or "row" end
 %
-%-- The loads of a step: each lane has its parts of `width` rows, 8 apart in the tile.
-%-- Where a row is none its registers become zero (`zero`), or stay as they are.
+%-- Writes the loads of a step. Each lane has its parts of `width` rows, 8 apart in
+%-- the tile. The registers of an absent row become zero (`zero`) or stay unchanged.
 %function write_loading(zero)
 %  write_gather(zero)
 %  write_look_ahead()
 %end
 %function write_gather(zero)
-/* This lane's parts of the rows of a step, one after the other. */
+/* Loads this lane's parts of the rows of a step, one after the other. */
 SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 {
 %  if lanes_differ(problem) then
@@ -78,7 +79,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 
 %end
 %function write_look_ahead()
-/* Which offset a step has, and this lane's index of each of its rows. */
+/* Reads the offset of a step, and this lane's index of each of its rows. */
 %  if problem.centre >= 0 then
 SPC_DEVICE void look_ahead(int *code, int *row, const spc_stream *stream,
                            int place, const int *index)
@@ -100,7 +101,7 @@ SPC_DEVICE void look_ahead(int *code, int *row, int *position,
 }
 %  if problem.centre < 0 then
 
-/* This lane's output rows, if the step ends its tile. */
+/* Loads this lane's output rows if the step ends its tile. */
 SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
 {
     int last = code & SPC_STEP_LAST ? 0 : -1;
@@ -112,13 +113,15 @@ SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
 %  end
 
 %end
-%-- What look_ahead takes for step `i` of a bundle at `place`, with or without `next_`.
+%-- The arguments of look_ahead for step `i` of a bundle at `place`, with or without
+%-- `next_`.
 %local function ahead(prefix, place)
 %  local position = problem.centre < 0 and ", " .. prefix .. "position + i" or ""
 %  return prefix .. "code + i, " .. prefix .. "row + i * " .. width .. position
 %    .. ", &stream, " .. place .. ", index" .. (problem.centre < 0 and ", map" or "")
 %end
-%-- Before the loop: `depth` steps under way, the indices of as many more.
+%-- Before the loop: starts the loads of `depth` steps, and requests the indices of as
+%-- many more.
 %function write_first_loads(tile_rows, zero)
 %  if problem.centre < 0 then
     int position[$(config.depth)];
@@ -149,7 +152,7 @@ SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
 %  end
     }
 %end
-%-- In it: the step that takes the place of step i of the bundle at `place`.
+%-- In the loop: the step that takes the place of step i of the bundle at `place`.
 %function write_next_loads()
             code[i] = next_code[i];
             SPC_UNROLL
@@ -162,7 +165,7 @@ SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
             look_ahead($(ahead("next_", "place + i")));
 %end
 %
-%-- Packing: what the k-step whose number `step` is reads of a row.
+%-- Packing: computes what the k-step with number `step` reads of a row.
 %function write_step_choice(step)
 % for i, choice in ipairs(steps) do
     if ($(step) == $(i - 1)) {

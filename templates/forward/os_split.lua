@@ -1,51 +1,51 @@
-%-- Tiles of which several blocks sum a part each, for os_mma and os_wgmma. A map with
-%-- fewer tiles than the device has multiprocessors would leave most of them idle, and
-%-- one block walk all offsets of a tile alone.
+%-- Tiles that several blocks sum in parts, for os_mma and os_wgmma. With fewer tiles than
+%-- multiprocessors, most multiprocessors would otherwise be idle while one block processes
+%-- all offsets of a tile alone.
 %--
-%-- `stream`: the grid shares all steps of the map evenly (spc_span.cuh). Parts of tiles
-%-- go to the workspace as they lie in registers, and a second kernel, spc_sum, adds
-%-- those of a tile in the order of blocks; whole tiles are stored at once.
-%-- `atomic`: the same steps; parts are added to the cleared output as they come.
-%-- `cluster2` to `cluster8`: a tile has a cluster of so many blocks, which add their sums
-%-- through each other's shared memory: no second kernel and no workspace. There are as many
-%-- clusters as are resident, and each walks over tiles. In os_mma a block reads from the
-%-- others the columns that it ends; in os_wgmma, each sends the others theirs.
-%-- But for `atomic` sums are added in a fixed order: the result is the same in every
-%-- run.
+%-- `stream`: the grid shares all steps of the map evenly (spc_span.cuh). Parts of tiles are
+%-- stored in the workspace in register order. A second kernel, spc_sum, adds the parts of a
+%-- tile in the order of blocks. Whole tiles are stored at once. `atomic`: the same steps,
+%-- but parts are added to the cleared output as they arrive. `cluster2` to `cluster8`: a
+%-- tile has a cluster of 2 to 8 blocks, which add their sums through each other's shared
+%-- memory, without a second kernel and without a workspace. The grid has as many clusters
+%-- as are resident, and each walks over tiles. In os_mma a block reads the other blocks'
+%-- sums of the columns that it finishes; in os_wgmma each block sends its sums to the
+%-- others. Except for `atomic`, sums are added in a fixed order, so the result is the same
+%-- in every run.
 %--
-%-- For maps of any size, `mask2` to `mask4`: the offsets in so many groups, for each of
-%-- which rows are sorted anew (row orders gray2 to gray4), so that a tile has fewer
-%-- offsets that only some of its rows have. The kernel runs once a group, writes the sums
-%-- of its rows as f32 into the group's part of the workspace, by row, and spc_sum adds
-%-- for each row those of the groups of which it has an offset, in their order. Groups need
-%-- nothing of each other: blocks of one begin where those of the one before leave
-%-- multiprocessors free.
+%-- `mask2` to `mask4`, for maps of any size: the offsets are divided into 2 to 4 groups,
+%-- and rows are sorted anew for each group (row orders gray2 to gray4). A tile then has
+%-- fewer offsets that only some of its rows have. The kernel runs once for each group and
+%-- writes the sums of its rows as f32, by row, into the group's part of the workspace.
+%-- spc_sum adds for each row the sums of those groups of which the row has an offset, in
+%-- their order. Groups are independent: blocks of one group start on multiprocessors that
+%-- the previous group leaves free.
 %--
-%-- The workspace: for each tile (by number) the first part, as block * 2 + place, and
-%-- the last block; from byte rows_padded on, two places a block and block of channels
-%-- for the parts of its first tile and of another. All that is read was written before
-%-- in the same launch.
+%-- The workspace contains, for each tile (by number), the first part, as block * 2 + place,
+%-- and the last block. From byte rows_padded on, each block and block of channels has two
+%-- places, for the parts of its first tile and of one other tile. All that is read was
+%-- written earlier in the same launch.
 %
 %split_values = {"none", "stream", "atomic", "cluster2", "cluster4", "cluster8",
 %                "mask2", "mask3", "mask4"}
 %function is_stream(config) return config.split == "stream" end
 %function is_atomic(config) return config.split == "atomic" end
-%-- Blocks of a cluster; 1: there are none.
+%-- Blocks of a cluster; 1: no clusters.
 %function cluster_of(config) return tonumber(config.split:match("^cluster(%d+)")) or 1 end
-%-- Groups of offsets; 1: they are all one.
+%-- Groups of offsets; 1: a single group.
 %function masks_of(config) return tonumber(config.split:match("^mask(%d+)")) or 1 end
 %function is_masked(config) return masks_of(config) > 1 end
 %function is_divided(config) return config.split ~= "none" and not is_masked(config) end
-%-- Of spc_span.cuh: blocks of a cluster, 0 for a grid.
+%-- For spc_span.cuh: blocks of a cluster, 0 for a grid.
 %function span_parts(config)
 %  return (is_stream(config) or is_atomic(config)) and 0 or cluster_of(config)
 %end
 %
-%-- A lane stores 16 bytes of a row at a time, in so many turns.
+%-- The number of turns in which a lane stores a row, 16 bytes in each.
 %function lane_turns(problem, config) return config.n // (4 * channels_of_lane(problem)) end
 %function tile_bytes(config, rows) return rows * config.n * 4 end
 %
-%-- Can tiles be divided so? Shared memory is the caller's matter.
+%-- True if tiles can be divided in this way. The caller checks shared memory.
 %function can_divide(problem, config, target)
 %  local cluster = cluster_of(config)
 %  if is_masked(config) then -- which have orders of their own
@@ -55,8 +55,9 @@
 %  end
 %  if not is_divided(config) then return true end
 %  if problem.groups then return false end
-%  -- All rows that the outputs' set has room for are cleared: of a submanifold layer
-%  -- those that it has, of others often more than the caller has.
+%  -- All rows within the capacity of the outputs' set are cleared. For a submanifold
+%  -- layer these are its rows; for other layers they are often more than the caller
+%  -- has.
 %  if is_atomic(config) and not (is_plain(problem) and element_bytes(problem) == 4
 %                                and problem.centre >= 0) then
 %    return false
@@ -65,17 +66,18 @@
 %     and (cluster == 1 or target.sm >= 90)
 %end
 %
-%-- From row to row of a group's sums.
+%-- The distance between rows of a group's sums.
 %function sum_pitch(problem)
 %  local channels = 16 // element_bytes(problem)
 %  return ceil_div(problem.cout, channels) * channels
 %end
 %
-%-- How a default divides the tiles of a map of target.rows rows, in blocks of `n` channels:
-%-- by the winners of quick on the levels of bench --suite deep (H200): clusters for wide
-%-- blocks, whose parts are large, else the grid shares all steps; wide kernels gain by
-%-- it even where there is a tile for each multiprocessor. 2 and 1.25 lie in the gaps. A tile
-%-- of one offset has too little to share: a cluster of linear layers costs what it saves.
+%-- The default division of the tiles of a map with target.rows rows, in blocks of `n`
+%-- channels. It follows the winners of quick on the levels of bench --suite deep (H200):
+%-- clusters for wide blocks, whose parts are large; otherwise the grid shares all steps.
+%-- Wide kernels gain from this even with one tile for each multiprocessor. The limits 2 and
+%-- 1.25 are in the gaps between measured cases. A tile of one offset has too little work to
+%-- share: for linear layers a cluster costs what it saves.
 %function usual_cluster(target, tiles)
 %  for _, cluster in ipairs {8, 4, 2} do
 %    if target.sm >= 90 and tiles * cluster <= target.multiprocessors * 5 // 4 then return "cluster" .. cluster end
@@ -117,23 +119,24 @@
 %  return launch
 %end
 %
-%-- The centre, where its step ends a tile: a group of offsets may not have it.
+%-- The centre, if its step ends a tile. A group of offsets may lack the centre.
 %function ending_centre(problem, config)
 %  return is_masked(config) and -1 or problem.centre
 %end
 %
-%-- The blocks of input channels of a step, in a loop.
+%-- The blocks of input channels of a step, as a loop.
 %function blocks_of(code)
 %  if not divided or k_blocks == 1 then return "int block = 0; block < " .. k_blocks end
 %  return string.format("int block = SPC_STEP_FIRST(%s); block <= SPC_STEP_FINAL(%s)",
 %                       code, code)
 %end
-%-- The output rows of a step that ends its part, as ending_rows has them of tiles.
+%-- The output rows of a step that ends its part; like ending_rows for tiles.
 %function part_rows(_, map, first)
 %  return string.format("%s->order + spc_step_position(step, %s) + %s", map, map, first)
 %end
 %
-%-- The block's share of the map, for the span `s`; clusters ask for a tile at a time.
+%-- Sets the span `s` to the block's share of the map. Clusters request one tile at a
+%-- time.
 %function write_span_start(s, map)
 %  if parts == 0 then
     spc_span_of_grid($(s), $(map), $(rows), $(problem.offsets), $(k_blocks));
@@ -142,8 +145,9 @@
 %
 %-- ---- groups of offsets ---------------------------------------------------------------
 %
-%-- Where those who read what the kernel before wrote begin: a group has an output only if
-%-- it is the first. When blocks of a later one begin, all of the one before have waited.
+%-- Writes the start of code that reads results of the previous kernel. A group has an
+%-- output only if it is the first. When blocks of a later group start, all blocks of the
+%-- previous one have waited.
 %function write_depend_start()
 % if is_masked(config) then
     if (args->out)
@@ -153,16 +157,16 @@
 % end
     spc_depend_launch();
 %end
-%-- Where they end. So that all groups are done when the last is, each is done after the
-%-- one before.
+%-- Writes the end of such code. Each group ends after the previous one, so that all
+%-- groups are complete when the last one is.
 %function write_depend_end()
 % if is_masked(config) then
     spc_depend_wait();
 % end
 %end
 %
-%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group; `ready`
-%-- and `factors` as for write_lane_values, `align` as for write_lane_store.
+%-- Stores `count` channels of row[h] from co on, at `to` or as sums of a group. `ready`
+%-- and `factors` are as for write_lane_values, `align` as for write_lane_store.
 %function write_lane_result(count, value, to, ready, factors, align)
 % if is_masked(config) then
             for (int i = 0; i < $(count); i++)
@@ -182,7 +186,7 @@
 % end
 %end
 %
-%-- The offsets of word `w` of a mask that group `g` has, in hexadecimal.
+%-- The offsets in word `w` of a mask that belong to group `g`, in hexadecimal.
 %local function group_word(g, w)
 %  local masks, word = masks_of(config), 0
 %  local first, last = problem.offsets * g // masks, problem.offsets * (g + 1) // masks - 1
@@ -192,8 +196,8 @@
 %  return string.format("0x%xu", word)
 %end
 %
-%-- The sums of a row: a thread has some channels of it. The rows are those of the map, in
-%-- the order of keys, with the masks of all their offsets.
+%-- Adds the sums of a row; a thread has several of its channels. The rows are those of
+%-- the map, in the order of keys, with the masks of all their offsets.
 %local function write_add_groups()
 % local pieces, pitch = sum_pitch(problem) // lane_channels, sum_pitch(problem)
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
@@ -208,7 +212,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
         int p = (int)(item / $(pieces));
         int co = (int)(item % $(pieces)) * $(lane_channels), h = 0;
         int row[1] = {spc_load_int(map->order + p)}, store = row[0] >= 0;
-        if (!store) /* nor are there others behind it */
+        if (!store) /* no later rows exist, either */
             return;
         const spc_u8 *from = (const spc_u8 *)args->workspace +
                              ((long long)row[0] * $(pitch) + co) * 4;
@@ -252,7 +256,8 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 %
 %-- ---- summing ------------------------------------------------------------------------
 %
-%-- `m` row tiles of 16 for each of `threads`; acc[m][n / 8][4], in quads of 16 bytes.
+%-- The sums of `m` row tiles of 16 for each of `threads`; acc[m][n / 8][4], in quads
+%-- of 16 bytes.
 %local function quads(m) return m * config.n // 8 end
 %local function turn_quads() return 2 * lane_channels // 4 end
 %-- The quad that is the i-th of row tile k in turn `j`.
@@ -260,8 +265,8 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 %  return string.format("(%s * %d + %s * %d + %s)", k, config.n // 8, j, turn_quads(), i)
 %end
 %
-%-- What the end of turn `j`, from channel `first` on, reads besides sums: asked for before
-%-- those, on which it would wait a second time.
+%-- The values other than sums that the end of turn `j` reads, from channel `first` on.
+%-- They are requested before the sums, to avoid a second wait.
 %local function reads_ahead() return has_epilogue(problem) and (is_scaled(problem) or problem.bias == 1) end
 %local function write_factors_ahead(name)
         float $(name)[$(lane_channels)];
@@ -302,9 +307,9 @@ $(indent)$(name).z = $(sum_bits(problem, "acc[" .. at .. " + 2]"));
 $(indent)$(name).w = $(sum_bits(problem, "acc[" .. at .. " + 3]"));
 %end
 %
-%-- For a stream: note_part and store_part.
+%-- Writes note_part and store_part, for `stream`.
 %local function write_parts(m, threads)
-/* Which parts a tile has, for the kernel that adds them. */
+/* Records the parts of a tile for the kernel that adds them. */
 SPC_DEVICE void note_part(spc_b8 step, int place, const spc_conv_args *args)
 {
     spc_u32 *noted = (spc_u32 *)args->workspace +
@@ -318,7 +323,7 @@ SPC_DEVICE void note_part(spc_b8 step, int place, const spc_conv_args *args)
         spc_store4(noted + 1, (spc_u32)spc_block_x());
 }
 
-/* The sums of a part, as they lie in registers. */
+/* Stores the sums of a part in register order. */
 SPC_DEVICE void store_part(const $(sum_type(problem)) *acc, int place, const spc_conv_args *args)
 {
     long long slot = ((long long)spc_block_x() * 2 + place) * $(n_blocks) + spc_block_y();
@@ -335,8 +340,8 @@ SPC_DEVICE void store_part(const $(sum_type(problem)) *acc, int place, const spc
 
 %end
 %
-%-- Where outputs are f32: the sums of a part into the output; with the tile's first unit
-%-- the bias.
+%-- For f32 outputs: adds the sums of a part to the output. The part with the tile's
+%-- first unit also adds the bias.
 %local function write_add(m)
 SPC_DEVICE void add_part(const float *acc, const int *row, spc_u32 head,
                          const spc_conv_args *args)
@@ -362,12 +367,12 @@ SPC_DEVICE void add_part(const float *acc, const int *row, spc_u32 head,
 
 %end
 %
-%-- For a cluster: all threads of its blocks call it, when nobody uses the first bytes of
-%-- shared memory any more.
+%-- For a cluster. All threads of its blocks call it when the first bytes of shared
+%-- memory are no longer in use.
 %local function write_join(m, threads)
 % local cluster, turns = cluster_of(config), lane_turns(problem, config)
-/* Adds the parts of a tile in the order of the cluster's blocks, and stores it: each
- * block a part of the columns. */
+/* Adds the parts of a tile in the order of the cluster's blocks and stores the
+ * result. Each block stores some of the columns. */
 SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, const spc_conv_args *args)
 {
     const int *rows = $(part_rows("", "(&args->map)", "spc_warp() * " .. 16 * m .. " + (spc_lane() >> 2)"));
@@ -405,38 +410,40 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, const
 % write_store_turn(m)
         }
     }
-    /* Nobody ends, or uses its memory for something else, while others read it. */
+    /* No block may end or reuse its memory while other blocks read it. */
     spc_cluster_sync();
 }
 
 %end
 %
-%-- The same for blocks that have other warps besides the `threads` that sum, and memory
-%-- for what the others send: at `received_at`, so many bytes. Each block ends the columns
-%-- of some turns, and gets those of the others' sums, a place for each of them.
+%-- The same for blocks that have warps in addition to the `threads` that sum, and memory
+%-- of this many bytes at `received_at` for data from other blocks. Each block finishes
+%-- the columns of some turns and receives the other blocks' sums of these columns, each
+%-- in its own place.
 %local function first_turn(config, turns, part) return turns * part // cluster_of(config) end
 %local function most_turns(config, turns) return ceil_div(turns, cluster_of(config)) end
 %function received_bytes(problem, config, threads)
 %  local turns = lane_turns(problem, config)
 %  return (cluster_of(config) - 1) * most_turns(config, turns) * threads * 8 * channels_of_lane(problem)
 %end
-%-- The `i`-th quad of the turn that is the `l`-th of a block, in the place `place`.
+%-- The `i`-th quad of a block's `l`-th turn, in the place `place`.
 %local function received(l, i, place, threads)
 %  local turns = most_turns(config, lane_turns(problem, config))
 %  return string.format("spc_shared() + %d + (((%s) * %d + %d) * %d + %s) * %d + spc_thread() * 16",
 %                       received_at, place, turns, l, turn_quads(), i, threads * 16)
 %end
-%-- With fewer turns than blocks, some blocks end no turn and are sent nothing. Such a block must
-%-- not report that it has read: it waits for no data, so its report for one tile could come
-%-- before another block has waited for the report of the tile before. That wait, which names a
-%-- phase by its parity, would then never end.
+%-- With fewer turns than blocks, some blocks finish no turn and receive nothing. Such a block
+%-- must not report that it has read its data. It does not wait for data, so its report for
+%-- one tile could arrive before another block has waited for the report of the previous tile.
+%-- That wait identifies a phase by its parity, and would then never end.
 %local function some_end_none(config) return lane_turns(problem, config) < cluster_of(config) end
 %local function ends_some(part)
 %  local turns, cluster = lane_turns(problem, config), cluster_of(config)
 %  return string.format("%d * (%s + 1) / %d > %d * %s / %d", turns, part, cluster, turns, part, cluster)
 %end
-%-- How many warps report to a block that they have read what it sent; `warps` of a block sum.
-%-- If only one block is sent data, nobody reports to it, and it does not wait.
+%-- The number of warps that report to a block that they have read what it sent; `warps` warps
+%-- of a block sum. If only one block receives data, no warp reports to it, and it does not
+%-- wait.
 %function reading_warps(config, warps)
 %  local turns = lane_turns(problem, config)
 %  if not some_end_none(config) then return warps * (cluster_of(config) - 1) end
@@ -446,8 +453,11 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, const
 %end
 %local function write_exchange(threads)
 % local cluster, turns = cluster_of(config), lane_turns(problem, config)
-/* Tells the others that what they sent for the tile before has been read: at a tile that
- * is not the first, for which they wait in turn, so that nobody has ended. */
+/*
+ * Tells the other blocks that their data for the previous tile has been read. It is
+ * called at every tile but the first. The other blocks wait for it, so none of them has
+ * ended.
+ */
 SPC_DEVICE void have_read(spc_u64 *joined)
 {
     spc_sync_warp();
@@ -460,8 +470,8 @@ SPC_DEVICE void have_read(spc_u64 *joined)
         spc_cluster_release(joined + 1, spc_lane());
 }
 
-/* Sends each of the cluster's blocks this one's sums of its columns, adds what the others
- * send in the order of blocks, and stores it. */
+/* Sends this block's sums to the cluster's blocks that finish their columns, adds the
+ * received sums in the order of blocks, and stores the result. */
 SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *joined, const spc_conv_args *args)
 {
     const int *rows = $(part_rows("", "(&args->map)", "spc_warp() * 16 + (spc_lane() >> 2)"));
@@ -495,7 +505,7 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
 % end
 % if some_end_none(config) then
     if (mine == 0)
-        return; /* it is sent nothing */
+        return; /* it receives nothing */
 % end
     spc_cluster_wait(joined, step.y & SPC_STEP_ODD ? 1 : 0);
 % for l = 0, most_turns(config, turns) - 1 do
@@ -543,8 +553,8 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
 
 %end
 %
-%-- What a divided kernel does with the sums of its parts. `has_others`: blocks have warps
-%-- besides the `threads` that sum.
+%-- Writes what a divided kernel does with the sums of its parts. `has_others`: blocks
+%-- have warps in addition to the `threads` that sum.
 %function write_division(m, threads, has_others)
 %  if is_stream(config) then write_parts(m, threads)
 %  elseif is_atomic(config) then write_add(m)
@@ -552,7 +562,7 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
 %  elseif is_divided(config) then write_join(m, threads) end
 %end
 %
-%-- The end of a part `step` of a grid, whose rows are `row`.
+%-- Writes the end of a part `step` of a grid; its rows are `row`.
 %function write_part_end()
             int whole = (step.y & SPC_STEP_HEAD) && (step.y & SPC_STEP_TAIL);
 % if is_stream(config) then
@@ -569,14 +579,15 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
 % end
 %end
 %
-%-- The second kernel of a stream: blocks walk over tiles, each with one turn of output
-%-- channels. Four parts are under way at a time.
+%-- Writes the second kernel of a stream. Blocks walk over tiles, each with one turn of
+%-- output channels. Four parts are under way at a time.
 %function write_sum_kernel(m, threads)
 % if is_masked(config) then
 %   write_add_groups()
 % elseif is_stream(config) then
 % local turns, floats = lane_turns(problem, config), m * turn_quads() * 4
-/* Turn `j` of the tile's output channels in block `y` of those, if there are parts. */
+/* Adds turn `j` of the tile's output channels in block `y` of channels, if the tile
+ * has parts. */
 SPC_DEVICE void sum_tile(int tile, int y, int j, const spc_conv_args *args)
 {
     const spc_map_view *map = &args->map;
@@ -593,7 +604,7 @@ SPC_DEVICE void sum_tile(int tile, int y, int j, const spc_conv_args *args)
     for (int h = 0; h < $(2 * m); h++)
         row[h] = spc_load_int(map->order + at + 8 * h);
     if (count == 1)
-        return; /* the block that summed it has stored it */
+        return; /* the block that summed the tile has stored it */
 % write_turn_loads(m, string.format("y * %d + (spc_lane() & 3) * %d + j * %d", config.n, lane_channels, 4 * lane_channels))
     SPC_UNROLL
     for (int i = 0; i < $(floats); i++)

@@ -1,23 +1,24 @@
-%-- Depthwise convolution in which every output row walks its own offsets: no row waits for
-%-- what only its neighbours have.
+%-- Depthwise convolution in which every output row walks over its own offsets, so that no row
+%-- waits for offsets that only its neighbours have.
 %--
-%-- `lanes` lanes read a row, 16 bytes each, or a part of one, as many neighbouring channels;
-%-- the other rows of a warp stand beside them and are at offsets of their own. In the order
-%-- of coordinates the inputs of a tile lie near each other, and some are read from the cache
-%-- of the multiprocessor. So that rows of a warp end together, those of 32 neighbours are
-%-- sorted by how many offsets they have, while the tile before is computed.
+%-- `lanes` lanes read a row, or a part of one, 16 bytes each. The other rows of a warp are
+%-- processed by the remaining lanes, each at its own offset. In coordinate order the inputs
+%-- of a tile are near each other, and some are read from the multiprocessor's cache. Runs of
+%-- 32 neighbouring rows are sorted by their number of offsets, so that the rows of a warp end
+%-- together. This is done while the previous tile is computed.
 %--
 %--     tile: index, copied while the tile before is computed   weights [offset][channel]
 %--           masks, order: sorted by the number of offsets       |  shared memory
 %--     row:  index[its next offset]; data = in[index]            |
 %--           sums += data * weights[its next offset] ------------+
 %--
-%-- In shared memory a row before the first index says "none", and one before the first weight
-%-- is zero: those belong to the offset -1, which is what rows have that are done.
+%-- In shared memory an extra row before the first index is -1, and an extra row before the
+%-- first weight is zero. They belong to offset -1, which finished rows have.
 %--
-%-- Tiles of one size differ by a factor in work, and a table by unions of masks does not say
-%-- so: of 64 rows of a scan the busiest of 132 multiprocessors has a fifth more than the mean.
-%-- Blocks that follow others when these end (`waves`, rows of the grid) even that out.
+%-- The work of tiles of one size varies by a factor, and a table sorted by unions of masks
+%-- does not show it. With 64 rows of a scan, the busiest of 132 multiprocessors has a fifth
+%-- more work than the mean. Additional blocks that start when others end (`waves`, rows of
+%-- the grid) even this out.
 %
 %include "operands.lua"
 %
@@ -25,12 +26,14 @@
 %function part_bytes(config) return config.lanes * 16 end
 %function parts(problem, config) return ceil_div(input_row_bytes(problem), part_bytes(config)) end
 %function weight_size(config) return config.weights == "f32" and 4 or 2 end
-%-- Of the weights of an offset for a part, and of all of them with those of offset -1.
+%-- Bytes of the weights of one offset for a part, and of the weights of all offsets
+%-- including -1.
 %function image_bytes(problem, config)
 %  return config.lanes * lane_channels(problem) * weight_size(config)
 %end
 %function weight_bytes(problem, config) return (problem.offsets + 1) * image_bytes(problem, config) end
-%-- Of a tile: indices, those of offset -1 included; then of its rows outputs, places and masks.
+%-- Bytes of a tile's indices, including those of offset -1; then of its rows' outputs, places
+%-- and masks.
 %function index_bytes(problem, config) return (problem.offsets + 1) * config.rows * 4 end
 %function stage_bytes(problem, config)
 %  return index_bytes(problem, config) + (ceil_div(problem.offsets, 32) + 2) * config.rows * 4
@@ -40,7 +43,7 @@
 %  return weight_bytes(problem, config)
 %       + 2 * (stage_bytes(problem, config) + raw_bytes(problem, config))
 %end
-%-- The configuration that takes the least of it.
+%-- The configuration with the least shared memory.
 %function least(problem)
 %  return {rows = 32, lanes = 4, weights = element_bytes(problem) == 2 and problem.dtype or "f32"}
 %end
@@ -55,8 +58,8 @@
 %       + (has_epilogue(problem) and 8 or 0)
 %end
 %
-%-- It was the fastest for kernels of 27 offsets and rows that 16 or 32 lanes have whole, or in
-%-- parts of 32; 8 lanes lost to os_diagonal.
+%-- This template was the fastest for kernels of 27 offsets if 16 or 32 lanes read a whole
+%-- row, or 32 lanes a part. With 8 lanes os_diagonal was faster.
 %function preference_of(problem)
 %  local bytes = input_row_bytes(problem)
 %  return problem.offsets <= 32 and (bytes == 256 or bytes % 512 == 0) and 8 or 5
@@ -197,13 +200,13 @@ SPC_DEVICE spc_u8 *stage_of(int buffer)
     return spc_shared() + $(index_at) + buffer * $(stage);
 }
 
-/* Of a tile that is next but one its masks and output rows. */
+/* Masks and output rows of the tile after the next. */
 SPC_DEVICE spc_u32 *raw_of(int buffer)
 {
     return (spc_u32 *)(spc_shared() + $(raw_at) + buffer * $(raw));
 }
 
-/* Starts copying them. */
+/* Starts copying the masks and output rows of a tile. */
 SPC_DEVICE void fetch_rows(spc_u32 *raw, int tile, const spc_map_view *map)
 {
     for (int i = spc_thread(); i < $((words + 1) * quads) && tile >= 0; i += $(config.threads)) {
@@ -215,8 +218,11 @@ SPC_DEVICE void fetch_rows(spc_u32 *raw, int tile, const spc_map_view *map)
     }
 }
 
-/* Starts copying the indices of a tile: of four rows at a time those of an offset that one of
- * them has. `index` and `stage` point to this thread's first ones, of offset `bit`. */
+/*
+ * Starts copying the indices of a tile: for four rows at a time, those of an offset that at
+ * least one of them has. `index` and `stage` point to this thread's first indices, of offset
+ * `bit`.
+ */
 SPC_DEVICE void fetch_indices(spc_u8 *stage, const int *index, const spc_u32 *raw, int bit,
                               int tile, long long step)
 {
@@ -238,7 +244,8 @@ SPC_DEVICE void fetch_indices(spc_u8 *stage, const int *index, const spc_u32 *ra
     }
 }
 
-/* The rank of a lane among those of its warp, by falling `key` <= $(problem.offsets). */
+/* The rank of a lane among the lanes of its warp, by falling `key` <=
+ * $(problem.offsets). */
 SPC_DEVICE int rank_in_warp(int key)
 {
     spc_u32 above = 0, same = 0xffffffffu;
@@ -256,9 +263,11 @@ SPC_DEVICE int rank_in_warp(int key)
     return spc_popc(above) + spc_popc(same & ((1u << spc_lane()) - 1u));
 }
 
-/* Rows go to their places, sorted by the number of their offsets in runs of 32, in which it
- * falls and rises by turns: so that warps, which take every $(warps)th group of rows, have like
- * work. */
+/*
+ * Moves rows to their places, sorted by number of offsets in runs of 32. The number falls and
+ * rises in alternate runs. Warps take every $(warps)th group of rows, so they get similar
+ * amounts of work.
+ */
 SPC_DEVICE void sort_rows(spc_u8 *stage, const spc_u32 *raw, int warp)
 {
     spc_u32 mask[$(words)];
@@ -317,7 +326,8 @@ SPC_DEVICE void load_weights(float *w, const spc_u8 *from)
 % end
 }
 
-/* This lane's part of a row, zero if it is none; `sure`: it is one. */
+/* Loads this lane's part of a row, or zero if there is no row. `sure`: there is
+ * a row. */
 SPC_DEVICE void load_part(spc_u32 *data, const spc_u8 *in, int row, int sure)
 {
     if (!sure)
@@ -327,7 +337,7 @@ SPC_DEVICE void load_part(spc_u32 *data, const spc_u8 *in, int row, int sure)
     spc_load16_into(data, in + (long long)row * $(row_pitch), sure ? 0 : row);
 }
 
-/* Adds the next `count` offsets of a row, of what is left of a word of its mask whose
+/* Adds the next `count` offsets of a row, from the rest of a word of its mask whose
  * first offset is `first`. */
 SPC_DEVICE spc_u32 add_offsets(float *sums, spc_u32 rest, int count, int first,
                                const spc_u8 *index, const spc_u8 *in,
@@ -357,7 +367,9 @@ SPC_DEVICE spc_u32 add_offsets(float *sums, spc_u32 rest, int count, int first,
 }
 
 % write_activation("SPC_DEVICE")
-/* The epilogue of this lane's channels of an output row, from `co` on. */
+/*
+ * Applies the epilogue to this lane's channels of an output row, from `co` on.
+ */
 SPC_DEVICE void finish(const float *sums, int where, int co, spc_u8 *out, const float *scale,
                        const float *bias, const spc_conv_args *args)
 {
@@ -390,7 +402,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(config.blocks))
     int outside = co < $(problem.cin) ? 0 : -1;
 % end
     int warp = spc_warp();
-    /* What this thread copies of the indices: those of four rows, of offsets from `bit` on. */
+    /* The indices that this thread copies: those of four rows, for offsets from `bit` on. */
     int bit = spc_thread() / $(quads), quad = spc_thread() % $(quads);
     int index_to = (bit + 1) * $(row_words) + quad * 16;
     long long index_step = (long long)map->rows_padded * $(ahead);
@@ -474,7 +486,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(config.blocks))
         }
         sort_rows(other, raw_of(buffer ^ 1), warp);
         spc_copy_wait(0);
-        spc_sync_block(); /* the next tile is there, and nobody reads this one */
+        spc_sync_block(); /* the next tile has arrived, and this one has been read */
         rank += step;
         tile = next;
         next = after;
@@ -486,8 +498,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(config.blocks))
     }
 }
 
-/* Packed: for each part of the channels [offset][16 bytes of a lane's weights][lane], zero past
- * the last channel. */
+/* Packed: for each part of the channels [offset][16 bytes of a lane's weights][lane], zero
+ * past the last channel. */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {
     const $(format_of(problem).device) *weights =

@@ -1,23 +1,22 @@
-%-- Output-stationary convolution, one warp a tile of 8, 16 or 32 output rows.
+%-- Output-stationary convolution. A warp has a tile of 8, 16 or 32 output rows.
 %--
-%-- The product is transposed: weights are the first operand (16 output
-%-- channels by k), voxels the columns of the second. Then what one lane loads
-%-- of a gathered row, 16 contiguous bytes, is exactly its part of two
-%-- second operands: rows go from global memory straight into registers, and only
-%-- the packed weights know the permutation of channels. A quad of lanes reads
-%-- 64 contiguous bytes of a row.
+%-- The product is transposed: weights are the first operand (16 output channels by k), voxels
+%-- are the columns of the second. A lane loads 16 contiguous bytes of a gathered row, which
+%-- are then exactly its part of two second operands. Rows go from global memory straight into
+%-- registers, and only the packing of weights depends on the permutation of channels. A quad
+%-- of lanes reads 64 contiguous bytes of a row.
 %--
-%-- Each warp runs one endless stream of steps (tile, offset present in the tile). The
-%-- rows of `depth` steps are under way; each product is followed by the loads of the
-%-- step that takes its place, whose indices were asked for `depth` steps before (with
-%-- weights in global memory, whose loads they would delay, `depth` products first, then
-%-- the loads for all). The machine tracks all these loads with one scoreboard, which the top of the loop waits
-%-- for: the latency of the last load is paid once in depth steps, and other warps
-%-- fill the gap. Tiles end inside the stream; nothing drains.
+%-- Each warp runs one continuous stream of steps (tile, offset present in the tile). The rows
+%-- of `depth` steps are under way. Each product is followed by the loads for the step that
+%-- takes its place, whose indices were requested `depth` steps earlier. If weights are in
+%-- global memory these loads would delay them, so `depth` products come first, then all
+%-- loads. The hardware tracks all these loads with one scoreboard, which the top of the loop
+%-- waits for. The latency of the last load is paid once in `depth` steps, and other warps
+%-- fill the gap. Tiles end inside the stream, which never drains.
 %
 %include "os_rows.lua"
 %
-%-- Each warp keeps a ring of steps (spc_stream.cuh) behind the weights.
+%-- Each warp has a ring of steps (spc_stream.cuh) after the weights.
 %function shared_bytes(problem, config)
 %  return (config.weights == "shared" and packed_bytes(problem) or 0)
 %       + config.warps * 384
@@ -27,14 +26,15 @@
 %  return problem.offsets * #k_steps(problem) * ceil_div(problem.cout, 16) * 512
 %end
 %
-%-- Matrix products that are compiled in line; those of f32, with what splits them.
+%-- Matrix products in the unrolled code; those of f32 with the splitting of their
+%-- operands.
 %function body(problem, config)
 %  local products = format_of(problem).products
 %  return config.depth * (config.rows // 8) * #k_steps(problem)
 %       * ceil_div(problem.cout, 16) * (products > 1 and products + 1 or 1)
 %end
 %
-%-- Registers that a thread holds for sure; the compiler's report decides.
+%-- A lower bound of a thread's registers; the compiler's report decides.
 %function registers(problem, config)
 %  local _, row = k_steps(problem)
 %  local columns = config.rows // 8
@@ -42,10 +42,10 @@
 %       + config.depth * (columns * (row + 2) + 2) + 24
 %end
 %
-%-- Weights that each warp reads from memory in each step, of which wgmma would read an
-%-- eighth: 64->64 K5 took 78.9 us for 54.9 of os_wgmma (H200, waymo@0.1, level 2). With half as
-%-- many os_wgmma is the faster on maps of few rows: it has ten of the fifteen choices that ship
-%-- for 32->64 K5, those below 55,000 rows.
+%-- True if the weights that each warp reads from memory in each step make os_wgmma faster,
+%-- which would read an eighth: 64->64 K5 took 78.9 us against 54.9 us of os_wgmma (H200,
+%-- waymo@0.1, level 2). With half as many weights os_wgmma is faster on maps of few rows: it
+%-- has ten of the fifteen shipped choices for 32->64 K5, those below 55,000 rows.
 %function reads_much(problem, config, target)
 %  local products, few = problem.cin * problem.cout, (target.rows or math.huge) < 55000
 %  return config.weights == "global" and target.target == "sm_90a"
@@ -134,7 +134,7 @@
 %    }
 %  end,
 %  default = function(problem, target)
-%    -- A scan meets few planes of a large kernel.
+%    -- In a scan only a few planes of a large kernel have neighbours.
 %    local order = problem.offsets > 8 and "planes" or "gray"
 %    local function resident(warps)
 %      return shared_bytes(problem, {warps = warps, weights = "shared"})
@@ -147,21 +147,23 @@
 %    if fits and not twice then
 %      config.warps, config.blocks = resident(16) <= target.shared_block and 16 or 8, 1
 %    end
-%    -- Weights from memory wait for `depth` steps at a time: rather many of them than many warps.
+%    -- Weights from memory are waited for once in `depth` steps, so a large depth is better
+%    -- than many warps.
 %    if not fits then config.depth, config.warps, config.blocks = 6, 12, 1 end
 %    local function room()
 %      return math.min(255, 65536 // (config.warps * config.blocks * 32))
 %    end
-%    -- What the compiler takes besides `registers`, and the longest body that it takes well:
-%    -- fitted to NVRTC's reports of 80 kernels, so that no default of 60 shapes spilled on
-%    -- sm_80, 86, 89, 90a, 100 and 120; with weights in memory to those of 70 more.
+%    -- Registers that the compiler needs in addition to `registers`, and the longest body
+%    -- that it compiles well. Fitted to NVRTC's reports for 80 kernels, so that no default
+%    -- of 60 shapes spilled on sm_80, 86, 89, 90a, 100 and 120. With weights in memory,
+%    -- fitted to the reports for 70 more.
 %    local function heavy()
 %      local _, row = k_steps(problem)
 %      local spare = problem.cout > 64 and 100
 %                    or problem.cout > 32 and target.target ~= "sm_90a" and 96
 %                    or problem.cout > 32 and not fits and 52 + (row > 4 and 28 or 0) + row % 2 * 12
 %                    or 36 + (not fits and row > 6 and (problem.cout % 16 == 0 and row <= 8 and 12 or 48) or 0)
-%      -- Scales, biases and residuals of a tile's end.
+%      -- Scales, biases and residuals at the end of a tile.
 %      if has_epilogue(problem) or not fits and problem.bias == 1 then spare = spare + 16 end
 %      if has_epilogue(problem) and not fits and target.sm >= 120 then spare = spare + 16 end
 %      return registers(problem, config) + spare > room() or body(problem, config) > 384
@@ -246,8 +248,8 @@ SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, int offset,
 
 /* ---- the end of a tile ------------------------------------------------------------ */
 
-%-- Whole numbers cross the lanes as others of 16 bits do: two in a word, each in the lower
-%-- byte of a half. Four of them become a word of bytes, which lie in memory like that.
+%-- Integers are exchanged between lanes like other numbers of 16 bits: two in a word, each
+%-- in the lower byte of a half. Four of them become a word of bytes in memory order.
 %local function write_bytes_of()
 %  if whole_out(problem) then
 SPC_DEVICE spc_u32 pair_of(float low, float high)
@@ -267,7 +269,7 @@ SPC_DEVICE spc_u32 bytes_of(spc_u32 low, spc_u32 high)
 %local function pair_of(low, high)
 %  return whole_out(problem) and "pair_of(" .. low .. ", " .. high .. ")" or pack_pair(low, high)
 %end
-%-- The bytes of the residual from `co` on of row[n] as such pairs.
+%-- The bytes of the residual of row[n] from `co` on, as such pairs.
 %local function write_residual_bytes(count)
 %  local bytes = math.min(alignment_of(problem.cout, add_pitch(problem)), count)
             const spc_u8 *from = (const spc_u8 *)args->residual +
@@ -291,7 +293,7 @@ SPC_DEVICE spc_u32 bytes_of(spc_u32 low, spc_u32 high)
                 added[i] = (two & 0xff) | (two & 0xff00) << 8;
             }
 %end
-%-- The stores of `count` channels from `co` on, as bytes in v.
+%-- Stores `count` channels from `co` on, as bytes in v.
 %local function write_byte_stores(count, guard)
 %  local bytes = math.min(alignment_of(problem.cout, out_pitch(problem)), count)
 %  for i = 0, count // 4 - 1 do
@@ -311,8 +313,8 @@ SPC_DEVICE spc_u32 bytes_of(spc_u32 low, spc_u32 high)
 %    end
 %  end
 %end
-%-- The residual of the channels from `co` on of row[n], as a lane stores them: `count`
-%-- channels of 16 bits, then as the accumulators lie.
+%-- The residual of row[n] from channel `co` on, in the layout in which a lane stores:
+%-- `count` channels of 16 bits, then converted to the layout of the accumulators.
 %local function write_residual_words(count)
 %  if whole_out(problem) then write_residual_bytes(count) else
 %  local bytes = math.min(alignment_of(problem.cout * 2, add_pitch(problem) * 2), count * 2)
@@ -342,7 +344,7 @@ SPC_DEVICE spc_u32 bytes_of(spc_u32 low, spc_u32 high)
 %    and "spc_i8_to_f32(added[i / 2], i % 2 * 2)" or unpacked("added", "i"))
             }
 %end
-%-- An fp32 result y of `row` and its residual.
+%-- Stores an fp32 result y of `row` with its residual.
 %local function write_word_store(row, y)
                 if (co < $(problem.cout) && $(row) >= 0) {
                     float y = $(y);
@@ -468,7 +470,9 @@ SPC_DEVICE void finish($(sum) *$(whole_in(problem) and "sums" or "acc"), const i
         }
 % end
 % else
-        /* An accumulator holds voxels 2q and 2q + 1: fetch their rows. */
+        /*
+         * An accumulator holds voxels 2q and 2q + 1, so their rows are fetched.
+         */
         int even = spc_shfl(row[n], q * 8), odd = spc_shfl(row[n], q * 8 + 4);
         SPC_UNROLL
         for (int m = 0; m < $(m_tiles); m++) {
@@ -562,8 +566,9 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 % write_weight_word()
 /*
  * The packed layout is [offset][k-step][16-channel tile][lane][4 registers]:
- * first operands as the lanes want them. Registers 0 and 2 are for output row g =
- * lane / 4, 1 and 3 for row g + 8; 2 and 3 hold the second half of the k-step.
+ * first operands in the order of lanes. Registers 0 and 2 are for output row g =
+ * lane / 4, 1 and 3 for row g + 8. Registers 2 and 3 hold the second half of the
+ * k-step.
  */
 SPC_KERNEL(spc_pack, spc_pack_args, 256, 1)
 {

@@ -1,17 +1,17 @@
-%-- Output-stationary convolution for many channels: warpgroups multiply 64
-%-- rows each by weights that stream through shared memory.
+%-- Output-stationary convolution for many channels. Warpgroups multiply 64 rows each
+%-- by weights that stream through shared memory.
 %--
-%-- A block has `groups` consuming warpgroups, which together hold one tile of
-%-- 64 * groups output rows by n output channels in registers, and three warps
-%-- that serve them: one balances the blocks, one unrolls tiles into steps (tile,
-%-- offset, block of input channels), and one, the producer, brings each step's
-%-- weights with one bulk copy into a ring of `stages`, from an image that was
-%-- packed to be exactly what wgmma reads (core matrices, no swizzle). Each lane
-%-- gathers its own parts of its rows: 16 contiguous bytes are exactly its first
-%-- operands of two k16 products, because the packed weights permute the channels.
-%-- They wait in registers for the next step, or, by asynchronous copies, in two
-%-- places of shared memory that only the lane reads. Output channels are permuted
-%-- so that a lane ends with 8 neighbouring ones.
+%-- A block has `groups` consuming warpgroups and three warps that serve them. The
+%-- warpgroups together hold one tile of 64 * groups output rows by n output channels
+%-- in registers. One warp balances the blocks. One unrolls tiles into steps (tile,
+%-- offset, block of input channels). One, the producer, copies each step's weights
+%-- with one bulk copy into a ring of `stages`, from an image that was packed in the
+%-- layout that wgmma reads (core matrices, no swizzle). Each lane gathers its own
+%-- parts of its rows. 16 contiguous bytes are exactly its first operands of two k16
+%-- products, because the packed weights permute the channels. Until the next step
+%-- they wait in registers or, with asynchronous copies, in two places of shared
+%-- memory that only this lane reads. Output channels are permuted so that a lane ends
+%-- with 8 neighbouring ones.
 %
 %include "os_blocks.lua"
 %include "os_split.lua"
@@ -23,7 +23,7 @@
 %function step_weights(problem, config)
 %  return config.pieces * config.n * 64 * images(problem)
 %end
-%-- A step as wide as the layer allows.
+%-- The widest step that the layer allows.
 %function natural_step(problem)
 %  local step = {n = least_wasting(problem, widths, several), pieces = 1}
 %  for p = 2, 5 // images(problem) do
@@ -32,27 +32,28 @@
 %  end
 %  return step
 %end
-%-- With fewer channels the products of a step take less time than what surrounds them.
+%-- With fewer channels the products of a step take less time than the code around
+%-- them.
 %function keeps_wgmma_busy(problem)
 %  return problem.cout >= 32 and 8 * step_weights(problem, natural_step(problem)) >= 24576
 %end
 %
-%-- Rows that do not begin, or end, at multiples of 16 bytes are copied to some that do,
-%-- of `copied_bytes`, where the workspace has a row for each: of submanifold layers.
-%-- With few channels a launch costs more.
+%-- Rows that do not begin and end at multiples of 16 bytes are copied to aligned rows
+%-- of `copied_bytes`, if the workspace has a row for each, as for submanifold layers.
+%-- With few channels the additional launch costs more than it saves.
 %function copies_rows(problem)
 %  return input_alignment(problem) < 16 and problem.centre >= 0 and input_row_bytes(problem) > 64
 %end
 %function copied_bytes(problem) return ceil_div(input_row_bytes(problem), 16) * 16 end
 %copying_rows = 64 -- of a block
-%-- Outputs of 16 bits that could only be stored 4 bytes at a time are stored to such rows
-%-- as well, and copied by spc_sum.
+%-- 16-bit outputs that could only be stored 4 bytes at a time are stored to such rows as
+%-- well, and copied by spc_sum.
 %function copies_outputs(problem, config)
 %  return output_alignment(problem) < 8 and problem.centre >= 0 and config.split == "none"
 %     and out_bytes(problem) == 2 and problem.cout > 32
 %end
 %function copied_output_bytes(problem) return ceil_div(problem.cout, 8) * 16 end
-%-- As that of os_blocks.lua, of the rows that are read.
+%-- As byte_guard of os_blocks.lua, for the rows that are read.
 %function byte_guard(byte)
 %  return row_bytes % 64 ~= 0 and " && " .. byte .. " < " .. row_bytes or ""
 %end
@@ -70,7 +71,8 @@
 %local function sent_bytes(problem, config)
 %  return is_divided(config) and received_bytes(problem, config, config.groups * 128) or 0
 %end
-%-- Where blocks have whole tiles, what is left of the 227 KiB holds what their ends read.
+%-- If blocks have whole tiles, the rest of the 227 KiB holds the operands of their
+%-- epilogues.
 %local function end_bytes(problem, config)
 %  local left = 232448 - working_bytes(problem, config)
 %  local factors = factor_bytes(problem, config.n)
@@ -83,13 +85,14 @@
 %  return working_bytes(problem, config) + factors + residual + sent_bytes(problem, config)
 %end
 %
-%-- What setmaxnreg may give a consumer when the producers keep 32 registers.
+%-- The registers that setmaxnreg may give a consumer if the producers keep 32.
 %function consumer_registers(config)
 %  local launch = 65536 // ((config.groups + 1) * 128) // 8 * 8
 %  local pool = math.min(launch, 255 // 8 * 8) * (config.groups + 1)
 %  return math.min(240, (pool - 32) // config.groups // 8 * 8)
 %end
-%-- Where rows are converted from registers, those of the next step are under way.
+%-- If rows are converted from registers, those of the next step are also in
+%-- registers.
 %function registers_needed(problem, config)
 %  local row = config.pieces * 8
 %  if config.gather == "registers" and element_bytes(problem) == 4 then
@@ -98,13 +101,13 @@
 %  return config.n // 2 + row * images(problem) + 42
 %end
 %
-%-- What the compiler's limit leaves beside sums and rows under way.
+%-- The registers within the compiler's limit that sums and rows under way leave.
 %local function registers_free(config)
 %  return (config.groups == 2 and 168 or 128) - config.n // 2
 %       - (config.gather == "registers" and 8 * config.pieces or 0)
 %end
 %
-%-- Copied rows are the workspace.
+%-- Copied rows occupy the workspace.
 %function divides(problem, config, target)
 %  return can_divide(problem, config, target)
 %     and not (copies_rows(problem) and (is_masked(config) or span_parts(config) == 0))
@@ -210,7 +213,7 @@
 %    }, problem, config, config.groups * 128)
 %  end,
 %  default = function(problem, target)
-%    -- A scan meets few planes of a large kernel.
+%    -- In a scan only a few planes of a large kernel have neighbours.
 %    local order = problem.offsets > 8 and "planes" or "gray"
 %    local step = natural_step(problem)
 %    local config = {groups = (step.n >= 192 or step.pieces == 5) and 2 or 3, n = step.n, pieces = step.pieces,
@@ -234,20 +237,22 @@
 %      return ceil_div(target.rows or 1, groups * 64) * out_blocks(problem, config)
 %    end
 %    config.split = usual_split(problem, target, config.n, tiles(config.groups))
-%    -- With 128 columns, tiles of 128 rows shared by two blocks are faster by 7 % than those
-%    -- of 192 shared by the grid, and by 20 % with an epilogue (level 3 of kitti, H200).
+%    -- With 128 columns, tiles of 128 rows shared by two blocks are faster by 7 % than tiles
+%    -- of 192 rows shared by the grid, and by 20 % with an epilogue (level 3 of kitti,
+%    -- H200).
 %    if config.split == "stream" and config.n >= 96 and problem.offsets > 8
 %       and problem.offsets <= 32 and usual_cluster(target, tiles(2)) == "cluster2" then
 %      config.groups, config.split = 2, "cluster2"
 %    end
-%    -- With 256, tiles of 192 rows by 128 columns are faster than of 128 by 256, by 4 % (256
-%    -- channels in) and 9 % (384), and exchange three quarters of the bytes (there).
+%    -- With 256 columns, tiles of 192 rows by 128 columns are faster than 128 by 256, by 4 %
+%    -- (256 input channels) and 9 % (384), and exchange three quarters of the bytes (same
+%    -- scene and GPU).
 %    if config.split == "cluster2" and config.n == 256 and config.pieces == 4
 %       and element_bytes(problem) == 2 then
 %      config.groups, config.n, config.stages = 3, 128, 3
 %    end
-%    -- Blocks of 128 columns, by twice as many in a cluster of half the size, are faster where
-%    -- a step is a whole row (by 14 to 29 %) and than clusters of 8 (by 21 to 28 %).
+%    -- Blocks of 128 columns, with twice as many in a cluster of half the size, are faster if
+%    -- a step is a whole row (by 14 to 29 %), and faster than clusters of 8 (by 21 to 28 %).
 %    if config.n == 256
 %       and (cluster_of(config) == 8 or cluster_of(config) > 1 and row_pieces(problem) <= config.pieces) then
 %      config.n = 128
@@ -255,7 +260,7 @@
 %      config.split = usual_cluster(target, tiles(config.groups))
 %    end
 %    if not divides(problem, config, target) then config.split = "none" end
-%    -- A cluster's blocks have room for what others send.
+%    -- The blocks of a cluster need space for the data that others send.
 %    while cluster_of(config) > 1 and not fits() do
 %      if config.pieces % 2 == 0 then config.pieces = config.pieces // 2 else config.split = "none" end
 %      config.stages = 4
@@ -280,8 +285,8 @@ typedef char schedule_fits[sizeof(spc_schedule) == $(schedule_bytes) ? 1 : -1];
 typedef char share_fits[sizeof(spc_share) == $(share_bytes) ? 1 : -1];
 
 % if config.gather == "shared" then
-/* One 16-byte place of this lane: piece i / 2 (of row g for even i, of row g + 8
- * for odd i) of the gather ring's place `slot`. */
+/* A 16-byte place of this lane: piece i / 2 (of row g for even i, of row g + 8
+ * for odd i) in place `slot` of the gather ring. */
 SPC_DEVICE spc_u8 *place_of(int slot, int i)
 {
     return spc_shared() + $(gather_at) + slot * $(place_size) +
@@ -289,16 +294,18 @@ SPC_DEVICE spc_u8 *place_of(int slot, int i)
 }
 
 % end
-%-- Rows that need no conversion are taken a piece at a time, and those of the next step asked
-%-- for in their place: a step's loads have a step to come. A warp is held at each product
-%-- until the one before has taken its operands, so what stands between them costs nothing.
+%-- Rows that need no conversion are consumed one piece at a time, and each piece of the next
+%-- step is requested into the same registers. The loads of a step thus have a whole step to
+%-- arrive. Each product waits until the previous one has read its operands, so the code
+%-- between them costs nothing.
 %local takes_pieces = config.gather == "registers" and half
-%-- Words of steps are read a step before they are needed where steps are short: shared memory,
-%-- busy with operands, answers late. Longer ones lose by the registers (1 % on an H200, 3 % won).
+%-- If steps are short, words of steps are read one step before they are needed, because
+%-- shared memory is busy with operands and answers late. Longer steps lose by the additional
+%-- registers (1 % on an H200; short ones gain 3 %).
 %local reads_ahead = config.pieces <= 2
-%-- Gathered rows wait in a place of the ring, or in registers.
+%-- Gathered rows wait in a place of the ring or in registers.
 %local waiting = config.gather == "shared" and "int slot" or "spc_u32 *data"
-/* This lane's parts of rows g and g + 8, of pieces `first` to before `end`; `in` points to
+/* Loads this lane's parts of rows g and g + 8, pieces `first` to `end` - 1. `in` points to
  * its part of the first row. */
 SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block, int first, int end)
 {
@@ -334,8 +341,8 @@ SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block, 
 }
 
 % if takes_pieces then
-/* Piece i of what was gathered of rows g and g + 8, in the order of first operands. What was
- * not loaded, of a row that is absent, is masked here, behind the products before. */
+/* Piece i of the gathered rows g and g + 8, in the order of first operands. Parts of an
+ * absent row were not loaded, and are masked here, after the previous products. */
 SPC_DEVICE void take(spc_u32 *a, const spc_u32 *data, int there, int there_8, int block, int i)
 {
 %   if row_bytes % 64 ~= 0 then
@@ -357,7 +364,7 @@ SPC_DEVICE void take(spc_u32 *a, const spc_u32 *data, int there, int there_8, in
     }
 }
 % else
-/* What was gathered, in the order of first operands. */
+/* The gathered rows, in the order of first operands. */
 SPC_DEVICE void arrange(spc_u32 *a, $(waiting))
 {
     SPC_UNROLL
@@ -382,7 +389,8 @@ SPC_DEVICE void arrange(spc_u32 *a, $(waiting))
 }
 % end
 
-/* The gathering side of a consumer: runs a step or two ahead of the products. */
+/* The gathering side of a consumer, which runs one or two steps ahead of the
+ * products. */
 typedef struct gatherer {
     spc_schedule *schedule;
     spc_reader reader;
@@ -390,7 +398,7 @@ typedef struct gatherer {
     int block;        /* of the input channels of the step being gathered */
     int row[2], next_row[2];
 % if reads_ahead then
-    spc_b8 ahead; /* the word of the step that is looked at next */
+    spc_b8 ahead; /* the word of the step after the current one */
 % end
 % if divided and k_blocks > 1 then
     int end, next_first, next_end; /* blocks of the step and of the next */
@@ -416,7 +424,7 @@ SPC_DEVICE void look_ahead(gatherer *g)
 % end
 }
 
-/* Moves on to the next step, or next block of its channels. */
+/* Moves to the next step, or to the next block of its channels. */
 SPC_DEVICE void advance(gatherer *g)
 {
 % if divided and k_blocks > 1 then
@@ -469,7 +477,7 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
 
 % write_activation("SPC_DEVICE")
 % write_fetches()
-/* The epilogue; stores this lane's pieces of rows g and g + 8. */
+/* Applies the epilogue and stores this lane's pieces of rows g and g + 8. */
 SPC_DEVICE void finish(const $(sum) *acc, const int *row,
                        const spc_conv_args *args)
 {
@@ -496,7 +504,7 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
         }
 % end
 % if has_epilogue(problem) then
-        spc_sync_warp(); /* else the loads of all turns come first, and spill */
+        spc_sync_warp(); /* else all loads are moved first, and spill */
 % end
 % write_factors(lane_channels, "j * " .. 4 * lane_channels .. " + (spc_lane() & 3) * " .. lane_channels)
         SPC_UNROLL
@@ -513,10 +521,10 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
 
 % write_division(1, consumers, true)
 %local place = config.gather == "shared" and "slot" or "data"
-%-- Converted operands leave the registers that rows are gathered into.
+%-- Converted operands are in other registers than those that rows are gathered into.
 %local gathers_first = config.gather == "registers" and not half
 %local function write_gather()
-            /* Past the end it gathers rows that nobody multiplies. */
+            /* Past the end it gathers rows that are not used. */
             advance(&g);
             gather($(place), in, g.row, g.block, 0, $(pieces));
 %  if config.gather == "shared" then
@@ -525,8 +533,9 @@ SPC_DEVICE void finish(const $(sum) *acc, const int *row,
                 slot = 0;
 %  end
 %end
-%-- A step's residual: before its products where its gathered rows are the output rows, which
-%-- the gatherer still has; else behind the next gather, when their numbers have come.
+%-- Loads a step's residual. If the gathered rows are the output rows, which the gatherer
+%-- still has, this is done before the step's products. Otherwise it is done after the next
+%-- gather, when the row numbers have arrived.
 %local rows_are_gathered = config.gather == "registers" and problem.centre >= 0
 %local function write_fetch()
             if (last$(k_blocks > 1 and " && block == " .. (config.gather == "shared" and k_blocks - 1 or 0) or ""))
@@ -547,7 +556,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
     int slot = 0;
 % end
 % if is_stream(config) or parts > 1 then
-    int later = 0; /* tiles after the block's first have another place, or wait for others */
+    int later = 0; /* tiles after the block's first use another place, or wait for others */
 % end
 
     g.schedule = schedule;
@@ -588,7 +597,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % end
     for (;;) {
 % if reads_ahead then
-        spc_b8 step = next; /* those who gather have seen the one behind it */
+        spc_b8 step = next; /* the gatherers have read the next step */
         next = spc_shared_load8(&schedule->step[place + 1 < SPC_STREAM_STEPS ? place + 1 : 0]);
 % else
         spc_b8 step = spc_shared_load8(&schedule->step[place]);
@@ -621,7 +630,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 %   write_fetch()
 % end
 % if takes_pieces then
-            int there = g.row[0], there_8 = g.row[1]; /* the gatherer goes on before all is taken */
+            int there = g.row[0], there_8 = g.row[1]; /* the gatherer continues before all is used */
 % else
             arrange(a, $(place));
 % end
@@ -659,7 +668,7 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % end
 % if takes_pieces then
                 if (k == 1)
-                    advance(&g); /* past the end to rows that nobody multiplies */
+                    advance(&g); /* past the end: rows that are not used */
                 if (k % 2 == 1)
                     gather(data, in, g.row, g.block, k / 2, k / 2 + 1);
 % end
@@ -691,8 +700,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 %   if more and registers_free(config) < 40 then
             if (spc_shared_load8(&schedule->step[place]).y & SPC_STEP_END)
                 break;
-            /* The next product leaves them, which the compiler cannot know: it would hold them
-             * beside the epilogue, which spills. */
+            /* The next product overwrites them, but the compiler does not know. It would keep
+             * them in registers during the epilogue, which then spills. */
             SPC_UNROLL
             for (int i = 0; i < $(config.n // 2); i++)
                 acc[i] = $(sum_zero(problem));
@@ -721,13 +730,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
     spc_u64 *empty = full + $(config.stages);
     spc_schedule *schedule = (spc_schedule *)(spc_shared() + $(schedule_at));
 % if parts > 1 then
-    spc_u64 *joined = (spc_u64 *)(spc_shared() + $(share_at)); /* nothing is shared */
+    spc_u64 *joined = (spc_u64 *)(spc_shared() + $(share_at)); /* the space of the unused share */
 % elseif balances then
     spc_share *share = (spc_share *)(spc_shared() + $(share_at));
 % end
 
 % if parts == 0 then
-    /* While barriers are made, and before most registers are given away. */
+    /* Done while barriers are initialised, and before most registers are given
+     * away. */
     spc_span span;
     if (spc_warp() == $(config.groups * 4)) {
         spc_span_start(&span, (spc_u8 *)schedule->step);
@@ -785,7 +795,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 
 % write_sum_kernel(1, consumers)
 % if copied or copied_out then
-/* Is there a tile of this number? Behind the last nobody wrote positions. */
+/* True if a tile of this number exists. Positions past the last tile are
+ * undefined. */
 SPC_DEVICE int has_tile(const spc_map_view *map, int tile)
 {
     return tile < map->tiles && spc_load_int(map->tile_order + tile) >= 0;
@@ -793,9 +804,11 @@ SPC_DEVICE int has_tile(const spc_map_view *map, int tile)
 
 % end
 % if copied_out then
-%-- A row of any beginning is so many words at most; threads have several on their way.
+%-- The largest number of words of a row with any start position. Threads have several
+%-- rows under way.
 % local words, batch = problem.cout // 2 + 1, 4
-/* Copies the rows of a tile from the workspace to the outputs, by words of those. */
+/* Copies the rows of a tile from the workspace to the outputs, in words of the
+ * outputs. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     const spc_u8 *in = (const spc_u8 *)args->workspace + (long long)args->map.rows_padded * $(outputs_at);
@@ -815,7 +828,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
             row[b] = -1;
             if (at < $(rows * words))
                 row[b] = spc_load_int(args->map.order + spc_block_x() * $(rows) + at / $(words));
-            /* An odd row's words may begin a channel before it. */
+            /* The words of an odd row may begin one channel earlier. */
             first[b] = at % $(words) * 2 - (row[b] & $(out_pitch(problem) % 2));
         }
         SPC_UNROLL
@@ -842,8 +855,8 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 % end
 % if copied then
 % local element, part, words = element_bytes(problem), input_alignment(problem), copied_bytes(problem) // 16
-/* Copies the rows of $(copying_rows) positions into the workspace; what is behind their
- * channels there is 0. */
+/* Copies the rows of $(copying_rows) positions into the workspace, padded with 0 after
+ * their channels. */
 SPC_KERNEL(spc_first, spc_conv_args, 256, 1)
 {
     spc_depend_wait();
@@ -885,8 +898,8 @@ SPC_KERNEL(spc_first, spc_conv_args, 256, 1)
 % write_weight_word(true)
 /*
  * The packed image: [offset][k-block][n-block] stages, each in core matrices
- * [core along k][n columns][16 bytes], for f32 twice: the weights rounded to
- * tf32, then what that leaves of them. Cores 4 p .. 4 p + 3 belong to piece p; of
+ * [core along k][n columns][16 bytes]. For f32 there are two images: the weights
+ * rounded to tf32, and the remainders. Cores 4 p .. 4 p + 3 belong to piece p. In
  * core c, the 4 bytes number q are what lane q of a quad holds in register c of
  * its 16 bytes.
  */

@@ -1,25 +1,25 @@
-%-- Weight-stationary convolution on pairs by offset: an offset's weights meet the rows that
-%-- it pairs, and rows that several offsets have something for are added up.
+%-- Weight-stationary convolution on pairs by offset. An offset's weights are multiplied by
+%-- the rows that it pairs, and the results of several offsets for one row are added up.
 %--
-%-- A block has a run of tiles, each `rows` pairs of one offset. Inputs of a tile come
-%-- through a ring of asynchronous copies; the weights of the offset are fetched once and
-%-- stay (`weights = "stay"`), or come through the ring with the rows. What becomes of a
-%-- tile's sums says `join`:
+%-- A block has a run of tiles, each with `rows` pairs of one offset. Inputs of a tile come
+%-- through a ring of asynchronous copies. The weights of the offset are loaded once and stay
+%-- (`weights = "stay"`), or come through the ring with the rows. `join` selects what happens
+%-- to a tile's sums:
 %--
-%--   places  gather, multiply, scatter without atomics: each pair leaves a row of fp32 at
-%--           its place in the workspace; the kernel spc_sum adds those of an output row,
-%--           which lie together, in the order of offsets. The same in every run.
-%--   atomic  each pair adds its row to the output's: to the fp32 output itself where that is
-%--           all there is to do, else to a row of the workspace, which spc_sum finishes.
+%--   places  gather, multiply, scatter without atomics: each pair writes a row of fp32 to
+%--           its place in the workspace. The kernel spc_sum adds the rows of an output row,
+%--           which are contiguous, in the order of offsets. The same in every run.
+%--   atomic  each pair adds its row to the output's: to the fp32 output itself if it has
+%--           no epilogue, else to a row of the workspace, which spc_sum finishes.
 %--
 %-- Hybrid: offsets less than `near` steps from the middle of the kernel (L1) are summed by
-%-- spc_sum tile by tile in registers, output-stationary, and what the pairs of the others
-%-- left is added there. 0: all offsets go by pairs. One more than the farthest: none, and
-%-- there is no second kernel.
+%-- spc_sum tile by tile in registers, output-stationary, and the results of the other
+%-- offsets' pairs are added there. 0: all offsets are processed by pairs. One more than the
+%-- farthest distance: no offset is, and there is no second kernel.
 %
 %include "ring_mma.lua"
 %
-%-- How far offset k is from the middle, in steps of the kernel.
+%-- The distance of offset k from the middle, in steps of the kernel.
 %local function distance(problem, k)
 %  local sum = 0
 %  for _, size in ipairs {problem.kz, problem.ky, problem.kx} do
@@ -28,7 +28,7 @@
 %  end
 %  return sum
 %end
-%-- One more than the farthest.
+%-- One more than the farthest distance.
 %local function all_near(problem)
 %  local most = 0
 %  for k = 0, problem.offsets - 1 do most = math.max(most, distance(problem, k)) end
@@ -49,7 +49,8 @@
 %local function sum_pitch(problem)
 %  return ceil_div(problem.cout, 16 // element_bytes(problem)) * (16 // element_bytes(problem))
 %end
-%-- Of the kernel of pairs: the ring, the weights that stay, the tiles of each offset.
+%-- Shared memory of the kernel of pairs: the ring, the weights that stay, and the
+%-- tiles of each offset.
 %local function weights_bytes(problem, config)
 %  return stays(problem, config) and k_blocks_of(problem, config) * image_bytes(config) or 0
 %end
@@ -72,7 +73,7 @@
 %  accepts = function(problem, target)
 %    local ok, why = ring_accepts(problem, target)
 %    if not ok then return false, why end
-%    -- One offset has nothing to be joined, and its layer may have no map.
+%    -- A single offset needs no joining, and its layer may have no map.
 %    if problem.offsets == 1 then return false, "needs several offsets" end
 %    if input_alignment(problem) == 2 then
 %      return false, "rows must be multiples of 4 bytes"
@@ -156,7 +157,7 @@
 % write_ring()
 % write_multiply()
 % if by_tiles and by_pairs then
-/* The bits of a mask word whose offsets go by pairs. */
+/* The bits of a mask word whose offsets are processed by pairs. */
 SPC_DEVICE spc_u32 far_bits(int word)
 {
     spc_u32 bits = 0;
@@ -177,9 +178,9 @@ SPC_DEVICE spc_u32 far_bits(int word)
 %  return by_tiles and by_pairs and mask .. " & far_bits(" .. word .. ")" or mask
 %end
 % if by_pairs then
-/* ---- by pairs ------------------------------------------------------------- */
+/* ---- pairs ---------------------------------------------------------------- */
 
-/* The first tile of each offset, and behind the last how many there are. */
+/* The first tile of each offset, followed by the number of all tiles. */
 SPC_DEVICE void number_tiles(int *tiles, const spc_pairs_view *pairs)
 {
     int sum = 0;
@@ -206,11 +207,11 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_pairs_view *pairs)
     spc_sync_block();
 }
 
-/* The loading side of a run of tiles of one offset: stages - 1 steps ahead. */
+/* The loading side of a run of tiles of one offset, stages - 1 steps ahead. */
 typedef struct loader {
     const int *in; /* the input rows of the offset's pairs */
-    int left;      /* steps */
-    int block;     /* of input channels, of the step before */
+    int left;      /* remaining steps */
+    int block;     /* of input channels, of the previous step */
     int pair, end; /* of the lane's first row of the next tile; of the offset */
     int row[$(2 * config.m)], next_row[$(2 * config.m)];
 } loader;
@@ -223,7 +224,7 @@ SPC_DEVICE void look_ahead(loader *l)
     l->pair += $(rows);
 }
 
-/* Starts the copies of the next step; always one group. */
+/* Starts the copies of the next step. Always commits one group. */
 SPC_DEVICE void load_next(loader *l, int stage, int k, const spc_conv_args *args)
 {
     if (++l->block == $(k_blocks)) {
@@ -242,7 +243,8 @@ SPC_DEVICE void load_next(loader *l, int stage, int k, const spc_conv_args *args
     spc_copy_commit();
 }
 
-/* Where the lane's rows of a tile of pairs go: -1 where the offset has no more. */
+/* Reads the targets of the lane's rows of a tile of pairs; -1 past the offset's
+ * last pair. */
 SPC_DEVICE void load_targets(int *to, int pair, int end, const spc_pairs_view *pairs)
 {
     SPC_UNROLL
@@ -250,7 +252,7 @@ SPC_DEVICE void load_targets(int *to, int pair, int end, const spc_pairs_view *p
         to[h] = pair + 8 * h < end ? spc_load_int(pairs->$(places and "place" or "out") + pair + 8 * h) : -1;
 }
 
-/* Leaves the sums of a tile of offset k. */
+/* Stores or adds the sums of a tile of offset k. */
 SPC_DEVICE void join(const float *acc, const int *to, int k, const spc_conv_args *args)
 {
     float *sums = (float *)args->$(direct and "out" or "workspace");
@@ -278,7 +280,7 @@ SPC_DEVICE void join(const float *acc, const int *to, int k, const spc_conv_args
 %   end)
 }
 
-/* `count` tiles of offset k, from its tile `first` on. */
+/* Processes `count` tiles of offset k, from its tile `first` on. */
 SPC_DEVICE void run_offset(int k, int first, int count, const spc_conv_args *args)
 {
     const spc_pairs_view *pairs = &args->pairs;
@@ -295,9 +297,9 @@ SPC_DEVICE void run_offset(int k, int first, int count, const spc_conv_args *arg
     l.end = end;
     look_ahead(&l);
     clear(acc);
-    spc_sync_block(); /* all have left the ring and the weights */
+    spc_sync_block(); /* all have finished with the ring and the weights */
 %   if stay then
-    for (int image = 0; image < $(k_blocks); image++) /* with the first group */
+    for (int image = 0; image < $(k_blocks); image++) /* in the same group as the first step */
         load_image(spc_shared() + $(weights_at) + image * $(weight_size), args,
                    k * $(k_blocks) + image);
 %   end
@@ -307,8 +309,8 @@ SPC_DEVICE void run_offset(int k, int first, int count, const spc_conv_args *arg
     for (int steps = count * $(k_blocks); steps > 0; steps--) {
         if (block == 0)
             load_targets(to, pair, end, pairs);
-        /* The step has arrived, for the whole block; and all have left the
-         * stage that is loaded next. */
+        /* After the barrier the step has arrived for the whole block, and all
+         * warps have finished with the stage that is loaded next. */
         spc_copy_wait($(config.stages - 2));
         spc_sync_block();
         load_next(&l, stage == 0 ? $(config.stages - 1) : stage - 1, k, args);
@@ -333,7 +335,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     spc_depend_wait();
     spc_depend_launch();
     number_tiles(tiles, &args->pairs);
-    /* Every block has as many tiles as the others, of as few offsets as can be. */
+    /* Every block has the same number of tiles, of as few offsets as possible. */
     long long all = tiles[$(problem.offsets)];
     int tile = (int)(all * spc_block_x() / spc_grid_x());
     int end = (int)(all * (spc_block_x() + 1) / spc_grid_x());
@@ -347,8 +349,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
 }
 
 %   if not direct then
-/* u[0 .. $(lane_channels - 1)] += what pairs left for output row `row`, at position p of the map,
- * from channel co on. */
+/* u[0 .. $(lane_channels - 1)] += the results of pairs for output row `row`, at position p of
+ * the map, from channel co on. */
 SPC_DEVICE void add_pairs(float *u, const spc_conv_args *args, int p, int row, int co)
 {
     const float *sums = (const float *)args->workspace + co;
@@ -396,14 +398,14 @@ SPC_DEVICE void add_pairs(float *u, const spc_conv_args *args, int p, int row, i
 % end
 % write_activation("SPC_DEVICE")
 % if by_tiles then
-/* ---- by tiles --------------------------------------------------------------- */
+/* ---- tiles ---------------------------------------------------------------- */
 
 /* The loading side of a tile: its near offsets, one after the other. */
 typedef struct loader_of_tile {
     const int *index; /* of the lane's first row */
-    int rank, word;   /* of the tile; of the mask that `rest` is of */
-    spc_u32 rest;     /* offsets still to come */
-    int left, block;  /* steps; of input channels, of the step before */
+    int rank, word;   /* of the tile; of the mask word of `rest` */
+    spc_u32 rest;     /* remaining offsets */
+    int left, block;  /* remaining steps; of input channels, of the previous step */
     int offset, next_offset;
     int row[$(2 * config.m)], next_row[$(2 * config.m)];
 } loader_of_tile;
@@ -427,7 +429,7 @@ SPC_DEVICE void look_ahead_in_tile(loader_of_tile *l, const spc_map_view *map)
             spc_load_int(l->index + (long long)l->next_offset * map->rows_padded + 8 * h);
 }
 
-/* Starts the copies of the next step; always one group. */
+/* Starts the copies of the next step. Always commits one group. */
 SPC_DEVICE void load_next_of_tile(loader_of_tile *l, int stage, const spc_conv_args *args)
 {
     if (++l->block == $(k_blocks)) {
@@ -491,7 +493,8 @@ SPC_KERNEL($(by_pairs and "spc_sum" or "spc_conv"), spc_conv_args, $(threads), 1
     }
     spc_copy_wait(0);
 % if by_pairs then
-    /* Inputs were there before the pairs' kernel began; its sums are there now. */
+    /* The inputs were complete before the kernel of pairs began; its sums are
+     * complete now. */
     spc_depend_wait();
     spc_depend_launch();
 % end
@@ -510,7 +513,7 @@ SPC_KERNEL($(by_pairs and "spc_sum" or "spc_conv"), spc_conv_args, $(threads), 1
 }
 
 % elseif not direct then
-/* A thread has 16 bytes, in the type of the inputs, of an output row at a time. */
+/* A thread has 16 bytes of an output row at a time, in the type of the inputs. */
 SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
 {
     const spc_map_view *map = &args->map;

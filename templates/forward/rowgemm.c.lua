@@ -1,26 +1,25 @@
-%-- Output-stationary convolution on a processor: a tile's pairs, offset by
+%-- Output-stationary convolution on a processor: the pairs of a tile, offset by
 %-- offset.
 %--
-%-- The sums of a tile of output rows lie in a buffer that fits a near cache.
-%-- For each offset that the tile uses, the rows that have it are listed; then
-%-- `rows` of them at a time meet `vectors` vectors of output channels in
-%-- registers, over all input channels: each weight that is loaded serves `rows`
-%-- rows, each input that is broadcast serves `vectors` vectors. The weights of
-%-- one offset stay in the first cache while the tile's pairs go by, and no
-%-- absent neighbour costs a product. A last, shorter group of rows has code of
-%-- its own.
+%-- The sums of a tile of output rows are in a buffer that fits in a near cache. For
+%-- each offset that the tile uses, the rows that have it are listed. Then `rows` of
+%-- them at a time are multiplied by `vectors` vectors of output channels in registers,
+%-- over all input channels. Each loaded weight serves `rows` rows, and each broadcast
+%-- input serves `vectors` vectors. The weights of one offset stay in the first-level
+%-- cache while the tile's pairs are processed, and absent neighbours cost no product.
+%-- A last, shorter group of rows has separate code.
 %--
 %--            ci ->                 co ->                     co ->
 %--     rows | . . . |   x   ci | . . vectors . |   +=  rows | . . . . . |
 %--
 %-- The order of the sum of an output is fixed: offset, then channel.
 %--
-%-- Whole numbers (i8) are converted, too: fp32 holds the sum over the channels of one
-%-- offset exactly, while there are no more than 1024 of them, and the buffer is int32.
+%-- Integers (i8) are converted as well. fp32 holds the sum over the channels of one
+%-- offset exactly for up to 1024 channels, and the buffer is int32.
 %
 %include "operands.lua"
 %
-%-- Floats of a vector; vectors that cout takes; blocks of `vectors` of them.
+%-- Floats of a vector; number of vectors in cout; blocks of `vectors` vectors.
 %function lanes_of(target) return target.vector_bytes // 4 end
 %function vectors_of(problem, target)
 %  return ceil_div(problem.cout, lanes_of(target))
@@ -29,14 +28,15 @@
 %  return ceil_div(vectors_of(problem, target), config.vectors)
 %end
 %
-%-- Blocks that one call takes on: their sums must fit the buffer.
+%-- Blocks that one call processes: their sums must fit in the buffer.
 %function blocks_of_call(problem, config, target)
 %  local bytes = config.tile * config.vectors * target.vector_bytes
 %  local most = math.max(1, 131072 // bytes)
 %  return math.min(most, blocks_of(problem, config, target))
 %end
 %
-%-- 32 registers with AVX-512, else 16: sums, one row of weights, one input.
+%-- 32 registers with AVX-512, else 16. They hold sums, one row of weights and one
+%-- input.
 %function registers_of(target) return target.vector_bytes >= 64 and 32 or 16 end
 %function registers_used(config)
 %  return config.rows * config.vectors + config.vectors + 1
@@ -140,7 +140,7 @@ enum {
     OFFSETS = $(problem.offsets),
     TILE = $(config.tile),
     WIDTH = $(width),       /* floats of a block of output channels */
-    BLOCKS = $(blocks),     /* all of them */
+    BLOCKS = $(blocks),     /* in total */
     CALL_BLOCKS = $(call_blocks) /* of one call */
 };
 
@@ -207,7 +207,7 @@ static void add_$(rows)(float *restrict sums, const float *restrict weights,
 }
 
 % end
-/* Asks for up to $(config.rows) rows of a list, from the i-th on. */
+/* Prefetches up to $(config.rows) rows of a list, from the i-th on. */
 static void fetch_rows(const element *in, const pairs *p, int i)
 {
     int last = i + $(config.rows) < p->count ? i + $(config.rows) : p->count;
@@ -218,7 +218,7 @@ static void fetch_rows(const element *in, const pairs *p, int i)
     }
 }
 
-/* All pairs of one offset, one block of channels. */
+/* Adds all pairs of one offset for one block of channels. */
 static void add_pairs($(sum) *sums, const float *weights, const element *in,
                       const pairs *p)
 {
@@ -263,8 +263,11 @@ static void find_pairs(pairs *p, const int *index)
     p->count = count;
 }
 
-/* Asks for the indices of an offset: too short a stretch for the processor
- * to foresee. Past the last one they belong to somebody else; no harm. */
+/*
+ * Prefetches the indices of an offset: the stretch is too short for the
+ * processor's prefetcher. Past the last offset they belong to other data, which
+ * is harmless.
+ */
 static void fetch_index(const spc_map_view *map, int k, int tile_row)
 {
     const int *index = map->index + (long)k * map->rows_padded + tile_row;
@@ -272,7 +275,7 @@ static void fetch_index(const spc_map_view *map, int k, int tile_row)
         __builtin_prefetch(index + row);
 }
 
-/* Sums start at the bias; the channels that pad a block do not matter. */
+/* Sums start at the bias. The channels that pad a block are not used. */
 static void start($(sum) *sums, const float *bias, int first)
 {
 % if whole_in(problem) then
@@ -320,7 +323,9 @@ static void finish(const spc_conv_args *args, $(sum) *sums, int tile_row,
     }
 }
 
-/* Call x of y: the x-th tile, the y-th group of blocks of channels. */
+/*
+ * Call (x, y) computes the x-th tile for the y-th group of blocks of channels.
+ */
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_map_view *map = &args->map;
@@ -350,7 +355,8 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
     finish(args, sums, tile_row, first_block * WIDTH);
 }
 
-/* Call x: one row, that of an input channel, of packed[block][k][ci][WIDTH]. */
+/* Call x packs one row, that of an input channel, of
+ * packed[block][k][ci][WIDTH]. */
 void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
 {
     const element *weights = (const element *)args->weights;
