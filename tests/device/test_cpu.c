@@ -57,7 +57,7 @@ START_TEST(floats_round_to_binary16_as_the_host_does)
     spc__random_init(&random, 3);
     for (int i = 0; i < 2000000; i++) {
         uint32_t bits = (uint32_t)spc__random_u64(&random);
-        if (i < 65536) /* halfway between two of them, and beside that */
+        if (i < 65536) /* halfway between two of them, and next to it */
             bits = spc_bits_of_float(spc__half_to_float((uint16_t)i)) + 0x1000;
         float value = spc_float_of_bits(bits + (uint32_t)(i % 3) - 1);
         uint16_t want = spc__half_from_float(value);
@@ -185,7 +185,7 @@ START_TEST(the_generic_kernel_passes_the_oracle)
 }
 END_TEST
 
-/* The middle tile sizes and the other order are the same code again. */
+/* The middle tile sizes and the other order render the same code. */
 static bool is_new_code(const spc__attrs *config)
 {
     int64_t tile = spc__attrs_number(config, "tile", 0);
@@ -383,7 +383,7 @@ START_TEST(a_forked_process_launches_without_the_pool)
     pid_t child = fork();
     if (child == 0) {
         bool good = launch_often(&c) == NULL;
-        rig_close(&r); /* must not wait for threads that are not there */
+        rig_close(&r); /* must not wait for threads that do not exist */
         _exit(good ? 0 : 1);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
@@ -490,10 +490,11 @@ static int64_t resident_bytes(void)
     return pages * sysconf(_SC_PAGESIZE);
 }
 
-/* To fault it in anew for each request took longer than what was measured. */
+/* Allocating it for each request took longer in page faults than the
+ * measurement. */
 START_TEST(the_memory_that_flushes_the_caches_is_kept)
 {
-    const int64_t least = 1 << 20; /* of any last-level cache, doubled */
+    const int64_t least = 1 << 20; /* twice any last-level cache */
     double sample;
     int count, runs = 0;
     spc__measure measure = {sleep_a_little, &runs, 1, 50, true, NULL};
@@ -525,7 +526,7 @@ START_TEST(memory_is_aligned_filled_and_copied)
     ck_assert_ptr_nonnull(memory);
     r.ops->dealloc(r.device, memory);
     r.ops->dealloc(r.device, NULL);
-#ifndef SPC_SANITIZE /* a sanitizer takes such a size for a mistake */
+#ifndef SPC_SANITIZE /* a sanitizer reports such a size as an error */
     ck_assert_int_eq(r.ops->alloc(r.device, &memory, (size_t)1 << 62, &r.error),
                      SPC_ENOMEM);
 #endif

@@ -1,7 +1,7 @@
 /*
- * test_cublas.c - the explicit GEMM by cuBLASLt on doubles of it and of the
- * driver (fake_cublaslt.c, fake_cuda.c; ctest sets LD_LIBRARY_PATH): what the
- * library is asked, and that nobody misses it where it is not.
+ * test_cublas.c - the explicit GEMM by cuBLASLt, on doubles of it and of the
+ * driver (fake_cublaslt.c, fake_cuda.c; ctest sets LD_LIBRARY_PATH): the calls
+ * that the library receives, and what happens without the library.
  */
 #include "coords/map.h"
 #include "plan/plan.h"
@@ -13,7 +13,7 @@
 
 static fake_cublaslt *fake;
 
-/* A context on the double of the driver; `library` is that of the products. */
+/* A context on the double of the driver; `library` is the file of cuBLASLt. */
 static spc_ctx *open_cuda(const char *library)
 {
     setenv("SPC_NVRTC", SPC_TEST_NVRTC, 1);
@@ -44,13 +44,14 @@ static spc_status create_plan(spc_plan **out, spc_ctx *ctx,
     return spc__plan_create_from(out, ctx, conv, &code, "explicit_library", "");
 }
 
-/* ---- what it is asked ------------------------------------------------------
+/*
+ * ---- calls of the library --------------------------------------------------
  */
 
 static const struct {
     const char *layer;
     int type;
-    int64_t columns, depth; /* each offset has whole pieces of 64 bytes */
+    int64_t columns, depth; /* 64 bytes or a multiple for each offset */
 } products[] = {
     {"subm,cin=32,cout=48,k=3", 2, 48, 27 * 32},
     {"subm,cin=20,cout=41,k=2,dtype=f32", 0, 41, 8 * 32},
@@ -80,7 +81,7 @@ static void run_open(run *r, const char *layer)
     memset(r, 0, sizeof(*r));
     open_double();
     r->ctx = open_cuda(SPC_TEST_CUBLASLT);
-    ck_assert_int_eq(fake->handles, 0); /* nobody has asked yet */
+    ck_assert_int_eq(fake->handles, 0); /* not opened yet */
     assert_ok(spc_conv_parse(&r->conv, layer, &error), error.text);
     assert_ok(spc_scene_load(&r->scene, "gen:uniform,n=90,extent=7", &error),
               error.text);
@@ -146,7 +147,8 @@ START_TEST(a_product_that_fails_fails_the_plan)
 }
 END_TEST
 
-/* It takes long to open, so nobody does who has better. */
+/* Opening the library takes long, so a plan that does not use it does not open
+ * it. */
 START_TEST(a_default_asks_for_no_library)
 {
     spc_plan *plan;
@@ -159,7 +161,7 @@ START_TEST(a_default_asks_for_no_library)
               spc_ctx_error(ctx));
     assert_ok(spc_plan_create(&plan, ctx, &r.conv, map, SPC_PLAN_JIT),
               spc_ctx_error(ctx));
-    ck_assert_int_eq(fake->handles, 1); /* that of the other plan */
+    ck_assert_int_eq(fake->handles, 1); /* the handle of the other plan */
     spc_plan_free(plan);
     spc_map_free(map);
     spc_ctx_free(ctx);
@@ -167,8 +169,9 @@ START_TEST(a_default_asks_for_no_library)
 }
 END_TEST
 
-/* ---- where it is not
- * --------------------------------------------------------- */
+/*
+ * ---- without the library ---------------------------------------------------
+ */
 
 static void note_library(const spc_trial *trial, void *payload)
 {
@@ -179,7 +182,7 @@ static void note_library(const spc_trial *trial, void *payload)
         ++*refused;
 }
 
-/* A file that is not there; one that lacks its functions; one that does not
+/* A file that does not exist; one that lacks the functions; one that does not
  * start. */
 START_TEST(without_the_library_its_candidate_is_not_offered)
 {

@@ -1,7 +1,7 @@
 /*
  * test_cuda_host.c - the host code of the cuda device, on a double of the
- * driver (fake_cuda.c): what is asked of the driver, in which order, and what
- * becomes of it when the driver refuses.
+ * driver (fake_cuda.c): the calls of the driver, their order, and the handling
+ * of their errors.
  *
  * Needs LD_LIBRARY_PATH to name the double's folder, as ctest sets it.
  */
@@ -28,9 +28,11 @@
 
 static spc_error error;
 static fake_cuda *fake;
-static spc__cuda api; /* the driver, as a host application has it */
+static spc__cuda api; /* the driver as a host application sees it */
 
-/* ---- a driver that is not there, or not all of it ------------------------ */
+/*
+ * ---- a driver that is missing or incomplete -------------------------------
+ */
 
 static bool no_driver;
 static const char *no_symbol;
@@ -58,7 +60,8 @@ void *__wrap_dlsym(void *handle, const char *name)
 
 static char folder[300], database[400];
 
-/* The test's own hold on the driver is none of the code's. */
+/* The test loads the driver itself as well, independently of the code under
+ * test. */
 static void set_up(void)
 {
     spc__buf path = SPC__BUF_INIT;
@@ -80,8 +83,7 @@ static void tear_down(void)
     spc__temp_dir_remove(folder);
 }
 
-/* Nothing of the driver's is held any more, and nothing had to be cleared up
- * behind us. */
+/* No object of the driver is left, and no context had to free any. */
 static void assert_all_freed(void)
 {
     const fake_live none = {0};
@@ -115,7 +117,9 @@ static spc_status try_open(spc_ctx **out, const char *device)
     return spc_ctx_create(out, &options, &error);
 }
 
-/* ---- a caller's life, step by step --------------------------------------- */
+/*
+ * ---- the steps of a caller ------------------------------------------------
+ */
 
 typedef struct life {
     const char *database, *layer;
@@ -126,7 +130,7 @@ typedef struct life {
     spc_map *map, *other;
     spc_plan *plan;
     void *coords, *in, *out, *weights, *packed, *bias, *workspace;
-    int32_t *index; /* of spc_map_download */
+    int32_t *index; /* result of spc_map_download */
     char text[1024];
 } life;
 
@@ -253,7 +257,7 @@ static spc_status step_copy_out(life *l)
     return status;
 }
 
-/* No kernel has filled the map: its order is made up here. */
+/* No kernel has filled the map, so its order is written here. */
 static spc_status step_download(life *l)
 {
     for (int i = 0; i < l->rows; i++)
@@ -321,7 +325,7 @@ static void run_steps(life *l, int count)
     }
 }
 
-/* Stores what the steps need to be compiled, so that they need no Lua. */
+/* Stores the compiled code that the steps need, so that they need no Lua. */
 static void fill_database(const char *layer)
 {
     life l;
@@ -331,7 +335,9 @@ static void fill_database(const char *layer)
     life_end(&l);
 }
 
-/* ---- which devices there are --------------------------------------------- */
+/*
+ * ---- the list of devices --------------------------------------------------
+ */
 
 START_TEST(without_a_driver_there_is_no_device)
 {
@@ -365,8 +371,9 @@ START_TEST(a_driver_that_lacks_a_symbol_is_too_old)
 }
 END_TEST
 
-/* Where it can still be asked for GPUs and has one, the processor is no silent
- * substitute. */
+/*
+ * If the driver can report a GPU, the processor must not silently replace it.
+ */
 START_TEST(a_driver_that_is_too_old_for_its_gpu_is_an_error)
 {
     bool blind = counts_gpus(fake_symbols[_i]);
@@ -434,7 +441,8 @@ static const struct {
     {FAKE_Init, 35 /* insufficient driver */, SPC_EDEVICE, "(35)"},
 };
 
-/* Its memory may be another's: then the processor is no silent substitute. */
+/* Other programs may use the GPU's memory. The processor must not silently
+ * replace the GPU then. */
 START_TEST(a_gpu_that_cannot_be_used_is_an_error_unless_the_cpu_is_asked_for)
 {
     spc_ctx *ctx;
@@ -526,7 +534,7 @@ START_TEST(only_compute_capability_9_0_has_a_target_of_its_own)
 }
 END_TEST
 
-/* A device of which nothing is known would be tuned as another one. */
+/* An unknown device would be tuned as another one. */
 static const struct {
     int call;
     const char *says;
@@ -549,7 +557,7 @@ START_TEST(a_device_that_does_not_say_what_it_is_is_not_opened)
     assert_says(error.text, facts_needed[_i].says);
     ck_assert_ptr_null(ctx);
     assert_all_freed();
-    /* The list is short, never wrong. */
+    /* The list may be short, never wrong. */
     memset(list, 'x', sizeof(list));
     int count = spc_devices_list(list, LENGTH(list));
     for (int i = 0; i < count; i++)
@@ -579,7 +587,8 @@ END_TEST
 
 /* ---- contexts ------------------------------------------------------------ */
 
-/* Of the calling thread: what it has current, and how many under it. */
+/* The state of the calling thread: the current context, and the number of
+ * contexts under it. */
 static void assert_current(CUcontext wanted, int depth, const char *after)
 {
     CUcontext current = NULL;
@@ -626,7 +635,9 @@ START_TEST(a_context_of_the_caller_is_used_and_left_as_it_was)
 }
 END_TEST
 
-/* Who made the context current may do something else when the call comes. */
+/*
+ * The application that made the context current may change it before the call.
+ */
 START_TEST(a_context_of_the_caller_is_made_current_where_it_is_not)
 {
     CUcontext mine = fake->context_create(0), other;
@@ -649,8 +660,8 @@ START_TEST(a_context_of_the_caller_is_made_current_where_it_is_not)
 }
 END_TEST
 
-/* As an application that uses the runtime's API, and is done with the device
- * before we are. */
+/* Like an application that uses the runtime's API and ends its use of the
+ * device earlier. */
 START_TEST(a_primary_context_of_the_caller_is_held)
 {
     CUcontext mine, popped;
@@ -724,8 +735,7 @@ START_TEST(without_an_ordinal_the_device_of_the_callers_context_is_meant)
 }
 END_TEST
 
-/* Another context than the caller's would know neither its memory nor its
- * streams. */
+/* A context other than the caller's would lack its memory and streams. */
 START_TEST(a_context_that_cannot_be_asked_about_is_not_replaced)
 {
     static const int calls[] = {FAKE_CtxGetCurrent, FAKE_CtxGetDevice};
@@ -744,8 +754,10 @@ END_TEST
 
 /* ---- every call fails once ----------------------------------------------- */
 
-/* Calls whose failure costs nothing that was asked for: facts for humans,
- * hints, code that is compiled where it cannot be loaded; and what frees. */
+/*
+ * Calls whose failure does not affect the result: information for humans,
+ * hints, code that is compiled when it cannot be loaded, and calls that free.
+ */
 static bool may_pass_over(int call)
 {
     static const int passed[] = {
@@ -774,7 +786,7 @@ static const struct failing {
     {SORTED, true, FAKE_LAUNCH_FAILED, "CUDA_ERROR_LAUNCH_FAILED"},
 };
 
-/* The step fails for the reason that was given, and the next try succeeds. */
+/* The step fails with the injected error, and the next try succeeds. */
 static void try_step(life *l, const step *at, const struct failing *f)
 {
     bool before = fake->failed >= 0;
@@ -824,7 +836,7 @@ static int count_like(const fake_launch *wanted, const fake_launch *among,
     return like;
 }
 
-/* After a failure some are launched again, but none is left out. */
+/* After a failure some kernels are launched again, but none is missing. */
 static void expect_launches(const fake_launch *wanted, int count)
 {
     ck_assert_int_lt(fake->launches, FAKE_LAUNCHES);
@@ -837,7 +849,7 @@ static void expect_launches(const fake_launch *wanted, int count)
                       wanted[i].kernel, stages(&wanted[i]));
 }
 
-/* What was launched when all went well, to be found after a failure, too. */
+/* The launches without failures, which must also be found after a failure. */
 static int all_well(fake_launch *out, const struct failing *f)
 {
     life l;
@@ -851,7 +863,7 @@ static int all_well(fake_launch *out, const struct failing *f)
     return count;
 }
 
-/* False once there is no call of that number. */
+/* Returns false if there is no call with that number. */
 static bool fail_one(const struct failing *f, int number, CUcontext context,
                      const fake_launch *wanted, int count)
 {
@@ -869,7 +881,7 @@ static bool fail_one(const struct failing *f, int number, CUcontext context,
     expect_launches(wanted, count);
     life_end(&l);
     ck_assert_int_eq(fake->context_depth(), depth);
-    /* Without its context, memory can only be left to the context's end. */
+    /* Without its context, memory can only be freed when the context ends. */
     if (fake->failed == FAKE_CtxPushCurrent && fake->reclaimed == 1)
         fake->reclaimed = 0;
     assert_all_freed();
@@ -893,7 +905,7 @@ START_TEST(when_any_call_of_the_driver_fails_once_the_next_try_succeeds)
 }
 END_TEST
 
-/* As with a GPU that has been lost. */
+/* Like a GPU that has been lost. */
 START_TEST(when_all_calls_of_a_kind_fail_nothing_is_left)
 {
     life l;
@@ -924,7 +936,8 @@ static const struct variant {
     unsigned cluster;
     bool sums; /* a second kernel adds what blocks left in the workspace */
 } variants[] = {
-    /* 40000 rows are 625 tiles, two a block; two blocks a multiprocessor. */
+    /* 40000 rows are 625 tiles, two for each block; two blocks for each
+     * multiprocessor. */
     {"order=none,grid=tiles,pdl=0,clear=0,cluster=1", 313, false, false, "none",
      0, false},
     {"order=gray,grid=tiles,pdl=1,clear=0,cluster=4", 313 * 4, true, false,
@@ -976,7 +989,7 @@ static void expect_args(const life *l, const struct variant *v,
     ck_assert_ptr_eq(args->workspace, l->workspace);
 }
 
-/* The calls that one execution may make, and no other. */
+/* The calls that one execution may make; others are not allowed. */
 static void expect_calls(const int before[FAKE_CALLS], const struct variant *v)
 {
     int allowed[FAKE_CALLS] = {
@@ -997,7 +1010,7 @@ static void expect_calls(const int before[FAKE_CALLS], const struct variant *v)
                      before[FAKE_MemsetD8Async] + v->clear);
 }
 
-/* A stream of the caller's, in the primary context. */
+/* A stream of the caller in the primary context. */
 static CUstream open_stream(void)
 {
     CUcontext context;
@@ -1022,7 +1035,8 @@ static void close_stream(CUstream stream)
     api.DevicePrimaryCtxRelease(0);
 }
 
-/* 264 blocks and 3 of output channels leave sums; rows are padded to 40704. */
+/* 264 blocks and 3 blocks of output channels store sums. Rows are padded to
+ * 40704. */
 static void expect_sum(const life *l, const struct variant *v, CUstream stream)
 {
     const fake_launch *sum = last_launch();
@@ -1078,7 +1092,7 @@ END_TEST
 
 enum { THREADS = 4, TIMES = 50 };
 
-/* A thread that has never heard of CUDA. */
+/* A thread without any CUDA context. */
 static void *execute_often(void *payload)
 {
     life *l = payload;
@@ -1136,7 +1150,7 @@ START_TEST(an_output_is_cleared_before_the_launch_that_adds_to_it)
 
     life_begin(&l, SORTED, "gen:uniform,n=40000,extent=64");
     plan_variant(&l, variants[2].config);
-    bytes = l.out; /* the double's memory is the host's */
+    bytes = l.out; /* the double uses host memory */
     memset(bytes, 0xff, 40000 * 8 * 4);
     assert_ok(step_execute(&l), spc_ctx_error(l.ctx));
     for (int i = 0; i < 40000 * 8 * 4; i++)
@@ -1177,7 +1191,7 @@ START_TEST(packing_is_told_the_strides_of_the_weights)
 }
 END_TEST
 
-/* The grid barrier inside needs every block resident. */
+/* The grid barrier in the kernel needs every block to be resident. */
 START_TEST(a_map_is_built_by_one_cooperative_launch)
 {
     life l;
@@ -1197,7 +1211,7 @@ START_TEST(a_map_is_built_by_one_cooperative_launch)
 }
 END_TEST
 
-/* What the kernel needs to find clear is cleared on the default stream. */
+/* The memory that the kernel needs cleared is cleared on the default stream. */
 START_TEST(a_map_is_built_on_the_stream_that_was_given)
 {
     life l;
@@ -1216,8 +1230,8 @@ START_TEST(a_map_is_built_on_the_stream_that_was_given)
 }
 END_TEST
 
-/* A set and a map of it, reserved, and filled on a stream that does not wait for
- * the default one, nor that for it. */
+/* Reserves a set and a map of it, and fills them on a stream that does not
+ * synchronise with the default stream. */
 static void fill_on(life *l, spc_coords **set, CUstream stream)
 {
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
@@ -1233,8 +1247,8 @@ static void fill_on(life *l, spc_coords **set, CUstream stream)
               spc_ctx_error(l->ctx));
 }
 
-/* Launches on the default stream since the first `from` that read what may still
- * be in the making. */
+/* Launches on the default stream, from number `from` on, that may read
+ * unfinished results. */
 static int count_hasty(int from)
 {
     int count = 0;
@@ -1245,7 +1259,7 @@ static int count_hasty(int from)
     return count;
 }
 
-/* Whatever has no stream of its own to read a map or set on. */
+/* All functions that read a map or set without a stream argument. */
 START_TEST(what_reads_a_map_waits_for_the_stream_that_fills_it)
 {
     static int32_t index[27 * 300];
@@ -1288,7 +1302,7 @@ static const struct {
      "row 17: its y lies outside"},
     {SPC_INDEX_DUPLICATE_ROW, 299, SPC_INDEX_DUPLICATES, SPC_EDUPLICATE,
      "have the same coordinate"},
-    /* No such row: the sentence makes do without its voxel. */
+    /* There is no such row, so the sentence omits its voxel. */
     {SPC_INDEX_DUPLICATE_ROW, 300, SPC_INDEX_DUPLICATES, SPC_EDUPLICATE,
      "have the coordinate of an earlier row"},
 };
@@ -1308,7 +1322,7 @@ START_TEST(what_building_a_map_reports_is_read)
 }
 END_TEST
 
-/* A stream of the caller's need not wait for the default stream. */
+/* A stream of the caller need not wait for the default stream. */
 START_TEST(what_creating_enqueues_is_done_when_it_returns)
 {
     life l;
@@ -1355,7 +1369,7 @@ END_TEST
 
 /* ---- measuring ----------------------------------------------------------- */
 
-/* A run to be measured, of which the `refuses`-th is refused. */
+/* A run to be measured; run number `refuses` fails. */
 typedef struct measured {
     life *life;
     int runs, refuses;
@@ -1381,7 +1395,7 @@ static spc_status measure(measured *m, bool cold, double limit_s,
                                                spc__error_of(m->life->ctx));
 }
 
-/* All that executing takes; the double's clock makes a run 10 us. */
+/* All that executing needs. By the double's clock a run takes 10 us. */
 static void measured_begin(life *l)
 {
     fake->l2_bytes = 1 << 20;
@@ -1409,7 +1423,7 @@ START_TEST(a_warm_run_is_a_share_of_a_replayed_graph)
     for (int i = 0; i < count; i++)
         ck_assert_msg(samples[i] > 9.99 && samples[i] < 10.01, "%g us",
                       samples[i]);
-    /* Two by themselves, then a millisecond's worth in the graph. */
+    /* Two single runs, then a millisecond's worth of runs in the graph. */
     ck_assert_int_eq(m.runs, 2 + 100);
     ck_assert(last_launch()->captured);
     ck_assert_int_eq(fake->count[FAKE_GraphLaunch] - before[FAKE_GraphLaunch],
@@ -1433,7 +1447,7 @@ START_TEST(a_cold_run_follows_a_flush_of_four_times_the_cache)
     assert_ok(measure(&m, true, 0, samples, &count), spc_ctx_error(l.ctx));
     ck_assert_int_eq(count, 5);
     ck_assert_int_eq(m.runs, 2 + 1 + 5);
-    /* The template's own clearing comes with each run. */
+    /* The template's own clearing is part of each run. */
     ck_assert_int_eq(fake->count[FAKE_MemsetD8Async] - flushed, 8 + 6);
     ck_assert_uint_eq(fake->bytes_set, 8 * 300 * 8 * 4 + 6 * (4 << 20));
     ck_assert(live_as(&live));
@@ -1454,7 +1468,7 @@ START_TEST(a_run_that_never_ends_is_given_up)
     ck_assert_int_eq(measure(&m, true, 0.02, samples, &count), SPC_ETIMEOUT);
     assert_says(spc_ctx_error(l.ctx), "did not end within the limit of 0.02 s");
     ck_assert_int_eq(count, 0);
-    /* Freeing would wait for it. */
+    /* Freeing would wait for the kernel. */
     ck_assert_int_eq(fake->count[FAKE_MemFree], freed);
     ck_assert_int_eq(fake->context_depth(), 0);
     life_end(&l);
@@ -1469,7 +1483,7 @@ START_TEST(a_run_that_is_refused_ends_the_measurement_with_its_sentence)
 
     measured_begin(&l);
     fake_live live = fake->live;
-    /* By itself, the first of the graph, one in the middle of it. */
+    /* A single run, the first of the graph, one in the middle of it. */
     static const int refused[] = {1, 3, 50};
     for (int i = 0; i < LENGTH(refused); i++) {
         measured m = {&l, 0, refused[i]};
@@ -1534,7 +1548,7 @@ START_TEST(the_devices_figures_come_from_the_events_clock)
     assert_ok(spc_ctx_device(l.ctx, &info), spc_ctx_error(l.ctx));
     ck_assert_msg(info.launch_us > 399 && info.launch_us < 401, "%g us",
                   info.launch_us);
-    /* No kernel of the double does anything: what it did is none. */
+    /* Kernels of the double do nothing, so the measured rates are 0. */
     ck_assert_double_eq(info.memory.copy_gbps, 0);
     ck_assert_double_eq(info.f16_tflops, 0);
     life_end(&l);
@@ -1584,7 +1598,7 @@ static void add_devices(Suite *suite)
     tcase_add_loop_test(t, a_driver_that_lacks_a_symbol_is_too_old, 0,
                         FAKE_CALLS);
     tcase_add_loop_test(t, a_driver_that_is_too_old_for_its_gpu_is_an_error, 0,
-                        6); /* each costs a context on the processor */
+                        6); /* each opens a context of the cpu device */
     tcase_add_test(t, a_driver_without_devices_is_no_device);
     tcase_add_loop_test(
         t, a_gpu_that_cannot_be_used_is_an_error_unless_the_cpu_is_asked_for, 0,

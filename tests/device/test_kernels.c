@@ -1,13 +1,13 @@
 /*
  * test_kernels.c - every convolution template on maps of every kind: strided
  * and inverse layers, kernels without a centre, rows without an input, tables
- * with room for more tiles than there are.
+ * with capacity for more tiles than exist.
  *
- * Data are small whole numbers, so that a result is right to the last bit or it
- * is wrong; what must be is computed here, by loops over the definition. Every
- * launch is made twice, over different poisons: the second over the first's
- * result would hide a row that is not written. So is the workspace poisoned,
- * where a kernel has one.
+ * Data are small integers, so that a result is either exact or wrong. The
+ * expected results are computed here, by loops over the definition. Every
+ * launch is made twice, over different poisons, because a second launch over
+ * the first result would hide a row that is not written. The workspace of a
+ * kernel is poisoned as well.
  */
 #include "rig/kernel_rig.h"
 
@@ -23,10 +23,10 @@ static rig r;
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, r.error.text)
 
-/* ---- what must be ----------------------------------------------------------
- */
+/* ---- expected results
+ * -------------------------------------------------------- */
 
-/* Sums of whole numbers: exact in double. KRSC weights. */
+/* Sums of integers, exact in double. KRSC weights. */
 static double sum_of(const spc_conv *conv, const relation *rel,
                      const rig_data *data, int row, int co)
 {
@@ -69,7 +69,7 @@ typedef struct trial {
     const rig_data *data;
     const float *want;
     spc__attrs config;
-    int room; /* rows that a map has room for, at most; 0: no bound */
+    int room; /* capacity of a map in rows; 0: unlimited */
 } trial;
 
 static void compare(const trial *t, const unsigned char *out, const char *where)
@@ -98,7 +98,7 @@ static void check_fence(const trial *t, const unsigned char *end, int poison,
                       t->template_name, where);
 }
 
-/* With `blocks` in place of the device's own number, if the grid is free. */
+/* With `blocks` instead of the device's own number, if the grid allows it. */
 static void launch_over(const trial *t, const rig_kernel *kernel,
                         const layout *map, int poison, unsigned blocks,
                         const char *where)
@@ -113,7 +113,7 @@ static void launch_over(const trial *t, const rig_kernel *kernel,
     blocks *= run.launch.cluster;
     if (strcmp(grid, "persistent") == 0 && blocks < run.launch.grid_x)
         run.launch.grid_x = blocks;
-    if (strcmp(grid, "steps") == 0) /* so many that some have nothing to do */
+    if (strcmp(grid, "steps") == 0) /* more blocks than work */
         run.launch.grid_x = blocks < 11 ? blocks : 11;
     size_t work_bytes = rig_workspace_bytes(&run);
     unsigned char *work = rig_allocate(work_bytes + FENCE, 1);
@@ -132,7 +132,7 @@ static void launch_over(const trial *t, const rig_kernel *kernel,
     free(memory);
 }
 
-/* In each order of the rows; with room for none, few and many rows more. */
+/* In each order of the rows; with capacity for no, few and many more rows. */
 static void check_candidate(const trial *t)
 {
     static const struct {
@@ -169,7 +169,7 @@ static void check_candidate(const trial *t)
 
 typedef struct layer {
     const char *text;
-    int rows, extent; /* of the inputs' set; extent 0: any table at all */
+    int rows, extent; /* of the inputs' set; extent 0: a random table */
 } layer;
 
 static const layer layers[] = {
@@ -191,7 +191,7 @@ static const layer layers[] = {
     {"inverse,cin=12,cout=24,k=2,stride=3,rule=floor,dtype=f32,bias=1", 300,
      12},
     {"inverse,cin=32,cout=32,k=2,stride=3,rule=floor,dtype=tf32", 300, 12},
-    /* Masks of 4 and of 11 words, of which some are 0. */
+    /* Masks of 4 and of 11 words, some of them 0. */
     {"conv,cin=16,cout=16,k=5,rule=floor", 150, 0},
     {"conv,cin=8,cout=32,k=7,rule=floor", 90, 0},
     {"conv,cin=4,cout=8,k=7,rule=floor,dtype=f32,bias=1", 90, 0},
@@ -202,15 +202,15 @@ static const layer layers[] = {
     /* The map with a centre is another kernel. */
     {"subm,cin=32,cout=32,k=3,bias=1", 300, 9},
     {"subm,cin=128,cout=96,k=2", 150, 8},
-    /* Rows that begin between words, and end there; in words; in pairs. */
+    /* Rows that begin and end inside words; at words; at pairs of words. */
     {"subm,cin=81,cout=61,k=3,bias=1", 70, 7},
     {"conv,cin=20,cout=37,k=2,stride=2,rule=floor", 150, 9},
     {"subm,cin=45,cout=18,k=2,dtype=f32,bias=1", 60, 7},
-    /* Groups: of any size, of one channel. */
+    /* Groups of any size, and of one channel. */
     {"subm,cin=12,cout=20,groups=4,k=3,bias=1", 150, 8},
     {"conv,cin=6,cout=198,groups=3,k=2,stride=2,rule=floor,dtype=f32", 200, 9},
     {"subm,cin=64,cout=64,groups=64,k=3,bias=1", 300, 9},
-    /* Two groups a part, and all of them; short rows, and long. */
+    /* Two groups in a part, and all of them; short rows and long rows. */
     {"subm,cin=64,cout=96,groups=4,k=3,bias=1", 150, 8},
     {"conv,cin=36,cout=12,groups=3,k=2,stride=2,rule=floor,dtype=tf32", 150, 9},
     {"conv,cin=24,cout=24,groups=24,k=3,stride=2,padding=1,rule=footprint", 300,
@@ -223,7 +223,7 @@ static const layer layers[] = {
     {"subm,cin=5,cout=5,groups=5,k=3", 60, 7},
 };
 
-/* A table of 1 % has tiles whose last words are 0. */
+/* A table of density 1 % has tiles whose last words are 0. */
 static void make_relation(relation *rel, const spc_conv *conv, const layer *l)
 {
     if (l->rows == -1)
@@ -236,8 +236,8 @@ static void make_relation(relation *rel, const spc_conv *conv, const layer *l)
         relation_of_layer(rel, conv, l->rows, l->extent, 1);
 }
 
-/* Parameters that change the code, besides the default; those that the layer
- * or the target refuses are left out. */
+/* Parameters that change the code, in addition to the default. Combinations
+ * that the layer or the target refuses are left out. */
 static const struct {
     const char *template_name, *values;
 } variants[] = {
@@ -299,7 +299,7 @@ static bool configure(trial *t, const char *name, const char *text)
                                &r.error) == SPC_OK;
 }
 
-/* A layer with its relation, and data of whole numbers or of real ones. */
+/* A layer with its relation, and data of integers or of real numbers. */
 typedef struct layer_data {
     spc_conv conv;
     relation rel;
@@ -327,7 +327,7 @@ static void layer_close(layer_data *d)
 
 enum { FAR_ROWS = 48 * 1000 * 1000 };
 
-/* Memory of which only what is touched is there. */
+/* Memory that is allocated only where it is touched. */
 static unsigned char *reserve(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -336,7 +336,7 @@ static unsigned char *reserve(size_t bytes)
     return memory;
 }
 
-/* The same relation between rows far behind all others. */
+/* Moves the relation to rows far after all others. */
 static void move_away(layout *map)
 {
     int64_t entries = (int64_t)map->view.offsets * map->view.rows_padded;
@@ -382,8 +382,8 @@ static void check_far_rows(const trial *t)
     munmap(out, out_bytes);
 }
 
-/* Every template that takes the layer, `least` of them; by its default alone if
- * `defaults`. */
+/* Every template that accepts the layer, at least `least` of them. With
+ * `defaults`, only its default. */
 static void check_layer(const layer *l, const char *device, int least,
                         bool defaults, void (*check)(const trial *t))
 {
@@ -406,8 +406,8 @@ static void check_layer(const layer *l, const char *device, int least,
     layer_close(&d);
 }
 
-/* ---- tiles of which several blocks sum a part -------------------------------
- */
+/* ---- tiles that several blocks sum in parts
+ * ----------------------------------- */
 
 static const struct {
     layer layer;
@@ -434,7 +434,7 @@ static const struct {
     {{"conv,cin=16,cout=16,k=7,rule=floor,dtype=tf32", 90, 0},
      "os_mma",
      "split=stream"},
-    /* The same of warpgroups. */
+    /* The same for warpgroups. */
     {{"subm,cin=128,cout=64,k=3,bias=1", 1, 2},
      "os_wgmma",
      "split=cluster2,groups=2,pieces=1,stages=8"},
@@ -459,7 +459,7 @@ static const struct {
      "split=cluster8"},
 };
 
-/* Of the table, what is run twice. */
+/* Entries of the table that are run twice. */
 enum { STREAM_OF_MANY = 4, CLUSTER_OF_FOUR = 11 };
 
 static void set_schedule(int i)
@@ -492,8 +492,8 @@ START_TEST(a_divided_tile_has_the_sum_of_its_parts)
 }
 END_TEST
 
-/* The result of `number`, of real data, into `out`: what it is allocated for.
- */
+/* Stores the result of entry `number` for real data in `out`. Returns its
+ * allocated size. */
 static size_t run_divided(unsigned char **out, int number, int poison)
 {
     layer_data d;
@@ -540,8 +540,8 @@ START_TEST(a_divided_tile_is_the_same_to_the_bit_in_every_run)
 }
 END_TEST
 
-/* ---- compiled for GPUs that are not here ------------------------------------
- */
+/* ---- compiled for other GPUs
+ * -------------------------------------------------- */
 
 static const struct {
     const char *target, *template_name, *layer, *values;
@@ -619,7 +619,7 @@ START_TEST(every_template_computes_every_relation_on_the_cpu)
 }
 END_TEST
 
-/* Rows of which the last lie behind 2^31 elements, or bytes. */
+/* The last rows are past 2^31 elements, or bytes. */
 static const layer far_layers[] = {
     {"subm,cin=64,cout=64,k=2", 60, 6},
     {"subm,cin=47,cout=45,k=2,dtype=f32", 40, 6},

@@ -1,6 +1,6 @@
 /*
- * test_primitives.c - every primitive does what a GPU did when its vectors were
- * recorded: on the sim device, and given a device, on that: `test_primitives
+ * test_primitives.c - every primitive gives the results that were recorded on a
+ * GPU: on the sim device, or on the device that is given: `test_primitives
  * cuda`.
  */
 #include "compiler/artefact.h"
@@ -53,7 +53,7 @@ static void compile(void)
         spc__template_render(&source, tpl, &problem, &target, &config, &error));
     assert_ok(ops->compiler(device, &compiler, &job.options, &error));
     job.source = spc__buf_text(&source);
-    /* To the host's compiler, which builds for sim, a GPU means nothing. */
+    /* The host's compiler, which builds for sim, ignores the GPU. */
     if (strncmp(device_name(), "sim", 3) != 0)
         job.target = spc__attrs_text(&target, "target", "");
     job.headers = library;
@@ -128,9 +128,9 @@ START_TEST(every_primitive_does_what_a_gpu_did)
 }
 END_TEST
 
-/* ---- what a GPU has ------------------------------------------------------ */
+/* ---- kernels that a GPU supports ----------------------------------------- */
 
-/* Copies of bulk and matrix products are of later architectures; wgmma is of
+/* Bulk copies and matrix products need later architectures; wgmma exists in
  * one. */
 static bool has_kernel(const char *kernel, const spc__attrs *target)
 {
@@ -143,8 +143,8 @@ static bool has_kernel(const char *kernel, const spc__attrs *target)
     return strncmp(kernel, "mma", 3) != 0 || sm >= 80;
 }
 
-/* The kernels that this device has; the others are named on standard output.
- * Outside of a test nothing may be asserted. */
+/* Adds the kernels that this device supports, and names the others on standard
+ * output. Called outside of a test, so it must not assert. */
 static spc_status add_cases(TCase *tcase)
 {
     spc__device_options options = {2, NULL};

@@ -1,6 +1,6 @@
 /*
  * test_sim.c - the emulation of CUDA: primitives against their definitions,
- * schedules, and broken kernels. What a GPU did is in test_primitives.c.
+ * schedules, and broken kernels. test_primitives.c compares it with a GPU.
  */
 #include "rig/sim_rig.h"
 
@@ -44,7 +44,9 @@ typedef struct rig {
 
 enum { WORDS = 1 << 16 };
 
-/* The memory is exactly WORDS long, so that its ends are known. */
+/*
+ * The memory is exactly WORDS long, so that accesses past its end are detected.
+ */
 static void rig_open(rig *r, const char *schedule, const char *async,
                      int threads, const char *template_name, const char *bug)
 {
@@ -145,8 +147,8 @@ static void expect_atomics(const uint32_t *in, uint32_t *out)
     }
 }
 
-/* base/dtype.h rounds by arithmetic of its own. NaNs are the device's: 0x7fff
- * as binary16, 0x7fffffff as fp32, 0x7fffe000 as tf32. */
+/* Independent of the arithmetic in base/dtype.h. NaNs are those of the device:
+ * 0x7fff as binary16, 0x7fffffff as fp32, 0x7fffe000 as tf32. */
 static uint32_t single_of(uint16_t bits)
 {
     float v = spc__half_to_float(bits);
@@ -159,7 +161,7 @@ static uint32_t half_of(uint32_t bits)
     return isnan(v) ? 0x7fff : spc__half_from_float(v);
 }
 
-/* To the nearest multiple of an ulp of tf32, in double precision. */
+/* Rounds to the nearest multiple of an ulp of tf32, in double precision. */
 static uint32_t tf32_of(uint32_t bits)
 {
     double v = as_float(bits);
@@ -170,7 +172,7 @@ static uint32_t tf32_of(uint32_t bits)
         return bits;
     frexp(v, &exponent);
     if (exponent < -125)
-        exponent = -125; /* subnormal numbers: one ulp for all */
+        exponent = -125; /* subnormal numbers share one ulp */
     v = ldexp(nearbyint(ldexp(v, 11 - exponent)), exponent - 11);
     return golden_float((float)v);
 }
@@ -203,7 +205,7 @@ static void expect_moves(const uint32_t *in, uint32_t *out)
         out[224 + l] = in[l];
         memcpy(out + 4 * l, in + 4 * (l ^ 1), 16);
         for (int i = 0; i < 4; i++) {
-            /* Lane 8i + r gave row 31 - (8i + r) as row r of matrix i. */
+            /* Lane 8i + r passed row 31 - (8i + r) as row r of matrix i. */
             int row = 31 - (8 * i + g);
             out[256 + 32 * i + l] = in[4 * row + t];
             out[384 + 32 * i + l] = element(in, 8 * i + 2 * t, g) |
@@ -267,7 +269,7 @@ static void expect_mma(const uint32_t *in, uint32_t *out, int f16)
         }
 }
 
-/* B's image by the strides that primitives.cuh gives for each size. */
+/* B's image, by the strides that primitives.cuh uses for each size. */
 static int image_byte(int tf32, int size, int per_core, int k, int n)
 {
     static const int by_n_first[] = {32, 64, 128, 256};
@@ -289,7 +291,7 @@ static double image_element(const uint32_t *image, int f16, int size, int k,
     return spc__half_to_float((uint16_t)(word >> 8 * (byte % 4)));
 }
 
-/* The same where core matrices are 8 rows of k by 8 columns. */
+/* The same if core matrices are 8 rows of k by 8 columns. */
 static double rows_element(const uint32_t *image, bool k_first, int size, int k,
                            int n)
 {
@@ -312,7 +314,7 @@ static double both_element(const uint32_t *image, bool k_first, int size, int k,
                     : rows_element(image, k_first, size, k, n);
 }
 
-/* Which operands of wgmma are in shared memory as they lie in rows. */
+/* Operands of wgmma that are in shared memory in row layout. */
 typedef enum in_rows { NOTHING, ONLY_B, BOTH } in_rows;
 
 static double wgmma_a(const uint32_t *in, int f16, in_rows rows, int size,
@@ -578,7 +580,7 @@ static void expect_cluster(const rig *r, int n, unsigned *out)
     }
 }
 
-/* Words that differ from what the kernel must compute. */
+/* Words that differ from the expected result. */
 static int count_wrong(const rig *r, const struct whole *w)
 {
     static unsigned values[WORDS];
@@ -617,8 +619,11 @@ END_TEST
 
 /* ---- broken kernels -------------------------------------------------- */
 
-/* Runs body() in a child; returns what it wrote to stderr, for the caller to
- * free, and its wait status. Sanitizers end the process that they accuse. */
+/*
+ * Runs body() in a child process. Returns its output on stderr, which the
+ * caller frees, and its wait status. Sanitizers end the process in which they
+ * find an error.
+ */
 static char *run_in_child(void (*body)(int i), int i, int *status)
 {
     int ends[2];
@@ -645,13 +650,13 @@ static char *run_in_child(void (*body)(int i), int i, int *status)
     return spc__buf_detach(&text);
 }
 
-/* A mistake that shows in the result of some schedule, as a deadlock, or, if
- * it is one between threads, as a race. */
+/* A bug that shows in the result of some schedule, as a deadlock, or, if it is
+ * one between threads, as a race. */
 static const struct wrong {
     const char *bug;
     int whole;
     bool only_deferred; /* eager copies hide it */
-    bool only_race;     /* no schedule of ours shows it */
+    bool only_race;     /* none of the schedules shows it */
     bool race;
 } wrongs[] = {
     {"no_barrier", 0, false, false, true},
@@ -666,7 +671,7 @@ static const struct wrong {
     {"skips_phase", 9, false, false, false},
 };
 
-/* Schedules under which the result is wrong. */
+/* The number of schedules under which the result is wrong. */
 static int wrong_results(const struct wrong *b, const char *async)
 {
     const struct whole *w = &wholes[b->whole];
@@ -689,7 +694,7 @@ static void report_wrong(int i)
     fprintf(stderr, "eager %d deferred %d\n", eager, deferred);
 }
 
-/* The line of the template that says "races:" and the bug's name. */
+/* The line of the template with "races:" and the bug's name. */
 static int racing_line(const char *bug)
 {
     char line[256];
@@ -734,7 +739,7 @@ START_TEST(a_missing_barrier_or_wait_shows)
 }
 END_TEST
 
-/* What stops a launch, and how it is named. */
+/* Errors that stop a launch, and their messages. */
 static const struct misuse {
     const char *bug;
     const char *says[3];
@@ -777,8 +782,8 @@ START_TEST(a_misuse_ends_the_launch_with_one_sentence)
 }
 END_TEST
 
-/* In most schedules the waits are over before the next phase ends. Where it did
- * end first, the wait itself finds the barrier ahead. */
+/* In most schedules the waits are over before the next phase ends. If it ends
+ * first, the wait itself finds that the barrier is ahead. */
 START_TEST(a_phase_that_may_end_before_a_wait_for_the_last_is_named)
 {
     const struct whole *w = &wholes[9];
@@ -795,7 +800,9 @@ START_TEST(a_phase_that_may_end_before_a_wait_for_the_last_is_named)
 }
 END_TEST
 
-/* With copies that come at once no barrier is behind when somebody looks. */
+/*
+ * If copies complete at once, the barrier is never behind when it is checked.
+ */
 START_TEST(a_wait_that_another_phase_may_end_is_named)
 {
     const struct whole *w = &wholes[9];
@@ -1005,7 +1012,8 @@ START_TEST(many_blocks_run_in_one_launch)
 }
 END_TEST
 
-/* The bound is what ucontext needs on a busy machine; ours takes 10 ns. */
+/* The bound allows for ucontext on a busy machine. This implementation takes 10
+ * ns. */
 START_TEST(a_switch_takes_tens_of_nanoseconds)
 {
     rig r;
@@ -1042,7 +1050,7 @@ START_TEST(measuring_runs_as_often_as_asked)
 }
 END_TEST
 
-/* In the process that the tests are forked from. */
+/* Runs in the process that the tests are forked from. */
 static void build_whole(void)
 {
     spc__device *device = open_device("forward", "eager", 1);

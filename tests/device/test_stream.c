@@ -1,13 +1,14 @@
 /*
- * test_stream.c - which worker takes which tile, and its steps: the streams of
- * the kernels, on the emulation, over tables of tiles made up for it.
+ * test_stream.c - which worker gets which tile, and its steps: the streams of
+ * the kernels, on the emulation, over generated tables of tiles.
  *
  * A tile that is computed twice leaves no trace in the output of a convolution,
- * nor does one that another worker should have had. Here workers write down
- * their steps, which must be those of every tile once; and what each has to do
- * is compared with the same rule, written down plainly.
+ * nor does a tile computed by the wrong worker. Here workers record their
+ * steps, which must be those of every tile once. The load of each worker is
+ * compared with a plain implementation of the same rule.
  *
- * Tables are random. A message names the seed; `test_stream SEED` draws others.
+ * Tables are random. A message names the seed; `test_stream SEED` uses another
+ * one.
  */
 #include "rig/sim_rig.h"
 
@@ -26,7 +27,8 @@ enum {
     SHARE_TILES = 30, /* SPC_SHARE_TILES */
 };
 
-/* Of each kernel size; ends of a stream, of 13; of a block, at most. */
+/* Numbers of trials: of each kernel size; of stream ends, out of 13; the most
+ * for a block. */
 #if defined(__SANITIZE_THREAD__)
 enum { TRIALS = 1, LONG_TRIALS = 1, ENDS = 3, WARPS = 8 };
 #else
@@ -39,13 +41,13 @@ static const int kernel_sizes[] = {1, 8, 27, 32, 33, 125, 343};
 
 /* ---- tables of tiles --------------------------------------------------- */
 
-/* How many offsets tiles have. */
+/* The distribution of the numbers of offsets of tiles. */
 enum style { SPREAD, CLOSE, FULL, FEW_DEAR, STYLES };
 static const char *const style_names[] = {"spread", "close", "full",
                                           "few dear"};
 
 typedef struct table {
-    spc_map_view view; /* has room for more tiles than there are */
+    spc_map_view view; /* has capacity for more tiles than exist */
     int tiles;
     int *cost; /* steps of the t-th tile in the order; falling */
     int *rank; /* of a tile in the order */
@@ -59,7 +61,7 @@ static void *allocate(size_t count, size_t bytes)
     return memory;
 }
 
-/* The part of its offsets that a tile has. */
+/* The share of its offsets that a tile has. */
 static double density(spc__random *random, enum style style, int tile)
 {
     switch (style) {
@@ -80,8 +82,8 @@ static bool has_offset(const table *t, int rank, int offset)
     return word >> offset % 32 & 1;
 }
 
-/* Ranks by falling cost, of equal ones the first tile first; `begin` as
- * spc_abi.h says. A tile without an offset has a step all the same. */
+/* Ranks by falling cost; of equal ones the first tile is first. `begin` as in
+ * spc_abi.h. A tile without an offset still has a step. */
 static void sort_tiles(table *t, int *order, int *begin, const int *cost)
 {
     int rank = 0;
@@ -154,9 +156,11 @@ static void table_free(table *t)
     free(t->rank);
 }
 
-/* ---- who should have how much to do ------------------------------------ */
+/*
+ * ---- expected loads --------------------------------------------------------
+ */
 
-/* Of equal ones the first. */
+/* The index of the least load, the first of equal ones. */
 static int least_of(const int *load, int count)
 {
     int least = 0;
@@ -175,7 +179,7 @@ static int most_of(const int *load, int count)
     return load[most];
 }
 
-/* Gives each next tile, of falling cost, to who has the least to do. */
+/* Gives each next tile, by falling cost, to the worker with the least load. */
 static void share_longest_first(int *load, int workers, const int *cost,
                                 int count)
 {
@@ -195,8 +199,8 @@ static int deal(int *to, const table *t, int owner, int owners)
     return count;
 }
 
-/* Dealt to blocks, shared by the workers of each; one worker gets all of a
- * block's. */
+/* The loads if tiles are dealt to blocks and shared by the workers of each. A
+ * single worker gets all tiles of a block. */
 static void expect_shared(int *load, const table *t, int blocks, int workers)
 {
     int *cost = allocate((size_t)t->tiles, sizeof(int));
@@ -217,13 +221,13 @@ typedef struct trial {
     enum kernel kernel;
     enum style style;
     uint64_t seed;
-    int offsets, centre, tiles, room, tile_rows; /* room for so many more */
+    int offsets, centre, tiles, room, tile_rows; /* additional capacity */
     int blocks, workers; /* workers, or readers, of a block */
     int depth, lag;
     const char *schedule;
 } trial;
 
-/* What the workers wrote down, and what follows from it. */
+/* The records of the workers, and values derived from them. */
 typedef struct outcome {
     table table;
     int workers, room;
@@ -251,7 +255,8 @@ static const char *name_of(const trial *t)
             ck_abort_msg("%s: " format, name_of(trial_), __VA_ARGS__);         \
     } while (0)
 
-/* Of this test: opening one takes the race checker longer than most trials. */
+/* A device for this test only. Opening it takes the race checker longer than
+ * most trials. */
 static spc__device *device;
 static char device_schedule[32];
 
@@ -263,7 +268,7 @@ static void close_device(void)
     device = NULL;
 }
 
-/* Blocks do not meet, so one thread runs them all. */
+/* Blocks are independent, so one thread runs them all. */
 static void use_device(const char *schedule)
 {
     if (device != NULL && strcmp(schedule, device_schedule) != 0)
@@ -275,8 +280,8 @@ static void use_device(const char *schedule)
 
 static void launch(const trial *trial_, outcome *o)
 {
-    /* Nothing lies behind what they use: rings, a share and its barrier; a
-     * schedule and a share. */
+    /* The memory ends after what the kernels use: rings, a share and its
+     * barrier; a schedule and a share. */
     static const struct {
         int more_warps, bytes, worker_bytes;
     } needs[] = {{0, 0, 384}, {0, 0, 384}, {1, 136, 384}, {2, 976 + 128, 0}};
@@ -315,7 +320,7 @@ static void launch(const trial *trial_, outcome *o)
     ops->module_unload(device, module);
 }
 
-/* Room for twice a worker's part. */
+/* Capacity for twice a worker's part. */
 static int room_for(const trial *t, int steps)
 {
     int part = steps / (t->blocks * t->workers);
@@ -353,7 +358,7 @@ static void release(outcome *o)
 
 /* ---- the steps of a worker ---------------------------------------------- */
 
-/* Which tile a step belongs to, by where its indices begin. */
+/* The tile of a step, found by where its indices begin. */
 static int rank_of_step(const outcome *o, const unsigned *step)
 {
     const spc_map_view *view = &o->table.view;
@@ -371,8 +376,8 @@ static bool tile_is_empty(const table *t, int rank)
     return true;
 }
 
-/* The offsets of a tile in the order of its steps: they ascend, but for the
- * centre, which is last. Returns how many. */
+/* The offsets of a tile in the order of its steps: ascending, with the centre
+ * last. Returns their number. */
 static int offsets_of_tile(int *out, const table *t, int rank)
 {
     int count = 0;
@@ -386,7 +391,7 @@ static int offsets_of_tile(int *out, const table *t, int rank)
     return count;
 }
 
-/* The steps of one tile from `n` on. Returns where they end. */
+/* Checks the steps of one tile from `n` on. Returns the position after them. */
 static int check_tile(const trial *trial_, const outcome *o, int worker,
                       int rank, int n)
 {
@@ -421,7 +426,7 @@ static void check_end(const trial *trial_, const outcome *o, int worker, int n)
                 i - n, steps[2 * i], steps[2 * i + 1]);
 }
 
-/* Follows a worker, and adds up what it does. */
+/* Checks the steps of a worker, and adds up its load. */
 static void check_worker(const trial *trial_, outcome *o, int worker)
 {
     const unsigned *steps = o->steps + 2 * (size_t)worker * (size_t)o->room;
@@ -447,7 +452,8 @@ static void check_worker(const trial *trial_, outcome *o, int worker)
     check_end(trial_, o, worker, n);
 }
 
-/* Every tile is done; `stride` says which workers have steps of their own. */
+/* Checks that every tile is done. Workers at multiples of `stride` have their
+ * own steps. */
 static void check_steps(const trial *trial_, outcome *o, int stride)
 {
     for (int worker = 0; worker < o->workers; worker += stride)
@@ -465,9 +471,11 @@ static int any_of(spc__random *random, const int *values, int count)
 }
 #define ANY_OF(random, values) any_of(random, values, LENGTH(values))
 
-/* About as many tiles as are wanted for an owner of the snake: none, one, fewer
- * than there are workers, more than 32, more than 64; but not more than
- * `most_steps` of all. */
+/*
+ * A random number of tiles of a kind for an owner of the snake: none, one,
+ * fewer than there are workers, more than 32, more than 64; but at most
+ * `most_steps` steps in total.
+ */
 static int draw_tiles(spc__random *random, const trial *t, int most_steps)
 {
     static const int of_an_owner[] = {0,  1,  2,  5,  8,  20, 31,
@@ -536,7 +544,7 @@ static void check_loads(const trial *trial_, const outcome *o, const int *want)
                 o->load[i], want[i]);
 }
 
-/* A snake over workers is one over blocks of one worker. */
+/* A snake over workers equals one over blocks of one worker. */
 static void check_trial(const trial *trial_)
 {
     outcome o;
@@ -590,8 +598,8 @@ static int class_of(const table *t, int rank)
     return (t->cost[rank] + t->view.mask_words - 1) / t->view.mask_words;
 }
 
-/* Of the first `rest` tiles, by class of cost: which block has how much does
- * not matter, how the loads differ does. */
+/* Checks the first `rest` tiles by class of cost. Which block has which load
+ * does not matter, only the distribution of loads. */
 static void check_classes(const trial *trial_, const outcome *o, int stride,
                           int rest)
 {
@@ -616,10 +624,12 @@ static void check_classes(const trial *trial_, const outcome *o, int stride,
     free(cost);
 }
 
-/* The busiest block, in steps. Rounding adds less than a step for each mask
- * word to a tile's cost: a block that was given a tile had, by rounded costs,
- * no more than the mean, and the mean is no more than what sharing by exact
- * costs leaves. */
+/*
+ * Checks the load of the busiest block, in steps. Rounding adds less than a
+ * step for each mask word to a tile's cost. A block that got a tile had, by
+ * rounded costs, at most the mean, and the mean is at most what sharing by
+ * exact costs leaves.
+ */
 static void check_busiest(const trial *trial_, const outcome *o, int stride)
 {
     const table *t = &o->table;
@@ -642,8 +652,10 @@ static void check_busiest(const trial *trial_, const outcome *o, int stride)
     free(want);
 }
 
-/* Tiles from the returned rank on are dealt in a snake, because some block has
- * as many as a share holds. A share also has entries past the last tile. */
+/*
+ * Tiles from the returned rank on are dealt in a snake, because some block has
+ * as many tiles as a share holds. A share also has entries past the last tile.
+ */
 static int check_share(const trial *trial_, const outcome *o, int stride)
 {
     int all = o->table.view.tiles, rest = all, most = 0;
@@ -688,7 +700,7 @@ START_TEST(tiles_balanced_over_a_grid_are_done_once_by_who_has_least)
 }
 END_TEST
 
-/* Few dear tiles, so many cheap ones that a share does not hold them. */
+/* Few expensive tiles, and more cheap ones than a share can hold. */
 START_TEST(a_block_may_have_more_tiles_than_a_share_holds)
 {
     static const int grids[] = {1, 2, 3, 7, 33};
@@ -707,7 +719,7 @@ END_TEST
 
 /* ---- one warp's steps, many readers -------------------------------------- */
 
-/* A block's other readers have seen what the first has. */
+/* A block's other readers have seen the same steps as the first. */
 static void check_readers(const trial *trial_, const outcome *o)
 {
     for (int worker = 0; worker < o->workers; worker++) {
@@ -748,7 +760,7 @@ START_TEST(readers_see_the_steps_of_the_stream)
 }
 END_TEST
 
-/* The ring has room for 96. */
+/* The ring holds 96 steps. */
 START_TEST(readers_see_every_step_of_a_ring_that_is_filled_again)
 {
     if (!suite_takes(_i))
@@ -764,7 +776,7 @@ START_TEST(readers_see_every_step_of_a_ring_that_is_filled_again)
 }
 END_TEST
 
-/* Single steps, so that the end falls on every place of a section and of the
+/* Single steps, so that the end falls on every position of a section and of the
  * ring. */
 START_TEST(a_stream_may_end_anywhere_in_the_ring)
 {
@@ -779,7 +791,7 @@ END_TEST
 
 /* ---- the suite ----------------------------------------------------------- */
 
-/* In the process that the tests are forked from. */
+/* Runs in the process that the tests are forked from. */
 static void build_both(void)
 {
     use_device("forward");
@@ -828,7 +840,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1)
         first_seed = strtoull(argv[1], NULL, 10);
-#ifdef SPC_SANITIZE /* which takes twice as long */
+#ifdef SPC_SANITIZE /* the sanitizer takes twice as long */
     suite_sample(2);
 #endif
     int status = run_suite(suite());

@@ -3,17 +3,17 @@
  * out-of-range arguments.
  *
  * A list names each function with a source for each of its arguments. A source
- * is a function that returns the argument's value number i, of which number 0
- * is a good one. One argument at a time takes all of its values, the others
- * stay good; then all take their value number i together. After each call:
+ * is a function that returns value number i of the argument; value 0 is valid.
+ * One argument at a time takes all of its values while the others stay valid.
+ * Then all arguments take their value number i together. After each call:
  *
  *   - a status that is not SPC_OK has a sentence, in the error that was given
  *     or in the context;
  *   - an error that was given has the status that was returned: success clears
- *     what an earlier call had left;
+ *     the error of an earlier call;
  *   - a handle that was given is an object on success and NULL on failure.
  *
- * What a sanitizer sees ends the program.
+ * A sanitizer report ends the program.
  */
 #ifndef SPC_TESTS_ARGUMENTS_H
 #define SPC_TESTS_ARGUMENTS_H
@@ -26,7 +26,7 @@
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
-/* Which value is asked for, and whether the argument is the one that varies. */
+/* The number of the requested value, and whether this argument varies. */
 typedef struct which {
     int i;
     bool varies;
@@ -39,7 +39,7 @@ static spc_error given_error;
 static bool error_is_given;
 static spc_ctx *given_ctx;
 
-/* Entry i of a table of values; all tables may be asked beyond their end. */
+/* Entry i of a table of values. Numbers past the end of a table are allowed. */
 #define PICK(table, w)                                                         \
     ((w).varies ? (void)(values = LENGTH(table)) : (void)0,                    \
      (table)[(w).i < LENGTH(table) ? (w).i : (w).i % LENGTH(table)])
@@ -85,7 +85,7 @@ static void **give_slot(slot *s, which w)
         return (type **)(void *)give_slot(&s, w);                              \
     }
 
-/* out_info(w) for a function that fills a struct of the caller's. */
+/* out_info(w) for a function that fills a struct of the caller. */
 #define OUT_VALUE(type, name)                                                  \
     static type *out_##name(which w)                                           \
     {                                                                          \
@@ -118,7 +118,9 @@ static spc_error *error(which w)
 #define ARGS8(a, b, c, d, e, f, g, h) ARGS7(a, b, c, d, e, f, g), V(7, h)
 #define ARGS9(a, b, c, d, e, f, g, h, j) ARGS8(a, b, c, d, e, f, g, h), V(8, j)
 
-/* A function that returns a status, and one that returns anything else. */
+/*
+ * A function that returns a status, and a function that returns anything else.
+ */
 #define TRY_S(n, function, ...)                                                \
     static void try_##function(int vary, int i)                                \
     {                                                                          \
@@ -197,7 +199,7 @@ static void try_row(const row *r)
     }
 }
 
-/* ---- the list is whole --------------------------------------------------- */
+/* ---- completeness of the list -------------------------------------------- */
 
 /* Every function that the header declares with SPC_API is in the table. */
 static void check_table(const char *header, const row *rows, int count)
@@ -227,7 +229,7 @@ static void check_table(const char *header, const row *rows, int count)
     spc__buf_release(&text);
 }
 
-/* ---- values of many functions -------------------------------------------- */
+/* ---- values for many functions ------------------------------------------- */
 
 static inline int64_t rows(which w)
 {

@@ -32,7 +32,7 @@ static spc_error error;
 
 static spc__buf folder = SPC__BUF_INIT;
 
-/* In memory where that is: these tests make thousands of files. */
+/* In memory if possible, because these tests make thousands of files. */
 static inline void make_folder(void)
 {
     if (access("/dev/shm", W_OK) == 0)
@@ -46,7 +46,9 @@ static inline void remove_folder(void)
     spc__buf_release(&folder);
 }
 
-/* The path of `name` in it; a few paths live at a time. */
+/*
+ * The path of `name` in the folder. A few returned paths are valid at a time.
+ */
 static inline const char *at(const char *name)
 {
     static char paths[16][400];
@@ -65,7 +67,7 @@ static inline spc__cache *open_user(const char *name)
     return cache;
 }
 
-/* The file alone, and what SQLite lays beside it. */
+/* Removes the file and the files that SQLite creates next to it. */
 static inline void remove_file(const char *name)
 {
     char beside[450];
@@ -88,7 +90,7 @@ static inline uint64_t draw_bits(uint64_t *seed)
     return bits;
 }
 
-/* From so few values that files often disagree about the same record. */
+/* There are so few values that files often disagree about the same record. */
 static inline int draw(uint64_t *seed, int of)
 {
     return (int)(draw_bits(seed) % (uint64_t)of);
@@ -100,7 +102,7 @@ static inline spc__problem_key draw_key(uint64_t *seed)
 
     spc__attrs_set_text(&key.layer, "op", "subm");
     spc__attrs_set_number(&key.layer, "cin", 16 << draw(seed, 2));
-    /* Versions may name families in different ways. */
+    /* Versions may name families differently. */
     spc__attrs_set_text(&key.family, "op", draw(seed, 2) ? "subm" : "sub");
     spc__feature_add(&key, "rows", 15 + draw(seed, 2), 1, 0.5);
     spc__feature_add(&key, "density", -2.25, 0.5, 0.5);
@@ -232,7 +234,7 @@ static inline spc_status put_network(spc__cache *cache, const char *source,
     return spc__cache_put_network(cache, &net, &parts, replace, &error);
 }
 
-/* What is read of a network must be what was stored, to the last byte. */
+/* The network that is read must equal the stored one, to the last byte. */
 static inline spc_status begin_network(const spc__network *network,
                                        void *payload, spc_error *e)
 {
@@ -266,7 +268,7 @@ static inline spc_status end_network(void *payload, spc_error *e)
     return SPC_OK;
 }
 
-/* Whether it was read. */
+/* Whether a network was read. */
 static inline bool ask_network(spc__cache *cache, char *how)
 {
     spc__network_reader reader = {begin_network, check_part, end_network, how};
@@ -286,7 +288,7 @@ static inline spc_status append_text(const char *text, size_t bytes,
     return SPC_OK;
 }
 
-/* All of a file as text; the caller's. */
+/* All of a file as text, owned by the caller. */
 static inline char *text_of(const char *name)
 {
     spc__cache *cache = open_user(name);

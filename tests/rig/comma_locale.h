@@ -1,9 +1,9 @@
 /*
  * comma_locale.h - for tests: a locale that writes 1,5, on any machine.
  *
- * Few machines have one installed, so its file is written here, as the C
- * library of GNU reads it: a magic number, the number of fields, where they
- * are, and the fields.
+ * Few machines have such a locale installed, so its file is written here, in
+ * the format of the GNU C library: a magic number, the number of fields, their
+ * positions, and the fields.
  */
 #ifndef SPC_TESTS_COMMA_LOCALE_H
 #define SPC_TESTS_COMMA_LOCALE_H

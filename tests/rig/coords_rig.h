@@ -1,6 +1,7 @@
 /*
- * coords_rig.h - for tests of sets and maps: devices in turn, drawn rows, a map
- * held against the relation that the oracle finds by hashing.
+ * coords_rig.h - for tests of sets and maps: tests for each device, random
+ * rows, and a comparison of a map with the relation that the oracle finds by
+ * hashing.
  */
 #ifndef SPC_TESTS_COORDS_RIG_H
 #define SPC_TESTS_COORDS_RIG_H
@@ -28,7 +29,7 @@ static inline int case_of(int turn)
     return suite_device ? turn : turn / 2;
 }
 
-/* Adds a case of the suite: a test for `count` turns of each device. */
+/* Adds a case of the suite: a test with `count` loops for each device. */
 static inline void add(Suite *suite, const char *name, const TTest *test,
                        int count)
 {
@@ -80,7 +81,7 @@ static inline int compare(const void *a, const void *b)
     return 0;
 }
 
-/* Distinct rows within low .. low + extent, in no order. */
+/* Distinct rows within low .. low + extent, in random order. */
 static inline rows draw(int count, int low, int extent, int batches,
                         uint64_t seed)
 {
@@ -130,7 +131,7 @@ static inline void *upload(spc_ctx *ctx, const void *from, size_t bytes)
 
 /* ---- a map against its relation ---------------------------------------- */
 
-/* The index of the map, [K][rows out], with the capacity squeezed out. */
+/* The index of the map as [K][rows out], without the padding up to capacity. */
 static inline int32_t *download(spc_ctx *ctx, const spc_map *map)
 {
     size_t capacity = (size_t)spc_coords_capacity(spc_map_out(map));

@@ -1,7 +1,7 @@
 /*
- * counted_allocations.h - for tests: allocations on the host and threads that
- * are started, counted while someone watches, and refused_allocation if that is
- * wanted.
+ * counted_allocations.h - for tests: counts allocations on the host and threads
+ * that are started, while a test watches. Can also make allocations fail
+ * (refused_allocation).
  *
  * The program is linked with spc_watch_allocations(test_NAME) in CMake.
  */
@@ -14,18 +14,18 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Counts of all threads while `watching` is set. */
+/* Counts over all threads while `watching` is set. */
 static atomic_int watching, allocations, threads_started;
 
-/* The number of the counted allocation that fails. ALL_ALLOCATIONS: each fails;
- * 0: none does. */
+/* The number of the counted allocation that fails. ALL_ALLOCATIONS: every one
+ * fails; 0: none fails. */
 enum { ALL_ALLOCATIONS = -1 };
 static atomic_int refused_allocation;
 
 /* No thread can be started while this is set. */
 static atomic_int refuses_threads;
 
-/* From now on the `nth` allocation fails, counted from 1; 0: none does. */
+/* From now on the `nth` allocation fails, counted from 1; 0: none fails. */
 static inline void fail_allocation(int nth)
 {
     atomic_store(&allocations, 0);

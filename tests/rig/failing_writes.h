@@ -1,9 +1,9 @@
 /*
  * failing_writes.h - for tests: a disk that is full from one write on.
  *
- * The program has these functions in the place of the C library's, for itself
- * and for the libraries it uses. Only regular files are counted, and of one
- * process.
+ * These functions replace those of the C library, for the program and for the
+ * libraries that it uses. Only writes of one process to regular files are
+ * counted.
  */
 #ifndef SPC_TESTS_FAILING_WRITES_H
 #define SPC_TESTS_FAILING_WRITES_H
@@ -17,17 +17,17 @@
 #include <unistd.h>
 
 typedef enum disk_fault {
-    DISK_STAYS_FULL, /* from the write on */
+    DISK_STAYS_FULL, /* from that write on */
     DISK_IS_FULL_ONCE,
-    DISK_TAKES_HALF /* of that write, and nothing any more */
+    DISK_TAKES_HALF /* half of that write, then nothing */
 } disk_fault;
 
-static long writes_left; /* until the one that fails; 0: none does */
-static long writes_seen; /* since they are counted */
+static long writes_left; /* until the one that fails; 0: none fails */
+static long writes_seen; /* since counting started */
 static bool disk_is_full;
 static disk_fault disk_fails_so;
 
-/* From now on the `nth` write fails, counted from 1; 0: none. */
+/* From now on the `nth` write fails, counted from 1; 0: none fails. */
 static void fail_write(long nth, disk_fault how)
 {
     writes_left = nth;
@@ -43,7 +43,7 @@ static bool is_file(int fd)
     return fstat(fd, &facts) == 0 && S_ISREG(facts.st_mode);
 }
 
-/* How many of the bytes there is room for. */
+/* The number of bytes that still fit. */
 static size_t room_for(int fd, size_t bytes)
 {
     if ((writes_left == 0 && !disk_is_full) || !is_file(fd))
@@ -63,7 +63,7 @@ static ssize_t no_room(void)
     return -1;
 }
 
-/* Seen by the libraries. */
+/* Visible to the libraries. */
 #define SHOWN __attribute__((visibility("default")))
 
 SHOWN ssize_t write(int fd, const void *data, size_t bytes)

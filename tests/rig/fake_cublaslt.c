@@ -1,6 +1,6 @@
 /*
- * fake_cublaslt.c - a double of cuBLASLt: it multiplies nothing and notes what
- * it was asked. Descriptors hold what they were given, in their first words.
+ * fake_cublaslt.c - a double of cuBLASLt. It multiplies nothing and records its
+ * arguments. Descriptors hold their values in their first words.
  */
 #include "rig/fake_cublaslt.h"
 
@@ -72,7 +72,7 @@ int cublasLtMatrixLayoutInit_internal(int64_t *out, size_t bytes, int type,
     return bytes >= 8 * sizeof(int64_t) ? 0 : 7;
 }
 
-/* d[m][n] = a transposed [m][k] * b[k][n], all by columns. */
+/* d[m][n] = a transposed [m][k] * b[k][n], all column-major. */
 static int fits(const int64_t *how, const int64_t *a, const int64_t *b,
                 const int64_t *d)
 {

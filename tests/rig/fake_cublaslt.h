@@ -1,20 +1,22 @@
-/* fake_cublaslt.h - how the double of cuBLASLt behaves, and what it notes. */
+/* fake_cublaslt.h - settings of the double of cuBLASLt, and what it records. */
 #ifndef SPC_TESTS_FAKE_CUBLASLT_H
 #define SPC_TESTS_FAKE_CUBLASLT_H
 
 #include <stdint.h>
 
 typedef struct fake_cublaslt {
-    int fails_to_start, fails_with; /* statuses; 0: it works */
+    int fails_to_start, fails_with; /* statuses; 0: success */
     int handles, products;
-    /* Of the last product: */
+    /* The last product: */
     int compute, type, result_type;
     int64_t rows, columns, depth;
     const void *matrix, *weights;
     void *result, *stream;
 } fake_cublaslt;
 
-/* The only object of the library besides its functions:
- *     extern fake_cublaslt the_fake_cublaslt; */
+/*
+ * The only object of the library in addition to its functions:
+ *     extern fake_cublaslt the_fake_cublaslt;
+ */
 
 #endif

@@ -2,10 +2,10 @@
  * fake_cuda.c - a double of the CUDA driver, on host memory: libcuda.so.1 for
  * tests of the host code.
  *
- * It knows the calls of cuda_driver.h, and is as strict as the driver about
- * contexts, handles, ranges of memory and what may be done during a capture.
- * Launches are noted and do nothing, but for the one that builds a map: what
- * it found is written as the test wants it.
+ * It has the calls of cuda_driver.h, and is as strict as the driver about
+ * contexts, handles, ranges of memory and calls during a capture. Launches are
+ * recorded and do nothing, except the launch that builds a map: its results are
+ * those that the test has set.
  */
 #include "rig/fake_cuda.h"
 #include <pthread.h>
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The functions have the names of cuda_driver.h here and the driver's outside,
- * so that the list there is checked against them. */
+/* The functions have the names of cuda_driver.h in this file and the driver's
+ * names outside, so that the list there is checked against them. */
 #define X(member, symbol, params)                                              \
     __attribute__((visibility("default")))                                     \
     CUresult member params __asm__(symbol);
@@ -33,28 +33,30 @@ typedef enum kind {
     EVENT,
     GRAPH,
     GRAPH_EXEC,
-    FUNCTION /* its module's */
+    FUNCTION /* of a module */
 } kind;
 
-/* Every handle is the address of one of these, but for memory. */
+/* Every handle except memory is the address of one of these. */
 typedef struct object {
     struct object *next;
     kind kind;
     struct CUctx_st *context;
     char *memory;
     size_t bytes;
-    /* A function's. */
+    /* For a function: */
     struct object *module;
     char name[24];
     int shared_limit;
-    /* A graph's, and a stream's that is being captured. */
+    /* For a graph, and for a stream that is being captured: */
     int launches;
     bool capturing, spoiled;
-    CUgraphNode open[FAKE_OPEN]; /* what the next one will wait for */
+    CUgraphNode open[FAKE_OPEN]; /* nodes that the next one will wait for */
     int open_count;
-    /* A stream's: what was put on it, and how much of that was waited for. */
+    /*
+     * For a stream: the works enqueued, and how many of them were waited for.
+     */
     int works, waited;
-    /* An event's. */
+    /* For an event: */
     double at_us;
 } object;
 
@@ -68,20 +70,20 @@ static struct CUctx_st primary[FAKE_DEVICES] = {{0, 0, NULL}, {1, 0, NULL}};
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static bool initialised;
 static double now_us;
-static bool told_to_fail; /* the present call */
+static bool told_to_fail; /* the current call */
 
 static _Thread_local CUcontext stack[DEPTH];
 static _Thread_local int depth;
 static _Thread_local object
-    *captured; /* the stream that this thread captures */
+    *captured; /* the stream that this thread is capturing */
 
 /* ---- calls ------------------------------------------------------------ */
 
-/* What each call needs, where it is more than an initialised driver. */
+/* The requirements of each call beyond an initialised driver. */
 static const struct rule {
     bool early;   /* works before cuInit */
-    bool context; /* needs a current one */
-    bool unsafe;  /* spoils a capture */
+    bool context; /* needs a current context */
+    bool unsafe;  /* invalidates a capture */
 } rules[FAKE_CALLS] = {
     [FAKE_Init] = {.early = true},
     [FAKE_DriverGetVersion] = {.early = true},
@@ -118,7 +120,7 @@ static CUcontext current(void)
     return depth > 0 ? stack[depth - 1] : NULL;
 }
 
-/* Notes the call and holds the lock until `end`. */
+/* Records the call and holds the lock until `end`. */
 static CUresult begin(int call)
 {
     fake_cuda *fake = &the_fake_cuda;
@@ -148,7 +150,8 @@ static CUresult end(CUresult result)
     return result;
 }
 
-/* What ends something does it even if it is to say that something failed. */
+/* True if the call has its effect. Calls that end something have it even if
+ * they are to report an error. */
 static bool does_it(CUresult result)
 {
     return result == CUDA_SUCCESS || told_to_fail;
@@ -191,7 +194,7 @@ static object *add(kind of)
     return it;
 }
 
-/* The context's object of that kind; NULL if the handle is none. */
+/* The context's object of that kind, or NULL if the handle is not one. */
 static object *find(kind of, const void *handle, CUcontext context)
 {
     object *it = context != NULL ? context->objects : NULL;
@@ -201,7 +204,7 @@ static object *find(kind of, const void *handle, CUcontext context)
     return it;
 }
 
-/* The allocation of the current context that holds all of the range. */
+/* The allocation of the current context that contains the whole range. */
 static object *find_memory(CUdeviceptr address, size_t bytes)
 {
     const char *at = (const char *)(uintptr_t)address;
@@ -234,7 +237,7 @@ static void drop_functions(object *module)
     }
 }
 
-/* As a driver does at the end of a context. */
+/* Frees a context's objects, as a driver does when a context ends. */
 static void reclaim(CUcontext context)
 {
     while (context->objects != NULL) {
@@ -246,7 +249,7 @@ static void reclaim(CUcontext context)
 
 /* ---- the driver, devices ---------------------------------------------- */
 
-/* "cuInit=803": for the command, which no test can reach into. */
+/* "cuInit=803": for tests of the command, which runs in another process. */
 static void read_environment(fake_cuda *fake)
 {
     const char *text = getenv("SPC_FAKE_CUDA_FAILS");
@@ -454,7 +457,8 @@ CUresult CtxGetCurrent(CUcontext *context)
     return end(result);
 }
 
-/* A primary context that nobody holds; others are freed at their end. */
+/* True for a primary context without references. Other contexts are freed when
+ * they are destroyed. */
 static bool is_ended(CUcontext context)
 {
     return context >= primary && context < primary + FAKE_DEVICES &&
@@ -522,8 +526,7 @@ static int context_depth(void)
 
 /* ---- streams and events ----------------------------------------------- */
 
-/* Puts something on a stream, so many launches of its capture or work to wait
- * for. */
+/* Enqueues work on a stream, or this many launches of its capture. */
 static CUresult enqueue(CUstream stream, int launches)
 {
     object *it = find(STREAM, stream, current());
@@ -541,7 +544,7 @@ static CUresult enqueue(CUstream stream, int launches)
     return CUDA_SUCCESS;
 }
 
-/* The streams' works that nobody has waited for. */
+/* The works on other streams that were not waited for. */
 static int count_loose(void)
 {
     int count = 0;
@@ -821,7 +824,7 @@ CUresult MemAlloc(CUdeviceptr *memory, size_t bytes)
     return end(result);
 }
 
-/* Waits for all that was put on the device. */
+/* Waits for all work on the device. */
 CUresult MemFree(CUdeviceptr memory)
 {
     CUresult result = begin(FAKE_MemFree);
@@ -934,7 +937,7 @@ static const struct {
     {"spc_f32_fma", sizeof(spc_measure_args)},
 };
 
-/* 0: there is no such kernel. */
+/* Returns 0 if there is no such kernel. */
 static size_t parameter_bytes(const char *name)
 {
     for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++)
@@ -966,7 +969,7 @@ CUresult ModuleUnload(CUmodule module)
     return end(result);
 }
 
-/* Asked again, a module gives the same function. */
+/* A second request for the same name gives the same function. */
 static object *find_function(object *module, const char *name)
 {
     object *it = module->context->objects;
@@ -1076,7 +1079,7 @@ CUresult OccupancyMaxActiveClusters(int *clusters, CUfunction function,
 
 /* ---- launches --------------------------------------------------------- */
 
-/* `count` words of four bytes, in one allocation; none needs none. */
+/* `count` words of four bytes, in one allocation. NULL is fine for 0 words. */
 static bool is_words(const void *memory, long long count)
 {
     return count == 0 ||
@@ -1110,7 +1113,7 @@ static bool triplets_are_sound(const spc_conv_args *args)
            is_words(t->list, 2LL * t->capacity);
 }
 
-/* Who reads pairs need not have a table. */
+/* A kernel that reads pairs need not have a table. */
 static bool view_is_sound(const spc_conv_args *args)
 {
     const spc_map_view *map = &args->map;
@@ -1266,7 +1269,9 @@ static bool voxelise_is_sound(const spc_voxelise_args *args)
                                         (args->half ? 2 : 4) / 4);
 }
 
-/* What a kernel that reads and writes as documented would run into. */
+/*
+ * Checks for errors that a kernel with the documented accesses would run into.
+ */
 static bool is_sound(const fake_launch *launch)
 {
     if (strcmp(launch->kernel, "spc_conv") == 0 ||
@@ -1385,7 +1390,7 @@ CUresult LaunchKernelEx(const CUlaunchConfig *config, CUfunction function,
     return end(result);
 }
 
-/* ---- the double itself: an H200, all well ----------------------------- */
+/* ---- the double itself: an H200 without errors -------------------------- */
 
 fake_cuda the_fake_cuda = {
     .devices = 1,

@@ -1,6 +1,6 @@
 /*
- * fake_cuda.h - what a test says to, and learns from, the double of the CUDA
- * driver (fake_cuda.c).
+ * fake_cuda.h - how a test controls the double of the CUDA driver (fake_cuda.c)
+ * and reads what it recorded.
  */
 #ifndef SPC_TESTS_FAKE_CUDA_H
 #define SPC_TESTS_FAKE_CUDA_H
@@ -25,7 +25,7 @@ enum {
         FAKE_CALLS
 };
 
-/* What a driver answers besides that which cuda_driver.h names. */
+/* Answers of a driver that cuda_driver.h does not name. */
 enum {
     FAKE_INVALID_VALUE = 1,
     FAKE_NOT_INITIALIZED = 3,
@@ -54,12 +54,12 @@ typedef struct fake_launch {
     CUstream stream;
     bool pdl, cooperative;
     unsigned cluster;
-    bool captured; /* into a graph, instead of being run: */
-    size_t node;   /* its number there, and those that it waits for */
+    bool captured; /* into a graph, without being run: */
+    size_t node;   /* its number in the graph, and its predecessors */
     size_t after[FAKE_OPEN];
     int after_count;
-    int unwaited; /* on the default stream then, if this is on another */
-    int loose;    /* on other streams then, if this is on the default one */
+    int unwaited; /* work on the default stream, if this is on another */
+    int loose;    /* work on other streams, if this is on the default */
     union {
         spc_conv_args conv;
         spc_pack_args pack;
@@ -72,7 +72,7 @@ typedef struct fake_launch {
         spc_gather_args gather;
         spc_feature_args feature;
         spc_voxelise_args voxelise;
-        spc_radius_args radius; /* the largest of points */
+        spc_radius_args radius; /* the largest struct of the point kernels */
     } args;
 } fake_launch;
 
@@ -81,40 +81,44 @@ typedef struct fake_live {
 } fake_live;
 
 typedef struct fake_cuda {
-    /* ---- what it is to be ---- */
+    /* ---- settings ---- */
     int devices, version;
     int major, minor; /* compute capability */
     size_t memory_bytes, l2_bytes;
-    double launch_us;      /* what each launch takes, by the events' clock */
-    bool hangs;            /* no event is ever reached */
-    int stats[FAKE_STATS]; /* what building a set leaves */
-    int pairs;             /* and a map */
-    /* The call of this number (from 1) fails, or every call of a kind: neither
-     * with 0 and -1. What frees or ends something does so all the same, as
-     * where a driver reports an earlier failure. */
+    double launch_us;      /* duration of a launch, by the events' clock */
+    bool hangs;            /* no event ever completes */
+    int stats[FAKE_STATS]; /* results of building a set */
+    int pairs;             /* and of a map */
+    /*
+     * The call with this number (from 1) fails, or every call of a kind; 0 and
+     * -1 mean no failure. Calls that free or end something have their effect
+     * all the same, as when a driver reports an earlier failure.
+     */
     int fail_at, fail_call;
     CUresult fail_with;
 
-    /* ---- what happened ---- */
+    /* ---- records ---- */
     int calls, count[FAKE_CALLS];
-    int failed; /* the last call that was told to fail, or -1 */
+    int failed; /* the last call that was made to fail, or -1 */
     fake_live live;
-    int retained;  /* primary contexts, by count */
-    int reclaimed; /* objects that only the end of their context freed */
-    int pending;   /* what was put on the default stream and not waited for */
-    size_t bytes_set; /* by all fills */
-    int launches;     /* the last of which are in launch[] */
+    int retained;  /* reference count of primary contexts */
+    int reclaimed; /* objects that were freed only by their context's end */
+    int pending;   /* work on the default stream that was not waited for */
+    size_t bytes_set; /* by all memory fills */
+    int launches;     /* the last of them are in launch[] */
     fake_launch launch[FAKE_LAUNCHES];
-    CUstream replayed; /* where the last graph was launched */
+    CUstream replayed; /* the stream of the last graph launch */
 
-    /* ---- what a host application does ---- */
+    /* ---- actions of a host application ---- */
     CUcontext (*context_create)(int device); /* and makes it current */
     void (*context_destroy)(CUcontext context);
     int (*context_depth)(void); /* of the calling thread's stack */
 } fake_cuda;
 
-/* The only object of the library besides the driver's functions:
- *     extern fake_cuda the_fake_cuda; */
+/*
+ * The only object of the library in addition to the driver's functions:
+ *     extern fake_cuda the_fake_cuda;
+ */
 
 static const char *const fake_symbols[] = {
 #define X(member, symbol, params) symbol,

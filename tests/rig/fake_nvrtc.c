@@ -1,7 +1,7 @@
 /*
- * fake_nvrtc.c - a double of NVRTC that takes every source and answers with
- * the smallest file that is a cubin: for tests of the host code, where no
- * kernel is ever run.
+ * fake_nvrtc.c - a double of NVRTC for tests of the host code, which run no
+ * kernel. It accepts every source and returns the smallest file that is a
+ * cubin.
  */
 #include <elf.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@ typedef struct cubin {
     char code[16];
 } cubin;
 
-EXPORT extern int fake_nvrtc_compiles; /* so many programs were compiled */
+EXPORT extern int fake_nvrtc_compiles; /* the number of programs compiled */
 int fake_nvrtc_compiles;
 
 static const char names[] = "\0.shstrtab\0.text.spc_conv";
@@ -67,7 +67,7 @@ int nvrtcCreateProgram(void **out, const char *source, const char *name,
                        int header_count, const char *const *headers,
                        const char *const *header_names)
 {
-    *out = calloc(1, sizeof(int)); /* the capability it is compiled for */
+    *out = calloc(1, sizeof(int)); /* the requested compute capability */
     return *out == NULL;
 }
 

@@ -1,8 +1,8 @@
 /*
- * kernel_rig.h - runs one candidate of a convolution template by hand:
- * rendered, compiled, loaded, packed and launched, on a view of
- * relation_rig.h. For tests that judge templates without a context or a
- * database between; on the devices whose memory is the host's.
+ * kernel_rig.h - runs one candidate of a convolution template directly:
+ * renders, compiles, loads, packs and launches it on a view of relation_rig.h.
+ * For tests of templates without a context or a database, on devices that use
+ * host memory.
  */
 #ifndef SPC_TESTS_KERNEL_RIG_H
 #define SPC_TESTS_KERNEL_RIG_H
@@ -87,8 +87,8 @@ static inline void rig_fill_whole(float *values, size_t n, float unit,
         values[i] = unit * (float)((int)spc__random_below(random, 5) - 2);
 }
 
-/* `whole`: numbers whose sums of products are exact in any order, by f32 not in
- * tf32: there an input has one bit too many. */
+/* `whole`: numbers whose sums of products are exact in any order. f32 inputs
+ * have one bit more than tf32 holds. */
 static inline void rig_data_create(rig_data *data, const spc_conv *conv,
                                    int64_t rows, bool whole)
 {
@@ -135,8 +135,8 @@ typedef struct rig_kernel {
     spc__artefact artefact;
     spc__module *module;
     spc__kernel *conv, *pack;
-    spc__kernel *first; /* NULL: nothing comes before it */
-    spc__kernel *sum;   /* NULL: the convolution is one kernel */
+    spc__kernel *first; /* NULL: no kernel runs before it */
+    spc__kernel *sum;   /* NULL: the convolution is a single kernel */
     void *packed;
 } rig_kernel;
 
@@ -233,8 +233,8 @@ typedef struct rig_run {
     spc__launch launch, first, sum;
 } rig_run;
 
-/* The blocks of a persistent kernel, or one (or a cluster) for each tile; a
- * test may ask for fewer of the former. */
+/* The blocks of a persistent kernel, or one block (or cluster) for each tile. A
+ * test may request fewer blocks of a persistent kernel. */
 static inline unsigned rig_grid(const rig *r, const spc__attrs *launch,
                                 int tiles)
 {
@@ -262,7 +262,7 @@ static inline size_t rig_workspace_bytes(const rig_run *run)
                     block * run->launch.grid_x * run->launch.grid_y);
 }
 
-/* The blocks of the kernel that sums; where they walk over tiles, few. */
+/* The blocks of the kernel that sums. Few if they walk over tiles. */
 static inline unsigned rig_sum_grid(const spc__attrs *launch, int tiles)
 {
     bool walks = spc__attrs_number(launch, "sum_blocks_per_sm", 0) > 0;

@@ -20,7 +20,7 @@
     ck_assert_msg(strstr((text), (wanted)) != NULL, "'%s' does not say '%s'",  \
                   (text), (wanted))
 
-/* Everything that running one layer needs. */
+/* Everything needed to run one layer. */
 typedef struct rig {
     spc_ctx *ctx;
     spc_conv conv;
@@ -48,7 +48,8 @@ static inline spc_ctx *open_ctx(const char *device, const char *database,
     return ctx;
 }
 
-/* Layer and scene in words; no plan yet. Takes the context over. */
+/* Opens a layer and a scene from their texts, without a plan. Takes ownership
+ * of the context. */
 static inline void rig_open(rig *r, spc_ctx *ctx, const char *layer,
                             const char *scene)
 {
@@ -62,7 +63,7 @@ static inline void rig_open(rig *r, spc_ctx *ctx, const char *layer,
               spc_ctx_error(ctx));
 }
 
-/* What executing needs, for the plan that is there. */
+/* Prepares what the current plan needs for execution. */
 static inline void rig_prepare(rig *r, spc_weights_layout layout)
 {
     spc_ctx *ctx = r->ctx;
@@ -94,7 +95,7 @@ static inline void rig_prepare(rig *r, spc_weights_layout layout)
     r->buffers.workspace = r->workspace;
 }
 
-/* Fills the result with what is no number: no element may keep it. */
+/* Fills the result with NaN, so that an element that is not written shows. */
 static inline void rig_poison(rig *r)
 {
     assert_ok(r->bed->ops->fill(r->ctx->device, r->bed->out.data, 0xff,

@@ -1,6 +1,6 @@
 /*
- * map_rig.h - maps read back from a device: their index, and every layout held
- * against it.
+ * map_rig.h - reads maps back from a device, and compares every layout with the
+ * map's index.
  */
 #ifndef SPC_TESTS_MAP_RIG_H
 #define SPC_TESTS_MAP_RIG_H
@@ -15,8 +15,8 @@
                       (ctx) ? spc_ctx_error(ctx) : "");                        \
     } while (0)
 
-/* Check reports every assertion to its parent; in loops over a map that
- * takes most of the time. */
+/* Check reports every assertion to its parent process. In loops over a map this
+ * would take most of the time. */
 #define require(condition, ...)                                                \
     do {                                                                       \
         if (!(condition))                                                      \
@@ -32,14 +32,14 @@ static void *fetch(spc_ctx *ctx, const void *from, size_t count)
     return to;
 }
 
-/* The offsets that a view has. */
+/* The offsets of a view. */
 typedef struct view_part {
     int begin, end;
     bool is_group;
 } view_part;
 
-/* Row order, masks and index of a view are one permutation of the plain map, of
- * whose offsets it has a part. */
+/* Checks that row order, masks and index of a view are one permutation of the
+ * plain map, restricted to the view's offsets. */
 static void check_rows(const spc_map_view *v, const view_part *part,
                        const int *order, const int *index, const unsigned *mask,
                        const int32_t *plain)
@@ -82,7 +82,7 @@ static unsigned tile_word(const spc_map_view *v, const unsigned *mask, int tile,
     return all;
 }
 
-/* Tiles that have an offset. */
+/* Tiles with at least one offset. */
 static int count_tiles(const spc_map_view *v, const unsigned *mask)
 {
     int tiles = (v->rows + v->tile_rows - 1) / v->tile_rows, some = 0;
@@ -96,7 +96,8 @@ static int count_tiles(const spc_map_view *v, const unsigned *mask)
     return some;
 }
 
-/* Tiles by falling cost, equal ones in their order, with their masks. */
+/* Checks that tiles are sorted by falling cost, equal ones in their order, with
+ * their masks. */
 static void check_tiles(spc_ctx *ctx, const spc_map_view *v,
                         const view_part *part, const unsigned *mask)
 {
@@ -150,7 +151,7 @@ static int *check_group(spc_ctx *ctx, const spc_map *map, const char *name,
     spc_map_view v;
 
     ck_assert(spc__map_view_group(&v, map, name, tile_rows, group));
-    v.rows = (int)spc_map_rows(map); /* of those it has room for */
+    v.rows = (int)spc_map_rows(map); /* of the capacity */
     size_t padded = (size_t)v.rows_padded;
     int *order = fetch(ctx, v.order, padded);
     int *index = fetch(ctx, v.index, padded * (size_t)v.offsets);

@@ -1,4 +1,4 @@
-/* mutate.h - small changes to a file, for tests of what reads it. */
+/* mutate.h - small changes to a file, for tests of its readers. */
 #ifndef SPC_TESTS_MUTATE_H
 #define SPC_TESTS_MUTATE_H
 
@@ -7,8 +7,8 @@
 #include <string.h>
 #include <time.h>
 
-/* What this process has used of processors: the minutes of a fuzzer are those,
- * since it may run beside others. */
+/* The processor time of this process. A fuzzer measures its minutes by it,
+ * because other processes may run at the same time. */
 static inline double cpu_seconds(void)
 {
     struct timespec used;

@@ -1,6 +1,6 @@
 /*
- * net_rig.h - a network on a device: planned, fed with scenes, compared with
- * the oracle; and on the double of the driver, whose calls are counted.
+ * net_rig.h - a network on a device: planned, run on scenes, compared with the
+ * oracle. Also a network on the double of the driver, whose calls are counted.
  */
 #ifndef SPC_TESTS_NET_RIG_H
 #define SPC_TESTS_NET_RIG_H
@@ -35,7 +35,7 @@ typedef struct rig {
     void *coords, *count, *features;
 } rig;
 
-/* Some are in the tests' own folder. */
+/* Some networks are in the tests' own folder. */
 static inline const char *network_path(const char *name)
 {
     static char path[4400];
@@ -70,7 +70,7 @@ static inline void load(rig *r, const char *name, spc_dtype dtype)
     spc_net_describe(&r->info, r->net);
 }
 
-/* Room for `capacity` voxels of -64 to 63, or of the network's shape, in two
+/* Options for `capacity` voxels of -64 to 63, or of the network's shape, in two
  * batch elements. */
 static inline spc_net_options room_for(int64_t capacity)
 {
@@ -127,7 +127,7 @@ static inline void close_rig(rig *r)
     spc_ctx_free(r->ctx);
 }
 
-/* Integers of -2 to 2, another draw for each scene. */
+/* Integers of -2 to 2, different for each scene. */
 static inline void upload(rig *r, const spc_scene *scene, uint64_t seed)
 {
     const spc__dtype *type = spc__dtype_of(r->info.input.dtype);
@@ -151,7 +151,8 @@ static inline void upload(rig *r, const spc_scene *scene, uint64_t seed)
     free(stored);
 }
 
-/* No result of an earlier run passes for one of this. */
+/* Overwrites the results, so that those of an earlier run are not taken for new
+ * ones. */
 static inline void poison(rig *r)
 {
     size_t bytes = spc_net_memory_bytes(r->plan);
@@ -163,7 +164,9 @@ static inline void poison(rig *r)
     free(nonsense);
 }
 
-/* `rows` voxels of 0 to 23 (z: to 15), `batches` elements, in no order. */
+/*
+ * `rows` voxels of 0 to 23 (z: to 15) in `batches` elements, in random order.
+ */
 static inline spc_scene *draw_scene(int rows, int batches, uint64_t seed)
 {
     char *there = calloc(2 * 24 * 24 * 16, 1);
@@ -188,7 +191,7 @@ static inline spc_scene *draw_scene(int rows, int batches, uint64_t seed)
     return scene;
 }
 
-/* A file in a folder of its own. */
+/* Loads a network from text, through a file in a temporary folder. */
 static inline spc_status load_text(spc_net **out, const char *text,
                                    spc_dtype dtype)
 {
@@ -220,7 +223,7 @@ static inline spc_scene *scene_of(int i)
     return draw_scene(rows[i % LENGTH(rows)], 1 + i % 2, (uint64_t)i + 1);
 }
 
-/* The run as the oracle says; of integers exactly. */
+/* Compares the run with the oracle; integers exactly. */
 static inline void check_run(rig *r, const spc_scene *scene, bool exact)
 {
     spc_net_verdict verdict;
@@ -232,7 +235,7 @@ static inline void check_run(rig *r, const spc_scene *scene, bool exact)
                   verdict.worst);
 }
 
-/* Bytes of all outputs, one after the other; the caller's. */
+/* The bytes of all outputs, one after the other; owned by the caller. */
 static inline char *outputs_of(rig *r, size_t *bytes)
 {
     char *out = NULL;
@@ -253,7 +256,8 @@ static inline char *outputs_of(rig *r, size_t *bytes)
     return out;
 }
 
-/* Results must not depend on the order in which blocks arrive. */
+/* Restricts the network to kernels whose results do not depend on the order of
+ * blocks. */
 static inline void make_deterministic(spc_net *net)
 {
     for (int i = 0; i < net->node_count; i++)
@@ -261,9 +265,11 @@ static inline void make_deterministic(spc_net *net)
             net->nodes[i].conv.deterministic = true;
 }
 
-/* Planned with and without memory that is shared, run and replayed: the same
- * bits, and those of the oracle within what rounding may do. A GPU replays a
- * hundred scenes. */
+/*
+ * Plans with and without shared memory, runs and replays. All give the same
+ * bits, and agree with the oracle within rounding errors. A GPU replays a
+ * hundred scenes.
+ */
 static inline void compare_replays(rig *r, const spc_net_options *o, int scenes)
 {
     rig other = *r;
@@ -294,7 +300,7 @@ static inline void compare_replays(rig *r, const spc_net_options *o, int scenes)
         char *got = outputs_of(r, &bytes);
         ck_assert_uint_eq(bytes, want_bytes);
         require(memcmp(got, want, bytes) == 0, "scene %d differs", i);
-        check_run(&other, scene, false); /* and so are the replay's */
+        check_run(&other, scene, false); /* and therefore the replay's */
         free(want);
         free(got);
         spc_scene_free(scene);
@@ -305,7 +311,7 @@ static inline void compare_replays(rig *r, const spc_net_options *o, int scenes)
 /* ---- the double of the driver -------------------------------------------- */
 
 static fake_cuda *fake;
-static spc__cuda api; /* the driver, as a host application has it */
+static spc__cuda api; /* the driver as a host application sees it */
 
 static inline void open_doubles(void)
 {
@@ -318,7 +324,7 @@ static inline void open_doubles(void)
     assert_net(spc__cuda_open(&api, &error));
 }
 
-/* The launch of the last graph that is this node of it. */
+/* The launch that is this node of the last graph. */
 static inline const fake_launch *launch_at(size_t node)
 {
     for (int i = fake->launches - 1; i >= 0; i--)
@@ -332,7 +338,7 @@ static inline bool is_kernel(const fake_launch *it, const char *name)
     return strcmp(it->kernel, name) == 0;
 }
 
-/* Does a launch of a graph come behind this node on some way? */
+/* True if a launch of a graph depends on this node, directly or not. */
 static inline bool follows(const fake_launch *it, size_t node)
 {
     for (int i = 0; i < it->after_count; i++)
@@ -347,7 +353,7 @@ static inline bool is_about_contexts(int call)
            call == FAKE_CtxPopCurrent;
 }
 
-/* The calls since `before` are of these kinds alone. */
+/* The calls since `before` are only of these kinds. */
 static inline void check_calls(const int before[FAKE_CALLS], int one, int other)
 {
     for (int call = 0; call < FAKE_CALLS; call++)
@@ -357,8 +363,8 @@ static inline void check_calls(const int before[FAKE_CALLS], int one, int other)
                 fake->count[call] - before[call]);
 }
 
-/* Twenty runs are nothing but launches, at least so many of them and always as
- * many; twenty replays are one each. None of them allocates. */
+/* Twenty runs consist only of launches, always the same number and at least
+ * `least`. Twenty replays are one launch each. Neither allocates memory. */
 static inline void count_calls(rig *r, int least)
 {
     int before[FAKE_CALLS], launches = 0;

@@ -1,12 +1,11 @@
 /*
  * onnx_rig.h - writes ONNX files as exporters of sparse convolutions do, byte
- * by byte: the field numbers below are written down once more from
- * onnx-ml.proto.
+ * by byte. The field numbers below are written independently of the importer,
+ * from onnx-ml.proto.
  *
- * onnx_write() writes a whole network. Batch normalisation is folded into the
- * weights, sums and activations are nodes of their own, axes are in the file's
- * order, and rulebooks are named by the sets that they are between, unless
- * another way is asked for.
+ * onnx_write() writes a whole network. By default batch normalisation is folded
+ * into the weights, sums and activations are separate nodes, axes are in the
+ * file's order, and rulebooks are named by the two sets that they connect.
  */
 #ifndef SPC_TESTS_ONNX_RIG_H
 #define SPC_TESTS_ONNX_RIG_H
@@ -63,7 +62,7 @@ static inline void pb_text(spc__buf *out, int field, const char *text)
     pb_bytes(out, field, text, strlen(text));
 }
 
-/* Puts a finished message into another one, and frees it. */
+/* Appends a finished message to another one, and frees it. */
 static inline void pb_message(spc__buf *out, int field, spc__buf *message)
 {
     pb_bytes(out, field, spc__buf_text(message), message->length);
@@ -108,7 +107,7 @@ static inline void attr_text(spc__buf *node, const char *name, const char *text)
     pb_message(node, 5, &a);
 }
 
-/* Lists come packed from some writers and unpacked from others. */
+/* Some writers write packed lists, others unpacked ones. */
 static inline void attr_ints(spc__buf *node, const char *name,
                              const int *values, int count, bool packed)
 {
@@ -140,9 +139,9 @@ static inline void attr_floats(spc__buf *node, const char *name,
 
 typedef struct onnx_graph {
     spc__buf body;
-    int tensors; /* made so far; names are their numbers, the input is "0" */
+    int tensors; /* number made so far; names are numbers, the input is "0" */
     int nodes;
-    int opset; /* 0: as exporters state it */
+    int opset; /* 0: the version that exporters write */
 } onnx_graph;
 
 /* Begins a node; its output is number `out`. */
@@ -186,7 +185,7 @@ static inline int add_plain(onnx_graph *g, const char *type, const int *inputs,
     return out;
 }
 
-/* Halves, as raw bytes or one in each int32. */
+/* Halves, as raw bytes or as one int32 each. */
 static inline void add_halves(onnx_graph *g, const char *name, const int *dims,
                               int rank, const uint16_t *values, bool raw)
 {
@@ -236,16 +235,16 @@ enum { ONNX_SETS = 32, ONNX_TENSORS = 512 };
 
 /* How layers name their rulebooks. */
 typedef enum onnx_keys {
-    KEYS_RIGHT, /* as spconv shares them */
-    KEYS_NONE,  /* not at all, or as "" */
-    KEYS_EACH,  /* one of its own for each layer, as if nothing were shared */
-    KEYS_ONE    /* one for all, as if everything were */
+    KEYS_RIGHT, /* shared as in spconv */
+    KEYS_NONE,  /* not named, or named "" */
+    KEYS_EACH,  /* a different one for each layer, as if nothing were shared */
+    KEYS_ONE    /* one for all layers, as if everything were shared */
 } onnx_keys;
 
 typedef struct onnx_writer {
     onnx_graph graph;
     const spc_net *net;
-    const char *axes;            /* the file's: "zyx" */
+    const char *axes;            /* those of the file: "zyx" */
     int shape[ONNX_SETS][3];     /* x, y, z */
     int tensor_of[ONNX_TENSORS]; /* the file's number of a tensor of the net */
     bool int8;
@@ -263,7 +262,7 @@ static inline void write_axes(const onnx_writer *w, spc__buf *node,
 }
 
 /* [o][a][b][c][i] in the file's axes, times the scale of a folded
- * normalisation; of one offset without a stride spconv 2 has [i][o]. */
+ * normalisation. For one offset without a stride, spconv 2 has [i][o]. */
 static inline void write_weights(onnx_writer *w, const spc__net_node *n,
                                  const char *name)
 {
@@ -306,7 +305,7 @@ static inline void write_bias(onnx_writer *w, const spc__net_node *n,
     free(halves);
 }
 
-/* What a strided layer makes of a shape: (S + 2p - d(k - 1) - 1) / s + 1. */
+/* The output shape of a strided layer: (S + 2p - d(k - 1) - 1) / s + 1. */
 static inline void shape_behind(onnx_writer *w, const spc__net_node *n,
                                 int from, int to)
 {
@@ -319,8 +318,11 @@ static inline void shape_behind(onnx_writer *w, const spc__net_node *n,
                           1;
 }
 
-/* A transposed one: (S - 1) s - 2p + d(k - 1) + 1, and what it states besides,
- * which is returned; its origin is minus the padding. */
+/*
+ * The output shape of a transposed layer: (S - 1) s - 2p + d(k - 1) + 1, plus
+ * the output padding that it states, which is returned. Its origin is minus the
+ * padding.
+ */
 static inline void shape_transposed(onnx_writer *w, int padding[3], int more[3],
                                     const spc__net_node *n, int from, int to)
 {
@@ -397,7 +399,7 @@ static inline void write_conv_words(onnx_writer *w, spc__buf *node,
     attr_int(node, "out_channels", conv->cout);
     write_axes(w, node, "kernel_size", conv->geometry.kernel);
     attr_int(node, "output_bound", 200000);
-    /* An inverse layer of spconv has no stride of its own. */
+    /* An inverse layer of spconv has no attribute for the stride. */
     if (!inverse) {
         write_axes(w, node, "stride", conv->geometry.stride);
         write_axes(w, node, "padding", padding);
@@ -477,7 +479,7 @@ static inline int write_group_sum(onnx_writer *w, const spc__net_node *n)
     return out;
 }
 
-/* N, C, and the plane as the network has it. */
+/* N, C, and the plane as in the network. */
 static inline int write_dense(onnx_writer *w, const spc__net_node *n)
 {
     const int *shape = w->shape[w->net->tensors[n->in[0]].set];
@@ -485,7 +487,7 @@ static inline int write_dense(onnx_writer *w, const spc__net_node *n)
     int in = w->tensor_of[n->in[0]], out;
     int first = out_zyx ? shape[1] : shape[0];
     int second = out_zyx ? shape[0] : shape[1];
-    /* Of N, C, Z, Y, X and of N, C, X, Y, Z. */
+    /* For N, C, Z, Y, X and for N, C, X, Y, Z. */
     static const int moves[2][2][5] = {{{0, 1, 4, 2, 3}, {0, 1, 4, 3, 2}},
                                        {{0, 1, 2, 4, 3}, {0, 1, 2, 3, 4}}};
     spc__buf node;
@@ -540,7 +542,7 @@ static inline void onnx_write_all(spc__buf *out, onnx_writer *w,
     onnx_finish(out, &w->graph);
 }
 
-/* Writes `net`, whose weights are set, for scenes of this shape. */
+/* Writes `net`, which has its weights, for scenes of this shape. */
 static inline void onnx_write(spc__buf *out, const spc_net *net,
                               const char *axes, const int shape[3], bool int8)
 {

@@ -1,9 +1,9 @@
 /*
  * relation_rig.h - for tests: relations of input and output rows, found by
- * brute force, and map views of them, laid out by hand as spc_abi.h says.
+ * brute force, and map views of them, laid out as spc_abi.h describes.
  *
- * Nothing here shares code with the runtime. What a kernel must not look at is
- * poisoned.
+ * Nothing here shares code with the runtime. Memory that a kernel must not read
+ * is poisoned.
  */
 #ifndef SPC_TESTS_RELATION_RIG_H
 #define SPC_TESTS_RELATION_RIG_H
@@ -25,13 +25,14 @@ static inline void *rig_allocate(size_t count, size_t bytes)
 /* ---- sets of coordinates --------------------------------------------------
  */
 
-/* A box around the origin, larger than what any test draws and sees. */
+/* A box around the origin, larger than the range of any test's voxels and their
+ * neighbours. */
 enum { BOX = 64, BOX_FIRST = -16 };
 
 typedef struct points {
     int count;
     int (*at)[3];
-    int *row_of; /* by place in the box, or -1 */
+    int *row_of; /* by cell of the box, or -1 */
 } points;
 
 static inline int place_in_box(const int at[3])
@@ -114,7 +115,8 @@ static inline int32_t *relation_at(const relation *r, int offset, int row)
     return &r->from[(int64_t)offset * r->rows + row];
 }
 
-/* The output that sees the input at offset k; false if none does. */
+/* The output that sees the input at offset k. Returns false if there is no such
+ * output. */
 static inline bool output_of(int out[3], const spc_geometry *g, const int in[3],
                              int k)
 {
@@ -130,7 +132,8 @@ static inline bool output_of(int out[3], const spc_geometry *g, const int in[3],
     return true;
 }
 
-/* Outputs: the inputs; or by the floor rule; or whatever sees an input. */
+/* The outputs: the inputs themselves, or those of the floor rule, or all that
+ * see an input. */
 static inline void points_of_rule(points *out, const points *in,
                                   const spc_geometry *g)
 {
@@ -172,7 +175,7 @@ static inline void relate(relation *r, const spc_conv *conv, const points *in,
         }
 }
 
-/* What the layer relates, over `count` random voxels of a cube. */
+/* The layer's relation, over `count` random voxels of a cube. */
 static inline void relation_of_layer(relation *r, const spc_conv *conv,
                                      int count, int extent, uint64_t seed)
 {
@@ -185,8 +188,8 @@ static inline void relation_of_layer(relation *r, const spc_conv *conv,
     points_release(&out);
 }
 
-/* Any table at all, with as many offsets as the layer: a share of `density`,
- * and every third row empty. */
+/* A random table with the layer's number of offsets: a share `density` of the
+ * entries is present, and every third row is empty. */
 static inline void relation_draw(relation *r, const spc_conv *conv, int rows_in,
                                  int rows, double density, uint64_t seed)
 {
@@ -215,7 +218,7 @@ static inline int64_t relation_pairs(const relation *r)
 
 enum row_order { OWN_ORDER, RANDOM_ORDER, MASK_ORDER };
 
-/* What stands where nobody may look: rows far outside any array. */
+/* The content of memory that must not be read: rows far outside any array. */
 enum { POISON = 0x3f3f3f3f };
 
 typedef struct layout {
@@ -274,8 +277,8 @@ static inline void order_rows(int *out, const relation *r, enum row_order order)
     free(rows);
 }
 
-/* Positions in [0, rows of the tiles) hold rows, then -1; those behind, which
- * are there for more rows, poison. */
+/* Positions in [0, rows of the tiles) hold rows, then -1. Later positions,
+ * which exist for more rows, are poisoned. */
 static inline void lay_out_rows(layout *l, const relation *r, int tiles,
                                 enum row_order order)
 {
@@ -336,7 +339,7 @@ static inline void lay_out_tiles(layout *l, int tiles)
         l->tile_order[t] = -1;
 }
 
-/* A view with room for `more_rows` more than there are. */
+/* A view with capacity for `more_rows` additional rows. */
 static inline void layout_create(layout *l, const relation *r, int tile_rows,
                                  int more_rows, enum row_order order)
 {

@@ -1,6 +1,6 @@
 /*
  * sim_rig.h - for tests: kernels of tests/templates/sim, compiled for a sim
- * device that is opened by hand.
+ * device that the test opens itself.
  */
 #ifndef SPC_TESTS_SIM_RIG_H
 #define SPC_TESTS_SIM_RIG_H
@@ -67,7 +67,9 @@ static inline void compile(spc__artefact *out, spc__device *device,
 
 enum { BUILT = 32 };
 
-/* What this process, or the one it was forked from, has compiled before. */
+/*
+ * Modules that this process, or the one that it was forked from, has compiled.
+ */
 static struct built {
     char name[64];
     spc__artefact artefact;

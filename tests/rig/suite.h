@@ -1,6 +1,6 @@
 /*
- * suite.h - runs a suite of Check and says how it went; what a program of
- * tests is given: a device, and where the data of the tests is.
+ * suite.h - runs a suite of Check and reports the result. It also reads a test
+ * program's arguments: a device, and the location of test data.
  */
 #ifndef SPC_TESTS_SUITE_H
 #define SPC_TESTS_SUITE_H
@@ -16,8 +16,8 @@
 
 /* ---- the seed --------------------------------------------------------- */
 
-/* The seed of all that is drawn: $SPC_SEED, else 1. So every run of a commit
- * draws the same. */
+/* The seed of all random data: $SPC_SEED, else 1. Every run of a commit
+ * therefore uses the same data. */
 static inline uint64_t suite_base_seed(void)
 {
     const char *word = getenv("SPC_SEED");
@@ -25,13 +25,13 @@ static inline uint64_t suite_base_seed(void)
     return word != NULL && word[0] != '\0' ? strtoull(word, NULL, 10) : 1;
 }
 
-/* ---- what is not here ---------------------------------------------------- */
+/* ---- skipped checks ------------------------------------------------------ */
 
-/* The exit status by which ctest, and gpu.sh, know a skipped program. */
+/* The exit status that marks a skipped program for ctest and gpu.sh. */
 enum { SUITE_SKIPPED = 77 };
 
-/* Checks that could not run, and the last reason; shared with the processes
- * in which the checks run. */
+/* Checks that could not run, and the last reason. Shared with the processes in
+ * which the checks run. */
 typedef struct suite_skips {
     int count;
     char why[1024];
@@ -57,15 +57,16 @@ static inline void suite_note_skip(const char *why)
     snprintf(suite_skipped->why, sizeof(suite_skipped->why), "%s", why);
 }
 
-/* In a test, before it has made anything: this machine cannot run it. */
+/* Ends a test that this machine cannot run. Used before the test has made
+ * anything. */
 #define skip_test(why)                                                         \
     do {                                                                       \
         suite_note_skip(why);                                                  \
         return;                                                                \
     } while (0)
 
-/* Check runs nothing, and calls that a success, if it has no case of the name
- * it was asked for. */
+/* False if the suite lacks a case of the requested name. Check would then run
+ * nothing and report success. */
 static inline bool suite_has_case(Suite *suite)
 {
     const char *name = getenv("CK_RUN_CASE");
@@ -76,17 +77,20 @@ static inline bool suite_has_case(Suite *suite)
     return false;
 }
 
-/* A context that names no database has none, and nothing ships for its device:
- * neither the user's own file nor one beside the build has a say in a test.
- * Suites pass what they want (suite_database), or set these variables. */
+/*
+ * A context that names no database has none, and uses no shipped records: a
+ * test must not depend on the user's own file or on one next to the build.
+ * Suites pass the database that they need (suite_database), or set these
+ * variables.
+ */
 static inline void suite_choose_databases(void)
 {
     setenv("SPC_DATABASE", "", 1);
     setenv("SPC_SHIPPED", "", 1);
 }
 
-/* Runs all of the suite, which it frees; the exit status of the program, which
- * is that of a skipped one if any check was. */
+/* Runs the whole suite and frees it. Returns the exit status of the program,
+ * which is that of a skipped one if any check was skipped. */
 static inline int run_suite(Suite *suite)
 {
     SRunner *runner = srunner_create(suite);
@@ -123,8 +127,9 @@ static inline int suite_skip(const char *why)
 }
 
 /*
- * Was the program asked for one part of its suite? What only some machines can
- * run is a part, and a test of ctest's own: `test_compiler nvrtc`.
+ * True if the program should run only one part of its suite. Checks that only
+ * some machines can run form a part, which is a separate test of ctest:
+ * `test_compiler nvrtc`.
  */
 static inline int suite_is_part(int argc, char **argv, const char *part)
 {
@@ -133,8 +138,8 @@ static inline int suite_is_part(int argc, char **argv, const char *part)
 
 /* ---- the device ---------------------------------------------------------- */
 
-/* The device that the program got as its argument; NULL: none, which means
- * those that every machine has. */
+/* The device that the program got as its argument. NULL: none, which means the
+ * devices that every machine has. */
 static const char *suite_device;
 
 static inline int suite_has_device(const char *device)
@@ -171,9 +176,11 @@ static inline int suite_open(int argc, char **argv)
     return 0;
 }
 
-/* The database of code that suites share, $SPC_TEST_DATABASE: what one has
- * compiled the next one loads. "": none. Not for suites that look into what a
- * database holds. */
+/*
+ * The database of compiled code that suites share, $SPC_TEST_DATABASE: code
+ * that one suite has compiled is loaded by the next. "": none. Not for suites
+ * that examine the contents of a database.
+ */
 static inline const char *suite_database(void)
 {
     const char *file = getenv("SPC_TEST_DATABASE");
@@ -183,7 +190,9 @@ static inline const char *suite_database(void)
 
 /* ---- seeds and samples --------------------------------------------------- */
 
-/* The seed in `word`, which the command line has; NULL: suite_base_seed(). */
+/*
+ * The seed in `word`, an argument of the command line. NULL: suite_base_seed().
+ */
 static inline uint64_t suite_seed(const char *word)
 {
     uint64_t seed =
@@ -194,8 +203,7 @@ static inline uint64_t suite_seed(const char *word)
     return seed;
 }
 
-/* A number that selects among variants of a test: 0, unless there is another
- * seed. */
+/* Selects among variants of a test: 0 unless another seed is set. */
 static inline int suite_variant(void)
 {
     return (int)((suite_base_seed() - 1) % 1000);
@@ -203,7 +211,7 @@ static inline int suite_variant(void)
 
 static int suite_one_in = 1, suite_first;
 
-/* Is what is sampled to run whole? */
+/* True if sampled tests should run completely. */
 static inline bool suite_wants_all(void)
 {
     return getenv("SPC_TEST_ALL") != NULL;
@@ -211,8 +219,8 @@ static inline bool suite_wants_all(void)
 
 /*
  * From now on suite_takes() is true for one number in `of`: always the same
- * ones, and others with another seed. $SPC_TEST_ALL takes all; with
- * $SPC_TEST_PART as well, "I/N" as in verify --part, N processes share them.
+ * ones for the same seed. $SPC_TEST_ALL takes all. With $SPC_TEST_PART as well,
+ * "I/N" as in verify --part, N processes share them.
  */
 static inline void suite_sample_everywhere(int of)
 {
@@ -238,7 +246,7 @@ static inline void suite_sample_everywhere(int of)
     fflush(stdout);
 }
 
-/* The same, but a GPU without $SPC_SEED takes all. */
+/* The same, but a GPU without $SPC_SEED takes all numbers. */
 static inline void suite_sample(int of)
 {
     if (!suite_is_gpu() || getenv("SPC_SEED") != NULL || suite_wants_all())
@@ -252,8 +260,8 @@ static inline bool suite_takes(int i)
 
 /* ---- data ---------------------------------------------------------------- */
 
-/* The folder of the tests' data: that of $SPC_TEST_DATA, for a tree that was
- * moved after it was built, else where it was when this was compiled. */
+/* The folder of the tests' data: $SPC_TEST_DATA, for a tree that was moved
+ * after the build, else its location at compile time. */
 static inline const char *suite_data(void)
 {
     const char *folder = getenv("SPC_TEST_DATA");
@@ -264,7 +272,7 @@ static inline const char *suite_data(void)
 #endif
 }
 
-/* A file or folder in there; lives until the next call. */
+/* A file or folder in the test data. Valid until the next call. */
 static inline const char *suite_path(const char *name)
 {
     static char path[4096];
@@ -273,8 +281,8 @@ static inline const char *suite_path(const char *name)
     return path;
 }
 
-/* The folder of recorded scans: $SPC_SCENES, or shared/scenes beside the folder
- * of the sources. NULL: they are not here. */
+/* The folder of recorded scans: $SPC_SCENES, or shared/scenes next to the
+ * source folder. NULL if it does not exist. */
 static inline const char *suite_scenes(void)
 {
     static char path[4096];

@@ -1,6 +1,7 @@
 /*
- * template_rig.h - for tests: the default of each template, through the gate on
- * a device, and through NVRTC for GPUs that are not here.
+ * template_rig.h - for tests: runs the default of each template through the
+ * gate on a device, and compiles it with NVRTC for GPUs that this machine
+ * lacks.
  */
 #ifndef TEMPLATE_RIG_H
 #define TEMPLATE_RIG_H
@@ -17,7 +18,9 @@
 
 #include <stdio.h>
 
-/* The template's default, if it takes the layer, through the whole gate. */
+/*
+ * Runs the template's default through the whole gate, if it accepts the layer.
+ */
 static inline bool check_template(spc__bed *bed, spc__template *tpl,
                                   const char *layer)
 {
@@ -50,8 +53,8 @@ static inline bool check_template(spc__bed *bed, spc__template *tpl,
     return true;
 }
 
-/* All templates that take the layer, on data that `seed` draws; returns how
- * many there are. */
+/* Checks all templates that accept the layer, on random data of `seed`. Returns
+ * their number. */
 static inline int check_layer(spc_ctx *ctx, const char *layer, uint64_t seed)
 {
     spc__sample_options options = {seed, true, 2, NULL, 0};
@@ -83,7 +86,7 @@ static inline int check_layer(spc_ctx *ctx, const char *layer, uint64_t seed)
 static const char *const template_gpus[] = {
     "sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"};
 
-/* Compiles a template's default, if it takes the layer: without spills. */
+/* Compiles a template's default, if it accepts the layer. It must not spill. */
 static inline bool compile_default(spc__library *library, spc__template *tpl,
                                    const spc_conv *conv, const char *gpu,
                                    const char *layer)

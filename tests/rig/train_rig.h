@@ -13,7 +13,7 @@
 
 static spc_error error;
 
-/* Numbers from -1 to 1; the caller's. */
+/* Numbers from -1 to 1, owned by the caller. */
 static inline float *draw(int64_t count, uint64_t seed)
 {
     float *out = malloc((size_t)count * sizeof(*out) + 1);

@@ -1,6 +1,6 @@
 /*
- * tune_rig.h - for tests: a run of the tuner and what it reports, on a database
- * of its own.
+ * tune_rig.h - for tests: a run of the tuner and its reports, with a temporary
+ * database.
  */
 #ifndef TUNE_RIG_H
 #define TUNE_RIG_H
@@ -18,7 +18,9 @@
 #define LAYER "subm,cin=4,cout=6,k=3,dtype=f32"
 #define SCENE "gen:uniform,n=300,extent=12"
 
-/* ---- a run and what it reports ------------------------------------------- */
+/*
+ * ---- a run and its reports ------------------------------------------------
+ */
 
 enum { MOST = 512 };
 
@@ -116,7 +118,7 @@ static inline spc_status tune(spc_ctx *ctx, const char *layer,
     return tune_on(ctx, layer, &scene, 1, options, report);
 }
 
-/* A database of one's own, gone afterwards. */
+/* A temporary database. */
 static inline char *make_database(void)
 {
     static char path[300];
@@ -135,8 +137,8 @@ static inline void remove_database(char *path)
     spc__temp_dir_remove(path);
 }
 
-/* What a program gets from the database that was just filled. Takes the context
- * over. */
+/* Checks the plan that a program gets from the database that was just filled.
+ * Takes ownership of the context. */
 static inline void check_plan(spc_ctx *ctx, const char *layer,
                               const char *scene, const char *winner)
 {
@@ -151,7 +153,7 @@ static inline void check_plan(spc_ctx *ctx, const char *layer,
         spc_ctx_error(ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
     assert_ok(spc_ctx_device(ctx, &info), spc_ctx_error(ctx));
-    if (strcmp(info.id, "cpu") == 0) /* maps need no kernel there */
+    if (strcmp(info.id, "cpu") == 0) /* maps need no kernel on this device */
         ck_assert_int_eq(spc_ctx_stats(ctx).compiles, before);
     snprintf(plan, sizeof(plan), "%s %s", spc_plan_template(r.plan),
              spc_plan_config(r.plan));
@@ -159,7 +161,7 @@ static inline void check_plan(spc_ctx *ctx, const char *layer,
     rig_close(&r);
 }
 
-/* A sanitizer takes minutes: it has one case of a suite. */
+/* With a sanitizer a case takes minutes, so only one case of a suite runs. */
 static inline void choose_case(const char *const *cases, int count)
 {
 #ifdef SPC_SANITIZE

@@ -1,6 +1,6 @@
 /*
- * whole_layer.h - for tests: a layer of integers on voxels of the test's own,
- * through a map and a plan, from arrays of floats to arrays of floats.
+ * whole_layer.h - for tests: a layer of integers on voxels of the test, through
+ * a map and a plan, from arrays of floats to arrays of floats.
  */
 #ifndef SPC_TESTS_WHOLE_LAYER_H
 #define SPC_TESTS_WHOLE_LAYER_H
@@ -18,7 +18,7 @@
 static const char *const devices[] = {"cpu", "sim"};
 enum { DEVICES = 2, MOST = 200 };
 
-/* Once for each device where none is named. */
+/* The i-th device of those that every machine has, if no device is named. */
 static inline const char *device_of(int i, int count)
 {
     return suite_device != NULL ? suite_device : devices[i / count % DEVICES];
@@ -31,7 +31,9 @@ typedef struct cloud {
     int32_t at[MOST][4];
 } cloud;
 
-/* Of three batch elements, which are behind each other; from -4 on. */
+/*
+ * Voxels of three batch elements, one after the other; coordinates from -4 on.
+ */
 static inline void draw_cloud(cloud *out, int each, int extent, uint64_t seed)
 {
     spc__random random;
@@ -58,7 +60,7 @@ typedef struct layer {
     spc_ctx *ctx;
     spc_conv conv;
     spc_map *map;
-    const float *bias; /* [cout] on the host, where the layer has one */
+    const float *bias; /* [cout] on the host, if the layer has one */
     int64_t rows_in, rows_out;
 } layer;
 
@@ -142,8 +144,11 @@ static inline float *download(spc_ctx *ctx, spc_dtype dtype, const void *from,
     return out;
 }
 
-/* The default of what serves the layer, or a candidate of a template, which has
- * `values` in the place of its default's: NULL if there is none such. */
+/*
+ * The default plan of the layer or, if `name` is given, a candidate of that
+ * template, with `values` instead of those of its default. NULL if there is no
+ * such candidate.
+ */
 static inline spc_plan *plan_of(layer *l, const char *name, const char *values)
 {
     spc__attrs problem = {0}, config = {0}, said = {0};
@@ -183,8 +188,8 @@ static inline spc_plan *plan_of(layer *l, const char *name, const char *values)
     return plan;
 }
 
-/* The layer's outputs [rows_out][cout] of inputs [rows_in][cin], with canonical
- * weights; takes the plan over. */
+/* The layer's outputs [rows_out][cout] for inputs [rows_in][cin], with
+ * canonical weights. Takes ownership of the plan. */
 static inline float *run(layer *l, spc_plan *plan, const float *in,
                          const float *weights)
 {
