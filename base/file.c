@@ -86,9 +86,9 @@ spc_status spc__file_read(spc__buf *out, const char *path, size_t limit_bytes,
     return status;
 }
 
-/* Opens a new file beside `path`. Not mkstemp, whose files are private: the
- * mode of the result must follow the umask. */
-static int open_beside(spc__buf *name, const char *path)
+/* Opens a new file beside `path`, of the mode that the old one has, or that the
+ * umask gives: mkstemp's files are private. */
+static int open_beside(spc__buf *name, const char *path, const struct stat *old)
 {
     uint64_t tag = spc__now_ns();
 
@@ -102,6 +102,8 @@ static int open_beside(spc__buf *name, const char *path)
         }
         int fd = open(spc__buf_text(name),
                       O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (fd >= 0 && old != NULL)
+            (void)!fchmod(fd, old->st_mode & 07777);
         if (fd >= 0 || errno != EEXIST)
             return fd;
     }
@@ -127,32 +129,76 @@ static void sync_parent(const char *path)
     free(folder);
 }
 
+/* Closes `fd` as well; 0, or -1 and errno. */
+static int fill(int fd, const spc__piece *pieces, int count, bool sync)
+{
+    int result = 0;
+
+    for (int i = 0; i < count && result == 0; i++)
+        result = write_all(fd, pieces[i].data, pieces[i].bytes);
+    if (result == 0 && sync)
+        result = fsync(fd);
+    int cause = errno;
+    if (close(fd) != 0 && result == 0)
+        return -1;
+    errno = cause;
+    return result;
+}
+
+/* 0, or -1 and errno. */
+static int replace(const char *path, const struct stat *old,
+                   const spc__piece *pieces, int count)
+{
+    spc__buf name = SPC__BUF_INIT;
+    int fd = open_beside(&name, path, old);
+    int result = fd >= 0 ? fill(fd, pieces, count, true) : -1;
+
+    if (result == 0)
+        result = rename(spc__buf_text(&name), path);
+    int cause = errno;
+    if (fd >= 0 && result != 0)
+        unlink(spc__buf_text(&name));
+    if (result == 0)
+        sync_parent(path);
+    spc__buf_release(&name);
+    errno = cause;
+    return result;
+}
+
+static spc_status fail_write(const char *path, spc_error *error)
+{
+    bool is_full = errno == ENOSPC || errno == EDQUOT;
+
+    return spc__fail(error, errno == ENOMEM ? SPC_ENOMEM : SPC_EIO,
+                     "cannot write '%s': %s%s", path, strerror(errno),
+                     is_full ? "; free some space (what was there before is "
+                               "kept)"
+                             : "");
+}
+
+spc_status spc__file_put(const char *path, const spc__piece *pieces, int count,
+                         spc_error *error)
+{
+    char real[PATH_MAX];
+    struct stat old;
+    int result;
+
+    if (realpath(path, real) == NULL || stat(real, &old) != 0) {
+        result = errno == ENOENT ? replace(path, NULL, pieces, count) : -1;
+    } else if (S_ISREG(old.st_mode)) {
+        result =
+            access(real, W_OK) == 0 ? replace(real, &old, pieces, count) : -1;
+    } else {
+        int fd = open(real, O_WRONLY | O_CLOEXEC);
+        result = fd >= 0 ? fill(fd, pieces, count, false) : -1;
+    }
+    return result == 0 ? SPC_OK : fail_write(path, error);
+}
+
 spc_status spc__file_write(const char *path, const void *data, size_t bytes,
                            spc_error *error)
 {
-    spc__buf name = SPC__BUF_INIT;
-    spc_status status = SPC_OK;
-    int failed = 0;
-
-    int fd = open_beside(&name, path);
-    if (fd < 0) {
-        status = fail_errno(error, "write", path);
-        goto done;
-    }
-    failed = write_all(fd, data, bytes) != 0 || fsync(fd) != 0;
-    if (failed)
-        status = fail_errno(error, "write", path);
-    if (close(fd) != 0 && !failed)
-        status = fail_errno(error, "write", path);
-    if (status == SPC_OK && rename(spc__buf_text(&name), path) != 0)
-        status = fail_errno(error, "write", path);
-    if (status != SPC_OK)
-        unlink(spc__buf_text(&name));
-    else
-        sync_parent(path);
-done:
-    spc__buf_release(&name);
-    return status;
+    return spc__file_put(path, &(spc__piece){data, bytes}, 1, error);
 }
 
 static const char *temp_root(void)
@@ -162,11 +208,9 @@ static const char *temp_root(void)
     return root != NULL && root[0] != '\0' ? root : "/tmp";
 }
 
-static spc_status make_temp_dir(spc__buf *out, const char *prefix,
-                                spc_error *error)
+static spc_status make_temp_dir(spc__buf *out, const char *root,
+                                const char *prefix, spc_error *error)
 {
-    const char *root = temp_root();
-
     spc__buf_clear(out);
     spc__buf_printf(out, "%s/%sXXXXXX", root, prefix);
     if (out->failed)
@@ -178,7 +222,7 @@ static spc_status make_temp_dir(spc__buf *out, const char *prefix,
 
 spc_status spc__temp_dir_create(spc__buf *out, spc_error *error)
 {
-    return make_temp_dir(out, "spctune-", error);
+    return make_temp_dir(out, temp_root(), "spctune-", error);
 }
 
 /* A folder has the second name from when on its lock is held, so that one whose
@@ -193,12 +237,12 @@ static int open_folder(int parent, const char *name)
 }
 
 /* Where nothing can be locked, the folder keeps the name that it has. */
-static void rename_locked(spc__buf *folder)
+static void rename_locked(spc__buf *folder, const char *root)
 {
     const char *random = strrchr(folder->data, '-') + 1;
     spc__buf name = SPC__BUF_INIT;
 
-    spc__buf_printf(&name, "%s/" WORK_PREFIX "%s", temp_root(), random);
+    spc__buf_printf(&name, "%s/" WORK_PREFIX "%s", root, random);
     if (!name.failed && rename(folder->data, name.data) == 0) {
         spc__buf_clear(folder);
         spc__buf_puts(folder, name.data);
@@ -206,13 +250,16 @@ static void rename_locked(spc__buf *folder)
     spc__buf_release(&name);
 }
 
-spc_status spc__work_dir_create(spc__buf *out, int *lock, spc_error *error)
+spc_status spc__work_dir_create(spc__buf *out, int *lock, const char *root,
+                                spc_error *error)
 {
-    spc_status status = make_temp_dir(out, NEW_PREFIX, error);
+    if (root == NULL)
+        root = temp_root();
+    spc_status status = make_temp_dir(out, root, NEW_PREFIX, error);
 
     *lock = status == SPC_OK ? open_folder(AT_FDCWD, out->data) : -1;
     if (*lock >= 0 && flock(*lock, LOCK_EX | LOCK_NB) == 0)
-        rename_locked(out);
+        rename_locked(out, root);
     if (!out->failed)
         return status;
     close(*lock);
@@ -246,29 +293,31 @@ static bool is_orphan(int folder, bool is_new)
            flock(folder, LOCK_EX | LOCK_NB) == 0;
 }
 
-static void sweep_one(DIR *root, const char *name)
+static void sweep_one(DIR *root, const char *root_path, const char *name)
 {
     spc__buf path = SPC__BUF_INIT;
     int folder = open_folder(dirfd(root), name);
 
     if (folder < 0)
         return;
-    spc__buf_printf(&path, "%s/%s", temp_root(), name);
+    spc__buf_printf(&path, "%s/%s", root_path, name);
     if (is_orphan(folder, has_prefix(name, NEW_PREFIX)) && !path.failed)
         spc__temp_dir_remove(path.data);
     spc__buf_release(&path);
     close(folder);
 }
 
-void spc__work_dirs_sweep(void)
+void spc__work_dirs_sweep(const char *path)
 {
-    DIR *root = opendir(temp_root());
+    if (path == NULL)
+        path = temp_root();
+    DIR *root = opendir(path);
     const struct dirent *entry;
 
     while (root != NULL && (entry = readdir(root)) != NULL)
         if (has_prefix(entry->d_name, WORK_PREFIX) ||
             has_prefix(entry->d_name, NEW_PREFIX))
-            sweep_one(root, entry->d_name);
+            sweep_one(root, path, entry->d_name);
     if (root != NULL)
         closedir(root);
 }

@@ -11,7 +11,16 @@
 spc_status spc__file_read(spc__buf *out, const char *path, size_t limit_bytes,
                           spc_error *error);
 
-/* Writes through a temporary name and rename: whole, or not at all. */
+typedef struct spc__piece {
+    const void *data;
+    size_t bytes;
+} spc__piece;
+
+/* Writes the pieces one behind the other, through a temporary name and a
+ * rename: whole, or not at all. A link stays one, and a file keeps its mode; a
+ * pipe or a device is written to as it is. SPC_EIO. */
+spc_status spc__file_put(const char *path, const spc__piece *pieces, int count,
+                         spc_error *error);
 spc_status spc__file_write(const char *path, const void *data, size_t bytes,
                            spc_error *error);
 
@@ -19,12 +28,14 @@ spc_status spc__file_write(const char *path, const void *data, size_t bytes,
 spc_status spc__temp_dir_create(spc__buf *out, spc_error *error);
 void spc__temp_dir_remove(const char *path); /* and all in it; NULL is fine */
 
-/* The same for a folder that must not outlive us: *lock is held as long as it
- * is in use. Close it behind spc__temp_dir_remove. */
-spc_status spc__work_dir_create(spc__buf *out, int *lock, spc_error *error);
+/* The same for a folder that must not outlive this process: it holds *lock as
+ * long as it uses the folder, and closes it after spc__temp_dir_remove. The
+ * folder is made in `root`; NULL: where temporary folders are. */
+spc_status spc__work_dir_create(spc__buf *out, int *lock, const char *root,
+                                spc_error *error);
 
-/* Removes such folders whose processes were killed. */
-void spc__work_dirs_sweep(void);
+/* Removes such folders in `root` whose processes were killed. */
+void spc__work_dirs_sweep(const char *root);
 
 /*
  * Moves a descriptor to SPC__FD_RAISED or above, closed on exec: where a

@@ -70,8 +70,8 @@ static const char *find_folder_fault(const char *folder, char cure[MOST_CURE])
 {
     struct stat facts;
 
-    if (stat(folder, &facts) != 0)
-        return NULL;
+    if (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode))
+        return NULL; /* who opens the file will say why that fails */
     if (!is_ours(&facts) && !is_unknown(facts.st_uid)) {
         snprintf(cure, MOST_CURE, "copy it to a folder of your own");
         return "is in a folder of another user";

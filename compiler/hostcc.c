@@ -183,7 +183,7 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
     char name[64];
     int lock;
 
-    spc_status status = spc__work_dir_create(&folder, &lock, error);
+    spc_status status = spc__work_dir_create(&folder, &lock, NULL, error);
     if (status != SPC_OK)
         goto done;
     name_source(name, job->name);
@@ -287,7 +287,7 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
         free(cc);
         return status;
     }
-    spc__work_dirs_sweep();
+    spc__work_dirs_sweep(NULL);
     /* The linker adds no memory of its own, and has tables of addresses locked:
      * what can still be written to is the code's (statics.c). */
     cc->base.flags = "-x c -std=gnu11 -O3 -shared -fPIC -nostartfiles "

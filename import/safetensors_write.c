@@ -2,8 +2,8 @@
 #include "spc_import.h"
 
 #include "base/error.h"
-#include "base/file.h"
 #include "base/json.h"
+#include "base/overwrite.h"
 #include "import/array.h"
 #include <stdlib.h>
 #include <string.h>
@@ -60,23 +60,25 @@ static void write_header(spc__buf *out, const spc_array *const *arrays,
 static spc_status write_all(const char *path, const spc_array *const *arrays,
                             int count, const char *note, spc_error *error)
 {
-    spc__buf header = SPC__BUF_INIT, file = SPC__BUF_INIT;
+    spc__buf header = SPC__BUF_INIT;
+    spc__piece *pieces = malloc(((size_t)count + 2) * sizeof(*pieces));
     unsigned char length[8];
     spc_status status;
 
     write_header(&header, arrays, count, note);
-    for (int i = 0; i < 8; i++)
-        length[i] = (unsigned char)(header.length >> 8 * i);
-    spc__buf_append(&file, length, sizeof(length));
-    spc__buf_append(&file, header.data, header.length);
-    for (int i = 0; i < count; i++)
-        spc__buf_append(&file, arrays[i]->data, arrays[i]->bytes);
-    if (header.failed || file.failed)
-        status = spc__fail_memory(error, file.length);
-    else
-        status = spc__file_write(path, file.data, file.length, error);
+    if (pieces == NULL || header.failed) {
+        status = spc__fail_memory(error, header.length);
+    } else {
+        for (int i = 0; i < 8; i++)
+            length[i] = (unsigned char)(header.length >> 8 * i);
+        pieces[0] = (spc__piece){length, sizeof(length)};
+        pieces[1] = (spc__piece){header.data, header.length};
+        for (int i = 0; i < count; i++)
+            pieces[i + 2] = (spc__piece){arrays[i]->data, arrays[i]->bytes};
+        status = spc__overwrite(path, pieces, count + 2, error);
+    }
     spc__buf_release(&header);
-    spc__buf_release(&file);
+    free(pieces);
     return status;
 }
 
@@ -97,7 +99,7 @@ spc_status spc_weights_save(const char *path, const spc_array *arrays,
     if (status == SPC_OK) {
         qsort(order, (size_t)(count > 0 ? count : 0), sizeof(*order),
               by_element);
-        status = write_all(path, order, count, note, error);
+        status = write_all(path, order, count > 0 ? count : 0, note, error);
     }
     free(order);
     return status;

@@ -101,7 +101,8 @@ SPC_API const spc_array *spc_weights_find(const spc_weights *weights,
                                           const char *name);
 
 /* Writes arrays as a .safetensors file: whole, or not at all. Their names must
- * differ. `note` (may be NULL) is kept as its metadata "spctune". */
+ * differ. `note` (may be NULL) is kept as its metadata "spctune". SPC_EINVAL: a
+ * file of another kind is there, which stays. */
 SPC_API spc_status spc_weights_save(const char *path, const spc_array *arrays,
                                     int count, const char *note,
                                     spc_error *error);
@@ -262,9 +263,9 @@ typedef struct spc_weights_use {
  * normalisation "bn1" the arrays of spc_batch_norm_load, under that name or
  * under "bn1.bn"; a normalisation that is a layer of its own has "NAME.weight"
  * and "NAME.bias". SPC_ENOTFOUND names the first that is missing; SPC_EINVAL:
- * one has another shape, or a bias is there that the layer has not; SPC_ERANGE as
- * spc_kernel_load. The network may then be filled in part. NaN and infinity are
- * taken as the files have them, and spc_net_note says where; but not in a
+ * one has another shape, or a bias is there that the layer has not; SPC_ERANGE
+ * as spc_kernel_load. The network may then be filled in part. NaN and infinity
+ * are taken as the files have them, and spc_net_note says where; but not in a
  * normalisation, which cannot be folded then.
  */
 SPC_API spc_status spc_weights_fill_net(spc_net *net,

@@ -99,7 +99,7 @@ static void *open_from_file(const void *code, size_t bytes, spc_error *error)
     void *handle = NULL;
     int lock;
 
-    if (spc__work_dir_create(&folder, &lock, error) != SPC_OK)
+    if (spc__work_dir_create(&folder, &lock, NULL, error) != SPC_OK)
         return NULL;
     spc__buf_printf(&path, "%s/kernel.so", spc__buf_text(&folder));
     if (path.failed)

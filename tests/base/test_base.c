@@ -969,8 +969,8 @@ START_TEST(a_work_folder_lives_as_long_as_its_lock)
     int lock, free_lock;
 
     setenv("TMPDIR", spc__buf_text(&folder), 1);
-    assert_ok(spc__work_dir_create(&work, &lock, &error));
-    assert_ok(spc__work_dir_create(&killed, &free_lock, &error));
+    assert_ok(spc__work_dir_create(&work, &lock, NULL, &error));
+    assert_ok(spc__work_dir_create(&killed, &free_lock, NULL, &error));
     close(free_lock); /* as the end of a process does */
     snprintf(new_one, sizeof(new_one), "%s/spctune-new-a1b2c3",
              spc__buf_text(&folder));
@@ -978,13 +978,13 @@ START_TEST(a_work_folder_lives_as_long_as_its_lock)
     ck_assert_int_eq(mkdir(new_one, 0700) + mkdir(other, 0700), 0);
     ck_assert_int_eq(utimensat(AT_FDCWD, work.data, old, 0), 0);
     ck_assert_int_eq(utimensat(AT_FDCWD, other, old, 0), 0);
-    spc__work_dirs_sweep();
+    spc__work_dirs_sweep(NULL);
     ck_assert_int_eq(stat(work.data, &facts), 0);
     ck_assert_int_ne(stat(killed.data, &facts), 0);
     ck_assert_int_eq(stat(new_one, &facts), 0);
     ck_assert_int_eq(utimensat(AT_FDCWD, new_one, times[_i], 0), 0);
     close(lock);
-    spc__work_dirs_sweep();
+    spc__work_dirs_sweep(NULL);
     ck_assert_int_ne(stat(work.data, &facts), 0);
     ck_assert_int_ne(stat(new_one, &facts), 0);
     ck_assert_int_eq(stat(other, &facts), 0);

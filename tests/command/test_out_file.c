@@ -67,7 +67,7 @@ static int files_in_folder(void)
 static spc_status put(const char *text)
 {
     size_t half = strlen(text) / 2;
-    out_piece pieces[] = {{text, half}, {text + half, strlen(text) - half}};
+    spc__piece pieces[] = {{text, half}, {text + half, strlen(text) - half}};
 
     return out_file_put(file, pieces, 2);
 }
@@ -129,7 +129,7 @@ START_TEST(a_link_stays_one_and_a_mode_stays)
     ck_assert_int_eq(put("old"), SPC_OK);
     ck_assert_int_eq(chmod(file, 0640), 0);
     ck_assert_int_eq(symlink("file", link), 0);
-    ck_assert_int_eq(out_file_put(link, &(out_piece){"new", 3}, 1), SPC_OK);
+    ck_assert_int_eq(out_file_put(link, &(spc__piece){"new", 3}, 1), SPC_OK);
     assert_holds(file, "new");
     ck_assert_int_eq(lstat(link, &facts), 0);
     ck_assert(S_ISLNK(facts.st_mode));
@@ -156,11 +156,93 @@ END_TEST
 
 START_TEST(a_device_is_written_to_as_it_is)
 {
-    ck_assert_int_eq(out_file_put("/dev/null", &(out_piece){"text", 4}, 1),
+    ck_assert_int_eq(out_file_put("/dev/null", &(spc__piece){"text", 4}, 1),
                      SPC_OK);
     struct stat facts;
     ck_assert_int_eq(stat("/dev/null", &facts), 0);
     ck_assert(S_ISCHR(facts.st_mode));
+}
+END_TEST
+
+/* A start of each kind of file. */
+#define START(text) text, sizeof(text) - 1
+static const struct {
+    const char *kind, *start;
+    size_t bytes;
+} kinds[] = {
+    {"a SQLite database", START("SQLite format 3\0and pages")},
+    {"a NumPy array", START("\x93NUMPY\1\0v\0{'descr': '<f4'")},
+    {"safetensors", START("\x20\1\0\0\0\0\0\0{\"x\":{}}")},
+    {"an archive", START("PK\3\4\x14")},
+    {"a program", START("\177ELF\2\1\1")},
+    {"a web page", START("<!DOCTYPE html>\n")},
+    {"records of a database", START("# spctune records 1: ...\n")},
+    {"the manifest of a pack", START("# spctune manifest 1\n")},
+    {"figures of an audit", START("# spctune audit 1\n")},
+    {"JSON", START("{\"records\":[]}\n")},
+    {"text", START("local x = input {channels = 4}\n\xc3\xa4")},
+    {"data of an unknown kind", START("\0\0\x80\x3f\1\2")},
+};
+
+enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
+
+/* The first kind is never written: no output is a database. */
+START_TEST(a_file_replaces_only_one_of_its_kind)
+{
+    spc__piece old = {kinds[_i].start, kinds[_i].bytes};
+    spc__buf found = SPC__BUF_INIT;
+
+    for (int k = 1; k < KINDS; k++) {
+        spc__piece pieces[] = {{kinds[k].start, 1},
+                               {kinds[k].start + 1, kinds[k].bytes - 1}};
+        ck_assert_int_eq(spc__file_put(file, &old, 1, &error), SPC_OK);
+        ck_assert_int_eq(out_file_put(file, pieces, 2),
+                         k == _i ? SPC_OK : SPC_EINVAL);
+        spc__buf_clear(&found);
+        spc__file_read(&found, file, 1 << 20, &error);
+        ck_assert_uint_eq(found.length, old.bytes);
+        ck_assert_mem_eq(found.data, kinds[_i].start, old.bytes);
+        ck_assert(k == _i || strstr(said, kinds[_i].kind) != NULL);
+    }
+    spc__buf_release(&found);
+    ck_assert_int_eq(files_in_folder(), 1);
+}
+END_TEST
+
+/* As mktemp makes them. */
+START_TEST(an_empty_file_is_filled)
+{
+    ck_assert_int_eq(spc__file_write(file, "", 0, &error), SPC_OK);
+    ck_assert_int_eq(put("text"), SPC_OK);
+    assert_holds(file, "text");
+}
+END_TEST
+
+/* What SQLite finds beside a database it reads as part of it. */
+START_TEST(nothing_is_written_beside_a_database)
+{
+    static const char *const endings[] = {"-wal", "-shm", "-journal"};
+    const spc__piece database = {kinds[0].start, kinds[0].bytes};
+    const spc__piece text = {"x", 1};
+    char beside[420];
+    out_file out;
+
+    for (int i = 0; i < 3; i++) {
+        snprintf(beside, sizeof(beside), "%s%s", file, endings[i]);
+        ck_assert_int_eq(put("text"), SPC_OK);
+        ck_assert_int_eq(out_file_put(beside, &text, 1), SPC_OK);
+        unlink(beside);
+        ck_assert_int_eq(spc__file_put(file, &database, 1, &error), SPC_OK);
+        ck_assert_int_eq(out_file_put(beside, &text, 1), SPC_EINVAL);
+        ck_assert_ptr_nonnull(strstr(said, "as part of the database"));
+        unlink(file);
+    }
+    /* Where there is a log, the database may be open. */
+    snprintf(beside, sizeof(beside), "%s-wal", file);
+    ck_assert_int_eq(spc__file_put(file, &database, 1, &error), SPC_OK);
+    ck_assert_int_eq(spc__file_write(beside, "x", 1, &error), SPC_OK);
+    ck_assert_int_eq(out_file_open(&out, file), SPC_EINVAL);
+    ck_assert_ptr_nonnull(strstr(said, "may be open elsewhere"));
 }
 END_TEST
 
@@ -176,6 +258,9 @@ Suite *suite(void)
     tcase_add_test(part, a_link_stays_one_and_a_mode_stays);
     tcase_add_loop_test(part, what_cannot_be_written_is_an_error, 0, 5);
     tcase_add_test(part, a_device_is_written_to_as_it_is);
+    tcase_add_loop_test(part, a_file_replaces_only_one_of_its_kind, 0, KINDS);
+    tcase_add_test(part, an_empty_file_is_filled);
+    tcase_add_test(part, nothing_is_written_beside_a_database);
     suite_add_tcase(all, part);
     return all;
 }

@@ -1714,7 +1714,7 @@ START_TEST(a_compiler_ends_with_a_host_that_is_killed)
                   (struct timespec[]){{1000, 0}, {1000, 0}}, 0);
     closedir(entries);
     replace("TMPDIR", folder.data);
-    spc__work_dirs_sweep();
+    spc__work_dirs_sweep(NULL);
     restore("TMPDIR");
     ck_assert_int_eq(count_entries(folder.data), 4);
     spc__temp_dir_remove(folder.data);

@@ -75,7 +75,7 @@ spc_status npy_write(const char *path, const char *type, const int64_t *shape,
     char header[320];
     int length = write_header(header, sizeof(header), type, shape, dimensions);
     unsigned char start[START] = "\x93NUMPY\x01";
-    const out_piece pieces[] = {
+    const spc__piece pieces[] = {
         {start, START}, {header, (size_t)length}, {data, bytes}};
 
     start[8] = (unsigned char)(length & 0xff);

@@ -1,22 +1,17 @@
 /*
  * out_file.h - what a command writes into a file that it was asked for: whole,
- * or not at all. What was there stays until the new file is complete.
+ * or not at all. What was there stays until the new file is complete, and for
+ * good if it is of another kind.
  */
 #ifndef SPC_CMD_OUT_FILE_H
 #define SPC_CMD_OUT_FILE_H
 
+#include "base/overwrite.h"
 #include "spc.h"
 #include <stdio.h>
 
-typedef struct out_piece {
-    const void *data;
-    size_t bytes;
-} out_piece;
-
-/* Writes the pieces one behind the other, beside `path`, and renames. A link
- * stays one, and a file keeps its mode; a pipe or a device is written to as it
- * is. */
-spc_status out_file_put(const char *path, const out_piece *pieces, int count);
+/* Writes the pieces one behind the other, as spc__overwrite does. */
+spc_status out_file_put(const char *path, const spc__piece *pieces, int count);
 
 /* Text that is written bit by bit. */
 typedef struct out_file {

@@ -48,9 +48,9 @@ static void make_folder(void)
 {
     spc__buf path = SPC__BUF_INIT;
 
-    spc__work_dirs_sweep();
+    spc__work_dirs_sweep(NULL);
     /* Whoever needs a file will say why there is no room for it. */
-    if (spc__work_dir_create(&path, &signals.lock, NULL) == SPC_OK &&
+    if (spc__work_dir_create(&path, &signals.lock, NULL, NULL) == SPC_OK &&
         path.length < sizeof(signals.folder) &&
         setenv("TMPDIR", path.data, 1) == 0)
         memcpy(signals.folder, path.data, path.length + 1);

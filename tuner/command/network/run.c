@@ -38,13 +38,13 @@ static const cli_option options[] = {
     {0, "seed", "N", CLI_SEED, AT_NET(seed), "of weights and features"},
     {0, "check", NULL, CLI_FLAG, AT(check),
      "compare every set and layer with the oracle"},
-    {0, "trace", "FILE", CLI_TEXT, AT(trace),
+    {0, "trace", "FILE", CLI_OUT, AT(trace),
      "write the times as a trace for chrome://tracing"},
-    {'o', "output", "FILE", CLI_TEXT, AT(output),
+    {'o', "output", "FILE", CLI_OUT, AT(output),
      "write the last output as .npy: rows, or a dense plane"},
     {0, "output-name", "NAME", CLI_TEXT, AT(output_name),
      "another output than the last"},
-    {0, "output-coords", "FILE", CLI_TEXT, AT(output_coords),
+    {0, "output-coords", "FILE", CLI_OUT, AT(output_coords),
      "write the coordinates of its rows as .npy"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
@@ -259,7 +259,7 @@ static spc_status write_trace(const sheet *s)
     spc_status status =
         text.failed ? cli_fail(SPC_ENOMEM, "out of memory")
                     : out_file_put(s->args->trace,
-                                   &(out_piece){text.data, text.length}, 1);
+                                   &(spc__piece){text.data, text.length}, 1);
     spc__buf_release(&text);
     return status;
 }
