@@ -2685,10 +2685,12 @@ typedef struct spc_db_pack_options {
  * need, and networks; beside it, unless the pack is to be whole, the code of
  * each target ("NAME.sm_90a.db"), and a manifest ("NAME.manifest") with the
  * SHA-256 of every record, for minisign to sign: minisign -Sm NAME.manifest.
- * None of them is ever written to again. Files of code of an earlier pack of
- * that name, which would be read with this one, are removed where this has none
- * in their place; only those that say that NAME.manifest lists them. `options`
- * may be NULL.
+ * None of them is ever written to again. Files of an earlier pack of that name
+ * are replaced, and its files of code removed where this has none in their
+ * place; only those that say that NAME.manifest lists them. SPC_EINVAL: `path`
+ * is no such name, is a file that this context has open, or another file is
+ * there; SPC_EDB: the file may be open elsewhere, as SQLite has a log beside it.
+ * Nothing is written then. `options` may be NULL.
  */
 SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
                                const spc_db_pack_options *options,

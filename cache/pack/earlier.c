@@ -9,7 +9,7 @@
 #include "cache/pack/earlier.h"
 
 #include "base/error.h"
-#include "cache/cache_internal.h"
+#include "cache/pack/place.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -28,28 +28,6 @@ static bool find_target(char out[64], const char *name, const char *stem)
     length -= head + 4;
     return length < 64 && snprintf(out, 64, "%.*s", (int)length,
                                    name + head + 1) == (int)length;
-}
-
-/* Does the file say that this manifest lists it? What cannot be opened says
- * nothing. */
-static bool names_manifest(const char *path, const char *manifest)
-{
-    static const char question[] =
-        "SELECT 1 FROM meta WHERE name = 'manifest' AND value = ?1";
-    spc__cache *cache = NULL;
-    sqlite3_stmt *stmt = NULL;
-    bool found = false;
-
-    if (spc__cache_open(&cache, NULL, &path, 1, NULL) == SPC_OK &&
-        cache->count > 0 &&
-        sqlite3_prepare_v2(cache->layers[0].db, question, -1, &stmt, NULL) ==
-            SQLITE_OK) {
-        spc__bind_text(stmt, 1, manifest);
-        found = sqlite3_step(stmt) == SQLITE_ROW;
-    }
-    sqlite3_finalize(stmt);
-    spc__cache_close(cache);
-    return found;
 }
 
 static bool has_code_for(const spc__earlier *of, const char *target)
@@ -74,7 +52,7 @@ static spc_status take(const spc__earlier *of, const char *path,
 {
     if (!of->whole && has_code_for(of, target))
         return SPC_OK; /* it is of this pack */
-    if (!names_manifest(path, of->manifest)) {
+    if (spc__place_check(path, of->manifest, NULL, NULL) != SPC_OK) {
         if (is_target(of, target))
             snprintf(report->left, sizeof(report->left), "%s", path);
         return SPC_OK;

@@ -1,23 +1,28 @@
 /*
  * pack.c - making what ships out of a file that was tuned.
  *
- * The records go by merging into a new file: so what is damaged stays behind,
- * and a pack of the same records is the same, whatever their rows were. Code
- * moves from there into a file for each target, unless the pack is to be one
- * file. VACUUM INTO writes the final files without gaps and without a journal;
- * a rename puts each in its place.
+ * The records are merged into a new file. So damaged ones stay behind, and a
+ * pack of the same records is the same, whatever their rows were. The code then
+ * moves into a file for each target, unless the pack is to be one file. VACUUM
+ * INTO writes the final files without gaps and without a journal.
+ *
+ * All of this happens in a folder beside the pack, which goes with the process.
+ * Only when each file is complete, and may replace what is there, are they
+ * renamed, the choices last.
  */
 #include "cache/pack/pack.h"
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/overwrite.h"
 #include "cache/cache_internal.h"
 #include "cache/exchange/code_form.h"
 #include "cache/exchange/exchange.h"
 #include "cache/pack/earlier.h"
 #include "cache/pack/manifest.h"
+#include "cache/pack/place.h"
 #include "cache/pack/prune_steps.h"
-#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,12 +30,16 @@
 #include <unistd.h>
 
 typedef struct packing {
-    spc__buf path;     /* of the pack, with ".db" */
-    spc__buf part;     /* the file that it is made in */
+    const char *path;  /* of the pack */
+    spc__buf work;     /* the folder in which it is made */
+    int lock;          /* of that folder */
+    spc__buf list;     /* the name of the manifest */
     spc__buf manifest; /* its text */
     spc__buf targets;  /* that there is code for, each between line feeds */
+    spc__buf files;    /* names of the databases, each with a line feed */
     spc__pack_form form;
-    spc__cache *cache; /* that file, open */
+    const spc__cache *from;
+    spc__cache *cache; /* the new file, open */
     spc__layer *layer;
     spc__pack_report *report;
     spc_error *error;
@@ -38,44 +47,70 @@ typedef struct packing {
 
 /* ---- names --------------------------------------------------------------- */
 
-static size_t stem_of(const char *path)
+static const char *last_name(const char *path)
 {
-    size_t length = strlen(path);
+    const char *slash = strrchr(path, '/');
 
-    return length > 3 && strcmp(path + length - 3, ".db") == 0 ? length - 3
-                                                               : length;
+    return slash != NULL ? slash + 1 : path;
 }
 
+/* `path`, which ends in ".db", with another ending. */
 static void beside(spc__buf *out, const char *path, const char *ending)
 {
-    spc__buf_append(out, path, stem_of(path));
+    spc__buf_append(out, path, strlen(path) - strlen(".db"));
     spc__buf_puts(out, ending);
 }
 
 void spc__pack_code_file(spc__buf *out, const char *path, const char *target)
 {
-    beside(out, path, ".");
-    spc__buf_printf(out, "%s.db", target);
+    size_t length = strlen(path);
+    bool ends = length > 3 && strcmp(path + length - 3, ".db") == 0;
+
+    spc__buf_append(out, path, ends ? length - 3 : length);
+    spc__buf_printf(out, ".%s.db", target);
 }
 
-static const char *last_name(const spc__buf *path)
+static spc_status check_name(const char *path, spc_error *error)
 {
-    const char *slash = strrchr(spc__buf_text(path), '/');
+    size_t length = strlen(last_name(path));
 
-    return slash != NULL ? slash + 1 : spc__buf_text(path);
+    if (length > 3 && strcmp(path + strlen(path) - 3, ".db") == 0)
+        return SPC_OK;
+    return spc__fail(error, SPC_EINVAL,
+                     "cannot pack into '%s': the name of a pack ends in '.db', "
+                     "such as 'ship.db'",
+                     path);
 }
 
-static void remove_part(const char *path)
+static void in_work(spc__buf *out, const packing *pack, const char *name,
+                    const char *ending)
 {
-    static const char *const endings[] = {"", "-wal", "-shm", "-journal"};
-    spc__buf name = SPC__BUF_INIT;
+    spc__buf_clear(out);
+    spc__buf_printf(out, "%s/%s%s", spc__buf_text(&pack->work), name, ending);
+}
 
-    for (int i = 0; i < 4; i++) {
-        spc__buf_clear(&name);
-        spc__buf_printf(&name, "%s%s", path, endings[i]);
-        unlink(spc__buf_text(&name));
+/* Makes the folder; what killed processes have left there goes. */
+static spc_status begin(packing *pack)
+{
+    spc__buf folder = SPC__BUF_INIT;
+    const char *name = last_name(pack->path);
+
+    beside(&pack->list, name, ".manifest");
+    spc_status status = spc__place_check(pack->path, spc__buf_text(&pack->list),
+                                         pack->from, pack->error);
+    if (name > pack->path)
+        spc__buf_append(&folder, pack->path, (size_t)(name - pack->path));
+    else
+        spc__buf_puts(&folder, ".");
+    if (status == SPC_OK)
+        status = spc__make_parents(pack->path, pack->error);
+    if (status == SPC_OK) {
+        spc__work_dirs_sweep(spc__buf_text(&folder));
+        status = spc__work_dir_create(&pack->work, &pack->lock,
+                                      spc__buf_text(&folder), pack->error);
     }
-    spc__buf_release(&name);
+    spc__buf_release(&folder);
+    return status;
 }
 
 /* ---- what goes in -------------------------------------------------------- */
@@ -103,18 +138,20 @@ static spc_status remove_rest(packing *pack)
     return spc__layer_end(pack->layer, status, pack->error);
 }
 
-static spc_status gather(packing *pack, const char *from, spc__pack_adder add)
+static spc_status gather(packing *pack, spc__pack_adder add)
 {
     spc__exchange exchange = {.trusts = true};
-    spc_status status;
+    spc__buf part = SPC__BUF_INIT;
 
-    remove_part(spc__buf_text(&pack->part));
-    status = spc__cache_open(&pack->cache, spc__buf_text(&pack->part), NULL, 0,
-                             pack->error);
+    in_work(&part, pack, "choices", ".part");
+    spc_status status = spc__cache_open(&pack->cache, spc__buf_text(&part),
+                                        NULL, 0, pack->error);
+    spc__buf_release(&part);
     if (status != SPC_OK)
         return status;
     pack->layer = &pack->cache->layers[0];
-    status = spc__cache_merge(pack->cache, from, &exchange, pack->error);
+    status = spc__cache_merge(pack->cache, pack->from->layers[0].path,
+                              &exchange, pack->error);
     if (status == SPC_OK && add != NULL)
         status = add(pack->cache, pack->error);
     return status == SPC_OK ? remove_rest(pack) : status;
@@ -169,38 +206,26 @@ static void pack_code(sqlite3_context *context, int count,
 /* Names the manifest in a file that is being made. */
 static spc_status mark(packing *pack, const char *sql)
 {
-    spc__buf name = SPC__BUF_INIT;
-
-    beside(&name, spc__buf_text(&pack->path), ".manifest");
-    spc_status status = run(pack, sql, last_name(&name), NULL, NULL);
-    spc__buf_release(&name);
-    return status;
+    return run(pack, sql, spc__buf_text(&pack->list), NULL, NULL);
 }
 
-/* Writes an open file without gaps, and lists what is in it. */
-static spc_status publish(packing *pack, spc__layer *layer,
-                          const spc__buf *path)
+/* Writes an open file without gaps, to be called `name`, and lists what is in
+ * it. */
+static spc_status finish(packing *pack, spc__layer *layer, const char *name)
 {
     spc__buf fresh = SPC__BUF_INIT;
     struct stat facts;
     packing as_this = *pack;
 
-    spc__buf_printf(&fresh, "%s.new", spc__buf_text(path));
-    remove_part(spc__buf_text(&fresh));
+    in_work(&fresh, pack, name, "");
     as_this.layer = layer;
     spc_status status =
         run(&as_this, "VACUUM INTO ?1", spc__buf_text(&fresh), NULL, NULL);
-    if (status == SPC_OK &&
-        rename(spc__buf_text(&fresh), spc__buf_text(path)) != 0)
-        status = spc__fail(pack->error, SPC_EIO, "cannot write '%s': %s",
-                           spc__buf_text(path), strerror(errno));
-    if (status != SPC_OK)
-        remove_part(spc__buf_text(&fresh));
-    else
-        status = spc__manifest_list(&pack->manifest, layer, last_name(path),
-                                    pack->error);
+    if (status == SPC_OK)
+        status = spc__manifest_list(&pack->manifest, layer, name, pack->error);
+    spc__buf_printf(&pack->files, "%s\n", name);
     pack->report->files++;
-    if (stat(spc__buf_text(path), &facts) == 0)
+    if (stat(spc__buf_text(&fresh), &facts) == 0)
         pack->report->bytes += (int64_t)facts.st_size;
     spc__buf_release(&fresh);
     return status;
@@ -236,9 +261,8 @@ static spc_status write_target(packing *pack, const char *target)
     spc__cache *cache = NULL;
     spc_status status;
 
-    spc__pack_code_file(&path, spc__buf_text(&pack->path), target);
-    spc__buf_printf(&part, "%s.part", spc__buf_text(&path));
-    remove_part(spc__buf_text(&part));
+    spc__pack_code_file(&path, last_name(pack->path), target);
+    in_work(&part, pack, target, ".part");
     status =
         spc__cache_open(&cache, spc__buf_text(&part), NULL, 0, pack->error);
     spc__cache_close(cache);
@@ -249,9 +273,9 @@ static spc_status write_target(packing *pack, const char *target)
         status =
             spc__cache_open(&cache, spc__buf_text(&part), NULL, 0, pack->error);
     if (status == SPC_OK)
-        status = publish(pack, &cache->layers[0], &path);
+        status = finish(pack, &cache->layers[0], spc__buf_text(&path));
     spc__cache_close(cache);
-    remove_part(spc__buf_text(&part));
+    unlink(spc__buf_text(&part)); /* it takes as much room as the pack */
     spc__buf_release(&path);
     spc__buf_release(&part);
     return status;
@@ -321,7 +345,6 @@ static spc_status count(packing *pack)
     return status;
 }
 
-/* The first file is written last: who finds it finds all. */
 static spc_status write_choices(packing *pack)
 {
     static const char *const without_code[] = {
@@ -329,7 +352,6 @@ static spc_status write_choices(packing *pack)
         "DELETE FROM seal WHERE kind = 'artefact'",
         NULL,
     };
-    spc__buf name = SPC__BUF_INIT;
     spc_status status = SPC_OK;
 
     if (pack->form == SPC__PACK_APART)
@@ -338,42 +360,99 @@ static spc_status write_choices(packing *pack)
     if (status == SPC_OK)
         status = mark(pack, "REPLACE INTO main.meta VALUES ('manifest', ?1)");
     if (status == SPC_OK)
-        status = publish(pack, pack->layer, &pack->path);
-    if (status == SPC_OK)
-        status = spc__manifest_finish(&pack->manifest, pack->error);
-    beside(&name, spc__buf_text(&pack->path), ".manifest");
-    if (status == SPC_OK)
-        status = spc__file_write(spc__buf_text(&name), pack->manifest.data,
-                                 pack->manifest.length, pack->error);
-    spc__buf_release(&name);
+        status = finish(pack, pack->layer, last_name(pack->path));
+    return status == SPC_OK ? spc__manifest_finish(&pack->manifest, pack->error)
+                            : status;
+}
+
+/* ---- putting them in their places ---------------------------------------- */
+
+/* Calls spc__place_check, or spc__place_file, for each of the databases. */
+static spc_status place_databases(packing *pack, bool check_only)
+{
+    spc__buf fresh = SPC__BUF_INIT, path = SPC__BUF_INIT;
+    const char *list = spc__buf_text(&pack->list);
+    spc_status status = SPC_OK;
+    char name[PATH_MAX];
+
+    for (const char *at = spc__buf_text(&pack->files);
+         *at != '\0' && status == SPC_OK; at = strchr(at, '\n') + 1) {
+        snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, "\n"), at);
+        in_work(&fresh, pack, name, "");
+        spc__buf_clear(&path);
+        spc__beside(&path, pack->path, name);
+        status = check_only ? spc__place_check(spc__buf_text(&path), list,
+                                               pack->from, pack->error)
+                            : spc__place_file(spc__buf_text(&fresh),
+                                              spc__buf_text(&path), list,
+                                              pack->from, pack->error);
+    }
+    spc__buf_release(&fresh);
+    spc__buf_release(&path);
     return status;
 }
 
-/* When all is there, so that who is stopped before has the earlier pack. */
+/* Nothing is replaced unless all may be. The choices are the last database: who
+ * finds them finds their code. */
+static spc_status place_all(packing *pack)
+{
+    spc__buf list = SPC__BUF_INIT;
+    spc__piece text = {pack->manifest.data, pack->manifest.length};
+
+    spc__beside(&list, pack->path, spc__buf_text(&pack->list));
+    spc_status status = spc__overwrite_check(spc__buf_text(&list), text.data,
+                                             text.bytes, pack->error);
+    if (status == SPC_OK)
+        status = place_databases(pack, true);
+    if (status == SPC_OK)
+        status = place_databases(pack, false);
+    if (status == SPC_OK)
+        status = spc__overwrite(spc__buf_text(&list), &text, 1, pack->error);
+    spc__buf_release(&list);
+    return status;
+}
+
+/* When all is there: until then the earlier pack is whole. */
 static spc_status remove_earlier(packing *pack)
 {
-    spc__buf name = SPC__BUF_INIT;
-
-    beside(&name, spc__buf_text(&pack->path), ".manifest");
-    spc__earlier of = {last_name(&name), spc__buf_text(&pack->targets),
+    spc__earlier of = {spc__buf_text(&pack->list),
+                       spc__buf_text(&pack->targets),
                        pack->form == SPC__PACK_WHOLE};
-    spc_status status = spc__pack_remove_earlier(
-        &of, spc__buf_text(&pack->path), pack->report, pack->error);
-    spc__buf_release(&name);
-    return status;
+
+    return spc__pack_remove_earlier(&of, pack->path, pack->report, pack->error);
+}
+
+static void end(packing *pack)
+{
+    spc__cache_close(pack->cache);
+    if (pack->work.length > 0)
+        spc__temp_dir_remove(spc__buf_text(&pack->work));
+    if (pack->lock >= 0)
+        close(pack->lock);
+    spc__buf_release(&pack->work);
+    spc__buf_release(&pack->list);
+    spc__buf_release(&pack->manifest);
+    spc__buf_release(&pack->targets);
+    spc__buf_release(&pack->files);
 }
 
 spc_status spc__cache_pack(spc__cache *cache, const char *path,
                            spc__pack_form form, spc__pack_adder add,
                            spc__pack_report *report, spc_error *error)
 {
-    packing pack = {.form = form, .report = report, .error = error};
-    spc_status status;
+    packing pack = {.path = path,
+                    .lock = -1,
+                    .form = form,
+                    .from = cache,
+                    .report = report,
+                    .error = error};
 
     memset(report, 0, sizeof(*report));
-    beside(&pack.path, path, ".db");
-    spc__buf_printf(&pack.part, "%s.part", spc__buf_text(&pack.path));
-    status = gather(&pack, cache->layers[0].path, add);
+    spc_status status = check_name(path, error);
+    if (status == SPC_OK)
+        status = begin(&pack);
+    if (status == SPC_OK)
+        status = gather(&pack, add);
     if (status == SPC_OK)
         status = count(&pack);
     if (status == SPC_OK)
@@ -381,12 +460,9 @@ spc_status spc__cache_pack(spc__cache *cache, const char *path,
     if (status == SPC_OK)
         status = write_choices(&pack);
     if (status == SPC_OK)
+        status = place_all(&pack);
+    if (status == SPC_OK)
         status = remove_earlier(&pack);
-    spc__cache_close(pack.cache);
-    remove_part(spc__buf_text(&pack.part));
-    spc__buf_release(&pack.path);
-    spc__buf_release(&pack.part);
-    spc__buf_release(&pack.manifest);
-    spc__buf_release(&pack.targets);
+    end(&pack);
     return status;
 }

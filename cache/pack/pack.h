@@ -30,8 +30,9 @@ typedef spc_status (*spc__pack_adder)(spc__cache *records, spc_error *error);
  * code, compressed where zstd is there, in it or for each target in a file
  * beside it (spc__pack_code_file); and a manifest, PATH without ".db" and with
  * ".manifest". None has a journal: they can be opened where nothing may be
- * written. Files that are there are replaced, each at once;
- * then code files of an earlier pack of that name go that this has none for.
+ * written. The files of an earlier pack of that name are replaced when all new
+ * ones are complete, each at once; then code files go that this pack has none
+ * for. Any other file stays, and nothing is written (place.h).
  */
 spc_status spc__cache_pack(spc__cache *cache, const char *path,
                            spc__pack_form form, spc__pack_adder add,

@@ -10,7 +10,10 @@
 #include "cache/pack/pack.h"
 #include "cache/pack/signature.h"
 
+#include <dirent.h>
+#include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #ifdef SPC_WITH_SODIUM
 #include "base/base64.h"
 #include <sodium.h>
@@ -252,7 +255,6 @@ START_TEST(a_pack_is_one_file_without_a_journal)
         ck_assert_int_eq(bytes.data[19], 1);
     }
     ck_assert_int_ne(access(at("pack.db-wal"), F_OK), 0);
-    ck_assert_int_ne(access(at("pack.db.part"), F_OK), 0);
     spc__buf_release(&bytes);
 }
 END_TEST
@@ -331,6 +333,144 @@ START_TEST(packing_again_gives_the_same_records)
     ck_assert_str_eq(spc__buf_text(&one), spc__buf_text(&two));
     spc__buf_release(&one);
     spc__buf_release(&two);
+}
+END_TEST
+
+/* ---- what a pack replaces ------------------------------------------------ */
+
+static spc_status try_to_pack(const char *name, const char *path)
+{
+    spc__cache *cache = open_user(name);
+    spc_status status =
+        spc__cache_pack(cache, path, SPC__PACK_APART, NULL, &packed, &error);
+
+    spc__cache_close(cache);
+    return status;
+}
+
+static int files_in_folder(void)
+{
+    DIR *folders = opendir(spc__buf_text(&folder));
+    int count = -2;
+
+    while (readdir(folders) != NULL)
+        count++;
+    closedir(folders);
+    return count;
+}
+
+/* Files that are there before "from.db" is packed. */
+static const struct {
+    const char *into;  /* the name of the pack */
+    const char *taken; /* a name; a database unless it has a text */
+    const char *text;
+    spc_status status;
+    const char *says;
+} occupied[] = {
+    {"from.db", "from.db", NULL, SPC_EINVAL, "is open here"},
+    {"other.db", "other.db", NULL, SPC_EINVAL, "no earlier pack"},
+    {"notes.db", "notes.db", "text", SPC_EINVAL, "no earlier pack"},
+    {"ship.db", "ship.sm_90a.db", NULL, SPC_EINVAL, "no earlier pack"},
+    {"ship.db", "ship.manifest", "text", SPC_EINVAL, "it holds text"},
+    {"ship.db", "ship.db-wal", "frames", SPC_EDB, "open elsewhere"},
+    {"ship.db", "ship.db-journal", "pages", SPC_EDB, "open elsewhere"},
+    {"ship.db", "ship.sm_90a.db-wal", "frames", SPC_EDB, "open elsewhere"},
+};
+
+enum { OCCUPIED = sizeof(occupied) / sizeof(*occupied) };
+
+START_TEST(a_pack_replaces_nothing_but_an_earlier_one)
+{
+    spc__buf before = SPC__BUF_INIT, after = SPC__BUF_INIT;
+    const char *name = occupied[_i].taken, *text = occupied[_i].text;
+
+    make_tuned("from.db");
+    if (text != NULL)
+        assert_ok(spc__file_write(at(name), text, strlen(text), &error));
+    else if (strcmp(name, "from.db") != 0)
+        make_tuned(name);
+    assert_ok(spc__file_read(&before, at(name), 1 << 24, &error));
+    int files = files_in_folder();
+    assert_status(try_to_pack("from.db", at(occupied[_i].into)),
+                  occupied[_i].status);
+    ck_assert_msg(strstr(error.text, occupied[_i].says) != NULL, "%s",
+                  error.text);
+    ck_assert_int_eq(files_in_folder(), files);
+    assert_ok(spc__file_read(&after, at(name), 1 << 24, &error));
+    ck_assert_uint_eq(after.length, before.length);
+    ck_assert_mem_eq(after.data, before.data, before.length);
+    spc__buf_release(&before);
+    spc__buf_release(&after);
+}
+END_TEST
+
+/* By any name of the file; nor of one of its layers. */
+START_TEST(a_database_that_is_open_is_no_place_for_a_pack)
+{
+    spc__cache *cache = NULL;
+
+    make_tuned("from.db");
+    pack("from.db", "pack.db");
+    ck_assert_int_eq(symlink("from.db", at("link.db")), 0);
+    assert_status(try_to_pack("from.db", at("link.db")), SPC_EINVAL);
+    const char *layer = at("pack.db");
+    assert_ok(spc__cache_open(&cache, at("from.db"), &layer, 1, &error));
+    assert_status(
+        spc__cache_pack(cache, layer, SPC__PACK_APART, NULL, &packed, &error),
+        SPC_EINVAL);
+    spc__cache_close(cache);
+    assert_status(try_to_pack("pack.db", at("pack.db")), SPC_EINVAL);
+    cache = open_pack(NULL);
+    assert_ok(get_code(cache, "key64"));
+    spc__cache_close(cache);
+}
+END_TEST
+
+START_TEST(the_name_of_a_pack_is_checked)
+{
+    static const char *const wrong[] = {"",  ".db",      "db",
+                                        "x", "none/.db", "ship.dbs"};
+
+    make_tuned("from.db");
+    for (int i = 0; i < 6; i++) {
+        assert_status(try_to_pack("from.db", wrong[i]), SPC_EINVAL);
+        ck_assert_ptr_nonnull(strstr(error.text, "ends in '.db'"));
+    }
+    ck_assert_int_ne(access(".db", F_OK), 0);
+}
+END_TEST
+
+static spc_status die(spc__cache *records, spc_error *unused)
+{
+    (void)records, (void)unused;
+    kill(getpid(), SIGKILL);
+    return SPC_OK;
+}
+
+/* The earlier pack stays whole, and the next one removes what is left. */
+START_TEST(a_pack_that_is_killed_leaves_nothing_for_the_next)
+{
+    int state;
+
+    make_tuned("from.db");
+    pack("from.db", "pack.db");
+    spc__cache_close(open_user("from.db"));
+    int files = files_in_folder();
+    pid_t child = fork();
+    if (child == 0) {
+        spc__cache *cache = open_user("from.db");
+        spc__cache_pack(cache, at("pack.db"), SPC__PACK_APART, die, &packed,
+                        &error);
+        _exit(0);
+    }
+    ck_assert_int_eq(waitpid(child, &state, 0), child);
+    ck_assert(WIFSIGNALED(state));
+    ck_assert_int_gt(files_in_folder(), files);
+    spc__cache *cache = open_pack(NULL);
+    assert_ok(get_code(cache, "key64"));
+    spc__cache_close(cache);
+    pack("from.db", "pack.db");
+    ck_assert_int_eq(files_in_folder(), files);
 }
 END_TEST
 
@@ -717,6 +857,13 @@ Suite *suite(void)
                                packing_again_gives_the_same_records,
                                there_may_be_any_number_of_layers, NULL},
         (const int[]){1, 1, 2, 1, 1, 1, 1, 1});
+    add(all, "places",
+        (const TTest *const[]){
+            a_pack_replaces_nothing_but_an_earlier_one,
+            a_database_that_is_open_is_no_place_for_a_pack,
+            the_name_of_a_pack_is_checked,
+            a_pack_that_is_killed_leaves_nothing_for_the_next, NULL},
+        (const int[]){OCCUPIED, 1, 1, 1});
 #ifdef SPC_WITH_SODIUM
     add(all, "signatures",
         (const TTest *const[]){signatures_of_minisign_are_known,

@@ -38,7 +38,8 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
 {
     spc_status status = cli_parse(self, argc, argv, args);
 
-    if (status != SPC_OK || (status = cli_read_config(self, *args)) != SPC_OK)
+    if (status != SPC_OK || (status = cli_read_config(self, *args)) != SPC_OK ||
+        (status = cli_check_outputs(self, *args)) != SPC_OK)
         return status;
     if (self->globals.version)
         return cli_version.run(self, NULL);

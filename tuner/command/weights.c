@@ -30,7 +30,7 @@ static const cli_option options[] = {
     {0, "strided", "NAME", CLI_LIST, offsetof(struct args, strided),
      "an array of a layer with a stride and a kernel of one offset (may be "
      "repeated)"},
-    {'o', "output", "FILE", CLI_TEXT, offsetof(struct args, output),
+    {'o', "output", "FILE", CLI_OUT, offsetof(struct args, output),
      "write all arrays there, .safetensors, with the kernels in our layout"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };

@@ -43,7 +43,7 @@ static const cli_option options[] = {
     {0, "keep", "FILE", CLI_TEXT, AT(keep),
      "a new database that gets the measurements; default: they are dropped"},
     {0, "minutes", "M", CLI_REAL, AT(minutes), "begin no layer after so long"},
-    {'o', "output", "FILE", CLI_TEXT, AT(output),
+    {'o', "output", "FILE", CLI_OUT, AT(output),
      "also the single figures, a line each, for 'report --audit FILE'"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };

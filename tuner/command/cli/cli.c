@@ -272,6 +272,7 @@ spc_status cli_store(const cli_option *option, void *base, const char *text)
         *(bool *)to = true;
         return SPC_OK;
     case CLI_TEXT:
+    case CLI_OUT:
         *(const char **)to = text;
         return SPC_OK;
     case CLI_LIST:

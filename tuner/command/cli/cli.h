@@ -14,6 +14,7 @@ typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
     CLI_WORD,  /* const char *: one of those that `value` lists */
+    CLI_OUT,   /* the same, of a file that is written */
     CLI_LIST,  /* cli_list: may be given several times */
     CLI_INT,   /* int: 0 and more, up to a million */
     CLI_COUNT, /* int: 1 and more, up to a million */
@@ -136,6 +137,9 @@ char *cli_spell(const spc_conv *layer);
 
 /* Reads options and operands; *args is filled by the command's table. */
 spc_status cli_parse(cli *self, int argc, char **argv, void **args);
+/* outputs.c: refuses an output that is a database, or that the command reads or
+ * writes otherwise as well. Before any work, so that none is lost. */
+spc_status cli_check_outputs(const cli *self, const void *args);
 spc_status cli_append(cli_list *list, const char *text);
 /* config.c: the file of defaults, for options that were not given. */
 spc_status cli_read_config(cli *self, void *args);

@@ -14,7 +14,7 @@
 #define AT(member) offsetof(db_args, member)
 
 static const cli_option options[] = {
-    {'o', "output", "FILE", CLI_TEXT, AT(output),
+    {'o', "output", "FILE", CLI_OUT, AT(output),
      "export: the file to write; default: standard output"},
     {0, "choices", NULL, CLI_FLAG, AT(choices),
      "export: choices and their trials alone, as they ship"},

@@ -3,7 +3,6 @@
 #include "command/cli/output.h"
 #include "command/db/db.h"
 
-#include <string.h>
 #include <time.h>
 
 /* ---- pack ---------------------------------------------------------------- */
@@ -51,14 +50,11 @@ static spc_status print_packed(const char *file, const spc_db_packed *packed)
 spc_status db_pack(spc_ctx *ctx, cli *self, const db_args *args,
                    const char *const *words)
 {
-    size_t length = strlen(words[0]);
     spc_db_pack_options options = {.whole = args->whole};
     spc_db_packed packed;
-    spc_status status;
+    spc_status status = spc_db_pack(ctx, words[0], &options, &packed);
 
-    if (length < 4 || strcmp(words[0] + length - 3, ".db") != 0)
-        return cli_fail(SPC_EINVAL, "the name of a pack ends in '.db'");
-    if ((status = spc_db_pack(ctx, words[0], &options, &packed)) != SPC_OK)
+    if (status != SPC_OK)
         return cli_fail_ctx(status, ctx);
     return (self->globals.json ? write_packed : print_packed)(words[0],
                                                               &packed);

@@ -21,7 +21,7 @@ struct args {
 #define AT(member) offsetof(struct args, member)
 
 static const cli_option options[] = {
-    {'o', "output", "FILE", CLI_TEXT, AT(output),
+    {'o', "output", "FILE", CLI_OUT, AT(output),
      "where the page goes; default: standard output"},
     {0, "title", "TEXT", CLI_TEXT, AT(title), "its heading"},
     {0, "audit", "FILE", CLI_TEXT, AT(audit),
