@@ -203,8 +203,12 @@ spc_status cli_read_config(cli *self, void *args)
         !find_path(path, sizeof(path), &must_be))
         return SPC_OK;
     FILE *file = fopen(path, "r");
-    if (file == NULL && errno == ENOENT && !must_be)
+    if (file == NULL && !must_be) {
+        if (errno != ENOENT && errno != ENOTDIR) /* HOME may be /dev/null */
+            cli_say(self, "warning: continuing without '%s': %s", path,
+                    strerror(errno));
         return SPC_OK;
+    }
     if (file == NULL)
         return cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
     spc_status status = must_be ? SPC_OK : check_owner(path);
