@@ -42,10 +42,25 @@ void spc__bed_release(const spc__bed *bed, spc__guarded *guarded)
     memset(guarded, 0, sizeof(*guarded));
 }
 
+/* A candidate that needs more than the device has at all is refused. A failed
+ * allocation of less is trouble of the device and not the candidate's. */
+static spc_status check_size(const spc__bed *bed, size_t bytes)
+{
+    const spc_device_info *info = &bed->ctx->info;
+
+    return info->memory_bytes == 0 || bytes <= info->memory_bytes
+               ? SPC_OK
+               : spc__fail(spc__error_of(bed->ctx), SPC_ECAPACITY,
+                           "memory: an array needs %zu bytes, and %s has %zu",
+                           bytes, info->id, info->memory_bytes);
+}
+
 spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
 {
     if (to->base != NULL && bytes <= to->room)
         return SPC_OK;
+    if (check_size(bed, bytes) != SPC_OK)
+        return SPC_ECAPACITY;
     spc__bed_release(bed, to);
     to->room = round_up(bytes);
     to->is_far = to == &bed->out || to == &bed->workspace;

@@ -168,15 +168,12 @@ static int64_t all_caches(int threads)
 
 static void describe(spc_device_info *out, const struct isa *isa, int threads)
 {
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
-
     memset(out, 0, sizeof(*out));
     snprintf(out->id, sizeof(out->id), "cpu");
     snprintf(out->name, sizeof(out->name), "cpu %s", isa->name);
     snprintf(out->target, sizeof(out->target), "%s", isa->name);
     out->multiprocessors = threads;
-    if (pages > 0 && page > 0)
-        out->memory_bytes = (size_t)pages * (size_t)page;
+    out->memory_bytes = spc__host_memory();
     out->cache_bytes = (size_t)all_caches(threads);
 }
 

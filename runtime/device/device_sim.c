@@ -157,6 +157,7 @@ static void describe(spc_device_info *out, const spc__sim_options *options)
     snprintf(out->name, sizeof(out->name), "sim %s", options->target->name);
     snprintf(out->target, sizeof(out->target), "%s", options->target->name);
     out->multiprocessors = MULTIPROCESSORS;
+    out->memory_bytes = spc__host_memory();
     out->emulates = true;
 }
 

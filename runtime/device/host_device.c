@@ -5,6 +5,7 @@
 #include "base/parallel.h"
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static spc__host_device *self(spc__device *device)
 {
@@ -34,6 +35,13 @@ void spc__host_release(spc__host_device *host)
 }
 
 /* ---- memory -------------------------------------------------------------- */
+
+size_t spc__host_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+
+    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
+}
 
 spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
                            spc_error *error)

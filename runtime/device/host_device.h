@@ -36,6 +36,9 @@ spc_status spc__host_init(spc__host_device *out, const spc__device_ops *ops,
                           spc_error *error);
 void spc__host_release(spc__host_device *host);
 
+/* Bytes of memory that the machine has; 0: not known. */
+size_t spc__host_memory(void);
+
 /* Aligned to 256 bytes, and of the exact size, so that AddressSanitizer knows
  * where it ends. */
 spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,

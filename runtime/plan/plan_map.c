@@ -76,15 +76,29 @@ int64_t spc__plan_rows(const spc_coords *set)
     return set->checked ? set->rows : set->capacity;
 }
 
+/* *sum += a * b, up to what no device has; callers may add to that. */
+static void add_product(size_t *sum, size_t a, size_t b)
+{
+    const size_t most = SIZE_MAX / 4;
+    size_t product;
+
+    if (__builtin_mul_overflow(a, b, &product) ||
+        __builtin_add_overflow(*sum, product, sum) || *sum > most)
+        *sum = most;
+}
+
 /* What the kernel works in, for so many rows with padding. */
 size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
                             int64_t padded, int64_t pairs)
 {
-    return geometry->workspace_bytes +
-           (size_t)padded * geometry->workspace_row_bytes +
-           (size_t)geometry->persistent * geometry->grid_y *
-               geometry->workspace_block_bytes +
-           (size_t)pairs * geometry->workspace_pair_bytes;
+    size_t sum = 0;
+
+    add_product(&sum, geometry->workspace_bytes, 1);
+    add_product(&sum, (size_t)padded, geometry->workspace_row_bytes);
+    add_product(&sum, (size_t)geometry->persistent * geometry->grid_y,
+                geometry->workspace_block_bytes);
+    add_product(&sum, (size_t)pairs, geometry->workspace_pair_bytes);
+    return sum;
 }
 
 size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)

@@ -175,6 +175,35 @@ START_TEST(a_spoiled_process_is_no_verdict_on_the_next_candidate)
 }
 END_TEST
 
+/* In a worker, and in this process. Each is refused for itself alone. */
+START_TEST(a_candidate_that_asks_for_too_much_memory_is_refused)
+{
+    static const char *const large[] = {"packed", "work", "rows", "sum"};
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "vast");
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+
+    options.worker = _i == 0 ? nasty_worker : NULL;
+    options.effort = SPC_EFFORT_EXHAUSTIVE;
+    assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
+    ck_assert_str_eq(report.winner, "vast tile=64,mood=good");
+    ck_assert_int_eq(report.refused, LENGTH(large));
+    ck_assert_int_eq(report.failed, 0);
+    for (int m = 0; m < LENGTH(large); m++) {
+        char name[60];
+        snprintf(name, sizeof(name), "vast tile=64,mood=%s", large[m]);
+        int i = find(&t, name);
+        ck_assert_msg(strcmp(t.at[i].status, "constraint") == 0, "%s: %s: %s",
+                      name, t.at[i].status, t.at[i].note);
+        assert_says(t.at[i].note, "memory: an array needs");
+    }
+    spc_ctx_free(ctx);
+    remove_database(database);
+}
+END_TEST
+
 /* What a process does under a limit, and how it ends. */
 static int end_of(void (*body)(void))
 {
@@ -650,6 +679,8 @@ int main(void)
                    a_kernel_that_fails_is_a_fault_whichever_call_reports_it);
     tcase_add_test(workers, what_nobody_reads_is_not_sent_for_ever);
     tcase_add_test(workers, a_budget_ends_waiting_for_another_tuner_too);
+    tcase_add_loop_test(
+        workers, a_candidate_that_asks_for_too_much_memory_is_refused, 0, 2);
     tcase_add_test(workers, failures_are_known_the_second_time);
     tcase_add_test(workers, a_worker_has_limits_of_its_own);
     tcase_add_test(workers,

@@ -126,6 +126,14 @@ static spc_status trouble_of(spc_status status)
                : SPC_OK;
 }
 
+/* The cause may say more than the place where it showed. */
+static spc__trial_status status_for(spc_status cause, spc__trial_status status)
+{
+    return cause == SPC_ETIMEOUT    ? SPC__TRIAL_TIMEOUT
+           : cause == SPC_ECAPACITY ? SPC__TRIAL_CONSTRAINT
+                                    : status;
+}
+
 /* Notes a failure, and whether the device survived it. Of a run that does not
  * end there is nothing to wait for. */
 static void note_failure(spc__outcome *out, spc__rig *rig,
@@ -135,7 +143,7 @@ static void note_failure(spc__outcome *out, spc__rig *rig,
 
     snprintf(out->note, sizeof(out->note), "%.190s",
              spc__error_of(rig->ctx)->text);
-    out->status = cause == SPC_ETIMEOUT ? SPC__TRIAL_TIMEOUT : status;
+    out->status = status_for(cause, status);
     out->trouble = trouble_of(cause);
     out->dead = cause == SPC_ETIMEOUT || spc_synchronize(rig->ctx) != SPC_OK;
 }
@@ -164,8 +172,11 @@ static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
     memcpy(out->note, verdict->note, sizeof(out->note));
     if (verdict->spoilt)
         remake_maps(out, rig);
-    if (verdict->status == SPC__TRIAL_FAULT)
-        out->trouble = trouble_of(spc__error_of(rig->ctx)->status);
+    if (verdict->status == SPC__TRIAL_FAULT) {
+        spc_status cause = spc__error_of(rig->ctx)->status;
+        out->trouble = trouble_of(cause);
+        out->status = status_for(cause, verdict->status);
+    }
     return verdict->status == SPC__TRIAL_OK;
 }
 
