@@ -1,4 +1,4 @@
-/* bench.c - how fast the plan for a layer is, and how fast it could be. */
+/* bench.c - measures the plan of a layer and compares it with the floor. */
 #include "coords/map.h"
 #include "plan/plan_parts.h"
 
@@ -13,8 +13,8 @@
 #include <string.h>
 
 enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21, INDEX_SAMPLES = 21 };
-static const double limit_s = 3;      /* for one kind of measurement */
-static const double confirm_s = 0.05; /* as the tuner */
+static const double limit_s = 3;      /* for each kind of measurement */
+static const double confirm_s = 0.05; /* as in the tuner */
 
 typedef struct bench {
     spc_ctx *ctx;
@@ -25,7 +25,10 @@ typedef struct bench {
     spc__bed *bed;
     spc_plan *plan;
     spc__tested tested;
-    /* A second map, of the same rows shuffled: sorting has real work to do. */
+    /*
+     * A second map of the same rows, shuffled, so that sorting has real work to
+     * do.
+     */
     spc_map *shuffled;
     int32_t *coords; /* on the device */
     /* What is being measured. */
@@ -57,7 +60,7 @@ static spc_status run_layout(const bench *b, void *stream)
     return spc__plan_relayout(b->plan, b->bed->maps[0], stream);
 }
 
-/* Every run may be the last one that somebody waits for. */
+/* Checks for cancellation before each run. */
 static spc_status enqueue(void *payload, void *stream)
 {
     const bench *b = payload;
@@ -66,8 +69,10 @@ static spc_status enqueue(void *payload, void *stream)
     return status == SPC_OK ? b->run(b, stream) : status;
 }
 
-/* Median and spread of up to `wanted` samples of `run`; returns their number in
- * *count. */
+/*
+ * Measures up to `wanted` samples of `run` and returns their median and spread.
+ * *count is the number of samples.
+ */
 static spc_status measure(bench *b,
                           spc_status (*run)(const bench *b, void *stream),
                           int wanted, bool cold, double *median, double *spread,
@@ -97,7 +102,7 @@ static spc_status measure(bench *b,
 
 /* ---- preparation --------------------------------------------------------- */
 
-/* The data, the oracle's answers, and all of it on the device. */
+/* Uploads the data and computes the oracle's answers. */
 static spc_status prepare_sample(bench *b, uint64_t seed)
 {
     spc__sample_source source = {.scene = b->scene};
@@ -137,7 +142,7 @@ static spc_status prepare_plan(bench *b, spc_bench_result *out)
     return spc__gate_enter(&b->tested, b->bed, b->plan);
 }
 
-/* The scene's rows in an order that `seed` decides, on the device. */
+/* Uploads the scene's rows in an order that depends on `seed`. */
 static spc_status prepare_shuffled(bench *b, uint64_t seed)
 {
     spc_ctx *ctx = b->ctx;
@@ -168,7 +173,9 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
 
 /* ---- judging ------------------------------------------------------------- */
 
-/* No time is worth reporting of a wrong result. */
+/*
+ * Fails unless the result is correct: the time of a wrong result means nothing.
+ */
 static spc_status judge(const bench *b, const spc__verdict *verdict,
                         const char *plan)
 {
@@ -192,8 +199,10 @@ static spc_status check(bench *b, spc_bench_result *out)
     return judge(b, &verdict, out->plan);
 }
 
-/* Times the plan over a result that is none, and looks at what the timed runs
- * left of it: a kernel that works a few times and then no more is fast. */
+/*
+ * Fills the output with a wrong result, times the plan, and verifies the output
+ * afterwards. This finds kernels that stop working after a few runs.
+ */
 static spc_status time_plan(bench *b, int wanted, bool cold, double *median,
                             double *spread, spc_bench_result *out)
 {
@@ -219,7 +228,10 @@ static spc_status confirm(bench *b, const spc_bench_result *out)
 
 /* ---- timing -------------------------------------------------------------- */
 
-/* Of a map of points, whose triplets are a layout; others are made of them. */
+/*
+ * Times a map of points. Its triplets are one layout; the others are made from
+ * them.
+ */
 static spc_status time_points(bench *b, spc_bench_result *out)
 {
     const spc__launch_geometry *launch = spc__plan_launch(b->plan);
@@ -236,7 +248,9 @@ static spc_status time_points(bench *b, spc_bench_result *out)
     return status == SPC_OK ? spc_map_check(b->shuffled, NULL) : status;
 }
 
-/* Of the map and of the layout that the plan reads; a linear layer has none. */
+/*
+ * Times the map and the layout that the plan reads. A linear layer has neither.
+ */
 static spc_status time_index(bench *b, spc_bench_result *out)
 {
     spc_status status;

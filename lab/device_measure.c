@@ -1,11 +1,11 @@
 /*
- * device_measure.c - a device's ceilings, measured with the kernels of role
- * "measure" and stored by device class.
+ * device_measure.c - measures the ceilings of a device with the kernels of role
+ * "measure" and stores them by device class.
  *
- * A ceiling is what no kernel should ever beat: of several shapes, orders and
- * sizes the best counts, and of a shape's samples the fastest. Nothing here
- * knows how fast the device is, or which kernels its template has: repetitions
- * grow until a run takes long enough to be measured well.
+ * A ceiling is a rate that no kernel should exceed. The best of several shapes,
+ * orders and sizes counts, and the fastest sample of each shape. The code does
+ * not assume how fast the device is or which kernels its template has: it
+ * raises the repetitions until a run is long enough to be measured well.
  */
 #include "context/ctx.h"
 
@@ -18,14 +18,14 @@
 
 enum {
     SAMPLES = 15,
-    NEAR_BYTES = 16 << 10,  /* stays in any cache next to a multiprocessor */
-    LEAST_BYTES = 16 << 20, /* of memory, where no cache is known of */
+    NEAR_BYTES = 16 << 10,  /* fits any cache next to a multiprocessor */
+    LEAST_BYTES = 16 << 20, /* of memory, if the size of the cache is unknown */
     MOST_BYTES = 512 << 20, /* far more than any cache */
     MOST_BLOCKS = 65536,
     MOST_REPEATS = 1 << 20,
 };
 
-/* A run shorter than this, or than so many launches, is in part launch. */
+/* In a shorter run, or one with fewer launches, the launch itself counts. */
 static const double least_us = 300, least_launches = 30;
 static const double limit_s = 0.15; /* for the samples of one shape */
 
@@ -55,8 +55,11 @@ static spc_status enqueue(void *payload, void *stream)
                                               spc__error_of(b->ctx));
 }
 
-/* The fastest of the samples: what else was at work slowed the others. `apart`
- * lets the device rest between them, so that its clock need not fall. */
+/*
+ * Returns the fastest sample, as other load on the machine only slows samples.
+ * `apart` lets the device rest between samples, so that its clock does not
+ * drop.
+ */
 static spc_status run(bed *b, bool apart, double *us)
 {
     spc__device *device = b->ctx->device;
@@ -72,8 +75,10 @@ static spc_status run(bed *b, bool apart, double *us)
     return status;
 }
 
-/* Every multiprocessor is full: one wave of resident blocks. SPC_ENOTFOUND: the
- * device's template has no such kernel. */
+/*
+ * Selects a kernel and fills every multiprocessor with one wave of resident
+ * blocks. SPC_ENOTFOUND: the device's template has no such kernel.
+ */
 static spc_status choose(bed *b, const char *name, unsigned block,
                          size_t shared_bytes)
 {
@@ -102,7 +107,7 @@ static spc_status choose(bed *b, const char *name, unsigned block,
     return SPC_OK;
 }
 
-/* Sums what the blocks say they have done. */
+/* Sums the work that the blocks report. */
 static spc_status work_done(bed *b, double *out)
 {
     size_t bytes = (size_t)b->args.blocks * sizeof(long long);
@@ -119,7 +124,7 @@ static spc_status work_done(bed *b, double *out)
     return status;
 }
 
-/* Raises *best to what the chosen kernel does in a nanosecond. */
+/* Raises *best to the work per nanosecond of the chosen kernel. */
 static spc_status raise(bed *b, double *best, bool apart)
 {
     double us = 0, apart_us, work = 0;
@@ -145,7 +150,10 @@ static spc_status raise(bed *b, double *best, bool apart)
 
 /* ---- launches ------------------------------------------------------------ */
 
-/* In the way that starts fastest: kernels may let their successors start. */
+/*
+ * Uses the fastest way to start kernels: each may let its successor start
+ * early.
+ */
 static spc_status measure_launch(bed *b, double *us)
 {
     double plain_us = 0, early_us = 0;
@@ -165,7 +173,7 @@ static spc_status measure_launch(bed *b, double *us)
 
 /* ---- memory and caches --------------------------------------------------- */
 
-/* The ways to stream, and which figure each one raises. */
+/* The ways to stream, and the figure that each one raises. */
 static const struct {
     const char *kernel;
     unsigned block;
@@ -197,8 +205,10 @@ static spc_status stream(bed *b, spc_bandwidth *out, size_t bytes,
     return SPC_OK;
 }
 
-/* Sets from 16 KiB a multiprocessor to a quarter of the cache: a copy has two,
- * and a cache in two halves may keep a set twice. */
+/*
+ * Sizes range from 16 KiB a multiprocessor to a quarter of the cache: a copy
+ * has two sets, and a cache in two halves may keep a set twice.
+ */
 static spc_status measure_cache(bed *b, spc_bandwidth *out)
 {
     size_t bytes = 4096, most = b->ctx->info.cache_bytes / 4;
@@ -214,7 +224,7 @@ static spc_status measure_cache(bed *b, spc_bandwidth *out)
 
 /* ---- gathering ----------------------------------------------------------- */
 
-/* Narrow rows by loads of 8 bytes, others by loads of 16. */
+/* Gathers narrow rows by loads of 8 bytes and others by loads of 16. */
 static spc_status gather(bed *b, double *out, size_t table_bytes, int size,
                          bool scattered)
 {
@@ -247,7 +257,7 @@ static spc_status measure_gather(bed *b, spc_device_info *out)
 
 /* ---- multiplying --------------------------------------------------------- */
 
-/* A type that the device has no units for is computed in fp32. */
+/* A type without units on the device is computed in fp32. */
 static const struct {
     const char *kernel;
     size_t figure;
@@ -269,9 +279,11 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* What no kernel here measures is allowed for: four bytes lie where one fp32
- * does (dp4a, vpdpbusd), and matrix units that have bytes multiply at least two
- * of them where they do one binary16. */
+/*
+ * Bounds the rate of bytes, which no kernel here measures: four bytes take the
+ * space of one fp32 (dp4a, vpdpbusd), and matrix units with bytes multiply at
+ * least twice as many of them as of binary16.
+ */
 static void bound_bytes(spc_device_info *out)
 {
     out->i8_tflops = larger(out->i8_tflops,
@@ -305,8 +317,10 @@ static spc_status measure_all(bed *b, spc_device_info *out)
 {
     spc_status status;
 
-    /* Rates first and last: another program that slows one turn, on a
-     * processor, is seldom there in the other. */
+    /*
+     * Rates are measured first and last: another program on a processor rarely
+     * slows both.
+     */
     if ((status = measure_launch(b, &out->launch_us)) != SPC_OK ||
         (status = measure_rates(b, out)) != SPC_OK ||
         (status = stream(b, &out->memory, b->bytes, false)) != SPC_OK ||
@@ -318,7 +332,7 @@ static spc_status measure_all(bed *b, spc_device_info *out)
 
 /* ---- preparation --------------------------------------------------------- */
 
-/* The module of the device's template of role "measure". */
+/* Returns the module of the device's template with role "measure". */
 static spc_status measure_code(spc__code *out, spc_ctx *ctx)
 {
     spc__library *library;
@@ -340,7 +354,7 @@ static spc_status measure_code(spc__code *out, spc_ctx *ctx)
                      ctx->info.id);
 }
 
-/* Eight times the cache, and at most an eighth of the memory. */
+/* Eight times the cache, but at most an eighth of the memory. */
 static size_t bytes_of(const spc_device_info *info)
 {
     size_t bytes = LEAST_BYTES;
@@ -411,7 +425,7 @@ spc_status spc_device_measure(spc_ctx *ctx)
     spc_device_info info = ctx->info;
     const spc__attrs nothing = {0};
 
-    spc__ceilings_read(&info, &nothing); /* what was measured before is over */
+    spc__ceilings_read(&info, &nothing); /* discard earlier measurements */
     if ((status = measure_code(&b.code, b.ctx)) == SPC_OK &&
         (status = allocate(&b)) == SPC_OK &&
         (status = measure_all(&b, &info)) == SPC_OK) {

@@ -1,5 +1,7 @@
-/* feature_bench.c - how fast an operator on features is, and how fast it could
- * be. */
+/*
+ * feature_bench.c - measures an operator on features and compares it with the
+ * floor.
+ */
 #include "lab/verify/feature_bed.h"
 #include "operators/feature.h"
 
@@ -11,9 +13,9 @@
 #include <string.h>
 
 enum { WARM_SAMPLES = 31, COLD_SAMPLES = 21 };
-static const double limit_s = 3; /* for one kind of measurement */
+static const double limit_s = 3; /* for each kind of measurement */
 
-/* Every run may be the last one that somebody waits for. */
+/* Checks for cancellation before each run. */
 static spc_status enqueue(void *payload, void *stream)
 {
     const spc__feature_bed *bed = payload;
@@ -22,7 +24,7 @@ static spc_status enqueue(void *payload, void *stream)
     return status == SPC_OK ? spc__feature_bed_run(bed, stream) : status;
 }
 
-/* Times over a result that is none, and looks at what that left. */
+/* Times runs over a wrong result and verifies the output afterwards. */
 static spc_status time_runs(spc__feature_bed *bed, int wanted, bool cold,
                             double *median, double *spread,
                             spc_bench_result *out)

@@ -13,20 +13,20 @@ typedef struct ceilings {
     double matrix_tflops;
     spc_bandwidth memory, cache;
     double gather_gbps;
-    double cache_bytes; /* 0: not known, no set is too large for it */
+    double cache_bytes; /* 0: unknown, so that no set is too large for it */
     double launch_us;
 } ceilings;
 
 /*
- * Of a device that was not measured: more than it can do. A multiprocessor
- * multiplies so much a clock, and takes at most 128 bytes a clock from its own
- * cache and shared memory (all of these architectures: their white papers, and
- * "Memory Throughput" in NVIDIA's CUDA C++ Programming Guide); what comes out
- * of the last cache comes through there. The clock is the highest that the
- * driver allows ("Max Clocks" of nvidia-smi -q), not the boost clock of the
- * data sheet, which short kernels exceed. Memory is the data sheet's peak,
- * rounded up. The first row whose text occurs in the device's name is taken;
- * where boards differ, the larger figure.
+ * Devices that were not measured get more than they can do. A multiprocessor
+ * has a fixed number of products a clock, and takes at most 128 bytes a clock
+ * from its own cache and shared memory (all of these architectures: their white
+ * papers, and "Memory Throughput" in NVIDIA's CUDA C++ Programming Guide). Data
+ * from the last cache passes through the same path. The clock is the highest
+ * that the driver allows ("Max Clocks" of nvidia-smi -q), not the boost clock
+ * of the data sheet, which short kernels exceed. Memory is the data sheet's
+ * peak, rounded up. The first row whose text occurs in the device's name is
+ * taken; where boards differ, the larger figure.
  */
 typedef struct device_class {
     const char *name;
@@ -69,8 +69,11 @@ static double rate_of(spc_dtype dtype, double f16, double tf32, double f32,
     return spc__dtype_of(dtype)->bytes == 2 ? f16 : tf32;
 }
 
-/* The best for rows of up to twice as many bytes: a longer row may be gathered
- * as some shorter ones, and a short one beside its neighbour. */
+/*
+ * Returns the best rate for rows of up to twice as many bytes: a long row may
+ * be gathered as several shorter ones, and a short one together with its
+ * neighbour.
+ */
 static double gather_rate(const spc_device_info *device, double row_bytes)
 {
     double best = 0;
@@ -129,13 +132,16 @@ static bool class_ceilings(ceilings *out, const spc_device_info *device,
 
 /* ---- what a layer must move ---------------------------------------------- */
 
-/* The index at its information content, as a list or as the dense table. */
+/*
+ * Returns the bytes of the index at its information content: as a list or as
+ * the dense table, whichever is smaller.
+ */
 static double index_bytes(const spc__work *work)
 {
     double offsets = work->offsets, rows = (double)work->rows_out;
     double listed = (double)work->pairs;
 
-    /* The centre's input is the output row: no kernel has to look it up. */
+    /* The centre's input is the output row, so no kernel has to look it up. */
     if (spc__geometry_centre(&work->conv->geometry) >= 0) {
         listed = larger(listed - rows, 0);
         offsets = larger(offsets - 1, 0);
@@ -146,8 +152,10 @@ static double index_bytes(const spc__work *work)
     return list < table ? list : table;
 }
 
-/* A row of inputs, or one of the sums that a kernel would add to instead; of a
- * gradient of weights, whose sums stay, one of dy. */
+/*
+ * Bytes of a row of inputs, or of a row of sums if a kernel adds to these
+ * instead. For a gradient of weights, whose sums stay in place, a row of dy.
+ */
 static double bytes_of_pair(const spc_conv *conv)
 {
     double row = (double)spc__operand_of(conv, SPC_IN, 1).bytes;
@@ -176,18 +184,17 @@ static void count_bytes(spc__floor *out, const spc__work *work)
 }
 
 /*
- * The least time to read and write so many bytes. What can be read and written
- * in a nanosecond is a convex set, as any two mixes can be had one after the
- * other; three of its border points are known: only reading, only writing, and
- * as much of both. So a mix of more reading than writing lies below the
- * straight line from only writing through the equal mix, and the other way
- * round. Where reading and writing share one path this is the sum of both,
- * where they have a path each the longer of both.
+ * Returns the least time to read and write these bytes. The mixes that are
+ * possible in a nanosecond form a convex set, as any two mixes can follow each
+ * other. Three of its border points are known: only reading, only writing, and
+ * equal parts. So a mix with more reads than writes lies below the straight
+ * line from only writing through the equal mix, and vice versa. If reads and
+ * writes share one path, the result is their sum; if each has a path of its
+ * own, the longer of both.
  */
 static double time_of(const spc_bandwidth *of, double read, double written)
 {
-    /* Of the equal mix, one side: as copied, or first all read, then written.
-     */
+    /* One side of the equal mix: as copied, or first all read, then written. */
     double half =
         larger(of->copy_gbps / 2, 1 / (1 / of->read_gbps + 1 / of->write_gbps));
     double most_read = larger(of->read_gbps, half);
@@ -207,7 +214,7 @@ static double beyond(double bytes, double cache_bytes)
     return cache_bytes > 0 ? larger(bytes - cache_bytes, 0) : 0;
 }
 
-/* What a warm run must at least exchange with memory, in whichever way. */
+/* Bytes that a warm run must exchange with memory, whatever its schedule. */
 static double warm_memory_us(const ceilings *most, const spc__floor *floor)
 {
     const spc_bandwidth *memory = &most->memory;
@@ -219,8 +226,7 @@ static double warm_memory_us(const ceilings *most, const spc__floor *floor)
     return bytes / (best * 1e3);
 }
 
-/* A cold run reads everything from memory; what it writes may stay in the
- * cache. */
+/* A cold run reads everything from memory; its writes may stay in the cache. */
 static double cold_memory_us(const ceilings *most, const spc__floor *floor)
 {
     return time_of(&most->memory, floor->read_bytes,

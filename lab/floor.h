@@ -11,26 +11,26 @@
  *
  *   gather   a row of `cin` inputs for every pair, or the `cout` fp32 sums that
  *            a kernel would add to instead, whichever is less, at the best rate
- *            for rows of that size: mostly that of rows which the cache next to
- *            the multiprocessor holds, as it may hold them
+ *            for rows of that size: mostly the rate of rows in the cache next
+ * to the multiprocessor, as that cache may hold them
  *
- *   cache    what must be read, and what must be written, at least once, at
- *            the rates of the last cache
+ *   cache    compulsory reads and writes, each once, at the rates of the last
+ *            cache
  *
- *   memory   warm: what of that no cache can hold; cold: all that is read
+ *   memory   warm: the part of these that no cache can hold; cold: all reads
  *
- * What must be read: the input rows that some pair uses, the weights of the
+ * Compulsory reads: the input rows that some pair uses, the weights of the
  * offsets that some pair uses, the bias, and the index at its information
- * content: for each pair the row it reads, for each output row a bit an offset;
- * or the dense table, if that is smaller. The centre of a submanifold kernel is
- * the row itself and read from nowhere. What must be written: the output rows.
+ * content: for each pair the row it reads, for each output row a bit per
+ * offset; or the dense table, if that is smaller. The centre of a submanifold
+ * kernel is the row itself and needs no read. Compulsory writes: the output
+ * rows.
  *
- * Of a gradient of weights dy is read besides, with the index, and the gradient
- * is what must be written.
+ * A gradient of weights also reads dy with its index, and writes the gradient.
  *
- * A floor is for kernels that compute every product, on one kind of unit at a
- * time, and read a map: those of templates/. What they measure must never lie
- * below it; tests/lab/test_floor.c holds every device to that.
+ * The floor is valid for kernels that compute every product, on one kind of
+ * unit at a time, and read a map, as those of templates/ do. No measured time
+ * may be below it; tests/lab/test_floor.c checks this on every device.
  */
 #ifndef SPC_RUNTIME_FLOOR_H
 #define SPC_RUNTIME_FLOOR_H
@@ -40,26 +40,29 @@
 /* A layer's work on a scene. */
 typedef struct spc__work {
     const spc_conv *conv;
-    int64_t rows_in;  /* that some pair reads */
-    int64_t rows_out; /* all are written, with pairs or without */
+    int64_t rows_in;  /* read by some pair */
+    int64_t rows_out; /* all are written, with or without pairs */
     int64_t pairs;
-    int offsets; /* that some pair has */
+    int offsets; /* used by some pair */
 } spc__work;
 
 typedef struct spc__floor {
     double flops;
     double gathered_bytes;            /* pairs * cin * element */
     double read_bytes, written_bytes; /* compulsory */
-    double warm_us, cold_us;          /* 0: nothing is known of the device */
-    const char *warm_by, *cold_by;    /* the term that is largest; "" */
-    bool measured;                    /* by spc_device_measure; else by class */
+    double warm_us, cold_us;          /* 0: the device is unknown */
+    const char *warm_by, *cold_by;    /* the largest term; "" */
+    /* by spc_device_measure; otherwise by class */
+    bool measured;
 } spc__floor;
 
 void spc__floor_compute(spc__floor *out, const spc__work *work,
                         const spc_device_info *device);
 
-/* The same of work that only moves so many bytes, in one launch or more: the
- * terms launch, cache and memory. */
+/*
+ * The floor of work that only moves these bytes, in one launch or more: the
+ * terms launch, cache and memory.
+ */
 void spc__floor_of_bytes(spc__floor *out, double read, double written,
                          const spc_device_info *device);
 

@@ -1,4 +1,4 @@
-/* floor_known.c - the floor of a layer on a device that need not be here. */
+/* floor_known.c - the floor of a layer on a device that is not installed. */
 #include "base/error.h"
 #include "context/ceilings.h"
 #include "context/ctx.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What the database has measured of that class, as far as it has. */
+/* Reads the measurements of that class from the database, if there are any. */
 static void find_device(spc_device_info *out, const spc_ctx *ctx,
                         const char *device)
 {

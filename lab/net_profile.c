@@ -1,5 +1,4 @@
-/* net_profile.c - how long each work of a network takes, and how long it could.
- */
+/* net_profile.c - measures each work of a network and computes its floor. */
 #include "net/net_plan.h"
 
 #include "base/clock.h"
@@ -12,7 +11,7 @@
 #include <string.h>
 
 enum { SAMPLES = 15 };
-static const double limit_s = 1; /* for one work */
+static const double limit_s = 1; /* for each work */
 
 /* ---- times --------------------------------------------------------------- */
 
@@ -50,7 +49,7 @@ static spc_status measure(double *out, spc_net_plan *plan, int i,
 
 /* ---- floors -------------------------------------------------------------- */
 
-/* Inputs that some output sees, and offsets that some pair has. */
+/* Inputs that some output sees, and offsets that have a pair. */
 typedef struct work_seen {
     int64_t rows_in;
     int offsets;
@@ -131,7 +130,7 @@ static spc_status look_at_map(work_seen *out, spc_net_plan *plan, int map)
     return status;
 }
 
-/* Each row reads itself. */
+/* Each row reads only itself. */
 static void floor_of_linear(spc__floor *out, const spc_net_plan *plan,
                             const spc__net_work *work)
 {
@@ -180,7 +179,7 @@ static void floor_of_feature(spc__floor *out, const spc_net_plan *plan,
     spc__floor_of_bytes(out, read, written, &plan->ctx->info);
 }
 
-/* Every row of the set is written once; so much at least was read. */
+/* Every row of the set is written once, and at least as much is read. */
 static void floor_of_gather(spc__floor *out, const spc_net_plan *plan,
                             const spc__net_work *work)
 {
@@ -226,15 +225,17 @@ spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
     if ((status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
         return status;
     memset(out, 0, (size_t)plan->work_count * sizeof(*out));
-    /* Floors first: they ask for counts that stay as they are. */
+    /* Floors come first: they need counts that later steps do not change. */
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
         status = find_floor(&out[i], plan, &plan->works[i]);
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
         status = measure(&out[i].warm_us, plan, i, buffers);
     if (status != SPC_OK)
         return status;
-    /* The same voxels are there again; so a host may ask for them. That points
-     * were left out, it knows. */
+    /*
+     * The voxels are those of the run before, so their count may be read by the
+     * host. Points that were left out have already been reported.
+     */
     status = spc_net_check(plan, NULL);
     return plan->checked ? SPC_OK : status;
 }

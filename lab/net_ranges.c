@@ -1,5 +1,7 @@
-/* net_ranges.c - the greatest magnitude of each tensor of a network's run, by
- * which it is quantised. */
+/*
+ * net_ranges.c - the largest magnitude of each tensor in a network's run, for
+ * quantisation.
+ */
 #include "net/net_plan.h"
 
 #include "base/dtype.h"

@@ -1,5 +1,7 @@
-/* net_scene.c - files of points as scenes of a network, and its levels as
- * scenes of layers. */
+/*
+ * net_scene.c - uses files of points as scenes of a network, and the network's
+ * levels as scenes of layers.
+ */
 #include "net/net_plan.h"
 
 #include "base/error.h"
@@ -10,8 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The grid of the network's range; voxels may have another size. The voxels are
- * those of the range: a shape may have one more, which stays empty. */
+/*
+ * Makes the grid of the network's range, possibly with another voxel size. The
+ * voxels are those of the range: a shape may have one more, which stays empty.
+ */
 static void grid_of(spc__grid *out, const spc_net_input *input,
                     const double size[3])
 {

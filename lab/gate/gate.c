@@ -1,10 +1,12 @@
 /*
- * gate.c - the tests that a candidate must pass, and what it failed in.
+ * gate.c - the tests that a candidate must pass, and the name of the one that
+ * it failed.
  *
- * On every scene the first launch finds all ones in its output, which are no
- * number; the second, of other data, finds the result of the first, and the
- * workspace as that left it; a third a plausible number. Who leaves its output
- * alone, or adds to it, differs in one of them.
+ * On every scene the output of the first launch starts as all ones, which is
+ * NaN. The second launch has other data and starts with the result of the
+ * first, and with the workspace as the first left it. The third starts with a
+ * plausible number. A candidate that does not write its output, or adds to it,
+ * fails in at least one of them.
  */
 #include "lab/gate/gate.h"
 
@@ -14,22 +16,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What arrays are filled with: no number in any type; 1.06 in fp16 and 0.0115
- * in fp32. */
+/* The fill of arrays: NaN in every type; 1.06 in fp16 and 0.0115 in fp32. */
 enum { NAN_BYTE = 0xff, NUMBER_BYTE = 0x3c };
 
 /* Launches that verifying a deterministic problem repeats. */
 enum { REPEATS = 3 };
 
-/* Confirming runs: one fault in thirty launches escapes 200 of them with
- * probability 0.001, 150 with 0.006, and 100 with 0.03: too often where other
- * programs use up the time for more. Small scenes take more in it. */
+/*
+ * Confirming runs: a fault of one launch in thirty escapes 200 of them with
+ * probability 0.001, 150 with 0.006, and 100 with 0.03. A hundred would miss it
+ * too often where other programs leave no time for more. Small scenes have more
+ * runs in the same time.
+ */
 enum { RUNS_LEAST = 150, RUNS = 200, RUNS_MOST = 2000, RUNS_AT_ONCE = 16 };
-enum { REAL_LEAST = 100 }; /* of a deterministic layer, on given scenes */
+enum { REAL_LEAST = 100 }; /* of a deterministic layer, on the given scenes */
 
 /* ---- verifying ----------------------------------------------------------- */
 
-/* A deterministic problem asks for the same bits. */
+/* A deterministic problem must return the same bits. */
 static void test_again(const spc__gate *g, const spc__gate_setting *at)
 {
     spc__gate_setting again = *at;
@@ -110,7 +114,7 @@ static bool has_draw(const spc__gate *g, int draw)
     return g->bed->sample->weights[draw] != NULL;
 }
 
-/* Packs the integers, and notes what the packed forms are. */
+/* Packs the integers and digests the packed forms. */
 static bool pack_draws(spc__gate *g)
 {
     spc__bed *bed = g->bed;
@@ -140,9 +144,9 @@ static bool pack_draws(spc__gate *g)
 }
 
 /*
- * A kernel may not have static memory. What one launch leaves there, a later
- * launch or one on another stream finds. Tests allow it for planted kernels
- * whose fault needs a memory.
+ * True if the kernel has static memory, which is not allowed: a value left
+ * there by one launch is visible to later launches and on other streams. Tests
+ * allow it for planted kernels whose fault needs a memory.
  */
 static bool remembers(const spc__gate *g)
 {
@@ -189,7 +193,7 @@ static spc__gate_setting real_run(int s)
                                .work_byte = NAN_BYTE};
 }
 
-/* Is what lies in the output the first result of the real draw again? */
+/* Compares the output with the first result of the real draw. */
 static void compare_first(const spc__gate *g, int s, uint64_t digest)
 {
     spc__gate_setting at = real_run(s);
@@ -212,14 +216,14 @@ static void compare_first(const spc__gate *g, int s, uint64_t digest)
 
 /* ---- run after run ------------------------------------------------------- */
 
-/* The draws that must repeat: sums of integers do in any order. */
+/* True for the draws that must repeat: sums of integers do in any order. */
 static bool repeats(const spc__gate *g, int s, int draw)
 {
     return spc__sample_has(g->bed->sample, s, (spc__draw)draw) &&
            (draw != SPC__REAL || !g->tested->atomics);
 }
 
-/* `count` runs of a draw, one behind the other; notes how many differ. */
+/* Runs a draw `count` times in sequence and notes how many results differ. */
 static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
 {
     spc__bed *bed = g->bed;
@@ -253,7 +257,7 @@ static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
                         differ, count, spc__gate_scene(g, s));
 }
 
-/* `count` runs of each draw of a scene; returns how many there were. */
+/* Runs each draw of a scene `count` times; returns the number of runs. */
 static int run_scene(const spc__gate *g, int s, int count)
 {
     int done = 0;
@@ -270,8 +274,11 @@ static int run_scene(const spc__gate *g, int s, int count)
     return done;
 }
 
-/* Given scenes while there is time for them, awkward ones but the first two,
- * which have hardly a row, and when time is up the smallest of these. */
+/*
+ * Chooses the given scenes while there is time for them, then awkward ones
+ * except the first two, which have hardly a row. When the time is up it chooses
+ * the smallest of these.
+ */
 static int next_scene(const spc__gate *g, int turn, bool given, bool hurry)
 {
     const spc__sample *sample = g->bed->sample;
@@ -282,9 +289,12 @@ static int next_scene(const spc__gate *g, int turn, bool given, bool hurry)
     return sample->given + 2 + (hurry ? 0 : turn % (awkward - 2));
 }
 
-/* More at once with each turn, so that slow ones see the clock in time. What a
- * deterministic layer promises, the bits of sums of real numbers, only given
- * scenes show: of those it gets enough, however long that takes. */
+/*
+ * The number of runs doubles each time, so that slow candidates check the clock
+ * in time. Only the given scenes can show that a deterministic layer repeats
+ * the bits of sums of real numbers, so they get the required number of runs
+ * however long that takes.
+ */
 static void run_repeatedly(const spc__gate *g, double limit_s)
 {
     uint64_t limit_ns = (uint64_t)(limit_s * 1e9), start = spc__now_ns();
@@ -314,7 +324,10 @@ static spc__gate begin(spc__verdict *out, spc__bed *bed, spc__tested *tested)
     return (spc__gate){.out = out, .bed = bed, .tested = tested};
 }
 
-/* Others pack before this one is judged: it must leave the weights right. */
+/*
+ * Other candidates pack their weights before this one is tested, so packing
+ * must leave the weights unchanged.
+ */
 static spc_status pack_real(spc__tested *tested, spc__bed *bed)
 {
     bool held = true;

@@ -1,6 +1,6 @@
 /*
- * gate_blame.c - what a candidate did wrong: an array written to that is only
- * read, or what a wrong result is wrong in.
+ * gate_blame.c - finds what a candidate did wrong: a write to a read-only
+ * array, or the cause of a wrong result.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -14,10 +14,10 @@
 
 /* ---- what is only read --------------------------------------------------- */
 
-/* Of every scene two; weights, bias, scale and the scales of tensors. */
+/* Two of every scene; weights, bias, scale and the scales of tensors. */
 enum { WATCHED = 2 * SPC__SAMPLE_SCENES + 4 };
 
-/* An array as it must still be. */
+/* An array with the digest that it must still have. */
 typedef struct watched {
     const char *name;
     const spc__guarded *array;
@@ -92,7 +92,7 @@ void spc__gate_read_only(const spc__gate *g, int draw)
             spc__gate_zones_hold(g, list[i].name, list[i].array,
                                  &digests[3 * i + 1]);
     }
-    /* Others must find what this one has spoilt. */
+    /* Later candidates need the arrays that this one has overwritten. */
     if (g->out->status == SPC__TRIAL_WRONG && spc__bed_refill(g->bed) != SPC_OK)
         spc__gate_failed(g);
 }
@@ -127,7 +127,7 @@ bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
     return got == want || fabs(got - want) <= slack;
 }
 
-/* Does each wrong element of the fetched result hold what lay there before? */
+/* True if each wrong element of the fetched result still has its old value. */
 static bool is_left_alone(const spc__gate *g, const spc__gate_setting *at)
 {
     const spc__sample *sample = g->bed->sample;
@@ -150,8 +150,10 @@ static bool is_left_alone(const spc__gate *g, const spc__gate_setting *at)
     return true;
 }
 
-/* The launch once more, over the same or other contents; false if the result is
- * wrong, or cannot be had. */
+/*
+ * Launches once more, over the same or other contents. False if the result is
+ * wrong or cannot be fetched.
+ */
 static bool succeeds(const spc__gate *g, const spc__gate_setting *at,
                      uint64_t *digest)
 {
@@ -170,7 +172,9 @@ static bool succeeds(const spc__gate *g, const spc__gate_setting *at,
     return worst.error <= 1;
 }
 
-/* Each question changes one thing; the first that makes a difference is it. */
+/*
+ * Each trial changes one thing; the first that makes a difference is the cause.
+ */
 static const char *diagnose(const spc__gate *g, const spc__gate_setting *at,
                             uint64_t digest)
 {
@@ -202,7 +206,10 @@ void spc__gate_untouched(const spc__gate *g, int draw)
         spc__gate_maps_hold(g);
 }
 
-/* Only packing reads the weights' layout: where it matters the note says it. */
+/*
+ * Only packing depends on the layout of the weights, so the note names the
+ * layout where it matters.
+ */
 static void name_layout(const spc__gate *g, spc__draw draw)
 {
     size_t used = strlen(g->out->note);
@@ -214,9 +221,11 @@ static void name_layout(const spc__gate *g, spc__draw draw)
                  " (weights RSCK)");
 }
 
-/* Spoilt inputs explain all that follows. A diagnosis may end in a fault, or
- * find what two launches hid, of which one undid what the other had done; that
- * is then what is noted. */
+/*
+ * Overwritten inputs explain all later failures, so they are checked first. A
+ * diagnosis may end in a fault, or show that two launches hid each other's
+ * writes; the note then says that.
+ */
 void spc__gate_reject(const spc__gate *g, const spc__gate_setting *at,
                       uint64_t digest, const spc__worst *worst)
 {

@@ -1,5 +1,7 @@
-/* gate_large.c - a launch on more rows than any scene before had, and one on a
- * solid block. */
+/*
+ * gate_large.c - launches on more rows than any earlier scene has, and on a
+ * solid block.
+ */
 #include "lab/gate/gate_launch.h"
 
 #include "base/error.h"

@@ -1,6 +1,6 @@
 /*
- * gate_launch.c - one launch of a candidate between zones that nobody may write
- * to, and how its result is compared and talked of.
+ * gate_launch.c - runs a candidate once between guard zones, compares its
+ * result and describes failures.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -108,7 +108,7 @@ spc_status spc__gate_digest(const spc__gate *g,
     return spc__digester_end(bed->digester, digests);
 }
 
-/* A write to closed pages becomes the verdict. */
+/* Launches with closed pages; a write to them becomes the verdict. */
 static spc_status launch(const spc__gate *g, const spc__gate_setting *at)
 {
     if (at->read_only)
@@ -140,7 +140,7 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
     return g->out->status == SPC__TRIAL_OK;
 }
 
-/* NULL: nobody had this result yet. */
+/* NULL: this result is not known yet. */
 static const spc__right *
 find_right(const spc__bed *bed, const spc__gate_setting *at, uint64_t digest)
 {

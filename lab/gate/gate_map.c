@@ -1,9 +1,11 @@
 /*
- * gate_map.c - is a map after a candidate what it was before? Who writes to it
- * may be right, and the next who reads it wrong.
+ * gate_map.c - verifies that a candidate left the map unchanged. A candidate
+ * that writes to it may be correct itself, but later readers of the map are
+ * not.
  *
- * Its arrays lie between zones, as all of a bed do (spc_ctx.zone_bytes). One
- * digest is of an array and both of its zones, as there are many.
+ * Its arrays lie between zones, like all arrays of a fixture
+ * (spc_ctx.zone_bytes). One digest covers an array and both of its zones, as
+ * there are many.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -116,7 +118,7 @@ int spc__gate_list_map(array list[SPC__MAP_ARRAYS], const spc__gate *g,
 
 /* ---- digests ------------------------------------------------------------- */
 
-/* Of each array of a map, zones included. */
+/* Digests each array of a map, zones included. */
 static spc_status digest_map(const spc__gate *g, int s, uint64_t *digests,
                              array *list, int *count)
 {
@@ -147,7 +149,7 @@ bool spc__gate_note_maps(spc__gate *g)
     return true;
 }
 
-/* Is a zone on the device what it was? */
+/* True if a zone on the device is unchanged. */
 static bool zone_holds(const spc__gate *g, const char *zone, size_t bytes)
 {
     unsigned char seen[256];

@@ -1,6 +1,6 @@
 /*
- * gate_odd.c - scenes of many sizes, one launch each; and operands that are
- * infinite or no numbers, which show where they are seen and nowhere else.
+ * gate_odd.c - one launch on scenes of many sizes; and operands that are
+ * infinite or NaN, which must reach exactly the outputs that see them.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -34,8 +34,10 @@ static spc_status enqueue_size(const spc__gate *g, int s)
     return status == SPC_OK ? spc__gate_add_zones(g, &bed->out) : status;
 }
 
-/* What is not as it must be, is run once more, to see what is wrong with it;
- * or it may be, where an epilogue rounds. */
+/*
+ * Runs a failed launch once more to find what is wrong with it. It may also be
+ * correct, as an epilogue rounds.
+ */
 static void look_closer(const spc__gate *g, int s)
 {
     spc__gate_setting at = {.s = s,
@@ -77,16 +79,19 @@ void spc__gate_test_sizes(const spc__gate *g)
     }
 }
 
-/* ---- operands that are no numbers ---------------------------------------- */
+/* ---- operands that are NaN ----------------------------------------------- */
 
-/* Bytes on the device, what they become for a launch, and what they are. */
+/*
+ * Bytes on the device, their value during a launch, and their original value.
+ */
 typedef struct patch {
     char *device;
     const void *other, *right;
     size_t bytes;
 } patch;
 
-enum { PATCHES = 1024 }; /* the scene is small: more are left out together */
+/* a small scene: patches beyond these are left out together */
+enum { PATCHES = 1024 };
 
 typedef struct odd_launch {
     const spc__gate *g;
@@ -94,7 +99,7 @@ typedef struct odd_launch {
     spc__odd odd;
     patch patches[PATCHES];
     int count;
-    /* Rows of inputs that are no numbers, and infinite of either sign. */
+    /* Rows of inputs that are NaN, and infinite of either sign. */
     char *none, *infinite[2];
 } odd_launch;
 
@@ -113,7 +118,7 @@ static const spc__sample_scene *scene_of(const odd_launch *l)
     return &l->g->bed->sample->scenes[l->at.s];
 }
 
-/* Marked rows; or what of them is infinite, which is one element or all. */
+/* Patches marked rows: all elements, or one, become infinite or NaN. */
 static void add_inputs(odd_launch *l)
 {
     const spc__bed *bed = l->g->bed;
@@ -196,7 +201,7 @@ static spc_status write_patches(const odd_launch *l, bool right)
                                  bed->weights[SPC__COUNT].data, SPC_KRSC, NULL);
 }
 
-/* Is element i what it must be? */
+/* True if element i is correct. */
 static bool is_right(const odd_launch *l, int64_t i, unsigned char must)
 {
     const spc__gate *g = l->g;
@@ -243,7 +248,7 @@ static void judge(const odd_launch *l)
         }
 }
 
-/* Operands become what they were also behind a launch that failed. */
+/* Operands are restored even if the launch failed. */
 static void run_odd(odd_launch *l)
 {
     const spc__gate *g = l->g;

@@ -1,12 +1,12 @@
 /*
- * gate_pages.c - pages that cannot be written to, for one launch.
+ * gate_pages.c - makes pages read-only for one launch.
  *
- * A kernel that writes to the map and restores it leaves no trace, and other
+ * A kernel that writes to the map and restores it leaves no trace, but other
  * launches that read the map meanwhile are wrong. Where device memory is the
- * host's, the pages of all that is only read are closed for a launch. A write
- * to them raises SIGSEGV; its handler notes the array, opens its pages, and the
+ * host's, the pages of all read-only arrays are closed for a launch. A write to
+ * them raises SIGSEGV; its handler notes the array, opens its pages, and the
  * kernel goes on. All of these arrays lie between zones that are larger than a
- * page, so that no page has other data.
+ * page, so no page has other data.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -26,18 +26,23 @@ typedef struct pages {
     uintptr_t first, behind; /* of the array */
 } pages;
 
-/* A handler has no payload, so this is the process's; one launch at a time. */
+/*
+ * A signal handler has no payload, so this state is global; one launch at a
+ * time may use it.
+ */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct {
     pages all[MOST];
     int count;
-    atomic_int written; /* the pages; -1: none */
+    atomic_int written; /* index of the pages; -1: none */
     atomic_uintptr_t where;
     struct sigaction before;
 } closed;
 
-/* Of somebody else's fault: the instruction faults again under the handler
- * that was there before. */
+/*
+ * A fault at another address is not ours: the earlier handler is restored, and
+ * the instruction faults again under it.
+ */
 static void on_fault(int signal, siginfo_t *info, void *context)
 {
     uintptr_t at = (uintptr_t)info->si_addr;
@@ -55,7 +60,7 @@ static void on_fault(int signal, siginfo_t *info, void *context)
     sigaction(signal, &closed.before, NULL);
 }
 
-/* The pages of an array, as far as they lie within its zones. */
+/* Adds the pages of an array, as far as they lie within its zones. */
 static void add(const char *of, const char *name, const void *data,
                 size_t bytes, size_t zone)
 {
@@ -126,7 +131,7 @@ void spc__gate_close_pages(const spc__gate *g, const spc__gate_setting *at)
     protect_all(PROT_READ);
 }
 
-/* Pages reach into the zones of their array. */
+/* Pages extend into the zones of their array, so a write may be to either. */
 static void note_write(const spc__gate *g, const pages *p, uintptr_t where)
 {
     if (where >= p->first && where < p->behind)
@@ -135,7 +140,7 @@ static void note_write(const spc__gate *g, const pages *p, uintptr_t where)
         spc__gate_wrong(g, "canary: something is written %s %s%s",
                         where < p->first ? "before" : "behind", p->of, p->name);
     if (p->of[0] != '\0')
-        g->out->spoilt = true; /* maps are made anew */
+        g->out->spoilt = true; /* maps must be built again */
     else if (spc__bed_refill(g->bed) != SPC_OK)
         spc__gate_failed(g);
 }

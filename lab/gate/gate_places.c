@@ -1,12 +1,13 @@
 /*
- * gate_places.c - a deterministic problem asks for the same bits wherever its
- * operands lie.
+ * gate_places.c - a deterministic problem must return the same bits at any
+ * address of its operands.
  *
- * A sum whose order follows from an address is the same in all launches of a
- * bed, and another in each program. So operands lie elsewhere here: in arrays
- * of their own, at a multiple of what spc.h promises that is drawn, less than
- * REACH behind a multiple of REACH, and in the next launch where all of these
- * bits are turned. Whichever of them matters has both values in two launches.
+ * A sum whose order depends on an address is the same in all launches on one
+ * fixture, but differs between programs. So this test moves the operands into
+ * arrays of their own: to a random multiple of the alignment that spc.h
+ * promises, less than REACH after a multiple of REACH, and for the next launch
+ * to the complement of these bits. Each address bit has both values in the two
+ * launches.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -17,12 +18,12 @@
 
 enum { LAUNCHES = 4, REACH = 128 * 1024, PACKED_PLACE = 256, ARRAYS = 6 };
 
-/* An operand, and the array that takes its place. */
+/* An operand, and the array that replaces it. */
 typedef struct moved {
-    const void **at; /* in the buffers; NULL: nobody reads it */
+    const void **at; /* in the buffers; NULL: not read */
     const void *host;
     char *device;
-    size_t bytes, place, behind; /* where it lay last */
+    size_t bytes, place, behind; /* its last position */
 } moved;
 
 typedef struct places {
@@ -32,7 +33,7 @@ typedef struct places {
     spc_buffers buffers;
     moved all[ARRAYS];
     int count;
-    void *packed; /* weights as they are on the device */
+    void *packed; /* weights as on the device */
 } places;
 
 static void add(places *p, const void **at, const void *host, size_t bytes,
@@ -93,7 +94,7 @@ static spc_status allocate(places *p)
     return status;
 }
 
-/* Elsewhere in its array; a workspace is filled. */
+/* Moves an operand within its array; a workspace is filled. */
 static spc_status move(places *p, moved *m, bool turned)
 {
     const spc__bed *bed = p->g->bed;

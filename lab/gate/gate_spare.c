@@ -1,7 +1,7 @@
 /*
- * gate_spare.c - a map with room for more rows than there are, filled with one
- * scene after the other where it lies, as networks and frames do. Who takes the
- * capacity for the rows is found, and who keeps of a map what it was.
+ * gate_spare.c - a map with spare capacity, refilled in place with one scene
+ * after the other, as networks and frames do. Finds candidates that use the
+ * capacity as the row count, or that keep data of an earlier map.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -13,12 +13,16 @@
 
 enum { NAN_BYTE = 0xff };
 
-/* Digests of one launch: of the result, of the zones of output and workspace,
- * and of what lies behind the rows that there are. */
+/*
+ * Digests of one launch: the result, the zones of output and workspace, and the
+ * output after its rows.
+ */
 enum { BEHIND = SPC__RUN_DIGESTS, DIGESTS };
 
-/* Bytes of the output behind its rows. A plan that zeroes its output does so up
- * to the capacity; of others that is the output's zone. */
+/*
+ * Bytes of the output after its rows. A plan that zeroes its output does so up
+ * to the capacity; for others this space counts as the output's zone.
+ */
 static size_t room_behind(const spc__gate *g)
 {
     const spc__bed *bed = g->bed;
@@ -28,7 +32,7 @@ static size_t room_behind(const spc__gate *g)
 
     if (!spc__plan_launch(g->tested->plan)->clear || all <= used)
         return 0;
-    return (all - used) / 2 * 2; /* as digests count */
+    return (all - used) / 2 * 2; /* rounded as digests count */
 }
 
 static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
@@ -46,7 +50,7 @@ static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
     return status == SPC_OK ? spc__gate_digest(g, digests) : status;
 }
 
-/* The workspace is as the scene before left it, as a program leaves it. */
+/* The workspace keeps the data of the previous scene, as in a program. */
 static spc_status run(const spc__gate *g, int s, size_t behind, bool is_first,
                       uint64_t *digests)
 {
@@ -63,7 +67,7 @@ static spc_status run(const spc__gate *g, int s, size_t behind, bool is_first,
     return status == SPC_OK ? digest(g, behind, digests) : status;
 }
 
-/* Nobody may add to rows that there are none of. */
+/* Rows that do not exist must not be added to. */
 static bool is_zero(const spc__gate *g, size_t behind, uint64_t seen)
 {
     void *zeros = behind > 0 ? calloc(behind, 1) : NULL;
@@ -97,7 +101,7 @@ static void judge(const spc__gate *g, int s, size_t behind,
     spc__gate_reject(g, &at, result, &worst);
 }
 
-/* The maps of the bed are as noted, but not the one with room. */
+/* The maps of the fixture are verified, but not the one with spare capacity. */
 static void test_scene(const spc__gate *g, int s, bool is_first)
 {
     spc__gate of_spare = *g;

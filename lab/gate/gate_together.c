@@ -1,10 +1,10 @@
 /*
- * gate_together.c - two launches of a plan at once on one map, each with data,
- * an output and a workspace of its own.
+ * gate_together.c - two concurrent launches of a plan on one map, each with its
+ * own data, output and workspace.
  *
- * On processors two threads launch again and again. A GPU gets a graph of two
+ * On processors two threads launch repeatedly. A GPU gets a graph of two
  * branches that do not wait for each other. An emulation runs launches one by
- * one: there gate_pages.c finds who writes to what others read.
+ * one: there gate_pages.c finds writes to shared data.
  */
 #include "lab/gate/gate_launch.h"
 
@@ -16,11 +16,11 @@
 
 enum { SIDES = 2, LAUNCHES = 8, ROUNDS = 8, NAN_BYTE = 0xff };
 
-/* One of the two: its data, and what came of it. */
+/* One of the two launches: its data and its results. */
 typedef struct side {
     spc__draw draw;
     uint64_t right;                /* the digest of its result */
-    spc_buffers buffers[LAUNCHES]; /* of a processor the first alone */
+    spc_buffers buffers[LAUNCHES]; /* a processor uses only the first */
     spc_status status;
     int wrong;
 } side;
@@ -30,7 +30,7 @@ typedef struct together {
     int s;
     size_t out_bytes;
     side sides[SIDES];
-    char *memory; /* on the device: all of theirs */
+    char *memory; /* on the device: all of their arrays */
 } together;
 
 static size_t padded(size_t bytes)
@@ -38,7 +38,7 @@ static size_t padded(size_t bytes)
     return (bytes + SPC__PLACES) / SPC__PLACES * SPC__PLACES;
 }
 
-/* Copies an array to *at, and moves *at behind it. */
+/* Copies an array to *at, and advances *at past it. */
 static spc_status copy(const together *t, const void **to, char **at,
                        const void *from, size_t bytes)
 {
@@ -49,7 +49,7 @@ static spc_status copy(const together *t, const void **to, char **at,
     return spc_copy_to_device(t->g->bed->ctx, (void *)*to, from, bytes);
 }
 
-/* Inputs of its draw, a workspace, and an output for each launch. */
+/* Places the inputs of its draw, a workspace, and an output for each launch. */
 static spc_status lay_side(const together *t, side *one, char **at,
                            int launches)
 {
@@ -212,8 +212,10 @@ static spc_status run_branches(together *t)
 
 /* ---- both ---------------------------------------------------------------- */
 
-/* The digest of an output that is a slice has its gaps, too, which are filled
- * like zones. */
+/*
+ * The digest of an output that is a slice includes its gaps, which are filled
+ * like zones.
+ */
 void spc__gate_test_together(const spc__gate *g)
 {
     const spc__sample *sample = g->bed->sample;

@@ -1,13 +1,13 @@
 /*
- * large.c - a scene of more than 2^17 rows, and of more than the bucket of the
- * given scenes reaches to, as a choice is served to any scene; and a solid
- * block of 16^3 voxels, whose inner rows see all offsets of most kernels.
+ * large.c - a scene of more than 2^17 rows, and of more than the largest bucket
+ * of the given scenes, since a choice is served to any scene; and a solid block
+ * of 16^3 voxels, whose inner rows see all offsets of most kernels.
  *
- * Inputs and residuals are those of PATTERN rows, again and again, so that
- * drawing them costs nothing. PATTERN is an odd prime: rows that differ by a
- * power of two, whichever bits of an index are lost, have other data. The
- * oracle is asked for some rows alone: the first and the last, those at 2^12,
- * 2^16 and 2^17, and others evenly spread.
+ * Inputs and residuals repeat every PATTERN rows, so that drawing them is
+ * cheap. PATTERN is an odd prime: rows whose indices differ by a power of two
+ * have different data, so a lost bit of an index shows. The oracle computes
+ * some rows only: the first and the last, those at 2^12, 2^16 and 2^17, and
+ * others evenly spread.
  */
 #include "lab/gate/large.h"
 
@@ -28,20 +28,26 @@
 enum { PATTERN = SPC__LARGE_PATTERN, LEAST_ROWS = 140000, MANY_ROWS = 4096 };
 enum { BLOCK_EDGE = 16, BLOCK_ROWS = BLOCK_EDGE * BLOCK_EDGE * BLOCK_EDGE };
 
-/* On a processor, of a gradient of weights: kernels cut the pairs of an offset
- * into parts, of some thousands at most, and the centre's are as many as rows.
+/*
+ * Rows of a gradient of weights on a processor: kernels split the pairs of an
+ * offset into parts of some thousands at most, and the centre has as many pairs
+ * as there are rows.
  */
 enum { GRADIENT_ROWS = 9000 };
 
-/* A box of the awkward scenes' extent, so that their index kernels serve; wider
- * for more rows than half of its two batches hold. */
+/*
+ * A box of the awkward scenes' extent, so that their index kernels apply; wider
+ * if the rows would fill more than half of its two batches.
+ */
 enum { LOW = -7, EXTENT = 64, MOST_EXTENT = 512 };
 
-/* Entries of a map, of which each row order that is tried takes a copy. */
+/* Limit of a map's entries, as each tested row order copies them. */
 static const int64_t most_entries = (int64_t)1 << 28;
 
-/* Limits of offsets to look for, and of products: of a processor where the
- * given scenes are large and where they are small, and of an emulation. */
+/*
+ * Limits of offset searches and of products: on a processor where the given
+ * scenes are large and where they are small, and on an emulation.
+ */
 static const double host_searches = 0x1p22, host_products = 0x1p31,
                     few_products = 0x1p28, emulated_products = 0x1p20;
 
@@ -53,7 +59,7 @@ typedef struct maker {
     spc_scene *scene;
     spc__random random;
     float *in, *residual; /* [PATTERN] rows */
-    float *weights;       /* of COUNT, as the oracle takes them */
+    float *weights;       /* of COUNT, in the oracle's layout */
     spc_error *error;
 } maker;
 
@@ -75,7 +81,7 @@ static bool has_room(const spc__bed *bed, int64_t rows)
     return rows <= most_entries / spc__conv_offsets(&bed->sample->conv);
 }
 
-/* Of many rows each has few neighbours; in a block it has all. */
+/* A row of many has few neighbours; a row of a block has all. */
 static double products_of(const spc__bed *bed, int kind, int64_t rows)
 {
     const spc_conv *conv = &bed->sample->conv;
@@ -102,9 +108,10 @@ static bool has_time(const spc__bed *bed, int kind, int64_t rows)
                host_searches;
 }
 
-/* A half more than a given scene has: a bucket is half an octave. A processor
- * that has no time for as many as the index of a row should reach to takes four
- * times what is given. */
+/*
+ * Half as many again as a given scene has, as a bucket is half an octave. A
+ * processor without time for 2^17 rows gets four times the given rows.
+ */
 static int64_t many_rows(const spc__bed *bed)
 {
     int64_t given = given_rows(bed), rows = given + given / 2;
@@ -143,8 +150,10 @@ static int64_t cells_of(const spc_conv *conv, int64_t edge)
            edge_of(conv, 2, edge);
 }
 
-/* The i-th of 2^bits cells in an order without pattern: each step is one to
- * one. */
+/*
+ * Returns the i-th of 2^bits cells in a pseudo-random order: each step is a
+ * bijection.
+ */
 static uint64_t shuffled(uint64_t i, int bits)
 {
     uint64_t mask = ((uint64_t)1 << bits) - 1;
@@ -170,7 +179,9 @@ static void place(int32_t at[4], const maker *m, int64_t edge, int64_t cell)
     at[0] = (int32_t)cell;
 }
 
-/* Cell i of a block, from the third on: the box's corners are two of its rows.
+/*
+ * Cell i of a block, counted from the third row: the box's corners are the
+ * first two.
  */
 static int64_t cell_of_block(const maker *m, int64_t i)
 {
@@ -182,7 +193,7 @@ static int64_t cell_of_block(const maker *m, int64_t i)
     return (x * edge_of(m->conv, 1, EXTENT) + y) * wide + z;
 }
 
-/* Does the shape of the layer leave room for a block? */
+/* True if the shape of the layer has room for a block. */
 static bool fits_block(const spc_conv *conv)
 {
     for (int a = 0; a < 3; a++)
@@ -191,7 +202,9 @@ static bool fits_block(const spc_conv *conv)
     return true;
 }
 
-/* So many cells of the box, or all; its corners first, as they set the extent.
+/*
+ * Takes `rows` cells of the box, or all; its corners come first, as they set
+ * the extent.
  */
 static spc_status draw_scene(maker *m, int64_t rows)
 {
@@ -285,9 +298,9 @@ static spc_status draw_patterns(maker *m)
                              m->residual, m->to->rows_out);
 }
 
-/* ---- what must come out -------------------------------------------------- */
+/* ---- expected results ---------------------------------------------------- */
 
-/* Ascending, none twice. */
+/* In ascending order, each once. */
 static void choose_rows(maker *m)
 {
     const int64_t edge = 65536, part = 4096, far = 131072;
@@ -314,8 +327,10 @@ static void choose_rows(maker *m)
         to->at[to->count++] = rows - 1;
 }
 
-/* Weights of COUNT lie in the sample as on a device: those of a DGRAD turned
- * around, which turning their places shows. */
+/*
+ * Weights of COUNT have the device's layout in the sample: those of a DGRAD are
+ * mirrored, which mirroring their offsets undoes.
+ */
 static spc_status read_weights(maker *m)
 {
     const spc_conv *conv = m->conv;
@@ -340,7 +355,7 @@ static spc_status read_weights(maker *m)
     return SPC_OK;
 }
 
-/* The residuals of the chosen rows, in their order; NULL: there are none. */
+/* The residuals of the chosen rows, in their order; NULL if there are none. */
 static float *chosen_residuals(const maker *m, float *to)
 {
     size_t columns = (size_t)m->conv->cout;
@@ -370,7 +385,7 @@ static spc_status expect(maker *m, const spc_relation *relation, float *sums,
     spc_ctx *ctx = m->bed->ctx;
 
     for (int64_t i = 0; i < seen.slots * to->count; i++)
-        relation->index[i] %= PATTERN; /* -1 stays */
+        relation->index[i] %= PATTERN; /* -1 is kept */
     spc_status status = spc__oracle_exact(
         sums, m->conv, &seen, to->count, values.in, values.weights, values.bias,
         ctx->threads, ctx->cancel, m->error);
@@ -414,8 +429,10 @@ static spc_status know_rows(maker *m)
 
 /* ---- all of it ----------------------------------------------------------- */
 
-/* The chosen rows are all that a gradient is summed of, and of other results
- * those that are known. */
+/*
+ * The chosen rows are the only terms of a gradient, and the only known rows of
+ * other results.
+ */
 static spc_status draw_and_know(maker *m)
 {
     spc_status status;
@@ -450,7 +467,7 @@ static spc_status make(maker *m, int64_t rows)
     return status;
 }
 
-/* What it takes is given back. */
+/* Frees everything that the scene uses. */
 static void give_up(spc__large *large, const spc__bed *bed)
 {
     spc__log_printf(&bed->ctx->log, SPC_LOG_WARNING,
@@ -466,8 +483,10 @@ static void give_up(spc__large *large, const spc__bed *bed)
     large->is_there = false;
 }
 
-/* Whom an inverse layer of points has nearest, the oracle
- * knows by all outputs alone. */
+/*
+ * False for an inverse layer of nearest points: the oracle needs all outputs to
+ * find each nearest one.
+ */
 static bool is_for(const spc__bed *bed)
 {
     const spc_conv *conv = &bed->sample->conv;

@@ -1,11 +1,11 @@
 /*
  * large_gradient.c - a gradient of weights over many rows.
  *
- * It is a sum over all rows, and long ones are cut into parts that are summed
- * apart. To know it costs as much as to compute it, unless most rows do not
- * count: the outputs' gradient is zero but in the chosen rows, which are spread
- * evenly over all. Whatever part is lost, or counted twice, has some of them.
- * Integers of COUNT keep a few hundred products exact.
+ * It is a sum over all rows, and kernels split long sums into parts. The
+ * expected result would cost as much as the gradient itself, unless most rows
+ * are zero: the outputs' gradient is zero except in the chosen rows, which are
+ * spread evenly. Every part contains some of them, so a part that is lost or
+ * counted twice shows. Integers of COUNT keep a few hundred products exact.
  */
 #include "lab/gate/large.h"
 
@@ -21,7 +21,8 @@ typedef struct maker {
     spc__bed *bed;
     const spc_conv *conv;
     spc__operand out;
-    float *x, *dy, *before, *sums; /* [PATTERN], [count] rows; as the result */
+    /* [PATTERN], [count] rows; in the result's layout */
+    float *x, *dy, *before, *sums;
 } maker;
 
 static spc_status allocate(maker *m)
@@ -44,7 +45,7 @@ static spc_status allocate(maker *m)
     return SPC_OK;
 }
 
-/* Zeros, and the chosen rows where they are. */
+/* Uploads zeros, and the chosen rows at their indices. */
 static spc_status upload_dy(const maker *m)
 {
     spc__large *to = m->to;
@@ -83,7 +84,7 @@ static spc_status expect(const maker *m, const spc_scene *scene)
     spc__seen seen = spc__relation_seen(&relation);
 
     for (int64_t i = 0; status == SPC_OK && i < seen.slots * to->count; i++)
-        relation.index[i] %= SPC__LARGE_PATTERN; /* -1 stays */
+        relation.index[i] %= SPC__LARGE_PATTERN; /* -1 is kept */
     if (status == SPC_OK)
         status =
             spc__wgrad_exact(m->sums, m->conv, &seen, to->count, &values,

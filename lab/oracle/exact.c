@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Four floats are in a register of every machine; four such fill a pipeline. */
+/*
+ * Every machine has registers of four floats; four registers fill its pipeline.
+ */
 typedef float quad __attribute__((vector_size(16)));
 
 enum { LANES = 16, TILE = 64 };
@@ -66,7 +68,9 @@ static void add_pair(const layer_sums *to, int64_t row, int64_t k,
     }
 }
 
-/* Offset by offset over a few rows, so that its weights stay in the cache. */
+/*
+ * Goes offset by offset over a few rows, so that the weights stay in the cache.
+ */
 static void run_tile(void *payload, int64_t tile)
 {
     const layer_sums *to = payload;

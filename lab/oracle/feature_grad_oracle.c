@@ -2,7 +2,7 @@
  * feature_grad_oracle.c - gradients of operators on features by their
  * definition: dx[i] is the sum over all outputs y[o] of dy[o] * dy[o]/dx[i].
  *
- * Written down output by output, where kernels go input by input. Tolerances
+ * The loops go output by output, where kernels go input by input. Tolerances
  * follow feature_oracle.c; u is 2^-24.
  */
 #include "lab/oracle/feature_grad_oracle.h"
@@ -13,7 +13,7 @@
 
 static const double unit = 0x1p-24;
 
-/* What is added to dx, and to the magnitudes of what it is the sum of. */
+/* The sums of dx, and of the magnitudes of their terms. */
 typedef struct sums {
     double *sum, *size;
 } sums;
@@ -24,7 +24,7 @@ static void add_to(const sums *s, int64_t at, double v)
     s->size[at] += fabs(v);
 }
 
-/* A sum of n numbers, each of which was rounded once or twice. */
+/* Bounds a sum of n numbers, each of which was rounded once or twice. */
 static void set_tolerance(double *size, int64_t count, double n)
 {
     double growth = n > 1 ? spc__feature_growth(n) : 0;
@@ -35,14 +35,16 @@ static void set_tolerance(double *size, int64_t count, double n)
 
 /* ---- over a map ---------------------------------------------------------- */
 
-/* The map is the gradient's: from of->in, which is dy, to dx. */
+/* The map is the gradient's: it leads from of->in, which is dy, to dx. */
 static int32_t seen(const spc__feature_case *of, int64_t row, int k)
 {
     return of->map[(int64_t)k * of->rows_out + row];
 }
 
-/* Of a mean how many inputs it had; of an un-pooled row the offset that it came
- * by, which is the first. */
+/*
+ * Counts the inputs of each mean. For an un-pooled row, finds the offset that
+ * it came by, which is the first.
+ */
 static void count_all(double *count, const spc_feature *f,
                       const spc__feature_case *of)
 {
@@ -109,7 +111,7 @@ static bool comes_before(const int32_t *a, const int32_t *b)
     return false;
 }
 
-/* The first of the voxels with the greatest number; -1: there is none. */
+/* The first voxel with the largest number; -1 if there is none. */
 static int64_t find_most(const spc_feature *f, const spc__feature_case *of,
                          int64_t batch, int c)
 {
@@ -165,7 +167,7 @@ static void by_batch(const sums *s, const spc_feature *f,
     }
 }
 
-/* Every cell of the planes that has a voxel. */
+/* Reads every cell of the planes that has a voxel. */
 static void from_planes(const sums *s, const spc_feature *f,
                         const spc__feature_case *of)
 {
@@ -196,14 +198,18 @@ static void by_row(const sums *s, const spc_feature *f,
 
 /* ---- normalisation ------------------------------------------------------- */
 
-/* xhat of one element, g = dy times the scale; by how much fp32 may miss xhat.
+/*
+ * xhat of one element, g = dy times the scale, and the error bound of xhat in
+ * fp32.
  */
 typedef struct element {
     double xhat, g, off;
 } element;
 
-/* How far 1 / sqrt(var + eps) is off: what the variance is off by, and the
- * kernels' 2^-21. */
+/*
+ * The error of 1 / sqrt(var + eps): that of the variance, and the kernels'
+ * 2^-21.
+ */
 static double root_error(const spc_feature *f, const spc__feature_moments *m)
 {
     double variance = m->variance + (double)f->eps;
@@ -234,14 +240,16 @@ static element element_of(const spc_feature *f, const spc__feature_case *of,
     return e;
 }
 
-/* The elements that are normalised together: a row, or the group of a batch
- * element. */
+/*
+ * The elements that are normalised as one group: a row, or the channels of a
+ * group in a batch element.
+ */
 typedef struct group {
     int64_t row; /* -1: all rows of `batch` */
     int batch, first, last;
     spc__feature_moments m;
     double all, along;         /* means of g and g xhat */
-    double all_off, along_off; /* how far these are off */
+    double all_off, along_off; /* error bounds of these */
 } group;
 
 #define FOR_GROUP(g, at)                                                       \
@@ -252,7 +260,7 @@ typedef struct group {
              ((g)->row >= 0 || of->coords[4 * row_] == (g)->batch);            \
              at++)
 
-/* A product is off by what its factors are, and by u twice. */
+/* A product has the errors of its factors, and two roundings by u. */
 static void sum_group(group *g, const spc_feature *f,
                       const spc__feature_case *of)
 {
@@ -272,8 +280,10 @@ static void sum_group(group *g, const spc_feature *f,
     g->along_off = grown * (along_size + off) + off;
 }
 
-/* dx = root * (g - mean of g - xhat * mean of g xhat): each term, then their
- * sum, which four roundings follow. */
+/*
+ * dx = root * (g - mean of g - xhat * mean of g xhat): the error of each term,
+ * then of their sum, which has four roundings.
+ */
 static void turn_group(double *out, double *tolerance, group *g,
                        const spc_feature *f, const spc__feature_case *of)
 {
@@ -291,7 +301,7 @@ static void turn_group(double *out, double *tolerance, group *g,
     }
 }
 
-/* Calls for what is normalised together. */
+/* Calls turn_group for every group. */
 static void for_groups(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of,
                        void (*each)(double *out, double *tolerance, group *g,
@@ -316,8 +326,10 @@ static void for_groups(double *out, double *tolerance, const spc_feature *f,
 
 /* ---- gradients of scale and shift ---------------------------------------- */
 
-/* What rounding may do is added up in `tolerance` beside the growth of the sum,
- * of which `out` + channels has the magnitude meanwhile. */
+/*
+ * `tolerance` accumulates the rounding errors and the growth of the sum; `out`
+ * + channels holds the sum's magnitude meanwhile.
+ */
 static void add_products(double *out, double *tolerance, group *g,
                          const spc_feature *f, const spc__feature_case *of)
 {

@@ -7,21 +7,21 @@
 
 #include "lab/oracle/feature_oracle.h"
 
-/* Moments of a set of elements, and by how much fp32 may miss them. */
+/* Moments of a set of elements, and the error bounds of fp32. */
 typedef struct spc__feature_moments {
     double n, mean, variance, largest;
     double mean_error, variance_error;
 } spc__feature_moments;
 
-/* Those of a row, or of a batch element's group. */
+/* The moments of a row, or of a batch element's group. */
 void spc__feature_moments_of(spc__feature_moments *out, const spc_feature *f,
                              const spc__feature_case *of, int64_t row,
                              int batch, int group);
 
-/* What rounding may do to a sum of n numbers, relative to their magnitudes. */
+/* Error bound of a sum of n numbers, relative to their magnitudes. */
 double spc__feature_growth(double n);
 
-/* Adds to arrays of zeros. SPC_ENOMEM. */
+/* Adds to arrays of zeros. May return SPC_ENOMEM. */
 spc_status spc__feature_grad_oracle(double *out, double *tolerance,
                                     const spc_feature *feature,
                                     const spc__feature_case *of);

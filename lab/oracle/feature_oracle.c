@@ -2,10 +2,10 @@
  * feature_oracle.c - operators on features by their definition.
  *
  * Nothing here shares code with a device. Tolerances follow oracle.c: a sum of
- * n numbers in fp32, in any order, is off by at most n u times the sum of their
- * magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, section
- * 4.2), and where errors have random signs by 8 sqrt(n) u of it, but with a
- * probability below 1e-13 (Higham, Mary, 2019). u is 2^-24: these kernels add
+ * n numbers in fp32, in any order, has an error of at most n u times the sum of
+ * their magnitudes (Higham, Accuracy and Stability of Numerical Algorithms,
+ * section 4.2). If errors have random signs, 8 sqrt(n) u of it is exceeded with
+ * a probability below 1e-13 (Higham, Mary, 2019). u is 2^-24: these kernels add
  * on units that round to nearest.
  */
 #include "lab/oracle/feature_oracle.h"
@@ -25,7 +25,7 @@ static double least(double a, double b)
     return a < b ? a : b;
 }
 
-/* What rounding may do to a sum of n numbers, relative to their magnitudes. */
+/* Error bound of a sum of n numbers, relative to their magnitudes. */
 static double growth(double n)
 {
     return least(n, 8 * sqrt(n)) * unit;
@@ -58,8 +58,10 @@ static double activate(const spc_feature *f, double x)
     }
 }
 
-/* No activation changes faster than by this much: the largest slopes of silu
- * and gelu are 1.0998 and 1.1290. */
+/*
+ * The largest slope of an activation; those of silu and gelu are 1.0998 and
+ * 1.1290.
+ */
 static double steepest(const spc_feature *f)
 {
     double slope = fabs((double)f->slope);
@@ -79,8 +81,10 @@ static double steepest(const spc_feature *f)
     }
 }
 
-/* What computing an activation of x exactly given adds: as finish.c derives it
- * from the primitives that both use. */
+/*
+ * The error of evaluating an activation at an exact x, derived in finish.c from
+ * the primitives that both use.
+ */
 static double evaluation(const spc_feature *f, double x)
 {
     double y = fabs(activate(f, x));
@@ -100,7 +104,7 @@ static double evaluation(const spc_feature *f, double x)
     }
 }
 
-/* The last step of an operator: x is off by `error`. */
+/* The last step of an operator, whose argument x has the error `error`. */
 static void finish(double *out, double *tolerance, const spc_feature *f,
                    double x, double error)
 {
@@ -131,9 +135,11 @@ static double derivative(const spc_feature *f, double x)
     }
 }
 
-/* Each of the few steps to a derivative rounds what is at most 1 + |x|, or the
- * slope, by the primitives' 8 units; products with a derivative of 0 or 1 are
- * exact. */
+/*
+ * Each of the few steps to a derivative rounds a value of at most 1 + |x|, or
+ * the slope, by the primitives' 8 units; products with a derivative of 0 or 1
+ * are exact.
+ */
 static void differentiate(double *out, double *tolerance, const spc_feature *f,
                           double x, double dy)
 {
@@ -204,8 +210,10 @@ static void unpool_one(double *out, double *tolerance, const spc_feature *f,
     *tolerance = present > 1 ? growth(present) * magnitude : 0;
 }
 
-/* The number of offset k's slice: places count with x fastest, as the children
- * of regrouped sets do; a list has its own order. */
+/*
+ * The slice of offset k: cells count with x fastest, like the children of
+ * regrouped sets; a list has its own order.
+ */
 static int64_t slice_of(const spc_geometry *g, int k)
 {
     int place[3] = {k / (g->kernel[1] * g->kernel[2]),
@@ -216,7 +224,7 @@ static int64_t slice_of(const spc_geometry *g, int k)
                : place[0] + g->kernel[0] * (place[1] + g->kernel[1] * place[2]);
 }
 
-/* A row of outputs has every input that it sees, each in its slice. */
+/* A row of outputs holds every input that it sees, each in its slice. */
 static void slice_row(double *out, const spc_feature *f,
                       const spc__feature_case *of, int64_t row)
 {
@@ -230,7 +238,7 @@ static void slice_row(double *out, const spc_feature *f,
     }
 }
 
-/* A row of outputs is the sum of the slices that it was put into. */
+/* A row of outputs is the sum of the slices that it was written to. */
 static void unslice_row(double *out, double *tolerance, const spc_feature *f,
                         const spc__feature_case *of, int64_t row)
 {
@@ -342,11 +350,10 @@ static void by_row(double *out, double *tolerance, const spc_feature *f,
 typedef spc__feature_moments moments;
 
 /*
- * `steps`: roundings that follow each other in the longest chain of a sum; at
- * most n, and eight for every part that is joined. With the mean off by m, a
- * difference d is off by m + u |d|, its square by twice d times that; joining
- * parts squares differences of their means, each off by 2 m and at most twice
- * the largest element.
+ * `steps`: roundings in the longest chain of a sum; at most n, and eight for
+ * every part that is joined. If the mean has the error m, a difference d has m
+ * + u |d|, and its square 2 d times that. Joining parts squares differences of
+ * their means, each with an error of 2 m and at most twice the largest element.
  */
 static void bound(moments *of, double parts)
 {
@@ -360,7 +367,7 @@ static void bound(moments *of, double parts)
         of->variance_error += 8 * most * of->mean_error + steps * most * most;
 }
 
-/* (x - mean) / sqrt(var + eps), and what follows. */
+/* (x - mean) / sqrt(var + eps), then scale, shift and activation. */
 static void normalise(double *out, double *tolerance, const spc_feature *f,
                       const spc__feature_case *of, const moments *m, double x,
                       int c)
@@ -415,7 +422,7 @@ static void layer_norm(double *out, double *tolerance, const spc_feature *f,
                   (double)of->in[at + c], c);
 }
 
-/* Calls once for every element of a batch element's group. */
+/* Runs its body for every element of a batch element's group. */
 #define FOR_GROUP(row, c)                                                      \
     for (int64_t row = 0; row < of->rows_in; row++)                            \
         for (int c = first; c < last && of->coords[4 * row] == batch; c++)
@@ -498,7 +505,7 @@ int64_t spc__feature_bev_place(const spc_feature *f, const int32_t at[4])
     if (at[1] < 0 || at[1] >= x || at[2] < 0 || at[2] >= y || at[3] < 0 ||
         at[3] >= z)
         return -1;
-    /* Written out, and not by the table that the kernels follow. */
+    /* Written out, so as not to share the kernels' table. */
     switch (f->order) {
     case SPC_BEV_ZYX:
         return ((at[0] * f->channels * z + at[3]) * y + at[2]) * x + at[1];
@@ -589,7 +596,7 @@ bool spc__feature_is_exact(const spc_feature *f)
 {
     if (f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM)
         return false;
-    /* A sum of quotients is rounded more than once. */
+    /* A sum of quotients has more than one rounding. */
     if (f->pass == SPC_DGRAD && f->op == SPC_FEATURE_POOL)
         return f->reduction != SPC_REDUCE_MEAN;
     return f->activation <= SPC_ACT_LEAKY;

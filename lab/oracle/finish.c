@@ -81,8 +81,7 @@ static double steepest(const spc_conv *conv)
     }
 }
 
-/* What evaluating costs, at most, where the result is at most `size` and the
- * argument `y`. */
+/* Bounds the error of evaluating `y`, where the result is at most `size`. */
 static double evaluating(const spc_conv *conv, double y, double size)
 {
     switch (conv->activation) {
@@ -119,7 +118,7 @@ static spc__bounded activated(const spc_conv *conv, spc__bounded y)
     return (spc__bounded){value, error};
 }
 
-/* The sum of whole numbers by two scales that are multiplied first. */
+/* The sum of whole numbers times two scales, which are multiplied first. */
 static spc__bounded dequantised(spc__bounded sum, double scale, double in_scale,
                                 double bias)
 {
@@ -165,7 +164,10 @@ static bool is_power_of_two(float value)
 
 bool spc__epilogue_is_exact(const spc_conv *conv)
 {
-    /* Products with scales of draws are exact: they are powers of two. */
+    /*
+     * Products with the scales of the draws are exact, as these are powers of
+     * two.
+     */
     return conv->activation <= SPC_ACT_RELU ||
            (conv->activation == SPC_ACT_LEAKY &&
             is_power_of_two(spc__conv_slope(conv)));
@@ -206,8 +208,10 @@ double spc__stored_error(const spc_conv *conv, spc__bounded number)
            type->least_half;
 }
 
-/* What storing costs a number that is rounded to fp32 first, as the oracle's
- * exact results are. */
+/*
+ * The error of storing a number that is first rounded to fp32, as the oracle's
+ * exact results are.
+ */
 static double rounding(const spc_conv *conv, double value)
 {
     const spc__dtype *type = spc__dtype_of(spc__conv_out(conv));
@@ -219,7 +223,7 @@ static double rounding(const spc_conv *conv, double value)
            type->least_half;
 }
 
-/* Of whole numbers what the ends of the bound are rounded to. */
+/* For whole numbers, the ends of the bound are rounded. */
 double spc__stored_slack(const spc_conv *conv, spc__bounded number)
 {
     double value = number.value, error = number.error;
@@ -253,7 +257,7 @@ static void finish_all(double *out, const spc_conv *conv, int64_t rows,
         double y = spc__finish(conv, (spc__bounded){out[i], 0}, values,
                                (int)(i % conv->cout), i)
                        .value;
-        /* nearbyint rounds ties to even, as long as nobody asks otherwise. */
+        /* nearbyint rounds ties to even in the default rounding mode. */
         out[i] = spc__conv_out_is_whole(conv) ? nearbyint(y) : y;
     }
 }

@@ -1,8 +1,8 @@
 /*
  * oracle.c - the layer in double precision, and the tolerance.
  *
- * Nothing here shares code with a device: what the oracle says must not be
- * wrong in the way a kernel is.
+ * Nothing here shares code with a device, so that the two do not have the same
+ * fault.
  */
 #include "lab/oracle/oracle.h"
 
@@ -90,7 +90,7 @@ double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms)
         return 0;
     if (conv->accumulator == SPC_SUMS_F16)
         return half_sum_error(magnitude, terms);
-    bool split = type->factor_bits == 24; /* perhaps three products for one */
+    bool split = type->factor_bits == 24; /* fp32 may be three products */
     double n = ((double)terms + 8) * (split ? 3 : 1);
     double q = sqrt(magnitude), sum = sure * q;
     double factors = split                                   ? 3 * 0x1p-22
@@ -114,7 +114,9 @@ double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
 
 /* ---- convolution --------------------------------------------------------- */
 
-/* Two lanes exist on every machine; four of them fill the registers. */
+/*
+ * Every machine has registers of two doubles; four registers fill its pipeline.
+ */
 typedef double pair __attribute__((vector_size(16)));
 typedef int64_t bits __attribute__((vector_size(16)));
 
@@ -124,7 +126,7 @@ typedef struct layer_sums {
     spc__panels panels;
     double *out;
     double *magnitude; /* or NULL */
-    double *blocked;   /* weights in panels, or NULL: too large */
+    double *blocked;   /* weights in panels; NULL if too large */
 } layer_sums;
 
 /* Copies the weights of one offset into panels, short ones filled with zeros.
@@ -157,7 +159,7 @@ static void dot_panel(double sum[LANES], const double *weights, const float *in,
     memcpy(sum, all, sizeof(all));
 }
 
-/* The same and, in size[l], the sum of the absolute products. */
+/* As dot_panel; size[l] gets the sum of the absolute products. */
 static void dot_panel_and_size(double sum[LANES], double size[LANES],
                                const double *weights, const float *in, int cin)
 {
@@ -182,7 +184,7 @@ static void dot_panel_and_size(double sum[LANES], double size[LANES],
     memcpy(size, sizes, sizeof(sizes));
 }
 
-/* Adds one pair, all output channels. */
+/* Adds one pair to all output channels. */
 static void add_pair(const layer_sums *to, int64_t row, int64_t k,
                      int64_t source)
 {
@@ -208,7 +210,7 @@ static void add_pair(const layer_sums *to, int64_t row, int64_t k,
     }
 }
 
-/* As add_pair, from the weights as they came: slow, and needs no memory. */
+/* As add_pair, from unpacked weights: slow, but needs no memory. */
 static void add_pair_slowly(const layer_sums *to, int64_t row, int64_t k,
                             int64_t source)
 {
@@ -240,7 +242,9 @@ static void start_row(const layer_sums *p, int64_t row)
     }
 }
 
-/* Offset by offset over a few rows, so that its weights stay in the cache. */
+/*
+ * Goes offset by offset over a few rows, so that the weights stay in the cache.
+ */
 static void run_tile(void *payload, int64_t tile)
 {
     const layer_sums *to = payload;

@@ -1,4 +1,4 @@
-/* oracle.h - how far a kernel may be from the oracle. */
+/* oracle.h - the largest difference of a correct kernel from the oracle. */
 #ifndef SPC_RUNTIME_ORACLE_H
 #define SPC_RUNTIME_ORACLE_H
 
@@ -9,17 +9,21 @@
  * for inputs and weights drawn uniformly from [-1, 1): `reference` and
  * `magnitude` are the oracle's, for values as they are stored; `terms` is the
  * number of products in the sum (pairs of the output times cin). oracle.c
- * derives it, and the probability that a right kernel exceeds it.
+ * derives it, and the probability that a correct kernel exceeds it.
  */
 double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
                       int64_t terms);
 
-/* The same of the fp32 sum, which an epilogue and the rounding to the type in
- * memory are still to follow. */
+/*
+ * The same for the fp32 sum, before the epilogue and the rounding to the stored
+ * type.
+ */
 double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms);
 
-/* spc_oracle, which soon ends with SPC_EINTERRUPTED once *cancel is set (NULL:
- * never). */
+/*
+ * spc_oracle, but returns SPC_EINTERRUPTED soon after *cancel is set (NULL:
+ * never).
+ */
 spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
                        const spc__seen *seen, int64_t rows, const float *in,
                        const float *weights, const float *bias, int threads,

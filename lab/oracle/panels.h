@@ -1,8 +1,8 @@
 /*
- * panels.h - a convolution by its definition, its output channels in panels as
- * wide as the registers of a processor.
+ * panels.h - a convolution by its definition, with output channels in panels as
+ * wide as a processor's registers.
  *
- * A group's channels fill panels of `lanes`, of which the last may be shorter.
+ * A group's channels fill panels of `lanes`; the last may be shorter.
  */
 #ifndef SPC_PANELS_H
 #define SPC_PANELS_H
@@ -38,7 +38,7 @@ static inline spc__panels spc__panels_of(const spc_conv *conv, int lanes)
     return p;
 }
 
-/* What is summed; a bias only where the sum begins with it. */
+/* Operands of the sum; includes the bias only if the sum begins with it. */
 static inline void spc__panels_read(spc__panels *p, const spc_conv *conv,
                                     const spc__seen *seen, int64_t rows,
                                     const float *in, const float *weights,
@@ -94,7 +94,7 @@ static inline float spc__panel_weight(const spc__panels *p, int64_t k,
                : 0;
 }
 
-/* Of which cell of the kernel the weights are, in slot `s` of a row. */
+/* The cell of the kernel whose weights apply to slot `s` of a row. */
 static inline int64_t spc__panel_cell(const spc__panels *p, int64_t s,
                                       int64_t row)
 {

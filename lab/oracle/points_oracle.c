@@ -1,10 +1,10 @@
 /*
- * points_oracle.c - the triplets of a layer of points, by looking at every pair
+ * points_oracle.c - the triplets of a layer of points. It looks at every pair
  * that a coordinate does not rule out.
  *
- * Inputs are sorted along x. Of each output those within a little more than the
- * radius along x are looked at, one after the other. The rule is that of spc.h,
- * operation by operation; the build fuses none.
+ * Inputs are sorted along x. For each output, all inputs within a little more
+ * than the radius along x are looked at. The rule is that of spc.h, operation
+ * by operation; the build fuses none.
  */
 #include "lab/oracle/points_oracle.h"
 
@@ -21,7 +21,7 @@ typedef struct point {
     float at[3];
     int batch;
     int row;
-    int cell[3]; /* of the edge by which it is sampled, or searched */
+    int cell[3]; /* by the edge of sampling, or of the search */
 } point;
 
 typedef struct cloud {
@@ -43,11 +43,13 @@ typedef struct problem {
     int64_t count;
     const point *to;
     spc__relation *out;
-    int64_t *seen; /* how many each output sees */
+    int64_t *seen; /* number of inputs of each output */
     const volatile int *cancel;
-    int failed; /* no memory */
-    /* Inverse, of the nearest only: the last that counts for each input; that
-     * of all others is of nobody. */
+    int failed; /* out of memory */
+    /*
+     * For inverse layers, nearest only: the last neighbour that counts for each
+     * input. An input that is nobody's neighbour has none.
+     */
     seen *last;
     point *by_x;
 } problem;
@@ -101,7 +103,7 @@ static int by_x(const void *left, const void *right)
     return order ? order : compare(a->row, b->row);
 }
 
-/* The first row of each cell, numbered anew. */
+/* Keeps the first row of each cell, and renumbers the rows. */
 static void keep_first(cloud *c)
 {
     int64_t kept = 0;
@@ -119,7 +121,7 @@ static void keep_first(cloud *c)
     c->count = kept;
 }
 
-/* The cells of the search, in whose order equal distances are met. */
+/* Sets the cells of the search; equal distances are ordered by these. */
 static void set_cells(cloud *c, float radius)
 {
     float inverse = 1 / radius;
@@ -158,7 +160,7 @@ static int cell_along(const spc_geometry *g, int axis, float d)
                                                : (int)cell;
 }
 
-/* Nearest first, of equal ones those of the first cells. */
+/* Nearest first; equal distances in the order of cells. */
 static int by_distance(const void *left, const void *right)
 {
     const seen *a = left, *b = right;
@@ -167,7 +169,7 @@ static int by_distance(const void *left, const void *right)
     return order ? order : by_cell(a->from, b->from);
 }
 
-/* Has `from` the point `to` among its nearest? */
+/* True if `to` is among the nearest points of `from`. */
 static bool counts_there(const problem *p, const point *to, const seen *s)
 {
     const seen *last = &p->last[s->from->row];
@@ -176,7 +178,7 @@ static bool counts_there(const problem *p, const point *to, const seen *s)
     return last->from == NULL || by_distance(&back, last) <= 0;
 }
 
-/* Is `from` seen from `to`, and where? */
+/* True if `to` sees `from`; also returns the distance. */
 static bool sees(const problem *p, const point *to, const point *from, seen *s)
 {
     const spc_geometry *g = p->g;
@@ -185,7 +187,7 @@ static bool sees(const problem *p, const point *to, const point *from, seen *s)
     for (int i = 0; i < 3; i++) {
         d[i] = from->at[i] - to->at[i];
         square[i] = d[i] * d[i];
-        if (p->inverse) /* the layer's output is the point that is found */
+        if (p->inverse) /* the layer's output is the point that was found */
             d[i] = to->at[i] - from->at[i];
     }
     float plane = square[0] + square[1];
@@ -197,7 +199,7 @@ static bool sees(const problem *p, const point *to, const point *from, seen *s)
     return !p->last || counts_there(p, to, s);
 }
 
-/* Writes what an output sees to `out` (NULL: counts alone). */
+/* Writes the inputs of an output to `out` (NULL: only counts them). */
 static int64_t look(const problem *p, const point *to, seen *out)
 {
     double far = (double)p->g->radius * 1.001, x = (double)to->at[0];
@@ -328,7 +330,7 @@ static spc_status find_all_last(problem *p, const cloud *to, int threads,
     size_t bytes = (size_t)to->count * sizeof *p->by_x;
     seen *last = calloc((size_t)p->count + 1, sizeof *last);
 
-    p->last = NULL; /* nobody looks at it yet */
+    p->last = NULL; /* not used yet */
     p->by_x = malloc(bytes + 1);
     if (last && p->by_x) {
         memcpy(p->by_x, to->at, bytes);
@@ -382,7 +384,7 @@ static spc_status run(problem *p, cloud *in, const cloud *to, int threads,
     return status;
 }
 
-/* Leaves a cloud so many points. */
+/* Keeps the listed points of a cloud. */
 static void keep_listed(cloud *c, const spc__row_list *only)
 {
     for (int64_t i = 0; i < only->count; i++) {
@@ -392,7 +394,7 @@ static void keep_listed(cloud *c, const spc__row_list *only)
     c->count = only->count;
 }
 
-/* Of a relation of all outputs; what is wanted moves to the front. */
+/* Moves the wanted columns of a relation of all outputs to the front. */
 static void keep_columns(spc__relation *r, const spc__row_list *only)
 {
     int64_t to = 0;
@@ -424,7 +426,7 @@ spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
         keep_first(&some);
         set_cells(&some, g->radius);
     }
-    /* What is nearest of an inverse layer is known by all outputs. */
+    /* The nearest points of an inverse layer need all outputs. */
     bool early = only != NULL && !(inverse && g->nearest > 0);
     if (status == SPC_OK && early)
         keep_listed(inverse ? &all : &some, only);

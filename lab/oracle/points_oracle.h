@@ -1,21 +1,25 @@
 /*
- * points_oracle.h - who sees whom by a layer of points, by its definition on
- * the host; shares no code with the search of any device.
+ * points_oracle.h - the pairs of a layer of points, by its definition on the
+ * host. Shares no code with the search of any device.
  */
 #ifndef SPC_RUNTIME_POINTS_ORACLE_H
 #define SPC_RUNTIME_POINTS_ORACLE_H
 
 #include "lab/oracle/relation.h"
 
-/* As spc__relation_init_rows, for a layer with triplets. SPC_EINVAL: an output
- * sees more inputs than draws are made for (SPC__POINTS_SEEN). */
+/*
+ * As spc__relation_init_rows, for a layer with triplets. SPC_EINVAL: an output
+ * sees more inputs than the draws allow (SPC__POINTS_SEEN).
+ */
 spc_status spc__points_relation(spc__relation *out, const spc_conv *conv,
                                 const spc_scene *scene,
                                 const spc__row_list *only, int threads,
                                 const volatile int *cancel, spc_error *error);
 
-/* The same with outputs at the points of a second scene, whatever the layer's
- * voxel is; those of an inverse layer too. */
+/*
+ * The same with outputs at the points of a second scene, whatever the layer's
+ * voxel size; also for inverse layers.
+ */
 spc_status spc__points_relation_between(spc__relation *out,
                                         const spc_conv *conv,
                                         const spc_scene *in,

@@ -13,7 +13,7 @@ static int children_of(const spc_regrouping *how)
 
 /* ---- slots --------------------------------------------------------------- */
 
-/* The voxel that child `child` of a voxel is: x counts fastest. */
+/* The voxel of child `child`; x counts fastest. */
 static void place(int32_t out[4], const spc_regrouping *how,
                   const int32_t voxel[4], int child)
 {
@@ -55,7 +55,7 @@ static int compare(const void *a, const void *b)
     return 0;
 }
 
-/* Rows in ascending order of their voxels, equal ones the same. */
+/* Numbers rows in ascending order of their voxels; equal voxels share a row. */
 static bool number_merged(spc__slot_list *out)
 {
     placed *all = calloc((size_t)out->count + 1, sizeof(*all));
@@ -75,7 +75,7 @@ static bool number_merged(spc__slot_list *out)
     return true;
 }
 
-/* Where no two voxels can meet, rows are in the order of slots. */
+/* If no two voxels can be equal, rows are in the order of slots. */
 static bool number_rows(spc__slot_list *out, const spc_regrouping *how,
                         int sources)
 {

@@ -1,12 +1,12 @@
 /*
- * relation.c - which input each output of a layer sees, by hashing.
+ * relation.c - finds the input that each output of a layer sees, by hashing.
  *
- * Shares no code with any device's map builder: what it says must not be wrong
- * in the way one of those is. What a layer derives from its scene is collected
- * in a set and sorted, what is given is taken as it comes; then every output
- * looks up its input at every offset. Layers that are read the other way look
- * up the voxel that saw it; so does the gradient of a submanifold layer, by the
- * layer's own offsets, whatever a map is made of them.
+ * Shares no code with any device's map builder, so that the two do not have the
+ * same fault. Outputs that a layer derives from its scene are collected in a
+ * set and sorted; given outputs keep their order. Then every output looks up
+ * its input at every offset. Layers that are read in the other direction look
+ * up the voxel that saw them. So does the gradient of a submanifold layer, by
+ * the layer's own offsets, whichever way its map is built.
  */
 #include "lab/oracle/relation.h"
 
@@ -62,7 +62,7 @@ static spc_status add_scene(spc__row_set *set, const spc_scene *scene,
 
 /* ---- the outputs of a layer ---------------------------------------------- */
 
-/* The outputs along one axis that see an input there, or that it sees. */
+/* The outputs along one axis that see an input, or that it sees. */
 typedef struct line {
     int64_t at[SPC_MAX_OFFSETS];
     int count;
@@ -73,14 +73,14 @@ static int64_t floor_divide(int64_t value, int64_t by)
     return value / by - (value % by < 0);
 }
 
-/* What the spatial shape excludes is left out. */
+/* Adds an output unless it is outside of the spatial shape. */
 static void add_within(line *out, int64_t at, int64_t bound)
 {
     if (bound == 0 || (at >= 0 && at < bound))
         out->at[out->count++] = at;
 }
 
-/* Solves o * stride - padding + dilation * place = i for every place. */
+/* Solves o * stride - padding + dilation * cell = i for every cell. */
 static void footprint_line(line *out, const spc_geometry *g, int axis,
                            int64_t i)
 {
@@ -165,7 +165,7 @@ static spc_status add_outputs(spc__row_set *set, const spc_geometry *g,
     return status;
 }
 
-/* Of a list: the voxel that an offset leads from or to, where there is one. */
+/* For a list: the voxel that an offset leads from or to, if there is one. */
 static bool listed_output(int64_t out[3], const spc_geometry *g, int k,
                           const int32_t in[4])
 {
@@ -230,15 +230,18 @@ typedef struct search {
     const spc__row_set *from; /* the relation's inputs */
     const spc__row_set *to;   /* its outputs */
     bool inverse;
-    bool mirrored; /* the last offset is the first: see SPC_DGRAD of spc.h */
+    /* the offsets are in reverse order: see SPC_DGRAD in spc.h */
+    bool mirrored;
     const spc__row_list *only; /* of the outputs; NULL: all */
     int64_t rows;              /* of the index */
     int32_t *index;
     int64_t pairs;
 } search;
 
-/* Where `at` sees something along an axis, or for an inverse what saw it;
- * INT64_MAX: nothing. */
+/*
+ * The coordinate that `at` sees along an axis, or for an inverse the one that
+ * saw it; INT64_MAX if there is none.
+ */
 static int64_t seen_from(const search *s, int axis, int64_t at, int64_t offset)
 {
     int64_t stride = s->geometry->stride[axis];
@@ -262,7 +265,7 @@ static int64_t find_input(const search *s, int64_t row, const int offset[3])
     return spc__row_set_find(s->from, wanted);
 }
 
-/* One offset of a tile of outputs. */
+/* Searches one offset for a tile of outputs. */
 static void search_tile(void *payload, int64_t i)
 {
     search *s = payload;
@@ -293,7 +296,7 @@ static spc_status check_layer(const spc_conv *conv, spc_error *error)
     return spc__operator_check(conv, error);
 }
 
-/* The set's coordinates; those of one set may be both sides of a relation. */
+/* Copies the set's coordinates; one set may be both sides of a relation. */
 static spc_status copy_coords(int32_t **out, int64_t *rows,
                               const spc__row_set *set, spc_error *error)
 {
@@ -343,7 +346,7 @@ static spc_status relate(spc__relation *out, const spc_conv *conv,
     return SPC_OK;
 }
 
-/* The set that a layer has besides its scene's: derived, or as given. */
+/* Makes the second set of a layer: derived from its scene, or given. */
 static spc_status make_other(spc__row_set *out, const spc_conv *conv,
                              const spc__row_set *voxels, const spc_scene *given,
                              const volatile int *cancel, spc_error *error)
@@ -380,7 +383,7 @@ static spc_status make(spc__relation *out, const spc_conv *conv,
     return status;
 }
 
-/* What stands for the set that a layer is given. */
+/* Draws a set in place of the one that a caller would give. */
 static spc_status draw_given(spc_scene **out, const spc_conv *conv,
                              const spc_scene *scene, spc_error *error)
 {

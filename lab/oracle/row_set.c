@@ -17,7 +17,7 @@ static uint64_t hash(const int32_t coord[4])
     return h;
 }
 
-/* The slot that holds an equal row, or the empty one where it belongs. */
+/* The slot of an equal row, or the empty one where it belongs. */
 static uint64_t find_slot(const spc__row_set *set, const int32_t coord[4])
 {
     uint64_t slot = hash(coord) & set->mask;
@@ -35,7 +35,7 @@ static void fill_slots(spc__row_set *set)
         set->slots[find_slot(set, set->coords + 4 * row)] = (int32_t)row;
 }
 
-/* At most half of the slots are taken, which keeps the probes short. */
+/* At most half of the slots are used, which keeps probes short. */
 static uint64_t mask_for(int64_t capacity)
 {
     uint64_t mask = 15;

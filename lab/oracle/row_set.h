@@ -1,7 +1,7 @@
 /*
- * row_set.h - distinct coordinates, each found again by hashing.
+ * row_set.h - distinct coordinates, found by hashing.
  *
- * A row is batch, x, y, z; rows count in the order in which they came.
+ * A row is batch, x, y, z; rows are numbered in the order of insertion.
  */
 #ifndef SPC_RUNTIME_ROW_SET_H
 #define SPC_RUNTIME_ROW_SET_H
@@ -34,7 +34,7 @@ spc_status spc__row_set_add(int64_t *row, spc__row_set *set,
 /* Coordinates by (batch, x, y, z), for qsort and bsearch. */
 int spc__compare_rows(const void *a, const void *b);
 
-/* Puts the rows into ascending order of these. */
+/* Sorts the rows in ascending order. */
 void spc__row_set_sort(spc__row_set *set);
 
 #endif

@@ -132,8 +132,10 @@ static double number(const spc__voxel_oracle *o, int64_t voxel, int64_t i,
     return (double)row_of(o, o->sorted[o->begin[voxel] + i].row)[column];
 }
 
-/* A sum of n numbers in fp32 has n - 1 roundings, none of which sees more than
- * the sum of magnitudes; the quotient has one. */
+/*
+ * A sum of n numbers in fp32 has n - 1 roundings, each of a value that is at
+ * most the sum of magnitudes; the quotient has one.
+ */
 static double mean(double *tolerance, const spc__voxel_oracle *o, int64_t voxel,
                    int64_t column)
 {

@@ -1,6 +1,6 @@
 /*
- * voxel_oracle.h - voxelisation by its definition: points sorted by voxel and
- * row on the host, means in double precision. Shares no code with what runs on
+ * voxel_oracle.h - voxelisation by its definition: sorts points by voxel and
+ * row on the host and computes means in double precision. Shares no code with
  * devices.
  */
 #ifndef SPC_LAB_VOXEL_ORACLE_H
@@ -14,11 +14,11 @@ typedef struct spc__voxel_point {
 } spc__voxel_point;
 
 typedef struct spc__voxel_oracle {
-    const spc_voxelisation *how; /* the caller's, as the points */
+    const spc_voxelisation *how; /* owned by the caller, like the points */
     const float *points;
-    spc__voxel_point *sorted; /* those that have a voxel */
+    spc__voxel_point *sorted; /* points that have a voxel */
     int64_t count;
-    int64_t *begin; /* [voxels + 1] among them */
+    int64_t *begin; /* [voxels + 1] in `sorted` */
     int64_t voxels;
     int64_t outside, bad;
 } spc__voxel_oracle;
@@ -31,10 +31,9 @@ void spc__voxel_oracle_release(spc__voxel_oracle *oracle);
 
 const int32_t *spc__voxel_oracle_coords(const spc__voxel_oracle *o,
                                         int64_t voxel);
-/* How many of its points count. */
+/* The number of a voxel's points that count. */
 int64_t spc__voxel_oracle_points(const spc__voxel_oracle *o, int64_t voxel);
-/* Element i of the voxel's features, and how far from it what is stored may be.
- */
+/* Element i of the voxel's features, and its tolerance. */
 double spc__voxel_oracle_feature(double *tolerance, const spc__voxel_oracle *o,
                                  int64_t voxel, int64_t i);
 /* Elements of a voxel's features. */

@@ -14,8 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows of the result, which are input channels at an offset, that are summed in
- * one walk over the pairs. */
+/*
+ * Rows of the result (input channels at an offset) that are summed in one pass
+ * over the pairs.
+ */
 enum { ROWS = 8 };
 
 typedef struct problem {
@@ -24,19 +26,20 @@ typedef struct problem {
     int64_t rows;
     const spc__values *values;
     double *sum; /* [taps][cout] */
-    double *size; /* of absolute products; NULL: nobody asks, as all is exact */
-    float *tolerance;   /* or NULL: integers */
+    /* of absolute products; NULL: all is exact, so it is not needed */
+    double *size;
+    float *tolerance;   /* NULL: integers */
     int cin, group_out, offsets, blocks; /* of a group; of ROWS rows */
     const volatile int *cancel;
 } problem;
 
 /* ---- sums ---------------------------------------------------------------- */
 
-/* Two lanes exist on every machine. */
+/* Every machine has registers of two doubles. */
 typedef double pair __attribute__((vector_size(16)));
 typedef int64_t bits __attribute__((vector_size(16)));
 
-/* sum[i] += x * dy[i], of so many columns that follow each other. */
+/* sum[i] += x * dy[i] for consecutive columns. */
 static void add_row(double *sum, double x, const float *dy, int columns)
 {
     pair both = {x, x};
@@ -52,7 +55,7 @@ static void add_row(double *sum, double x, const float *dy, int columns)
         sum[i] += x * (double)dy[i];
 }
 
-/* The same and, in size[i], the sum of the absolute products. */
+/* The same; size[i] gets the sum of the absolute products. */
 static void add_row_and_size(double *sum, double *size, double x,
                              const float *dy, int columns)
 {
@@ -75,7 +78,7 @@ static void add_row_and_size(double *sum, double *size, double x,
     }
 }
 
-/* The columns of a group see the inputs of that group. */
+/* The columns of a group see only the inputs of that group. */
 static void add_products(const problem *p, int64_t to, int count,
                          const float *x, const float *dy)
 {
@@ -93,8 +96,10 @@ static void add_products(const problem *p, int64_t to, int count,
         }
 }
 
-/* Where the inputs of offset k begin to be listed, and end: a table has a slot
- * for each, triplets may have them in any. */
+/*
+ * The first slot of offset k's inputs, and the end: a table has a slot for each
+ * offset, triplets may use any slot.
+ */
 static int64_t first_slot(const problem *p, int64_t k)
 {
     return p->seen->cells == NULL ? k : 0;
@@ -139,7 +144,7 @@ static void sum_bias(const problem *p, int64_t to)
 
 /* ---- bounds -------------------------------------------------------------- */
 
-/* A gradient that is there is added to the sum, which rounds once more. */
+/* An existing gradient is added to the sum, which rounds once more. */
 static void finish_row(const problem *p, int64_t row, int64_t terms)
 {
     for (int co = 0; co < p->conv->cout; co++) {
@@ -166,7 +171,7 @@ static void run_block(void *payload, int64_t item)
     int count = p->cin - first < ROWS ? p->cin - first : ROWS;
     int64_t row = k * p->cin + first, terms;
 
-    if (k == p->offsets) { /* the bias: one block does it */
+    if (k == p->offsets) { /* the bias: only one block computes it */
         if (first == 0) {
             sum_bias(p, row);
             finish_row(p, row, p->rows);

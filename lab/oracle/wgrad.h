@@ -6,11 +6,11 @@
 #include "lab/oracle/relation.h"
 
 /*
- * Of x (values->in) and dy (values->residual), and of a gradient that is there
- * (values->weights) if the problem accumulates: what the result
- * [K * cin / groups, and one for a bias][cout] must be, and how far from it
- * each element may lie. `seen` is as for the oracle. Once *cancel (may
- * be NULL) is set: SPC_EINTERRUPTED.
+ * Computes the gradient from x (values->in) and dy (values->residual), added to
+ * an existing gradient (values->weights) if the problem accumulates. The result
+ * is [K * cin / groups, and one row for a bias][cout], with the tolerance of
+ * each element. `seen` is as for the oracle. Returns SPC_EINTERRUPTED once
+ * *cancel (may be NULL) is set.
  */
 spc_status spc__wgrad_expect(double *reference, float *tolerance,
                              const spc_conv *conv, const spc__seen *seen,
