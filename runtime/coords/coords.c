@@ -1,8 +1,8 @@
 /*
- * coords.c - coordinate sets: creating them.
+ * coords.c - creates coordinate sets.
  *
- * A set owns its memory; filling it in is the work of an indexer: templates on
- * cuda and sim (index_device.c), threaded C on the cpu device (index_host.c).
+ * A set owns its memory. An indexer fills it: templates on cuda and sim
+ * (index_device.c), threaded C on the cpu device (index_host.c).
  */
 #include "coords/coords.h"
 
@@ -21,8 +21,7 @@ static const spc__indexer *const indexers[] = {
     &spc__indexer_host,
 };
 
-/* How far a reserved set lets maps look past its extent, unless its
- * options say so. */
+/* Default guard of a reserved set: how far maps may look past its extent. */
 enum { HALO = 8 };
 
 const char *const spc__field_names[4] = {"batch", "x", "y", "z"};
@@ -82,7 +81,7 @@ static spc_status alloc_arrays(spc_coords *c, spc_error *error)
     bool adds = c->duplicates >= SPC_DUPLICATES_SUM;
     spc_status status;
 
-    /* u64 also where keys are u32: an indexer may work in the wider type. */
+    /* 8 bytes a key even if keys are u32, as an indexer may work with u64. */
     if ((status = spc__coords_alloc(&c->keys, c, 8 * (padded + SPC__KEY_SLACK),
                                     error)) != SPC_OK ||
         (status = spc__coords_alloc(&c->order, c, 4 * padded, error)) !=
@@ -103,7 +102,7 @@ static spc_status alloc_arrays(spc_coords *c, spc_error *error)
                  (status = spc__coords_alloc(&c->twin_begin, c, 4 * rows + 4,
                                              error)) != SPC_OK))
         return status;
-    /* Whoever fills it may do so on another stream than the clearing. */
+    /* The first fill may run on another stream than the clearing. */
     return ops_of(c)->sync(c->ctx->device, NULL, error);
 }
 
@@ -160,7 +159,7 @@ void spc__guard_widen(spc__guard *guard, const spc__guard *by)
 
 /* ---- making ----------------------------------------------------------- */
 
-/* The bounds of a set that is to be made. */
+/* The bounds of a set before it is made. */
 typedef struct plan {
     int64_t capacity;
     int32_t low[4], high[4];
@@ -236,7 +235,7 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         *out = c;
         return SPC_OK;
     }
-    c->regroup = NULL; /* the caller's, who has not begun with it */
+    c->regroup = NULL; /* still owned by the caller */
     spc_coords_free(c);
     return status;
 }
@@ -287,8 +286,8 @@ spc_status spc__coords_reserve(spc_coords **out, spc_ctx *ctx,
     return make(out, ctx, &p, error);
 }
 
-/* An extent that is left as it is in SPC_COORDS_OPTIONS_INIT is one voxel. Such
- * a set would refuse nearly every row when it is filled. */
+/* The extent in SPC_COORDS_OPTIONS_INIT is one voxel. A caller who forgets to
+ * set it would get a set that refuses nearly every row. */
 static spc_status check_extent_is_set(const spc_coords_options *o,
                                       spc_error *error)
 {
@@ -458,9 +457,10 @@ spc_status spc_coords_create_from_scene(spc_coords **out, spc_ctx *ctx,
 
 /* ---- outputs ---------------------------------------------------------- */
 
-/* The outputs of inputs within low..high along an axis; *any becomes false if
- * there are none. Of a generative layer those too that its shape leaves out:
- * its gradient's map looks for them. */
+/* Computes the extent of the outputs of inputs within low..high along an axis.
+ * *any becomes false if it has no outputs. For a generative layer it includes
+ * outputs outside the layer's shape, since the map of its gradient searches
+ * them. */
 static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
                                  const spc_geometry *g, int axis,
                                  spc_error *error)
@@ -494,7 +494,8 @@ static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
     return SPC_OK;
 }
 
-/* Along an axis, -1 for batch elements: those of them within the shape. */
+/* Number of positions low..high along an axis that lie within the shape. Axis
+ * -1 is the batch. */
 static int64_t places_along(const spc_geometry *g, int axis, int64_t low,
                             int64_t high)
 {
@@ -507,7 +508,8 @@ static int64_t places_along(const spc_geometry *g, int axis, int64_t low,
     return high >= low ? high - low + 1 : 0;
 }
 
-/* So many there can be: the rule's bound, or all places. */
+/* Upper bound of the number of outputs: the rule's bound, or the volume of the
+ * extent if that is smaller. */
 static int64_t outputs_bound(const spc_coords *in, const spc_geometry *g,
                              const int32_t low[4], const int32_t high[4])
 {
@@ -546,7 +548,7 @@ static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
     p->rule = g;
     p->by_itself = true;
     p->guard = in->guard;
-    /* The inverse map searches the outputs. */
+    /* The inverse map searches the outputs, so they need its guard bands. */
     spc__guard inverse;
     spc__guard_for(&inverse, g, true);
     spc__guard_widen(&p->guard, &inverse);
@@ -556,7 +558,7 @@ static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
     return SPC_OK;
 }
 
-/* `capacity` -1: as many as there can be. */
+/* With `capacity` -1 there is room for every possible output. */
 static spc_status make_outputs(spc_coords **out, spc_coords *in,
                                const spc_geometry *g, int64_t capacity,
                                spc_error *error)
@@ -592,7 +594,8 @@ spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
     return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
 }
 
-/* Derived twice: into what could be needed, then into what is. */
+/* Derives twice: first into a set of the largest possible size, then into one
+ * of the exact size. */
 spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
                                      const spc_geometry *geometry)
 {

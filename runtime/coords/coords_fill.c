@@ -1,6 +1,6 @@
 /*
- * coords_fill.c - coordinate sets: filling them, what was wrong with the rows,
- * and what there is.
+ * coords_fill.c - fills coordinate sets, reports errors in their rows, and
+ * answers queries.
  */
 #include "coords/coords.h"
 

@@ -1,4 +1,4 @@
-/* given.c - drawing a second set for a scene. */
+/* given.c - generates a second set for a scene. */
 #include "coords/given.h"
 
 #include "base/error.h"
@@ -7,11 +7,11 @@
 #include <string.h>
 
 typedef struct target {
-    uint64_t rank; /* in the order that they come in */
+    uint64_t rank; /* in generated order */
     int32_t at[4];
 } target;
 
-/* The same for equal voxels, whatever else there is. */
+/* Depends on the voxel alone, so equal voxels get equal hashes. */
 static uint64_t hash(const int32_t at[4])
 {
     uint64_t h = 0x243f6a8885a308d3ull;
@@ -40,7 +40,7 @@ static void add(target *all, int64_t *count, const int32_t at[4])
     t->rank = hash(at);
 }
 
-/* One voxel of the scene adds up to two. */
+/* A voxel of the scene adds up to two targets. */
 static void add_targets(target *all, int64_t *count, const spc_geometry *g,
                         const int32_t voxel[4])
 {

@@ -1,9 +1,9 @@
 /*
- * given.h - the second set of a layer that is given both, drawn from a scene.
+ * given.h - generates the second set of a layer whose outputs are given.
  *
- * Such a layer is tuned, verified and benchmarked on scenes like any other, and
- * a scene is one set. This draws the other: data, as a scene is, which both the
- * oracle and the devices take as it comes.
+ * Such a layer is tuned, verified and benchmarked on scenes like any other
+ * layer, but a scene is only one set. This generates the other set as plain
+ * data, which the oracle and the devices take unchanged.
  */
 #ifndef SPC_RUNTIME_GIVEN_H
 #define SPC_RUNTIME_GIVEN_H
@@ -11,11 +11,11 @@
 #include "spc.h"
 
 /*
- * Of the voxels floor(i / stride) of the scene's rows a quarter is left out,
- * and of another quarter the next voxel along one axis is there too. So some
- * windows are empty and some inputs are seen by nobody. They come in an order
- * of their own, the same for all orders of the scene's rows. *out, which the
- * caller frees, is [*rows][4].
+ * Takes the voxels floor(i / stride) of the scene's rows, leaves out a quarter
+ * of them, and for another quarter adds the next voxel along one axis. So some
+ * windows are empty and some inputs contribute to no output. The order of the
+ * result does not depend on the order of the scene's rows. *out is [*rows][4];
+ * the caller frees it.
  */
 spc_status spc__given_draw(int32_t **out, int64_t *rows,
                            const spc_geometry *geometry, const int32_t *coords,

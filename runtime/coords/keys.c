@@ -1,4 +1,4 @@
-/* keys.c - choosing how coordinates are packed into keys. */
+/* keys.c - chooses how coordinates are packed into keys. */
 #include "coords/keys.h"
 
 #include "base/error.h"
@@ -6,7 +6,7 @@
 
 static const char *const field_names[4] = {"batch", "x", "y", "z"};
 
-/* Bits that hold `values` different values. */
+/* Bits needed for `values` different values. */
 static int bits_for(uint64_t values)
 {
     int bits = 0;
@@ -16,7 +16,7 @@ static int bits_for(uint64_t values)
     return bits;
 }
 
-/* The field that asks for most: what a caller would have to shrink. */
+/* The field that needs the most bits: the one a caller should shrink. */
 static int widest(const int bits[4])
 {
     int at = 0;
@@ -43,15 +43,16 @@ static spc_status fail_wide(const int bits[4], int total, const int32_t low[4],
                 : "remove outliers or split the scene");
 }
 
-/* Bit positions; those of a field without bits are never looked at, but must be
- * possible. */
+/* Sets bit positions. A field without bits is never read, but its shift must
+ * still be valid. */
 static void place_fields(spc_index_key *out, const int bits[4])
 {
     int shift = 0;
 
     for (int i = 3; i >= 0; i--) {
         out->shift[i] = bits[i] > 0 ? shift : 0;
-        /* Of a field of 33 bits and more the lower 32 say which coordinate. */
+        /* In a field of 33 bits or more, the lower 32 identify the
+         * coordinate. */
         out->wide[i] =
             bits[i] >= 32 ? UINT32_MAX : (uint32_t)((1ull << bits[i]) - 1);
         shift += bits[i];
@@ -68,7 +69,8 @@ spc_status spc__key_layout_choose(spc_index_key *out, const int32_t low[4],
 
     memset(out, 0, sizeof(*out));
     for (int i = 0; i < 4; i++) {
-        /* One more behind z: the key of ones in every field is no voxel's. */
+        /* One extra guard after z, so that the all-ones key is never a
+         * voxel. */
         int64_t guards = guard->before[i] + guard->after[i] + (i == 3);
         bits[i] = bits_for((uint64_t)((int64_t)high[i] - low[i] + 1) +
                            (uint64_t)guards);

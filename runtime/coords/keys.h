@@ -1,12 +1,12 @@
 /*
  * keys.h - how coordinates are packed into keys.
  *
- * A key has four fields, batch highest, z lowest. A coordinate c is held as
- * c - low + before. Field values below `before` and above before + last never
- * occur in a set: these guard bands are as wide as maps look past the set, so
- * that adding an offset to a key never borrows from or carries into the next
- * field: false neighbours are impossible. Ascending keys are ascending (batch,
- * x, y, z).
+ * A key has four fields: batch (highest bits), x, y and z (lowest). A
+ * coordinate c is stored as c - low + before. Field values less than `before`
+ * or greater than before + last never occur in a set. These guard bands are as
+ * wide as maps look past the set, so adding an offset to a key never carries
+ * into or borrows from the next field, and a search finds no false neighbours.
+ * Ascending keys are in ascending order of (batch, x, y, z).
  */
 #ifndef SPC_RUNTIME_KEYS_H
 #define SPC_RUNTIME_KEYS_H
@@ -16,7 +16,8 @@
 #include "spc.h"
 #include "templates/shared/index_abi.h"
 
-/* Keys past the last that a search may read, whatever they are. */
+/* Elements after the last key that a search may read; their values do not
+ * matter. */
 enum { SPC__KEY_SLACK = SPC_INDEX_SLACK };
 
 /* Widths of the guard bands, by field. */
@@ -25,26 +26,26 @@ typedef struct spc__guard {
 } spc__guard;
 
 /*
- * The narrowest layout for coordinates low..high. SPC_ERANGE, naming the axis
- * at fault, if 64 bits are not enough.
+ * Chooses the narrowest layout for coordinates low..high. Returns SPC_ERANGE,
+ * naming the axis at fault, if 64 bits are not enough.
  */
 spc_status spc__key_layout_choose(spc_index_key *out, const int32_t low[4],
                                   const int32_t high[4],
                                   const spc__guard *guard, spc_error *error);
 
-/* 32 or 64: what holds the keys of a layout. */
+/* Key type of a layout: 32 or 64 bits. */
 static inline int spc__key_bits(const spc_index_key *layout)
 {
     return layout->bits <= 32 ? 32 : 64;
 }
 
-/* The largest of the coordinates that a layout accepts. */
+/* The largest coordinate that a layout accepts. */
 static inline int32_t spc__key_high(const spc_index_key *layout, int field)
 {
     return (int32_t)(layout->low[field] + (int64_t)layout->last[field]);
 }
 
-/* One coordinate of a key. */
+/* Extracts one coordinate of a key. */
 static inline int32_t spc__key_coordinate(const spc_index_key *layout,
                                           uint64_t key, int field)
 {
@@ -53,7 +54,7 @@ static inline int32_t spc__key_coordinate(const spc_index_key *layout,
                      layout->before[field] + (uint32_t)layout->low[field]);
 }
 
-/* Smallest and largest coordinate of each field; zeros for no rows. */
+/* Smallest and largest coordinate of each field; zero if there are no rows. */
 void spc__coords_extent(int32_t low[4], int32_t high[4], const int32_t *coords,
                         int64_t rows);
 

@@ -1,6 +1,6 @@
 /*
- * layout.c - the layouts of a kernel map: prepared once, looked up when a
- * plan runs, filled again when the map is rebuilt.
+ * layout.c - the layouts of a kernel map: prepared once, looked up when a plan
+ * runs, and filled again when the map is rebuilt.
  */
 #include "base/error.h"
 #include "coords/index/indexer.h"
@@ -79,7 +79,7 @@ spc_status spc__map_index_alloc(spc__map_layout *layout, const spc_map *map,
                  error);
 }
 
-/* Tiles that the set's capacity can have: at most so many are in use. */
+/* Maximum number of tiles for the set's capacity. */
 static int tile_capacity(const spc_map *map, int tile_rows)
 {
     return (map->to->capacity + tile_rows - 1) / tile_rows;
@@ -112,7 +112,7 @@ static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
 
 /* ---- layouts ---------------------------------------------------------- */
 
-/* NULL for "none". */
+/* Sets *out to NULL for "none". */
 static spc_status parse_order(const spc__row_order **out, const char *order,
                               spc_error *error)
 {
@@ -123,7 +123,7 @@ static spc_status parse_order(const spc__row_order **out, const char *order,
                      spc__row_order_names());
 }
 
-/* NULL if it was never prepared. */
+/* Returns NULL if the layout was never prepared. */
 static const spc__map_layout *
 find_layout(const spc_map *map, const spc__row_order *order, int group)
 {
@@ -146,7 +146,7 @@ static const spc__map_tiles *find_tiles(const spc__map_layout *layout,
     return tiles;
 }
 
-/* The first table that is not made with this one. */
+/* Returns the first table that is not made together with this one. */
 static const spc__map_tiles *tiles_after(const spc_map *map,
                                          const spc__map_tiles *tiles)
 {
@@ -158,7 +158,7 @@ static const spc__map_tiles *tiles_after(const spc_map *map,
     return tiles;
 }
 
-/* The tile tables that filling a layout does not bring. */
+/* Refills the tile tables that filling a layout does not make. */
 static spc_status refill_tiles(const spc_map *map,
                                const spc__map_layout *layout, void *stream,
                                spc_error *error)
@@ -166,7 +166,7 @@ static spc_status refill_tiles(const spc_map *map,
     const spc__map_tiles *tiles = layout->tiles;
     spc_status status = SPC_OK;
 
-    if (layout->sorted && tiles) /* came with the rows */
+    if (layout->sorted && tiles) /* made together with the rows */
         tiles = tiles_after(map, tiles);
     for (; status == SPC_OK && tiles; tiles = tiles_after(map, tiles))
         status = map->in->indexer->tile(map, layout, tiles, stream, error);
@@ -184,7 +184,7 @@ static bool comes_with_rows(const spc_map *map, const spc__map_layout *layout,
     return first != end;
 }
 
-/* Groups after the first have its index. */
+/* Groups after the first share its index. */
 static spc_status alloc_sorted(spc__map_layout *layout, const spc_map *map,
                                spc_error *error)
 {
@@ -229,7 +229,7 @@ static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
 
     if (status == SPC_OK)
         status = map->in->indexer->fill(map, &map->plain, stream, error);
-    if (status != SPC_OK) { /* what is there passes for filled */
+    if (status != SPC_OK) { /* the arrays still count as filled */
         dealloc(map, map->plain.index);
         map->plain.index = NULL;
     }
@@ -269,7 +269,7 @@ static spc_status prepare_group(spc_map *map, const spc__row_order *sorted,
         status = sorted ? add_sorted(map, sorted, group, stream, error)
                         : add_plain_index(map, stream, error);
     if (status == SPC_OK && tile_rows != 0) {
-        /* Ours to write: the map is not const here. */
+        /* The map is not const here, so its layout may be written. */
         spc__map_layout *layout =
             (spc__map_layout *)find_layout(map, sorted, group);
         if (!find_tiles(layout, tile_rows))
@@ -344,7 +344,7 @@ void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows)
 
 /* ---- pairs by offset -------------------------------------------------- */
 
-/* Entries that a full set can have; map.c checks that they are countable. */
+/* Entries of a full set; map.c checks that they fit an int. */
 static size_t pair_capacity(const spc_map *map)
 {
     if (map->geometry.rule == SPC_RULE_RADIUS)

@@ -8,17 +8,17 @@
  *   transposed table  for each offset the output of every input row: the table
  *                     of the inverse relation's map. Made by
  *                     spc__map_create_transposed, and prepared as any table
- *   triplets          (input, offset) of each output, those of one output
- *                     together (spc_triplets_view): what a map of points has,
- *                     with nothing to prepare
- *   bundles           the triplets of 16 outputs that follow each other, by
- *                     offset. Made by spc__map_prepare_bundles
- *   by inputs         (output, offset) of each input, those of one input
- *                     together, and the inputs in an order in which neighbours
- *                     are near. Made by spc__map_prepare_inputs
- *   pairs by offset   (input, output) of each offset, those of one offset
- *                     together (spc_pairs_view): for kernels that work offset
- *                     by offset. Made by spc__map_prepare_pairs
+ *   triplets          (input, offset) of each output, grouped by output
+ *                     (spc_triplets_view): the form of a map of points, which
+ *                     needs no preparation
+ *   bundles           the triplets of 16 consecutive outputs, by offset. Made
+ *                     by spc__map_prepare_bundles
+ *   by inputs         (output, offset) of each input, grouped by input. Inputs
+ *                     are ordered so that neighbours are close. Made by
+ *                     spc__map_prepare_inputs
+ *   pairs by offset   (input, output) of each offset, grouped by offset
+ *                     (spc_pairs_view): for kernels that work offset by
+ *                     offset. Made by spc__map_prepare_pairs
  *
  * Tables and pairs live in the map, are filled again whenever it is rebuilt,
  * and are sized for the capacity of its sets.
@@ -30,82 +30,85 @@
 #include "operators/geometry.h"
 #include "templates/shared/spc_abi.h"
 
-/* A sorted row order (order.c); NULL for an unknown name, and for "none", which
- * is no sorted one. */
+/* Finds a sorted row order (order.c). Returns NULL for an unknown name and for
+ * "none", which is not a sorted order. */
 typedef struct spc__row_order spc__row_order;
 const spc__row_order *spc__row_order_find(const char *name);
 const char *spc__row_order_names(void);
 
-/* Is its code on a device another kernel's than that of "gray"? */
+/* True if the order needs other device code than "gray". */
 bool spc__row_order_is_apart(const char *name);
 
-/* In so many groups are the offsets of its kernel, each with a layout of its
- * own; 1 for NULL. */
+/* Number of groups of offsets, each with a layout of its own; 1 for NULL. */
 int spc__row_order_groups(const spc__row_order *order);
-/* The first offset of a group; group `groups` begins behind the last. */
+/* The first offset of a group; group `groups` begins after the last offset. */
 int spc__group_begin(int group, int groups, int offsets);
 
-/* Bits of a digest, for kernels of up to 27 offsets and for larger ones: two
- * passes of a sort, or three. */
+/* Bits of a digest, for kernels of up to 27 offsets and for larger ones. They
+ * take two and three passes of the sort. */
 enum { SPC__DIGEST_FEW = 18, SPC__DIGEST_MANY = 27 };
 
-/* The bits of every offset, 0 for the centre and outside the group; returns how
- * many bits there are. Only "planes" gives an offset several. */
+/* Sets the digest bits of every offset: 0 for the centre and for offsets
+ * outside the group. Returns the number of bits. Only "planes" gives an offset
+ * several bits. */
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
                         const spc_geometry *geometry, int group);
 
 /* One tile size of a layout. */
 typedef struct spc__map_tiles {
     struct spc__map_tiles *next;
-    int rows;     /* of a tile */
-    int capacity; /* entries of the table; those past the last tile say so */
+    int rows;     /* rows of a tile */
+    int capacity; /* entries of the table; those after the last tile are
+                   * cleared */
     int *order;
     unsigned *mask;
     int *begin;
 } spc__map_tiles;
 
-/* The pairs of a map, those of offset k at begin[k] to begin[k + 1] - 1. */
+/* The pairs of a map; those of offset k are begin[k] to begin[k + 1] - 1. */
 typedef struct spc__map_pairs {
     int *in, *out, *place;
     int *first;
     int *begin;
 } spc__map_pairs;
 
-/* The most bits of a key. */
+/* Maximum number of bits of a key. */
 enum { SPC__KEY_BITS = 64 };
 
 /*
- * One row order of a map. The plain one shares the order of its set, and has no
- * index until somebody reads it. Of an order in groups each group of offsets
- * has a layout: with a mask of those offsets alone, and tiles of the rows that
- * have any. The index is one for all groups, as none needs another's offsets.
+ * One row order of a map. The plain order is the set's order, and it gets an
+ * index only when a kernel reads one. An order in groups has one layout for
+ * each group of offsets: its masks have only those offsets, and its tiles only
+ * rows with any of them. All groups share one index, since no group reads the
+ * offsets of another.
  */
 typedef struct spc__map_layout {
     struct spc__map_layout *next;
-    const spc__row_order *sorted; /* NULL: the order of keys */
-    int by;                       /* SPC_INDEX_BY_ of a sorted one */
+    const spc__row_order *sorted; /* NULL: key order */
+    int by;                       /* SPC_INDEX_BY_ of a sorted order */
     int group, groups;
-    int begin, end;   /* the offsets of the group */
-    uint32_t *bit_of; /* [offsets], or [SPC__KEY_BITS] where it goes by keys */
+    int begin, end;   /* offsets of the group */
+    uint32_t *bit_of; /* [offsets], or [SPC__KEY_BITS] for orders by key */
     int bits;
     int *order;
     int *index;
-    bool borrows_index; /* that of group 0 */
+    bool borrows_index; /* uses the index of group 0 */
     unsigned *mask;
     spc__map_tiles *tiles;
-    spc__map_pairs *pairs; /* of the plain one; NULL: not prepared */
+    spc__map_pairs *pairs; /* of the plain order; NULL: not prepared */
 } spc__map_layout;
 
 /*
- * Prepares the layout; does nothing if it is there. Row orders:
+ * Prepares the layout; does nothing if it exists. Row orders:
  *   "none"  rows in ascending key order: order[p] is the caller's row of the
  *           p-th smallest key
  *   "gray", "gray_x", "gray_y", "planes"
  *           rows sorted by the Gray rank of a digest of their offset mask,
- *           stable; the four differ in which offsets share a bit of the digest
- *           (order.c), which is set if any of them is present
+ *           stable. A bit of the digest is set if any of its offsets is
+ *           present; the four orders differ in which offsets share a bit
+ *           (order.c)
  *   "gray2", "gray3", "gray4"
- *           the same for each of so many groups of offsets by itself
+ *           the same, separately for each of 2, 3 or 4 groups of offsets
  *   "dense" rows with most inputs first, stable
  *   "morton"
  *           along a Morton curve through the extent of the set
@@ -114,76 +117,77 @@ typedef struct spc__map_layout {
 spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
                             void *stream);
 
-/* The prepared layout, of the first group of its offsets; false if it was never
- * prepared. */
+/* Returns the prepared layout of the first group of offsets; false if it was
+ * never prepared. */
 bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
                    int tile_rows);
 
-/* The same of any group. The tile table ends before tiles without an offset of
- * the group; rows of those tiles have none either. */
+/* The same for any group. The tile table ends before tiles without an offset of
+ * the group; the rows of those tiles have none either. */
 bool spc__map_view_group(spc_map_view *out, const spc_map *map,
                          const char *order, int tile_rows, int group);
 
-/* The rows in the order of keys with their masks, and with no index and no tile
- * table. Tile t is positions t * tile_rows on. */
+/* Returns the rows in key order with their masks, but without an index or tile
+ * table. Tile t starts at position t * tile_rows. */
 void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows);
 
-/* Prepares the list of pairs; does nothing if it is there. */
+/* Prepares the list of pairs; does nothing if it exists. */
 spc_status spc__map_prepare_pairs(spc_map *map, void *stream);
 
-/* The prepared list; false if it was never prepared. */
+/* Returns the prepared list; false if it was never prepared. */
 bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map);
 
-/* The triplets of a map of points; false for other maps. */
+/* Returns the triplets of a map of points; false for other maps. */
 bool spc__map_triplets_view(spc_triplets_view *out, const spc_map *map);
 
-/* The triplets of a map of points by bundles: made, once; made again; what
- * kernels read, false if they were never made. */
+/* The triplets of a map of points by bundles: prepares them once, fills them
+ * again, and returns the view that kernels read (false if they were never
+ * prepared). */
 spc_status spc__map_prepare_bundles(spc_map *map, void *stream);
 spc_status spc__map_rebundle(const spc_map *map, void *stream);
 bool spc__map_bundles_view(spc_triplets_view *out, const spc_map *map);
 
-/* The triplets of a map of points by inputs, likewise: the relation searched from
- * the other side. In `inputs` only `in`, the row of each position or -1, and
- * `capacity`, how many positions there are, say something. */
+/* The triplets of a map of points by inputs, likewise: the same relation
+ * grouped by the other side. In `inputs` only two members are set: `in`, the
+ * row of each position or -1, and `capacity`, the number of positions. */
 spc_status spc__map_prepare_inputs(spc_map *map, void *stream);
 spc_status spc__map_reinput(const spc_map *map, void *stream);
 bool spc__map_inputs_view(spc_triplets_view *out, spc_pairs_view *inputs,
                           const spc_map *map);
 
-/* Pairs that the map can come to have: as many as were counted, if it is never
- * filled anew. */
+/* Maximum number of pairs of the map; the exact count if the map is never
+ * filled again. */
 int64_t spc__map_pair_capacity(const spc_map *map);
 
 /*
- * The map of the inverse relation, between the same sets: its table is the
- * transposition of map's. Where offset k of output j is input i, there offset k
- * of output i is input j. Not filled yet; the caller frees it.
+ * Creates the map of the inverse relation between the same sets. Its table is
+ * the transpose: if offset k of output j is input i in `map`, then offset k of
+ * output i is input j in the new map. The map is not filled yet; the caller
+ * frees it.
  */
 spc_status spc__map_create_transposed(spc_map **out, const spc_map *map);
 
-/* Builds one prepared layout again (to be timed). */
+/* Builds one prepared layout again, for timing. */
 spc_status spc__map_relayout(spc_map *map, const char *order, int tile_rows,
                              void *stream);
 spc_status spc__map_relist(spc_map *map, void *stream);
 
-/* What a sorted layout of `group` is sorted by, where the outputs have these
- * keys. */
+/* Describes the sort key of `group` for outputs with these keys. */
 spc_status spc__row_order_describe(spc__map_layout *out,
                                    const spc__row_order *order,
                                    const spc_geometry *geometry,
                                    const spc_index_key *key, int group,
                                    spc_error *error);
 
-/* Arrays of the plain layout, and of all; released also when only some were
- * allocated. */
+/* Allocate the arrays of the plain layout and of all layouts, and release them,
+ * even if only some were allocated. */
 spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
                                  spc_error *error);
 spc_status spc__map_index_alloc(spc__map_layout *layout, const spc_map *map,
                                 spc_error *error);
 void spc__map_layout_release(const spc_map *map, spc__map_layout *layout);
 
-/* Everything that a rebuilt map's layouts need besides the first sorted one. */
+/* Refills all layouts of a rebuilt map except the first sorted one. */
 spc_status spc__map_refill(const spc_map *map, bool first_is_filled,
                            void *stream, spc_error *error);
 

@@ -24,7 +24,7 @@ static spc_status check_entries(int64_t rows, int offsets, spc_error *error)
         (long long)rows, offsets);
 }
 
-/* The kernel must not look past the guard bands of what it searches. */
+/* Fails if the kernel looks past the guard bands of the set it searches. */
 static spc_status check_guard(const spc_coords *in, const spc_geometry *g,
                               bool inverse, spc_error *error)
 {
@@ -160,7 +160,7 @@ void spc__map_turn(spc_map *map, spc_map *inverse)
     inverse->turned_by = map;
 }
 
-/* The other goes on alone. */
+/* The other map stays usable by itself. */
 static void unlink_turned(spc_map *map)
 {
     if (map->turned)
@@ -180,7 +180,7 @@ void spc_map_free(spc_map *map)
         spc__map_layout_release(map, layout);
         free(layout);
     }
-    map->plain.order = NULL; /* the set's */
+    map->plain.order = NULL; /* owned by the set */
     spc__map_layout_release(map, &map->plain);
     spc_coords_free(map->in);
     spc_coords_free(map->to);
@@ -197,7 +197,7 @@ spc_status spc__map_need_filled(const spc_map *map, spc_error *error)
                      "the map was never filled: call spc_map_update first");
 }
 
-/* With a source the set of a submanifold map is filled too. */
+/* With a source, this also fills the set of a submanifold map. */
 static spc_status build(spc_map *map, const spc__source *source,
                         bool index_only, void *stream, spc_error *error)
 {
@@ -269,7 +269,7 @@ static spc_coords *other_set(const spc_map *map)
     return spc__map_scene_set(map) == map->in ? map->to : map->in;
 }
 
-/* A set that was drawn is built of what it was drawn as. */
+/* A generated set is rebuilt from its own generated rows. */
 static spc_status rebuild_other(spc_coords *other, void *stream,
                                 spc_error *error)
 {
@@ -279,7 +279,7 @@ static spc_status rebuild_other(spc_coords *other, void *stream,
                        : spc__coords_build(other, &drawn, stream, error);
 }
 
-/* The sets of a map that is not submanifold. */
+/* Rebuilds the sets of a map that is not submanifold. */
 static spc_status rebuild_sets(const spc_map *map, const spc__source *source,
                                void *stream, spc_error *error)
 {
@@ -344,7 +344,7 @@ spc_status spc_map_check(spc_map *map, void *stream)
 
 /* ---- from a scene ----------------------------------------------------- */
 
-/* A set of these rows, with guards as wide as the layer's map needs. */
+/* Makes a set of these rows with the guard bands that the layer's map needs. */
 static spc_status layer_set(spc_coords **out, spc_ctx *ctx,
                             const spc_conv *conv, const int32_t *host,
                             int64_t rows, spc_error *error)
@@ -355,7 +355,7 @@ static spc_status layer_set(spc_coords **out, spc_ctx *ctx,
     return spc__coords_create_exact(out, ctx, host, rows, &guard, error);
 }
 
-/* The outputs of a set that is filled, waiting for their number. */
+/* Makes the set of outputs of a filled set; waits for their number. */
 static spc_status outputs_set(spc_coords **out, spc_coords *in,
                               const spc_geometry *geometry, spc_error *error)
 {
@@ -366,7 +366,7 @@ static spc_status outputs_set(spc_coords **out, spc_coords *in,
     return status;
 }
 
-/* The given set of these rows. */
+/* Makes the given set from these rows. */
 static spc_status given_set(spc_coords **out, spc_ctx *ctx,
                             const spc_geometry *geometry, const int32_t *given,
                             int64_t rows, spc_error *error)
@@ -384,7 +384,7 @@ static spc_status given_set(spc_coords **out, spc_ctx *ctx,
     return status;
 }
 
-/* The given set that is drawn for a scene. */
+/* Generates the given set for a scene. */
 static spc_status drawn_set(spc_coords **out, const spc_coords *scene,
                             const spc_geometry *geometry, const int32_t *host,
                             spc_error *error)
@@ -400,7 +400,7 @@ static spc_status drawn_set(spc_coords **out, const spc_coords *scene,
     return status;
 }
 
-/* The layer's second set, if it has one. */
+/* Makes the layer's second set, if it has one. */
 static spc_status make_other(spc_coords **out, spc_coords *scene,
                              const spc_geometry *geometry,
                              const spc__source *source, const int32_t *host,
@@ -424,8 +424,9 @@ static spc_status make_other(spc_coords **out, spc_coords *scene,
                            spc_scene_rows(given), error);
 }
 
-/* The map of a layer whose scene has the set `scene`, to be built from `coords`
- * (device), which `host` has too. `given`: see spc__map_create_between. */
+/* Makes the map of a layer whose scene has the set `scene`. It is built from
+ * `coords` (device); `host` holds the same rows. For `given` see
+ * spc__map_create_between. */
 static spc_status map_layer(spc_map **out, spc_coords *scene,
                             const spc_conv *conv, const int32_t *coords,
                             const int32_t *host, const spc_scene *given,
@@ -437,7 +438,7 @@ static spc_status map_layer(spc_map **out, spc_coords *scene,
     spc_coords *other = NULL;
     spc_map *map = NULL;
 
-    /* To the indexers, of no rows nothing is read; but it must not be NULL. */
+    /* Indexers read nothing if there are no rows, but need a pointer. */
     if (scene->capacity == 0)
         source.coords = scene->keys;
     spc_status status =

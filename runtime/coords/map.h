@@ -1,11 +1,11 @@
 /*
  * map.h - kernel maps inside the runtime.
  *
- * A map is the relation of two coordinate sets by a geometry: for each voxel of
- * the set `to` (its rows) and each offset, the voxel of the set `in` that is
- * seen there. It keeps a short form; what a kernel reads is a layout of it
- * (layout.h), prepared when a plan is made and looked up without work when it
- * runs.
+ * A map relates two coordinate sets by a geometry: for each voxel of the set
+ * `to` (its rows) and each offset, it has the voxel of the set `in` at that
+ * offset. It is stored in a short form. Kernels read a layout of it (layout.h),
+ * which is prepared when a plan is made, so that running the plan only looks it
+ * up.
  */
 #ifndef SPC_RUNTIME_MAP_H
 #define SPC_RUNTIME_MAP_H
@@ -17,20 +17,19 @@ struct spc_map {
     spc_ctx *ctx;
     spc_coords *in, *to;
     spc_geometry geometry;
-    bool inverse; /* read the other way: outputs lie where the formula of
-                     spc_rule has inputs */
+    bool inverse; /* reverse direction: outputs are where the formula of
+                   * spc_rule has inputs */
     int offsets, mask_words;
-    int centre; /* the offset whose input is the output row; -1: there is none
-                 */
-    void *work; /* the indexer's own */
+    int centre; /* the offset whose input is the output row, or -1 */
+    void *work; /* private to the indexer */
     spc_map *turned, *turned_by; /* spc__map_turn */
-    int64_t pairs;               /* as of the last check */
-    bool filled;    /* a filling was enqueued; till then it has no pairs */
-    bool in_flight; /* and may still be running (spc__coords_land) */
-    bool counted; /* made of coordinates that are known, and they are all its
-                     pairs: it was not updated since */
-    spc__map_layout plain;   /* in the order of keys */
-    spc__map_layout *sorted; /* the sorted orders that were prepared */
+    int64_t pairs;               /* at the last check */
+    bool filled;    /* a fill was enqueued; until then the map is empty */
+    bool in_flight; /* the fill may still be running (spc__coords_land) */
+    bool counted;   /* `pairs` is exact: the coordinates were known and were not
+                     * updated since */
+    spc__map_layout plain;   /* in key order */
+    spc__map_layout *sorted; /* prepared sorted orders */
 };
 
 static inline bool spc__map_is_subm(const spc_map *map)
@@ -38,39 +37,39 @@ static inline bool spc__map_is_subm(const spc_map *map)
     return map->geometry.rule == SPC_RULE_SUBM;
 }
 
-/* spc_map_create_from_scene; the second set of a layer that is given both has
- * the rows of `given` in their order, unless that is NULL. */
+/* Like spc_map_create_from_scene. The second set of a layer whose outputs are
+ * given gets the rows of `given` in their order; NULL generates it. */
 spc_status spc__map_create_between(spc_map **out, spc_ctx *ctx,
                                    const spc_conv *conv, const spc_scene *scene,
                                    const spc_scene *given);
 
 /*
- * Builds the map again for other coordinates of its scene's set, with every
- * prepared layout, without allocation or synchronisation: what a bench times
- * and a graph captures. The other set is derived, or built, again too.
- * `index_only` skips the layouts.
+ * Builds the map with all prepared layouts for new coordinates of its scene's
+ * set. The other set is derived or built again, too. Neither allocates nor
+ * synchronises, so a bench can time it and a graph capture it. `index_only`
+ * skips the layouts.
  */
 spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
                             bool index_only, void *stream);
 
 /*
- * `inverse` is the map read the other way round: from now on building `map`
- * finds the pairs of both, and building `inverse`, which must come after, is no
- * search. Where they are not such maps, or the device has no kernel for it,
- * each goes on searching. Either may be freed before the other.
+ * Links `inverse`, the same map in reverse direction: from now on building
+ * `map` finds the pairs of both, and building `inverse`, which must come after,
+ * needs no search. Does nothing if the maps are not inverse to each other or
+ * the device has no kernel for it. Either map may be freed first.
  */
 void spc__map_turn(spc_map *map, spc_map *inverse);
 
-/* The set that is not derived from the other: that of the layer's scene. */
+/* Returns the set that is not derived from the other one: the scene's. */
 spc_coords *spc__map_scene_set(const spc_map *map);
 
-/* SPC_ESTATE: the map was never filled. */
+/* Returns SPC_ESTATE if the map was never filled. */
 spc_status spc__map_need_filled(const spc_map *map, spc_error *error);
 
 /* The context of the map. */
 spc_ctx *spc__map_ctx(const spc_map *map);
 
-/* The coordinates of that set on the device, if it owns a copy, else NULL. */
+/* The scene's coordinates on the device if that set owns a copy, else NULL. */
 const int32_t *spc__map_coords(const spc_map *map);
 
 #endif

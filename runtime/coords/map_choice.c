@@ -1,4 +1,5 @@
-/* map_choice.c - which searcher serves a geometry: what the database says. */
+/* map_choice.c - chooses the search configuration of a geometry by the
+ * database. */
 #include "coords/map_choice.h"
 
 #include "base/error.h"
@@ -16,7 +17,8 @@ void spc__map_key(spc__problem_key *out, const spc_ctx *ctx,
     snprintf(out->target, sizeof out->target, "%s", ctx->info.target);
 }
 
-/* Does the template know the configuration, and take it for this geometry? */
+/* Checks that the template knows the configuration and accepts it for this
+ * geometry. */
 static spc_status permit(spc_ctx *ctx, const spc_geometry *geometry,
                          bool inverse, const spc__attrs *config,
                          spc_error *error)
@@ -36,7 +38,7 @@ static spc_status permit(spc_ctx *ctx, const spc_geometry *geometry,
     return spc__template_check(tpl, &problem, &ctx->target, config, error);
 }
 
-/* Of the template as it is now nothing need be asked. */
+/* A record of the current template needs no check. */
 static bool is_current(spc_ctx *ctx, const spc__trial *trial)
 {
     char hex[SPC__SHA256_HEX];
@@ -45,8 +47,8 @@ static bool is_current(spc_ctx *ctx, const spc__trial *trial)
            strcmp(hex, trial->template_hash) == 0;
 }
 
-/* The record of this geometry and no other: a choice says nothing of maps with
- * other kernels. */
+/* Finds the record of exactly this geometry; records of other kernels do not
+ * apply. */
 static bool find_record(spc__choice *out, spc_ctx *ctx,
                         const spc_geometry *geometry, bool inverse)
 {

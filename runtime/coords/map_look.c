@@ -1,5 +1,5 @@
 /*
- * map_look.c - looking at kernel maps: their facts, and all of their pairs.
+ * map_look.c - queries of kernel maps: their properties and all their pairs.
  */
 #include "coords/map.h"
 
@@ -66,7 +66,7 @@ static const spc__device_ops *ops_of(const spc_map *map)
     return spc__device_ops_of(map->ctx->device);
 }
 
-/* From the order of keys to the caller's. */
+/* Converts key order to the caller's order. */
 static void unsort(int32_t *out, const spc_map *map, int count,
                    const int32_t *order, const int32_t *index)
 {
@@ -80,8 +80,8 @@ static void unsort(int32_t *out, const spc_map *map, int count,
                 out[k * rows + (size_t)order[p]] = index[k * padded + p];
 }
 
-/* Copies the plain layout: its order, then its index; and how many rows there
- * are, which the host knows only if the set was checked since it was filled. */
+/* Copies the order and index of the plain layout and the number of rows. The
+ * host knows that number only if the set was checked since it was filled. */
 static spc_status fetch_plain(int32_t *host, int32_t *count, const spc_map *map,
                               const spc__map_layout *plain, spc_error *error)
 {

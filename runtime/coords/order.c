@@ -1,37 +1,38 @@
 /*
- * order.c - sorted row orders: by which number, the digest, rows are sorted.
+ * order.c - sorted row orders, and the digest that each sorts rows by.
  *
- * A tile costs as many steps as its rows have offsets between them, so rows of
- * like masks should be neighbours. Rows are sorted by the Gray rank of a digest
- * of their mask (Gray codes: neighbours differ in one bit). A digest shorter
- * than the mask sorts faster and, for large tiles, better: a distinction that
- * scatters rows which share nearly everything costs more than it gains. Which
+ * A tile costs as many steps as its rows have offsets between them, so rows
+ * with
+ * similar masks should be neighbours. Rows are sorted by the Gray rank of a
+ * digest of their mask (Gray codes: neighbours differ in one bit). A digest
+ * shorter than the mask sorts faster. For large tiles it also sorts better:
+ * separating rows that share nearly all offsets costs more than it gains. Which
  * offsets may share a bit depends on the scene:
  *
  *   gray    an offset and its opposite. A smooth surface has both or neither.
- *   gray_x  the line along x, where z is not 0; half the line where it is. For
+ *   gray_x  the line along x for offsets with z != 0, half of it for z = 0. For
  *           scans of a street: a patch of ground or wall meets whole lines of
  *           the planes above and below.
  *   gray_y  the same along y.
  *
- * Bits go from the farthest offsets, which are the rarest, to the nearest, the
- * farthest most significant; the centre has none.
+ * The most significant bits belong to the farthest offsets, which are the
+ * rarest, and the lowest bits to the nearest. The centre has no bit.
  *
- *   planes  first the planes of the kernel: a bit says that the row has any
- *           offset of its plane. A scan's surface meets few planes in some
- *           direction, and what it does not meet no row of its tile should
- *           have. Then gray_x, as an offset may have several bits; so many
- *           lines as there is room for.
+ *   planes  first the planes of the kernel: a bit is set if the row has any
+ *           offset of that plane. In some direction a scan's surface meets few
+ *           planes, and a tile should hold no row with an offset of the others.
+ *           An offset may have several bits, so the lines of gray_x follow, as
+ *           many as fit.
  *
  *   gray2, gray3, gray4
- *           the offsets in so many groups of neighbouring numbers, and for each
- *           of them an order of its own, gray among its offsets: fewer offsets
- *           have fewer masks, so rows of like ones are more (mask splits of
- *           spconv 2; Tang et al., MICRO 2023, section 4.1)
+ *           splits the offsets into 2, 3 or 4 groups of consecutive numbers and
+ *           sorts each by the gray order of its own offsets. Fewer offsets have
+ *           fewer distinct masks, so more rows have similar ones (mask splits
+ *           of spconv 2; Tang et al., MICRO 2023, section 4.1)
  *
- * Two orders look at something else than which offsets there are:
+ * Two orders use something else than the set of offsets present:
  *
- *   dense   rows with most offsets first: tiles of like cost
+ *   dense   rows with most offsets first: tiles of similar cost
  *   morton  along a Morton curve (the bits of x, y and z interleaved), batch
  *           elements one after the other: rows of a tile read the same inputs
  */
@@ -41,14 +42,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Offsets that belong together have equal units. */
+/* Offsets with equal units share a bit of the digest. */
 typedef void unit_rule(int unit[3], const int offset[3]);
 
 struct spc__row_order {
     const char *name;
     unit_rule *unit;
-    bool splits; /* units are taken apart while bits are left */
-    bool planes; /* which come before the units */
+    bool splits; /* units are split while bits are left */
+    bool planes; /* planes come before the units */
     int groups;
     int by; /* SPC_INDEX_BY_ */
 };
@@ -127,13 +128,13 @@ int spc__group_begin(int group, int groups, int offsets)
 
 /* ---- ranking ---------------------------------------------------------- */
 
-/* An offset of the kernel; those of one unit are neighbours when sorted. */
+/* An offset of the kernel. Sorting makes the offsets of a unit neighbours. */
 typedef struct ranked {
     int number; /* k */
     int unit[3];
     int far;   /* of the unit: the largest |x| + |y| + |z| */
     int steep; /* |z| */
-    bool flat; /* lies in the plane z = 0, where orders differ by line */
+    bool flat; /* in the plane z = 0, where the orders split lines */
 } ranked;
 
 static int norm(const int offset[3])
@@ -162,8 +163,8 @@ static bool same_unit(const ranked *a, const ranked *b)
     return memcmp(a->unit, b->unit, sizeof a->unit) == 0;
 }
 
-/* Where an offset lies in its kernel, from the middle: dilation and padding
- * change nothing about which offsets are neighbours. */
+/* Position of an offset relative to the middle of its kernel. Dilation and
+ * padding do not change which offsets are neighbours. */
 static void place_of(int offset[3], const spc_geometry *geometry, int k)
 {
     if (geometry->offset_count > 0) {
@@ -176,8 +177,8 @@ static void place_of(int offset[3], const spc_geometry *geometry, int k)
     }
 }
 
-/* The offsets begin..end but for the centre of a submanifold kernel, which
- * every row has, units in their order; returns how many. */
+/* Sorts the offsets begin..end by unit, without the centre of a submanifold
+ * kernel, which every row has. Returns their number. */
 static int rank_offsets(ranked *out, const spc__row_order *order,
                         const spc_geometry *geometry, int begin, int end)
 {
@@ -206,8 +207,8 @@ static int rank_offsets(ranked *out, const spc__row_order *order,
 
 /* ---- bits ------------------------------------------------------------- */
 
-/* Numbers the units; where `splits` says so the last ones are taken apart, so
- * that there are up to `limit`. Returns how many there are. */
+/* Numbers the units. With `splits` the last units are split until there are
+ * `limit`. Returns the number of units. */
 static int number_units(int *unit_of, const ranked *list, int count, int limit,
                         bool splits)
 {
@@ -216,7 +217,7 @@ static int number_units(int *unit_of, const ranked *list, int count, int limit,
     for (int i = 0; i < count; i++)
         units += i == 0 || !same_unit(&list[i], &list[i - 1]);
     int spare = splits && units < limit ? limit - units : 0;
-    for (int i = count - 1; i >= 0; i--) { /* from the nearest */
+    for (int i = count - 1; i >= 0; i--) { /* starts at the nearest */
         bool begins = i == count - 1 || !same_unit(&list[i], &list[i + 1]);
         if (!begins && spare > 0) {
             spare--;
@@ -228,8 +229,8 @@ static int number_units(int *unit_of, const ranked *list, int count, int limit,
     return number + 1;
 }
 
-/* Bits for the units of the offsets begin..end; returns how many. More units
- * than bits: neighbours share one, the farthest ones first. */
+/* Assigns bits to the units of the offsets begin..end; returns the number of
+ * bits. If there are more units than bits, the farthest units share bits. */
 static int unit_bits(uint32_t *bit_of, const spc__row_order *order,
                      const spc_geometry *geometry, int begin, int end,
                      int limit)
@@ -254,14 +255,14 @@ static int unit_bits(uint32_t *bit_of, const spc__row_order *order,
 
 /* ---- planes ------------------------------------------------------------- */
 
-/* At right angles to an axis, so far from the middle. */
+/* A plane at right angles to an axis, `at` offsets from the middle. */
 typedef struct plane {
     int axis, at;
 } plane;
 
-/* How soon a plane of its axis comes: across z the near ones first, which say
- * whether a patch is level; of the others, which are met more often, the far
- * ones; the middle one is always last. */
+/* Rank of a plane among those of its axis. Across z the near planes come first,
+ * as they show whether a patch is level. Along the other axes rows meet near
+ * planes more often, so the far ones come first. The middle plane is last. */
 static int turn_of(const plane *p)
 {
     int away = abs(p->at);
@@ -269,7 +270,7 @@ static int turn_of(const plane *p)
     return away == 0 ? INT_MAX : p->axis == 2 ? away : -away;
 }
 
-/* The first is most significant. */
+/* The first plane gets the most significant bit. */
 static int compare_planes(const void *a, const void *b)
 {
     const plane *one = a, *two = b;
@@ -281,8 +282,9 @@ static int compare_planes(const void *a, const void *b)
     return two->at - one->at;
 }
 
-/* Up to `most` planes that some offset lies in; the middle ones only where
- * there is no centre, which all rows would have. Returns how many. */
+/* Lists up to `most` planes that contain an offset; returns their number.
+ * Middle planes are left out if there is a centre, since every row would have
+ * them. */
 static int list_planes(plane *out, const spc_geometry *geometry, int most)
 {
     plane all[3 * SPC_MAX_OFFSETS];
@@ -302,7 +304,7 @@ static int list_planes(plane *out, const spc_geometry *geometry, int most)
     return different;
 }
 
-/* Adds the bits of the planes to those of the units, above them. */
+/* Adds the bits of the planes above those of the units. */
 static void mark_planes(uint32_t *bit_of, const plane *planes, int count,
                         const spc_geometry *geometry, int units)
 {
@@ -334,7 +336,7 @@ int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
 
 /* ---- other digests ------------------------------------------------------ */
 
-/* Bits that hold 0 to `most`. */
+/* Bits needed for values 0 to `most`. */
 static int bits_for(int most)
 {
     int bits = 0;
@@ -354,10 +356,10 @@ static int field_bits(const spc_index_key *key, int field)
 }
 
 /*
- * The bit of the digest for each bit of a key: the batch above the bits of x,
- * y and z, of which the highest are next to each other, and so on down. An axis
- * that is shorter has no more bits to give. What 32 bits have no room for stays
- * in the order of keys. Returns how many bits there are.
+ * Maps each bit of a key to a bit of the digest: the batch on top, then the
+ * bits of x, y and z interleaved from the highest down. A shorter axis runs out
+ * of bits first. Bits beyond 32 are dropped, so rows that differ only in those
+ * stay in key order. Returns the number of bits.
  */
 static int morton_bits(uint32_t *bit_of, const spc_index_key *key)
 {

@@ -1,11 +1,11 @@
-/* root.c - several rules in a row as one (root.h). */
+/* root.c - combines several rules in a row into one (root.h). */
 #include "coords/root.h"
 
 #include "coords/coords.h"
 #include "operators/geometry.h"
 #include <string.h>
 
-/* Longer axes of a root are not walked along. */
+/* Limit on the length of an axis that same_along() walks. */
 enum { WALK_MOST = 1 << 16 };
 
 static int64_t larger(int64_t a, int64_t b)
@@ -32,7 +32,7 @@ static void from_inputs(spc__derivation *out, const spc_coords *c)
     }
 }
 
-/* The footprint that floor(i / stride) is. */
+/* Writes floor(i / stride) as a footprint. */
 static void floor_as_footprint(spc__derivation *d)
 {
     if (d->rule != SPC_RULE_FLOOR)
@@ -45,7 +45,7 @@ static void floor_as_footprint(spc__derivation *d)
     }
 }
 
-/* Outputs of i along an axis, from `first` to `last`. */
+/* Range of outputs of an input i along an axis. */
 typedef struct outputs {
     int64_t first, last;
 } outputs;
@@ -67,8 +67,9 @@ static outputs within(outputs o, int64_t bound)
     return o;
 }
 
-/* Does every output that `all` gives an input have a way through outputs of
- * `first` that its bound leaves in? The ones that have are outputs by `all`. */
+/* True if every output that `all` gives an input can also be reached through
+ * outputs of `first` within its bound. The reachable outputs are always outputs
+ * of `all`. */
 static bool same_along(const spc__derivation *all, const spc__derivation *then,
                        const spc__derivation *first, int64_t first_bound,
                        int64_t bound, int axis)
@@ -93,8 +94,8 @@ static bool same_along(const spc__derivation *all, const spc__derivation *then,
     return true;
 }
 
-/* `first`, then `then`, along an axis; false: they are no rule, or one of
- * numbers that are too large. */
+/* Combines `first` and `then` along an axis. Returns false if the result is no
+ * single rule or its numbers are too large. */
 static bool join_axis(spc__derivation *out, const spc__derivation *first,
                       const spc__derivation *then, int i)
 {
@@ -121,7 +122,7 @@ static bool is_joined(const spc_geometry *g)
            (g->rule == SPC_RULE_FOOTPRINT && g->offset_count == 0);
 }
 
-/* One set up, if the rules of both are one. */
+/* Goes up one set if the two rules combine into one. */
 static bool go_up(spc__derivation *out, const spc_coords *c)
 {
     const spc_coords *inputs = out->root;

@@ -1,6 +1,6 @@
 /*
- * rows.c - layouts of layers that need no map, filled by the template "rows" or
- * by the host.
+ * rows.c - layouts of layers that need no map; the template "rows" or the host
+ * fills them.
  */
 #include "coords/rows.h"
 #include "base/error.h"
@@ -8,10 +8,10 @@
 #include "templates/shared/index_abi.h"
 #include <string.h>
 
-/* Blocks for each multiprocessor: enough to keep memory busy. */
+/* Blocks of a multiprocessor: enough to keep memory busy. */
 enum { BLOCKS = 4 };
 
-/* Arrays begin at multiples of this: kernels copy 16 bytes of them at once. */
+/* Arrays are aligned to this, as kernels copy 16 bytes at once. */
 enum { ALIGNMENT = 256 };
 
 spc_status spc__rows_check(const spc__row_count *rows, spc_error *error)
@@ -46,7 +46,7 @@ size_t spc__rows_bytes(int64_t rows, int tile_rows)
            2 * array_bytes(tile_count(rows, tile_rows)) + array_bytes(1);
 }
 
-/* Where the arrays of a layout lie. */
+/* Places the arrays of a layout in memory. */
 static spc_rows_args place(void *memory, const spc__row_count *rows,
                            int tile_rows)
 {
@@ -69,7 +69,7 @@ static spc_rows_args place(void *memory, const spc__row_count *rows,
     };
 }
 
-/* The index is the order: a row's input has its number. */
+/* The order serves as index: the input of a row has the same number. */
 static void view(spc_map_view *out, const spc_rows_args *args)
 {
     *out = (spc_map_view){

@@ -1,6 +1,6 @@
 /*
- * voxelise.c - points that become voxels: what can be, creating, filling,
- * looking at what came of it.
+ * voxelise.c - turns points into voxels: checks, creation, filling and the
+ * report.
  */
 #include "coords/voxelise.h"
 
@@ -97,18 +97,19 @@ static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
 
     o.capacity = points;
     o.halo = 1;
-    o.duplicates = SPC_DUPLICATES_MEAN; /* which keeps account of equal rows */
+    o.duplicates = SPC_DUPLICATES_MEAN; /* the set then records equal rows */
     o.high[0] = v->how.batches - 1;
     for (int a = 0; a < 3; a++)
         o.high[1 + a] = v->cells[a] - 1;
-    o.high[1] += (int32_t)(points / v->plane) + 1; /* for the parked */
+    o.high[1] += (int32_t)(points / v->plane) + 1; /* extra rows for parked
+                                                    * points */
     if (spc_coords_reserve(&v->set, v->ctx, &o) == SPC_OK)
         return SPC_OK;
     *error = *spc__error_of(v->ctx);
     return error->status;
 }
 
-/* So that neither it nor a number of it passes an int. */
+/* Keeps this number and its multiples within int. */
 static int plane_of(const spc_voxels *v)
 {
     int64_t plane = (int64_t)v->cells[1] * v->cells[2];
@@ -348,7 +349,8 @@ static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
 static spc_status check(spc_voxels *v, spc_voxels_info *info, void *stream,
                         spc_error *error)
 {
-    spc_error unused = {0}; /* rows without a voxel are no mistake of ours */
+    spc_error unused = {0}; /* discarded: rows without a voxel are not the
+                             * caller's error */
     int32_t stats[SPC_VOXELISE_STATS];
     spc_status status = spc__coords_inspect(v->set, NULL, stream, &unused);
 

@@ -44,7 +44,7 @@ static spc_status device_create(spc_voxels *v, spc_error *error)
                : status;
 }
 
-/* So many blocks, or eight a multiprocessor. */
+/* As many blocks as asked, but at most eight a multiprocessor. */
 static spc_status launch(const spc_voxels *v, spc__kernel *kernel,
                          int64_t useful, size_t shared,
                          const spc_voxelise_args *args, void *stream,
@@ -77,7 +77,7 @@ static spc_status device_fill(const spc_voxels *v,
                               spc_error *error)
 {
     const voxelise_work *w = v->work;
-    int64_t items = (int64_t)args->room * args->columns; /* a thread each */
+    int64_t items = (int64_t)args->room * args->columns; /* one thread each */
 
     return launch(v, w->fill, (items + w->block - 1) / w->block, 0, args,
                   stream, error);

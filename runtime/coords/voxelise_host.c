@@ -51,7 +51,7 @@ static bool is_numbers(const float *at)
     return at[0] == at[0] && at[1] == at[1] && at[2] == at[2];
 }
 
-/* Of what is not below 0 the integer part is the floor. */
+/* For values >= 0, truncation is the same as floor. */
 static bool cell_of(int32_t *cell, const spc_voxelise_args *args,
                     const float *at)
 {
@@ -83,7 +83,7 @@ static void list_point(const spc_voxelise_args *args, int i)
 
 /* ---- what the points of a voxel say -------------------------------------- */
 
-/* The points of a voxel that count. */
+/* The points of a voxel that take part. */
 static const int *points_of(int *count, const spc_voxelise_args *args,
                             int voxel)
 {
@@ -146,7 +146,7 @@ static void fill_voxel(const spc_voxelise_args *args, const spc__dtype *type,
 
 typedef struct loop {
     const spc_voxelise_args *args;
-    const spc__dtype *type; /* of features; NULL: points are listed */
+    const spc__dtype *type; /* of features; NULL: this lists points */
     int count;
 } loop;
 
@@ -186,7 +186,7 @@ static spc_status host_fill(const spc_voxels *v, const spc_voxelise_args *args,
     loop l = {args, spc__dtype_of(v->how.dtype), *args->listed};
 
     (void)stream;
-    *args->voxels = *args->listed; /* nothing is parked here */
+    *args->voxels = *args->listed; /* the cpu device parks no points */
     return run(v, &l, args->room, error);
 }
 

@@ -1,6 +1,6 @@
 /*
- * index_code.c - the code of indexing kernels: which problem a geometry is to
- * their templates, which of it maps can come to need, and loading it.
+ * index_code.c - the code of indexing kernels: maps a geometry to the problems
+ * of their templates, lists those that its maps may need, and loads them.
  */
 #include "base/error.h"
 #include "coords/index/index_device.h"
@@ -23,8 +23,8 @@ static spc__index_runs flat_runs(int count, int length)
     return (spc__index_runs){length, batch, (count + batch - 1) / batch};
 }
 
-/* Runs of a plane of equal x are searched in one window: no batch has any of
- * two planes, and a plane's are as even as they can be. */
+/* Each window covers the runs of one plane of equal x. No batch spans two
+ * planes, and the batches of a plane are as even as possible. */
 static spc__index_runs runs_of_planes(int planes, int runs, int length)
 {
     enum { MOST = 4 };
@@ -65,7 +65,7 @@ static const char *kind_of(const spc_geometry *g, bool inverse)
     return g->rule == SPC_RULE_GIVEN ? "given" : "strided";
 }
 
-/* Of given sets, the displacements between which the search looks. */
+/* For given sets: the span of displacements that the search covers. */
 static void set_span(spc__attrs *out, const spc_geometry *g)
 {
     static const char *const names[6] = {"lx", "ly", "lz", "hx", "hy", "hz"};
@@ -181,7 +181,7 @@ static void add_points(spc__index_ladder *out, int key)
     spc__points_problem(&code->problem, key);
 }
 
-/* Of a map of points: sets of cells, which are sorted, and what is found in
+/* A map of points needs sets of cells, their sorting, and the search in
  * them. */
 static void init_points(spc__index_ladder *out, unsigned block)
 {
@@ -219,7 +219,8 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
     for (int key = 32; key <= 64; key += 32)
         for (int other = 32; other <= 64; other += 32) {
             spc__index_width w = {key, other, block};
-            /* A submanifold map has one set, and so has sorting. */
+            /* A submanifold map has a single set, so one key width is
+             * enough. */
             if (g->rule == SPC_RULE_SUBM && key != other)
                 continue;
             add_index(out, &w, g, inverse);
@@ -236,7 +237,8 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
 /* ---- loading --------------------------------------------------------------
  */
 
-/* The context words its own failures; callers expect them in `error`. */
+/* The context formats its own failures; this copies them to `error`, where
+ * callers expect them. */
 spc_status spc__index_load(spc__kernel **out, spc_ctx *ctx,
                            const char *template, const spc__attrs *problem,
                            const spc__attrs *config, const char *name,

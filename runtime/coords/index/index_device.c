@@ -1,13 +1,15 @@
 /*
  * index_device.c - the indexer of cuda and sim: the templates of role "map".
  *
- * A build is one cooperative launch, with its first layout: no allocation, no
- * host in between, so that it can be captured into a CUDA graph. What the
- * kernel needs to find clear it leaves clear. The layout of keys, the number of
- * rows and the extent are arguments: code differs only by the width of keys and
- * the geometry, so a database that has it serves any scene.
+ * A build is one cooperative launch that also makes the first layout. It
+ * allocates nothing and needs no host in between, so it can be captured into a
+ * CUDA graph. The kernel expects some memory to be zero and leaves it zero. The
+ * key layout, the number of rows and the extent are arguments: the code depends
+ * only on the key width and the geometry, so compiled code in a database serves
+ * any scene.
  *
- * Here is what sets (index_device_set.c) and maps (index_device_map.c) share.
+ * This file has what sets (index_device_set.c) and maps (index_device_map.c)
+ * share.
  */
 #include "coords/index/index_device.h"
 #include "base/error.h"
@@ -27,7 +29,7 @@ static bool device_serves(const spc_ctx *ctx)
 }
 /* ---- memory ----------------------------------------------------------- */
 
-/* Memory whose words are zero when the first kernel runs. */
+/* Allocates memory that is zero when the first kernel runs. */
 spc_status spc__index_alloc_clear(void *out, const spc_coords *c, size_t bytes,
                                   spc_error *error)
 {
@@ -103,7 +105,7 @@ int spc__index_grid(int most, int threads, int offsets, int key_bytes,
     return grid;
 }
 
-/* Every multiprocessor takes one block, fewer where rows are few. */
+/* One block a multiprocessor; fewer if there are few rows. */
 static unsigned choose_grid(const spc_coords *c, const spc__index_scratch *s,
                             int offsets)
 {
@@ -141,7 +143,7 @@ spc__index_width spc__index_width_of(const spc__index_scratch *s,
                               s->block};
 }
 
-/* The kernel of the template "index" that searches by `config`. */
+/* Loads the kernel of the template "index" that searches by `config`. */
 spc_status spc__index_load_search(spc__kernel **out,
                                   const spc__index_scratch *s,
                                   const spc_coords *to, const spc_geometry *g,

@@ -1,13 +1,13 @@
 /*
- * index_device.h - what the files that launch indexing kernels share.
+ * index_device.h - shared by the files that launch indexing kernels.
  */
 #ifndef SPC_RUNTIME_INDEX_DEVICE_H
 #define SPC_RUNTIME_INDEX_DEVICE_H
 
 #include "coords/index/indexer.h"
 
-/* How the search takes the kernel's offsets (index_runs.cuh): in runs of so
- * many neighbours along z, so many runs at once, in so many batches. */
+/* How the search walks the kernel's offsets (index_runs.cuh): runs of `length`
+ * neighbours along z, `batch` runs at once, in `batches` batches. */
 typedef struct spc__index_runs {
     int length, batch, batches;
 } spc__index_runs;
@@ -15,66 +15,69 @@ typedef struct spc__index_runs {
 spc__index_runs spc__index_choose_runs(const spc_geometry *geometry,
                                        bool inverse);
 
-/* What the code of a launch depends on besides the geometry: bits of the keys
- * that are searched, and of those of the rows (of a set that is derived: its
- * own, and those of its inputs). */
+/* The key widths that the code of a launch depends on, in addition to the
+ * geometry. `key` is the width of the searched keys, `other` that of the rows'
+ * keys. For a derived set they are its own width and that of its inputs. */
 typedef struct spc__index_width {
     int key, other;
     unsigned threads;
 } spc__index_width;
 
-/* The problems of the templates "index" and "coords". */
+/* Fills in the problems of the templates "index" and "coords". */
 void spc__index_problem(spc__attrs *out, const spc__index_width *width,
                         const spc_geometry *geometry, bool inverse);
-/* Of the kernel spc_layout, which looks into the keys of the rows alone. */
+/* Fills in the problem of the kernel spc_layout, which reads only the keys of
+ * the rows. */
 void spc__layout_problem(spc__attrs *out, const spc__index_width *width,
                          const spc_geometry *geometry, bool inverse);
 void spc__coords_problem(spc__attrs *out, const spc__index_width *width,
                          const spc_geometry *geometry);
 
-/* Of the template "rows" (rows.h). */
+/* Fills in the problem of the template "rows" (rows.h). */
 void spc__rows_problem(spc__attrs *out);
 
-/* Sorting alone is what the map of a kernel of one offset does before it
- * searches. */
+/* The geometry for sorting alone: one offset, so the kernel only sorts. */
 spc_geometry spc__index_sorting_only(void);
 
-/* A kernel of a template of role "map"; `config` NULL: the default. */
+/* Loads a kernel of a template of role "map". With `config` NULL it uses the
+ * default configuration. */
 spc_status spc__index_load(spc__kernel **out, spc_ctx *ctx,
                            const char *template, const spc__attrs *problem,
                            const spc__attrs *config, const char *name,
                            size_t shared, spc_error *error);
 
-/* A cooperative launch needs all its blocks resident. */
+/* Checks that all blocks can be resident at once, as a cooperative launch
+ * requires. */
 spc_status spc__index_check_resident(const spc_ctx *ctx, spc__kernel *kernel,
                                      const char *name, unsigned block,
                                      size_t shared, spc_error *error);
 
-/* What a launch of the indexing kernel works with. */
+/* Scratch memory and sizes of an indexing launch. */
 typedef struct spc__index_scratch {
-    char *keys; /* two orders of keys; then digests, and tile masks */
+    char *keys; /* two orders of keys; then digests and tile masks */
     size_t key_bytes;
     int *rows[2];
     int *tables;
     spc_index_sync *sync;
     unsigned grid, block;
-    unsigned blocks; /* of a launch: `grid`, or fewer beside others */
+    unsigned blocks; /* blocks of this launch: `grid`, or fewer if others run
+                      * beside it */
     size_t shared;
     spc__kernel *kernel;
 } spc__index_scratch;
 
-/* Of a coordinate set. */
+/* Scratch of a coordinate set. */
 typedef struct spc__index_set_work {
     spc__index_scratch s;
     unsigned *bins;
     int *begins, *shares;
     int bin_bits;
-    /* Of one that is derived. */
+    /* For a derived set: */
     void *table;
     unsigned slots;
-    int32_t *list; /* outputs in no order */
-    int *listed;   /* how many */
-    int32_t *offsets; /* of a rule by a list; else NULL */
+    int32_t *list;    /* outputs, unordered */
+    int *listed;      /* number of outputs in the list */
+    int32_t *offsets; /* offset list of a rule that is no box; else NULL */
     spc__kernel *derive;
     spc__kernel *merge;
 } spc__index_set_work;
@@ -82,21 +85,21 @@ typedef struct spc__index_set_work {
 /* ---- what sets and maps share --------------------------------------------
  */
 
-/* Memory whose words are zero when the first kernel runs. */
+/* Allocates memory that is zero when the first kernel runs. */
 spc_status spc__index_alloc_clear(void *out, const spc_coords *c, size_t bytes,
                                   spc_error *error);
 
-/* The displacements of a kernel that is no box, beside the set: what `*out` is
- * left as where it is a box. */
+/* Uploads the offset list of a kernel that is no box. Leaves *out unchanged if
+ * the kernel is a box. */
 spc_status spc__index_upload_list(int32_t **out, const spc_coords *c,
                                   const spc_geometry *g, spc_error *error);
 
-/* Sizes for a set's capacity. */
+/* Computes the sizes for a set's capacity. */
 void spc__index_scratch_init(spc__index_scratch *s, const spc_coords *c,
                              int key_bits, int offsets);
-/* Bytes of `keys` that a row has. */
+/* Bytes of `keys` for each row. */
 size_t spc__index_scratch_row(const spc__index_scratch *s, int mask_words);
-/* Of `blocks` at most; 0: the set's own grid. */
+/* Limits launches to `blocks`; 0 restores the set's own grid. */
 void spc__index_scratch_limit(spc__index_scratch *s, unsigned blocks);
 spc_status spc__index_scratch_alloc(spc__index_scratch *s, const spc_coords *c,
                                     int mask_words, spc_error *error);
@@ -105,7 +108,7 @@ void spc__index_scratch_release(const spc_coords *c, spc__index_scratch *s);
 spc__index_width spc__index_width_of(const spc__index_scratch *s,
                                      const spc_coords *other);
 
-/* The kernel of the template "index" that searches by `config`. */
+/* Loads the kernel of the template "index" that searches by `config`. */
 spc_status spc__index_load_search(spc__kernel **out,
                                   const spc__index_scratch *s,
                                   const spc_coords *to, const spc_geometry *g,
@@ -116,7 +119,7 @@ spc_index_set spc__index_set_args(const spc_coords *c);
 void spc__index_add_scratch(spc_index_args *args, const spc__index_scratch *s,
                             int rows_padded);
 
-/* The stage that builds a set. */
+/* Adds the stage that builds a set. */
 spc_status spc__index_add_build(spc_index_args *args, const spc_coords *c,
                                 const spc__source *source, spc_error *error);
 

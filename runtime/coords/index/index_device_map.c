@@ -1,6 +1,6 @@
 /*
- * index_device_map.c - kernel maps on cuda and sim: searching, row orders,
- * tiles and pairs launched.
+ * index_device_map.c - kernel maps on cuda and sim: launches the search and
+ * fills row orders, tiles and pairs.
  */
 #include "base/error.h"
 #include "coords/index/index_device.h"
@@ -8,20 +8,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a map. */
+/* Device data of a map. */
 typedef struct map_work {
     spc__index_scratch s;
-    spc__attrs config; /* by which it is searched */
-    bool configured;   /* false: by the template's default */
+    spc__attrs config; /* search configuration */
+    bool configured;   /* false: the template's default configuration */
     int *first;        /* the short form of the map (index_runs.cuh) */
-    unsigned *fours;   /* masks of more than one word, by fours */
+    unsigned *fours;   /* masks of more than one word, in groups of four
+                        * words */
     int *pairs;        /* [grid * warps] */
-    int32_t *list;     /* displacements of a kernel that is no box */
-    void *table;       /* of the hash searcher */
+    int32_t *list;     /* offset list of a kernel that is no box */
+    void *table;       /* of the hash search */
     int *places;
-    int *counts; /* [offsets][grid], for listing pairs */
+    int *counts; /* [offsets][grid], used to list pairs */
     spc__kernel *list_pairs;
-    spc__kernel *layout; /* for what s.kernel does not make */
+    spc__kernel *layout; /* makes the layouts that s.kernel does not make */
 } map_work;
 static const spc__device_ops *ops_of(const spc_ctx *ctx)
 {
@@ -69,7 +70,7 @@ static size_t pair_words(const spc__index_scratch *s)
 
 /* ---- choosing a searcher ---------------------------------------------- */
 
-/* As many slots as the kernel takes of a full set (index_hash.cuh). */
+/* Slots for a full set, computed as in the kernel (index_hash.cuh). */
 static size_t table_slots(const spc_coords *in)
 {
     size_t slots = SPC_INDEX_TABLE_LEAST;
@@ -121,7 +122,8 @@ spc_status spc__device_map_configure(spc_map *map, const spc__attrs *config,
     return SPC_OK;
 }
 
-/* What was measured to be fastest; where that cannot be had, the default. */
+/* Uses the configuration measured as fastest, or the default if that one is not
+ * available. */
 static spc_status configure_chosen(spc_map *map, spc_error *error)
 {
     spc__attrs config;
@@ -182,7 +184,7 @@ spc_status spc__device_map_create(spc_map *map, spc_error *error)
     return ops_of(map->ctx)->sync(map->ctx->device, NULL, error);
 }
 
-/* What every launch for a map gets; the caller adds its stages. */
+/* Arguments that every launch for a map shares; the caller adds stages. */
 static spc_index_args map_args(const spc_map *map)
 {
     const map_work *w = map->work;
@@ -205,8 +207,8 @@ static spc_index_args map_args(const spc_map *map)
 
 /* ---- tile tables ------------------------------------------------------- */
 
-/* Of blocks that write whole tiles of two sizes at once: more rows than this,
- * and too few blocks have any. */
+/* Limit for blocks that write whole tiles of two sizes at once. With longer
+ * units too few blocks would get any work. */
 enum { UNIT_MOST = 128 };
 
 static int least_multiple(int a, int b)
@@ -223,8 +225,8 @@ static size_t tile_words(const spc_map *map, const spc__map_tiles *tiles)
     return (size_t)tiles->capacity * (size_t)map->mask_words;
 }
 
-/* Is there room beside the tables that a launch makes already? The masks of
- * tiles lie where keys were. */
+/* True if the tables fit beside those that a launch already makes. Tile masks
+ * reuse the memory of the keys. */
 static bool tiles_fit(const spc_index_args *args, const spc_map *map,
                       const spc__map_tiles *tiles, int count, size_t words)
 {
@@ -239,8 +241,8 @@ static bool tiles_fit(const spc_index_args *args, const spc_map *map,
            words + tile_words(map, tiles) <= room;
 }
 
-/* As many of these tables as one launch makes, the first at least; returns how
- * many. */
+/* Adds as many of these tables as one launch can make, at least the first.
+ * Returns how many it added. */
 static int add_tiles(spc_index_args *args, const spc_map *map,
                      const spc__map_layout *layout, const spc__map_tiles *tiles)
 {
@@ -357,7 +359,8 @@ spc_status spc__device_map_fill(const spc_map *map,
                : launch(map->ctx, &w->s, &args, stream, error);
 }
 
-/* A map that the search of another has filled already: its layouts. */
+/* Builds the layouts of a map that the search of another map has already
+ * filled. */
 static spc_status build_turned(spc_map *map, const spc__map_layout *sorted,
                                void *stream, spc_error *error)
 {
@@ -431,8 +434,8 @@ spc_status spc__device_map_tile(const spc_map *map,
 
 /* ---- pairs by offset -------------------------------------------------- */
 
-/* The kernel is the same in the code of every configuration: that of the one at
- * hand is taken. */
+/* The kernel is the same in the code of every configuration, so this loads it
+ * with the map's current one. */
 spc_status spc__device_map_list_create(spc_map *map, spc_error *error)
 {
     map_work *w = map->work;

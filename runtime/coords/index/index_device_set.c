@@ -1,13 +1,13 @@
 /*
- * index_device_set.c - coordinate sets on cuda and sim: sorting, deriving and
- * merging launched.
+ * index_device_set.c - coordinate sets on cuda and sim: launches sorting,
+ * deriving and merging.
  */
 #include "base/error.h"
 #include "coords/index/index_device.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Bins are at least a group for each share. */
+/* At least one group of bins for each share. */
 enum {
     BIN_BITS_LEAST = 12,
     BIN_BITS_MAX = 21,
@@ -18,10 +18,12 @@ static const spc__device_ops *ops_of(const spc_ctx *ctx)
     return spc__device_ops_of(ctx->device);
 }
 
-/* About as many bins as rows, so that most hold few keys. A level of a scan has
- * half of the voxels of the one before, or less, or by a footprint not many
- * more, and as much room, or twice as much: fewer bins are less memory to walk
- * through, and hold a few keys more at worst. */
+/*
+ * Uses about as many bins as rows, so that most bins hold few keys. A level of
+ * a scan has at most half the voxels of the previous one, or with a footprint a
+ * few more, and the same or twice the capacity. Fewer bins mean less memory to
+ * scan, at the cost of a few more keys a bin.
+ */
 static int choose_bin_bits(const spc_coords *c)
 {
     int bits = BIN_BITS_LEAST;
@@ -72,7 +74,8 @@ spc_status spc__index_upload_list(int32_t **out, const spc_coords *c,
                             : status;
 }
 
-/* Twice as many slots as keys: probes stay short (Knuth, volume 3, 6.4). */
+/* Twice as many slots as keys keeps probe sequences short (Knuth, volume 3,
+ * section 6.4). */
 static spc_status create_derived(spc_coords *c, spc__index_set_work *w,
                                  spc_error *error)
 {
@@ -177,7 +180,7 @@ spc_index_set spc__index_set_args(const spc_coords *c)
     return args;
 }
 
-/* The stage that builds a set. */
+/* Adds the stage that builds a set. */
 spc_status spc__index_add_build(spc_index_args *args, const spc_coords *c,
                                 const spc__source *source, spc_error *error)
 {

@@ -1,8 +1,8 @@
 /*
  * index_host.c - the indexer of the cpu device: threaded C.
  *
- * The same steps as the templates': pack, radix sort, merge, z-delta search,
- * masks; each in a file of its own. Rows are worked on in chunks.
+ * It runs the templates' steps, each in a file of its own: pack, radix sort,
+ * merge, z-delta search, masks. Rows are processed in chunks.
  */
 #include "coords/index/index_host.h"
 #include "base/cancel.h"
@@ -59,7 +59,7 @@ static void set_destroy(spc_coords *c)
     c->work = NULL;
 }
 
-/* Rows that are sorted: of a set of outputs all that are proposed. */
+/* Number of rows to sort; for a set of outputs, all proposed ones. */
 static size_t rows_sorted(const spc_coords *c)
 {
     size_t rows = (size_t)c->rows_padded;
@@ -99,15 +99,17 @@ static spc_status map_create(spc_map *map, spc_error *error)
     if (!s)
         return spc__fail_memory(error, sizeof *s);
     status = scratch_alloc(s, (size_t)map->to->rows_padded, error);
-    /* Row orders are copied from the plain index. */
+    /* Row orders are copied from the plain index, so it must exist. */
     return status == SPC_OK ? spc__map_index_alloc(&map->plain, map, error)
                             : status;
 }
 
-/* A chunk of 96k entries takes about 0.3 ms. Waking a thread takes 0.02 ms, and
- * what it writes lies in the cache of another core, so less is not worth it.
- * Larger maps have larger chunks: longer pieces of the index are written
- * faster. */
+/*
+ * A chunk of 96k entries takes about 0.3 ms. Waking a thread takes 0.02 ms, and
+ * the entries it writes end up in another core's cache, so smaller chunks do
+ * not pay. Larger maps get larger chunks, since longer pieces of the index are
+ * written faster.
+ */
 int spc__host_wide_rows(const spc_map *map)
 {
     enum { ENTRIES = 3 << 15, EACH_THREAD = 4 };
@@ -147,17 +149,17 @@ static spc_status order_create(spc_map *map, const spc__map_layout *layout,
     (void)map;
     (void)layout;
     (void)error;
-    return SPC_OK; /* there is nothing to prepare */
+    return SPC_OK; /* nothing to prepare */
 }
 
 static spc_status list_create(spc_map *map, spc_error *error)
 {
     (void)map;
     (void)error;
-    return SPC_OK; /* the index is there, and no more is needed */
+    return SPC_OK; /* the index alone is enough */
 }
 
-/* Known since the build: nothing here runs later than it is asked for. */
+/* The build has already counted them: this device works synchronously. */
 static spc_status map_pairs(const spc_map *map, int64_t *out, void *stream,
                             spc_error *error)
 {

@@ -1,5 +1,5 @@
 /*
- * index_host.h - what the files of the cpu device's indexer share.
+ * index_host.h - shared by the files of the cpu device's indexer.
  */
 #ifndef SPC_RUNTIME_INDEX_HOST_H
 #define SPC_RUNTIME_INDEX_HOST_H
@@ -9,20 +9,21 @@
 enum {
     SPC__HOST_DIGIT_BITS = 11,
     SPC__HOST_CHUNK_ROWS = 4096,
-    SPC__HOST_SORT_CHUNKS = 64 /* at most; each has a count of each digit */
+    SPC__HOST_SORT_CHUNKS = 64 /* maximum; each has a count of each digit */
 };
 
-/* What sorting works with. */
+/* Scratch memory of a sort. */
 typedef struct spc__host_scratch {
-    uint64_t *keys[2]; /* ping-pong; also digests */
+    uint64_t *keys[2]; /* double-buffered; also digests */
     int *rows[2];
     int *counts; /* [SPC__HOST_SORT_CHUNKS][digits] */
 } spc__host_scratch;
 
-/* Of a coordinate set. */
+/* Scratch memory of a coordinate set. */
 typedef struct spc__host_set {
     spc__host_scratch s;
-    int32_t *proposed; /* of outputs: [capacity of the inputs * fan-out][4] */
+    int32_t *proposed; /* proposed outputs: [capacity of the inputs *
+                        * fan-out][4] */
 } spc__host_set;
 
 static inline int spc__host_at_most(int value, int limit)
@@ -35,13 +36,13 @@ static inline int spc__host_chunks(int rows)
     return (rows + SPC__HOST_CHUNK_ROWS - 1) / SPC__HOST_CHUNK_ROWS;
 }
 
-/* Rows of a chunk of a loop over all entries of a map's index. */
+/* Rows of a chunk in loops over all entries of a map's index. */
 int spc__host_wide_rows(const spc_map *map);
 
 /*
- * Calls body(payload, i) for i in [0, chunks) on the threads of the context's
- * device, as spc__pool_run_until does. No thread is started and nothing is
- * allocated. False if the context's flag ended the loop early.
+ * Calls body(payload, i) for each i in [0, chunks) on the threads of the
+ * context's device, as spc__pool_run_until does. Starts no thread and allocates
+ * nothing. Returns false if the context's flag ended the loop early.
  */
 bool spc__host_spread(const spc_ctx *ctx, int64_t chunks,
                       void (*body)(void *payload, int64_t i), void *payload);
@@ -50,14 +51,14 @@ bool spc__host_spread(const spc_ctx *ctx, int64_t chunks,
 
 int spc__host_passes(int bits);
 
-/* Sorts `rows` rows by `bits`-bit keys that are in keys[parity of the passes];
- * the result is in keys[0], order[0]. */
+/* Sorts `rows` rows by keys of `bits` bits. The input is in keys[n & 1] for n
+ * passes, so the result is always in keys[0] and order[0]. */
 bool spc__host_sort(const spc_ctx *ctx, const spc__host_scratch *s,
                     uint64_t *keys[2], int *order[2], int rows, int bits);
 
-/* ---- sets (spc__indexer says what they do) ------------------------------ */
+/* ---- sets (contracts: spc__indexer) --------------------------------------- */
 
-/* The coordinates of a key. */
+/* Unpacks the coordinates of a key. */
 void spc__host_unpack(int32_t out[4], const spc_index_key *layout,
                       uint64_t key);
 
@@ -71,11 +72,11 @@ spc_status spc__host_set_merge(const spc_coords *c, void *features,
 
 /* ---- maps ---------------------------------------------------------------- */
 
-/* Fills index and masks of the plain layout; *pairs is how many there are.
- * False if the context's flag has ended it early. */
+/* Fills the index and masks of the plain layout and sets *pairs to the number
+ * of pairs. Returns false if the context's flag ended it early. */
 bool spc__host_search(spc_map *map, int64_t *pairs);
 
-/* Row order, masks and index of positions past the rows. */
+/* Fills the row order, masks and index of the padding after the last row. */
 void spc__host_pad(const spc__map_layout *layout, const spc_map *map, int begin,
                    int end);
 

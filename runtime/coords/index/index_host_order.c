@@ -26,7 +26,7 @@ typedef struct ordering {
     int *positions;
     const uint32_t *bit_of;
     const int *sorted;
-    int each; /* rows of a chunk that is permuted */
+    int each; /* rows of a chunk to permute */
 } ordering;
 
 static uint32_t word_at(const spc_map *map, int w, int p)
@@ -84,7 +84,7 @@ static void digest_chunk(void *payload, int64_t chunk)
     }
 }
 
-/* The offsets of word w of a mask that a layout has. */
+/* The bits of mask word w that belong to the layout's offsets. */
 static uint32_t layout_word(const spc__map_layout *layout, int w)
 {
     int64_t begin = layout->begin - 32 * w, end = layout->end - 32 * w;
@@ -165,12 +165,13 @@ static void mask_chunk(void *payload, int64_t chunk)
                 tile_word(t, t->tiles->order[i], w);
 }
 
-/* Tiles by falling cost; of equal ones the first comes first. */
+/* Sorts tiles by descending cost. The sort is stable. */
 static void sort_tiles(const tiling *t)
 {
     int place[SPC_MAX_OFFSETS + 2] = {0}, *next = place + 1;
 
-    /* next[c] counts tiles of cost K - c; summed, the place of the first. */
+    /* next[c] counts the tiles of cost K - c; the prefix sum then gives the
+     * position of the first of them. */
     for (int tile = 0; tile < t->count; tile++)
         next[t->map->offsets - t->cost[tile]]++;
     for (int c = 0; c < t->map->offsets; c++)
@@ -181,7 +182,8 @@ static void sort_tiles(const tiling *t)
         t->tiles->order[place[t->map->offsets - t->cost[tile]]++] = tile;
 }
 
-/* Of a group of offsets: tiles without any are the last, and not there. */
+/* Counts the tiles of a group that have any of its offsets. The others come
+ * last and are dropped. */
 static int tiles_of_group(const tiling *t)
 {
     int some = 0;
@@ -191,7 +193,7 @@ static int tiles_of_group(const tiling *t)
     return some;
 }
 
-/* Entries past the last tile: kernels end there. */
+/* Clears the entries after the last tile; kernels stop at the first one. */
 static void clear_tiles(const tiling *t)
 {
     size_t left = (size_t)(t->tiles->capacity - t->count);
@@ -240,7 +242,7 @@ spc_status spc__host_map_fill(const spc_map *map, const spc__map_layout *layout,
     int chunks = (map->to->rows_padded + o.each - 1) / o.each;
 
     if (!layout->sorted)
-        return SPC_OK; /* building fills it */
+        return SPC_OK; /* the build fills it */
     if (!spc__host_spread(map->ctx, spc__host_chunks(rows), digest_chunk, &o) ||
         !spc__host_sort(map->ctx, s, keys, order, rows, layout->bits) ||
         !spc__host_spread(map->ctx, chunks, permute_chunk, &o))

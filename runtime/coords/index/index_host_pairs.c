@@ -14,7 +14,7 @@ static const int *inputs_at(const spc_map *map, int64_t k)
     return map->plain.index + (size_t)k * (size_t)map->to->rows_padded;
 }
 
-/* An offset's pairs, counted where the next one will begin. */
+/* Counts the pairs of offset k in begin[k + 1]; a prefix sum follows. */
 static void count_offset(void *payload, int64_t k)
 {
     const listing *l = payload;
@@ -26,7 +26,7 @@ static void count_offset(void *payload, int64_t k)
     l->pairs->begin[k + 1] = count;
 }
 
-/* The offsets before `k` that the row at position p has. */
+/* Number of offsets below `k` that the row at position p has. */
 static int count_below(const spc_map *map, int64_t k, int p)
 {
     size_t padded = (size_t)map->to->rows_padded;

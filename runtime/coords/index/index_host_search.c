@@ -1,9 +1,9 @@
 /*
  * index_host_search.c - kernel maps on the cpu device.
  *
- * Within a chunk of rows the keys that are looked for along one line of the
- * kernel ascend with the rows, so one binary search a chunk and line is enough:
- * after it the cursor only moves forward.
+ * Along one line of the kernel, the keys to find ascend with the rows. So each
+ * chunk and line needs one binary search; from there the cursor only moves
+ * forward.
  */
 #include "coords/index/index_host.h"
 #include <string.h>
@@ -22,8 +22,8 @@ static int lower_bound(const uint64_t *keys, int rows, uint64_t target)
     return low;
 }
 
-/* The key in a set of coordinates that need not be a voxel of it, but lie
- * within its guard bands. */
+/* Packs coordinates that lie within the set's guard bands; the set need not
+ * contain that voxel. */
 static uint64_t key_near(const spc_index_key *layout, const int64_t c[4])
 {
     uint64_t key = 0;
@@ -34,7 +34,7 @@ static uint64_t key_near(const spc_index_key *layout, const int64_t c[4])
     return key;
 }
 
-/* Offsets that follow one another along z: keys `step` apart. */
+/* Offsets that are neighbours along z: their keys are `step` apart. */
 typedef struct line {
     int first, length;
     uint64_t delta, step;
@@ -42,8 +42,8 @@ typedef struct line {
 
 typedef struct search {
     spc_map *map;
-    uint64_t *own;  /* of each row, among the keys that are searched */
-    int rows, each; /* all; and those of a chunk */
+    uint64_t *own;  /* position of each row's own key among the searched keys */
+    int rows, each; /* all rows, and those of a chunk */
     int64_t pairs;
 } search;
 
@@ -78,8 +78,8 @@ static void keep(const spc_map *map, int k, int p, int at)
         map->plain.mask[(size_t)(k / 32) * padded + (size_t)p] |= 1u << k % 32;
 }
 
-/* Fills the entries of one line for rows begin..end; returns how many are
- * present. */
+/* Fills the entries of one line for rows begin..end. Returns how many
+ * neighbours it found. */
 static int64_t search_line(const search *s, const line *l, int begin, int end)
 {
     const spc_map *map = s->map;
@@ -92,7 +92,7 @@ static int64_t search_line(const search *s, const line *l, int begin, int end)
         uint64_t want = s->own[p] + l->delta;
         while (cursor < rows && keys[cursor] < want)
             cursor++;
-        int at = cursor; /* the walk along z */
+        int at = cursor; /* advances along z */
         for (int i = 0; i < l->length; i++, want += l->step) {
             while (at < rows && keys[at] < want)
                 at++;
@@ -125,8 +125,8 @@ static bool is_inside(const spc_index_key *layout, const int64_t c[4])
     return true;
 }
 
-/* The inputs of one output of an inverse map: those outputs of the geometry
- * that see it. */
+/* Finds the inputs of one output of an inverse map: the outputs of the geometry
+ * that read it. */
 static int64_t search_inverse(const search *s, int p)
 {
     const spc_map *map = s->map;
@@ -160,7 +160,7 @@ static int64_t search_inverse(const search *s, int p)
     return pairs;
 }
 
-/* Row order, masks and index of positions past the rows. */
+/* Fills the row order, masks and index of the padding after the last row. */
 void spc__host_pad(const spc__map_layout *layout, const spc_map *map, int begin,
                    int end)
 {
@@ -177,8 +177,8 @@ void spc__host_pad(const spc__map_layout *layout, const spc_map *map, int begin,
         memset(layout->mask + (size_t)w * padded + first, 0, 4 * count);
 }
 
-/* A window that misses the extent of the set is moved to where it just misses
- * it: keys stay inside the guard bands, and ascend as far as it matters. */
+/* Clamps a window that lies outside the set's extent to just outside it. Keys
+ * then stay inside the guard bands and still ascend with the rows. */
 static void move_into_guard(int64_t c[4], const spc_index_key *layout,
                             const int64_t low[3], const int64_t high[3])
 {
@@ -199,7 +199,8 @@ static void move_into_guard(int64_t c[4], const spc_index_key *layout,
     }
 }
 
-/* The rows' own keys among those that are searched: of output * stride. */
+/* Finds each row's own key among the searched keys; the key searched for is
+ * that of output * stride. */
 static void find_own(const search *s, int begin, int end)
 {
     const spc_map *map = s->map;

@@ -1,6 +1,6 @@
 /*
- * index_host_set.c - coordinate sets on the cpu device: pack, sort, merge; and
- * what is derived from a set.
+ * index_host_set.c - coordinate sets on the cpu device: packs, sorts and merges
+ * rows, and derives outputs.
  */
 #include "base/cancel.h"
 #include "base/dtype.h"
@@ -11,7 +11,7 @@
 typedef struct build {
     spc_coords *c;
     const int32_t *coords;
-    uint64_t *keys; /* where packing writes */
+    uint64_t *keys; /* destination of packing */
     int *rows;
     int count;
 } build;
@@ -26,7 +26,7 @@ static void note_least(int32_t *first, int row)
         ;
 }
 
-/* The key of a row; above all others for one out of range. */
+/* Packs a row into its key. A row out of range gets a key above all others. */
 static uint64_t pack_row(const build *b, int row)
 {
     const spc_index_key *layout = &b->c->key;
@@ -69,7 +69,7 @@ static void clear_stats(spc_coords *c, int rows)
     c->stats[SPC_INDEX_ROWS] = rows;
 }
 
-/* Keeps the first of equal keys; returns how many are left. */
+/* Keeps the first of equal keys. Returns the number of unique keys. */
 static int merge_rows(spc_coords *c, uint64_t *keys, int *order, int rows)
 {
     int kept = 0;
@@ -92,8 +92,8 @@ static int merge_rows(spc_coords *c, uint64_t *keys, int *order, int rows)
     return kept;
 }
 
-/* Sorts what is proposed, or given, in the spc__host_scratch, and keeps what
- * fits. */
+/* Sorts the given or proposed rows in the spc__host_scratch and drops invalid
+ * ones. */
 static bool sort_rows(spc_coords *c, const int32_t *coords, int rows, int *kept)
 {
     const spc__host_set *w = c->work;
@@ -118,7 +118,7 @@ void spc__host_unpack(int32_t out[4], const spc_index_key *layout, uint64_t key)
                       layout->before[i] + (uint32_t)layout->low[i]);
 }
 
-/* From the spc__host_scratch to the set. */
+/* Copies the sorted rows from the spc__host_scratch to the set. */
 static void finish_set(spc_coords *c, int rows)
 {
     const spc__host_set *w = c->work;
@@ -156,7 +156,7 @@ static bool is_within(int64_t o, int64_t bound)
     return bound == 0 || (o >= 0 && o < bound);
 }
 
-/* The outputs on an axis that see coordinate i; returns how many. */
+/* Lists the outputs along an axis that read coordinate i. Returns how many. */
 static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
 {
     int64_t s = g->stride[axis], bound = spc__geometry_out_shape(g, axis);
@@ -183,7 +183,8 @@ static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
     return count;
 }
 
-/* By a list: every offset proposes the voxel that sees this one, or is seen. */
+/* For an offset list: each offset proposes the voxel that reads this one, or
+ * that this one generates. */
 static int propose_listed(int32_t *to, const spc_geometry *g,
                           const int32_t c[4])
 {
@@ -235,7 +236,8 @@ spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
     const uint64_t *keys = in->keys;
     int proposed = 0, kept = 0;
 
-    (void)rows; /* one thing after the other: the set is filled */
+    (void)rows; /* unused: this device works synchronously, so the inputs are
+                 * filled */
     (void)stream;
     for (int p = 0; p < *in->count; p++) {
         int32_t voxel[4];
@@ -255,14 +257,14 @@ spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
 
 enum { PART = 256 };
 
-/* Features are decoded, added up and encoded, whatever their type: PART
- * channels of a voxel at a time, so that no memory need be allocated. */
+/* Features of every type are decoded, summed and encoded. This works on PART
+ * channels of a voxel at a time, so it allocates nothing. */
 typedef struct merging {
     const spc_coords *c;
     const spc__dtype *type;
     char *features;
     size_t width;        /* channels of a row */
-    size_t first, count; /* those of this part */
+    size_t first, count; /* channels of this part */
     float sum[PART], row[PART];
 } merging;
 

@@ -1,20 +1,21 @@
 /*
- * index_host_sort.c - the radix sort of the cpu device: keys of sets, digests
- * of rows.
+ * index_host_sort.c - the radix sort of the cpu device, for keys of sets and
+ * digests of rows.
  */
 #include "coords/index/index_host.h"
 #include <string.h>
 
 enum { DIGITS = 1 << SPC__HOST_DIGIT_BITS };
 
-/* One stable pass by SPC__HOST_DIGIT_BITS at `shift`; chunks are contiguous and
- * keep their order. */
+/* One stable pass over the SPC__HOST_DIGIT_BITS bits at `shift`. Chunks are
+ * contiguous and stay in order. */
 typedef struct pass {
     const uint64_t *from_keys;
     const int *from_rows;
     uint64_t *to_keys;
     int *to_rows;
-    int *counts; /* then the next place of each digit of each chunk */
+    int *counts; /* counts, then the next position of each digit of each
+                  * chunk */
     int rows, chunks, shift;
 } pass;
 
@@ -72,8 +73,8 @@ int spc__host_passes(int bits)
     return (bits + SPC__HOST_DIGIT_BITS - 1) / SPC__HOST_DIGIT_BITS;
 }
 
-/* Sorts `rows` rows by `bits`-bit keys that are in keys[parity of the passes];
- * the result is in keys[0], order[0]. */
+/* Sorts `rows` rows by keys of `bits` bits. The input is in keys[n & 1] for n
+ * passes, so the result is always in keys[0] and order[0]. */
 bool spc__host_sort(const spc_ctx *ctx, const spc__host_scratch *s,
                     uint64_t *keys[2], int *order[2], int rows, int bits)
 {

@@ -1,9 +1,9 @@
 /*
- * points.c - clouds of points: making them, filling them, looking at them.
+ * points.c - creates, fills and queries clouds of points.
  *
- * A cloud is its rows as they came, copied, with what lies outside left out.
- * Cells and voxels are coordinate sets, filled from the cloud whenever somebody
- * needs them anew.
+ * A cloud is a copy of the caller's rows without those outside its extent.
+ * Cells and voxels are coordinate sets, filled again from the cloud when
+ * needed.
  */
 #include "coords/points/points.h"
 
@@ -15,7 +15,7 @@
 
 static const char *const field_names[4] = {"x", "y", "z", "batch"};
 
-/* Cells are numbered in 32 bits, with some to spare for those about them. */
+/* Cells are numbered in 32 bits; this leaves room for their neighbours. */
 static const float cells_most = 0x1p30f;
 
 static const spc__device_ops *ops_of(const spc_points *p)
@@ -68,7 +68,7 @@ static spc_status alloc_arrays(spc_points *p, spc_error *error)
     p->stats = p->rows.stats;
     if (p->from)
         status = spc__coords_alloc(&p->sources, &p->rows, 4 * rows, error);
-    /* Whoever fills it may do so on another stream than the clearing. */
+    /* The first fill may run on another stream than the clearing. */
     return status == SPC_OK ? ops_of(p)->sync(p->rows.ctx->device, NULL, error)
                             : status;
 }
@@ -140,7 +140,7 @@ spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
         spc__coords_share(&from->rows);
         p->from = from;
     }
-    /* Clouds have no keys: any width will do. */
+    /* Clouds have no keys, so any key width will do. */
     if ((status = spc__points_code_load(&p->code, ctx, 32, error)) == SPC_OK)
         status = alloc_arrays(p, error);
     if (status == SPC_OK)
@@ -198,8 +198,8 @@ static spc_status check_cells(const spc_points *p, float inverse,
     return SPC_OK;
 }
 
-/* As the steps compute them, which round alike: the cells of all points lie
- * between those of the ends. */
+/* Computes cells as the kernels do, with the same rounding. Rounding is
+ * monotonic, so all points lie between the cells of the two ends. */
 spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
                                     const spc_points *p, float inverse,
                                     spc_duplicates duplicates, spc_error *error)
@@ -224,7 +224,7 @@ spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
                              error);
 }
 
-/* Blocks for a thread a row. */
+/* Blocks for one thread a row. */
 static int blocks_for(const spc_points *p)
 {
     int useful =

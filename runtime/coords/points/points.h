@@ -1,10 +1,10 @@
 /*
- * points.h - clouds of points, and the maps between them, inside the library.
+ * points.h - clouds of points and the maps between them, inside the library.
+ * Public part: spc_points and spc_map_radius in spc.h.
  *
- * Public part: spc_points and spc_map_radius in spc.h. A cloud is a coordinate
- * set to maps and plans: its rows, and who fills maps of them; but it has no
- * keys. points.c owns clouds and radius.c their maps; what runs on a device are
- * the steps of points_steps.h.
+ * To maps and plans a cloud is a coordinate set: it has rows and an indexer
+ * that fills maps of them, but no keys. points.c owns clouds, radius.c their
+ * maps; points_steps.h has the kernels that they run.
  */
 #ifndef SPC_RUNTIME_POINTS_H
 #define SPC_RUNTIME_POINTS_H
@@ -14,15 +14,15 @@
 #include "coords/points/points_steps.h"
 
 struct spc_points {
-    spc_coords rows; /* comes first: maps know a cloud by it */
+    spc_coords rows; /* must be first: a map's set is cast to its cloud */
     spc__points_code code;
     float *at; /* spc_cloud */
     int32_t *stats;
     int batches;
     float low[3], high[3];
-    /* Of a sampled one: of what, and the voxels by which it was chosen. */
+    /* For a sampled cloud: its source, and the voxels that chose its points. */
     spc_points *from;
-    float inverse; /* of their edge */
+    float inverse; /* 1 / edge length */
     spc_coords *voxels;
     int32_t *voxel_coords;
     int *sources;
@@ -35,54 +35,54 @@ static inline spc_points *spc__points_of(spc_coords *rows)
 
 extern const spc__indexer spc__indexer_points; /* radius.c */
 
-/* Can a cloud have so many rows; can they be read from there? SPC_EINVAL. */
+/* Checks the number of rows and the pointers. Returns SPC_EINVAL on failure. */
 spc_status spc__points_check_rows(int64_t rows, spc_error *error);
 spc_status spc__points_check_aligned(const float *xyz, const int32_t *batch,
                                      const int32_t *count, spc_error *error);
 
-/* SPC_EINVAL: the extent was left at the one point (0, 0, 0), for more points
- * than one. */
+/* Returns SPC_EINVAL if there is more than one point and the extent is still
+ * the single point (0, 0, 0). */
 spc_status spc__points_check_extent(const spc_points_options *options,
                                     spc_error *error);
 
-/* An empty cloud; `from` is not NULL for a sampled one, of it. */
+/* Makes an empty cloud. `from` is the source of a sampled cloud, else NULL. */
 spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
                             const spc_points_options *options, spc_points *from,
                             spc_error *error);
-/* A sampled one with room for so many. */
+/* Makes a sampled cloud with this capacity. */
 spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
                                     float edge, int64_t capacity,
                                     spc_error *error);
-/* Fills it from the caller's points (spc_points_update). */
+/* Fills the cloud from the caller's points (spc_points_update). */
 spc_status spc__points_fill(spc_points *points, const float *xyz,
                             const int32_t *batch, const int32_t *count,
                             int64_t rows, void *stream, spc_error *error);
 
-/* Frees what `rows` does not know of. */
+/* Frees what the cloud has in addition to `rows`. */
 void spc__points_destroy(spc_coords *rows);
 
-/* Fills it from a scene's coordinates (device, [rows][4]). */
+/* Fills the cloud from a scene's coordinates (device, [rows][4]). */
 spc_status spc__points_fill_steps(spc_points *points, const int32_t *steps,
                                   const int32_t *count, int rows, void *stream,
                                   spc_error *error);
-/* Fills a sampled one from its source. */
+/* Fills a sampled cloud from its source. */
 spc_status spc__points_pick(spc_points *points, void *stream, spc_error *error);
 
-/* Waits; what is wrong with the rows. */
+/* Waits, and reports errors in the rows. */
 spc_status spc__points_inspect(spc_points *points, void *stream,
                                spc_error *error);
 
-/* The same with a scene's coordinates (host), which it fits exactly. */
+/* Makes and fills a cloud that exactly fits a scene's coordinates (host). */
 spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     spc_error *error);
 
-/* The points of a checked cloud on the host, malloc'd, in the units of a scene;
- * waits. What lies between two steps is rounded. */
+/* Returns the points of a checked cloud in the units of a scene, rounded to
+ * whole steps. The array is on the host; the caller frees it. Waits. */
 spc_status spc__points_steps(int32_t **out, const spc_points *points,
                              spc_error *error);
 
-/* A set of the cells of a cloud, with the coordinates to fill it from. */
+/* Makes a set of the cells of a cloud, and the coordinates to fill it from. */
 spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
                                     const spc_points *points, float inverse,
                                     spc_duplicates duplicates,
@@ -96,14 +96,14 @@ spc_status spc__points_cells_fill(spc_coords *set, int32_t *coords,
 spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
                               const spc_geometry *geometry, int64_t triplets,
                               bool inverse, spc_error *error);
-/* Fills it, with room for exactly what there is; waits. */
+/* Fills the map and gives it exactly the capacity it needs; waits. */
 spc_status spc__radius_fit(spc_map *map, spc_error *error);
-/* Gives it room for so many triplets; it must be filled anew. */
+/* Sets the capacity in triplets; the map must then be filled again. */
 spc_status spc__radius_reserve(const spc_map *map, int64_t triplets,
                                spc_error *error);
 
-/* The whole of map.c's business for a map of points: from a scene, again, and
- * what is wrong with it. */
+/* The functions that map.c calls for a map of points: create from a scene, fill
+ * again, and report errors. */
 spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
                                   const spc_conv *conv, const int32_t *host,
                                   int64_t rows, spc_error *error);
@@ -112,7 +112,7 @@ spc_status spc__radius_rebuild(spc_map *map, const int32_t *steps, int64_t rows,
 spc_status spc__radius_inspect(spc_map *map, void *stream, spc_error *error);
 int64_t spc__radius_capacity(const spc_map *map);
 
-/* The triplets by output, as kernels read them. */
+/* Returns the triplets by output, as kernels read them. */
 void spc__radius_view(spc_triplets_view *out, const spc_map *map);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * points_host.c - the steps of points on the cpu device, in threaded C.
  *
- * Each does what the kernel of its arguments does (points.cu.lua), and gives
- * the same bits: nothing here is fused. Keys of cells are u64 on this device.
+ * Each step does what the kernel with the same arguments does (points.cu.lua)
+ * and gives the same bits, so nothing here uses fused multiply-add. Keys of
+ * cells are u64 on this device.
  */
 #include "coords/points/points_steps.h"
 
@@ -28,7 +29,7 @@ static int chunk_end(int64_t chunk, int n)
 
 /* ---- clouds -------------------------------------------------------------- */
 
-/* Rows in turn: the first that is wrong is the one that is noted. */
+/* Walks the rows in order, so that the first bad row is the one reported. */
 static void note_bad(const spc_place_args *a, int field, int row)
 {
     int *noted = &a->stats[SPC_POINTS_BAD_ROW + field];
@@ -128,22 +129,22 @@ static void sort_points(const spc_ctx *ctx, const void *args)
 
 /* ---- looking about an output --------------------------------------------- */
 
-/* Cells have the radius for an edge, so three or four along an axis, seldom
- * five by rounding, can hold what an output sees. */
+/* The edge of a cell is the radius, so an output sees three or four cells along
+ * an axis, and rarely five by rounding. */
 enum { COLUMNS = 32 };
 
-/* An output, and the runs of sorted points that lie in the cells about it, a
- * run for each column of cells. Outputs that follow each other mostly look at
- * the same cells: then the runs stay. */
+/* An output and the runs of sorted points in the cells around it, one run for
+ * each column of cells. Consecutive outputs mostly look at the same cells and
+ * then reuse the runs. */
 typedef struct query {
     const spc_radius_args *a;
     float at[3];
     int row, batch, position;
-    int low[3], high[3]; /* cells; none before the first output */
+    int low[3], high[3]; /* cells; an empty range before the first output */
     int columns;
     int begin[COLUMNS], end[COLUMNS];
     float limit; /* with `nearest`: squares below it count, */
-    int ties;    /* and so many that are equal */
+    int ties;    /* and this many that are equal to it */
 } query;
 
 static uint64_t key_of(const spc_radius_args *a, int batch, int x, int y, int z)
@@ -159,7 +160,7 @@ static uint64_t key_of(const spc_radius_args *a, int batch, int x, int y, int z)
     return key;
 }
 
-/* The first cell whose key is at least `key`. */
+/* Returns the first cell whose key is at least `key`. */
 static int find_cell(const spc_radius_args *a, uint64_t key)
 {
     const uint64_t *keys = a->in.keys;
@@ -200,7 +201,7 @@ static void find_runs(query *q)
             add_run(q, x, y);
 }
 
-/* The cells to look at; false where nothing can be near. */
+/* Computes the cells to look at; false if no point can be near. */
 static bool clip(const query *q, int low[3], int high[3])
 {
     const spc_radius_args *a = q->a;
@@ -223,10 +224,12 @@ static void begin_asking(query *q, const spc_radius_args *a)
 {
     memset(q, 0, sizeof *q);
     q->a = a;
-    q->high[2] = -1; /* no output has looked at no cells */
+    q->high[2] = -1; /* an empty range, so that the next output computes its
+                      * own */
 }
 
-/* Turns to the output at a position; false where it cannot see any point. */
+/* Moves the query to the output at a position; false if it cannot see any
+ * point. */
 static bool ask(query *q, int position)
 {
     const spc_radius_args *a = q->a;
@@ -253,7 +256,7 @@ static bool ask(query *q, int position)
     return true;
 }
 
-/* A point that is seen, and its place among the sorted ones. */
+/* A visible point and its position among the sorted points. */
 typedef struct seen {
     int row, k, place;
     float square;
@@ -269,7 +272,7 @@ static int cell_along(const spc_radius_args *a, int axis, float d)
     return cell < 0 ? 0 : cell < a->kernel[axis] ? cell : a->kernel[axis] - 1;
 }
 
-/* Squares are not negative: as bits they have the order of the numbers. */
+/* Squares are not negative, so their bits have the order of their values. */
 static unsigned bits_of(float square)
 {
     unsigned bits;
@@ -278,7 +281,7 @@ static unsigned bits_of(float square)
     return bits;
 }
 
-/* Does the query's point count for the one that was found? */
+/* True if the query's point is among the nearest of the point it found. */
 static bool counts_there(const query *q, const seen *s)
 {
     const unsigned *last = q->a->limits + 2 * (size_t)s->row;
@@ -308,7 +311,7 @@ static void look(query *q, int place, visitor *visit, void *payload)
     visit(q, &s, payload);
 }
 
-/* All that are seen, in the same order each time. */
+/* Visits all visible points, always in the same order. */
 static void visit_all(query *q, visitor *visit, void *payload)
 {
     for (int c = 0; c < q->columns; c++)
@@ -358,7 +361,8 @@ static void count_all(const spc_ctx *ctx, const void *args)
     spread(ctx, a->rows_padded, count_chunk, a);
 }
 
-/* Where the triplets of each position begin. Of too many none is held. */
+/* Computes where the triplets of each position begin. If there are too many,
+ * the list is left empty. */
 static void sum(const spc_radius_args *a)
 {
     int64_t all = 0;
@@ -380,7 +384,7 @@ static void sum(const spc_radius_args *a)
 
 enum { DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS };
 
-/* Squares whose upper bits are `found`, counted by their next digit. */
+/* Counts, by their next digit, the squares whose upper bits are `found`. */
 typedef struct digits {
     unsigned found, known; /* the upper bits, and their mask */
     int shift;
@@ -398,9 +402,10 @@ static void count_digit(query *q, const seen *s, void *payload)
 }
 
 /*
- * The square of the last that counts, and how many equal ones do; without a
- * limit where all count. The square is found digit by digit, the highest first,
- * each by a look at all points: a list of them would need memory.
+ * Finds the square of the last of the nearest points, and how many points with
+ * an equal square count. There is no limit if all count. It finds the square
+ * digit by digit, the highest first, and visits all points for each digit: a
+ * list of them would need memory.
  */
 static void keep_nearest(query *q)
 {
@@ -416,7 +421,7 @@ static void keep_nearest(query *q)
         while (digit < DIGITS && d.counts[digit] < left)
             left -= d.counts[digit++];
         if (digit == DIGITS)
-            return; /* of the first digit: fewer than `nearest` are seen */
+            return; /* at the first digit: fewer than `nearest` are visible */
         d.found |= digit << d.shift;
         d.known |= (unsigned)(DIGITS - 1) << d.shift;
     }
@@ -431,7 +436,7 @@ static bool counts(query *q, const seen *s)
 
 /* ---- limits -------------------------------------------------------------- */
 
-/* Notes where the last of the equal ones lies. */
+/* Notes the position of the last equal one that counts. */
 static void note_tie(query *q, const seen *s, void *payload)
 {
     unsigned *place = payload;
@@ -440,7 +445,7 @@ static void note_tie(query *q, const seen *s, void *payload)
         *place = (unsigned)s->place;
 }
 
-/* The last that counts for an output: without limit, if all do. */
+/* Stores the last point that counts for an output; no limit if all count. */
 static void limit_output(query *q, int position)
 {
     bool some = ask(q, position);
@@ -476,11 +481,12 @@ static void limit_all(const spc_ctx *ctx, const void *args)
 
 /* ---- lists --------------------------------------------------------------- */
 
-/* The triplets of an output, sorted by offset: a look counts those of each, the
- * next one writes each where it goes. */
+/* The triplets of an output, sorted by offset. The first visit counts the
+ * triplets of each offset, the second writes them. */
 typedef struct sorting {
     int *list;
-    int places[SPC_INDEX_OFFSETS]; /* counts, then the next of each offset */
+    int places[SPC_INDEX_OFFSETS]; /* counts, then the next position of each
+                                    * offset */
 } sorting;
 
 static void count_offset(query *q, const seen *s, void *payload)

@@ -1,5 +1,5 @@
 /* points_host_lists.c - the triplets of a map of points in other orders, on the
- * cpu device: by offset, by bundles of outputs, tiles by their cost. */
+ * cpu device: by offset, by bundles of outputs, and tiles by cost. */
 #include "coords/points/points_steps.h"
 
 #include <string.h>
@@ -39,8 +39,7 @@ void spc__points_list_by_offset(const spc_ctx *ctx, const void *args)
 
 /* ---- by bundles ---------------------------------------------------------- */
 
-/* Those of the bundle of outputs from `position` on, each where the next of its
- * offset goes. */
+/* Writes the triplets of the bundle of outputs at `position`, by offset. */
 static void bundle(const spc_bundle_args *a, int position)
 {
     int places[SPC_INDEX_OFFSETS + 1] = {0};
@@ -60,7 +59,7 @@ static void bundle(const spc_bundle_args *a, int position)
         }
 }
 
-/* By the number of triplets of each offset. */
+/* Cost of a bundle, from the number of triplets of each offset. */
 static int cost_of(const spc_bundle_args *a, int position)
 {
     int counts[SPC_INDEX_OFFSETS] = {0}, cost = 0;
@@ -85,7 +84,7 @@ void spc__points_bundle(const spc_ctx *ctx, const void *args)
     }
 }
 
-/* As much as the most costly of its bundles. */
+/* The cost of a tile is that of its most expensive bundle. */
 static int cost_of_tile(const spc_bundle_args *a, int tile)
 {
     const int *costs = a->costs + tile * (SPC_BUNDLE_TILE / SPC_BUNDLE);

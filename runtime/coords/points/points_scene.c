@@ -1,6 +1,6 @@
 /*
- * points_scene.c - clouds and maps of rows that are there: they fit exactly
- * what the rows need.
+ * points_scene.c - clouds and maps made from known rows, with exactly the
+ * capacity that the rows need.
  */
 #include "coords/points/points.h"
 
@@ -23,11 +23,11 @@ static void widen(spc_points_options *o, const float p[3], int32_t batch)
         o->low[i] = p[i] < o->low[i] ? p[i] : o->low[i];
         o->high[i] = p[i] > o->high[i] ? p[i] : o->high[i];
     }
-    if (batch >= o->batches) /* the last number there is has no next one */
+    if (batch >= o->batches) /* INT_MAX has no successor */
         o->batches = batch < INT32_MAX ? batch + 1 : batch;
 }
 
-/* The extent of `rows` points on the host. */
+/* Computes the extent of `rows` points on the host. */
 static spc_points_options extent_of(const float *xyz, const int32_t *batch,
                                     int64_t rows)
 {
@@ -58,7 +58,7 @@ static spc_status check_finite(const float *xyz, const int32_t *batch,
     return SPC_OK;
 }
 
-/* The extent of points on the device, which are fetched for it. */
+/* Copies points from the device to compute their extent. */
 static spc_status fetch_extent(spc_points_options *out, spc_ctx *ctx,
                                const float *xyz, const int32_t *batch,
                                int64_t rows, void *stream, spc_error *error)
@@ -87,7 +87,7 @@ static spc_status fetch_extent(spc_points_options *out, spc_ctx *ctx,
     return status;
 }
 
-/* Before anything is fetched from there. */
+/* Checks the arguments before anything is copied. */
 static spc_status check_rows(const float *xyz, const int32_t *batch,
                              int64_t rows, spc_error *error)
 {
@@ -183,8 +183,8 @@ spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
     return status;
 }
 
-/* A point that takes part in nothing has no batch element, as none has below.
- */
+/* A point that is left out gets batch -1: a negative batch marks rows that take
+ * no part. */
 static void round_point(int32_t to[4], const float at[4])
 {
     memcpy(to, at + 3, sizeof *to);
@@ -221,7 +221,7 @@ spc_status spc__points_steps(int32_t **out, const spc_points *p,
 
 /* ---- of a scene ---------------------------------------------------------- */
 
-/* The layer's second cloud, if it has one. */
+/* Makes the layer's second cloud, if it has one. */
 static spc_status make_other(spc_points **out, spc_points *scene, float voxel,
                              spc_error *error)
 {

@@ -1,11 +1,11 @@
-/* points_steps.c - loading and running the steps of points. */
+/* points_steps.c - loads and runs the steps of points. */
 #include "coords/points/points_steps.h"
 
 #include "coords/index/index_device.h"
 #include <string.h>
 
-/* Blocks of a multiprocessor: what is left over when some end early is little,
- * and the sums of all blocks are few. */
+/* Blocks of a multiprocessor: enough to balance blocks that end early, and
+ * still few sums to add up. */
 enum { BLOCKS = 8 };
 
 static const char *const names[SPC__POINTS_STEPS] = {

@@ -1,6 +1,6 @@
 /*
- * points_steps.h - what is done to clouds of points on a device, step by step:
- * kernels of the template "points", or on the cpu device functions of the same
+ * points_steps.h - the steps that process clouds of points on a device: kernels
+ * of the template "points", or on the cpu device functions with the same
  * arguments (points_host.c).
  */
 #ifndef SPC_RUNTIME_POINTS_STEPS_H
@@ -29,21 +29,22 @@ typedef enum spc__points_step {
     SPC__POINTS_STEPS
 } spc__points_step;
 
-/* The steps as code of a context's device. */
+/* The steps as code for a context's device. */
 typedef struct spc__points_code {
     spc_ctx *ctx;
     spc__kernel *kernels[SPC__POINTS_STEPS]; /* NULL on the cpu device */
-    int blocks; /* of a launch that has much to do */
+    int blocks;                              /* blocks of a large launch */
 } spc__points_code;
 
-/* The problem that the template knows, for keys of so many bits. */
+/* The template's problem for keys of `key_bits` bits. */
 void spc__points_problem(spc__attrs *out, int key_bits);
 
-/* Loads the steps, for cells with keys of so many bits. */
+/* Loads the steps for cells with keys of `key_bits` bits. */
 spc_status spc__points_code_load(spc__points_code *out, spc_ctx *ctx,
                                  int key_bits, spc_error *error);
 
-/* Enqueues a step on so many blocks, each with so much shared memory. */
+/* Enqueues a step with this number of blocks and this much shared memory for
+ * each. */
 spc_status spc__points_run(const spc__points_code *code, spc__points_step step,
                            const void *args, size_t bytes, int blocks,
                            size_t shared, void *stream, spc_error *error);
@@ -51,7 +52,7 @@ spc_status spc__points_run(const spc__points_code *code, spc__points_step step,
 /* Functions of the cpu device, by step. */
 typedef void spc__points_function(const spc_ctx *ctx, const void *args);
 extern spc__points_function *const spc__points_host[SPC__POINTS_STEPS];
-/* Of those the lists (points_host_lists.c). */
+/* Those that make lists (points_host_lists.c). */
 spc__points_function spc__points_list_by_offset, spc__points_bundle,
     spc__points_order_tiles;
 

@@ -1,10 +1,11 @@
 /*
- * radius.c - maps between clouds of points: who lies within whose radius.
+ * radius.c - maps between clouds of points: finds the points within a radius.
  *
- * A map sorts its clouds by cells of the radius, and finds the triplets
- * (output, input, offset) of every output in the order of its cells, so that
- * the outputs of a tile are neighbours and read the same inputs. Triplets lie
- * together by output; kernels that work offset by offset get them once more.
+ * A map sorts its clouds by cells with the radius as edge. It finds the
+ * triplets (output, input, offset) of every output in the order of the cells,
+ * so that the outputs of a tile are neighbours and read the same inputs.
+ * Triplets are grouped by output; kernels that work offset by offset get a
+ * second list.
  */
 #include "coords/points/radius_work.h"
 
@@ -83,7 +84,7 @@ static spc_status create_cloud(sorted_cloud *c, const spc_map *map,
     return alloc(&c->begin, map, 4 * (points + 1), error);
 }
 
-/* Room for so many triplets, in place of what there was. */
+/* Replaces the list by one with room for `capacity` triplets. */
 spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
                                spc_error *error)
 {
@@ -115,7 +116,7 @@ static spc_status alloc_arrays(const spc_map *map, spc_error *error)
             SPC_OK ||
         (status = alloc(&w->total, map, 8, error)) != SPC_OK)
         return status;
-    /* Before the first search there is nothing. */
+    /* The map is empty until the first search. */
     if ((status = ops_of(map)->fill(map->ctx->device, w->order, 0xff, 4 * rows,
                                     NULL, error)) != SPC_OK ||
         (status = ops_of(map)->fill(map->ctx->device, w->first, 0,
@@ -131,7 +132,7 @@ static int least(int a, int b)
     return a < b ? a : b;
 }
 
-/* Eight outputs a block at least, one for each warp. */
+/* At least eight outputs a block, one for each warp. */
 static void choose_blocks(radius_work *w, const spc_map *map)
 {
     int useful = map->to->capacity / SPC_POINTS_WARPS;
@@ -301,7 +302,8 @@ static spc_status sort_cloud(const radius_work *w, const sorted_cloud *c,
                : status;
 }
 
-/* What both ends of the kernels agree on, points.cu.lua says why. */
+/* Lengths rounded the same way for both ends of a pair; points.cu.lua gives the
+ * reason. */
 static void set_lengths(spc_radius_args *args, const spc_geometry *g, float in)
 {
     args->inverse = in;
@@ -340,8 +342,8 @@ static spc_radius_args radius_args(const spc_map *map)
     return args;
 }
 
-/* The search from the other side: of whom its inputs have among their nearest.
- */
+/* Searches in reverse direction: for each input of the map, finds its own
+ * nearest. */
 static spc_status find_limits(const spc_map *map, void *stream,
                               spc_error *error)
 {
@@ -394,8 +396,8 @@ static spc_status map_build(spc_map *map, const spc__source *source,
                             const spc__map_layout *sorted, void *stream,
                             spc_error *error)
 {
-    (void)source; /* clouds are filled by themselves, */
-    (void)sorted; /* and have one order */
+    (void)source; /* unused: clouds are filled separately */
+    (void)sorted; /* unused: clouds have one order */
     spc_status status = spc__radius_fill(map, stream, error);
 
     map->filled |= status == SPC_OK;
@@ -494,7 +496,7 @@ void spc__radius_view(spc_triplets_view *out, const spc_map *map)
 
 /* ---- again ------------------------------------------------------------- */
 
-/* A first search finds out what there is. */
+/* The first search finds the number of triplets. */
 spc_status spc__radius_fit(spc_map *map, spc_error *error)
 {
     int total = 0;

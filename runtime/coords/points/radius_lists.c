@@ -54,7 +54,7 @@ spc_status spc__radius_list(const spc_map *map, const spc__map_pairs *pairs,
 
 /* ---- by bundles ---------------------------------------------------------- */
 
-/* The list, the tiles by their cost, and what each bundle costs. */
+/* Allocates the list, the tiles by cost, and the cost of each bundle. */
 spc_status spc__radius_bundles_reserve(const spc_map *map, spc_error *error)
 {
     radius_work *w = map->work;
@@ -141,8 +141,8 @@ bool spc__map_bundles_view(spc_triplets_view *out, const spc_map *map)
 
 /* ---- by inputs ----------------------------------------------------------- */
 
-/* Those of the map that has the clouds exchanged: what goes back through the
- * layer is by its outputs what this one is by its inputs. */
+/* Makes the map with the clouds exchanged: its triplets by output are this
+ * map's triplets by input, as the backward pass needs them. */
 spc_status spc__radius_inputs_reserve(const spc_map *map, spc_error *error)
 {
     const radius_work *w = map->work;

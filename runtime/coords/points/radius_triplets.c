@@ -9,7 +9,7 @@ static const spc__device_ops *ops_of(const spc_map *map)
     return spc__device_ops_of(map->ctx->device);
 }
 
-/* Order, first and list of a checked map, one behind the other. */
+/* Copies order, first and list of a checked map into one array. */
 static spc_status fetch(int32_t *to, const spc_map *map, spc_error *error)
 {
     spc__device *device = map->ctx->device;

@@ -1,6 +1,6 @@
 /*
- * regroup.c - sets made of the voxels of other sets: creating and filling them,
- * moving features.
+ * regroup.c - sets made from the voxels of other sets: creates and fills them,
+ * and moves features.
  */
 #include "coords/regroup/regroup.h"
 
@@ -87,7 +87,7 @@ static spc_status check(spc_coords *const *sources, int count,
 
 /* ---- creating --------------------------------------------------------- */
 
-/* Two voxels cannot meet where each has room for its children. */
+/* Voxels cannot merge if every source keeps its children apart. */
 static bool may_merge(const spc__regroup *r)
 {
     bool apart = r->sources == 1;
@@ -126,7 +126,7 @@ static spc_status describe(spc__regroup *r, spc_coords *const *sources,
     return status;
 }
 
-/* Widens low..high by what becomes of a source along one field. */
+/* Widens low..high along one field by the voxels made from a source. */
 static spc_status widen(int32_t *low, int32_t *high, bool first,
                         const spc__regroup *r, const spc_coords *source,
                         int field, spc_error *error)
@@ -202,7 +202,7 @@ void spc__regroup_release(spc_coords *c)
     c->regroup = NULL;
 }
 
-/* The set takes `r` over, also when it cannot be made. */
+/* The set takes ownership of `r`, even on failure. */
 static spc_status make(spc_coords **out, spc__regroup *r, int64_t capacity,
                        spc_error *error)
 {
@@ -252,7 +252,7 @@ static spc_status create(spc_coords **out, spc_coords *const *sources,
     return status;
 }
 
-/* The context that failures are reported to. */
+/* The context that gets error messages. */
 static spc_ctx *ctx_of(spc_coords *const *sources, int count)
 {
     return sources && count > 0 && sources[0] ? sources[0]->ctx : NULL;
@@ -282,7 +282,8 @@ spc_status spc_coords_reserve_regrouped(spc_coords **out,
     return status == SPC_OK ? status : fail(ctx, &error);
 }
 
-/* Filled twice: in what could be needed, then in what is. */
+/* Fills twice: first with the largest possible capacity, then with the exact
+ * one. */
 static spc_status create_exact(spc_coords **out, spc_coords *const *sources,
                                int count, const spc_regrouping *how,
                                const uint8_t *mask, spc_error *error)
@@ -399,7 +400,7 @@ static bool is_aligned(const void *memory)
     return (uintptr_t)memory % 16 == 0;
 }
 
-/* 16 bytes at once where all rows begin at a multiple of them. */
+/* Moves 16 bytes at once if all rows are 16-byte aligned. */
 static int piece_of(const spc_gather_args *args, int bytes)
 {
     bool aligned = args->channels * bytes % 16 == 0;
@@ -427,7 +428,7 @@ static void describe_gather(spc_gather_args *args, const spc_coords *c,
     args->of = r->of;
 }
 
-/* Of every source that has rows. */
+/* Checks every source that has rows. */
 static spc_status check_features(const spc_coords *c, const void *const *given,
                                  const char *name, spc_error *error)
 {
@@ -460,7 +461,7 @@ static spc_status check_mask(const spc_coords *c, const void *const *in,
     return status == SPC_OK ? check_features(c, in, "in", error) : status;
 }
 
-/* Rows that a set was given, with those that are no voxels. */
+/* Number of rows a set was given, including invalid ones. */
 static const int *given(const spc_coords *c)
 {
     return spc__coords_is_derived(c) ? c->count : c->stats + SPC_INDEX_ROWS;

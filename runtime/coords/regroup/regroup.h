@@ -1,10 +1,11 @@
 /*
- * regroup.h - sets made of the voxels of other sets.
+ * regroup.h - sets made from the voxels of other sets. Public part:
+ * spc_regrouping in spc.h.
  *
- * Public part: spc_regrouping in spc.h. A regrouped set is a coordinate set
- * like any other: its voxels are proposed, listed, and sorted as a caller's
- * rows are. What it has besides is which slots (a row of a source and a child's
- * number) each of its rows comes from, and the row that each slot went to.
+ * A regrouped set is a coordinate set: voxels are proposed, listed, and sorted
+ * like a caller's rows. In addition it records which slots (a row of a source
+ * and the number of a child) each of its rows comes from, and the row of each
+ * slot.
  */
 #ifndef SPC_RUNTIME_REGROUP_H
 #define SPC_RUNTIME_REGROUP_H
@@ -15,25 +16,28 @@
 typedef struct spc__regroup {
     spc_coords *source[SPC_REGROUP_SOURCES];
     int sources;
-    int first[SPC_REGROUP_SOURCES + 1]; /* row of each; the last: all */
+    int first[SPC_REGROUP_SOURCES + 1]; /* first row of each source; the last
+                                         * entry is the total */
     spc_regrouping how;
     int children;
     bool merges;   /* several voxels may become one */
-    void *work;    /* the indexer's own */
+    void *work;    /* private to the indexer */
     int32_t *list; /* [capacity][4] proposed voxels; the set's own coordinates
-                      where none of them merge */
-    int *listed;   /* how many */
+                    * if none merge */
+    int *listed;   /* number of listed voxels */
     int *slot;     /* [capacity] of each */
     int *begin;    /* [capacity + 1] and */
     int *slots;    /* [capacity]: those of each row of the set */
-    int *of;       /* [all rows * children]: the set's row of each, or -1 */
+    int *of;       /* [all rows * children]: row of the set for each slot, or
+                    * -1 */
 } spc__regroup;
 
-/* Who does it on a device: part of an indexer. Nothing but creating allocates,
- * synchronises or compiles. */
+/* The device's part of regrouping; belongs to an indexer. Only `create` may
+ * allocate, synchronise or compile. */
 typedef struct spc__regrouper {
     spc_status (*create)(spc_coords *coords, spc_error *error);
-    void (*destroy)(spc_coords *coords); /* after a failed creation too */
+    void (*destroy)(spc_coords *coords); /* also called after a failed
+                                          * creation */
     spc_status (*fill)(spc_coords *coords, const uint8_t *mask, void *stream,
                        spc_error *error);
     spc_status (*mask)(const spc_coords *coords, const spc_mask_args *args,
@@ -44,11 +48,11 @@ typedef struct spc__regrouper {
                          spc_dtype dtype, void *stream, spc_error *error);
 } spc__regrouper;
 
-/* Fills a regrouped set from its sources as they are. */
+/* Fills a regrouped set from the current contents of its sources. */
 spc_status spc__regroup_fill(spc_coords *coords, const uint8_t *mask,
                              void *stream, spc_error *error);
 
-/* What of a set is there for regrouping; done by spc_coords_free. */
+/* Releases the regrouping data of a set; called by spc_coords_free. */
 void spc__regroup_release(spc_coords *coords);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * regroup_device.c - regrouping on cuda and sim: the template "regroup".
  *
- * Filling is three launches: list what becomes of the sources' voxels, sort the
- * list as any set, write down which rows came from where.
+ * Filling takes three launches: list the voxels made from the sources, sort the
+ * list like any set, and record which rows came from which slots.
  */
 #include "base/error.h"
 #include "coords/index/index_device.h"
@@ -176,7 +176,7 @@ static spc_status device_fill(spc_coords *c, const uint8_t *mask, void *stream,
 
 /* ---- features --------------------------------------------------------- */
 
-/* Blocks for so many items of one thread each, as many as run at once. */
+/* One thread an item, but no more blocks than can run at once. */
 static spc_status launch_items(const spc_coords *c, spc__kernel *kernel,
                                int64_t items, const void *args, size_t bytes,
                                void *stream, spc_error *error)

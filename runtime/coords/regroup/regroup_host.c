@@ -1,6 +1,6 @@
 /*
- * regroup_host.c - regrouping on the cpu device: the same steps as the
- * template's, in threaded C where features are moved.
+ * regroup_host.c - regrouping on the cpu device: the template's steps in C,
+ * with threads where features are moved.
  */
 #include "base/cancel.h"
 #include "base/dtype.h"
@@ -12,7 +12,7 @@
 
 enum { CHUNK_ROWS = 1024, PART = 256 };
 
-/* The work is an array: where the row of each source stands among its keys. */
+/* The work is an array: the position of each source row among its keys. */
 static spc_status host_create(spc_coords *c, spc_error *error)
 {
     spc__regroup *r = c->regroup;
@@ -50,8 +50,8 @@ static void scaled_voxel(int32_t out[4], const spc_coords *source,
     }
 }
 
-/* The children of a row that the mask leaves; all are counted, those that fit
- * are listed. */
+/* Counts the children of a row that the mask keeps, and lists those that
+ * fit. */
 static void list_row(spc_coords *c, const int32_t voxel[4], int row,
                      const uint8_t *mask)
 {
@@ -155,7 +155,7 @@ static spc_status host_mask(const spc_coords *c, const spc_mask_args *args,
         for (int row = 0; row < *args->count[s]; row++) {
             size_t first = ((size_t)args->first[s] + (size_t)row) * children;
             if (row == args->first[s + 1] - args->first[s])
-                break; /* more rows than there is room for: it is empty */
+                break; /* more rows than the capacity: the set is empty */
             type->decode(numbers,
                          (const char *)args->in[s] +
                              (size_t)row * children * type->bytes,
@@ -176,8 +176,8 @@ typedef struct moving {
     bool spreads;
 } moving;
 
-/* PART channels of a row at most: their sum, and what is added to it. Rows of
- * any width are moved part by part, so no memory need be allocated. */
+/* The sum of at most PART channels of a row, and the values to add. Rows are
+ * processed in parts, so any width needs no allocation. */
 typedef struct part {
     size_t first, count; /* channels */
     float sum[PART], row[PART];
@@ -192,7 +192,7 @@ static int source_at(const spc_gather_args *args, int64_t row)
     return s;
 }
 
-/* Bytes before a part of a row. */
+/* Byte offset of a part of a row. */
 static size_t offset_of(const moving *m, const part *p, int64_t row)
 {
     return ((size_t)row * (size_t)m->args->channels + p->first) *
@@ -212,7 +212,7 @@ static void store_row(const moving *m, const part *p, void *to, int64_t row)
     m->type->encode((char *)to + offset_of(m, p, row), p->sum, p->count);
 }
 
-/* -0 is the sum of no numbers. */
+/* A sum starts at -0, since -0 + x is x even for x = -0. */
 static void clear_sum(part *p, float to)
 {
     for (size_t i = 0; i < p->count; i++)

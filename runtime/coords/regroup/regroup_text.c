@@ -1,4 +1,4 @@
-/* regroup_text.c - a regrouping as text: read, and written. */
+/* regroup_text.c - parses and formats a regrouping. */
 #include "coords/regroup/regroup.h"
 
 #include "base/error.h"
@@ -11,10 +11,10 @@ enum { WORD_BYTES = 64, AXES = 3 };
 
 /* ---- names and their words ----------------------------------------------- */
 
-/* What a word sets; `by` of what has children sets both. */
+/* The word that is set; `by` sets both if there are children. */
 enum { SCALE = 1, SPLIT = 2, FLAT = 4 };
 
-/* A name: what it is without words, and the one or two that it has. */
+/* An operation's name, its value without words, and the words that it takes. */
 typedef struct head {
     const char *name;
     int scale, split;
@@ -60,7 +60,7 @@ static spc_status read_head(spc_regrouping *out, const head **of,
 
 /* ---- values -------------------------------------------------------------- */
 
-/* Digits alone. */
+/* Accepts digits only. */
 static bool read_number(int *out, const char *text, size_t length)
 {
     *out = 0;
@@ -74,7 +74,7 @@ static bool read_number(int *out, const char *text, size_t length)
     return length > 0;
 }
 
-/* "2" for all axes, or "3x1x2". */
+/* Parses "2" (all axes) or "3x1x2". */
 static bool read_axes(int out[AXES], const char *value, int least, int most)
 {
     int count = 0;
@@ -200,7 +200,7 @@ spc_status spc_regrouping_parse(spc_regrouping *out, const char *text,
         status = spc_regrouping_check(&how, error);
     if (status != SPC_OK) {
         spc__fail_prefix(error, "regrouping '%.120s': ", text);
-        return status; /* also when nobody wants the sentence */
+        return status; /* the same status if the caller passed no `error` */
     }
     *out = how;
     return SPC_OK;
