@@ -411,8 +411,8 @@ END_TEST
 
 static const char *const given[] = {
     "conv,cin=1,cout=1,rule=given,k=3,stride=2",
-    "conv,cin=1,cout=1,rule=given,k=2x3x1,stride=1x2x3,dilation=1x2x1,"
-    "origin=-1x0x2",
+    ("conv,cin=1,cout=1,rule=given,k=2x3x1,stride=1x2x3,dilation=1x2x1,"
+     "origin=-1x0x2"),
     "transposed,cin=1,cout=1,k=2,stride=2",
     "transposed,cin=1,cout=1,k=3,stride=1x2x3,dilation=2x1x1",
 };
@@ -496,7 +496,11 @@ static const struct {
     {SPC_RULE_SUBM, 1, 2, {{3, -2, 1}, {0, 4, -4}}, 0},
     {SPC_RULE_FLOOR, 2, 3, {{1, 0, 1}, {-2, 1, 0}, {0, 0, 0}}, 0},
     {SPC_RULE_FOOTPRINT, 1, 3, {{1, 0, 1}, {-2, 1, 0}, {0, 0, 0}}, 0},
-    {SPC_RULE_FOOTPRINT, 2, 4, {{1, 0, 1}, {-2, 1, 0}, {0, 0, 0}, {2, 2, -2}}, 0},
+    {SPC_RULE_FOOTPRINT,
+     2,
+     4,
+     {{1, 0, 1}, {-2, 1, 0}, {0, 0, 0}, {2, 2, -2}},
+     0},
     {SPC_RULE_FOOTPRINT, 3, 3, {{0, 3, 1}, {-2, 1, 0}, {1, 0, 0}}, 5},
     {SPC_RULE_FOOTPRINT, 1, 2, {{1, 2, 1}, {2, 2, 3}}, 7},
 };

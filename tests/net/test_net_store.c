@@ -752,8 +752,8 @@ START_TEST(what_cannot_be_stored_is_refused)
                                         "a/b",
                                         "-a",
                                         "a\n",
-                                        "0123456789012345678901234567890123456"
-                                        "789012345678901234567890123456789"};
+                                        ("0123456789012345678901234567890123456"
+                                         "789012345678901234567890123456789")};
     spc_net *net = load("networks/chain.lua"), *back;
 
     ck_assert_int_eq(spc_net_store(ctx, net, "n", NULL, false), SPC_ESTATE);

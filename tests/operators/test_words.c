@@ -509,8 +509,8 @@ END_TEST
 static const char *const filled[] = {
     "subm,cin=64,cout=64,k=3,dtype=f16",
     "subm,cin=8,cout=8,offsets=0x0x0+1x0x0",
-    "conv,cin=8,cout=8,k=3,stride=2,padding=1,rule=footprint,shape=40,"
-    "epilogue=scale+bias+leaky+add",
+    ("conv,cin=8,cout=8,k=3,stride=2,padding=1,rule=footprint,shape=40,"
+     "epilogue=scale+bias+leaky+add"),
     "inverse,cin=8,cout=8,k=2,stride=2,rule=floor",
     "generative,cin=8,cout=8,k=2,stride=2",
     "points,cin=8,cout=8,k=3,radius=0.1",

@@ -472,8 +472,8 @@ END_TEST
 static const char *const repeated[] = {
     "subm,cin=12,cout=20,k=3,dtype=f32,bias=1,deterministic=1",
     "subm,cin=24,cout=24,groups=24,k=3,dtype=f32,bias=1,deterministic=1",
-    "conv,cin=12,cout=8,k=3,stride=2,padding=1,rule=footprint,dtype=tf32,"
-    "deterministic=1",
+    ("conv,cin=12,cout=8,k=3,stride=2,padding=1,rule=footprint,dtype=tf32,"
+     "deterministic=1"),
     "points,cin=8,cout=12,k=3,radius=0.0025,dtype=f32,deterministic=1",
 };
 

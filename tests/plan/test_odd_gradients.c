@@ -25,8 +25,8 @@ static spc_error error;
 static const char *const layers[] = {
     "subm,cin=16,cout=16,k=3,dtype=f16,out=f32,pass=wgrad",
     "subm,cin=8,cout=24,k=3,dtype=bf16,pass=wgrad",
-    "conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint,dtype=f16,"
-    "pass=wgrad",
+    ("conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint,dtype=f16,"
+     "pass=wgrad"),
     "inverse,cin=64,cout=16,k=2,stride=2,rule=floor,dtype=bf16,pass=wgrad",
     "subm,cin=32,cout=16,k=5,dtype=f16,pass=wgrad",
     "subm,cin=10,cout=6,k=3,dtype=f32,pass=wgrad",
