@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # helpers.sh - for the commands of the recorded cases.
 
 layer=subm,cin=4,cout=6,k=3,dtype=f32

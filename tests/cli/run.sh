@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run.sh - runs recorded command lines and compares what they say.
 #
 #     sh tests/cli/run.sh SPCTUNE [--record] CASE...
