@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* attrs.c - ordered name = value lists and their canonical text. */
 #include "base/attrs.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * attrs.h - a small ordered list of name = value, held by value.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* base64.c - three bytes as four letters. */
 #include "base/base64.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* base64.h - bytes as text (RFC 4648, section 4). */
 #ifndef SPC_BASE_BASE64_H
 #define SPC_BASE_BASE64_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* buf.c - a growing string buffer with one sticky failure flag. */
 #include "base/buf.h"
 

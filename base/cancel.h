@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cancel.h - a flag by which somebody else ends long work early. */
 #ifndef SPC_BASE_CANCEL_H
 #define SPC_BASE_CANCEL_H

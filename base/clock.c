@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock.c - monotonic time, and order statistics of samples. */
 #include "base/clock.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* clock.h - monotonic time, and order statistics of samples. */
 #ifndef SPC_BASE_CLOCK_H
 #define SPC_BASE_CLOCK_H

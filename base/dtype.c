@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dtype.c - the table of number formats, and the short ones in integer
  * arithmetic on the bits of a float, so that neither compiler flags nor the

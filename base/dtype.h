@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * dtype.h - the one table of number formats: their names, their bytes in
  * memory, and how precise they are.

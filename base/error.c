@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* error.c - the names of statuses, and sentences for humans. */
 #include "base/error.h"
 

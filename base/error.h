@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* error.h - writing an spc_error where the facts are known. */
 #ifndef SPC_BASE_ERROR_H
 #define SPC_BASE_ERROR_H

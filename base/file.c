@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* file.c - whole files and temporary folders. */
 #include "base/file.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* file.h - whole files, temporary folders, environment paths. */
 #ifndef SPC_BASE_FILE_H
 #define SPC_BASE_FILE_H

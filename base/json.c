@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* json.c - a JSON writer: commas, nesting and escaping in one place. */
 #include "base/json.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * json.h - writes JSON (RFC 8259) into a buffer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log.c - the one log callback. */
 #include "base/log.h"
 

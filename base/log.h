@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* log.h - the one log callback; the library itself prints nothing. */
 #ifndef SPC_BASE_LOG_H
 #define SPC_BASE_LOG_H

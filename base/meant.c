@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meant.c - Levenshtein's distance, one row of its table at a time. */
 #include "base/meant.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* meant.h - which of the known words somebody meant. */
 #ifndef SPC_BASE_MEANT_H
 #define SPC_BASE_MEANT_H

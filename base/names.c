@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* names.c - tables of words by the value of an enum. */
 #include "base/names.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* names.h - tables of words by the value of an enum, which end with NULL. */
 #ifndef SPC_BASE_NAMES_H
 #define SPC_BASE_NAMES_H

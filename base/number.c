@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* number.c - decimal numbers in the C locale. */
 #include "base/number.h"
 

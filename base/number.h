@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * number.h - decimal numbers as text: with a point, whatever the host's locale
  * says.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* numpy.c - the header of a NumPy array. */
 #include "base/numpy.h"
 

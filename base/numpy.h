@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * numpy.h - the one reader of NumPy's arrays (.npy, format versions 1 to 3):
  * scenes, coordinates, features and weights are all read by it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* overwrite.c - what a file holds, and whether another may replace it. */
 #include "base/overwrite.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * overwrite.h - files whose names a user gave for results. Such a file replaces
  * nothing but an older one of its kind: no database, and no file of another

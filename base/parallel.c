@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* parallel.c - a pool for one loop. */
 #include "base/parallel.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* parallel.h - a loop over 0 .. n-1 spread over threads of its own. */
 #ifndef SPC_BASE_PARALLEL_H
 #define SPC_BASE_PARALLEL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plural.h - numbers with their nouns. */
 #ifndef SPC_BASE_PLURAL_H
 #define SPC_BASE_PLURAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pool.h - threads that stay, and take the parts of a loop one by one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* printable.h - text of anybody's files, before it reaches a terminal. */
 #ifndef SPC_BASE_PRINTABLE_H
 #define SPC_BASE_PRINTABLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* random.c - splitmix64 and the distributions the project draws from. */
 #include "base/random.h"
 

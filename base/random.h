@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* random.h - a small seeded generator (splitmix64; Steele et al. 2014). */
 #ifndef SPC_BASE_RANDOM_H
 #define SPC_BASE_RANDOM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sha256.h - SHA-256 (FIPS 180-4), for artefact keys. */
 #ifndef SPC_BASE_SHA256_H
 #define SPC_BASE_SHA256_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sha256_rounds.h - one block of SHA-256, where the processor has instructions
  * for it. */
 #ifndef SPC_BASE_SHA256_ROUNDS_H

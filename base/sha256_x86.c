@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sha256_x86.c - SHA-256 by the instructions that x86 processors have for it:
  * ten times as fast as the plain rounds.

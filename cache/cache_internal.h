@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cache_internal.h - what the files of the cache share and nobody else sees.
  */

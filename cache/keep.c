@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keep.c - pruning, pinning, migrating. */
 #include "cache/keep.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keep.h - what a file keeps: pruning it, pinning a choice, its version. */
 #ifndef SPC_CACHE_KEEP_H
 #define SPC_CACHE_KEEP_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lease.c - leases: taking, renewing, dropping them. */
 #include "cache/lease.h"
 

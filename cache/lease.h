@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lease.h - who works on what just now, so that several processes share the
  * work instead of doing it twice.

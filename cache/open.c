@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * open.c - opening the layers of a cache, in every condition a file may be in.
  *

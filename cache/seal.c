@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * seal.c - seals: the digests by which a record shows that it is what was
  * stored.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * statement.c - prepared statements, transactions, and what SQLite's results
  * mean to a human.

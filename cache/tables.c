@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tables.c - whether the tables of a file are those that this version makes.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * trial.c - trials and the choice among them: writing, and listing all trials
  * of one problem.

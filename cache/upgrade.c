@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * upgrade.c - files of schema v1 to v3: bringing them to v4, or reading them
  * as they are.

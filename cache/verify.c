@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verify.c - every record of every file, against its seal; before that, the
  * tables that they are in.

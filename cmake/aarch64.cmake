@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Toolchain: from x86-64 to 64-bit Arm, on Debian with
 #     dpkg --add-architecture arm64
 #     apt-get install crossbuild-essential-arm64 qemu-user liblua5.4-dev:arm64 \

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is installed: libraries of both kinds, headers, what finds them
 # (pkg-config, CMake), the command with its manual page and completions.
 include(GNUInstallDirs)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # A library in both kinds, from the same objects: `name`, static or, with
 # BUILD_SHARED_LIBS, shared, which everything here links; and beside it the other
 # kind, `name`_other, for those who install it. Sanitizers want no shared one.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Turns the Markdown of docs/spctune.1.md into roff: headings that are underlined,
 # paragraphs, lists of one level, lines of code behind four blanks, `code` and
 # *emphasis* within lines.   awk -v version=0.1.0 -f man.awk spctune.1.md

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 option(SPC_STATIC "Link Lua and SQLite statically" OFF)
 option(SPC_RUNTIME_ONLY "No Lua, compilers, tuner: libspc serves a database"
        OFF)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Packages for Debian and Ubuntu: the runtime library, what programs are built
 # with, the command, and what was tuned. `cmake --preset deb` has the prefix
 # that puts libraries where these systems look for them.

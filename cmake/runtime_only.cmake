@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # libspc without Lua, compilers, laboratory, tuner and the emulation: it runs
 # what a database brings. A driver, opened at run time, and SQLite are all that
 # it needs. What it leaves out of spc.h is not there to be linked.

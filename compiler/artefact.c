@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* artefact.c - what all compilers have in common. */
 #include "compiler/artefact.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * artefact.h - compiled code with its resource report, and the compilers.
  */

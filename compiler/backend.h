@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * backend.h - what a compiler behind artefact.h implements, and what they
  * share.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * builtin.c - what is known of the built-in templates without opening them, and
  * so without Lua.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* builtin.h - the files of templates/ that the library carries, as bytes. */
 #ifndef SPC_COMPILER_BUILTIN_H
 #define SPC_COMPILER_BUILTIN_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* child.h - runs a program under limits, with us and not longer. */
 #ifndef SPC_COMPILER_CHILD_H
 #define SPC_COMPILER_CHILD_H

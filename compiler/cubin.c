@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cubin.c - what a kernel uses, read from the ELF file that ptxas wrote.
  *

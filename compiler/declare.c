@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* declare.c - the declaration of a template: is it valid, and its values. */
 #include "compiler/internal.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* elf_file.c - sections of compiled code. */
 #include "compiler/elf_file.h"
 

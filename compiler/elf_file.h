@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * elf_file.h - reading the ELF file that compiled code is: a cubin, or a shared
  * object. Nothing in it is trusted.

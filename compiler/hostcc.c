@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hostcc.c - C source to a shared object through the system's C compiler.
  *

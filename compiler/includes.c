@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * includes.c - what a template is made of: its own text and every shared file
  * that it can include. Its hash covers these and no others, so that records

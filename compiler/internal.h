@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * internal.h - what the files behind template.h and space.h share: the structs,
  * the session in which a template is questioned, and attrs in Lua.

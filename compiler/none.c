@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * none.c - the compiler's side of a libspc that has none (SPC_RUNTIME_ONLY).
  *

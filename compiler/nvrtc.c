@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * nvrtc.c - CUDA source to a cubin through NVRTC, opened with dlopen.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* render.c - text with Lua in it becomes a Lua chunk; the chunk writes text. */
 #include "compiler/render.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * render.h - template text to a Lua chunk, and the writer that the chunk calls.
  */

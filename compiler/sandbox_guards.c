@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sandbox_guards.c - functions of Lua's libraries that cost more than the
  * instruction that calls them, or would show an address. */
 #include "compiler/sandbox.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* space.c - every candidate of every template for one problem. */
 #include "compiler/space.h"
 

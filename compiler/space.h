@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * space.h - the search space: every candidate of every template for one
  * problem on one target, with what refused the others.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * statics.c - memory of compiled code that lasts from launch to launch.
  *

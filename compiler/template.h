@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * template.h - kernel templates: declarations, questions to them, rendering.
  *

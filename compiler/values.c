@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* values.c - attrs as Lua tables, and back. */
 #include "compiler/internal.h"
 

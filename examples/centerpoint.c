@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * centerpoint.c - points in, a bird's eye view out: a detector's backbone from
  * an ONNX file or a database, captured once, replayed for every scan.

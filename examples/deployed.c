@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * deployed.c - a network from a database and from nothing else: no file of its
  * layers, no Lua, no compiler. Says how long it takes to the first result.

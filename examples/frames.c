@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * frames.c - the loop of a vehicle: sets and maps made once, then filled anew
  * on the device for every frame, with no wait, no allocation and no compiler.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * jit_layer.c - runs one sparse convolution layer with libspc.
  *

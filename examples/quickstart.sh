@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # quickstart.sh - the main job in one go: build, see what is known of a layer,
 # tune it, look at the result, run it from the database.
 #

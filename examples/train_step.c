@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * train_step.c - a small network learns by plain gradient descent.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* array.c - types of elements, sizes, and elements as fp32. */
 #include "import/array.h"
 

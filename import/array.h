@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* array.h - arrays inside the import library: checked when they are made. */
 #ifndef SPC_IMPORT_ARRAY_H
 #define SPC_IMPORT_ARRAY_H

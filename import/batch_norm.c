@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* batch_norm.c - batch normalisations, folded into what an epilogue does. */
 #include "spc_import.h"
 

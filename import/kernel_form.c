@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kernel_form.c - the layouts in which engines keep the weights of a
  * convolution, as strides; converting one into another.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_weights.c - sets the weights of a network from arrays, by their names. */
 #include "spc_import.h"
 

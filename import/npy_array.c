@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* npy_array.c - one array of NumPy's form, alone in a file or in an archive. */
 #include "import/weights.h"
 

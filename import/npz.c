@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* npz.c - archives of NumPy arrays (.npz): each member NAME.npy is an array;
  * others are passed over. */
 #include "import/weights.h"

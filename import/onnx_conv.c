@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* onnx_conv.c - SparseConvolution nodes: geometry, weights, what follows. */
 #include "import/onnx_net.h"
 

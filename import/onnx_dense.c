@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * onnx_dense.c - what exporters do to dense outputs, followed on paper: after a
  * ScatterDense the axes are N, C and those of the file; Transpose moves them,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* onnx_file.c - reads ONNX files: texts, attributes, arrays. */
 #include "import/onnx_file.h"
 

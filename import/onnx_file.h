@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * onnx_file.h - an ONNX file as it is: its nodes, their attributes, its arrays.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * onnx_net.c - makes a network of an ONNX file: its values, the table of nodes,
  * and those nodes that have no weights.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * onnx_net.h - making a network of an ONNX file: what is known of each value
  * while its nodes are gone through.

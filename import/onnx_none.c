@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* onnx_none.c - a build without protobuf-c reads no ONNX files, and says so. */
 #include "spc_import.h"
 

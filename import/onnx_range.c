@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* onnx_range.c - the ranges that a file states: read, and a network quantised
  * by them. */
 #include "import/onnx_net.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors_write.c - writes arrays as a .safetensors file. */
 #include "spc_import.h"
 

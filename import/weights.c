@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * weights.c - a collection of named arrays: opening files, and finding arrays.
  */

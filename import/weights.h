@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * weights.h - a collection of arrays while it is filled, and who fills it: one
  * reader for each format of files.

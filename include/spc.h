@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spc.h - sparse convolution on 3D point clouds: layers, scenes, kernel maps,
  * tuned plans.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spc_import.h - what comes from files of other programs: named arrays of
  * weights, and the layouts in which engines keep the weights of convolutions.

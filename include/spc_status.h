@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spc_status.h - the status codes of libspc and the error record that carries
  * the sentence for a human.

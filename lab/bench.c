@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench.c - measures the plan of a layer and compares it with the floor. */
 #include "coords/map.h"
 #include "plan/plan_parts.h"

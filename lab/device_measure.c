@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_measure.c - measures the ceilings of a device with the kernels of role
  * "measure" and stores them by device class.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_bench.c - measures an operator on features and compares it with the
  * floor.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* floor_known.c - the floor of a layer on a device that is not installed. */
 #include "base/error.h"
 #include "context/ceilings.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_profile.c - measures each work of a network and computes its floor. */
 #include "net/net_plan.h"
 

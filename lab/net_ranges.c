@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_ranges.c - the largest magnitude of each tensor in a network's run, for
  * quantisation.

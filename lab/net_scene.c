@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_scene.c - uses files of points as scenes of a network, and the network's
  * levels as scenes of layers.

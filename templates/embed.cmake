@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Writes the C file OUT with the bytes of each of FILES, in the order of their
 # names:  cmake -DFILES=a;b -DOUT=builtin.c -P embed.cmake
 # With -DWITHOUT_TEXT=ON only their names and the hashes of templates.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # aarch64.sh - a release for 64-bit Arm, and a network of it on an emulated CPU.
 #
 #     sh tests/aarch64.sh SOURCES SPCTUNE

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # centerpoint.sh - the example gives one plane, from the file, from a database in
 # which the same network is stored, from that packed as one file, and from the file
 # with that pack.

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Check. With SPC_STATIC its archive, so that the programs run where it is not
 # installed; Debian's is built with subunit.
 pkg_check_modules(CHECK REQUIRED IMPORTED_TARGET check)

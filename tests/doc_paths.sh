@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # doc_paths.sh - do the files that the documents name exist?
 #
 #     sh tests/doc_paths.sh SOURCES

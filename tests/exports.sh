@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # exports.sh - a shared library shows its public functions and nothing else.
 #
 #     sh tests/exports.sh LIBRARY HEADER...

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # fleet.sh - tuning a list by a real Slurm of one node, and by a real mpirun.
 #
 #     sh tests/fleet.sh SPCTUNE

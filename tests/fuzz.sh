@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # fuzz.sh - changes the files of tests/corpus at random for long: each parser has
 # so many CPU minutes, as many at a time as there are cores.
 #

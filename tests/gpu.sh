@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # gpu.sh BUILD_DIR [NAME[:CASE]...]: runs the tests of the label "gpu", all or those
 # named, without ctest, whose paths are those of the machine that built them:
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # guide.sh - runs the commands of the tutorial and of the page on deployment, in
 # their order and as they stand.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # install.sh - installs a build and uses it as others do.
 #
 #     sh tests/install.sh BUILD_FOLDER

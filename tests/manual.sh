@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # manual.sh - does the manual page name every command and option that the tables
 # have, does the shell complete them, and does the page name no others?
 #

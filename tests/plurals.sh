@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # plurals.sh - "1 problems": does a count in a sentence of the command have a
 # noun that is always plural?
 #

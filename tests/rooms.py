@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """rooms.py - checks that includes point one way, from room to room.
 
     python3 tests/rooms.py SOURCES [--rings]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # run.sh - all tests, from nothing: installs what is missing, builds, runs.
 #
 #     sh tests/run.sh [--all] [PRESET...]      default: dev asan tsan

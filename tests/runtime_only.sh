@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # runtime_only.sh - builds libspc without Lua, compilers and tuner, and serves a
 # database with it.
 #

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The base's suite sets its clock back.
 target_link_options(test_base PRIVATE -Wl,--wrap=clock_gettime)
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The host code of the cuda device, on a double of the driver: a libcuda.so.1 in
 # a folder of its own, which the loader is told to look into first.
 spc_suite(cuda_host)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Wrong kernels that no tune may believe: on the processor, and on a GPU.
 spc_suite(gate)
 spc_gpu_suite(gate)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What comes from files of other programs.
 function(spc_import_suite name)
   spc_suite(${name})

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Kernel maps: on cpu and sim, and again on a GPU where there is one.
 spc_suite(points)
 spc_gpu_suite(points)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Networks: on cpu and sim, on recorded scans, on the double of the driver, and
 # on a GPU.
 spc_suite(net)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # What is shipped. A shared library shows what its header says, and no more.
 if(TARGET spc_other AND NOT BUILD_SHARED_LIBS)
   set(public ${PROJECT_SOURCE_DIR}/include)
@@ -24,6 +25,8 @@ set_tests_properties(aarch64 PROPERTIES SKIP_RETURN_CODE 77)
 set_tests_properties(aarch64 guide install runtime_only PROPERTIES LABELS "package;slow"
   TIMEOUT 1200)
 
+add_test(NAME spdx COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/spdx.sh
+  ${PROJECT_SOURCE_DIR})
 add_test(NAME plurals COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/plurals.sh
   ${PROJECT_SOURCE_DIR})
 add_test(NAME doc_paths COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/doc_paths.sh

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The runtime: floors, contexts, lookup, plans; and the public header.
 spc_suite(floor)
 spc_run_suite(floor_nvrtc floor nvrtc)

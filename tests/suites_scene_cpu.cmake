@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 spc_suite(scene)
 # Some again on recorded scans, which are not part of the sources.
 spc_run_suite(scene_scenes scene scenes)

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # The tuner: its engine, all shipped candidates, and the command.
 spc_suite(tuner)
 spc_suite(tuner_records)

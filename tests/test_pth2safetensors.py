@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """Tests tools/pth2safetensors.py without PyTorch, on a double of what it uses.
 
     python3 test_pth2safetensors.py SPCTUNE: what it writes is read by spctune too.

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # touched.sh - the suites that tests/areas.txt names for what changed, a line each.
 #
 #     sh tests/touched.sh [FILE...]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # touched_test.sh - tests/areas.txt names suites that exist, for every folder of
 # sources, and touched.sh finds them.
 #

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # verify_sample.sh - a sample of `spctune verify --all`, the same one every time.
 #
 #     sh tests/verify_sample.sh SPCTUNE DEVICE CASES

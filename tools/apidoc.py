@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """apidoc.py - writes the reference of the C interface from the public headers.
 
     python3 tools/apidoc.py INCLUDE_FOLDER -o OUTPUT_FOLDER

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """chart.py - draws the README's chart from recorded figures.
 
     python3 tools/chart.py docs/peers/h200-networks-2026-11.csv -o docs/figures/networks.svg

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """figures.py - measures every figure that has a goal, and says which are reached.
 
     python3 tools/figures.py BUILD SCENES [--only REGEX] [--device cuda]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # keep_choices.sh - which choices of a text hold although their templates changed.
 #
 #     sh tools/keep_choices.sh SPCTUNE OLD NEW TEXT [WORK] >KEPT

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # merge_ships.sh - joins what was measured into a text of tuned/.
 #
 #     sh tools/merge_ships.sh SPCTUNE TEXT NEW...

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """pictures.py - draws the pictures of the tutorial and of docs/how-it-works.md.
 
     python3 tools/pictures.py SPCTUNE [--check]

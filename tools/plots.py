@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """plots.py - draws the plots of docs/performance.md and writes its table.
 
     python3 tools/plots.py [--check]

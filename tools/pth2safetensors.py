@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes the weights of a PyTorch checkpoint as .safetensors.
 
     pth2safetensors.py MODEL.pth [-o MODEL.safetensors] [--key model_state]

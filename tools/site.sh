@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # site.sh - builds the site of the documents into build/site.
 #
 #     sh tools/site.sh

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # tune_lists.sh - lists for 'spctune tune': the layers that networks in use have.
 #
 #     sh tools/tune_lists.sh networks|layers|all|ships [DTYPE] >list

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # tune_ships.sh - tunes what ships for the GPUs of this host, and writes it down.
 #
 #     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN [LIST]]]]

@@ -1,4 +1,5 @@
 #!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
 # winners.sh FILE...: which dataflow won which layers, by records as text (`spctune
 # db export`, or what ships: tuned/*.txt). A line for each template and split
 # that some choice names: how many layers, which, of how many channels, voxels

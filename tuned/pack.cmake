@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # cmake -DSPCTUNE=command -DTEXT=nvidia-h200.txt -DPACK=nvidia-h200.db
 #       [-DTARGETS=sm_90a] -P pack.cmake
 #

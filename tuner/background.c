@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * background.c - background mode: a thread that compiles, and tunes, what plans
  * lack.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * builder.c - from candidates to compiled code, in the background.
  *

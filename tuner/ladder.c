@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ladder.c - compiles the kernels of sets and maps for keys of every width.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ladder.h - what makes a database serve scenes of any extent: the code of all
  * kernels that sets and maps of a layer can come to need on a target, keys of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * map_tune.c - spc_tune_map: which configuration finds a layer's map fastest.
  *

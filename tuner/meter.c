@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * meter.c - candidates are verified, and timed in rounds.
  *

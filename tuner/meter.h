@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * meter.h - measures candidates: verified against the oracle, and timed in
  * rounds, one at a time, through the one measuring process of the device.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * pipeline.h - takes candidates as far as the request's stage: some compile
  * while another is verified or timed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* record.c - a run and the database: what it knew, what it learns. */
 #include "tuner/record.h"
 

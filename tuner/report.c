@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.c - the figures of progress and candidates. */
 #include "tuner/report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.h - progress, and every candidate, for the caller of a run. */
 #ifndef SPC_TUNER_REPORT_H
 #define SPC_TUNER_REPORT_H

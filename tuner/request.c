@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* request.c - what was asked for, and whether it can be. */
 #include "tuner/request.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * request.h - what the caller of a tuning run asked for: constant once it is
  * made.

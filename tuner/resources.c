@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resources.c - registers, spills and shared memory against the target. */
 #include "tuner/resources.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* resources.h - what the compiler's report says before any launch. */
 #ifndef SPC_TUNER_RESOURCES_H
 #define SPC_TUNER_RESOURCES_H

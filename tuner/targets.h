@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * targets.h - GPUs that are not here: what templates may know of a compile
  * target when no device can be asked.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* turn.c - waiting for other processes that tune the same layer. */
 #include "tuner/turn.h"
 

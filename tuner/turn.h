@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * turn.h - one process at a time tunes a layer on a device: the others wait for
  * their turn, and then know what the first has measured.

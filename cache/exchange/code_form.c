@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* code_form.c - compressing code, and its way back. */
 #include "cache/exchange/code_form.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * code_form.h - compiled code as it lies in a file: plain, or compressed by
  * zstd, which shows in its first bytes. Nothing that a device loads begins so.

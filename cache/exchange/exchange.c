@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exchange.c - export, import, merge, diff. */
 #include "cache/exchange/exchange.h"
 

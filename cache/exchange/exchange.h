@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * exchange.h - records between files: as text for people and version control,
  * or straight from one database into another.

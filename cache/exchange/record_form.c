@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* record_form.c - records as lines: the table of kinds, writing, reading. */
 #include "cache/exchange/record_form.h"
 

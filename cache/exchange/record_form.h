@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * record_form.h - records as lists of texts: what files exchange.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* record_read.c - the rows of a file as records. */
 #include "cache/exchange/records.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * records.h - the records of a file, read one by one, and taken into another.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * texts.c - texts as small numbers: an array of them, and a hash table with
  * open addresses that is at most half full.

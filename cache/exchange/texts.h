@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* texts.h - texts as small numbers that are equal where the texts are. */
 #ifndef SPC_CACHE_TEXTS_H
 #define SPC_CACHE_TEXTS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * choice_row.c - a choice and its trial, read in full and held to their seals.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature.c - the numbers by which problems are compared, as buckets, as
  * places in the measure of distances, and as text.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kd_tree.c - a k-d tree: each node has the box that its points lie in, and
  * its two children share them at the median of the box's widest side.

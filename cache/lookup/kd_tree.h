@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kd_tree.h - which of many points are near: a k-d tree in the measure of
  * distances, the sum of the differences by weights.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * similar.c - the choices that may stand in for one another, kept in memory.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network.c - networks by name: their layers as text, their weights in parts.
  *

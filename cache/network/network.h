@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* network.h - networks that go from file to file. */
 #ifndef SPC_CACHE_NETWORK_H
 #define SPC_CACHE_NETWORK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network_merge.c - networks from file to file, and the list of what a file
  * has.

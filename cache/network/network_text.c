@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* network_text.c - networks as lines of an export (network_text.h). */
 #include "cache/network/network_text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * earlier.c - code that an earlier pack of the same name left beside this one.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* earlier.h - code that an earlier pack of the same name left. */
 #ifndef SPC_CACHE_EARLIER_H
 #define SPC_CACHE_EARLIER_H

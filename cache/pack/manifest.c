@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* manifest.c - writing, reading and asking a manifest. */
 #include "cache/pack/manifest.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * manifest.h - the list of all records of a pack, which somebody may sign.
  *

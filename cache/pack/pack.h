@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pack.h - files that ship: choices, code for each target, a manifest. */
 #ifndef SPC_CACHE_PACK_H
 #define SPC_CACHE_PACK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* place.c - files of a pack: what they may replace, and how. */
 #include "cache/pack/place.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * place.h - where the files of a pack go. Each replaces nothing but the file of
  * an earlier pack of the same name, and only if nobody can be writing to it.

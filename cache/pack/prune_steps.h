@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* prune_steps.h - statements that remove what a file can do without. */
 #ifndef SPC_CACHE_PRUNE_STEPS_H
 #define SPC_CACHE_PRUNE_STEPS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* signature.c - checking signatures of minisign, by libsodium. */
 #include "cache/pack/signature.h"
 

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # Completes the packages that CPack has built with what it cannot write itself:
 # the field Multi-Arch (before CMake 3.31), the trigger of a shared library in
 # place of scripts that call ldconfig, and compressed manual pages.

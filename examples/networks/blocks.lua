@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- What the networks of this folder have in common.
 local blocks = {}
 

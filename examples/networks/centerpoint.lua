@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- CenterPoint's backbone: VoxelResBackBone8x of OpenPCDet, SpMiddleResNetFHD
 -- of det3d, on nuScenes with voxels of 7.5 cm.
 local blocks = include "blocks.lua"

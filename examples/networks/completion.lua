@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- MinkowskiEngine's completion of shapes: seven levels down; on the way up
 -- each level makes all voxels that there could be, adds what the encoder has
 -- there, and keeps those that a layer of one channel says are occupied.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- LargeKernel3D's backbone on nuScenes: CenterPoint's with kernels of 7, 5, 5
 -- and 3. The first stage's are a kernel of 7 and one of 3 spread out over it
 -- (dilation 2), added before the batch normalisation: its scale is folded into

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- MinkowskiEngine's MinkUNet (examples/minkunet.py): a stem of size 5, blocks
 -- by `depth`, widths by `planes`, and a class for each voxel.
 local blocks = include "blocks.lua"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- MinkUNet34C.
 local minkunet = include "minkunet.lua"
 

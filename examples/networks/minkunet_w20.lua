@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- mmdetection3d's MinkUNet of width 20: 20, 40, 81 and 163 channels, whose
 -- rows begin at no round address.
 local blocks = include "blocks.lua"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- A ResNet-18 (He and others, 2016) of native point convolutions (PointCNN++: Li
 -- and others, 2025, section 3) instead of those of voxels: outputs are true
 -- points, and every level keeps one point of each voxel of twice the edge.

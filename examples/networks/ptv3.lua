@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The sparse convolutions of PointTransformerV3: the stem of size 5, one of
 -- size 3 in each block, which tells attention where a voxel is, pooling by
 -- maxima and the way back. Attention itself is not here, and what it would add

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- ResN21: 21 convolutions of size 3, four levels by the floor rule (the
 -- network that Spira and TorchSparse++ are compared on).
 local blocks = include "blocks.lua"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- ResNL: as ResN21 without its last layer, every convolution of size 5, the
 -- strided ones too.
 local blocks = include "blocks.lua"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- SECOND: VoxelBackBone8x of OpenPCDet on KITTI. Axes are x, y, z; the files
 -- of weights have z first.
 local blocks = include "blocks.lua"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Pointcept's SpUNet-v1m1: the stem of size 5 has a map of its own,
 -- convolutions down widen, and only the decoder's blocks have shortcuts of
 -- size 1.

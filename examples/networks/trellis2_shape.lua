@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- TRELLIS.2's decoder of shapes, from a grid of 64^3 to one of 1024^3: between
 -- its stages a layer says for each voxel which of the eight children there
 -- are, and those take slices of the channels.

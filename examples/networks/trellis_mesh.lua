@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- TRELLIS' mesh decoder, behind its transformer: 768 channels on a grid of
 -- 64^3, two blocks that turn each voxel into eight, and what a mesh is
 -- extracted from.

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- The networks of the shape of a U that segment scans: four levels down and up
 -- again by convolutions of size 2, stride 2. Each says its widths.
 local blocks = include "blocks.lua"

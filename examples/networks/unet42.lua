@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- UNet42: MinkUNet as in SPVNAS and mmdetection3d, of full width; 42
 -- convolutions besides the shortcuts.
 local blocks = include "blocks.lua"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- UNetV2 of OpenPCDet (Part-A2, PV-RCNN++) on KITTI: the encoder of SECOND,
 -- and back up by the inverse convolutions of its own.
 local blocks = include "blocks.lua"

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- VoxelNeXt on nuScenes: six levels, the last three in one plane, and heads
 -- that stay sparse.
 local blocks = include "blocks.lua"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate.c - the tests that a candidate must pass, and the name of the one that
  * it failed.

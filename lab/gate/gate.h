@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate.h - decides whether a plan computes its layer. Every candidate that the
  * tuner measures, `verify` lists or the bench times has passed it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_blame.c - finds what a candidate did wrong: a write to a read-only
  * array, or the cause of a wrong result.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_large.c - launches on more rows than any earlier scene has, and on a
  * solid block.

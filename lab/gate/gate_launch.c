@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_launch.c - runs a candidate once between guard zones, compares its
  * result and describes failures.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_launch.h - shared by the tests of the gate: one launch, its effects, and
  * how failures are described.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_map.c - verifies that a candidate left the map unchanged. A candidate
  * that writes to it may be correct itself, but later readers of the map are

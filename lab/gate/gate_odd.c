@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_odd.c - one launch on scenes of many sizes; and operands that are
  * infinite or NaN, which must reach exactly the outputs that see them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_places.c - a deterministic problem must return the same bits at any
  * address of its operands.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_spare.c - a map with spare capacity, refilled in place with one scene
  * after the other, as networks and frames do. Finds candidates that use the

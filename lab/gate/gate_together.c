@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * gate_together.c - two concurrent launches of a plan on one map, each with its
  * own data, output and workspace.

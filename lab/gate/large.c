@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * large.c - a scene of more than 2^17 rows, and of more than the largest bucket
  * of the given scenes, since a choice is served to any scene; and a solid block

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * large.h - scenes with more rows, or denser ones, than those of the first
  * tests; some rows of their results are known.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * large_gradient.c - a gradient of weights over many rows.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exact.c - the convolution by its definition, in fp32. */
 #include "lab/oracle/exact.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* exact.h - the oracle for data whose sums need no rounding. */
 #ifndef SPC_RUNTIME_EXACT_H
 #define SPC_RUNTIME_EXACT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_grad_oracle.c - gradients of operators on features by their
  * definition: dx[i] is the sum over all outputs y[o] of dy[o] * dy[o]/dx[i].

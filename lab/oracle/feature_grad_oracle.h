@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_grad_oracle.h - gradients of operators on features by their
  * definition, in double precision; called by spc__feature_oracle.

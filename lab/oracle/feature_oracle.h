@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_oracle.h - operators on features by their definition, in double
  * precision, with a bound on the rounding of kernels.

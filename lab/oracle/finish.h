@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* finish.h - the value of an epilogue, and its error bound. */
 #ifndef SPC_RUNTIME_FINISH_H
 #define SPC_RUNTIME_FINISH_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* oracle.h - the largest difference of a correct kernel from the oracle. */
 #ifndef SPC_RUNTIME_ORACLE_H
 #define SPC_RUNTIME_ORACLE_H

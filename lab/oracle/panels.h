@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * panels.h - a convolution by its definition, with output channels in panels as
  * wide as a processor's registers.

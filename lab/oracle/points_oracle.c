@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * points_oracle.c - the triplets of a layer of points. It looks at every pair
  * that a coordinate does not rule out.

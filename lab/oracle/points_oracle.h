@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * points_oracle.h - the pairs of a layer of points, by its definition on the
  * host. Shares no code with the search of any device.

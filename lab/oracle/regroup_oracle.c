@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* regroup_oracle.c - sets made of other sets, by their definition. */
 #include "lab/oracle/regroup_oracle.h"
 

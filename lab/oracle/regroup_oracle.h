@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regroup_oracle.h - sets made of other sets by their definition, slot by slot.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * relation.c - finds the input that each output of a layer sees, by hashing.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * relation.h - the plain relation of a layer on a scene.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* row_set.c - coordinates in a hash table. */
 #include "lab/oracle/row_set.h"
 

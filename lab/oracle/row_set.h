@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * row_set.h - distinct coordinates, found by hashing.
  *

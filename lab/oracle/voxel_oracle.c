@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* voxel_oracle.c - voxelisation by its definition. */
 #include "lab/oracle/voxel_oracle.h"
 

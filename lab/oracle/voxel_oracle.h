@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * voxel_oracle.h - voxelisation by its definition: sorts points by voxel and
  * row on the host and computes means in double precision. Shares no code with

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wgrad.c - the gradient of weights in double precision: for each offset the
  * sum over its pairs of the outer product of two rows. Shares no code with a

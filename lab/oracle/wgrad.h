@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wgrad.h - the gradient of a layer's weights by its definition. */
 #ifndef SPC_RUNTIME_WGRAD_H
 #define SPC_RUNTIME_WGRAD_H

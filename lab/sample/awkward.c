@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * awkward.c - scenes for what goes wrong at ends: of tiles, of the extent, of a
  * batch.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* awkward.h - small scenes on which kernels fail that are right elsewhere. */
 #ifndef SPC_RUNTIME_AWKWARD_H
 #define SPC_RUNTIME_AWKWARD_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bed.c - guarded arrays, maps, and one run on them. */
 #include "lab/sample/bed.h"
 

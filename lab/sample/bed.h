@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bed.h - a sample on a device, each array between two zones of a pattern that
  * nobody may write to.

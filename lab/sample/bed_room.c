@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bed_room.c - a bed whose first scene has a map with room for more rows than
  * there are, as networks and frames have. */
 #include "coords/map.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* digest.c - the kernel of role "digest", and the same on the host. */
 #include "lab/sample/digest.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * digest.h - memory of a device compared where it lies: by 64 bits that say
  * whether it is what it should be.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * draw.c - data that wrong arithmetic cannot pass.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * draw.h - the data that candidates are run on: two draws of integers, on which
  * a right kernel is exact, one of any numbers that is so by its zeros, and one

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * draw_full.c - numbers of all bits and of many magnitudes, one product an
  * output.

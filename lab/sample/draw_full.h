@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* draw_full.h - the draw FULL: numbers of all bits, as large and as small as
  * they may be. draw.c says what of. */
 #ifndef SPC_LAB_DRAW_FULL_H

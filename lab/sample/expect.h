@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* expect.h - what the oracle expects, and how far a result is from that. */
 #ifndef SPC_RUNTIME_EXPECT_H
 #define SPC_RUNTIME_EXPECT_H

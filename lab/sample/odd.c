@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* odd.c - what infinities, and what is no number, do to sums. */
 #include "lab/sample/odd.h"
 

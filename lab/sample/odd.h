@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* odd.h - operands that are infinite, or no number, and what must come of them.
  */
 #ifndef SPC_LAB_ODD_H

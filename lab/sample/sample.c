@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample.c - a sample: its scenes, and their relations. */
 #include "lab/sample/sample_block.h"
 

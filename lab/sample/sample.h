@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sample.h - what candidates are judged on: for each scene coordinates, data of
  * three draws (draw.h), and what the oracle makes of it.

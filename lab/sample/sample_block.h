@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sample_block.h - the block of memory that a sample lies in, and what fills
  * it.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sample_fill.c - the data of a sample: drawn, encoded as it lies on a device,
  * and what the oracle makes of it.

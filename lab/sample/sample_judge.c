@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sample_judge.c - what a sample says of a result. */
 #include "lab/sample/sample.h"
 

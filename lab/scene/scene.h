@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene.h - scenes inside the runtime: voxels while they are collected, the
  * readers of files and the generators.

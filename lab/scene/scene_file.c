@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_file.c - scene files: the table of formats, opening, rows as voxels.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_gen.c - generated scenes: the table of generators, their options, the
  * shell and the uniform one.

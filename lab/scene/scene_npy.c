@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_npy.c - NumPy arrays as rows: float points or integer voxels.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_ply.c - PLY files (ascii, binary little and big endian): rows are x, y,
  * z of the element "vertex", then its other numbers in the file's order; other

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_points.c - points of a file as an array on the host, as runs of a
  * network take them.

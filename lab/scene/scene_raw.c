@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_raw.c - rows of little-endian float32 without a header (KITTI's .bin).
  *

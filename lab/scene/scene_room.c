@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_room.c - the fused depth images of a generated furnished room: surfaces
  * sampled densely and evenly, as an RGB-D camera sees them, in the camera's

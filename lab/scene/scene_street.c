@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * scene_street.c - one revolution of a spinning lidar in a generated street.
  *

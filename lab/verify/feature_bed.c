@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* feature_bed.c - where an operator on features runs, and is held against its
  * definition. */
 #include "lab/verify/feature_bed.h"

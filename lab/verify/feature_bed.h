@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_bed.h - an operator on features on a scene: its arrays on a device,
  * each between zones of a pattern that nobody may write to, and what must come

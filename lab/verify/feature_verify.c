@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_verify.c - is an operator on features right, on given scenes and on
  * awkward ones?

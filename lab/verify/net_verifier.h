@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_verifier.h - what comparing a network's run with the oracle consists of.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_verify.c - a network's run against the oracle, layer by layer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_verify_sets.c - the sets and maps of a network's run, found anew on the
  * host, and the features that only move between sets or side by side.

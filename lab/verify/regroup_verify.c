@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regroup_verify.c - is a set made of others what its slots say, and do
  * features go where they say?

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* voxel_verify.c - are these the voxels of these points? */
 #include "base/dtype.h"
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * background.h - who prepares, on a thread of its own, what plans lack. The
  * tuner is the one who can; plans only ask.

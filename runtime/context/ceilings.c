@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ceilings.c - the measured figures of a device as facts of the database. */
 #include "context/ceilings.h"
 

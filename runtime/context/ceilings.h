@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * ceilings.h - the measured figures of a device as facts of the database: one
  * list of names for who stores them and who reads them.

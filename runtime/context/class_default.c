@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * class_default.c - from what was measured to one configuration for each class.
  *

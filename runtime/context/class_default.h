@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * class_default.h - the measured default of a class of layers: what serves a
  * layer of which, and of whose neighbours, a pack has no record.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * code.c - compiled kernels: from memory, from the database, or compiled now.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* ctx.c - contexts: a device, a database, templates, and what failed last. */
 #include "context/ctx.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* db_exchange.c - records between files, for readers of spc.h. */
 #include "context/ctx.h"
 

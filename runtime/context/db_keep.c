@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* db_keep.c - packing, pruning, pinning, migrating, for readers of spc.h. */
 #include "context/class_default.h"
 #include "context/ctx.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* db_list.c - the database for readers of spc.h: problems and their trials. */
 #include "context/class_default.h"
 #include "context/ctx.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * modules.c - compiled code that is loaded: by artefact key, by the name of
  * what it was asked for, until the context ends.

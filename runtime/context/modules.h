@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* modules.h - compiled code that is loaded (modules.c). */
 #ifndef SPC_RUNTIME_MODULES_H
 #define SPC_RUNTIME_MODULES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * problem_key.h - the key of a layer's records in the database: the layer, the
  * device, and the features by which problems are compared.

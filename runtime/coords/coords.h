@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * coords.h - a coordinate set: the occupied voxels of one level, on the device.
  *

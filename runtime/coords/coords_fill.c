@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * coords_fill.c - fills coordinate sets, reports errors in their rows, and
  * answers queries.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* given.c - generates a second set for a scene. */
 #include "coords/given.h"
 

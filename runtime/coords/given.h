@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * given.h - generates the second set of a layer whose outputs are given.
  *

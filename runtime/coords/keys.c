@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* keys.c - chooses how coordinates are packed into keys. */
 #include "coords/keys.h"
 

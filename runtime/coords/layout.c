@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * layout.c - the layouts of a kernel map: prepared once, looked up when a plan
  * runs, and filled again when the map is rebuilt.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* map_choice.c - chooses the search configuration of a geometry by the
  * database. */
 #include "coords/map_choice.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * map_choice.h - which configuration of the template "index" searches a map.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * map_look.c - queries of kernel maps: their properties and all their pairs.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * order.c - sorted row orders, and the digest that each sorts rows by.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* root.c - combines several rules in a row into one (root.h). */
 #include "coords/root.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * root.h - finds the set from which a set of outputs can be derived in one
  * step, so that levels need not wait for each other.

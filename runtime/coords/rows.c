@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rows.c - layouts of layers that need no map; the template "rows" or the host
  * fills them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rows.h - the layout of a layer that needs no map: output row i reads only
  * input row i. Kernels read it like a map's layout (spc_map_view).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * voxelise.c - turns points into voxels: checks, creation, filling and the
  * report.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * voxelise.h - turns points into voxels on a device. Public part: the section
  * "voxelisation" of spc.h.

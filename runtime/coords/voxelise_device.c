@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * voxelise_device.c - voxelisation on cuda and sim: the template "voxelise".
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * voxelise_host.c - voxelisation on the cpu device: the same steps as the
  * template's, in threaded C.

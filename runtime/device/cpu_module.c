@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cpu_module.c - dlopen of a shared object that exists only in memory.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cpu_module.h - shared objects loaded from memory. */
 #ifndef SPC_RUNTIME_CPU_MODULE_H
 #define SPC_RUNTIME_CPU_MODULE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_device.h - what the files of the cuda device share. */
 #ifndef SPC_RUNTIME_CUDA_DEVICE_H
 #define SPC_RUNTIME_CUDA_DEVICE_H

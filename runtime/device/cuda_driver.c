@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_driver.c - opens libcuda and words its errors. */
 #include "device/cuda_driver.h"
 #include "base/error.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_driver.h - the part of the CUDA driver API that the cuda device uses,
  * declared by hand and resolved with dlopen.

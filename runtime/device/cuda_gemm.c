@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_gemm.c - products of matrices by cuBLASLt, which is opened when it is
  * first asked for and need not be there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cuda_graph.c - many launches kept as one: captured on a stream of our own,
  * launched on the caller's.

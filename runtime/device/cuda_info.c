@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_info.c - which cuda devices there are, and what is known of each. */
 #include "base/error.h"
 #include "device/cuda_device.h"

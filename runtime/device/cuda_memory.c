@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cuda_memory.c - memory of the cuda device, and waiting for its streams. */
 #include "base/error.h"
 #include "device/cuda_device.h"

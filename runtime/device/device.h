@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device.h - the one interface behind which cuda, cpu and sim stand.
  *

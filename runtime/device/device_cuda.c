@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_cuda.c - the cuda device: the driver API behind device.h.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_sim.c - CUDA kernels on the processor, for verification.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * device_table.c - the devices that exist, and opening one by its word.
  *

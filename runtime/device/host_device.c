@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* host_device.c - memory, compiler and modules of the devices cpu and sim. */
 #include "device/host_device.h"
 

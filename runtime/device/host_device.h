@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * host_device.h - what the devices cpu and sim share: host memory, the
  * system's C compiler, and modules that are shared objects.

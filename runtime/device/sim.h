@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim.h - the sim device from within: fibers, warps, blocks, launches.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_fiber.c - stacks, and the switch between two of them.
  *

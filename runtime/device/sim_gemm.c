@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sim_gemm.c - the emulated GPU's library for products of matrices. */
 #include "device/sim_gemm.h"
 #include "base/dtype.h"

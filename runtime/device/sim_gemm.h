@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* sim_gemm.h - spc__device_ops.has_gemm and .gemm of the sim device. */
 #ifndef SPC_RUNTIME_SIM_GEMM_H
 #define SPC_RUNTIME_SIM_GEMM_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_launch.c - workers, blocks, and the end of a launch that fails.
  *

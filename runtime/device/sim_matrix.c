@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_matrix.c - what the last lane of a collective computes for its warp.
  *

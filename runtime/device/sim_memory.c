@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_memory.c - asynchronous copies and barriers in shared memory.
  *

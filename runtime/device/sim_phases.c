@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_phases.c - what warps know of the phases of barriers in shared memory.
  *

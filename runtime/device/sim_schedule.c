@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_schedule.c - which fiber runs next; barriers and collectives.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net.c - networks: creating and freeing them, what they share, questions.
  *

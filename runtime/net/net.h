@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net.h - a network inside the library: its sets, maps, tensors and layers.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_branches.c - a captured run as a graph: sets and maps on branches of
  * their own, and each layer behind its own map alone.

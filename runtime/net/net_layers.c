@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_layers.c - adding layers: what they lie over, how wide they are, what is
  * wrong with them.

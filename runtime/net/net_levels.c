@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_levels.c - the layers of a run, written down with the voxels of their
  * levels (capture.h). */
 #include "net/net_plan.h"

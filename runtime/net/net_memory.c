@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_memory.c - where tensors lie: pieces that are not needed at the same time
  * share their place.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_nodes.c - what adding any layer consists of: checking the tensors that it
  * was given, naming it, appending it and the tensor that it makes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_nodes.h - what the functions that add layers share: checks of tensors,
  * names, and where a layer lies. Statuses come with a sentence in *error.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_orders.c - layers of one map read one row order, where that is faster.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_params.c - the weights of a network: setting, drawing, looking at them.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_place.c - where a layer lies: the set of its outputs, its map, and
  * whether a file's key says the same.

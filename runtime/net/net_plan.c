@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_plan.c - planning a network: what may be asked for, kernels, weights and
  * room for tensors, all made once.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_plan.h - a network on a device: what it consists of, and where its
  * tensors lie.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_points.c - networks of clouds: which points a layer has its outputs at,
  * clouds and maps with room for what the sample has in them, and filling them.

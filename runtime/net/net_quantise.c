@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_quantise.c - a network whose convolutions work on i8: which tensors
  * become whole numbers, what that makes of the layers, and steps of weights.

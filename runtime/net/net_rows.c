@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_rows.c - layouts of rows: linear layers of one set whose kernels have
  * tiles of one size read the same, which is written once in a run, behind the

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_run.c - running a planned network, and looking at what it consists of.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_sets.c - the sets and maps of a planned network, reserved once: their
  * capacities and extents, and what a sample says of their sizes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_several.c - adding layers of several tensors: concatenations, and sets
  * made of the voxels of others.

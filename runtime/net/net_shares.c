@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_shares.c - how many multiprocessors each branch of a graph has, found by
  * trying on a model of the run.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_siblings.c - layers that read one tensor in the same way are one layer.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_works.c - from layers to a list of works: what is needed at all, what is
  * done in one, in which order, and which tensors lie side by side.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * conv.c - a convolution layer as a value: its rules and its attrs.
  */

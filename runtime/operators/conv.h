@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * conv.h - layers inside the library: their names and their attrs.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conv_format.c - a layer's text written. */
 #include "operators/conv.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* conv_text.c - a layer's text: its words read. */
 #include "operators/conv.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* epilogue.c - scale, bias, activation, residual, type and slice of outputs. */
 #include "operators/epilogue.h"
 

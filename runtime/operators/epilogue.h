@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * epilogue.h - what a layer does to its sums, and how its tensors lie in
  * memory: checked, as attrs, and as words. Part of conv.c and conv_text.c.

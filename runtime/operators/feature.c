@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* feature.c - an operator on features as a value: its rules, its attrs. */
 #include "operators/feature.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature.h - operators on features inside the library: their names, their
  * attrs.

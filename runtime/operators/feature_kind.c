@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* feature_kind.c - which kernels an operator on features consists of, how many
  * threads they have, and what they work in. */
 #include "operators/feature_kind.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_kind.h - what is launched for an operator on features: a kernel, or a
  * few one after the other, and what they work in.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_pass.c - gradients of operators on features, as problems that follow
  * from the operators.

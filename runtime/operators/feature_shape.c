@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* feature_shape.c - what an operator on features reads and writes: rows, their
  * elements, and what else. */
 #include "operators/feature.h"

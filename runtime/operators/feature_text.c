@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* feature_text.c - an operator on features as text: read, and written. */
 #include "operators/feature.h"
 

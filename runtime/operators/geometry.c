@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* geometry.c - rules, kernels and offsets. */
 #include "operators/geometry.h"
 

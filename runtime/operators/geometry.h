@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * geometry.h - which input an output sees at which offset, as a value.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* offset_list.c - a list of offsets as text. */
 #include "operators/offset_list.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * offset_list.h - a list of offsets in the place of a box, as text:
  * "0x0x0+1x0x0+-1x0x0", in the order of the weights.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* operands.c - names, shapes, types and sizes of a layer's arrays. */
 #include "operators/operands.h"
 

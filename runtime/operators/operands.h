@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * operands.h - the arrays that a layer reads and writes. The only place where
  * their bytes are computed.

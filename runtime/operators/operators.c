@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* operators.c - all operators there are, for whoever lists them. */
 #include "spc.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pass.c - what a training step asks of a layer besides its outputs. */
 #include "operators/pass.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* pass.h - the passes of a training step, as problems that follow from a layer.
  */
 #ifndef SPC_RUNTIME_PASS_H

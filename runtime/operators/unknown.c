@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* unknown.c - the sentence for a word that is not known: which was meant. */
 #include "operators/conv.h"
 

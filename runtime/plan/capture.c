@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * capture.c - layers and scenes that a host application meets, written down to
  * be tuned on later.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* capture.h - writing down a layer and the voxels that it met. */
 #ifndef SPC_RUNTIME_CAPTURE_H
 #define SPC_RUNTIME_CAPTURE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* explain.c - which kernel a plan would get, without making one. */
 #include "base/error.h"
 #include "coords/rows.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * feature_plan.c - operators on features bound to loaded kernels: made once,
  * then only run.

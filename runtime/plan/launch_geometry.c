@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* launch_geometry.c - launch geometry, read from what a template says. */
 #include "plan/launch_geometry.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* launch_geometry.h - how the kernels of a template are launched. */
 #ifndef SPC_RUNTIME_LAUNCH_GEOMETRY_H
 #define SPC_RUNTIME_LAUNCH_GEOMETRY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* lookup.c - the lookup order: exact, bucket, nearest, default. */
 #include "plan/lookup.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lookup.h - which kernel serves a layer: the record of the database that is
  * nearest to it, or a template's default.

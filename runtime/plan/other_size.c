@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* other_size.c - is a record of a map of another size a good word for this one?
  */
 #include "plan/other_size.h"

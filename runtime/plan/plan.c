@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - a layer bound to one loaded kernel: made once, then only run. */
 #include "plan/plan_parts.h"
 

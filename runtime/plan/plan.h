@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan.h - plans inside the library: how their kernels are launched. */
 #ifndef SPC_RUNTIME_PLAN_H
 #define SPC_RUNTIME_PLAN_H

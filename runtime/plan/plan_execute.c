@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * plan_execute.c - running a plan: no allocation, no synchronisation, no file.
  */

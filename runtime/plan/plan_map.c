@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_map.c - what of a map a plan reads, and the memory that it works in. */
 #include "plan/plan_parts.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* plan_parts.h - a plan as the files that make and run it see it. */
 #ifndef SPC_RUNTIME_PLAN_PARTS_H
 #define SPC_RUNTIME_PLAN_PARTS_H

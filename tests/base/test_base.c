@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_base.c - the small shared pieces below everything. */
 #include "base/attrs.h"
 #include "base/buf.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_numpy.c - the reader of NumPy's arrays: every type, order and form. */
 #include "base/numpy.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_cache.c - what a large database costs: looking up among many problems,
  * opening what ships, the first use of a layer.

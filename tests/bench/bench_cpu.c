@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_cpu.c - the cpu templates against the naive loop, for
  * docs/performance.md.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_levels.c - how long the sets and maps of a network take:
  * bench_levels DEVICE NETWORK CAPACITY SCENE...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_map.c - how long voxel indexing takes:
  * bench_map [--frames | --index] [--templates DIR] [--database FILE] DEVICE SCENE...

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_points.c - how long large layers and their passes take, of points or
  * voxels, whose results as a whole would take the oracle minutes:

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_cache.c - the database: what is put is found, in every condition that
  * a file, a folder and a disk may be in.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_edited.c - a database that somebody has edited by hand: what is wrong is
  * named, with the file, and what is sound is still had.

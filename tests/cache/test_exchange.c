@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_exchange.c - records between files: merging is a join, text says all
  * that a record says, and nothing of a text is believed unseen.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_full_disk.c - a disk that is full at any one write. What was to be
  * stored is there or not there, whole; all else stays; and a sentence says why.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_killed.c - eight processes work on one file, and are killed one after
  * the other. What they said was stored is there.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_near_lookup.c - what is near, found by a tree, is what a walk through
  * all records finds.

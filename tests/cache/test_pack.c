@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_pack.c - files that ship: what a pack holds, who signed it, and what is
  * kept or thrown away before.

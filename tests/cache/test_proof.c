@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_proof.c - a database that is hurt: bits that flip, disks that are full.
  * What comes out is right, or a sentence.

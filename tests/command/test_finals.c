@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_finals.c - how a search ends: those that may win beside each other, what
  * served before, budgets, candidates that a caller compares or chooses, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_fuzz_texts.c - our own texts and files, changed at random: layers,
  * operators, scenes, networks, records, signatures, lists, figures of peers and

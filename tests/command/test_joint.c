@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_joint.c - what the layers of a network were given alone, tried in the
  * network: which choices are stored at the end, also where that is cut off.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_out_file.c - files that commands write: whole, or as they were.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_table.c - tables of the command: whole in a file, fitted on a terminal.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_compiler.c - templates, the search space and the compilers. */
 #include "base/clock.h"
 #include "base/error.h"

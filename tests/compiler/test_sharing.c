@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_sharing.c - what templates share: Lua that they include, headers, and
  * what a folder of templates need not have. */
 #include "base/error.h"

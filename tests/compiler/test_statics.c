@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_statics.c - memory of compiled code that lasts between launches.
  *

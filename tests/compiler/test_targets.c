@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_targets.c - every CUDA template, at its default, for GPUs that are not
  * here: does it compile, and without spills?

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_coords.c - coordinate sets and maps of every kind, against the relation
  * that the oracle finds by hashing; and the frame loop: sets and maps that are

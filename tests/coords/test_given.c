@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_given.c - maps between two sets that the caller has, and sets that a
  * generative layer makes, against the relation that the oracle finds by

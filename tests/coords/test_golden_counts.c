@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_golden_counts.c - rows and pairs of the levels of known networks.
  *

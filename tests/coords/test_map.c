@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_map.c - kernel maps on every device, against the oracle's hash map.
  *

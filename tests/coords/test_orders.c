@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_orders.c - the row orders that are not by Gray rank, and those of which
  * each group of offsets has its own: what they promise, alike on cpu and sim,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_pairs.c - dataflows on pairs by offset, hybrids of them and tiles, and
  * the explicit GEMM: what they compute, what repeats bit by bit, what they need

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_points.c - clouds of points and their maps on every device, against a
  * definition in double precision that looks at all pairs; and layers of points.

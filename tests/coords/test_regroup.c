@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_regroup.c - sets made of other sets, and features of their rows, against
  * lists that are written down here one slot after the other.

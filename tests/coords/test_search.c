@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_search.c - searchers, of which every one makes the same map; and the
  * layouts that are no tables by rows: transposed tables, pairs by offset.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_updates.c - what filling sets, maps, clouds and voxels anew asks of the
  * host on the cpu device: no memory and no threads. And that the pool of the

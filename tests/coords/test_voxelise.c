@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_voxelise.c - points that become voxels: against the definition, the same
  * bits on every device, and what is wrong with points.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_cpu.c - the cpu device and its kernels: every template against the
  * oracle on every instruction set that the machine has.

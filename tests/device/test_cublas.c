@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_cublas.c - the explicit GEMM by cuBLASLt, on doubles of it and of the
  * driver (fake_cublaslt.c, fake_cuda.c; ctest sets LD_LIBRARY_PATH): the calls

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_cuda_host.c - the host code of the cuda device, on a double of the
  * driver (fake_cuda.c): the calls of the driver, their order, and the handling

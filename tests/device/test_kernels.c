@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_kernels.c - every convolution template on maps of every kind: strided
  * and inverse layers, kernels without a centre, rows without an input, tables

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_primitives.c - every primitive gives the results that were recorded on a
  * GPU: on the sim device, or on the device that is given: `test_primitives

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_sim.c - the emulation of CUDA: primitives against their definitions,
  * schedules, and broken kernels. test_primitives.c compares it with a GPU.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_stream.c - which worker gets which tile, and its steps: the streams of
  * the kernels, on the emulation, over generated tables of tiles.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_conventions.c - what networks of other engines rely on, each by that
  * engine's own words: which rows an inverse layer has and in which order, which

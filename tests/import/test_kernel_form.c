@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_kernel_form.c - kernels of other engines, against each engine's own
  * definition of a convolution, written here by coordinates.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_net_weights.c - the weights of a network, from arrays by their names. */
 #include "base/random.h"
 #include "import/weights.h"

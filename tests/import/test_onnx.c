@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_onnx.c - networks from ONNX files: the same as those in Lua from which
  * the files were written, and sentences for what is not known.

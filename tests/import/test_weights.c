@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_weights.c - arrays from safetensors and NumPy files, and foldings. */
 #include "base/buf.h"
 #include "base/dtype.h"

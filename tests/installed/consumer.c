@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* A host program, in C and as C++: what is installed compiles, links and runs. */
 #include <spc.h>
 

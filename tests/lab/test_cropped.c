@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_cropped.c - scenes for a network: its range, its shape, the columns
  * of files. */
 #include "base/file.h"

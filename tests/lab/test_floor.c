@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_floor.c - the floor is a lower bound: by hand, against recorded times,
  * and against what is measured now. `test_floor cuda` measures on a GPU.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_gate.c - wrong kernels, which no tune may believe.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_oracle.c - the oracle against the definition, and the tolerance. */
 #include "base/clock.h"
 #include "base/dtype.h"

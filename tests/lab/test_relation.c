@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_relation.c - the relation of a layer against its definition. */
 #include "base/random.h"
 #include "lab/oracle/relation.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_sample.c - the data that candidates are judged by: what wrong arithmetic
  * makes of it, and that it is what it claims to be.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_scene.c - scene files, generators, and what bad ones get. */
 #include "base/dtype.h"
 #include "base/error.h"

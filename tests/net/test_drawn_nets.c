@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_drawn_nets.c - networks that nobody wrote: graphs drawn by a number,
  * whose gradients are compared with differences of a loss, and whose layers

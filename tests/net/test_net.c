@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_net.c - networks: what they share, what is refused, what they compute,
  * and what a run asks of the driver.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_net_files.c - every network of examples/networks, as its file has it,
  * on a small scene: each layer is as the oracle says.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_net_int8.c - networks whose convolutions work on i8: which tensors
  * become whole numbers, and what they compute.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_net_masked.c - networks whose sets features choose: pruning, predicted
  * children; masks as they are made of features.

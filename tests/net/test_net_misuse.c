@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_net_misuse.c - networks in the hands of strangers: numbers that are
  * none, counts below 0 or beyond all room, missing buffers, voxels outside.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_net_replays.c - one graph, a hundred replays of scenes of differing size
  * in random order: each is what a run without a graph gave, bit by bit, and

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_net_store.c - networks in the database: what is stored comes back, and
  * what is damaged is refused in words.

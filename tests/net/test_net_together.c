@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_net_together.c - what goes side by side: networks, on the caller's
  * stream and several in one process; layers of a graph that do not need each

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_train.c - networks that learn: gradients against differences of the
  * loss, descent, what was learnt against the oracle, and what cannot be

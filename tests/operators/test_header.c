@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_header.c - spc.h compiles alone, and says what it promises. */
 #include "rig/suite.h"
 #include "spc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_properties.c - what convolutions are beyond their sums: linear, the same
  * wherever they stand, blind to other batch elements and to the order of rows,

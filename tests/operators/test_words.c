@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_words.c - the words of all operators: that an operator takes those which
  * it is listed with and no others, that its defaults are those listed, that

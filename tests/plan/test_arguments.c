@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_arguments.c - every function of spc.h and spc_status.h with NULL,
  * negative, huge and out-of-range arguments (arguments.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_backward.c - the passes of a training step: what they are to each other,
  * held against themselves and not against the oracle; their words; gradients

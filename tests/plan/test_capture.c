@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_capture.c - what spc_capture writes is what was met, once, and can be
  * read as a list of layers.

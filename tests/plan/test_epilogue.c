@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_epilogue.c - epilogues, types of outputs, slices and bf16: words and
  * keys, the functions of the host, and every template's default on layers that

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_feature_gradients.c - gradients of operators on features: their
  * definitions against the operators' own, kernels against the definitions,

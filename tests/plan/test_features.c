@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_features.c - operators on features, held against their definition in
  * double precision: integers exactly, real numbers within the bound of

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_frames.c - the second frame: sets and maps that are filled anew, and
  * layers that run on them, frame after frame.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_int8.c - layers of whole numbers: words, arrays, the oracle by its
  * definition, kernels with a fault, sums that fp32 does not hold, and every

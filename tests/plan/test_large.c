@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_large.c - tensors of more than 2^31 elements: a full box of voxels,
  * whose relation and results are known without an oracle.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_linear.c - linear layers without a map: as many rows as a count says, on
  * the host or the device, and nothing behind them.

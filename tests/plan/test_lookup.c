@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_lookup.c - which record serves a layer, and what is said about it. */
 #include "rig/layer_rig.h"
 

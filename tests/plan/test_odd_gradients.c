@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_odd_gradients.c - gradients of weights of inputs, or of gradients of
  * outputs, that are infinite or no numbers: these show in the sums that see

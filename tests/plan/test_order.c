@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_order.c - calls out of order: what was never filled or run, and a
  * context that is freed before what was made with it; and whose sentence a

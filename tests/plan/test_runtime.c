@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_runtime.c - layers as text, contexts, plans that run, the bench. */
 #include "coords/map.h"
 #include "plan/plan.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* test_shipped.c - what came with the library, below the user's own records. */
 #include "rig/layer_rig.h"
 

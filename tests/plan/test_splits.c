@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_splits.c - configurations that templates have by name: splits of the
  * offsets in groups, and row orders, each through the whole gate on layers of

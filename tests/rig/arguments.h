@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * arguments.h - calls public functions with NULL, negative, huge and
  * out-of-range arguments.

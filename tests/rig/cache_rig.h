@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * cache_rig.h - for suites of the database: a folder, random records, a random
  * database, its text.

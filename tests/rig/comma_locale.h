@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * comma_locale.h - for tests: a locale that writes 1,5, on any machine.
  *

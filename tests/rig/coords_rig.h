@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * coords_rig.h - for tests of sets and maps: tests for each device, random
  * rows, and a comparison of a map with the relation that the oracle finds by

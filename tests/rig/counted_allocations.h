@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * counted_allocations.h - for tests: counts allocations on the host and threads
  * that are started, while a test watches. Can also make allocations fail

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * failing_writes.h - for tests: a disk that is full from one write on.
  *

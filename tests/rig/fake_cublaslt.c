@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_cublaslt.c - a double of cuBLASLt. It multiplies nothing and records its
  * arguments. Descriptors hold their values in their first words.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* fake_cublaslt.h - settings of the double of cuBLASLt, and what it records. */
 #ifndef SPC_TESTS_FAKE_CUBLASLT_H
 #define SPC_TESTS_FAKE_CUBLASLT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_cuda.c - a double of the CUDA driver, on host memory: libcuda.so.1 for
  * tests of the host code.

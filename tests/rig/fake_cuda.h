@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_cuda.h - how a test controls the double of the CUDA driver (fake_cuda.c)
  * and reads what it recorded.

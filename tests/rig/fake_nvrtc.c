@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * fake_nvrtc.c - a double of NVRTC for tests of the host code, which run no
  * kernel. It accepts every source and returns the smallest file that is a

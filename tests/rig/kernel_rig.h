@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kernel_rig.h - runs one candidate of a convolution template directly:
  * renders, compiles, loads, packs and launches it on a view of relation_rig.h.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * layer_rig.h - for tests: one layer from its text to its checked result.
  */

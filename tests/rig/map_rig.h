@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * map_rig.h - reads maps back from a device, and compares every layout with the
  * map's index.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* mutate.h - small changes to a file, for tests of its readers. */
 #ifndef SPC_TESTS_MUTATE_H
 #define SPC_TESTS_MUTATE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_rig.h - a network on a device: planned, run on scenes, compared with the
  * oracle. Also a network on the double of the driver, whose calls are counted.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * onnx_rig.h - writes ONNX files as exporters of sparse convolutions do, byte
  * by byte. The field numbers below are written independently of the importer,

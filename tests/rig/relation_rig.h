@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * relation_rig.h - for tests: relations of input and output rows, found by
  * brute force, and map views of them, laid out as spc_abi.h describes.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * sim_rig.h - for tests: kernels of tests/templates/sim, compiled for a sim
  * device that the test opens itself.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * suite.h - runs a suite of Check and reports the result. It also reads a test
  * program's arguments: a device, and the location of test data.

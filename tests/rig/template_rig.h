@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * template_rig.h - for tests: runs the default of each template through the
  * gate on a device, and compiles it with NVRTC for GPUs that this machine

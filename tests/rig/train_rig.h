@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * train_rig.h - for tests: a network in training with numbers on its device.
  */

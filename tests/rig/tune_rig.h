@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tune_rig.h - for tests: a run of the tuner and its reports, with a temporary
  * database.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * whole_layer.h - for tests: a layer of integers on voxels of the test, through
  * a map and a plan, from arrays of floats to arrays of floats.

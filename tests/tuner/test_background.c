@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_background.c - background mode: plans run at once, something better
  * comes by itself; and the lease by which processes share work.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_builder.c - candidates are compiled while others are measured.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_candidates.c - every shipped candidate against the oracle.
  *

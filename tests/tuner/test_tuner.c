@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_tuner.c - the tuning engine, on the cpu and the sim device: what wins,
  * what is measured, and what a run leaves for the next one.

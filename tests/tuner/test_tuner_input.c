@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_tuner_input.c - what a run is asked for: choices of its caller, and
  * mistakes, each of which gets a sentence.

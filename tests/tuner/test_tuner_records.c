@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_tuner_records.c - what a run does with records: some that cannot be
  * stored, some that were damaged, and ties that only they can settle.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_tuner_targets.c - candidates for GPUs that are not here: their space,
  * their defaults, and that they compile.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_tuner_workers.c - candidates that crash, hang, lie or harm their
  * process, and the processes that bear it.

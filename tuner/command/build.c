@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* build.c - spctune build: compiles candidates for GPUs that are not here. */
 #include "base/plural.h"
 #include "command/layers.h"

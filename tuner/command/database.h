@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* database.h - which database a command looks into, and whether it is there. */
 #ifndef SPC_CMD_DATABASE_H
 #define SPC_CMD_DATABASE_H

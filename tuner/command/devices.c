@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* devices.c - spctune devices: what there is, and how fast it is. */
 #include "command/cli/output.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* explain.c - spctune explain: which kernel a layer would run, and why. */
 #include "base/plural.h"
 #include "command/cli/output.h"

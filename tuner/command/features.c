@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* features.c - spctune features: operators on features, checked and timed. */
 #include "command/cli/idle.h"
 #include "command/cli/output.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layer_text.c - the text of a layer, where a command takes no other operator.
  */
 #include "command/layer_text.h"

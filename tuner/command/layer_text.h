@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layer_text.h - the text of a layer, where a command takes no other operator.
  */
 #ifndef SPC_CMD_LAYER_TEXT_H

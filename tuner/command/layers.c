@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* layers.c - what the commands on layers have in common. */
 #include "command/layers.h"
 

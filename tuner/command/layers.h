@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * layers.h - what the commands on layers have in common: read the operands as
  * layers, load the scenes, open the context, do it for each layer.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* main.c - the spctune command. */
 #include "command/cli/idle.h"
 

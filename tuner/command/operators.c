@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* operators.c - spctune layers: the operators, their words, an example of each.
  */
 #include "command/cli/cli.h"

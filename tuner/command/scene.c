@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* scene.c - spctune scene: what a scene holds. */
 #include "command/cli/output.h"
 #include "command/layer_text.h"

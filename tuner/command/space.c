@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* space.c - spctune space: the candidates, and what refused the others. */
 #include "command/space.h"
 

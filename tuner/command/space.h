@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* space.h - the candidates of a layer, listed. */
 #ifndef SPC_CMD_SPACE_H
 #define SPC_CMD_SPACE_H

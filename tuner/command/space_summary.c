@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * space_summary.c - a search space in short: a row for each template, with what
  * refused most of its candidates.

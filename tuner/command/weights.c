@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* weights.c - spctune weights: arrays in files, and kernels of other engines.
  */
 #include "base/plural.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * candidates.c - the space of a run, and its admitted candidates as entries.
  */

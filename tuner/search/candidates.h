@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * candidates.h - the candidates of a run: the space of the layer on its
  * target, and what has become of each that is admitted.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* choice.c - who is faster than whom, and who wins. */
 #include "tuner/search/choice.h"
 

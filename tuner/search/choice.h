@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* choice.h - who is faster than whom, and who wins. */
 #ifndef SPC_TUNER_CHOICE_H
 #define SPC_TUNER_CHOICE_H

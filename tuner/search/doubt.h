@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* doubt.h - times below the floor are measured again. */
 #ifndef SPC_TUNER_DOUBT_H
 #define SPC_TUNER_DOUBT_H

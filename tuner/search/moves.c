@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * moves.c - what the search measures first, and where it goes on from there.
  *

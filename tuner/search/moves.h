@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* moves.h - what is measured first, and where the search goes on from there. */
 #ifndef SPC_TUNER_MOVES_H
 #define SPC_TUNER_MOVES_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * near.c - what the database knows of problems near that of a run.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* near.h - what the database knows of problems near that of a run. */
 #ifndef SPC_TUNER_NEAR_H
 #define SPC_TUNER_NEAR_H

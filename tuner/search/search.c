@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * search.c - how often which candidate is measured, until the winner stands.
  *

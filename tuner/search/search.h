@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* search.h - how often which candidate is measured, until the winner stands. */
 #ifndef SPC_TUNER_SEARCH_H
 #define SPC_TUNER_SEARCH_H

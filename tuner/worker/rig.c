@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rig.c - loading, verifying and timing candidates on a device. */
 #include "tuner/worker/rig.h"
 

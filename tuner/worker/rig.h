@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rig.h - the measuring rig: a sample's scenes on a device, and candidates
  * that are loaded, verified and timed on them. Knows no database and no

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* runner.c - requests to a rig in this process or in a worker. */
 #include "tuner/worker/runner.h"
 

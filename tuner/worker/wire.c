@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* wire.c - whole messages over a socket, with a deadline. */
 #include "tuner/worker/wire.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * wire.h - what a tuner and its measuring worker say to each other over a
  * socket. Both are the same build of libspc, so structs travel as they are;

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * worker.c - the worker's side: a rig that takes its orders from a socket.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * worker_clock.c - the wall clock less what threads waited for a processor, by
  * /proc/PID/task/TID/schedstat. Where the kernel has no such file it is the

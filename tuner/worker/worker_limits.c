@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* worker_limits.c - limits that follow what the worker has used so far. */
 #include "tuner/worker/worker_limits.h"
 

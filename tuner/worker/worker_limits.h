@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* worker_limits.h - what a measuring worker may have of its machine. */
 #ifndef SPC_TUNER_WORKER_LIMITS_H
 #define SPC_TUNER_WORKER_LIMITS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_code.c - the code of indexing kernels: maps a geometry to the problems
  * of their templates, lists those that its maps may need, and loads them.

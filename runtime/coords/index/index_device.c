@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_device.c - the indexer of cuda and sim: the templates of role "map".
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_device.h - shared by the files that launch indexing kernels.
  */

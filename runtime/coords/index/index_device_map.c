@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_device_map.c - kernel maps on cuda and sim: launches the search and
  * fills row orders, tiles and pairs.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_device_set.c - coordinate sets on cuda and sim: launches sorting,
  * deriving and merging.

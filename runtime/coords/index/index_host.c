@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_host.c - the indexer of the cpu device: threaded C.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_host.h - shared by the files of the cpu device's indexer.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_host_order.c - row orders and tile tables on the cpu device.
  */

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_host_pairs.c - the pairs of a map by offset, on the cpu device.
  */

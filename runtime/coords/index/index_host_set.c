@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_host_set.c - coordinate sets on the cpu device: packs, sorts and merges
  * rows, and derives outputs.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * index_host_sort.c - the radix sort of the cpu device, for keys of sets and
  * digests of rows.

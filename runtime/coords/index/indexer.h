@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * indexer.h - the interface that builds coordinate sets, maps and layouts on a
  * device.

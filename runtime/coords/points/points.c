@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * points.c - creates, fills and queries clouds of points.
  *

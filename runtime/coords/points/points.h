@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * points.h - clouds of points and the maps between them, inside the library.
  * Public part: spc_points and spc_map_radius in spc.h.

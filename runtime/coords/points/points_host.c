@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * points_host.c - the steps of points on the cpu device, in threaded C.
  *

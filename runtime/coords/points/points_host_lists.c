@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* points_host_lists.c - the triplets of a map of points in other orders, on the
  * cpu device: by offset, by bundles of outputs, and tiles by cost. */
 #include "coords/points/points_steps.h"

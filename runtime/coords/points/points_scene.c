@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * points_scene.c - clouds and maps made from known rows, with exactly the
  * capacity that the rows need.

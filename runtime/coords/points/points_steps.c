@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* points_steps.c - loads and runs the steps of points. */
 #include "coords/points/points_steps.h"
 

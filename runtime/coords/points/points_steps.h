@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * points_steps.h - the steps that process clouds of points on a device: kernels
  * of the template "points", or on the cpu device functions with the same

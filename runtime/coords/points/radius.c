@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * radius.c - maps between clouds of points: finds the points within a radius.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * radius_lists.c - the triplets of a map of points in other orders: by offset,
  * as pairs, by bundles of outputs, and by inputs.

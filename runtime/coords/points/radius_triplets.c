@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* radius_triplets.c - the triplets of a map of points, on the host. */
 #include "coords/points/points.h"
 

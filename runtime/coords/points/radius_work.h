@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* radius_work.h - data of a map of points, shared by radius.c, which finds the
  * triplets, and radius_lists.c, which lists them in other orders. */
 #ifndef SPC_RUNTIME_RADIUS_WORK_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regroup.c - sets made from the voxels of other sets: creates and fills them,
  * and moves features.

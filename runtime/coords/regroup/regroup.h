@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regroup.h - sets made from the voxels of other sets. Public part:
  * spc_regrouping in spc.h.

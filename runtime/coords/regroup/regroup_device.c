@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regroup_device.c - regrouping on cuda and sim: the template "regroup".
  *

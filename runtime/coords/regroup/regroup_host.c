@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regroup_host.c - regrouping on the cpu device: the template's steps in C,
  * with threads where features are moved.

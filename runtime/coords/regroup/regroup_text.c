@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* regroup_text.c - parses and formats a regrouping. */
 #include "coords/regroup/regroup.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_read.c - a network read from its text (net_text.h). Nothing that it says
  * is believed before it was checked.

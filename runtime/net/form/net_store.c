@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_store.c - networks in the database, under a name: stored, opened, listed.
  *

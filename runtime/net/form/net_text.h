@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_text.h - a network as text, a line for each node, and its arrays as
  * bytes: how the database keeps networks.

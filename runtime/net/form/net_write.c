@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_write.c - a network as text (net_text.h). */
 #include "net/form/net_text.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_train.c - training a network on one scene, as callers see it: making it,
  * its parameters, plain descent.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_train.h - training a network on one scene: values, steps, and the way
  * back.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_train_back.c - the way back as a list of actions, made once: which array
  * has the gradient of what, and where those of several readers add up.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_train_check.c - what of a network can be trained. */
 #include "net/train/net_train.h"
 

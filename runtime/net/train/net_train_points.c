@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_train_points.c - maps that only gradients of layers of points read.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net_train_run.c - the two passes of training: steps forward, actions back. */
 #include "net/train/net_train.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_train_steps.c - the steps that a network consists of in training.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * audit.c - spctune audit: what a choice of the tuner is worth.
  *

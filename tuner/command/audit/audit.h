@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit.h - one audit: its databases, and what it finds. */
 #ifndef SPC_CMD_AUDIT_H
 #define SPC_CMD_AUDIT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit_figures.c - what an audit finds, as numbers and as lines. */
 #include "command/audit/audit_figures.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * audit_figures.h - what an audit finds, as numbers and as a file of lines:
  *

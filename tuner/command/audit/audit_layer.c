@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit_layer.c - one layer on one scene, tuned, served and compared. */
 #include "base/clock.h"
 #include "base/file.h"

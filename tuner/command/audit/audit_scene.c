@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* audit_scene.c - scenes around a scene: of other sizes and densities. */
 #include "command/audit/audit.h"
 

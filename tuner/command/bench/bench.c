@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* bench.c - spctune bench: times plans, and says how far from the floor. */
 #include "base/plural.h"
 #include "command/bench/passes.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* passes.c - from a layer and the word of --pass to problems. */
 #include "command/bench/passes.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* passes.h - the passes of a layer that a command is asked for. */
 #ifndef SPC_CMD_PASSES_H
 #define SPC_CMD_PASSES_H

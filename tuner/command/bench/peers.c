@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* peers.c - reads what other engines were measured to need. */
 #include "command/bench/peers.h"
 

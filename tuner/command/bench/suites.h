@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* suites.h - tables of layers and scenes that are measured together. */
 #ifndef SPC_CMD_SUITES_H
 #define SPC_CMD_SUITES_H

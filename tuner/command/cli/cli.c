@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* cli.c - reading the command line, opening the context, saying what is wrong.
  */
 #include "command/cli/cli.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * completion.c - spctune completion: scripts by which shells complete our
  * command lines, written from the tables that parse them.

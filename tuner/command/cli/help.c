@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* help.c - usage and help, read off the tables. */
 #include "command/cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* idle.h - says which options that were given do nothing. */
 #ifndef SPC_CMD_IDLE_H
 #define SPC_CMD_IDLE_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* npy.c - NumPy's files, as the command reads and writes them. */
 #include "command/cli/npy.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* npy.h - arrays in NumPy's files: tables are read, arrays of any shape written.
  */
 #ifndef SPC_CMD_NPY_H

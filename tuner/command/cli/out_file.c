@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * out_file.c - files that are whole or not there, and replace none of another
  * kind (overwrite.h).

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * out_file.h - what a command writes into a file that it was asked for: whole,
  * or not at all. What was there stays until the new file is complete, and for

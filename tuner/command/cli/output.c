@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* output.c - JSON for programs. */
 #include "command/cli/output.h"
 

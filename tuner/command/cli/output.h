@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* output.h - tables for people, JSON for programs. */
 #ifndef SPC_CMD_OUTPUT_H
 #define SPC_CMD_OUTPUT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* outputs.c - the files that a command is asked to write, before it begins. */
 #include "command/cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* phase.c - says that a long call goes on. */
 #include "command/cli/phase.h"
 

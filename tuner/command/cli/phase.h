@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * phase.h - one long call that reports nothing, such as planning a network: a
  * thread says on standard error that it goes on.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * progress.h - says how far a run is: on a line of a terminal, else a line
  * every few seconds, or as JSON for programs.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * signals.c - SIGINT, SIGTERM and SIGHUP, and SIGUSR1 for commands that can be
  * resumed: the first sets a flag that all long work looks at, the second ends

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* terminal.c - how wide the terminal is. */
 #include "command/cli/terminal.h"
 

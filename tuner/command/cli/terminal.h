@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* terminal.h - how wide the terminal is. */
 #ifndef SPC_CMD_TERMINAL_H
 #define SPC_CMD_TERMINAL_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* db.c - spctune db: its verbs; looking into a database. */
 #include "command/db/db.h"
 #include "base/plural.h"

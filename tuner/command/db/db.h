@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* db.h - the verbs of `spctune db`. */
 #ifndef SPC_CMD_DB_H
 #define SPC_CMD_DB_H

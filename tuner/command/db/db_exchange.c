@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* db_exchange.c - spctune db export, import, merge, diff. */
 #include "base/plural.h"
 #include "command/cli/out_file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* db_keep.c - spctune db pack, prune, pin, migrate. */
 #include "base/plural.h"
 #include "command/cli/output.h"

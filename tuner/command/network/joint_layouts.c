@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* joint_layouts.c - which layouts a map has, when its layers choose together.
  */
 #include "command/network/joint_layouts.h"

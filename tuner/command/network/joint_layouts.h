@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * joint_layouts.h - which layouts a map has, when the layers that read it
  * choose together.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net.c - spctune net: networks in the database. */
 #include "command/network/net.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* net.h - spctune net: what its files share. */
 #ifndef SPC_CMD_NET_H
 #define SPC_CMD_NET_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net_first.c - spctune net first: from nothing to the first result.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* network.c - networks for commands: reading, planning, feeding them. */
 #include "command/network/network.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network.h - what the commands on networks have in common: read the network,
  * load its scenes, plan it, put a scene on the device.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network_bench.c - spctune bench --network: how long replays take.
  *

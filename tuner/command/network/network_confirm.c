@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network_confirm.c - what layers were given alone, tried in the network.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* network_coords.c - coordinates in files: which column is which, and whether
  * they lie where the network says. */
 #include "base/plural.h"

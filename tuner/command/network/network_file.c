@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* network_file.c - a network from its file, and its weights from theirs. */
 #include "command/network/network.h"
 

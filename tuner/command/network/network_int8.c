@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network_int8.c - networks whose convolutions work on i8: ranges are those
  * that the file states, or else those that the scenes show in f16; outputs are

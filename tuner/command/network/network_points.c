@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network_points.c - files of points for networks: their voxels are found once
  * beforehand, so that capacities and kernels fit; runs then begin with points.

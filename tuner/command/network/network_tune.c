@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network_tune.c - spctune tune --network: the layers of a network, each on the
  * voxels that its level has in the scenes.

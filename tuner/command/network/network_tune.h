@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * network_tune.h - tuning a network: its layers, and what is found out about
  * them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* rivals.c - is a network faster with another kernel of a layer? */
 #include "command/network/rivals.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* run.c - spctune run: a network on a scene, layer by layer. */
 #include "command/cli/npy.h"
 #include "command/cli/out_file.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report.h - the page of spctune report, and its sections. */
 #ifndef SPC_CMD_REPORT_H
 #define SPC_CMD_REPORT_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report_audit.c - the figures of an audit, in the page of spctune report. */
 #include "command/report/report.h"
 

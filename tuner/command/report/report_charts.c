@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report_charts.c - candidates, choices over scenes, and what choices cost. */
 #include "command/report/report.h"
 

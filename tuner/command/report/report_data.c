@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report_data.c - reads the problems and trials of a database. */
 #include "command/report/report_data.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report_data.h - what a report is about: a database, read into memory. */
 #ifndef SPC_CMD_REPORT_DATA_H
 #define SPC_CMD_REPORT_DATA_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report_layers.c - time and floor per layer; the same layers by device. */
 #include "command/report/report.h"
 

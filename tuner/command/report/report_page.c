@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* report_page.c - what the sections of the page have in common. */
 #include "command/report/report.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * report_regret.c - what another scene's choice costs, in the page of spctune
  * report.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * report_summary.c - the totals of a report: by operator, by dataflow, and by
  * how far layers are from their floors.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lanes.h - a list tuned on several devices at once: a process for each, which
  * takes items from the list that all share.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shard.c - parts of a list, by a hash of what is in it.
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * shard.h - which part of a list is this process's, among others on other
  * machines that have the same list.

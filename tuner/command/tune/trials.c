@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trials.c - candidates as the library reports them, kept and printed. */
 #include "command/tune/trials.h"
 #include "base/plural.h"

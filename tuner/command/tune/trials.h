@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* trials.h - candidates as the library reports them, kept and printed. */
 #ifndef SPC_CMD_TRIALS_H
 #define SPC_CMD_TRIALS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tune.c - spctune tune: finds the fastest kernel for layers on scenes. */
 #include "base/plural.h"
 #include "command/bench/passes.h"

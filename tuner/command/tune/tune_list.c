@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tune_list.c - spctune tune: a list of layers and networks, one after the
  * other or on several devices at once.

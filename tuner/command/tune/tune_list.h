@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tune_list.h - a list of layers and networks that is tuned. */
 #ifndef SPC_CMD_TUNE_LIST_H
 #define SPC_CMD_TUNE_LIST_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tuning.c - what tune and verify have in common. */
 #include "command/tune/tuning.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tuning.h - what tune and verify have in common: runs of spc_tune on scenes.
  */

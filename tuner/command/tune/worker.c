@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* worker.c - the hidden command that measures for another spctune. */
 #include "command/cli/cli.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* worklist.c - reads lists of layers and networks, and adds their scenes. */
 #include "command/tune/worklist.h"
 

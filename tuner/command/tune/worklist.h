@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * worklist.h - layers and networks with their scenes: of the command line, and
  * of files that list them.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* corners.c - which candidates of a layer say most about all of them. */
 #include "command/verify/corners.h"
 

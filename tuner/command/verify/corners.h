@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * corners.h - of a layer's candidates those that are most unlike: the defaults,
  * and where parameters have the first or the last of their values.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * matrix.h - what `spctune verify --all` is made of: layers of every operator,
  * type and kind of channels, operators on features, sets made of other sets,

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* relate.c - relations, found on a thread of their own. */
 #include "command/verify/relate.h"
 

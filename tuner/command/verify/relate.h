@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * relate.h - the relation of a layer on a scene, found on the host while the
  * user may interrupt.

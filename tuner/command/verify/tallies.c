@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tallies.c - cases by kernel and type. */
 #include "command/verify/tallies.h"
 

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * tallies.h - how many cases of each kernel and type passed, and how many
  * failed.

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verify.c - spctune verify: every candidate against the oracle. */
 #include "command/verify/verify.h"
 #include "base/plural.h"

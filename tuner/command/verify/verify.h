@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* verify.h - what the forms of spctune verify share. */
 #ifndef SPC_CMD_VERIFY_H
 #define SPC_CMD_VERIFY_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * verify_all.c - spctune verify --all: a walk over the matrix.
  *
