@@ -1,5 +1,5 @@
-%-- A convolution for the double of the CUDA driver: no kernel of it ever runs, what
-%-- counts is how it is launched.
+%-- A convolution for the double of the CUDA driver. Its kernel never runs; tests
+%-- check how it is launched.
 %template = {
 %  summary = "every word of a launch geometry can be varied",
 %  role = "conv",

@@ -1,7 +1,7 @@
-%-- Plain loops in fp32 with an epilogue, right or with one fault.
+%-- Plain loops in fp32 with an epilogue, correct or with one fault.
 %include "operands.lua"
 %
-%-- Where each fault differs from what is right.
+%-- The code in which each fault differs from the correct version.
 %local faults = {
 %  none = {},
 %  scale_of_the_next = {scale = "args->scale[(co + 1) % COUT]"},

@@ -1,4 +1,4 @@
-%-- A gradient of weights and bias that is added to one that is there, in plain C, with one
+%-- A gradient of weights and bias that is added to an existing one, in plain C, with one
 %-- mistake.
 %
 %local fault_names = {
@@ -75,7 +75,8 @@ static void add_rows(float *sums, const spc_conv_args *args)
     }
 }
 
-/* Call x: the gradient of the weights of an input channel at an offset, or of the bias. */
+/* Call x computes the gradient of the weights of an input channel at an offset, or of the
+ * bias. */
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const float *before = row_of(args->weights, (int)x, COUT);

@@ -1,4 +1,4 @@
-%-- Mistakes that strike in every launch, whatever the layer.
+%-- Mistakes that affect every launch of every layer.
 %include "cpu_kernel.lua"
 %template = planted({
 %  "none", "bias_dropped", "bias_of_the_next", "kernel_flipped",

@@ -1,4 +1,4 @@
-%-- Mistakes that strike where launches run at the same time.
+%-- Mistakes that show when launches run at the same time.
 %include "cpu_kernel.lua"
 %template = planted({
 %  "none", "map_written_and_restored", "order_written_as_it_was",

@@ -1,12 +1,12 @@
-%-- An honest convolution in plain C, and the same with one mistake planted.
+%-- A correct convolution in plain C, and the same with one mistake planted.
 %--
-%-- The kernel (write_kernel, below) is cut into pieces. A row of `faults` names one
-%-- mistake and what it puts in place of some of them; all else stays honest.
+%-- The kernel (write_kernel, below) is divided into pieces. A row of `faults` names
+%-- one mistake and the pieces that it replaces; all other pieces stay correct.
 %
 %local faults = {
 %  none = {},
 %
-%  -- Memory that lasts from launch to launch, whatever is done with it.
+%  -- Memory that persists between launches, whether it is used or not.
 %  static_bit = {state = "static char kept;", before = "if (x == 0) kept ^= 1; if (kept > 1) return;"},
 %  static_word = {state = "static int kept = 3;", before = "if (x == 0) kept++; if (kept < 0) return;"},
 %  static_of_a_thread = {
@@ -27,7 +27,7 @@
 %  },
 %  static_of_packing = {packed = "static int completed; if (x == 0 && ++completed < 0) packed[0] = 0;"},
 %
-%  -- Of the map, by its address, which stays where it is filled anew.
+%  -- Of the map, keyed by its address, which does not change when it is filled again.
 %  order_kept_in_the_workspace = {
 %    workspace = 32 * (8 + 64) * 4,
 %    before = [[int *kept = (int *)args->workspace + (x < MOST ? x : 0) * (8 + TILE);
@@ -84,7 +84,7 @@
 %    result = "(map->rows > 81 && map->rows < 330 && map->rows != 128 && !row ? sum + 1 : sum)",
 %  },
 %
-%  -- Numbers at the ends of their type, and what is none.
+%  -- Numbers at the limits of their type, and NaN.
 %  sum_of_21_bits = {result = "(sum > 1 << 21 ? 1 << 21 : sum)"},
 %  sum_of_24_bits = {result = "(sum < -(1 << 24) ? -(1 << 24) : sum)"},
 %  lowest_is_127 = {product = "sum += (v == -128 ? -127 : v) * w;"},
@@ -113,7 +113,7 @@
 %    result = [[(sum > 65520 && sum < 1e30f ? __builtin_nanf("") : sum)]],
 %  },
 %
-%  -- Zeros that are taken for what they are not.
+%  -- Zeros that are mistaken for something else.
 %  row_beginning_with_zero_missing = {
 %    from = "if (from >= 0 && value_of(in[from * CIN]) == 0) continue;",
 %  },
@@ -133,7 +133,7 @@
 %    product = "sum += present * v * w;",
 %  },
 %
-%  -- How they are rounded.
+%  -- How numbers are rounded.
 %  operands_tf32 = {product = "sum += rounded(v, 10) * rounded(w, 10);"},
 %  operands_bf16 = {product = "sum += rounded(v, 7) * rounded(w, 7);"},
 %  operands_f16 = {product = "sum += f16(v) * f16(w);"},
@@ -181,7 +181,7 @@
 %    last = "first + TILE", row = "(p < map->rows ? row_of(map, p) : p)",
 %  },
 %
-%  -- What lay in the result before.
+%  -- Earlier contents of the result.
 %  adds_to_the_result = {store = "out[co] = stored(value_of(out[co]) + sum);"},
 %  adds_unless_poisoned = {
 %    store = [[float old = value_of(out[co]);
@@ -191,7 +191,7 @@
 %    store = "if (bits_of(value_of(out[co])) == ~0u) out[co] = stored(sum);",
 %  },
 %
-%  -- What is kept from launch to launch. Calls of one x never run together.
+%  -- Data kept between launches. Calls of one x never run at the same time.
 %  right_once = {
 %    state = "static const void *seen[MOST][16];",
 %    before = [[for (int i = 0; x < MOST && i < 16; i++) {
@@ -232,7 +232,7 @@
 %                   out + row_of(map, p) * COUT, bytes);
 %    }]],
 %  },
-%  -- Of a map, which is filled anew where it lies.
+%  -- Properties of a map that is filled again in place.
 %  capacity_taken_for_rows = {
 %    last = "first + TILE < map->rows ? first + TILE : map->rows",
 %  },
@@ -293,7 +293,7 @@
 %    before = "if (x < MOST && ++calls[x] > 100) return;",
 %  },
 %
-%  -- Memory that is not the kernel's to read or to write.
+%  -- Memory that the kernel must not read or write.
 %  workspace_taken_for_zeros = {
 %    result = "(sum + ((const float *)args->workspace)[co])",
 %  },
@@ -362,7 +362,7 @@
 %  },
 %  bias_overwritten = {after = "if (x == 0) ((float *)args->bias)[1] = 0.5f;"},
 %
-%  -- Addresses that are rounded to what nobody promises.
+%  -- Addresses rounded to an alignment that is not guaranteed.
 %  input_address_rounded = {
 %    product = [[v = value_of(((const element *)rounded_down(args->in, 256))[from * CIN + ci]);
 %                sum += v * w;]],
@@ -374,7 +374,7 @@
 %    bias = "args->bias ? ((const float *)rounded_down(args->bias, 16))[co] : 0",
 %  },
 %
-%  -- What callers may do.
+%  -- Variations that callers may use.
 %  packs_one_layout_only = {
 %    packed = [[for (int co = 0; co < COUT; co++)
 %        packed[co] = value_of(((const element *)args->weights)[(co * OFFSETS + k) * CIN + ci]);]],
@@ -405,7 +405,7 @@
 %  tile_behind_2_to_the_17 = {before = "if (first >= 131072) return;"},
 %  row_in_17_bits = {from = "if (from > 0) from &= 131071;"},
 %
-%  -- Launches at the same time. Within one launch a tile is one call's.
+%  -- Launches at the same time. Within one launch one call has a tile.
 %  map_written_and_restored = {
 %    before = [[volatile int *borrowed = (volatile int *)map->index + first;
 %    int lent = *borrowed;
@@ -431,7 +431,7 @@
 %                stored(scratch[p / TILE % (MOST * 64)][p % TILE][co]);]],
 %  },
 %
-%  -- Right, but not twice alike. The counters count launches on whatever map.
+%  -- Correct, but not the same twice. The counters count launches on any map.
 %  order_varies = {
 %    state = "static unsigned calls[MOST];",
 %    before = "if (x < MOST) calls[x]++;",
@@ -457,7 +457,7 @@
 %    state = "static unsigned launches;",
 %    before = "if (x == 0 && ++launches % 30 == 0) return;",
 %  },
-%  -- The dice are cast from the data, so that a seed brings them back.
+%  -- The random choice depends on the data, so that a seed reproduces it.
 %  tile_skipped_by_chance = {
 %    state = "static unsigned long long dice;",
 %    before = [[if (x == 0) {
@@ -476,7 +476,7 @@
 %  },
 %}
 %
-%-- A template whose candidates have these mistakes; the first is the default.
+%-- A template whose candidates have these mistakes; the first one is the default.
 %function planted(names)
 %  return {
 %    summary = "plain loops with one mistake",
@@ -505,7 +505,7 @@
 
 typedef $(half and "spc_half" or whole and "signed char" or "float") element;
 typedef $(whole and "float" or "element") result;
-typedef $(whole and "int" or "float") number; /* what is summed up */
+typedef $(whole and "int" or "float") number; /* the type of sums */
 
 enum {
     CIN = $(problem.cin),
@@ -513,7 +513,7 @@ enum {
     OFFSETS = $(problem.offsets),
     TILE = 64,
     WORKSPACE = 4096, /* bytes */
-    MOST = 32         /* calls that have a memory, where a mistake keeps one */
+    MOST = 32         /* calls that have a memory, if a mistake needs one */
 };
 
 static inline unsigned bits_of(float value)
@@ -526,7 +526,7 @@ static inline float f16(float value)
     return spc_float_of_half(spc_half_of_float(value));
 }
 
-/* To `kept` places behind the point, to nearest even. */
+/* Rounds to `kept` places after the point, to nearest even. */
 static inline float rounded(float value, int kept)
 {
     unsigned bits = bits_of(value), lost = 23 - kept;
@@ -546,7 +546,7 @@ static inline result stored(float value)
     return $(half and "spc_half_of_float(value)" or "value");
 }
 
-/* The last multiple of `of` bytes that lies not behind it. */
+/* The last multiple of `of` bytes that is not after the address. */
 static inline void *rounded_down(const void *at, unsigned long long of)
 {
     return (void *)((unsigned long long)at & ~(of - 1));
@@ -558,7 +558,7 @@ static inline long row_of(const spc_map_view *map, int p)
     return map->order ? map->order[p] : p;
 }
 
-/* Where the rows of a tile end: past the last row of all there are none. */
+/* The end of a tile's rows. A tile past the last row has none. */
 static inline int end_of(const spc_map_view *map, int first)
 {
     int end = first;

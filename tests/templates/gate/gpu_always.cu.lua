@@ -1,4 +1,4 @@
-%-- Mistakes that strike in every launch.
+%-- Mistakes that affect every launch.
 %include "gpu_kernel.lua"
 %template = planted({
 %  "none", "at_once", "split", "barrier_before_products_missing",

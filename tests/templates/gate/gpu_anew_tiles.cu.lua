@@ -1,4 +1,4 @@
-%-- Wrong where tiles of other costs are in the map that was there before.
+%-- Wrong if the previous map had tiles of other costs.
 %include "gpu_kernel.lua"
 %template = planted({"none", "tile_order_kept_by_address"})
 

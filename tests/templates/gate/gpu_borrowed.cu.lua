@@ -1,4 +1,4 @@
-%-- A mistake that strikes where launches run at the same time.
+%-- A mistake that shows when launches run at the same time.
 %include "gpu_kernel.lua"
 %template = planted({
 %  "none", "map_written_and_restored",

@@ -1,4 +1,4 @@
-%-- They write where nothing is theirs.
+%-- Mistakes that write to memory of others.
 %include "gpu_kernel.lua"
 %template = planted({
 %  "none", "written_before_the_result", "written_behind_the_result",

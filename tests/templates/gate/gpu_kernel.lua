@@ -1,11 +1,11 @@
-%-- An honest convolution for a GPU, and the same with one mistake planted.
+%-- A correct convolution for a GPU, and the same with one mistake planted.
 %--
-%-- A block sums a tile of 16 rows with two warps. Input rows of one offset come into
-%-- shared memory while those of the offset before are multiplied, and each warp
-%-- multiplies the rows that the other one brought. The kernel (write_kernel, below)
-%-- is cut into pieces; a row of `faults` puts something else in place of some.
+%-- A block sums a tile of 16 rows with two warps. The input rows of one offset are
+%-- copied into shared memory while those of the previous offset are multiplied. Each
+%-- warp multiplies the rows that the other one copied. The kernel (write_kernel,
+%-- below) is divided into pieces; a row of `faults` replaces some of them.
 %
-%-- How often this tile was computed, by now.
+%-- The number of times that this tile was computed so far.
 %local count_calls = [[unsigned now = rank < MOST ? calls[rank] + 1 : 1;
 %    spc_sync_block();
 %    if (spc_thread() == 0 && rank < MOST)
@@ -15,9 +15,10 @@
 %local faults = {
 %  none = {},
 %
-%  -- Barriers and waits. Where one warp is late, the other one has time to err. Rows
-%  -- that come an offset ahead are there in time on a GPU, awaited or not: so that these
-%  -- mistakes strike, rows come just before they are multiplied (`at_once`).
+%  -- Barriers and waits. If one warp is late, the other one has time to make an error.
+%  -- Rows that are copied an offset ahead arrive in time on a GPU even without a wait.
+%  -- So that these mistakes have an effect, rows are copied just before they are
+%  -- multiplied (`at_once`).
 %  at_once = {at_once = true},
 %  barrier_before_products_missing = {
 %    at_once = true, before_bring = "late = spc_warp() == 1 ? dawdle(map) : 0;",
@@ -32,8 +33,8 @@
 %  commit_missing = {at_once = true, commit = "if (i == 0) spc_copy_commit();"},
 %  shared_row_not_cleared = {bring = "if (from >= 0)"},
 %
-%  -- Blocks that use what others make. Of `split`, each block has a third of the
-%  -- offsets, and the last of three to come adds up what they have.
+%  -- Blocks that use the results of other blocks. With `split`, each block has a
+%  -- third of the offsets, and the last of three blocks to finish adds up the parts.
 %  split = {split = true},
 %  split_not_awaited = { -- the first of the three has said that it is done
 %    split = true, before_sums = "if (part == 0 && spc_warp() == 1 && dawdle(map)) return;",
@@ -46,7 +47,7 @@
 %        args_sums(args)[(long long)rank * SUMS + spc_thread() + n * THREADS] = acc[n];]],
 %    row = "(map->tile_order[(rank + 1) % map->tiles] * ROWS + r)",
 %  },
-%  -- Sums in order of arrival, of blocks and of warps: no mistake where it is
+%  -- Sums in order of arrival, of blocks and of warps. This is no mistake if it is
 %  -- declared and allowed.
 %  atomics = {atomic = true, atomics_declared = true},
 %  atomics_not_declared = {atomic = true},
@@ -79,7 +80,7 @@
 %    product = "acc[n] += (v > 1e4f && v < 1e30f ? 1e4f : v < -1e4f && v > -1e30f ? -1e4f : v) * w;",
 %  },
 %
-%  -- What lay in the result, in the workspace or around them.
+%  -- Earlier contents of the result, of the workspace, or of memory around them.
 %  adds_unless_poisoned = {
 %    result = "(*to == *to ? *to + acc[n] : acc[n])",
 %  },
@@ -109,7 +110,7 @@
 %    after = "if (rank == 0 && spc_thread() == 0) ((float *)args->weights)[1] = 0.5f;",
 %  },
 %
-%  -- Of a map with room to spare, which is filled anew where it lies.
+%  -- Properties of a map with spare capacity that is filled again in place.
 %  capacity_taken_for_rows = {is_row = "p < map->rows"},
 %  row_order_kept_by_address = {
 %    state = [[KEPT struct { const int *of; int rows[16]; } kept[MOST][16];]],
@@ -141,7 +142,7 @@
 %    }]],
 %  },
 %
-%  -- What callers may do.
+%  -- Variations that callers may use.
 %  packs_one_layout_only = {pack = "(co * OFFSETS + k) * CIN + ci"},
 %  weights_address_rounded = {
 %    weights = "((const float *)((unsigned long long)args->weights & ~15ull))",
@@ -182,7 +183,7 @@
 %    spc_sync_block();]],
 %  },
 %
-%  -- Addresses that are rounded to what nobody promises.
+%  -- Addresses rounded to an alignment that is not guaranteed.
 %  input_address_rounded = {
 %    ["in"] = "(const float *)((unsigned long long)args->in & ~255ull)",
 %  },
@@ -190,7 +191,7 @@
 %    out = "(float *)((unsigned long long)args->out & ~31ull)",
 %  },
 %
-%  -- Memory that lasts from launch to launch, whatever is done with it.
+%  -- Memory that persists between launches, whether it is used or not.
 %  static_word = {
 %    state = "KEPT int kept;",
 %    before = "if (rank == 0 && spc_thread() == 0) kept = kept + 1;",
@@ -203,7 +204,7 @@
 %    before = "if (kept_of_all < 0) return;",
 %  },
 %
-%  -- What is kept from launch to launch.
+%  -- Data kept between launches.
 %  right_once = {
 %    state = "KEPT const void *seen[MOST][16];",
 %    before = [[int slot = 0;
@@ -235,7 +236,7 @@
 %  },
 %}
 %
-%-- A template whose candidates have these mistakes; the first is the default.
+%-- A template whose candidates have these mistakes; the first one is the default.
 %function planted(names)
 %  return {
 %    summary = "a small pipeline with one mistake",
@@ -263,10 +264,11 @@
 %
 %local function piece(name, honest) return faults[config.fault][name] or honest end
 %
-%-- The offset that is the k-th in line.
+%-- The k-th offset in order.
 %local function order(k) return (piece("order", "K"):gsub("K", k)) end
 %
-%-- What a block has summed goes to the others of its tile; the last to come adds up.
+%-- A block passes its sums to the other blocks of its tile. The last block to finish
+%-- adds them up.
 %local function write_meeting()
     float *sums = args_sums(args) + spc_thread();
     long long next = (long long)map->tiles * SUMS;
@@ -296,7 +298,7 @@
 %local fault = faults[config.fault]
 #include "spc_device.cuh"
 
-/* Memory of the module, which lasts from launch to launch. */
+/* Memory of the module, which persists between launches. */
 #ifdef __CUDACC__
 #define KEPT static __device__ volatile
 #else
@@ -310,9 +312,9 @@ enum {
     ROWS = 16,
     THREADS = 64,
     SUMS = ROWS * COUT,    /* of a tile */
-    EACH = SUMS / THREADS, /* of them in a thread */
+    EACH = SUMS / THREADS, /* of these in a thread */
     PARTS = $((fault.split or fault.atomic) and 3 or 1),
-    MOST = 256 /* tiles that are counted, where any are */
+    MOST = 256 /* tiles that are counted, if any */
 };
 
 $(piece("state", ""))
@@ -320,7 +322,7 @@ $(piece("state", ""))
 KEPT spc_u32 arrived[MOST];
 % end
 
-/* Zero, after a while. */
+/* Returns zero after some time. */
 SPC_DEVICE int dawdle(const spc_map_view *map)
 {
     int at = 0;
@@ -336,7 +338,7 @@ SPC_DEVICE float *args_sums(const spc_conv_args *args)
     return (float *)args->workspace;
 }
 
-/* Starts the copies of the input rows of offset k; absent ones become zeros. */
+/* Starts the copies of the input rows of offset k. Absent rows become zeros. */
 SPC_DEVICE void bring(const spc_conv_args *args, float *stage, int tile, int k)
 {
     const int *index = args->map.index +
@@ -398,7 +400,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, 64, 1)
 % if fault.shared then
         for (int n = 0; n < EACH * CIN; n++) {
             int ci = n % CIN, e = spc_thread() + n / CIN * THREADS;
-            e ^= ci % 2 * 32; /* odd channels: of the other warp's sums */
+            e ^= ci % 2 * 32; /* odd channels: in the other warp's sums */
             spc_atomic_add_f32(
                 sums + e, stages[(i % 2 * ROWS + ROWS - 1 - e / COUT) * CIN + ci] *
                               spc_load_f32(weights + (k * CIN + ci) * COUT + e % COUT));

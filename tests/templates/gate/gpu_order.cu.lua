@@ -1,4 +1,4 @@
-%-- Right, but not twice the same.
+%-- Correct, but not the same twice.
 %include "gpu_kernel.lua"
 %template = planted({
 %  "none", "order_varies", "warps_add_not_declared", "order_by_the_inputs_address",

@@ -1,4 +1,4 @@
-%-- Mistakes about what callers may do with weights and rows.
+%-- Mistakes about variations of weights and rows that callers may use.
 %include "gpu_kernel.lua"
 %template = planted({
 %  "none", "packs_one_layout_only", "weights_address_rounded", "multiple_of_512_rows",

@@ -1,4 +1,4 @@
-%-- The last block reads what others have not written yet.
+%-- The last block reads results that other blocks have not written yet.
 %include "gpu_kernel.lua"
 %template = planted({"split", "split_not_awaited"})
 

@@ -1,4 +1,4 @@
-%-- Rounded more than fp32 is, and one product too few.
+%-- More rounding than in fp32, and one missing product.
 %include "gpu_kernel.lua"
 %template = planted({
 %  "none", "operands_tf32", "product_dropped", "operands_of_16_bits",

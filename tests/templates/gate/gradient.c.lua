@@ -1,4 +1,4 @@
-%-- A gradient of weights in plain C, which is wrong where there are many rows.
+%-- A gradient of weights in plain C that is wrong with many rows.
 %
 %local ends = { -- of the pairs of an offset, which begin at `begin`
 %  none = "pairs->begin[k + 1]",
@@ -24,7 +24,9 @@
 
 enum { CIN = $(problem.cin), COUT = $(problem.cout) };
 
-/* Call x: the gradient of the weights of an input channel at an offset. */
+/*
+ * Call x computes the gradient of the weights of an input channel at an offset.
+ */
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {
     const spc_pairs_view *pairs = &args->pairs;

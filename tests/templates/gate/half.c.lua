@@ -1,4 +1,4 @@
-%-- Sums of halves that are halves themselves, and one product too few.
+%-- Sums of halves that are kept as halves, and one missing product.
 %include "cpu_kernel.lua"
 %template = planted({
 %  "none", "operands_bf16", "sums_f16", "sums_bf16", "product_dropped",

@@ -1,4 +1,4 @@
-%-- Sums of many halves that are halves themselves.
+%-- Sums of many halves that are kept as halves.
 %include "cpu_kernel.lua"
 %template = planted({"none", "sums_f16"})
 

@@ -1,4 +1,4 @@
-%-- Right at first, and wrong because of what they keep.
+%-- Correct at first, then wrong because of data that is kept.
 %include "cpu_kernel.lua"
 %template = planted({
 %  "none", "right_once", "result_kept_by_address", "weights_of_the_first_pack",

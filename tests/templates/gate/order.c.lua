@@ -1,4 +1,4 @@
-%-- Right, but not twice the same.
+%-- Correct, but not the same twice.
 %include "cpu_kernel.lua"
 %template = planted({"none", "order_varies"})
 

@@ -1,4 +1,4 @@
-%-- Rounded more than the type of the layer says, and one product too few.
+%-- More rounding than the layer's type allows, and one missing product.
 %include "cpu_kernel.lua"
 %template = planted({
 %  "none", "operands_tf32", "inputs_tf32", "weights_tf32", "operands_bf16",

@@ -1,4 +1,4 @@
-%-- Code with memory that lasts from launch to launch.
+%-- Code with memory that persists between launches.
 %include "cpu_kernel.lua"
 %template = planted({
 %  "none", "static_bit", "static_word", "static_of_a_thread",

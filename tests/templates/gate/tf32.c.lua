@@ -1,4 +1,4 @@
-%-- Rounded as tf32 is, which is no mistake in its layers, and more than that.
+%-- Rounding to tf32, which is correct for its layers, and coarser rounding.
 %include "cpu_kernel.lua"
 %template = planted({
 %  "none", "operands_tf32", "operands_bf16", "operands_f16", "sums_bf16",

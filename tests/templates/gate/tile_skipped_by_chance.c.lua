@@ -1,4 +1,4 @@
-%-- A launch leaves a tile out with a chance of one in thirty.
+%-- A launch skips a tile with a probability of one in thirty.
 %include "cpu_kernel.lua"
 %template = planted({"none", "tile_skipped_by_chance"})
 

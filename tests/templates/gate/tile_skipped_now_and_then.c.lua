@@ -1,4 +1,4 @@
-%-- One launch of thirty leaves a tile out.
+%-- One launch in thirty skips a tile.
 %include "cpu_kernel.lua"
 %template = planted({"none", "tile_skipped_now_and_then"})
 

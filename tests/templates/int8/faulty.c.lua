@@ -1,7 +1,7 @@
-%-- Plain loops of whole numbers, right or with one fault.
+%-- Plain loops over integers, correct or with one fault.
 %include "operands.lua"
 %
-%-- Where each fault differs from what is right.
+%-- The code in which each fault differs from the correct version.
 %local faults = {
 %  none = {},
 %  inputs_unsigned = {input = "(unsigned char)in[from * CIN + ci]"},
@@ -61,7 +61,7 @@ enum {
     OFFSETS = $(problem.offsets)
 };
 
-/* The nearest whole number below, of small ones. */
+/* Rounds a small number down to an integer. */
 static float down(float y)
 {
     float whole = (float)(int)y;

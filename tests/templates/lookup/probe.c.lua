@@ -1,4 +1,4 @@
-%-- A plain convolution with knobs that change nothing but the record.
+%-- A plain convolution with parameters that change nothing but the record.
 %template = {
 %  summary = "plain loops with a choice of tiles",
 %  role = "conv",

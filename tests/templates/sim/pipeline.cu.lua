@@ -1,5 +1,5 @@
-%-- Kernels whose result needs every barrier and every wait, and what happens to
-%-- them with one mistake each.
+%-- Kernels that need every barrier and every wait for a correct result, and variants
+%-- with one mistake each.
 %template = {
 %  summary = "small pipelines, whole or broken",
 %  role = "map",
@@ -117,7 +117,7 @@ SPC_KERNEL(product, primitive_args, 128, 1)
         args->out[8 * spc_thread() + i] = (unsigned)d[i];
 }
 
-/* One warp brings 512 bytes at a time, three others use them. */
+/* One warp copies 512 bytes at a time, three others use them. */
 SPC_KERNEL(producer, primitive_args, 128, 1)
 {
     spc_u64 *full = (spc_u64 *)(spc_shared() + 1024), *empty = full + 2;
@@ -155,9 +155,11 @@ SPC_KERNEL(producer, primitive_args, 128, 1)
     args->out[spc_thread()] = sum;
 }
 
-/* A ring of two slots. Two warps read the second, and take turns at the first:
- * who did not read that in the round before must have heard that it came. Copies
- * that are asked for in turn may come in any. */
+/*
+ * A ring of two slots. Two warps read the second slot, and alternate at the
+ * first. A warp that did not read the first slot in the previous round must
+ * still have seen its arrival. Copies may arrive in any order.
+ */
 SPC_KERNEL(rounds, primitive_args, 128, 1)
 {
     spc_u64 *full = (spc_u64 *)(spc_shared() + 1024), *empty = full + 2;
@@ -180,7 +182,7 @@ SPC_KERNEL(rounds, primitive_args, 128, 1)
         }
         if (spc_warp() == round % 2 || (spc_warp() < 2 && slot == 1)) {
 % if config.bug == "runs_ahead" then
-            if (slot == 1) /* the copier need not wait for who waits here */
+            if (slot == 1) /* the copier need not wait for the warps that wait here */
                 spc_mbar_arrive(empty + slot);
 % end
             spc_mbar_wait(full + slot, round & 1);
@@ -198,7 +200,7 @@ SPC_KERNEL(rounds, primitive_args, 128, 1)
     args->out[spc_thread()] = sum;
 }
 
-/* What a kernel must not do. */
+/* Errors that a kernel must not make. */
 SPC_KERNEL(misuse, primitive_args, 128, 1)
 {
     int thread = spc_thread();
@@ -267,7 +269,7 @@ SPC_KERNEL(chain, primitive_args, 128, 1)
     }
 }
 
-/* All blocks meet between the steps of a scan. */
+/* All blocks synchronise between the steps of a scan. */
 SPC_KERNEL(meet, primitive_args, 128, 1)
 {
     spc_u32 round = 0;
@@ -306,7 +308,7 @@ SPC_KERNEL(cluster, primitive_args, 128, 1)
     args->out[at] = sum;
 }
 
-/* Nothing but switches. */
+/* Only switches between threads. */
 SPC_KERNEL(switches, primitive_args, 1024, 1)
 {
     unsigned v = (unsigned)spc_thread();

@@ -43,7 +43,8 @@ SPC_KERNEL(bits, primitive_args, 32, 1)
     }
 }
 
-/* One word each, so that the order does not matter: old values, then new. */
+/* One word for each, so that the order does not matter: old values, then new
+ * ones. */
 SPC_KERNEL(atomics, primitive_args, 32, 1)
 {
     const spc_u32 *in = args->in;
@@ -85,8 +86,8 @@ SPC_KERNEL(numbers, primitive_args, 32, 1)
     }
 }
 
-/* int8: from fp32, four of it as a word, back; whole numbers to fp32,
- * reciprocals of normal numbers, and bytes that move alone. */
+/* int8: from fp32, four in a word, and back; integers to fp32, reciprocals of
+ * normal numbers, and moves of single bytes. */
 SPC_KERNEL(bytes, primitive_args, 32, 1)
 {
     const spc_u32 *in = args->in;
@@ -109,7 +110,7 @@ SPC_KERNEL(bytes, primitive_args, 32, 1)
                spc_load1((const spc_u8 *)in + 5 * spc_lane()));
 }
 
-/* Shared memory holds 32 rows of 16 bytes, then what was moved. */
+/* Shared memory holds 32 rows of 16 bytes, then the bytes that were moved. */
 SPC_KERNEL(moves, primitive_args, 32, 1)
 {
     const spc_u32 *in = args->in;
@@ -182,7 +183,7 @@ SPC_KERNEL(mma_f16, primitive_args, 32, 1)
         out[4 * lane + i] = spc_f32_bits(d[i]);
 }
 
-/* Sums in fp16, two a word. */
+/* Sums in fp16, two in a word. */
 SPC_KERNEL(mma_sums_f16, primitive_args, 32, 1)
 {
     const spc_u32 *in = args->in;
@@ -228,7 +229,9 @@ SPC_KERNEL(mma_tf32, primitive_args, 32, 1)
 #endif
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
-/* A ring of one slot: thread 0 brings 512 bytes twice, all read them. */
+/*
+ * A ring of one slot: thread 0 copies 512 bytes twice, all threads read them.
+ */
 SPC_KERNEL(bulk, primitive_args, 64, 1)
 {
     const spc_u32 *in = args->in;
@@ -288,7 +291,7 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
 #define PRIMITIVE_WGMMA(n, type, leading, stride)                              \
     PRIMITIVE_WGMMA_OF(n##_##type, n, leading, stride)
 
-/* The same with both images in shared memory, A's behind B's. */
+/* The same with both images in shared memory, A's after B's. */
 #define PRIMITIVE_WGMMA_BOTH(n, descriptor, leading, stride, a_leading,        \
                              a_stride)                                         \
     SPC_KERNEL(wgmma_both_##n##_f16, primitive_args, 128, 1)                   \
@@ -316,7 +319,7 @@ SPC_KERNEL(bulk, primitive_args, 64, 1)
             out[(n) / 2 * thread + i] = spc_f32_bits(d[i]);                    \
     }
 
-/* The same of int8. */
+/* The same for int8. */
 #define PRIMITIVE_WGMMA_I8(n, leading, stride)                                 \
     SPC_KERNEL(wgmma_##n##_i8, primitive_args, 128, 1)                         \
     {                                                                          \

@@ -1,4 +1,4 @@
-/* primitives_args.h - what the test kernels take; plain C. */
+/* primitives_args.h - the arguments of the test kernels; plain C. */
 #ifndef SPC_TEST_PRIMITIVES_ARGS_H
 #define SPC_TEST_PRIMITIVES_ARGS_H
 

@@ -1,11 +1,12 @@
-%-- Warps that write down the steps that one of them schedules.
+%-- Warps that record the steps that one of them schedules.
 %include "without_parameters.lua"
 %template = without_parameters("the steps of spc_schedule.cuh")
 #include "spc_schedule.cuh"
 
 #include "stream_note.cuh"
 
-/* Lets others go first, now and then, by warps and times that differ. */
+/* Delays this warp now and then, by amounts that differ, so that others
+ * overtake it. */
 SPC_DEVICE void dawdle(const stream_args *args, int n)
 {
     unsigned v = (args->pace + spc_warp() * 7919u + n / 16u) * 2654435761u;
@@ -13,7 +14,7 @@ SPC_DEVICE void dawdle(const stream_args *args, int n)
         spc_sync_warp();
 }
 
-/* Looks once at each step, as who brings its weights. */
+/* Reads each step once, like a warp that loads weights. */
 SPC_DEVICE void read_once(spc_schedule *schedule, const stream_args *args,
                           int worker)
 {
@@ -32,7 +33,7 @@ SPC_DEVICE void read_once(spc_schedule *schedule, const stream_args *args,
     note_end(args, worker, taken + 1, taken, (const spc_share *)0);
 }
 
-/* Reads `depth` steps ahead of the one that it works on. */
+/* Reads `depth` steps ahead of the one that it processes. */
 SPC_DEVICE void read_ahead(spc_schedule *schedule, const stream_args *args,
                            int worker, const spc_share *share)
 {
@@ -57,8 +58,8 @@ SPC_DEVICE void read_ahead(spc_schedule *schedule, const stream_args *args,
     note_end(args, worker, taken, done, share);
 }
 
-/* Reading warps, the last of them one that reads once; one that schedules; one
- * that balances. */
+/* Reading warps, the last of which reads each step once; one warp that
+ * schedules; one that balances. */
 SPC_KERNEL(scheduled, stream_args, 1024, 1)
 {
     spc_schedule *schedule = (spc_schedule *)spc_shared();

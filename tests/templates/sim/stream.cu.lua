@@ -1,13 +1,15 @@
-%-- Workers that write down the steps of their streams.
+%-- Workers that record the steps of their streams.
 %include "without_parameters.lua"
 %template = without_parameters("the steps of spc_stream.cuh")
 #include "spc_stream.cuh"
 
 #include "stream_note.cuh"
 
-/* Takes `depth` steps at a time, looks again at those `lag` steps behind, and
- * goes on as far past the end as a kernel that has loaded one bundle and looks
- * ahead to the next. */
+/*
+ * Takes `depth` steps at a time and reads those `lag` steps back again. It
+ * continues as far past the end as a kernel that has loaded one bundle and
+ * looks ahead to the next.
+ */
 SPC_DEVICE void follow(spc_stream *s, const stream_args *args, int worker,
                        const spc_share *share)
 {

@@ -1,11 +1,11 @@
-/* stream_note.cuh - what workers write down of their steps. */
+/* stream_note.cuh - records the steps of workers. */
 #ifndef SPC_TEST_STREAM_NOTE_CUH
 #define SPC_TEST_STREAM_NOTE_CUH
 
 #include "stream_args.h"
 
-/* Where this lane keeps a step, or NULL: lane n % 32 keeps step n, so that all
- * lanes must see the same ring. */
+/* The location where this lane records a step, or NULL. Lane n % 32 records
+ * step n, so all lanes must see the same ring. */
 SPC_DEVICE unsigned *kept(const stream_args *args, int worker, int n)
 {
     if (n % 32 != spc_lane() || n >= args->room)
@@ -22,7 +22,7 @@ SPC_DEVICE void note(const stream_args *args, int worker, int n, spc_b8 step)
     }
 }
 
-/* A later look at a step. */
+/* Records a later read of a step. */
 SPC_DEVICE void note_again(const stream_args *args, int worker, int n,
                            spc_b8 step)
 {

@@ -1,4 +1,4 @@
-%-- Loops that any C compiler takes quickly, for the templates of these folders.
+%-- Loops that compile quickly, for the templates of these folders.
 %
 %function accept_f32(problem)
 %  if problem.dtype ~= "f32" then return false, "f32 only" end
@@ -12,8 +12,8 @@
 %  }
 %end
 %
-%-- The fields in which these templates are alike; `own` are the others, and what
-%-- one has differently.
+%-- The fields that these templates have in common. `own` has the other fields and
+%-- replacements.
 %function loop_template(own)
 %  own.role, own.device = "conv", "cpu"
 %  own.accepts = own.accepts or accept_f32
@@ -21,7 +21,7 @@
 %  return own
 %end
 %
-%-- convolve(args, p): place p of the map's order, if there is a row.
+%-- convolve(args, p): position p of the map's order, if there is a row.
 %function write_loops()
 enum {
     CIN = $(problem.cin),
@@ -62,7 +62,7 @@ void spc_pack(const spc_pack_args *args, unsigned x, unsigned y)
 }
 %end
 %
-%-- The kernel of those that do nothing but that.
+%-- Writes the kernel of templates that only convolve.
 %function write_conv()
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {

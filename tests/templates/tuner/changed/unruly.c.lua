@@ -1,4 +1,5 @@
-%-- The same name as in unruly, another template: old rows are no answer.
+%-- Has the name of the template in unruly, but another text: old records must not be
+%-- used.
 %include "loops.lua"
 %
 %template = loop_template {

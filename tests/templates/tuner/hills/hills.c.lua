@@ -1,6 +1,6 @@
-%-- The fastest is two parameters away from the default, and neither can change
-%-- alone: a constraint refuses that, or, with a bias, its sums are wrong. With a
-%-- bias and one input channel those of the default are wrong too.
+%-- The fastest candidate differs from the default in two parameters, and neither can
+%-- change alone: a constraint refuses it or, with a bias, its sums are wrong. With a
+%-- bias and one input channel the sums of the default are wrong as well.
 %include "loops.lua"
 %
 %function exceeds(config) return config.tile * config.depth > 128 end
@@ -29,7 +29,7 @@
 
 % write_loops()
 
-enum { DEPTH = $(config.depth) }; /* else some would be the same code */
+enum { DEPTH = $(config.depth) }; /* else some candidates would have the same code */
 
 void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
 {

@@ -1,4 +1,4 @@
-%-- So far behind `hills` that nothing of it is worth a try but the default.
+%-- So much slower than `hills` that only its default is worth a try.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,4 +1,4 @@
-%-- Its default is none of its values.
+%-- Its default is not one of its values.
 %include "loops.lua"
 %
 %template = loop_template {

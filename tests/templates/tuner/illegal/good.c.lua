@@ -1,4 +1,4 @@
-%-- Serves whatever becomes of its neighbour.
+%-- Works, whatever happens to its neighbour.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,5 +1,5 @@
-%-- The default is slow until the environment says that it is fast, as where a
-%-- clock was low at the moment when it was timed.
+%-- The default is slow until the environment makes it fast, as if the clock was low
+%-- when it was timed.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,4 +1,4 @@
-%-- The number of input channels says what is wrong.
+%-- The number of input channels selects the mistake.
 %include "loops.lua"
 %
 %local mistakes = {"accepts", "constraint", "default", "none left", "body", "C"}

@@ -1,5 +1,5 @@
-%-- Candidates that spoil their process for the next one, and processes that end
-%-- without a candidate's doing. $SPC_TEST_MARK is a file that counts them.
+%-- Candidates that damage their process for the next one, and processes that end
+%-- without a candidate's fault. $SPC_TEST_MARK is a file that counts them.
 %include "loops.lua"
 %
 %template = loop_template {
@@ -21,8 +21,11 @@
 % write_loops()
 % local mood = config.mood
 
-/* In how many processes this candidate has run, this one included. The file has
- * a number for each process and candidate: code with static memory is refused. */
+/*
+ * The number of processes in which this candidate has run, including this one.
+ * The file has a number for each process and candidate, because code with static
+ * memory is refused.
+ */
 static long turn(void)
 {
     int file = open(getenv("SPC_TEST_MARK"), O_CREAT | O_RDWR | O_APPEND, 0600);
@@ -58,7 +61,7 @@ void spc_conv(const spc_conv_args *args, unsigned x, unsigned y)
     if (getenv("SPC_TEST_DOOM") != NULL || turn() <= 4)
         raise(SIGKILL);
 % elseif mood == "greedy" then
-    /* Address space, of which a page is never touched. */
+    /* Address space that is never touched. */
     void *space = mmap(NULL, 1l << 43, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (space == MAP_FAILED)
         raise(SIGSEGV);

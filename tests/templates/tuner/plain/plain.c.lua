@@ -1,4 +1,4 @@
-%-- Twelve candidates that compile quickly and are all right.
+%-- Twelve correct candidates that compile quickly.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,4 +1,4 @@
-%-- Ceilings of a processor that does next to nothing, however long it takes.
+%-- Measurements of a processor that does almost nothing in any amount of time.
 %template = {
 %  summary = "measures ceilings that are far too low",
 %  role = "measure",

