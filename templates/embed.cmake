@@ -4,7 +4,7 @@
 # With -DWITHOUT_TEXT=ON only their names and the hashes of templates.
 cmake_minimum_required(VERSION 3.25)
 
-# Folders are for readers: a template is known by its name alone.
+# A template is identified by its name; its folder does not matter.
 set(sorted "")
 foreach(path IN LISTS FILES)
   get_filename_component(name ${path} NAME)
@@ -17,10 +17,10 @@ foreach(entry IN LISTS sorted)
   list(APPEND FILES "${path}")
 endforeach()
 
-# Which of the shared files `text` may include, as compiler/includes.c finds it:
-# what stands after each word `include`; an expression in it may be anything.
+# The shared files that `text` may include: the names after each word `include`,
+# in which an expression may be anything. compiler/includes.c does the same.
 function(find_included out text)
-  # No name has these, and lists of cmake are no good with them.
+  # CMake lists cannot hold these characters, and no file name has them.
   string(REGEX REPLACE "[][;]" "(" text "${text}")
   string(REGEX MATCHALL "include[ \t(]*[\"'<][^\"'>\n]*" found "${text}")
   set(names "")
@@ -52,8 +52,8 @@ function(find_included out text)
   set(${out} "${names}" PARENT_SCOPE)
 endfunction()
 
-# `text` as its hash covers it, without comments and blank lines. strip() of
-# compiler/includes.c does the same.
+# The part of `text` that its hash covers, without comments and blank lines.
+# strip() of compiler/includes.c does the same.
 function(strip out text)
   set(text "\n${text}")
   string(REGEX REPLACE "\n[ \t]*/[*]([^*]|[*]+[^*/])*[*]+/" "\n" text "${text}")
@@ -63,7 +63,7 @@ function(strip out text)
   set(${out} "${text}" PARENT_SCOPE)
 endfunction()
 
-# The digests of all that `text` may include, and what that may, as one word.
+# One digest of all files that `text` may include, directly or through others.
 function(digest_included out text)
   find_included(wanted "${text}")
   set(covered "")
@@ -84,7 +84,7 @@ function(digest_included out text)
   set(${out} ${digests} PARENT_SCOPE)
 endfunction()
 
-set(shared "") # what templates share, in the order of names
+set(shared "") # shared files, sorted by name
 foreach(path IN LISTS FILES)
   get_filename_component(name ${path} NAME)
   if(NOT name MATCHES "[.]cu?[.]lua$")

@@ -478,7 +478,7 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
             store1(args->out, batch * args->out_pitch + c, &sum);
 % end
         }
-        spc_sync_block();
+        spc_sync_block(); /* the sums have been read */
     }
 }
 % if back then

@@ -291,7 +291,7 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
     pack(args, s, r.begin, r.end, &bad);
     grid_arrive(barrier);
     first = packed_at(args, r.begin + spc_thread(), r.end);
-    grid_wait(barrier);
+    grid_wait(barrier); /* all keys are packed and counted */
 
     report_rows(args, &bad);
     crowded = report_crowd(args);
@@ -300,7 +300,7 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
         sum_groups(args, s, e.rows);
     } else {
         sum_bins(args, s);
-        grid_sync(barrier);
+        grid_sync(barrier); /* all shares are summed */
         sum_shares(&args->set, s, e.rows);
     }
     if (!crowded)
@@ -310,7 +310,7 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
     spc_sync_block();
     if (crowded)
         radix_sort(args, s, barrier, r.begin, r.end, r.per_block);
-    grid_sync(barrier);
+    grid_sync(barrier); /* all keys are in their bins, or sorted */
 
     clear_bins(args);
     if (crowded) {
@@ -321,7 +321,7 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
     }
     grid_arrive(barrier);
     open_search(args, s);
-    grid_wait(barrier);
+    grid_wait(barrier); /* all keys are sorted */
 
     rows = e.rows - args->stats[SPC_INDEX_BAD_ROWS];
     if (args->stats[SPC_INDEX_DUPLICATES])

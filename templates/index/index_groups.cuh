@@ -47,7 +47,7 @@ SPC_DEVICE void add_groups(const spc_index_args *args, const index_shared *s)
     unsigned *to = groups_of(args);
     int count = group_count(&args->set);
 
-    spc_sync_block();
+    spc_sync_block(); /* the block has counted all its keys */
     for (int i = spc_thread(); i < count; i += SORT_THREADS) {
         int own = s->u.groups.of[i];
         if (own)

@@ -79,7 +79,7 @@ SPC_DEVICE void ready_searcher(const spc_index_args *args,
     for (int p = sort_grid_thread(); p < e->rows_in;
          p += spc_grid_x() * SORT_THREADS)
         insert(args, slots, keys[p], p);
-    grid_sync(barrier);
+    grid_sync(barrier); /* the table is complete */
 }
 
 /* The position of a key; `there` is the content of its first slot. */

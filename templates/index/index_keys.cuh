@@ -449,7 +449,7 @@ SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
     int top = begin_of(set, s, bin_of(set, binned_key(args, end - 1)) + 1);
 
     sort_runs(args, s, base, top);
-    spc_sync_block();
+    spc_sync_block(); /* all runs are sorted */
     for (int p = begin + spc_thread(); p < end; p += SORT_THREADS) {
         int place = rank_key(args, s, &own, base);
         ((map_key *)set->keys)[place] = own.key;
@@ -463,7 +463,7 @@ SPC_DEVICE void rank_in_bins(const spc_index_args *args, index_shared *s,
 {
     for (; begin < end; begin += SPC_INDEX_CHUNK) {
         int rest = end - begin;
-        spc_sync_block();
+        spc_sync_block(); /* the previous chunk's runs have been read */
         rank_chunk(args, s, begin,
                    begin + (rest < SPC_INDEX_CHUNK ? rest : SPC_INDEX_CHUNK));
     }

@@ -125,12 +125,12 @@ SPC_DEVICE int merge_rows(const spc_index_args *args, index_shared *s,
 
     if (spc_thread() == 0)
         counts[spc_block_x()] = own;
-    grid_sync(barrier);
+    grid_sync(barrier); /* the counts of all blocks are stored */
     place = sum_counts(counts, s, &total);
     gather_voxels(args, s, begin, end, place);
     if (args->twins && spc_block_x() == 0 && spc_thread() == 0)
         args->twin_begin[total] = rows;
-    grid_sync(barrier);
+    grid_sync(barrier); /* all voxels are gathered, the counts are read */
     if (spc_thread() == 0)
         counts[spc_block_x()] = 0;
     for (int p = sort_grid_thread(); p < total;

@@ -231,9 +231,9 @@ SPC_DEVICE void open_chunk(const spc_index_args *args, index_shared *s,
 {
     const spc_index_tiles *t;
 
-    spc_sync_block();
+    spc_sync_block(); /* the previous chunk has been copied */
     copy_rows(args, s, e, sorted, unit, begin, count);
-    spc_sync_block();
+    spc_sync_block(); /* the masks of this chunk are complete */
     for (int i = 0; (t = tiles_at(args, i)) != 0; i++)
         measure_tiles(t, e, s->u.copy.mask, SPC_INDEX_CHUNK, 1, unit, begin,
                       count);
@@ -525,7 +525,7 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
             sort_clear(sort_table(args->tables, pass + 2), 1);
         order_pass(args, s, pass, begin, end, per_block);
     }
-    grid_sync(barrier);
+    grid_sync(barrier); /* all rows are sorted */
 
     for (int at = 0; at == 0 || at < count; at += chunk) {
         int some = at_most(chunk, count - at);

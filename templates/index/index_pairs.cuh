@@ -56,7 +56,7 @@ SPC_DEVICE void count_word(const spc_index_args *args, pairs_shared *s,
 
     spc_sync_block(); /* the counts of the previous word have been read */
     s->of_warp[spc_warp() * 32 + spc_lane()] = count;
-    spc_sync_block();
+    spc_sync_block(); /* the counts of all warps are stored */
 }
 
 SPC_DEVICE void count_pairs(const spc_index_args *args, pairs_shared *s,

@@ -74,7 +74,7 @@ SPC_DEVICE int sort_block_sum(int value, int *sums)
 {
     int lane = spc_lane(), warp = spc_warp(), sum = sort_warp_sum(value);
 
-    spc_sync_block();
+    spc_sync_block(); /* earlier sums have been read */
     if (lane == 31)
         sums[warp] = sum;
     spc_sync_block();
@@ -234,10 +234,10 @@ SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
     for (int i = spc_thread(); i < SORT_WARPS * SORT_DIGITS / 2;
          i += SORT_THREADS)
         s->count.pair[i] = 0;
-    spc_sync_block();
+    spc_sync_block(); /* the counts are clear */
     if (valid && rank == 0)
         s->count.digit[warp * SORT_DIGITS + digit] = (spc_u16)spc_popc(peers);
-    spc_sync_block();
+    spc_sync_block(); /* all warps have counted their items */
     for (int pair = spc_thread(); pair < SORT_DIGITS / 2; pair += SORT_THREADS)
         sort_sum_pair(s, pair);
     spc_sync_block();

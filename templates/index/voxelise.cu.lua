@@ -202,7 +202,7 @@ SPC_KERNEL(spc_voxel_list, spc_voxelise_args, $(problem.threads), 1)
 
     count = count <= args->capacity ? count : 0;
     for (int first = spc_block_x() * CHUNK; first < count; first += spc_grid_x() * CHUNK) {
-        spc_sync_block();
+        spc_sync_block(); /* the previous chunk has been written */
         open_chunk(args, c, first, count);
         spc_sync_block();
         if (args->most > 0)

@@ -390,7 +390,7 @@ SPC_KERNEL(spc_radius_count, spc_radius_args, SPC_POINTS_THREADS, $(resident))
             args->order[p] = p < outputs ? q.row : -1;
         }
     }
-    spc_sync_block();
+    spc_sync_block(); /* all positions are counted */
     if (spc_warp() == 0)
         sum_block(args, begin, end);
 }
@@ -404,13 +404,13 @@ SPC_DEVICE long long sum_of_threads(spc_u8 *shared, long long own)
     for (int by = 1; by < 32; by *= 2)
         own += (long long)((spc_u64)(spc_u32)spc_shfl_xor((int)own, by) |
                            (spc_u64)(spc_u32)spc_shfl_xor((int)(own >> 32), by) << 32);
-    spc_sync_block();
+    spc_sync_block(); /* earlier contents have been read */
     if (spc_lane() == 0)
         sums[warp] = own;
     spc_sync_block();
     for (int w = 0; w < SPC_POINTS_WARPS; w++)
         all += sums[w];
-    spc_sync_block();
+    spc_sync_block(); /* the caller may reuse the memory */
     return all;
 }
 

@@ -116,7 +116,7 @@ SPC_DEVICE int most_of_threads(int *shared, int own)
     spc_sync_block();
     for (int i = 0; i < SPC_POINTS_THREADS; i++)
         own = shared[i] > own ? shared[i] : own;
-    spc_sync_block();
+    spc_sync_block(); /* the caller may reuse the memory */
     return own;
 }
 

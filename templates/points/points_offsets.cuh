@@ -61,7 +61,7 @@ SPC_KERNEL(spc_offsets_sum, spc_by_offset_args, SPC_POINTS_THREADS, 1)
             before += w < warp ? sums[w] : 0;
             all += sums[w];
         }
-        spc_sync_block();
+        spc_sync_block(); /* all have read the sums */
         if (i < entries) {
             args->counts[i] = before + upto - own;
             if (i % args->warps == 0)

@@ -414,7 +414,7 @@ SPC_DEVICE void run_part(int part, int column, const spc_conv_args *args)
             begun = k; /* and `at` is the end */
         at = until;
     }
-    spc_sync_block();
+    spc_sync_block(); /* later warps have stored their sums */
     if (begun >= 0) {
         join_warps(sums, begun);
         leave(sums, part, begun, piece, args);
@@ -438,7 +438,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     for (int item = spc_block_x(); item < parts * $(columns); item += spc_grid_x()) {
         spc_sync_block(); /* all warps have finished with the tables */
         number_pairs(item / $(columns), parts, args);
-        spc_sync_block();
+        spc_sync_block(); /* the tables are complete */
         spc_depend_wait(); /* the map was complete earlier */
         spc_depend_launch();
         run_part(item / $(columns), item % $(columns), args);

@@ -433,7 +433,7 @@ SPC_DEVICE void join_warps(float *acc)
             to[0] = acc[i * 2];
             to[1] = acc[i * 2 + 1];
         }
-    spc_sync_block();
+    spc_sync_block(); /* all parts are stored */
     if (warp_part() == 0)
         for (int part = 0; part < $(wk - 1); part++)
             for (int i = 0; i < $(tm * tn * 2); i++) {
@@ -503,7 +503,7 @@ SPC_DEVICE void run_share(loader *l, int share, int block, const spc_conv_args *
         load_numbers(l, args);
     spc_copy_commit();
     spc_copy_wait(0);
-    spc_sync_block();
+    spc_sync_block(); /* the first row numbers have arrived */
     spc_depend_wait(); /* the map was complete earlier */
     spc_depend_launch();
     SPC_ROLLED

@@ -141,7 +141,7 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
         if (spc_lane() == 0)
             tiles[$(all)] = sum;
     }
-    spc_sync_block();
+    spc_sync_block(); /* the tables are complete */
 }
 
 /* The number of shares of a grid. Each share covers all blocks of channels, and

@@ -604,7 +604,7 @@ SPC_DEVICE float sum_anew(float *sums, long long place, const spc_conv_args *arg
             sum = spc_fma(spc_$(problem.dtype)_to_f32(spc_load2(x + (long long)in * $(problem.in_pitch or problem.cin))),
                           spc_$(problem.dtype)_to_f32(spc_load2(y + (long long)out * $(add_pitch(problem)))), sum);
     }
-    spc_sync_block();
+    spc_sync_block(); /* earlier sums have been read */
     sums[spc_thread()] = sum;
     for (int half = 128; half > 0; half /= 2) {
         spc_sync_block();
