@@ -185,7 +185,7 @@ static const layer layers[] = {
     {"conv,cin=20,cout=36,k=3,stride=2,padding=1,rule=footprint,dtype=tf32",
      120, 8},
     {"conv,cin=128,cout=128,k=3,stride=2,padding=1,rule=footprint", 60, 8},
-    /* Every row has one input; some have none. */
+    /* Every row has one input or none. */
     {"inverse,cin=64,cout=32,k=2,stride=2,rule=floor", 700, 16},
     {"inverse,cin=64,cout=32,k=2,stride=3,rule=floor,bias=1", 500, 14},
     {"inverse,cin=96,cout=40,k=3,stride=2,padding=1,rule=footprint", 300, 11},
