@@ -30,7 +30,8 @@ enum { REPEATS = 3 };
  * runs in the same time.
  */
 enum { RUNS_LEAST = 150, RUNS = 200, RUNS_MOST = 2000, RUNS_AT_ONCE = 16 };
-enum { REAL_LEAST = 100 }; /* of a deterministic layer, on the given scenes */
+/* runs of a deterministic layer, on the given scenes */
+enum { REAL_LEAST = 100 };
 
 /* ---- verifying ----------------------------------------------------------- */
 

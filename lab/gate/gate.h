@@ -72,7 +72,7 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
 
 /*
  * For a candidate that may win: verifies the first result again on every given
- * scene, then compares at least 100 runs. The given scenes get `limit_s`
+ * scene, then compares at least 150 runs. The given scenes get `limit_s`
  * seconds of them, awkward ones the rest.
  */
 void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,

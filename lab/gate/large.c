@@ -356,7 +356,7 @@ static spc_status read_weights(maker *m)
     return SPC_OK;
 }
 
-/* The residuals of the chosen rows, in their order; NULL if there are none. */
+/* The residuals of the chosen rows, in their order; NULL without residuals. */
 static float *chosen_residuals(const maker *m, float *to)
 {
     size_t columns = (size_t)m->conv->cout;

@@ -22,7 +22,7 @@ typedef struct point {
     float at[3];
     int batch;
     int row;
-    int cell[3]; /* by the edge of sampling, or of the search */
+    int cell[3]; /* by the edge of the sampling grid, or of the search grid */
 } point;
 
 typedef struct cloud {
@@ -49,7 +49,7 @@ typedef struct problem {
     int failed; /* out of memory */
     /*
      * For inverse layers, nearest only: the last neighbour that counts for each
-     * input. An input that is nobody's neighbour has none.
+     * input, if it is among any neighbours.
      */
     seen *last;
     point *by_x;

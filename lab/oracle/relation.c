@@ -241,7 +241,7 @@ typedef struct search {
 
 /*
  * The coordinate that `at` sees along an axis, or for an inverse the one that
- * saw it; INT64_MAX if there is none.
+ * saw it; INT64_MAX if that does not exist.
  */
 static int64_t seen_from(const search *s, int axis, int64_t at, int64_t offset)
 {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * awkward.c - scenes for what goes wrong at ends: of tiles, of the extent, of a
- * batch.
+ * awkward.c - scenes that test the ends: of tiles, of the extent, of a batch.
  *
- * Those of more than one row have two opposite corners of one box in common,
- * so that their keys are packed alike: one set of map kernels serves all.
+ * All with more than one row share two opposite corners of one box, so that
+ * their keys are packed alike: one set of map kernels serves all.
  */
 #include "lab/sample/awkward.h"
 
@@ -25,8 +24,10 @@ typedef struct cloud {
     int32_t coords[MOST_ROWS][4];
 } cloud;
 
-/* Adds a voxel, counted from the box's low corner, unless it is there or does
- * not fit the box. */
+/*
+ * Adds a voxel, relative to the box's low corner, unless it exists or is
+ * outside the box.
+ */
 static void add(cloud *c, int batch, int x, int y, int z)
 {
     const int32_t at[4] = {batch, c->low[0] + x, c->low[1] + y, c->low[2] + z};
@@ -50,15 +51,17 @@ static void add_corners(cloud *c)
         c->high[2] - c->low[2]);
 }
 
-/* A solid block of edge `edge`, until there are `rows` rows. */
+/* Adds a solid block of edge `edge`, up to `rows` rows in all. */
 static void add_block(cloud *c, int batch, int edge, int rows)
 {
     for (int i = 0; i < edge * edge * edge && c->rows < rows; i++)
         add(c, batch, 6 + i / edge / edge, 6 + i / edge % edge, 6 + i % edge);
 }
 
-/* Cells all over the box, none twice: an odd factor permutes them. Most have no
- * neighbour, so that tiles have few offsets. */
+/*
+ * Adds distinct cells spread over the box: an odd factor permutes them. Most
+ * have no neighbour, so that tiles have few offsets.
+ */
 static void add_spread(cloud *c, int rows)
 {
     for (uint32_t i = 0; i < 100 * MOST_ROWS && c->rows < rows; i++) {
@@ -67,8 +70,10 @@ static void add_spread(cloud *c, int rows)
     }
 }
 
-/* Blocks of 2x2x2 in every corner of the box: their neighbours would lie
- * outside. */
+/*
+ * Adds blocks of 2x2x2 in every corner of the box: their neighbours would lie
+ * outside.
+ */
 static void add_border(cloud *c)
 {
     for (int i = 0; i < 4 * 4 * 4; i++) {
@@ -136,12 +141,13 @@ static const struct {
     {"2 batches", draw_batches},
 };
 
-/* Rows of the sizes: a multiple of all tiles first. All tiles divide
- * SPC_ROW_PAD, and maps are padded to it. The others are drawn, so that no
- * kernel knows them: eight that follow each other from 2 to 160, and eight from
- * 160 to 310, of the other remainders by
- * 16. So all remainders by 16, and by 8 and less, are there, of few rows and of
- * more. */
+/*
+ * Returns the rows of size `i`. The first is a multiple of all tiles: all tiles
+ * divide SPC_ROW_PAD, and maps are padded to it. The others are drawn, so that
+ * no kernel can be made for them: eight consecutive sizes from 2 to 160, and
+ * eight from 160 to 310 with the other remainders modulo 16. So all remainders
+ * modulo 16, 8 and less occur, with few rows and with more.
+ */
 static int rows_of_size(int i, uint64_t seed)
 {
     enum {
@@ -174,9 +180,11 @@ static void draw_size(cloud *c, int i, int rows)
     add_spread(c, rows);
 }
 
-/* Points half a radius apart, so that some are seen and some are not, many lie
- * just on the radius or on the border of two cells, and every seventh is the
- * one before once more. */
+/*
+ * Spaces points by half a radius, so that some are seen and some are not. Many
+ * lie exactly on the radius or on the border of two cells, and every seventh
+ * repeats the one before.
+ */
 static void turn_into_points(cloud *c, float radius)
 {
     double half = (double)radius * 1024 / 2;
@@ -190,7 +198,7 @@ static void turn_into_points(cloud *c, float radius)
             c->coords[i][a] = c->coords[i - 1][a];
 }
 
-/* The box, within the shape of the layer. */
+/* Starts a cloud in the box, within the shape of the layer. */
 static cloud *new_cloud(const spc_conv *conv, spc_error *error)
 {
     cloud *c = calloc(1, sizeof(*c));
@@ -251,7 +259,7 @@ spc_status spc__awkward_size(spc_scene **out, int i, uint64_t seed,
 /* More than two tiles of any number of rows. */
 enum { NEAR_EDGE = 3, FAR_ROWS = 600, FAR_AWAY = 1000 };
 
-/* The rows of a set, and a block far from them behind. */
+/* Copies the rows of a set, and adds a block far away after them. */
 static spc_status add_far(spc_scene **out, const int32_t *near, int64_t rows,
                           spc_error *error)
 {
@@ -279,7 +287,7 @@ spc_status spc__awkward_far(spc_scene **out, spc_scene **given,
 {
     int32_t near[NEAR_EDGE * NEAR_EDGE * NEAR_EDGE][4] = {{0}}, *drawn = NULL;
     const int64_t count = NEAR_EDGE * NEAR_EDGE * NEAR_EDGE;
-    bool ends = spc__conv_ends_at_scene(conv); /* the scene is the outputs */
+    bool ends = spc__conv_ends_at_scene(conv); /* the scene holds the outputs */
     int64_t rows;
 
     for (int i = 0; i < count; i++)

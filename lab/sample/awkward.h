@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* awkward.h - small scenes on which kernels fail that are right elsewhere. */
+/*
+ * awkward.h - small scenes that find kernels which are only correct elsewhere.
+ */
 #ifndef SPC_RUNTIME_AWKWARD_H
 #define SPC_RUNTIME_AWKWARD_H
 
 #include "spc.h"
 
-/* No row, one, one less and one more than a tile of 64, 1024, all
- * corners of the extent, and two batches with equal coordinates. */
+/*
+ * No row, one, one less and one more than a tile of 64, 1024, all corners of
+ * the extent, and two batches with equal coordinates.
+ */
 enum {
     SPC__AWKWARD_1 = 1,
     SPC__AWKWARD_63 = 2,
@@ -17,20 +21,26 @@ enum {
     SPC__AWKWARD = 7
 };
 
-/* And for layers sizes: 512 rows; a multiple of any tile, with which no
- * position is of nobody, one more and one less; and 16 of which each has
- * another remainder by 16, drawn by a seed. */
+/*
+ * Sizes for layers: 512 rows, a multiple of any tile, so that no position is
+ * unused; one more and one less; and 16 sizes drawn by a seed, each with
+ * another remainder modulo 16.
+ */
 enum { SPC__SIZES = 20 };
 
-/* Scene `i` of the awkward ones, within the shape that the layer clips its
- * inputs by; scene `i` of the sizes. The caller frees it. */
+/*
+ * Makes awkward scene `i`, within the shape by which the layer clips its
+ * inputs; or scene `i` of the sizes. The caller frees it.
+ */
 spc_status spc__awkward_scene(spc_scene **out, int i, const spc_conv *conv,
                               spc_error *error);
 spc_status spc__awkward_size(spc_scene **out, int i, uint64_t seed,
                              const spc_conv *conv, spc_error *error);
 
-/* Two sets for a layer that is given both: most outputs, and all but the first
- * tile of them, see no input. The caller frees them. */
+/*
+ * Makes two sets for a layer that is given both: most outputs, and all but the
+ * first tile of them, see no input. The caller frees them.
+ */
 spc_status spc__awkward_far(spc_scene **out, spc_scene **given,
                             const spc_conv *conv, spc_error *error);
 

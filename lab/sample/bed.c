@@ -12,7 +12,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Kernels write whole tiles where they go wrong: so many rows of results. */
+/*
+ * Guard zones. A faulty kernel writes whole tiles, so zones have room for this
+ * many rows of results.
+ */
 enum {
     LEAST_ZONE = 4096,
     LEAST_FAR_ZONE = 64 * 1024,
@@ -43,8 +46,10 @@ void spc__bed_release(const spc__bed *bed, spc__guarded *guarded)
     memset(guarded, 0, sizeof(*guarded));
 }
 
-/* A candidate that needs more than the device has at all is refused. A failed
- * allocation of less is trouble of the device and not the candidate's. */
+/*
+ * Places an array at an odd multiple of `place`; any multiple if that is
+ * SPC__PLACES.
+ */
 static spc_status check_size(const spc__bed *bed, size_t bytes)
 {
     const spc_device_info *info = &bed->ctx->info;
@@ -105,7 +110,10 @@ spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes)
     return lay(bed, to, bytes, 0);
 }
 
-/* At an odd multiple of `place`; of SPC__PLACES at any. */
+/*
+ * Places new data at the old address, so that a kernel that remembers data by
+ * address is found.
+ */
 static spc_status lay_at(spc__bed *bed, spc__guarded *to, size_t bytes,
                          size_t place)
 {
@@ -138,7 +146,7 @@ static spc_status upload(spc__bed *bed, spc__guarded *to, const void *from,
                : spc_copy_to_device(bed->ctx, to->data, from, bytes);
 }
 
-/* ---- building ------------------------------------------------------------ */
+/* Index of the array that holds a draw. */
 
 /* The array that holds a draw. */
 static int array_of(const spc__bed *bed, int s, spc__draw draw)
@@ -220,7 +228,10 @@ static spc_status upload_vectors(spc__bed *bed, int d)
     return status;
 }
 
-/* ---- weights ------------------------------------------------------------- */
+/*
+ * Transposes KRSC to RSCK. The weights of a DGRAD are those of its layer, whose
+ * outputs are the gradient's inputs.
+ */
 
 static spc_status digest_weights(const spc__bed *bed, uint64_t *digests)
 {
@@ -244,8 +255,10 @@ spc_weights_layout spc__bed_layout(spc__draw draw)
     return draw == SPC__WIDE ? SPC_RSCK : SPC_KRSC;
 }
 
-/* KRSC to RSCK. The weights of a DGRAD are those of its layer, whose outputs
- * are its inputs. */
+/*
+ * Places weights at an odd multiple of an element, as no more is promised;
+ * digests read two bytes at once.
+ */
 static void turn_weights(char *to, const char *from, const spc_conv *conv)
 {
     bool is_dgrad = conv->pass == SPC_DGRAD;
@@ -452,9 +465,9 @@ void spc__bed_free(spc__bed *bed)
     free(bed);
 }
 
-/* ---- a candidate --------------------------------------------------------- */
+/* The rows that a linear layer runs on. */
 
-/* The rows that a linear layer is run for. */
+/* Elements that packing skips must not keep values of another plan. */
 static int64_t linear_rows(const spc__bed *bed, int s)
 {
     return s == bed->counted && bed->count != NULL
@@ -490,12 +503,16 @@ spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
     size_t bytes = spc_plan_weights_bytes(plan);
     spc_status status = spc__bed_lay(bed, to, bytes);
 
-    /* What packing leaves out must not be what another plan left there. */
+    /* an existing gradient */
     if (status == SPC_OK)
         status = fill(bed, to->data, SPC__ZONE_BYTE, to->bytes);
     if (status != SPC_OK || (bed->sample->conv.pass == SPC_WGRAD && bytes == 0))
         return status;
-    if (bed->sample->conv.pass == SPC_WGRAD) /* a gradient that is there */
+    /*
+     * Devices fill contiguous bytes only, so rows with gaps are made on the
+     * host.
+     */
+    if (bed->sample->conv.pass == SPC_WGRAD)
         return spc_copy_to_device(bed->ctx, to->data,
                                   bed->sample->weights[draw], bytes);
     return spc_plan_pack_weights(plan, to->data, bed->weights[draw].data,
@@ -522,7 +539,7 @@ spc_status spc__bed_set_timed(spc__bed *bed, const spc_plan *plan, int s)
     return set(bed, plan, s, SPC__PLACES);
 }
 
-/* What devices fill is one run of bytes: rows with gaps are made here. */
+/* Sets the scales; those of absent tensors are ignored. */
 spc_status spc__bed_fill_out(spc__bed *bed, int byte)
 {
     spc__operand out =

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bed_room.c - a bed whose first scene has a map with room for more rows than
- * there are, as networks and frames have. */
+/*
+ * bed_room.c - a fixture whose first scene has a map with spare capacity, as
+ * networks and frames have.
+ */
 #include "coords/map.h"
 #include "lab/sample/awkward.h"
 #include "lab/sample/bed.h"
@@ -11,7 +13,7 @@
 #include "operators/conv.h"
 #include <string.h>
 
-/* The sets and the map in the making. */
+/* The sets and the map while they are made. */
 typedef struct room {
     const spc__bed *bed;
     const spc_geometry *geometry;
@@ -40,7 +42,7 @@ static spc_status check(const spc__bed *bed, int64_t capacity)
     return SPC_OK;
 }
 
-/* How far the kernel looks. */
+/* The halo of the kernel. */
 static int halo_of(const spc_geometry *g)
 {
     int64_t low[3], high[3], halo = 8;
@@ -122,8 +124,10 @@ static spc_status replace_map(spc__bed *bed, int64_t capacity)
     return status;
 }
 
-/* A linear layer has no map: its arrays have room, and the count is on the
- * device. */
+/*
+ * A linear layer has no map: its arrays get spare capacity, and the count is on
+ * the device.
+ */
 static spc_status leave_room(spc__bed *bed, int64_t capacity)
 {
     int32_t rows = (int32_t)bed->sample->scenes[0].rows_out;
@@ -154,9 +158,12 @@ spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity)
                                                   : replace_map(bed, capacity);
 }
 
-/* ---- one map for scenes one after the other ------------------------------ */
+/* ---- one map for a sequence of scenes ------------------------------------ */
 
-/* Of counts; a map has room for its largest scene, and is built of that. */
+/*
+ * Spare rows for linear layers; a map has room for its largest scene and is
+ * built from it.
+ */
 enum { SPARE_ROWS = 100 };
 
 static bool has_spare(const spc__bed *bed)
@@ -167,8 +174,10 @@ static bool has_spare(const spc__bed *bed)
            rule != SPC_RULE_GIVEN && rule != SPC_RULE_RADIUS;
 }
 
-/* Which of them has most rows on both sides together: a shape may leave less of
- * a scene on its borders than of a smaller one. */
+/*
+ * The scene with most rows on both sides together. A shape may leave fewer rows
+ * on the borders of a scene than on those of a smaller one.
+ */
 static int largest_of(const spc__bed *bed, const int *scenes, int count)
 {
     const spc__sample_scene *all = bed->sample->scenes;
@@ -183,7 +192,7 @@ static int largest_of(const spc__bed *bed, const int *scenes, int count)
     return most;
 }
 
-/* Leaves those that the map of the largest has room for; how many. */
+/* Keeps the scenes that fit the map of the largest; returns their number. */
 static int leave_fitting(const spc__bed *bed, int *scenes, int count)
 {
     const spc__sample_scene *all = bed->sample->scenes;
@@ -197,8 +206,11 @@ static int leave_fitting(const spc__bed *bed, int *scenes, int count)
     return left;
 }
 
-/* The first two have one tile each, so what is kept of the one tile is met by
- * the other, whatever order tiles have. Emulation has no time for two more. */
+/*
+ * The first two scenes have one tile each, so state that is kept from one tile
+ * meets the other in any order of tiles. An emulation has no time for two more
+ * scenes.
+ */
 int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
 {
     int given = bed->sample->given, count = 0;
@@ -216,7 +228,7 @@ int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
     return leave_fitting(bed, scenes, count);
 }
 
-/* What is counted as an array of so many rows must lie apart from others. */
+/* Arrays whose rows are counted must not overlap others. */
 static spc_status reserve_arrays(spc__bed *bed, const int *scenes, int count,
                                  int64_t rows_in, int64_t rows_out)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* digest.c - the kernel of role "digest", and the same on the host. */
+/* digest.c - the kernel of role "digest", and its computation on the host. */
 #include "lab/sample/digest.h"
 
 #include "base/error.h"
@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A thread is worth starting for so many units, a block up to so many times
- * for each processor. */
+/* The least units for a thread, and the most blocks for each processor. */
 enum { UNITS_PER_THREAD = 16, BLOCKS_PER_PROCESSOR = 4 };
 
 struct spc__digester {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * draw.c - data that wrong arithmetic cannot pass.
+ * draw.c - test data that makes faulty arithmetic visible.
  *
  * A draw of integers (times a power of two) is summed without any rounding as
  * long as every partial sum stays below 2^24 units, the least integer that fp32
- * cannot follow by one; tensor cores cut off what lies 24 bits below the
- * largest term, so the bound here is 2^23. Then there is one right result,
- * whatever the order of the sum, and the comparison needs no tolerance: fp16
- * results are that sum rounded once. No product is zero but where COUNT is to
- * find that zeros are not taken for what they are.
+ * cannot increase by one. Tensor cores cut off bits that are 24 below the
+ * largest term, so the bound here is 2^23. Then there is one correct result for
+ * any order of the sum, and the comparison needs no tolerance: fp16 results are
+ * that sum rounded once. No product is zero, except where COUNT tests that
+ * zeros are handled.
  *
- * COUNT   Integers of magnitude 1 to 3, or 1 where there are many: the sum fits
- *         the 11 bits of fp16 as well. A product that is lost or taken twice
- *         changes it by at least one unit, for certain. One weight in 32 is
- *         zero, one bias in three, and in some scenes of sizes many inputs.
+ * COUNT   Integers of magnitude 1 to 3, or 1 if there are many: the sum fits
+ *         the 11 bits of fp16 as well. A product that is lost or added twice
+ *         always changes it by at least one unit. One weight in 32 is zero, one
+ *         bias in three, and in some scenes of sizes many inputs.
  * WIDE    Odd integers of all the bits that the type must multiply exactly.
  *         fp16 and tf32: 11 bits, of which bf16 keeps 8 (bf16 itself: those);
  *         sums are far beyond
@@ -23,43 +23,42 @@
  *         halves, is exact too, since the narrow value's low half is zero, and
  *         13 bits split into two halves of 11 without loss. Inputs are wide in
  *         some channels and weights in others, so that rounding either shows.
- *         Rounding any odd wide value away is an odd error: of an odd number of
+ *         Rounding any odd wide value gives an odd error: for an odd number of
  *         them times odd narrow values the sum of errors is odd, so not zero.
  *         fp32 data is scaled by 2^-30, which fp16 flushes to zero.
  *
  * An epilogue keeps all that: scales are 1 and 1/2 of either sign, or 0, so
- * that sums stay whole halves of a unit, a bias and a residual are whole
- * numbers of units. In bf16 even COUNT's results are rounded where there are
- * many products: what is lost of one then shows in those results that are
- * small.
+ * that sums stay whole halves of a unit; a bias and a residual are whole
+ * numbers of units. In bf16 even COUNT's results are rounded if there are many
+ * products: a lost product then shows in the results that are small.
  *
- * Where sums may be in fp16 (accumulator=f16) all of this is bounded by its 11
- * bits: COUNT is, of partial sums now, and WIDE has the widest values that they
- * allow, down to ones alone. Where 25000 ones are not enough weights are zero
- * but for so many. REAL has 16 products an output, spread over all offsets and
- * channels: of many the bound is wider than what a lost product changes.
+ * If sums may be in fp16 (accumulator=f16), its 11 bits bound all of this: the
+ * partial sums of COUNT, and WIDE, which has the widest values that they allow,
+ * down to ones alone. If even 25000 ones exceed them, all further weights are
+ * zero. REAL has 16 products an output, spread over all offsets and channels:
+ * with many, the bound would be wider than the effect of a lost product.
  *
  * Whole numbers (i8) are drawn as they are; COUNT and WIDE give results, and
- * REAL all of the type; of WIDE -127 is -128, the end of it. Scales that are
- * powers of two keep what is said above: in_scale is the unit. out_scale is
- * such that 1.5 to 3 deviations of the sum of a third of all products reach the
- * ends of i8: there some results saturate. By scales of 1/2 many a result lies
- * halfway between two whole numbers.
+ * REAL all of the type; for WIDE -127 is replaced by -128, the end of the type.
+ * Scales are powers of two, which keeps the properties above: in_scale is the
+ * unit. out_scale is such that 1.5 to 3 deviations of the sum of a third of all
+ * products reach the ends of i8: some results saturate. With scales of 1/2 many
+ * results lie halfway between two whole numbers.
  *
- * FULL    Of f16 and the like numbers of all bits and of many magnitudes, one
- *         product an output (draw_full.c). Of i8 magnitudes of 120 to 127, and
- *         -128, with signs by which all products of an output channel in three
- *         are positive, in three negative: where all offsets are seen, sums are
- *         nearly 2^14 for each product, which an accumulator of less than 32
- *         bits does not hold, or one of fp32. The oracle adds in double; int32
- *         holds fewer than 2^17 products, for more of which magnitudes are
- *         less.
+ * FULL    For f16 and the like: numbers of all bits and of many magnitudes, one
+ *         product an output (draw_full.c). For i8: magnitudes of 120 to 127,
+ *         and -128, with signs by which all products of an output channel in
+ *         three are positive, in three negative: where all offsets are seen,
+ *         sums are nearly 2^14 for each product, which an accumulator of less
+ *         than 32 bits does not hold, or one of fp32. The oracle adds in
+ * double; int32 holds fewer than 2^17 products, and for more products the
+ *         magnitudes are smaller.
  *
- * With signs at random no bound on sums is certain, but nearly so. A sum of n
+ * With random signs the bound on sums is not certain, but nearly so. A sum of n
  * terms with random signs and mean square m exceeds t with probability at most
- * 2 exp(-t^2 / (2 n m)) (Hoeffding), and so does any fixed part of it. At
- * t = 9.2 sqrt(n m) that is 8e-19: of 1e7 results of 1e4 partial sums each, in
- * one draw of 1e7 one might round. The tests count on nothing less.
+ * 2 exp(-t^2 / (2 n m)) (Hoeffding), and so does any fixed part of it. At t =
+ * 9.2 sqrt(n m) that is 8e-19: for 1e7 results of 1e4 partial sums each, one
+ * draw in 1e7 may round.
  */
 #include "lab/sample/draw.h"
 
@@ -70,11 +69,13 @@
 #include <math.h>
 
 static const double sure = 9.2, sums_below = 0x1p23;
-/* What COUNT asks of sums that fp16 must hold is asked of results alone: 6.5
- * deviations are exceeded by one in 1e9; it is then rounded, as WIDE is. */
+/*
+ * Where sums must fit fp16, COUNT bounds the results only: one in 1e9 exceeds
+ * 6.5 deviations. Such a result is rounded, as in WIDE.
+ */
 static const double likely = 6.5, halves_below = 2048;
 
-/* As many units as both fp16 and the type of the results hold. */
+/* The units that both fp16 and the type of the results hold. */
 static double results_below(const spc_conv *conv)
 {
     int bits = spc__dtype_of(spc__conv_out(conv))->stored_bits;
@@ -105,7 +106,7 @@ static float draw_narrow(spc__random *random)
     return sign * (float)(1 + 2 * spc__random_below(random, 2));
 }
 
-/* Odd, of exactly so many bits. */
+/* Odd, of exactly `bits` bits. */
 static float draw_wide(int bits, spc__random *random)
 {
     float sign = sign_of(random);
@@ -122,13 +123,13 @@ static float draw_real(spc__random *random)
 /* ---- what a layer allows ------------------------------------------------- */
 
 typedef struct style {
-    int most;   /* COUNT: the largest integer */
-    int bits;   /* WIDE: of wide values */
-    int period; /* WIDE: channel 0 of so many has wide inputs, channel 1 wide
-                   weights */
-    bool whole; /* WIDE: the lowest is no odd one, but that of i8 */
-    bool ones;  /* WIDE: no wide values, and narrow ones are 1 */
-    int of;     /* COUNT and WIDE: one weight in so many is not zero */
+    int most;          /* COUNT: the largest integer */
+    int bits;          /* WIDE: of wide values */
+    int period;        /* WIDE: in each period, channel 0 has wide inputs and
+                          channel 1 wide weights */
+    bool whole;        /* WIDE: the lowest is the even one of i8 */
+    bool ones;         /* WIDE: no wide values; narrow ones are 1 */
+    int of;            /* COUNT and WIDE: one weight in `of` is not zero */
     float in, weights; /* the units */
 } style;
 
@@ -145,9 +146,11 @@ static bool sums_in_half(const spc_conv *conv)
     return conv->accumulator == SPC_SUMS_F16;
 }
 
-/* The least period with which sums stay below `below`, if there is one. Wide
- * values are uniform in [2^(bits - 1), 2^bits): 7/3 of the square of the least
- * in the mean; narrow ones have mean square 5. */
+/*
+ * Finds the least period with which sums stay below `below`, if there is one.
+ * Wide values are uniform in [2^(bits - 1), 2^bits), so their mean square is
+ * 7/3 of the square of the least; narrow ones have mean square 5.
+ */
 static bool find_period(int *period, const spc_conv *conv, int bits,
                         double below)
 {
@@ -162,7 +165,7 @@ static bool find_period(int *period, const spc_conv *conv, int bits,
     return fits;
 }
 
-/* For sums of 11 bits: as wide as they allow. */
+/* For sums of 11 bits: the widest values that fit. */
 static void narrow_style(style *s, const spc_conv *conv)
 {
     enum { ONES = 25000 }; /* sure * sqrt(ONES) is 1455 */
@@ -222,7 +225,7 @@ static double power_of_two_from(double value)
     return exp2(ceil(log2(value)));
 }
 
-/* The unit of sums, which a bias counts in. */
+/* The unit of sums and of the bias. */
 static float unit_of(const spc_conv *conv, const style *s,
                      const spc_scales *scales)
 {
@@ -231,7 +234,7 @@ static float unit_of(const spc_conv *conv, const style *s,
     return spc__conv_in_is_whole(conv) ? unit * scales->in : unit;
 }
 
-/* Rows see a third of the offsets, more or less. */
+/* Assumes that rows see about a third of the offsets. */
 void spc__draw_scales(spc_scales *out, const spc_conv *conv, spc__draw draw)
 {
     style s = style_of(conv, draw);
@@ -304,8 +307,10 @@ void spc__draw_in(float *out, const spc_conv *conv, spc__draw draw,
     settle(out, (size_t)(rows * conv->cin), conv->dtype);
 }
 
-/* One in `of` becomes zero, of either sign, or all but one in it. It draws from
- * a copy: what is drawn behind it does not depend on it. */
+/*
+ * Makes one value in `of` zero, of either sign; or all but one. Draws from a
+ * copy of the generator, so that later draws do not depend on it.
+ */
 static void draw_zeros(float *values, int64_t n, uint32_t of, bool but_one,
                        const spc__random *random)
 {
@@ -331,8 +336,10 @@ void spc__draw_thinned(float *values, const spc_conv *conv, int64_t rows,
             values[row * columns + c] = 0;
 }
 
-/* All but `keep` of a channel's weights become zero: one each of as many parts
- * remains. */
+/*
+ * Makes all but `keep` of a channel's weights zero: one stays in each of `keep`
+ * parts.
+ */
 static void keep_few(float *values, int64_t n, int keep, spc__random *random)
 {
     for (int64_t part = 0; part < keep && n > keep; part++) {
@@ -344,7 +351,7 @@ static void keep_few(float *values, int64_t n, int keep, spc__random *random)
     }
 }
 
-/* What sums of 11 bits have no room for. */
+/* Makes weights zero that sums of 11 bits have no room for. */
 static void thin_weights(float *out, const spc_conv *conv, spc__draw draw,
                          const style *s, spc__random *random)
 {
@@ -359,8 +366,11 @@ static void thin_weights(float *out, const spc_conv *conv, spc__draw draw,
         draw_zeros(out, conv->cout * each, (uint32_t)s->of, true, random);
 }
 
-/* By the input channel that a weight meets: a group's begin where the one
- * before ends, so that wide meets narrow in groups of any size. */
+/*
+ * Draws weights by the input channel that they meet. Each group's channels
+ * follow those of the group before, so that wide meets narrow in groups of any
+ * size.
+ */
 void spc__draw_weights(float *out, const spc_conv *conv, spc__draw draw,
                        spc__random *random)
 {
@@ -417,8 +427,10 @@ void spc__draw_bias(float *out, const spc_conv *conv, spc__draw draw,
         out[c] = 0;
 }
 
-/* Powers of two that scales of the real draw go up to and down to: as many as
- * folded norms have, where results stay within their type. */
+/*
+ * The range of powers of two of the real draw's scales: as large as that of
+ * folded norms, where results stay within their type.
+ */
 static int scale_powers(const spc_conv *conv)
 {
     if (spc__conv_out_is_whole(conv))
@@ -426,8 +438,10 @@ static int scale_powers(const spc_conv *conv)
     return spc__conv_out(conv) == SPC_F16 ? 6 : 10;
 }
 
-/* One channel of eight has a zero; draws of wide values, which see most, have
- * none. */
+/*
+ * One channel in eight is zero, except in draws of wide values, which find most
+ * faults.
+ */
 void spc__draw_scale(float *out, const spc_conv *conv, spc__draw draw,
                      spc__random *random)
 {
@@ -472,7 +486,9 @@ void spc__draw_residual(float *out, const spc_conv *conv, spc__draw draw,
 /* ---- the ends of a type ---------------------------------------------------
  */
 
-/* Nothing is added to sums, and what follows them has no range of its own. */
+/*
+ * True if nothing is added to sums, and later steps have no range of their own.
+ */
 static bool scales_freely(const spc_conv *conv)
 {
     return !conv->bias && conv->add == SPC_ADD_NONE &&
@@ -486,11 +502,13 @@ static bool has_ends(const spc_conv *conv)
            !spc__conv_out_is_whole(conv);
 }
 
-/* fp16's own convention: numbers below 2^-14 are kept, as inputs and as
- * results, since weights and activations of networks are that small, and every
- * instruction that reads or makes fp16 keeps them. Those of the others begin
- * below 2^-126, where nobody's data are; a kernel may take them for zero, and
- * is asked for what fp16 could not hold instead. */
+/*
+ * fp16 only: numbers below 2^-14 are kept, as inputs and as results, since
+ * weights and activations of networks are that small, and every instruction
+ * that reads or makes fp16 keeps them. Subnormals of the other types begin
+ * below 2^-126, where no real data are, and a kernel may treat them as zero;
+ * these types are tested with numbers that fp16 could not hold instead.
+ */
 int spc__draw_tiny(const spc_conv *conv)
 {
     if (!has_ends(conv) || !scales_freely(conv))
@@ -500,8 +518,10 @@ int spc__draw_tiny(const spc_conv *conv)
     return spc__conv_out(conv) == SPC_F16 ? 0 : -60;
 }
 
-/* fp16: results up to 60000, of 65504, to which a bias and a residual, small
- * whole numbers as they are, may be added; inputs are at most three. */
+/*
+ * fp16: results up to 60000, of 65504, so that a bias and a residual, which are
+ * small whole numbers, may be added; inputs are at most three.
+ */
 int spc__draw_huge(const spc_conv *conv, double largest)
 {
     bool half = conv->dtype == SPC_F16 || spc__conv_out(conv) == SPC_F16;
@@ -517,8 +537,9 @@ int spc__draw_huge(const spc_conv *conv, double largest)
 
 /* ---- gradients of weights ------------------------------------------------ */
 
-/* Sums go over rows, so wide values meet narrow ones only where all of x, or
- * all of dy, is narrow; and long sums leave less than their bits to the values.
+/*
+ * Sums go over rows, so wide values meet narrow ones only if all of x, or all
+ * of dy, is narrow; long sums leave fewer bits to the values.
  */
 static style wgrad_style(const spc_conv *conv, spc__draw draw, int64_t rows)
 {
@@ -560,7 +581,7 @@ void spc__draw_pair(float *x, float *dy, const spc_conv *conv, spc__draw draw,
     settle(dy, (size_t)(rows_out * conv->cout), conv->dtype);
 }
 
-/* Small in the units of what it is added to: the last row is that of a bias. */
+/* Small in units of the gradient; the last row is that of a bias. */
 void spc__draw_gradient(float *out, const spc_conv *conv, spc__draw draw,
                         int64_t rows, spc__random *random)
 {

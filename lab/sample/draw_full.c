@@ -3,41 +3,42 @@
  * draw_full.c - numbers of all bits and of many magnitudes, one product an
  * output.
  *
- * Of a sum of many products only those are exact whose terms are alike, as
- * integers are. Of a sum that has one the result is known whatever the numbers:
- * an output channel has weights at one offset, and an input row, in each group
- * of channels, one that is not zero. So operands have all bits that their type
- * multiplies, and exponents from end to end of what is promised: a kernel that
- * rounds them, or clamps them, or takes small ones for zero, or is made for
- * small integers, gives other results. A quarter of the numbers each is near
- * one, anywhere, at the upper end and at the lower, by turns: so every pair of
- * quarters meets, and most products are numbers that the outputs hold.
+ * A sum of many products is exact only if its terms are alike, as integers are.
+ * A sum of one product has a known result for any numbers. So an output channel
+ * has weights at one offset, and an input row has one nonzero element in each
+ * group of channels. The operands have all bits that their type multiplies, and
+ * exponents over the whole promised range: a kernel that rounds or clamps them,
+ * takes small ones for zero, or only works for small integers, gives other
+ * results. Numbers cycle through four quarters: near one, anywhere, at the
+ * upper end, at the lower end. So every pair of quarters meets, and the outputs
+ * hold most products.
  *
- * f16    from the least number that is not zero, 2^-24, to the largest, as
- *        factors of either kind. Products have 22 bits and lie above 2^-48:
- *        exact in fp32. What is too large for fp16 is infinite there.
- * bf16,  2^-44 to 2^44: products lie far from where fp32 ends, or begins to
- * tf32,  lose bits. Three tf32 products for one of f32 keep what is 2^-22 of
- * f32    them above 2^-126.
+ * f16    from the least nonzero number, 2^-24, to the largest, for both
+ * factors.
+ *        Products have 22 bits and lie above 2^-48: exact in fp32. Products too
+ *        large for fp16 become infinite.
+ * bf16,  2^-44 to 2^44: products are far from the ends of fp32's range. Three
+ * tf32,  tf32 products for one of f32 keep terms of 2^-22 relative size
+ * f32    above 2^-126.
  *
- * f32 by three tf32 products is not exact: factors lose up to 2^-22 each, what
- * is not multiplied is 2^-22, and of the sum of the three up to 2^-23 is cut
- * off twice. Six times 2^-22 is allowed, 30 times less than what rounding one
- * factor to 16 bits may cost.
+ * f32 by three tf32 products is not exact: factors lose up to 2^-22 each, the
+ * omitted product is 2^-22, and up to 2^-23 of the sum of the three is cut off
+ * twice. Six times 2^-22 is allowed, 30 times less than the possible cost of
+ * rounding one factor to 16 bits.
  *
- * Some channels have no weights. They have a bias alone, or a residual, of all
- * bits; others have neither. An activation that is no line keeps all numbers
- * near one, as it has a range of its own.
+ * Some channels have no weights. They have only a bias, or only a residual, of
+ * all bits; others have neither. A nonlinear activation keeps all numbers near
+ * one, as it has a range of its own.
  *
- * Where sums may be in fp16 products stay below 2^15, so that none is infinite
- * in some kernels alone, and lose their lower bits: 2^-10 of them, if that is
- * cut off, is allowed, or the distance of the least numbers, 2^-24. What is too
- * large for fp16 is not looked at.
+ * If sums may be in fp16, products stay below 2^15, so that none is infinite in
+ * some kernels only, and lose their lower bits: 2^-10 of them, if cut off, is
+ * allowed, or the spacing of the least numbers, 2^-24. Results too large for
+ * fp16 are not compared.
  *
- * Gradients of weights sum over rows: an output channel has one row whose
- * gradient is not zero.
+ * Gradients of weights sum over rows: for each output channel, one row has a
+ * nonzero gradient.
  *
- * I8: see draw.c. Sums are as large as they can be.
+ * I8: see draw.c. Sums are as large as possible.
  */
 #include "lab/sample/draw_full.h"
 
@@ -59,7 +60,7 @@ bool spc__full_is_for(const spc_conv *conv)
 
 /* ---- whole numbers ------------------------------------------------------- */
 
-/* By an input channel alone: inputs and weights agree on it. */
+/* Depends on the input channel only: inputs and weights agree on it. */
 static float sign_of_channel(int channel)
 {
     return (uint32_t)channel * 0x9e3779b1u >> 31 ? -1 : 1;
@@ -95,7 +96,7 @@ static float draw_whole_weight(const spc_conv *conv, int co, int channel,
 
 /* ---- numbers of all bits ------------------------------------------------- */
 
-/* Exponents; so many besides the last are an end. */
+/* A range of exponents; each end has `few` + 1 of them. */
 typedef struct span {
     int low, high, few;
 } span;
@@ -110,7 +111,7 @@ static bool is_line(const spc_conv *conv)
            conv->activation == SPC_ACT_LEAKY;
 }
 
-/* Is a product known to the bit, so that one that is nearly too large is? */
+/* True if products are exact, so that one close to overflow is known. */
 static bool is_exact(const spc_conv *conv)
 {
     return spc__dtype_of(conv->dtype)->factor_bits < 24 &&
@@ -159,12 +160,12 @@ static span quarter_of(span all, int64_t turn)
     }
 }
 
-/* Of the quarter that `turn` says. */
+/* Draws from the quarter of index `turn`. */
 static float draw_number(span exponents, int64_t turn, int bits,
                          spc__random *random)
 {
     span of = quarter_of(exponents, turn);
-    uint32_t half = 1u << (bits - 1); /* the least of so many bits */
+    uint32_t half = 1u << (bits - 1); /* the least with this many bits */
     float sign = sign_of(random);
     float significand = (float)(half + spc__random_below(random, half));
     int e = of.low +
@@ -178,7 +179,7 @@ static int factor_bits(const spc_conv *conv)
     return spc__dtype_of(conv->dtype)->factor_bits;
 }
 
-/* One channel of each group. */
+/* One channel of each group is nonzero. */
 static void draw_row(float *out, const spc_conv *conv, span exponents,
                      int64_t row, spc__random *random)
 {
@@ -201,8 +202,10 @@ static bool is_residual_alone(const spc_conv *conv, int co)
     return conv->add != SPC_ADD_NONE && co % 8 == 6;
 }
 
-/* The offset of a channel: by turns the one in the middle, which most rows see,
- * and any. */
+/*
+ * The offset of a channel alternates: the one in the middle, which most rows
+ * see, then any.
+ */
 static void draw_channel(float *out, const spc_conv *conv, int co,
                          spc__random *random)
 {
@@ -251,9 +254,9 @@ void spc__full_weights(float *out, const spc_conv *conv, spc__random *random)
 }
 
 /*
- * Few channels have a bias, and all scenes the same: its lower bits alternate,
- * so that to however few it is rounded a third of the last is lost at least,
- * where of any bits one draw of ten loses less than is forgiven.
+ * Few channels have a bias, and all scenes have the same one, so its lower bits
+ * alternate: rounding it to any fewer bits loses at least a third of the last
+ * one. With random bits, one draw in ten would lose less than the tolerance.
  */
 static float alternate(float number)
 {
@@ -302,7 +305,7 @@ void spc__full_pair(float *x, float *dy, const spc_conv *conv, int64_t rows_in,
     }
 }
 
-/* ---- what must come out -------------------------------------------------- */
+/* ---- expected results ---------------------------------------------------- */
 
 double spc__full_error(const spc_conv *conv, double sum)
 {

@@ -20,12 +20,12 @@ struct bounds {
     int64_t rows;
     const spc__values *values;
     const double *magnitude;
-    double *reference; /* the oracle's sums become its results */
+    double *reference; /* the oracle's sums, replaced by its results */
     float *tolerance;
     int64_t *products; /* [cout] weights that are not zero; NULL: all count */
 };
 
-/* Products by zero cost sums in fp16 nothing. */
+/* Products by zero do not round sums in fp16. */
 static int64_t *count_products(const spc_conv *conv, const float *weights)
 {
     int64_t each =
@@ -118,7 +118,7 @@ void spc__finish_exact(float *sums, float *slack, const spc_conv *conv,
         spc__parallel_for(rows, threads, finish_row, &f);
 }
 
-/* As far as it is known to the bit none. */
+/* The slack of a result; 0 if it is exact. */
 static float slack_of(const spc_conv *conv, bool is_exact,
                       const spc__bounded *result)
 {
@@ -174,8 +174,10 @@ typedef struct element {
     double got, error;
 } element;
 
-/* Is it worse than the worst so far? A difference to what is exact, or what is
- * no number, is infinitely wrong. */
+/*
+ * Records an element if it is worse than the worst so far. A difference from an
+ * exact result, or a NaN, counts as infinite.
+ */
 static void judge(element *worst, int64_t at, double got, double reference,
                   double tolerance)
 {
@@ -224,7 +226,7 @@ spc__worst spc__compare_exact(const void *out, const spc_conv *conv,
 
     for (int64_t i = 0; i < rows * conv->cout; i++) {
         if (memcmp(spc__result_at(out, conv, i), spc__result_at(exact, conv, i),
-                   bytes) == 0) /* zeros of either sign are equal, too */
+                   bytes) == 0) /* zeros of either sign are equal as well */
             continue;
         judge(&worst, i, spc__result_value(out, conv, i),
               spc__result_value(exact, conv, i), slack != NULL ? slack[i] : 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* odd.c - what infinities, and what is no number, do to sums. */
+/* odd.c - the effect of infinities and NaN on sums. */
 #include "lab/sample/odd.h"
 
 #include "operators/conv.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Of many rows one, and the residuals of one of as many others. */
+/* Marks one row in ROWS_APART, and the residuals of one in RESIDUALS_APART. */
 enum { ROWS_APART = 97, FIRST_ROW = 5, RESIDUALS_APART = 61 };
 
 bool spc__odd_is_for(const spc_conv *conv)
@@ -30,7 +30,7 @@ float spc__odd_infinite(const spc_conv *conv, int64_t row, int64_t rows,
     return row % 2 ? -INFINITY : INFINITY;
 }
 
-/* Those of a DGRAD lie as its layer's do. */
+/* The weights of a DGRAD have the order of its layer's. */
 int64_t spc__odd_weight(const spc_conv *conv)
 {
     int64_t of_channel =
@@ -66,7 +66,7 @@ typedef struct element {
     int column;
 } element;
 
-/* The input and the offset of slot s; false: none. */
+/* Returns the input and the offset of slot s; false if the slot is empty. */
 static bool seen_at(const element *e, int s, int64_t *from, int64_t *k)
 {
     const spc_relation *r = e->relation;
@@ -88,7 +88,7 @@ static unsigned char of_inputs(const element *e)
     return SPC__ODD_RIGHT;
 }
 
-/* What products with infinities add up to, as 0, an infinity, or no number. */
+/* The sum of products with infinities: 0, an infinity, or NaN. */
 static float infinite_sum(const element *e, const float *weights)
 {
     const spc_conv *conv = e->conv;

@@ -39,11 +39,12 @@ static spc_status make(spc__sample_maker *m, const spc_conv *conv,
         return status;
     m->header = m->sample->memory;
     status = spc__sample_fill(m, sources, count);
-    spc__sample_block_see(m->sample); /* digests and counts are known now */
+    /* digests and counts are known from here on */
+    spc__sample_block_see(m->sample);
     return status;
 }
 
-/* The scenes of a sample, and what of them is its maker's to free. */
+/* The scenes of a sample, and those parts that its maker frees. */
 typedef struct sources {
     spc__sample_source all[SPC__SAMPLE_SCENES];
     int count;
@@ -51,7 +52,7 @@ typedef struct sources {
     spc_relation found[SPC__SAMPLE_SCENES];
 } sources;
 
-/* Finds the relations that did not come with their scenes. */
+/* Finds the relations that were not passed with their scenes. */
 static spc_status relate(sources *from, const spc_conv *conv,
                          const spc__sample_options *options, spc_error *error)
 {
@@ -73,7 +74,10 @@ static spc_status relate(sources *from, const spc_conv *conv,
     return status;
 }
 
-/* The i-th size of a sample: the first, then from one on that the seed says. */
+/*
+ * The i-th size of a sample: the first, then consecutive ones from a start
+ * drawn by the seed.
+ */
 static int size_of(int i, uint64_t seed)
 {
     return i == 0 ? 0 : 1 + (int)(((uint64_t)i - 1 + seed) % (SPC__SIZES - 1));
@@ -98,7 +102,7 @@ static spc_status add_awkward(sources *from, const spc_conv *conv,
     return status;
 }
 
-/* Behind the sizes, of layers whose outputs may lie anywhere. */
+/* Appended after the sizes, for layers whose outputs may lie anywhere. */
 static spc_status add_far(sources *from, const spc_conv *conv, int sizes,
                           spc_error *error)
 {

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_block.c - the block that a sample lies in.
+ * sample_block.c - the layout of a sample's memory block.
  *
- * An awkward scene has two draws of integers, and two have the full range:
- * what it is to find is not a matter of rounding. A given scene has the wide
- * and the real draw, and the counting one where only that is certain to see a
- * lost product: where results have fewer bits than sums.
+ * An awkward scene has two draws of integers, and two have the full range: the
+ * faults that it finds do not depend on rounding. A given scene has the wide
+ * and the real draw. It has the counting one only where no other is certain to
+ * find a lost product: if results have fewer bits than sums.
  */
 #include "lab/sample/sample_block.h"
 
@@ -53,7 +53,7 @@ static bool is_drawn(const spc__sample_header *header, int s, bool judges,
            spc__dtype_of(spc__conv_out(conv))->stored_bits < 24;
 }
 
-/* The arrays of a scene that are drawn, and what must come out of them. */
+/* Lays out the drawn arrays of a scene and their expected results. */
 static void lay_out_draw(spc__sample_header *header, int s, spc__draw draw,
                          const spc__operand *all, size_t *end)
 {

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * sample_block.h - the block of memory that a sample lies in, and what fills
- * it.
- */
+/* sample_block.h - the memory block of a sample, and its contents. */
 #ifndef SPC_LAB_SAMPLE_BLOCK_H
 #define SPC_LAB_SAMPLE_BLOCK_H
 
 #include "lab/sample/sample.h"
 
-/* The block starts with this; everything else is found by offset, where 0
- * stands for what is not there. */
+/*
+ * The block starts with this header. Everything else is found by offset; offset
+ * 0 means absent.
+ */
 typedef struct spc__sample_header {
     char magic[16];
     spc_conv conv;
@@ -35,22 +34,24 @@ typedef struct spc__sample_maker {
     spc__sample_header *header; /* in the block */
     const spc__sample_options *options;
     spc__random random;
-    float *weights[SPC__DRAWS]; /* as the oracle takes them */
+    float *weights[SPC__DRAWS]; /* in the oracle's layout */
     spc_error *error;
 } spc__sample_maker;
 
-/* Makes a block with a place for all that the scenes need. */
+/* Makes a block with room for everything that the scenes need. */
 spc_status spc__sample_block_create(spc__sample *out, const spc_conv *conv,
                                     const spc__sample_source *sources,
                                     int given, int count,
                                     const spc__sample_options *options,
                                     spc_error *error);
 
-/* Sees what the header of the block says of it now. */
+/* Sets the pointers of *out from the current header. */
 void spc__sample_block_see(spc__sample *out);
 
-/* Draws the data of all scenes, and asks what must come out of it
- * (sample_fill.c). */
+/*
+ * Draws the data of all scenes, and asks the oracle for the results
+ * (sample_fill.c).
+ */
 spc_status spc__sample_fill(spc__sample_maker *m,
                             const spc__sample_source *sources, int count);
 

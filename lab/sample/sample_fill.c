@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sample_fill.c - the data of a sample: drawn, encoded as it lies on a device,
- * and what the oracle makes of it.
+ * sample_fill.c - draws the data of a sample, encodes it in the device's
+ * layout, and computes the expected results.
  */
 #include "lab/sample/sample_block.h"
 
@@ -33,7 +33,8 @@ void spc__encode_rows(void *to, const spc__operand *as, const float *from)
                      from + row * as->columns, (size_t)as->columns);
 }
 
-/* As they lie on a device, where the weights of a DGRAD are those of its layer.
+/*
+ * In the device's layout, where the weights of a DGRAD are those of its layer.
  */
 static spc_status encode_weights(spc__sample_maker *m, int d,
                                  const spc__operand *operand)
@@ -87,8 +88,10 @@ static bool is_gradient(const spc__sample_maker *m)
     return m->sample->conv.pass == SPC_WGRAD;
 }
 
-/* Sums of FULL have more bits than fp32, which kernels round to when all is
- * summed up; f32 may have lost some before. */
+/*
+ * Sums of FULL have more bits than fp32, to which kernels round the complete
+ * sum; f32 may lose some earlier.
+ */
 static spc_status expect_full(spc__sample_maker *m, float *sums, float *slack,
                               const spc__seen *seen, int64_t rows,
                               const spc__values *values)
@@ -108,7 +111,7 @@ static spc_status expect_full(spc__sample_maker *m, float *sums, float *slack,
     return status;
 }
 
-/* The same of a gradient of weights, which has no epilogue. */
+/* The same for a gradient of weights, which has no epilogue. */
 static spc_status expect_full_gradient(spc__sample_maker *m, float *sums,
                                        float *slack, const spc__seen *seen,
                                        int64_t rows, const spc__values *values)
@@ -153,7 +156,7 @@ static spc_status expect_sums(spc__sample_maker *m, float *sums, float *slack,
                : expect_full(m, sums, slack, seen, rows, values);
 }
 
-/* What the oracle sums up without rounding, in the type of the outputs. */
+/* Computes sums without rounding, in the type of the outputs. */
 static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
                                const spc__seen *seen, const spc__values *values)
 {
@@ -178,7 +181,7 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
 
 /* ---- numbers at the ends of a type --------------------------------------- */
 
-/* The largest sum of a draw, for scaling; no epilogue. */
+/* Finds the largest sum of a draw, without an epilogue, for scaling. */
 static spc_status largest_sum(spc__sample_maker *m, int s,
                               const spc__seen *seen, const float *in,
                               double *largest)
@@ -193,8 +196,8 @@ static spc_status largest_sum(spc__sample_maker *m, int s,
     spc_status status = spc__oracle_exact(
         sums, conv, seen, scene->rows_out, in, m->weights[SPC__COUNT], NULL,
         m->options->threads, m->options->cancel, m->error);
-    /* In floats: GCC 12 for aarch64 fails to compile the maximum of doubles that
-     * are converted from floats. */
+    /* In floats: GCC 12 for aarch64 fails to compile the maximum of doubles
+     * that are converted from floats. */
     float most = 0;
     for (size_t i = 0; i < n && status == SPC_OK; i++)
         most = fmaxf(most, fabsf(sums[i]));
@@ -203,7 +206,7 @@ static spc_status largest_sum(spc__sample_maker *m, int s,
     return status;
 }
 
-/* Of the scenes of the sizes three have zeros, and three have none. */
+/* Three of the scenes of sizes have zeros, and three have none. */
 static void thin_inputs(spc__sample_maker *m, int s, float *in, float *gradient)
 {
     const spc__sample_scene *scene = &m->sample->scenes[s];
@@ -224,9 +227,11 @@ static void scale(float *values, int64_t n, int power)
         values[i] = ldexpf(values[i], power);
 }
 
-/* COUNT on a scene of the sizes, by turns: as it is, tiny, and huge, which are
- * larger still where zeros leave few of them. Residuals of fp16 then are as
- * huge (NULL: there are none). */
+/*
+ * Scales COUNT on the scenes of sizes: unchanged, tiny and huge alternate; huge
+ * inputs are larger still if zeros leave few of them. fp16 residuals (NULL:
+ * none) are then as huge.
+ */
 static spc_status scale_arrays(spc__sample_maker *m, int s,
                                const spc__seen *seen, float *in,
                                float *residual)
@@ -251,7 +256,7 @@ static spc_status scale_arrays(spc__sample_maker *m, int s,
     return SPC_OK;
 }
 
-/* Draws the arrays of a scene, and asks what must come out of them. */
+/* Draws the arrays of a scene, and computes the expected results. */
 static spc_status fill_arrays(spc__sample_maker *m, int s, spc__draw draw,
                               const spc__seen *seen, float *in, float *residual)
 {
@@ -310,7 +315,7 @@ static spc_status fill_draw(spc__sample_maker *m, int s, spc__draw draw,
     return status;
 }
 
-/* What of inputs and offsets some pair uses. */
+/* Counts the inputs and offsets that some pair uses. */
 static spc_status count_used(spc__sample_maker *m, int s,
                              const spc_relation *relation)
 {

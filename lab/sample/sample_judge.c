@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample_judge.c - what a sample says of a result. */
+/* sample_judge.c - compares a result with a sample. */
 #include "lab/sample/sample.h"
 
 #include "base/dtype.h"

@@ -20,8 +20,10 @@ void spc__voxels_release(spc__voxels *voxels)
     memset(voxels, 0, sizeof(*voxels));
 }
 
-/* A kernel gives more memory than there is, and ends who uses it. So what
- * cannot fit, with the keys by which voxels are sorted, is refused before. */
+/*
+ * Refuses a scene that cannot fit into memory together with its sort keys.
+ * Linux grants more memory than it has, and ends the process that uses it.
+ */
 static spc_status check_memory(int64_t rows, spc_error *error)
 {
     enum { ROW_BYTES = 32 };
@@ -86,7 +88,7 @@ static spc_status fail_range(const double point[3], const double size[3],
                      floor(point[axis] / size[axis]), size[axis]);
 }
 
-/* In float, and in this order, as the networks were trained. */
+/* In float, and in this order of operations, as networks were trained. */
 static bool cell_of(int32_t out[3], const double point[3],
                     const spc__grid *grid)
 {
@@ -100,7 +102,7 @@ static bool cell_of(int32_t out[3], const double point[3],
     return true;
 }
 
-/* By the sizes; false: a voxel does not fit int32. */
+/* Divides by the sizes and rounds down; false if a voxel does not fit int32. */
 static bool floor_of(int32_t out[3], const double point[3],
                      const double size[3])
 {
@@ -183,7 +185,7 @@ static void merge_equal_rows(spc__voxels *voxels)
     voxels->count = kept;
 }
 
-/* How the four fields lie in a 64-bit key: value - low, `bits` wide. */
+/* The layout of the four fields in a 64-bit key: value - low, `bits` wide. */
 typedef struct key_layout {
     int32_t low[4];
     int bits[4];
@@ -247,7 +249,10 @@ static void sort_pass(uint64_t *to, const uint64_t *from, int64_t n, int shift)
         to[start[from[i] >> shift & (DIGITS - 1)]++] = from[i];
 }
 
-/* Packs, sorts from the least significant digit up, unpacks what differs. */
+/*
+ * Packs the fields that vary, sorts from the least significant digit up, and
+ * unpacks.
+ */
 static spc_status sort_packed(spc__voxels *voxels, const key_layout *layout,
                               spc_error *error)
 {
@@ -288,7 +293,7 @@ spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error)
 
 /* ---- scenes -------------------------------------------------------------- */
 
-/* Takes over *voxels. */
+/* Takes ownership of *voxels. */
 static spc_status make_scene(spc_scene **out, spc__voxels *voxels,
                              const char *name, spc_error *error)
 {
@@ -374,8 +379,10 @@ static int32_t floor_divide(int32_t value, int level)
     return (int32_t)((value - down) / step);
 }
 
-/* The voxels of a level under the floor rule: coordinates divided by 2^level
- * and rounded down. Equal ones are merged when they are sorted. */
+/*
+ * The voxels of a level under the floor rule: coordinates divided by 2^level
+ * and rounded down. Sorting merges equal ones.
+ */
 static void descend(spc__voxels *voxels, int level)
 {
     for (int64_t i = 0; i < voxels->count; i++)

@@ -20,8 +20,10 @@ struct spc_scene {
     spc_scene_info info;
 };
 
-/* How a network turns points into voxels: floor((p - low) / size) in float, as
- * detectors have it; of those outside 0 to cells - 1 there is none. */
+/*
+ * A network's rule to turn points into voxels: floor((p - low) / size) in
+ * float, as in detectors. Cells outside of 0 to cells - 1 are dropped.
+ */
 typedef struct spc__grid {
     float low[3], size[3];
     int cells[3];
@@ -33,7 +35,7 @@ typedef struct spc__voxels {
     int64_t count;
     int64_t capacity;
     double size[3];        /* of a voxel; 0: no size was given */
-    const spc__grid *grid; /* in the place of sizes; may be NULL */
+    const spc__grid *grid; /* instead of sizes; may be NULL */
     spc_scene_info info;
 } spc__voxels;
 
@@ -49,7 +51,7 @@ spc_status spc__voxels_reserve(spc__voxels *voxels, int64_t more,
 void spc__voxels_push(spc__voxels *voxels, int32_t batch, int32_t x, int32_t y,
                       int32_t z);
 
-/* Where a row was read, for the sentence of a failure. */
+/* The position of a row in a file, for error messages. */
 typedef struct spc__place {
     const char *path;
     int64_t row;  /* counted from 0 */
@@ -69,20 +71,20 @@ spc_status spc__voxels_add_point(spc__voxels *voxels, int32_t batch,
 /* Orders the rows by (batch, x, y, z) and merges equal ones. */
 spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error);
 
-/* Leaves out and counts voxels beyond 0 to shape - 1; 0: any is right. */
+/* Drops and counts voxels outside of 0 to shape - 1; 0: no limit. */
 void spc__voxels_crop(spc__voxels *voxels, const int shape[3]);
 
 /* ---- specifications ------------------------------------------------------ */
 
 enum { SPC__COLUMNS_MOST = 64 };
 
-/* What the numbers of a row are. */
+/* The meaning of the numbers of a row. */
 typedef struct spc__columns {
-    int count; /* numbers of a row; 0: not known */
-    int at[4]; /* where batch, x, y and z are; -1: there is no batch */
+    int count; /* numbers of a row; 0: unknown */
+    int at[4]; /* columns of batch, x, y and z; -1: there is no batch */
 } spc__columns;
 
-/* So many columns, of which the first three are x, y and z. */
+/* `count` columns; the first three are x, y and z. */
 void spc__columns_count(spc__columns *out, int count);
 
 /* Reads "5" or "bxyzi". */
@@ -90,7 +92,8 @@ spc_status spc__columns_read(spc__columns *out, const char *text,
                              spc_error *error);
 
 typedef struct spc__scene_spec {
-    char *name; /* of a file, or a generator and its options with "gen:" */
+    /* the name of a file, or a generator and its options with "gen:" */
+    char *name;
     bool is_file;
     double voxel[3]; /* 0: not given */
     spc__columns columns;
@@ -99,26 +102,26 @@ typedef struct spc__scene_spec {
 
 spc_status spc__scene_spec_read(spc__scene_spec *out, const char *spec,
                                 spc_error *error);
-/* That of a file alone, whose name may have any suffix. */
+/* Reads the specification of a file, whose name may have any suffix. */
 spc_status spc__file_spec_read(spc__scene_spec *out, const char *spec,
                                spc_error *error);
 void spc__scene_spec_release(spc__scene_spec *spec);
 
-/* What a network says of its scenes. */
+/* The requirements of a network on its scenes. */
 typedef struct spc__scene_range {
     const spc__grid *grid; /* of points; may be NULL */
     const int *shape;      /* [3]; may be NULL */
-    int channels;          /* that rows of files may have; 0: no such number */
+    int channels;          /* that rows of files may have; 0: any */
 } spc__scene_range;
 
-/* A scene of a specification; `range` may be NULL. */
+/* Loads the scene of a specification; `range` may be NULL. */
 spc_status spc__scene_load(spc_scene **out, const char *text,
                            const spc__scene_spec *spec,
                            const spc__scene_range *range, spc_error *error);
 
 /* ---- files --------------------------------------------------------------- */
 
-/* Who takes the rows of a file. */
+/* Receives the rows of a file. */
 typedef struct spc__rows {
     /* `whole`: the numbers are integers, which are voxels. */
     spc_status (*begin)(struct spc__rows *to, int64_t rows,
@@ -130,14 +133,16 @@ typedef struct spc__rows {
 
 enum { SPC__EXPECTED = 2 };
 
-/* What a reader gets: the whole file, terminated. */
+/* The input of a reader: the whole file, terminated by a zero. */
 typedef struct spc__scene_file {
     const char *path;
     const char *data;
     size_t bytes;
-    spc__columns columns; /* as the specification states them */
-    /* Else the numbers that a row is likely to have, the likeliest first; 0:
-     * no further one. Formats that state it ignore them. */
+    spc__columns columns; /* as stated by the specification */
+    /*
+     * Otherwise the likely numbers of columns, the likeliest first; 0 ends the
+     * list. Formats that state the number ignore them.
+     */
     int expected[SPC__EXPECTED];
 } spc__scene_file;
 
@@ -152,17 +157,18 @@ spc_status spc__scene_read_npy(spc__rows *to, const spc__scene_file *file,
 spc_status spc__scene_read_ply(spc__rows *to, const spc__scene_file *file,
                                spc_error *error);
 
-/* Whether the first `length` characters end in the suffix of a known format, in
- * letters of any case. */
+/*
+ * True if the first `length` characters end in the suffix of a known format, in
+ * letters of any case.
+ */
 bool spc__scene_has_suffix(const char *path, size_t length);
 
-/* Reads a file of any known format; of a suffix that is not known, as raw
- * rows. */
+/* Reads a file of any known format; with an unknown suffix, as raw rows. */
 spc_status spc__scene_read_file(spc__rows *to, const spc__scene_spec *spec,
                                 const int expected[SPC__EXPECTED],
                                 spc_error *error);
 
-/* The rows of a file as voxels. */
+/* Reads the rows of a file as voxels. */
 spc_status spc__scene_read(spc__voxels *out, const spc__scene_spec *spec,
                            int channels, spc_error *error);
 
@@ -171,15 +177,19 @@ spc_status spc__scene_read(spc__voxels *out, const spc__scene_spec *spec,
 /* The values of a generator's options, in the order of its table. */
 typedef struct spc__scene_values {
     int64_t at[4];
-    bool has_voxel; /* out->size was given, and is no default */
+    bool has_voxel; /* out->size was given by the caller */
 } spc__scene_values;
 
-/* The sine and cosine of an angle in turns. Of +, - and * alone, so that every
- * machine gets the same bits, which libm does not promise. */
+/*
+ * The sine and cosine of an angle in turns, from +, - and * only, so that every
+ * machine gets the same bits, which libm does not promise.
+ */
 void spc__scene_turn(double *cosine, double *sine, double turns);
 
-/* Mean 0, deviation 1, at most 3.5: a sum of uniform numbers, for the same
- * reason. */
+/*
+ * Mean 0, deviation 1, at most 3.5: a sum of uniform numbers, for the same
+ * reason.
+ */
 double spc__scene_noise(spc__random *random);
 
 /* Rounded to float, as a file would store it. */
@@ -190,8 +200,10 @@ spc_status spc__scene_street(spc__voxels *out, const spc__scene_values *values,
 spc_status spc__scene_room(spc__voxels *out, const spc__scene_values *values,
                            spc_error *error);
 
-/* Runs "shell,r=256" (what stands between "gen:" and "@"). out->size 0: the
- * generator's default. */
+/*
+ * Runs "shell,r=256" (the text between "gen:" and "@"). out->size 0: the
+ * generator's default.
+ */
 spc_status spc__scene_generate(spc__voxels *out, const char *text,
                                spc_error *error);
 

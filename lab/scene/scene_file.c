@@ -44,19 +44,20 @@ bool spc__scene_has_suffix(const char *path, size_t length)
 /* The most bytes that a file may have: those of 2^31 - 1 rows of four. */
 static const int64_t most_bytes = (int64_t)SPC__SCENE_MAX_POINTS * 16;
 
-/* What can be refused before any byte is read. */
+/* Checks that need no byte of the file. */
 static spc_status check_path(const char *path, spc_error *error)
 {
     struct stat facts;
 
     if (stat(path, &facts) != 0)
-        return SPC_OK; /* opening it gives the better sentence */
+        return SPC_OK; /* opening it gives the better error message */
     if (S_ISDIR(facts.st_mode))
         return spc__fail(error, SPC_EIO,
                          "cannot read '%s': it is a directory, not a file of "
                          "points",
                          path);
-    if (!S_ISREG(facts.st_mode)) /* opening a pipe waits, a device never ends */
+    /* opening a pipe blocks, and a device never ends */
+    if (!S_ISREG(facts.st_mode))
         return spc__fail(error, SPC_EIO,
                          "cannot read '%s': it is a pipe, a socket or a "
                          "device, not a plain file of points",
@@ -83,7 +84,7 @@ spc_status spc__scene_read_file(spc__rows *to, const spc__scene_spec *spec,
     if ((status = check_path(path, error)) != SPC_OK)
         return status;
     status = spc__file_read(&data, path, (size_t)most_bytes, error);
-    /* A frame may have no point; other formats have at least a header. */
+    /* A frame may have no points; other formats have at least a header. */
     if (status == SPC_OK && data.length == 0 && format != &formats[0])
         status =
             spc__fail(error, SPC_EFORMAT,
@@ -132,7 +133,7 @@ static spc_status begin_voxels(spc__rows *to, int64_t rows,
     return spc__voxels_reserve(v->out, rows, error);
 }
 
-/* A number of a row as int32; `least` is the smallest that is right. */
+/* Converts a number of a row to int32, which must be at least `least`. */
 static spc_status read_int(int32_t *out, double value, int column, double least,
                            const spc__place *place, spc_error *error)
 {
@@ -174,8 +175,7 @@ static spc_status take_voxel(spc__rows *to, const double *numbers,
     return status;
 }
 
-/* KITTI's four numbers, or as many as the network takes, if files of points
- * have so many. */
+/* Raw files have KITTI's four numbers, or as many as the network takes. */
 spc_status spc__scene_read(spc__voxels *out, const spc__scene_spec *spec,
                            int channels, spc_error *error)
 {

@@ -55,8 +55,10 @@ void spc__scene_turn(double *cosine, double *sine, double turns)
     }
 }
 
-/* Volatile: vectorised by GCC 12, a plain (double)(float)value at times comes
- * back unrounded. */
+/*
+ * Volatile, because GCC 12 sometimes vectorises a plain (double)(float)value
+ * without the rounding.
+ */
 double spc__scene_float(double value)
 {
     volatile float stored = (float)value;
@@ -187,7 +189,8 @@ static const struct generator {
     const char *name;
     spc_status (*run)(spc__voxels *out, const spc__scene_values *values,
                       spc_error *error);
-    double voxel; /* the default; 0: makes voxels, takes no @VOXEL */
+    /* the default; 0: the generator makes voxels and takes no @VOXEL */
+    double voxel;
     struct option {
         const char *name;
         int64_t otherwise, least, most;
@@ -213,7 +216,7 @@ static const struct generator {
 
 enum { GENERATORS = sizeof(generators) / sizeof(*generators) };
 
-/* Whether the `length` characters at `text` are `name`. */
+/* True if the `length` characters at `text` are `name`. */
 static bool is_word(const char *text, size_t length, const char *name)
 {
     return strlen(name) == length && memcmp(text, name, length) == 0;

@@ -2,8 +2,8 @@
 /*
  * scene_npy.c - NumPy arrays as rows: float points or integer voxels.
  *
- * Columns are x, y, z and others, of integers b, x, y, z; a specification may
- * state them otherwise, and the fields of records say themselves what they are.
+ * Columns are x, y, z and others; for integers b, x, y, z. A specification may
+ * state another order, and the fields of records have names.
  */
 #include "lab/scene/scene.h"
 
@@ -11,7 +11,7 @@
 #include "base/numpy.h"
 #include <string.h>
 
-/* Fields of records; the batch may be missing. */
+/* Finds x, y, z and the optional batch among the fields of records. */
 static spc_status find_fields(spc__columns *out, const spc__numpy_rows *rows,
                               spc_error *error)
 {
@@ -46,7 +46,7 @@ static bool is_whole(const spc__numpy_rows *rows, int64_t column)
     return spc__numpy_column(rows, column)->kind != 'f';
 }
 
-/* Finds out what the columns are. */
+/* Determines the meaning of the columns. */
 static spc_status choose_columns(spc__columns *out, bool *whole,
                                  const spc__numpy_rows *rows,
                                  const spc__scene_file *file, spc_error *error)

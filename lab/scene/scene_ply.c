@@ -2,7 +2,7 @@
 /*
  * scene_ply.c - PLY files (ascii, binary little and big endian): rows are x, y,
  * z of the element "vertex", then its other numbers in the file's order; other
- * elements and lists are stepped over.
+ * elements and lists are skipped.
  */
 #include "lab/scene/scene.h"
 
@@ -43,7 +43,7 @@ typedef struct ply_element {
 
 typedef struct ply {
     const spc__scene_file *file;
-    const char *at; /* what is read next */
+    const char *at; /* the read position */
     const char *end;
     enum { ASCII, LITTLE, BIG } format;
     bool has_format;
@@ -62,7 +62,7 @@ typedef struct ply {
 enum { MOST_WORDS = 6, WORD_BYTES = 32 };
 
 typedef struct header_line {
-    char words[MOST_WORDS][WORD_BYTES]; /* cut, never overrun */
+    char words[MOST_WORDS][WORD_BYTES]; /* longer words are truncated */
     int count;
 } header_line;
 
@@ -277,8 +277,10 @@ static bool read_binary(double *out, ply *p, ply_type type)
     return true;
 }
 
-/* False at a word that is no number, or at the end. A float of an ascii file is
- * rounded to float, so that both forms of a file give the same scene. */
+/*
+ * False at a word that is no number, or at the end. A float of an ascii file is
+ * rounded to float, so that both forms of a file give the same scene.
+ */
 static bool read_ascii(double *out, ply *p, ply_type type)
 {
     char *stop;
@@ -338,8 +340,10 @@ static spc_status read_row(double *numbers, ply *p, const ply_element *element,
     return SPC_OK;
 }
 
-/* The header's count is not believed before the file has that many bytes: each
- * value takes at least one, in text too. */
+/*
+ * Checks the header's count against the size of the file: each value takes at
+ * least one byte, even in text.
+ */
 static spc_status check_count(const ply *p, const ply_element *element,
                               spc_error *error)
 {
@@ -397,7 +401,7 @@ spc_status spc__scene_read_ply(spc__rows *to, const spc__scene_file *file,
         bool is_vertex = p.elements[i].is_vertex;
         status = read_element_rows(to, &p, &p.elements[i], error);
         if (is_vertex)
-            break; /* nothing behind it is wanted */
+            break; /* later elements are not needed */
     }
     freelocale(p.plain);
     return status;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scene_points.c - points of a file as an array on the host, as runs of a
- * network take them.
+ * scene_points.c - the points of a file as an array on the host, in the form
+ * that networks take.
  */
 #include "lab/scene/scene.h"
 

@@ -2,13 +2,12 @@
 /*
  * scene_raw.c - rows of little-endian float32 without a header (KITTI's .bin).
  *
- * The file does not say how many numbers a row has. Where nobody states it, the
- * file is tested. If rows have n numbers, numbers that are n apart are of one
- * kind (all x, or all intensities), so the place of a number modulo n tells
- * about its value. fit_of() measures that as mutual information. It is near 0
- * for a wrong n that has no factor in common with the right one. A right n that
- * is one of those expected is used; if another n fits much better, the file is
- * refused.
+ * The file does not state the numbers of a row. If the user does not either,
+ * the file is tested. If rows have n numbers, numbers that are n apart are of
+ * one kind (all x, or all intensities), so the index of a number modulo n
+ * predicts its value. fit_of() measures that as mutual information. It is near
+ * 0 for a wrong n that has no factor in common with the right one. A fitting n
+ * that is expected is used; if another n fits much better, the file is refused.
  */
 #include "lab/scene/scene.h"
 
@@ -34,10 +33,12 @@ static float number_at(const spc__scene_file *file, int64_t i)
 
 /* ---- which number of columns fits ---------------------------------------- */
 
-/* Numbers that are looked at, the fewest that say anything, and classes of
- * values. */
+/*
+ * The most numbers that are looked at, the fewest that are significant, and
+ * classes of values.
+ */
 enum { MOST = 1 << 18, FEWEST = 256, BINS = 32, SAMPLED = 4096 };
-/* Numbers of a row that files of points have. */
+/* The usual range of numbers in a row. */
 enum { LEAST_COLUMNS = 3, MOST_COLUMNS = 8 };
 
 static int compare_floats(const void *left, const void *right)
@@ -83,8 +84,10 @@ static unsigned char class_of(float value, const float *edges, int count)
     return (unsigned char)low;
 }
 
-/* The mutual information of a number's class and its column, in nats, less what
- * chance makes of it. */
+/*
+ * The mutual information of a number's class and its column, in nats, minus its
+ * expected value by chance.
+ */
 static double fit_of(const unsigned char *classes, int64_t count, int columns)
 {
     int64_t both[SPC__COLUMNS_MOST][BINS] = {{0}}, of_class[BINS] = {0};
@@ -104,8 +107,8 @@ static double fit_of(const unsigned char *classes, int64_t count, int columns)
 
 typedef struct fit_table {
     double of[SPC__COLUMNS_MOST + 1]; /* by columns; -1: no whole rows */
-    double chance;                    /* a difference that says nothing */
-    int best;                         /* 0: no number of columns gives whole rows */
+    double chance;                    /* an insignificant difference */
+    int best; /* 0: no number of columns gives whole rows */
 } fit_table;
 
 static spc_status find_fits(fit_table *out, const spc__scene_file *file,
@@ -127,7 +130,9 @@ static spc_status find_fits(fit_table *out, const spc__scene_file *file,
         out->of[c] = !whole           ? -1
                      : edge_count > 0 ? fit_of(classes, count, c)
                                       : 0;
-        /* A multiple of the right number fits as well, so it must do better. */
+        /*
+         * A multiple of the right number fits as well, so it must fit better.
+         */
         if (whole && c <= MOST_COLUMNS &&
             (out->best == 0 || out->of[c] > out->of[out->best] + 0.02))
             out->best = c;

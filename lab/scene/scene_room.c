@@ -13,10 +13,12 @@
 
 static const double SPACING = 0.007; /* of samples, metres */
 static const double DEPTH_NOISE = 0.003;
-/* A room has about 1.3 times so many samples; of points that are asked for by
- * their number a third more are taken, as some lie together. */
+/*
+ * A room has about 1.3 times this many samples. If a number of points is
+ * requested, a third more are taken, as some coincide.
+ */
 static const double SAMPLES = 700000;
-/* Their coordinates count so much, as layers of points take them. */
+/* Points are rounded to this step, as layers of points take them. */
 static const double POINT_STEP = 1.0 / 1024;
 
 enum { ROOM_SEED, ROOM_POINTS };
@@ -30,11 +32,13 @@ typedef struct room {
 
 typedef struct cuboid {
     double at[3];   /* lowest corner */
-    double size[3]; /* may be 0: then it is a sheet */
+    double size[3]; /* may be 0: a sheet */
 } cuboid;
 
-/* C leaves the order of arguments and of initialisers open: at most one of
- * them may draw a random number. */
+/*
+ * C leaves the order of arguments and of initialisers open: at most one of them
+ * may draw a random number.
+ */
 static double between(room *r, double low, double high)
 {
     return low + (high - low) * spc__random_unit(&r->random);
@@ -76,7 +80,7 @@ static spc_status add_face(room *r, const cuboid *box, int axis, bool high,
     return status;
 }
 
-/* The camera never looks from below. */
+/* The camera never sees faces from below. */
 static spc_status add_cuboid(room *r, const cuboid *box, spc_error *error)
 {
     spc_status status = add_face(r, box, 2, true, error);
@@ -134,7 +138,7 @@ static spc_status add_shelf(room *r, double x, double y, spc_error *error)
     return status;
 }
 
-/* Floor, two walls, and what stands there. */
+/* Adds the floor, two walls, and the furniture. */
 static spc_status furnish(room *r, spc_error *error)
 {
     double length = between(r, 3.2, 4.2), width = between(r, 2.8, 3.6);
@@ -159,7 +163,10 @@ static spc_status furnish(room *r, spc_error *error)
     return add_shelf(r, length - 1.1, 0.05, error);
 }
 
-/* Yaw anything, pitch a little: no surface lies along the grid. */
+/*
+ * Turns by any yaw and a small pitch, so that no surface is parallel to the
+ * grid.
+ */
 static void aim(room *r)
 {
     double cy, sy, cp, sp;
@@ -171,8 +178,10 @@ static void aim(room *r)
         r->turn[i / 3][i % 3] = turn[i / 3][i % 3];
 }
 
-/* Exactly so many points, each as likely as any other (Knuth, volume 2, 3.4.2,
- * algorithm S). */
+/*
+ * Keeps exactly `points` points, all with equal probability (Knuth, volume 2,
+ * 3.4.2, algorithm S).
+ */
 static spc_status keep(room *r, int64_t points, spc_error *error)
 {
     spc__voxels *all = r->out;

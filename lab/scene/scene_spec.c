@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scene_spec.c - the text of a scene, taken apart:
+ * scene_spec.c - parses the text of a scene:
  *
  *   FILE[@VOXEL][,columns=COLUMNS][,level=N]
  *   gen:NAME[,OPTION=VALUE]...[@VOXEL][,level=N]
  *
- * VOXEL is one size, or three: 0.05,0.05,0.1. A name of a file may hold any
+ * VOXEL is one size, or three: 0.05,0.05,0.1. A file's name may hold any
  * character, also '@', commas and "gen:": the name is the longest beginning of
  * the text that ends in a known suffix and is followed by '@', ',' or nothing.
  */
@@ -67,7 +67,7 @@ spc_status spc__columns_read(spc__columns *out, const char *text,
     return fail_columns(text, error);
 }
 
-/* ---- words behind the name ----------------------------------------------- */
+/* ---- words after the name ------------------------------------------------ */
 
 static spc_status read_level(spc__scene_spec *out, const char *text,
                              const char *spec, spc_error *error)
@@ -185,7 +185,7 @@ static spc_status read_tail(spc__scene_spec *out, char *tail, const char *spec,
     return SPC_OK;
 }
 
-/* The length of the file's name; 0: the text names none. */
+/* The length of the file's name; 0 if the text names no file. */
 static size_t file_length(const char *spec)
 {
     for (size_t end = strlen(spec); end > 0; end--)
@@ -195,7 +195,7 @@ static size_t file_length(const char *spec)
     return 0;
 }
 
-/* Where the words begin that every generator has: at "@" or at a word. */
+/* The start of the words that every generator has: at "@" or at a word. */
 static size_t generator_length(const char *spec)
 {
     size_t at = strcspn(spec, "@");
@@ -206,7 +206,7 @@ static size_t generator_length(const char *spec)
     return at;
 }
 
-/* `length` characters are the name. */
+/* The first `length` characters are the name. */
 static spc_status split(spc__scene_spec *out, const char *spec, size_t length,
                         spc_error *error)
 {

@@ -2,11 +2,11 @@
 /*
  * scene_street.c - one revolution of a spinning lidar in a generated street.
  *
- * The sensor stands at the origin, HEIGHT above the road, which runs along x:
+ * The sensor is at the origin, HEIGHT above the road, which runs along x:
  * parked cars, kerbs and pavements with trees and poles, house fronts with
- * windows. Beams are those of a Velodyne HDL-64E (32 from +2 degrees down in
- * thirds, 32 below in halves), its rate, range and noise; other counts of beams
- * spread over the same angles. For each azimuth only the objects whose circle
+ * windows. Beams, rate, range and noise are those of a Velodyne HDL-64E (32
+ * beams from +2 degrees down in thirds, 32 below in halves); other counts of
+ * beams spread over the same angles. For each azimuth only objects whose circle
  * the ray's vertical plane meets are tried.
  */
 #include "lab/scene/scene.h"
@@ -45,8 +45,10 @@ typedef struct ray {
     double x, y, z; /* unit direction */
 } ray;
 
-/* C leaves the order of arguments and of initialisers open: at most one of
- * them may draw a random number. */
+/*
+ * C leaves the order of arguments and of initialisers open: at most one of them
+ * may draw a random number.
+ */
 
 /* ---- building the street ------------------------------------------------- */
 
@@ -90,7 +92,7 @@ static void add_round(street *s, shape kind, double x, double y, double bottom,
     add(s, thing);
 }
 
-/* A body and a cabin on it. */
+/* Adds a car: a body and a cabin on top. */
 static void add_car(street *s, double x, double y)
 {
     double yaw = between(s, -0.01, 0.01);
@@ -170,7 +172,7 @@ static double hit_box(const object *o, const ray *r)
     return in <= out ? in : RANGE;
 }
 
-/* Both ends of a ray in an ellipsoid (flat: of an upright cylinder). */
+/* Both ends of a ray in an ellipsoid (`flat`: an upright cylinder). */
 static bool hit_round(double *in, double *out, const object *o, const ray *r,
                       bool flat)
 {
@@ -197,7 +199,7 @@ static double hit_pole(const object *o, const ray *r)
     return in;
 }
 
-/* Leaves let most rays through to some depth, and some all the way. */
+/* Leaves stop most rays at some depth and let some pass. */
 static double hit_crown(street *s, const object *o, const ray *r)
 {
     double in, out;
@@ -250,7 +252,9 @@ static double hit_object(street *s, const object *o, const ray *r)
     }
 }
 
-/* Distance of the return, or RANGE and more, or less than 0: none. */
+/*
+ * Distance of the return; RANGE and more, or less than 0, if nothing returns.
+ */
 static double trace(street *s, const ray *r, const int *near, int near_count)
 {
     double nearest = hit_ground(r);
@@ -264,7 +268,7 @@ static double trace(street *s, const ray *r, const int *near, int near_count)
 
 /* ---- the scan ------------------------------------------------------------ */
 
-/* The objects that the vertical plane of an azimuth can meet. */
+/* Finds the objects that the vertical plane of an azimuth can meet. */
 static int find_near(int *near, const street *s, double cosine, double sine)
 {
     int count = 0;

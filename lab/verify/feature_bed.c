@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feature_bed.c - where an operator on features runs, and is held against its
- * definition. */
+/*
+ * feature_bed.c - runs an operator on features and compares it with its
+ * definition.
+ */
 #include "lab/verify/feature_bed.h"
 
 #include "base/dtype.h"
@@ -13,10 +15,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Before and behind an array; a multiple of every alignment. */
+/* The zone before and after an array; a multiple of every alignment. */
 enum { ZONE = 256, PATTERN = 0xff };
 
-/* ---- where it runs ------------------------------------------------------- */
+/* ---- setup --------------------------------------------------------------- */
 
 /* The convolution whose map the operator reads. */
 static spc_conv layer_of(const spc_feature *f)
@@ -39,7 +41,7 @@ static spc_status allocate(void *out, spc_ctx *ctx, size_t count, size_t bytes)
                           : spc__fail_memory(spc__error_of(ctx), count * bytes);
 }
 
-/* A map of one set read the other way, which no layer has. */
+/* Makes a map of one set in the other direction, which no layer has. */
 static spc_status create_mirrored(spc__feature_bed *b)
 {
     spc_coords *set;
@@ -50,7 +52,7 @@ static spc_status create_mirrored(spc__feature_bed *b)
             spc_map_create_inverse(&b->map, set, set, &b->feature->geometry);
     if (status == SPC_OK)
         status = spc_map_update(b->map, NULL, NULL, 0, NULL);
-    spc_coords_free(set); /* the map keeps it */
+    spc_coords_free(set); /* the map keeps a reference */
     return status == SPC_OK ? spc_map_check(b->map, NULL) : status;
 }
 
@@ -130,7 +132,7 @@ static spc_status alloc_rows(spc__feature_rows *out, spc__feature_bed *b,
     return status;
 }
 
-/* Rows of the host's `values`, between bytes of the pattern. */
+/* Uploads the rows of the host's `values`, with the pattern between them. */
 static spc_status move_rows(const spc__feature_rows *to, spc_ctx *ctx,
                             const float *values)
 {
@@ -156,7 +158,7 @@ static float draw_value(bool integers, spc__random *random)
                     : (float)(2 * spc__random_unit(random) - 1);
 }
 
-/* Numbers as the type holds them. */
+/* Draws numbers that the type holds. */
 static spc_status draw_values(float **out, spc__feature_bed *b, size_t count,
                               spc_dtype dtype, spc__random *random)
 {
@@ -174,7 +176,7 @@ static spc_status draw_values(float **out, spc__feature_bed *b, size_t count,
     return SPC_OK;
 }
 
-/* A device array of what lies at `from`, or of the pattern. */
+/* Allocates a device array and fills it from `from`, or with the pattern. */
 static spc_status move(void *out, spc_ctx *ctx, const void *from, size_t bytes)
 {
     void *memory = NULL;
@@ -200,8 +202,11 @@ static spc_status draw_vector(float **host, const float **device,
                             : status;
 }
 
-/* Of every row that is un-pooled the voxels that see it take turns; in the
- * gradient of that, which reads the map the other way, those that it sees. */
+/*
+ * Stores one of the voxels that see an un-pooled row for each channel,
+ * alternately. The gradient reads the map in the other direction, so there it
+ * is one of the voxels that the row sees.
+ */
 static void fill_stored(spc__feature_bed *b)
 {
     bool turned = b->feature->pass != SPC_FORWARD;
@@ -243,7 +248,7 @@ static spc_status draw_stored(spc__feature_bed *b)
     return move(&b->buffers.index, b->ctx, b->stored, count * 4);
 }
 
-/* `rows` of so many elements, drawn and moved. */
+/* Draws and uploads an array of rows. */
 static spc_status draw_array(float **host, spc__feature_rows *to,
                              spc__feature_bed *b, int64_t rows, int64_t row,
                              spc__random *random)
@@ -387,7 +392,7 @@ fail_wrong(const spc__feature_bed *b, const char *format, ...)
                      b->draw.shift, b->draw.wider);
 }
 
-/* By the definition rounded to the operator's type. */
+/* The definition's result rounded to the operator's type. */
 static double rounded(const spc__feature_bed *b, double reference)
 {
     const spc__dtype *type = spc__dtype_of(b->out.dtype);
@@ -399,8 +404,10 @@ static double rounded(const spc__feature_bed *b, double reference)
     return (double)value;
 }
 
-/* An element's error over its tolerance; infinite for a wrong integer, and for
- * what is no number, which must not be lost in a comparison. */
+/*
+ * An element's error over its tolerance. It is infinite for a wrong integer,
+ * and for NaN, which a comparison would miss.
+ */
 static double error_of(const spc__feature_bed *b, int64_t i, double got)
 {
     double reference = b->reference[i];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feature_verify.c - is an operator on features right, on given scenes and on
- * awkward ones?
+ * feature_verify.c - verifies an operator on features on given and on awkward
+ * scenes.
  *
- * Each scene has four runs: integers and real numbers, in rows that lie as the
- * widest moves want them, as slices, off alignment, and with gaps that end it.
+ * Each scene has four runs: integers and real numbers, each in aligned rows,
+ * which the widest moves need, and as misaligned slices with gaps, which
+ * prevent them.
  */
 #include "lab/verify/feature_bed.h"
 

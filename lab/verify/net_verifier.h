@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_verifier.h - what comparing a network's run with the oracle consists of.
+ * net_verifier.h - the state of a comparison of a network's run with the
+ * oracle.
  */
 #ifndef SPC_LAB_NET_VERIFIER_H
 #define SPC_LAB_NET_VERIFIER_H
@@ -13,29 +14,31 @@ typedef struct spc__net_verifier {
     const spc_net *net;
     const spc_net_buffers *buffers;
     spc_scene **sets;         /* by set: its voxels in the order of its rows */
-    spc__relation *relations; /* by map; of those that were needed */
-    float **tensors;          /* by tensor, as the device has it */
+    spc__relation *relations; /* by map; only those that were needed */
+    float **tensors;          /* by tensor, as on the device */
     spc_net_verdict *out;
     spc_error *error;
 } spc__net_verifier;
 
-/* All sets, compared with those on the device. */
+/* Computes all sets and compares them with those on the device. */
 spc_status spc__net_verify_sets(spc__net_verifier *v, const spc_scene *scene);
-/* The relation of a map, found when it is first needed. */
+/* Returns the relation of a map, which its first use computes. */
 spc_status spc__net_relation_of(const spc__relation **out, spc__net_verifier *v,
                                 int i);
 
-/* A tensor as floats, rows without gaps; the verifier's. Its set must have been
- * found. */
+/*
+ * Returns a tensor as floats, rows without gaps; the verifier owns it. Its set
+ * must have been found.
+ */
 int64_t spc__net_rows_of(const spc__net_verifier *v, int tensor);
 spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor);
-/* SPC_EWRONG names the worst element of a result, if that is wrong. */
+/* SPC_EWRONG names the worst element if a result is wrong. */
 spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
                             const float *got, int64_t got_pitch,
                             const double *reference, const double *tolerance,
                             int64_t rows, int64_t columns);
 
-/* Layers that only move features. */
+/* Verifies layers that only move features. */
 spc_status spc__net_verify_gather(spc__net_verifier *v,
                                   const spc__net_work *work);
 spc_status spc__net_verify_concat(spc__net_verifier *v,

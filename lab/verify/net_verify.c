@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_verify.c - a network's run against the oracle, layer by layer.
+ * net_verify.c - verifies a network's run against the oracle, layer by layer.
  *
- * Sets and maps are found anew on the host, by hashing. Each layer is then
- * compared with the oracle's on what the layer itself read: so tolerances are
- * those of one layer, however deep the network is, and the layer that is wrong
- * is the one that is named. That the first layer reads the caller's features,
- * and every other what one before it wrote, makes it all of the network.
+ * Sets and maps are computed again on the host, by hashing. Each layer is then
+ * compared with the oracle's result on the layer's own inputs from the device.
+ * So the tolerance is that of one layer, however deep the network is, and the
+ * error names the faulty layer. The first layer reads the caller's features,
+ * and every other one what a verified layer wrote, so the whole network is
+ * covered.
  */
 #include "lab/verify/net_verifier.h"
 
@@ -32,7 +33,7 @@ int64_t spc__net_rows_of(const spc__net_verifier *v, int tensor)
                     : spc_scene_rows(v->sets[t->set]);
 }
 
-/* As floats, rows without gaps; the verifier's. */
+/* As floats, rows without gaps; the verifier owns them. */
 spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor)
 {
     const spc__net_tensor *t = &v->net->tensors[tensor];
@@ -85,9 +86,10 @@ static spc_status judge(spc__net_verifier *v, const spc__net_work *work,
                      error);
 }
 
-/* How far a number is from right, in tolerances. Of no number, or an infinite
- * one, comes no number, or an infinite one; an activation may make anything of
- * it (odd.h). */
+/*
+ * The error of a number in tolerances. If the reference is not finite, the
+ * value must not be either; an activation may turn it into anything (odd.h).
+ */
 static double error_of(double value, double reference, double tolerance,
                        bool is_activated)
 {
@@ -133,7 +135,7 @@ spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
                  rows > 0 ? reference[at] : 0);
 }
 
-/* Weights as they are stored, and the scale that goes with them. */
+/* Weights as they are stored, and their scale. */
 static spc_status stored_params(float **weights, float **scale,
                                 const spc__net_verifier *v,
                                 const spc__net_node *node)
@@ -165,8 +167,10 @@ static spc_scales scales_of(const spc__net_verifier *v,
     };
 }
 
-/* What a work must compute, by the layers as they were added: not by what the
- * plan made of them. */
+/*
+ * The convolution of a work, derived from the layers as they were added, and
+ * not from the plan's choices.
+ */
 static void expected_conv(spc_conv *out, int *residual,
                           const spc__net_verifier *v, const spc__net_work *work)
 {
@@ -231,8 +235,10 @@ static spc_status relate_rows(spc__relation *out, int64_t rows,
     return SPC_OK;
 }
 
-/* A linear layer's relation is its own: that of the set's rows to themselves,
- * of which points may be equal. */
+/*
+ * A linear layer's relation is its own: the set's rows to themselves. Some
+ * points of a set may be equal.
+ */
 static spc_status compare_conv(spc__net_verifier *v, const spc__net_work *work,
                                const spc_conv *conv, const spc__values *values,
                                const float *got)
@@ -280,7 +286,7 @@ static spc_status verify_conv(spc__net_verifier *v, const spc__net_work *work)
     return status;
 }
 
-/* Each layer of those that are one. */
+/* Verifies each layer of a fused work. */
 static spc_status verify_convs(spc__net_verifier *v, const spc__net_work *work)
 {
     const int *next = v->plan->siblings;
@@ -295,7 +301,7 @@ static spc_status verify_convs(spc__net_verifier *v, const spc__net_work *work)
     return status;
 }
 
-/* What lies in a tensor of indices: theirs is the width of its type. */
+/* Fetches a tensor of indices, whose type is given by its width. */
 static spc_status fetch_index(int32_t **out, spc__net_verifier *v, int tensor,
                               int64_t rows)
 {
@@ -310,7 +316,7 @@ static spc_status fetch_index(int32_t **out, spc__net_verifier *v, int tensor,
     return status;
 }
 
-/* A pooling stores the rows that it took. */
+/* A pooling stores the rows that it chose. */
 static spc_status compare_index(spc__net_verifier *v, const spc__net_work *work,
                                 const int32_t *index, int64_t rows)
 {
@@ -398,7 +404,7 @@ static spc_status verify_feature(spc__net_verifier *v,
     return status;
 }
 
-/* Those that no output needs have no place. */
+/* Concatenations that no output needs have no memory. */
 static spc_status verify_concats(spc__net_verifier *v)
 {
     spc_status status = SPC_OK;
@@ -412,7 +418,7 @@ static spc_status verify_concats(spc__net_verifier *v)
     return status;
 }
 
-/* Of a part of a concatenation, which is compared with the part. */
+/* True for a part of a concatenation; it is compared as that part. */
 static bool is_copy(const spc__net_verifier *v, const spc__net_work *work)
 {
     return v->net->nodes[work->node].kind == SPC__NODE_CONCAT;
@@ -449,7 +455,7 @@ static void release(spc__net_verifier *v)
     free(v->tensors);
 }
 
-/* The points that were run, on the host; the caller's. */
+/* Copies the points of the run to the host; the caller owns them. */
 static spc_status fetch_points(float **out, spc_net_plan *plan,
                                const spc_net_buffers *buffers)
 {
@@ -463,7 +469,7 @@ static spc_status fetch_points(float **out, spc_net_plan *plan,
     return spc_copy_to_host(plan->ctx, *out, buffers->points, bytes);
 }
 
-/* The voxels that they have become are right; they are the scene. */
+/* Makes the scene from the voxels of the points, which were verified. */
 static spc_status scene_of_points(spc_scene **out, spc_net_plan *plan,
                                   const spc_net_buffers *buffers)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_verify_sets.c - the sets and maps of a network's run, found anew on the
- * host, and the features that only move between sets or side by side.
+ * net_verify_sets.c - computes the sets and maps of a network's run on the
+ * host, and verifies layers that only move or concatenate features.
  */
 #include "lab/verify/net_verifier.h"
 
@@ -18,7 +18,7 @@
 
 /* ---- sets ---------------------------------------------------------------- */
 
-/* A layer that has this map, of one channel. */
+/* Makes a layer of one channel that has this map. */
 static void layer_of(spc_conv *out, const spc_geometry *g, bool inverse)
 {
     *out = (spc_conv)SPC_CONV_INIT;
@@ -55,7 +55,7 @@ static spc_status derive_set(spc__net_verifier *v, int i)
     return status;
 }
 
-/* What child j of a voxel becomes. */
+/* The voxel of child j. */
 static void child_of(int32_t out[4], const int32_t *voxel,
                      const spc_regrouping *how, int j)
 {
@@ -93,7 +93,7 @@ static int64_t sort_unique(int32_t *rows, int64_t count)
     return kept;
 }
 
-/* The numbers that choose slots; NULL where all stay. */
+/* Fetches the numbers that select slots; NULL if all are kept. */
 static spc_status fetch_mask(const float **out, spc__net_verifier *v,
                              const spc__net_set *set)
 {
@@ -136,7 +136,7 @@ static spc_status regroup_set(spc__net_verifier *v, int i)
     return status;
 }
 
-/* The set's rows on the device; of points in units of 1/1024. */
+/* Fetches the set's rows from the device; points are in units of 1/1024. */
 static spc_status fetch_set(int32_t **out, const spc__net_verifier *v, int i)
 {
     spc_coords *set = v->plan->sets[i];
@@ -147,7 +147,7 @@ static spc_status fetch_set(int32_t **out, const spc__net_verifier *v, int i)
                                    spc_coords_rows(set), NULL, v->error);
 }
 
-/* The device's voxels must be these, in this order. */
+/* The device's voxels must equal these, in this order. */
 static spc_status compare_set(spc__net_verifier *v, int i)
 {
     const spc_coords *set = v->plan->sets[i];
@@ -161,7 +161,7 @@ static spc_status compare_set(spc__net_verifier *v, int i)
                          "set %d has %lld rows on the device, %lld are right",
                          i, (long long)spc_coords_rows(set), (long long)rows);
     if (!v->net->sets[i].cloud && spc_coords_data(set) == NULL)
-        return SPC_OK; /* the caller's rows, in their order */
+        return SPC_OK; /* the caller's rows keep their order */
     status = fetch_set(&got, v, i);
     if (status == SPC_OK && rows > 0 &&
         memcmp(got, spc_scene_coords(v->sets[i]), bytes) != 0)
@@ -194,7 +194,7 @@ spc_status spc__net_verify_sets(spc__net_verifier *v, const spc_scene *scene)
 
 /* ---- maps ---------------------------------------------------------------- */
 
-/* The relation of a map, found when it is first needed. */
+/* Returns the relation of a map, which its first use computes. */
 spc_status spc__net_relation_of(const spc__relation **out, spc__net_verifier *v,
                                 int i)
 {
@@ -220,7 +220,7 @@ spc_status spc__net_relation_of(const spc__relation **out, spc__net_verifier *v,
 
 /* ---- features that move ------------------------------------------------ */
 
-/* The row of a voxel in a set that is sorted. */
+/* The row of a voxel in a sorted set. */
 static int64_t find_row(const spc_scene *set, const int32_t voxel[4])
 {
     const int32_t *found =
@@ -230,11 +230,11 @@ static int64_t find_row(const spc_scene *set, const int32_t voxel[4])
     return (found - spc_scene_coords(set)) / 4;
 }
 
-/* What the rows of a set are to be: sums, and those of magnitudes. */
+/* The expected rows of a set: sums, and sums of magnitudes. */
 typedef struct gathered {
     double *sum, *size;
-    const float *mask; /* NULL: all slots stay */
-    int64_t next;      /* row of the next slot that stays, where none merge */
+    const float *mask; /* NULL: all slots are kept */
+    int64_t next;      /* row of the next kept slot, if none merge */
 } gathered;
 
 static void add_slot(gathered *out, int64_t row, const float *x,
@@ -246,7 +246,7 @@ static void add_slot(gathered *out, int64_t row, const float *x,
     }
 }
 
-/* Adds what a source gives to the rows of the set. */
+/* Adds the rows of a source to those of the set. */
 static void gather_source(gathered *out, const spc__net_verifier *v,
                           const spc__net_work *work, int s, const float *in)
 {
@@ -272,8 +272,9 @@ static void gather_source(gathered *out, const spc__net_verifier *v,
     }
 }
 
-/* What became one voxel is added in fp32: n - 1 roundings, and one to the type
- * in memory. */
+/*
+ * Merged voxels are added in fp32: n - 1 roundings, and one to the stored type.
+ */
 static void gather_tolerance(double *out, const double *sum, const double *size,
                              int64_t count, int most, const spc__dtype *type)
 {
@@ -282,8 +283,10 @@ static void gather_tolerance(double *out, const double *sum, const double *size,
                  ldexp(fabs(sum[i]), -type->stored_bits) + type->least_half;
 }
 
-/* So many rows of a set's sources can be one of its own: all of them along an
- * axis that is dropped. */
+/*
+ * The most rows of a set's sources that can merge into one: all along a dropped
+ * axis.
+ */
 static int most_merged(const spc__net_set *set, const spc__net_verifier *v)
 {
     int64_t rows = 0;
@@ -331,7 +334,7 @@ spc_status spc__net_verify_gather(spc__net_verifier *v,
     return status;
 }
 
-/* Parts lie side by side in their order, each as it is by itself. */
+/* Parts are side by side in order, each unchanged. */
 static spc_status verify_part(spc__net_verifier *v, const spc__net_node *node,
                               const float *whole, int part, int64_t channel)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * regroup_verify.c - is a set made of others what its slots say, and do
- * features go where they say?
+ * regroup_verify.c - verifies a set made of others against its definition, and
+ * that features move along.
  *
  * Features are small integers, so that their sums in fp32 are exact, and are
  * rounded once.
@@ -20,7 +20,7 @@
 
 enum { SOURCES = 8, MASK_PERCENT = 60, PATTERN = 0xff };
 
-/* 16 bytes at once, or a channel at a time. */
+/* 16 bytes at once, or one channel at a time. */
 static const int channel_counts[] = {16, 3};
 enum { CHANNEL_COUNTS = sizeof(channel_counts) / sizeof(channel_counts[0]) };
 
@@ -107,7 +107,7 @@ static spc_status make_set(subject *s, uint64_t seed)
                                        s->device_mask);
 }
 
-/* Copies ints of the device; the caller frees *out. */
+/* Copies ints from the device; the caller frees *out. */
 static spc_status fetch(int32_t **out, const subject *s, const int32_t *from,
                         int count)
 {
@@ -139,7 +139,7 @@ static spc_status check_voxels(const subject *s)
 
 /* ---- lists of rows ------------------------------------------------------- */
 
-/* `next` is where the next slot of each row must stand. */
+/* `next` is the expected position of the next slot of each row. */
 static spc_status compare_slots(const subject *s, const int32_t *of,
                                 const int32_t *members, int32_t *next)
 {
@@ -201,13 +201,13 @@ static spc_status check_lists(const subject *s)
 
 /* ---- features ------------------------------------------------------------ */
 
-/* Of row `row` of a source, or with source -1 of the set. */
+/* The feature of row `row` of a source; of the set if `source` is -1. */
 static float feature_of(int source, int64_t row, int64_t channel)
 {
     return (float)(((source + 1) * 31 + row * 7 + channel * 3) % 13 - 6);
 }
 
-/* Rows of drawn features on the device. */
+/* Uploads rows of drawn features. */
 static spc_status draw_features(void **out, const subject *s, int source,
                                 int64_t rows, int channels)
 {
@@ -262,7 +262,10 @@ static spc_status compare_features(const subject *s, const void *device,
     return status;
 }
 
-/* The source of a row of all sources, and its number there. */
+/*
+ * The source that a row of the concatenated sources belongs to, and its index
+ * there.
+ */
 static int source_of(const subject *s, int row, int64_t *own)
 {
     int source = 0;
@@ -335,7 +338,7 @@ static spc_status check_gather(const subject *s)
     return status;
 }
 
-/* What each row of all sources gets back. */
+/* The expected features of all sources after spreading. */
 static void spread_slots(const subject *s, float *back)
 {
     int channels = s->gather.channels, width = source_channels(s);
@@ -392,7 +395,7 @@ static spc_status check_spread(const subject *s)
 
 /* ---- all of it ----------------------------------------------------------- */
 
-/* Features may have these types at least; of others the call says whether. */
+/* True for types that a device may refuse; the others must be supported. */
 static bool may_refuse(spc_dtype dtype)
 {
     return dtype == SPC_I8;
@@ -400,7 +403,7 @@ static bool may_refuse(spc_dtype dtype)
 
 static spc_status check_features(subject *s)
 {
-    int slices = s->children > 1 ? 2 : 1; /* ways that children have them */
+    int slices = s->children > 1 ? 2 : 1; /* layouts of children */
     spc_status status = SPC_OK;
 
     for (unsigned t = 0; spc__dtype_of((spc_dtype)t) != NULL; t++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* voxel_verify.c - are these the voxels of these points? */
+/* voxel_verify.c - verifies the voxels of given points. */
 #include "base/dtype.h"
 #include "base/error.h"
 #include "coords/voxelise.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a device has, on the host. */
+/* A device's results, on the host. */
 typedef struct fetched {
     int32_t *coords, *points_of;
     float *features;
@@ -67,7 +67,10 @@ static spc_status check_voxel(const spc__voxel_oracle *o, const fetched *f,
     return SPC_OK;
 }
 
-/* The nearest that the type has: infinity and no number too. */
+/*
+ * True if `got` is the nearest value that the type has, including infinity and
+ * NaN.
+ */
 static bool is_stored(double want, double got, spc_dtype dtype)
 {
     const spc__dtype *type = spc__dtype_of(dtype);
@@ -113,7 +116,7 @@ static spc_status compare(double *worst, const spc__voxel_oracle *o,
     return status;
 }
 
-/* Bad points are the caller's matter: they are left out. */
+/* Invalid points are left out here, as the caller has to report them. */
 static spc_status look(spc_voxels_info *info, spc_voxels *v)
 {
     spc_status status = spc_voxels_check(v, info, NULL);
