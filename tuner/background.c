@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * background.c - background mode: a thread that compiles, and tunes, what plans
+ * background.c - background mode: a thread that compiles or tunes what plans
  * lack.
  *
- * The thread has a context of its own on the same device and files; what it
- * finds goes into the database, where the host's next plan looks for it. So the
- * two share nothing but the list of what is wanted, and flags.
+ * The thread has its own context on the same device and files. It stores its
+ * results in the database, where the host's next plan finds them. So the two
+ * share only the list of jobs and some flags.
  */
 #include "context/background.h"
 
@@ -22,7 +22,7 @@
 
 typedef enum job_state { WAITING, UNDER_WAY, DONE, FAILED } job_state;
 
-/* One problem; kept until the context ends, as plans look at its flag. */
+/* One problem; kept until the context ends, as plans read its flag. */
 typedef struct job {
     struct job *next;
     spc_conv conv;
@@ -30,21 +30,22 @@ typedef struct job {
     spc_scene *scene; /* to tune on; NULL: compile only */
     int64_t rows_in, rows_out;
     double density;
-    job_state state; /* under the lock */
+    job_state state; /* guarded by the lock */
     int is_better;   /* atomic: the plan's flag */
 } job;
 
 typedef struct background {
     spc__background face;
-    spc_ctx *host; /* whose thread asks */
+    spc_ctx *host; /* the context whose thread asks */
     bool tune;
     spc_effort effort;
-    char **worker; /* a copy of the caller's, ended by NULL; NULL: none */
+    /* a copy of the caller's array, ended by NULL; NULL: no worker */
+    char **worker;
     pthread_t thread;
-    pthread_mutex_t lock; /* of the list, states and `ends` */
+    pthread_mutex_t lock; /* guards the list, states and `ends` */
     pthread_cond_t changed;
     job *jobs;
-    int ends; /* also the flag that cancels what is under way */
+    int ends; /* also the flag that cancels the current job */
 } background;
 
 /* ---- the thread's side --------------------------------------------------- */
@@ -60,8 +61,10 @@ static spc_status open_own(spc_ctx **out, background *b, spc_error *error)
     *out = NULL;
     if (layers == NULL)
         return spc__fail_memory(error, (size_t)files * sizeof(*layers));
-    /* The user's file is the uppermost, what ships the lowest: that is found
-     * again as the host found it. */
+    /*
+     * The user's file comes first and the shipped one last; the new context
+     * finds the shipped file again by itself.
+     */
     files -= host->shipped != NULL;
     for (int i = 1; i < files; i++)
         layers[i - 1] = spc__cache_file(host->cache, i);
@@ -94,7 +97,7 @@ static spc_status tune(spc_ctx *ctx, const background *b, const job *wanted)
     return spc_tune(ctx, &wanted->conv, &scene, 1, &options, NULL);
 }
 
-/* Looking up like a plan that may compile stores what it compiles. */
+/* The lookup of a plan that may compile also stores what it compiles. */
 static spc_status compile(spc_ctx *ctx, const job *wanted)
 {
     spc__pick *pick = malloc(sizeof(*pick));
@@ -119,8 +122,10 @@ static spc_status work_on(spc_ctx *ctx, const background *b, const job *wanted)
     return status;
 }
 
-/* The oldest job that waits: the list has the newest first. Waits for one;
- * NULL: the end has come. The lock is held. */
+/*
+ * The oldest waiting job: the list has the newest first. Waits for one; NULL at
+ * the end. The lock must be held.
+ */
 static job *next_job(background *b)
 {
     job *found = NULL;
@@ -169,7 +174,7 @@ static void *run(void *payload)
 
 /* ---- the host's side ----------------------------------------------------- */
 
-/* The voxels of a checked set, in the order of their keys. */
+/* Copies the voxels of a checked set, in the order of their keys. */
 static spc_status fetch_voxels(int32_t **out, const spc_coords *set,
                                spc_error *error)
 {
@@ -196,8 +201,10 @@ static spc_status fetch_voxels(int32_t **out, const spc_coords *set,
     return status;
 }
 
-/* The scene that the layer would have had for such a map. A set that was never
- * checked has rows that nobody knows: then there is nothing to tune on. */
+/*
+ * Makes a scene from the map's set. The row count of an unchecked set is
+ * unknown, so there is no scene to tune on.
+ */
 static void take_scene(job *out, const spc__lack *lack)
 {
     const spc_map *map = lack->map;
@@ -241,7 +248,10 @@ static job *make_job(background *b, const spc__lack *lack,
     return out;
 }
 
-/* What is done already is what the plan has, or there is nothing better. */
+/*
+ * A finished job is ignored: the plan has its result already, or there is
+ * nothing better.
+ */
 static const int *ask(spc__background *self, const spc__lack *lack)
 {
     background *b = (background *)self;
@@ -291,7 +301,10 @@ static void free_words(char **words)
     free(words);
 }
 
-/* The thread starts workers long after the caller's array is gone. */
+/*
+ * Copies the strings: the thread starts workers long after the caller's array
+ * is gone.
+ */
 static spc_status copy_words(char ***out, const char *const *words,
                              spc_error *error)
 {

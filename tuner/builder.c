@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * builder.c - from candidates to compiled code, in the background.
+ * builder.c - compiles candidates in the background.
  *
- * The caller renders (one Lua state) and puts jobs into one list; threads take
- * them, compile, and put them into another, from which the caller settles what
- * became of them. The resource report decides before any launch.
+ * The caller renders (one Lua state) and appends jobs to a list. Threads take
+ * them, compile them, and append them to a second list, from which the caller
+ * handles the results. The compiler's resource report decides before any
+ * launch.
  */
 #include "tuner/builder.h"
 
@@ -24,7 +25,7 @@ typedef struct job { /* one candidate to be compiled */
     spc__artefact artefact;
     spc_status status;
     spc_error error;
-    int troubles; /* of the machine, not of the source */
+    int troubles; /* failures due to the machine, not the source */
     struct job *next;
 } job;
 
@@ -32,7 +33,7 @@ typedef struct job_list {
     job *first, *last;
 } job_list;
 
-typedef struct entry_list { /* room for all candidates */
+typedef struct entry_list { /* with room for all candidates */
     spc__entry **at;
     int first, count;
 } entry_list;
@@ -41,22 +42,23 @@ struct spc__builder {
     const spc__request *request;
     const spc__candidates *candidates;
     spc__compiler *compiler;
-    bool owns_compiler;         /* for another target than the device's */
+    bool owns_compiler;         /* for another target than the device */
     spc__compile_job prototype; /* without source */
 
-    /* The caller's alone. */
-    entry_list done;    /* settled, to be given back */
-    entry_list sharing; /* wait for another's code, which is their own, too */
+    /* Used by the caller only. */
+    entry_list done; /* handled, ready to be returned */
+    /* wait for the code of another candidate, which they share */
+    entry_list sharing;
     int pending, compiled;
     bool works;
 
     spc__pool *pool;
-    bool caller_compiles; /* when it would only wait */
-    pthread_mutex_t lock; /* of all below */
+    bool caller_compiles; /* instead of only waiting */
+    pthread_mutex_t lock; /* guards everything below */
     pthread_cond_t has_waiting, has_finished;
     job_list waiting, finished;
     int underway;
-    bool is_closed; /* nothing more will be waiting */
+    bool is_closed; /* no more jobs will arrive */
 };
 
 static void push_job(job_list *list, job *j)
@@ -91,15 +93,17 @@ static void free_job(job *j)
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* A compiler that found no memory, or no room for its files, or was stopped,
- * has said nothing about the candidate. */
+/*
+ * True for failures that say nothing about the candidate: the compiler found no
+ * memory or disk space, or was stopped.
+ */
 static bool is_trouble(spc_status status)
 {
     return status == SPC_EINTERRUPTED || status == SPC_ENOMEM ||
            status == SPC_EIO;
 }
 
-/* As much memory as many compilers take at once may be there a little later. */
+/* Many compilers at once may need too much memory; a later try can succeed. */
 static bool is_tried_again(job *j)
 {
     enum { TRIES = 3 };
@@ -112,8 +116,10 @@ static bool is_tried_again(job *j)
     return true;
 }
 
-/* Compiles the next one that waits, without the lock; it is held again after.
- * One that is tried again comes behind all others. */
+/*
+ * Compiles the next waiting job without the lock, which it takes again
+ * afterwards. A job to be retried goes to the end of the list.
+ */
 static void compile_next(spc__builder *builder)
 {
     job *j = pop_job(&builder->waiting);
@@ -134,7 +140,7 @@ static void compile_next(spc__builder *builder)
     }
 }
 
-/* What a thread does as long as the builder lives. */
+/* The loop of a thread as long as the builder lives. */
 static void serve(void *payload, int64_t i)
 {
     spc__builder *builder = payload;
@@ -150,7 +156,7 @@ static void serve(void *payload, int64_t i)
     pthread_mutex_unlock(&builder->lock);
 }
 
-/* The next one that was compiled; NULL: nothing is being compiled. */
+/* Waits for the next compiled job; NULL if nothing is being compiled. */
 static job *await_job(spc__builder *builder)
 {
     pthread_mutex_lock(&builder->lock);
@@ -184,7 +190,9 @@ static spc_status enqueue(spc__builder *builder, spc__entry *entry)
     return SPC_OK;
 }
 
-/* ---- what became of a candidate ------------------------------------------ */
+/*
+ * ---- results of a candidate -----------------------------------------------
+ */
 
 static void drop_source(spc__entry *entry)
 {
@@ -209,7 +217,7 @@ static void fail(spc__builder *builder, spc__entry *entry,
     give_back(builder, entry);
 }
 
-/* Its code is there. */
+/* Handles code that exists. */
 static void judge(spc__builder *builder, spc__entry *entry)
 {
     char why[192];
@@ -265,7 +273,7 @@ static bool take_stored(spc__builder *builder, spc__entry *entry)
     return status == SPC_OK;
 }
 
-/* Takes what the other one has: code, or its failure. */
+/* Copies the other candidate's code, or its failure. */
 static void take_shared(spc__builder *builder, spc__entry *entry,
                         const spc__entry *model)
 {
@@ -284,7 +292,7 @@ static void take_shared(spc__builder *builder, spc__entry *entry,
     judge(builder, entry);
 }
 
-/* Back to what it was before it was added. */
+/* Returns the candidate to its state before it was added. */
 static void forget(spc__builder *builder, spc__entry *entry)
 {
     drop_source(entry);
@@ -292,7 +300,7 @@ static void forget(spc__builder *builder, spc__entry *entry)
     builder->pending--;
 }
 
-/* Those that waited for this one's code. */
+/* Handles the candidates that waited for this one's code. */
 static void settle_sharing(spc__builder *builder, const spc__entry *model)
 {
     entry_list *sharing = &builder->sharing;
@@ -316,7 +324,7 @@ static void settle(spc__builder *builder, job *j)
 
     if (j->status == SPC_OK)
         take_compiled(builder, entry, &j->artefact);
-    else if (is_trouble(j->status)) /* which is not its fault */
+    else if (is_trouble(j->status)) /* not the candidate's fault */
         forget(builder, entry);
     else
         fail(builder, entry, SPC__TRIAL_COMPILE, j->error.text);
@@ -338,9 +346,11 @@ static void hash(char out[65], const char *text, const char *more)
     spc__sha256_hex(out, digest);
 }
 
-/* What the code comes to, without the comment at the head of the source, which
- * names the configuration; and that with its launch. A linear layer has no map
- * whose rows could be sorted: to it all orders are one. */
+/*
+ * Hashes the code without the head comment, which names the configuration; and
+ * a second time with its launch. A linear layer has no map whose rows could be
+ * sorted, so all row orders are equal to it.
+ */
 static void identify(const spc__builder *builder, spc__entry *entry)
 {
     const char *body = strstr(entry->source, "*/");
@@ -355,8 +365,10 @@ static void identify(const spc__builder *builder, spc__entry *entry)
     spc__buf_release(&launch);
 }
 
-/* SPC_ENOMEM and SPC_EINTERRUPTED only; of a template's own failure the
- * candidate dies. */
+/*
+ * Returns SPC_ENOMEM and SPC_EINTERRUPTED only; if the template itself fails,
+ * the candidate has failed.
+ */
 static spc_status render(spc__builder *builder, spc__entry *entry)
 {
     const spc__candidates *candidates = builder->candidates;
@@ -383,7 +395,7 @@ static spc_status render(spc__builder *builder, spc__entry *entry)
     return SPC_OK;
 }
 
-/* The same code twice would only be compiled and measured twice. */
+/* Avoids compiling and measuring the same code twice. */
 static bool merge_twin(spc__builder *builder, spc__entry *entry)
 {
     const spc__entry *other =
@@ -428,9 +440,9 @@ spc_status spc__builder_add(spc__builder *builder, spc__entry *entry)
     return SPC_OK;
 }
 
-/* ---- giving back --------------------------------------------------------- */
+/* ---- returning ----------------------------------------------------------- */
 
-/* Trouble of the machine ends the run, which says so. */
+/* A failure due to the machine ends the run and is reported. */
 static bool note_trouble(const spc__builder *builder, const job *j)
 {
     bool ends = !builder->is_closed && j->status != SPC_EINTERRUPTED &&

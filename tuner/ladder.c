@@ -2,12 +2,12 @@
 /*
  * ladder.c - compiles the kernels of sets and maps for keys of every width.
  *
- * Keys are as wide as the extent of a scene asks for, and code depends on that.
- * A run's own scenes need some of it, most often the narrow ones; a vehicle
- * that drives out of their extent, with the database and no compiler, needs the
- * rest. They are the largest kernels there are: a measuring process that
- * compiled its own, one after the other, would keep all others waiting. So all
- * of them compile beside the first candidates; where there are few threads, the
+ * The width of keys follows from the extent of a scene, and code depends on the
+ * width. A run's own scenes need some of these kernels, most often the narrow
+ * ones. A vehicle that drives out of their extent, with the database and no
+ * compiler, needs the others. They are the largest kernels of all: a worker
+ * that compiled them itself, one after the other, would delay all candidates.
+ * So they compile in parallel with the first candidates; with few threads, the
  * wide ones after the narrow ones.
  */
 #include "tuner/ladder.h"
@@ -27,19 +27,19 @@ typedef struct rung {
     char *source, *identity;
     bool is_narrow;
     bool needs_compiler;
-    bool is_stored; /* as far as it will be */
+    bool is_stored; /* or could not be stored */
     spc__artefact artefact;
     spc_error error;
 } rung;
 
-/* What is compiled in one loop of a pool: from the rung `first` on. */
+/* The kernels that one parallel loop compiles: from the rung `first` on. */
 typedef struct flight {
     spc__ladder *ladder;
     int first;
     spc__pool *pool;
 } flight;
 
-/* Narrow ones and wide ones, and those of both that are asked for later. */
+/* Narrow and wide ones, and those of both that are requested later. */
 enum { FLIGHTS = 4 };
 
 struct spc__ladder {
@@ -53,16 +53,16 @@ struct spc__ladder {
     int count;
     flight flights[FLIGHTS];
     int flight_count;
-    volatile int is_given_up; /* ends compilers, too */
+    volatile int is_given_up; /* also stops compilers */
     bool lacks_compiler;
-    pthread_mutex_t lock; /* of what is left */
+    pthread_mutex_t lock; /* guards the count of what is left */
     pthread_cond_t has_narrow;
-    int narrow_left; /* to be compiled */
+    int narrow_left; /* still to be compiled */
 };
 
 typedef struct spc__ladder ladder;
 
-/* ---- what is missing ----------------------------------------------------- */
+/* ---- missing kernels ----------------------------------------------------- */
 
 static bool needs_code(const spc__request *request)
 {
@@ -73,8 +73,10 @@ static bool needs_code(const spc__request *request)
             !spc__device_ops_of(ctx->device)->builds_maps_on_host);
 }
 
-/* Is there code for the device at hand, with a record that names it? Found
- * without one, code gets its record. */
+/*
+ * True if the database has code for this device, with a record that names it.
+ * Code without a record gets one.
+ */
 static bool is_recorded(const ladder *l, const spc__index_code *code)
 {
     spc__code found;
@@ -106,7 +108,7 @@ static void add_missing(ladder *l, const spc__index_ladder *codes, bool narrow)
     for (int i = 0; i < codes->count; i++) {
         const spc__index_code *code = &codes->at[i];
         spc__template *tpl = spc__library_find(l->library, code->template_name);
-        /* Somebody else's folder of templates may have none that build maps. */
+        /* A user's folder of templates may have none that build maps. */
         if (tpl != NULL && is_narrow(code) == narrow && !is_listed(l, code) &&
             !is_recorded(l, code))
             l->missing[l->count++] =
@@ -114,7 +116,7 @@ static void add_missing(ladder *l, const spc__index_ladder *codes, bool narrow)
     }
 }
 
-/* Lists what is missing and is not listed yet. */
+/* Lists missing kernels that are not listed yet. */
 static void find_missing(ladder *l, bool narrow)
 {
     const spc__request *request = l->request;
@@ -165,7 +167,7 @@ static spc__compile_job job_of(const ladder *l, const rung *r)
     return job;
 }
 
-/* A Lua state serves one thread: all are rendered before any is compiled. */
+/* A Lua state serves one thread, so all are rendered before any is compiled. */
 static void render(ladder *l, rung *r)
 {
     spc__attrs config;
@@ -204,7 +206,7 @@ static void note_done(ladder *l, const rung *r)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* What a thread of the pool does. */
+/* The body of a pool thread. */
 static void compile(void *payload, int64_t i)
 {
     const flight *f = payload;
@@ -247,11 +249,11 @@ static spc_status store(const ladder *l, rung *r)
         r->identity, &no_launch, &r->artefact.resources, r->artefact.code,
         r->artefact.code_bytes, l->request->error);
     if (status == SPC_OK)
-        is_recorded(l, &r->code); /* from now on */
+        is_recorded(l, &r->code); /* true from now on */
     return status;
 }
 
-/* What was only tried is no failure of the run. */
+/* An optional kernel that does not compile is no failure of the run. */
 static spc_status store_all(ladder *l, bool wide)
 {
     spc_error before = *l->request->error;
@@ -282,7 +284,7 @@ static bool has_compiler(ladder *l)
     return !l->lacks_compiler;
 }
 
-/* Compiles what was listed from `first` on. */
+/* Compiles the rungs from `first` on. */
 static spc_status start_flight(ladder *l, int first)
 {
     flight *f = &l->flights[l->flight_count];
@@ -330,7 +332,10 @@ spc_status spc__ladder_climb(spc__ladder *l, bool apart)
         return SPC_OK;
     l->apart |= apart;
     spc_status status = climb(l, true);
-    /* There is a thread for each: the end of the run shall not wait. */
+    /*
+     * With a thread for each, they start now, so that the end of the run need
+     * not wait.
+     */
     if (status == SPC_OK && l->request->ctx->threads > SPC__LADDER_MOST)
         status = climb(l, false);
     return status;
@@ -361,8 +366,10 @@ static void finish_flights(ladder *l)
         spc__pool_finish(l->flights[i].pool);
 }
 
-/* With few threads wide ones come last: while they compile, narrow ones wait
- * for cores. */
+/*
+ * With few threads the wide ones come last: they would take cores that the
+ * narrow ones need.
+ */
 spc_status spc__ladder_await(spc__ladder *l)
 {
     if (l == NULL)

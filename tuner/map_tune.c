@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map_tune.c - spc_tune_map: which configuration finds a layer's map fastest.
+ * map_tune.c - spc_tune_map: finds the fastest configuration that builds a
+ * layer's map.
  *
- * The space is small and every candidate makes the same map, so this is plain:
- * one map for each scene, searched by each candidate in turn, compared with the
- * relation that the oracle finds by hashing, entry by entry, and timed. It runs
- * in the caller's process: the kernels are not written by users.
+ * The space is small and every candidate makes the same map, so the loop is
+ * plain: there is one map for each scene. Each candidate searches it, its
+ * entries are compared with the relation that the oracle finds by hashing, and
+ * it is timed. All this runs in the caller's process, as users do not write
+ * these kernels.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -41,7 +43,9 @@ static bool is_inverse(const run *r)
 
 /* ---- one candidate on one scene ------------------------------------------ */
 
-/* As a frame does it: a submanifold map with its set, others alone. */
+/*
+ * Searches as a frame does: a submanifold map with its set, other maps alone.
+ */
 static spc_status search(void *payload, void *stream)
 {
     spc_map *map = payload;
@@ -52,7 +56,7 @@ static spc_status search(void *payload, void *stream)
     return spc_map_update(map, NULL, NULL, 0, stream);
 }
 
-/* What was there before must not pass for what is found now. */
+/* Overwrites the map, so that an earlier result cannot pass for a new one. */
 static spc_status poison(const run *r, const spc_map *map)
 {
     size_t words = (size_t)map->to->rows_padded * (size_t)map->mask_words;
@@ -194,8 +198,10 @@ static void count(run *r, const spc__trial *trial, bool is_default)
         r->best = *trial;
 }
 
-/* A wrong candidate, or one that does not compile, loses; what ends the device
- * or the run ends this too. */
+/*
+ * A candidate that is wrong or does not compile loses. A failure of the device
+ * or of the run ends the loop.
+ */
 static spc_status try_candidate(run *r, const spc__candidate *candidate)
 {
     spc__trial trial = {.config = candidate->config};
@@ -296,7 +302,7 @@ static spc_status try_all(run *r)
     if (status != SPC_OK)
         return status;
     if (r->best.median_us == 0)
-        return r->error->status; /* how the last one failed */
+        return r->error->status; /* the failure of the last one */
     name_winner(r);
     return r->ctx->cache != NULL ? store_winner(r) : SPC_OK;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meter.c - candidates are verified, and timed in rounds.
+ * meter.c - verifies candidates, and times them in rounds.
  *
- * All of a round have their turn in shuffled order, so that a drift of the
- * clock meets all alike.
+ * Each round times all candidates in shuffled order, so that a drift of the
+ * clock affects all alike.
  */
 #include "tuner/meter.h"
 
@@ -16,8 +16,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Measuring one candidate on one scene ends after this long, in seconds, with
- * whatever samples there are: a request, and all of them together. */
+/*
+ * Time limits in seconds for one candidate on one scene: for one request, and
+ * for all of them together. It is left with the samples it has by then.
+ */
 static const double request_s = 0.5;
 static const double enough_s = 2.0;
 
@@ -174,7 +176,7 @@ spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry)
 
 static bool add_samples(spc__timing *timing, const spc__outcome *outcome)
 {
-    if (timing->all == NULL) /* what the database knew gives way */
+    if (timing->all == NULL) /* new samples replace those of the database */
         timing->count = timing->room = 0;
     if (timing->count + outcome->count > timing->room) {
         int room = 2 * (timing->count + outcome->count);
@@ -192,7 +194,7 @@ static bool add_samples(spc__timing *timing, const spc__outcome *outcome)
     return true;
 }
 
-/* One request: `samples` more of a candidate on scene s. */
+/* One request: takes `samples` more of a candidate on scene s. */
 static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
                        bool cold)
 {
@@ -242,7 +244,10 @@ double spc__meter_layout(spc__meter *meter, const spc__entry *entry)
     return exp(sum / request->scene_count);
 }
 
-/* As many samples as the goal, or too slow for so many? */
+/*
+ * True if there are `goal` samples, or if the candidate is too slow for that
+ * many.
+ */
 static bool has_enough(const spc__timing *timing, int goal)
 {
     return timing->count >= goal ||
@@ -258,7 +263,7 @@ bool spc__entry_has(const spc__entry *entry, int scenes, int goal, bool cold)
     return true;
 }
 
-/* One turn of a candidate, on every scene that has not `goal` samples. */
+/* Takes samples of a candidate on every scene that has fewer than `goal`. */
 static spc_status take_turn(spc__meter *meter, spc__entry *entry, int goal)
 {
     const spc__request *request = meter->request;
@@ -274,7 +279,7 @@ static spc_status take_turn(spc__meter *meter, spc__entry *entry, int goal)
     return status;
 }
 
-/* Likewise on every scene that has no cold samples. */
+/* Takes cold samples on every scene without any. */
 static spc_status take_cold_turn(spc__meter *meter, spc__entry *entry)
 {
     const spc__request *request = meter->request;
@@ -294,7 +299,7 @@ spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry)
 
     if (status != SPC_OK || entry->state == SPC__FAILED)
         return status;
-    /* What the database knew with a cold cache was another measurement. */
+    /* Cold times from the database belong to another measurement. */
     for (int s = 0; s < SPC__SCENES_MAX; s++)
         entry->timings[s].cold_us = 0;
     entry->state = SPC__TIMED;
@@ -337,7 +342,7 @@ spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
     return status;
 }
 
-/* One round is enough: a turn takes all cold samples of a candidate. */
+/* One round is enough, as it takes all cold samples of a candidate. */
 spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
                                   int count)
 {
@@ -357,7 +362,7 @@ spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
     return status;
 }
 
-/* ---- who may win --------------------------------------------------------- */
+/* ---- candidates that may win --------------------------------------------- */
 
 spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
 {

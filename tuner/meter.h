@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * meter.h - measures candidates: verified against the oracle, and timed in
- * rounds, one at a time, through the one measuring process of the device.
+ * meter.h - measures candidates: verifies them against the oracle, and times
+ * them in rounds, one at a time, through the one worker process of the device.
  *
- * Whom it finds wrong, or who does not come back, it marks as failed; what it
- * learns is pending (candidates.h), for whoever keeps records.
+ * It marks candidates as failed that are wrong or crash. Its results are
+ * pending (candidates.h) until a record stores them.
  */
 #ifndef SPC_TUNER_METER_H
 #define SPC_TUNER_METER_H
@@ -15,56 +15,70 @@
 typedef struct spc__meter {
     const spc__request *request;
     spc_relation relations[SPC__SCENES_MAX]; /* until the oracle ran */
-    spc__work works[SPC__SCENES_MAX];        /* for floors, from then on */
+    spc__work works[SPC__SCENES_MAX];        /* for floors, after that */
     spc__sample sample;
-    spc__runner *runner; /* NULL: nothing had to be measured yet */
-    int verified, timed; /* how many candidates */
+    spc__runner *runner; /* NULL: nothing was measured yet */
+    int verified, timed; /* number of candidates */
     bool has_sample;
     bool has_doubted; /* a time below the floor was reported */
-    /* Seconds: of drawing the sample, and what is right on it; until the
-     * measuring side was ready; of loading and verifying, of that in the gate;
-     * of timing. */
+    /*
+     * Seconds spent: drawing the sample and its expected results; waiting for
+     * the worker to be ready; loading and verifying, of which in the gate;
+     * timing.
+     */
     double draw_s, start_s, verify_s, gate_s, time_s;
 } spc__meter;
 
 void spc__meter_init(spc__meter *out, const spc__request *request);
 void spc__meter_release(spc__meter *meter);
 
-/* Finds what the layer makes of sample scene s; meter->relations[s] is that. */
+/* Computes the layer's relation on sample scene s into meter->relations[s]. */
 spc_status spc__meter_relate(spc__meter *meter, int s);
 
-/* Draws the sample and asks the oracle, then starts the measuring side; each
- * unless that was done. */
+/*
+ * Draws the sample and asks the oracle, then starts the worker; each only once.
+ */
 spc_status spc__meter_draw(spc__meter *meter);
 spc_status spc__meter_start(spc__meter *meter);
 
 /* Compares a built candidate with the oracle on all scenes. */
 spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry);
-/* The first few samples of a verified one. */
+/* Takes the first few samples of a verified candidate. */
 spc_status spc__meter_screen(spc__meter *meter, spc__entry *entry);
-/* Rounds over the timed ones of the list until all have `goal` samples; the
- * order of the list is lost. */
+/*
+ * Runs rounds over the timed candidates of the list until all have `goal`
+ * samples; reorders the list.
+ */
 spc_status spc__meter_rounds(spc__meter *meter, spc__entry **list, int count,
                              int goal);
-/* Likewise until all have samples with a cold cache. */
+/* The same until all have samples with a cold cache. */
 spc_status spc__meter_cold_rounds(spc__meter *meter, spc__entry **list,
                                   int count);
-/* Those of the list that are timed must repeat their results before one of them
- * may win; who does not has failed. */
+/*
+ * Verifies that the timed candidates of the list repeat their results, as a
+ * winner must. One that does not has failed.
+ */
 spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count);
-/* All samples of these once more, in rounds of their own. */
+/* Takes all samples of these candidates again, in rounds of their own. */
 spc_status spc__meter_again(spc__meter *meter, spc__entry **list, int count,
                             int goal);
-/* Microseconds, by geometric mean over the scenes, in which what of a map it
- * reads is built; 0: not known, as it was not measured in this run. */
+/*
+ * Time to build the layout of the map that the candidate reads: microseconds,
+ * geometric mean over the scenes. 0: unknown, as it was not measured in this
+ * run.
+ */
 double spc__meter_layout(spc__meter *meter, const spc__entry *entry);
-/* It fails for what the outcome says, and that is pending. */
+/*
+ * Marks the candidate as failed with the outcome's note, which is then pending.
+ */
 void spc__meter_fail(spc__entry *entry, const spc__outcome *outcome);
-/* The code of this one will not be asked for soon. */
+/* Unloads a candidate that will not be needed soon. */
 spc_status spc__meter_unload(spc__meter *meter, const spc__entry *entry);
 
-/* Has it `goal` samples on every scene, or is it too slow for so many; and a
- * cold one, if `cold`? */
+/*
+ * True if it has `goal` samples on every scene, or is too slow for that many;
+ * and a cold one, if `cold`.
+ */
 bool spc__entry_has(const spc__entry *entry, int scenes, int goal, bool cold);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipeline.c - one batch of candidates between its builder and its meter.
+ * pipeline.c - moves one batch of candidates through builder and meter.
  *
- * The builder's threads compile; the caller's thread takes what is built and
- * verifies it, then times it, one candidate after the other. Where a timing
- * would be disturbed by compilers (spc__device_ops), verified candidates wait
- * until nothing compiles, and nothing more is compiled until they are timed.
+ * The builder's threads compile; the caller's thread verifies and times the
+ * built candidates one after the other. If compilers would disturb a timing
+ * (spc__device_ops), verified candidates wait until nothing compiles, and
+ * nothing compiles while they are timed.
  */
 #include "tuner/pipeline.h"
 
@@ -18,17 +18,19 @@ typedef struct batch {
     spc__entry **list;
     int count;
     int added;         /* to the builder */
-    int reported;      /* of those that are reported in order */
-    bool times_alone;  /* and therefore collects: */
+    int reported;      /* number reported so far, in order */
+    bool times_alone;  /* so verified candidates are held back: */
     spc__entry **held; /* verified, to be timed when nothing compiles */
     int held_count;
 } batch;
 
 /* ---- one candidate ------------------------------------------------------- */
 
-/* What failed before it was measured is of use to later runs that time. But a
- * compiler's failure says something about a candidate only if the compiler can
- * do better at all: that is known at the end. */
+/*
+ * Stores a failure before measurement, for later runs that time. A compiler's
+ * failure says something about a candidate only if the compiler works at all,
+ * which is known at the end.
+ */
 static void record(spc__pipeline *p, spc__entry *entry)
 {
     if (entry->state == SPC__FAILED &&
@@ -62,7 +64,7 @@ static bool is_complete(const spc__entry *entry, spc_stage stage)
                (stage == SPC_STAGE_BUILD ? SPC__BUILT : SPC__VERIFIED);
 }
 
-/* In order, although they are done in any. */
+/* Reports in order, although candidates complete in any order. */
 static void report_complete(spc__pipeline *p, batch *b)
 {
     spc_stage stage = p->request->options.stage;
@@ -71,7 +73,7 @@ static void report_complete(spc__pipeline *p, batch *b)
         spc__report_entry(p->request, b->list[b->reported++]);
 }
 
-/* The last stage of a candidate that did not fail on the way. */
+/* The last stage of a candidate that has not failed before. */
 static spc_status complete(spc__pipeline *p, batch *b, spc__entry *entry)
 {
     spc_stage stage = p->request->options.stage;
@@ -90,8 +92,10 @@ static spc_status complete(spc__pipeline *p, batch *b, spc__entry *entry)
     return SPC_OK;
 }
 
-/* Nothing more is begun; but a run has at least one that is measured, unless
- * none of them was within the limit of one. */
+/*
+ * True if nothing more should start. A run without a measured candidate gets
+ * limit_s more seconds for one.
+ */
 static bool is_out_of_time(const spc__pipeline *p)
 {
     double grace_s = p->pace.best != NULL ? 0 : p->request->options.limit_s;
@@ -99,14 +103,14 @@ static bool is_out_of_time(const spc__pipeline *p)
     return p->explores && spc__request_out_of_time(p->request, grace_s);
 }
 
-/* One that the builder is done with. */
+/* Handles a candidate that the builder has finished. */
 static spc_status advance(spc__pipeline *p, batch *b, spc__entry *entry)
 {
     spc_status status = SPC_OK;
 
     record(p, entry);
     if (entry->state == SPC__BUILT && is_out_of_time(p)) {
-        p->is_cut = true; /* a later run has its code */
+        p->is_cut = true; /* a later run will have its code */
         return SPC_OK;
     }
     if (entry->state == SPC__BUILT &&
@@ -133,8 +137,11 @@ static spc_status complete_held(spc__pipeline *p, batch *b)
 
 /* ---- a batch ------------------------------------------------------------- */
 
-/* So many are under way at once: few at first where all wait for the last, so
- * that there is soon something to report and to judge the time left by. */
+/*
+ * The number that may be in progress at once. It is small at first if all wait
+ * for the last, so that there is soon something to report and to estimate the
+ * time from.
+ */
 static int room(const spc__pipeline *p, const batch *b)
 {
     bool is_first = b->times_alone && p->pace.done == 0;
@@ -157,8 +164,10 @@ static spc_status refill(spc__pipeline *p, batch *b)
     return status;
 }
 
-/* The oracle runs while the first candidates compile, and the kernels of maps,
- * without which the measuring side would compile its own. */
+/*
+ * The oracle runs while the first candidates compile, and with them the kernels
+ * of maps, which the worker would otherwise compile itself.
+ */
 static spc_status start_measuring(spc__pipeline *p)
 {
     if (p->meter->runner != NULL)
@@ -180,7 +189,7 @@ static spc_status next_built(spc__pipeline *p, spc__entry **entry)
     return status;
 }
 
-/* Until all are complete. */
+/* Runs until all are complete. */
 static spc_status work(spc__pipeline *p, batch *b)
 {
     spc__entry *entry;
@@ -203,7 +212,7 @@ static spc_status work(spc__pipeline *p, batch *b)
     return status;
 }
 
-/* The run fails: what is compiled by now is kept all the same. */
+/* The run fails, but code that is compiled already is kept. */
 static void abandon(spc__pipeline *p)
 {
     spc__entry *entry = NULL;
@@ -226,7 +235,7 @@ static void record_compile_failures(spc__pipeline *p, const batch *b)
         }
 }
 
-/* Does one of them ask for a row order that has a kernel of its own? */
+/* True if a candidate needs a row order that has a kernel of its own. */
 static bool asks_for_apart(const spc__candidates *candidates)
 {
     for (int i = 0; i < candidates->count; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pipeline.h - takes candidates as far as the request's stage: some compile
- * while another is verified or timed.
+ * pipeline.h - takes candidates up to the request's stage: some compile while
+ * another is verified or timed.
  */
 #ifndef SPC_TUNER_PIPELINE_H
 #define SPC_TUNER_PIPELINE_H
@@ -17,36 +17,40 @@ typedef struct spc__pipeline {
     spc__candidates *candidates;
     spc__meter *meter;
     spc__record *record;
-    spc__builder *builder; /* NULL: nothing had to be built yet */
-    spc__ladder *ladder;   /* NULL: its code is not wanted, or not begun */
+    spc__builder *builder; /* NULL: nothing was built yet */
+    spc__ladder *ladder;   /* NULL: its code is not wanted, or not started */
     spc__pace pace;
-    bool explores;  /* what the time does not suffice for may be left out */
-    bool is_cut;    /* and something was */
+    bool explores;  /* candidates may be left out if the time is short */
+    bool is_cut;    /* some were left out */
     double waits_s; /* for compilers, with nothing to measure */
 } spc__pipeline;
 
 void spc__pipeline_release(spc__pipeline *pipeline);
 
 /*
- * Builds, verifies and screens the candidates of the list, all of them new,
- * as far as the stage goes, and records what they come to. Stages that time
- * nothing report them, too, in the order of the list. Ends early with the run's
- * own failures, such as SPC_EINTERRUPTED; what was finished is recorded.
+ * Builds, verifies and screens the candidates of the list, all of them new, up
+ * to the stage, and records the results. Stages that time nothing also report
+ * them, in the order of the list. Returns early on failures of the run, such as
+ * SPC_EINTERRUPTED; finished candidates are recorded.
  */
 spc_status spc__pipeline_run(spc__pipeline *pipeline, spc__entry **list,
                              int count);
 
-/* Begins to compile the kernels of maps, as soon as target and library are
- * known: with stages that keep code. */
+/*
+ * Starts compiling the kernels of maps, once target and library are known, if
+ * the stage stores code.
+ */
 spc_status spc__pipeline_begin(spc__pipeline *pipeline);
-/* What the database lacks of them to serve other scenes than those of the run,
- * once all else is stored. */
+/*
+ * Compiles the map kernels that other scenes than those of the run need and the
+ * database lacks, after everything else is stored.
+ */
 spc_status spc__pipeline_complete(spc__pipeline *pipeline);
 
-/* How many were compiled. */
+/* Number of compiled candidates. */
 int spc__pipeline_compiled(const spc__pipeline *pipeline);
 
-/* So many times the best will not come back. */
+/* A candidate this many times slower than the best cannot win. */
 #define SPC__HOPELESS 2.0
 
 #endif

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record.c - a run and the database: what it knew, what it learns. */
+/*
+ * record.c - reads from the database what a run can reuse, and stores its
+ * results.
+ */
 #include "tuner/record.h"
 
 #include "base/clock.h"
@@ -14,12 +17,16 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A lock takes seconds to notice: after trouble the database is left alone for
- * so long. */
+/*
+ * A locked database takes seconds to fail, so after a failure it is not tried
+ * for this long.
+ */
 static const uint64_t rest_ns = 30 * 1000000000ull;
 
-/* Trouble with the database costs no measurement: what it does not take stays
- * pending, and is written at the end. */
+/*
+ * A failure of the database loses no measurement: unwritten results stay
+ * pending and are written at the end.
+ */
 static void note_trouble(spc__record *record, const spc_error *error)
 {
     if (!record->has_warned)
@@ -36,7 +43,7 @@ bool spc__record_keeps(const spc__record *record)
     return record->ctx->stores || record->ctx->no_store.status != SPC_OK;
 }
 
-/* Is it worth trying to write? */
+/* True if a write should be tried. */
 static bool answers(const spc__record *record)
 {
     return record->ctx->stores &&
@@ -46,7 +53,10 @@ static bool answers(const spc__record *record)
 
 /* ---- keys ---------------------------------------------------------------- */
 
-/* Is `s` the first scene of its buckets? Others share its records. */
+/*
+ * True if `s` is the first scene of its buckets; later scenes of the same
+ * buckets share its records.
+ */
 static bool leads(const spc__record *record, int s)
 {
     for (int i = 0; i < s; i++)
@@ -60,13 +70,13 @@ void spc__record_init(spc__record *out, const spc__request *request)
     memset(out, 0, sizeof(*out));
     out->ctx = request->ctx;
     out->target = request->target;
-    /* To verify is not about storing: it would only keep code in memory. */
+    /* The stage `verify` stores no code, which would only stay in memory. */
     out->keeps_code = request->options.stage != SPC_STAGE_VERIFY;
     spc__ctx_provenance(&out->provenance, request->ctx);
     out->provenance.seed = request->options.seed;
 }
 
-/* Where a machine keeps its files is no part of what they are. */
+/* Scenes are named without their folder, which differs between machines. */
 static const char *without_folder(const char *name)
 {
     const char *slash = strncmp(name, "gen:", 4) ? strrchr(name, '/') : NULL;
@@ -120,11 +130,11 @@ spc__entry *spc__record_entry_of(const spc__candidates *candidates,
 
     if (entry != NULL &&
         strcmp(entry->trial.template_hash, trial->template_hash) != 0)
-        entry = NULL; /* a changed template makes old rows hints only */
+        entry = NULL; /* old rows of a changed template are only hints */
     return entry;
 }
 
-/* Puts one trial of scene s's key over what is known of its candidate. */
+/* Merges one trial of scene s's key into its candidate. */
 static void take_over(spc__entry *entry, const spc__trial *trial, int s)
 {
     spc__timing *timing = &entry->timings[s];
@@ -146,7 +156,9 @@ static void take_over(spc__entry *entry, const spc__trial *trial, int s)
     timing->cold_us = trial->cold_us;
 }
 
-/* Known is only what was timed on every scene, or failed on one. */
+/*
+ * A candidate is known only if it was timed on every scene, or failed on one.
+ */
 static void settle(spc__entry *entry, int scenes)
 {
     if (!entry->known || entry->state == SPC__FAILED)
@@ -161,11 +173,11 @@ static void settle(spc__entry *entry, int scenes)
 }
 
 /*
- * What a rerun need not try again. A compiler that failed without naming a line
- * of the template may have been short of disk or memory, or killed; older
- * versions noted a process that was short of memory as a fault. A timeout lasts
- * when a second run has repeated it. Older versions took a time for evidence of
- * a wrong result.
+ * True for a failure that need not be tried again. A compiler that failed
+ * without naming a line of the template may have been short of disk or memory,
+ * or killed; older versions noted a process that was short of memory as a
+ * fault. A timeout is lasting after a second run has repeated it. Older
+ * versions took a time for evidence of a wrong result.
  */
 static bool is_lasting(const spc__trial *trial)
 {
@@ -187,7 +199,10 @@ static bool is_lasting(const spc__trial *trial)
     }
 }
 
-/* What cannot be read is measured again. It says nothing about writing. */
+/*
+ * Unreadable records are measured again. A read failure does not predict a
+ * write failure.
+ */
 static void recall_key(const spc__record *record,
                        const spc__candidates *candidates, int s)
 {
@@ -227,12 +242,12 @@ int spc__record_recall(const spc__record *record,
     return known;
 }
 
-/* ---- choices of before --------------------------------------------------- */
+/* ---- earlier choices ----------------------------------------------------- */
 
-/* What a scene would be served with. */
+/* The choice that a scene would be served with. */
 typedef struct served {
-    spc__entry *entry; /* NULL: none of the database */
-    /* Chosen for this very problem; in haste; in a network. */
+    spc__entry *entry; /* NULL: no entry in the database */
+    /* Chosen for this very problem; by a search cut short; in a network. */
     bool exact, is_cut, in_network;
 } served;
 
@@ -243,18 +258,20 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* One that was chosen when its template was another is still worth a look, but
- * not exact. */
+/*
+ * A choice made with an older version of its template is worth a look, but not
+ * exact.
+ */
 static served serving(const spc__record *record,
                       const spc__candidates *candidates, int s)
 {
-    enum { MOST = 4 }; /* farther ones know no more than a default */
+    enum { MOST = 4 }; /* farther ones are no better than a default */
     spc__choice *found = calloc(MOST, sizeof(*found));
     served out = {0};
     spc_error error;
     int count = 0;
 
-    /* What cannot be read serves nobody. */
+    /* Unreadable choices are ignored. */
     if (found != NULL && record->ctx->cache != NULL)
         spc__cache_find_choices(record->ctx->cache, &record->keys[s], found,
                                 MOST, &count, &error);
@@ -281,7 +298,7 @@ void spc__record_find_serving(const spc__record *record,
     }
 }
 
-/* The one candidate that is exact on every scene, and timed; NULL: none is. */
+/* The timed candidate that is the exact choice on every scene, or NULL. */
 static served chosen_before(const spc__record *record,
                             const spc__candidates *candidates)
 {
@@ -339,7 +356,7 @@ void spc__record_keep_choice(const spc__record *record,
 
 /* ---- recording ----------------------------------------------------------- */
 
-/* The figures of all scenes that share the key of scene `s`, as one. */
+/* Merges the figures of all scenes that share the key of scene `s`. */
 static void set_timing(spc__trial *trial, const spc__record *record,
                        const spc__entry *entry, int s)
 {
@@ -365,7 +382,7 @@ static void set_timing(spc__trial *trial, const spc__record *record,
         entry->timings[s].cold_us > 0 && scenes > 0 ? exp(cold / scenes) : 0;
 }
 
-/* What a candidate came to on the scenes that share the key of scene `s`. */
+/* Summarises a candidate on the scenes that share the key of scene `s`. */
 static void sum_up(spc__trial *trial, const spc__record *record,
                    const spc__entry *entry, int s)
 {
@@ -410,7 +427,7 @@ static spc_status put_code(const spc__record *record, spc__entry *entry,
     return status;
 }
 
-/* Writes now if that is worth trying. */
+/* Writes now if a write should be tried. */
 static void try_to(spc__record *record, spc__entry *entry,
                    spc_status (*put)(const spc__record *record,
                                      spc__entry *entry, spc_error *error))
@@ -445,7 +462,7 @@ void spc__record_list(spc__record *record, spc__entry *const *list, int count)
 
 /* ---- at the end ---------------------------------------------------------- */
 
-/* A database that may only be read may hold this very choice already. */
+/* A read-only database may already hold this very choice. */
 static bool has_choice(const spc__record *record, int s,
                        const spc__trial *trial)
 {
@@ -492,7 +509,7 @@ static spc_status put_choice(const spc__record *record,
     return status;
 }
 
-/* Until one does not go: then the others would not either. */
+/* Stops at the first failure, as later writes would fail as well. */
 static spc_status put_pending(const spc__record *record,
                               const spc__candidates *candidates,
                               spc_error *error)
@@ -533,7 +550,7 @@ static void list_lost(spc__buf *out, const spc__candidates *candidates,
     if (is_choice_lost)
         spc__buf_puts(out, "the choice");
     add_count(out, trials, "measurement");
-    if (trials == 0) /* whose code it mostly is */
+    if (trials == 0) /* code alone is usually pending */
         add_count(out, codes, "compiled candidate");
 }
 
@@ -554,7 +571,7 @@ static spc_status put_winner(const spc__record *record,
     return status;
 }
 
-/* All that is pending, and the choice. */
+/* Writes everything that is pending, and the choice. */
 static spc_status put_rest(const spc__record *record,
                            const spc__candidates *candidates,
                            const spc__winner *winner, spc_error *error)
@@ -566,7 +583,7 @@ static spc_status put_rest(const spc__record *record,
     return status;
 }
 
-/* On a full disk the file beside is not more than its name. */
+/* On a full disk the substitute file may have a name and no content. */
 static void remove_empty(const char *name)
 {
     struct stat facts;
@@ -575,8 +592,10 @@ static void remove_empty(const char *name)
         unlink(name);
 }
 
-/* A night's measurements are not lost to a lock: they go into a file beside the
- * one that does not take them. */
+/*
+ * If a database is locked, the measurements of a long run go to a file next to
+ * it.
+ */
 static spc_status keep_beside(spc__buf *name, const spc__record *record,
                               const spc__candidates *candidates,
                               const spc__winner *winner)
@@ -605,7 +624,7 @@ static spc_status keep_beside(spc__buf *name, const spc__record *record,
     return status;
 }
 
-/* What is lost, or at least not where it should be. */
+/* Reports results that are lost, or stored elsewhere. */
 static void report_lost(spc_error *lost, const spc__record *record,
                         const spc__candidates *candidates,
                         const spc__winner *winner, const spc_error *why)

@@ -7,8 +7,10 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Seconds left for what is known to be left; below zero: not known yet. All
- * stages overlap, so candidates finished by the clock are what counts. */
+/*
+ * Estimates the seconds left; below zero if unknown. All stages overlap, so it
+ * counts finished candidates over time.
+ */
 static double time_left(const spc__pace *pace)
 {
     double spent = (double)(spc__now_ns() - pace->since_ns) * 1e-9;
@@ -119,7 +121,9 @@ static void report_template(const spc__request *request,
                    refusal->why);
 }
 
-/* Others serve without them, but whoever wrote them wants to know. */
+/*
+ * Other templates still serve, but the author of the faulty one needs to know.
+ */
 void spc__report_mistakes(const spc__request *request, const spc__space *space)
 {
     for (int i = 0; i < space->refusal_count; i++)

@@ -5,22 +5,22 @@
 
 #include "tuner/search/candidates.h"
 
-typedef struct spc__pace { /* how far a run is */
-    uint64_t since_ns;     /* the first candidate was begun */
+typedef struct spc__pace { /* the progress of a run */
+    uint64_t since_ns;     /* the start of the first candidate */
     int done, total;
-    const spc__entry *best; /* of those measured so far, or NULL */
+    const spc__entry *best; /* the best candidate measured so far, or NULL */
 } spc__pace;
 
 void spc__report_progress(const spc__request *request, const spc__pace *pace,
                           spc_stage stage);
-/* A candidate that has come as far as it will. */
+/* Reports a candidate that has reached its last stage. */
 void spc__report_entry(const spc__request *request, const spc__entry *entry);
-/* All that are timed or failed. */
+/* Reports all that are timed or failed. */
 void spc__report_all(const spc__request *request,
                      const spc__candidates *candidates);
-/* Templates that make a mistake. */
+/* Reports templates with mistakes. */
 void spc__report_mistakes(const spc__request *request, const spc__space *space);
-/* Every candidate in the order of the space, then whole templates. */
+/* Reports every candidate in the order of the space, then whole templates. */
 void spc__report_space(const spc__request *request,
                        const spc__candidates *candidates);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.c - what was asked for, and whether it can be. */
+/* request.c - the options of a run, and whether they are valid. */
 #include "tuner/request.h"
 
 #include "base/cancel.h"
@@ -9,9 +9,11 @@
 #include "lab/sample/sample.h"
 #include <string.h>
 
-/* By stage. Where nothing is timed a limit is there for what hangs, not for
- * what is slow: `generic` needs 17 s of a core to verify generative 81->163
- * with k=4 (1 M multiplications an input, many runs), and machines are busy. */
+/*
+ * By stage. If nothing is timed, the limit is for kernels that hang and not for
+ * slow ones: `generic` needs 17 s of a core to verify generative 81->163 with
+ * k=4 (1 M multiplications an input, many runs), and machines are busy.
+ */
 static const double default_limits_s[] = {
     [SPC_STAGE_LIST] = 10,
     [SPC_STAGE_BUILD] = 10,
@@ -25,8 +27,10 @@ static const spc__effort efforts[] = {
     [SPC_EFFORT_EXHAUSTIVE] = {5, 6, 61, 21, -1},
 };
 
-/* Is `target` another than what the context's own compiler compiles for? The
- * target of an emulation only says which GPU it takes the part of. */
+/*
+ * True if `target` differs from the target of the context's own compiler. The
+ * target of an emulation only says which GPU it imitates.
+ */
 static bool is_foreign(const spc_ctx *ctx, const char *target)
 {
     return target != NULL && (strcmp(target, ctx->info.target) != 0 ||
@@ -55,7 +59,7 @@ void spc__request_init(spc__request *out, spc_ctx *ctx, const spc_conv *conv,
         out->options.limit_s = default_limits_s[out->options.stage];
 }
 
-/* ---- what cannot be ------------------------------------------------------ */
+/* ---- checks -------------------------------------------------------------- */
 
 static spc_status check_options(const spc__request *request)
 {
@@ -156,7 +160,7 @@ bool spc__request_cancelled(const spc__request *request)
     return spc__cancelled(request->ctx->cancel);
 }
 
-/* ---- what works for it --------------------------------------------------- */
+/* ---- tools --------------------------------------------------------------- */
 
 spc_status spc__request_compiler(spc__compiler **out, spc__compile_job *job,
                                  const spc__request *request,

@@ -29,7 +29,10 @@ bool spc__resources_refuse(char *why, size_t bytes, const spc__entry *entry,
     int64_t needs =
         block_registers(registers, spc__attrs_number(launch, "block", 0));
 
-    /* A default is what untuned plans run: it stays, to be compared with. */
+    /*
+     * A default stays even if it spills: untuned plans run it, so it is
+     * measured for comparison.
+     */
     if ((spills > 0 || local > 0) && !allow_spills &&
         !entry->candidate->is_default)
         snprintf(why, bytes,

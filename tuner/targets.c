@@ -2,10 +2,10 @@
 /*
  * targets.c - the table of compile targets.
  *
- * Figures from the CUDA C Programming Guide, "Technical Specifications per
- * Compute Capability". A number of multiprocessors belongs to a product and
- * not to a target: the largest common one stands here, since only launch
- * geometry and a few constraints look at it.
+ * Figures are from the CUDA C Programming Guide, "Technical Specifications per
+ * Compute Capability". The number of multiprocessors depends on the product,
+ * not on the target: the table has the largest common one, since only launch
+ * geometry and a few constraints use it.
  */
 #include "tuner/targets.h"
 
@@ -16,7 +16,7 @@
 
 struct target {
     int sm;
-    int shared_block; /* bytes that one block may ask for */
+    int shared_block; /* most bytes for one block */
     int shared_sm;    /* bytes of a multiprocessor */
     int multiprocessors;
 };
@@ -42,7 +42,7 @@ static const struct target *find(const char *name)
 {
     char *end = NULL;
 
-    /* "sm_080" would be another key of the database for the same code. */
+    /* "sm_080" would be a second key of the database for the same code. */
     if (strncmp(name, "sm_", 3) != 0 || !isdigit((unsigned char)name[3]) ||
         name[3] == '0')
         return NULL;

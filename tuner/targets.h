@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * targets.h - GPUs that are not here: what templates may know of a compile
- * target when no device can be asked.
+ * targets.h - facts about GPUs that are not installed, for templates compiled
+ * without a device.
  */
 #ifndef SPC_TUNER_TARGETS_H
 #define SPC_TUNER_TARGETS_H
@@ -10,9 +10,9 @@
 #include "spc_status.h"
 
 /*
- * The facts of "sm_90", "sm_90a", ... as a cuda device of that kind would give
- * them (runtime/device/device.h, `target`). SPC_EUNSUPPORTED lists the known
- * ones.
+ * The facts of "sm_90", "sm_90a", ... as a cuda device of that kind would
+ * report them (runtime/device/device.h, `target`). SPC_EUNSUPPORTED lists the
+ * known ones.
  */
 spc_status spc__target_facts(spc__attrs *out, const char *target,
                              spc_error *error);

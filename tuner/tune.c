@@ -2,16 +2,16 @@
 /*
  * tune.c - a tuning run from its arguments to its report.
  *
- * What a run is made of, by how it lives:
+ * The parts of a run, by their lifetime:
  *
- *   request.h     what the caller asked for: constant
- *   candidates.h  the space, and what has become of each candidate
- *   record.h      what the database knew, and learns
- *   meter.h       who measures: oracle, measuring process, samples
- *   builder.h     who compiles, in the background
- *   pipeline.h    candidates on their way through builder and meter
- *   search.h      which of them, how often; moves.h: from where to where
- *   choice.h      who wins
+ *   request.h     the caller's options: constant
+ *   candidates.h  the space, and the state of each candidate
+ *   record.h      earlier and new results in the database
+ *   meter.h       measurement: oracle, worker process, samples
+ *   builder.h     compilation in the background
+ *   pipeline.h    moves candidates through builder and meter
+ *   search.h      which candidates, how often; moves.h: the next ones
+ *   choice.h      the winner
  *   turn.h        waiting for other processes that tune the same layer
  *   report.h      progress and candidates, for the caller
  *   ladder.h      the code of maps that other scenes will need
@@ -33,12 +33,12 @@ typedef struct run {
     spc__candidates candidates;
     spc__record record;
     spc__meter meter;
-    spc__pipeline pipeline; /* between those three */
+    spc__pipeline pipeline; /* connects those three */
     spc__turn turn;
     spc__winner winner;
-    double layout_us; /* of the winner; 0: not known */
-    bool was_there;   /* the winner: nothing is to be done */
-    int known;        /* candidates, from the database */
+    double layout_us; /* of the winner; 0: unknown */
+    bool was_there;   /* the database has the winner: nothing to do */
+    int known;        /* candidates from the database */
 } run;
 
 /* ---- stages -------------------------------------------------------------- */
@@ -57,7 +57,10 @@ static spc_status relate_scenes(run *r)
     return status;
 }
 
-/* Builds, or builds and verifies, the candidates of the effort. */
+/*
+ * Builds the candidates of the effort, and verifies them in the stages that
+ * verify.
+ */
 static spc_status build_all(run *r)
 {
     int count;
@@ -70,8 +73,10 @@ static spc_status build_all(run *r)
     return status;
 }
 
-/* A search that ended early may have timed next to nothing, and its fastest
- * would rule where an untuned plan does better. */
+/*
+ * A search that ended early may have timed almost nothing; its fastest could
+ * replace a better untuned plan, so it is not stored.
+ */
 static void forget_hasty_winner(run *r, spc_status status)
 {
     const spc__entry *untuned = spc__untuned(&r->request, &r->candidates);
@@ -82,7 +87,7 @@ static void forget_hasty_winner(run *r, spc_status status)
         memset(&r->winner, 0, sizeof(r->winner));
 }
 
-/* The caller's choice, of what the database has times of. */
+/* Stores the caller's choice, if the database has times of it. */
 static spc_status choose_named(run *r)
 {
     const char *name = r->request.options.chosen;
@@ -108,7 +113,9 @@ static spc_status choose_named(run *r)
     return SPC_OK;
 }
 
-/* A choice is worth what the search was that made it, and its record says so.
+/*
+ * A choice is only as good as its search, so its record notes if that was cut
+ * short.
  */
 static void mark_haste(run *r, spc_status status)
 {
@@ -119,7 +126,7 @@ static void mark_haste(run *r, spc_status status)
                  SPC__CUT_SHORT);
 }
 
-/* Is there nothing to do, as the caller wants choices that are missing? */
+/* True if there is nothing to do: the caller wants missing choices only. */
 static bool take_what_is_there(run *r)
 {
     const spc__entry *entry = spc__record_chosen(&r->record, &r->candidates);
@@ -133,8 +140,10 @@ static bool take_what_is_there(run *r)
     return true;
 }
 
-/* The same before anything else is looked at: of a long list of layers most may
- * be there, and finding the space of each takes longer than all else. */
+/*
+ * The same check before the space is known: in a long list of layers most may
+ * be done, and finding the space of each would take longer than all else.
+ */
 static spc_status find_what_is_there(run *r)
 {
     spc__trial *trials = NULL;
@@ -147,7 +156,8 @@ static spc_status find_what_is_there(run *r)
         (status = relate_scenes(r)) != SPC_OK)
         return status;
     spc__cache_find_trials(r->request.ctx->cache, &r->record.keys[0], &trials,
-                           &count, &error); /* what cannot be read is not */
+                           /* unreadable records are not used */
+                           &count, &error);
     status = spc__candidates_tried(&r->candidates, &r->request, trials, count);
     free(trials);
     if (status == SPC_OK)
@@ -173,16 +183,18 @@ static spc_status tune_all(run *r)
         spc__record_mark_network(&r->record, &r->candidates);
     }
     if (r->request.options.missing && take_what_is_there(r))
-        return SPC_OK; /* another process was faster */
+        return SPC_OK; /* another process has done it */
     spc__record_find_serving(&r->record, &r->candidates);
-    /* Who asks for more than the quick search wants no short cuts. */
+    /* A larger effort than quick takes no short cuts. */
     if (!again && r->request.options.effort == SPC_EFFORT_QUICK)
         spc__near_recall(&r->record, &r->candidates);
     spc_status status = spc__search(&r->pipeline);
     if (r->meter.timed == 0)
         spc__record_keep_choice(&r->record, &r->candidates);
-    /* Also of what an interrupted run knows, if that is not half of a new
-     * measurement. */
+    /*
+     * An interrupted run chooses as well, unless it was half of a new
+     * measurement.
+     */
     if (status == SPC_OK || !again) {
         spc_error kept = *r->request.error;
         spc_status chosen =
@@ -210,7 +222,7 @@ static bool asks_what_is_there(const spc__request *request)
            !options->again && request->ctx->cache != NULL;
 }
 
-/* They take longest of all that is compiled, and need no candidates. */
+/* These compile longest, and need no candidates. */
 static spc_status begin_maps(run *r)
 {
     spc_stage stage = r->request.options.stage;
@@ -256,7 +268,10 @@ static spc_status go(run *r)
 
 /* ---- the end ------------------------------------------------------------- */
 
-/* How an interrupted run ends depends on what became of its measurements. */
+/*
+ * The message of an interrupted run depends on whether its measurements are
+ * stored.
+ */
 static spc_status report_interrupted(const run *r, const spc_error *lost)
 {
     spc_error *error = r->request.error;
@@ -272,8 +287,10 @@ static spc_status report_interrupted(const run *r, const spc_error *lost)
                          : "there is no database to keep what was measured");
 }
 
-/* Stores what is still pending; that this cannot be done is a failure of its
- * own where all else went well. */
+/*
+ * Stores what is still pending. A failure to store is returned only if
+ * everything else succeeded.
+ */
 static spc_status finish(run *r, spc_status status)
 {
     static const spc__winner nobody = {0};
@@ -364,12 +381,12 @@ spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
                                  .candidates = &r.candidates,
                                  .meter = &r.meter,
                                  .record = &r.record};
-    /* All that works for this run looks at its flag. */
+    /* All parts of this run read the request's flag. */
     if (r.request.options.cancel != NULL)
         ctx->cancel = r.request.options.cancel;
     spc_status status = finish(&r, go(&r));
     spc__turn_end(&r.turn);
-    if (status == SPC_OK && !r.was_there) /* else nothing was begun */
+    if (status == SPC_OK && !r.was_there) /* otherwise nothing was started */
         status = spc__pipeline_complete(&r.pipeline);
     ctx->cancel = cancel;
     if (report == NULL)

@@ -8,12 +8,15 @@
 #include <string.h>
 #include <time.h>
 
-/* A holder renews its lease while it works. After one that was killed in
- * another container or on another machine, others wait for the rest of the
- * lease. */
+/*
+ * A holder renews its lease while it works. If one is killed in another
+ * container or on another machine, others wait until its lease expires.
+ */
 enum { LEASE_SECONDS = 600, RENEW_SECONDS = 60 };
 
-/* The layer on these scenes: on others it is other records, and other work. */
+/*
+ * The layer on these scenes: other scenes have other records, and other work.
+ */
 static void name_work(spc__buf *out, const spc__request *request)
 {
     spc_ctx *ctx = request->ctx;
@@ -36,7 +39,7 @@ static void pause_shortly(void)
     nanosleep(&pause, NULL);
 }
 
-/* Once for each holder. */
+/* Logs each holder once. */
 static void say_holder(const spc__turn *turn, char said[SPC__LEASE_OWNER],
                        const char holder[SPC__LEASE_OWNER])
 {

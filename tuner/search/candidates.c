@@ -33,7 +33,7 @@ spc_status spc__candidates_begin(spc__candidates *out,
     return SPC_OK;
 }
 
-/* The target with what templates choose their defaults by. */
+/* The target, with the facts by which templates choose their defaults. */
 static spc__attrs target_of(const spc__candidates *candidates,
                             const spc__request *request)
 {
@@ -61,9 +61,11 @@ spc_status spc__candidates_open(spc__candidates *out,
 
 /* ---- admission ----------------------------------------------------------- */
 
-/* What no template's constraints know: a layer that must give the same sums
- * always takes no atomics, and the rows of a map are padded to a multiple of
- * SPC_ROW_PAD, which tiles must divide for every number of rows. */
+/*
+ * Constraints that apply to every template: a layer with deterministic sums
+ * allows no atomics, and maps are padded to a multiple of SPC_ROW_PAD rows,
+ * which tiles must divide.
+ */
 static const char *refuse(const spc__request *request, const spc__attrs *launch)
 {
     int64_t tile_rows = spc__attrs_number(launch, "tile_rows", 1);
@@ -79,10 +81,12 @@ static const char *refuse(const spc__request *request, const spc__attrs *launch)
     return NULL;
 }
 
-/* A candidate for few tiles (`few_tiles` blocks share one) is there for scenes
- * that leave multiprocessors idle: with two blocks for each of them there is
- * nothing to gain, and every such candidate costs a quick search time. Of a
- * layer with outputs of its own the scene's rows are taken for theirs. */
+/*
+ * A candidate for few tiles (`few_tiles` blocks share one) serves scenes that
+ * leave multiprocessors idle. With two blocks for each multiprocessor it gains
+ * nothing, and every such candidate costs a quick search time. For a layer with
+ * its own outputs, the scene's rows stand for theirs.
+ */
 static bool has_few_tiles(const spc__request *request, const spc__attrs *target,
                           const spc__attrs *launch)
 {
@@ -194,9 +198,12 @@ spc_status spc__candidates_admit(spc__candidates *candidates,
     return make_entries(candidates, request->error);
 }
 
-/* ---- what was tried ------------------------------------------------------ */
+/* ---- earlier trials ------------------------------------------------------ */
 
-/* A candidate of the template as it is now; false: the trial is another's. */
+/*
+ * Makes a candidate from a trial of the template's current version; false if
+ * the trial is of another.
+ */
 static bool take_trial(spc__candidate *out, const spc__candidates *candidates,
                        const spc__request *request, const spc__trial *trial)
 {
@@ -332,7 +339,7 @@ double spc__entry_score(const spc__entry *entry, int scenes)
     return exp(logs / scenes);
 }
 
-/* ---- one of the space, for whoever wants to read it ---------------------- */
+/* ---- reading the space --------------------------------------------------- */
 
 static spc_status render_one(spc__buf *source,
                              const spc__candidates *candidates, int i,

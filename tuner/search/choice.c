@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* choice.c - who is faster than whom, and who wins. */
+/* choice.c - ranks candidates and picks the winner. */
 #include "tuner/search/choice.h"
 
 #include "base/error.h"
@@ -54,8 +54,10 @@ int spc__rank_all(const spc__candidates *candidates, spc__entry **list,
 
 /* ---- the winner ---------------------------------------------------------- */
 
-/* Among equals: a default before others (it must be beaten by something), then
- * fewer registers, less shared memory, and the order of the space. */
+/*
+ * Tie: prefer a default (another must be faster to replace it), then fewer
+ * registers, less shared memory, and the order of the space.
+ */
 static bool is_preferred(const spc__entry *a, const spc__entry *b)
 {
     int64_t ra = spc__attrs_number(&a->trial.resources, "registers", 0);
@@ -86,9 +88,11 @@ static bool are_tied(const spc__entry *best, const spc__entry *other,
            spc__final_score(best, scenes) * (1 + fmin(spread, SPC__TIE));
 }
 
-/* The winner by rule among those that tie with the fastest of the first
- * `finalists` and are not slower than what runs untuned; `count` have been
- * timed. */
+/*
+ * Picks the winner by that rule among those that tie with the fastest of the
+ * first `finalists` and are not slower than the untuned plan; `count` have been
+ * timed.
+ */
 static void pick(spc__winner *out, const spc__request *request,
                  spc__entry *const *ranked, int finalists, int count,
                  double untuned_us)
@@ -143,8 +147,10 @@ static int by_side(const void *a, const void *b)
     return (one > two) - (one < two);
 }
 
-/* Brings to the front, in their order, those that have passed every test: a
- * search that was interrupted may have timed others. Their number. */
+/*
+ * Moves those that have passed every test to the front, in order: an
+ * interrupted search may have timed others. Returns their number.
+ */
 static int confirmed_first(spc__entry **ranked, int count, int scenes)
 {
     int found = 0;
@@ -160,8 +166,10 @@ static int confirmed_first(spc__entry **ranked, int count, int scenes)
     return found;
 }
 
-/* Brings the finalists to the front, best first; how many they are, and all of
- * them if nobody was singled out. */
+/*
+ * Moves the finalists to the front, best first, and returns their number; all
+ * if there are no finalists.
+ */
 static int finalists_first(spc__entry **ranked, int count)
 {
     int found = 0;
@@ -180,7 +188,7 @@ static int finalists_first(spc__entry **ranked, int count)
     return found;
 }
 
-/* Where does the winner lose most against a scene's own best? */
+/* Finds the scene on which the winner loses most against the scene's best. */
 static void find_worst(spc__winner *out, int scenes, spc__entry *const *ranked,
                        int count)
 {
@@ -195,8 +203,10 @@ static void find_worst(spc__winner *out, int scenes, spc__entry *const *ranked,
     }
 }
 
-/* What a network chose by its replays is not given up for what is a little
- * faster alone: another replay has to say so. */
+/*
+ * Keeps the choice of a network's replays even if another is slightly faster
+ * alone: only another replay may change it.
+ */
 static void keep_networks(spc__winner *out, spc__entry *const *confirmed,
                           int count, int scenes)
 {
@@ -211,8 +221,10 @@ static void keep_networks(spc__winner *out, spc__entry *const *confirmed,
         }
 }
 
-/* What the untuned kernel took where these were compared: times of different
- * moments are no ratio. 0: it was not there. */
+/*
+ * The time of the untuned kernel from the same comparison, as times of
+ * different moments give no valid ratio. 0 if it was not part of it.
+ */
 static double untuned_beside(const spc__entry *start, const spc__entry *entry,
                              int scenes)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * doubt.c - times that no kernel should have.
+ * doubt.c - handles times below the floor.
  *
- * The floor bounds what the device could do. A time below it says that the time
- * or the floor was measured wrong: ceilings that were measured on a busy device
- * make floors that are too high. The time is measured again. What comes of that
- * is believed, since the kernel's results are right, and reported once.
+ * The floor bounds what the device could do. A time below it means that the
+ * time or the floor was measured wrong: ceilings measured on a busy device make
+ * floors too high. The time is measured again. The second measurement is
+ * accepted, since the kernel's results are correct, and reported once.
  */
 #include "tuner/search/doubt.h"
 
 #include "context/ctx.h"
 #include "lab/floor.h"
 
-/* In microseconds; 0 where nothing is known of the device. */
+/* In microseconds; 0 for an unknown device. */
 static double floor_of(const spc__meter *meter, int s)
 {
     spc__floor floor;
@@ -23,7 +23,7 @@ static double floor_of(const spc__meter *meter, int s)
     return floor.warm_us;
 }
 
-/* The first scene on which the candidate is below it; -1: none. */
+/* The first scene on which the candidate is below the floor, or -1. */
 static int doubtful_scene(const spc__meter *meter, const spc__entry *entry)
 {
     for (int s = 0; s < meter->request->scene_count; s++)
@@ -62,7 +62,8 @@ spc_status spc__doubt(spc__meter *meter, spc__entry *const *list, int count)
     for (int i = 0; i < count && status == SPC_OK; i++) {
         if (!spc__doubt_is_due(meter, list[i]))
             continue;
-        spc__entry *entry = list[i]; /* the list of one is shuffled, too */
+        /* a copy, as even a list of one is reordered */
+        spc__entry *entry = list[i];
         entry->doubted = true;
         status = spc__meter_again(meter, &entry, 1, goal);
         int s = entry->state == SPC__TIMED ? doubtful_scene(meter, entry) : -1;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* doubt.h - times below the floor are measured again. */
+/* doubt.h - measures times below the floor again. */
 #ifndef SPC_TUNER_DOUBT_H
 #define SPC_TUNER_DOUBT_H
 
 #include "tuner/meter.h"
 
-/* Is its time below the floor, and was not yet measured again? */
+/* True if its time is below the floor and was not measured again yet. */
 bool spc__doubt_is_due(const spc__meter *meter, const spc__entry *entry);
 
-/* Such ones of the list are measured again, alone. A warning names the first
- * that stays below the floor. */
+/*
+ * Measures these candidates of the list again, alone. A warning names the first
+ * that stays below the floor.
+ */
 spc_status spc__doubt(spc__meter *meter, spc__entry *const *list, int count);
 
 #endif

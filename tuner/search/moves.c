@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * moves.c - what the search measures first, and where it goes on from there.
+ * moves.c - chooses the first candidates of the search, and the next ones.
  *
- * A move changes one parameter; or two, where one alone is refused by the
- * constraints or fails. For parameters share what a multiprocessor has: tiles
- * of more rows may be legal only with a shorter pipeline, and who moves one
- * parameter at a time never gets there. Moves start at the best, at what ties
- * with it and has no better neighbour, and at the best of every template that
- * is not far behind: another template may gain more from its parameters.
+ * A move changes one parameter; or two, if the change of one alone is refused
+ * by the constraints or fails. Parameters share the resources of a
+ * multiprocessor: tiles of more rows may be legal only with a shorter pipeline,
+ * which single moves never reach. Moves start at the best, at those that tie
+ * with it and have no better neighbour, and at the best of every template that
+ * is not far behind, as another template may gain more from its parameters.
  */
 #include "tuner/search/moves.h"
 
@@ -18,8 +18,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Quick does not try a change again that cost this much wherever it was tried:
- * parameters interact, but seldom so far that the loss becomes a gain. */
+/*
+ * Quick skips a change that cost at least this much wherever it was tried:
+ * parameters interact, but rarely enough to turn such a loss into a gain.
+ */
 static const double costly = 1.07;
 
 static bool has_value_of(const spc__entry *a, const spc__entry *b, int i)
@@ -42,8 +44,10 @@ static int distance(const spc__entry *a, const spc__entry *b)
     return differ;
 }
 
-/* Can `from` take the value that `to` has of parameter i, and nothing else? A
- * failure says that it cannot only if `from` itself works. */
+/*
+ * True if `from` can take `to`'s value of parameter i alone. A failed candidate
+ * counts as impossible only if `from` itself works.
+ */
 static bool can_take(const spc__candidates *candidates, const spc__entry *from,
                      const spc__entry *to, int i)
 {
@@ -55,7 +59,7 @@ static bool can_take(const spc__candidates *candidates, const spc__entry *from,
     return false;
 }
 
-/* One parameter changes; or two, of which one cannot change alone. */
+/* True if one parameter changes; or two, if one of them cannot change alone. */
 static bool is_move(const spc__candidates *candidates, const spc__entry *from,
                     const spc__entry *to)
 {
@@ -91,12 +95,15 @@ static bool is_seed(const spc__candidates *candidates,
     if (sample > 0 && (int64_t)i * sample / candidates->count !=
                           (int64_t)(i + 1) * sample / candidates->count)
         return true;
-    /* Who times nothing cannot climb: the first step is taken blindly. */
+    /*
+     * Stages that time nothing cannot climb, so they take the first moves
+     * blindly.
+     */
     return request->options.stage != SPC_STAGE_TIME &&
            is_move(candidates, own, entry);
 }
 
-/* Those that the caller has chosen, in the order of the space. */
+/* Lists the caller's candidates, in the order of the space. */
 static int list_wanted(spc__entry **list, const spc__candidates *candidates,
                        const spc_tune_options *options)
 {
@@ -111,12 +118,14 @@ static int list_wanted(spc__entry **list, const spc__candidates *candidates,
     return count;
 }
 
-/* The ranks of seeds: who comes first is compiled first. */
+/* Ranks of seeds: lower ones are compiled first. */
 enum { DEFAULTS, KNOWN, STEPS, SAMPLED, RANKS };
 
-/* Where a search most likely goes on: at what serves so far or won near by,
- * else at what runs untuned. Its moves come with the seeds, and compile while
- * the measuring side starts. */
+/*
+ * The likely start of the search: the candidate that serves now or won on near
+ * problems, otherwise the untuned one. Its moves are added to the seeds, and
+ * compile while the worker starts.
+ */
 static const spc__entry *likely_start(const spc__candidates *candidates,
                                       const spc__entry *untuned)
 {
@@ -129,7 +138,7 @@ static const spc__entry *likely_start(const spc__candidates *candidates,
     return untuned;
 }
 
-/* That of number i; RANKS: it is none. */
+/* The rank of candidate i; RANKS if it is no seed. */
 static int rank_of(const spc__candidates *candidates,
                    const spc__request *request, const spc__entry *untuned,
                    const spc__entry *start, int i)
@@ -176,7 +185,7 @@ static bool contains(spc__entry *const *list, int count,
     return i < count;
 }
 
-/* The parameter in which the two differ, if it is one; else -1. */
+/* The parameter in which the two differ, if it is only one; otherwise -1. */
 static int changed(const spc__entry *from, const spc__entry *to)
 {
     int i = 0;
@@ -188,8 +197,10 @@ static int changed(const spc__entry *from, const spc__entry *to)
     return i;
 }
 
-/* How many times `before` the other takes, as far as its spread lets that be
- * said. */
+/*
+ * The time of the other relative to `before`, reduced by the uncertainty of
+ * their spread.
+ */
 static double cost_of(const spc__entry *before, const spc__entry *after,
                       int scenes)
 {
@@ -198,8 +209,10 @@ static double cost_of(const spc__entry *before, const spc__entry *after,
            (1 + spc__relative_spread(before, scenes));
 }
 
-/* The least that the same change of parameter i cost elsewhere; INFINITY: it
- * was not tried. */
+/*
+ * The least cost of the same change of parameter i elsewhere; INFINITY if it
+ * was not tried.
+ */
 static double least_cost(const spc__candidates *candidates,
                          const spc__entry *from, const spc__entry *to, int i,
                          int scenes)
@@ -221,8 +234,10 @@ static double least_cost(const spc__candidates *candidates,
     return least;
 }
 
-/* Does what is known speak against a move? The same candidate lost on near
- * problems; or the same change cost as much wherever it was tried. */
+/*
+ * True if a move is not worth trying: the candidate lost on near problems, or
+ * the same change cost too much wherever it was tried.
+ */
 static bool is_spared(const spc__candidates *candidates, const spc__entry *from,
                       const spc__entry *to, int scenes)
 {
@@ -236,7 +251,7 @@ static bool is_spared(const spc__candidates *candidates, const spc__entry *from,
     return isfinite(cost) && cost > costly;
 }
 
-/* Unknown ones that a move from `from` leads to, appended to list. */
+/* Appends the new candidates that a move from `from` reaches. */
 static int add_moves(const spc__candidates *candidates, const spc__entry *from,
                      int scenes, bool spares, spc__entry **list, int count)
 {
@@ -250,7 +265,7 @@ static int add_moves(const spc__candidates *candidates, const spc__entry *from,
     return count;
 }
 
-/* Does the search climb on from number i of all timed ones? */
+/* True if the search should continue from number i of all timed ones. */
 static bool is_start(spc__entry *const *ranked, int i, int scenes)
 {
     double behind = spc__entry_score(ranked[i], scenes) /
@@ -266,7 +281,7 @@ static bool is_start(spc__entry *const *ranked, int i, int scenes)
     return behind <= (first ? SPC__RIVAL : 1 + SPC__TIE);
 }
 
-/* A default that fails says nothing about its template's other candidates. */
+/* A failed default says nothing about its template's other candidates. */
 static bool is_failed_start(const spc__candidates *candidates,
                             const spc__entry *entry)
 {

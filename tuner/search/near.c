@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * near.c - what the database knows of problems near that of a run.
+ * near.c - uses what the database knows about problems near that of a run.
  *
  * The same layer on another scene, or with a few more channels, has other
- * times, but a candidate that is far behind there is seldom the best here.
- * Replays of recorded searches gave both limits (docs/dev/experiments.md, tuning).
+ * times, but a candidate that is far behind there is rarely the best here.
+ * Replays of recorded searches gave both limits (docs/dev/experiments.md,
+ * tuning).
  */
 #include "tuner/search/near.h"
 
@@ -13,13 +14,13 @@
 #include <string.h>
 
 enum {
-    PROBLEMS = 12, /* that are asked, the nearest first */
-    WINNERS = 3    /* of those: a search begins with theirs */
+    PROBLEMS = 12, /* the nearest ones that are used */
+    WINNERS = 3    /* problems whose winners start a search */
 };
 
-/* Problems farther than this (spc__choice.distance) say nothing. */
+/* Problems farther than this (spc__choice.distance) are ignored. */
 static const double far = 8;
-/* So many times the third best there: lost. */
+/* A candidate this many times slower than the third best has lost. */
 static const double lost = 1.3;
 
 static bool is_timed(const spc__trial *trial)
@@ -27,9 +28,10 @@ static bool is_timed(const spc__trial *trial)
     return trial->status == SPC__TRIAL_OK && trial->samples > 0;
 }
 
-/* The third best: on a host that does other things as well the best may owe it
- * to the moment, and would make losers of all others. INFINITY: of fewer there
- * is nothing to learn. */
+/*
+ * The third best time: on a busy host the best may be an outlier, by which all
+ * others would lose. INFINITY if there are fewer trials, which say too little.
+ */
 static double third_of(const spc__trial *trials, int count)
 {
     double best[3] = {INFINITY, INFINITY, INFINITY};
@@ -46,8 +48,9 @@ static double third_of(const spc__trial *trials, int count)
     return best[2];
 }
 
-/* How many times `good` it took, at least; infinite where the compiler's report
- * refused it, and its code would be much the same here. 0: that says nothing.
+/*
+ * The least ratio of its time to `good`; infinite if the compiler's report
+ * refused it, as its code would be much the same here. 0: no information.
  */
 static double ratio_of(const spc__trial *trial, double good, bool same_channels)
 {
@@ -65,7 +68,7 @@ static bool have_same_channels(const spc__problem_key *a,
                spc__attrs_number(&b->layer, "cout", 0);
 }
 
-/* Keeps the best that is known of each candidate. */
+/* Keeps the best known ratio of each candidate. */
 static void note_trials(const spc__candidates *candidates,
                         const spc__trial *trials, int count, bool same_channels)
 {
@@ -88,7 +91,7 @@ static void note_problem(spc__cache *cache, const spc__problem_key *key,
     spc_error error;
     int count = 0;
 
-    /* What cannot be read is not known. */
+    /* Unreadable trials are ignored. */
     spc__cache_trials_of(cache, choice->file, choice->problem, &trials, &count,
                          &error);
     note_trials(candidates, trials, count,
@@ -96,7 +99,7 @@ static void note_problem(spc__cache *cache, const spc__problem_key *key,
     free(trials);
 }
 
-/* Is it another problem of this device, and near? */
+/* True for another, near problem of this device. */
 static bool is_near(const spc__choice *choice, const spc__problem_key *key)
 {
     return choice->match != SPC__MATCH_EXACT && choice->distance <= far &&

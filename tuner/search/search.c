@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * search.c - how often which candidate is measured, until the winner stands.
+ * search.c - measures candidates, each as often as needed, until there is a
+ * winner.
  *
- * The seeds come first: of every template its default (quick); besides those an
- * even sample of the space (normal); the whole space (exhaustive). They are
- * screened with a few samples, then halved again and again, the survivors
- * measured twice as often each time. The best few, and defaults that are not
- * far behind, get all samples. Then the search moves on (moves.c), and what is
- * new is screened likewise, until no move leads to anything new. Those that may
- * win then are confirmed, and get samples with a cold cache. The state that
- * decides what is left to do is what the database holds; so a run that was
- * interrupted goes on where it was, and one that was complete has nothing to
- * do.
+ * It starts with the seeds: the default of every template (quick); an even
+ * sample of the space as well (normal); the whole space (exhaustive). They are
+ * screened with a few samples, then halved repeatedly, and each time the
+ * survivors get twice as many samples. The best few, and defaults that are not
+ * far behind, get all samples. Then the search moves on (moves.c), and new
+ * candidates are screened likewise, until no move reaches anything new. Those
+ * that may win then are confirmed, and get samples with a cold cache. The
+ * remaining work follows from the database's content; so an interrupted run
+ * continues where it stopped, and a complete one has nothing to do.
  *
- * Candidates of different batches were timed minutes apart, and a clock that
- * the power limit sets is not the same then. So at last those that may win have
- * all samples once more, in turns with each other, with the untuned default,
- * and with what the database would have served without this run. If one of
- * these proves not to be behind, their new times are taken over, and the search
- * goes on from there.
+ * Candidates of different batches were timed minutes apart, and a clock under a
+ * power limit changes meanwhile. So at the end those that may win get all
+ * samples once more, in rounds with each other, with the untuned default, and
+ * with the candidate that the database would have served without this run. If
+ * one of these proves not to be behind, their new times are kept, and the
+ * search continues.
  */
 #include "tuner/search/search.h"
 
@@ -32,7 +32,7 @@
 
 /* ---- halving ------------------------------------------------------------- */
 
-/* How many of those ranked are measured on. */
+/* Number of the ranked candidates that are measured further. */
 static int keep_of(spc__entry *const *ranked, int count, int finalists,
                    int scenes)
 {
@@ -74,8 +74,10 @@ static bool is_without_code(const spc__entry *entry)
     return entry->code == NULL && entry->state == SPC__TIMED;
 }
 
-/* What the database knew of these is not enough: they are built again. If that
- * is interrupted, what was known still holds. */
+/*
+ * The samples in the database are too few, so these are built again. If that is
+ * interrupted, the old results stay valid.
+ */
 static spc_status revive(spc__pipeline *p, spc__entry *const *list, int count)
 {
     spc__entry **stale = calloc((size_t)count, sizeof(spc__entry *));
@@ -108,8 +110,10 @@ static bool is_near(const spc__pipeline *p, const spc__entry *best,
            SPC__NEAR_BEST * spc__entry_score(best, scenes);
 }
 
-/* Is number i of those ranked one of the best few? They are twice as many where
- * times are so close that clocks may have set their order. */
+/*
+ * True if number i of the ranked is one of the best few. They are twice as many
+ * if times are so close that a drift of the clock may have ordered them.
+ */
 static bool is_among_best(const spc__pipeline *p, const spc__entry *best,
                           const spc__entry *entry, int i)
 {
@@ -118,8 +122,10 @@ static bool is_among_best(const spc__pipeline *p, const spc__entry *best,
     return i < few || (i < 2 * few && is_near(p, best, entry));
 }
 
-/* A default whose own parameters may gain as much as it is behind: from there
- * the search moves on (moves.c), so its time matters. */
+/*
+ * True for a default whose parameters may gain as much as it is behind: the
+ * search moves on from there (moves.c), so its time matters.
+ */
 static bool is_rival(const spc__pipeline *p, const spc__entry *best,
                      const spc__entry *entry)
 {
@@ -130,8 +136,10 @@ static bool is_rival(const spc__pipeline *p, const spc__entry *best,
                SPC__RIVAL * spc__entry_score(best, scenes);
 }
 
-/* Who must have all samples and has not: the best few, the defaults that are
- * not far behind, what runs untuned, and what serves so far. */
+/*
+ * Finds candidates that still need all samples: the best few, the defaults that
+ * are not far behind, the untuned one, and the one that serves now.
+ */
 static int find_unfinished(const spc__pipeline *p, spc__entry **list)
 {
     const spc__effort *effort = spc__request_effort(p->request);
@@ -167,10 +175,13 @@ static spc_status finals(spc__pipeline *p, spc__entry **list)
     return status;
 }
 
-/* ---- who may win --------------------------------------------------------- */
+/* ---- candidates that may win --------------------------------------------- */
 
-/* Those that may win, out of all; behind them, what this run has measured of
- * what a plan would take without it. Their number; *near: of the first. */
+/*
+ * Finds those that may win; after them, those that a plan would use without
+ * this run, if they were measured in it. Returns the number of all; *near is
+ * the number of the first kind.
+ */
 static int find_finalists(const spc__pipeline *p, spc__entry **list, int *near)
 {
     int count = spc__rank_all(p->candidates, list, p->request->scene_count);
@@ -209,10 +220,10 @@ static bool has_failed(spc__entry *const *list, int count)
 }
 
 /*
- * Those that may win are confirmed, once nobody is faster: it takes longer than
- * all else that is done to them. *changed says that one has failed, so that
- * others may win. Cold times are stored of what is confirmed: a run that goes
- * on where another was interrupted knows by them.
+ * Confirms those that may win, once none is faster, as this takes longer than
+ * everything else. *changed: one has failed, so that others may win. Cold times
+ * are stored for confirmed candidates only, so a run that continues an
+ * interrupted one recognises them.
  */
 static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
                           bool *changed)
@@ -223,7 +234,8 @@ static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
     count = only_unconfirmed(list, count, p->request->scene_count);
     if (count == 0)
         return SPC_OK;
-    if ((status = revive(p, list, count)) == SPC_OK) /* has but a few samples */
+    /* has only a few samples */
+    if ((status = revive(p, list, count)) == SPC_OK)
         status = spc__meter_rounds(p->meter, list, count,
                                    spc__request_effort(p->request)->final);
     if (status == SPC_OK)
@@ -238,8 +250,10 @@ static spc_status confirm(spc__pipeline *p, spc__entry **list, int count,
 
 /* ---- side by side -------------------------------------------------------- */
 
-/* Was one of them measured in this run? Whom the database knows from one run
- * stood beside the others then. */
+/*
+ * True if one of them was measured in this run. Those from one earlier run were
+ * already compared side by side.
+ */
 static bool has_new(spc__entry *const *list, int count)
 {
     for (int i = 0; i < count; i++)
@@ -248,7 +262,7 @@ static bool has_new(spc__entry *const *list, int count)
     return false;
 }
 
-/* Timings that others have replaced for a while. */
+/* Timings that are replaced for a while. */
 typedef spc__timing timings[SPC__SCENES_MAX];
 
 static void put_aside(spc__entry *const *list, int count, timings *kept)
@@ -260,9 +274,10 @@ static void put_aside(spc__entry *const *list, int count, timings *kept)
     }
 }
 
-/* Puts them back, and of those that replaced them a time beside the others
- * remains: what the database holds, and what it makes of it in a later run, is
- * not altered by that. With `stay` it is: they stay in the place of the others.
+/*
+ * Restores these timings, but keeps the new times as side_us: the database, and
+ * what a later run makes of it, stay unchanged. With `stay` the new timings
+ * remain.
  */
 static void put_back(spc__entry *const *list, int count, timings *kept,
                      bool stay, int scenes)
@@ -288,7 +303,7 @@ static spc_status run_in_turns(spc__pipeline *p, spc__entry *const *finalists,
 
     if (list == NULL)
         return spc__fail_memory(p->request->error, sizeof(*list));
-    memcpy(list, finalists, (size_t)count * sizeof(*list)); /* is shuffled */
+    memcpy(list, finalists, (size_t)count * sizeof(*list)); /* is reordered */
     if ((status = revive(p, list, count)) == SPC_OK)
         status = spc__meter_again(p->meter, list, count, goal);
     if (status == SPC_OK)
@@ -307,8 +322,10 @@ static double least_score(spc__entry *const *list, int count, int scenes)
     return least;
 }
 
-/* *overturned: what was far behind at another moment ties with the fastest
- * beside it, so that times of other moments say nothing. */
+/*
+ * *overturned: a candidate that was far behind before ties with the fastest
+ * now, so times of different moments are not comparable.
+ */
 static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
                                     bool *overturned)
 {
@@ -329,7 +346,7 @@ static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
                   least_score(list + near, count - near, scenes) <=
                       (1 + SPC__TIE) * least_score(list, near, scenes);
     put_back(list, count, kept, *overturned, scenes);
-    /* Times of some, in some of the turns, say nothing. */
+    /* Incomplete rounds are not comparable. */
     for (int i = 0; i < count && status != SPC_OK; i++)
         list[i]->side_us = 0;
     spc__record_list(p->record, list, count);
@@ -357,8 +374,10 @@ static spc_status explore(spc__pipeline *p, spc__entry **batch, int count)
     return status;
 }
 
-/* From the first batch until no move leads to anything new, or the time is
- * over. */
+/*
+ * Runs from the first batch until no move reaches anything new, or the time is
+ * over.
+ */
 static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
                         spc__entry **list)
 {
@@ -379,7 +398,7 @@ static spc_status climb(spc__pipeline *p, spc__entry **batch, int count,
     return status;
 }
 
-/* Until nobody who is faster is left without being confirmed. */
+/* Repeats until no unconfirmed candidate is faster. */
 static spc_status climb_and_confirm(spc__pipeline *p, spc__entry **batch,
                                     int count, spc__entry **list)
 {
@@ -416,7 +435,7 @@ static spc_status find_winner(spc__pipeline *p, spc__entry **batch, int count,
     return status;
 }
 
-/* Only those that the caller names, each as often as the others. */
+/* Measures only the caller's candidates, each equally often. */
 static spc_status compare(spc__pipeline *p, spc__entry **list, int count)
 {
     int goal = spc__request_effort(p->request)->final;

@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* search.h - how often which candidate is measured, until the winner stands. */
+/*
+ * search.h - measures candidates, each as often as needed, until there is a
+ * winner.
+ */
 #ifndef SPC_TUNER_SEARCH_H
 #define SPC_TUNER_SEARCH_H
 
 #include "tuner/pipeline.h"
 
-/* Who wins is decided by what is timed then (choice.h), also after a failure.
- * Without anybody timed: how the first candidate failed. */
+/*
+ * spc__choose picks the winner from the timed candidates afterwards (choice.h),
+ * even after a failure. If none was timed, returns the failure of the first
+ * candidate.
+ */
 spc_status spc__search(spc__pipeline *pipeline);
 
 #endif

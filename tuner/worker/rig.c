@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rig.c - loading, verifying and timing candidates on a device. */
+/* rig.c - loads, verifies and times candidates on a device. */
 #include "tuner/worker/rig.h"
 
 #include "base/clock.h"
@@ -22,8 +22,10 @@ struct spc__rig {
     int slot_count;
 };
 
-/* Confirming a finalist on the given scenes may take so long, in seconds;
- * again as long on awkward ones. */
+/*
+ * Time limit in seconds to confirm a finalist on the given scenes; the awkward
+ * ones have as much again.
+ */
 static const double confirm_s = 0.02;
 
 /* ---- building ------------------------------------------------------------ */
@@ -117,8 +119,10 @@ static double seconds_since(uint64_t start_ns)
 
 /* ---- running ------------------------------------------------------------- */
 
-/* Failures that no candidate can bring about: a kernel allocates nothing, opens
- * nothing, and cannot take the device away. */
+/*
+ * True for failures that no candidate can cause: a kernel allocates nothing,
+ * opens nothing, and cannot take the device away.
+ */
 static spc_status trouble_of(spc_status status)
 {
     return status == SPC_ENOMEM || status == SPC_EIO ||
@@ -127,7 +131,7 @@ static spc_status trouble_of(spc_status status)
                : SPC_OK;
 }
 
-/* The cause may say more than the place where it showed. */
+/* The cause may be more specific than the call that reported it. */
 static spc__trial_status status_for(spc_status cause, spc__trial_status status)
 {
     return cause == SPC_ETIMEOUT    ? SPC__TRIAL_TIMEOUT
@@ -135,8 +139,10 @@ static spc__trial_status status_for(spc_status cause, spc__trial_status status)
                                     : status;
 }
 
-/* Notes a failure, and whether the device survived it. Of a run that does not
- * end there is nothing to wait for. */
+/*
+ * Notes a failure, and whether the device survived it. Does not wait after a
+ * timeout, as the kernel may never end.
+ */
 static void note_failure(spc__outcome *out, spc__rig *rig,
                          spc__trial_status status)
 {
@@ -149,8 +155,10 @@ static void note_failure(spc__outcome *out, spc__rig *rig,
     out->dead = cause == SPC_ETIMEOUT || spc_synchronize(rig->ctx) != SPC_OK;
 }
 
-/* Maps that a candidate has written to are made anew, and ready for all who are
- * loaded, itself included: it is unloaded next. */
+/*
+ * Builds maps that a candidate has written to again, and prepares them for all
+ * loaded candidates, including this one: it is unloaded next.
+ */
 static void remake_maps(spc__outcome *out, spc__rig *rig)
 {
     spc_status status = spc__bed_remake_maps(rig->bed);
@@ -162,8 +170,10 @@ static void remake_maps(spc__outcome *out, spc__rig *rig)
         out->dead = true;
 }
 
-/* What the gate says becomes the outcome; false for a failure. A call that
- * failed has left its cause with the context. */
+/*
+ * Turns a verdict of the gate into the outcome; false for a failure. A failed
+ * call has left its cause in the context.
+ */
 static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
 {
     out->status = verdict->status;
@@ -294,10 +304,12 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
     takes(out, rig, &verdict);
 }
 
-/* ---- is the device there? ------------------------------------------------ */
+/* ---- probing the device -------------------------------------------------- */
 
-/* The gate's own kernel, which the bed has had from its beginning: to compile
- * another one may take longer than any probe waits. */
+/*
+ * Uses the gate's own kernel, which the fixture has from its start: to compile
+ * another may take longer than any probe waits.
+ */
 static spc_status digest_little(spc__rig *rig)
 {
     spc__digester *digester = rig->bed->digester;

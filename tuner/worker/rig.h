@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rig.h - the measuring rig: a sample's scenes on a device, and candidates
- * that are loaded, verified and timed on them. Knows no database and no
+ * rig.h - the measuring harness: a sample's scenes on a device, and candidates
+ * that are loaded, verified and timed on them. Independent of database and
  * compiler; runs in the tuner's process or in a worker.
  */
 #ifndef SPC_TUNER_RIG_H
@@ -11,7 +11,7 @@
 
 enum { SPC__SAMPLES_MAX = 256 }; /* of one request */
 
-/* A candidate as the rig needs it. */
+/* The data of a candidate that the harness needs. */
 typedef struct spc__rig_code {
     char template_name[32];
     char artefact[65];
@@ -26,51 +26,59 @@ typedef struct spc__rig_order {
     int samples; /* wanted */
     bool cold;
     double limit_s; /* for all samples together */
-    bool layout; /* of building what of the map it reads, not of running it */
+    bool layout;    /* time building the map's layout, not running */
 } spc__rig_order;
 
-/* What came of a request. */
+/* The result of a request. */
 typedef struct spc__outcome {
     spc__trial_status status; /* OK, LAUNCH, FAULT, WRONG; the runner adds
                                  TIMEOUT */
-    char note[192];           /* begins with the test that was failed: gate.h */
-    double error;             /* of verify */
-    int count;                /* of samples, in microseconds */
+    /* begins with the name of the failed test: gate.h */
+    char note[192];
+    double error; /* of verify */
+    int count;    /* of the samples, in microseconds */
     double samples[SPC__SAMPLES_MAX];
-    double gate_s; /* that the gate took of this request */
-    bool dead;     /* the device, or this process, is of no more use */
-    /* SPC_OK, or what failed that is no candidate's doing: memory ran out, the
-     * device was taken away. Then status says nothing. */
+    double gate_s; /* time in the gate for this request */
+    bool dead;     /* the device, or this process, is unusable */
+    /*
+     * SPC_OK, or a failure that no candidate has caused: out of memory, or the
+     * device was taken away. `status` is then invalid.
+     */
     spc_status trouble;
 } spc__outcome;
 
 typedef struct spc__rig spc__rig;
 
-/* Builds the maps and moves the inputs. `sample` stays the caller's and must
- * outlive the rig. Failures here are the run's, not a candidate's. */
+/*
+ * Builds the maps and uploads the inputs. The caller owns `sample`, which must
+ * outlive the harness. Failures here are the run's, not a candidate's.
+ */
 spc_status spc__rig_create(spc__rig **out, spc_ctx *ctx,
                            const spc__sample *sample, spc_error *error);
 void spc__rig_free(spc__rig *rig);
 
-/* Loads a candidate under the number `slot`, and puts it through the gate. */
+/* Loads a candidate into slot `slot`, and tests it in the gate. */
 void spc__rig_verify(spc__outcome *out, spc__rig *rig, int slot,
                      const spc__rig_code *code);
 
 bool spc__rig_has(const spc__rig *rig, int slot);
 
-/* Loads a candidate without verifying: one that was verified elsewhere. */
+/* Loads a candidate that was verified elsewhere, without verifying. */
 void spc__rig_load(spc__outcome *out, spc__rig *rig, int slot,
                    const spc__rig_code *code);
 
 void spc__rig_time(spc__outcome *out, spc__rig *rig, int slot,
                    const spc__rig_order *order);
 
-/* For a candidate that is loaded and may win: see spc__gate_confirm. */
+/* Confirms a loaded candidate that may win: see spc__gate_confirm. */
 void spc__rig_confirm(spc__outcome *out, spc__rig *rig, int slot);
 
 void spc__rig_unload(spc__rig *rig, int slot);
 
-/* Does the device run a small kernel, and soon? Else `dead`. */
+/*
+ * Checks that the device runs a small kernel within a short time; sets `dead`
+ * if not.
+ */
 void spc__rig_probe(spc__outcome *out, spc__rig *rig);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* runner.c - requests to a rig in this process or in a worker. */
+/* runner.c - sends requests to a harness in this process or in a worker. */
 #include "tuner/worker/runner.h"
 
 #include "base/cancel.h"
@@ -26,15 +26,17 @@ extern char **environ;
 
 /* A worker opens a device and may have to compile the kernels of its maps. */
 static const double start_limit_s = 180;
-/* Room beyond the limit for what is not the candidate's: transfers, loading. A
- * finalist is repeated as often as its layer's promises want. */
+/*
+ * Extra time beyond the limit, for transfers and loading. The repetitions of a
+ * finalist depend on its layer's promises.
+ */
 static const double grace_s = 2;
 static const double confirming_grace_s = 20;
 
 enum {
-    TRIES = 3, /* of one request, where it is not the candidate's fault */
+    TRIES = 3,         /* of one request, if the candidate is not at fault */
     PROBE_LIMIT_S = 1, /* a small kernel takes microseconds */
-    PROBES = 60        /* until the device must answer */
+    PROBES = 60        /* attempts before the device counts as lost */
 };
 
 struct spc__runner {
@@ -45,12 +47,13 @@ struct spc__runner {
     pid_t pid;     /* 0: no worker runs */
     int socket;
     unsigned number;         /* of the last request */
-    spc__worker_clock clock; /* of that */
-    bool *loaded;            /* by slot, in the worker that runs now */
+    spc__worker_clock clock; /* measures that request */
+    bool *loaded;            /* by slot, in the current worker */
     int loaded_count;
-    int ended_by;    /* of the last one: a signal, and not ours; 0: none */
-    int exit_status; /* where it ended by itself */
-    bool must_probe; /* a worker was killed: is the device free again? */
+    /* the last worker: a signal that we did not send; 0: none */
+    int ended_by;
+    int exit_status; /* if it exited by itself */
+    bool must_probe; /* a worker was killed: the device may still be busy */
 };
 
 spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
@@ -79,7 +82,10 @@ static int spawn(pid_t *pid, const char *const *argv, int socket, int sample)
 
     if (code != 0)
         return code;
-    /* Candidates may print; the results on our standard output are ours. */
+    /*
+     * Candidates may print, and standard output carries our results, so the
+     * worker's output goes to standard error.
+     */
     if (fcntl(2, F_GETFD) < 0)
         posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0);
     posix_spawn_file_actions_adddup2(&actions, 2, 1);
@@ -91,7 +97,7 @@ static int spawn(pid_t *pid, const char *const *argv, int socket, int sample)
     return code;
 }
 
-/* Ends the worker, one way or the other, and says how it ended. */
+/* Ends the worker, and describes how it ended. */
 static void reap(spc__runner *runner, bool wait_first, char *how, size_t bytes)
 {
     const struct timespec pause = {0, 10 * 1000 * 1000};
@@ -185,7 +191,7 @@ static spc_status start_process(spc__runner *runner, spc_error *error)
 static spc_status exchange(spc__runner *runner, spc__wire_request *request,
                            spc__wire_reply *reply);
 
-/* Does the worker that runs now get a small kernel through? It ends if not. */
+/* Checks that the current worker can run a small kernel; ends it if not. */
 static bool is_free(spc__runner *runner)
 {
     spc__wire_request probe = {.op = SPC__WIRE_PROBE};
@@ -200,9 +206,9 @@ static bool is_free(spc__runner *runner)
 }
 
 /*
- * A worker that runs, on a device that answers. What a killed one has left
- * running there would make others wait, who would be taken to hang; processors
- * of the host have nobody to wait for.
+ * Starts a worker on a device that responds. Kernels of a killed worker may
+ * still run on a GPU; the next candidate would wait for them and seem to hang.
+ * Processors of the host have no such queue.
  */
 static spc_status start_worker(spc__runner *runner, spc_error *error)
 {
@@ -228,9 +234,9 @@ static spc_status start_worker(spc__runner *runner, spc_error *error)
 }
 
 /*
- * How long a worker may take. While one is timed it may hang, and then again in
- * a fresh worker: both together cost no more than the limit, besides the time
- * that its samples were given.
+ * The time limit of a worker. A timed candidate may hang, and again in a fresh
+ * worker: both together cost no more than the limit and the time for its
+ * samples.
  */
 static double limit_of(const spc__runner *runner,
                        const spc__wire_request *request)
@@ -250,9 +256,9 @@ static double limit_of(const spc__runner *runner,
 }
 
 /*
- * Waits for a reply until the worker's own clock is past the limit: on a busy
- * machine it waits for processors, and that is no candidate's doing. In slices,
- * so that a cancel is noticed whose signal came to another thread.
+ * Waits for a reply until the worker's own clock exceeds the limit: on a busy
+ * machine it waits for processors, which no candidate causes. Polls in slices,
+ * to notice a cancel whose signal another thread received.
  */
 static spc_status await_reply(spc__runner *runner, double limit_s)
 {
@@ -275,8 +281,10 @@ static spc_status await_reply(spc__runner *runner, double limit_s)
     }
 }
 
-/* One exchange with a running worker. SPC_EFORMAT: what came is no reply to
- * this request. */
+/*
+ * One exchange with a running worker. SPC_EFORMAT: the data received is no
+ * reply to this request.
+ */
 static spc_status exchange(spc__runner *runner, spc__wire_request *request,
                            spc__wire_reply *reply)
 {
@@ -305,7 +313,7 @@ static spc_status exchange(spc__runner *runner, spc__wire_request *request,
     return status;
 }
 
-/* A worker that ended before its reply came. */
+/* Handles a worker that ended before its reply. */
 static void blame_end(spc__outcome *out, const spc__runner *runner,
                       const char *how)
 {
@@ -321,20 +329,23 @@ static void blame_end(spc__outcome *out, const spc__runner *runner,
                  "took more than %.1f GiB of memory besides its arrays",
                  (double)spc__limits_memory() / (1 << 30));
     } else {
-        /* No candidate ends itself so; who is out of memory is ended so. */
+        /*
+         * A candidate does not kill itself with SIGKILL; the kernel does when
+         * memory runs out.
+         */
         out->trouble = runner->ended_by == SIGKILL ? SPC_ENOMEM : SPC_OK;
         snprintf(out->note, sizeof(out->note), "its process ended by %s", how);
     }
 }
 
-/* Turns the end of a worker into the outcome of the candidate it ran. */
+/* Turns the end of a worker into the outcome of its candidate. */
 static spc_status blame(spc__outcome *out, spc__runner *runner,
                         spc_status status, spc_error *error)
 {
     char how[64] = "";
 
     reap(runner, status == SPC_EIO, how, sizeof(how));
-    /* Whoever ends all processes of the group ended this one, too. */
+    /* Ctrl-C also reached the worker. */
     if (spc__cancelled(runner->ctx->cancel))
         return spc__interrupted(error);
     memset(out, 0, sizeof(*out));
@@ -354,7 +365,7 @@ static spc_status blame(spc__outcome *out, spc__runner *runner,
     return SPC_OK;
 }
 
-/* The words of gate.h. */
+/* Compares with the words of gate.h. */
 static bool is_out_of_bounds(const spc__outcome *out)
 {
     return out->status == SPC__TRIAL_WRONG &&
@@ -362,7 +373,7 @@ static bool is_out_of_bounds(const spc__outcome *out)
             strncmp(out->note, "read-only:", 10) == 0);
 }
 
-/* One try, of the worker that runs or of a new one. */
+/* Tries once, with the current worker or a new one. */
 static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
                              spc__wire_request *request, spc_error *error)
 {
@@ -374,7 +385,10 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
     if ((status = exchange(runner, request, &reply)) != SPC_OK)
         return blame(out, runner, status, error);
     *out = reply.outcome;
-    /* What has written where it must not may have hit more than was found. */
+    /*
+     * An out-of-bounds write may have hit more than was found, so the worker is
+     * replaced.
+     */
     if (out->dead || out->trouble != SPC_OK || is_out_of_bounds(out))
         reap(runner, false, NULL, 0);
     return SPC_OK;
@@ -419,7 +433,7 @@ static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
         spc__rig_time(out, runner->rig, request->slot, &request->order);
     else if (request->op == SPC__WIRE_CONFIRM)
         spc__rig_confirm(out, runner->rig, request->slot);
-    if (spc__cancelled(runner->ctx->cancel)) /* not the candidate's doing */
+    if (spc__cancelled(runner->ctx->cancel)) /* not caused by the candidate */
         return spc__interrupted(error);
     if (out->trouble != SPC_OK)
         return fail_troubled(out, &request->code, error);
@@ -448,22 +462,22 @@ static void nap(int turn)
     nanosleep(&pause, NULL);
 }
 
-/* A request with all that must come before it. */
+/* A request together with its preparation. */
 typedef spc_status (*attempt)(spc__outcome *out, spc__runner *runner,
                               const spc__rig_code *code,
                               spc__wire_request *request, spc_error *error);
 
-/* Is it a verdict that the worker may have brought about? */
+/* True for a verdict that the worker's state may have caused. */
 static bool is_doubtful(const spc__outcome *out)
 {
     return out->status == SPC__TRIAL_TIMEOUT || out->status == SPC__TRIAL_FAULT;
 }
 
 /*
- * Trouble of the rig is no outcome: it is tried again, in a fresh worker and a
- * while later, and if it stays it ends the run. A timeout or a fault may come
- * from what another candidate did to the worker: it is believed when a fresh
- * one repeats it.
+ * A failure of the harness is no outcome: it is retried in a fresh worker after
+ * a while, and ends the run if it persists. A timeout or a fault may be the
+ * effect of an earlier candidate on the worker: it counts only if a fresh
+ * worker repeats it.
  */
 static spc_status ask_firmly(attempt try_once, spc__outcome *out,
                              spc__runner *runner, const spc__rig_code *code,
@@ -489,7 +503,7 @@ static spc_status ask_firmly(attempt try_once, spc__outcome *out,
     return status;
 }
 
-/* Which slots the worker of now has loaded. */
+/* Records which slots the current worker has loaded. */
 static bool remember(spc__runner *runner, int slot, bool is_loaded)
 {
     if (slot >= runner->loaded_count) {
@@ -528,7 +542,10 @@ spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
     return status;
 }
 
-/* A request for a candidate that is loaded: again, if its worker died. */
+/*
+ * Sends a request for a loaded candidate; loads it again if its worker has
+ * ended.
+ */
 static spc_status ask_loaded(spc__outcome *out, spc__runner *runner,
                              const spc__rig_code *code,
                              spc__wire_request *request, spc_error *error)
@@ -567,7 +584,7 @@ spc_status spc__runner_confirm(spc__outcome *out, spc__runner *runner, int slot,
         ask_firmly(ask_loaded, out, runner, code, &confirm, error);
 
     if (status == SPC_OK && out->status != SPC__TRIAL_OK)
-        runner->loaded[slot] = false; /* the rig has dropped it */
+        runner->loaded[slot] = false; /* the harness has dropped it */
     return status;
 }
 

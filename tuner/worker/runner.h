@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * runner.h - runs candidates, here or in a worker process that may die.
+ * runner.h - runs candidates in this process or in a worker process that may
+ * crash.
  *
  * A worker that crashes or is late is killed; the candidate gets the status
- * `fault` or `timeout` and the next one a new worker.
+ * `fault` or `timeout`, and the next one a new worker.
  */
 #ifndef SPC_TUNER_RUNNER_H
 #define SPC_TUNER_RUNNER_H
@@ -13,7 +14,7 @@
 typedef struct spc__runner spc__runner;
 
 typedef struct spc__runner_options {
-    bool in_worker;            /* else in this process */
+    bool in_worker;            /* otherwise in this process */
     const char *const *worker; /* its arguments */
     double limit_s; /* of one request, in a worker, by the worker's clock */
 } spc__runner_options;
@@ -24,21 +25,23 @@ spc_status spc__runner_create(spc__runner **out, spc_ctx *ctx,
                               spc_error *error);
 void spc__runner_free(spc__runner *runner);
 
-/* Gets ready: the worker is started, and the maps are built. Else the first
- * request does it. */
+/*
+ * Starts the worker and builds the maps. If it is not called, the first request
+ * does this.
+ */
 spc_status spc__runner_start(spc__runner *runner, spc_error *error);
 
 /*
- * As the rig's functions. A failure returned is the run's: no worker can be
- * started, SPC_EINTERRUPTED, or the device is lost to this process. `time`
- * loads the candidate again if a worker died meanwhile.
+ * As the harness's functions. A returned failure is one of the run: no worker
+ * can be started, SPC_EINTERRUPTED, or this process has lost the device. `time`
+ * loads the candidate again if a worker has ended meanwhile.
  */
 spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
                               const spc__rig_code *code, spc_error *error);
 spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
                             const spc__rig_code *code,
                             const spc__rig_order *order, spc_error *error);
-/* Once more, and many times, before it may win; loads as `time` does. */
+/* Repeats a candidate many times before it may win; loads it as `time` does. */
 spc_status spc__runner_confirm(spc__outcome *out, spc__runner *runner, int slot,
                                const spc__rig_code *code, spc_error *error);
 spc_status spc__runner_unload(spc__runner *runner, int slot, spc_error *error);

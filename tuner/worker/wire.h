@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * wire.h - what a tuner and its measuring worker say to each other over a
- * socket. Both are the same build of libspc, so structs travel as they are;
- * the magic number includes their sizes to notice when they are not.
+ * wire.h - the protocol between a tuner and its worker over a socket. Both are
+ * the same build of libspc, so structs are sent as they are; the magic number
+ * includes their sizes to detect a mismatch.
  */
 #ifndef SPC_TUNER_WIRE_H
 #define SPC_TUNER_WIRE_H
@@ -20,7 +20,7 @@ typedef enum spc__wire_op {
     SPC__WIRE_TIME,
     SPC__WIRE_CONFIRM,
     SPC__WIRE_UNLOAD,
-    SPC__WIRE_PROBE /* does the device run a small kernel? */
+    SPC__WIRE_PROBE /* checks that the device runs a small kernel */
 } spc__wire_op;
 
 typedef struct spc__wire_request {
@@ -30,16 +30,18 @@ typedef struct spc__wire_request {
     int slot;
     double limit_s; /* the worker's, on the clock; see worker_limits.h */
     spc__rig_order order;
-    spc__rig_code code; /* code_bytes bytes follow */
+    spc__rig_code code; /* followed by code_bytes bytes */
 } spc__wire_request;
 
-/* The first reply comes unasked and says whether the rig stands. A candidate
- * may write to any descriptor: what is not the reply to this very request shows
- * by its number. */
+/*
+ * The worker sends the first reply without a request, when its harness is ready
+ * or has failed. A candidate may write to any descriptor: the number detects
+ * data that is not the reply to this very request.
+ */
 typedef struct spc__wire_reply {
     unsigned magic;
     unsigned number; /* of the request; 0: the first reply */
-    spc_error run;   /* a failure that is not the candidate's */
+    spc_error run;   /* a failure that the candidate did not cause */
     spc__outcome outcome;
 } spc__wire_reply;
 
@@ -48,15 +50,16 @@ typedef struct spc__wire_reply {
      (unsigned)(sizeof(spc__wire_request) * 31 + sizeof(spc__wire_reply)))
 
 /*
- * Whole messages. `wait_s` < 0 waits for ever; else SPC_ETIMEOUT. SPC_EIO: the
- * other side hung up. *cancel (may be NULL) non-zero: SPC_EINTERRUPTED.
+ * Send and receive whole messages. `wait_s` < 0 waits for ever; otherwise
+ * SPC_ETIMEOUT. SPC_EIO: the other side hung up. *cancel (may be NULL)
+ * non-zero: SPC_EINTERRUPTED.
  */
 spc_status spc__wire_send(int fd, const void *data, size_t bytes, double wait_s,
                           const volatile int *cancel);
 spc_status spc__wire_receive(int fd, void *data, size_t bytes, double wait_s,
                              const volatile int *cancel);
 
-/* Has the other side nothing to say that nobody asked for? */
+/* True if no unrequested data is waiting to be read. */
 bool spc__wire_is_silent(int fd);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker.c - the worker's side: a rig that takes its orders from a socket.
+ * worker.c - the worker's side: a harness that serves requests from a socket.
  *
- * It lives exactly as long as the tuner at the other end: that one's death
- * closes the socket, and a candidate that hangs by then is ended by the kernel.
+ * It lives exactly as long as the tuner at the other end: when that ends, the
+ * socket closes. If a candidate hangs then, the kernel ends the worker.
  */
 #include "base/error.h"
 #include "tuner/worker/runner.h"
@@ -22,8 +22,10 @@ static spc_status answer(const spc__wire_reply *reply)
     return spc__wire_send(SPC__WIRE_SOCKET, reply, sizeof(*reply), -1, NULL);
 }
 
-/* All cores may compute until the tuner's clock strikes; what goes on after
- * that has a tuner that does not look. */
+/*
+ * All cores may compute until the tuner's limit has passed; a worker that goes
+ * on longer has lost its tuner.
+ */
 static void limit_request(const spc__wire_request *request)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -58,8 +60,10 @@ static void carry_out(spc__outcome *out, spc__rig *rig,
     }
 }
 
-/* Rounding and the like are the thread's: a candidate that changes them would
- * change the sums of the next one, so it has this process for itself. */
+/*
+ * The rounding mode belongs to the thread: a candidate that changes it would
+ * change the sums of the next one. It is restored, and the worker is replaced.
+ */
 static void restore_arithmetic(spc__outcome *out, const fenv_t *before)
 {
     int rounding = fegetround();
@@ -69,7 +73,7 @@ static void restore_arithmetic(spc__outcome *out, const fenv_t *before)
         out->dead = true;
 }
 
-/* One request; SPC_EIO when the tuner has hung up. */
+/* Serves one request; SPC_EIO when the tuner has hung up. */
 static spc_status serve_one(spc__rig *rig, const fenv_t *arithmetic)
 {
     spc__wire_request request;
@@ -100,8 +104,10 @@ static spc_status serve_one(spc__rig *rig, const fenv_t *arithmetic)
     return status;
 }
 
-/* It ends with its tuner, also where that one was killed and a candidate hangs;
- * and what crashes leaves no core, which on a GPU's host has many gigabytes. */
+/*
+ * The process ends with its tuner, even if that was killed while a candidate
+ * hangs. It leaves no core file, which on a GPU's host has many gigabytes.
+ */
 static void limit_process(void)
 {
     const struct rlimit no_core = {0, 0};
@@ -141,7 +147,7 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
         *error = hello.run;
         return hello.run.status;
     }
-    return SPC_OK; /* the tuner has hung up, and knows what went wrong */
+    return SPC_OK; /* the tuner has hung up, and reports the failure */
 }
 
 spc_status spc_tune_worker(spc_ctx *ctx)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker_clock.c - the wall clock less what threads waited for a processor, by
- * /proc/PID/task/TID/schedstat. Where the kernel has no such file it is the
- * wall clock.
+ * worker_clock.c - the wall clock minus the time that threads waited for a
+ * processor, from /proc/PID/task/TID/schedstat. It is the wall clock on kernels
+ * without that file.
  */
 #include "tuner/worker/worker_clock.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nanoseconds that a thread was ready to run and did not; 0: not known. */
+/* Nanoseconds that a thread was ready and did not run; 0: unknown. */
 static uint64_t read_wait(pid_t pid, long thread)
 {
     char path[80];
@@ -29,7 +29,7 @@ static uint64_t read_wait(pid_t pid, long thread)
     return is_read ? waited : 0;
 }
 
-/* When the clock was started; 0 of a thread that began later. */
+/* The wait at the start of the clock; 0 for a thread that began later. */
 static uint64_t wait_before(const spc__worker_clock *clock, long id)
 {
     for (int i = 0; i < clock->threads; i++)
@@ -81,7 +81,10 @@ static void find_longest(spc__worker_clock *clock, long id, uint64_t waited_ns)
         clock->longest_ns = waited_ns - before;
 }
 
-/* A wait is counted when it is over: so it lags by one turn of a thread. */
+/*
+ * The kernel counts a wait when it is over, so the value lags by one time
+ * slice.
+ */
 double spc__worker_clock_read(spc__worker_clock *clock)
 {
     for_threads(clock, find_longest);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * worker_clock.h - for how long a worker has had the machine.
+ * worker_clock.h - the time that a worker had the machine for itself.
  *
- * A limit in seconds of the wall clock judges the machine's load, too. This
- * clock stands still while a thread of the worker is ready to run and waits for
- * a processor that others have.
+ * A limit in seconds of the wall clock would depend on the machine's load. This
+ * clock stops while a thread of the worker is ready to run and waits for a
+ * processor.
  */
 #ifndef SPC_TUNER_WORKER_CLOCK_H
 #define SPC_TUNER_WORKER_CLOCK_H
@@ -12,13 +12,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-enum { SPC__CLOCK_THREADS = 1024 }; /* the others are not looked at */
+enum { SPC__CLOCK_THREADS = 1024 }; /* further ones are ignored */
 
 typedef struct spc__worker_clock {
     pid_t pid;
     uint64_t start_ns;   /* of the wall clock */
-    uint64_t longest_ns; /* wait of one thread since then */
-    int threads;         /* that there were at the start */
+    uint64_t longest_ns; /* the longest wait of one thread since then */
+    int threads;         /* number at the start */
     struct {
         long id;
         uint64_t waited_ns; /* for a processor, since it began */
@@ -27,7 +27,7 @@ typedef struct spc__worker_clock {
 
 void spc__worker_clock_start(spc__worker_clock *out, pid_t pid);
 
-/* Seconds since it was started, less the longest wait of one thread. */
+/* Seconds since the start, minus the longest wait of one thread. */
 double spc__worker_clock_read(spc__worker_clock *clock);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker_limits.c - limits that follow what the worker has used so far. */
+/* worker_limits.c - limits relative to what the worker has used so far. */
 #include "tuner/worker/worker_limits.h"
 
 #include <math.h>
@@ -21,7 +21,7 @@ int64_t spc__limits_memory(void)
     return half > least ? half : least;
 }
 
-/* Bytes of address space, and of it in memory. */
+/* Reads the bytes of address space, and those in memory. */
 static bool read_size(int64_t *space, int64_t *resident)
 {
     FILE *file = fopen("/proc/self/statm", "re");
@@ -36,8 +36,10 @@ static bool read_size(int64_t *space, int64_t *resident)
     return read;
 }
 
-/* Ten times a second: a process that fills memory by gigabytes a second is
- * still stopped long before the machine is. */
+/*
+ * Ten times a second: a process that fills gigabytes a second is still stopped
+ * long before the machine runs out.
+ */
 static void *watch(void *payload)
 {
     const struct timespec pause = {0, 100 * 1000 * 1000};
@@ -88,7 +90,7 @@ void spc__limits_compute(double seconds)
     if (clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used) != 0 ||
         getrlimit(RLIMIT_CPU, &limit) != 0)
         return;
-    /* The limit has whole seconds, and 0 would be none. */
+    /* The limit is in whole seconds, and 0 would mean no limit. */
     rlim_t most = (rlim_t)used.tv_sec + 1 + (rlim_t)ceil(seconds);
     limit.rlim_cur = limit.rlim_max == RLIM_INFINITY || most < limit.rlim_max
                          ? most

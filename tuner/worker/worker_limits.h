@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker_limits.h - what a measuring worker may have of its machine. */
+/* worker_limits.h - limits of memory and processor time for a worker. */
 #ifndef SPC_TUNER_WORKER_LIMITS_H
 #define SPC_TUNER_WORKER_LIMITS_H
 
@@ -9,21 +9,25 @@
 /* The exit status of a worker that grew beyond its memory. */
 enum { SPC__LIMITS_GROWN = 86 };
 
-/* What a candidate may need besides what its worker has: half of the machine's
- * memory, and 4 GiB at least. */
+/*
+ * Memory that a candidate may need in addition to its worker's: half of the
+ * machine's, and at least 4 GiB.
+ */
 int64_t spc__limits_memory(void);
 
 /*
- * From now on the process may have so many bytes more than it has. Of address
- * space where `reserves` is false: what is beyond is refused, and the process
- * lives. A GPU's driver reserves address space at will, so there a thread looks
- * at the memory in use, and ends the process as SPC__LIMITS_GROWN. False: the
- * system has neither.
+ * Lets the process grow by `bytes` from now on. If `reserves` is false, this
+ * limits address space: further allocations fail, and the process lives. A
+ * GPU's driver reserves address space at will, so there a thread watches the
+ * memory in use, and ends the process with SPC__LIMITS_GROWN. False if the
+ * system supports neither.
  */
 bool spc__limits_grow(int64_t bytes, bool reserves);
 
-/* From now on the process may have so many seconds of a processor more; then
- * SIGXCPU ends it. */
+/*
+ * Limits the process to this many more seconds of processor time; then SIGXCPU
+ * ends it.
+ */
 void spc__limits_compute(double seconds);
 
 #endif
