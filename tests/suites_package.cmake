@@ -10,6 +10,10 @@ if(TARGET spc_other AND NOT BUILD_SHARED_LIBS)
 endif()
 
 # On request, as these build: ctest --preset dev -C package -L package
+file(GLOB tuned_texts ${PROJECT_SOURCE_DIR}/tuned/*-*.txt)
+add_test(NAME tuned_fresh CONFIGURATIONS package COMMAND sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/tuned_fresh.sh $<TARGET_FILE:spctune> ${tuned_texts})
+set_tests_properties(tuned_fresh PROPERTIES LABELS package)
 add_test(NAME install CONFIGURATIONS package COMMAND sh
   ${CMAKE_CURRENT_SOURCE_DIR}/install.sh ${PROJECT_BINARY_DIR})
 add_test(NAME runtime_only CONFIGURATIONS package COMMAND sh
