@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What does not fit would be cut off, and two problems could then have one key.
- * It is a mistake of the library's own and ends the process in every build, as
- * the database and compiled kernels depend on these texts. */
+/* Aborts if an attribute does not fit. Cutting it off could give two problems
+ * the same key. An overflow is a bug in the library, so this also aborts in
+ * release builds: the database and compiled kernels depend on these texts. */
 static void require(bool fits, const char *name, const char *what)
 {
     if (fits)
@@ -21,7 +21,7 @@ static void require(bool fits, const char *name, const char *what)
     abort();
 }
 
-/* Letters and digits of ASCII, whatever the locale says. */
+/* True for ASCII letters and digits, whatever the locale. */
 static bool is_word_byte(char c)
 {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
@@ -37,7 +37,7 @@ static size_t word_length(const char *text)
     return length;
 }
 
-/* True for an optional minus and digits that fit an int64_t. */
+/* Reads an optional minus and digits. False if they do not fit an int64_t. */
 static bool read_number(int64_t *out, const char *text)
 {
     const char *digits = text + (text[0] == '-');
@@ -60,7 +60,7 @@ static spc__attr *find(spc__attrs *attrs, const char *name)
     return NULL;
 }
 
-/* Attrs are read for every lookup, so by length, and without printf. */
+/* Copies by length and avoids printf, because every lookup sets attributes. */
 static void set_value(spc__attr *attr, const char *value, size_t length)
 {
     memcpy(attr->text, value, length);
@@ -78,7 +78,7 @@ static spc__attr *append(spc__attrs *attrs, const char *name, size_t length)
     return attr;
 }
 
-/* The attribute of this name, appended if new. */
+/* Returns the attribute of this name, appended if new. */
 static spc__attr *claim(spc__attrs *attrs, const char *name)
 {
     size_t length = word_length(name);
@@ -163,7 +163,7 @@ static bool has_name(const spc__attrs *attrs, const char *name, size_t length)
     return false;
 }
 
-/* One "name=value" at text + *position; moves the position behind it. */
+/* Reads one "name=value" at text + *position and advances the position. */
 static spc_status parse_one(spc__attrs *out, const char *text, size_t *position,
                             spc_error *error)
 {

@@ -3,10 +3,11 @@
  * attrs.h - a small ordered list of name = value, held by value.
  *
  * Problems, candidate configurations, target facts and launch geometry all
- * travel as attrs between C, Lua and SQL: the compiler and the cache need not
- * know what a convolution is. The canonical text is "name=value,name=value" in
- * the order of insertion; spc__attrs_format and spc__attrs_parse are inverse.
- * Names and text values hold letters, digits and . _ - : x only.
+ * travel as attrs between C, Lua and SQL. The compiler and the cache therefore
+ * need not know what a convolution is. The canonical text is
+ * "name=value,name=value" in the order of insertion. spc__attrs_format and
+ * spc__attrs_parse are inverse. Names and text values hold letters, digits and
+ * . _ - : x only.
  */
 #ifndef SPC_BASE_ATTRS_H
 #define SPC_BASE_ATTRS_H
@@ -30,10 +31,9 @@ typedef struct spc__attrs {
     spc__attr at[SPC__ATTRS_MAX];
 } spc__attrs;
 
-/* Set replaces an attribute of the same name in place, else appends.
- * An overlong name, value or list is a mistake of the library's own and ends
- * the process, in release builds too: cut off, two problems could have one key.
- */
+/* Replaces the attribute of this name in place, or appends it. A name, value or
+ * list that is too long is a bug in the library and aborts, also in release
+ * builds: if it were cut off, two problems could have the same key. */
 void spc__attrs_set_number(spc__attrs *attrs, const char *name, int64_t value);
 void spc__attrs_set_text(spc__attrs *attrs, const char *name,
                          const char *value);
@@ -47,8 +47,8 @@ bool spc__attrs_equal(const spc__attrs *a, const spc__attrs *b);
 
 void spc__attrs_format(spc__buf *out, const spc__attrs *attrs);
 
-/* Reads the canonical text; a value of digits (optional minus) is a number.
- * SPC_EFORMAT names the bad word and its position. */
+/* Reads the canonical text. A value of digits (with an optional minus) is a
+ * number. SPC_EFORMAT names the bad word and its position. */
 spc_status spc__attrs_parse(spc__attrs *out, const char *text,
                             spc_error *error);
 

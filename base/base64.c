@@ -24,7 +24,7 @@ void spc__base64_append(spc__buf *out, const void *bytes, size_t count)
     }
 }
 
-/* Appends what `count` (2 to 4) letters stand for. */
+/* Decodes `count` (2 to 4) letters and appends the bytes. */
 static bool read_group(spc__buf *out, const char *text, size_t count)
 {
     uint32_t three = 0;
@@ -36,7 +36,8 @@ static bool read_group(spc__buf *out, const char *text, size_t count)
             return false;
         three = three << 6 | (uint32_t)(found - letters);
     }
-    /* Bits of which no byte is made must be zero: one text for a value. */
+    /* The unused low bits must be zero, so that each value has only one text.
+     *  */
     if (count < 2 || (count < 4 && (three & (count == 2 ? 0xffff : 0xff)) != 0))
         return false;
     char bytes[3] = {(char)(three >> 16), (char)(three >> 8), (char)three};

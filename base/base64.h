@@ -7,8 +7,8 @@
 
 void spc__base64_append(spc__buf *out, const void *bytes, size_t count);
 
-/* Reads all of `text`; false, and what stands before it, where it makes no
- * sense. Of padding there is as much as is right, or none. */
+/* Decodes all of `text`. On invalid input it returns false and leaves the bytes
+ * decoded so far in *out. Padding must be either correct or absent. */
 bool spc__base64_read(spc__buf *out, const char *text, size_t length);
 
 #endif

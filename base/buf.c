@@ -83,7 +83,7 @@ void spc__buf_printf(spc__buf *buf, const char *format, ...)
     va_start(args, format);
     va_copy(again, args);
 
-    /* Most texts fit what is left, so try there first. */
+    /* Most texts fit into the free space, so try to print there first. */
     size_t room = buf->failed ? 0 : buf->capacity - buf->length;
     int length =
         vsnprintf(room ? buf->data + buf->length : NULL, room, format, args);

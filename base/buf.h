@@ -27,7 +27,8 @@ typedef struct spc__buf {
 void spc__buf_release(spc__buf *buf); /* frees and resets; NULL is fine */
 void spc__buf_clear(spc__buf *buf);   /* keeps the memory */
 void spc__buf_append(spc__buf *buf, const void *data, size_t length);
-/* The same, for the caller to fill; NULL where there is no memory. */
+/* Extends the buffer by `length` bytes for the caller to fill. Returns NULL if
+ * out of memory. */
 char *spc__buf_extend(spc__buf *buf, size_t length);
 void spc__buf_puts(spc__buf *buf, const char *text);
 void spc__buf_printf(spc__buf *buf, const char *format, ...) SPC_PRINTF(2, 3);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cancel.h - a flag by which somebody else ends long work early. */
+/* cancel.h - a flag that another thread sets to stop long work early. */
 #ifndef SPC_BASE_CANCEL_H
 #define SPC_BASE_CANCEL_H
 
 #include "base/error.h"
 #include <stdbool.h>
 
-/* Is it set? NULL: nobody can. Any thread, or a signal handler, may set it. */
+/* True if the flag is set. NULL means that the work cannot be cancelled. Any
+ * thread or signal handler may set the flag. */
 static inline bool spc__cancelled(const volatile int *cancel)
 {
     return cancel != NULL && __atomic_load_n(cancel, __ATOMIC_RELAXED) != 0;

@@ -18,8 +18,8 @@ static uint64_t read_clock(void)
 /*
  * Some virtual machines step even the monotonic clock back. Callers subtract
  * two times as unsigned numbers, so a smaller one would look like centuries.
- * After a step of more than a second, the lost time is added from then on;
- * within a second the clock catches up by itself.
+ * After a step of more than a second, all later results include the lost time.
+ * After a smaller step, the last result is repeated until the clock catches up.
  */
 uint64_t spc__now_ns(void)
 {
@@ -50,8 +50,8 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The q-quantile of sorted samples, linear between neighbours (type 7 of
- * Hyndman and Fan 1996, the usual one). */
+/* Returns the q-quantile of sorted samples, linear between neighbours (type 7
+ * of Hyndman and Fan 1996, the usual one). */
 static double quantile(const double *sorted, int n, double q)
 {
     double at = q * (n - 1);

@@ -8,8 +8,8 @@
 uint64_t spc__now_ns(void);      /* never less than before */
 int64_t spc__unix_seconds(void); /* wall clock, for provenance */
 
-/* Median, and half of the interquartile range, of n samples (reordered in
- * place); 0 for n = 0. */
+/* Returns the median of n samples, and half of the interquartile range.
+ * Reorders the samples in place. Returns 0 for n = 0. */
 double spc__median(double *samples, int n);
 double spc__half_iqr(double *samples, int n);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dtype.c - the table of number formats, and the short ones in integer
- * arithmetic on the bits of a float, so that neither compiler flags nor the
- * rounding mode matter.
+ * dtype.c - the table of number formats. The short formats are converted by
+ * integer arithmetic on the bits of a float, so that neither compiler flags nor
+ * the rounding mode matter.
  */
 #include "base/dtype.h"
 
@@ -36,8 +36,8 @@ static uint32_t shift_even(uint32_t value, int shift)
 }
 
 /*
- * The rounded magnitude may carry into the exponent: that is the right answer
- * in this format, up to infinity, because exponent and fraction adjoin.
+ * The rounded magnitude may carry into the exponent. This is correct up to
+ * infinity, because exponent and fraction are adjacent.
  */
 uint16_t spc__half_from_float(float value)
 {
@@ -52,7 +52,7 @@ uint16_t spc__half_from_float(float value)
     if (magnitude >= 0x38800000) /* normal in binary16: rebias by 112 */
         return sign | (uint16_t)shift_even(magnitude - (112u << 23), 13);
 
-    /* Denormal: a fraction of units of 2^-24. Below 2^-25 it is zero. */
+    /* Denormal: the fraction counts units of 2^-24. Below 2^-25 it is zero. */
     int exponent = (int)(magnitude >> 23);
     if (exponent < 102)
         return sign;
@@ -196,8 +196,8 @@ float spc__dtype_greatest(spc_dtype dtype)
     }
 }
 
-/* A little above the greatest number one is still rounded to it: where infinity
- * begins is the encoder's to say. */
+/* Values slightly above the greatest number are still rounded to it, so the
+ * encoder decides where infinity begins. */
 static bool becomes_infinite(const spc__dtype *type, float value)
 {
     unsigned char stored[sizeof(float)];

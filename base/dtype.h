@@ -9,13 +9,13 @@
 #include "spc.h"
 
 /*
- * In the order of spc_dtype: name, bytes of an element in memory, significant
- * bits (the hidden one included) as stored and as a factor of a product, the
- * unit whose rate bounds it (the spc_rate_UNIT of templates of role "measure"),
- * its form in memory, and half of the least number above zero that is stored:
- * what rounding may cost however small a number is. All accumulate in fp32, but
- * whole numbers (i8) in int32, without rounding; what they stand for is them
- * times a scale that goes with the tensor.
+ * One row per spc_dtype, in its order: name, bytes of an element in memory,
+ * significant bits (including the hidden one) as stored and as a factor of a
+ * product, the unit whose rate bounds it (spc_rate_UNIT of templates of role
+ * "measure"), its form in memory, and half of the smallest positive number that
+ * can be stored, which bounds the rounding error of small numbers. Products
+ * accumulate in fp32. Only i8 accumulates in int32, without rounding; its
+ * values are multiplied by a scale that belongs to the tensor.
  */
 #define SPC__DTYPE_LIST(X)                                                     \
     X(SPC_F16, "f16", 2, 11, 11, "f16", f16, 0x1p-25)                          \
@@ -41,31 +41,32 @@ typedef struct spc__dtype {
     void (*decode)(float *to, const void *from, size_t n);
 } spc__dtype;
 
-/* Are its numbers whole ones, of a tensor that has a scale? */
+/* True for integer formats, whose tensors have a scale. */
 bool spc__dtype_is_whole(spc_dtype dtype);
 
-/* NULL for what is no type: an enum may hold anything. */
+/* Returns NULL for an invalid value, since an enum may hold any number. */
 const spc__dtype *spc__dtype_of(spc_dtype dtype);
 
 extern const char *const spc__dtype_names[]; /* by spc_dtype; ends with NULL */
 
-/* The greatest finite number of the type. */
+/* Returns the greatest finite number of the type. */
 float spc__dtype_greatest(spc_dtype dtype);
 
-/* SPC_ERANGE if finite numbers would be infinite when they are stored as
- * `dtype`: a sentence about `what` ("'conv1.weight'") that says how many, the
- * greatest of them, and which type would hold them. */
+/* Returns SPC_ERANGE if finite numbers would become infinite when stored as
+ * `dtype`. The sentence names `what` ("'conv1.weight'"), how many numbers
+ * overflow, the greatest of them, and a type that can hold them. */
 spc_status spc__dtype_check(spc_dtype dtype, const float *values, int64_t count,
                             const char *what, spc_error *error);
 
-/* How many are NaN or infinite. */
+/* Counts the values that are NaN or infinite. */
 int64_t spc__not_finite(const float *values, int64_t count);
 
 /* IEEE binary16, round to nearest even. */
 uint16_t spc__half_from_float(float value);
 float spc__half_to_float(uint16_t bits);
 
-/* To the nearest whole number from -128 to 127, ties to even; NaN is 0. */
+/* Rounds to the nearest integer from -128 to 127, ties to even. NaN becomes 0.
+ *  */
 int8_t spc__i8_from_float(float value);
 
 /* bfloat16, the upper half of an fp32, round to nearest even. */

@@ -48,7 +48,7 @@ spc_status spc__fail(spc_error *error, spc_status status, const char *format,
     if (error == NULL)
         return status;
 
-    /* The arguments may point into error->text, so format beside it first. */
+    /* The arguments may point into error->text, so format into a copy first. */
     char text[sizeof(error->text)];
     va_list args;
     va_start(args, format);

@@ -13,20 +13,20 @@
 spc_status spc__fail(spc_error *error, spc_status status, const char *format,
                      ...) SPC_PRINTF(3, 4);
 
-/* As spc__fail, but puts the new words before the text already recorded:
- * "cannot tune 'os_mma': " + what the inner function said. */
+/* Like spc__fail, but puts the new words before the text already recorded:
+ * "cannot tune 'os_mma': " + the inner function's sentence. */
 spc_status spc__fail_prefix(spc_error *error, const char *format, ...)
     SPC_PRINTF(2, 3);
 
-/* The common case of a failed allocation of `bytes`. */
+/* Reports a failed allocation of `bytes`. */
 spc_status spc__fail_memory(spc_error *error, size_t bytes);
 
 /*
- * The first call of a public function: checks that its arguments are not NULL.
- * Names and pointers in turn, ended by NULL:
- * spc__need(error, __func__, "ctx", ctx, "out", out, NULL). Returns SPC_EINVAL,
- * naming the first that is NULL; or SPC_OK, and clears *error, so that a call
- * that succeeds does not leave the sentence of an earlier one.
+ * Checks that no argument of a public function is NULL. Every public function
+ * calls it first, with pairs of name and pointer, ended by NULL:
+ * spc__need(error, __func__, "ctx", ctx, "out", out, NULL). Returns SPC_EINVAL
+ * and names the first argument that is NULL. Otherwise it clears *error and
+ * returns SPC_OK, so that a successful call does not leave an earlier message.
  */
 #if defined(__GNUC__)
 __attribute__((__sentinel__))

@@ -27,7 +27,7 @@ static spc_status fail_errno(spc_error *error, const char *what,
                      strerror(cause));
 }
 
-/* read() and write() that go on after a signal. */
+/* Calls read() or write() again if a signal interrupts it. */
 static ssize_t read_some(int fd, void *data, size_t bytes)
 {
     ssize_t got;
@@ -51,7 +51,7 @@ static int write_all(int fd, const char *data, size_t bytes)
     return 0;
 }
 
-/* Reads to the end rather than asking for the size: pipes and /proc have
+/* Reads to the end instead of asking for the size, since pipes and /proc report
  * none. */
 static spc_status read_all(spc__buf *out, int fd, const char *path,
                            size_t limit_bytes, spc_error *error)
@@ -87,8 +87,8 @@ spc_status spc__file_read(spc__buf *out, const char *path, size_t limit_bytes,
     return status;
 }
 
-/* Opens a new file beside `path`, of the mode that the old one has, or that the
- * umask gives: mkstemp's files are private. */
+/* Opens a new file in the folder of `path`, with the mode of the old file or
+ * that of the umask. It does not use mkstemp, whose files are private. */
 static int open_beside(spc__buf *name, const char *path, const struct stat *old)
 {
     uint64_t tag = spc__now_ns();
@@ -111,8 +111,8 @@ static int open_beside(spc__buf *name, const char *path, const struct stat *old)
     return -1;
 }
 
-/* Makes the rename itself durable. Some file systems cannot sync a folder;
- * the file is whole all the same, so nothing is reported. */
+/* Makes the rename itself durable. Some file systems cannot sync a folder. The
+ * file is complete anyway, so errors are ignored. */
 static void sync_parent(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -226,8 +226,9 @@ spc_status spc__temp_dir_create(spc__buf *out, spc_error *error)
     return make_temp_dir(out, temp_root(), "spctune-", error);
 }
 
-/* A folder has the second name from when on its lock is held, so that one whose
- * lock is free is an orphan at once. */
+/* A work folder is created under the first prefix and renamed to the second
+ * once its lock is held. A folder with the second prefix and a free lock is
+ * therefore an orphan. */
 #define NEW_PREFIX "spctune-new-"
 #define WORK_PREFIX "spctune-work-"
 
@@ -237,7 +238,7 @@ static int open_folder(int parent, const char *name)
                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 }
 
-/* Where nothing can be locked, the folder keeps the name that it has. */
+/* Keeps the old name if the file system supports no locks. */
 static void rename_locked(spc__buf *folder, const char *root)
 {
     const char *random = strrchr(folder->data, '-') + 1;
@@ -273,9 +274,9 @@ static bool has_prefix(const char *name, const char *prefix)
     return strncmp(name, prefix, strlen(prefix)) == 0;
 }
 
-/* A folder that is new and within a minute of now may be between its creation
- * and its lock. A time far ahead of now was written before the clock was set
- * back. */
+/* True if a folder with the new prefix may still be waiting for its lock: its
+ * age is within a minute. A time further in the future was written before the
+ * clock was set back. */
 static bool is_young(const struct stat *facts)
 {
     enum { YOUNG_S = 60 };
@@ -284,7 +285,7 @@ static bool is_young(const struct stat *facts)
     return age_s <= YOUNG_S && age_s >= -YOUNG_S;
 }
 
-/* It is ours, and nobody holds its lock. */
+/* True if this user owns the folder and no process holds its lock. */
 static bool is_orphan(int folder, bool is_new)
 {
     struct stat facts;
@@ -341,7 +342,7 @@ void spc__temp_dir_remove(const char *path)
         nftw(path, remove_one, FOLDERS, FTW_DEPTH | FTW_PHYS);
 }
 
-/* mkdir that is content with a folder that is there. */
+/* Creates a folder. An existing folder is not an error. */
 static int ensure_folder(const char *path)
 {
     struct stat facts;

@@ -12,13 +12,13 @@
 
 enum { DEEPEST = 32 };
 
-/* Up to there every whole number is one that a double holds. */
+/* A double holds every integer up to this value exactly. */
 #define MOST_WHOLE 9007199254740992.0
 
 /*
- * The length of the well-formed UTF-8 sequence at `s`, 0 if there is none.
- * The second byte's bounds exclude overlong forms, surrogates and code points
- * past U+10FFFF (Unicode, table 3-7). The terminator stops every sequence.
+ * Returns the length of the well-formed UTF-8 sequence at `s`, or 0. The bounds
+ * of the second byte exclude overlong forms, surrogates and code points past
+ * U+10FFFF (Unicode, table 3-7). The terminator ends every sequence.
  */
 static size_t utf8_length(const unsigned char *s)
 {
@@ -73,7 +73,7 @@ static void quote(spc__buf *out, const char *text)
     spc__buf_append(out, "\"", 1);
 }
 
-/* What stands before every value: a comma after an earlier one, its key. */
+/* Writes a comma after an earlier value, then the key, if any. */
 static void begin(spc__json *json, const char *key)
 {
     if (json->need_comma)
@@ -139,8 +139,8 @@ void spc__json_int(spc__json *json, const char *key, int64_t value)
     spc__buf_printf(json->out, "%" PRId64, value);
 }
 
-/* What is whole is written so, without an exponent: many a reader takes 2e+07
- * for no integer. */
+/* Writes integral values without an exponent, since many readers do not accept
+ * 2e+07 as an integer. */
 void spc__json_real(spc__json *json, const char *key, double value)
 {
     char text[32];

@@ -2,8 +2,8 @@
 /*
  * json.h - writes JSON (RFC 8259) into a buffer.
  *
- * Commas, nesting and escaping are the writer's; invalid UTF-8 is replaced by
- * U+FFFD; NaN and infinities become null. Nesting up to 32.
+ * The writer handles commas, nesting and escaping. Invalid UTF-8 is replaced by
+ * U+FFFD; NaN and infinities become null. Nesting is limited to 32.
  */
 #ifndef SPC_BASE_JSON_H
 #define SPC_BASE_JSON_H

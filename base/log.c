@@ -12,7 +12,7 @@ void spc__log_printf(const spc__log *log, spc_log_level level,
     if (log == NULL || log->write == NULL)
         return;
 
-    /* On the stack: a log line must not fail where memory ran out. */
+    /* On the stack, so that a log line can be written when memory ran out. */
     char text[2048];
     va_list args;
     va_start(args, format);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meant.c - Levenshtein's distance, one row of its table at a time. */
+/* meant.c - the Levenshtein distance, computed with one row of the table. */
 #include "base/meant.h"
 
 #include <stdio.h>

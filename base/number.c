@@ -9,17 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The C library has it ready: nothing is loaded, and this does not fail. */
+/* The C library has this locale built in: nothing is loaded and it cannot fail.
+ *  */
 static locale_t plain_locale(void)
 {
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);
 }
 
 /*
- * Most numbers of records are short: up to 15 digits and a point. The digits
- * are a whole number below 2^53 then, and the power of ten by which it is
- * divided is one of those that a double holds exactly, so that the quotient is
- * rounded once and is what strtod() makes of the text. False: it is for that.
+ * Fast path for numbers of up to 15 digits with a point, as in most records.
+ * The digits form an integer below 2^53, and a double holds the power of ten
+ * exactly. The quotient is therefore rounded only once and equals the result of
+ * strtod(). Returns false if strtod() is needed.
  */
 static bool read_short(double *out, const char *text)
 {
@@ -76,7 +77,7 @@ void spc__number_print(char *out, size_t bytes, int digits, double value)
 
 void spc__number_print_exact(char *out, size_t bytes, int digits, double value)
 {
-    enum { ENOUGH = 17 }; /* for every double */
+    enum { ENOUGH = 17 }; /* exact for every double */
     double read;
 
     do
@@ -87,7 +88,7 @@ void spc__number_print_exact(char *out, size_t bytes, int digits, double value)
 
 void spc__number_print_float(char *out, size_t bytes, int digits, float value)
 {
-    enum { ENOUGH = 9 }; /* for every float */
+    enum { ENOUGH = 9 }; /* exact for every float */
     double read;
 
     do

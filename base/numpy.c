@@ -8,7 +8,7 @@
 #include <string.h>
 
 static const int64_t most = (int64_t)1 << 52;
-/* Of the bytes of a field, and of its repeats: no sum of them overflows. */
+/* Limits a field's bytes and repeats, so that their sums cannot overflow. */
 static const int64_t most_repeats = 1 << 16;
 
 static spc_status bad(const char *path, spc_error *error, const char *what)
@@ -45,7 +45,7 @@ static bool take(const char **at, char c)
     return true;
 }
 
-/* 'text' or "text". *out is cut to `bytes`; a backslash stays in it. */
+/* Reads 'text' or "text". *out is cut to `bytes`; a backslash is kept. */
 static bool take_text(char *out, size_t bytes, const char **at)
 {
     size_t length = 0;
@@ -66,7 +66,7 @@ static bool take_text(char *out, size_t bytes, const char **at)
     return *c == quote;
 }
 
-/* Python 2 wrote 1000L. */
+/* Reads a count. Python 2 wrote 1000L. */
 static bool take_count(int64_t *out, const char **at)
 {
     char *end;
@@ -92,7 +92,7 @@ static bool take_bool(bool *out, const char **at)
 
 /* ---- types --------------------------------------------------------------- */
 
-/* What types of NumPy are that are no numbers for us. */
+/* NumPy types that this reader does not accept. */
 static const struct {
     char kind;
     const char *what;
@@ -124,8 +124,8 @@ static const char *name_kind(char kind)
     return "its elements are of a type that is not read";
 }
 
-/* "<f4", "|b1", "|O", "<U10", "<M8[D]": *bytes is 0 where the text does not say
- * it. Text has 4 bytes a character. */
+/* Reads "<f4", "|b1", "|O", "<U10" or "<M8[D]". *bytes is 0 if the text gives
+ * no size. A text has 4 bytes per character. */
 static bool read_type(spc__numpy_field *out, int64_t *bytes, const char *type)
 {
     const char *at = type + 2;
@@ -144,8 +144,8 @@ static bool read_type(spc__numpy_field *out, int64_t *bytes, const char *type)
     return true;
 }
 
-/* Adds `count` neighbouring fields of a type; bytes of a record's padding are
- * no field. */
+/* Adds `count` adjacent fields of one type. Padding bytes of a record are not
+ * fields. */
 static void add_fields(spc__numpy *out, const spc__numpy_field *field,
                        int64_t bytes, int64_t count, const char *type)
 {
@@ -168,7 +168,7 @@ static void add_fields(spc__numpy *out, const spc__numpy_field *field,
     }
 }
 
-/* (3,) behind a field's type: *count becomes the product. */
+/* Reads the (3,) after a field's type. *count is the product. */
 static bool take_repeats(int64_t *count, const char **at)
 {
     if (!take(at, '('))
@@ -186,7 +186,7 @@ static bool take_repeats(int64_t *count, const char **at)
     return take(at, ')');
 }
 
-/* A name, or a title and a name: 'x' or ('Position', 'x'). */
+/* Reads a name, or a title and a name: 'x' or ('Position', 'x'). */
 static bool take_name(spc__numpy_field *out, const char **at)
 {
     char title[4];
@@ -197,7 +197,7 @@ static bool take_name(spc__numpy_field *out, const char **at)
            take_text(out->name, sizeof(out->name), at) && take(at, ')');
 }
 
-/* ('x', '<f4') or ('xyz', '<f4', (3,)). */
+/* Reads ('x', '<f4') or ('xyz', '<f4', (3,)). */
 static bool take_field(spc__numpy *out, const char **at)
 {
     spc__numpy_field field = {0};
@@ -215,7 +215,7 @@ static bool take_field(spc__numpy *out, const char **at)
     return take(at, ')');
 }
 
-/* Passes a list whatever is in it; false if it does not end. */
+/* Skips a list of any content. Returns false if it does not end. */
 static bool skip_list(const char **at)
 {
     int depth = 0;
@@ -235,8 +235,8 @@ static bool skip_list(const char **at)
     return true;
 }
 
-/* A list of fields. One that is in another form, such as records in records,
- * is unreadable. */
+/* Reads a list of fields. Other forms, such as nested records, are unreadable.
+ *  */
 static bool take_record(spc__numpy *out, const char **at)
 {
     const char *whole = *at;
@@ -272,7 +272,7 @@ static bool take_descr(spc__numpy *out, const char **at)
 
 /* ---- the header ---------------------------------------------------------- */
 
-/* (), (5,), (1000, 3). */
+/* Reads (), (5,) or (1000, 3). */
 static bool take_shape(spc__numpy *out, const char **at)
 {
     if (!take(at, '('))
@@ -283,7 +283,7 @@ static bool take_shape(spc__numpy *out, const char **at)
         if (!take_count(&size, at))
             return false;
         if (__builtin_mul_overflow(out->elements, size, &out->elements))
-            out->elements = -1; /* remembered: no file has so many */
+            out->elements = -1; /* too large; reported later */
         if (out->rank < SPC__NUMPY_RANK)
             out->shape[out->rank] = size;
         out->rank++;
@@ -296,7 +296,7 @@ static bool take_shape(spc__numpy *out, const char **at)
     return take(at, ')');
 }
 
-/* The keys in any order. */
+/* Reads the keys in any order. */
 static spc_status read_fields(spc__numpy *out, const char *header,
                               spc_error *error)
 {
@@ -329,7 +329,7 @@ static spc_status read_fields(spc__numpy *out, const char *header,
     return SPC_OK;
 }
 
-/* Where the text of the header lies. */
+/* Finds the header's text in the file. */
 static spc_status find_header(size_t *start, size_t *length, const char *path,
                               const unsigned char *bytes, size_t count,
                               spc_error *error)
@@ -359,7 +359,7 @@ static spc_status find_header(size_t *start, size_t *length, const char *path,
     return SPC_OK;
 }
 
-/* "(4, 3)" of the shape; of more than 8 dimensions the first 8. */
+/* Prints the shape, as in "(4, 3)". Only the first 8 dimensions are printed. */
 static void print_shape(char *out, size_t bytes, const spc__numpy *array)
 {
     size_t used = (size_t)snprintf(out, bytes, "(");
@@ -371,7 +371,8 @@ static void print_shape(char *out, size_t bytes, const spc__numpy *array)
         snprintf(out + used, bytes - used, ")");
 }
 
-/* The length of texts and objects does not always follow from the header. */
+/* Compares the file's length with the shape. For texts and objects the header
+ * does not always give the length. */
 static spc_status check_size(const spc__numpy *array, size_t have,
                              spc_error *error)
 {

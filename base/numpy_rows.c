@@ -25,7 +25,7 @@ static void copy_element(unsigned char *to, const unsigned char *from,
         to[field->big_endian ? last - i : i] = from[i];
 }
 
-/* How many elements the neighbours along an index are apart in the file. */
+/* Computes the distance, in elements, between neighbours along each index. */
 static void find_strides(int64_t *out, const spc__numpy *array)
 {
     int64_t size = 1;
@@ -46,7 +46,8 @@ void spc__numpy_copy(void *out, const spc__numpy *array)
     find_strides(stride, array);
     for (int64_t n = 0; n < array->elements; n++, to += field->bytes) {
         copy_element(to, array->data + from * field->bytes, field);
-        /* To the next element: the last index first, as an odometer. */
+        /* Advance to the next element like an odometer: the last index moves
+         * first. */
         for (int i = array->rank - 1; i >= 0; i--) {
             from += stride[i];
             if (++at[i] < array->shape[i])

@@ -18,8 +18,8 @@ static bool is_ours(const struct stat *facts)
     return facts->st_uid == geteuid() || facts->st_uid == 0;
 }
 
-/* Of a user's own group, as many systems make one for each, there are no
- * others. */
+/* Many systems give each user a group of their own. Write permission for that
+ * group is not write permission for others. */
 static bool others_may_write(const struct stat *facts)
 {
     bool is_own_group = facts->st_uid == geteuid() &&
@@ -29,8 +29,8 @@ static bool others_may_write(const struct stat *facts)
     return facts->st_mode & (is_own_group ? S_IWOTH : S_IWGRP | S_IWOTH);
 }
 
-/* What is wrong with it, and how to make it right; NULL: nothing, or it is not
- * there. */
+/* Returns what is wrong with the file's permissions and sets `cure` to how to
+ * correct it. Returns NULL if nothing is wrong or the file does not exist. */
 static const char *find_fault(const char *name, char cure[MOST_CURE])
 {
     struct stat facts;
@@ -49,8 +49,8 @@ static const char *find_fault(const char *name, char cure[MOST_CURE])
     return NULL;
 }
 
-/* A container may know few users: all others own their files as one and the
- * same, root among them. */
+/* True for the overflow user. A container may map only a few users; all other
+ * files, even those of root, then belong to this one. */
 static bool is_unknown(uid_t owner)
 {
     const unsigned everybody = UINT32_MAX, unknown = 65534;
@@ -65,8 +65,9 @@ static bool is_unknown(uid_t owner)
     return count != everybody;
 }
 
-/* Who owns a folder, or may write it, can put another file in the place of one
- * that he may not write; unless it has the sticky bit. */
+/* Checks one folder. A user who owns a folder or may write to it can replace
+ * any file in it, even one that the user may not write. The sticky bit prevents
+ * this. */
 static const char *find_folder_fault(const char *folder, char cure[MOST_CURE])
 {
     struct stat facts;
@@ -83,7 +84,7 @@ static const char *find_folder_fault(const char *folder, char cure[MOST_CURE])
     return "is in a folder that others may write";
 }
 
-/* Makes of an absolute path that of its folder; false: it is the root. */
+/* Cuts an absolute path to its folder. Returns false for the root. */
 static bool leave(char *path)
 {
     char *slash = strrchr(path, '/');
@@ -94,7 +95,7 @@ static bool leave(char *path)
     return true;
 }
 
-/* The folders above what is at this path, or would be. */
+/* Checks all folders above the path, which need not exist. */
 static const char *find_fault_above(const char *real, char cure[MOST_CURE])
 {
     char folder[PATH_MAX];
@@ -106,9 +107,9 @@ static const char *find_fault_above(const char *real, char cure[MOST_CURE])
     return fault;
 }
 
-/* The path with no link among its folders: only what it ends in may be one. Of
- * a file that is not there yet, as it would be made: in the nearest folder that
- * is there. */
+/* Resolves all links among the folders of `path`; the last component may still
+ * be a link. If the file does not exist yet, the result lies in its nearest
+ * existing folder. */
 static bool find_place(char real[PATH_MAX], const char *path)
 {
     char start[PATH_MAX], name[PATH_MAX];
@@ -132,8 +133,8 @@ static bool find_place(char real[PATH_MAX], const char *path)
     return false;
 }
 
-/* Where the link at `path` leads, from one place to the next; false: it is
- * none. */
+/* Replaces `path` by the target of the link there, one level. Returns false if
+ * `path` is not a link. */
 static bool follow(char path[PATH_MAX])
 {
     char text[PATH_MAX];
@@ -149,7 +150,7 @@ static bool follow(char path[PATH_MAX])
            (int)(PATH_MAX - folder);
 }
 
-/* Who owns a link can lead it elsewhere, wherever it is. */
+/* Rejects links of other users, since a link's owner can redirect it. */
 static const char *find_link_fault(const char *name, char cure[MOST_CURE])
 {
     struct stat facts;
@@ -160,8 +161,9 @@ static const char *find_link_fault(const char *name, char cure[MOST_CURE])
     return "is a link of another user";
 }
 
-/* The file itself, and what is wrong on the way to it: who can put another link
- * in the place of one chooses the file as well. False: it cannot be found. */
+/* Finds the file and checks every folder and link on the way to it, because
+ * replacing a link on the way selects another file. Returns false if the path
+ * cannot be resolved. */
 static bool find_file(char real[PATH_MAX], const char **fault,
                       char cure[MOST_CURE], const char *path)
 {
@@ -189,7 +191,7 @@ spc_status spc__owner_check(const char *path, const char *const siblings[],
     char real[PATH_MAX], name[PATH_MAX + 16], cure[MOST_CURE];
     const char *fault;
 
-    if (!find_file(real, &fault, cure, path)) /* who opens it will say why */
+    if (!find_file(real, &fault, cure, path)) /* the later open reports this */
         return SPC_OK;
     snprintf(name, sizeof(name), "%s", path);
     if (fault == NULL) {

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * owner.h - whose file may be believed.
+ * owner.h - checks who can change a file before the file is trusted.
  *
- * What a database holds is run: kernels on a GPU, and on a cpu code that may do
- * all that its user may; and a file of defaults says which databases and
- * templates those are. So they are looked at as ssh looks at its keys: such a
- * file, and what else would be read with it, belongs to the user or to root,
- * nobody else may write it, and nobody else can put another file in its place,
- * another link in that of one that leads to it, or another folder in that of one
- * above them.
+ * The kernels in a database are executed: on a GPU, or on the cpu with all
+ * rights of the user. A file of defaults selects databases and templates. Both
+ * are therefore checked as ssh checks its keys. The file and all files read
+ * with it must belong to the user or to root, and no other user may write them.
+ * No other user may be able to replace the file, a link on the way to it, or a
+ * folder above them.
  */
 #ifndef SPC_BASE_OWNER_H
 #define SPC_BASE_OWNER_H
@@ -16,10 +15,11 @@
 #include "spc_status.h"
 
 /*
- * May the file at `path` be believed, and those beside it whose names have one
- * of the endings `siblings` (until NULL) besides? What is not there yet may, as
- * it would be made. Else SPC_EIO; the sentence says who could write it, what
- * ends that, and `otherwise`: what else the user can do.
+ * Checks the file at `path` and the files next to it whose names have one of
+ * the endings `siblings` (ended by NULL). A file that does not exist yet passes
+ * if its folder passes. Otherwise returns SPC_EIO. The sentence says who could
+ * write the file, how to prevent that, and `otherwise`: an alternative for the
+ * user.
  */
 spc_status spc__owner_check(const char *path, const char *const siblings[],
                             const char *otherwise, spc_error *error);

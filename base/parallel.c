@@ -11,7 +11,7 @@ int spc__cpu_count(void)
     cpu_set_t set;
     if (sched_getaffinity(0, sizeof(set), &set) == 0)
         return CPU_COUNT(&set);
-    /* More processors than cpu_set_t has bits. */
+    /* There may be more processors than cpu_set_t has bits. */
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     return online > 0 ? (int)online : 1;
 }
@@ -19,7 +19,7 @@ int spc__cpu_count(void)
 bool spc__parallel_until(const volatile int *cancel, int64_t n, int threads,
                          void (*body)(void *payload, int64_t i), void *payload)
 {
-    spc__pool *pool = NULL; /* works alone, as without memory for one */
+    spc__pool *pool = NULL; /* NULL runs the loop on the caller alone */
     spc_error error;
 
     if (threads <= 0)

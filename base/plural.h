@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The word for a count of one, or that for any other count. */
+/* Returns `one` for a count of 1, else the plural. */
 static inline const char *spc__either(long long count, const char *one,
                                       const char *many)
 {
@@ -30,8 +30,8 @@ static inline char *spc__count_into(char out[64], long long count,
     return out;
 }
 
-/* "1 layer", "3 layers", "0 entries": a text that lives as long as the block
- * around the call. */
+/* Expands to "1 layer", "3 layers" or "0 entries". The text lives as long as
+ * the enclosing block. */
 #define spc__count(count, noun) spc__count_into((char[64]){0}, (count), (noun))
 
 #endif

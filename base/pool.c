@@ -2,13 +2,13 @@
 /*
  * pool.c - loops over threads that are kept alive between them.
  *
- * One slot holds the loop under way. A thread joins it under the lock, by
- * counting itself active, and takes indices from a counter; the caller does
- * the same, then empties the slot, so that nobody joins any more, and waits for
- * those who did. A thread that wakes late finds the slot empty: it delays
- * nobody. After a loop the threads look out for the next one for a moment
- * before they sleep, since waking costs tens of microseconds and layers
- * follow each other.
+ * One slot holds the current loop. A thread joins the loop under the lock by
+ * incrementing `active`, then takes indices from a counter. The caller does the
+ * same. When the indices are used up, the caller empties the slot, so that no
+ * further thread can join, and waits for the threads that joined. A thread that
+ * wakes late finds the slot empty and causes no delay. After a loop the threads
+ * spin briefly before they sleep, because waking costs tens of microseconds and
+ * layers follow each other closely.
  */
 #include "base/pool.h"
 
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* LINGER_NS is about what a sleeping thread takes to wake. */
+/* LINGER_NS is about the time that a sleeping thread needs to wake. */
 enum { MOST_THREADS = 512, LINGER_NS = 30000 };
 
 typedef struct loop {
@@ -32,23 +32,23 @@ typedef struct loop {
 } loop;
 
 struct spc__pool {
-    pthread_mutex_t one_at_a_time; /* who has the slot */
-    pthread_mutex_t lock;          /* of all below */
+    pthread_mutex_t one_at_a_time; /* held by the owner of the slot */
+    pthread_mutex_t lock;          /* guards all fields below */
     pthread_cond_t wake;
     pthread_cond_t done;
     loop *slot; /* NULL: nothing to join */
     atomic_uint generation;
     int active; /* threads that joined the slot's loop */
     bool stopping;
-    pid_t owner;        /* a forked process has the memory, not the threads */
+    pid_t owner;        /* a fork copies the memory, not the threads */
     loop background;    /* between start and finish */
-    bool in_background; /* it has the slot */
+    bool in_background; /* the slot holds the background loop */
     int started;
     pthread_t threads[]; /* those started */
 };
 
-/* Is this thread in the body of a loop? What it begins there, it does alone:
- * the cores are busy already. */
+/* True while this thread runs the body of a loop. A nested loop runs on this
+ * thread alone, since the cores are already busy. */
 static _Thread_local bool in_body;
 
 static void work(loop *l)
@@ -71,7 +71,7 @@ static void relax(void)
 #endif
 }
 
-/* Waits a moment for a generation other than `seen`, without the lock. */
+/* Spins briefly, without the lock, until the generation differs from `seen`. */
 static void linger(spc__pool *pool, unsigned seen)
 {
     uint64_t end = spc__now_ns() + LINGER_NS;
@@ -112,7 +112,7 @@ static void *serve(void *payload)
 
 /* ---- loops --------------------------------------------------------------- */
 
-/* Puts a loop into the slot, if it is free and there is anybody to see it. */
+/* Puts a loop into the slot if it is free and there are threads to join it. */
 static bool offer(spc__pool *pool, loop *l)
 {
     if (pool == NULL || in_body || pool->started == 0 ||
@@ -127,7 +127,7 @@ static bool offer(spc__pool *pool, loop *l)
     return true;
 }
 
-/* Waits for those who joined. */
+/* Empties the slot and waits for the threads that joined. */
 static void withdraw(spc__pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
@@ -249,12 +249,12 @@ void spc__pool_free(spc__pool *pool)
     if (pool == NULL)
         return;
     if (pool->owner != getpid()) {
-        free(pool); /* its locks may be held for ever */
+        free(pool); /* a thread of the parent may hold its locks */
         return;
     }
     pthread_mutex_lock(&pool->lock);
     pool->stopping = true;
-    atomic_fetch_add(&pool->generation, 1); /* ends the lingering */
+    atomic_fetch_add(&pool->generation, 1); /* ends the spinning */
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
     for (int i = 0; i < pool->started; i++)

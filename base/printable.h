@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* printable.h - text of anybody's files, before it reaches a terminal. */
+/* printable.h - cleans text from untrusted files before it is printed. */
 #ifndef SPC_BASE_PRINTABLE_H
 #define SPC_BASE_PRINTABLE_H
 
-/* Sentences and tables repeat words of files, which may be a stranger's, and a
- * terminal obeys what is no letter: that becomes '?'. Lines may have ends. */
+/* Replaces control characters by '?', except line ends. Messages and tables
+ * repeat words of files from unknown sources, and a terminal would obey control
+ * characters. */
 static inline void spc__make_printable(char *text)
 {
     for (; *text != '\0'; text++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* random.c - splitmix64 and the distributions the project draws from. */
+/* random.c - splitmix64 and the distributions that the project samples from. */
 #include "base/random.h"
 
 void spc__random_init(spc__random *random, uint64_t seed)
@@ -15,8 +15,8 @@ uint64_t spc__random_u64(spc__random *random)
     return z ^ (z >> 31);
 }
 
-/* The high half of word * bound is uniform once the low halves that would
- * come up once too often are thrown away (Lemire 2019). */
+/* The high half of word * bound is uniform if the low halves that would occur
+ * once too often are rejected (Lemire 2019). */
 uint32_t spc__random_below(spc__random *random, uint32_t bound)
 {
     if (bound == 0)

@@ -71,10 +71,11 @@ static void compress_plainly(uint32_t state[8], const unsigned char block[64])
     state[7] += h;
 }
 
-/* The processor is asked once: several threads would find the same. */
+/* The processor is queried once. A race is harmless: all threads get the same
+ * answer. */
 static void compress(uint32_t state[8], const unsigned char block[64])
 {
-    static atomic_int is_fast; /* 0: nobody has asked; 1: no; 2: yes */
+    static atomic_int is_fast; /* 0: not queried; 1: no; 2: yes */
     int known = atomic_load_explicit(&is_fast, memory_order_relaxed);
 
     if (known == 0) {

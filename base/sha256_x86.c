@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sha256_x86.c - SHA-256 by the instructions that x86 processors have for it:
- * ten times as fast as the plain rounds.
+ * sha256_x86.c - SHA-256 by the instructions of x86 processors, ten times as
+ * fast as the plain rounds.
  *
- * An instruction does two rounds. It wants the state as two vectors, ABEF and
- * CDGH, and in the low half of a third the two words of the schedule with their
- * constants. Four words of the schedule are made at a time.
+ * One instruction does two rounds. It takes the state as two vectors, ABEF and
+ * CDGH, and two words of the schedule with their constants in the low half of a
+ * third. The schedule is computed four words at a time.
  */
 #include "base/sha256_rounds.h"
 
-/* With AddressSanitizer the plain rounds run, so that both are tested. */
+/* AddressSanitizer builds use the plain rounds, so that both are tested. */
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__SANITIZE_ADDRESS__)
 #include <cpuid.h>
 #include <immintrin.h>
@@ -26,7 +26,7 @@ bool spc__sha256_is_fast(void)
 
 #define FAST __attribute__((__target__("sha,sse4.1,ssse3")))
 
-/* Words 4 * i + 0 .. 3 of the schedule, from the 16 before them. */
+/* Computes words 4 * i + 0 .. 3 of the schedule from the 16 before these. */
 FAST static __m128i extend(const __m128i words[4], int i)
 {
     __m128i w0 = words[i & 3], w1 = words[(i + 1) & 3];
