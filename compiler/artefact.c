@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* artefact.c - what all compilers have in common. */
+/* artefact.c - the parts that all compilers share. */
 #include "compiler/artefact.h"
 
 #include "base/cancel.h"
@@ -20,7 +20,8 @@ static bool is_collected(const spc__includes *includes, const char *text)
     return false;
 }
 
-/* The file that a line includes, if it does: `# include "name"`. */
+/* Reads the file name of an include line: `# include "name"`. Returns false for
+ * any other line. */
 static bool read_include(char *name, size_t size, const char *line)
 {
     line += strspn(line, " \t");
@@ -40,7 +41,8 @@ static bool read_include(char *name, size_t size, const char *line)
     return true;
 }
 
-/* Names that the library does not know are left to the compiler. */
+/* Collects the headers that `text` includes. The compiler handles names that
+ * the library does not know. */
 static void collect(spc__includes *out, const char *text,
                     const spc__library *headers)
 {
@@ -65,7 +67,7 @@ void spc__includes_collect(spc__includes *out, const spc__compile_job *job)
     if (job->headers == NULL)
         return;
     collect(out, job->source, job->headers);
-    for (int i = 0; i < out->count; i++) /* grows as it goes */
+    for (int i = 0; i < out->count; i++) /* the list grows during the loop */
         collect(out, out->texts[i], job->headers);
 }
 
@@ -116,7 +118,7 @@ static bool is_error_line(const char *line, size_t length)
            contains(line, length, "undefined reference");
 }
 
-/* The first line that is an error, else the first that is not empty. */
+/* Returns the first line that is an error, else the first non-empty line. */
 static const char *find_error(const char *log, size_t *length)
 {
     const char *otherwise = "";

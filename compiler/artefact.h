@@ -11,11 +11,11 @@
 #include <stdint.h>
 
 /*
- * Resources hold, as far as the compiler says: registers (per thread, the
+ * Resources are those that the compiler reports: registers (per thread; the
  * largest of the module's kernels, but see entry), spill_bytes (stores and
  * loads), local_bytes (stack frame), static_shared_bytes, code_bytes. They
- * describe the kernel named "spc_conv" if the module has one, else the
- * largest.
+ * describe the kernel "spc_conv" if the module has one, else the largest
+ * kernel.
  */
 typedef struct spc__artefact {
     void *code; /* cubin or shared object */
@@ -28,34 +28,36 @@ typedef struct spc__artefact {
 void spc__artefact_release(spc__artefact *artefact);
 
 /*
- * A compiler turns rendered source into an artefact for a target. Compile may
- * be called from several threads at once. `headers` gives the text of
- * included files. SPC_ECOMPILE carries the first error line, which names the
- * template's line; the whole log goes to *log if it is not NULL.
+ * A compiler turns rendered source into an artefact for a target. Several
+ * threads may compile at once. `headers` gives the text of included files.
+ * SPC_ECOMPILE carries the first error line, which names the template's line.
+ * If `log` is not NULL, it receives the complete log.
  */
 typedef struct spc__compiler spc__compiler;
 
-/* NVRTC through dlopen (libnvrtc.so, .so.13, .so.12, the CUDA Toolkit's
- * usual folders, or $SPC_NVRTC); SPC_EUNSUPPORTED if there is none. */
+/* Opens NVRTC with dlopen (libnvrtc.so, .so.13, .so.12, the usual folders of
+ * the CUDA Toolkit, or $SPC_NVRTC). Returns SPC_EUNSUPPORTED if it is not
+ * found. */
 spc_status spc__nvrtc_open(spc__compiler **out, spc_error *error);
 
-/* The system's C compiler ($SPC_CC, else cc, gcc, clang on the path);
- * SPC_EUNSUPPORTED if there is none. */
+/* Opens the system's C compiler ($SPC_CC, else cc, gcc or clang on the path).
+ * Returns SPC_EUNSUPPORTED if it is not found. */
 spc_status spc__hostcc_open(spc__compiler **out, spc_error *error);
 
 void spc__compiler_close(spc__compiler *compiler);
 const char *spc__compiler_identity(const spc__compiler *compiler);
 
-/* `target` is "sm_90a" for NVRTC (SPC_EUNSUPPORTED with the list of known ones
- * if it does not know it), the -m flags for the host compiler ("" is fine). */
+/* For NVRTC, `target` is a name such as "sm_90a". An unknown one gives
+ * SPC_EUNSUPPORTED with the list of known targets. For the host compiler,
+ * `target` is its -m flags ("" is fine). */
 typedef struct spc__compile_job {
     const char *source;
-    const char *name; /* for messages and #line-less errors */
+    const char *name; /* for messages and errors without #line */
     const char *target;
     const char *options; /* extra, space separated; "" is fine */
     const spc__library *headers;
-    /* Not NULL: once *cancel is set, compiling ends with SPC_EINTERRUPTED, at
-     * once where the compiler is a process of its own. No part of the key. */
+    /* Once *cancel is set, compiling ends with SPC_EINTERRUPTED, immediately if
+     * the compiler is a separate process. May be NULL. Not part of the key. */
     const volatile int *cancel;
 } spc__compile_job;
 
@@ -68,14 +70,15 @@ spc_status spc__compile(spc__artefact *out, spc__compiler *compiler,
 void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
                        const spc__compile_job *job);
 
-/* May these bytes be given to a driver whose GPU has this compute capability
- * (90)? SPC_EFORMAT: they are no cubin, one for others, or one with sections
- * outside of them. */
+/* Checks that the bytes may be passed to the driver of a GPU of this compute
+ * capability (90). Returns SPC_EFORMAT if they are not a cubin, are a cubin for
+ * another capability, or have a section that exceeds them. */
 spc_status spc__cubin_check(const void *code, size_t bytes, int capability,
                             spc_error *error);
 
-/* Bytes that this code, of either kind, can write to and finds again in its
- * next launch; 0 also if it is no code. */
+/* Counts the bytes of static memory that this code (a cubin or a shared object)
+ * can write to and that keep their values between launches. Returns 0 if the
+ * bytes are not code. */
 size_t spc__code_statics(const void *code, size_t bytes);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * backend.h - what a compiler behind artefact.h implements, and what they
- * share.
+ * backend.h - what every compiler of artefact.h implements, and shared helpers.
  */
 #ifndef SPC_COMPILER_BACKEND_H
 #define SPC_COMPILER_BACKEND_H
@@ -12,14 +11,14 @@ struct spc__compiler {
     spc_status (*compile)(spc__artefact *out, spc__compiler *compiler,
                           const spc__compile_job *job, spc__buf *log,
                           spc_error *error);
-    void (*close)(spc__compiler *compiler); /* frees the struct, too */
+    void (*close)(spc__compiler *compiler); /* also frees the struct */
     char identity[64];
-    const char *flags; /* those it always passes: part of the key */
-    int limit_seconds; /* of one compilation, where it can be kept */
+    const char *flags; /* always passed; part of the key */
+    int limit_seconds; /* for one compilation, where it can be enforced */
 };
 
-/* The headers that a source includes, directly or through others, in the
- * order in which they are first met. Pointers into the library. */
+/* The headers that a source includes, directly or through others, in the order
+ * of their first use. The pointers belong to the library. */
 enum { SPC__MOST_INCLUDES = 64 };
 
 typedef struct spc__includes {
@@ -30,24 +29,25 @@ typedef struct spc__includes {
 
 void spc__includes_collect(spc__includes *out, const spc__compile_job *job);
 
-/* Space-separated words, each behind the other in one allocation. */
+/* Space-separated words, stored in one allocation. */
 typedef struct spc__words {
     char *text;
     const char **at; /* at[count] is NULL */
     int count;
 } spc__words;
 
-/* Splits `first`, then `second`; false if out of memory. */
+/* Splits `first`, then `second`. Returns false if out of memory. */
 bool spc__words_split(spc__words *out, const char *first, const char *second);
 void spc__words_release(spc__words *words);
 
-/* Reads registers, frame, shared and code sizes from a cubin (ELF .nv.info):
- * *out is the resources of an artefact, and `kernel` the name of the kernel
- * that they describe. */
+/* Reads registers, frame, shared memory and code size from a cubin (ELF
+ * .nv.info). *out receives the resources of an artefact, `kernel` the name of
+ * the kernel that they describe. */
 spc_status spc__cubin_report(spc__attrs *out, char *kernel, size_t size,
                              const void *code, size_t bytes, spc_error *error);
 
-/* SPC_ECOMPILE "cannot compile 'NAME' for TARGET: first error of the log". */
+/* Returns SPC_ECOMPILE with "cannot compile 'NAME' for TARGET: " and the first
+ * error of the log. */
 spc_status spc__fail_compile(const spc__compile_job *job, const char *log,
                              spc_error *error);
 

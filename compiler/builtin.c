@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * builtin.c - what is known of the built-in templates without opening them, and
- * so without Lua.
+ * builtin.c - facts about the built-in templates that need neither opening them
+ * nor Lua.
  */
 #include "compiler/builtin.h"
 
@@ -29,7 +29,7 @@ bool spc__builtin_template_hash(char hex[SPC__SHA256_HEX], const char *name)
     return false;
 }
 
-/* "os_mma.cu.lua": what stands before the first point. */
+/* The name is the part before the first point: "os_mma" of "os_mma.cu.lua". */
 bool spc__builtin_template_name(char name[SPC__TEMPLATE_NAME], int i)
 {
     for (int at = 0; at < spc__builtin_count; at++) {

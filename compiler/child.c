@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * child.c - a killable child process.
+ * child.c - runs a child process that can be killed with all its descendants.
  *
- * posix_spawn, because the process that calls may have threads. The child is of
- * a process group of its own, since a compiler driver starts the real work in
- * children of its own, and all of them must go: when time is up, and when we
- * are killed.
+ * It uses posix_spawn, because the calling process may have threads. The child
+ * has its own process group: a compiler driver starts the real work in further
+ * processes, and all of them must be killed on a time-out or when this process
+ * is killed.
  */
 #include "compiler/child.h"
 
@@ -35,7 +35,8 @@ static bool is_replaced(const char *entry, const char *folder)
            (folder != NULL && strncmp(entry, "TMPDIR=", 7) == 0);
 }
 
-/* Our environment with LC_ALL=C, because the log is searched for "error:". */
+/* Copies the environment with LC_ALL=C, because the log is searched for
+ * "error:". */
 static char **make_environment(char *temp_dir, const char *folder)
 {
     static char english[] = "LC_ALL=C";
@@ -59,13 +60,15 @@ static char **make_environment(char *temp_dir, const char *folder)
 /* ---- starting ------------------------------------------------------------ */
 
 /*
- * A shell leads the group: its limits are those of all that is started in it,
- * and it watches us. A compiler driver starts the real work in processes of its
- * own, which no signal at our death would reach; but of the pipe on descriptor
- * 3 we alone hold the other end, so that its end is ours. Descriptor 4 is
- * what the program prints to, while the shell itself says nothing.
+ * A shell leads the group. It sets the limits of all processes started in it,
+ * and it detects the death of this process: a background reader blocks on the
+ * pipe at descriptor 3, whose other end only this process holds. When the pipe
+ * closes, the reader kills the group. A signal to the child alone would not
+ * reach the processes that a compiler driver starts. The program prints to
+ * descriptor 4; the shell itself prints nothing.
  *
- * $1 seconds of processor, $2 KiB of memory, then the program.
+ * Arguments: $1 is the limit of processor seconds, $2 the limit of memory in
+ * KiB, then the program.
  */
 static const char keeper[] =
     "exec 4>&2 2>/dev/null; ulimit -t $1; ulimit -v $2; shift 2\n"
@@ -134,15 +137,15 @@ static int start(pid_t *out, char *const *arguments, char **environment,
 /* ---- waiting ------------------------------------------------------------- */
 
 enum {
-    STEP_MS = 50,    /* between two looks at the clock and the flag */
-    MOST_CHUNKS = 16 /* what a pipe of 64 KiB holds */
+    STEP_MS = 50,    /* between two checks of the clock and the flag */
+    MOST_CHUNKS = 16 /* a pipe of 64 KiB holds this many */
 };
 
 typedef struct process {
     pid_t id;
     bool ended;
-    int exit_code; /* once it has */
-    int output;    /* end of the pipe; -1: closed, as all writers have gone */
+    int exit_code; /* valid after it ended */
+    int output;    /* read end of the pipe; -1 after all writers closed it */
 } process;
 
 static void reap(process *child, int options)
@@ -156,7 +159,7 @@ static void reap(process *child, int options)
     if (found == 0)
         return;
     child->ended = true;
-    if (found < 0) /* the host ignores SIGCHLD; its output will show */
+    if (found < 0) /* the host ignores SIGCHLD; the output will show */
         child->exit_code = 0;
     else
         child->exit_code =
@@ -170,7 +173,7 @@ static void close_output(process *child)
     child->output = -1;
 }
 
-/* Waits for output at most that long; false if there was none. */
+/* Waits up to `wait_ms` for output. Returns false if there was none. */
 static bool read_chunk(spc__buf *to, process *child, int wait_ms)
 {
     char chunk[4096];
@@ -189,14 +192,14 @@ static bool read_chunk(spc__buf *to, process *child, int wait_ms)
 }
 
 /*
- * Reads until the child has ended: SPC_OK. The end of its output is none of
- * its own: it may close it and work on, or leave it to a process that stays,
- * as a wrapper that starts a server does.
+ * Reads until the child has ended. The end of its output is not a reliable
+ * sign: the child may close its output and continue, or a process that it
+ * leaves behind (a wrapper that starts a server) may keep it open.
  */
 static spc_status follow(spc__buf *to, process *child, uint64_t deadline,
                          const volatile int *cancel)
 {
-    int pause_ms = 1; /* it mostly ends with its output */
+    int pause_ms = 1; /* most children end together with their output */
 
     for (reap(child, WNOHANG); !child->ended; reap(child, WNOHANG)) {
         if (spc__cancelled(cancel))
@@ -223,7 +226,8 @@ static void close_all(int one, int two)
         close(two);
 }
 
-/* A pipe whose ends are no standard descriptors. False, and errno. */
+/* Makes a pipe whose ends are not standard descriptors. On failure it returns
+ * false and sets errno. */
 static bool make_pipe(int ends[2])
 {
     if (pipe2(ends, O_CLOEXEC) != 0)
@@ -233,7 +237,8 @@ static bool make_pipe(int ends[2])
     return ends[0] >= 0 && ends[1] >= 0;
 }
 
-/* Starts the program; *lifeline is ours to close when it has ended. */
+/* Starts the program. The caller closes *lifeline after the program has ended.
+ *  */
 static int start_kept(process *child, int *lifeline, const char *path,
                       const char *const *arguments, const char *folder,
                       int limit_seconds)
@@ -242,7 +247,7 @@ static int start_kept(process *child, int *lifeline, const char *path,
     char seconds[16], **environment = NULL, **words = NULL;
     int output[2] = {-1, -1}, life[2] = {-1, -1}, failure = ENOMEM;
 
-    /* A little more: our own clock is to strike first. */
+    /* A little longer than our own limit, so that ours expires first. */
     snprintf(seconds, sizeof(seconds), "%d", limit_seconds + 5);
     spc__buf_printf(&temp_dir, "TMPDIR=%s", folder != NULL ? folder : "");
     if (!temp_dir.failed)
@@ -263,7 +268,7 @@ static int start_kept(process *child, int *lifeline, const char *path,
     return failure;
 }
 
-/* Before a shell hides why. */
+/* Checks for errors that the shell would hide. */
 static int find_obstacle(const char *path)
 {
     return strchr(path, '/') != NULL && access(path, X_OK) != 0 ? errno : 0;

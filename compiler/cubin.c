@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cubin.c - what a kernel uses, read from the ELF file that ptxas wrote.
+ * cubin.c - reads a kernel's resources from the ELF file that ptxas wrote.
  *
  * Every kernel K has a section .text.K. The section .nv.info holds records of
- * (format, attribute, size, payload); two attributes matter here, and their
- * payload is a symbol's number and a value. Static shared memory is the size
- * of .nv.shared.K, less what the system reserves. Nothing in the file is
- * trusted: SPC_NVRTC may name any library.
+ * (format, attribute, size, payload). Two attributes matter here; their payload
+ * is a symbol's number and a value. Static shared memory is the size of
+ * .nv.shared.K, minus the bytes that the system reserves. The file is not
+ * trusted, because SPC_NVRTC may name any library.
  */
 #include "base/error.h"
 #include "compiler/artefact.h"
@@ -19,7 +19,8 @@ enum {
     FORMAT_SIZED = 4, /* the record has a payload of `size` bytes */
     INFO_FRAME_SIZE = 0x11,
     INFO_REGISTERS = 0x2f,
-    RESERVED_BYTES = 1024, /* of shared memory, by the system, from sm_90 on */
+    RESERVED_BYTES = 1024, /* of shared memory, used by the system from sm_90
+                            * on */
 };
 
 typedef struct kernel {
@@ -31,7 +32,7 @@ typedef struct kernel {
     int64_t code_bytes;
 } kernel;
 
-/* The number of the symbol that is called `name`; 0 is none. */
+/* Returns the number of the symbol `name`, or 0. */
 static uint32_t find_symbol(const spc__elf *file, const char *name)
 {
     Elf64_Shdr table;
@@ -83,7 +84,7 @@ static void read_info(const spc__elf *file, kernel *k)
     }
 }
 
-/* The compute capability, as in sm_90. CUDA 13 moved it. */
+/* Returns the compute capability, as in sm_90. CUDA 13 moved the field. */
 static unsigned arch_of(const spc__elf *file)
 {
     unsigned flags = file->header.e_flags;
@@ -154,7 +155,7 @@ spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
     return SPC_OK;
 }
 
-/* Do all sections lie within the file, and is one of them a kernel's? */
+/* True if all sections lie within the file and at least one is a kernel's. */
 static bool is_whole(const spc__elf *file)
 {
     bool has_kernel = false;

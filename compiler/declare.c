@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* declare.c - the declaration of a template: is it valid, and its values. */
+/* declare.c - validates the declaration of a template and reads its values. */
 #include "compiler/internal.h"
 
 #include "base/error.h"
@@ -27,7 +27,8 @@ static bool has_value(const spc__domain *domain, const char *text)
     return false;
 }
 
-/* Entries 1 .. n and nothing else; n. */
+/* Returns n for a list with the entries 1 .. n, and raises for anything else.
+ *  */
 static int list_length(lua_State *L, int index, const char *what)
 {
     lua_Unsigned n = lua_rawlen(L, index), keys = 0;
@@ -67,7 +68,7 @@ static void read_values(lua_State *L, int index, spc__domain *domain)
     }
 }
 
-/* The number of parameters of the list at `params`. */
+/* Returns the number of parameters of the list at `params`. */
 static int count_parameters(lua_State *L, int params)
 {
     int n = list_length(L, params, "template.params");
@@ -124,7 +125,7 @@ void spc__domains_read(lua_State *L, spc__domains *out)
             lua_call(L, 2, 1);
         }
         if (lua_isboolean(L, -1) && !lua_toboolean(L, -1))
-            out->count--; /* the problem has no such parameter */
+            out->count--; /* the problem does not use this parameter */
         else
             read_values(L, lua_gettop(L), domain);
         lua_settop(L, params);
@@ -165,7 +166,7 @@ void spc__domains_config(spc__attrs *out, const spc__domains *domains, int i)
         set_value(out, &domains->at[p].values[digit[p]]);
 }
 
-/* "rows = 48 is not a legal value (32, 64, 128)" */
+/* Writes "rows = 48 is not a legal value (32, 64, 128)". */
 static bool fail_value(spc_error *why, const spc__domain *domain,
                        const char *value)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* elf_file.c - sections of compiled code. */
+/* elf_file.c - finds the sections of compiled code. */
 #include "compiler/elf_file.h"
 
 #include <string.h>

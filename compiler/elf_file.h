@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * elf_file.h - reading the ELF file that compiled code is: a cubin, or a shared
- * object. Nothing in it is trusted.
+ * elf_file.h - reads the ELF file of compiled code: a cubin or a shared object.
+ * The file is not trusted.
  */
 #ifndef SPC_COMPILER_ELF_FILE_H
 #define SPC_COMPILER_ELF_FILE_H
@@ -16,19 +16,19 @@ typedef struct spc__elf {
     Elf64_Ehdr header;
 } spc__elf;
 
-/* False: they are no ELF file of 64 bits. */
+/* Returns false if the bytes are not a 64-bit ELF file. */
 bool spc__elf_open(spc__elf *out, const void *code, size_t bytes);
 
-/* Section `i`; false: there is none, or it does not lie within the file. */
+/* Reads section `i`. Returns false if it does not exist or exceeds the file. */
 bool spc__elf_section(Elf64_Shdr *out, const spc__elf *file, unsigned i);
 bool spc__elf_find(Elf64_Shdr *out, const spc__elf *file, const char *name);
 const char *spc__elf_name(const spc__elf *file, const Elf64_Shdr *section);
 
-/* Program header `i`; false: there is none, or it does not lie within the file.
- */
+/* Reads program header `i`. Returns false if it does not exist or exceeds the
+ * file. */
 bool spc__elf_segment(Elf64_Phdr *out, const spc__elf *file, unsigned i);
 
-/* A terminated text of a string table, or NULL. */
+/* Returns a terminated text of a string table, or NULL. */
 const char *spc__elf_string(const spc__elf *file, unsigned table, uint64_t at);
 
 #endif

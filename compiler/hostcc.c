@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hostcc.c - C source to a shared object through the system's C compiler.
+ * hostcc.c - compiles C source to a shared object with the system's C compiler.
  *
- * Source, headers and all that the compiler leaves behind live in a private
- * folder which goes away with the compilation.
+ * Source, headers and all files of the compiler are kept in a private folder,
+ * which is removed after the compilation.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -35,7 +35,7 @@ static spc_status write_file(const char *path, const char *text,
     if (file == NULL || fwrite(text, 1, bytes, file) != bytes)
         cause = errno;
     if (file != NULL && fclose(file) != 0 && cause == 0)
-        cause = errno; /* what was buffered did not fit */
+        cause = errno; /* the flush failed */
     if (cause == 0)
         return SPC_OK;
     return spc__fail(error, SPC_EIO, "cannot write '%s': %s", path,
@@ -62,7 +62,7 @@ static spc_status write_sources(const char *folder, const char *source,
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* The name a message without a #line will show. */
+/* Makes the name that messages without a #line show. */
 static void name_source(char out[64], const char *name)
 {
     int length = snprintf(out, 48, "%s", name);
@@ -73,7 +73,7 @@ static void name_source(char out[64], const char *name)
     strcat(out, ".c");
 }
 
-/* Takes the folder's name out of the messages: it differs each time. */
+/* Removes the folder's name from the messages, since it differs each time. */
 static void hide_folder(spc__buf *log, size_t start, const char *folder)
 {
     size_t length = strlen(folder);
@@ -91,8 +91,9 @@ static void hide_folder(spc__buf *log, size_t start, const char *folder)
     log->length = (size_t)(to - log->data);
 }
 
-/* Runs CC FLAGS TARGET OPTIONS -o OBJECT SOURCE -lm; later flags win. The
- * words in capitals hold places: a path may contain spaces. */
+/* Runs CC FLAGS TARGET OPTIONS -o OBJECT SOURCE -lm. Later flags override
+ * earlier ones. The words in capitals are replaced after splitting, because a
+ * path may contain spaces. */
 static spc_status run(hostcc *cc, const spc__compile_job *job,
                       const char *folder, const char *source,
                       const char *object, spc__buf *log, int *code,
@@ -120,8 +121,8 @@ static spc_status run(hostcc *cc, const spc__compile_job *job,
     return status;
 }
 
-/* The compiler, or the program that did the work for it, whose end gcc reports.
- */
+/* True if the compiler was killed, or the program that it runs, as gcc reports.
+ *  */
 static bool was_killed(int code, const spc__buf *log, size_t start)
 {
     return code == 128 + SIGKILL ||
@@ -215,9 +216,9 @@ static void close_hostcc(spc__compiler *compiler)
     free(compiler);
 }
 
-/* "gcc 12.2.0" of "cc (Debian 12.2.0-14) 12.2.0", "clang 14.0.6" of "Debian
- * clang version 14.0.6": two names of one compiler are one compiler. Anything
- * else keeps its whole first line. */
+/* Shortens "cc (Debian 12.2.0-14) 12.2.0" to "gcc 12.2.0" and "Debian clang
+ * version 14.0.6" to "clang 14.0.6", so that two names of one compiler are
+ * equal. Any other text keeps its whole first line. */
 static void read_identity(char out[64], const char *text)
 {
     int length = (int)strcspn(text, "\n");
@@ -235,7 +236,7 @@ static void read_identity(char out[64], const char *text)
     }
 }
 
-/* Asks a compiler for its version; SPC_OK if there is one. */
+/* Asks a compiler for its version. Returns SPC_OK if it answers. */
 static spc_status try_compiler(hostcc *cc, const char *path, spc_error *error)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -289,8 +290,9 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
         return status;
     }
     spc__work_dirs_sweep(NULL);
-    /* The linker adds no memory of its own, and has tables of addresses locked:
-     * what can still be written to is the code's (statics.c). */
+    /* The linker adds no writable memory of its own, and the loader locks
+     * tables of addresses. All remaining writable memory belongs to the code
+     * (see statics.c). */
     cc->base.flags = "-x c -std=gnu11 -O3 -shared -fPIC -nostartfiles "
                      "-Wl,-z,relro,-z,now";
     cc->base.limit_seconds = LIMIT_SECONDS;

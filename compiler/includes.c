@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * includes.c - what a template is made of: its own text and every shared file
- * that it can include. Its hash covers these and no others, so that records
- * outlive a change of what they do not see. It leaves out comments and blank
- * lines, so that records outlive a better explanation, too.
+ * includes.c - finds which files a template consists of: its own text and every
+ * shared file that it can include. Its hash covers exactly these, so records
+ * stay valid when an unrelated file changes. The hash ignores comments and
+ * blank lines, so records also stay valid when a comment is improved.
  *
- * Texts are read as they stand, before any Lua runs, as embed.cmake can do that
- * too: a name after the word `include` counts wherever it is, in a comment or a
- * branch that is never taken, and `index_$(search).cuh` is every file of such a
- * name. So more may count than a rendering opens, and never less: what it opens
- * besides is refused.
+ * The texts are scanned before any Lua runs, because embed.cmake must be able
+ * to do the same. A name after the word `include` counts everywhere, even in a
+ * comment or in a branch that is never taken. `index_$(search).cuh` matches
+ * every file with such a name. The result may therefore be larger than what a
+ * rendering opens, but never smaller: any other file is refused.
  */
 #include "base/buf.h"
 #include "base/error.h"
@@ -20,17 +20,18 @@
 /* ---- texts without comments ---------------------------------------------- */
 
 /*
- * Each pass below copies a text and leaves something out. templates/embed.cmake
- * does the same with one regular expression a pass, so the rules are simple: a
- * comment that they miss counts as code, and code never counts as a comment. A
- * text begins with a newline here, so that every line has one before it.
+ * Each pass below copies a text and omits one kind of comment.
+ * templates/embed.cmake does the same with one regular expression for each
+ * pass, so the rules are simple: a comment may be missed and counted as code,
+ * but code is never counted as a comment. The text starts with an added
+ * newline, so that every line follows a newline.
  */
 static size_t blanks(const char *text)
 {
     return strspn(text, " \t");
 }
 
-/* The length of a comment in C at the start of `text`, or 0. */
+/* Returns the length of a C comment at the start of `text`, or 0. */
 static size_t c_comment(const char *text)
 {
     if (text[0] != '/' || text[1] != '*')
@@ -40,7 +41,7 @@ static size_t c_comment(const char *text)
     return end != NULL ? (size_t)(end + 2 - text) : 0;
 }
 
-/* Comments in C that start a line. */
+/* Drops C comments that start a line. */
 static void drop_blocks(spc__buf *out, const char *text)
 {
     while (*text != '\0') {
@@ -52,7 +53,7 @@ static void drop_blocks(spc__buf *out, const char *text)
     }
 }
 
-/* Comments in C within a line, with the blanks before them. */
+/* Drops C comments within a line and the blanks before them. */
 static void drop_inline(spc__buf *out, const char *text)
 {
     while (*text != '\0') {
@@ -68,7 +69,7 @@ static void drop_inline(spc__buf *out, const char *text)
     }
 }
 
-/* Lines that are comments in Lua: these start with '%' and "--". */
+/* Drops comment lines of Lua, which start with '%' and "--". */
 static void drop_lua(spc__buf *out, const char *text)
 {
     while (*text != '\0') {
@@ -80,13 +81,13 @@ static void drop_lua(spc__buf *out, const char *text)
         line += 1 + blanks(line + 1);
         if (strncmp(line, "--", 2) != 0)
             continue;
-        line += 2; /* "--[[" may start a comment of several lines: it stays */
+        line += 2; /* "--[[" may start a block comment: keep it */
         text = line + (*line == '[' ? 0 : strcspn(line, "\n"));
     }
 }
 
-/* The length of an empty line at the start of `text`, or 0. In Lua it may have
- * a '%'. */
+/* Returns the length of an empty line at the start of `text`, or 0. An empty
+ * line of Lua may have a '%'. */
 static size_t empty_line(const char *text)
 {
     size_t n = blanks(text);
@@ -107,7 +108,7 @@ static void drop_empty_lines(spc__buf *out, const char *text)
     }
 }
 
-/* The text that a hash covers. */
+/* Reduces a text to the part that the hash covers. */
 static void strip(spc__buf *out, const char *text)
 {
     spc__buf one = SPC__BUF_INIT, two = SPC__BUF_INIT, three = SPC__BUF_INIT,
@@ -138,7 +139,7 @@ static void digest_of(char hex[SPC__SHA256_HEX], const char *text, size_t bytes,
     spc__sha256_hex(hex, digest);
 }
 
-/* The digest of a text without its comments, followed by `more`. */
+/* Hashes a text without its comments, followed by `more`. */
 static spc_status digest_text(char hex[SPC__SHA256_HEX], const char *text,
                               const char *more)
 {
@@ -153,13 +154,13 @@ static spc_status digest_text(char hex[SPC__SHA256_HEX], const char *text,
 
 /* ---- names in a text ----------------------------------------------------- */
 
-/* What follows a word `include`: the name, without its quotes. */
+/* The name after the word `include`, without its quotes. */
 typedef struct included {
     const char *name;
     size_t length;
 } included;
 
-/* The next one of *text, which moves behind it. */
+/* Finds the next included name and advances *text past it. */
 static bool next_included(included *out, const char **text)
 {
     const char *at = *text;
@@ -177,7 +178,7 @@ static bool next_included(included *out, const char **text)
     return false;
 }
 
-/* Where the name's first expression begins, or NULL. */
+/* Returns the start of the first expression in the name, or NULL. */
 static const char *find_expression(const included *one)
 {
     const char *at = memchr(one->name, '$', one->length);
@@ -185,7 +186,7 @@ static const char *find_expression(const included *one)
     return at != NULL && at[1] == '(' ? at : NULL;
 }
 
-/* Where the name's last expression ends; the end if none does. */
+/* Returns the end of the last expression in the name, or its length. */
 static size_t after_expressions(const included *one)
 {
     for (size_t i = one->length; i > 0; i--)
@@ -194,7 +195,8 @@ static size_t after_expressions(const included *one)
     return one->length;
 }
 
-/* An expression may be anything: what stands before and after must fit. */
+/* True if `file` matches the name. An expression matches any text, so only the
+ * parts before and after must agree. */
 static bool may_be(const included *one, const char *file)
 {
     size_t length = strlen(file);
@@ -209,7 +211,7 @@ static bool may_be(const included *one, const char *file)
            memcmp(file + length - after, one->name + begin, after) == 0;
 }
 
-/* Marks the shared files that a text names. */
+/* Marks the shared files that a text includes. */
 static void mark_included(bool *marks, const spc__library *library,
                           const char *text)
 {
@@ -228,8 +230,7 @@ spc_status spc__library_link(spc__library *library, spc_error *error)
 
     for (size_t i = 0; i < count; i++) {
         spc__shared *shared = &library->shared[i];
-        if (digest_text(shared->hash, shared->text, "") !=
-            SPC_OK)
+        if (digest_text(shared->hash, shared->text, "") != SPC_OK)
             return spc__fail_memory(error, strlen(shared->text));
         if ((shared->includes = calloc(count, sizeof(bool))) == NULL)
             return spc__fail_memory(error, count);
@@ -238,7 +239,7 @@ spc_status spc__library_link(spc__library *library, spc_error *error)
     return SPC_OK;
 }
 
-/* Adds what the marked files include, and so on. */
+/* Adds the files that the marked files include, recursively. */
 static void close_over(bool *marks, const spc__library *library)
 {
     bool grew = true;
@@ -270,8 +271,7 @@ spc_status spc__template_link(spc__template *tpl, spc_error *error)
             spc__buf_puts(&all, library->shared[i].hash);
     digest_of(shared, spc__buf_text(&all), all.length, "");
     bool failed =
-        digest_text(tpl->hash, tpl->text, shared) != SPC_OK ||
-        all.failed;
+        digest_text(tpl->hash, tpl->text, shared) != SPC_OK || all.failed;
     spc__buf_release(&all);
     return failed ? spc__fail_memory(error, SPC__SHA256_HEX) : SPC_OK;
 }
@@ -284,7 +284,8 @@ bool spc__template_covers(const spc__template *tpl, const char *file)
     return shared != NULL && tpl->covers[shared - library->shared];
 }
 
-/* The first shared file that a rendered text includes and `covers` lacks. */
+/* Returns the first shared file that a rendered text includes and `covers` does
+ * not contain. */
 static const char *find_uncovered(const spc__template *tpl, const char *text)
 {
     const spc__library *library = tpl->library;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * internal.h - what the files behind template.h and space.h share: the structs,
- * the session in which a template is questioned, and attrs in Lua.
+ * internal.h - shared by the implementations of template.h and space.h: the
+ * structs, the session in which a template is queried, and attrs in Lua.
  */
 #ifndef SPC_COMPILER_INTERNAL_H
 #define SPC_COMPILER_INTERNAL_H
@@ -21,45 +21,47 @@ struct spc__template {
     char device[SPC__ATTR_TEXT];
     char summary[128];
     char hash[SPC__SHA256_HEX];
-    bool *covers;    /* of each shared file: is it a part of the hash? */
+    bool *covers;    /* by shared file: is it part of the hash? */
     int declared_at; /* line of the declaration */
     int chunk;       /* reference in Lua's registry */
 };
 
-/* A file that templates share: a header for the compiler of their text, or,
- * where `chunk` is a reference, Lua for `include`. */
+/* A file that templates share: a header for their compiler, or, if `chunk` is a
+ * reference, Lua for `include`. */
 typedef struct spc__shared {
     char *name;
     char *text;
-    int chunk;      /* else LUA_NOREF */
-    bool *includes; /* of each shared file: is it named here? */
+    int chunk;      /* LUA_NOREF for a header */
+    bool *includes; /* by shared file: does this file name it? */
     char hash[SPC__SHA256_HEX];
 } spc__shared;
 
 struct spc__library {
     spc__sandbox box;
     pthread_mutex_t lock;
-    locale_t locale; /* "C": numbers and sorting must not follow the host's */
+    locale_t locale; /* "C": numbers and sorting must not follow the host's
+                      * locale */
     spc__template **templates;
     int count;
-    spc__shared *shared; /* in the order of their names */
+    spc__shared *shared; /* sorted by name */
     int shared_count;
 };
 
-/* The shared file of that name, or NULL. */
+/* Returns the shared file of that name, or NULL. */
 const spc__shared *spc__library_shared(const spc__library *library,
                                        const char *name);
 
 /* ---- includes.c: what a template is made of ------------------------------ */
 
-/* Finds out which shared files name which; once all are there. */
+/* Finds which shared files include which others. Call it after all are loaded.
+ *  */
 spc_status spc__library_link(spc__library *library, spc_error *error);
 
-/* Fills in what the template's hash covers, and the hash. */
+/* Computes which files the template's hash covers, and the hash. */
 spc_status spc__template_link(spc__template *tpl, spc_error *error);
 bool spc__template_covers(const spc__template *tpl, const char *file);
 
-/* Refuses a rendered text that includes what the hash does not cover. */
+/* Refuses a rendered text that includes a file outside of the hash. */
 spc_status spc__template_check_includes(const spc__template *tpl,
                                         const char *text, spc_error *error);
 
@@ -78,8 +80,8 @@ typedef struct spc__domains {
 } spc__domains;
 
 /*
- * One question to a template, asked inside one protected call. `status` and
- * *error are its answer when that is a refusal; Lua errors end the call.
+ * One query to a template, answered inside one protected call. A refusal is
+ * reported in `status` and *error; Lua errors end the call.
  */
 typedef struct spc__question {
     spc__template *tpl;
@@ -88,23 +90,23 @@ typedef struct spc__question {
     const spc__attrs *config;
     spc__attrs *out;
     spc__buf *text;
-    void *more;           /* what one kind of question needs besides */
+    void *more;           /* extra data of some kinds of query */
     spc__domains domains; /* released by spc__ask */
     spc_status status;
     spc_error *error;
 } spc__question;
 
-/* Runs `body` in the sandbox, with the library's lock and locale. */
+/* Runs `body` in the sandbox, under the library's lock and locale. */
 spc_status spc__protect(spc__library *library, const char *file,
                         lua_CFunction body, void *payload, spc_error *error);
 
-/* Runs `ask` so; the payload is the question. */
+/* Runs `ask` in the same way, with the question as payload. */
 spc_status spc__ask(spc__question *question, lua_CFunction ask);
 
 /*
- * What spc__session_open leaves on the stack. The declaration is run anew for
- * each session, in fresh globals, so nothing a template does to its tables
- * outlives the call.
+ * The stack layout after spc__session_open. Each session runs the declaration
+ * again with fresh globals, so changes that a template makes to its tables do
+ * not outlive the call.
  */
 enum {
     SPC__AT_QUESTION = 1,
@@ -116,36 +118,37 @@ enum {
 };
 spc__question *spc__session_open(lua_State *L);
 
-/* What C then raises, about the result of the function at `index` say, is
- * placed at that function; if there is none of a template's, at the
- * declaration. */
+/* Sets the position for errors that C raises next, about the result of the
+ * function at `index` for example. The position is that function, or the
+ * declaration if it is not a function of a template. */
 void spc__place_errors_at(lua_State *L, int index);
 
-/* Raises unless the declaration of an open session is valid; fills in the
+/* Raises unless the declaration of an open session is valid. Fills in the
  * template's role, device and summary. */
 void spc__declaration_check(lua_State *L, spc__template *tpl);
 
 /*
- * A function of the declaration may change the declaration while it is being
- * read, so whoever reads a part checks it, whatever was checked before.
+ * A function of the declaration may change the declaration while it is read.
+ * Each reader therefore checks its part again.
  */
 
-/* Pushes the i-th constraint, its name and its function; returns the name. */
+/* Pushes the i-th constraint, its name and its function. Returns the name. */
 const char *spc__push_constraint(lua_State *L, int constraints, int i);
 
 /* Reads the legal values into the question's domains. */
 void spc__domains_read(lua_State *L, spc__domains *out);
 void spc__domains_release(spc__domains *domains);
 
-/* Number of combinations; raises no error, -1 if they are too many. */
+/* Returns the number of combinations, or -1 if there are too many. Raises no
+ * error. */
 enum { SPC__MOST_CONFIGS = 49152 };
 int spc__domains_product(const spc__domains *domains);
 
-/* The i-th combination, last parameter fastest. */
+/* Writes the i-th combination. The last parameter varies fastest. */
 void spc__domains_config(spc__attrs *out, const spc__domains *domains, int i);
 
-/* Copies a complete, legal configuration in the order of declaration; else
- * false and a sentence in *why. */
+/* Copies a complete, legal configuration in the order of declaration. Otherwise
+ * returns false with a sentence in *why. */
 bool spc__domains_admit(spc__attrs *out, const spc__domains *domains,
                         const spc__attrs *config, spc_error *why);
 
@@ -153,26 +156,27 @@ bool spc__domains_admit(spc__attrs *out, const spc__domains *domains,
 
 bool spc__session_accepts(lua_State *L, spc_error *why);
 
-/* The template's default; raises if it is not complete and legal. */
+/* Computes the template's default. Raises if it is not complete and legal. */
 void spc__session_default(lua_State *L, const spc__domains *domains,
                           spc__attrs *out);
 
-/* Constraints, launch geometry, then the target's limits. False: *why has a
- * sentence, and *which says what refused: the number of the constraint, or
- * one past the last for the limits. */
+/* Checks the constraints, computes the launch geometry, then checks the
+ * target's limits. On a refusal it returns false with a sentence in *why.
+ * *which is the number of the constraint that refused, or one past the last for
+ * the limits. */
 bool spc__session_admits(lua_State *L, const spc__attrs *config,
                          spc__attrs *launch, int *which, spc_error *why);
 
 /* ---- values.c: attrs in Lua ---------------------------------------------- */
 
 void spc__push_attrs(lua_State *L, const spc__attrs *attrs);
-/* As above, but reading an unknown name raises. */
+/* Like spc__push_attrs, but reading an unknown name raises. */
 void spc__push_config(lua_State *L, const spc__attrs *config);
 
-/* Reads the table at `index`, names sorted; `what` begins the sentences. */
+/* Reads the table at `index`, sorted by name. Messages begin with `what`. */
 void spc__read_attrs(lua_State *L, int index, spc__attrs *out,
                      const char *what);
-/* One number or text; `what` as above. */
+/* Reads one number or text. Messages begin with `what`. */
 void spc__read_attr(lua_State *L, int index, spc__attrs *out, const char *name,
                     const char *what);
 bool spc__is_attr_name(const char *text);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * library.c - the templates of a folder, or those built in.
+ * library.c - loads the templates of a folder, or the built-in ones.
  *
- * A folder replaces the convolution kernels. For all else, files that templates
- * share and kernels of other roles, it needs to have only what it changes. Its
- * files may lie in folders one level down, as those of templates/ do.
+ * A folder replaces all convolution kernels. Shared files and kernels of other
+ * roles replace the built-in ones one by one. Files may lie in the folder or
+ * one level below it, as in templates/.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -44,7 +44,7 @@ static bool is_shared_lua(const char *file)
     return ends_with(file, ".lua") && !is_template(file);
 }
 
-/* What templates share. embed.cmake takes the same files. */
+/* True for files that templates share. embed.cmake uses the same rule. */
 static bool is_shared(const char *file)
 {
     return is_shared_lua(file) || ends_with(file, ".cuh") ||
@@ -64,7 +64,7 @@ static void free_template(spc__template *tpl)
     free(tpl);
 }
 
-/* The line on which the declaration starts, to place what C says about it. */
+/* Returns the line where the declaration starts, for errors raised from C. */
 static int find_declaration(const char *text)
 {
     int line = 1;
@@ -81,9 +81,9 @@ static int find_declaration(const char *text)
     return 1;
 }
 
-/* Loads a chunk (text only: bytecode is not to be trusted), or raises Lua's
- * message in terms of the author's text: the calls in it and the function
- * around the body are ours. Returns a reference. */
+/* Loads a chunk (text only, since bytecode is not trusted). On failure it
+ * raises Lua's message without the calls and the function that the translation
+ * added. Returns a reference. */
 static int load_chunk(lua_State *L, const char *file, const spc__buf *chunk)
 {
     lua_pushfstring(L, "@%s", file);
@@ -103,7 +103,7 @@ static int load_chunk(lua_State *L, const char *file, const spc__buf *chunk)
     return lua_error(L);
 }
 
-/* Runs the declaration once, to see whether it is valid. */
+/* Runs the declaration once to validate it. */
 static int load_template(lua_State *L)
 {
     spc__question *question = lua_touserdata(L, SPC__AT_QUESTION);
@@ -145,7 +145,7 @@ static spc_status check_name(const char *file, const char *suffix,
                      file, MOST_NAME);
 }
 
-/* The template that has the name which a file would give, or NULL. */
+/* Returns the template with the name that `file` would get, or NULL. */
 static const spc__template *find_of_file(const spc__library *library,
                                          const char *file)
 {
@@ -258,7 +258,7 @@ static spc_status add_file(spc__library *library, const char *file,
                              : add_shared(library, file, text, error);
 }
 
-/* Which files a pass over them takes: is_shared or is_template. */
+/* Selects the files of one pass: is_shared or is_template. */
 typedef bool kind(const char *file);
 
 static bool is_replaced(const spc__library *library, const char *file)
@@ -267,7 +267,7 @@ static bool is_replaced(const spc__library *library, const char *file)
                              : spc__library_shared(library, file) != NULL;
 }
 
-/* Those built in that the folder did not replace. */
+/* Loads the built-in files that the folder does not replace. */
 static spc_status read_builtin(spc__library *library, kind *wanted,
                                spc_error *error)
 {
@@ -288,13 +288,13 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Not alphasort, which follows the locale. */
+/* Does not use alphasort, which follows the locale. */
 static int by_bytes(const struct dirent **a, const struct dirent **b)
 {
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-/* A pipe would be waited for without end. */
+/* Refuses pipes and devices, since reading them could block forever. */
 static spc_status read_plain(spc__buf *text, const char *path, spc_error *error)
 {
     struct stat facts;
@@ -328,8 +328,8 @@ static bool is_folder(const char *path)
 static spc_status read_directory(spc__library *library, const char *directory,
                                  int depth, kind *wanted, spc_error *error);
 
-/* Reads a file of the wanted kind, or what a folder has. Folders are for
- * readers: a file is known by its own name. */
+/* Reads a file of the wanted kind, or the files of a folder. Folders are only
+ * for human readers: a file is identified by its own name. */
 static spc_status read_entry(spc__library *library, const char *directory,
                              const char *file, int depth, kind *wanted,
                              spc_error *error)
@@ -350,7 +350,7 @@ static spc_status read_entry(spc__library *library, const char *directory,
     return status;
 }
 
-/* Reads a folder and, down to `depth`, the folders in it. */
+/* Reads a folder and its subfolders down to `depth`. */
 static spc_status read_directory(spc__library *library, const char *directory,
                                  int depth, kind *wanted, spc_error *error)
 {
@@ -381,10 +381,9 @@ static int by_file_name(const void *a, const void *b)
 static spc_status read_shared(spc__library *library, const char *directory,
                               spc_error *error)
 {
-    spc_status status =
-        directory != NULL ? read_directory(library, directory, 1, is_shared,
-                                             error)
-                          : SPC_OK;
+    spc_status status = directory != NULL ? read_directory(library, directory,
+                                                           1, is_shared, error)
+                                          : SPC_OK;
     if (status == SPC_OK)
         status = read_builtin(library, is_shared, error);
     if (library->shared_count > 0)
@@ -399,7 +398,7 @@ static int by_name(const void *a, const void *b)
     return strcmp((*first)->name, (*second)->name);
 }
 
-/* Of the templates from number `own` on, drops those for convolutions. */
+/* Removes convolution templates from number `own` on. */
 static void drop_convolutions(spc__library *library, int own)
 {
     int count = own;
@@ -417,10 +416,10 @@ static void drop_convolutions(spc__library *library, int own)
 static spc_status read_templates(spc__library *library, const char *directory,
                                  spc_error *error)
 {
-    spc_status status = directory != NULL
-                            ? read_directory(library, directory, 1,
-                                             is_template, error)
-                            : SPC_OK;
+    spc_status status =
+        directory != NULL
+            ? read_directory(library, directory, 1, is_template, error)
+            : SPC_OK;
     int own = library->count;
     if (status == SPC_OK && directory != NULL && own == 0)
         return spc__fail(error, SPC_ENOTFOUND,

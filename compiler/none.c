@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * none.c - the compiler's side of a libspc that has none (SPC_RUNTIME_ONLY).
+ * none.c - the compiler's interface in a libspc without one (SPC_RUNTIME_ONLY).
  *
- * No library of templates opens and no compiler does, so there is never a
- * template to ask: who has one in hand made it up.
+ * Neither a library nor a compiler can be opened, so a valid template or
+ * compiler cannot exist.
  */
 #include "base/error.h"
 #include "compiler/artefact.h"
@@ -39,7 +39,7 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
     return refuse(error);
 }
 
-/* Closing nothing is fine. */
+/* Accepts NULL, the only possible library. */
 void spc__library_close(spc__library *library)
 {
     (void)library;
@@ -55,7 +55,7 @@ void spc__artefact_release(spc__artefact *artefact)
     free(artefact->code);
 }
 
-/* What can only be asked of what was opened. */
+/* Functions of objects that cannot exist in this build. */
 #define NOBODY_ASKS(type, name, ...)                                           \
     type name(__VA_ARGS__)                                                     \
     {                                                                          \

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * nvrtc.c - CUDA source to a cubin through NVRTC, opened with dlopen.
+ * nvrtc.c - compiles CUDA source to a cubin with NVRTC, opened with dlopen.
  *
- * Straight to a cubin: PTX of a newer toolkit would fail on an older driver.
- * No GPU and no driver is needed, whatever the target.
+ * It compiles to a cubin because PTX of a newer toolkit would fail on an older
+ * driver. Neither a GPU nor a driver is needed, whatever the target.
  */
 #include "base/error.h"
 #include "compiler/backend.h"
@@ -17,7 +17,8 @@ typedef void *program;
 
 enum { SUCCESS = 0, MOST_ARCHS = 64 };
 
-/* The part of nvrtc.h that is used; the build must not need the toolkit. */
+/* The part of nvrtc.h that is used, since the build must not need the toolkit.
+ *  */
 typedef struct nvrtc {
     spc__compiler base;
     int (*version)(int *major, int *minor);
@@ -81,7 +82,7 @@ static void *open_under(const char *variable)
                                       : NULL;
 }
 
-/* An explicit path is an order: if it fails, nothing else is tried. */
+/* If an explicit path is given and fails, no other path is tried. */
 static spc_status open_library(void **out, spc_error *error)
 {
     static const char *const usual[] = {
@@ -128,7 +129,7 @@ static bool has_address(const struct dl_phdr_info *object, uintptr_t address)
     return false;
 }
 
-/* Notes are records of name size, text size, type; name; text. */
+/* Notes are records: name size, text size, type, name, text. */
 static void read_notes(build_search *search, const unsigned char *p,
                        size_t bytes)
 {
@@ -167,8 +168,8 @@ static int search_object(struct dl_phdr_info *object, size_t size,
     return 1;
 }
 
-/* "nvrtc 13.0 65be0db342ad51a0": updates of a release share its number, but
- * not its code, so the linker's build id goes into the key as well. */
+/* Writes "nvrtc 13.0 65be0db342ad51a0". Updates of a release have the same
+ * number but other code, so the key also contains the linker's build id. */
 static void identify(nvrtc *rt, int major, int minor)
 {
     build_search search = {0};
@@ -207,8 +208,8 @@ static spc_status fail_target(const nvrtc *rt, const char *target,
     return SPC_EUNSUPPORTED;
 }
 
-/* "sm_90", "sm_90a", "sm_100f": the number decides here, and whether there is
- * such a variant, NVRTC. */
+/* Accepts "sm_90", "sm_90a" or "sm_100f" if the number is known. NVRTC decides
+ * whether the variant exists. */
 static bool is_known(const nvrtc *rt, const char *target)
 {
     char *end;
@@ -262,8 +263,9 @@ static spc_status read_cubin(spc__artefact *out, nvrtc *rt, program p,
                              : fail_call(rt, "give the cubin", result, error);
 }
 
-/* Only the log knows the spills: behind "Function properties for K" comes "0
- * bytes stack frame, 8 bytes spill stores, 16 bytes spill loads". */
+/* Reads the spills from the log, the only source: after "Function properties
+ * for K" follows "0 bytes stack frame, 8 bytes spill stores, 16 bytes spill
+ * loads". */
 static int64_t spill_bytes(const char *log, const char *kernel)
 {
     char head[300];
@@ -289,7 +291,7 @@ static spc_status run(nvrtc *rt, program p, const spc__compile_job *job,
     snprintf(arch, sizeof(arch), "--gpu-architecture=%s", job->target);
     if (!spc__words_split(&words, rt->base.flags, job->options))
         return spc__fail_memory(error, strlen(job->options));
-    /* The split leaves room for one more word before its end. */
+    /* The split reserves one more word before its end. */
     words.at[words.count] = arch;
     size_t start = log->length;
     int result = rt->compile(p, words.count + 1, words.at);
@@ -338,10 +340,7 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
 
 /* ---- open and close ------------------------------------------------------ */
 
-/*
- * The library itself stays open: it registers handlers with the process, and
- * nothing is gained by having it go.
- */
+/* The library stays loaded, because it registers handlers with the process. */
 static void close_nvrtc(spc__compiler *compiler)
 {
     free(compiler);
@@ -365,8 +364,8 @@ spc_status spc__nvrtc_open(spc__compiler **out, spc_error *error)
     }
     rt->version(&major, &minor);
     identify(rt, major, minor);
-    /* From 12.9 on NVRTC may keep a cache of its own, which would make
-     * measured times lie. */
+    /* From 12.9 on NVRTC may use a cache of its own, which would falsify
+     * measured compile times. */
     rt->base.flags = major > 12 || (major == 12 && minor >= 9)
                          ? "--std=c++17 --ptxas-options=-v --no-cache"
                          : "--std=c++17 --ptxas-options=-v";

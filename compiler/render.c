@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* render.c - text with Lua in it becomes a Lua chunk; the chunk writes text. */
+/* render.c - translates text with embedded Lua into a Lua chunk that writes the
+ * text. */
 #include "compiler/render.h"
 
 #include "base/error.h"
@@ -28,8 +29,8 @@ static spc_status fail_at(source *src, const char *what)
                      src->line, what);
 }
 
-/* The end of a quoted or long string that starts at `p`, or `p` if none does;
- * NULL if it does not end before `end`. */
+/* Returns the end of a quoted or long string that starts at `p`, or `p` if none
+ * starts there. Returns NULL if the string does not end before `end`. */
 static const char *skip_string(const char *p, const char *end)
 {
     if (*p == '"' || *p == '\'') {
@@ -52,7 +53,7 @@ static const char *skip_string(const char *p, const char *end)
     return NULL;
 }
 
-/* Finds the parenthesis that closes an expression; `p` is behind "$(". */
+/* Finds the parenthesis that closes an expression. `p` points after "$(". */
 static const char *find_close(const char *p, const char *end,
                               const char **problem)
 {
@@ -102,7 +103,7 @@ static const char *find_open(const char *p, const char *end)
     return p;
 }
 
-/* A line of text: spc__text(7,"x = ",(n),";\n") */
+/* Translates a line of text: spc__text(7,"x = ",(n),";\n") */
 static spc_status put_text_line(source *src, const char *p, const char *end)
 {
     const char *problem;
@@ -123,7 +124,8 @@ static spc_status put_text_line(source *src, const char *p, const char *end)
         spc__buf_puts(src->out, ",");
         p = close + 1;
     }
-    spc__buf_puts(src->out, "\\n\");"); /* or a '(' on the next line calls */
+    spc__buf_puts(src->out, "\\n\");"); /* the ';' stops a '(' on the next
+                                         * line from being a call */
     return SPC_OK;
 }
 
@@ -188,11 +190,11 @@ spc_status spc__translate_shared(spc__buf *out, const char *file,
 
 /* ---- Lua to text --------------------------------------------------------- */
 
-/* A kernel of 16 MB is a loop that went wrong; NVRTC would take hours. */
+/* A kernel of 16 MB comes from a runaway loop; NVRTC would take hours. */
 static const size_t most_bytes = (size_t)16 << 20;
 
-/* The shortest decimal text that reads back as `value`; integral values have
- * no fraction. */
+/* Writes the shortest decimal text that reads back as `value`. Integral values
+ * have no fraction. */
 static void number_text(char out[32], double value)
 {
     if (value == floor(value) && fabs(value) < 9e15) {
@@ -219,9 +221,10 @@ static void append(lua_State *L, spc__render *render, const char *text,
 }
 
 /*
- * Keeps the compiler's idea of the line in step. A gap of a line or two, as an
- * `% if` leaves, is filled with empty lines, which read better; anything else
- * takes a #line. Neither may come inside a macro continued with a backslash.
+ * Keeps the compiler's line number in step with the template. A gap of one or
+ * two lines, as an `% if` leaves, is filled with empty lines, which read
+ * better. Larger gaps use #line. Neither is allowed inside a macro that
+ * continues with a backslash.
  */
 static void sync_line(lua_State *L, spc__render *render, const char *file,
                       int line)
@@ -242,8 +245,8 @@ static void sync_line(lua_State *L, spc__render *render, const char *file,
     render->next_line = line;
 }
 
-/* The `which`-th "$(...)" of a line of a file's text, for messages. A template
- * that calls the writer itself may ask for one that is not there. */
+/* Finds the `which`-th "$(...)" of a line, for messages. It may not exist if a
+ * template calls the writer itself. */
 static void push_expression(lua_State *L, const char *text, int line, int which)
 {
     const char *ignored;
@@ -265,7 +268,7 @@ static void push_expression(lua_State *L, const char *text, int line, int which)
     lua_pushliteral(L, "a value");
 }
 
-/* Raises "$(expression) is a table", say. */
+/* Raises an error such as "$(expression) is a table". */
 static void refuse_value(lua_State *L, int index, const char *what)
 {
     push_expression(L, lua_touserdata(L, lua_upvalueindex(2)),
@@ -315,7 +318,7 @@ static void append_value(lua_State *L, spc__render *render, int index)
     }
 }
 
-/* Upvalues: the name of the file that the line is in, and its text. */
+/* Upvalues: the name of the line's file, and its text. */
 static int write_line(lua_State *L)
 {
     spc__render *render = spc__sandbox_of(L)->job;

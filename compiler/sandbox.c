@@ -2,11 +2,11 @@
 /*
  * sandbox.c - bounded, deterministic Lua.
  *
- * Why the rules are what they are: without setmetatable there are no
- * finalisers; without pcall and coroutines nothing can swallow the error that
- * ends an endless loop; without next, and with pairs in key order, the seed of
- * Lua's hash cannot reach the output, nor can an address, because nothing
- * prints one.
+ * Reasons for the rules: without setmetatable there are no finalisers. Without
+ * pcall and coroutines, a template cannot catch the error that ends an endless
+ * loop. Without next, and with pairs in key order, the seed of Lua's hash
+ * cannot affect the output. Addresses cannot either, because they are never
+ * printed.
  */
 #include "compiler/sandbox.h"
 
@@ -26,7 +26,7 @@ enum { HOOK_INTERVAL = 1000 };
 static void *allocate(void *payload, void *old, size_t old_bytes, size_t bytes)
 {
     spc__sandbox *box = payload;
-    size_t before = old != NULL ? old_bytes : 0; /* else it is a type tag */
+    size_t before = old != NULL ? old_bytes : 0; /* otherwise a type tag */
 
     if (bytes == 0) {
         free(old);
@@ -44,8 +44,8 @@ static void *allocate(void *payload, void *old, size_t old_bytes, size_t bytes)
     return data;
 }
 
-/* Processor time of this thread: on a busy machine the wall clock would fail
- * templates that did nothing wrong. */
+/* Returns the processor time of this thread. With the wall clock, correct
+ * templates would fail on a busy machine. */
 static uint64_t busy_ns(void)
 {
     struct timespec now = {0};
@@ -64,9 +64,9 @@ void spc__sandbox_refill(spc__sandbox *box)
     box->deadline = busy_ns() + SPC__LUA_SECONDS * 1000000000ull;
 }
 
-/* Takes `cost` from the budget and ends the call when none is left, or when
- * somebody wants the work to end. Not by luaL_error, which would place it at
- * the caller: on_error knows better. */
+/* Takes `cost` from the budget and ends the call when the budget is used up or
+ * the work is cancelled. It does not use luaL_error, which would add the
+ * caller's position: on_error adds the right one. */
 void spc__sandbox_charge(lua_State *L, int64_t cost)
 {
     spc__sandbox *box = spc__sandbox_of(L);
@@ -105,9 +105,9 @@ static int refuse_write(lua_State *L)
 }
 
 /*
- * pairs and table.sort are written in Lua. Lua's own pairs follows the hash;
- * its sort may pick pivots by the clock. This one is a stable merge sort, and
- * the instruction hook counts it.
+ * pairs and table.sort are written in Lua. Lua's own pairs follows the hash
+ * order, and its sort may choose pivots by the clock. This sort is a stable
+ * merge sort, and the instruction hook counts it.
  */
 static const char prelude[] =
     "local next, type, error = next, type, error\n"
@@ -190,7 +190,7 @@ static void copy_fields(lua_State *L, int from, const char *const *names)
     }
 }
 
-/* Replaces the table on top by an empty one that reads through to it. */
+/* Replaces the table on top by an empty proxy that reads from it. */
 static void make_read_only(lua_State *L)
 {
     lua_newtable(L);
@@ -211,7 +211,8 @@ static void add_library(lua_State *L, int base, const char *name,
     lua_newtable(L);
     copy_fields(L, lua_gettop(L) - 1, names);
     spc__sandbox_guard(L, name);
-    if (strcmp(name, "string") == 0) { /* ("x"):rep() gets the same ones */
+    if (strcmp(name, "string") == 0) { /* so that ("x"):rep() calls the
+                                        * guarded functions */
         lua_pushliteral(L, "");
         lua_getmetatable(L, -1);
         lua_pushvalue(L, -3);
@@ -223,7 +224,8 @@ static void add_library(lua_State *L, int base, const char *name,
     lua_pop(L, 1);
 }
 
-static const char base_key = 0; /* its address: registry key of the globals */
+static const char base_key = 0; /* its address is the registry key of the
+                                 * globals */
 
 static void add_prelude(lua_State *L, int base)
 {
@@ -273,7 +275,7 @@ void spc__sandbox_push_globals(lua_State *L)
 
 /* ---- calls --------------------------------------------------------------- */
 
-/* Pushes "FILE:LINE: " of the innermost function of a template's files. */
+/* Pushes "FILE:LINE: " for the innermost function of a template's files. */
 static void push_position(lua_State *L, const spc__sandbox *box)
 {
     lua_Debug record;
@@ -298,7 +300,8 @@ static bool starts_with_file(const char *message, const char *file)
     return strncmp(message, file, length) == 0 && message[length] == ':';
 }
 
-/* Does the message start with a file already: the subject or one that runs? */
+/* True if the message already starts with a file: the subject or the one that
+ * runs. */
 static bool is_placed(lua_State *L, const spc__sandbox *box,
                       const char *message)
 {
@@ -313,7 +316,7 @@ static bool is_placed(lua_State *L, const spc__sandbox *box,
     return starts_with_file(message, box->subject);
 }
 
-/* The message, without the line of the prelude on which it arose. */
+/* Returns the message without the position in the prelude. */
 static const char *skip_prelude(const char *message)
 {
     int length = 0;
@@ -322,7 +325,7 @@ static const char *skip_prelude(const char *message)
     return message + length;
 }
 
-/* Message handler: every error names a line of a file, exactly once. */
+/* Message handler: gives every error exactly one line of a file. */
 static int on_error(lua_State *L)
 {
     const spc__sandbox *box = spc__sandbox_of(L);
@@ -376,7 +379,7 @@ spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
     box->job = NULL;
     spc__sandbox_refill(box);
     lua_settop(L, 0);
-    lua_pushcfunction(L, on_error); /* light C functions: no allocation, */
+    lua_pushcfunction(L, on_error); /* light C functions allocate nothing, */
     lua_pushcfunction(L, body);     /* so nothing here can raise */
     lua_pushlightuserdata(L, payload);
     int code = lua_pcall(L, 1, 0, 1);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sandbox_guards.c - functions of Lua's libraries that cost more than the
- * instruction that calls them, or would show an address. */
+/* sandbox_guards.c - wraps functions of Lua's libraries that cost more than the
+ * instruction that calls them, or that would show an address. */
 #include "compiler/sandbox.h"
 
 #include <lauxlib.h>
 #include <stdbool.h>
 #include <string.h>
 
-/* Calls the function in upvalue 1 with our own arguments. */
+/* Calls the function in upvalue 1 with the same arguments. */
 static int call_original(lua_State *L)
 {
     lua_pushvalue(L, lua_upvalueindex(1));
@@ -24,8 +24,9 @@ static int bits_of(size_t n)
     return bits;
 }
 
-/* Quantifiers of a pattern, each of which may multiply the work by the length
- * of the subject. Characters of a set count too; the bound is generous. */
+/* Counts the quantifiers of a pattern. Each may multiply the work by the length
+ * of the subject. Characters of a set are counted too, since the bound is
+ * generous. */
 static int quantifiers(const char *pattern, size_t length)
 {
     int count = 0;
@@ -40,16 +41,17 @@ static int quantifiers(const char *pattern, size_t length)
     return count;
 }
 
-/* Matching runs in C, where no hook counts, and backtracking is exponential in
- * the pattern: refuse what could take more than about a second. */
+/* Matching runs in C, where the hook does not count, and backtracking is
+ * exponential in the pattern. Calls that could take more than about a second
+ * are refused. */
 static int guarded_match(lua_State *L)
 {
     size_t length, pattern_length;
     luaL_checklstring(L, 1, &length);
     const char *pattern = luaL_checklstring(L, 2, &pattern_length);
     int factors = quantifiers(pattern, pattern_length) + (pattern[0] != '^');
-    /* A pattern may match, or fail, at its very end wherever it is tried: one
-     * of some hundred characters multiplies the work too. */
+    /* A pattern may match, or fail, only at its very end at every position. A
+     * pattern of some hundred characters therefore multiplies the work too. */
     int bits = bits_of(length) * (factors > 0 ? factors : 1) +
                bits_of(pattern_length >> 5);
 
@@ -61,8 +63,9 @@ static int guarded_match(lua_State *L)
     return call_original(L);
 }
 
-/* Functions whose work grows with the table or text; upvalue 2 is the number of
- * arguments from which that is so (table.insert(t, v) only appends). */
+/* Guards functions whose work grows with the table or text. Upvalue 2 is the
+ * number of arguments from which this is so (table.insert(t, v) only appends).
+ *  */
 static int guarded_linear(lua_State *L)
 {
     if (lua_gettop(L) >= lua_tointeger(L, lua_upvalueindex(2)))
@@ -70,7 +73,7 @@ static int guarded_linear(lua_State *L)
     return call_original(L);
 }
 
-/* Takes the cost of a loop from `from` to `to`. */
+/* Charges the cost of a loop from `from` to `to`. */
 static void charge_range(lua_State *L, lua_Integer from, lua_Integer to)
 {
     if (to >= from)
@@ -78,7 +81,8 @@ static void charge_range(lua_State *L, lua_Integer from, lua_Integer to)
             L, (int64_t)(((lua_Unsigned)to - (lua_Unsigned)from) >> 3) + 1);
 }
 
-/* table.move(a, from, to, at) over nothing but nils needs no memory. */
+/* table.move(a, from, to, at) over nils allocates no memory, so the memory
+ * limit does not bound it. */
 static int guarded_move(lua_State *L)
 {
     lua_Integer from = luaL_checkinteger(L, 2);
@@ -87,9 +91,9 @@ static int guarded_move(lua_State *L)
     return call_original(L);
 }
 
-/* table.unpack(a, from, to) finds a nil wherever there is nothing. Lua itself
- * refuses what its stack cannot hold, and arguments that are wrong, which it
- * does with the function's name. */
+/* table.unpack(a, from, to) returns a nil for each missing element. Lua itself
+ * refuses results too large for its stack, and wrong arguments, naming the
+ * function. */
 static int guarded_unpack(lua_State *L)
 {
     lua_Integer from = lua_isnoneornil(L, 2) ? 1 : lua_tointeger(L, 2);
@@ -101,8 +105,8 @@ static int guarded_unpack(lua_State *L)
     return call_original(L);
 }
 
-/* string.rep counts its copies down even where they come to nothing: one does
- * then. Those of a text are bounded by the memory. */
+/* string.rep loops over its copies even if the result is empty, so one copy is
+ * made then. The memory limit bounds the copies of other texts. */
 static int guarded_rep(lua_State *L)
 {
     size_t length = 0, separator = 0;
@@ -120,7 +124,7 @@ static int guarded_rep(lua_State *L)
     return call_original(L);
 }
 
-/* The type's name instead of an address. */
+/* Replaces an address by the type's name. */
 static bool hide_address(lua_State *L, int index)
 {
     switch (lua_type(L, index)) {
@@ -146,7 +150,8 @@ int spc__sandbox_tostring(lua_State *L)
     return 1;
 }
 
-/* string.format without %p, and with names for what has no text. */
+/* string.format without %p. Values without a text print as their type's name.
+ *  */
 static int guarded_format(lua_State *L)
 {
     const char *format = luaL_checkstring(L, 1);
@@ -186,7 +191,7 @@ static const struct guard {
     {"table", "move", guarded_move, 0},
 };
 
-/* Wraps what the guards name in the table on top. */
+/* Wraps the functions named by the guards in the table on top. */
 void spc__sandbox_guard(lua_State *L, const char *library)
 {
     for (size_t i = 0; i < sizeof(guards) / sizeof(guards[0]); i++) {

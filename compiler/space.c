@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space.c - every candidate of every template for one problem. */
+/* space.c - enumerates every candidate of every template for one problem. */
 #include "compiler/space.h"
 
 #include "base/error.h"
@@ -9,13 +9,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Constraints counted apart, and one more for the target's limits. */
+/* Constraints counted separately, plus one for the target's limits. */
 enum { MOST_CONSTRAINTS = 64 };
 
-/* What refused most so far, to answer why nothing is left. */
+/* The constraint that refused the most candidates, used to explain an empty
+ * space. */
 typedef struct culprit {
     int count;
-    int candidate; /* one that it refused: its `why` is the name */
+    int candidate; /* one refused candidate, whose `why` names it */
     int total;     /* configurations of that template */
 } culprit;
 
@@ -47,7 +48,7 @@ static void note_refusal(builder *build, int *counts, int which, int total)
         build->worst = (culprit){counts[which], build->space->count, total};
 }
 
-/* Decides about the i-th configuration; its candidate becomes the last. */
+/* Checks the i-th configuration, which becomes the last candidate. */
 static void add_candidate(lua_State *L, builder *build,
                           const spc__domains *domains, int i,
                           const spc__attrs *favourite, int *counts, int total)
@@ -116,8 +117,8 @@ static spc_status add_refusal(spc__space *space, const spc__template *tpl,
     return SPC_OK;
 }
 
-/* A template with a fault must not take the others with it: it becomes a
- * refusal, and the error of the whole only if nothing else serves. */
+/* A template with an error must not affect the others: it becomes a refusal.
+ * Its error is returned only if no other template can serve. */
 static spc_status add_template(builder *build, spc__template *tpl,
                                const spc__attrs *problem,
                                const spc__attrs *target, spc_error *error)
@@ -135,7 +136,8 @@ static spc_status add_template(builder *build, spc__template *tpl,
         return SPC_OK;
     if (status == SPC_ENOMEM || status == SPC_EINTERRUPTED)
         return spc__fail(error, status, "%s", why.text);
-    build->space->count = count; /* what it had added before the fault */
+    build->space->count = count; /* drops the candidates added before the
+                                  * error */
     build->space->admitted = admitted;
     bool is_mistake = status != SPC_EUNSUPPORTED;
     if (is_mistake && build->status == SPC_OK) {
@@ -153,7 +155,7 @@ static bool is_wanted(const spc__template *tpl, const char *role,
            (only == NULL || strcmp(spc__template_name(tpl), only) == 0);
 }
 
-/* No template of that name, role and device: those there are. */
+/* Reports an unknown template name and lists those of this role and device. */
 static spc_status fail_name(spc__library *library, const char *role,
                             const char *only, const spc__attrs *target,
                             spc_error *error)
@@ -180,7 +182,7 @@ static spc_status fail_name(spc__library *library, const char *role,
     return SPC_EUNSUPPORTED;
 }
 
-/* Why is nothing left? */
+/* Explains why no candidate is left. */
 static spc_status explain(const builder *build, spc__library *library,
                           const char *role, const char *only,
                           const spc__attrs *target, spc_error *error)

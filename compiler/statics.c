@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * statics.c - memory of compiled code that lasts from launch to launch.
+ * statics.c - finds static memory of compiled code that persists between
+ * launches.
  *
- * In a cubin that is its global memory. Of a shared object it is what may be
- * written to while its code runs, whatever its name: sections with that flag,
- * but for those that the loader locks when it has put addresses into them,
- * which a program header names. Of memory of a thread those are but a copy.
- * Honest code has none: hostcc.c has the linker add nothing of its own, and
- * lock tables of addresses.
+ * In a cubin this is the global memory. In a shared object it is every section
+ * that is writable while the code runs, whatever its name. Sections that the
+ * loader makes read-only after relocation, as a program header lists them, do
+ * not count. For thread-local sections such a lock covers only the initial
+ * image, so they do count. Code from our own templates has no such memory:
+ * hostcc.c keeps the linker from adding any and has tables of addresses locked.
  */
 #include "compiler/artefact.h"
 #include "compiler/elf_file.h"
 #include <string.h>
 
-/* The least page that a loader locks. */
+/* The smallest page that a loader locks. */
 enum { PAGE = 4096 };
 
 static bool begins(const char *name, const char *with)
@@ -28,7 +29,7 @@ typedef struct symbols {
     size_t bytes;
 } symbols;
 
-/* Those of section `i` of which `counts` says so. */
+/* Counts the symbols of section `i` for which `counts` returns true. */
 static symbols symbols_of(const spc__elf *file, unsigned i,
                           bool counts(const char *name, uint64_t bytes))
 {
@@ -53,7 +54,7 @@ static symbols symbols_of(const spc__elf *file, unsigned i,
 
 /* ---- cubins -------------------------------------------------------------- */
 
-/* What the compiler's own atomics leave there, and nobody reads. */
+/* True for a byte of the compiler's own atomics, which is never read. */
 static bool is_compilers(const char *name, uint64_t bytes)
 {
     return bytes == 1 && begins(name, "_ZN26__nv_atomic_triv_cp_helper");
@@ -71,8 +72,8 @@ static size_t global_bytes(const spc__elf *file, unsigned i,
 
 /* ---- shared objects ------------------------------------------------------ */
 
-/* A sanitizer, with which this is built, gives code that it looks at static
- * memory of its own: nothing can be told then. */
+/* In a sanitizer build, the sanitizer adds static memory to the code, so
+ * nothing can be concluded. */
 static bool is_sanitizers(const char *name, uint64_t bytes)
 {
     (void)bytes;
@@ -84,7 +85,7 @@ static bool is_sanitizers(const char *name, uint64_t bytes)
 #endif
 }
 
-/* Addresses that the loader locks, whole pages. */
+/* The whole pages of addresses that the loader locks. */
 typedef struct locked {
     uint64_t first, end;
 } locked;
@@ -114,7 +115,7 @@ static size_t writable_bytes(const Elf64_Shdr *section, const locked *by)
 
 /* ---- either -------------------------------------------------------------- */
 
-/* Sizes that a file only claims never add up to none. */
+/* Adds without overflow, since sizes in the file may be arbitrary. */
 static size_t plus(size_t sum, size_t more)
 {
     const size_t most = SIZE_MAX / 2;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * template.c - questions to a template.
+ * template.c - queries to a template.
  *
- * Each public function fills in a question and asks it inside one protected
+ * Each public function fills in a question and runs it inside one protected
  * call under the library's lock.
  */
 #include "compiler/template.h"
@@ -15,8 +15,8 @@
 
 /* ---- sessions ------------------------------------------------------------ */
 
-/* The host may have called setlocale; Lua's numbers and the order of its
- * strings must not follow. */
+/* The host may have called setlocale. Lua's numbers and the order of its
+ * strings must not follow it. */
 static locale_t enter_locale(const spc__library *library)
 {
     return library->locale != (locale_t)0 ? uselocale(library->locale)
@@ -60,7 +60,7 @@ spc_status spc__ask(spc__question *question, lua_CFunction ask)
     return status != SPC_OK ? status : question->status;
 }
 
-/* Runs a chunk of `file` with the table at `globals`, for one result. */
+/* Runs a chunk of `file` with the table at `globals`. Returns one result. */
 static void run_chunk(lua_State *L, int chunk, int globals, const char *file,
                       const char *text)
 {
@@ -71,8 +71,8 @@ static void run_chunk(lua_State *L, int chunk, int globals, const char *file,
     lua_call(L, 1, 1);
 }
 
-/* include "FILE": runs a shared file in the template's globals, unless it has
- * run. Upvalues: the template, the globals, the names of those that have. */
+/* include "FILE": runs a shared file with the template's globals, once.
+ * Upvalues: the template, the globals, the set of names already run. */
 static int include(lua_State *L)
 {
     const spc__template *tpl = lua_touserdata(L, lua_upvalueindex(1));
@@ -144,7 +144,7 @@ void spc__place_errors_at(lua_State *L, int index)
     lua_getinfo(L, ">S", &record);
     if (record.source[0] != '@')
         return;
-    box->file = record.source + 1; /* the chunk's name: it stays as long */
+    box->file = record.source + 1; /* the chunk's name, which lives as long */
     box->line = record.linedefined;
 }
 
@@ -167,7 +167,7 @@ static void call_part(lua_State *L, const char *name, int config)
 
 /* ---- accepts, default ---------------------------------------------------- */
 
-/* Does the problem ask for what only templates with `triplets` can read? */
+/* True if the problem needs a template with the field `triplets`. */
 static bool lacks_triplets(lua_State *L)
 {
     lua_getfield(L, SPC__AT_PROBLEM, "triplets");
@@ -196,7 +196,8 @@ bool spc__session_accepts(lua_State *L, spc_error *why)
     return accepted;
 }
 
-/* The same for a single question, whose answer must say who gives it. */
+/* Like spc__session_accepts, for a single question: the answer must name the
+ * template. */
 static bool accepts(lua_State *L, spc__question *question)
 {
     if (spc__session_accepts(L, question->error))
@@ -225,7 +226,7 @@ void spc__session_default(lua_State *L, const spc__domains *domains,
 
 /* ---- constraints and launch ---------------------------------------------- */
 
-/* Is constraint `i` of the list at `constraints` satisfied? */
+/* True if constraint `i` of the list at `constraints` is satisfied. */
 static bool satisfied(lua_State *L, int constraints, int i, int config,
                       spc_error *why)
 {
@@ -258,7 +259,7 @@ static void read_launch(lua_State *L, int config, spc__attrs *launch)
                    block->text);
 }
 
-/* What every template must respect, because the device does. */
+/* Checks the limits of the device, which apply to every template. */
 static bool fits_target(const spc__attrs *launch, const spc__attrs *target,
                         spc_error *why)
 {
@@ -299,8 +300,9 @@ bool spc__session_admits(lua_State *L, const spc__attrs *config,
     return admitted;
 }
 
-/* Is the configuration of the question legal and admitted? Else its status is
- * a refusal. *config gets it in the order of declaration. */
+/* True if the question's configuration is legal and admitted. Otherwise its
+ * status is a refusal. *config receives the configuration in the order of
+ * declaration. */
 static bool admit(lua_State *L, spc__question *question, spc__attrs *config,
                   spc__attrs *launch)
 {
@@ -356,7 +358,7 @@ static int ask_launch(lua_State *L)
 
 /* ---- rendering ----------------------------------------------------------- */
 
-/* Every entry of the table on top becomes a global of the body. */
+/* Makes every entry of the table on top a global of the body. */
 static void set_derived(lua_State *L)
 {
     int derived = lua_gettop(L);
@@ -395,7 +397,7 @@ static void set_globals(lua_State *L, const spc__attrs *config,
     }
 }
 
-/* "name=value,name=value", broken into lines of a comment. */
+/* Writes "name=value,name=value", broken into lines of a comment. */
 static void put_attrs(spc__buf *out, const char *title, const spc__attrs *attrs)
 {
     size_t start = out->length;
@@ -524,7 +526,8 @@ spc_status spc__template_render(spc__buf *out, spc__template *tpl,
     if (status == SPC_OK)
         status = spc__template_check_includes(tpl, spc__buf_text(out) + before,
                                               error);
-    if (status != SPC_OK && out->data != NULL) { /* no half rendering */
+    if (status != SPC_OK && out->data != NULL) { /* drop the partial
+                                                  * rendering */
         out->length = before;
         out->data[before] = '\0';
     }
