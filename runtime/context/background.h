@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * background.h - who prepares, on a thread of its own, what plans lack. The
- * tuner is the one who can; plans only ask.
+ * background.h - prepares better choices for plans on a thread of its own. The
+ * tuner implements it; plans only call it.
  */
 #ifndef SPC_RUNTIME_BACKGROUND_H
 #define SPC_RUNTIME_BACKGROUND_H
@@ -10,7 +10,8 @@
 
 typedef struct spc__background spc__background;
 
-/* What a plan lacks. `map` is NULL for layers without one. */
+/* The problem for which a plan has no tuned choice. `map` is NULL for layers
+ * without one. */
 typedef struct spc__lack {
     const spc_conv *conv;
     const spc_map *map;
@@ -19,13 +20,14 @@ typedef struct spc__lack {
 } spc__lack;
 
 struct spc__background {
-    /* A flag that is not 0 once there is something better; it lives as long as
-     * the context. NULL: there will be nothing. */
+    /* Returns a flag that becomes nonzero once there is something better. The
+     * flag lives as long as the context. Returns NULL if there will be nothing.
+     *  */
     const int *(*ask)(spc__background *self, const spc__lack *lack);
     void (*wait)(spc__background *self);
-    void (*end)(spc__background *self); /* its thread */
+    void (*end)(spc__background *self); /* ends its thread */
     void (*release)(
-        spc__background *self); /* then its memory, flags included */
+        spc__background *self); /* then frees its memory, flags included */
 };
 
 #endif

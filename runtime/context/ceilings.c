@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ceilings.c - the measured figures of a device as facts of the database. */
+/* ceilings.c - stores the measured figures of a device as facts of the
+ * database. */
 #include "context/ceilings.h"
 
 #include "base/number.h"
 #include <stdio.h>
 #include <string.h>
 
-/* A figure, or one for each size of gathered rows. */
+/* A figure, or an array with one for each size of gathered rows. */
 static const struct {
     const char *name;
     size_t offset;
@@ -33,7 +34,7 @@ static const struct {
 typedef void (*figure_visit)(spc__attrs *facts, const char *name,
                              double *figure);
 
-/* Row bytes follow the name: "gather_far_gbps_64". */
+/* The size of a row in bytes follows the name: "gather_far_gbps_64". */
 static void each(spc_device_info *info, spc__attrs *facts, figure_visit visit)
 {
     for (size_t i = 0; i < sizeof(figures) / sizeof(figures[0]); i++) {
@@ -55,7 +56,8 @@ static void write_one(spc__attrs *facts, const char *name, double *figure)
     char text[SPC__ATTR_TEXT];
 
     spc__number_print(text, sizeof(text), 6, *figure);
-    /* "+" of an exponent is no attribute character; such values are absurd. */
+    /* The "+" of an exponent is not allowed in an attribute, and such values
+     * are absurd. */
     if (*figure > 0 && strchr(text, '+') == NULL)
         spc__attrs_set_text(facts, name, text);
 }

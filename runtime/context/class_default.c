@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * class_default.c - from what was measured to one configuration for each class.
+ * class_default.c - chooses one configuration for each class of layers from the
+ * measurements.
  *
- * A problem says of each configuration that was timed on it how much slower
- * than its best it is; where it was not timed, it counts as twice as slow: so
- * what nobody tried elsewhere does not win by one lucky problem.
+ * For each problem, a configuration is rated by how much slower it is than the
+ * best one. A configuration that was not timed on a problem counts as twice as
+ * slow, so that one lucky problem does not decide.
  */
 #include "context/class_default.h"
 
@@ -19,7 +20,7 @@
 
 static const char channels[] = "class_channels";
 
-/* The power of two that is not below it. */
+/* Returns the smallest power of two that is not below it. */
 static int64_t width_class(int64_t wide)
 {
     int64_t power = 1;
@@ -53,7 +54,7 @@ bool spc__class_is(const spc__problem_key *key)
     return spc__attrs_find(&key->layer, channels) != NULL;
 }
 
-/* Layers alone have channels: not maps, nor code. */
+/* True for layers, which have channels, unlike maps and code. */
 static bool is_layer(const spc__problem_key *key)
 {
     return spc__attrs_find(&key->layer, "cin") != NULL &&
@@ -63,7 +64,7 @@ static bool is_layer(const spc__problem_key *key)
 /* ---- the problems of each class ------------------------------------------ */
 
 typedef struct member {
-    char *class; /* the text of its key */
+    char *class; /* its key as text */
     spc__problem_key key;
     spc__provenance from;
     const char *file;
@@ -139,8 +140,8 @@ static void release(members *all)
 /* ---- the best of a class ------------------------------------------------- */
 
 typedef struct contender {
-    spc__trial trial; /* of the first problem that has it */
-    double behind;    /* logarithms of its times by the best ones, summed */
+    spc__trial trial; /* of the first problem that timed it */
+    double behind;    /* sum of log(time / best time) */
     int measured;
 } contender;
 
@@ -233,7 +234,7 @@ static const contender *winner(const contest *all, int problems)
     return best;
 }
 
-/* Code is of one layer, and so is its launch. */
+/* Code and launch belong to one layer, so they are not stored for the class. */
 static spc_status store(spc__cache *cache, const member *of,
                         const contender *best, int problems, spc_error *error)
 {
@@ -252,7 +253,7 @@ static spc_status store(spc__cache *cache, const member *of,
                             : status;
 }
 
-/* Of the members at `of`, which are one class. */
+/* Chooses for the problems at `of`, which are one class. */
 static spc_status choose(spc__cache *cache, const member *of, int problems,
                          spc_error *error)
 {
@@ -273,7 +274,7 @@ spc_status spc__class_defaults_add(spc__cache *cache, spc_error *error)
     members all = {.error = error};
     spc_status status = spc__cache_each(cache, add_member, &all, error);
 
-    if (status == SPC_EDB) /* what is damaged makes no default, nor a trouble */
+    if (status == SPC_EDB) /* damaged records are skipped */
         status = SPC_OK;
 
     if (all.count > 0)

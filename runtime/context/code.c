@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * code.c - compiled kernels: from memory, from the database, or compiled now.
+ * code.c - gets compiled kernels from memory, from the database, or by
+ * compiling.
  *
- * Loaded modules are kept by artefact key until the context ends. Over them
- * lies a list of names: which template, problem and configuration led to
- * which module, so that asking again costs no rendering. The same list lives
- * in the database as *code records*: a problem whose layer is the problem's
- * attrs and template=NAME, in one neutral bucket, with a trial that was never
- * timed. They are what lets a shipped database serve without Lua.
+ * Loaded modules are kept by artefact key until the context ends. A list of
+ * names maps template, problem and configuration to a module, so a repeated
+ * request needs no rendering. The database holds the same list as *code
+ * records*. A code record is a problem whose layer is the problem's attrs and
+ * template=NAME, in one neutral bucket, with an untimed trial. With code
+ * records a shipped database can serve without Lua.
  */
 #include "context/ctx.h"
 
@@ -19,14 +20,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One question to spc__ctx_code, and what has been found out so far. */
+/* The state of one call of spc__ctx_code. */
 typedef struct request {
     spc_ctx *ctx;
     const char *template_name;
     const spc__attrs *problem;
     const spc__attrs *config; /* NULL: the template's default */
     unsigned flags;
-    spc__template *tpl; /* from here on: known only once Lua was asked */
+    spc__template *tpl; /* the fields from here on are set only after Lua was
+                         * queried */
     spc__attrs chosen;  /* config, or the default */
     spc__attrs launch;
     char artefact[SPC__SHA256_HEX];
@@ -73,8 +75,8 @@ static void database_trouble(spc_ctx *ctx, const spc_error *error)
                         error->text);
 }
 
-/* Is it the configuration that was asked for? A template's default is recorded
- * under its own name, which is the trial's note. */
+/* True if the trial has the requested configuration. A template's default is
+ * recorded under its own name in the trial's note. */
 static bool is_asked_for(const request *want, const spc__trial *trial)
 {
     if (want->config != NULL)
@@ -82,8 +84,7 @@ static bool is_asked_for(const request *want, const spc__trial *trial)
     return strcmp(trial->note, "default") == 0;
 }
 
-/* The trial that names the code, if the database has one of the template as
- * it is now. */
+/* Finds the trial that names the code, if its template has not changed. */
 static bool find_record(spc__trial *out, const request *want)
 {
     spc__problem_key key;
@@ -115,7 +116,7 @@ bool spc__ctx_wants_own_code(const spc_ctx *ctx)
            spc__device_ops_of(ctx->device)->runs_on_host_cores;
 }
 
-/* From the database; counts one use. */
+/* Loads from the database and counts one use. */
 static spc_status load_artefact(spc__loaded **out, spc_ctx *ctx,
                                 const spc__code_wanted *wanted,
                                 spc_error *error)
@@ -134,9 +135,10 @@ static spc_status load_artefact(spc__loaded **out, spc_ctx *ctx,
     return status;
 }
 
-/* Takes the artefact from memory or the database. SPC_ENOTFOUND is no
- * trouble, anything else is, and all mean: have it made. Believed is what the
- * code says of itself; `launch`, which a record says, must be the same. */
+/* Takes the artefact from memory or the database. SPC_ENOTFOUND is normal,
+ * other failures are logged; either way the caller compiles the code. The
+ * code's own description is authoritative: the `launch` of a record must match
+ * it. */
 static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
                                 const char *artefact, const char *identity,
                                 const spc__attrs *launch, bool is_recorded)
@@ -163,8 +165,8 @@ static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
     return status;
 }
 
-/* Is the code that a trial names in the database? As take_artefact, but nothing
- * is loaded. */
+/* Checks that the database has the code that a trial names. Like take_artefact,
+ * but loads nothing. */
 static spc_status see_artefact(spc__code *out, spc_ctx *ctx,
                                const spc__trial *trial, const char *identity)
 {
@@ -250,8 +252,8 @@ spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
     return status;
 }
 
-/* Stores compiled code with its record, where there is a file for it; trouble
- * is logged, never returned. */
+/* Stores compiled code with its record if the context has a writable database.
+ * Failures are logged, never returned. */
 static void store(const request *want, const spc__artefact *artefact,
                   const char *identity, const char *target)
 {
@@ -316,8 +318,8 @@ spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
     if (status != SPC_OK ||
         (status = spc__ctx_library(&library, ctx)) != SPC_OK)
         return status;
-    /* For the host's compiler the options say it all: the emulation's target
-     * would mean nothing to it. */
+    /* The target of an emulation means nothing to the host's compiler, which
+     * needs only the options. */
     bool nvrtc = strncmp(spc__compiler_identity(*compiler), "nvrtc", 5) == 0;
     memset(job, 0, sizeof(*job));
     job->options = options != NULL ? options : "";
@@ -398,7 +400,7 @@ static spc_status fail_uncompiled(const request *want)
                            : "");
 }
 
-/* The code of a source that is rendered: the artefact, or compiled. */
+/* Gets the code of rendered source: from an artefact, or by compiling. */
 static spc_status make_code(spc__code *out, request *want,
                             spc__compiler *compiler,
                             const spc__compile_job *job, const char *identity)
@@ -416,7 +418,7 @@ static spc_status make_code(spc__code *out, request *want,
     return status;
 }
 
-/* Renders, then takes the artefact of that very source or compiles it. */
+/* Renders the source, then takes its artefact or compiles it. */
 static spc_status make(spc__code *out, request *want)
 {
     spc_ctx *ctx = want->ctx;
@@ -443,7 +445,7 @@ done:
     return status;
 }
 
-/* How it would be launched, though there is no code of it. */
+/* Computes the launch geometry without code. */
 static spc_status describe(spc__code *out, request *want)
 {
     spc_status status;
@@ -456,7 +458,7 @@ static spc_status describe(spc__code *out, request *want)
     return status;
 }
 
-/* Code that is not in memory: of a record, or made. */
+/* Gets code that is not in memory: from a record, or newly made. */
 static spc_status find_code(spc__code *out, request *want)
 {
     spc_status status = from_record(out, want);
@@ -485,7 +487,8 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
             spc__modules_name(ctx->modules, spc__buf_text(&name), out);
     }
     spc__buf_release(&name);
-    /* Without a compiler there is nothing to permit: the same answer. */
+    /* The caller asked for cached code only, so a missing compiler means that
+     * the code was not found. */
     if (status == SPC_EUNSUPPORTED && flags & SPC_PLAN_CACHED_ONLY)
         status = spc__error_of(ctx)->status = SPC_ENOTFOUND;
     return status;

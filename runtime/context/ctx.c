@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ctx.c - contexts: a device, a database, templates, and what failed last. */
+/* ctx.c - contexts: a device, a database, templates, and the last failure of
+ * each thread. */
 #include "context/ctx.h"
 
 #include "base/cancel.h"
@@ -16,7 +17,7 @@
 
 /* ---- the database -------------------------------------------------------- */
 
-/* A file below $XDG_CACHE_HOME or ~/.cache; empty if neither is known. */
+/* A file below $XDG_CACHE_HOME or ~/.cache. Empty if neither is known. */
 static void default_database(spc__buf *out)
 {
     const char *named = getenv("SPC_DATABASE");
@@ -25,13 +26,14 @@ static void default_database(spc__buf *out)
 
     if (named != NULL)
         spc__buf_puts(out, named);
-    else if (cache != NULL && cache[0] == '/') /* others are to be ignored */
+    else if (cache != NULL && cache[0] == '/') /* relative paths must be
+                                                * ignored */
         spc__buf_printf(out, "%s/spctune/spctune.db", cache);
     else if (home != NULL && home[0] != '\0')
         spc__buf_printf(out, "%s/.cache/spctune/spctune.db", home);
 }
 
-/* The user's file, if what it holds may be run. */
+/* Returns the user's file if its content may be executed. */
 static spc_status check_owner(const spc_ctx *ctx, const char *path,
                               spc_error *error)
 {
@@ -40,7 +42,7 @@ static spc_status check_owner(const spc_ctx *ctx, const char *path,
                : spc__cache_check_owner(path, error);
 }
 
-/* Opens what can be opened: each file alone decides whether it takes part. */
+/* Opens all files that can be opened. Each file is checked alone. */
 static void open_what_works(spc_ctx *ctx, const char *path,
                             const spc_ctx_options *options)
 {
@@ -79,7 +81,7 @@ static void open_what_works(spc_ctx *ctx, const char *path,
     free(good);
 }
 
-/* An empty name, here or in the environment, means that none is wanted. */
+/* An empty name, given here or in the environment, disables the database. */
 static bool wants_none(const char *named)
 {
     const char *path = named != NULL ? named : getenv("SPC_DATABASE");
@@ -94,7 +96,7 @@ static spc_status fail_nameless(spc_error *error)
                      "XDG_CACHE_HOME or HOME");
 }
 
-/* What is measured will be lost, which is better said before than after. */
+/* Warns before anything is measured that the results will be lost. */
 static void go_nameless(spc_ctx *ctx)
 {
     fail_nameless(&ctx->no_store);
@@ -120,8 +122,8 @@ static spc_status open_files(spc_ctx *ctx, const char *path,
     return status;
 }
 
-/* Who asks for signatures wants them of everything, and who wants no database
- * wants none at all. */
+/* If signatures are required, the shipped database needs one too. If the
+ * database is disabled, so is the shipped one. */
 static spc_status find_shipped(spc_ctx *ctx, const spc_ctx_options *options,
                                spc_error *error)
 {
@@ -165,7 +167,7 @@ static spc_status open_database(spc_ctx *ctx, const spc_ctx_options *options,
     return status;
 }
 
-/* Figures that spc_device_measure stored earlier. */
+/* Reads figures that spc_device_measure stored earlier. */
 static void read_measured(spc_ctx *ctx)
 {
     spc__attrs facts = {0};
@@ -187,12 +189,12 @@ static void read_measured(spc_ctx *ctx)
 /* ---- failures ------------------------------------------------------------ */
 
 /* The last failure of one thread. When a thread ends, the system may give its
- * pthread_t to a new one: that takes over the record, but not the sentence. So
- * there are never more records than threads at one time. */
+ * pthread_t to a new thread. The new thread then reuses the record but not the
+ * sentence, so there are never more records than threads at one time. */
 struct spc__failure {
     spc__failure *next;
     pthread_t thread;
-    uint64_t number; /* of the thread, which no other one gets */
+    uint64_t number; /* unique number of the thread */
     spc_error error;
 };
 
@@ -206,7 +208,7 @@ static uint64_t thread_number(void)
     return mine;
 }
 
-/* NULL if the calling thread has none. */
+/* Returns NULL if the calling thread has no record. */
 static spc__failure *find_failure(const spc_ctx *ctx)
 {
     spc__failure *at = ctx->failures;
@@ -244,7 +246,8 @@ static void free_failures(spc__failure *first)
 
 spc_error *spc__error_of(spc_ctx *ctx)
 {
-    static _Thread_local spc_error lost; /* no memory even for a sentence */
+    static _Thread_local spc_error lost; /* used if a record cannot be
+                                          * allocated */
 
     if (ctx == NULL)
         return NULL;
@@ -262,7 +265,7 @@ spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error)
     return error->status;
 }
 
-/* The lock is no part of what a caller sees of a context as constant. */
+/* The lock may change in a const context, since callers cannot see it. */
 const char *spc_ctx_error(const spc_ctx *ctx)
 {
     pthread_mutex_t *lock;
@@ -315,7 +318,7 @@ static spc_status check_layers(const spc_ctx_options *options, spc_error *error)
     return SPC_OK;
 }
 
-/* Fills a context that is all zero but for its lock. */
+/* Fills a context that is zero except for its lock. */
 static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
                        spc_error *error)
 {
@@ -340,8 +343,8 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
         (status = open_database(ctx, options, error)) != SPC_OK)
         return status;
     read_measured(ctx);
-    /* Templates of the caller's own are looked at now, so that a mistake in
-     * them shows here; the built-in ones wait until they are needed. */
+    /* Load the caller's own templates now, so that errors in them are reported
+     * here. The built-in ones are loaded when they are needed. */
     if (ctx->template_dir != NULL)
         status = spc__library_open(&ctx->library, ctx->template_dir,
                                    &ctx->cancel, error);
@@ -396,7 +399,7 @@ void spc__ctx_leave(spc_ctx *ctx)
     free(ctx);
 }
 
-/* The background thread ends now. Plans may still ask for its flags. */
+/* The background thread ends now. Plans may still read its flags. */
 void spc_ctx_free(spc_ctx *ctx)
 {
     if (ctx == NULL)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * ctx.h - what a context holds, and how kernels are had from it.
- */
+/* ctx.h - the members of a context, and how to get kernels from it. */
 #ifndef SPC_RUNTIME_CTX_H
 #define SPC_RUNTIME_CTX_H
 
@@ -14,59 +12,61 @@
 #include <pthread.h>
 
 typedef struct spc__modules spc__modules; /* loaded modules by artefact key */
-typedef struct spc__failure spc__failure; /* a thread's last */
+typedef struct spc__failure spc__failure; /* the last failure of a thread */
 
 struct spc_ctx {
     int users; /* the caller's handle, and every set, cloud and plan */
     spc__log log;
     spc__device *device;
-    spc__library *library; /* through spc__ctx_library: opened on first use */
-    spc__cache *cache;     /* NULL: works without a database */
-    bool stores;           /* one of its layers may be written to */
-    spc_error no_store;    /* why not; SPC_OK: none was asked for */
+    spc__library *library; /* use spc__ctx_library, which opens it on first
+                            * use */
+    spc__cache *cache;     /* NULL: no database */
+    bool stores;           /* one of its layers is writable */
+    spc_error no_store;    /* why not; SPC_OK: disabled by the caller */
     spc__modules *modules;
     spc__attrs target; /* facts for templates */
     spc_device_info info;
     spc_stats stats;
     int threads;
-    size_t zone_bytes; /* around arrays of sets and maps that are made from now
-                          on, of a pattern: for who watches that (lab/bed.h) */
-    bool allows_statics; /* set by tests: the gate admits static memory */
-    bool trusts_layers;  /* runs their host code, and a file of others */
+    size_t zone_bytes;   /* guard zone with a pattern around arrays of new sets
+                          * and maps, checked by lab/gate */
+    bool allows_statics; /* set by tests: accept code with static memory */
+    bool trusts_layers;  /* execute host code of the layers and of shared
+                          * files */
     char *template_dir;
-    char *key;            /* for signatures, or NULL */
-    char *shipped;        /* the file below all others; NULL: there is none */
-    char *shipped_folder; /* as the caller said it, or NULL */
+    char *key;                          /* for signatures, or NULL */
+    char *shipped;                      /* the lowest database file, or NULL */
+    char *shipped_folder;               /* as given by the caller, or NULL */
     struct spc__background *background; /* NULL: not started */
-    const volatile int *cancel;         /* the caller's; NULL: nobody cancels */
-    pthread_mutex_t failures_lock;      /* of the list, not of what it holds */
+    const volatile int *cancel;         /* the caller's, or NULL */
+    pthread_mutex_t failures_lock;      /* guards the list, not its records */
     spc__failure *failures; /* plans execute, and fail, on any thread */
 };
 
-/* One more user of the context, and one less: the last one closes it. Maps,
- * voxels and trainings have sets or plans that keep it open. Any thread may
- * free a plan. */
+/* Adds and removes one user of the context. Removing the last one closes it.
+ * Maps, voxels and trainings hold sets or plans that keep it open. Any thread
+ * may free a plan. */
 spc_ctx *spc__ctx_share(spc_ctx *ctx);
 void spc__ctx_leave(spc_ctx *ctx);
 
-/* Where the calling thread's failures with this context are kept, and nobody
- * else's. NULL for no context. */
+/* Returns the record for failures of the calling thread with this context. No
+ * other thread uses it. Returns NULL for no context. */
 spc_error *spc__error_of(spc_ctx *ctx);
 
-/* Copies a failure there; returns its status. */
+/* Copies a failure into that record and returns its status. */
 spc_status spc__ctx_fail(spc_ctx *ctx, const spc_error *error);
 
-/* SPC_EINTERRUPTED once the caller's flag is set: asked before every run of
- * what is measured. */
+/* Returns SPC_EINTERRUPTED once the caller's flag is set. Called before every
+ * measured run. */
 spc_status spc__ctx_check_cancel(spc_ctx *ctx);
 
-/* The templates, opened on first use: a plan served from the database never
- * needs Lua. */
+/* Returns the templates, opened on first use. A plan served from the database
+ * never needs Lua. */
 spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx);
 
-/* One kernel module with what is needed to launch it. */
+/* One kernel module with everything needed to launch it. */
 typedef struct spc__code {
-    spc__module *module; /* the context's */
+    spc__module *module; /* owned by the context */
     spc__attrs launch;
     spc__attrs resources;
     size_t statics; /* spc__code_statics */
@@ -74,89 +74,93 @@ typedef struct spc__code {
 } spc__code;
 
 /*
- * The module of one candidate: from memory, else from the database by its
- * artefact key, else rendered and compiled (and stored). With
- * SPC_PLAN_CACHED_ONLY a compile becomes SPC_ENOTFOUND. `config` NULL means the
- * template's default. Works for every role: launch is empty for role "map".
+ * Gets the module of one candidate: from memory, else from the database by its
+ * artefact key, else rendered, compiled and stored. With SPC_PLAN_CACHED_ONLY,
+ * it returns SPC_ENOTFOUND instead of compiling. `config` NULL means the
+ * template's default. Works for every role; for role "map" the launch is empty.
  */
 spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
                          const char *template_name, const spc__attrs *problem,
                          const spc__attrs *config, unsigned flags);
 
-/* A flag beside those of spc.h: nothing is compiled, rendered or loaded. Of
- * spc__code then only `launch` is known, and `artefact` where the database has
- * the code; else it is empty, or, with SPC_PLAN_CACHED_ONLY, SPC_ENOTFOUND. */
+/* A flag in addition to those of spc.h: compile, render and load nothing. Of
+ * spc__code, only `launch` is set, and `artefact` if the database has the code.
+ * Otherwise `artefact` is empty, or the call returns SPC_ENOTFOUND with
+ * SPC_PLAN_CACHED_ONLY. */
 enum { SPC__PLAN_UNLOADED = 1 << 16 };
 
-/* With SPC_PLAN_CACHED_ONLY: only code that a record of this very problem
- * names. No template is asked, so Lua stays closed. */
+/* With SPC_PLAN_CACHED_ONLY: accept only code that a record of exactly this
+ * problem names. No template is queried, so Lua stays closed. */
 enum { SPC__PLAN_RECORDED = 1 << 17 };
 
-/* The module that a trial of the database names, without Lua or a compiler:
- * SPC_ENOTFOUND if its template has changed since or its code is not there;
- * SPC_EWRONG if what it names is the code of something else. */
+/* Gets the module that a trial of the database names, without Lua or a
+ * compiler. Returns SPC_ENOTFOUND if the template has changed or the code is
+ * missing, SPC_EWRONG if the named code is that of another problem. */
 spc_status spc__ctx_recorded(spc__code *out, spc_ctx *ctx,
                              const spc__attrs *problem, const spc__trial *trial,
                              unsigned flags);
 
-/* Code that the database has of a template for the problem, whatever its
- * configuration, which *config receives: that which was stored last. Needs
- * neither Lua nor a compiler. SPC_ENOTFOUND; SPC_EWRONG as above. */
+/* Gets the latest stored code of a template for the problem, whatever its
+ * configuration, which *config receives. Needs neither Lua nor a compiler.
+ * Returns SPC_ENOTFOUND, or SPC_EWRONG as above. */
 spc_status spc__ctx_stored_code(spc__code *out, spc__attrs *config,
                                 spc_ctx *ctx, const char *template_name,
                                 const spc__attrs *problem, unsigned flags);
 
-/* What code is compiled for, in words: it is stored with the code, and compared
- * when that is loaded. */
+/* Writes the purpose of the code as text. It is stored with the code and
+ * compared on loading. */
 void spc__code_identity(spc__buf *out, const char *template_name,
                         const spc__attrs *problem, const spc__attrs *config);
 
-/* Code of the host runs with all that its user may do: must it come from the
- * user's own file? */
+/* True if host code must come from the user's own file, because it runs with
+ * all rights of the user. */
 bool spc__ctx_wants_own_code(const spc_ctx *ctx);
 
-/* Loads a module whose artefact is already there (the tuner's way in). */
+/* Loads a module from an existing artefact (used by the tuner). */
 spc_status spc__ctx_load(spc__code *out, spc_ctx *ctx, const char *artefact_key,
                          const void *code, size_t bytes,
                          const spc__attrs *launch);
 
-/* Undoes one spc__ctx_load (the tuner, after a candidate has lost). The module
- * stays if a plan or a map came to the same code. */
+/* Undoes one spc__ctx_load (used by the tuner after a candidate has lost). The
+ * module stays if a plan or a map uses the same code. */
 void spc__ctx_unload(spc_ctx *ctx, const char *artefact_key);
 
-/* A kernel of loaded code; the same one when asked again. Its name has at most
- * 15 bytes. */
+/* Returns a kernel of loaded code. Repeated calls return the same kernel. Its
+ * name has at most 15 bytes. */
 spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
                            const spc__code *code, const char *name,
                            size_t shared_bytes);
 
-/* The hash of the template named, without Lua for the built-in ones; false if
+/* Writes the hash of the template; built-in ones need no Lua. Returns false if
  * there is no such template. It equals spc__template_hash. */
 bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
                             const char *template_name);
 
-/* May templates written for `tpl`'s device run on the context's? */
+/* True if templates written for `tpl`'s device can run on the context's device.
+ *  */
 bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl);
 
-/* The device's compiler, and a job for it that lacks only name and source. */
+/* Returns the device's compiler, and a job for it that lacks only name and
+ * source. */
 spc_status spc__ctx_compiler(spc__compiler **compiler, spc__compile_job *job,
                              spc_ctx *ctx);
 
-/* Who measures or compiles here and now; the rest of *out is zero. */
+/* Fills in the provenance of measurements and code made by this process. The
+ * rest of *out is zero. */
 void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx);
 
-/* pack_layers.c: opens the files of a context: of packs, the code for its
- * target as well. What ships lies below them, unless it does not open: then it
- * is left out, and the log says why. */
+/* pack_layers.c: opens the database files of a context. A pack also brings the
+ * code for the context's target. The shipped database is the lowest layer. If
+ * it cannot be opened, it is left out and the log gives the reason. */
 spc_status spc__ctx_open_cache(spc__cache **out, spc_ctx *ctx, const char *path,
                                const char *const *layers, int count,
                                const char *key, spc_error *error);
 
-/* code.c: the table of modules, made and freed with the context. */
+/* code.c: the table of modules, created and freed with the context. */
 spc__modules *spc__modules_create(void);
 void spc__modules_free(spc__modules *modules, spc__device *device);
 
-/* SPC_EINVAL if ctx, or the argument of that name, is NULL; SPC_ENOTFOUND: the
+/* Returns SPC_EINVAL if ctx or the named argument is NULL, SPC_ENOTFOUND if the
  * context has no database. */
 spc_status spc__ctx_need_database(spc_ctx *ctx, const char *function,
                                   const char *name, const void *needed);

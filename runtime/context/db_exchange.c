@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* db_exchange.c - records between files, for readers of spc.h. */
+/* db_exchange.c - exchanges records between files, for users of spc.h. */
 #include "context/ctx.h"
 
 #include "base/error.h"
@@ -8,7 +8,7 @@
 
 /* ---- taking -------------------------------------------------------------- */
 
-/* A template that is not here says nothing about the record's age. */
+/* If this library lacks the template, the record's age is unknown. */
 static bool is_stale(const char *template_name, const char *hash, void *payload)
 {
     char now[SPC__SHA256_HEX];
@@ -35,7 +35,7 @@ static spc__exchange make_exchange(spc_ctx *ctx, spc_db_exchange *to)
                            .payload = to};
 }
 
-/* The fates of both sides are one list. */
+/* Both enums list the same fates. */
 _Static_assert((int)SPC_DB_REJECTED == (int)SPC__FATE_REJECTED &&
                    (int)SPC_DB_STALE == (int)SPC__FATE_STALE &&
                    (int)SPC_DB_OLDER == (int)SPC__FATE_OLDER,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* db_keep.c - packing, pruning, pinning, migrating, for readers of spc.h. */
+/* db_keep.c - packs, prunes, pins and migrates records, for users of spc.h. */
 #include "context/class_default.h"
 #include "context/ctx.h"
 

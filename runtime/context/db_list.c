@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* db_list.c - the database for readers of spc.h: problems and their trials. */
+/* db_list.c - lists the problems and trials of the database, for users of
+ * spc.h. */
 #include "context/class_default.h"
 #include "context/ctx.h"
 
@@ -12,7 +13,7 @@
 typedef struct listing {
     spc_status (*each)(const spc_db_row *row, void *payload);
     void *payload;
-    bool all; /* also what is no layer */
+    bool all; /* also records that are not layers */
 } listing;
 
 static void choice_text(char *out, size_t bytes, const spc__trial *trial)
@@ -33,16 +34,17 @@ static void provenance_text(char *out, size_t bytes,
              (unsigned long long)from->seed, from->scenes);
 }
 
-/* Of a list of offsets a record has a digest, which makes no layer again. */
+/* A record stores only a digest of a list of offsets, so the layer cannot be
+ * restored. */
 static bool has_list(const spc__attrs *layer)
 {
     return spc__attrs_find(layer, "list") != NULL &&
            spc__attrs_find(layer, "cin") != NULL;
 }
 
-/* Code records (code.c) name compiled code, not measurements; those of maps
- * (coords/map_choice.h) a geometry, those of classes (class_default.h) layers
- * of a kind. */
+/* Code records (code.c) name compiled code, not measurements. Records of maps
+ * (coords/map_choice.h) have a geometry, those of classes (class_default.h) a
+ * kind of layer. */
 static const char *kind_of(const spc__problem_key *key)
 {
     spc_conv conv;
@@ -61,7 +63,8 @@ static bool is_layer(const spc__problem_key *key)
     return strcmp(kind_of(key), "layer") == 0;
 }
 
-/* As people write it; of what is none, its words. */
+/* Writes a layer in the form that users write. Other records are written as
+ * attrs. */
 static void layer_text(char *out, size_t bytes, const spc__problem_key *key)
 {
     spc__buf words = SPC__BUF_INIT;
@@ -108,7 +111,7 @@ static spc_status list_row(const spc__cache_row *from, void *payload)
     return to->each(&row, to->payload);
 }
 
-/* Can the call begin? `has_each`: its callback is not NULL. */
+/* Checks the arguments of a call. `has_each`: its callback is not NULL. */
 static spc_status check_call(spc_ctx *ctx, const char *function, bool has_each)
 {
     return spc__ctx_need_database(ctx, function, "each",
@@ -144,7 +147,7 @@ spc_status spc_db_each_record(spc_ctx *ctx,
 
 typedef struct trial_query {
     int64_t id;
-    const char *file; /* the uppermost that lists it; NULL: none so far */
+    const char *file; /* the uppermost file that lists it; NULL: none so far */
 } trial_query;
 
 static spc_status find_problem(const spc__cache_row *row, void *payload)
@@ -199,7 +202,8 @@ spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
     if (status == SPC_OK)
         status = spc__cache_each(ctx->cache, find_problem, &query,
                                  spc__error_of(ctx));
-    if (status == SPC_EDB && query.file != NULL) /* it is another's damage */
+    if (status == SPC_EDB && query.file != NULL) /* the damage is in another
+                                                  * file */
         status = SPC_OK;
     if (status == SPC_OK && query.file == NULL)
         status = spc__fail(spc__error_of(ctx), SPC_ENOTFOUND,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * modules.c - compiled code that is loaded: by artefact key, by the name of
- * what it was asked for, until the context ends.
+ * modules.c - loaded code, found by artefact key or by the request that led to
+ * it. It stays until the context ends.
  */
 #include "context/modules.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A kernel of a loaded module, asked for once. */
+/* A kernel of a loaded module, looked up once. */
 typedef struct held {
     char name[16];
     size_t shared_bytes;
@@ -23,20 +23,20 @@ struct spc__loaded {
     spc__module *module;
     spc__attrs resources;
     size_t statics;
-    int uses; /* loads not yet undone */
+    int uses; /* loads that were not undone */
     held *kernels;
     int kernel_count;
 };
 
-/* Launch geometry belongs to the name, not to the module: two configurations
- * may differ in it alone. */
+/* The launch geometry belongs to the name, not to the module, because two
+ * configurations may differ only in it. */
 typedef struct named {
     char *name;
     char artefact[SPC__SHA256_HEX];
     spc__attrs launch;
 } named;
 
-/* Hashes of templates that were asked for. */
+/* Template hashes that were computed. */
 typedef struct hashed {
     char template_name[32];
     char hex[SPC__SHA256_HEX];
@@ -49,12 +49,12 @@ struct spc__modules {
     int name_count;
     hashed *hashes;
     int hash_count;
-    bool has_warned; /* of trouble with the database: once is enough */
+    bool has_warned; /* warn only once about database failures */
 };
 
 /* ---- the table of modules ------------------------------------------------ */
 
-/* Makes room for one more element; true if there is some. */
+/* Makes room for one more element. Returns true on success. */
 static bool grow(void *array, int count, size_t element_bytes)
 {
     void **at = array;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack_layers.c - the files that a context opens.
+ * pack_layers.c - finds the files that a context opens.
  *
- * A pack keeps choices apart from the code for each target. Whoever names the
- * first file means the code for its own device too, which lies beside it.
+ * A pack keeps choices separate from the code for each target. If the caller
+ * names the file of choices, the file with the code for the device, in the same
+ * folder, is opened too.
  */
 #include "context/ctx.h"
 
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The file of code that goes with a layer; empty: there is none. */
+/* Finds the file of code that belongs to a layer. Empty if there is none. */
 static void find_code(spc__buf *out, const spc_ctx *ctx, const char *layer)
 {
     spc__pack_code_file(out, layer, ctx->info.target);
@@ -20,7 +21,7 @@ static void find_code(spc__buf *out, const spc_ctx *ctx, const char *layer)
         spc__buf_clear(out);
 }
 
-/* Each layer, and behind it its code. */
+/* Lists each layer, followed by its code. */
 static int expand(const char **out, spc__buf *code, const spc_ctx *ctx,
                   const char *const *layers, int count)
 {
@@ -43,7 +44,8 @@ static void swap(const char **a, const char **b)
     *b = kept;
 }
 
-/* With what ships as the lowest, unless that is NULL. */
+/* Opens the files, with the shipped database as the lowest, unless that is
+ * NULL. */
 static spc_status open_files(spc__cache **out, const spc_ctx *ctx,
                              const char *path, const char *const *layers,
                              int count, const char *key, const char *shipped,
@@ -89,7 +91,7 @@ spc_status spc__ctx_open_cache(spc__cache **out, spc_ctx *ctx, const char *path,
                  ? open_files(out, ctx, path, layers, count, key, NULL, error)
                  : SPC_OK;
     if (status != SPC_OK)
-        return status; /* what ships was not the trouble */
+        return status; /* the shipped database was not the cause */
     spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                     "continuing without what ships: %s", with.text);
     free(ctx->shipped);

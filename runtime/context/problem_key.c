@@ -12,21 +12,21 @@
 #include <stdio.h>
 
 /*
- * What problems are compared by, in octaves weighted by how much they change
- * which configuration is best: channels set the shape of the tiles, the rows
- * only how many there are, the density how much of the work of a tile is real,
- * and the ratio of rows in to rows out how often what is read is read again.
- * It is a feature of its own, and not the rows in, so that a layer with the
- * same rows on both sides has them counted once. Buckets are half octaves. A
- * choice of the same bucket costs 2 % in the median, of one an octave away 3 %;
- * farther ones cost up to 80 % (docs/dev/experiments.md, tuning).
+ * The weights by which problems are compared, in octaves. They reflect how much
+ * each feature changes the best configuration. Channels set the shape of the
+ * tiles, rows only their number, and density the useful part of a tile's work.
+ * The ratio of rows in to rows out tells how often inputs are read again. It
+ * replaces the rows in, so that a layer with equal rows on both sides does not
+ * count them twice. Buckets are half octaves. A choice of the same bucket costs
+ * 2 % in the median, one an octave away 3 %. Farther ones cost up to 80 %
+ * (docs/dev/experiments.md, tuning).
  */
 static const double rows_weight = 1, ratio_weight = 0.5, density_weight = 0.5,
                     channels_weight = 2, half_octave = 0.5;
 
-/* Layers that differ only in channels, what is done to their sums, and gaps
- * between rows may stand in for each other; of those with groups, which have
- * kernels of their own, those with groups alike. */
+/* Writes the family of layers that may replace each other: they differ only in
+ * channels, epilogue and gaps between rows. Layers with groups have kernels of
+ * their own and form a family with groups of equal size. */
 static void set_family(spc__attrs *out, const spc__attrs *layer,
                        const spc_conv *conv)
 {
@@ -50,8 +50,8 @@ static double octaves(int64_t count)
 
 /* The order of the features is part of the database's keys. */
 void spc__problem_key_init(spc__problem_key *out, const spc_ctx *ctx,
-                   const spc_conv *conv, int64_t rows_in, int64_t rows_out,
-                   double density)
+                           const spc_conv *conv, int64_t rows_in,
+                           int64_t rows_out, double density)
 {
     double in = octaves(rows_in), rows = octaves(rows_out);
     double dense = density > 0 ? log2(density) : -INFINITY;
@@ -69,7 +69,7 @@ void spc__problem_key_init(spc__problem_key *out, const spc_ctx *ctx,
 }
 
 void spc__problem_key_scene(double *rows_in, double *rows_out, double *density,
-                         const spc__problem_key *key)
+                            const spc__problem_key *key)
 {
     double rows = spc__feature_value(key, "rows");
 

@@ -9,13 +9,14 @@
 #include "cache/cache.h"
 #include "spc.h"
 
-/* The key of a measurement of `conv` on the device of `ctx`, for a map with
- * `rows_in` and `rows_out` rows. `density` is pairs / (rows_out * offsets). */
+/* Computes the key of a measurement of `conv` on the device of `ctx`, for a map
+ * with `rows_in` and `rows_out` rows. `density` is pairs / (rows_out *
+ * offsets). */
 void spc__problem_key_init(spc__problem_key *out, const spc_ctx *ctx,
                            const spc_conv *conv, int64_t rows_in,
                            int64_t rows_out, double density);
 
-/* Reads the sizes and the density back from the key of a record. */
+/* Reads the sizes and the density from the key of a record. */
 void spc__problem_key_scene(double *rows_in, double *rows_out, double *density,
                             const spc__problem_key *key);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shipped.c - finding the database that came with the library.
+ * shipped.c - finds the database that is installed with the library.
  *
- * It is installed in share/spctune, below the folder that has bin and lib. That
- * tree may have been moved, so it is looked for from where this code lies: from
- * lib, lib/TRIPLET or bin, and in a folder of builds from beside the program.
+ * It is installed in share/spctune, in the same folder as bin and lib. That
+ * tree may have been moved, so the search starts at the file that contains this
+ * code: in lib, lib/TRIPLET or bin. In a build tree the database is next to the
+ * program.
  */
 #include "context/shipped.h"
 
@@ -20,8 +21,8 @@ static char lower(char byte)
     return byte >= 'A' && byte <= 'Z' ? (char)(byte - 'A' + 'a') : byte;
 }
 
-/* "NVIDIA H200" as "nvidia-h200.db": one dash for all that is no part of a
- * word. */
+/* Turns "NVIDIA H200" into "nvidia-h200.db": one dash replaces all characters
+ * between words. */
 static void put_name(spc__buf *out, const char *device)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyz0123456789.";
@@ -39,8 +40,9 @@ static void put_name(spc__buf *out, const char *device)
     spc__buf_puts(out, ".db");
 }
 
-/* The file with this code in it. What the loader calls the program is what it
- * was started as, which may be a word of PATH or relative to another folder. */
+/* Finds the file that contains this code. For the program itself, the loader
+ * reports only the name used to start it, which may be a word searched in PATH
+ * or a relative path. */
 static bool own_file(char out[PATH_MAX])
 {
     static const char here;
@@ -55,7 +57,7 @@ static bool own_file(char out[PATH_MAX])
            NULL;
 }
 
-/* Is it there? Else nothing stays in `out`. */
+/* True if the file exists. Otherwise `out` is left empty. */
 static bool is_file(spc__buf *out, const char *folder, const char *rest,
                     const char *device)
 {

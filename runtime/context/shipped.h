@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shipped.h - the database that came with the library, for the device at hand.
+ * shipped.h - the database installed with the library for the current device.
  */
 #ifndef SPC_RUNTIME_SHIPPED_H
 #define SPC_RUNTIME_SHIPPED_H
@@ -8,10 +8,10 @@
 #include "base/buf.h"
 
 /*
- * The file with what was measured on this class of device before the library
- * went out: "nvidia-h200.db" for "NVIDIA H200", in `folder`, or if that is NULL
- * in $SPC_SHIPPED, else where it was installed. Empty: there is none, or an
- * empty folder says that none is wanted.
+ * Finds the file with measurements of this class of device: "nvidia-h200.db"
+ * for "NVIDIA H200". It is searched in `folder`, or if that is NULL in
+ * $SPC_SHIPPED, else in the installation. Returns an empty path if there is no
+ * such file, or if the folder is empty, which disables it.
  */
 void spc__shipped_file(spc__buf *out, const char *folder, const char *device);
 

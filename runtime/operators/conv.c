@@ -54,9 +54,9 @@ static spc_status check_groups(const spc_conv *conv, spc_error *error)
                      conv->groups, conv->cin, conv->cout);
 }
 
-/* What rules an operator may have. */
+/* The rules that each operator may have. */
 static const struct {
-    unsigned rules; /* a bit for each */
+    unsigned rules; /* one bit for each rule */
     const char *names;
 } operator_rules[] = {
     [SPC_SUBM] = {1u << SPC_RULE_SUBM, "subm"},
@@ -75,7 +75,7 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
 {
     unsigned rule = (unsigned)conv->geometry.rule;
 
-    /* What is the gradient of a layer with a word for it. */
+    /* This DGRAD has a forward layer, although no text names it directly. */
     if (conv->pass == SPC_DGRAD && rule == SPC_RULE_GENERATIVE &&
         conv->op == SPC_CONV)
         return SPC_OK;
@@ -145,10 +145,10 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
 
 /* ---- attrs --------------------------------------------------------------- */
 
-/* Three attrs; where they are `otherwise` throughout they are left out. */
+/* Three attrs, left out if all of them equal `otherwise`. */
 typedef struct axes_attrs {
     const char *names[3];
-    size_t at; /* int[3] of spc_geometry */
+    size_t at; /* offset of an int[3] in spc_geometry */
     int otherwise;
     bool always;
 } axes_attrs;
@@ -166,7 +166,7 @@ static const axes_attrs geometry_attrs[] = {
 };
 enum { GEOMETRY_ATTRS = sizeof(geometry_attrs) / sizeof(geometry_attrs[0]) };
 
-/* A list of offsets is known by a digest of it. */
+/* A list of offsets is identified by its digest. */
 static void set_list(spc__attrs *out, const spc_geometry *g)
 {
     unsigned char digest[SPC__SHA256_BYTES];
@@ -218,7 +218,7 @@ static void set_geometry(spc__attrs *out, const spc_geometry *g)
 }
 
 /* The order is part of the database's keys: op, channels, kernel, dilation,
- * then what only other rules have; what later versions added comes last. */
+ * then the attrs of other rules. Attrs that later versions added come last. */
 void spc__conv_layer(spc__attrs *out, const spc_conv *conv)
 {
     out->count = 0;
@@ -298,7 +298,7 @@ static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
     int rule = spc__name_index(spc__rule_names,
                                spc__attrs_text(attrs, "rule", "subm"));
 
-    g->rule = (spc_rule)rule; /* -1 is refused by the check */
+    g->rule = (spc_rule)rule; /* the check refuses -1 */
     for (int a = 0; a < GEOMETRY_ATTRS; a++) {
         const axes_attrs *row = &geometry_attrs[a];
         int *value = (int *)((char *)g + row->at);

@@ -2,8 +2,8 @@
 /*
  * conv.h - layers inside the library: their names and their attrs.
  *
- * Public part: spc_conv in spc.h. conv_text.c reads a layer's text, conv_format.c
- * writes it.
+ * The public part is spc_conv in spc.h. conv_text.c parses the text of a layer,
+ * conv_format.c writes it.
  */
 #ifndef SPC_RUNTIME_CONV_H
 #define SPC_RUNTIME_CONV_H
@@ -11,26 +11,26 @@
 #include "base/attrs.h"
 #include "spc.h"
 
-/* Any layer in use has far fewer; more are a mistake, and products of sizes
- * below it stay within 64 bits. */
+/* Real layers have far fewer channels, so more are treated as an error.
+ * Products of sizes below this limit fit 64 bits. */
 enum { SPC__CHANNELS_MOST = 65536 };
 
-/* By spc_operator and spc_rule; both end with NULL. */
+/* Names by spc_operator and by spc_rule. Both end with NULL. */
 extern const char *const spc__operator_names[];
 extern const char *const spc__rule_names[];
 
-/* A layer as attrs, in canonical order: op, cin, cout, groups (unless 1), kx,
- * ky, kz, dx, dy, dz, what the rule has besides (rule, sx.., px.., ox.., hx..),
- * dtype, bias, deterministic, and for the templates the derived `offsets` and
- * `centre`: the offset whose input is the output row itself, -1 where there is
- * none. */
+/* Writes a layer as attrs in canonical order: op, cin, cout, groups (unless 1),
+ * kx, ky, kz, dx, dy, dz, the attrs of the rule (rule, sx.., px.., ox.., hx..),
+ * dtype, bias, deterministic. Adds the derived `offsets` and `centre` for the
+ * templates. `centre` is the offset whose input is the output row itself, or
+ * -1. */
 void spc__conv_attrs(spc__attrs *out, const spc_conv *conv);
 
-/* The same without what is derived: the words that tell one layer from another. */
+/* Writes the attrs without the derived ones. They identify the layer. */
 void spc__conv_layer(spc__attrs *out, const spc_conv *conv);
 
-/* The layer that such attrs describe (`offsets` and `centre` are not needed);
- * false if they describe none. */
+/* Reads a layer from such attrs (`offsets` and `centre` are not needed).
+ * Returns false if they do not describe a layer. */
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
 
 int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
@@ -39,32 +39,33 @@ int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
 int spc__conv_group_in(const spc_conv *conv);
 int spc__conv_group_out(const spc_conv *conv);
 
-/* Is its geometry read the other way: are outputs found where the formula has
- * inputs? */
+/* True if the geometry is read in reverse: outputs are at the positions that
+ * the formula gives to inputs. */
 bool spc__conv_is_inverse(const spc_conv *conv);
 
-/* Does it run on maps of points, in which an output may see several inputs at
- * one offset? */
+/* True if the layer runs on maps of points, in which an output may see several
+ * inputs at one offset. */
 bool spc__conv_has_triplets(const spc_conv *conv);
 
-/* Are the rows of the scene that stands for a layer its outputs? Else they are
- * its inputs, or both. */
+/* True if the rows of the layer's sample scene are its outputs. Otherwise they
+ * are its inputs, or both. */
 bool spc__conv_ends_at_scene(const spc_conv *conv);
 
-/* The rule of an operator that has only one; -1: its text says which. */
+/* Returns the rule of an operator that has only one, or -1 if the text selects
+ * it. */
 int spc__operator_only_rule(spc_operator op);
 
-/* Has the operator this rule? */
+/* Checks that the operator supports the rule. */
 spc_status spc__operator_check(const spc_conv *conv, spc_error *error);
 
-/* For other values that have a geometry (conv_text.c): sets what the word
- * `name` of a layer means, which is one of its geometry's; writes
- * ",rule=floor,k=2..." and nothing for SPC_RULE_SUBM's rule. */
+/* For other values with a geometry (conv_text.c): the first sets the geometry
+ * from a layer's word `name`. The second writes ",rule=floor,k=2...", without
+ * the rule if it is SPC_RULE_SUBM. */
 spc_status spc__geometry_word(spc_geometry *out, const char *name,
                               const char *value, spc_error *error);
 int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry);
 
-/* "unknown WHAT 'WORD': did you mean ...?"; `names` ends with NULL. */
+/* Writes "unknown WHAT 'WORD': did you mean ...?". `names` ends with NULL. */
 spc_status spc__fail_unknown(spc_error *error, const char *what,
                              const char *word, const char *const *names);
 

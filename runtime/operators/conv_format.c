@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_format.c - a layer's text written. */
+/* conv_format.c - writes a layer as text. */
 #include "operators/conv.h"
 
 #include "base/dtype.h"
@@ -11,7 +11,7 @@
 #include "operators/pass.h"
 #include <stdio.h>
 
-/* Three equal axes are written as one number. */
+/* Writes three equal axes as one number. */
 static void format_axes(char out[40], const int axes[3])
 {
     if (axes[0] == axes[1] && axes[0] == axes[2])
@@ -20,7 +20,7 @@ static void format_axes(char out[40], const int axes[3])
         snprintf(out, 40, "%dx%dx%d", axes[0], axes[1], axes[2]);
 }
 
-/* ",name=axes", or nothing where they are the default. */
+/* Writes ",name=axes", or nothing if the axes have their default. */
 static size_t format_word(char *out, size_t bytes, size_t length,
                           const char *name, const int axes[3], int otherwise)
 {
@@ -34,7 +34,7 @@ static size_t format_word(char *out, size_t bytes, size_t length,
                                      ",%s=%s", name, text);
 }
 
-/* ",name=length", or nothing for 0. */
+/* Writes ",name=length", or nothing for 0. */
 static size_t format_length(char *out, size_t bytes, size_t length,
                             const char *name, float value)
 {
@@ -48,7 +48,7 @@ static size_t format_length(char *out, size_t bytes, size_t length,
                                      ",%s=%s", name, text);
 }
 
-/* The kernel: a list, or how large it is. */
+/* Writes the kernel: its list of offsets or its size. */
 static size_t format_kernel(char *out, size_t bytes, size_t length,
                             const spc_geometry *g)
 {
@@ -62,8 +62,7 @@ static size_t format_kernel(char *out, size_t bytes, size_t length,
                                      ",offsets=%s", list);
 }
 
-/* Where one axis has an origin of its own, the rule's own of the others is said
- * as well. */
+/* If one axis has an explicit origin, writes the origins of all axes. */
 static size_t format_origin(char *out, size_t bytes, size_t length,
                             const spc_geometry *g)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv_text.c - a layer's text: its words read. */
+/* conv_text.c - parses a layer's text. */
 #include "operators/conv.h"
 
 #include "base/dtype.h"
@@ -19,7 +19,8 @@ enum { WORD_BYTES = 64 };
 
 /* ---- values -------------------------------------------------------------- */
 
-/* Reads digits up to `end`; false for anything else or past `most`. */
+/* Reads digits up to `end`. Returns false for any other text or a value above
+ * `most`. */
 static bool read_count(int *out, const char *text, const char *end, int most)
 {
     long long value = 0;
@@ -36,7 +37,7 @@ static bool read_count(int *out, const char *text, const char *end, int most)
     return true;
 }
 
-/* A count, or with `least` below 0 one that may have a minus sign. */
+/* Reads a count. If `least` is negative, a minus sign is allowed. */
 static bool read_signed(int *out, const char *text, const char *end, int least,
                         int most)
 {
@@ -49,7 +50,7 @@ static bool read_signed(int *out, const char *text, const char *end, int least,
     return *out >= least;
 }
 
-/* "3" for all axes, or "3x3x1". */
+/* Reads "3" for all axes, or "3x3x1". */
 static bool read_axes(int out[3], const char *value, int least, int most)
 {
     int count = 0;
@@ -74,9 +75,9 @@ struct layer_word {
     const char *name;
     spc_status (*set)(spc_conv *conv, const layer_word *word, const char *value,
                       spc_error *error);
-    size_t at;           /* of spc_conv, what it sets */
-    int low;             /* of sizes by axis the least that is right, */
-    const char *example; /* and three that are */
+    size_t at;           /* offset of the field in spc_conv */
+    int low;             /* the smallest legal value per axis */
+    const char *example; /* and three legal values */
 };
 
 static void *member(spc_conv *conv, const layer_word *word)
@@ -97,7 +98,7 @@ static spc_status set_channels(spc_conv *conv, const layer_word *word,
                      word->name, value, SPC__CHANNELS_MOST);
 }
 
-/* Whether it divides the channels is known when all words are read. */
+/* Whether the groups divide the channels is checked after all words. */
 static spc_status set_groups(spc_conv *conv, const layer_word *word,
                              const char *value, spc_error *error)
 {
@@ -115,7 +116,7 @@ static spc_status set_groups(spc_conv *conv, const layer_word *word,
 static spc_status set_kernel(spc_conv *conv, const layer_word *word,
                              const char *value, spc_error *error)
 {
-    /* Sizes past the limit are refused by spc_conv_check, which names it. */
+    /* spc_conv_check refuses sizes beyond its limit and names the limit. */
     if (read_axes(member(conv, word), value, word->low, 1000000))
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
@@ -131,7 +132,7 @@ static spc_status set_offsets(spc_conv *conv, const layer_word *word,
     return spc__list_read(&conv->geometry, value, error);
 }
 
-/* The words of three numbers besides the kernel size. */
+/* Sets the words with three numbers, except the kernel size. */
 static spc_status set_axes(spc_conv *conv, const layer_word *word,
                            const char *value, spc_error *error)
 {
@@ -145,7 +146,7 @@ static spc_status set_axes(spc_conv *conv, const layer_word *word,
                      SPC__GEOMETRY_MOST);
 }
 
-/* 0 on some axes: there the set has no end. */
+/* An axis of 0 is unbounded. */
 static spc_status set_shape(spc_conv *conv, const layer_word *word,
                             const char *value, spc_error *error)
 {
@@ -178,7 +179,8 @@ static spc_status set_rule(spc_conv *conv, const layer_word *word,
     return SPC_OK;
 }
 
-/* A length of points: what is no positive number spc_conv_check refuses. */
+/* Sets a length of points. spc_conv_check refuses lengths that are not
+ * positive. */
 static spc_status set_length(spc_conv *conv, const layer_word *word,
                              const char *value, spc_error *error)
 {
@@ -219,8 +221,8 @@ static spc_status set_dtype(spc_conv *conv, const layer_word *word,
     return SPC_OK;
 }
 
-/* The types of sums that a text may name: spc_accumulator, and what the layer's
- * own is called, until it is known to be that. */
+/* The types of sums that a text may name, by spc_accumulator. The layer's own
+ * type may be named too, and is checked once the layer's dtype is known. */
 static const char *const sums[] = {"", "f16", "f32", "i32", NULL};
 enum { SUMS_F32 = 2, SUMS_I32 = 3 };
 
@@ -307,7 +309,7 @@ static spc_status set_pitch(spc_conv *conv, const layer_word *word,
 
 #define AT(field) offsetof(spc_conv, field)
 
-/* Those that a layer must have come first. */
+/* Required words come first. */
 static const layer_word words[] = {
     {"cin", set_channels, AT(cin), 0, NULL},
     {"cout", set_channels, AT(cout), 0, NULL},
@@ -339,7 +341,7 @@ static const layer_word words[] = {
 enum { WORDS = sizeof(words) / sizeof(words[0]), NEEDED = 3 };
 _Static_assert(WORDS <= 32, "the words that were read are bits of an unsigned");
 
-/* What a word without a value might have meant. */
+/* Returns the value that a word without a value may have meant. */
 static const char *example_value(const char *word)
 {
     if (strcmp(word, "dtype") == 0 || strcmp(word, "out") == 0 ||
@@ -360,12 +362,12 @@ static bool has_seen(unsigned seen, const char *name)
     return false;
 }
 
-/* What is written for a submanifold layer with one offset, whose outputs see
- * no voxel but their own. */
+/* The text for a submanifold layer with one offset, whose outputs see only
+ * their own voxel. */
 static const char linear[] = "linear",
                   linear_example[] = "linear,cin=64,cout=128";
 
-/* Such a layer has channels and a type, but no geometry to speak of. */
+/* A linear layer has channels and a type, but no words for the geometry. */
 static bool is_spatial(const layer_word *word)
 {
     return word->at >= AT(geometry) &&
@@ -379,7 +381,7 @@ static void set_linear(spc_conv *conv)
         conv->geometry.kernel[i] = 1;
 }
 
-/* The operators that a text may begin with. */
+/* The largest number of operators. */
 enum { OPERATORS_MOST = 32 };
 
 static void list_operators(const char *names[OPERATORS_MOST])
@@ -392,14 +394,14 @@ static void list_operators(const char *names[OPERATORS_MOST])
     names[count] = NULL;
 }
 
-/* A layer of which some words are read. */
+/* The state of parsing a layer. */
 typedef struct reading {
     spc_conv *conv;
-    unsigned seen; /* the set of them */
+    unsigned seen; /* a bit for each word that was read */
     bool linear;
 } reading;
 
-/* One "name=value". */
+/* Reads one "name=value". */
 static spc_status read_word(reading *r, char *text, spc_error *error)
 {
     const char *names[WORDS + 1] = {NULL};
@@ -472,14 +474,14 @@ static spc_status read_operator(reading *r, const char *text, spc_error *error)
     return spc__fail_unknown(error, "operator", text, names);
 }
 
-/* Words are short, but for a list of offsets. */
+/* Limits a word's length. Only lists of offsets are long. */
 static size_t most_bytes(const char *word)
 {
     return strncmp(word, "offsets=", 8) == 0 ? WORD_BYTES + SPC__LIST_BYTES
                                              : WORD_BYTES;
 }
 
-/* Two words that say the same. */
+/* Refuses two words that set the same property. */
 static spc_status check_twice(const reading *r, spc_error *error)
 {
     static const char *const boxes[] = {"k", "dilation", "origin", "padding"};
@@ -497,7 +499,7 @@ static spc_status check_twice(const reading *r, spc_error *error)
     return SPC_OK;
 }
 
-/* A layer of points has a radius, unless its operator is for no points. */
+/* A layer of points needs a radius, unless its operator does not use points. */
 static spc_status check_radius(const reading *r, spc_error *error)
 {
     spc_status status;
@@ -512,7 +514,7 @@ static spc_status check_radius(const reading *r, spc_error *error)
                      examples[SPC_POINTS]);
 }
 
-/* Reads the comma-separated words at `text`, one at a time. */
+/* Reads the comma-separated words at `text` one by one. */
 static spc_status read_words(spc_conv *conv, const char *text, spc_error *error)
 {
     reading r = {conv, 0, false};
@@ -574,7 +576,7 @@ spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
         status = spc_conv_check(&conv, error);
     if (status != SPC_OK) {
         spc__fail_prefix(error, "layer '%.120s': ", text);
-        return status; /* also when nobody wants the sentence */
+        return status; /* also if `error` is NULL */
     }
     *out = conv;
     return SPC_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* epilogue.c - scale, bias, activation, residual, type and slice of outputs. */
+/* epilogue.c - scale, bias, activation, residual, type and pitch of outputs. */
 #include "operators/epilogue.h"
 
 #include "base/dtype.h"
@@ -21,10 +21,10 @@ static const char *const outs[] = {"own", "f16", "bf16", "f32", "i8", NULL};
 static const spc_dtype out_types[] = {SPC_F16, SPC_F16, SPC_BF16, SPC_F32,
                                       SPC_I8};
 
-/* Elements from row to row, where that is not the number of channels. */
+/* Elements from row to row, if rows have gaps between them. */
 static const struct pitch {
     const char *name;
-    size_t at, channels; /* of spc_conv */
+    size_t at, channels; /* offsets in spc_conv */
 } pitches[] = {
     {"in_pitch", offsetof(spc_conv, in_pitch), offsetof(spc_conv, cin)},
     {"out_pitch", offsetof(spc_conv, out_pitch), offsetof(spc_conv, cout)},
@@ -37,7 +37,7 @@ static int member(const spc_conv *conv, size_t at)
     return *(const int *)((const char *)conv + at);
 }
 
-/* 0 where rows lie without gaps. */
+/* Returns 0 if rows have no gaps. */
 static int gapped_pitch(const spc_conv *conv, const struct pitch *p)
 {
     int pitch = member(conv, p->at);
@@ -90,7 +90,7 @@ bool spc__bias_is_in_sum(const spc_conv *conv)
            conv->pass != SPC_WGRAD;
 }
 
-/* Is `out` another format than the inputs have in memory? */
+/* True if `out` differs from the type of the inputs in memory. */
 static bool out_differs(const spc_conv *conv)
 {
     const spc__dtype *own = spc__dtype_of(conv->dtype);
@@ -181,8 +181,8 @@ static bool slope_is_usual(const spc_conv *conv)
     return !has_slope(conv) || spc__conv_slope(conv) == usual_slope(conv);
 }
 
-/* What reads attrs takes digits alone for a number, so that is how they are
- * set. */
+/* A reader of attrs takes only digits as a number, so other slopes are set as
+ * text. */
 static void set_slope(spc__attrs *out, const spc_conv *conv)
 {
     float slope = spc__conv_slope(conv);
@@ -255,7 +255,7 @@ static const char form[] =
     "scale and bias first, then one of relu, leaky, sigmoid, silu, gelu, elu "
     "and add in either order, as in scale+bias+relu+add";
 
-/* One word of the list; `stage` is how far the list has come. */
+/* Parses one word of the list. `stage` is the last kind of word read. */
 enum { NOTHING, SCALED, BIASED, REST };
 
 static bool take_word(spc_conv *conv, const char *word, int *stage)
@@ -329,7 +329,7 @@ spc_status spc__out_read(spc_conv *conv, const char *value, spc_error *error)
     return SPC_OK;
 }
 
-/* At the end of the text in out[bytes], as far as there is room. */
+/* Appends to the text in out[bytes], as far as it fits. */
 __attribute__((format(printf, 3, 4))) static void
 append(char *out, size_t bytes, const char *format, ...)
 {
@@ -341,7 +341,7 @@ append(char *out, size_t bytes, const char *format, ...)
     va_end(args);
 }
 
-/* A layer with a bias alone keeps its old word. */
+/* A layer with only a bias keeps its older word. */
 static void append_list(char *out, size_t bytes, const spc_conv *conv)
 {
     const char *const list[] = {
@@ -374,7 +374,7 @@ void spc__epilogue_format(char *out, size_t bytes, const spc_conv *conv)
     out[0] = '\0';
     if (spc__dtype_of(conv->dtype) == NULL ||
         spc__epilogue_check(conv, NULL) != SPC_OK)
-        return; /* what is no layer */
+        return; /* for an invalid layer */
     append_list(out, bytes, conv);
     print_slope(slope, sizeof(slope), conv);
     if (!slope_is_usual(conv))

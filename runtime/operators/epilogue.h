@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * epilogue.h - what a layer does to its sums, and how its tensors lie in
- * memory: checked, as attrs, and as words. Part of conv.c and conv_text.c.
+ * epilogue.h - the operations of a layer on its sums, and the layout of its
+ * tensors in memory: checks, attrs and words. Part of conv.c and conv_text.c.
  */
 #ifndef SPC_RUNTIME_EPILOGUE_H
 #define SPC_RUNTIME_EPILOGUE_H
@@ -13,42 +13,45 @@ enum { SPC__PITCH_MOST = 1 << 20 };
 
 extern const char *const spc__activation_names[]; /* by spc_activation; NULL */
 
-/* The type of the outputs in memory, and what slope of 0 stands for. */
+/* The type of the outputs in memory, and the actual slope if it is given as 0.
+ *  */
 spc_dtype spc__conv_out(const spc_conv *conv);
 float spc__conv_slope(const spc_conv *conv);
 
-/* A slope of leaky or elu, 0 for the activation's own: SPC_EINVAL out of 0 to 16. */
+/* Checks a slope of leaky or elu: 0 selects the activation's own. Returns
+ * SPC_EINVAL outside of 0 to 16. */
 spc_status spc__slope_check(float slope, spc_error *error);
 
-/* Does it do more than add a bias? */
+/* True if the epilogue does more than add a bias. */
 bool spc__has_epilogue(const spc_conv *conv);
 
-/* Are inputs (outputs and residual) whole numbers, which have a scale? */
+/* True if the inputs (or the outputs and the residual) are integers with a
+ * scale. */
 bool spc__conv_in_is_whole(const spc_conv *conv);
 bool spc__conv_out_is_whole(const spc_conv *conv);
 
-/* Has the layer a bias that is added before all else? */
+/* True if the layer adds its bias before all other operations. */
 bool spc__bias_is_in_sum(const spc_conv *conv);
 
 spc_status spc__epilogue_check(const spc_conv *conv, spc_error *error);
 
-/* The attrs scale, act, slope, add, out, in_pitch, out_pitch, add_pitch; each
- * is left out at its default, so that keys of layers without it are as they
- * were. And back. */
+/* Writes and reads the attrs scale, act, slope, add, out, in_pitch, out_pitch
+ * and add_pitch. An attr with its default value is left out, so layers without
+ * it keep their keys. */
 void spc__epilogue_attrs(spc__attrs *out, const spc_conv *conv);
 bool spc__epilogue_from_attrs(spc_conv *out, const spc__attrs *attrs);
 
-/* Is it one of those attrs in which layers that stand in for each other may
- * differ? The types must be the same. */
+/* True if layers that differ in this attr may replace each other in a look-up.
+ * The types must be equal. */
 bool spc__epilogue_may_differ(const char *attr);
 
-/* The value of the word `epilogue`, and of slope and out. */
+/* Reads the values of the words `epilogue`, slope and out. */
 spc_status spc__epilogue_read(spc_conv *conv, const char *value,
                               spc_error *error);
 spc_status spc__slope_read(spc_conv *conv, const char *value, spc_error *error);
 spc_status spc__out_read(spc_conv *conv, const char *value, spc_error *error);
 
-/* ",epilogue=scale+relu,out=f32" and so on, "" where all is default. */
+/* Writes ",epilogue=scale+relu,out=f32" and so on, or "" if all is default. */
 void spc__epilogue_format(char *out, size_t bytes, const spc_conv *conv);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feature.c - an operator on features as a value: its rules, its attrs. */
+/* feature.c - an operator on features as a value: its rules and its attrs. */
 #include "operators/feature.h"
 
 #include "base/dtype.h"
@@ -15,7 +15,7 @@ const char *const spc__reduction_names[] = {"max", "mean", "sum", NULL};
 const char *const spc__bev_order_names[] = {"zyx", "xyz", "volume", NULL};
 const int spc__bev_axes[][3] = {{2, 1, 0}, {2, 0, 1}, {0, 1, 2}};
 
-/* As templates know them. */
+/* The names used by templates. */
 static const char *const op_names[] = {
     "pool",      "unpool",   "global",    "add",    "act", "layernorm",
     "groupnorm", "groupsum", "groupmean", "repeat", "bev", "actgrad",
@@ -78,7 +78,7 @@ static spc_status check_pool(const spc_feature *f, spc_error *error)
     return spc_geometry_check(&f->geometry, error);
 }
 
-/* As many channels for each offset in a row of the coarser set. */
+/* Each row of the coarser set has the channels of all offsets. */
 static spc_status check_slices(const spc_feature *f, spc_error *error)
 {
     spc_status status = check_pool(f, error);
@@ -187,7 +187,7 @@ static void set_activation(spc__attrs *out, const spc_feature *f)
     spc__attrs_set_text(out, "act", spc__activation_names[f->activation]);
 }
 
-/* The gradient of scale and shift does not read them. */
+/* The gradient of scale and shift does not read their values. */
 static void set_norm(spc__attrs *out, const spc_feature *f)
 {
     if (f->pass != SPC_WGRAD)
@@ -206,7 +206,8 @@ static void set_bev(spc__attrs *out, const spc_feature *f)
     spc__attrs_set_number(out, "z", f->shape[2]);
 }
 
-/* The box by which slices are numbered; a list has them in its order. */
+/* Writes the box that numbers the slices. A list numbers them in its own order.
+ *  */
 static void set_slices(spc__attrs *out, const spc_feature *f)
 {
     static const char *const names[] = {"kx", "ky", "kz"};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feature_kind.c - which kernels an operator on features consists of, how many
- * threads they have, and what they work in. */
+/* feature_kind.c - the kernels of an operator on features, their numbers of
+ * threads, and their workspace. */
 #include "operators/feature_kind.h"
 
 #include "base/dtype.h"
@@ -27,7 +27,7 @@ size_t spc__feature_natural(const spc_feature *f, int64_t elements)
     return at;
 }
 
-/* A thread for each piece of an output row. */
+/* One thread for each piece of an output row. */
 static int64_t by_pieces(const spc_feature *f, const sizes *s)
 {
     int64_t outputs = spc__feature_outputs(f);
@@ -59,7 +59,7 @@ static int64_t by_parts(const spc_feature *f, const sizes *s)
     return s->batches * SPC_FEATURE_PARTS * SPC_FEATURE_THREADS;
 }
 
-/* Of all rows at once. */
+/* Counts the pieces of all rows. */
 static int64_t by_row_parts(const spc_feature *f, const sizes *s)
 {
     (void)f;
@@ -67,7 +67,7 @@ static int64_t by_row_parts(const spc_feature *f, const sizes *s)
     return SPC_FEATURE_PARTS * SPC_FEATURE_THREADS;
 }
 
-/* A thread for each sum over rows. */
+/* One thread for each sum over rows. */
 static int64_t by_sums(const spc_feature *f, const sizes *s)
 {
     (void)s;
@@ -98,8 +98,8 @@ static int64_t by_cells(const spc_feature *f, const sizes *s)
 
 #define OP(name) (1u << SPC_FEATURE_##name)
 
-/* What a block of global pooling keeps of every warp; and twice of it what one
- * keeps that sums two things. */
+/* Bytes that a block of global pooling keeps for every warp. A block that sums
+ * two values keeps twice as much. */
 enum {
     PART_BYTES = SPC_FEATURE_THREADS / WARP * WARP * 8 * sizeof(float),
     PAIR_BYTES = 2 * PART_BYTES,
@@ -244,13 +244,14 @@ const spc__feature_kind *spc__feature_kind_of(const spc_feature *f)
 
 /* ---- workspace ----------------------------------------------------------- */
 
-/* 256 bytes are what each array of a workspace begins at a multiple of. */
+/* Each array of a workspace starts at a multiple of 256 bytes. */
 static size_t padded(int64_t bytes)
 {
     return ((size_t)bytes + 255) / 256 * 256;
 }
 
-/* What spc_part and spc_channels leave: of batch elements, or of all rows. */
+/* The partial results of spc_part and spc_channels, by batch element or over
+ * all rows. */
 static size_t parts_bytes(const spc_feature *f, const sizes *s)
 {
     int64_t by_batch = s->batches * SPC_FEATURE_PARTS * 4, of_batch = 0;
@@ -266,8 +267,9 @@ static size_t parts_bytes(const spc_feature *f, const sizes *s)
     return padded(of_batch > of_rows ? of_batch : of_rows);
 }
 
-/* What kernels find out for each other: of a group its mean and 1 / sqrt, in a
- * gradient besides two means of gradients; of a row the same; maxima. */
+/* Values passed between kernels. For a group: its mean and 1 / sqrt, in a
+ * gradient also two means of gradients. For a row: the same. Otherwise maxima.
+ *  */
 static size_t moments_bytes(const spc_feature *f, const sizes *s)
 {
     switch (f->op) {
@@ -294,7 +296,7 @@ static size_t cells_bytes(const spc_feature *f, const sizes *s)
                                        : padded(s->seen * 4);
 }
 
-/* Numbers are counted from 0, the least is looked for from far above. */
+/* Counts start at 0; a minimum starts at a large value. */
 static int empty_cell(const spc_feature *f)
 {
     if (f->op == SPC_FEATURE_BEV)

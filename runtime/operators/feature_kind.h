@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feature_kind.h - what is launched for an operator on features: a kernel, or a
- * few one after the other, and what they work in.
+ * feature_kind.h - the launches of an operator on features: one kernel or a few
+ * in sequence, and their workspace.
  */
 #ifndef SPC_RUNTIME_FEATURE_KIND_H
 #define SPC_RUNTIME_FEATURE_KIND_H
@@ -10,15 +10,14 @@
 
 enum { SPC__FEATURE_STEPS = 5 };
 
-/* What a launch's grid and the workspace depend on. */
+/* The sizes that determine a launch's grid and the workspace. */
 typedef struct spc__feature_sizes {
     int64_t rows; /* capacity */
     int64_t batches;
-    int64_t seen; /* capacity of the set of the inputs, where a map is read */
+    int64_t seen; /* capacity of the set of inputs, if a map is read */
 } spc__feature_sizes;
 
-/* One launch. Of a kernel that moves rows there is a second, for rows at any
- * address. */
+/* One launch. A kernel that moves rows has a second form for unaligned rows. */
 typedef struct spc__feature_step {
     const char *name;
     bool moves_rows;
@@ -26,10 +25,10 @@ typedef struct spc__feature_step {
     size_t shared_bytes;
 } spc__feature_step;
 
-/* Operators that run alike. */
+/* Operators with the same launches. */
 typedef struct spc__feature_kind {
     const char *template_name;
-    unsigned ops; /* a bit each */
+    unsigned ops; /* one bit for each operator */
     spc_pass pass;
     bool counts; /* spc__feature_counts */
     spc__feature_step steps[SPC__FEATURE_STEPS];
@@ -37,19 +36,19 @@ typedef struct spc__feature_kind {
 
 const spc__feature_kind *spc__feature_kind_of(const spc_feature *feature);
 
-/* A gradient that must know first what lies elsewhere: how many inputs a mean
- * was of, where an un-pooled row or a maximum was from. */
+/* True for gradients that first need data of other rows: how many inputs a mean
+ * had, or the source of an un-pooled row or a maximum. */
 bool spc__feature_counts(const spc_feature *feature);
 
-/* The largest power of two up to 16 that divides a row: what feature.lua calls
- * natural. */
+/* Returns the largest power of two up to 16 that divides a row, called natural
+ * in feature.lua. */
 size_t spc__feature_natural(const spc_feature *feature, int64_t elements);
 
-/* Where arrays lie in the workspace. */
+/* The offsets of arrays in the workspace. */
 typedef struct spc__feature_room {
     size_t moments, cells; /* `parts` come first */
     size_t bytes;
-    size_t cells_bytes; /* which are filled with `empty` */
+    size_t cells_bytes; /* filled with `empty` */
     int empty;
 } spc__feature_room;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feature_pass.c - gradients of operators on features, as problems that follow
+ * feature_pass.c - the gradients of operators on features, as problems derived
  * from the operators.
  *
- * Some are other operators: then there is one kernel for both.
+ * Some gradients are other operators and share their kernel.
  */
 #include "operators/feature.h"
 
@@ -31,8 +31,8 @@ static spc_status check_layer(const spc_feature *f, spc_error *error)
     return SPC_OK;
 }
 
-/* What an output is seen by where it saw: of a list or box around it the
- * opposite one. */
+/* Mirrors a list, or the box around it, so that outputs find the rows that see
+ * them. */
 void spc__feature_mirror(spc_geometry *geometry)
 {
     spc_conv conv = SPC_CONV_INIT;
@@ -46,14 +46,14 @@ static void turn_pool(spc_feature *out)
 {
     if (out->reduction == SPC_REDUCE_MAX) {
         out->op = SPC_FEATURE_UNPOOL;
-        out->index = true; /* where its maxima are from: it must store that */
+        out->index = true; /* the gradient needs the positions of the maxima */
         out->pass = SPC_FORWARD;
     } else if (out->geometry.rule == SPC_RULE_SUBM) {
         spc__feature_mirror(&out->geometry);
     }
 }
 
-/* Another operator on dy. */
+/* Turns the gradient into another operator applied to dy. */
 static void become(spc_feature *out, spc_feature_op op, int channels, int by)
 {
     out->op = op;
@@ -122,7 +122,7 @@ static bool has_parameters(const spc_feature *f)
     return f->op == SPC_FEATURE_AFFINE || (norm && f->affine);
 }
 
-/* Those whose gradient is no other operator. */
+/* True for operators whose gradient is not another operator. */
 static bool has_dgrad(const spc_feature *f)
 {
     switch (f->op) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feature_shape.c - what an operator on features reads and writes: rows, their
- * elements, and what else. */
+/* feature_shape.c - the arrays that an operator on features reads and writes:
+ * their rows and elements. */
 #include "operators/feature.h"
 
 static bool is_gradient(const spc_feature *f)
@@ -126,7 +126,7 @@ int64_t spc_feature_row_out(const spc_feature *f)
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* Has it a row for each batch element on the far side? */
+/* True if the far side has one row for each batch element. */
 static bool is_by_batch(const spc_feature *f)
 {
     return f->op == SPC_FEATURE_GLOBAL || f->op == SPC_FEATURE_BEV;

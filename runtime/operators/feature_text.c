@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* feature_text.c - an operator on features as text: read, and written. */
+/* feature_text.c - parses and writes an operator on features as text. */
 #include "operators/feature.h"
 
 #include "base/dtype.h"
@@ -44,18 +44,18 @@ const char *spc_feature_example(int i)
 
 /* ---- the operator -------------------------------------------------------- */
 
-/* Those of spc_reduction, and slices. */
+/* The names of spc_reduction, then slices. */
 static const char *const pool_names[] = {"max", "mean", "sum", "slices", NULL};
 static const char *const unpool_names[] = {"nearest", "index", "slices", NULL};
 enum { POOL_SLICES = 3, UNPOOL_SLICES = 2 };
 static const char *const norm_names[] = {"layer", "group", NULL};
 
-/* The first word, and the names that its value may be; NULL: it has none. */
+/* The first word and the names of its values; NULL if it has no value. */
 typedef struct head {
     const char *word;
     spc_feature_op op;
     const char *const *values;
-    const char *what; /* the value is */
+    const char *what; /* what the value is called in messages */
 } head;
 
 static const head heads[] = {
@@ -74,7 +74,7 @@ static const head heads[] = {
 };
 enum { HEADS = sizeof(heads) / sizeof(heads[0]) };
 
-/* What the value of the first word says; -1: nothing. */
+/* Applies the value of the first word. -1 means no value. */
 static void set_head(spc_feature *f, const head *of, int value)
 {
     f->op = of->op;
@@ -107,7 +107,7 @@ static int head_value(const spc_feature *f, const head *of)
     return f->op == SPC_FEATURE_GROUPNORM;
 }
 
-/* The operator of the first word, of which this one may be a value. */
+/* Returns the operator of the first word, whose value may select this one. */
 static spc_feature_op family_of(spc_feature_op op)
 {
     switch (op) {
@@ -167,8 +167,8 @@ struct feature_word {
     const char *name;
     spc_status (*set)(spc_feature *f, const feature_word *word,
                       const char *value, spc_error *error);
-    size_t at;    /* of spc_feature, what it sets */
-    unsigned ops; /* those that have it, a bit each */
+    size_t at;    /* offset of the field in spc_feature */
+    unsigned ops; /* the operators that have it, one bit each */
 };
 
 #define OP(name) (1u << SPC_FEATURE_##name)
@@ -186,7 +186,7 @@ static void *member(spc_feature *f, const feature_word *word)
     return (char *)f + word->at;
 }
 
-/* A number of nine digits at most; spc_feature_check knows which are right. */
+/* Reads a number of at most nine digits. spc_feature_check checks its range. */
 static spc_status set_count(spc_feature *f, const feature_word *word,
                             const char *value, spc_error *error)
 {
@@ -207,7 +207,7 @@ static spc_status set_real(spc_feature *f, const feature_word *word,
     double number;
 
     if (!spc__number_read(&number, value) ||
-        (number != 0 && (float)number == 0)) /* 0 means another thing */
+        (number != 0 && (float)number == 0)) /* 0 has another meaning */
         return spc__fail(error, SPC_EINVAL,
                          "%s=%.40s is no number: %s=1e-3 would be one",
                          word->name, value, word->name);
@@ -282,7 +282,7 @@ static spc_status set_order(spc_feature *f, const feature_word *word,
     return status;
 }
 
-/* A word of the geometry; of BEV the shape is the operator's own. */
+/* Sets a word of the geometry. The shape of BEV belongs to the operator. */
 static spc_status set_geometry(spc_feature *f, const feature_word *word,
                                const char *value, spc_error *error)
 {
@@ -291,7 +291,7 @@ static spc_status set_geometry(spc_feature *f, const feature_word *word,
     spc_status status =
         spc__geometry_word(bev ? &own : &f->geometry, word->name, value, error);
 
-    if (bev && status != SPC_OK) /* it ends along each axis */
+    if (bev && status != SPC_OK) /* BEV is bounded along each axis */
         return spc__fail(error, SPC_EINVAL,
                          "shape=%.40s is no shape of planes: three numbers "
                          "(shape=176x200x2) or one for all axes, each 1 to %d; "
@@ -328,13 +328,14 @@ static const feature_word words[] = {
 enum { WORDS = sizeof(words) / sizeof(words[0]) };
 _Static_assert(WORDS <= 32, "the words that were read are bits of an unsigned");
 
-/* A list of offsets is a kernel. */
+/* A list of offsets replaces the kernel size. */
 static bool stands_for(const spc_feature *f, const char *word)
 {
     return strcmp(word, "k") == 0 && f->geometry.offset_count > 0;
 }
 
-/* Those that an operator must have; `seen` has a bit for each word. */
+/* Checks that the required words are present. `seen` has a bit for each word.
+ *  */
 static spc_status check_needed(const spc_feature *f, unsigned seen,
                                spc_error *error)
 {
@@ -386,8 +387,8 @@ static spc_status read_word(spc_feature *f, char *text, unsigned *seen,
     return of[index]->set(f, of[index], value, error);
 }
 
-/* Where nothing is said, ELU has the slope that its paper has; what has none
- * must not be given one. */
+/* ELU without a slope gets that of its paper. Activations without a slope
+ * refuse one. */
 static spc_status settle_slope(spc_feature *f, unsigned seen, spc_error *error)
 {
     bool elu = f->activation == SPC_ACT_ELU;
@@ -405,7 +406,7 @@ static spc_status settle_slope(spc_feature *f, unsigned seen, spc_error *error)
     return SPC_OK;
 }
 
-/* What a list is in the place of, as of a layer. */
+/* A list excludes the words that it replaces, as for a layer. */
 static spc_status check_list(const spc_feature *f, unsigned seen,
                              spc_error *error)
 {
@@ -421,7 +422,7 @@ static spc_status check_list(const spc_feature *f, unsigned seen,
     return SPC_OK;
 }
 
-/* Words are short, but for a list of offsets. */
+/* Limits a word's length. Only lists of offsets are long. */
 static size_t most_bytes(const char *word)
 {
     return strncmp(word, "offsets=", 8) == 0 ? WORD_BYTES + SPC__LIST_BYTES
@@ -476,7 +477,7 @@ spc_status spc_feature_parse(spc_feature *out, const char *text,
     }
     if (status != SPC_OK) {
         spc__fail_prefix(error, "operator '%.120s': ", text);
-        return status; /* also when nobody wants the sentence */
+        return status; /* also if `error` is NULL */
     }
     *out = feature;
     return SPC_OK;
@@ -486,7 +487,7 @@ spc_status spc_feature_parse(spc_feature *out, const char *text,
 
 typedef struct writer {
     char *out;
-    size_t bytes, length; /* length may be more: then it was cut off */
+    size_t bytes, length; /* length may exceed bytes: the text was cut off */
 } writer;
 
 static void write_text(writer *w, const char *format, ...) SPC_PRINTF(2, 3);
@@ -526,7 +527,7 @@ static void write_activation(writer *w, const spc_feature *f)
         write_real(w, "slope", f->slope);
 }
 
-/* Of a gradient that of the operator. */
+/* A gradient writes the geometry of its operator. */
 static void write_geometry(writer *w, const spc_feature *f)
 {
     spc_geometry of = f->geometry;

@@ -116,14 +116,16 @@ void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
 }
 
 /*
- * An output o sees o * s + [low, high]. By the floor rule o = floor(i / s) of
- * some input i, so o * s lies in [i - (s - 1), i]. By the footprint rule the
- * window of o holds some input i, so it lies within high - low of i. Seen from
- * an input, outputs lie in [(i - high) / s, (i - low) / s], and some output of
- * the set lies in the same bounds. What a generative layer's inputs see is all
- * there, or within its extent and left out by its shape. Of given sets nothing
- * is known: a window that lies outside the set is moved to where it just misses
- * it, and read the other way, what lies outside is not looked for.
+ * An output o sees o * s + [low, high].
+ *
+ * By the floor rule o = floor(i / s) for some input i, so o * s lies in [i - (s
+ * - 1), i]. By the footprint rule the window of o contains some input i, so it
+ * lies within high - low of i. Seen from an input, outputs lie in [(i - high) /
+ * s, (i - low) / s], and some output of the set lies in the same bounds. The
+ * outputs that a generative layer's inputs see all exist, or lie within its
+ * extent and are left out by its shape. Given sets may hold anything: a window
+ * outside the set is moved to where it just misses the set, and in the reverse
+ * direction positions outside are not searched.
  */
 static void reach_of_rule(int64_t *before, int64_t *after,
                           const spc_geometry *g, int64_t s, int64_t low,
@@ -164,7 +166,7 @@ void spc__geometry_halo(int64_t before[3], int64_t after[3],
             before[axis] = high[axis] > 0 ? high[axis] : 0;
             after[axis] = low[axis] < 0 ? -low[axis] : 0;
         } else if (inverse) {
-            /* Both ends, and the remainders of both divisions. */
+            /* Add both ends and the remainders of both divisions. */
             before[axis] = (before[axis] + wide) / s + 2;
             after[axis] = (after[axis] + wide) / s + 2;
         }
@@ -172,8 +174,9 @@ void spc__geometry_halo(int64_t before[3], int64_t after[3],
 }
 
 /* The window of output o begins at o * stride + low. A box begins at minus its
- * padding, and as much is added to the end of the shape: S + 2 padding -
- * dilation (kernel - 1) is S - low - high. Of a list the same is meant. */
+ * padding, and the same padding is added at the end of the shape. Therefore S +
+ * 2 padding - dilation (kernel - 1) equals S - low - high. A list uses the same
+ * formula. */
 int64_t spc__geometry_out_shape(const spc_geometry *g, int axis)
 {
     int64_t low[3], high[3], room;
@@ -203,8 +206,8 @@ static int common_divisor(int a, int b)
     return a;
 }
 
-/* An input has an output for each of the offsets that leave the same remainders
- * as it does: as many as the largest class of them has. */
+/* An input has one output for each offset with the same remainders as the
+ * input. The result is the size of the largest such class of offsets. */
 static int list_fan_out(const spc_geometry *g)
 {
     int most = 0;
@@ -222,8 +225,8 @@ static int list_fan_out(const spc_geometry *g)
     return most;
 }
 
-/* i + padding - dilation * place is a multiple of the stride for every
- * stride / gcd(stride, dilation)-th place, or for none. */
+/* i + padding - dilation * j is a multiple of the stride for every stride /
+ * gcd(stride, dilation)-th kernel position j, or for none. */
 int spc__geometry_fan_out(const spc_geometry *g)
 {
     int fan = 1;
@@ -311,8 +314,8 @@ static spc_status check_shape(const spc_geometry *g, int i, spc_error *error)
                      (long long)g->dilation[i] * (g->kernel[i] - 1) + 1);
 }
 
-/* What a rule does not use must not be there: it would mean something else to
- * whoever wrote it. */
+/* Refuses values that the rule does not use, since their author expected an
+ * effect. */
 static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
 {
     if (g->rule == SPC_RULE_SUBM && g->stride[i] != 1)
@@ -361,7 +364,7 @@ static spc_status check_length(const char *name, float value, bool may_be_0,
                      (double)value, (double)least, (double)most);
 }
 
-/* What only points have, and what they have not. */
+/* Checks the properties that only points have, and those that points lack. */
 static spc_status check_radius(const spc_geometry *g, spc_error *error)
 {
     spc_status status;

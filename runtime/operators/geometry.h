@@ -1,71 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * geometry.h - which input an output sees at which offset, as a value.
+ * geometry.h - defines which input an output sees at which offset, as a value.
  *
- * Public part: spc_geometry in spc.h. Everything here is integer arithmetic on
- * the host; kernels get what they need of it as arguments.
+ * The public part is spc_geometry in spc.h. All of this is integer arithmetic
+ * on the host. Kernels receive the results as arguments.
  */
 #ifndef SPC_RUNTIME_GEOMETRY_H
 #define SPC_RUNTIME_GEOMETRY_H
 
 #include "spc.h"
 
-/* The largest stride, dilation, padding, origin and displacement; what is above
- * is a mistake, and sums of products of these stay far within 64 bits. */
+/* The largest stride, dilation, padding, origin and displacement. Larger values
+ * are errors. Sums of products of these fit 64 bits by far. */
 enum {
     SPC__GEOMETRY_MOST = 65536,
     SPC__SHAPE_MOST = 1 << 30,
     SPC__NEAREST_MOST = 1 << 20
 };
 
-/* Are its numbers within their limits, so that no arithmetic on them overflows?
- * Public functions that accept a geometry without spc_geometry_check ask this
- * first. */
+/* True if all numbers are within their limits, so that arithmetic on them
+ * cannot overflow. Public functions that accept a geometry without calling
+ * spc_geometry_check call this first. */
 bool spc__geometry_is_sound(const spc_geometry *geometry);
 
-/* The origin of an axis, the rule's own where it is SPC_ORIGIN_AUTO. */
+/* Returns the origin of an axis. SPC_ORIGIN_AUTO is replaced by the rule's own.
+ *  */
 int spc__geometry_origin(const spc_geometry *geometry, int axis);
 
-/* The offset whose input is the output itself: of the SUBM rule, the
- * displacement (0, 0, 0); -1 if there is none. */
+/* Returns the offset whose input is the output itself (for SUBM, the
+ * displacement (0, 0, 0)), or -1. */
 int spc__geometry_centre(const spc_geometry *geometry);
 
-/* Do the two make the same map of the same sets? Resolved origins count, words
- * that the rule does not use do not. */
+/* True if both give the same map for the same sets. Compares resolved origins
+ * and ignores words that the rule does not use. */
 bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b);
 
-/* Least and greatest displacement of any offset, by axis. */
+/* Computes the smallest and largest displacement of all offsets, by axis. */
 void spc__geometry_span(int64_t low[3], int64_t high[3],
                         const spc_geometry *geometry);
 
 /*
- * How far, in voxels of the set that is searched, a search may look past the
- * outermost coordinates of that set, by axis: what a key's guard band must
- * hold. `inverse`: the output set is searched from the inputs.
+ * Computes how far a search may look past the outermost coordinates of the
+ * searched set, in its voxels, by axis. A key's guard band must be this wide.
+ * `inverse`: the output set is searched from the inputs.
  */
 void spc__geometry_halo(int64_t before[3], int64_t after[3],
-                         const spc_geometry *geometry, bool inverse);
+                        const spc_geometry *geometry, bool inverse);
 
-/* May searches of its maps, read the other way, ask for what lies outside the
- * extent of the set? It is then checked, and no guard band needed. */
+/* True if reverse searches of its maps may ask for positions outside the extent
+ * of the set. Such positions are checked, so they need no guard band. */
 static inline bool spc__geometry_is_bounded(const spc_geometry *geometry)
 {
     return geometry->rule == SPC_RULE_GIVEN ||
            geometry->rule == SPC_RULE_GENERATIVE;
 }
 
-/* What is derived by FOOTPRINT and GENERATIVE lies from 0 to below this along an
- * axis; 0: it has no bound. */
+/* Returns the exclusive upper bound of derived coordinates along an axis for
+ * FOOTPRINT and GENERATIVE. The lower bound is 0. Returns 0 if there is no
+ * bound. */
 int64_t spc__geometry_out_shape(const spc_geometry *geometry, int axis);
 
-/* Are voxels derived from others by a list of offsets, and not by a box, axis by
- * axis? */
+/* True if voxels are derived by a list of offsets instead of a box, axis by
+ * axis. */
 bool spc__geometry_derives_by_list(const spc_geometry *geometry);
 
-/* At most so many voxels are derived from one: 1 for SUBM and FLOOR; FOOTPRINT:
- * the product over the axes of ceil(kernel / (stride / gcd(stride, dilation))),
- * of a list those that are alike by the stride; GENERATIVE: the kernel's
- * offsets. */
+/* Returns the largest number of voxels derived from one. SUBM and FLOOR: 1.
+ * FOOTPRINT: the product over the axes of ceil(kernel / (stride / gcd(stride,
+ * dilation))), or for a list the largest number of offsets that are equal
+ * modulo the stride. GENERATIVE: the number of offsets of the kernel. */
 int spc__geometry_fan_out(const spc_geometry *geometry);
 
 /* value / by, rounded down; `by` is positive. */

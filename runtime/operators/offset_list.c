@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* offset_list.c - a list of offsets as text. */
+/* offset_list.c - parses and writes a list of offsets as text. */
 #include "operators/offset_list.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Behind a number; NULL: there is none of 16 bits. */
+/* Returns the position after a 16-bit number, or NULL. */
 static const char *read_number(int16_t *out, const char *text)
 {
     const char *digits = text + (*text == '-');
@@ -20,7 +20,7 @@ static const char *read_number(int16_t *out, const char *text)
     return value >= INT16_MIN && value <= INT16_MAX ? end : NULL;
 }
 
-/* Behind "1x0x-2"; NULL: that is not there. */
+/* Returns the position after "1x0x-2", or NULL. */
 static const char *read_offset(int16_t out[3], const char *text)
 {
     for (int axis = 0; axis < 3; axis++) {

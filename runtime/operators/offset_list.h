@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * offset_list.h - a list of offsets in the place of a box, as text:
+ * offset_list.h - a list of offsets that replaces a box, as text:
  * "0x0x0+1x0x0+-1x0x0", in the order of the weights.
  */
 #ifndef SPC_RUNTIME_OFFSET_LIST_H
@@ -8,14 +8,13 @@
 
 #include "spc.h"
 
-/* What the longest list may take: three numbers of 16 bits an offset. */
+/* The size of the longest list: three 16-bit numbers for each offset. */
 enum { SPC__LIST_BYTES = SPC_MAX_OFFSETS * 21 + 1 };
 
-/* SPC_EINVAL names what is no offset; spc_geometry_check finds those that are
- * there twice. */
+/* SPC_EINVAL names an invalid offset. spc_geometry_check finds duplicates. */
 spc_status spc__list_read(spc_geometry *out, const char *text,
                           spc_error *error);
-/* Returns the length as snprintf does; "" for a box. */
+/* Returns the length as snprintf does. Writes "" for a box. */
 size_t spc__list_format(char *out, size_t bytes, const spc_geometry *geometry);
 
 #endif

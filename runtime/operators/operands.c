@@ -17,7 +17,7 @@ static spc__operand matrix(const char *name, spc_dtype dtype, int64_t rows,
                         .columns = columns,
                         .pitch = pitch > 0 ? pitch : columns,
                         .dtype = dtype,
-                        .alignment = 16}; /* as kernels load 16 bytes */
+                        .alignment = 16}; /* kernels load 16 bytes at a time */
 
     out.dense_bytes = (size_t)rows * (size_t)columns * element;
     if (rows > 0)
@@ -36,13 +36,13 @@ static spc__operand vector(const char *name, bool present, int64_t columns)
     return out;
 }
 
-/* The scale of a tensor of whole numbers. */
+/* The scale of an integer tensor. */
 static spc__operand number(const char *name, bool present)
 {
     return vector(name, present, 1);
 }
 
-/* The gradient of the weights, RSCK, and behind it that of the bias. */
+/* The gradient of the weights, in RSCK, followed by that of the bias. */
 static spc__operand gradient(const char *name, const spc_conv *conv)
 {
     int64_t taps = (int64_t)spc__conv_offsets(conv) * spc__conv_group_in(conv);
@@ -50,7 +50,7 @@ static spc__operand gradient(const char *name, const spc_conv *conv)
     return matrix(name, spc__conv_out(conv), taps + conv->bias, conv->cout, 0);
 }
 
-/* Of a WGRAD, where that differs from its layer. */
+/* Sets the operands in which a WGRAD differs from its layer. */
 static void set_gradient(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
                          int64_t rows_out)
 {
@@ -76,7 +76,7 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OUT] = matrix("out", type, rows_out, conv->cout, conv->out_pitch);
     out[SPC_OUT].written = true;
     out[SPC_WEIGHTS] = matrix("weights", conv->dtype, conv->cout, taps, 0);
-    if (conv->pass == SPC_DGRAD) /* the layer's */
+    if (conv->pass == SPC_DGRAD) /* the layer's channels */
         out[SPC_WEIGHTS] = matrix(
             "weights", conv->dtype, conv->cin,
             (int64_t)spc__conv_offsets(conv) * spc__conv_group_out(conv), 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operators.c - all operators there are, for whoever lists them. */
+/* operators.c - the list of all operators, for programs that show them. */
 #include "spc.h"
 
-/* Words are separated by blanks: one that must be given by itself, others with
- * what they are if nothing is said; "word=" alone is one that can be left out,
- * but has no value that says so. */
+/* Words are separated by blanks. A required word stands alone. An optional word
+ * has its default, as in "word=value"; "word=" alone has no value for its
+ * default. */
 #define FINISH                                                                 \
     " dtype=f16 epilogue= slope= bias=0 out= in_pitch= out_pitch= add_pitch= " \
     "deterministic=0 pass=forward accumulate=0 accumulator="

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pass.c - what a training step asks of a layer besides its outputs. */
+/* pass.c - the gradients that a training step needs from a layer. */
 #include "operators/pass.h"
 
 #include "base/dtype.h"
@@ -25,7 +25,7 @@ static void mirror_list(spc_geometry *g)
                 (int16_t)-from.offsets[g->offset_count - 1 - k][axis];
 }
 
-/* An origin that is the rule's own is not said. */
+/* An origin equal to the rule's own is stored as SPC_ORIGIN_AUTO. */
 static void mirror_box(spc_geometry *g, int axis)
 {
     int last = g->dilation[axis] * (g->kernel[axis] - 1);
@@ -76,7 +76,7 @@ spc_status spc__pass_read(spc_conv *conv, spc_error *error)
 
     if (conv->pass != SPC_DGRAD)
         return SPC_OK;
-    /* The geometry must be one before it can be mirrored. */
+    /* The geometry must be valid before it can be mirrored. */
     if ((status = spc_geometry_check(&conv->geometry, error)) == SPC_OK)
         spc__conv_exchange(conv);
     return status;
@@ -198,8 +198,8 @@ static void set_layer_strides(spc_pack_args *args, const spc_conv *conv,
     args->stride_group = 0;
 }
 
-/* The layer has conv->cin outputs, and in each group as many inputs as this has
- * outputs: KRSC [cin][K][out], RSCK [K][out][cin]. */
+/* The layer has conv->cin outputs. In each group it has as many inputs as this
+ * problem has outputs: KRSC [cin][K][out], RSCK [K][out][cin]. */
 static void set_turned_strides(spc_pack_args *args, const spc_conv *conv,
                                bool rsck)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* unknown.c - the sentence for a word that is not known: which was meant. */
+/* unknown.c - the sentence for an unknown word, with a suggestion. */
 #include "operators/conv.h"
 
 #include "base/error.h"
@@ -7,7 +7,7 @@
 #include "base/names.h"
 #include <string.h>
 
-/* What other programs call it. */
+/* The names that other programs use. */
 static const struct {
     const char *theirs, *ours;
 } synonyms[] = {
@@ -43,7 +43,7 @@ static const struct {
     {"accumulation", "accumulator"},
 };
 
-/* Of these the one that is known; NULL: none is. */
+/* Returns the known synonym of `word`, or NULL. */
 static const char *known_synonym(const char *const *names, const char *word)
 {
     for (size_t i = 0; i < sizeof(synonyms) / sizeof(synonyms[0]); i++)
@@ -53,7 +53,7 @@ static const char *known_synonym(const char *const *names, const char *word)
     return NULL;
 }
 
-/* NULL: it is like none of them, and to name one would mislead. */
+/* Returns NULL if no name is similar, since a suggestion would mislead. */
 static const char *nearest_name(const char *const *names, const char *word)
 {
     const char *best = known_synonym(names, word);
