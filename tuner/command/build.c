@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* build.c - spctune build: compiles candidates for GPUs that are not here. */
+/*
+ * build.c - spctune build: compiles candidates for GPUs that are not installed.
+ */
 #include "base/plural.h"
 #include "command/layers.h"
 #include "command/tune/trials.h"
@@ -13,7 +15,7 @@ struct args {
     spc_effort effort;
     const char *only;
     bool allow_spills, all, choices;
-    cli_list layers, names; /* of choices: a layer each, and its candidate */
+    cli_list layers, names; /* from choices: a layer each, and its candidate */
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -39,7 +41,7 @@ static void defaults(void *to)
     args->effort = SPC_EFFORT_EXHAUSTIVE;
 }
 
-/* What a program, or a person, asks of a build. */
+/* The result of a build, for JSON or text. */
 struct summary {
     int good, refused, failed, spilling_defaults;
     double slowest_ms, total_ms;
@@ -135,7 +137,7 @@ static void write_build(const cli_job *job, const trials *found,
 
 /* ---- choices ------------------------------------------------------------- */
 
-/* Notes what was chosen, and each layer once. */
+/* Notes a choice, and each layer once. */
 static spc_status note_choice(const spc_db_row *row, void *payload)
 {
     struct args *args = payload;
@@ -164,7 +166,7 @@ static bool has(const cli_list *list, const char *text)
     return false;
 }
 
-/* The layers become the command's own. */
+/* The chosen layers replace the command's operands. */
 static spc_status read_choices(cli *self, struct args *args)
 {
     spc_ctx *ctx = NULL;
@@ -186,7 +188,7 @@ static spc_status read_choices(cli *self, struct args *args)
     return status;
 }
 
-/* Those of one layer; the texts stay where they are. */
+/* The candidates chosen for one layer; *out borrows the texts. */
 static spc_status list_chosen(cli_list *out, const struct args *args,
                               const char *layer)
 {
@@ -251,7 +253,7 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
     return status;
 }
 
-/* Code is kept under the target's name, and wgmma is the 'a' target's. */
+/* Code is stored under the target's name, and only 'a' targets have wgmma. */
 static void warn_target(const cli *self, const char *target)
 {
     if (strcmp(target, "sm_90") == 0)
@@ -259,7 +261,7 @@ static void warn_target(const cli *self, const char *target)
                       "H100 or H200 looks for sm_90a: build that for them");
 }
 
-/* A list may hold several targets, separated by commas. */
+/* One --target may list several targets, separated by commas. */
 static spc_status build_list(cli_job *job, const spc_conv *layer,
                              const char *text, const char *list)
 {
@@ -279,7 +281,7 @@ static spc_status build_list(cli_job *job, const spc_conv *layer,
     return first;
 }
 
-/* Before hours of compiling: no target is empty. */
+/* Refuses an empty target before hours of compiling. */
 static spc_status check_lists(const cli_list *lists)
 {
     for (int i = 0; i < lists->count; i++)

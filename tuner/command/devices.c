@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* devices.c - spctune devices: what there is, and how fast it is. */
+/* devices.c - spctune devices: lists the devices and their speed. */
 #include "command/cli/output.h"
 
 #include "command/cli/cli.h"
@@ -71,7 +71,7 @@ static void write_bandwidth(spc__json *json, const char *name,
     spc__json_end_object(json);
 }
 
-/* A member for each size of rows, in bytes. */
+/* Writes a member for each size of rows, in bytes. */
 static void write_gather(spc__json *json, const char *name,
                          const double *figures)
 {
@@ -118,8 +118,10 @@ static spc_status write_devices(const spc_device_info *all, int count)
     return output_json(&text);
 }
 
-/* Figures that were measured earlier are in the database, which only a
- * context reads. A device that cannot be opened keeps its plain row. */
+/*
+ * Earlier measurements are in the database, which only a context reads. A
+ * device that cannot be opened keeps its plain row.
+ */
 static spc_status fill_in(cli *self, spc_device_info *info, bool measure)
 {
     spc_ctx *ctx = NULL;
@@ -136,7 +138,7 @@ static spc_status fill_in(cli *self, spc_device_info *info, bool measure)
     return status;
 }
 
-/* What a device that is not listed says when it is opened. */
+/* Returns the error of opening a device that is not listed. */
 static spc_status open_unlisted(const char *wanted, spc_error *error)
 {
     spc_ctx_options asked = SPC_CTX_OPTIONS_INIT;
@@ -149,8 +151,10 @@ static spc_status open_unlisted(const char *wanted, spc_error *error)
     return status;
 }
 
-/* A word that can be no device is the caller's mistake, as everywhere; and one
- * that is there but cannot be used says why. */
+/*
+ * An invalid name is the caller's mistake, as everywhere; a device that exists
+ * but cannot be used reports why.
+ */
 static spc_status refuse(const char *wanted)
 {
     spc_error error = {0};
@@ -164,7 +168,7 @@ static spc_status refuse(const char *wanted)
                     wanted);
 }
 
-/* A list without a GPU: there is none, or it cannot be used. */
+/* Explains a list without a GPU: none is installed, or it cannot be used. */
 static spc_status check_best(const spc_device_info *all, int count)
 {
     spc_error error = {0};

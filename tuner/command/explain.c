@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c - spctune explain: which kernel a layer would run, and why. */
+/*
+ * explain.c - spctune explain: shows which kernel a layer would run, and why.
+ */
 #include "base/plural.h"
 #include "command/cli/output.h"
 #include "command/layers.h"
@@ -24,7 +26,7 @@ static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-/* The answer, and what was asked about. */
+/* The answer and its question. */
 typedef struct answer {
     const char *layer;
     const spc_scene *scene;
@@ -77,7 +79,7 @@ static void write_answer(spc__json *json, const answer *a)
     spc__json_end_object(json);
 }
 
-/* What a map would say of the layer on the scene. */
+/* Computes the figures that the map of the layer has on the scene. */
 static spc_status count(spc_explain_question *ask, answer *out,
                         const spc_conv *layer, int threads)
 {

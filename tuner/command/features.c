@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* features.c - spctune features: operators on features, checked and timed. */
+/* features.c - spctune features: verifies and times operators on features. */
 #include "command/cli/idle.h"
 #include "command/cli/output.h"
 #include "command/layers.h"
@@ -31,10 +31,12 @@ static void defaults(void *to)
     ((struct args *)to)->seed = 1;
 }
 
-/* ---- the operators there are --------------------------------------------- */
+/* ---- list of operators --------------------------------------------------- */
 
-/* An example of each, with the defaults of what it leaves out, and the words
- * that it may have. */
+/*
+ * Prints an example of each, with defaults for omitted words, and its possible
+ * words.
+ */
 static spc_status list_operators(const cli *self)
 {
     static const char *const columns[] = {"operator", "in full", "words", NULL};
@@ -108,7 +110,7 @@ static void add_row(table *t, const char *scene, const char *text,
     table_cell(t, "%s", result->plan);
 }
 
-/* What nobody knows is no number: null. */
+/* An unknown value is null. */
 static double known(double us)
 {
     return us > 0 ? us : NAN;
@@ -157,8 +159,7 @@ static spc_status run_row(struct sheet *sheet, const spc_feature *feature,
     return status;
 }
 
-/* A row that fails does not keep the others from their turn; the first failure
- * is returned. */
+/* A failing row does not stop the others; the first failure is returned. */
 static spc_status run_rows(struct sheet *sheet, const spc_feature *features,
                            int count, const scene_set *scenes)
 {
@@ -201,7 +202,7 @@ static spc_status run_sheet(struct sheet *sheet, const spc_feature *features,
 enum { PASSES = 3, MOST_ROWS = 4 }; /* of an operator */
 static const char *const passes[PASSES] = {"forward", "dgrad", "wgrad"};
 
-/* In training an activation is a step of its own: it has the first gradient. */
+/* In training, an activation is a separate step with the first gradient. */
 static bool split_activation(spc_feature *step, spc_feature *rest)
 {
     spc_feature act = SPC_FEATURE_INIT;
@@ -218,7 +219,7 @@ static bool split_activation(spc_feature *step, spc_feature *rest)
     return true;
 }
 
-/* What has this pass of an operator: one, or two with an activation's. */
+/* The parts of an operator's pass: one, or two with an activation's. */
 static spc_status add_pass(spc_feature *out, int *count,
                            const spc_feature *feature, spc_pass pass,
                            spc_error *error)
@@ -236,8 +237,10 @@ static spc_status add_pass(spc_feature *out, int *count,
     return status;
 }
 
-/* Of an operator the passes that `word` names; NULL: as it is. "all" leaves out
- * those that it has not. *count grows. */
+/*
+ * Appends the passes of an operator that `word` names; NULL: as it is. "all"
+ * leaves out passes that do not exist. *count grows.
+ */
 static spc_status add_passes(spc_feature *out, int *count,
                              const spc_feature *feature, const char *word)
 {

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layer_text.c - the text of a layer, where a command takes no other operator.
- */
+/* layer_text.c - parses a layer where a command takes no other operator. */
 #include "command/layer_text.h"
 
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-/* "pool=max,..." where a layer is meant. */
+/* Explains "pool=max,..." where a layer is expected. */
 static void explain_other(spc_error *error, const spc_operator_info *of,
                           const char *text, int head)
 {

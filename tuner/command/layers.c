@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* layers.c - what the commands on layers have in common. */
+/* layers.c - shared by the commands on layers. */
 #include "command/layers.h"
 
 #include "base/plural.h"

@@ -55,8 +55,10 @@ static spc_status run(cli *self, int argc, char **argv, void **args)
     return status;
 }
 
-/* A full disk or a closed pipe must not look like success. An earlier write may
- * have failed, and then nothing is left to flush. */
+/*
+ * A full disk or a closed pipe must not look like success. An earlier write may
+ * have failed, so that nothing is left to flush.
+ */
 static spc_status flush(spc_status status)
 {
     int cause = fflush(stdout) != 0 ? errno : 0;
@@ -69,7 +71,7 @@ static spc_status flush(spc_status status)
     return status;
 }
 
-/* --json may stand behind the word that is wrong. */
+/* --json may come after the invalid word. */
 static bool wants_json(const cli *self, int argc, char **argv)
 {
     for (int i = 1; i < argc; i++)
@@ -100,8 +102,11 @@ static void free_lists(const cli_option *row, void *args)
             free(((cli_list *)((char *)args + row->offset))->at);
 }
 
-/* What we open must not take the number of a standard stream that the caller
- * closed, and with it what we print. For reading, as writing is to fail. */
+/*
+ * A file that we open must not get the number of a standard stream that the
+ * caller has closed, as output would then go into it. They are opened for
+ * reading, so that writing fails.
+ */
 static void fill_standard_streams(void)
 {
     int file;
@@ -121,7 +126,8 @@ int main(int argc, char **argv)
     spc_status status = SPC_OK;
 
     fill_standard_streams();
-    signal(SIGXFSZ, SIG_IGN); /* at its limit a file is as on a full disk */
+    /* a write beyond the size limit fails like on a full disk */
+    signal(SIGXFSZ, SIG_IGN);
     status = run(&self, argc, argv, &args);
     status = flush(status);
     if (status != SPC_OK && wants_json(&self, argc, argv))

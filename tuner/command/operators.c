@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* operators.c - spctune layers: the operators, their words, an example of each.
+/*
+ * operators.c - spctune layers: the operators with their words, and an example
+ * of each.
  */
 #include "command/cli/cli.h"
 #include "command/cli/output.h"
@@ -11,7 +13,7 @@ enum { COLUMN = 17, WIDTH = 79 };
 
 /* ---- for people ---------------------------------------------------------- */
 
-/* Words after a margin, as many to a line as fit. */
+/* Prints words after a margin, as many per line as fit. */
 static void print_words(const char *words)
 {
     int used = 0;
@@ -89,7 +91,7 @@ static void write_operator(spc__json *json, const spc_operator_info *of)
     spc__json_end_object(json);
 }
 
-/* ---- which --------------------------------------------------------------- */
+/* ---- selection ----------------------------------------------------------- */
 
 static bool is_name(const spc_operator_info *of, const char *name)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* scene.c - spctune scene: what a scene holds. */
+/* scene.c - spctune scene: describes a scene. */
 #include "command/cli/output.h"
 #include "command/layer_text.h"
 #include "command/layers.h"
@@ -21,8 +21,8 @@ static const cli_option options[] = {
 struct facts {
     int64_t rows;
     int32_t low[4], high[4];
-    double neighbours; /* of K = 3, the voxel itself included */
-    double alone;      /* share of voxels without another one */
+    double neighbours; /* for K = 3, including the voxel itself */
+    double alone;      /* share of voxels without neighbours */
 };
 
 static void find_extent(struct facts *out, const spc_scene *scene)
@@ -43,7 +43,7 @@ static double ratio(int64_t part, int64_t whole)
     return whole > 0 ? (double)part / (double)whole : 0;
 }
 
-/* ---- what a scene holds -------------------------------------------------- */
+/* ---- figures ------------------------------------------------------------- */
 
 static int64_t count_alone(const spc_relation *r)
 {
@@ -58,7 +58,7 @@ static int64_t count_alone(const spc_relation *r)
     return alone;
 }
 
-/* By the relation of K = 3. */
+/* Uses the relation of K = 3. */
 static spc_status find_neighbours(struct facts *out, const spc_scene *scene,
                                   int threads)
 {
@@ -104,7 +104,7 @@ static void write_scene(spc__json *json, const spc_scene *scene,
     spc__json_end_object(json);
 }
 
-/* Where everything is printed to. */
+/* The destination of all output. */
 struct sink {
     table table;
     spc__json json;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space.c - spctune space: the candidates, and what refused the others. */
+/*
+ * space.c - spctune space: lists the candidates, and what refused the others.
+ */
 #include "command/space.h"
 
 #include "base/plural.h"
@@ -10,7 +12,7 @@
 
 struct args {
     space_view view;
-    const char *render; /* a number; text, since 0 is one */
+    const char *render; /* a number; as text, since 0 is valid */
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -55,7 +57,7 @@ static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
     return SPC_OK;
 }
 
-/* What a listing of all templates has before one of them. */
+/* The position of a template in a listing of all. */
 struct place {
     const char *name;
     int before;
@@ -70,8 +72,10 @@ static void count_before(const spc_trial *trial, void *payload)
     place->before += !place->found;
 }
 
-/* The number of the first candidate of a listing: they are counted over all
- * templates, so that --render means the same one with --only or without. */
+/*
+ * The number of the first candidate of a listing: they are counted over all
+ * templates, so that --render has the same meaning with and without --only.
+ */
 static spc_status find_first(int *out, cli_job *job, const spc_conv *layer,
                              spc_tune_options tune)
 {

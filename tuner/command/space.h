@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* space.h - the candidates of a layer, listed. */
+/* space.h - lists the candidates of a layer. */
 #ifndef SPC_CMD_SPACE_H
 #define SPC_CMD_SPACE_H
 
@@ -9,7 +9,7 @@
 typedef struct space_view {
     const char *target; /* NULL: the device */
     const char *only;   /* of this template; NULL: of all */
-    bool all;           /* each candidate; else a row for each template */
+    bool all;           /* each candidate; otherwise a row for each template */
     bool admitted;      /* each candidate that was not refused */
 } space_view;
 
@@ -17,7 +17,7 @@ typedef struct space_view {
 spc_status space_list(cli_job *job, const spc_conv *layer, const char *text,
                       const space_view *view);
 
-/* A row for each template. */
+/* Prints a row for each template. */
 void space_print_summary(const trials *found);
 
 #endif

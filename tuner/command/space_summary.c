@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * space_summary.c - a search space in short: a row for each template, with what
- * refused most of its candidates.
+ * space_summary.c - a summary of a search space: a row for each template, with
+ * the most frequent reason of refusals.
  */
 #include "command/space.h"
 
@@ -19,14 +19,16 @@ typedef struct reason {
 
 typedef struct row {
     const char *name;
-    const char *chosen; /* the configuration of its default; NULL: none */
+    const char *chosen; /* the configuration of its default, or NULL */
     int candidates, refused;
     reason reasons[REASONS];
     int reason_count;
 } row;
 
-/* Reasons are of one kind if they differ in their numbers alone: "needs 4096
- * bytes", "needs 8192 bytes". */
+/*
+ * Reasons are of one kind if they differ only in numbers: "needs 4096 bytes",
+ * "needs 8192 bytes".
+ */
 static bool is_one_kind(const char *a, const char *b)
 {
     for (;;) {

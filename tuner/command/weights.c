@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.c - spctune weights: arrays in files, and kernels of other engines.
+/*
+ * weights.c - spctune weights: lists arrays in files, and converts kernels of
+ * other engines.
  */
 #include "base/plural.h"
 #include "command/cli/output.h"
@@ -36,14 +38,14 @@ static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-/* ---- what is what -------------------------------------------------------- */
+/* ---- kinds of arrays ----------------------------------------------------- */
 
 struct job {
     const struct args *args;
     spc_engine engine;
     spc_weights *weights;
-    spc_array *out; /* what is written; elements of kernels are ours; those that
-                     * are unreadable are not among them */
+    spc_array *out; /* the output; it owns the elements of kernels, and
+                       leaves out unreadable arrays */
     int count;
 };
 
@@ -68,7 +70,7 @@ static const char *kernel_of(const struct args *args, const char *name)
     return NULL;
 }
 
-/* A layer's text says what a kernel is. */
+/* Reads a kernel in the syntax of a layer's text. */
 static spc_status read_kernel(int out[3], const char *text)
 {
     char layer[128];
@@ -86,7 +88,7 @@ static spc_status read_kernel(int out[3], const char *text)
     return SPC_OK;
 }
 
-/* Is this array a kernel, and of which form? */
+/* Determines whether this array is a kernel, and its form. */
 static spc_status find_form(spc_kernel_form *out, bool *is_kernel,
                             const struct job *job, const spc_array *array)
 {
@@ -103,7 +105,7 @@ static spc_status find_form(spc_kernel_form *out, bool *is_kernel,
     return out->offsets == 0 ? read_kernel(out->kernel, kernel) : SPC_OK;
 }
 
-/* Words that name no array are mistakes. */
+/* Refuses words that name no array. */
 static spc_status check_names(const struct job *job)
 {
     const cli_list *lists[] = {&job->args->kernels, &job->args->strided};

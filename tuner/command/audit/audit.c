@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * audit.c - spctune audit: what a choice of the tuner is worth.
+ * audit.c - spctune audit: measures how good the tuner's choices are.
  *
- * Of each layer on each scene, in databases of its own:
+ * For each layer on each scene, in databases of its own:
  *
  *   regret  a quick tuning's choice against the best that a search of the whole
  *           space finds
@@ -10,9 +10,9 @@
  *   served  the time of a plan that the database serves, against the time that
  *           the tuner recorded
  *   bucket  the choice served to scenes of other sizes and densities, against
- *           what a tuning for each of them finds
+ *           the result of tuning for each of them
  *
- * Whoever is compared runs in turns, in one process: at equal clocks.
+ * Compared candidates alternate in one process, at equal clocks.
  */
 #include "command/audit/audit.h"
 #include "base/plural.h"
@@ -133,7 +133,7 @@ static spc_status audit_item(audit *a, const work_item *item)
     return status;
 }
 
-/* A layer that fails does not keep the others from their turn. */
+/* A failing layer does not stop the others. */
 static spc_status audit_all(audit *a, const worklist *list)
 {
     spc_status first = SPC_OK;
@@ -193,7 +193,7 @@ static spc_status read_list(worklist *list, const cli *self,
     return status;
 }
 
-/* The file of figures, which report reads (audit_figures.h). */
+/* Opens the file of figures, which report reads (audit_figures.h). */
 static spc_status open_lines(audit *a)
 {
     if (a->args->output == NULL)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* audit.h - one audit: its databases, and what it finds. */
+/* audit.h - one audit: its databases and results. */
 #ifndef SPC_CMD_AUDIT_H
 #define SPC_CMD_AUDIT_H
 
@@ -27,16 +27,18 @@ typedef struct audit_args {
 typedef struct audit {
     cli *self;
     const audit_args *args;
-    spc_ctx *served; /* has choices of the layers' own scenes alone */
-    spc_ctx *own;    /* those of scenes around them */
-    spc__buf folder; /* a private one, for the databases that are not kept */
+    spc_ctx *served; /* has only choices of the layers' own scenes */
+    spc_ctx *own;    /* has those of nearby scenes */
+    spc__buf folder; /* a private one, for temporary databases */
     spc__json *json; /* an array to write to, or NULL: print */
     audit_sample samples[AUDIT_FIGURES];
-    out_file lines;  /* a figure each, if they are wanted */
+    out_file lines;  /* a line for each figure, if requested */
     bool is_unsaved; /* the last of them could not be written */
     int flips;       /* second tunings that chose another candidate */
-    /* Candidates that quick timed, that the longer search timed besides, and
-     * all that there are; seconds of both. */
+    /*
+     * Candidates timed by quick, the additional ones of the longer search, and
+     * all in the space; seconds of both.
+     */
     int timed, more, space;
     double timed_s, more_s;
     double started_s;
@@ -44,15 +46,17 @@ typedef struct audit {
 
 spc_status audit_open(audit *a);
 void audit_close(audit *a);
-/* Is the time of --minutes over? */
+/* True if the time of --minutes is over. */
 bool audit_is_late(const audit *a);
 
 /* Tunes, compares and prints one layer on one scene. */
 spc_status audit_layer(audit *a, const spc_conv *layer, const char *text,
                        const spc_scene *scene);
 
-/* Scene `i` of those around: a part of the scene's voxels, as wide as it is but
- * thinner, or as dense but smaller. Its name says which. */
+/*
+ * Makes nearby scene `i`: a part of the scene's voxels, of the same extent but
+ * thinner, or as dense but smaller. Its name describes it.
+ */
 spc_status audit_scene_near(spc_scene **out, const spc_scene *scene, int i);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* audit_figures.c - what an audit finds, as numbers and as lines. */
+/* audit_figures.c - results of an audit, as numbers and as lines. */
 #include "command/audit/audit_figures.h"
 
 #include "base/number.h"

@@ -12,18 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a search of the whole space so many of the best are compared: its order is
- * that of times from different moments. */
+/*
+ * The number of the best candidates from a search of the whole space that are
+ * compared again, as its times are from different moments.
+ */
 enum { BEST = 6, NAME = 320 };
 
-/* Candidates that run in turns, and the times that came of it. */
+/* Candidates that alternate, and their times. */
 typedef struct contest {
     char names[BEST + 4][NAME];
     double us[BEST + 4]; /* 0: not measured */
     int count;
 } contest;
 
-/* One layer on one scene, as far as it is known. */
+/* Results for one layer on one scene, as far as they are known. */
 typedef struct finding {
     const spc_conv *layer;
     const char *text;
@@ -44,7 +46,7 @@ static spc_status open_database(spc_ctx **out, audit *a, int i)
     spc__buf_printf(&path, "%s/audit-%d.db", spc__buf_text(&a->folder), i);
     a->self->globals.database =
         i == 0 && a->args->keep != NULL ? a->args->keep : spc__buf_text(&path);
-    a->self->globals.shipped = ""; /* what is known would be no search */
+    a->self->globals.shipped = ""; /* known records would shorten the search */
     spc_status status = cli_open(out, a->self);
     a->self->globals.database = given;
     spc__buf_release(&path);
@@ -93,7 +95,7 @@ static void add_sample(audit *a, const finding *f, audit_figure figure,
     const char *slash = strrchr(scene, '/');
     fprintf(a->lines.to, "%s %.6g %s on %s\n", audit_names[figure], share,
             f->text, slash != NULL ? slash + 1 : scene);
-    if (!a->is_unsaved) /* who stops an audit has what it found */
+    if (!a->is_unsaved) /* an interrupted audit still has its results */
         a->is_unsaved = out_file_save(&a->lines) != SPC_OK;
 }
 
@@ -121,7 +123,7 @@ static spc_status tune(trials *found, spc_tune_report *report, audit *a,
     return status;
 }
 
-/* Without a look at the single candidates. */
+/* Tunes without keeping the candidates. */
 static spc_status tune_only(spc_tune_report *report, audit *a, spc_ctx *ctx,
                             const finding *f, const spc_tune_options *how)
 {
@@ -166,7 +168,7 @@ static double best_of(const contest *c)
     return best;
 }
 
-/* How much longer one takes than another. */
+/* The extra time of one, relative to another. */
 static double share(double us, double than_us)
 {
     return us > 0 && than_us > 0 ? us / than_us - 1 : NAN;
@@ -200,7 +202,7 @@ static void take_times(contest *c, const trials *found)
     }
 }
 
-/* Runs them in turns; one alone is not compared. */
+/* Times the candidates alternately; a single one is not compared. */
 static spc_status run_contest(contest *c, audit *a, const finding *f)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -210,7 +212,7 @@ static spc_status run_contest(contest *c, audit *a, const finding *f)
     if (c->count < 2)
         return SPC_OK;
     trials_init(&h.found, a->self);
-    options.effort = SPC_EFFORT_EXHAUSTIVE; /* whose samples are most */
+    options.effort = SPC_EFFORT_EXHAUSTIVE; /* it takes the most samples */
     options.seed = a->args->seed;
     options.limit_s = a->args->limit_s;
     options.wants = takes_part;
@@ -243,7 +245,7 @@ static spc_status time_served(finding *f, audit *a)
     return SPC_OK;
 }
 
-/* The best of a search of the whole space take part, too. */
+/* Adds the best of a search of the whole space to the comparison. */
 static spc_status search_all(finding *f, audit *a)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -273,7 +275,7 @@ static void judge(finding *f)
     f->flipped = strcmp(f->quick.winner, f->again.winner) != 0;
     f->flip = f->flipped ? fabs(share(quick, again)) : 0;
     f->regret = share(quick, best_of(&f->rivals));
-    if (f->rivals.count == 1) /* nobody else was as good */
+    if (f->rivals.count == 1) /* no other was as good */
         f->regret = 0;
 }
 
@@ -353,8 +355,10 @@ static void write_finding(spc__json *json, const finding *f)
 
 /* ---- on scenes around it ------------------------------------------------- */
 
-/* What a program would run there, from the database that knows the layer's own
- * scene. */
+/*
+ * Finds the choice that a program would get there, from the database that knows
+ * only the layer's own scene.
+ */
 static spc_status find_served(char name[NAME], spc_origin *origin, audit *a,
                               const finding *f)
 {
@@ -402,8 +406,10 @@ static void print_neighbour(audit *a, const finding *f, spc_origin origin,
     spc__json_end_object(a->json);
 }
 
-/* The served one against that of a tuning for this scene alone. Which of them
- * is better is measured, too: a tuning may miss what a neighbour found. */
+/*
+ * Compares the served choice with one tuned for this scene. Either may be
+ * better: a tuning may miss what the neighbour's found.
+ */
 static spc_status study_neighbour(audit *a, finding *f)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -413,7 +419,7 @@ static spc_status study_neighbour(audit *a, finding *f)
 
     options.effort = SPC_EFFORT_QUICK;
     options.seed = a->args->seed;
-    options.again = true; /* another scene of its bucket may be known */
+    options.again = true; /* another scene of its bucket may have records */
     if ((status = find_served(served, &origin, a, f)) != SPC_OK ||
         (status = tune_only(&f->quick, a, a->own, f, &options)) != SPC_OK)
         return status;

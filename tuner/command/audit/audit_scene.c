@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* audit_scene.c - scenes around a scene: of other sizes and densities. */
+/* audit_scene.c - makes nearby scenes, of other sizes and densities. */
 #include "command/audit/audit.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Buckets are half octaves: a quarter of one, half of one, and an octave, of
- * size alone, of density, and of both. */
+/*
+ * Buckets are half octaves: steps of a quarter, a half, and one octave, in
+ * size, in density, and in both.
+ */
 static const struct {
-    double cut;  /* of the extent along x this share remains */
-    double thin; /* and of the voxels that are left this one */
+    double cut;  /* this share of the extent along x is kept */
+    double thin; /* and this share of the remaining voxels */
 } parts[AUDIT_AROUND] = {
     {0.84, 1},  {1, 0.8},  {0.5, 1},    {1, 0.5},
     {0.7, 0.8}, {0.71, 1}, {0.84, 0.8}, {0.5, 0.5},
 };
 
-/* A voxel's own number from 0 to 1, the same on every machine (the finaliser of
- * splitmix64). */
+/*
+ * A voxel's own number from 0 to 1, the same on every machine (the finaliser of
+ * splitmix64).
+ */
 static double draw(const int32_t at[4])
 {
     uint64_t x = 0;
@@ -38,7 +42,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The x below which the share of voxels lies; what fails cuts nothing off. */
+/* The x below which this share of the voxels is; on failure nothing is cut. */
 static int32_t find_cut(const int32_t *coords, int64_t rows, double part)
 {
     int32_t *xs = malloc((size_t)rows * sizeof(*xs));
@@ -56,7 +60,7 @@ static int32_t find_cut(const int32_t *coords, int64_t rows, double part)
     return cut;
 }
 
-/* At least one voxel is kept. */
+/* Keeps at least one voxel. */
 static int64_t keep(int32_t *out, const int32_t *coords, int64_t rows,
                     int32_t cut, double thin)
 {

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench.c - spctune bench: times plans, and says how far from the floor. */
+/*
+ * bench.c - spctune bench: times plans, and prints their distance from the
+ * floor.
+ */
 #include "base/plural.h"
 #include "command/bench/passes.h"
 #include "command/bench/peers.h"
@@ -22,9 +25,9 @@ struct args {
     const char *against;
     const char *pass;
     uint64_t seed;
-    network_args net; /* of --network */
+    network_args net; /* options of --network */
     int runs;
-    peers *peers; /* of --against; NULL: nobody asked */
+    peers *peers; /* of --against; NULL: the option was not given */
 };
 
 #define AT(member) offsetof(struct args, member)
@@ -67,22 +70,22 @@ static const char *folder_of(const struct args *args)
 
 /* ---- one row ------------------------------------------------------------- */
 
-/* What is measured. */
+/* The subject of a measurement. */
 struct row {
     const spc_conv *layer;
     const char *layer_text;
     const spc_scene *scene;
-    bool map; /* its map, and not the layer itself */
+    bool map; /* the map instead of the layer */
 };
 
-/* Where results go, and with what they are compared. */
+/* The output, and the figures to compare with. */
 struct sheet {
     spc_ctx *ctx;
     const struct args *args;
     table table;
     spc__json *json;    /* NULL: the table */
     spc__buf unmatched; /* rows without a figure of a peer */
-    bool by_class;      /* some floor is that of the device's class */
+    bool by_class;      /* some floor is the one of the device's class */
 };
 
 static const char *const plain_titles[] = {
@@ -110,13 +113,13 @@ static void sheet_release(struct sheet *sheet)
     spc__buf_release(&sheet->unmatched);
 }
 
-/* Where the plan came from; of a step, which has several, nothing. */
+/* The origin of the plan; empty for a step, which has several plans. */
 static const char *origin_of(const spc_bench_result *result)
 {
     return result->plan[0] != '\0' ? origin_name(result->origin) : "";
 }
 
-/* How many times `whole` goes into `part`; empty without both. */
+/* Adds the ratio part / whole; empty if either is missing. */
 static void add_ratio(table *t, double part, double whole)
 {
     if (part > 0 && whole > 0)
@@ -143,7 +146,7 @@ static void add_peer(table *t, double us, const peer_figure *peer)
                    peer->note, *peer->note ? ")" : "");
 }
 
-/* The median that the row is about. */
+/* The median of the row's subject. */
 static double time_of(const struct row *row, const spc_bench_result *result)
 {
     return row->map ? result->map_us : result->warm_us;
@@ -159,7 +162,7 @@ static void add_result(struct sheet *sheet, const struct row *row,
                row->layer_text);
     table_us(t, time_of(row, result));
     table_us(t, row->map ? result->map_spread_us : result->warm_spread_us);
-    /* Of a map no floor is known, nor is it timed cold. */
+    /* A map has no floor, and is not timed cold. */
     table_us(t, row->map ? 0 : result->warm_floor_us);
     add_ratio(t, result->warm_us, row->map ? 0 : result->warm_floor_us);
     add_time(t, row->map ? 0 : result->cold_us,
@@ -177,7 +180,7 @@ static void add_result(struct sheet *sheet, const struct row *row,
                result->is_shipped ? ", shipped" : "");
 }
 
-/* What nobody measured is no number: null. */
+/* An unmeasured value is null. */
 static double known(double us)
 {
     return us > 0 ? us : NAN;
@@ -244,7 +247,7 @@ static void write_result(struct sheet *sheet, const struct row *row,
     spc__json_end_object(json);
 }
 
-/* A time below its floor is no triumph. */
+/* A time below its floor is a measurement error. */
 static spc_status check_floor(const struct row *row, const char *kind,
                               double us, double floor_us, const char *by)
 {
@@ -283,7 +286,7 @@ static const peer_figure *find_peer(struct sheet *sheet, const struct row *row)
     return peer;
 }
 
-/* Adds up what the passes of a step take. */
+/* Adds up the times of a step's passes. */
 static void add_step(spc_bench_result *step, const spc_bench_result *pass)
 {
     step->warm_us += pass->warm_us;
@@ -314,7 +317,7 @@ static spc_status measure(struct sheet *sheet, const struct row *row,
                                  capacity, &result)
             : spc_bench(sheet->ctx, row->layer, row->scene, seed, &result);
 
-    if (status == SPC_EINTERRUPTED) /* which is said once, at the end */
+    if (status == SPC_EINTERRUPTED) /* which is reported once, at the end */
         return status;
     if (status != SPC_OK) {
         cli_fail(status, "%s on %s: %s", row->layer_text, scene,
@@ -334,7 +337,7 @@ static spc_status measure(struct sheet *sheet, const struct row *row,
     return check_floors(row, &result);
 }
 
-/* A row of the passes together, whose text says so. */
+/* Prints a row for all passes together, marked in its text. */
 static void show_step(struct sheet *sheet, const struct row *row,
                       const spc_bench_result *step)
 {
@@ -353,7 +356,7 @@ static void show_step(struct sheet *sheet, const struct row *row,
         add_result(sheet, &whole, step, peer);
 }
 
-/* The passes that were asked for, on one scene. */
+/* Measures the requested passes on one scene. */
 static spc_status measure_passes(struct sheet *sheet, const passes *list,
                                  const spc_scene *scene)
 {
@@ -422,12 +425,12 @@ static spc_status bench_layer(cli_job *job, const spc_conv *layer,
 
 /* ---- suites -------------------------------------------------------------- */
 
-/* One suite at work: consecutive rows mostly share their scene. */
+/* A running suite: consecutive rows mostly share their scene. */
 struct show {
     cli *self;
     struct sheet sheet;
     spc_scene *scene;
-    const char *loaded; /* the row's scene that `scene` is */
+    const char *loaded; /* the row's name of `scene` */
     int skipped;
 };
 
@@ -460,7 +463,7 @@ static spc_status show_row(struct show *show, const suite_row *from)
     spc_status status = load(show, from->scene);
 
     if (status == SPC_ENOTFOUND) {
-        show->skipped++; /* the others are worth having without it */
+        show->skipped++; /* the other rows are still useful */
         cli_say(show->self, "spctune: skipped: %s on %s", from->layer,
                 from->scene);
         return SPC_OK;
@@ -479,7 +482,7 @@ static spc_status show_row(struct show *show, const suite_row *from)
     return measure(&show->sheet, &row, NULL);
 }
 
-/* A row that fails says why; the others are measured all the same. */
+/* A failing row reports its error; the others are still measured. */
 static spc_status show_rows(struct show *show, const cli_suite *suite)
 {
     spc_status first = SPC_OK;

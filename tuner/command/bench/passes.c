@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passes.c - from a layer and the word of --pass to problems. */
+/* passes.c - makes problems from a layer and the value of --pass. */
 #include "command/bench/passes.h"
 
 #include <string.h>

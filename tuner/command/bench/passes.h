@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passes.h - the passes of a layer that a command is asked for. */
+/* passes.h - the requested passes of a layer. */
 #ifndef SPC_CMD_PASSES_H
 #define SPC_CMD_PASSES_H
 
@@ -15,7 +15,7 @@ typedef struct passes {
     } at[PASSES];
 } passes;
 
-/* `word` is a pass, or "all" of a training step; NULL: the layer as it is. */
+/* `word` is a pass, or "all" for a training step; NULL: the layer as it is. */
 spc_status passes_of(passes *out, const spc_conv *layer, const char *word);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* peers.c - reads what other engines were measured to need. */
+/* peers.c - reads the measured times of other engines. */
 #include "command/bench/peers.h"
 
 #include "base/number.h"
@@ -27,7 +27,7 @@ typedef struct figure {
 
 struct peers {
     char *path;
-    int line; /* that is being read */
+    int line; /* number of the current line */
     bool headed;
     char *gpu, *date;
     engine *engines;
@@ -54,7 +54,7 @@ static char *take_word(char **text)
     return word;
 }
 
-/* A file's scene is known by its name, wherever it lies. */
+/* A file's scene is identified by its name without the folder. */
 static const char *scene_key(const char *scene)
 {
     const char *slash = strrchr(scene, '/');
@@ -62,10 +62,10 @@ static const char *scene_key(const char *scene)
     return slash == NULL || strncmp(scene, "gen:", 4) == 0 ? scene : slash + 1;
 }
 
-/* What a training step of a layer begins with. */
+/* The prefix of a layer's training step. */
 static const char step[] = "step,";
 
-/* A map is that of any layer: one channel stands for all. */
+/* A map does not depend on channels, so its key has one channel. */
 static void map_key(char out[LAYER_TEXT], const spc_conv *layer)
 {
     spc_conv plain = SPC_CONV_INIT;

@@ -2,10 +2,10 @@
 /*
  * suites.c - the table of `bench --suite`.
  *
- * `peers` has the layers and maps of which docs/peers/ has figures of other
- * engines (--against), and what we measure beside them. `deep` has the layers
- * of networks in which most of their time goes: many channels at levels of few
- * rows, and wide kernels.
+ * `peers` has the layers and maps for which docs/peers/ has figures of other
+ * engines (--against), and the rows that we measure beside them. `deep` has the
+ * layers of networks that take most of their time: many channels at levels of
+ * few rows, and wide kernels.
  */
 #include "command/bench/suites.h"
 
@@ -17,8 +17,10 @@
 #define SHELL "gen:shell,r=256"
 #define F16(cin, cout, k) "subm,cin=" #cin ",cout=" #cout ",k=" #k ",dtype=f16"
 #define F32(c, type) "subm,cin=" #c ",cout=" #c ",k=3,dtype=" #type
-/* The strided layers of detectors (footprint) and of U-nets (floor). An
- * inverse layer runs on the scene that the strided one has as its input. */
+/*
+ * The strided layers of detectors (footprint) and of U-nets (floor). An inverse
+ * layer runs on the scene that is the input of the strided one.
+ */
 #define K3S2(op, cin, cout)                                                    \
     op ",cin=" #cin ",cout=" #cout ",k=3,stride=2,padding=1,rule=footprint"
 #define K2S2(op, cin, cout)                                                    \

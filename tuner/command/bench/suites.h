@@ -6,9 +6,9 @@
 #include <stdbool.h>
 
 typedef struct suite_row {
-    const char *scene; /* a file is looked for in --scenes DIR */
+    const char *scene; /* files are looked up in --scenes DIR */
     const char *layer;
-    bool map; /* the times are those of pack, sort, map and row order */
+    bool map; /* times pack, sort, map and row order instead */
 } suite_row;
 
 typedef struct cli_suite {

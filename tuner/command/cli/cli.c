@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cli.c - reading the command line, opening the context, saying what is wrong.
- */
+/* cli.c - reads the command line, opens the context, reports errors. */
 #include "command/cli/cli.h"
 
 #include "base/meant.h"
@@ -14,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- talk ---------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------ */
 
 static spc_error last_error;
 
@@ -141,7 +140,7 @@ static spc_status bad_value(const cli_option *option, const char *text,
                     text, right);
 }
 
-/* Of the kinds that are whole numbers. */
+/* The range of each kind of whole number. */
 static const struct range {
     unsigned long long least, most;
 } ranges[] = {
@@ -429,7 +428,7 @@ spc_status cli_unknown_command(const char *word)
                     "unknown command '%s' ('spctune help' lists them)", word);
 }
 
-/* The first operand is the command; its arguments are zero until then. */
+/* The first operand is the command; its arguments are zeroed then. */
 static spc_status read_command(struct reader *reader, const char *word)
 {
     const cli_command *command = cli_find_command(word);
@@ -470,7 +469,10 @@ spc_status cli_parse(cli *self, int argc, char **argv, void **args)
 /* Several threads of the library may log at once. */
 static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A command may open several contexts, which all find the same fault. */
+/*
+ * True if this warning was printed before: several contexts of a command find
+ * the same fault.
+ */
 static bool was_printed(cli *self, const char *text)
 {
     for (int i = 0; i < self->warnings.count; i++)
@@ -495,7 +497,7 @@ static void write_log(int level, const char *text, void *payload)
     pthread_mutex_unlock(&log_lock);
 }
 
-/* The text of a small file. */
+/* Reads the text of a small file. */
 static spc_status read_key(char *out, size_t bytes, const char *file)
 {
     FILE *from = fopen(file, "rb");
@@ -532,15 +534,17 @@ spc_status cli_open(spc_ctx **out, cli *self)
     options.log = write_log;
     options.log_payload = self;
     options.cancel = cli_cancel_flag();
-    /* Whoever names a database wants that one and no silent substitute, and so
-     * does a command that looks into it; a worker can do without, and its tuner
-     * has said so. */
+    /*
+     * A named database must be usable, with no silent substitute, and so must
+     * that of a command that reads it. A worker can do without; its tuner has
+     * already reported that.
+     */
     options.need_database =
         !is_worker &&
         (self->needs_database ||
          (globals->database != NULL && globals->database[0] != '\0') ||
          globals->layer_files.count > 0);
-    if (!is_worker) /* whose end is its tuner's to decide */
+    if (!is_worker) /* the tuner decides when its worker ends */
         cli_catch_signals(self);
     if (spc_ctx_create(out, &options, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
@@ -555,7 +559,7 @@ const char *const *cli_worker_arguments(cli *self)
     snprintf(self->threads_text, sizeof(self->threads_text), "%d",
              globals->threads);
     self->worker[n++] = "/proc/self/exe";
-    self->worker[n++] = "--quiet"; /* what is to be said, we say */
+    self->worker[n++] = "--quiet"; /* only the tuner prints messages */
     self->worker[n++] = "--threads";
     self->worker[n++] = self->threads_text;
     if (globals->device != NULL) {

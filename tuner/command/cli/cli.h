@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cli.h - the frame of the spctune command: options, commands, talk.
+ * cli.h - the framework of the spctune command: options, commands, messages.
  *
- * A command is a row: its name, a table of options (which both the parser and
- * the help read), and a function. Results go to standard output, talk to
- * standard error. The command sees nothing of the library but spc.h.
+ * A command is a row: its name, a table of options (for both the parser and the
+ * help), and a function. Results go to standard output, messages to standard
+ * error. The command uses only spc.h of the library.
  */
 #ifndef SPC_CMD_CLI_H
 #define SPC_CMD_CLI_H
@@ -14,15 +14,15 @@
 typedef enum cli_kind {
     CLI_FLAG,  /* bool */
     CLI_TEXT,  /* const char * */
-    CLI_WORD,  /* const char *: one of those that `value` lists */
-    CLI_OUT,   /* the same, of a file that is written */
+    CLI_WORD,  /* const char *: one of the words of `value` */
+    CLI_OUT,   /* the same, for a file that is written */
     CLI_LIST,  /* cli_list: may be given several times */
-    CLI_INT,   /* int: 0 and more, up to a million */
-    CLI_COUNT, /* int: 1 and more, up to a million */
-    CLI_ROWS,  /* int: 1 and more, of voxels */
+    CLI_INT,   /* int: 0 to a million */
+    CLI_COUNT, /* int: 1 to a million */
+    CLI_ROWS,  /* int: 1 and more, a number of voxels */
     CLI_SEED,  /* uint64_t */
     CLI_REAL,  /* double, positive, up to 1e9 */
-    CLI_TIME,  /* double: seconds of 90s, 10m, 1h30m */
+    CLI_TIME,  /* double: seconds, from 90s, 10m, 1h30m */
     CLI_EFFORT /* spc_effort */
 } cli_kind;
 
@@ -35,7 +35,7 @@ typedef struct cli_list {
 typedef struct cli_option {
     char letter;       /* 0: none */
     const char *name;  /* without the dashes */
-    const char *value; /* what the help calls its value, or for CLI_WORD and
+    const char *value; /* the help's name of its value, or for CLI_WORD and
                           CLI_EFFORT "one|two|three"; NULL for flags */
     cli_kind kind;
     size_t offset; /* of its member in the arguments' struct */
@@ -51,7 +51,7 @@ typedef struct cli_globals {
     int threads;
     bool trust;
     const char *key;     /* a file */
-    const char *shipped; /* as in spc_ctx_options; audit wants none */
+    const char *shipped; /* as in spc_ctx_options; disabled by audit */
     bool json;
     bool quiet;
     bool verbose;
@@ -62,7 +62,7 @@ typedef struct cli_globals {
 
 typedef struct cli_command cli_command;
 
-/* When the command last said how far it is. */
+/* The time of the command's last progress message. */
 typedef struct cli_talk {
     uint64_t started_ns;
     double last_s;
@@ -72,16 +72,17 @@ typedef struct cli {
     cli_globals globals;
     const cli_command *command;
     cli_list operands;
-    cli_list warnings;           /* that were printed: each once */
-    const cli_option *given[64]; /* on the command line: they win */
+    cli_list warnings; /* already printed: each appears once */
+    /* on the command line: these take precedence */
+    const cli_option *given[64];
     int given_count;
     cli_list config; /* values of the file of defaults, which it owns */
     cli_talk *talk;
-    const struct progress_board *board; /* of a list; NULL: there is none */
-    struct progress_lane *lane;         /* our own on it; NULL: none */
-    bool needs_database;   /* without one the command cannot do its work */
-    bool is_lane;          /* a process begun for one device of several */
-    char threads_text[16]; /* of the worker's arguments */
+    const struct progress_board *board; /* of a list; NULL: not a list */
+    struct progress_lane *lane;         /* our own on it; NULL: no lane */
+    bool needs_database;   /* the command cannot work without one */
+    bool is_lane;          /* a process for one device of several */
+    char threads_text[16]; /* a worker's argument */
     const char *worker[16];
 } cli;
 
@@ -89,16 +90,16 @@ struct cli_command {
     const char *name;
     const char *operands;       /* for the usage line */
     const char *summary;        /* one line */
-    const char *more;           /* for --help */
-    const char *(*verb)(int i); /* its words after the name; NULL past the last,
-                                   or no function: `operands` has all */
+    const char *more;           /* additional text of --help */
+    const char *(*verb)(int i); /* its words after the name; NULL past the
+                                   last, or no function: `operands` has all */
     const cli_option *options;
     size_t args_bytes; /* of the struct that the options fill */
     spc_status (*run)(cli *self, void *args);
-    /* Values that are not zero; may be NULL. */
+    /* Sets values that are not zero; may be NULL. */
     void (*defaults)(void *args);
-    bool resumes; /* run again after SIGTERM or SIGUSR1, it goes on: status 75
-                     says so */
+    bool resumes; /* continues when it is run again after SIGTERM or SIGUSR1:
+                     it then exits with status 75 */
 };
 
 extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
@@ -106,43 +107,47 @@ extern const cli_command cli_audit, cli_bench, cli_build, cli_completion,
     cli_net, cli_report, cli_run, cli_scene, cli_space, cli_tune, cli_verify,
     cli_version, cli_weights, cli_worker;
 
-/* All commands, ended by NULL; those without a summary are not listed. */
+/* All commands, ended by NULL; those without a summary are hidden. */
 extern const cli_command *const cli_commands[];
 const cli_command *cli_find_command(const char *name); /* or NULL */
-/* Says that there is no such command, and which one may be meant. */
+/* Reports an unknown command and suggests a similar one. */
 spc_status cli_unknown_command(const char *word);
-/* The option of that name of a table; NULL: it has none. */
+/* The option of that name in a table, or NULL. */
 const cli_option *cli_find_option(const cli_option *table, const char *name);
-/* Puts a value to its place in `base`; a sentence where it is not right. */
+/* Stores a value at its place in `base`; reports an invalid one. */
 spc_status cli_store(const cli_option *option, void *base, const char *text);
 extern const cli_option cli_global_options[];
 
-/* Says "spctune: SENTENCE" on standard error and returns `status`. */
+/* Prints "spctune: MESSAGE" to standard error and returns `status`. */
 spc_status cli_fail(spc_status status, const char *format, ...)
     SPC_PRINTF(2, 3);
-/* What cli_fail said last, for --json; status SPC_OK: nothing yet. */
+/* The last message of cli_fail, for --json; status SPC_OK: none yet. */
 const spc_error *cli_last_error(void);
 /* "unknown effort 'fast' (quick, normal, exhaustive)"; `words` are separated by
  * '|'. */
 spc_status cli_unknown(const char *what, const char *word, const char *words);
-/* Is `word` one of `words`, which are separated by '|'? */
+/* True if `word` is one of `words`, which are separated by '|'. */
 bool cli_is_word(const char *word, const char *words);
-/* The same for what the context says. */
+/* The same for the context's error. */
 spc_status cli_fail_ctx(spc_status status, const spc_ctx *ctx);
-/* A remark on standard error, unless --quiet. */
+/* Prints a remark to standard error, unless --quiet. */
 void cli_say(const cli *self, const char *format, ...) SPC_PRINTF(2, 3);
 
-/* The canonical text of a layer, however long its list of offsets; the caller
- * frees it. NULL: out of memory, and said. */
+/*
+ * The canonical text of a layer, however long its list of offsets; the caller
+ * frees it. NULL: out of memory, which is reported.
+ */
 char *cli_spell(const spc_conv *layer);
 
 /* Reads options and operands; *args is filled by the command's table. */
 spc_status cli_parse(cli *self, int argc, char **argv, void **args);
-/* outputs.c: refuses an output that is a database, or that the command reads or
- * writes otherwise as well. Before any work, so that none is lost. */
+/*
+ * outputs.c: refuses an output that is a database, or that the command also
+ * reads or writes otherwise. Called before any work, so that no work is lost.
+ */
 spc_status cli_check_outputs(const cli *self, const void *args);
 spc_status cli_append(cli_list *list, const char *text);
-/* config.c: the file of defaults, for options that were not given. */
+/* config.c: applies the file of defaults to options that were not given. */
 spc_status cli_read_config(cli *self, void *args);
 
 /* Opens the context that the global options describe. */
@@ -153,19 +158,23 @@ const char *const *cli_worker_arguments(cli *self);
 void cli_help_short(const cli *self);
 void cli_help_full(const cli *self);
 
-/* signals.c: the first SIGINT, SIGTERM or SIGHUP sets a flag, the second ends
- * the program. cli_open sees to it; who works before calls it earlier, and
- * before any thread is started. */
+/*
+ * signals.c: the first SIGINT, SIGTERM or SIGHUP sets a flag, the second ends
+ * the program. cli_open installs this; commands with earlier work call it
+ * earlier, before any thread starts.
+ */
 const volatile int *cli_cancel_flag(void);
 void cli_catch_signals(const cli *self);
-/* Runs work that looks at no flag on a thread of its own: SPC_OK once it is
- * done, SPC_EINTERRUPTED as soon as the flag is set. Then the work goes on
- * until the program ends, and must keep all that it uses. */
+/*
+ * Runs work that checks no flag on a separate thread: returns SPC_OK when it is
+ * done, SPC_EINTERRUPTED as soon as the flag is set. The work then goes on
+ * until the program ends, so nothing that it uses may be freed.
+ */
 spc_status cli_run_apart(void *(*work)(void *payload), void *payload);
-/* Was it SIGTERM or SIGUSR1 that ended a command that resumes? */
+/* True if SIGTERM or SIGUSR1 ended a command that can be resumed. */
 bool cli_was_preempted(void);
-enum { CLI_PREEMPTED = 75 }; /* the exit status then (EX_TEMPFAIL) */
-/* Removes what temporary files are left; last of all. */
+enum { CLI_PREEMPTED = 75 }; /* the exit status in that case (EX_TEMPFAIL) */
+/* Removes remaining temporary files; called last. */
 void cli_tidy(void);
 
 #endif

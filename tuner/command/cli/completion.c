@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * completion.c - spctune completion: scripts by which shells complete our
- * command lines, written from the tables that parse them.
+ * completion.c - spctune completion: writes scripts by which shells complete
+ * our command lines, from the tables of the parser.
  *
- * Both scripts ask one question: what may stand at this place? The answers are
- * the words of a command, the names of its options, the values of an option, or
- * the words of an operator: "subm,k" becomes "subm,k=".
+ * Both scripts need the words that may appear at a position: the words of a
+ * command, the names of its options, the values of an option, or the words of
+ * an operator: "subm,k" becomes "subm,k=".
  */
 #include "command/cli/cli.h"
 
@@ -16,7 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what the tables say ------------------------------------------------- */
+/* ---- words from the tables ----------------------------------------------- */
 
 typedef void word_taker(const char *word, int length);
 
@@ -25,8 +25,10 @@ static bool is_end(const cli_option *row)
     return row == NULL || (row->name == NULL && row->letter == 0);
 }
 
-/* A usage line has the words that a command takes first, if no function does:
- * "ls | show ID". Small letters alone are such a word. */
+/*
+ * If no function lists the first words of a command, its usage line does: "ls |
+ * show ID". Words of small letters only are such words.
+ */
 static void each_verb(const cli_command *command, word_taker *take)
 {
     const char *at = command->operands;
@@ -54,7 +56,7 @@ static void each_choice(const char *words, word_taker *take)
     }
 }
 
-/* The examples of generated scenes in the help of 'scene'. */
+/* Takes the generated scenes from the examples in the help of 'scene'. */
 static void each_scene(word_taker *take)
 {
     const char *at = cli_scene.more;
@@ -83,8 +85,10 @@ static void each_axes(word_taker *take)
     each_choice("xyz|zyx", take);
 }
 
-/* What help calls a value, and the values that may stand there. Where there are
- * none, or not these alone, the shell offers files. */
+/*
+ * The help's name of a value, and its possible values. If there are none, or
+ * others are possible as well, the shell offers files.
+ */
 static const struct {
     const char *value;
     void (*each)(word_taker *take);
@@ -95,7 +99,7 @@ static const struct {
     {"AXES", each_axes},
 };
 
-/* False: it has none to offer. */
+/* False if it has no values to offer. */
 static bool each_value(const cli_option *option, word_taker *take)
 {
     if (option->value == NULL)
@@ -118,7 +122,7 @@ static bool takes_layers(const cli_command *command)
            strstr(command->operands, "OPERATOR") != NULL;
 }
 
-/* The words of an operator as they begin in a layer: "k=", "dtype=f16". */
+/* The words of an operator as in a layer: "k=", "dtype=f16". */
 static void each_operator_word(const char *words, word_taker *take)
 {
     char word[64];
@@ -226,7 +230,7 @@ static void bash_operands(void)
     puts("    esac\n}");
 }
 
-/* Readline splits words at '=' and ':', and replaces only what follows. */
+/* Readline splits words at '=' and ':', and replaces only the last part. */
 static const char bash_frame[] =
     "_spctune() {\n"
     "    local line=${COMP_LINE:0:COMP_POINT} words='' head='' command='' i\n"
@@ -290,7 +294,10 @@ static void print_bash(void)
 
 /* ---- zsh ----------------------------------------------------------------- */
 
-/* Within single quotes; some characters would end a part of a specification. */
+/*
+ * Within single quotes, escapes the characters that would end a part of a
+ * specification.
+ */
 static void zsh_text(const char *text)
 {
     for (; *text != '\0'; text++)

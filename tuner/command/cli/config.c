@@ -2,14 +2,14 @@
 /*
  * config.c - the file of defaults.
  *
- *   # what follows is for all commands
+ *   # these lines are for all commands
  *   device = cuda:1
  *   [tune]
  *   budget = 10m
  *
- * A line is the long name of an option, "=", and its value; "yes" or "no" for
- * what takes none. Above the first "[COMMAND]" it is for all commands that have
- * this option. What stands on the command line wins.
+ * A line is the long name of an option, "=", and its value; "yes" or "no" for a
+ * flag. Lines before the first "[COMMAND]" apply to all commands that have the
+ * option. The command line takes precedence.
  */
 #include "command/cli/cli.h"
 
@@ -43,7 +43,7 @@ static bool is_given(const cli *self, const cli_option *option)
     return false;
 }
 
-/* An option of some command that is not the one at hand is no mistake. */
+/* True for an option of any command; those of other commands are ignored. */
 static bool is_known(const config *c, const char *name)
 {
     if (c->section != NULL)
@@ -64,7 +64,7 @@ static spc_status set_flag(const config *c, const cli_option *option,
     return SPC_OK;
 }
 
-/* The value must outlive this reading. */
+/* The value must outlive the reader. */
 static spc_status set(const config *c, const cli_option *option, void *base,
                       const char *value)
 {
@@ -106,7 +106,7 @@ static spc_status set_option(const config *c, const char *name,
 
 /* ---- lines --------------------------------------------------------------- */
 
-/* Without blanks at both ends. */
+/* Removes blanks at both ends. */
 static char *trim(char *text)
 {
     static const char blanks[] = " \t\r\n";
@@ -162,7 +162,7 @@ static spc_status read_lines(config *c, FILE *file)
 
 /* ---- the file ------------------------------------------------------------ */
 
-/* Where it is; false: nowhere. */
+/* Finds the file; false if there is no place for it. */
 static bool find_path(char *out, size_t bytes, bool *must_be)
 {
     const char *own = getenv("SPC_CONFIG");
@@ -180,8 +180,10 @@ static bool find_path(char *out, size_t bytes, bool *must_be)
     return length > 0 && length < (int)bytes;
 }
 
-/* Options say whose templates and databases are run. Who names the file himself
- * trusts it. */
+/*
+ * Options select the templates and databases that are run, so the file must
+ * belong to the user, unless the user names it.
+ */
 static spc_status check_owner(const char *path)
 {
     static const char *const alone[] = {NULL};
@@ -199,7 +201,7 @@ spc_status cli_read_config(cli *self, void *args)
     bool must_be;
     config c = {.self = self, .args = args, .path = path};
 
-    /* A worker has the options of its tuner. */
+    /* A worker gets its options from its tuner. */
     if (self->command == &cli_worker ||
         !find_path(path, sizeof(path), &must_be))
         return SPC_OK;
@@ -215,7 +217,7 @@ spc_status cli_read_config(cli *self, void *args)
     spc_status status = must_be ? SPC_OK : check_owner(path);
     if (status == SPC_OK)
         status = read_lines(&c, file);
-    if (status == SPC_OK && ferror(file)) /* a folder, say */
+    if (status == SPC_OK && ferror(file)) /* a folder, for example */
         status =
             cli_fail(SPC_EIO, "cannot read '%s': %s", path, strerror(errno));
     fclose(file);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* help.c - usage and help, read off the tables. */
+/* help.c - usage and help, generated from the tables. */
 #include "command/cli/cli.h"
 
 #include "command/cli/output.h"
 #include <stdio.h>
 #include <string.h>
 
-/* "  -d, --device DEVICE   what it means", wrapped after `width`. */
+/* "  -d, --device DEVICE   description", wrapped after `width`. */
 static void print_option(const cli_option *option)
 {
     enum { COLUMN = 28, WIDTH = 78 };

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * idle.c - options that were given and do nothing.
+ * idle.c - reports options that have no effect.
  *
- * A command that works in several ways has options of some of them alone, and
- * whoever gives one to another way believes that it does something there.
+ * Some options apply only to one form of a command, and a user who gives one to
+ * another form expects an effect.
  */
 #include "command/cli/idle.h"
 
 #include <stdbool.h>
 #include <string.h>
 
-/* Is it one of the names, with blanks between them? */
+/* True if it is one of the names, which are separated by blanks. */
 static bool is_among(const char *names, const char *name)
 {
     size_t length = strlen(name);
@@ -66,8 +66,10 @@ spc_status idle_take_one(const cli *self, const char *names)
     return SPC_OK;
 }
 
-/* Options of all commands that some have no use for: they open no context, or
- * no database, or show nothing of how far they are. */
+/*
+ * Options of all commands that some commands ignore: these open no context, or
+ * no database, or show no progress.
+ */
 static const struct {
     const char *command, *names;
 } idle_globals[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy.c - NumPy's files, as the command reads and writes them. */
+/* npy.c - reads and writes NumPy's files for the command. */
 #include "command/cli/npy.h"
 
 #include "base/file.h"
@@ -52,7 +52,7 @@ spc_status npy_floats(float **out, const npy_table *table)
 
 /* ---- writing ------------------------------------------------------------- */
 
-/* Data begins at a multiple of 64 bytes, as NumPy itself has it. */
+/* Data begins at a multiple of 64 bytes, as in NumPy's own files. */
 static int write_header(char *out, size_t bytes, const char *type,
                         const int64_t *shape, int dimensions)
 {

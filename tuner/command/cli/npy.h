@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy.h - arrays in NumPy's files: tables are read, arrays of any shape written.
- */
+/* npy.h - NumPy's files: reads tables, and writes arrays of any shape. */
 #ifndef SPC_CMD_NPY_H
 #define SPC_CMD_NPY_H
 
@@ -15,11 +14,11 @@ typedef struct npy_table {
     spc__numpy_rows rows;
 } npy_table;
 
-/* Reads the whole file; npy_close() in any case. */
+/* Reads the whole file; call npy_close() in any case. */
 spc_status npy_open(npy_table *out, const char *path);
 void npy_close(npy_table *table);
 
-/* All numbers as [rows][columns]; the caller's to free(). */
+/* Returns all numbers as [rows][columns]; the caller frees them with free(). */
 spc_status npy_floats(float **out, const npy_table *table);
 
 /* `type` is NumPy's: "<f4", "<i4". */

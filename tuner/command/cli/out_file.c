@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * out_file.c - files that are whole or not there, and replace none of another
- * kind (overwrite.h).
+ * out_file.c - writes files completely or not at all, and never replaces one of
+ * another kind (overwrite.h).
  */
 #include "command/cli/out_file.h"
 
@@ -23,9 +23,12 @@ spc_status out_file_put(const char *path, const spc__piece *pieces, int count)
                : cli_fail(error.status, "%s", error.text);
 }
 
-/* ---- bit by bit ---------------------------------------------------------- */
+/* ---- streams ------------------------------------------------------------- */
 
-/* Would a file be made there? What takes hours is to fail before them. */
+/*
+ * True if a file could be created there, so that a command fails before hours
+ * of work.
+ */
 static bool is_open_to_us(const char *path)
 {
     char real[PATH_MAX];
@@ -40,7 +43,7 @@ static bool is_open_to_us(const char *path)
     char *slash = strrchr(real, '/');
     if (slash == NULL)
         return access(".", W_OK) == 0;
-    slash[slash == real] = '\0'; /* "/" stays */
+    slash[slash == real] = '\0'; /* keeps "/" */
     return access(real, W_OK) == 0;
 }
 

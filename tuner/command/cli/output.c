@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* output.c - JSON for programs. */
+/* output.c - JSON output. */
 #include "command/cli/output.h"
 
 #include "command/cli/cli.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Standard output gets one JSON value. */
+/* Standard output gets exactly one JSON value. */
 static bool has_json;
 
 spc_status output_json(spc__buf *text)
@@ -16,7 +16,7 @@ spc_status output_json(spc__buf *text)
 
     if (text->failed)
         status = cli_fail(SPC_ENOMEM, "out of memory");
-    else if (puts(spc__buf_text(text)) < 0) /* while errno says why */
+    else if (puts(spc__buf_text(text)) < 0) /* errno has the reason */
         status = cli_fail(SPC_EIO, "cannot write to standard output: %s",
                           strerror(errno));
     has_json |= !text->failed;

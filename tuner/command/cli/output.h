@@ -7,11 +7,11 @@
 #include "command/cli/table.h"
 #include "spc.h"
 
-/* Prints what `json` has written to `text`, with a newline, and frees it. */
+/* Prints the JSON in `text`, with a newline, and frees it. */
 spc_status output_json(spc__buf *text);
-/* Prints {"error": ...} about cli_last_error(), if nothing else was printed. */
+/* Prints {"error": ...} from cli_last_error(), unless a value was printed. */
 void output_error(void);
-/* The member "error" of an object that is open. */
+/* Writes the member "error" of an open object. */
 void json_error(spc__json *json, spc_status status, const char *message);
 
 /* "exact", "bucket", "nearest", "default" */

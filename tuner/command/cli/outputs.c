@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outputs.c - the files that a command is asked to write, before it begins. */
+/* outputs.c - checks the output files of a command before its work starts. */
 #include "command/cli/cli.h"
 
 #include "base/overwrite.h"
@@ -11,8 +11,10 @@ typedef struct named {
     const char *path;
 } named;
 
-/* One file by two names; or one name of a file that is not there yet. Devices
- * and pipes may be named twice. */
+/*
+ * True for one file under two names, or one name of a file that does not exist
+ * yet. Devices and pipes may be named twice.
+ */
 static bool is_same(const char *a, const char *b)
 {
     struct stat one, two;
@@ -55,7 +57,7 @@ static spc_status compare(const cli_option *output, const char *path,
                     option != NULL ? option : "an operand");
 }
 
-/* Against the values of one table, but for the row itself. */
+/* Compares with the other values of one table. */
 static spc_status compare_table(const cli_option *output, const char *path,
                                 const cli_option *row, const void *base)
 {
@@ -75,7 +77,7 @@ static spc_status compare_table(const cli_option *output, const char *path,
     return status;
 }
 
-/* Words such as verbs are no files. */
+/* Only commands whose operands are files; others have verbs and the like. */
 static spc_status compare_operands(const cli_option *output, const char *path,
                                    const cli *self)
 {

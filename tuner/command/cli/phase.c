@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* phase.c - says that a long call goes on. */
+/* phase.c - shows that a long call is still running. */
 #include "command/cli/phase.h"
 
 #include "base/clock.h"
@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-/* How often the thread looks whether a line is due. */
+/* The interval at which the thread checks whether a line is due. */
 static const long tick_ns = 200 * 1000 * 1000;
 
-/* False: the phase has ended. */
+/* False if the phase has ended. */
 static bool wait_tick(phase *p)
 {
     struct timespec until;
@@ -26,7 +26,10 @@ static bool wait_tick(phase *p)
     return !p->has_ended;
 }
 
-/* The lock is held while a line is printed, so that none follows the end. */
+/*
+ * The lock is held while a line is printed, so that none is printed after the
+ * end.
+ */
 static void *show_phase(void *payload)
 {
     phase *p = payload;
@@ -56,7 +59,7 @@ void phase_begin(phase *p, const cli *self, const char *what, double most_s)
     pthread_cond_init(&p->wake, &steady);
     pthread_condattr_destroy(&steady);
     p->is_shown = pthread_create(&p->thread, NULL, show_phase, p) == 0;
-    if (!p->is_shown) { /* the work matters more */
+    if (!p->is_shown) { /* go on without the display */
         pthread_cond_destroy(&p->wake);
         pthread_mutex_destroy(&p->lock);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * phase.h - one long call that reports nothing, such as planning a network: a
- * thread says on standard error that it goes on.
+ * phase.h - shows progress on standard error during a long call without
+ * callbacks, such as planning a network.
  */
 #ifndef SPC_CMD_PHASE_H
 #define SPC_CMD_PHASE_H
@@ -13,7 +13,7 @@
 typedef struct phase {
     progress progress;
     const char *what;
-    double most_s; /* it ends by then; 0: not known */
+    double most_s; /* the latest end; 0: unknown */
     uint64_t began_ns;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -21,8 +21,10 @@ typedef struct phase {
     bool is_shown, has_ended;
 } phase;
 
-/* Between the two the caller works and prints nothing. `what` must live until
- * the end: "planning the network". */
+/*
+ * Between the two calls the caller prints nothing. `what` must live until the
+ * end: "planning the network".
+ */
 void phase_begin(phase *p, const cli *self, const char *what, double most_s);
 void phase_end(phase *p);
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * progress.c - how far a run is.
+ * progress.c - the progress of a run.
  *
- * Quick runs stay silent: a terminal's line comes after half a second and then
- * changes a few times a second, a line of its own every five seconds. What is
- * left is at the least that much: a search may find more to try.
+ * Quick runs print nothing: on a terminal a line appears after half a second
+ * and then changes a few times a second; elsewhere a new line is printed every
+ * five seconds. The remaining time is a lower bound, as a search may find more
+ * to try.
  */
 #include "command/cli/progress.h"
 
@@ -17,7 +18,7 @@
 #include <unistd.h>
 
 static const char *const words[] = {"none", "line", "plain", "json"};
-/* Between two lines, and before the first. */
+/* Seconds between two lines, and before the first. */
 static const double every_s[] = {
     [PROGRESS_LINE] = 0.2, [PROGRESS_PLAIN] = 5, [PROGRESS_JSON] = 0.5};
 static const double after_s[] = {
@@ -46,14 +47,16 @@ void progress_init(progress *p, const cli *self)
 
 /* ---- lines --------------------------------------------------------------- */
 
-/* Seconds since the command has had something to say. */
+/* Seconds since the command's first progress. */
 static double clock_of(const progress *p)
 {
     return (double)(spc__now_ns() - p->self->talk->started_ns) * 1e-9;
 }
 
-/* Is there somebody to see it, and something new? A command has one voice,
- * however many runs it is made of. */
+/*
+ * True if a line can be seen and has news. All runs of a command share one
+ * clock.
+ */
 static bool is_due(progress *p)
 {
     if (!p->enabled || *cli_cancel_flag())
@@ -85,8 +88,10 @@ void progress_clear(progress *p)
     p->shown = false;
 }
 
-/* A part of the work that is left is known to take so long; all of it is an
- * estimate, by what was done. */
+/*
+ * Adds the time left: a lower bound if only a part of the work is known,
+ * otherwise an estimate from the work done.
+ */
 static void add_time(spc__buf *to, const char *how, double seconds)
 {
     if (seconds < 0)
@@ -145,7 +150,7 @@ double progress_left(const progress_board *board)
     int more = board->items - board->begun;
 
     if (more > 0 && board->timed == 0)
-        left = -1; /* what was known took no time, and says nothing */
+        left = -1; /* known layers took no time, so no estimate is possible */
     else if (more > 0 && left >= 0)
         left += more * (double)board->timed_ns * 1e-9 / board->timed /
                 (board->lanes > 0 ? board->lanes : 1);
@@ -267,7 +272,8 @@ void progress_show(progress *p, const spc_progress *state)
 
     if (p->self->lane != NULL)
         note_lane(p->self->lane, state);
-    if (p->self->is_lane || !is_due(p)) /* else our parent speaks for us */
+    /* a lane's parent prints its progress */
+    if (p->self->is_lane || !is_due(p))
         return;
     if (board != NULL && board->items > 0)
         left_s = progress_left(board);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * progress.h - says how far a run is: on a line of a terminal, else a line
- * every few seconds, or as JSON for programs.
+ * progress.h - shows the progress of a run: on one line of a terminal,
+ * otherwise as a line every few seconds, or as JSON.
  */
 #ifndef SPC_CMD_PROGRESS_H
 #define SPC_CMD_PROGRESS_H
@@ -23,18 +23,18 @@ typedef struct progress {
     double last_s;
 } progress;
 
-/* How far `verify --all` is. */
+/* Progress of `verify --all`. */
 typedef struct progress_state {
-    int done, total; /* total 0: not known */
+    int done, total; /* total 0: unknown */
     int failed;
     double elapsed_s;
-    const char *what; /* is verified now */
+    const char *what; /* the current case */
 } progress_state;
 
 /*
- * How far a list of layers is, of which each is a run of its own. Several
- * processes may work on it: what they share is changed atomically, and each has
- * a lane of its own.
+ * Progress of a list of layers, each a run of its own. Several processes may
+ * work on it: shared values are changed atomically, and each process has its
+ * own lane.
  */
 enum { PROGRESS_LANES = 64 };
 
@@ -48,7 +48,7 @@ typedef struct progress_lane {
 typedef struct progress_board {
     int items, begun, ended;
     int timed;        /* items for which something was measured */
-    int64_t timed_ns; /* and how long these took, together */
+    int64_t timed_ns; /* and their total time */
     uint64_t started_ns;
     double budget_s; /* of the whole list; 0: none */
     int lanes;
@@ -58,18 +58,22 @@ typedef struct progress_board {
 void progress_init(progress *p, const cli *self);
 void progress_show(progress *p, const spc_progress *state);
 void progress_cases(progress *p, const progress_state *state);
-/* What all lanes of a board are at; for the process that began them. */
+/*
+ * Shows the state of all lanes of a board; for the process that started them.
+ */
 void progress_lanes(progress *p, const progress_board *board);
-/* "planning the network, 12 s"; `most_s`: it ends by then, 0: not known. */
+/* "planning the network, 12 s"; `most_s`: its latest end, 0: unknown. */
 void progress_note(progress *p, const char *what, double elapsed_s,
                    double most_s);
-/* Layer `item` from 0 of a network begins: without a terminal a line of its
- * own, on one progress_show() says so. */
+/*
+ * Starts layer `item` (from 0) of a network: without a terminal as a line of
+ * its own, on a terminal by the next progress_show().
+ */
 void progress_item(progress *p, const progress_board *board, int item,
                    const char *text);
 void progress_clear(progress *p); /* before anything else is printed */
 
-/* Seconds that are left for the list, at the least; below 0: not known. */
+/* Seconds left for the list, at least; below 0: unknown. */
 double progress_left(const progress_board *board);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * signals.c - SIGINT, SIGTERM and SIGHUP, and SIGUSR1 for commands that can be
- * resumed: the first sets a flag that all long work looks at, the second ends
- * the program.
+ * resumed: the first sets a flag that all long work checks, the second ends the
+ * program.
  *
- * A thread waits for them, since the end must remove files, which a signal
- * handler may not. All temporary folders, ours and those of measuring workers
- * that were killed, lie in one; it goes when the program does, either way.
+ * A thread waits for them, since at the end files must be removed, which a
+ * signal handler may not do. All temporary folders, including those of killed
+ * workers, are in one folder, which is removed at the end in both cases.
  */
 #include "command/cli/cli.h"
 
@@ -19,13 +19,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The program's only variable of file scope: there is one set of signals. */
+/* The program's only variable of file scope, as signals are global. */
 static struct {
     volatile int cancel;
     bool caught;  /* a thread waits for them */
-    bool resumes; /* the command goes on where it was, if it is run again */
-    int first;    /* that came; 0: none */
-    bool talks;   /* to a terminal */
+    bool resumes; /* the command continues if it is run again */
+    int first;    /* the first signal received; 0: none */
+    bool talks;   /* messages go to a terminal */
     int lock;     /* of the folder */
     char folder[4096];
 } signals;
@@ -44,13 +44,13 @@ bool cli_was_preempted(void)
 
 /* ---- temporary files ----------------------------------------------------- */
 
-/* Who is killed leaves it to who comes next. */
+/* If we are killed, the next process removes the folder. */
 static void make_folder(void)
 {
     spc__buf path = SPC__BUF_INIT;
 
     spc__work_dirs_sweep(NULL);
-    /* Whoever needs a file will say why there is no room for it. */
+    /* Code that needs a file will report the missing space. */
     if (spc__work_dir_create(&path, &signals.lock, NULL, NULL) == SPC_OK &&
         path.length < sizeof(signals.folder) &&
         setenv("TMPDIR", path.data, 1) == 0)
@@ -60,7 +60,7 @@ static void make_folder(void)
 
 void cli_tidy(void)
 {
-    /* A compiler that is being killed may still make a file: then again. */
+    /* A compiler that is being killed may still create a file: try again. */
     for (int i = 0; signals.folder[0] != '\0' && i < 3; i++) {
         spc__temp_dir_remove(signals.folder);
         if (access(signals.folder, F_OK) != 0)
@@ -68,9 +68,11 @@ void cli_tidy(void)
     }
 }
 
-/* A reader that has gone ends the program at once, as everywhere. All that a
- * handler may do is enough here: what is printed is printed when no file is
- * left in the folder. */
+/*
+ * If the reader of our output has gone, the program ends at once, as usual. A
+ * handler may do enough for that: output is printed only after all files in the
+ * folder are gone.
+ */
 static void on_broken_pipe(int number)
 {
     rmdir(signals.folder);
@@ -88,7 +90,7 @@ static void say(const char *text)
 
 static void *wait_for_signals(void *payload)
 {
-    /* So long compilers take to notice the flag, and to be killed. */
+    /* Compilers need this long to notice the flag and to be killed. */
     const struct timespec pause = {0, 100 * 1000 * 1000};
     const sigset_t *set = payload;
     int number;
@@ -106,7 +108,7 @@ static void *wait_for_signals(void *payload)
                               : spc_status_exit_code(SPC_EINTERRUPTED));
 }
 
-/* Is the signal to be ignored, as nohup asks for SIGHUP? */
+/* True if the signal is ignored, as nohup does for SIGHUP. */
 static bool is_ignored(int number)
 {
     struct sigaction now;
@@ -130,7 +132,7 @@ void cli_catch_signals(const cli *self)
         sigaddset(&set, SIGUSR1);
     if (!is_ignored(SIGHUP))
         sigaddset(&set, SIGHUP);
-    /* All threads inherit the mask: the signals come to ours alone. */
+    /* All threads inherit the mask, so only our thread receives the signals. */
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     signals.talks = !self->globals.quiet && isatty(STDERR_FILENO);
     signals.caught = pthread_create(&thread, NULL, wait_for_signals, &set) == 0;
@@ -146,7 +148,7 @@ void cli_catch_signals(const cli *self)
 
 spc_status cli_run_apart(void *(*work)(void *payload), void *payload)
 {
-    enum { STEP_NS = 50 * 1000 * 1000 }; /* between two looks at the flag */
+    enum { STEP_NS = 50 * 1000 * 1000 }; /* between two checks of the flag */
     pthread_t thread;
 
     if (pthread_create(&thread, NULL, work, payload) != 0) {

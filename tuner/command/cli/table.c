@@ -26,7 +26,8 @@ void table_init(table *t, const char *const *titles)
         }
         t->titles[t->columns] = title;
     }
-    assert(titles[t->columns] == NULL); /* else TABLE_COLUMNS is too few */
+    /* otherwise TABLE_COLUMNS is too small */
+    assert(titles[t->columns] == NULL);
 }
 
 static void add_row(table *t)
@@ -55,7 +56,7 @@ static void put(table *t, char *text)
     t->at = (t->at + 1) % t->columns;
 }
 
-/* A cell is one line, however it came to be. */
+/* A cell must be one line. */
 static void join_lines(char *text)
 {
     for (; *text != '\0'; text++)
@@ -109,8 +110,10 @@ static const char *cell(const table *t, int row, int column)
     return text != NULL ? text : "";
 }
 
-/* Characters of the first `bytes` of UTF-8; a width on the screen, as none of
- * our texts has wide ones. */
+/*
+ * Characters in the first `bytes` of UTF-8. This is the width on the screen, as
+ * our texts have no wide ones.
+ */
 static int characters(const char *text, size_t bytes)
 {
     int count = 0;
@@ -125,8 +128,10 @@ static int length_of(const char *text)
     return characters(text, strlen(text));
 }
 
-/* The widest cell of a column; 0: all rows are empty there, and so a table that
- * has rows is printed without it. */
+/*
+ * The widest cell of a column; 0 if all rows are empty there: then the column
+ * is not printed.
+ */
 static int width_of(const table *t, int column)
 {
     int width = 0, title = length_of(t->titles[column]);
@@ -137,7 +142,7 @@ static int width_of(const table *t, int column)
     return (width > 0 || t->rows == 0) && title > width ? title : width;
 }
 
-/* The width of a line if no column of text is wider than `most`. */
+/* The width of a line if text columns have at most `most`. */
 static int line_width(const table *t, const int *width, int most)
 {
     int sum = -GAP;
@@ -148,7 +153,7 @@ static int line_width(const table *t, const int *width, int most)
     return sum;
 }
 
-/* The column that is left out next; -1: all that are left are needed. */
+/* The next column to leave out; -1: all others are needed. */
 static int least_important(const table *t, const int *width)
 {
     int found = -1;
@@ -160,8 +165,10 @@ static int least_important(const table *t, const int *width)
     return found;
 }
 
-/* Makes columns narrower, or 0, until a line has at most `wanted` characters.
- * False: the columns that are needed do not fit. */
+/*
+ * Narrows columns, or hides them (0), until a line has at most `wanted`
+ * characters. False: the needed columns do not fit.
+ */
 static bool fit(const table *t, int *width, int wanted)
 {
     int most = wanted, out;
@@ -186,8 +193,10 @@ static bool is_break(char c)
     return c == ' ' || c == ',' || c == '/' || c == ';' || c == '+';
 }
 
-/* Bytes of `text` for a line of `width` characters: it ends behind a blank or a
- * comma, or within a word that is longer than the line. */
+/*
+ * Bytes of `text` for a line of `width` characters: it ends after a blank or a
+ * comma, or within a word that is longer than the line.
+ */
 static size_t take_line(const char *text, int width)
 {
     size_t end = 0, last = 0;
@@ -202,9 +211,11 @@ static size_t take_line(const char *text, int width)
     return last > 0 ? last : end;
 }
 
-/* Prints one line of a cell of `width` characters behind `*pad` blanks, and
- * leaves in *pad what its own end needs, so that no line ends with blanks.
- * Returns what is left of the cell. */
+/*
+ * Prints one line of a cell of `width` characters after `*pad` blanks, and
+ * returns the padding after it in *pad, so that no line ends with blanks.
+ * Returns the rest of the cell.
+ */
 static const char *print_part(FILE *to, const char *text, int width, bool right,
                               int *pad)
 {
@@ -244,7 +255,7 @@ static void print_row(const table *t, FILE *to, int row, const int *width)
     }
 }
 
-/* A row as a block: a line a cell, behind the title of its column. */
+/* Prints a row as a block: a line for each cell, after its column's title. */
 static void print_block(const table *t, FILE *to, int row, int width)
 {
     int head = 0;

@@ -20,7 +20,8 @@ enum { TABLE_COLUMNS = 20 };
 typedef struct table {
     const char *titles[TABLE_COLUMNS];
     bool right[TABLE_COLUMNS]; /* aligned to the right: numbers */
-    int rank[TABLE_COLUMNS];   /* 0: always shown; the highest goes first */
+    /* 0: always shown; the highest is left out first */
+    int rank[TABLE_COLUMNS];
     int columns;
     char **cells; /* [rows][columns] */
     int rows;
@@ -28,19 +29,21 @@ typedef struct table {
     bool failed;
 } table;
 
-/* A title that starts with '>' makes a column of numbers. Each '-' at the start
- * lowers a column's importance by one: on a narrow terminal those with most of
- * them are left out first, from the right. Ends with NULL. */
+/*
+ * A title that starts with '>' makes a column of numbers. Each '-' at the start
+ * lowers a column's importance by one: a narrow terminal leaves out those with
+ * most of them first, from the right. Ends with NULL.
+ */
 void table_init(table *t, const char *const *titles);
 void table_cell(table *t, const char *format, ...) SPC_PRINTF(2, 3);
 void table_blank(table *t); /* an empty cell */
 /* Prints for the width of `to`, without columns that are empty in all rows. */
 void table_print(const table *t, FILE *to);
-/* The same for lines of `width` columns; 0: as wide as it gets. */
+/* The same for lines of `width` columns; 0: unlimited. */
 void table_print_width(const table *t, FILE *to, int width);
 void table_release(table *t);
 
-/* Microseconds with as many digits as they are worth; empty if `us` <= 0. */
+/* Microseconds with as many digits as their precision; empty if `us` <= 0. */
 void table_us(table *t, double us);
 
 #endif

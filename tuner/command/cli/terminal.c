@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* terminal.c - how wide the terminal is. */
+/* terminal.c - the width of the terminal. */
 #include "command/cli/terminal.h"
 
 #include <stdlib.h>

@@ -159,7 +159,8 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
     listing.json = self->globals.json ? &json : NULL;
     status = spc_db_each_record(ctx, list_row, &listing);
     spc__json_end_array(&json);
-    if (status == SPC_EDB && listing.found > 0) /* it is another's damage */
+    /* the damage is in another record */
+    if (status == SPC_EDB && listing.found > 0)
         status = SPC_OK;
     if (status == SPC_OK && listing.found > 0)
         status = spc_db_trials(ctx, id, trials_collect, &found);
@@ -383,7 +384,7 @@ static const char *verb_name(int i)
     return i < VERBS ? verbs[i].name : NULL;
 }
 
-/* `word` is what stands where a verb should; NULL: nothing does. */
+/* `word` was given instead of a verb; NULL: no word. */
 static spc_status fail_words(const db_verb *verb, const char *word)
 {
     spc__buf all = SPC__BUF_INIT;
@@ -401,7 +402,9 @@ static spc_status fail_words(const db_verb *verb, const char *word)
     return status;
 }
 
-/* A signed file is one of the layers, which only those may be: the uppermost.
+/*
+ * A signed file is one of the layers, and only these may be: it is the
+ * uppermost.
  */
 static spc_status open_layer(spc_ctx **out, cli *self, const char *file)
 {
@@ -431,8 +434,10 @@ static spc_status run_on(cli *self, const db_verb *verb, const db_args *args)
         verb->creates ? SPC_OK : cli_database_there(self, spc__buf_text(&file));
     if (status != SPC_OK)
         goto done;
-    /* Named, it must open. What it holds has nothing to do with the device:
-     * any will do. */
+    /*
+     * A named database must open. Its content does not depend on the device:
+     * any will do.
+     */
     self->globals.database = spc__buf_text(&file);
     if (self->globals.device == NULL)
         self->globals.device = "cpu";

@@ -12,7 +12,7 @@ typedef struct db_args {
     double days;
 } db_args;
 
-/* `words` are those behind the verb. */
+/* `words` are those after the verb. */
 typedef spc_status db_run(spc_ctx *ctx, cli *self, const db_args *args,
                           const char *const *words);
 
@@ -20,12 +20,12 @@ typedef struct db_verb {
     const char *name, *operands;
     int least, most;  /* operands */
     const char *used; /* of the command's options */
-    bool creates;     /* the database need not be there */
+    bool creates;     /* the database need not exist */
     db_run *run;      /* NULL for run_closed */
     spc_status (*run_closed)(cli *self, const char *const *files);
 } db_verb;
 
-/* A whole number from 1 on; else 0. */
+/* A whole number from 1 on; otherwise 0. */
 int64_t db_read_id(const char *text);
 
 /* db_exchange.c */

@@ -206,7 +206,7 @@ static spc_status merge_file(spc_ctx *ctx, taking *t, const char *file)
     return status == SPC_OK ? SPC_OK : cli_fail_ctx(status, ctx);
 }
 
-/* All files in turn. What was rejected is listed, and an error at the end. */
+/* Takes all files in order. Lists rejected records, and ends with an error. */
 static spc_status take_files(spc_ctx *ctx, cli *self,
                              spc_status (*take)(spc_ctx *, taking *,
                                                 const char *))

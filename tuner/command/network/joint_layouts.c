@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* joint_layouts.c - which layouts a map has, when its layers choose together.
+/*
+ * joint_layouts.c - chooses the layouts of a map for all of its layers
+ * together.
  */
 #include "command/network/joint_layouts.h"
 
@@ -8,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Any set of them is tried. */
+/* Every subset of them is tried. */
 enum { MOST_ORDERS = 12 };
 
-/* ---- what layers can take ------------------------------------------------ */
+/* ---- options of layers --------------------------------------------------- */
 
 void joint_order_of(char out[JOINT_NAME], const char *template_name,
                     const char *config)
@@ -49,8 +51,10 @@ static char *name_kernel(const char *template_name, const char *config)
     return name;
 }
 
-/* What a layer has alone was the fastest beside others, whatever was measured
- * of them earlier. */
+/*
+ * A layer's own choice was the fastest beside others, so it wins over earlier
+ * times.
+ */
 bool joint_layer_add(joint_layer *layer, const char *template_name,
                      const char *config, double us, bool is_own)
 {
@@ -78,7 +82,7 @@ void joint_layer_release(joint_layer *layer)
 
 /* ---- choosing ------------------------------------------------------------ */
 
-/* The orders that the layers of a map know, but the map's own. */
+/* The orders that the layers of a map can use, except the map's own. */
 typedef struct orders {
     const char *name[MOST_ORDERS];
     int count;
@@ -107,7 +111,7 @@ static void collect(orders *all, const joint_layer *layer)
     }
 }
 
-/* The layer's fastest option of those whose order is there; -1: none. */
+/* The layer's fastest option among the available orders, or -1. */
 static int best_of(const joint_layer *layer, const orders *all, unsigned there)
 {
     int best = -1;
@@ -138,7 +142,7 @@ static double cost_of(const joint_layer *layers, int count, int map,
     return cost;
 }
 
-/* The orders that layers have alone. */
+/* The orders that layers chose alone. */
 static unsigned own_orders(const joint_layer *layers, int count, int map,
                            const orders *all)
 {
@@ -154,8 +158,10 @@ static unsigned own_orders(const joint_layer *layers, int count, int map,
     return there;
 }
 
-/* With the orders of now a layer keeps what it has: times of other moments are
- * no reason to change. */
+/*
+ * If its orders stay available, a layer keeps its choice: times of different
+ * moments are no reason to change it.
+ */
 static void take(joint_layer *layer, const orders *all, unsigned there)
 {
     int order = find_order(all, layer->options[layer->own].order);

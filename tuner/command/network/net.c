@@ -59,7 +59,7 @@ static const cli_option options[] = {
 
 /* ---- the database -------------------------------------------------------- */
 
-/* What a database holds has nothing to do with the device: any will do. */
+/* The content of a database does not depend on the device: any will do. */
 static spc_status open_any(spc_ctx **out, cli *self)
 {
     const char *device = self->globals.device;
@@ -73,7 +73,7 @@ static spc_status open_any(spc_ctx **out, cli *self)
     return status;
 }
 
-/* Runs `work` on a database that is there: looking creates none. */
+/* Runs `work` on an existing database; reading creates none. */
 static spc_status look(cli *self, void *to,
                        spc_status (*work)(spc_ctx *ctx, cli *self, void *to))
 {
@@ -92,8 +92,10 @@ static spc_status look(cli *self, void *to,
 
 /* ---- add ----------------------------------------------------------------- */
 
-/* Weights are files' or, if a seed says so, drawn: a network that nobody gave
- * weights is not stored by mistake. */
+/*
+ * Weights come from files or, with a seed, are drawn. Without either, the
+ * network is refused, so that none is stored without weights by mistake.
+ */
 static spc_status read_network(spc_net **out, const cli *self,
                                const struct args *args)
 {
@@ -106,7 +108,7 @@ static spc_status read_network(spc_net **out, const cli *self,
         (status = network_read(out, args->net.int8 ? NULL : self, &args->net,
                                dtype)) != SPC_OK)
         return status;
-    if (!args->net.int8) /* which reads it once more */
+    if (!args->net.int8) /* which reads it again */
         network_say_notes(self, args->net.file, *out);
     if (args->net.seed > 0)
         status = spc_net_draw_params(*out, args->net.seed, &error);
@@ -147,7 +149,7 @@ static spc_status store_whole(cli *self, spc_ctx *ctx, const spc_net *net,
     return store(self, ctx, net, args);
 }
 
-/* Ranges that the file does not state are found by running it. */
+/* If the file states no ranges, they are found by running the network. */
 static spc_status store_calibrated(cli *self, const struct args *args)
 {
     network n;
@@ -206,7 +208,7 @@ typedef struct listing {
 static const char *const titles[] = {"name",    ">layers", ">weights", "-added",
                                      "-source", "state",   "--file",   NULL};
 
-/* Lines of the graph that begin with the word. */
+/* Counts the lines of the graph that begin with the word. */
 static int count_lines(const char *graph, const char *word)
 {
     size_t length = strlen(word);
@@ -298,7 +300,7 @@ typedef struct showing {
     bool found;
 } showing;
 
-/* "conv<TAB>a<TAB>0..." as a row: the word, the name, the rest. */
+/* Turns "conv<TAB>a<TAB>0..." into a row: the word, the name, the rest. */
 static void add_line(table *t, char *line)
 {
     const char *word = strsep(&line, "\t");
@@ -330,7 +332,7 @@ static spc_status print_graph(const spc_net_row *row)
     spc__make_printable(heading);
     puts(heading);
     table_init(&t, columns);
-    strsep(&rest, "\n"); /* which form it is */
+    strsep(&rest, "\n"); /* the format line */
     for (char *line; (line = strsep(&rest, "\n")) != NULL;)
         if (line[0] != '\0')
             add_line(&t, line);
@@ -399,7 +401,7 @@ static spc_status run_first(cli *self, struct args *args)
     return net_first(self, &args->net);
 }
 
-/* The options of each verb. */
+/* Reports options of other verbs. */
 static void say_idle(const cli *self, const struct args *args, const char *verb)
 {
     static const char of_add[] = "name replace weights seed from axes prefix "

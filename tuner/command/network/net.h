@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net.h - spctune net: what its files share. */
+/* net.h - shared by the files of spctune net. */
 #ifndef SPC_CMD_NET_H
 #define SPC_CMD_NET_H
 
 #include "command/network/network.h"
 
-/* Times a stored network from nothing to its first result, and prints where
- * that goes (net_first.c). */
+/*
+ * Times a stored network from the start to its first result, and prints the
+ * parts (net_first.c).
+ */
 spc_status net_first(cli *self, const network_args *args);
 
 #endif

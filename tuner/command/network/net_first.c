@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_first.c - spctune net first: from nothing to the first result.
+ * net_first.c - spctune net first: times a network from the start to its first
+ * result.
  *
- * What a program waits for when it starts with a stored network: its device and
- * database, layers and weights, kernels and packing, the graph, one run.
+ * This is what a program waits for when it starts with a stored network: device
+ * and database, layers and weights, kernels and packing, the graph, one run.
  */
 #include "base/plural.h"
 #include "command/cli/output.h"
@@ -11,7 +12,7 @@
 
 #include <stdio.h>
 
-/* Behind those of network_stage. */
+/* Continues network_stage. */
 enum { UPLOAD = NETWORK_STAGES, CAPTURE, FIRST, SECOND, STAGES };
 
 static const char *const names[STAGES] = {"context",   "network",   "scene",
@@ -60,7 +61,10 @@ static spc_status run_stages(first *f)
     return status;
 }
 
-/* To the first result; the scene is the caller's, and a second run no part. */
+/*
+ * The time to the first result, without the scene, which the caller provides,
+ * and without the second run.
+ */
 static double sum(const first *f)
 {
     double ms = 0;

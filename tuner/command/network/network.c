@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* network.c - networks for commands: reading, planning, feeding them. */
+/*
+ * network.c - reads and plans networks for commands, and provides their inputs.
+ */
 #include "command/network/network.h"
 
 #include "command/cli/idle.h"
@@ -31,7 +33,7 @@ spc_status network_dtype(spc_dtype *out, const char *name)
     return cli_unknown("dtype", name, "f16|bf16|f32");
 }
 
-/* A stored network has its type and weights. */
+/* A stored network has its own type and weights. */
 static spc_status open_stored(network *n)
 {
     const network_args *args = n->args;
@@ -153,8 +155,10 @@ static void widen(spc_net_options *o, const spc_scene *scene, bool first)
         }
 }
 
-/* A single sweep has up to 1.7 times as many voxels on its second level. Few
- * ones may be strewn and have up to 8 each, for which room is cheap. */
+/*
+ * A single sweep has up to 1.7 times as many voxels on its second level. A few
+ * voxels may be scattered and have up to 8 each, for which memory is cheap.
+ */
 static double growth_of(const network *n, int64_t capacity)
 {
     enum { FEW = 4096 };
@@ -170,7 +174,7 @@ static int64_t capacity_of(const network *n)
 
     if (n->args->capacity > 0)
         return n->args->capacity;
-    return rows > 0 ? rows : 1; /* a plan has room for a voxel at least */
+    return rows > 0 ? rows : 1; /* a plan has room for at least one voxel */
 }
 
 spc_status network_fail(const network *n, spc_status status)
@@ -245,7 +249,7 @@ static spc_status read_features(network *n)
     return status;
 }
 
-/* Uniform in [-1, 1); a number of its own for every seed and element. */
+/* Uniform in [-1, 1), from seed and index. */
 static float drawn(uint64_t seed, uint64_t i)
 {
     uint64_t bits = (seed * 0x9e3779b97f4a7c15u) ^ (i + 0x632be59bd9b4e019u);
@@ -379,9 +383,10 @@ static spc_status run_stage(network *n, network_stage stage)
     return status;
 }
 
-/* What is wrong with files is said before a device is opened, which takes
- * longer; but a stored network is in the context's database, and points
- * become voxels on the device. */
+/*
+ * Files are checked before a device is opened, which takes longer; but a stored
+ * network is in the context's database, and points become voxels on the device.
+ */
 spc_status network_open(network *out, cli *self, const network_args *args)
 {
     static const network_stage of_files[] = {NETWORK_READ, NETWORK_SCENES,

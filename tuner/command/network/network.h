@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network.h - what the commands on networks have in common: read the network,
- * load its scenes, plan it, put a scene on the device.
+ * network.h - shared by the commands on networks: reads the network, loads its
+ * scenes, plans it, and uploads a scene.
  */
 #ifndef SPC_CMD_NETWORK_H
 #define SPC_CMD_NETWORK_H
@@ -9,25 +9,27 @@
 #include "command/cli/cli.h"
 
 typedef struct network_args {
-    const char *file; /* NULL: no network was asked for */
+    const char *file; /* NULL: no network was given */
     const char *dtype;
-    cli_list weights;                 /* files; none: they are drawn */
-    const char *from, *axes, *prefix; /* how those keep them */
-    const char *voxel, *range; /* of an ONNX file, which does not say them */
+    cli_list weights;                 /* files; empty: weights are drawn */
+    const char *from, *axes, *prefix; /* the format of these files */
+    const char *voxel, *range; /* of an ONNX file, which does not state them */
     cli_list scenes;
-    const char *coords;   /* NULL: scenes */
-    const char *columns;  /* of files: letters, or of points their number; NULL:
-                             the batch, then the file's axes */
+    const char *coords;   /* NULL: use scenes */
+    const char *columns;  /* of files: letters, or for points their number;
+                             NULL: the batch, then the file's axes */
     const char *features; /* NULL: they are drawn */
-    const char *points;   /* in the place of all three; NULL: not */
+    const char *points;   /* instead of all three, or NULL */
     uint64_t seed;
-    int capacity;  /* 0: as many as the largest scene has */
-    double growth; /* 0: by the capacity */
-    bool keep;     /* tensors, to be compared */
+    int capacity;  /* 0: that of the largest scene */
+    double growth; /* 0: derived from the capacity */
+    bool keep;     /* keep tensors for comparison */
     bool int8; /* convolutions on i8, by the ranges of the file or the scenes */
 } network_args;
 
-/* Rows of a command's options; AT gives the place of a network_args' member. */
+/*
+ * Rows of a command's options; AT gives the offset of a network_args' member.
+ */
 #define NETWORK_OPTIONS(AT)                                                    \
     {'n',                                                                      \
      "network",                                                                \
@@ -77,7 +79,7 @@ typedef struct network_args {
             "default 2, of few voxels as many as there can be"                 \
     }
 
-/* What opening a network consists of, timed. */
+/* The timed stages of opening a network. */
 typedef enum network_stage {
     NETWORK_CONTEXT, /* device and database */
     NETWORK_READ,    /* layers and weights */
@@ -96,90 +98,113 @@ typedef struct network {
     spc_scene **scenes;
     int scene_count;
     int columns[4];  /* of written coordinates: 0 batch, 1 x, 2 y, 3 z */
-    int at[4];       /* of read ones: where batch, x, y and z are; -1: not */
+    /* columns of batch, x, y and z in read files; -1: absent */
+    int at[4];
     int column_count;
-    bool counts_columns; /* --columns is how many there are */
-    float *features; /* of --features; else NULL */
-    float *points;   /* of --points; else NULL */
+    bool counts_columns; /* --columns states their number */
+    float *features; /* of --features, or NULL */
+    float *points;   /* of --points, or NULL */
     int64_t point_rows;
     void *points_there; /* on the device */
-    bool calibrates;    /* the plan is that of f16, by which it is quantised */
-    bool ranges_stated; /* it is by those of the file, not of the scenes */
-    float *reference;   /* of --int8: the last output in f16 */
+    /* the plan is in f16, to find the ranges for quantisation */
+    bool calibrates;
+    /* the ranges are those of the file, not of the scenes */
+    bool ranges_stated;
+    float *reference;   /* for --int8: the last output in f16 */
     int64_t reference_count;
-    int whole_layers; /* on i8 */
+    int whole_layers; /* number of layers on i8 */
     spc_net_buffers buffers;
     void *coords, *values; /* on the device */
     int32_t *count;
     double stage_ms[NETWORK_STAGES];
 } network;
 
-/* Is args->file no file, but the name of a network in the database? */
+/*
+ * True if args->file is the name of a network in the database, and not a file.
+ */
 bool network_is_stored(const network_args *args);
 
 /* "f16", "bf16" or "f32"; NULL: f16. */
 spc_status network_dtype(spc_dtype *out, const char *name);
 
-/* The network of args->file, Lua or ONNX, with the weights of files if there
- * are any (network_file.c). `self` may be NULL: arrays that no layer reads are
- * not said. */
+/*
+ * Reads the network of args->file, Lua or ONNX, with weights from files if
+ * there are any (network_file.c). With `self` NULL, arrays that no layer reads
+ * are not reported.
+ */
 spc_status network_read(spc_net **out, const cli *self,
                         const network_args *args, spc_dtype dtype);
 
-/* On i8 by the ranges that an ONNX file states; NULL where the file, or another
- * kind of file, states none. How many convolutions of a network are on i8. */
+/*
+ * Quantises to i8 by the ranges that an ONNX file states; NULL if the file
+ * states none, as other formats do. The second function counts a network's
+ * convolutions on i8.
+ */
 spc_status network_read_stated(spc_net **out, const network_args *args);
 int network_whole_layers(const spc_net *net);
 
-/* What should be known of it, such as a key that is not followed. */
+/* Prints remarks on a file, such as a key that is ignored. */
 void network_say_notes(const cli *self, const char *file, const spc_net *net);
 
-/* What the columns of coordinates are: as --columns says, else the batch and
- * then the network's axes. The scene of --coords, whose rows stay in their
- * order; rows of ours with those columns (network_coords.c). */
+/*
+ * Sets the meaning of the columns of coordinates: from --columns, otherwise the
+ * batch and then the network's axes. Loads the scene of --coords, whose rows
+ * keep their order; writes our rows in those columns (network_coords.c).
+ */
 spc_status network_set_columns(network *n);
 spc_status network_read_coords(network *n);
 void network_to_columns(const network *n, int32_t *rows, int64_t count);
-/* A file or scene with the number of columns that --columns states, if it does;
- * the caller frees it. */
+/*
+ * Adds the number of columns from --columns, if it states one, to a file or
+ * scene; the caller frees the result.
+ */
 spc_status network_file_spec(char **out, const network *n, const char *spec);
 
-/* All of it. network_close in any case. */
+/* Opens everything. Call network_close in any case. */
 spc_status network_open(network *out, cli *self, const network_args *args);
 void network_close(network *n);
 
-/* Plans it anew with these SPC_PLAN_* flags, or not. */
+/* Frees the plan; plans it again with these SPC_PLAN_* flags. */
 void network_drop_plan(network *n);
 spc_status network_replan(network *n, unsigned flags);
 
-/* Puts scene i on the device. */
+/* Uploads scene i. */
 spc_status network_upload(network *n, int i);
 
-/* The points of --points, and their voxels as the scene; putting them on the
- * device (network_points.c). */
+/*
+ * Loads the points of --points, with their voxels as the scene; uploads them
+ * (network_points.c).
+ */
 spc_status network_load_points(network *n);
 spc_status network_upload_points(network *n);
 
-/* Makes a network that was opened one of i8; how far its last output is from
- * that in f16: the root of the mean square of the difference over that of the
- * output (network_int8.c). */
+/*
+ * Turns an open network into one of i8; returns the error of its last output
+ * relative to f16: the root of the mean square of the difference over that of
+ * the output (network_int8.c).
+ */
 spc_status network_calibrate(network *n);
 spc_status network_int8_error(double *out, const network *n);
 
-/* Says what the context does; of levels without room what gives them some. */
+/*
+ * Reports the context's error; for levels without room, names the option that
+ * gives them more.
+ */
 spc_status network_fail(const network *n, spc_status status);
 
-/* A sentence unless one of the scenes has a voxel. */
+/* Reports an error unless one of the scenes has a voxel. */
 spc_status network_need_voxels(const network *n);
 
-/* As spc_net_check, but that points are left out is no mistake: loading them
- * has said so. */
+/*
+ * As spc_net_check, but points that are left out are no error: loading them has
+ * reported that.
+ */
 spc_status network_check(network *n);
 
-/* Microseconds of one replay, from when it is launched till it is done. */
+/* Microseconds of one replay, from its launch to its end. */
 spc_status network_replay(network *n, double *us);
 
-/* Milliseconds since some moment. */
+/* Milliseconds since an arbitrary moment. */
 double network_clock_ms(void);
 
 /* spctune bench --network */

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network_bench.c - spctune bench --network: how long replays take.
+ * network_bench.c - spctune bench --network: times replays.
  *
- * One graph serves all scenes. Of each, its voxels and features are put on the
- * device, and a replay is timed from its launch till the last layer's output is
- * there; of several scenes the order is drawn anew for every turn.
+ * One graph serves all scenes. For each, voxels and features are uploaded, and
+ * a replay is timed from its launch to the last layer's output. Several scenes
+ * run in a new random order each time.
  */
 #include "command/network/network.h"
 
@@ -29,7 +29,10 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The smallest time that `part` of all are not above. */
+/*
+ * The quantile `part`: the smallest time that this part of all times does not
+ * exceed.
+ */
 static double quantile(const double *sorted, int count, double part)
 {
     int at = (int)(part * count + 0.999999) - 1;
@@ -53,7 +56,7 @@ static spc_status time_scene(bench *b, int scene, int run)
     return status == SPC_OK ? status : network_fail(&b->net, status);
 }
 
-/* What the graph leaves after all these replays, layer by layer. */
+/* Verifies the outputs after all these replays, layer by layer. */
 static spc_status verify_scene(bench *b, int scene, int run)
 {
     network *n = &b->net;
@@ -73,7 +76,7 @@ static spc_status verify_scene(bench *b, int scene, int run)
     return SPC_OK;
 }
 
-/* A turn in which every scene has one run, in an order of its own. */
+/* Runs every scene once, in a random order. */
 static spc_status each_scene(bench *b, int run, uint64_t *state,
                              spc_status (*run_scene)(bench *, int, int))
 {

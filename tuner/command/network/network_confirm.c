@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network_confirm.c - what layers were given alone, tried in the network.
+ * network_confirm.c - tests the layers' own choices in the network.
  *
- * The time that counts is that of a replay. First the layers that read one map
- * choose its layouts together; where the network is faster untuned, it begins
- * from there; then kernels that are nearly as fast alone are tried layer by
- * layer. Each is kept if a replay is faster so.
+ * The time of a replay decides. First the layers that read one map choose its
+ * layouts together. If the network is faster untuned, the search starts from
+ * there. Then kernels that are nearly as fast alone are tried layer by layer.
+ * Each change is kept if it makes a replay faster.
  */
 #include "base/plural.h"
 #include "command/cli/phase.h"
@@ -27,7 +27,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of some replays of a scene. */
+/* The median of several replays of a scene. */
 static spc_status time_scene(double *us, network *n, int scene)
 {
     double times[REPLAYS];
@@ -45,7 +45,7 @@ static spc_status time_scene(double *us, network *n, int scene)
     return SPC_OK;
 }
 
-/* The geometric mean over the scenes, with kernels as the database has them. */
+/* The geometric mean over the scenes, with the database's current kernels. */
 static spc_status time_network(double *us, network *n, unsigned flags)
 {
     double sum = 0, one = 0;
@@ -63,7 +63,7 @@ static spc_status time_network(double *us, network *n, unsigned flags)
     return status;
 }
 
-/* The same, with progress: all kernels may have to be compiled. */
+/* The same with progress: all kernels may have to be compiled. */
 static spc_status time_shown(tuning *t, double *us, unsigned flags)
 {
     phase timing;
@@ -76,8 +76,10 @@ static spc_status time_shown(tuning *t, double *us, unsigned flags)
 
 /* ---- other kernels of a layer -------------------------------------------- */
 
-/* Stores that a layer has this kernel; nothing is measured. `back`: as it had
- * it before, and whatever else ends. A failure is the caller's to print. */
+/*
+ * Stores this kernel as a layer's choice without measuring. `back`: restores
+ * the earlier choice, even after an interrupt. The caller prints a failure.
+ */
 static spc_status store_choice(tuning *t, const problem *p, const char *kernel,
                                bool back)
 {
@@ -110,7 +112,7 @@ static bool is_changed(const problem *p)
     return p->known.chosen != p->known.own;
 }
 
-/* Those that change get what they have together. */
+/* Gives changed layers their joint choice. */
 static spc_status choose_together(tuning *t)
 {
     spc_status status = SPC_OK;
@@ -124,7 +126,9 @@ static spc_status choose_together(tuning *t)
     return status;
 }
 
-/* And here what each has alone, again; one that fails keeps no other from it.
+/*
+ * Restores the own choice of each layer; if one fails, the others are still
+ * restored.
  */
 static spc_status choose_alone(tuning *t)
 {
@@ -142,7 +146,7 @@ static spc_status choose_alone(tuning *t)
     return first;
 }
 
-/* Returns how many layers have another kernel so. */
+/* Returns the number of layers that would have another kernel. */
 static int find_joint(tuning *t, double *gain_us)
 {
     joint_layer *layers = calloc((size_t)t->count + 1, sizeof(*layers));
@@ -161,7 +165,10 @@ static int find_joint(tuning *t, double *gain_us)
     return changed;
 }
 
-/* The layers of a map choose together, and keep that if a replay is faster. */
+/*
+ * Lets the layers of each map choose together, and keeps that if a replay is
+ * faster.
+ */
 static spc_status share_layouts(tuning *t, double *us)
 {
     double alone = *us, gain, together;
@@ -186,7 +193,10 @@ static spc_status share_layouts(tuning *t, double *us)
     return status != SPC_OK ? status : back;
 }
 
-/* What each layer has now; one without a kernel has no rivals either. */
+/*
+ * Notes the current kernel of each layer; a layer without one has no rivals
+ * either.
+ */
 static spc_status note_kernels(tuning *t)
 {
     for (int i = 0; i < t->count; i++) {
@@ -202,7 +212,7 @@ static spc_status note_kernels(tuning *t)
 
 /* ---- untuned ------------------------------------------------------------- */
 
-/* What a layer would have untuned is its first rival. */
+/* The untuned kernel of a layer is its first rival. */
 static spc_status note_untuned(tuning *t)
 {
     spc_net_step step;
@@ -219,7 +229,9 @@ static spc_status note_untuned(tuning *t)
     return SPC_OK;
 }
 
-/* All layers as they would be untuned, but for those that were not timed so. */
+/*
+ * Gives all layers their untuned kernels, except those that were not timed so.
+ */
 static spc_status take_untuned(tuning *t)
 {
     spc_status status = SPC_OK;
@@ -241,7 +253,7 @@ static spc_status take_untuned(tuning *t)
     return status;
 }
 
-/* What gave way is chosen again; also where storing it did not end well. */
+/* Restores the replaced kernels, even if storing others failed. */
 static spc_status take_tuned(tuning *t)
 {
     spc_status first = SPC_OK;
@@ -260,8 +272,10 @@ static spc_status take_tuned(tuning *t)
     return first;
 }
 
-/* Where layers are faster alone and the network is not, their kernels have to
- * show one by one what they are good for: if it is faster so indeed. */
+/*
+ * If the layers are faster alone but the network is not, starts from the
+ * untuned network, and tries each tuned kernel in it.
+ */
 static spc_status fall_back(tuning *t, double untuned_us, double *us)
 {
     double now = 0;
@@ -286,7 +300,7 @@ static spc_status fall_back(tuning *t, double untuned_us, double *us)
 
 /* ---- rivals -------------------------------------------------------------- */
 
-/* Trying ends after this part of the time that the layers took. */
+/* The trials may take this part of the time that the layers took. */
 static const double part_for_rivals = 0.1;
 
 typedef struct trying {
@@ -371,8 +385,9 @@ static void print(const tuning *t, double us, double untuned_us)
     spc__json_end_object(json);
 }
 
-/* What the network takes without tuned kernels. It is asked only where the
- * layers' time was not cut short, as all of these kernels are compiled for it.
+/*
+ * Times the network without tuned kernels. Skipped if the layers' time was cut
+ * short, as all of these kernels must be compiled for it.
  */
 static spc_status time_untuned(tuning *t, double *us)
 {

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* network_coords.c - coordinates in files: which column is which, and whether
- * they lie where the network says. */
+/*
+ * network_coords.c - coordinates in files: the meaning of columns, and whether
+ * voxels are within the network's range.
+ */
 #include "base/plural.h"
 #include "command/cli/npy.h"
 #include "command/network/network.h"
@@ -25,7 +27,9 @@ static spc_status fail_columns(const char *said)
                     said, COLUMNS_MOST);
 }
 
-/* The letters of the columns: n->at by field, n->columns in their order. */
+/*
+ * Reads the letters of the columns: n->at by field, n->columns in their order.
+ */
 static spc_status set_letters(network *n, const char *text)
 {
     int found = 0;
@@ -99,7 +103,7 @@ void network_to_columns(const network *n, int32_t *rows, int64_t count)
     }
 }
 
-/* ---- where they lie ------------------------------------------------------ */
+/* ---- range --------------------------------------------------------------- */
 
 static spc_status fail_outside(const network *n, int64_t row, int field,
                                int32_t at)
@@ -139,7 +143,7 @@ static spc_status check_rows(const network *n, const int32_t *rows,
 
 /* ---- the file ------------------------------------------------------------ */
 
-/* Where b, x, y and z are in this file; -1: it has no batch. */
+/* The columns of b, x, y and z in this file; -1: there is no batch. */
 static spc_status find_columns(int at[4], const network *n, const npy_table *t)
 {
     int columns = (int)t->rows.columns;

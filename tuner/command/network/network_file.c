@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* network_file.c - a network from its file, and its weights from theirs. */
+/*
+ * network_file.c - reads a network from its file, and its weights from theirs.
+ */
 #include "command/network/network.h"
 
 #include "base/number.h"
@@ -39,7 +41,7 @@ static bool read_numbers(double *out, int count, const char *text)
     return found == count;
 }
 
-/* The grid, from which points become voxels. */
+/* Reads the grid that turns points into voxels. */
 static spc_status read_grid(spc_onnx_options *out, const network_args *args)
 {
     double range[6];
@@ -68,8 +70,7 @@ static bool states_ranges(const spc_onnx *onnx)
     return false;
 }
 
-/* With `int8` by the ranges that it states; *out stays NULL where it has none.
- */
+/* `int8` uses the ranges of the file; *out stays NULL without them. */
 static spc_status build_onnx(spc_net **out, const cli *self,
                              const network_args *args,
                              const spc_onnx_options *options,
@@ -83,7 +84,7 @@ static spc_status build_onnx(spc_net **out, const cli *self,
     return spc_onnx_build(out, onnx, options, error);
 }
 
-/* How the file has kernels of one offset, which its shapes do not say. */
+/* The layout of kernels of one offset in the file, which shapes do not show. */
 static spc_status read_matrices(spc_onnx_options *out, const network_args *args)
 {
     spc_error error = {0};
@@ -129,7 +130,10 @@ static spc_status read_onnx(spc_net **out, const cli *self,
     return status == SPC_OK ? status : cli_fail(status, "%s", error->text);
 }
 
-/* A checkpoint may be that of another network whose names are the same. */
+/*
+ * Reports unread arrays: a checkpoint may be for another network with the same
+ * names.
+ */
 static void say_unread(const cli *self, const spc_net *net,
                        const spc_weights *weights, const spc_weights_use *use)
 {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network_int8.c - networks whose convolutions work on i8: ranges are those
- * that the file states, or else those that the scenes show in f16; outputs are
- * compared with those of f16.
+ * network_int8.c - networks with convolutions on i8: ranges come from the file,
+ * otherwise from the scenes in f16; outputs are compared with those of f16.
  */
 #include "command/network/network.h"
 
@@ -11,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The last output's numbers; the caller's. */
+/* Fetches the last output's numbers; the caller frees them. */
 static spc_status fetch_output(float **out, int64_t *count, const network *n)
 {
     spc_net_output o;
@@ -50,8 +49,9 @@ static spc_status run_scene(network *n, int scene, float *ranges)
                       : SPC_OK;
 }
 
-/* Plans what is on i8; the tensors of the plan before were kept for its ranges
- * alone. */
+/*
+ * Plans the i8 network; the earlier plan kept its tensors only for the ranges.
+ */
 static spc_status plan_whole(network *n)
 {
     n->whole_layers = network_whole_layers(n->net);
@@ -86,7 +86,7 @@ static spc_status calibrate(network *n)
     return status;
 }
 
-/* The scenes are not asked; the first one is run in f16 to be compared with. */
+/* Uses the file's ranges; only the first scene runs in f16, for comparison. */
 static spc_status take_stated(network *n, spc_net *stated)
 {
     float *ranges = calloc((size_t)n->info.tensors + 1, sizeof(*ranges));

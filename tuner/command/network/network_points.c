@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network_points.c - files of points for networks: their voxels are found once
- * beforehand, so that capacities and kernels fit; runs then begin with points.
+ * network_points.c - files of points for networks: their voxels are computed
+ * once in advance, so that capacities and kernels fit; runs then begin with
+ * points.
  */
 #include "command/network/network.h"
 
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* x, y, z and as many more numbers as the input has channels. */
+/* x, y, z and as many other numbers as the input has channels. */
 static spc_status read_points(network *n)
 {
     int channels = n->info.input.channels;
@@ -26,7 +27,7 @@ static spc_status read_points(network *n)
     free(spec);
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
-    n->points = read.values; /* now the network's */
+    n->points = read.values; /* owned by the network from here on */
     n->point_rows = read.rows;
     if (read.found > channels)
         cli_say(n->self,
@@ -35,7 +36,7 @@ static spc_status read_points(network *n)
     return SPC_OK;
 }
 
-/* What of the points becomes no voxel. */
+/* Reports points that have no voxel. */
 static void say_left_out(const network *n, const spc_voxels_info *found)
 {
     int channels = n->info.input.channels;
@@ -52,7 +53,7 @@ static void say_left_out(const network *n, const spc_voxels_info *found)
     say_left_out_of(n->self, n->args->points, &info);
 }
 
-/* The voxels of the points, as the network's scene. */
+/* Makes the network's scene from the voxels of the points. */
 static spc_status take_voxels(network *n, spc_voxels *voxels)
 {
     spc_voxels_info info;
@@ -99,7 +100,7 @@ static spc_status find_voxels(network *n)
     return status;
 }
 
-/* A row of a scene, whose steps are 1/1024; false: it does not fit one. */
+/* A row of a scene, in steps of 1/1024; false if it does not fit. */
 static bool take_point(int32_t out[4], const float *point)
 {
     bool fits = true;
@@ -113,7 +114,7 @@ static bool take_point(int32_t out[4], const float *point)
     return fits;
 }
 
-/* Leaves out points that are no numbers, with their features. */
+/* Drops points that are not finite, with their features. */
 static spc_status take_points(network *n, int32_t *steps)
 {
     int channels = n->info.input.channels;
@@ -139,8 +140,10 @@ static spc_status take_points(network *n, int32_t *steps)
     return SPC_OK;
 }
 
-/* Of a network of clouds they are the scene, and their numbers are the
- * features. */
+/*
+ * In a network of clouds the points are the scene, and their numbers are the
+ * features.
+ */
 static spc_status take_cloud(network *n)
 {
     int32_t *steps = malloc(16 * (size_t)n->point_rows + 1);

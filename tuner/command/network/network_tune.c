@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network_tune.c - spctune tune --network: the layers of a network, each on the
- * voxels that its level has in the scenes.
+ * network_tune.c - spctune tune --network: tunes the layers of a network, each
+ * on the voxels of its level in the scenes.
  *
- * What a level has is found by running the network. Equal layers of one level
- * are one problem; equal ones of two levels are two, as rows and density
- * differ. The first to be tuned is that by which a replay can gain most.
+ * The voxels of a level are found by running the network. Equal layers of one
+ * level are one problem; equal ones of two levels are two, as rows and density
+ * differ. The layer with the largest possible gain for a replay is tuned first.
  */
 #include "command/network/network_tune.h"
 
@@ -34,7 +34,7 @@ static problem *find_text(const tuning *t, const char *text, int set)
     return NULL;
 }
 
-/* The set of a step whose voxels are its layer's scene. */
+/* The set whose voxels are the scene of a step's layer. */
 static int scene_of(const spc_conv *layer, const spc_net_step *step)
 {
     return ends_at_scene(layer) ? step->set : step->set_in;
@@ -83,7 +83,7 @@ static spc_status find_problems(tuning *t)
 
 /* ---- levels -------------------------------------------------------------- */
 
-/* The sets of one scene that layers are tuned on. */
+/* Finds the sets of one scene that layers are tuned on. */
 static spc_status find_levels(tuning *t, int scene)
 {
     network *n = &t->net;
@@ -116,7 +116,7 @@ static spc_status find_all_levels(tuning *t)
     return status;
 }
 
-/* ---- what matters most --------------------------------------------------- */
+/* ---- priorities ---------------------------------------------------------- */
 
 static void add_time(tuning *t, const spc_net_step *step,
                      const spc_net_time *time)
@@ -130,7 +130,7 @@ static void add_time(tuning *t, const spc_net_step *step,
     p->floor_us += time->floor_us;
 }
 
-/* Is the order of this step's kernel that of one before it on its map? */
+/* True if the order of this step's kernel is new on its map. */
 static bool is_new_order(const tuning *t, const spc_net_step *step, int i)
 {
     char order[JOINT_NAME], other[JOINT_NAME];
@@ -148,8 +148,10 @@ static bool is_new_order(const tuning *t, const spc_net_step *step, int i)
     return strcmp(order, "none") != 0;
 }
 
-/* The cost of one order of each map. A map takes about as long for each order
- * as for its search (docs/dev/experiments.md, maps and indexing). */
+/*
+ * The cost of one order of each map. A map takes about as long for each order
+ * as for its search (docs/dev/experiments.md, maps and indexing).
+ */
 static spc_status find_prices(tuning *t, const spc_net_time *times, int steps)
 {
     double *price = calloc((size_t)t->net.info.maps + 1, sizeof(*price));
@@ -173,7 +175,7 @@ static spc_status find_prices(tuning *t, const spc_net_time *times, int steps)
     return failed ? cli_fail(SPC_ENOMEM, "out of memory") : SPC_OK;
 }
 
-/* The most that a replay can gain by it. */
+/* The most that a replay can gain from it. */
 static double gain_of(const problem *p)
 {
     return p->us > p->floor_us ? p->us - p->floor_us : 0;
@@ -186,8 +188,10 @@ static int by_gain(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Times the steps as they would run now, and puts first what takes longest
- * above its floor. */
+/*
+ * Times the steps as they run now, and sorts them by their time above the
+ * floor.
+ */
 static spc_status weigh_problems(tuning *t)
 {
     network *n = &t->net;
@@ -197,7 +201,7 @@ static spc_status weigh_problems(tuning *t)
 
     if (times == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    /* The last scene is there: its levels were looked for. */
+    /* The last scene is still loaded, from finding its levels. */
     if ((status = spc_net_profile(times, n->plan, &n->buffers)) != SPC_OK)
         cli_fail_ctx(status, n->ctx);
     for (int i = 0; i < steps && status == SPC_OK; i++) {
@@ -224,8 +228,10 @@ static void say_problem(const problem *p)
     printf(": ");
 }
 
-/* The scenes of its level. A frame without a voxel has nothing to measure, so it
- * is left out unless there is no other. */
+/*
+ * The scenes of its level. A frame without a voxel cannot be measured, so it is
+ * left out unless there is no other.
+ */
 void network_bring_scenes(tuning *t, const problem *p)
 {
     int count = 0;
@@ -271,7 +277,7 @@ static bool keep_trial(problem *p, const spc_trial *trial,
            (own || keep_rival(p, trial, report->winner_us));
 }
 
-/* What the layer could have instead. */
+/* Keeps the alternatives of the layer. */
 static spc_status keep_known(problem *p, const trials *found,
                              const spc_tune_report *report)
 {
@@ -305,7 +311,7 @@ static double now_s(void)
     return (double)spc__now_ns() * 1e-9;
 }
 
-/* Of all that the layers which are left can gain, the part of number i. */
+/* The share of layer i in the possible gain of all remaining layers. */
 static double part_of(const tuning *t, int i)
 {
     double all = 0;
@@ -315,8 +321,10 @@ static double part_of(const tuning *t, int i)
     return all > 0 ? gain_of(&t->problems[i]) / all : 1.0 / (t->count - i);
 }
 
-/* A budget is shared by the layers that are left, by what each can gain; less
- * than the least would find nothing out. */
+/*
+ * The remaining layers share the budget by their possible gains; each gets at
+ * least `least_s`, as less would measure nothing.
+ */
 static bool has_time(tuning *t, int i, double ends_s)
 {
     const double least_s = 2;
@@ -337,8 +345,10 @@ static bool has_time(tuning *t, int i, double ends_s)
     return true;
 }
 
-/* What the board says of the layer that ended: only what was timed tells how
- * long the others take. */
+/*
+ * Updates the board after a layer: only timed layers predict the time of the
+ * others.
+ */
 static void note_end(progress_board *board, double took_s, int timed)
 {
     board->ended++;
@@ -398,7 +408,7 @@ static spc_status tune_problems(tuning *t)
 
 /* ---- entry --------------------------------------------------------------- */
 
-/* What layers have in a replay they find in the database. */
+/* A replay finds its layers' kernels in the database. */
 static bool can_confirm(const tuning *t)
 {
     if (cli_has_database(t->job.self))
@@ -411,7 +421,7 @@ static bool can_confirm(const tuning *t)
     return false;
 }
 
-/* What the layers are, on which voxels, and which of them matter. */
+/* Finds the layers, their voxels, and their priorities. */
 static spc_status look_at_network(tuning *t)
 {
     spc_status status = network_need_voxels(&t->net);
@@ -453,7 +463,7 @@ static void release(tuning *t)
     free(t->levels);
     free(t->problems);
     free(t->price_us);
-    free(t->job.scenes.at); /* the scenes themselves are the network's */
+    free(t->job.scenes.at); /* the network owns the scenes themselves */
     network_close(&t->net);
 }
 

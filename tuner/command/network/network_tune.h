@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * network_tune.h - tuning a network: its layers, and what is found out about
- * them.
- */
+/* network_tune.h - tunes a network: its layers, and the results. */
 #ifndef SPC_CMD_NETWORK_TUNE_H
 #define SPC_CMD_NETWORK_TUNE_H
 
@@ -15,12 +12,13 @@
 typedef struct problem {
     char text[320];
     spc_conv layer;
-    int set;             /* whose voxels are its scene; 0: the network's own */
-    double us, floor_us; /* of all steps that are this layer */
+    /* the set whose voxels are its scene; 0: the network's own */
+    int set;
+    double us, floor_us; /* of all steps with this layer */
     joint_layer known;   /* its fastest kernels, by the order that they read */
     rivals rivals;       /* those that are nearly as fast as its own */
-    char *untuned;       /* what a plan would have without records; owned */
-    bool gives_way;      /* its own kernel, to that one */
+    char *untuned;       /* the kernel of a plan without records; owned */
+    bool gives_way;      /* its own kernel is replaced by that one */
 } problem;
 
 typedef struct tuning {
@@ -28,20 +26,22 @@ typedef struct tuning {
     cli_job job;
     problem *problems;
     int count;
-    double *price_us;    /* by map: of one order of it */
+    double *price_us;    /* by map: cost of one order */
     double spent_ms;     /* on layers */
-    bool is_cut;         /* the budget was over before the layers were */
+    bool is_cut;         /* the budget ended before the layers did */
     spc_scene ***levels; /* [scenes][sets]; NULL: no layer's */
 } tuning;
 
-/* The voxels of its level become the job's scenes. */
+/* Makes the voxels of its level the job's scenes. */
 void network_bring_scenes(tuning *t, const problem *p);
 
-/* The problem of a step, which is a convolution; NULL: none. */
+/* The problem of a step that is a convolution, or NULL. */
 problem *network_find_problem(const tuning *t, const spc_net_step *step);
 
-/* What layers were given alone is tried in the network, and what the network
- * takes is printed (network_confirm.c). */
+/*
+ * Tests the layers' own choices in the network, and prints the network's time
+ * (network_confirm.c).
+ */
 spc_status network_confirm(tuning *t);
 
 #endif

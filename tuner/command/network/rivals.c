@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rivals.c - is a network faster with another kernel of a layer? */
+/*
+ * rivals.c - tests whether a network is faster with another kernel of a layer.
+ */
 #include "command/network/rivals.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Medians of the same replays differ by less (docs/performance.md, networks).
+/*
+ * Medians of the same replays differ by less (docs/performance.md, networks).
  */
 static const double noise = 0.004;
 
@@ -72,7 +75,7 @@ void rivals_put_first(rivals *layer, const char *kernel)
         move_up(layer, place, 0);
 }
 
-/* Of a list that is full the last one goes. */
+/* A full list loses its last element. */
 bool rivals_give_way(rivals *layer, const char *kernel)
 {
     int place = find(layer, kernel);
@@ -128,8 +131,10 @@ static spc_status time_with(double *us, const trial *t, const char *kernel)
                             : status;
 }
 
-/* What looked faster once is timed again beside what is there: of many that
- * are tried, some look faster by chance. */
+/*
+ * A kernel that looked faster once is timed again beside the current one: of
+ * many that are tried, some look faster by chance.
+ */
 static spc_status compare(bool *better, const trial *t, const char *kernel,
                           double *us)
 {
@@ -148,7 +153,7 @@ static spc_status compare(bool *better, const trial *t, const char *kernel,
     return SPC_OK;
 }
 
-/* Whatever comes of it, the layer has a kernel that was compared. */
+/* In any case the layer ends with a kernel that was compared. */
 static spc_status try_one(const trial *t, int i, double *us, int *changed)
 {
     rivals *layer = t->layer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.c - spctune run: a network on a scene, layer by layer. */
+/* run.c - spctune run: runs a network on a scene, layer by layer. */
 #include "command/cli/npy.h"
 #include "command/cli/out_file.h"
 #include "command/cli/output.h"
@@ -122,7 +122,7 @@ static void write_step(spc__json *json, const spc_net_step *step,
     spc__json_end_object(json);
 }
 
-/* Of layers (true) or of sets and maps. */
+/* Sums layers (true) or sets and maps. */
 static double sum_times(const sheet *s, bool layers, bool floors)
 {
     double sum = 0;
@@ -136,7 +136,7 @@ static double sum_times(const sheet *s, bool layers, bool floors)
     return sum;
 }
 
-/* Whose activations --int8 has seen; drawn ones are no sensor's. */
+/* Describes the inputs that --int8 has seen; drawn ones are no sensor data. */
 static const char *ranges_from(const network *n)
 {
     if (n->ranges_stated)
@@ -225,7 +225,7 @@ static spc_status print_json(const sheet *s)
 
 /* ---- files --------------------------------------------------------------- */
 
-/* Steps one after the other, as events of the trace format of Chrome. */
+/* Writes the steps in sequence, as events in Chrome's trace format. */
 static spc_status write_trace(const sheet *s)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -278,7 +278,7 @@ static spc_status find_output(spc_net_output *out, const sheet *s)
                     s->args->output_name);
 }
 
-/* bf16, which NumPy has not, is written as f32. */
+/* bf16, which NumPy lacks, is written as f32. */
 static spc_status write_values(const sheet *s, const spc_net_output *o)
 {
     const spc__dtype *type = spc__dtype_of(o->dtype);
@@ -333,7 +333,7 @@ static spc_status fetch_cloud(const sheet *s, int32_t *rows,
     return status;
 }
 
-/* Rows of the input's set are those of the scene. */
+/* The rows of the input's set are those of the scene. */
 static spc_status write_coords(const sheet *s, const spc_net_output *o)
 {
     const int32_t *data = spc_coords_data(o->set);
@@ -392,7 +392,7 @@ static int compare_times(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of some replays, and what they left is well. */
+/* Computes the median of some replays, and checks that they ended well. */
 static spc_status replay(sheet *s)
 {
     double times[REPLAYS];
@@ -430,8 +430,10 @@ static spc_status profile(sheet *s)
     return status == SPC_OK ? status : network_fail(n, status);
 }
 
-/* Outputs are written before steps are timed one by one, which then read what
- * others of them left in the same memory. */
+/*
+ * Outputs are written before steps are timed one by one, as those steps
+ * overwrite each other's memory.
+ */
 static spc_status run_network(sheet *s)
 {
     spc_status status;

@@ -2,9 +2,9 @@
 /*
  * report.c - spctune report: a database as one page for a browser.
  *
- * The page loads nothing: its style, its script and its pictures are in it. Its
- * colours follow what the reader's system prefers. Without the script all rows
- * are there; it sorts and filters them.
+ * The page loads nothing: style, script and pictures are part of it. Its
+ * colours follow the system's preference. Without the script all rows are
+ * visible; the script sorts and filters them.
  */
 #include "command/report/report.h"
 #include "base/plural.h"
@@ -30,8 +30,10 @@ static const cli_option options[] = {
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
-/* Eight hues that stay apart for most eyes, on light ground and on dark; names
- * stand beside them wherever they mean something. */
+/*
+ * Eight hues that most eyes can distinguish on light and dark ground; names
+ * appear beside them where they matter.
+ */
 static const char style[] =
     ":root{color-scheme:light dark;--ground:#fff;--ink:#1d1f23;--quiet:#62666e;"
     "--line:#e3e5e9;--head:#f5f6f8;--c0:#8a8f98;--c1:#2a78d6;--c2:#d9571f;"
@@ -85,8 +87,10 @@ static const char style[] =
     ".dot.c3{fill:var(--c3)}.dot.c4{fill:var(--c4)}.dot.c5{fill:var(--c5)}"
     ".dot.c6{fill:var(--c6)}.dot.c7{fill:var(--c7)}.dot.c8{fill:var(--c8)}\n";
 
-/* A heading sorts the rows of its table, within their groups. The box hides
- * rows that lack one of its words. */
+/*
+ * A heading sorts the rows of its table, within their groups. The box hides
+ * rows that lack one of its words.
+ */
 static const char script[] =
     "const value=c=>{const t=c?c.textContent.trim():'';"
     "const n=parseFloat(t);return t===''?-Infinity:isNaN(n)?t:n};\n"
@@ -159,7 +163,7 @@ static void add_head(spc__buf *page, const report_data *data, const char *title)
     spc__buf_puts(page, ".\n");
 }
 
-/* Links to what there is. */
+/* Links to the sections that exist. */
 static void add_links(spc__buf *page, const char *sections)
 {
     static const char *const ids[] = {"summary", "layers", "candidates",
@@ -232,7 +236,7 @@ static spc_status run(cli *self, void *to)
                         "what it is about",
                         self->operands.at[0]);
     if (self->globals.device == NULL)
-        self->globals.device = "cpu"; /* any device can read */
+        self->globals.device = "cpu"; /* any device can read a database */
     if ((status = cli_open(&ctx, self)) == SPC_OK &&
         (status = report_read(&data, ctx)) == SPC_OK &&
         (status = write_page(&page, &data, args)) == SPC_OK)

@@ -6,34 +6,39 @@
 #include "base/buf.h"
 #include "command/report/report_data.h"
 
-/* A section is nothing where the database has nothing for it. */
+/* A section writes nothing if the database has no data for it. */
 void report_summary(spc__buf *page, const report_data *data);
 void report_layers(spc__buf *page, const report_data *data);
 void report_candidates(spc__buf *page, const report_data *data);
 void report_choices(spc__buf *page, const report_data *data);
 void report_regret(spc__buf *page, const report_data *data);
 void report_devices(spc__buf *page, const report_data *data);
-/* Of a file of 'spctune audit -o'; NULL: there is none. What is wrong with it
- * is said through cli_fail. */
+/*
+ * From a file of 'spctune audit -o'; NULL: no file. Reports errors through
+ * cli_fail.
+ */
 spc_status report_audit(spc__buf *page, const char *path);
 
-/* Text with what HTML takes for markup written as it must be. */
+/* Writes text with HTML's special characters escaped. */
 void report_text(spc__buf *page, const char *text);
-/* A layer or a candidate in a table, which may break behind its commas. */
+/* Writes a layer or a candidate in a table; lines may break after commas. */
 void report_words(spc__buf *page, const char *text);
-/* "12.3", with as many digits as a time is worth. */
+/* "12.3", with as many digits as the precision of a time. */
 void report_us(spc__buf *page, double us);
 
-/* A logarithmic axis: from `low` to `high`, on so many pixels. */
+/* A logarithmic axis from `low` to `high`, over `pixels` pixels. */
 typedef struct report_axis {
-    double low, high, pixels, from; /* `from`: where its first pixel lies */
+    double low, high, pixels, from; /* `from`: position of the first pixel */
 } report_axis;
 
-/* Widened so that it begins and ends at 1, 2 or 5 times a power of ten. */
+/*
+ * Widens the range so that it begins and ends at 1, 2 or 5 times a power of
+ * ten.
+ */
 report_axis report_axis_over(double low, double high, double from,
                              double pixels);
 double report_axis_at(const report_axis *axis, double value);
-/* The next of its ticks above `value`; they are 1, 2 and 5 times powers. */
+/* The next tick above `value`; ticks are 1, 2 and 5 times powers of ten. */
 double report_axis_next(double value);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { WORST = 10 };
 
-/* One figure, and what it is of. */
+/* One figure, and its subject. */
 typedef struct one {
     audit_figure figure;
     double share;
@@ -60,7 +60,7 @@ static spc_status read_line(audit_page *to, const char *file, int number,
                : cli_fail(SPC_ENOMEM, "out of memory");
 }
 
-/* A file of something else is told by its first line. */
+/* Checks the first line, which identifies the file. */
 static spc_status read_heading(FILE *file, const char *path)
 {
     char line[sizeof(AUDIT_HEADING)] = "";

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report_charts.c - candidates, choices over scenes, and what choices cost. */
+/*
+ * report_charts.c - charts of candidates, of choices over scenes, and of their
+ * cost.
+ */
 #include "command/report/report.h"
 
 #include <math.h>
@@ -14,11 +17,11 @@ enum {
     STRIP = 420, /* of its axis */
     NAMES = 120, /* of its name */
     SIDE = 190,  /* of a chart of choices */
-    FEWEST = 5,  /* candidates that are worth a picture */
+    FEWEST = 5,  /* fewer candidates get no picture */
     FEWEST_SCENES = 3,
 };
 
-/* Candidates so many times slower than the best lie at the edge. */
+/* Candidates slower than this many times the best are drawn at the edge. */
 static const double farthest = 10;
 
 static int colour_of(int template_index)
@@ -179,7 +182,7 @@ static void add_y_ticks(spc__buf *page, const report_axis *y, double left,
     }
 }
 
-/* What a chart has no room for twice: dots and the names beside them. */
+/* Areas that are taken: dots and the names beside them. */
 enum { MOST_BOXES = 64 };
 
 typedef struct box {
@@ -228,13 +231,15 @@ static void add_choice(spc__buf *page, plate *all, const report_problem *p,
     take(all, &(box){at - 5, height - 5, at + 5, height + 5});
 }
 
-/* Above, below, right or left of its dot; nowhere, where all of that is taken:
- * its colour stands beside other names then. */
+/*
+ * Puts a name above, below, right or left of its dot, or omits it if all of
+ * these are taken: its colour is explained by other names.
+ */
 static void add_name(spc__buf *page, plate *all, const report_data *data,
                      const report_problem *p, const report_axis *x,
                      const report_axis *y)
 {
-    const double letter = 6.3, above = 9, line = 10; /* of the font's 11 */
+    const double letter = 6.3, above = 9, line = 10; /* for the font size 11 */
     const char *name = data->templates[p->choice_template];
     double width = letter * (double)strlen(name);
     double at = report_axis_at(x, p->rows);

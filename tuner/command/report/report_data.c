@@ -11,9 +11,9 @@ enum { MOST_TEMPLATES = 64 };
 
 typedef struct reading {
     report_data *data;
-    report_problem *problem; /* whose trials are read */
+    report_problem *problem; /* the problem of the trials that are read */
     spc_ctx *ctx;
-    bool failed; /* for want of memory */
+    bool failed; /* out of memory */
 } reading;
 
 /* The index of a candidate's template, the first word of its name. */
@@ -67,7 +67,7 @@ static int by_time(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* What cannot be read is left out; the rest is worth seeing. */
+/* Unreadable trials are left out; the rest is still useful. */
 static spc_status read_trials(reading *r)
 {
     spc_status status = SPC_OK;
@@ -104,7 +104,7 @@ static void find_floor(report_problem *p, spc_ctx *ctx)
     snprintf(p->floor_by, sizeof(p->floor_by), "%s", floor.warm_floor_by);
 }
 
-/* IDs count in each file: those of the uppermost alone are told apart. */
+/* IDs are unique within a file, so only those of the topmost file are used. */
 static bool is_below(report_data *data, const spc_db_row *row)
 {
     if (data->file == NULL)

@@ -40,11 +40,11 @@ static void add_grid(spc__buf *page, const report_axis *axis, int height)
                         report_axis_at(axis, tick), height);
 }
 
-/* The head of the column of bars: the axis. */
+/* The header of the column of bars: the axis. */
 static void add_scale(spc__buf *page, const report_axis *axis)
 {
     spc__buf_printf(page, "<svg width=%d height=%d>", BAR, ROW);
-    /* Every tick would be too many where the axis is long. */
+    /* A long axis has room for some ticks only. */
     bool sparse = axis->high / axis->low > 150;
     for (double tick = axis->low; tick <= axis->high * 1.001;
          tick = report_axis_next(tick)) {
@@ -56,7 +56,7 @@ static void add_scale(spc__buf *page, const report_axis *axis)
     spc__buf_puts(page, "</svg>");
 }
 
-/* From the floor, a ring, to the time, a dot. */
+/* Draws the range from the floor, a ring, to the time, a dot. */
 static void add_bar(spc__buf *page, const report_axis *axis,
                     const report_problem *p)
 {
@@ -196,7 +196,7 @@ static int list_devices(const char **out, const report_data *data)
     return count;
 }
 
-/* The same layer on the same scene: as far as that is recorded. */
+/* Equal layers on equal scenes, as far as the scene is recorded. */
 static bool is_same(const report_problem *a, const report_problem *b)
 {
     return strcmp(a->layer, b->layer) == 0 && a->rows == b->rows &&
@@ -232,8 +232,10 @@ static void compare(spc__buf *page, const report_data *data,
     spc__buf_puts(page, "\n");
 }
 
-/* Is it the first device that has this layer, and is there another? Those who
- * come later find themselves in its row. */
+/*
+ * True if another device has the same layer and this is the first one. Later
+ * devices are part of the first one's row.
+ */
 static bool is_compared(const report_data *data, const report_problem *p,
                         const char *const *devices, int count)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report_page.c - what the sections of the page have in common. */
+/* report_page.c - shared by the sections of the page. */
 #include "command/report/report.h"
 
 #include <math.h>
@@ -27,7 +27,7 @@ void report_text(spc__buf *page, const char *text)
         }
 }
 
-/* A line may end behind each comma. */
+/* A line may break after each comma. */
 void report_words(spc__buf *page, const char *text)
 {
     char one[512];
@@ -52,7 +52,7 @@ void report_us(spc__buf *page, double us)
 
 /* ---- axes ---------------------------------------------------------------- */
 
-/* The largest of 1, 2 and 5 times a power of ten that is not above it. */
+/* The largest of 1, 2 and 5 times a power of ten that is not above `value`. */
 static double tick_below(double value)
 {
     double power = pow(10, floor(log10(value)));

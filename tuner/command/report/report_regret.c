@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * report_regret.c - what another scene's choice costs, in the page of spctune
- * report.
+ * report_regret.c - the cost of using another scene's choice, in the page of
+ * spctune report.
  */
 #include "command/report/report.h"
 
@@ -9,15 +9,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* How far two scenes are apart, and what the one's choice costs on the other.
- */
+/* The distance of two scenes, and the cost of one's choice on the other. */
 typedef struct cost {
     double rows, density; /* octaves between them */
-    double octaves;       /* of both together, as a lookup counts them */
-    double share;         /* more time than the best known */
+    double octaves;       /* the distance as a lookup counts it */
+    double share;         /* additional time, relative to the best known */
 } cost;
 
-/* As the distance of the database: density counts half. */
+/* The distance is that of the database: density counts half. */
 static cost cost_of(const report_problem *a, const report_problem *b, double us)
 {
     double rows = fabs(log2(a->rows / b->rows));
@@ -26,8 +25,9 @@ static cost cost_of(const report_problem *a, const report_problem *b, double us)
     return (cost){rows, density, rows + 0.5 * density, us / report_best(b) - 1};
 }
 
-/* Where one kernel alone was timed, as of a text of choices, nobody knows what
- * the best is. */
+/*
+ * If only one kernel was timed, as in a text of choices, the best is unknown.
+ */
 static bool has_rivals(const report_problem *p)
 {
     return p->timed > 1;
@@ -56,14 +56,16 @@ static int by_share(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* ---- by what they are apart ---------------------------------------------- */
+/* ---- by distance --------------------------------------------------------- */
 
 enum { BINS = 5 };
 
 typedef enum axis { TOGETHER, ROWS, DENSITY, AXES } axis;
 
-/* How far apart by this; below 0: by the other half an octave or more, so that
- * the pair says nothing about this one alone. */
+/*
+ * The distance in one property; negative if the other differs by half an octave
+ * or more, as the pair then says nothing about this one alone.
+ */
 static double apart(const cost *c, axis by)
 {
     double other = by == ROWS ? c->density : by == DENSITY ? c->rows : 0;
@@ -82,7 +84,7 @@ static int count_inside(const cost *costs, int count, axis by, double low,
     return inside;
 }
 
-/* The nearest rank among the costs, which are sorted, that are so far apart. */
+/* The nearest-rank percentile of the sorted costs with this distance. */
 static double percentile(const cost *costs, int count, axis by, double low,
                          double high, double part)
 {
@@ -110,7 +112,7 @@ static void add_cells(spc__buf *page, const cost *costs, int count, axis by,
         spc__buf_puts(page, "<td><td><td>");
 }
 
-/* Buckets are half octaves: what a wider one would cost stands here. */
+/* Buckets are half octaves: the table shows what wider ones would cost. */
 static void add_cost_table(spc__buf *page, const cost *costs, int count)
 {
     static const struct {
@@ -153,7 +155,7 @@ static void add_cost_chart(spc__buf *page, const cost *costs, int count)
 
     for (int i = 0; i < count; i++)
         widest = fmax(widest, costs[i].octaves);
-    /* What costs less than 0.1 % lies on the axis. */
+    /* Costs below 0.1 % are drawn on the axis. */
     report_axis y = report_axis_over(0.001, 1, HEIGHT - 24, -HEIGHT + 34);
     spc__buf_printf(page, "<svg width=%d height=%d role=img>",
                     LEFT + WIDTH + 20, HEIGHT);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * report_summary.c - the totals of a report: by operator, by dataflow, and by
- * how far layers are from their floors.
+ * the distance of layers from their floors.
  */
 #include "command/report/report.h"
 
@@ -15,12 +15,12 @@ enum { MOST_NAMES = 64, NAME = 48 };
 typedef struct total {
     char name[NAME];
     int layers, with_floor, with_rivals;
-    double us, us_with_floor, floor_us; /* of those alone that have a floor */
+    double us, us_with_floor, floor_us; /* of problems with a floor only */
     double median, worst;               /* time over floor */
     double regret;                      /* the largest, over the best trial */
 } total;
 
-/* What a layer is counted under. */
+/* Returns the name under which a layer is counted. */
 typedef void name_giver(char out[NAME], const report_data *data,
                         const report_problem *p);
 
@@ -99,8 +99,10 @@ static void count_problem(total *t, const report_problem *p, double *ratios)
     t->floor_us += p->floor_us;
 }
 
-/* All layers of a device that have the name of *out. `ratios` has room for one
- * of each problem. */
+/*
+ * Sums all layers of a device with the name of *out. `ratios` has room for one
+ * of each problem.
+ */
 static void add_up(total *out, const report_data *data, const char *device,
                    name_giver *give, double *ratios)
 {

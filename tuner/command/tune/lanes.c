@@ -2,10 +2,10 @@
 /*
  * lanes.c - processes that share a list.
  *
- * They are begun before this one has opened a device or started a thread, which
- * no child would have. Each writes what its items print into a pipe, with a
- * byte of 0 behind every item; so items stay whole, in the order in which they
- * end. Signals go to this process, which passes them on.
+ * They start before this process opens a device or starts a thread, as neither
+ * survives a fork. Each writes the output of its items to a pipe, with a byte
+ * of 0 after every item; so items stay whole, in the order in which they end.
+ * This process receives the signals and passes them on.
  */
 #include "command/tune/lanes.h"
 #include "command/cli/output.h"
@@ -24,23 +24,25 @@
 typedef struct child {
     pid_t pid;
     int pipe;      /* -1: closed */
-    spc__buf text; /* of the item at hand */
+    spc__buf text; /* of the current item */
 } child;
 
 typedef struct family {
     tune_list *list;
     const lanes *devices;
     child at[PROGRESS_LANES];
-    int count, open, items; /* that were printed */
+    int count, open, items; /* number of items printed */
     bool stopped;
-    spc__buf json; /* what --json prints at the end */
+    spc__buf json; /* the output of --json at the end */
     progress progress;
 } family;
 
-/* ---- which devices ------------------------------------------------------- */
+/* ---- choice of devices --------------------------------------------------- */
 
-/* A driver that was started here would be of no use to children: so a child
- * counts the GPUs. */
+/*
+ * A driver that was initialised here would be unusable in children, so a child
+ * counts the GPUs.
+ */
 static int count_gpus(void)
 {
     spc_device_info *info;
@@ -76,7 +78,10 @@ static spc_status add_device(lanes *out, const char *word, size_t length)
     return SPC_OK;
 }
 
-/* None that can be used; there are no children who would mind the driver. */
+/*
+ * Reports that no GPU can be used. No children follow, so the driver may be
+ * initialised here.
+ */
 static spc_status fail_without_gpu(void)
 {
     spc_ctx_options asked = SPC_CTX_OPTIONS_INIT;
@@ -170,11 +175,14 @@ void lanes_begin(tune_list *t, int item)
     spc__json_array(t->job.json, NULL);
 }
 
-/* Of an array of JSON what is between the brackets: our parent has its own. */
+/*
+ * Writes the elements of a JSON array without the brackets, which the parent
+ * writes.
+ */
 void lanes_end(tune_list *t)
 {
     if (!t->job.self->is_lane) {
-        fflush(stdout); /* who waits for a long list sees how far it is */
+        fflush(stdout); /* show the progress of a long list */
         return;
     }
     if (t->job.json != NULL) {
@@ -194,7 +202,7 @@ static void be_child(family *f, int lane, int pipe)
     spc__json json;
 
     prctl(PR_SET_PDEATHSIG, SIGTERM);
-    setpgid(0, 0); /* Ctrl-C reaches our parent alone */
+    setpgid(0, 0); /* Ctrl-C reaches only our parent */
     dup2(pipe, STDOUT_FILENO);
     for (int i = 0; i <= lane; i++)
         if (f->at[i].pipe >= 0)
@@ -205,7 +213,7 @@ static void be_child(family *f, int lane, int pipe)
     if (self->globals.json)
         t->job.json = &json;
     cli_catch_signals(self);
-    /* Who has no device takes no item from those that have one. */
+    /* A process without a device takes no items from the others. */
     spc_status status = tune_list_open(t);
     if (status == SPC_OK)
         tune_list_work(t, own);
@@ -231,7 +239,7 @@ static spc_status start_child(family *f, int lane)
         return cli_fail(SPC_EIO, "no pipe for %s: %s", own->device,
                         strerror(errno));
     c->pipe = ends[0];
-    fflush(stdout); /* or the child would print it again */
+    fflush(stdout); /* otherwise the child would print it again */
     if ((c->pid = fork()) == 0)
         be_child(f, lane, ends[1]);
     close(ends[1]);
@@ -261,7 +269,7 @@ static void print_item(family *f, child *c)
     spc__buf_clear(&c->text);
 }
 
-/* What came through the pipe; items end with a byte of 0. */
+/* Reads output from the pipe; items end with a byte of 0. */
 static void read_child(family *f, child *c)
 {
     char bytes[4096];
@@ -270,7 +278,7 @@ static void read_child(family *f, child *c)
     if (got < 0 && errno == EINTR)
         return;
     if (got <= 0) {
-        print_item(f, c); /* one that did not end is printed as far as it got */
+        print_item(f, c); /* the partial output of an unfinished item */
         close(c->pipe);
         c->pipe = -1;
         f->open--;
@@ -297,7 +305,7 @@ static void wait_for_output(family *f)
     struct pollfd polls[PROGRESS_LANES];
     enum { STEP_MS = 100 };
 
-    for (int i = 0; i < f->count; i++) /* a number below 0 is passed over */
+    for (int i = 0; i < f->count; i++) /* poll() ignores negative descriptors */
         polls[i] = (struct pollfd){f->at[i].pipe, POLLIN, 0};
     if (poll(polls, (nfds_t)f->count, STEP_MS) <= 0)
         return;
@@ -306,7 +314,7 @@ static void wait_for_output(family *f)
             read_child(f, &f->at[i]);
 }
 
-/* A process that crashed takes its item with it; the others go on. */
+/* If a process crashes, its item fails and the others continue. */
 static void reap(family *f, int lane)
 {
     tune_shared *shared = f->list->shared;
@@ -335,7 +343,7 @@ spc_status lanes_run(tune_list *t, const lanes *devices)
     progress_init(&f.progress, t->job.self);
     for (int i = 0; i < devices->count && status == SPC_OK; i++)
         status = start_child(&f, i);
-    cli_catch_signals(t->job.self); /* which starts a thread */
+    cli_catch_signals(t->job.self); /* this starts a thread */
     spc__buf_puts(&f.json, "[");
     while (f.open > 0) {
         pass_signal_on(&f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lanes.h - a list tuned on several devices at once: a process for each, which
- * takes items from the list that all share.
+ * lanes.h - tunes a list on several devices at once: a process for each takes
+ * items from the shared list.
  */
 #ifndef SPC_CMD_LANES_H
 #define SPC_CMD_LANES_H
@@ -11,19 +11,19 @@
 /* The devices of --device: one; several, "cuda:0,cuda:2"; "cuda:all". */
 typedef struct lanes {
     char device[PROGRESS_LANES][16];
-    int count; /* at most 1: the word of --device as it is */
+    int count; /* at most 1: the value of --device unchanged */
 } lanes;
 
 spc_status lanes_read(lanes *out, const cli *self);
 
-/* Memory that processes begun from now on share. */
+/* Allocates memory that is shared with processes started later. */
 spc_status lanes_share(tune_list *t, const lanes *devices);
 void lanes_unshare(tune_list *t);
 
-/* Begins the processes and prints what they print, an item at a time. */
+/* Starts the processes and prints their output, item by item. */
 spc_status lanes_run(tune_list *t, const lanes *devices);
 
-/* Around the output of an item. */
+/* Called before and after the output of an item. */
 void lanes_begin(tune_list *t, int item);
 void lanes_end(tune_list *t);
 

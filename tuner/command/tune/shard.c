@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.c - parts of a list, by a hash of what is in it.
+ * shard.c - parts of a list, by a hash of its elements.
  *
- * Launchers tell their processes who they are by variables. An inner one starts
- * the processes of one job, an outer one copies of a job; where both are there,
- * the parts are those of all processes of all copies. No library of theirs is
- * needed for that.
+ * Launchers set variables of the environment with the rank of each process. An
+ * inner launcher starts the processes of one job, an outer one copies of a job;
+ * with both, the parts are those of all processes of all copies. This needs no
+ * library of the launchers.
  */
 #include "command/tune/shard.h"
 
@@ -16,16 +16,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A launcher's variables. Numbers begin at the value of `first` (NULL: 0) and
- * go on by that of `step` (NULL: 1). */
+/*
+ * A launcher's variables. Numbers start at the value of `first` (NULL: 0), in
+ * steps of the value of `step` (NULL: 1).
+ */
 typedef struct launcher {
     const char *name, *index, *count, *first, *step;
     bool needs_count;
 } launcher;
 
-/* The first that is there counts. mpirun under Slurm has the variables of both,
- * and its own are those of the processes. A batch script has SLURM_PROCID, too,
- * but only a step knows SLURM_STEP_NUM_TASKS. */
+/*
+ * The first launcher whose variables exist is used. mpirun under Slurm sets the
+ * variables of both, and its own describe the processes. A batch script has
+ * SLURM_PROCID as well, but only a step has SLURM_STEP_NUM_TASKS.
+ */
 static const launcher inner[] = {
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL, NULL,
      false},
@@ -82,7 +86,7 @@ static bool is_set(const char *name)
     return text != NULL && text[0] != '\0';
 }
 
-/* A part of what one launcher started. */
+/* Reads the part from one launcher's variables. */
 static spc_status ask(shard *out, const launcher *from)
 {
     int index, first, step;
@@ -107,8 +111,11 @@ static spc_status ask(shard *out, const launcher *from)
     return SPC_OK;
 }
 
-/* Of outer ones an index without the number of parts is a mistake; inner ones
- * share names with others (RANK), or are there outside of steps. */
+/*
+ * For outer launchers, an index without the number of parts is a mistake.
+ * Variables of inner ones may have other uses (RANK), or be set outside of
+ * steps.
+ */
 static spc_status ask_all(shard *out, const launcher *table)
 {
     *out = (shard){0, 1, ""};
@@ -159,7 +166,10 @@ spc_status shard_read(shard *out, const char *text)
     return SPC_OK;
 }
 
-/* FNV-1a, and the finaliser of splitmix64: its low bits alone are weak. */
+/*
+ * FNV-1a, then the finaliser of splitmix64: the low bits of FNV-1a alone are
+ * weak.
+ */
 static uint64_t hash(const char *text)
 {
     uint64_t x = 0xcbf29ce484222325u;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shard.h - which part of a list is this process's, among others on other
- * machines that have the same list.
+ * shard.h - selects this process's part of a list that processes on other
+ * machines share.
  */
 #ifndef SPC_CMD_SHARD_H
 #define SPC_CMD_SHARD_H
@@ -9,16 +9,21 @@
 #include "spc.h"
 
 typedef struct shard {
-    int index, count; /* from 0; 0 of 1: all of it is ours */
-    char source[120]; /* who said so: "--shard", or variables; "": nobody */
+    int index, count; /* from 0; 0 of 1: the whole list */
+    char source[120]; /* the origin: "--shard", or variables; "": none */
 } shard;
 
-/* Reads "2/5" (the second of five parts), or "auto": what the launcher of this
- * process says in variables of the environment. NULL: all. Without such
- * variables all is ours, too. */
+/*
+ * Reads "2/5" (the second of five parts), or "auto": from the variables that
+ * the launcher of this process has set. NULL: the whole list; "auto" without
+ * such variables as well.
+ */
 spc_status shard_read(shard *out, const char *text);
 
-/* Is what has this key dealt to us? Every key is dealt to exactly one part. */
+/*
+ * True if the element with this key is in the part. Every key is in exactly one
+ * part.
+ */
 bool shard_has(const shard *part, const char *key);
 
 #endif

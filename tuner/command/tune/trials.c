@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trials.c - candidates as the library reports them, kept and printed. */
+/* trials.c - collects and prints the candidates that the library reports. */
 #include "command/tune/trials.h"
 #include "base/plural.h"
 
@@ -134,7 +134,7 @@ void trials_sort(trials *t)
         qsort(t->at, (size_t)t->count, sizeof(*t->at), by_merit);
 }
 
-/* None is nothing to show: a processor's kernels have neither. */
+/* Leaves the cell empty for 0: a processor's kernels have no such figures. */
 static void add_count(table *t, int count)
 {
     if (count > 0)

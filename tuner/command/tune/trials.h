@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trials.h - candidates as the library reports them, kept and printed. */
+/* trials.h - collects and prints the candidates that the library reports. */
 #ifndef SPC_CMD_TRIALS_H
 #define SPC_CMD_TRIALS_H
 
 #include "command/cli/output.h"
 #include "command/cli/progress.h"
 
-/* What spc_tune reports to its caller, collected. */
+/* Collects the reports of spc_tune. */
 typedef struct trials {
     spc_trial *at; /* strings are owned */
     int count;
@@ -21,28 +21,32 @@ void trials_release(trials *t);
 /* Callbacks for spc_tune_options; the payload is a trials. */
 void trials_collect(const spc_trial *trial, void *payload);
 void trials_progress(const spc_progress *state, void *payload);
-/* Is it one of `wanted`? */
+/* True if it is one of `wanted`. */
 bool trials_want(const char *template_name, const char *config, void *payload);
 
 bool trial_is_ok(const spc_trial *trial);
 bool trial_is_refused(const spc_trial *trial); /* by a constraint */
 
 bool trial_is_failure(const spc_trial *trial); /* neither of them */
-/* No candidate, but a template that a mistake kept out as a whole? */
+/* True if it stands for a whole template that a mistake has excluded. */
 bool trial_is_template(const spc_trial *trial);
 void trial_print_failure(const spc_trial *trial);
 
-/* The end of a command whose candidates fail, with the sentence "`subject`:
- * 1 of 2 candidates `how`": SPC_ETEMPLATE if nothing but templates' mistakes
- * was in the way, else `other`. */
+/*
+ * Reports that candidates fail, as "`subject`: 1 of 2 candidates `how`".
+ * Returns SPC_ETEMPLATE if all failures are mistakes in templates, otherwise
+ * `other`.
+ */
 spc_status trials_fail(const trials *t, spc_status other, int candidates,
                        const char *how, const char *subject);
 
-/* Finalists first, then others that were timed, each fastest first; then what
- * was not timed, then failures. */
+/*
+ * Sorts finalists first, then other timed ones, each fastest first; then
+ * untimed ones, then failures.
+ */
 void trials_sort(trials *t);
 
-/* A table of at most `most` rows (0: all), without the refused. */
+/* Prints a table of at most `most` rows (0: all), without refused ones. */
 void trials_print(const trials *t, int most);
 void trials_json(spc__json *json, const char *key, const trials *t);
 

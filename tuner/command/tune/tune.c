@@ -84,7 +84,9 @@ static void write_report(spc__json *json, const char *layer,
     spc__json_end_object(json);
 }
 
-/* The table, which ends early, has the candidates alone. */
+/*
+ * The table may be cut, and has candidates only, so templates are printed here.
+ */
 static void print_templates(const trials *found)
 {
     for (int i = 0; i < found->count; i++)

@@ -3,9 +3,9 @@
  * tune_list.c - spctune tune: a list of layers and networks, one after the
  * other or on several devices at once.
  *
- * Whoever is free takes the next item: one process of one device, or a process
- * for each. All share a board in memory that says which item is next, how far
- * each is, and how it went.
+ * A free process takes the next item: one process for one device, or a process
+ * for each. They share a board in memory with the next item, the progress of
+ * each lane, and the results.
  */
 #include "command/tune/tune_list.h"
 #include "command/cli/idle.h"
@@ -19,9 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what is ours -------------------------------------------------------- */
+/* ---- our part of the list ------------------------------------------------ */
 
-/* Folders differ from machine to machine: they are no part of a key. */
+/* Folders differ between machines, so they are not part of a key. */
 static const char *without_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -42,7 +42,7 @@ static bool is_ours(const shard *part, const work_item *item)
     return ours;
 }
 
-/* Leaves our part in the list. */
+/* Removes the items of other parts from the list. */
 static spc_status take_part(worklist *list, const cli *self, const char *text)
 {
     shard part;
@@ -79,7 +79,7 @@ static bool same_scenes(const work_item *a, const work_item *b)
     return true;
 }
 
-/* Neighbours in a list mostly share their scenes. */
+/* Consecutive items mostly share their scenes. */
 static spc_status load_item(tune_list *t, const work_item *item)
 {
     if (same_scenes(t->loaded, item))
@@ -98,7 +98,8 @@ spc_status tune_list_open(tune_list *t)
 
     if (t->job.ctx == NULL)
         status = cli_open(&t->job.ctx, t->job.self);
-    t->has_no_device |= status != SPC_OK; /* nor will the next one have it */
+    /* the next item will not find a device either */
+    t->has_no_device |= status != SPC_OK;
     return status;
 }
 
@@ -135,9 +136,11 @@ static spc_status tune_one_network(tune_list *t, const work_item *item)
     return status;
 }
 
-/* Seconds of the budget for one item: a fair share of what is left, as others
- * wait for theirs, or all of it where those behind are worth less. 0: there is
- * no budget; below it: it is spent. */
+/*
+ * Seconds of the budget for one item: an equal share of the rest, as other
+ * items wait for theirs; or the whole rest if later items matter less. 0: there
+ * is no budget; negative: it is spent.
+ */
 static double share_of_budget(const progress_board *board, bool in_order)
 {
     double spent = (double)(spc__now_ns() - board->started_ns) * 1e-9;
@@ -177,7 +180,7 @@ static spc_status tune_item(tune_list *t, int i)
 
 /* ---- all items ----------------------------------------------------------- */
 
-/* The first failure is the list's, but an interrupt is more than that. */
+/* The list fails with its first failure; an interrupt takes precedence. */
 void tune_list_note(tune_shared *shared, spc_status status)
 {
     int none = SPC_OK, now = status;
@@ -223,8 +226,7 @@ void tune_list_work(tune_list *t, progress_lane *lane)
     t->job.ctx = NULL;
 }
 
-/* What all layers need is needed by the command: where it cannot be had, that
- * is said once. */
+/* Loads what all layers need, so that a failure is reported once. */
 static spc_status prepare(tune_list *t)
 {
     const work_item *first = &t->list.at[0];
@@ -285,7 +287,7 @@ static spc_status read_list(tune_list *t, cli *self)
     return status == SPC_OK ? take_part(&t->list, self, args->shard) : status;
 }
 
-/* Options of another kind of work than this. */
+/* Reports options that do not apply to this kind of work. */
 static void say_idle(const tune_list *t, const cli *self)
 {
     int networks = 0, from_files = 0;
@@ -338,7 +340,7 @@ spc_status tune_list_run(cli *self, tuning_args *args)
         t.shared->board.started_ns = spc__now_ns();
         self->board = &t.shared->board;
         say_idle(&t, self);
-        if (devices.count == 1) /* all that there are, or a list of one */
+        if (devices.count == 1) /* all GPUs of the machine, or a list of one */
             self->globals.device = devices.device[0];
         status = devices.count > 1 ? lanes_run(&t, &devices) : work_alone(&t);
         say_what_is_left(&t, status);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tuning.c - what tune and verify have in common. */
+/* tuning.c - shared by tune and verify. */
 #include "command/tune/tuning.h"
 
 #include <stdio.h>

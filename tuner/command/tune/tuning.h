@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * tuning.h - what tune and verify have in common: runs of spc_tune on scenes.
- */
+/* tuning.h - shared by tune and verify: runs of spc_tune on scenes. */
 #ifndef SPC_CMD_TUNING_H
 #define SPC_CMD_TUNING_H
 
@@ -20,38 +18,43 @@ typedef struct tuning_args {
     const char *cases, *part, *config;
     double minutes;
     const char *network, *dtype; /* tune; NULL: layers */
-    const char *points;          /* of the network; NULL: scenes */
+    const char *points;          /* of the network; NULL: use scenes */
     bool int8;                   /* its convolutions on i8 */
-    int capacity;                /* of its scenes; 0: as the largest */
-    double growth;               /* of its levels; 0: by the capacity */
-    const char *pass;            /* tune; NULL: the layer as it is */
-    const char *shard, *folder;  /* tune: a part of a list; of scene files */
-    double whole_budget_s, budget_s; /* of a list, and of one layer of it */
-    bool in_order;                   /* a list's first items have all of it */
-    int timed;                       /* candidates of the last layer, or more */
-    const char *chosen; /* of a layer, and nothing measured; NULL: not */
-    bool at_any_rate;   /* that, even after a signal: it takes a choice back */
+    int capacity;                /* for its scenes; 0: that of the largest */
+    /* for its levels; 0: derived from the capacity */
+    double growth;
+    const char *pass;           /* tune; NULL: the layer as it is */
+    const char *shard, *folder; /* tune: a part of a list; of scene files */
+    double whole_budget_s, budget_s; /* for a list, and for one layer of it */
+    /* the first items of a list may use the whole budget */
+    bool in_order;
+    int timed;          /* candidates of the last layer, or more */
+    const char *chosen; /* store this candidate without measuring; NULL: tune */
+    bool at_any_rate;   /* do this even after a signal: it restores a choice */
 } tuning_args;
 
 extern const cli_option tune_options[], verify_options[];
 
-/* Runs spc_tune up to `stage` as the job's tuning_args say, on the candidates
- * with the names "TEMPLATE CONFIG" of `wanted`, or where that is NULL on those
- * of the effort; *found, which the caller releases, has what it reported. A
- * failure is the caller's to print. */
+/*
+ * Runs spc_tune up to `stage` with the job's tuning_args, on the candidates
+ * "TEMPLATE CONFIG" of `wanted`, or those of the effort if that is NULL. *found
+ * collects the reports; the caller releases it, and prints a failure.
+ */
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *layer, spc_stage stage,
                       const cli_list *wanted);
 
-/* Tunes one layer and prints what came of it; the second keeps it, too, for the
- * caller to release. */
+/*
+ * Tunes one layer and prints the result; the second function also returns it,
+ * and the caller releases it.
+ */
 spc_status tune_layer(cli_job *job, const spc_conv *layer, const char *text);
 spc_status tune_and_keep(trials *found, spc_tune_report *report, cli_job *job,
                          const spc_conv *layer, const char *text);
-/* The passes of it that --pass names. */
+/* The passes of the layer that --pass names. */
 spc_status tune_passes(cli_job *job, const spc_conv *layer, const char *text);
 
-/* spctune tune --network; prints, or writes to an array that is open. */
+/* spctune tune --network; prints, or writes to an open array. */
 spc_status network_tune(cli *self, tuning_args *args, spc__json *json);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worker.c - the hidden command that measures for another spctune. */
+/*
+ * worker.c - the hidden command that measures candidates for another spctune.
+ */
 #include "command/cli/cli.h"
 
 #include <signal.h>
@@ -10,7 +12,10 @@ static spc_status run(cli *self, void *args)
     spc_status status;
 
     (void)args;
-    /* Ctrl-C goes to the whole group; whether to end is the tuner's to say. */
+    /*
+     * Ctrl-C goes to the whole group; the tuner decides whether the worker
+     * ends.
+     */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
     signal(SIGHUP, SIG_IGN);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Where an item stands; line 0: on the command line. */
+/* The position of an item; line 0: the command line. */
 typedef struct place {
     const char *file;
     int line;
@@ -83,7 +83,7 @@ static spc_status set_layer(work_item *item, const char *text, const place *at)
     return item->text != NULL ? SPC_OK : SPC_ENOMEM;
 }
 
-/* What an item is about: its first word. */
+/* Reads the subject of an item, its first word. */
 static spc_status read_subject(work_item *item, const char *text,
                                const place *at)
 {
@@ -94,7 +94,7 @@ static spc_status read_subject(work_item *item, const char *text,
     return item->text != NULL ? SPC_OK : cli_fail(SPC_ENOMEM, "out of memory");
 }
 
-/* Items without scenes of their own have those of the command line. */
+/* Items without scenes use those of the command line. */
 static spc_status complete(work_item *item, const worklist_source *from,
                            const place *at)
 {
@@ -119,7 +119,7 @@ static spc_status complete(work_item *item, const worklist_source *from,
 
 enum { MOST_WORDS = 64 };
 
-/* Cuts a line into words, up to a comment; -1: there are too many. */
+/* Splits a line into words, up to a comment; -1: there are too many. */
 static int split(char **words, char *line)
 {
     static const char blanks[] = " \t\r\n";
@@ -210,7 +210,7 @@ static spc_status read_file(worklist *list, const worklist_source *from,
 
 /* ---- all of it ----------------------------------------------------------- */
 
-/* A layer has '=' in it wherever it is right; a file that is there wins. */
+/* A valid layer has a '='; an existing file takes precedence. */
 static bool names_file(const char *text)
 {
     struct stat facts;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* corners.c - which candidates of a layer say most about all of them. */
+/* corners.c - selects the candidates of a layer that cover its space best. */
 #include "command/verify/corners.h"
 
 #include <stdio.h>
@@ -30,8 +30,10 @@ static int find_value(const corner_template *t, int p, const char *value)
     return i;
 }
 
-/* Refused candidates count here: with them each parameter's values come in the
- * order of the declaration. */
+/*
+ * Refused candidates count here: only with them are each parameter's values in
+ * the order of the declaration.
+ */
 static void note_values(corner_template *t, const char *config)
 {
     char value[16];
@@ -80,7 +82,7 @@ static bool add_candidate(corners *list, const spc_trial *trial)
     return true;
 }
 
-/* Is a name new in the list? Then it is there. */
+/* Adds a name to the list; true if it is new. */
 static bool is_new(corner_names *names, const char *name)
 {
     int i = 0;
@@ -109,7 +111,7 @@ static void collect(const spc_trial *trial, void *payload)
     if (list->names != NULL)
         is_new(list->names, trial->template_name);
     if (!admitted && trial->config[0] == '\0')
-        return; /* a template that refuses the layer as a whole */
+        return; /* the template refuses the layer as a whole */
     corner_template *t = template_of(list, trial->template_name);
     if (t == NULL) {
         list->failed = true;
@@ -122,7 +124,7 @@ static void collect(const spc_trial *trial, void *payload)
     t->count = list->count - t->first;
 }
 
-/* Adds those of a template, or with NULL of all. */
+/* Adds the candidates of a template, or of all if it is NULL. */
 static spc_status list_template(corners *list, spc_ctx *ctx,
                                 const spc_conv *layer, const char *name)
 {
@@ -181,7 +183,7 @@ spc_status corners_list_unseen(corners *out, spc_ctx *ctx,
     for (int i = 0; i < names->count && status == SPC_OK; i++)
         if (!has_name(seen, names->at[i])) {
             status = list_template(out, ctx, layer, names->at[i]);
-            if (status == SPC_EUNSUPPORTED) /* it refuses the layer */
+            if (status == SPC_EUNSUPPORTED) /* the template refuses the layer */
                 status = SPC_OK;
         }
     return status;
@@ -196,14 +198,14 @@ void corners_release(corners *list)
     memset(list, 0, sizeof(*list));
 }
 
-/* ---- how far out --------------------------------------------------------- */
+/* ---- distance from the centre -------------------------------------------- */
 
 static const char *config_of(const corner_candidate *candidate)
 {
     return strchr(candidate->name, ' ') + 1;
 }
 
-/* Parameters that have the first or the last of their values. */
+/* Counts the parameters with the first or the last of their values. */
 static int count_ends(const corner_template *t, const corner_candidate *of)
 {
     char value[16];
@@ -247,9 +249,11 @@ static spc_status take(cli_list *out, corner_candidate *candidate)
     return cli_append(out, candidate->name);
 }
 
-/* The default; or whichever comes, for the values between; or, half of the
- * times, of a few that are drawn that which lies farthest out. NULL if those
- * that came were taken. */
+/*
+ * Returns the default; or any candidate, to cover the values between; or, half
+ * of the time, the most extreme of a few random ones. NULL if all of these were
+ * taken.
+ */
 static corner_candidate *draw_from(corners *list, const corner_template *t,
                                    spc__random *random)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * corners.h - of a layer's candidates those that are most unlike: the defaults,
- * and where parameters have the first or the last of their values.
+ * corners.h - selects the candidates of a layer that differ most: the defaults,
+ * and those where parameters have the first or the last of their values.
  */
 #ifndef SPC_CMD_CORNERS_H
 #define SPC_CMD_CORNERS_H
@@ -37,32 +37,43 @@ typedef struct corners {
     int template_count;
     corner_candidate *at; /* admitted, template by template */
     int count;
-    corner_names *names; /* of templates, those that refuse the layer, too;
-                            NULL: not asked for */
-    bool failed;         /* for want of memory */
+    corner_names *names; /* of templates, including those that refuse the
+                            layer; NULL: not requested */
+    bool failed;         /* out of memory */
 } corners;
 
-/* Fills *out with a layer's candidates, of all templates or of `only`; released
- * by the caller also after a failure. */
+/*
+ * Fills *out with a layer's candidates, of all templates or of `only`. The
+ * caller releases it even after a failure.
+ */
 spc_status corners_list(corners *out, spc_ctx *ctx, const spc_conv *layer,
                         const char *only);
-/* Adds the names of all templates for such a layer, those that refuse it, too.
+/*
+ * Adds the names of all templates for such a layer, including those that refuse
+ * it.
  */
 spc_status corners_templates(corner_names *out, spc_ctx *ctx,
                              const spc_conv *layer);
-/* The same of the templates that are not in `seen` alone, as the space of one
- * may have thousands. `names`, of all templates for such a layer, is filled in
- * when it is empty. */
+/*
+ * The same for the templates that are not in `seen`, as the space of one may
+ * have thousands. `names`, of all templates for such a layer, is filled if it
+ * is empty.
+ */
 spc_status corners_list_unseen(corners *out, spc_ctx *ctx,
                                const spc_conv *layer, corner_names *names,
                                const corner_names *seen);
 void corners_release(corners *list);
 
-/* Appends the names of up to `wanted` candidates that were not taken before,
- * from all templates alike; they live as long as the list. */
+/*
+ * Appends the names of up to `wanted` candidates that were not taken before,
+ * equally from all templates; they live as long as the list.
+ */
 spc_status corners_draw(cli_list *out, corners *list, int wanted,
                         spc__random *random);
-/* Of each template that is not yet in `seen`, and then is, one candidate. */
+/*
+ * Appends one candidate of each template that is not in `seen`, and adds the
+ * template to it.
+ */
 spc_status corners_unseen(cli_list *out, corners *list, corner_names *seen,
                           spc__random *random);
 /* All defaults, all corners, and all that differ from a default in one

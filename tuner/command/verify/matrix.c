@@ -3,8 +3,8 @@
  * matrix.c - the tables of `spctune verify --all`.
  *
  * Layers are the product of geometries, channels and types; epilogues, slices
- * and `deterministic` rotate over that, since each has code of its own that
- * knows nothing of the geometry.
+ * and `deterministic` cycle through these, since their code is independent of
+ * the geometry.
  */
 #include "command/verify/matrix.h"
 
@@ -15,8 +15,10 @@
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* Kernels of 1 to 343 offsets, even, flat, longer on one axis; each operator
- * and rule, strides that differ by axis. */
+/*
+ * Kernels of 1 to 343 offsets: even, flat, longer on one axis; each operator
+ * and rule, strides that differ by axis.
+ */
 static const struct {
     const char *operator, * words;
 } geometries[] = {
@@ -59,7 +61,7 @@ static const struct {
     {"inverse", ",k=3,rule=radius,radius=0.0025,voxel=0.0025"},
 };
 
-/* Few and odd, those of networks in use, groups, depthwise. */
+/* Few and odd channels, those of real networks, groups, depthwise. */
 static const struct {
     int in, out, groups;
 } channels[] = {
@@ -70,8 +72,10 @@ static const struct {
     {12, 24, 4},   {64, 128, 2}, {16, 48, 16}, {15, 21, 3},
 };
 
-/* Gradients are those of real numbers. `pitch`: so many elements more from row
- * to row of inputs and outputs. */
+/*
+ * Gradients exist for types of real numbers. `pitch`: extra elements between
+ * the rows of inputs and outputs.
+ */
 static const struct {
     const char *words;
     int pitch;
@@ -234,7 +238,7 @@ int matrix_rows(matrix_kind kind)
                                      : LENGTH(sets);
 }
 
-/* Rows of a cell, which are a type's number of rows apart. */
+/* The rows of a cell are this many rows apart, the number of types. */
 static int cell_rows(matrix_kind kind)
 {
     return kind == MATRIX_LAYERS     ? LENGTH(channels)
@@ -247,7 +251,7 @@ int matrix_cells(matrix_kind kind)
     return matrix_rows(kind) / cell_rows(kind);
 }
 
-/* Strides without a common divisor with the rows of a cell. */
+/* The stride has no common divisor with the rows of a cell. */
 int matrix_cell_row(matrix_kind kind, int cell, int n)
 {
     int rows = cell_rows(kind), types = kind == MATRIX_SETS ? 1 : type_count();
@@ -283,9 +287,11 @@ bool matrix_row(char *out, size_t bytes, matrix_kind kind, int i,
 
 /* ---- sizes --------------------------------------------------------------- */
 
-/* One less and one more than what warps and tiles are multiples of; nearly
- * full, nearly empty; one batch element and three; keys of 64 bits. No row, one
- * row, every corner and border are scenes that each check has of its own. */
+/*
+ * One less and one more than the multiples of warps and tiles; nearly full,
+ * nearly empty; one batch element and three; keys of 64 bits. Each check adds
+ * its own scenes with no row, one row, and all corners and borders.
+ */
 static const char *const scenes[] = {
     "gen:uniform,n=2,extent=2",          "gen:uniform,n=31,extent=4",
     "gen:uniform,n=32,extent=5",         "gen:uniform,n=11,extent=4,batch=3",

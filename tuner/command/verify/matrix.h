@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * matrix.h - what `spctune verify --all` is made of: layers of every operator,
+ * matrix.h - the matrix of `spctune verify --all`: layers of every operator,
  * type and kind of channels, operators on features, sets made of other sets,
- * and the sizes that they run on.
+ * and the scenes that they run on.
  */
 #ifndef SPC_CMD_MATRIX_H
 #define SPC_CMD_MATRIX_H
@@ -18,8 +18,10 @@ typedef enum matrix_kind {
 
 int matrix_rows(matrix_kind kind);
 
-/* Row `i` in words. False: there is no such operator, as not every type takes
- * every combination; *error says why. */
+/*
+ * Writes row `i` as text. False: there is no such operator, as not every type
+ * takes every combination; *error has the reason.
+ */
 bool matrix_row(char *out, size_t bytes, matrix_kind kind, int i,
                 spc_error *error);
 
@@ -29,10 +31,12 @@ bool matrix_row(char *out, size_t bytes, matrix_kind kind, int i,
 int matrix_cells(matrix_kind kind);
 int matrix_cell_row(matrix_kind kind, int cell, int n);
 
-/* The scenes' specifications, from the smallest; NULL past the last. */
+/* The scenes' specifications, smallest first; NULL past the last. */
 const char *matrix_scene(int i);
-/* May row `i` run on scene `s`? Not where a layer clips its inputs and the
- * scene is far wider. */
+/*
+ * True if row `i` may run on scene `s`; false if a layer clips its inputs and
+ * the scene is far wider.
+ */
 bool matrix_fits(const char *row, int s);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* relate.c - relations, found on a thread of their own. */
+/* relate.c - finds relations on a separate thread. */
 #include "command/verify/relate.h"
 
 #include "command/cli/cli.h"

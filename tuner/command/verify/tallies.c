@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tallies.c - cases by kernel and type. */
+/* tallies.c - counts cases by kernel and type. */
 #include "command/verify/tallies.h"
 
 #include "command/cli/output.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Those for which there is no room share the last. */
+/* Kernels beyond the array's size share its last element. */
 static tally *tally_of(tallies *t, const char *kernel, const char *type)
 {
     int i = 0;

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * tallies.h - how many cases of each kernel and type passed, and how many
- * failed.
- */
+/* tallies.h - counts the passed and failed cases of each kernel and type. */
 #ifndef SPC_CMD_TALLIES_H
 #define SPC_CMD_TALLIES_H
 
@@ -17,7 +14,7 @@ typedef struct tally {
     int passed, failed;
 } tally;
 
-/* Zeroed there are none. */
+/* Zeroed, it is empty. */
 typedef struct tallies {
     tally at[TALLIES];
     int count;
@@ -25,7 +22,7 @@ typedef struct tallies {
 
 void tallies_count(tallies *t, const char *kernel, const char *type,
                    bool passed);
-/* By name: as a table, or as the array `kernels`. */
+/* Prints them by name: as a table, or as the array `kernels`. */
 void tallies_print(tallies *t);
 void tallies_write(tallies *t, spc__json *json);
 

@@ -16,7 +16,7 @@ static void defaults(void *to)
     args->seed = 1;
 }
 
-/* The worst that was passed, and how many were not. */
+/* Finds the largest passing error, and counts the failures. */
 static int judge(const trials *found, double *worst)
 {
     int failed = 0;
@@ -110,7 +110,7 @@ static spc_status verify_layer(cli_job *job, const spc_conv *layer,
     return status;
 }
 
-/* What there is to verify. */
+/* Lists the subjects without verifying them. */
 static spc_status list_layer(cli_job *job, const spc_conv *layer,
                              const char *text)
 {
@@ -224,7 +224,9 @@ static spc_status verify_each_json(struct operators *o)
     return status != SPC_OK ? status : printed;
 }
 
-/* Can operand `i` be what the first one is, no layer? */
+/*
+ * Checks that operand `i` is of the same kind as the first, which is no layer.
+ */
 static spc_status check_operand(const cli *self, int i)
 {
     const char *text = self->operands.at[i], *kind = verify_kind(text);

@@ -3,8 +3,8 @@
  * verify_all.c - spctune verify --all: a walk over the matrix.
  *
  * A case is one candidate of one layer on some scenes, one operator on
- * features, or one regrouping. Compiling takes most of the time, maps' kernels
- * included: so a layer that is drawn gets several candidates.
+ * features, or one regrouping. Compiling takes most of the time, including the
+ * kernels of maps, so several candidates are verified for each chosen layer.
  */
 #include "command/verify/verify.h"
 
@@ -23,15 +23,19 @@
 
 enum { CASES = 300, SCENES = 3 };
 
-/* In the place of a number of cases: all there are, or one for each template of
- * each cell of the matrix. */
+/*
+ * Used in place of a number of cases: all, or one for each template in each
+ * cell of the matrix.
+ */
 enum { ALL = INT_MAX, EACH = INT_MAX - 1 };
 
-/* A cell of layers is left after so many that have no other template. */
+/* A cell is left after this many layers without a new template. */
 enum { MISSES = 9 };
 
-/* Weights of a layer: what an emulation does in a second or two, and what the
- * oracle does. */
+/*
+ * The most weights of a layer: for an emulation, which needs a second or two,
+ * and for the oracle.
+ */
 enum { EMULATION_MOST = 1 << 17, MOST = 1 << 21 };
 
 typedef struct walk {
@@ -42,17 +46,17 @@ typedef struct walk {
     bool is_emulation;
     progress progress;
     spc__random random;
-    spc__json *json;   /* an array of failures is open; NULL: print */
+    spc__json *json;   /* an open array of failures; NULL: print */
     int wanted;        /* cases, ALL or EACH */
     int part, parts;   /* rows of the matrix: each `parts`-th, from `part` on */
-    corner_names seen; /* EACH: templates that the cell has had */
+    corner_names seen; /* EACH: templates already verified in the cell */
     corner_names names[2]; /* EACH: of all templates; of gradients of weights */
     uint64_t start_ns;
     int passed, failed, large;
     tallies tallies;
 } walk;
 
-/* ---- how far ------------------------------------------------------------- */
+/* ---- progress ------------------------------------------------------------ */
 
 static double elapsed_s(const walk *w)
 {
@@ -92,9 +96,12 @@ static void count_case(walk *w, const char *kernel, const char *type, bool ok)
     w->failed += !ok;
 }
 
-/* ---- what failed --------------------------------------------------------- */
+/* ---- failures ------------------------------------------------------------ */
 
-/* The command that repeats it; `candidate` is "TEMPLATE CONFIG" or NULL. */
+/*
+ * Writes the command that repeats a case; `candidate` is "TEMPLATE CONFIG" or
+ * NULL.
+ */
 static void write_command(spc__buf *out, const walk *w, const char *text,
                           const char *candidate, const cli_list *scenes)
 {
@@ -131,7 +138,7 @@ static void report_failure(walk *w, const char *text, const char *candidate,
         printf("%s: %s %s: %s\n    %s\n", how, text,
                candidate != NULL ? candidate : "", note,
                spc__buf_text(&command));
-        fflush(stdout); /* the run may be ended before it is done */
+        fflush(stdout); /* the run may be killed before its end */
     } else {
         spc__json_object(w->json, NULL);
         spc__json_text(w->json, "operator", text);
@@ -147,7 +154,7 @@ static void report_failure(walk *w, const char *text, const char *candidate,
 
 /* ---- scenes -------------------------------------------------------------- */
 
-/* A few of those that the row may run on, or all. */
+/* Chooses a few scenes that the row may run on, or all. */
 static spc_status choose_scenes(cli_list *out, walk *w, const char *row)
 {
     int left = 0, wanted = SCENES;
@@ -171,7 +178,7 @@ static spc_status choose_scenes(cli_list *out, walk *w, const char *row)
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* The most outputs that an input may have: by these rules more than a few. */
+/* The most outputs of an input: with these rules more than a few. */
 static int64_t fan_out(const spc_conv *layer)
 {
     const spc_geometry *g = &layer->geometry;
@@ -206,16 +213,20 @@ static void judge_trial(walk *w, const spc_trial *trial, const char *text,
     count_case(w, trial->template_name, type, !trial_is_failure(trial));
 }
 
-/* After an interrupt there is nothing to go on with, nor where this process has
- * lost the device. */
+/*
+ * True if the walk cannot continue: after an interrupt, or if this process has
+ * lost the device.
+ */
 static bool ends_walk(const walk *w, spc_status status)
 {
     return status == SPC_EINTERRUPTED ||
            (status == SPC_EDEVICE && w->args->in_process);
 }
 
-/* The template of all that is wanted, if that is one: then no other's space
- * needs to be looked at. */
+/*
+ * The only template of the wanted candidates, if it is one: then no other space
+ * needs to be listed.
+ */
 static bool one_template(char out[64], const cli_list *wanted)
 {
     size_t length = strcspn(wanted->at[0], " ");
@@ -227,8 +238,10 @@ static bool one_template(char out[64], const cli_list *wanted)
     return true;
 }
 
-/* What spc_tune says of the candidates; that it fails as a whole is a case that
- * failed, unless one of them did. */
+/*
+ * Verifies candidates with spc_tune. If it fails as a whole, that counts as a
+ * failed case, unless a candidate has failed.
+ */
 static spc_status verify_candidates(walk *w, const spc_conv *layer,
                                     const char *text, const cli_list *wanted,
                                     const cli_list *specs)
@@ -259,7 +272,10 @@ static spc_status verify_candidates(walk *w, const spc_conv *layer,
     return ends_walk(w, status) ? status : SPC_OK;
 }
 
-/* So many of a layer's candidates that a small sample has several layers. */
+/*
+ * The number of candidates for a layer, such that a small sample has several
+ * layers.
+ */
 static int share(const walk *w)
 {
     int left = w->wanted - w->passed - w->failed;
@@ -323,7 +339,7 @@ static spc_status verify_layer(walk *w, const char *text)
 
 /* ---- other operators ----------------------------------------------------- */
 
-/* "f16" of "...,dtype=f16", or "". */
+/* "f16" for "...,dtype=f16", or "". */
 static const char *type_of(const char *text)
 {
     const char *type = strstr(text, "dtype=");
@@ -352,7 +368,7 @@ static spc_status verify_other(walk *w, const char *text)
                                                 : spc_status_name(status),
                            spc_ctx_error(w->ctx), &specs);
         count_case(w, kernel, type_of(text), status == SPC_OK);
-        if (status != SPC_EDEVICE) /* which others run on, too */
+        if (status != SPC_EDEVICE) /* others can still run on this device */
             status = SPC_OK;
     }
     free_scenes(&scenes);
@@ -370,8 +386,10 @@ static spc_status verify_row(walk *w, matrix_kind kind, const char *text)
                                  : verify_other(w, text);
 }
 
-/* Rows of a cell until each template of layers has had one, or until one could
- * be verified. */
+/*
+ * Verifies rows of a cell until MISSES rows in sequence add no template; one
+ * row for kinds other than layers.
+ */
 static spc_status walk_cell(walk *w, matrix_kind kind, int cell)
 {
     int row, misses = 0, wanted = kind == MATRIX_LAYERS ? MISSES : 1;
@@ -403,7 +421,7 @@ static spc_status walk_cells(walk *w, matrix_kind kind)
     return status;
 }
 
-/* Rows in the order of the table for all, else in that of the seed. */
+/* Orders rows as in the table if all are wanted, otherwise by the seed. */
 static int *order_rows(walk *w, int rows)
 {
     int *order = malloc((size_t)rows * sizeof(*order));
@@ -419,7 +437,7 @@ static int *order_rows(walk *w, int rows)
     return order;
 }
 
-/* Rows of a kind until there are `until` cases. */
+/* Verifies rows of a kind until there are `until` cases. */
 static spc_status walk_kind(walk *w, matrix_kind kind, int until)
 {
     int rows = matrix_rows(kind), *order = order_rows(w, rows);
@@ -439,7 +457,7 @@ static spc_status walk_kind(walk *w, matrix_kind kind, int until)
     return status;
 }
 
-/* One case in so many of a sample; of a small one now and then. */
+/* One case in `one_in` of a sample, rounded at random. */
 static int part(walk *w, int one_in)
 {
     int more = (int)spc__random_below(&w->random, (uint32_t)one_in);
@@ -449,7 +467,7 @@ static int part(walk *w, int one_in)
     return w->wanted / one_in + (w->wanted % one_in + more >= one_in);
 }
 
-/* Layers only, where a template of theirs is asked for. */
+/* Verifies layers only, as only they have templates. */
 static spc_status walk_template(walk *w)
 {
     return wants_each(w) ? walk_cells(w, MATRIX_LAYERS)
@@ -474,7 +492,7 @@ static spc_status walk_all(walk *w)
     return walk_kind(w, MATRIX_LAYERS, w->wanted);
 }
 
-/* ---- what came of it ----------------------------------------------------- */
+/* ---- results ------------------------------------------------------------- */
 
 static void print_end(walk *w)
 {
@@ -554,11 +572,11 @@ static spc_status open_walk(walk *w)
     return SPC_OK;
 }
 
-/* One of each role that a layer's template may have. */
+/* One layer for each role of templates. */
 static const char *const roles[] = {"subm,cin=16,cout=16,k=3",
                                     "subm,cin=16,cout=16,k=3,pass=wgrad"};
 
-/* Is there a template of the name that is asked for? */
+/* Checks that the requested template exists. */
 static spc_status check_only(walk *w)
 {
     const char *only = w->args->only;
@@ -571,7 +589,7 @@ static spc_status check_only(walk *w)
     for (int i = 0; i < LENGTH(roles) && !found && status == SPC_OK; i++) {
         spc_conv_parse(&layer, roles[i], NULL);
         status = corners_templates(&names, w->ctx, &layer);
-        if (status == SPC_EUNSUPPORTED) /* none, or all refuse it */
+        if (status == SPC_EUNSUPPORTED) /* there are none, or all refuse it */
             status = SPC_OK;
     }
     for (int i = 0; i < names.count; i++) {
