@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * capture.c - layers and scenes that a host application meets, written down to
- * be tuned on later.
+ * capture.c - records the layers and scenes of a host application for later
+ * tuning.
  *
- * A folder holds a list, a line for each layer on a scene, and the scenes as
- * .npy files that are named by what is in them: the same voxels are written
- * once, however often they come and whoever brings them. The list is locked
- * while a line is added, so that several processes may write one folder.
+ * A folder holds a list, with one line for each layer on a scene, and the
+ * scenes as .npy files. A file is named by its content, so equal scenes are
+ * written once, even by several processes. The list is locked while a line is
+ * added, so several processes may write to one folder.
  */
 #include "plan/capture.h"
 
@@ -38,8 +38,8 @@ static spc_status fail(spc_error *error, const char *what, const char *path)
 
 /* ---- the folder ---------------------------------------------------------- */
 
-/* Its full path: lists are read from anywhere. Blanks separate the words of a
- * line, so none may be in it. */
+/* Returns the full path, since lists are read from any working directory. Words
+ * of a line are separated by blanks, so the path must have none. */
 static spc_status find_folder(char out[PATH_MAX], const char *folder,
                               spc_error *error)
 {
@@ -72,10 +72,11 @@ static void name_scene(char out[NAME_BYTES], const int32_t *coords,
     snprintf(out, NAME_BYTES, "scene-%.16s.npy", hex);
 }
 
-/* The header of [rows][4] int32; the data begin at a multiple of 64. */
+/* Writes the .npy header of [rows][4] int32, padded so that the data begin at a
+ * multiple of 64. */
 static void write_header(spc__buf *out, int64_t rows)
 {
-    static const char start[] = "\x93NUMPY\x01\x00\x76"; /* 118 more bytes */
+    static const char start[] = "\x93NUMPY\x01\x00\x76"; /* header length 118 */
 
     spc__buf_append(out, start, sizeof(start));
     spc__buf_printf(out,
@@ -106,7 +107,7 @@ static spc_status write_scene(const char *path, const int32_t *coords,
 
 /* ---- the list ------------------------------------------------------------ */
 
-/* `line` ends with a newline, as every line of the list does. */
+/* `line` ends with a newline, like every line of the list. */
 static bool has_line(const char *list, const char *line)
 {
     const char *at = list;
@@ -142,7 +143,7 @@ static spc_status add_line(const char *path, const char *line, spc_error *error)
         return fail(error, "open", path);
     status = flock(file, LOCK_EX) == 0 ? add_to(file, path, line, error)
                                        : fail(error, "lock", path);
-    close(file); /* and unlocks it */
+    close(file); /* also releases the lock */
     return status;
 }
 

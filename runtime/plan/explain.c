@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* explain.c - which kernel a plan would get, without making one. */
+/* explain.c - answers which kernel a plan would get, without making the
+ * plan. */
 #include "base/error.h"
 #include "coords/rows.h"
 #include "operators/conv.h"
@@ -30,7 +31,8 @@ static spc_status check_question(const spc_explain_question *ask,
     return status;
 }
 
-/* As spc_map_density and, of a linear layer, spc_plan_create_rows have it. */
+/* Density as spc_map_density defines it; for a linear layer as
+ * spc_plan_create_rows does. */
 static double density_of(const spc_explain_question *ask)
 {
     double all =
@@ -41,8 +43,8 @@ static double density_of(const spc_explain_question *ask)
     return all > 0 ? (double)ask->pairs / all : 0;
 }
 
-/* What a persistent grid works in depends on how many of its blocks are
- * resident, which only loaded code says. */
+/* The workspace of a persistent grid depends on the number of resident blocks,
+ * which is known only after the code is loaded. */
 static int64_t workspace_of(const spc_plan *plan,
                             const spc_explain_question *ask)
 {
@@ -54,7 +56,7 @@ static int64_t workspace_of(const spc_plan *plan,
         &plan->geometry, spc__rows_padded(ask->rows_out), ask->pairs);
 }
 
-/* The form of the map that its kernels read (coords/layout.h). */
+/* Names the form of the map that the kernels read (coords/layout.h). */
 static void name_layout(char out[64], const spc__launch_geometry *geometry,
                         const spc_conv *conv)
 {

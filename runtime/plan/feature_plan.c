@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feature_plan.c - operators on features bound to loaded kernels: made once,
- * then only run.
+ * feature_plan.c - plans of operators on features: made once, then only run.
  *
- * An operator is one launch, or a few one after the other (feature_kind.c).
- * Where code is found, and what happens without a compiler, is code.c's matter:
- * kernels of features are kept as code records.
+ * An operator is one launch or a few in sequence (feature_kind.c). code.c finds
+ * the code and handles the case without a compiler; feature kernels are kept as
+ * code records.
  */
 #include "operators/feature.h"
 
@@ -29,10 +28,11 @@ struct spc_feature_plan {
     spc_ctx *ctx;
     spc_feature feature;
     const spc__feature_kind *kind;
-    spc__kernel *wide[SPC__FEATURE_STEPS];   /* for rows that are aligned */
-    spc__kernel *single[SPC__FEATURE_STEPS]; /* for any; may be the same */
-    unsigned
-        resident[SPC__FEATURE_STEPS]; /* blocks that run at the same time */
+    spc__kernel *wide[SPC__FEATURE_STEPS];   /* for aligned rows */
+    spc__kernel *single[SPC__FEATURE_STEPS]; /* for any rows; may be the same
+                                              * kernel */
+    unsigned resident[SPC__FEATURE_STEPS];   /* number of blocks that can be
+                                              * resident */
 };
 
 /* ---- making -------------------------------------------------------------- */
@@ -42,7 +42,7 @@ static bool is_for_processor(const spc_ctx *ctx)
     return strcmp(spc__target_templates(&ctx->target), "cpu") == 0;
 }
 
-/* One template serves a processor, some a GPU. */
+/* Each operator has one template for processors and one for GPUs. */
 static const char *template_for(const spc_ctx *ctx, const spc__feature_kind *k)
 {
     if (!is_for_processor(ctx))
@@ -50,8 +50,8 @@ static const char *template_for(const spc_ctx *ctx, const spc__feature_kind *k)
     return k->pass == SPC_FORWARD ? "feature_cpu" : "feature_grad_cpu";
 }
 
-/* Is there a second kernel? Not for a processor, whose loads may lie anywhere,
- * and not where a piece is one element. */
+/* True if there is a second kernel. A processor does not need one, since it
+ * loads from any address; neither do pieces of one element. */
 static bool has_single(const spc_feature_plan *plan, const step *s)
 {
     const spc_feature *f = &plan->feature;
@@ -62,7 +62,7 @@ static bool has_single(const spc_feature_plan *plan, const step *s)
             spc__feature_natural(f, spc__feature_outputs(f)) > element);
 }
 
-/* More blocks than run at the same time would gain nothing. */
+/* Blocks beyond the resident ones would gain nothing. */
 static spc_status set_resident(unsigned *out, spc_ctx *ctx, spc__kernel *kernel,
                                size_t shared_bytes)
 {
@@ -145,7 +145,7 @@ void spc_feature_plan_free(spc_feature_plan *plan)
 {
     if (plan == NULL)
         return;
-    spc__ctx_leave(plan->ctx); /* whose modules the kernels belong to */
+    spc__ctx_leave(plan->ctx); /* the context owns the kernels' modules */
     free(plan);
 }
 
@@ -229,16 +229,17 @@ spc_status spc_feature_prepare(const spc_feature_plan *plan, spc_map *map,
 
 /* ---- the execute path: no allocation, no synchronisation, no file -------- */
 
-/* What a launch is made from. */
+/* Arguments of a launch while they are collected. */
 typedef struct run {
     const spc_feature_plan *plan;
     spc_feature_args args;
     spc__feature_sizes sizes;
     spc__feature_room room;
-    bool aligned; /* all rows lie at multiples of their pieces */
+    bool aligned; /* all rows are aligned to their pieces */
 } run;
 
-/* A buffer of rows: its pitch, and whether the large pieces can move it. */
+/* Sets the pitch of a buffer of rows, and checks if it is aligned for large
+ * pieces. */
 static spc_status take_rows(run *r, long long *pitch, const char *name,
                             const void *memory, int64_t given, int64_t row,
                             int64_t together, spc_error *error)
@@ -263,7 +264,7 @@ static spc_status take_rows(run *r, long long *pitch, const char *name,
     return SPC_OK;
 }
 
-/* Scales or shifts: the large pieces read them sixteen bytes at a time. */
+/* Scales or shifts. Large pieces read them 16 bytes at a time. */
 static spc_status take_floats(run *r, const float **to, const char *name,
                               const float *given, spc_error *error)
 {
@@ -363,7 +364,7 @@ static spc_status take_place(run *r, const spc_coords *set, const spc_map *map,
     return spc__coords_need_filled(set, error);
 }
 
-/* Where its arrays lie in the workspace; cells begin empty. */
+/* Places the arrays in the workspace and clears the cells. */
 static spc_status set_workspace(run *r, char *workspace, void *stream,
                                 spc_error *error)
 {
@@ -431,7 +432,7 @@ spc_status spc_feature_execute(const spc_feature_plan *plan,
         spc__feature_room_of(&r.room, &plan->feature, &r.sizes);
         int64_t rows =
             spc_feature_rows_out(&plan->feature, r.sizes.rows, r.sizes.batches);
-        if (rows == 0) /* buffers of no rows may well be NULL */
+        if (rows == 0) /* buffers without rows may be NULL */
             return SPC_OK;
         if (buffers == NULL)
             status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* launch_geometry.c - launch geometry, read from what a template says. */
+/* launch_geometry.c - reads the launch geometry that a template declares. */
 #include "plan/launch_geometry.h"
 
 #include "base/error.h"
@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A number of the launch attrs within [low, high]; a template that says
- * something else is a mistake in the template. */
+/* Reads a number of the launch attributes. A value outside [low, high] is a bug
+ * in the template. */
 static spc_status read_number(int64_t *out, const spc__attrs *launch,
                               const char *name, int64_t otherwise, int64_t low,
                               int64_t high, spc_error *error)
@@ -66,8 +66,8 @@ static spc_status read_layout(spc__launch_geometry *out,
                      layout);
 }
 
-/* The words of templates/README.md. Kernels number threads in 32 bits, and a
- * grid has at most 65535 rows of blocks. */
+/* Reads the attributes of templates/README.md. Kernels number threads in 32
+ * bits, and a grid has at most 65535 rows of blocks. */
 spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
                             spc_error *error)
 {
@@ -75,7 +75,7 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     int64_t shared, packed, work, row_work, block_work, per_sm;
     int64_t cluster, sum_block, sum_grid_y, sum_shared, pair_work, clear_work;
     int64_t depth, grid_x, sum_grid_x, sum_per_sm, first, first_rows;
-    /* A gradient of weights reads none. */
+    /* A weight gradient reads no weights, so it packs none. */
     bool gradient = spc__attrs_number(launch, "gradient", 0) != 0;
     bool blocks = strcmp(spc__attrs_text(launch, "grid", ""), "blocks") == 0;
     const struct {

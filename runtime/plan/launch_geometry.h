@@ -10,28 +10,33 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Launch geometry (templates/README.md), read once. */
+/* Launch geometry (templates/README.md). */
 typedef struct spc__launch_geometry {
     char order[8]; /* row order (map.h) */
-    int groups;    /* of offsets, each with a launch; 1: they are all one */
+    int groups;    /* groups of offsets with a launch each; 1: a single
+                    * launch */
     unsigned block;
-    unsigned grid_x; /* of a grid that does not depend on the map; 0: it does */
+    unsigned grid_x; /* fixed grid size; 0: it depends on the map */
     unsigned grid_y;
     unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */
-    int blocks_per_sm;   /* that a persistent grid asks for; 0: what fits */
-    bool shares_tiles;   /* it has them all, however few tiles there are */
-    unsigned cluster;    /* blocks that share a tile; 1: a block has it alone */
-    unsigned first_block; /* of the kernel before it; 0: none */
-    int first_rows;       /* positions of the map for a block of that */
-    unsigned sum_block;   /* of the kernel that adds parts of tiles; 0: none */
-    unsigned sum_grid_x;  /* 0: one block a tile */
-    unsigned sum_per_sm;  /* or, of those, at most so many a multiprocessor */
+    int blocks_per_sm;   /* maximum of a persistent grid; 0: as many as fit */
+    bool shares_tiles;   /* uses the whole persistent grid even if there are few
+                          * tiles */
+    unsigned cluster;    /* blocks that share a tile; 1: none share */
+    unsigned first_block; /* block size of the preceding kernel; 0: there is no
+                           * such kernel */
+    int first_rows;       /* map positions for each of its blocks */
+    unsigned sum_block;   /* block size of the kernel that sums partial tiles;
+                           * 0: none */
+    unsigned sum_grid_x;  /* its grid; 0: one block a tile */
+    unsigned sum_per_sm;  /* limit of its blocks a multiprocessor, if there is
+                           * one */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;
-    bool reads_table;    /* of the map: row order, index and tile table */
-    bool reads_pairs;    /* of the map: pairs by offset */
-    bool reads_triplets; /* of a map of points: triplets by output, */
-    bool reads_bundles;  /* or by bundles of outputs */
+    bool reads_table;    /* the map's row order, index and tile table */
+    bool reads_pairs;    /* the map's pairs by offset */
+    bool reads_triplets; /* of a map of points: triplets by output */
+    bool reads_bundles;  /* of a map of points: bundles of outputs */
     bool reads_inputs;   /* of a map of points: triplets by inputs */
     int tile_rows;
     int tiles_per_block;
@@ -42,20 +47,23 @@ typedef struct spc__launch_geometry {
     size_t workspace_row_bytes;
     size_t workspace_block_bytes; /* of a persistent grid */
     size_t workspace_pair_bytes;
-    int gemm_depth; /* of a library's product between the kernels; 0: none */
+    int gemm_depth; /* depth of a library's product between the kernels; 0:
+                     * none */
     bool clear;
     bool clear_workspace;
     bool pdl;
-    bool gradient; /* of weights: none are packed, and no rows are no result */
-    bool atomics;  /* results depend on the order of arrival */
+    bool gradient; /* weight gradient: packs no weights and writes even without
+                    * rows */
+    bool atomics;  /* results depend on the order of atomic additions */
 } spc__launch_geometry;
 
-/* The words of templates/README.md. SPC_ETEMPLATE: what is wrong in them. */
+/* Reads the attributes of templates/README.md. Returns SPC_ETEMPLATE and names
+ * the wrong one. */
 spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
                             spc_error *error);
 
-/* Can a plan be made with this launch geometry? SPC_ETEMPLATE: what is wrong in
- * it, as a damaged record may have it. */
+/* Checks that a plan can be made with this launch geometry. A damaged record
+ * may contain an invalid one. Returns SPC_ETEMPLATE and names the fault. */
 spc_status spc__launch_check(const spc__attrs *launch, spc_error *error);
 
 #endif

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many records of each file are tried before the default. Neighbours past
- * these are too far away to know more than a template's author did. */
+/* Number of records and templates to try before the default. Records farther
+ * away are no better than the template author's default. */
 enum { MOST_CHOICES = 8, MOST_TEMPLATES = 32 };
 
 typedef struct lookup {
@@ -24,18 +24,18 @@ typedef struct lookup {
     unsigned flags;
     bool deterministic;
     spc__problem_key key;
-    spc__problem_key twin; /* of a gradient, if has_twin */
+    spc__problem_key twin; /* the forward layer of a gradient, if has_twin */
     bool has_twin;
     spc__attrs problem;
-    int64_t rows;      /* of the outputs; 0: not known */
-    int64_t pairs;     /* of the map; 0: not known */
-    char layer[200];   /* canonical text, for sentences */
-    char refused[200]; /* why the first record could not serve */
-    spc_error unread;  /* the last trouble with reading that was reported */
-    const char *file;  /* this and the next: the last record that was refused */
+    int64_t rows;      /* output rows; 0: unknown */
+    int64_t pairs;     /* pairs of the map; 0: unknown */
+    char layer[200];   /* canonical text, for messages */
+    char refused[200]; /* why the first record was refused */
+    spc_error unread;  /* the last read error that was reported */
+    const char *file;  /* this and the next: the last refused record */
     int64_t record;
-    bool default_is_better; /* than the nearest record */
-    spc_error fault; /* of the first template with a mistake, or SPC_OK */
+    bool default_is_better; /* better than the nearest record */
+    spc_error fault;        /* of the first faulty template, or SPC_OK */
 } lookup;
 
 /* ---- records of the database --------------------------------------------- */
@@ -52,7 +52,7 @@ static void set_config(spc__pick *out, const char *template_name,
     spc__buf_release(&text);
 }
 
-/* Of a layer that has a list of offsets a record knows a digest alone. */
+/* If the layer has a list of offsets, a record contains only its digest. */
 static void layer_text(char *out, size_t bytes, const lookup *look,
                        const spc__attrs *layer)
 {
@@ -79,9 +79,9 @@ static void scene_text(char *out, size_t bytes, const spc__problem_key *key)
              density);
 }
 
-/* Was it measured with other text of its template? Then the time is not this
- * kernel's, and another might be faster now. One that is not here cannot say.
- */
+/* True if the record was measured with another version of its template. Its
+ * time is then not that of the current kernel, and another kernel may be faster
+ * now. A template that is not installed cannot be compared. */
 static bool is_stale(lookup *look, const spc__trial *trial)
 {
     char now[SPC__SHA256_HEX];
@@ -97,8 +97,8 @@ static bool is_shipped(const lookup *look, const spc__choice *choice)
     return shipped != NULL && strcmp(choice->file, shipped) == 0;
 }
 
-/* A gradient of inputs is the convolution by exchanged channels, which many
- * more have measured as a layer. */
+/* A gradient of inputs is a convolution with exchanged channels, and more
+ * records exist for that forward layer. */
 static bool is_of_twin(const lookup *look, const spc__choice *choice)
 {
     return look->has_twin &&
@@ -165,8 +165,8 @@ static void refuse(lookup *look, const spc__choice *choice, const char *why)
     look->record = choice->problem;
 }
 
-/* What cannot be read cannot serve either. The second question meets the same
- * trouble again: once is enough. */
+/* A record that cannot be read is skipped. The next query meets the same error
+ * again, so it is reported once. */
 static void refuse_unread(lookup *look, const spc_error *why)
 {
     if (strcmp(why->text, look->unread.text) == 0)
@@ -182,9 +182,8 @@ static bool was_refused(const lookup *look, const spc__choice *choice)
     return choice->file == look->file && choice->problem == look->record;
 }
 
-/* May the template that there is now be launched with the record's
- * configuration? What a record of this very problem names was permitted when
- * it was made. */
+/* Checks that the current template accepts the record's configuration. A record
+ * of exactly this problem was checked when it was made. */
 static spc_status permit(lookup *look, const spc__trial *trial)
 {
     spc_ctx *ctx = look->ctx;
@@ -194,7 +193,7 @@ static spc_status permit(lookup *look, const spc__trial *trial)
 
     if (look->flags & SPC__PLAN_RECORDED)
         return SPC_OK;
-    /* Without templates only stored code serves. */
+    /* Without templates only stored code can be used. */
     if ((status = spc__ctx_library(&library, ctx)) != SPC_OK)
         return status == SPC_EUNSUPPORTED ? SPC_OK : status;
     if ((tpl = spc__library_find(library, trial->template_name)) == NULL)
@@ -219,7 +218,7 @@ static bool same_layer(const lookup *look, const spc__choice *choice)
            spc__attrs_equal(&choice->key.layer, &look->key.layer);
 }
 
-/* A layer that must give the same sums always takes no atomics. */
+/* A deterministic layer must not use kernels with atomics. */
 static spc_status check_order(const lookup *look, const spc__attrs *launch,
                               spc_error *error)
 {
@@ -229,8 +228,8 @@ static spc_status check_order(const lookup *look, const spc__attrs *launch,
     return SPC_OK;
 }
 
-/* Not every machine has the library that this asks for; to find out, it is
- * opened, which takes a while: the last question of all. */
+/* Checks that the library for products is installed. This comes last, since it
+ * opens the library, which is slow. */
 static spc_status check_library(const lookup *look, const spc__attrs *launch,
                                 spc_error *error)
 {
@@ -241,7 +240,7 @@ static spc_status check_library(const lookup *look, const spc__attrs *launch,
     return SPC_OK;
 }
 
-/* The record's own code, if it can be launched as the record says. */
+/* Uses the record's own code if it can be launched as the record says. */
 static spc_status take_recorded(lookup *look, const spc__trial *trial)
 {
     spc_ctx *ctx = look->ctx;
@@ -259,8 +258,9 @@ static spc_status take_recorded(lookup *look, const spc__trial *trial)
     return status;
 }
 
-/* A stale record is a configuration that was good once: no more than what a
- * neighbour knows; and a twin's time is its own. */
+/* A stale record was the best configuration of an older template, so it ranks
+ * as a nearest record, like one of a neighbouring problem. The time of the
+ * forward layer does not apply to the gradient. */
 static spc_origin origin_of(const lookup *look, const spc__choice *choice,
                             bool stale)
 {
@@ -271,9 +271,9 @@ static spc_origin origin_of(const lookup *look, const spc__choice *choice,
                                              : SPC_ORIGIN_BUCKET;
 }
 
-/* Code does not depend on the scene: a record of the same layer brings its
- * own, which needs neither Lua nor a compiler. Others, and those whose code is
- * stale or gone, are a configuration to be tried. */
+/* Code does not depend on the scene, so a record of the same layer has code
+ * that needs neither Lua nor a compiler. For other records, and if the code is
+ * stale or missing, this tries to compile the configuration. */
 static spc_status try_choice(lookup *look, const spc__choice *choice)
 {
     spc_ctx *ctx = look->ctx;
@@ -283,7 +283,8 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
 
     if (same_layer(look, choice))
         status = take_recorded(look, trial);
-    if (status == SPC_EWRONG) /* nor is the rest to be believed then */
+    if (status == SPC_EWRONG) /* damaged: its configuration is not trusted
+                               * either */
         spc__cache_refuse(ctx->cache, choice, spc__error_of(ctx)->text);
     else if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
         status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,
@@ -318,7 +319,7 @@ static bool is_of_other_size(lookup *look, const spc__choice *choice)
     return true;
 }
 
-/* Octaves between the channels of a record's layer and this one's. */
+/* Distance in channels between a record's layer and this one, in octaves. */
 static double channels_apart(const lookup *look, const spc__choice *choice)
 {
     static const char *const channels[] = {"cin", "cout"};
@@ -334,8 +335,9 @@ static double channels_apart(const lookup *look, const spc__choice *choice)
     return apart;
 }
 
-/* Tiles and stages fit a number of channels. With twice as many on both sides,
- * the default won in every comparison (docs/dev/experiments.md, tuning). */
+/* Tiles and stages suit a number of channels. With twice as many on both sides,
+ * the default was faster in every comparison (docs/dev/experiments.md,
+ * tuning). */
 static bool is_of_far_channels(lookup *look, const spc__choice *choice)
 {
     const double far = 2, rounding = 1e-9;
@@ -352,7 +354,7 @@ static bool is_of_far_channels(lookup *look, const spc__choice *choice)
     return true;
 }
 
-/* Only where a default may take its place. */
+/* Applies only if the default may be used instead. */
 static bool knows_less_than_default(lookup *look, const spc__choice *choice)
 {
     if (choice->match != SPC__MATCH_NEAREST ||
@@ -363,7 +365,7 @@ static bool knows_less_than_default(lookup *look, const spc__choice *choice)
     return look->default_is_better;
 }
 
-/* Tries up to `capacity` records. */
+/* Tries at most `capacity` records. */
 static spc_status try_choices(lookup *look, int capacity)
 {
     spc__choice *choices = malloc((size_t)capacity * sizeof(*choices));
@@ -386,7 +388,7 @@ static spc_status try_choices(lookup *look, int capacity)
     return status;
 }
 
-/* The measured default of the layer's class, where a pack has it. */
+/* The measured default of the layer's class, if a pack has one. */
 static spc_status try_class(lookup *look)
 {
     spc__problem_key key;
@@ -405,7 +407,7 @@ static spc_status try_class(lookup *look)
     return status;
 }
 
-/* An exact hit is one quick question; only what is not one scans. */
+/* An exact hit is one fast query; only other layers need a scan. */
 static spc_status from_database(lookup *look)
 {
     if (look->ctx->cache == NULL || look->flags & SPC_PLAN_ESTIMATE)
@@ -420,7 +422,8 @@ static spc_status from_database(lookup *look)
 
 /* ---- defaults ------------------------------------------------------------ */
 
-/* A template that takes the problem, with its default's launch geometry. */
+/* A template that accepts the problem, with the launch geometry of its
+ * default. */
 typedef struct fallback {
     spc__template *tpl;
     spc__attrs config;
@@ -432,14 +435,16 @@ static int by_preference(const void *a, const void *b)
     const fallback *first = a, *second = b;
     if (first->preference != second->preference)
         return first->preference > second->preference ? -1 : 1;
-    /* Who has more to vary was written for speed. */
+    /* Tie: prefer the template with more parameters, as it was written for
+     * speed. */
     if (first->config.count != second->config.count)
         return first->config.count > second->config.count ? -1 : 1;
     return strcmp(spc__template_name(first->tpl),
                   spc__template_name(second->tpl));
 }
 
-/* SPC_EUNSUPPORTED and the template's own reason if it does not take it. */
+/* Returns SPC_EUNSUPPORTED with the template's reason if it refuses the
+ * problem. */
 static spc_status question(fallback *out, lookup *look, spc__template *tpl,
                            spc_error *error)
 {
@@ -465,8 +470,8 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
     return SPC_OK;
 }
 
-/* The templates that take the problem, best first; `why` collects the reasons
- * of the others. */
+/* Collects the templates that accept the problem, best first. `why` collects
+ * the reasons of the others. */
 static int collect(fallback *out, lookup *look, spc__library *library,
                    spc__buf *why)
 {
@@ -494,7 +499,8 @@ static int collect(fallback *out, lookup *look, spc__library *library,
     return count;
 }
 
-/* What a lookup before this one has set aside is not found again. */
+/* Files that an earlier lookup set aside are not found again, so this adds them
+ * to the reason. */
 static void note_set_aside(lookup *look)
 {
     spc_ctx *ctx = look->ctx;
@@ -523,8 +529,8 @@ static void explain_default(lookup *look, const char *template_name)
              "the default of '%s', untuned: %s", template_name, why);
 }
 
-/* A default whose kernel cannot be had is no reason to fail while another
- * template takes the problem too. */
+/* If a default's kernel is not available, tries the next template that accepts
+ * the problem. */
 static spc_status try_defaults(lookup *look, const fallback *all, int count)
 {
     spc_ctx *ctx = look->ctx;
@@ -551,8 +557,8 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
     return status;
 }
 
-/* Without asking templates, a default is what somebody had compiled for this
- * problem: the best by its own word. */
+/* Uses a default without asking templates: stored code that was compiled for
+ * this problem. The one with the highest preference wins. */
 static spc_status try_stored_defaults(lookup *look)
 {
     char name[SPC__TEMPLATE_NAME];
@@ -632,9 +638,9 @@ static spc_status from_defaults(lookup *look)
 /* ---- records alone -------------------------------------------------------
  */
 
-/* Where compiling is not permitted, only code that is there serves, and nearly
- * always a record of this problem names it. To ask all templates instead, and
- * to render what they say, takes tens of milliseconds: that comes after. */
+/* Without a compiler only stored code can be used, and a record of this problem
+ * nearly always names it. Asking and rendering all templates takes tens of
+ * milliseconds, so that is done only if no record has code. */
 static spc_status from_records(lookup *look)
 {
     spc_status status;
@@ -649,14 +655,14 @@ static spc_status from_records(lookup *look)
     look->flags &= ~(unsigned)SPC__PLAN_RECORDED;
     if (status == SPC_OK)
         return SPC_OK;
-    look->refused[0] = '\0'; /* all are asked again */
+    look->refused[0] = '\0'; /* the next pass asks all records again */
     look->file = NULL;
     return status;
 }
 
-/* The forward layer that a gradient of inputs is, but for its name: the problem
- * has its operator, channels and geometry by now, and its weights are packed
- * turned round. */
+/* Finds the forward layer that computes the same as this gradient of inputs.
+ * The problem already has its operator, channels and geometry, and its weights
+ * are packed transposed, so only the name differs. */
 static void find_twin(lookup *look, const spc_conv *conv, int64_t rows_in,
                       int64_t rows_out, double density)
 {
@@ -665,7 +671,8 @@ static void find_twin(lookup *look, const spc_conv *conv, int64_t rows_in,
     if (conv->pass != SPC_DGRAD)
         return;
     forward.pass = SPC_FORWARD;
-    spc__problem_key_init(&look->twin, look->ctx, &forward, rows_in, rows_out, density);
+    spc__problem_key_init(&look->twin, look->ctx, &forward, rows_in, rows_out,
+                          density);
     look->has_twin = true;
 }
 
@@ -705,7 +712,8 @@ spc_status spc__lookup(spc__pick *out, spc_ctx *ctx, const spc_conv *conv,
         status = from_defaults(&look);
     if (status == SPC_OK) {
         count(&ctx->stats, out->origin);
-        spc__make_printable(out->reason); /* it repeats words of records */
+        spc__make_printable(out->reason); /* the reason quotes text from
+                                           * records */
     }
     return status;
 }

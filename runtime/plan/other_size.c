@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* other_size.c - is a record of a map of another size a good word for this one?
- */
+/* other_size.c - decides if a record of a map of another size applies. */
 #include "plan/other_size.h"
 
 #include "context/problem_key.h"
@@ -16,7 +15,7 @@ static bool default_for(spc__attrs *out, spc_ctx *ctx, spc__template *tpl,
     return spc__template_default(out, tpl, problem, &target, &error) == SPC_OK;
 }
 
-/* Is its default another one on a map of so many rows than on a large one? */
+/* True if the default for `rows` rows differs from that of a large map. */
 static bool divides(spc_ctx *ctx, spc__template *tpl, const spc__attrs *problem,
                     int64_t rows)
 {
@@ -31,7 +30,7 @@ static bool divides(spc_ctx *ctx, spc__template *tpl, const spc__attrs *problem,
 bool spc__is_of_other_size(spc_ctx *ctx, const spc__attrs *problem,
                            const spc__choice *choice, int64_t rows)
 {
-    const double near = 2; /* an octave, as buckets of one layer have it */
+    const double near = 2; /* one octave, the width of a bucket */
     double rows_in, there, density;
     spc__library *library;
     spc__template *tpl;

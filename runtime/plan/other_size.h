@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * other_size.h - is a record of a map of another size a good word for this one?
+ * other_size.h - decides if a record of a map of another size applies.
  */
 #ifndef SPC_RUNTIME_OTHER_SIZE_H
 #define SPC_RUNTIME_OTHER_SIZE_H
@@ -9,11 +9,12 @@
 #include "context/ctx.h"
 
 /*
- * On maps of few rows some templates divide the work of a tile among blocks,
- * and their defaults say how. Where the default of the record's template does
- * so on a map of `rows` rows, or on the record's, and those are more than twice
- * as many or fewer than half, what was the fastest there says little here, and
- * the default knows more. A template that cannot be asked has no objection.
+ * For maps of few rows some templates split a tile among several blocks, and
+ * their defaults choose how. Returns true if the record should not be used: the
+ * default of its template splits for `rows` rows or for the record's rows, and
+ * the two numbers differ by more than a factor of two. The fastest
+ * configuration there is then worse than the default here. Returns false if the
+ * template is not available.
  */
 bool spc__is_of_other_size(spc_ctx *ctx, const spc__attrs *problem,
                            const spc__choice *choice, int64_t rows);

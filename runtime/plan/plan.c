@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - a layer bound to one loaded kernel: made once, then only run. */
+/* plan.c - plans: a layer bound to a loaded kernel. Made once, then only
+ * run. */
 #include "plan/plan_parts.h"
 
 #include "base/dtype.h"
@@ -16,8 +17,8 @@
 
 /* ---- grids --------------------------------------------------------------- */
 
-/* Blocks of whole clusters. What shares a cluster shares a part of the device,
- * so they may be fewer than multiprocessors and resident blocks make. */
+/* Rounds down to whole clusters. The blocks of a cluster must share a part of
+ * the device, so fewer may be resident than multiprocessors times blocks. */
 static spc_status set_clusters(spc_plan *plan)
 {
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
@@ -43,8 +44,8 @@ static spc_status set_clusters(spc_plan *plan)
     return status;
 }
 
-/* More blocks than are resident would wait for the first ones to end, which is
- * what a persistent grid is there to avoid. */
+/* Blocks beyond the resident ones would start only after others end, which a
+ * persistent grid must avoid. */
 static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
 {
     const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
@@ -71,7 +72,7 @@ static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
     return geometry->cluster > 1 ? set_clusters(plan) : SPC_OK;
 }
 
-/* Products by a library need one. */
+/* Loads the library if there are products for it to compute. */
 static spc_status check_gemm(const spc_plan *plan)
 {
     if (plan->geometry.gemm_depth == 0 ||
@@ -97,7 +98,8 @@ static spc_status get_kernels(spc_plan *plan, const spc__code *code)
     return status;
 }
 
-/* Clearing goes over what lies between the rows of a slice, too. */
+/* Clearing also zeroes the memory between the rows of a slice, which belongs to
+ * other slices. */
 static spc_status check_clear(const spc_plan *plan)
 {
     spc__operand out = spc__operand_of(&plan->conv, SPC_OUT, 2);
@@ -143,10 +145,9 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     return SPC_OK;
 }
 
-/* Prepares on the default stream. The stream that last filled the map need not
- * be one that this waits for, nor the streams that the plan will run on wait
- * for this: so the host waits for both. A map that is prepared already costs
- * nothing. */
+/* Prepares on the default stream. It may not synchronise with the stream that
+ * last filled the map, nor with the streams that the plan will run on, so the
+ * host waits for both. Does nothing if the map is already prepared. */
 spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
 {
     const spc__launch_geometry *geometry = &plan->geometry;
@@ -177,7 +178,7 @@ static spc_status check_flags(unsigned flags, spc_error *error)
                      "unknown plan flags: SPC_PLAN_* of spc.h are right");
 }
 
-/* In background mode first what needs no compiler. */
+/* In background mode, first tries code that needs no compiler. */
 static spc_status look_up(spc__pick *pick, spc_ctx *ctx, const spc__lack *lack,
                           unsigned flags)
 {
@@ -198,7 +199,7 @@ static spc_status look_up(spc__pick *pick, spc_ctx *ctx, const spc__lack *lack,
                : status;
 }
 
-/* A plan with the kernel for such maps; none of them is prepared. */
+/* Makes a plan for maps like this; prepares no map. */
 static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
                                    const spc__lack *lack, unsigned flags)
 {
@@ -271,7 +272,7 @@ spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx, const spc_conv *conv,
     return status;
 }
 
-/* In the text of a configuration: order=gray_x,... */
+/* Replaces the order in the text of a configuration: order=gray_x,... */
 static void replace_order(char *config, size_t bytes, const char *order)
 {
     char rest[256];
@@ -343,7 +344,7 @@ void spc_plan_free(spc_plan *plan)
 {
     if (plan == NULL)
         return;
-    spc__ctx_leave(plan->ctx); /* whose modules the kernels belong to */
+    spc__ctx_leave(plan->ctx); /* the context owns the kernels' modules */
     free(plan);
 }
 

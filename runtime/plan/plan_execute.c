@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * plan_execute.c - running a plan: no allocation, no synchronisation, no file.
+ * plan_execute.c - runs a plan without allocating, synchronising or opening
+ * files.
  */
 #include "plan/plan_parts.h"
 
@@ -14,17 +15,19 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Packing kernels are written for blocks of this many threads. */
+/* Block size of packing kernels. */
 enum { PACK_BLOCK = 256 };
 
-/* Keeps the sentence for the calling thread: others may fail as well. */
+/* Keeps the message for the calling thread, as other threads may fail at the
+ * same time. */
 static spc_status fail(const spc_plan *plan, spc_error *error)
 {
     spc__fail_prefix(error, "'%s': ", plan->template_name);
     return spc__ctx_fail(plan->ctx, error);
 }
 
-/* Threads read a part of the weights each while others write. */
+/* Each thread reads one part of the weights while others write, so packing in
+ * place would be a race. */
 static spc_status check_packing(const spc_plan *plan, const void *packed,
                                 const void *weights, spc_weights_layout layout,
                                 spc_error *error)
@@ -78,7 +81,7 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
 
-/* Memory of an array: rows of `width` bytes, `pitch` apart. */
+/* Memory of an array: rows of `width` bytes at a distance of `pitch`. */
 typedef struct extent {
     const char *name;
     uintptr_t start;
@@ -97,7 +100,8 @@ static extent extent_of(const spc__operand *operand, const void *memory)
                     (size_t)operand->pitch * element};
 }
 
-/* Slices of one buffer, side by side, lie between each other's rows. */
+/* Slices of one buffer interleave: one lies between the rows of the other, so
+ * their address ranges intersect although they do not overlap. */
 static bool overlap(const extent *a, const extent *b)
 {
     if (a->bytes == 0 || b->bytes == 0 || a->start >= b->start + b->bytes ||
@@ -113,13 +117,13 @@ static bool overlap(const extent *a, const extent *b)
            between + (ptrdiff_t)b->width > pitch;
 }
 
-/* What an execution runs on. */
+/* The arguments of an execution. */
 typedef struct execution {
     int64_t rows_in, rows_out;
     size_t workspace_bytes;
 } execution;
 
-/* Its arrays: first those that are written. Returns how many. */
+/* Lists the arrays, written ones first. Returns their number. */
 static int list_extents(extent out[SPC_OPERANDS + 1],
                         const spc__operand operands[SPC_OPERANDS],
                         const execution *e,
@@ -137,14 +141,14 @@ static int list_extents(extent out[SPC_OPERANDS + 1],
     return count;
 }
 
-/* A gradient is added to where it lies. */
+/* A gradient may be accumulated in place. */
 static bool may_be_one(const spc__operand *operand, const extent *a,
                        const extent *b)
 {
     return operand->in_place && a->start == b->start && a->bytes == b->bytes;
 }
 
-/* While one block writes, others still read. */
+/* Blocks run in any order: one may write while others still read. */
 static spc_status check_overlaps(const spc__operand operands[SPC_OPERANDS],
                                  const execution *e,
                                  const void *const given[SPC_OPERANDS],
@@ -164,7 +168,7 @@ static spc_status check_overlaps(const spc__operand operands[SPC_OPERANDS],
     return SPC_OK;
 }
 
-/* A gradient is summed over no rows, too. */
+/* A weight gradient is written even if there are no rows. */
 static bool needs_memory(const spc_plan *plan, const spc__operand *operand)
 {
     return operand->bytes > 0 || !plan->geometry.gradient;
@@ -208,7 +212,7 @@ static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
     return blocks * geometry->cluster;
 }
 
-/* Blocks that walk over tiles are no more than the device is full with. */
+/* Blocks that loop over tiles: not more than fill the device. */
 static unsigned sum_grid_of(const spc_plan *plan, int tiles)
 {
     const spc__launch_geometry *geometry = &plan->geometry;
@@ -220,7 +224,8 @@ static unsigned sum_grid_of(const spc_plan *plan, int tiles)
     return most > 0 && most < (unsigned)tiles ? most : (unsigned)tiles;
 }
 
-/* What adds what blocks left: parts of tiles, or of rows by pairs. */
+/* Enqueues the kernel that sums partial results: parts of tiles, or parts of
+ * rows by pairs. */
 static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
                               void *stream, spc_error *error)
 {
@@ -238,7 +243,7 @@ static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
                  stream, error);
 }
 
-/* Zeroes what the kernels add to. */
+/* Zeroes the arrays that kernels accumulate into. */
 static spc_status enqueue_clear(const spc_plan *plan, const spc_map *map,
                                 const spc_conv_args *args, void *stream,
                                 spc_error *error)
@@ -262,8 +267,8 @@ static spc_status enqueue_clear(const spc_plan *plan, const spc_map *map,
     return status;
 }
 
-/* The matrix that the first kernel left at the beginning of the workspace,
- * times the weights; what comes of it lies behind the matrix. */
+/* Multiplies the matrix that the first kernel left at the start of the
+ * workspace by the weights. The product follows the matrix. */
 static spc_status enqueue_gemm(const spc_plan *plan, const spc_conv_args *args,
                                void *stream, spc_error *error)
 {
@@ -303,7 +308,7 @@ static spc_status enqueue_conv(const spc_plan *plan, const spc_conv_args *args,
                        error);
 }
 
-/* What makes ready what the kernel reads. */
+/* Enqueues the kernel that prepares input for the main kernel. */
 static spc_status enqueue_first(const spc_plan *plan, const spc_conv_args *args,
                                 void *stream, spc_error *error)
 {
@@ -323,9 +328,9 @@ static spc_status enqueue_first(const spc_plan *plan, const spc_conv_args *args,
                  stream, error);
 }
 
-/* Each group of offsets into its part of the workspace; then what adds them
- * up, which sees the rows alone. Only the first group has the output: the
- * others need not wait for the kernel before. */
+/* Runs each group of offsets into its part of the workspace, then the kernel
+ * that sums them, which needs only the rows. Only the first group writes the
+ * output, so the others need not wait for the preceding kernel. */
 static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
                                  const spc_conv_args *all, void *stream,
                                  spc_error *error)
@@ -369,7 +374,7 @@ static spc_status enqueue(const spc_plan *plan, const spc_map *map,
                : status;
 }
 
-/* All but the map. */
+/* Sets all arguments except the map. */
 static void set_buffers(spc_conv_args *args, const spc_plan *plan,
                         const spc_buffers *buffers)
 {
@@ -420,7 +425,7 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                            "the map is not prepared for this plan: call "
                            "spc_map_prepare first");
     else if (args.map.rows == 0 && !geometry->gradient)
-        return SPC_OK; /* buffers of no rows may well be NULL */
+        return SPC_OK; /* buffers without rows may be NULL */
     else if (buffers == NULL)
         status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
     else if ((status = check_map_buffers(plan, map, buffers, &error)) ==
@@ -455,7 +460,7 @@ spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
 {
     spc__row_count how_many = {rows, count};
     spc_error error = {0};
-    spc_conv_args args = {0}; /* no pairs */
+    spc_conv_args args = {0}; /* without pairs */
     spc_status status = spc__need(NULL, __func__, "plan", plan, NULL);
 
     if (status != SPC_OK)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan_map.c - what of a map a plan reads, and the memory that it works in. */
+/* plan_map.c - the parts of a map that a plan reads, and its workspace. */
 #include "plan/plan_parts.h"
 
 #include "base/error.h"
@@ -9,7 +9,8 @@
 
 static const char axes[] = "xyz";
 
-/* The axis on which two geometries differ in what people vary most, or -1. */
+/* The first axis on which two geometries differ in kernel, dilation or stride,
+ * or -1. */
 static int differing_axis(const spc_geometry *a, const spc_geometry *b)
 {
     for (int i = 0; i < 3; i++)
@@ -19,7 +20,7 @@ static int differing_axis(const spc_geometry *a, const spc_geometry *b)
     return -1;
 }
 
-/* A map serves the layers of its own context and geometry, read its way. */
+/* A map fits layers of its own context, geometry and direction. */
 spc_status spc__plan_check_map(const spc_ctx *ctx, const spc_conv *conv,
                                const spc_map *map, spc_error *error)
 {
@@ -48,8 +49,9 @@ spc_status spc__plan_check_map(const spc_ctx *ctx, const spc_conv *conv,
                      g->dilation[axis], g->stride[axis]);
 }
 
-/* What of the map the plan's kernels read; false if it was never prepared. Of
- * groups of offsets the last: those before it are there too. */
+/* Returns the parts of the map that the plan's kernels read; false if they were
+ * never prepared. With groups of offsets it checks the last group, which is
+ * prepared after the others. */
 bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
                         const spc__launch_geometry *geometry)
 {
@@ -71,13 +73,13 @@ bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
     return !geometry->reads_pairs || spc__map_pairs_view(&args->pairs, map);
 }
 
-/* Of a set that was never checked the capacity is all that is known. */
+/* For a set that was never checked, only the capacity is known. */
 int64_t spc__plan_rows(const spc_coords *set)
 {
     return set->checked ? set->rows : set->capacity;
 }
 
-/* *sum += a * b, up to what no device has; callers may add to that. */
+/* Workspace of the kernels in bytes for `rows` padded rows. */
 static void add_product(size_t *sum, size_t a, size_t b)
 {
     const size_t most = SIZE_MAX / 4;
@@ -88,7 +90,7 @@ static void add_product(size_t *sum, size_t a, size_t b)
         *sum = most;
 }
 
-/* What the kernel works in, for so many rows with padding. */
+/* The layout of the rows follows the workspace, 256-byte aligned. */
 size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
                             int64_t padded, int64_t pairs)
 {
@@ -110,7 +112,7 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
                : 0;
 }
 
-/* Behind it lies the layout of the rows, at a multiple of 256 bytes. */
+/* The error that a call with this plan or map reports to. */
 size_t spc__plan_layout_at(const spc_plan *plan, int64_t rows)
 {
     size_t work =
