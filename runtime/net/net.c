@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net.c - networks: creating and freeing them, what they share, questions.
+ * net.c - networks: create, free, share sets and maps, and answer queries.
  *
- * Sets and maps are found by what they are. So layers share them whatever keys
- * a file gives, and a network without keys has as few maps as it can have.
+ * Sets and maps are found by their contents. So layers share them whatever keys
+ * a file has, and a network without keys has no more maps than it needs.
  */
 #include "net/net.h"
 
@@ -17,7 +17,7 @@ const spc_operand spc__net_operands[SPC__NET_PARAMS] = {SPC_WEIGHTS, SPC_SCALE,
 
 /* ---- memory -------------------------------------------------------------- */
 
-/* Arrays have room for a power of two. */
+/* The capacity of arrays is a power of two. */
 void *spc__net_grow(void *array, int count, size_t bytes)
 {
     size_t used = (size_t)count;
@@ -97,7 +97,8 @@ void spc_net_free(spc_net *net)
     free(net);
 }
 
-/* Plans only read a network: counting them is all that they change. */
+/* Plans only read a network and count references, so const is cast away only
+ * for the count. */
 const spc_net *spc__net_share(const spc_net *net)
 {
     __atomic_add_fetch(&((spc_net *)(uintptr_t)net)->users, 1,
@@ -112,8 +113,8 @@ static bool same3(const int a[3], const int b[3])
     return memcmp(a, b, 3 * sizeof(*a)) == 0;
 }
 
-/* The outputs of the rule FLOOR follow from the stride alone, of points from
- * the voxel. */
+/* With rule FLOOR the outputs follow from the stride alone, for points from the
+ * voxel size. */
 static bool same_rule(const spc_geometry *a, const spc_geometry *b)
 {
     if (a->rule == SPC_RULE_FLOOR && b->rule == SPC_RULE_FLOOR)
@@ -147,8 +148,8 @@ bool spc__net_set_is_late(const spc_net *net, int set)
     return s->masked;
 }
 
-/* Along one axis; 0 where that of the inputs is not known, or a generative
- * layer states none. */
+/* Shape of the outputs along one axis; 0 if it is unknown or a generative layer
+ * does not state it. */
 static int outputs_shape(const spc_geometry *g, int shape, int axis)
 {
     if (g->rule == SPC_RULE_GENERATIVE)
@@ -269,7 +270,7 @@ spc_status spc_net_add_note(spc_net *net, const char *text, spc_error *error)
     return SPC_OK;
 }
 
-/* Those of keys first, then those of arrays, in the order of the layers. */
+/* Notes of keys come first, then those of arrays in the order of layers. */
 const char *spc_net_note(const spc_net *net, int i)
 {
     if (net == NULL || i < 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_branches.c - a captured run as a graph: sets and maps on branches of
- * their own, and each layer behind its own map alone.
+ * net_branches.c - captures a run as a graph. Sets and maps are on branches of
+ * their own, and each layer waits only for its own map.
  *
- * What indexing does is short and waits for memory most of the time, so a level
- * costs nearly as much as all of them: levels go side by side, each with a
- * share of the multiprocessors (net_shares.c). And a layer needs its own level
- * only, so those that come later are made beside the layers before. Layers that
- * do not need each other go side by side, too (net_waits.c).
+ * Indexing kernels are short and mostly wait for memory, so one level takes
+ * nearly as long as all of them. Levels therefore run side by side, each with a
+ * share of the multiprocessors (net_shares.c). A layer needs only its own
+ * level, so later levels are built while earlier layers run. Independent layers
+ * run side by side, too (net_waits.c).
  */
 #include "net/net_plan.h"
 
@@ -24,8 +24,8 @@ static bool is_indexing(const spc__net_work *work)
            work->kind == SPC_NET_MAP;
 }
 
-/* Works up to the first layer. Sets that follow a layer wait for it. Clouds
- * follow from each other one by one. */
+/* Counts the works before the first layer. Sets that follow a layer wait for
+ * it. Clouds depend on each other one by one, so they get no branches. */
 static int count_branches(const spc_net_plan *plan)
 {
     int count = 0;
@@ -67,8 +67,8 @@ static void wait_for(spc__net_branch *branch, int i)
     branch->after[branch->after_count++] = i;
 }
 
-/* Is it derived from the input, in one step or several? Then the rows that the
- * input's set is made of do in its place. */
+/* True if the set derives from the input, in one or several steps. The rows of
+ * the input's set then suffice to derive it. */
 static bool is_of_input(const spc_net_plan *plan, const spc__net_work *work)
 {
     return work->kind == SPC_NET_SET &&
@@ -76,7 +76,7 @@ static bool is_of_input(const spc_net_plan *plan, const spc__net_work *work)
            plan->sets[work->set]->by.root == plan->sets[0];
 }
 
-/* The rows that points become. */
+/* Waits for the rows that points are turned into. */
 static void wait_for_rows(const spc_net_plan *plan, spc__net_branch *branch)
 {
     if (plan->works[0].kind == SPC_NET_VOXELS)
@@ -103,7 +103,7 @@ static void find_sources_of_map(const spc_net_plan *plan, spc__net_branch *out,
     }
     const spc_map *by = plan->maps[work->map]->turned_by;
     for (int i = 0; by != NULL && i < plan->net->map_count; i++)
-        if (plan->maps[i] == by) { /* which waits for both sets */
+        if (plan->maps[i] == by) { /* the map waits for both sets already */
             wait_for(out, filler_of_map(plan, i));
             return;
         }
@@ -125,8 +125,8 @@ static void find_sources_of_set(const spc_net_plan *plan, spc__net_branch *out,
         wait_for_rows(plan, out);
 }
 
-/* Besides tensors a layer reads its map, or its set and that of what it reads.
- */
+/* In addition to tensors, a layer reads its map, or its set and that of its
+ * input. */
 static void find_sources_of_layer(const spc_net_plan *plan,
                                   spc__net_branch *out,
                                   const spc__net_work *work)
@@ -140,7 +140,7 @@ static void find_sources_of_layer(const spc_net_plan *plan,
         wait_for(out, filler_of(plan, plan->net->tensors[work->in].set));
 }
 
-/* Which branches a work waits for, be it one itself or not. */
+/* Finds the branches that a work waits for; the work may be a branch itself. */
 static void find_sources(const spc_net_plan *plan, spc__net_branch *out, int i)
 {
     const spc__net_work *work = &plan->works[i];
@@ -154,8 +154,8 @@ static void find_sources(const spc_net_plan *plan, spc__net_branch *out, int i)
         find_sources_of_layer(plan, out, work);
 }
 
-/* The first layer that waits for each branch, itself or through others. What
- * is filled comes before what is filled from it. */
+/* Finds the first layer that waits for each branch, directly or indirectly. A
+ * set or map comes before the works that read it. */
 static void find_needs(const spc_net_plan *plan)
 {
     spc__net_branch layer;
@@ -179,8 +179,8 @@ static void find_needs(const spc_net_plan *plan)
 
 /* ---- planning ------------------------------------------------------------ */
 
-/* Branches in the order in which layers come to need them: what is filled has
- * its turn before what waits for it. */
+/* Orders the branches by the first layer that needs them. A set or map comes
+ * before the branches that wait for it. */
 static void order_branches(spc_net_plan *plan)
 {
     int turn = 0;
@@ -226,8 +226,8 @@ void spc__net_limit(const spc_net_plan *plan, int i, unsigned blocks)
         indexer->set_limit(set, blocks);
 }
 
-/* What comes next waits for these branches, and for `also`; for nothing, if
- * there are none. */
+/* The next work waits for these branches and for `also`; without any it waits
+ * for nothing. */
 static spc_status wait(spc_net_plan *plan, const spc__net_branch *branch,
                        const spc__mark *also, void *stream)
 {
@@ -293,7 +293,7 @@ static bool is_waited_for(const spc_net_plan *plan, int branch)
     return false;
 }
 
-/* What comes next waits for all branches. */
+/* The next work waits for all branches. */
 static spc_status join(spc_net_plan *plan, void *stream)
 {
     size_t room = (size_t)plan->branch_count;
@@ -330,7 +330,7 @@ spc_status spc__net_run_branches(spc_net_plan *plan,
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* Of what a layer waits for, what none before it has waited for. */
+/* Removes the branches that an earlier layer has already waited for. */
 static void keep_new(const spc_net_plan *plan, spc__net_branch *layer, int i)
 {
     int count = 0;
@@ -341,8 +341,8 @@ static void keep_new(const spc_net_plan *plan, spc__net_branch *layer, int i)
     layer->after_count = count;
 }
 
-/* The first layer waits for its branches alone, the others for the layer before
- * them too. */
+/* The first layer waits only for its branches, the others also for the
+ * preceding layer. */
 static spc_status wait_for_branches(spc_net_plan *plan, int i, void *stream)
 {
     bool first = i == plan->branch_count;
@@ -377,15 +377,15 @@ static spc_status run_in_turn(spc_net_plan *plan,
 
 /* ---- layers side by side ------------------------------------------------- */
 
-/* Layers of a graph, as they are captured. */
+/* Layers of a graph during the capture. */
 typedef struct lanes {
     spc_net_plan *plan;
     spc__net_waits waits;
     spc__mark *ends; /* by work */
-    bool *seen;      /* [works][branches]: what a layer waits for, through
-                        others too */
+    bool *seen;      /* [works][branches]: what a layer waits for, directly or
+                      * indirectly */
     int *list;       /* works */
-    spc__mark *on;   /* what the next layer waits for */
+    spc__mark *on;   /* marks that the next layer waits for */
 } lanes;
 
 static void lanes_release(lanes *l)
@@ -413,8 +413,8 @@ static spc_status lanes_init(lanes *l, spc_net_plan *plan)
     return spc__net_find_waits(&l->waits, plan);
 }
 
-/* Adds the ends of the branches that layer i waits for, and none of those that
- * it follows has waited for. */
+/* Adds the ends of the branches that layer i waits for, except those that a
+ * layer before it has already waited for. */
 static int add_branches(lanes *l, int i, int layers, int count)
 {
     const spc_net_plan *plan = l->plan;
@@ -446,8 +446,8 @@ static spc_status depend_on(lanes *l, int count, void *stream)
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
 
-/* Where the layer before it is all that it waits for, it is behind that
- * already. */
+/* A layer that waits only for the one captured just before it needs no explicit
+ * wait. */
 static spc_status wait_in_lane(lanes *l, int i, void *stream)
 {
     int layers = spc__net_waits_of(l->list, &l->waits, i);
@@ -459,7 +459,7 @@ static spc_status wait_in_lane(lanes *l, int i, void *stream)
     return is_there ? SPC_OK : depend_on(l, count, stream);
 }
 
-/* What comes next waits for the layers that nobody follows. */
+/* The next work waits for the layers that no other layer follows. */
 static spc_status join_lanes(lanes *l, void *stream)
 {
     int count = 0;

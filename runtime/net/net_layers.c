@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_layers.c - adding layers: what they lie over, how wide they are, what is
- * wrong with them.
+ * net_layers.c - adds layers: their sets, channels and checks.
  *
- * Every function checks all that it was given before it changes the network, so
- * that a refused layer leaves it as it was; but for a set or a map that nobody
- * uses, which costs nothing: a plan makes what its layers use.
+ * Every function checks all arguments before it changes the network, so a
+ * refused layer leaves the network unchanged. Only an unused set or map may
+ * remain. It costs nothing, as a plan makes only what its layers use.
  */
 #include "net/net_nodes.h"
 
@@ -22,7 +21,8 @@
 
 /* ---- input and outputs --------------------------------------------------- */
 
-/* What lives as long as the process; NULL for what is no order of axes. */
+/* Returns a string with static storage, or NULL if the text is not an order of
+ * axes. */
 static const char *axes_of(const char *said)
 {
     if (said == NULL || strcmp(said, "xyz") == 0)
@@ -156,7 +156,7 @@ spc_status spc_net_add_output(spc_net *net, spc_tensor tensor, const char *name,
 
 /* ---- convolutions -------------------------------------------------------- */
 
-/* A linear layer needs no map: each row by itself. */
+/* A linear layer needs no map: each row is independent. */
 static spc_status place_conv(int *to, int *map, spc_net *net, spc_conv *conv,
                              const spc_net_layer *layer, spc_error *error)
 {
@@ -171,7 +171,7 @@ static spc_status place_conv(int *to, int *map, spc_net *net, spc_conv *conv,
     return SPC_OK;
 }
 
-/* tf32 lies in memory as f32. */
+/* tf32 is stored as f32. */
 static spc_dtype memory_type(spc_dtype dtype)
 {
     return dtype == SPC_TF32 ? SPC_F32 : dtype;
@@ -314,14 +314,13 @@ int spc__net_index(const spc__net_node *node)
     return (f->op == SPC_FEATURE_POOL ? node->out : node->add) + 1;
 }
 
-/* Is the layer an un-pooling by the indices that another one stored? */
+/* True if the layer is an un-pooling by stored indices. */
 static bool reads_index(const spc_feature *f)
 {
     return f->op == SPC_FEATURE_UNPOOL && f->index;
 }
 
-/* The pooling that made `pooled` and stored where its maxima are from; NULL:
- * something else did. */
+/* The pooling that made `pooled` and stored the rows of its maxima, or NULL. */
 static const spc__net_node *pooling_of(const spc_net *net, int pooled)
 {
     int n = pooled >= 0 && pooled < net->tensor_count
@@ -334,7 +333,7 @@ static const spc__net_node *pooling_of(const spc_net *net, int pooled)
     return stores && node->feature.op == SPC_FEATURE_POOL ? node : NULL;
 }
 
-/* Its inputs lie where the pooling's outputs do. */
+/* Its inputs must be over the same set as the pooling's outputs. */
 static spc_status check_pooling(const spc_net *net, int in, int pooled,
                                 spc_error *error)
 {
@@ -352,7 +351,7 @@ static spc_status check_pooling(const spc_net *net, int in, int pooled,
                                 net->tensors[in].channels, error);
 }
 
-/* It goes back to the voxels that were pooled, by the same map. */
+/* It must return to the pooled voxels by the pooling's own map. */
 static spc_status check_way_back(const spc_net *net, const spc__net_node *node,
                                  spc_error *error)
 {
@@ -401,7 +400,7 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
         return spc__fail(error, SPC_EINVAL,
                          "gradients are no layers: spc_training makes them");
     if (reads_index(f))
-        return SPC_OK; /* `add` was looked at */
+        return SPC_OK; /* `add` was checked above */
     if (!spc__feature_adds(f))
         return add == SPC_NO_TENSOR
                    ? SPC_OK
@@ -433,7 +432,7 @@ static void describe_feature(spc__net_node *node, spc__net_tensor *tensor)
         spc__feature_has_scale(f) ? f->channels : 0;
 }
 
-/* Appends the layer, and behind its outputs what it stores of them. */
+/* Appends the layer and, after its outputs, the indices that it stores. */
 static spc_status append_feature(spc_net *net, spc_tensor *out,
                                  spc__net_node *node, spc__net_tensor *tensor,
                                  spc_error *error)
@@ -443,7 +442,7 @@ static spc_status append_feature(spc_net *net, spc_tensor *out,
     spc__net_tensor index = {.set = tensor->set,
                              .channels = tensor->channels,
                              .elements = tensor->elements,
-                             .dtype = SPC_F32, /* as wide */
+                             .dtype = SPC_F32, /* as wide as an int32 index */
                              .index = true,
                              .node = tensor->node};
 
@@ -452,7 +451,8 @@ static spc_status append_feature(spc_net *net, spc_tensor *out,
     return spc__net_add_tensor(net, &index, error) < 0 ? SPC_ENOMEM : SPC_OK;
 }
 
-/* Where its outputs lie: of an un-pooling by indices where they were taken. */
+/* The set of the outputs; for an un-pooling by indices it is the pooling's
+ * input set. */
 static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
                                 spc__net_node *node, int at, spc_error *error)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_levels.c - the layers of a run, written down with the voxels of their
- * levels (capture.h). */
+/* net_levels.c - records the layers of a run with the voxels of their levels
+ * (capture.h). */
 #include "net/net_plan.h"
 
 #include "base/error.h"
@@ -10,8 +10,8 @@
 #include "plan/capture.h"
 #include <stdlib.h>
 
-/* Where the rows of a set are: those of the input's are the caller's, or what
- * points have become. */
+/* Rows of a set. Those of the input's set are the caller's, or those that
+ * points were turned into. */
 static const int32_t *rows_of(const spc_net_plan *plan,
                               const spc_net_buffers *buffers, int set)
 {
@@ -33,7 +33,7 @@ static spc_status capture_layer(const spc_net_plan *plan, const char *folder,
     int32_t *host = NULL;
     spc_status status;
 
-    if (rows == 0) /* there is nothing to tune on */
+    if (rows == 0) /* nothing to tune on */
         return SPC_OK;
     status = spc__coords_fetch(&host, plan->ctx, rows_of(plan, buffers, set),
                                rows, NULL, error);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_memory.c - where tensors lie: pieces that are not needed at the same time
- * share their place.
+ * net_memory.c - places tensors in memory: pieces that are not live at the same
+ * time share it.
  *
- * Largest first, each at the lowest place where it meets none that lives at the
- * same time (greedy by size; Pisarchyk, Lee, "Efficient Memory Management for
- * Deep Neural Net Inference", 2020, section 5.1).
+ * Largest first, each at the lowest offset where it does not overlap a piece
+ * that is live at the same time (greedy by size; Pisarchyk, Lee, "Efficient
+ * Memory Management for Deep Neural Net Inference", 2020, section 5.1).
  */
 #include "net/net_plan.h"
 
@@ -29,7 +29,7 @@ static bool meet_in_place(const spc__net_piece *a, const spc__net_piece *b)
            b->offset < a->offset + padded(a->bytes);
 }
 
-/* One of those placed that is in the way, or NULL. */
+/* A placed piece that overlaps, or NULL. */
 static const spc__net_piece *obstacle(const spc__net_piece *piece,
                                       spc__net_piece *const *placed, int count)
 {
@@ -46,7 +46,7 @@ static bool fits_at(spc__net_piece *piece, size_t offset,
     return obstacle(piece, placed, count) == NULL;
 }
 
-/* The lowest place is 0 or behind one that is placed. */
+/* The lowest free offset is 0 or the end of a placed piece. */
 static void place(spc__net_piece *piece, spc__net_piece *const *placed,
                   int count)
 {
@@ -64,7 +64,7 @@ static void place(spc__net_piece *piece, spc__net_piece *const *placed,
     piece->offset = best;
 }
 
-/* Ties by the order of their making: the same plan on every machine. */
+/* Ties keep the order of creation, so the plan is the same on every machine. */
 static int larger_first(const void *a, const void *b)
 {
     const spc__net_piece *x = *(spc__net_piece *const *)a;
@@ -75,7 +75,7 @@ static int larger_first(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Without memory to sort in, each gets a place of its own. */
+/* Without memory for the sort, no pieces share memory. */
 static size_t arrange_apart(spc__net_piece *pieces, int count)
 {
     size_t total = 0;

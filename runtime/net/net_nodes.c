@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_nodes.c - what adding any layer consists of: checking the tensors that it
- * was given, naming it, appending it and the tensor that it makes.
+ * net_nodes.c - the common part of adding a layer: checks its tensors, names
+ * it, and appends it with the tensor that it makes.
  */
 #include "net/net_nodes.h"
 
@@ -30,7 +30,7 @@ spc_status spc__net_check_tensor(const spc_net *net, int tensor,
                      net->tensor_count);
 }
 
-/* Rows of voxels, and not a dense plane. */
+/* Checks that the tensor has rows of voxels and is not a dense plane. */
 spc_status spc__net_check_rows(const spc_net *net, int tensor, const char *what,
                                spc_error *error)
 {
@@ -62,7 +62,7 @@ spc_status spc__net_check_type(const char *what, spc_dtype has, spc_dtype dtype,
                            spc__dtype_names[has], spc__dtype_names[dtype]);
 }
 
-/* Appends a tensor; returns its number, -1 without memory. */
+/* Appends a tensor; returns its number, or -1 if out of memory. */
 int spc__net_add_tensor(spc_net *net, const spc__net_tensor *tensor,
                         spc_error *error)
 {
@@ -78,7 +78,7 @@ int spc__net_add_tensor(spc_net *net, const spc__net_tensor *tensor,
 
 /* ---- nodes --------------------------------------------------------------- */
 
-/* The first layer of a name; -1: there is none. */
+/* The first layer with this name, or -1. */
 static int find_name(const spc_net *net, const char *name)
 {
     for (int i = 0; i < net->node_count; i++)
@@ -100,7 +100,7 @@ static bool same_kernel(const spc_conv *a, const spc_conv *b)
                : memcmp(g->kernel, h->kernel, sizeof(g->kernel)) == 0;
 }
 
-/* Would the parameters of one be those of the other, too? */
+/* True if the two layers can have the same parameters. */
 static bool same_params(const spc__net_node *a, const spc__net_node *b)
 {
     const char *norm = a->norm != NULL ? a->norm : "";
@@ -114,8 +114,8 @@ static bool same_params(const spc__net_node *a, const spc__net_node *b)
            a->eps == b->eps;
 }
 
-/* A head over several levels of a pyramid is several layers of one name. That
- * may be a slip, too, so it is noted. */
+/* A head over several levels of a pyramid is several layers of one name. A
+ * repeated name may also be a mistake, so a note mentions it. */
 static spc_status share(spc__net_node *node, spc_net *net, int first,
                         spc_error *error)
 {
@@ -137,7 +137,7 @@ static spc_status share(spc__net_node *node, spc_net *net, int first,
     return spc_net_add_note(net, text, error);
 }
 
-/* "layer7" of the seventh, unless another layer is called so. */
+/* "layer7" for the seventh layer, unless that name is taken. */
 static void make_name(char *out, size_t bytes, const spc_net *net)
 {
     int number = net->node_count + 1;
@@ -163,8 +163,8 @@ spc_status spc__net_name_node(spc__net_node *node, spc_net *net,
     return spc__net_text(&node->name, name != NULL ? name : own, error);
 }
 
-/* Appends a node and the tensor that it makes; takes what the node owns over,
- * also on failure. */
+/* Appends a node and the tensor that it makes. Takes ownership of the node's
+ * members, also on failure. */
 spc_status spc__net_add_node(spc_net *net, spc_tensor *out, spc__net_node *node,
                              spc__net_tensor *tensor, spc_error *error)
 {
@@ -185,8 +185,8 @@ spc_status spc__net_add_node(spc_net *net, spc_tensor *out, spc__net_node *node,
     return SPC_OK;
 }
 
-/* What a layer that came to nothing has left: sets behind the last that a
- * tensor lies over, maps behind the last that a node reads, and their keys. */
+/* Removes the remains of a failed layer: sets after the last one with a tensor,
+ * maps after the last one that a node reads, and their keys. */
 static void drop_unused(spc_net *net)
 {
     int sets = 0, maps = 0;

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_orders.c - layers of one map read one row order, where that is faster.
+ * net_orders.c - lets layers of one map share a row order if that is faster.
  *
- * Records say which row order suits a layer alone; but each order that some
- * layer of a map reads is sorted anew for every scene. The Gray orders differ
- * in which offsets share a bit, their kernels are the same, and a layer is
- * hardly slower in another of them: so those that have the lesser part of a
- * map's time take the order of the others. So do layers that read rows in the
- * order of keys, as all kernels go through the order that a map names: few, on
- * few channels.
+ * Records name the best row order for each layer alone, but every order that a
+ * layer of a map reads is sorted again for every scene. The Gray orders use the
+ * same kernels and differ only in which offsets share a bit, so a layer is
+ * hardly slower in another one. The layers with the smaller part of a map's
+ * time therefore take the order of the others. So do layers in key order if
+ * they are few and have few channels: any kernel can read any order.
  */
 #include "net/net_plan.h"
 
@@ -19,17 +18,18 @@
 static const char *const alike[] = {"gray", "gray_x", "gray_y"};
 enum { ALIKE = sizeof(alike) / sizeof(*alike) };
 
-/* Measured on an H200 with kitti@0.05 (docs/dev/experiments.md): a second order
- * adds 18 us to a K3 map on every level (3,820 to 82,658 rows). Work that runs
- * beside it hides a part of that. A foreign order costs a layer 1 % there, and
- * 15 % on a thousand rows. */
+/*
+ * Measured on an H200 with kitti@0.05 (docs/dev/experiments.md): a second order
+ * adds 18 us to a K3 map on every level (3,820 to 82,658 rows), partly hidden
+ * by work that runs at the same time. Another order costs a layer 1 % there,
+ * and 15 % at a thousand rows.
+ */
 static const double price_us = 12, loss = 0.05;
-/* Neighbours by key are neighbours in memory; inputs of few channels all lie in
- * caches, or this would be more. */
+/* Neighbours by key are neighbours in memory. With few channels all inputs fit
+ * in caches; with more the loss would be larger. */
 static const double loss_of_keys = 0.3;
 
-/* Its kernel reads a map that is sorted on the device, where its rows stand in
- * the order of keys. */
+/* True if the kernel reads rows in key order from a map that kernels sort. */
 static bool reads_keys(const spc_net_plan *plan, const spc__net_work *work)
 {
     const spc__launch_geometry *geometry;
@@ -43,7 +43,7 @@ static bool reads_keys(const spc_net_plan *plan, const spc__net_work *work)
            geometry->gemm_depth == 0 && strcmp(geometry->order, "none") == 0;
 }
 
-/* Which of those the work's kernel reads; -1: another, or none. */
+/* Index of the order that the work's kernel reads, or -1. */
 static int order_of(const spc__net_work *work)
 {
     const spc__launch_geometry *geometry;

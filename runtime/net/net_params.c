@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_params.c - the weights of a network: setting, drawing, looking at them.
+ * net_params.c - parameters of a network: sets, initialises and queries them.
  */
 #include "net/net.h"
 
@@ -17,7 +17,7 @@ static const char *const names[SPC__NET_PARAMS] = {"weights", "scale", "bias"};
 
 /* ---- sharing ------------------------------------------------------------- */
 
-/* A scale that quantisation added to one of them alone is not shared. */
+/* A scale that quantisation added to one of the layers is not shared. */
 bool spc__net_owns(const spc_net *net, int n, int j)
 {
     const spc__net_node *node = &net->nodes[n];
@@ -27,7 +27,7 @@ bool spc__net_owns(const spc_net *net, int n, int j)
             net->nodes[node->shares].counts[j] != node->counts[j]);
 }
 
-/* Where a layer keeps them, made on first use. */
+/* Returns the layer's array, allocated on first use. */
 static spc_status room(float **out, spc__net_node *node, int j,
                        spc_error *error)
 {
@@ -98,7 +98,7 @@ static spc__net_node *find_node(const spc_net *net, const char *name)
     return NULL;
 }
 
-/* "did you mean ...?", of the layers that have something to set. */
+/* Suggests the layer with parameters whose name is most similar. */
 static spc_status fail_unknown(const spc_net *net, const char *layer,
                                spc_error *error)
 {
@@ -138,8 +138,8 @@ static spc_status check_values(const spc__net_node *node, int j,
                             error);
 }
 
-/* What is no number is taken as it is: it may be what a file has, and who looks
- * for its cause must be able to run it. But it is said. */
+/* Accepts NaN and infinities, since a file may contain them and a user has to
+ * run the network to find the cause. A note reports them. */
 spc_status spc__net_note_values(spc__net_node *node, int j, const float *values,
                                 spc_error *error)
 {
@@ -192,7 +192,7 @@ spc_status spc_net_set_param(spc_net *net, const char *layer, spc_operand which,
 
 /* ---- drawing ------------------------------------------------------------- */
 
-/* Uniform in [-width, width) about `mean`. */
+/* Uniform values in [mean - width, mean + width). */
 static void draw(float *out, int64_t count, double mean, double width,
                  spc__random *random)
 {
@@ -201,11 +201,10 @@ static void draw(float *out, int64_t count, double mean, double width,
 }
 
 /*
- * A uniform draw of width w has the variance w^2 / 3. A layer of points adds up
- * what a cell holds before it meets the weights: of a surface on which a point
- * has some 30 others within its radius that are 11 cells of 2.6 inputs, which
- * are alike, so their sums vary as 11 * 2.6^2 terms do, 3 times as many as
- * there are cells in all.
+ * A uniform distribution of half-width w has the variance w^2 / 3. A layer of
+ * points sums the points of a cell before it multiplies. On a surface with some
+ * 30 points in the radius, 11 cells have 2.6 inputs each. Inputs of a cell are
+ * similar, so the sums vary like 11 * 2.6^2 terms, 3 times the number of cells.
  */
 static double weights_width(const spc_conv *conv)
 {
@@ -240,7 +239,8 @@ spc_status spc_net_draw_params(spc_net *net, uint64_t seed, spc_error *error)
             spc__net_node *node = &net->nodes[i];
             if (!spc__net_owns(net, i, j) || node->params[j] != NULL)
                 continue;
-            /* Each array by itself: what was set elsewhere changes no draw. */
+            /* Each array has its own seed, so arrays that were set do not
+             * change the values of the others. */
             spc__random_init(&random, seed * 1000003 +
                                           (uint64_t)(i * SPC__NET_PARAMS + j));
             if ((status = room(&to, node, j, error)) == SPC_OK)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_place.c - where a layer lies: the set of its outputs, its map, and
- * whether a file's key says the same.
+ * net_place.c - finds the set of a layer's outputs and its map, and checks them
+ * against a file's key.
  */
 #include "net/net_nodes.h"
 
@@ -13,7 +13,7 @@
 
 /* ---- which sets a layer is between --------------------------------------- */
 
-/* A FOOTPRINT is cut by the shape of the set that it starts from. */
+/* The outputs of a FOOTPRINT are limited by the shape of its input set. */
 static spc_status complete_shape(spc_geometry *g, const spc__net_set *from,
                                  spc_error *error)
 {
@@ -34,8 +34,8 @@ static bool derives(const spc_geometry *g)
     return g->rule != SPC_RULE_SUBM && g->rule != SPC_RULE_GIVEN;
 }
 
-/* The set that an inverse layer goes back to, checked: the inputs must be its
- * outputs by this very geometry. */
+/* The set that an inverse layer returns to. Its inputs must be the outputs of
+ * that set by this geometry. */
 static spc_status find_back(int *to, spc_net *net, spc_geometry *g, int in,
                             int at, spc_error *error)
 {
@@ -61,7 +61,7 @@ static spc_status find_back(int *to, spc_net *net, spc_geometry *g, int in,
     return SPC_OK;
 }
 
-/* The set of a layer's outputs, and its map. */
+/* Finds the set of a layer's outputs and its map. */
 spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
                                bool inverse, int in, int at, spc_error *error)
 {
@@ -126,7 +126,8 @@ static spc_status note_key(spc_net *net, const spc__net_key *key,
     return spc_net_add_note(net, text, error);
 }
 
-/* Is the key as good as its word? Called before the layer is there. */
+/* Adds a note if the key does not match this map. Called before the layer is
+ * added. */
 spc_status spc__net_check_key(spc_net *net, const char *key, int map,
                               const char *layer, spc_error *error)
 {

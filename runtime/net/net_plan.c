@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_plan.c - planning a network: what may be asked for, kernels, weights and
- * room for tensors, all made once.
+ * net_plan.c - plans a network: checks options, then makes kernels, weights and
+ * memory for tensors, once.
  */
 #include "net/net_plan.h"
 
@@ -100,7 +100,7 @@ static spc_status put_floats(float **out, spc_net_plan *plan,
     return spc_copy_to_device(plan->ctx, memory, values, bytes);
 }
 
-/* Weights as the layer's type has them, on the device, canonical. */
+/* Uploads canonical weights in the layer's type. */
 static spc_status put_canonical(void **out, spc_net_plan *plan,
                                 const spc__net_node *node, const float *weights)
 {
@@ -132,7 +132,7 @@ static spc_status pack_weights(spc_net_plan *plan, spc__net_work *work,
         status = spc_plan_pack_weights(work->conv_plan, work->packed, canonical,
                                        SPC_KRSC, NULL);
     if (status == SPC_OK)
-        status = spc_synchronize(plan->ctx); /* before canonical goes */
+        status = spc_synchronize(plan->ctx); /* before canonical is freed */
     spc_dealloc(plan->ctx, canonical);
     return status;
 }
@@ -159,7 +159,7 @@ static spc_status pack(spc_net_plan *plan, spc__net_work *work,
     return status;
 }
 
-/* Of all tensors, though only those of I8 are read. */
+/* Uploads one scale a tensor, though only I8 tensors use theirs. */
 static spc_status put_scales(spc_net_plan *plan)
 {
     size_t count = (size_t)plan->net->tensor_count;
@@ -180,7 +180,7 @@ static spc_status put_scales(spc_net_plan *plan)
     return status;
 }
 
-/* A normalisation's scale; and the bias, of a convolution too. */
+/* Uploads scale and bias of a normalisation, and the bias of a convolution. */
 static spc_status put_params(spc_net_plan *plan, spc__net_work *work,
                              const spc__net_node *node)
 {
@@ -196,7 +196,7 @@ static spc_status put_params(spc_net_plan *plan, spc__net_work *work,
 
 /* ---- kernels ------------------------------------------------------------- */
 
-/* Of a set that was never checked the capacity is all that is known. */
+/* For a set that was never checked, only the capacity is known. */
 static spc_status make_linear(spc_net_plan *plan, spc__net_work *work)
 {
     const spc_coords *set = plan->sets[work->set];
@@ -269,8 +269,8 @@ static spc_status fail_layer(const spc_net_plan *plan,
                             "layer '%s': ", plan->net->nodes[work->node].name);
 }
 
-/* All convolutions' before maps are prepared for any: layers of one map choose
- * its row order together. */
+/* Chooses the kernels of all convolutions before it prepares any map, since the
+ * layers of a map choose its row order together. */
 static spc_status choose_kernels(spc_net_plan *plan)
 {
     for (int i = 0; i < plan->work_count; i++)
@@ -337,7 +337,7 @@ static void use_all(spc_net_plan *plan, int i)
         use(plan, node->in[j], i);
 }
 
-/* A piece is as large as the rows of the tensors in it. */
+/* A piece must hold the rows of all its tensors. */
 static void measure_pieces(spc_net_plan *plan)
 {
     for (int i = 0; i < plan->net->tensor_count; i++) {
@@ -348,7 +348,7 @@ static void measure_pieces(spc_net_plan *plan)
     }
 }
 
-/* Outputs stay until the next run; with `keep` all tensors do. */
+/* Outputs stay live until the next run; with `keep` all tensors do. */
 static void set_lives(spc_net_plan *plan, int tensors)
 {
     for (int i = 0; i < tensors; i++)
@@ -429,7 +429,7 @@ spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
         spc__ctx_fail(ctx, &error);
     else
         status = make(plan);
-    plan->options.sample = NULL; /* the caller's */
+    plan->options.sample = NULL; /* owned by the caller */
     if (status == SPC_OK) {
         *out = plan;
         plan = NULL;

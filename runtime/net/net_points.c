@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_points.c - networks of clouds: which points a layer has its outputs at,
- * clouds and maps with room for what the sample has in them, and filling them.
+ * net_points.c - networks of clouds: finds the points of a layer's outputs,
+ * makes clouds and maps with room for the sample, and fills them.
  */
 #include "net/net_nodes.h"
 #include "net/net_plan.h"
@@ -13,13 +13,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Room beside what the sample has: scenes differ. */
+/* Capacity as a multiple of the sample's size, as scenes differ. */
 static const double slack = 2, neighbours_unknown = 32;
 
 /* ---- which points -------------------------------------------------------- */
 
-/* The cloud that an inverse layer goes back to: that which its inputs were
- * sampled from by its voxel. */
+/* The cloud that an inverse layer returns to: the one from which its inputs
+ * were sampled with its voxel size. */
 static spc_status find_back(int *to, const spc_net *net, const spc_geometry *g,
                             int in, int at, spc_error *error)
 {
@@ -75,7 +75,7 @@ static bool has_sample(const spc_net_plan *plan)
     return plan->options.sample_rows > 0;
 }
 
-/* What the capacity is of the sample's rows, and room beside. */
+/* Scales a number from the sample to the plan's capacity, with slack. */
 static double room_for(const spc_net_plan *plan, double of_sample)
 {
     const spc_net_options *o = &plan->options;
@@ -84,7 +84,7 @@ static double room_for(const spc_net_plan *plan, double of_sample)
                 (double)o->sample_rows);
 }
 
-/* Waits, as the sample's rows go. */
+/* Waits, since the sample's rows are freed afterwards. */
 static spc_status fill_with_sample(spc_net_plan *plan, spc_points *cloud,
                                    spc_error *error)
 {
@@ -106,7 +106,8 @@ static spc_status fill_with_sample(spc_net_plan *plan, spc_points *cloud,
     return status;
 }
 
-/* Steps of 1/1024 lie in the extent even where fp32 rounds them. */
+/* Bounds and points are multiples of 1/1024 and round alike, so fp32 rounding
+ * moves no point out of the extent. */
 static spc_status reserve_input(spc_points **out, spc_net_plan *plan,
                                 spc_error *error)
 {
@@ -137,8 +138,8 @@ static spc_status sample(spc_points **out, spc_points *from, float edge,
     return status == SPC_OK ? spc__points_inspect(*out, NULL, error) : status;
 }
 
-/* Sampled twice: into what could be needed, then into what there is room for.
- */
+/* Samples twice: first with the largest possible capacity, then with the final
+ * one. */
 static spc_status reserve_sampled(spc_points **out, spc_net_plan *plan,
                                   const spc__net_set *set, spc_error *error)
 {
@@ -168,11 +169,11 @@ spc_status spc__net_reserve_cloud(spc_net_plan *plan, int i)
                             ? reserve_input(&cloud, plan, &error)
                             : reserve_sampled(&cloud, plan, set, &error);
 
-    plan->sets[i] = cloud ? &cloud->rows : NULL; /* the plan's to free */
+    plan->sets[i] = cloud ? &cloud->rows : NULL; /* the plan frees it */
     return status == SPC_OK ? status : spc__ctx_fail(plan->ctx, &error);
 }
 
-/* A caller's points are floats, a sample's and a scene's steps. */
+/* A caller's points are floats; those of a sample or scene are steps. */
 spc_status spc__net_fill_cloud(const spc_net_plan *plan, int set,
                                const spc_net_buffers *b, void *stream)
 {
@@ -221,7 +222,7 @@ static int64_t triplets_for(const spc_net_plan *plan, const spc_map *map)
     return (int64_t)(room < most ? room : most);
 }
 
-/* What the sample has is found first: room is given by it. */
+/* Fills the map with the sample first, as its size determines the capacity. */
 spc_status spc__net_fit_radius(spc_net_plan *plan, int i)
 {
     spc_map *map = plan->maps[i];

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_quantise.c - a network whose convolutions work on i8: which tensors
- * become whole numbers, what that makes of the layers, and steps of weights.
+ * net_quantise.c - makes a network whose convolutions use i8: chooses the
+ * tensors that become i8, converts the layers, and computes the steps of
+ * weights.
  *
- * A tensor becomes i8 where its range is known, a convolution makes it, and
- * nobody but convolutions reads it; a residual has the type of the outputs, so
- * it becomes i8 with them or not at all. All others stay as they are, and the
- * convolutions between take one type and give the other.
+ * A tensor becomes i8 if its range is known, a convolution makes it, and only
+ * convolutions read it. A residual has the type of the outputs, so either both
+ * become i8 or neither. All other tensors keep their type; convolutions between
+ * the two kinds read one type and write the other.
  */
 #include "net/net.h"
 
@@ -35,7 +36,7 @@ static void keep_read(bool *whole, const spc_net *net)
     }
 }
 
-/* Until no residual differs from its outputs any more. */
+/* Repeats until every residual has the type of its outputs. */
 static void match_residuals(bool *whole, const spc_net *net)
 {
     bool changed = true;
@@ -65,10 +66,10 @@ static void choose(bool *whole, const spc_net *net, const float *ranges)
     match_residuals(whole, net);
 }
 
-/* ---- what becomes of layers ---------------------------------------------- */
+/* ---- converting layers --------------------------------------------------- */
 
-/* Products of whole numbers need the steps of the weights, which the scale
- * has. */
+/* Products of integers must be multiplied by the steps of the weights; the
+ * scale contains them. */
 static spc_status add_scale(spc__net_node *node, spc_error *error)
 {
     size_t count = (size_t)node->conv.cout;
@@ -123,7 +124,8 @@ static spc_status check_ranges(const spc_net *net, const float *ranges,
     return SPC_OK;
 }
 
-/* A step of what is infinite is none, and NaN would become 0. */
+/* Refuses weights that are not finite: an infinite weight has no step, and NaN
+ * would become 0. */
 static spc_status check_weights(const spc_net *net, const bool *whole,
                                 spc_error *error)
 {

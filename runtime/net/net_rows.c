@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_rows.c - layouts of rows: linear layers of one set whose kernels have
- * tiles of one size read the same, which is written once in a run, behind the
+ * net_rows.c - layouts of rows. Linear layers of one set whose kernels have the
+ * same tile size share one layout, which is written once in a run, after the
  * set.
  */
 #include "net/net_plan.h"

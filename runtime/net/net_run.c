@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_run.c - running a planned network, and looking at what it consists of.
+ * net_run.c - runs a planned network, and answers queries about its parts.
  *
- * What a run does is the same from scene to scene: only the numbers on the
- * device differ. So it can be captured once and replayed.
+ * A run performs the same steps for every scene; only the numbers on the device
+ * differ. So it can be captured once and replayed.
  */
 #include "net/net_plan.h"
 
@@ -26,7 +26,8 @@ void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
 
     if (tensor == SPC_NO_TENSOR)
         return NULL;
-    if (plan->net->tensors[tensor].node < 0) /* which is only read */
+    if (plan->net->tensors[tensor].node < 0) /* the caller's input, which is
+                                              * only read */
         return (void *)(uintptr_t)(plan->voxels != NULL
                                        ? spc_voxels_features(plan->voxels)
                                        : buffers->features);
@@ -70,7 +71,7 @@ spc_net_buffers spc__net_rows(const spc_net_plan *plan,
     };
 }
 
-/* The mask lies in the work's workspace: nobody else reads it. */
+/* The mask is in the work's workspace, which no other work uses. */
 static spc_status run_masked(const spc_net_plan *plan,
                              const spc__net_work *work,
                              const spc_net_buffers *b, void *stream)
@@ -133,7 +134,7 @@ static spc_status run_linear(const spc_net_plan *plan,
         plan->sets[work->set]->capacity, buffers, stream);
 }
 
-/* A tensor's, if it is of I8. */
+/* Scale of an I8 tensor, else NULL. */
 static const float *scale_of(const spc_net_plan *plan, int tensor)
 {
     return tensor != SPC_NO_TENSOR && plan->net->tensors[tensor].dtype == SPC_I8
@@ -208,11 +209,11 @@ typedef spc_status (*runner)(const spc_net_plan *plan,
                              const spc__net_work *work,
                              const spc_net_buffers *b, void *stream);
 
-/* By spc_net_step_kind. */
+/* Indexed by spc_net_step_kind. */
 static const runner runners[] = {run_voxels, run_set,     run_map,
                                  run_conv,   run_feature, run_gather};
 
-/* "layer 'conv1'", "set 2", "map 3" */
+/* Examples: "layer 'conv1'", "set 2", "map 3". */
 static void name_work(char *out, size_t bytes, const spc_net_plan *plan,
                       const spc__net_work *work)
 {
@@ -242,7 +243,8 @@ spc_status spc__net_work_run(spc_net_plan *plan, int i,
 
 /* ---- a whole run --------------------------------------------------------- */
 
-/* What is read where there are rows, and NULL; or NULL. */
+/* Name of a buffer that is NULL although it must be read; NULL if all are
+ * set. */
 static const char *missing_buffer(const spc_net_plan *plan,
                                   const spc_net_buffers *b)
 {
@@ -255,7 +257,7 @@ static const char *missing_buffer(const spc_net_plan *plan,
     return b->features == NULL ? "features" : NULL;
 }
 
-/* A count on the host is known before anything runs. */
+/* Checks a count on the host before anything runs. */
 static spc_status check_rows(const spc_net_plan *plan, const spc_net_buffers *b,
                              spc_error *error)
 {
@@ -294,7 +296,7 @@ spc_status spc__net_check_buffers(const spc_net_plan *plan,
     return check_rows(plan, b, error);
 }
 
-/* In a graph, sets and maps go side by side. */
+/* In a graph, sets and maps run side by side. */
 static spc_status run_all(spc_net_plan *plan, const spc_net_buffers *buffers,
                           bool in_graph, void *stream)
 {
@@ -328,7 +330,7 @@ spc_status spc_net_execute(spc_net_plan *plan, const spc_net_buffers *buffers,
     return status;
 }
 
-/* "set 2, of layer 'conv2'": of the first layer which has it. */
+/* "set 2, of layer 'conv2'": the first layer with that set. */
 static void name_set(char out[120], const spc_net_plan *plan, int set)
 {
     snprintf(out, 120, set == 0 ? "the input" : "set %d", set);
@@ -341,8 +343,8 @@ static void name_set(char out[120], const spc_net_plan *plan, int set)
     }
 }
 
-/* How often the plan's capacity a set within has room for; 0: it was no such
- * number that gave it too little. */
+/* The multiple of the plan's capacity that an inner set holds; 0 if its
+ * capacity does not come from such a multiple. */
 static double room_of(const spc_net_plan *plan, int set, const char **word,
                       double *scale)
 {
@@ -358,7 +360,7 @@ static double room_of(const spc_net_plan *plan, int set, const char **word,
     return spc__net_set_times(scale, s, plan->options.growth);
 }
 
-/* The least whole number of which `times` that are `rows`. */
+/* The smallest integer n with n * times >= rows. */
 static double least(double rows, double times)
 {
     double least = ceil(rows / times);
@@ -366,8 +368,8 @@ static double least(double rows, double times)
     return floor(least * times) < rows ? least + 1 : least;
 }
 
-/* The least times, in hundredths, that `count` has to be taken for `rows`: with
- * the roundings of the plan itself. */
+/* The smallest factor, in hundredths, for which `count` gives `rows`, rounded
+ * as the plan does it. */
 static double least_times(double rows, double count)
 {
     double hundredths = ceil(100 * rows / count);
@@ -377,8 +379,8 @@ static double least_times(double rows, double count)
     return hundredths / 100;
 }
 
-/* Nobody gives a set within a capacity: what can be changed is the plan's, and
- * how often that it is. */
+/* A caller cannot set the capacity of an inner set, so the message names the
+ * plan's capacity and the factor, which can be changed. */
 static spc_status fail_room(const spc_net_plan *plan, const char *where,
                             const spc_coords *set, double times,
                             const char *word, double scale)
@@ -413,7 +415,7 @@ static spc_status fail_set(spc_net_plan *plan, int set)
     return spc__fail_prefix(error, "%s: ", where);
 }
 
-/* SPC_ERANGE is known of points that were left out. */
+/* Points that were left out already explain SPC_ERANGE. */
 static spc_status check_voxels(spc_net_plan *plan, void *stream)
 {
     spc_status status =
@@ -526,7 +528,7 @@ size_t spc_net_weights_bytes(const spc_net_plan *plan)
     return plan != NULL ? plan->weights_bytes : 0;
 }
 
-/* A row of a dense plane, axis by axis. */
+/* Shape of a dense plane: channels and the two axes of the plane. */
 static void describe_plane(int64_t out[3], const spc__net_node *node)
 {
     const spc_feature *f = &node->feature;
@@ -582,7 +584,8 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
     out->name = plan->net->nodes[work->node].name;
     out->set_in = from;
     if (work->kind == SPC_NET_CONV && work->map < 0) {
-        out->pairs = spc_coords_rows(plan->sets[from]); /* each its own */
+        out->pairs = spc_coords_rows(plan->sets[from]); /* one pair for each
+                                                         * row */
         out->density = 1;
     }
     out->rows_in = spc_coords_rows(plan->sets[from]);
@@ -604,7 +607,8 @@ static void describe_map(spc_net_step *out, const spc_map *map)
     out->density = spc_map_density(map);
 }
 
-/* Without the comma that it has behind a layer's other words. */
+/* Removes the comma before the geometry, which follows other words in the text
+ * of a layer. */
 static void write_geometry(char *out, size_t bytes, const spc_geometry *g)
 {
     char text[256];
@@ -613,7 +617,7 @@ static void write_geometry(char *out, size_t bytes, const spc_geometry *g)
     snprintf(out, bytes, "%s", text + (text[0] == ','));
 }
 
-/* The layer as text, or the geometry of a map as that of a layer. */
+/* The layer as text, or the geometry of a map as text of a layer. */
 static void write_text(char *out, size_t bytes, const spc_net_plan *plan,
                        const spc__net_work *work)
 {

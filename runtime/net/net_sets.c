@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_sets.c - the sets and maps of a planned network, reserved once: their
- * capacities and extents, and what a sample says of their sizes.
+ * net_sets.c - reserves the sets and maps of a planned network once: their
+ * capacities and extents, and their sizes in a sample.
  */
 #include "net/net_plan.h"
 
@@ -17,7 +17,7 @@
 
 /* ---- points -------------------------------------------------------------- */
 
-/* Voxels of the grid along an axis, as far as the network's shape goes. */
+/* Number of voxels along an axis: the network's shape. */
 static int cells_of(const spc_net *net, int axis)
 {
     const spc_net_input *input = &net->input;
@@ -114,9 +114,9 @@ static spc_status reserve_input(spc_net_plan *plan)
     return spc_coords_reserve(&plan->sets[0], plan->ctx, &o);
 }
 
-/* Voxels merge where an axis has a stride. Along an axis of stride 1 each voxel
- * makes as many as the kernel is long, so `growth`, which is what scans show on
- * strided levels, is too little there. */
+/* Along an axis with a stride, voxels merge. Along an axis of stride 1 each
+ * voxel makes as many as the kernel is long. `growth` was observed on strided
+ * levels of scans, so it is too small there. */
 double spc__net_set_times(double *scale, const spc__net_set *set, double growth)
 {
     const spc_geometry *g = &set->rule;
@@ -130,12 +130,12 @@ double spc__net_set_times(double *scale, const spc__net_set *set, double growth)
     *scale = strided ? dilation : 1;
     if (strided)
         return growth;
-    dilation = spc__geometry_fan_out(g); /* also of lists of offsets */
+    dilation = spc__geometry_fan_out(g); /* also correct for lists of offsets */
     return growth > dilation ? growth : dilation;
 }
 
-/* 0: the rule's bound. Rules that make no more voxels than they find, or that
- * are there to make more, have room for all. */
+/* Returns 0 for the rule's bound: rules that never make more voxels than their
+ * inputs, and generative rules, get capacity for all. */
 static int64_t outputs_capacity(const spc_net_plan *plan,
                                 const spc__net_set *set)
 {
@@ -155,7 +155,7 @@ static int64_t outputs_capacity(const spc_net_plan *plan,
     return (int64_t)most;
 }
 
-/* So many slots there are: rows of the sources times their children. */
+/* Number of slots: rows of the sources times children. */
 static int64_t slots_of(const spc_net_plan *plan, const spc__net_set *set)
 {
     int64_t rows = 0;
@@ -165,7 +165,7 @@ static int64_t slots_of(const spc_net_plan *plan, const spc__net_set *set)
     return rows * set->how.split[0] * set->how.split[1] * set->how.split[2];
 }
 
-/* 0: as many as there are slots. */
+/* Returns 0 for as many rows as slots. */
 static int64_t regrouped_capacity(const spc_net_plan *plan,
                                   const spc__net_set *set)
 {
@@ -205,8 +205,8 @@ static spc_status reserve_set(spc_net_plan *plan, int i)
                : spc__fail_prefix(spc__error_of(plan->ctx), "set %d: ", i);
 }
 
-/* An inverse map has the pairs of the map that it inverts, if that is made
- * before it. */
+/* An inverse map shares the search of the map that it inverts, if the plan
+ * builds that map first. */
 static void turn_map(spc_net_plan *plan, int i)
 {
     for (int j = 0; j < plan->net->map_count; j++)
@@ -231,8 +231,8 @@ static spc_status make_map(spc_net_plan *plan, int i)
     return SPC_OK;
 }
 
-/* A set that is filled within a map has no work of its own; what neither names
- * is not needed. */
+/* A set that is filled together with a map has no work of its own. Sets and
+ * maps that no work names are not made. */
 spc_status spc__net_make_sets(spc_net_plan *plan)
 {
     spc_error *error = spc__error_of(plan->ctx);
@@ -247,7 +247,7 @@ spc_status spc__net_make_sets(spc_net_plan *plan)
         if (work->kind == SPC_NET_SET || work->fills)
             status = reserve_set(plan, work->set);
         if (status == SPC_OK && work->kind == SPC_NET_SET &&
-            plan->net->sets[work->set].masked) /* room for the mask */
+            plan->net->sets[work->set].masked) /* memory for the mask */
             work->bytes = (size_t)slots_of(plan, &plan->net->sets[work->set]);
         if (work->kind == SPC_NET_MAP && status == SPC_OK)
             status = make_map(plan, work->map);
@@ -257,8 +257,8 @@ spc_status spc__net_make_sets(spc_net_plan *plan)
 
 /* ---- the sample ---------------------------------------------------------- */
 
-/* Without features nobody knows what a mask would leave: slots are drawn, so
- * many that they fill three quarters of the room. */
+/* The sample has no features, so the result of a mask is unknown. This samples
+ * slots until three quarters of the capacity are used. */
 static void draw_mask(uint8_t *mask, int64_t slots, int64_t room)
 {
     spc__random random;
@@ -283,7 +283,7 @@ static spc_status sample_masked(spc_net_plan *plan, int set)
         (status = spc_copy_to_device(plan->ctx, mask, host, (size_t)slots)) ==
             SPC_OK &&
         (status = spc_coords_regroup(plan->sets[set], mask, NULL)) == SPC_OK)
-        status = spc_synchronize(plan->ctx); /* before the mask goes */
+        status = spc_synchronize(plan->ctx); /* before the mask is freed */
     spc_dealloc(plan->ctx, mask);
     free(host);
     return status;
@@ -304,11 +304,11 @@ static spc_status index_one(spc_net_plan *plan, int i,
     return SPC_OK;
 }
 
-/* A drawn mask may ask for more than there is room for, which is no mistake of
- * the sample: such levels stay empty. */
+/* A sampled mask may exceed the capacity. That is no error of the sample; such
+ * levels stay empty. */
 static spc_status check_sample(spc_net_plan *plan)
 {
-    plan->ran = true; /* as far as its sets and maps */
+    plan->ran = true; /* for its sets and maps */
     spc_status status = spc_net_check(plan, NULL);
 
     if (status != SPC_ECAPACITY)
@@ -320,9 +320,9 @@ static spc_status check_sample(spc_net_plan *plan)
     return SPC_OK;
 }
 
-/* Sets and maps of the sample, so that kernels are chosen by its levels; or of
- * no voxels at all, which nobody checks: then capacities choose. They must have
- * been filled before layouts of them are prepared. */
+/* Fills sets and maps with the sample, so that kernels are chosen for its
+ * levels. Without a sample they are filled with no voxels and never checked, so
+ * kernels are chosen by capacity. Layouts can be prepared only after a fill. */
 spc_status spc__net_index_sample(spc_net_plan *plan)
 {
     size_t bytes = 16 * (size_t)plan->options.sample_rows;

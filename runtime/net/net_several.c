@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_several.c - adding layers of several tensors: concatenations, and sets
- * made of the voxels of others.
+ * net_several.c - adds layers with several input tensors: concatenations, and
+ * sets made from the voxels of others.
  */
 #include "net/net_nodes.h"
 
@@ -84,8 +84,8 @@ static spc_status check_regrouping(const spc_regrouping *how, spc_error *error)
     return SPC_OK;
 }
 
-/* A set made of a source's voxels at twice the scale has twice its shape; one
- * of several sources the largest of theirs. */
+/* A set made from a source at twice the scale has twice its shape. With several
+ * sources it has the largest of their shapes. */
 static void regrouped_set(spc__net_set *set, const spc_net *net,
                           const spc__net_node *node, const spc_regrouping *how)
 {
@@ -102,13 +102,13 @@ static void regrouped_set(spc__net_set *set, const spc_net *net,
                 set->shape[a] = most;
         }
     }
-    /* Of a source whose shape is not known that of the set is not either. */
+    /* If the shape of a source is unknown, so is that of the set. */
     for (int i = 0; i < node->ins; i++)
         if (net->sets[set->from[i]].shape[0] == 0)
             memset(set->shape, 0, sizeof(set->shape));
 }
 
-/* The mask is the sources' own, one number for each child. */
+/* The mask must be over the source's set, with one channel for each child. */
 static spc_status check_mask(const spc_net *net, const spc__net_node *node,
                              const spc_regrouping *how,
                              const spc_net_masked *masked, spc_error *error)
@@ -137,8 +137,8 @@ static spc_status check_mask(const spc_net *net, const spc__net_node *node,
     return SPC_OK;
 }
 
-/* Of layers that state two rooms for one set the larger counts; 0 is the
- * largest. */
+/* If layers state different `room` for one set, the larger value applies; 0 is
+ * the largest. */
 static int find_set(spc_net *net, const spc__net_set *set, spc_error *error)
 {
     int i = spc__net_find_set(net, set, error);
@@ -149,7 +149,7 @@ static int find_set(spc_net *net, const spc__net_set *set, spc_error *error)
     return i;
 }
 
-/* `masked` is NULL where all slots stay. */
+/* With `masked` NULL all slots stay. */
 static spc_status make_regroup(spc_net *net, spc_tensor *out,
                                spc__net_node *node, const spc_tensor *sources,
                                int count, const spc_regrouping *how,

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_shares.c - how many multiprocessors each branch of a graph has, found by
- * trying on a model of the run.
+ * net_shares.c - chooses the number of multiprocessors of each branch of a
+ * graph by search over a model of the run.
  *
- * A launch of indexing takes a whole multiprocessor for each of its blocks and
- * needs all of them at once, so what one branch has others wait for; and a
- * branch that no layer needs yet may be slow. So the model plays a run: each
- * branch begins when what it waits for has ended and its multiprocessors are
- * free, those that layers need first before others; a layer begins when the one
- * before it and its branches have ended. From the fewest blocks on, the share
- * of one branch after the other is changed as long as the run gets shorter.
- * The model ignores that layers need multiprocessors too. A model with them
- * found slower shares (docs/dev/experiments.md, networks).
+ * An indexing launch takes a whole multiprocessor for each block and needs all
+ * of them at once. So the share of one branch delays others, and a branch that
+ * no layer needs yet may be slow. The model simulates a run. A branch begins
+ * when the branches it waits for have ended and its multiprocessors are free;
+ * branches that layers need first come first. A layer begins when the preceding
+ * layer and its branches have ended.
+ *
+ * The search starts with the fewest blocks and changes the share of one branch
+ * at a time as long as the run gets shorter. The model ignores that layers need
+ * multiprocessors, too: a model that included them found slower shares
+ * (docs/dev/experiments.md, networks).
  */
 #include "net/net_plan.h"
 
@@ -24,8 +26,8 @@
 
 enum { TERMS = 3, BLOCKS_LEAST = 4, ROUNDS_MOST = 100 };
 
-/* Time of a branch: what its launches take whatever they do, and what each step
- * takes, in which each thread of its blocks has a row. us. */
+/* Time of a branch in us: a fixed part for its launches, and a part for each
+ * step, in which each thread of its blocks handles one row. */
 typedef struct cost {
     double fixed, step[TERMS], rows[TERMS];
     int terms;
@@ -34,16 +36,16 @@ typedef struct cost {
 typedef struct model {
     spc_net_plan *plan;
     cost *costs;  /* by branch */
-    double *rest; /* us of a work and all that come after it */
-    bool *runs;   /* by branch, while a run is played */
+    double *rest; /* us of a work and all later works */
+    bool *runs;   /* by branch, during a simulated run */
     int blocks;   /* of the device */
 } model;
 
 /* ---- times ---------------------------------------------------------------
  */
 
-/* Of the sample; without one, a stride of 2 is taken to leave half of the
- * voxels of a surface seen from afar. */
+/* Rows in the sample. Without a sample, a stride of 2 is assumed to halve the
+ * voxels, as for a distant surface. */
 static double rows_of(const spc_coords *set)
 {
     double rows = set->capacity;
@@ -65,10 +67,10 @@ static void add_term(cost *c, double step, const spc_coords *set)
 }
 
 /*
- * Fitted to bench_levels of ResN21 and UNet42 on kitti@0.05 on a whole H200 and
- * on 16 to 100 of its multiprocessors. For footprints, 4 gave the shortest
- * replays of SECOND and CenterPoint on kitti among 4, 6, 8 and 16
- * (docs/dev/experiments.md).
+ * Fitted to bench_levels of ResN21 and UNet42 on kitti@0.05, on a whole H200
+ * and on 16 to 100 of its multiprocessors. For footprints 4 was chosen from 4,
+ * 6, 8 and 16, as it gave the shortest replays of SECOND and CenterPoint on
+ * kitti (docs/dev/experiments.md).
  */
 static void add_set(cost *c, const spc_coords *set)
 {
@@ -119,8 +121,8 @@ static double time_of(const cost *c, unsigned blocks)
     return time;
 }
 
-/* A layer of a scan takes some us whatever it does, and then about a fifth of
- * an H200's rate of f16. */
+/* A layer of a scan takes some us in any case, and runs at about a fifth of an
+ * H200's f16 rate. */
 double spc__net_layer_us(const spc_net_plan *plan, const spc__net_work *work)
 {
     const double least = 4, products_per_us = 1e8;
@@ -144,7 +146,8 @@ static bool is_ready(const spc_net_plan *plan, int i, double now)
     return true;
 }
 
-/* Begins what can begin; returns the multiprocessors that stay free. */
+/* Starts the branches that can start. Returns the number of free
+ * multiprocessors. */
 static int begin_branches(model *m, double now, int free)
 {
     spc_net_plan *plan = m->plan;
@@ -162,7 +165,7 @@ static int begin_branches(model *m, double now, int free)
     return free;
 }
 
-/* When the next of those that run ends; INFINITY: none runs. */
+/* When the next running branch ends; INFINITY if none runs. */
 static double next_end(const model *m)
 {
     double next = INFINITY;
@@ -197,8 +200,9 @@ static void run_branches(model *m)
     }
 }
 
-/* When the last layer ends. How early each branch is counts a little too: what
- * ends last is often two of them, of which neither alone makes a difference. */
+/* Simulates the run; returns when the last layer ends. The end of every branch
+ * is added with a small weight: often two branches end last, and shortening
+ * only one of them would not show otherwise. */
 static double play(model *m)
 {
     const spc_net_plan *plan = m->plan;
@@ -217,8 +221,8 @@ static double play(model *m)
 /* ---- trying --------------------------------------------------------------
  */
 
-/* The next share up or down with which a branch is faster or slower; 0: none.
- */
+/* The next larger or smaller share that changes the time of a branch; 0: no
+ * such share. */
 static unsigned next_share(const model *m, int i, int by)
 {
     const cost *c = &m->costs[i];
@@ -231,7 +235,8 @@ static unsigned next_share(const model *m, int i, int by)
     return 0;
 }
 
-/* The change of one share that makes the run shortest; false: none does. */
+/* Applies the change of one share that shortens the run most. Returns false if
+ * no change does. */
 static bool improve(model *m, double *best)
 {
     spc__net_branch *branches = m->plan->branches;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_siblings.c - layers that read one tensor in the same way are one layer.
+ * net_siblings.c - merges layers that read one tensor in the same way.
  *
- * The heads of a detector begin with a layer each, all of them narrow and all
- * of the same input. As one wide layer, whose outputs lie side by side, they
- * are one launch that reads its input once. A wide layer ends at some width, as
- * its whole output stays until the last one who reads a part of it.
+ * The heads of a detector begin with one narrow layer each, all with the same
+ * input. As one wide layer, with outputs side by side, they are one launch that
+ * reads the input once. The width is limited, since the whole output stays in
+ * memory until its last reader is done.
  */
 #include "net/net_plan.h"
 
@@ -30,7 +30,7 @@ static bool is_part(const spc_net *net, int tensor)
     return false;
 }
 
-/* I8 has scales of its own in each tensor, clouds have maps of their own. */
+/* I8 tensors have scales of their own, and clouds have maps of their own. */
 static bool can_join(const spc_net *net, const spc__net_node *node)
 {
     const spc__net_tensor *out = &net->tensors[node->out];
@@ -55,7 +55,7 @@ static bool are_alike(const spc__net_node *a, const spc__net_node *b)
     return strcmp(one, other) == 0;
 }
 
-/* The layers behind `first` that are computed with it. */
+/* Finds the layers after `first` that are computed with it. */
 static void join_with(int *next, bool *joined, const spc_net *net, int first,
                       const bool *may)
 {
@@ -107,7 +107,8 @@ int spc__net_wide_channels(const spc_net_plan *plan, int node)
 
 /* ---- what they have together --------------------------------------------- */
 
-/* By output channel, so one layer's values follow the other's. */
+/* Values are ordered by output channel, so those of one layer follow those of
+ * another. */
 static spc_status join_values(spc__net_node *out, const spc_net_plan *plan,
                               int first, int which, spc_error *error)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_waits.c - which layers of a graph wait for which.
+ * net_waits.c - finds which layers of a graph wait for which.
  *
- * In a run each layer follows the one before it. In a graph it need only follow
- * those that write what it reads, or that still use memory which it writes: the
- * heads of a detector, a shortcut and the convolutions that it goes around are
- * launched side by side. What is waited for is found from where tensors and
- * workspaces lie, so it is right wherever they lie; and so that they do not
- * share memory that would make one layer wait for another, pieces live on for
- * some works that could run beside their last one.
+ * In a run each layer follows the preceding one. In a graph it waits only for
+ * layers that write its inputs or still use memory that it writes. So the heads
+ * of a detector run side by side, and so do a shortcut and the convolutions
+ * that it bypasses. Dependences are computed from the memory of tensors and
+ * workspaces, so they are correct for any placement. Shared memory would add
+ * dependences between independent layers. To avoid that, pieces stay live
+ * during some works that could run at the same time as their last user.
  */
 #include "net/net_plan.h"
 
@@ -17,11 +17,11 @@
 #include <limits.h>
 #include <stdlib.h>
 
-/* So many works behind its last one a piece is kept at most: eight heads of two
- * layers. Where layers follow each other nothing is kept at all. */
+/* A piece stays live for at most this many works after its last user: eight
+ * heads of two layers. It is not extended where layers form a chain. */
 enum { KEPT_FOR = 16 };
 
-/* Channels of a piece that a work reads or writes. */
+/* Range of channels of a piece that a work reads or writes. */
 typedef struct use {
     int piece;
     int64_t begin, end;
@@ -32,7 +32,7 @@ enum { MOST_USES = SPC__NET_SOURCES + 4 };
 
 /* ---- what works use ------------------------------------------------------ */
 
-/* What is the caller's is only read. */
+/* The caller's memory is only read, so it is left out. */
 static int add_use(use *list, int count, const spc_net_plan *plan, int tensor,
                    bool writes)
 {
@@ -62,7 +62,7 @@ static int find_uses(use list[MOST_USES], const spc_net_plan *plan, int i)
     for (int j = 0; node != NULL && j < node->ins; j++)
         count = add_use(list, count, plan, node->in[j], false);
     count = add_use(list, count, plan, work->out, true);
-    if (work->kind == SPC_NET_CONV) /* several layers', where they are one */
+    if (work->kind == SPC_NET_CONV) /* may be several merged layers */
         list[count - 1].end = list[count - 1].begin + work->conv.cout;
     return count;
 }
@@ -72,7 +72,7 @@ static bool meet(const use *a, const use *b)
     return a->piece == b->piece && a->begin < b->end && b->begin < a->end;
 }
 
-/* Does work i read what j writes, or write what j reads or writes? */
+/* True if work i reads what j writes, or writes what j reads or writes. */
 static bool share_tensors(const spc_net_plan *plan, int i, int j)
 {
     use mine[MOST_USES], other[MOST_USES];
@@ -97,7 +97,7 @@ static bool lie_together(const spc__net_piece *a, const spc__net_piece *b)
            b->offset < a->offset + a->bytes;
 }
 
-/* Does a piece that work i writes lie where one of j's does? */
+/* True if a piece that work i writes overlaps the memory of one of j's. */
 static bool writes_over(const spc_net_plan *plan, int i, int j)
 {
     use mine[MOST_USES], other[MOST_USES];
@@ -131,8 +131,8 @@ static bool meet_in_memory(const spc_net_plan *plan, int i, int j)
 
 /* ---- who follows whom ---------------------------------------------------- */
 
-/* Sets that features choose are made among the layers; their networks, and
- * those without branches, run one after the other. */
+/* Sets that depend on features are made between layers. Networks with such
+ * sets, or without branches, run their layers one after the other. */
 bool spc__net_layers_branch(const spc_net_plan *plan)
 {
     for (int i = plan->branch_count; i < plan->work_count; i++)
@@ -141,9 +141,9 @@ bool spc__net_layers_branch(const spc_net_plan *plan)
     return plan->branch_count > 0;
 }
 
-/* Row by row: does work i follow j, itself or through others? Of works before
- * the first layer nothing is said. `by_place`: memory that they share counts
- * too. NULL: out of memory. */
+/* Computes row by row whether work i follows j, directly or indirectly. Covers
+ * only works from the first layer on. With `by_place` shared memory counts as a
+ * dependence. Returns NULL if out of memory. */
 static bool *find_follows(const spc_net_plan *plan, bool by_place)
 {
     size_t n = (size_t)plan->work_count;
@@ -177,7 +177,7 @@ bool spc__net_follows(const spc__net_waits *waits, int i, int j)
     return waits->follows[(size_t)i * (size_t)waits->count + (size_t)j];
 }
 
-/* The last ones that it follows: those that none of the others follows. */
+/* The direct predecessors: those that no other predecessor follows. */
 int spc__net_waits_of(int *list, const spc__net_waits *waits, int i)
 {
     int count = 0;
@@ -205,7 +205,7 @@ static bool uses_piece(const spc_net_plan *plan, int i, int piece)
     return uses;
 }
 
-/* The last work, of the next few, that could run beside work i. */
+/* The last of the next few works that could run at the same time as work i. */
 static int last_beside(const spc_net_plan *plan, const bool *follows, int i,
                        int end)
 {
@@ -217,7 +217,7 @@ static int last_beside(const spc_net_plan *plan, const bool *follows, int i,
     return last;
 }
 
-/* The same of all that use the piece. */
+/* The same for all users of the piece. */
 static int last_beside_users(const spc_net_plan *plan, const bool *follows,
                              int piece)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_works.c - from layers to a list of works: what is needed at all, what is
- * done in one, in which order, and which tensors lie side by side.
+ * net_works.c - converts layers to a list of works: removes unused layers,
+ * fuses layers, orders them, and chooses which tensors are stored side by side.
  */
 #include "net/net_plan.h"
 
@@ -18,21 +18,22 @@ size_t spc__net_element(const spc__net_tensor *tensor)
     return spc__dtype_of(tensor->dtype)->bytes;
 }
 
-/* What is found out on the way. */
+/* State during the conversion. */
 typedef struct draft {
     spc_net_plan *plan;
     const spc_net *net;
     bool *node_used;
     bool *set_used;
     bool *map_used;
-    bool *set_there; /* has its work, as the list is written */
+    bool *set_there; /* the set already has a work in the list */
     bool *map_there;
-    int *readers;   /* by tensor: layers that read it, and outputs */
-    int *fused;     /* by node: the convolution that does this ADD, or -1 */
-    bool *absorbed; /* by node: a convolution that is done with an ADD */
-    bool *joined;   /* by node: it is computed with one before it */
+    int *readers;   /* by tensor: number of layers and outputs that read it */
+    int *fused;     /* by node: the convolution that this ADD is fused into, or
+                     * -1 */
+    bool *absorbed; /* by node: a convolution that is fused with an ADD */
+    bool *joined;   /* by node: it is computed with an earlier layer */
     bool *may_join; /* by node */
-    bool *plain;    /* by tensor: its rows must follow each other */
+    bool *plain;    /* by tensor: its rows must be contiguous */
 } draft;
 
 static void draft_release(draft *d)
@@ -81,7 +82,7 @@ static spc_status draft_init(draft *d, spc_net_plan *plan, spc_error *error)
 
 /* ---- what is needed ------------------------------------------------------ */
 
-/* The masks that a set is made by, and those that it comes from. */
+/* Marks the masks of a set and of the sets that it is made from. */
 static void read_masks(draft *d, int set)
 {
     const spc__net_set *s = &d->net->sets[set];
@@ -103,7 +104,7 @@ static void read_masks_of(draft *d, const spc__net_node *node)
     }
 }
 
-/* Backwards: who reads a tensor comes after who makes it. */
+/* Goes backwards, as readers of a tensor come after its maker. */
 static void mark_nodes(draft *d)
 {
     const spc_net *net = d->net;
@@ -148,7 +149,8 @@ static void mark_sets(draft *d)
 
 /* ---- additions that become residuals ------------------------------------- */
 
-/* Can the convolution that makes `tensor`, and nobody else reads, add? */
+/* True if a convolution makes `tensor`, only one layer reads it, and an ADD can
+ * be fused into the convolution. */
 static bool can_add(const draft *d, int tensor)
 {
     int n = d->net->tensors[tensor].node;
@@ -164,13 +166,14 @@ static bool has_slope(const spc_feature *f)
     return f->activation == SPC_ACT_LEAKY || f->activation == SPC_ACT_ELU;
 }
 
-/* Slopes of epilogues are above 0, and 16 at most. */
+/* Slopes of epilogues must be above 0 and at most 16. */
 static bool is_epilogue(const spc_feature *f)
 {
     return !has_slope(f) || (f->slope > 0 && f->slope <= 16);
 }
 
-/* The later of two convolutions: the other's result is there by then. */
+/* Fuses into the later of two convolutions, since the other's result exists by
+ * then. */
 static void fuse(draft *d, int add)
 {
     const spc__net_node *node = &d->net->nodes[add];
@@ -209,7 +212,7 @@ static spc_status join_layers(draft *d, spc_error *error)
 
 /* ---- tensors side by side ------------------------------------------------ */
 
-/* May part `tensor` be written where it lies in a row of a concatenation? */
+/* True if `tensor` can be written directly into a row of a concatenation. */
 static bool in_place(const draft *d, int tensor, int64_t channel)
 {
     const spc__net_tensor *t = &d->net->tensors[tensor];
@@ -233,7 +236,7 @@ static void place_parts(draft *d, const spc__net_node *node, int piece)
     }
 }
 
-/* The outputs of layers that are one. */
+/* Places the outputs of merged layers side by side. */
 static void place_siblings(draft *d, int first, int piece)
 {
     int64_t channel = 0, pitch = spc__net_wide_channels(d->plan, first);
@@ -245,8 +248,8 @@ static void place_siblings(draft *d, int first, int piece)
     }
 }
 
-/* Last ones first: of two concatenations that want a tensor, the one that comes
- * later is made of more. */
+/* Goes backwards: if two concatenations want a tensor, the later one has more
+ * parts. */
 static void place_tensors(draft *d)
 {
     spc_net_plan *plan = d->plan;
@@ -300,8 +303,9 @@ static bool has_levels(const draft *d)
     return false;
 }
 
-/* A submanifold map of the input's set fills that too, faster than the two
- * apart; but where a graph has branches, other levels need not wait for it. */
+/* A submanifold map of the input's set can fill that set as well, which is
+ * faster than two works. With branches in a graph this is not done: other
+ * levels would wait for the map. */
 static int map_that_fills(const draft *d)
 {
     const spc__device_ops *ops = spc__device_ops_of(d->plan->ctx->device);
@@ -329,7 +333,7 @@ static spc_status add_map(draft *d, int i, bool fills, spc_error *error)
     return SPC_OK;
 }
 
-/* With what it is made of, unless that is there. */
+/* Adds a set and the sets that it is made from, unless they are in the list. */
 static spc_status bring_set(draft *d, int i, spc_error *error)
 {
     const spc__net_set *set = &d->net->sets[i];
@@ -366,7 +370,7 @@ static bool map_is_late(const spc_net *net, int i)
            spc__net_set_is_late(net, net->maps[i].to);
 }
 
-/* All that does not wait for features. */
+/* Adds all sets and maps that do not depend on features. */
 static spc_status add_indexing(draft *d, spc_error *error)
 {
     int filling = map_that_fills(d);
@@ -386,7 +390,7 @@ static spc_status add_indexing(draft *d, spc_error *error)
     return status;
 }
 
-/* The set and map of a layer, where they waited for features. */
+/* Adds the set and map of a layer if they depend on features. */
 static spc_status add_late_indexing(draft *d, int i, spc_error *error)
 {
     const spc__net_node *node = &d->net->nodes[i];
@@ -399,7 +403,7 @@ static spc_status add_late_indexing(draft *d, int i, spc_error *error)
     return status;
 }
 
-/* The convolution of an ADD in its place. */
+/* Replaces the fused ADD by the convolution. */
 static void take_add(draft *d, spc__net_work *work, int add)
 {
     const spc__net_node *node = &d->net->nodes[add];
@@ -414,7 +418,7 @@ static void take_add(draft *d, spc__net_work *work, int add)
     work->out = node->out;
 }
 
-/* 0 where rows follow each other, as layers without a pitch have it. */
+/* Returns 0 for contiguous rows, as layers without a pitch have it. */
 static int pitch_of(const draft *d, int tensor)
 {
     const spc__net_place *place = &d->plan->places[tensor];
@@ -445,7 +449,8 @@ static spc_status add_conv(draft *d, int i, spc_error *error)
     work->conv.cout = spc__net_wide_channels(d->plan, work->node);
     work->conv.in_pitch = pitch_of(d, work->in);
     work->conv.out_pitch = pitch_of(d, work->out);
-    if (work->conv.out_pitch == work->conv.cout) /* all that is there */
+    if (work->conv.out_pitch == work->conv.cout) /* the outputs fill the whole
+                                                  * row */
         work->conv.out_pitch = 0;
     work->conv.add_pitch =
         work->add != SPC_NO_TENSOR ? pitch_of(d, work->add) : 0;
@@ -471,7 +476,7 @@ static spc_status add_layer(draft *d, int i, spc_net_step_kind kind,
     return SPC_OK;
 }
 
-/* Copies a part that could not be written in place. */
+/* Copies a part that could not be written directly. */
 static spc_status add_copy(draft *d, int i, int part, int64_t channel,
                            spc_error *error)
 {

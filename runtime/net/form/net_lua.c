@@ -14,12 +14,12 @@
  *   cat(a, b, ...)
  *   regroup({a, b}, {scale = {..}, split = {..}, slices = true})
  *   regroup({x}, {..., mask = logits, above = 0, room = 4})
- *   output(x, "NAME")     "out" if it has none, then "out2" and so on
- *   channels(x)   shape(x)                           what a tensor is
- *   include "FILE.lua"                               of the same folder
+ *   output(x, "NAME")     without a name: "out", then "out2" and so on
+ *   channels(x)   shape(x)                           properties of a tensor
+ *   include "FILE.lua"                               from the same folder
  *
- * Tensors are numbers. The words cin (c) and dtype of a layer's text may be
- * left out: they are those of its input.
+ * Tensors are numbers. A layer's text may omit the words cin (c) and dtype;
+ * they default to those of its input.
  */
 #include "net/net.h"
 
@@ -39,14 +39,15 @@ enum { FILE_BYTES_MOST = 1 << 20, FILES_MOST = 16 };
 
 typedef struct reader {
     spc_net *net;
-    const char *folder; /* of the file, with its '/'; "" */
+    const char *folder; /* folder of the file, with its '/'; may be "" */
     int folder_length;
-    const char *file; /* its name in there */
+    const char *file; /* its name in that folder */
     spc_dtype dtype;
-    spc__buf texts[FILES_MOST]; /* of files, while Lua may raise errors */
+    spc__buf texts[FILES_MOST]; /* texts of files; freed here, as Lua errors
+                                 * skip other cleanup */
     int text_count;
-    spc_error error; /* of what C was asked to do */
-    bool is_part;    /* the file returns something, for those that include it */
+    spc_error error; /* from a C function that Lua called */
+    bool is_part;    /* the file is included by another and returns something */
 } reader;
 
 static reader *self(lua_State *L)
@@ -54,7 +55,7 @@ static reader *self(lua_State *L)
     return lua_touserdata(L, lua_upvalueindex(1));
 }
 
-/* Raises the reader's error where Lua called. */
+/* Raises the reader's error in Lua. */
 static int raise(lua_State *L, const reader *r)
 {
     return luaL_error(L, "%s", r->error.text);
@@ -62,7 +63,7 @@ static int raise(lua_State *L, const reader *r)
 
 /* ---- arguments ----------------------------------------------------------- */
 
-/* The table at `index`, or an empty one in its place. */
+/* Pushes the table at `index`, or an empty one if it is absent. */
 static void need_table(lua_State *L, int index)
 {
     if (lua_isnoneornil(L, index)) {
@@ -73,7 +74,7 @@ static void need_table(lua_State *L, int index)
     lua_settop(L, index);
 }
 
-/* A misspelt name would else be silently without effect. */
+/* Rejects unknown names, since a misspelt one would have no effect. */
 static void check_names(lua_State *L, int index, const char *const *known)
 {
     for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
@@ -87,7 +88,7 @@ static void check_names(lua_State *L, int index, const char *const *known)
     }
 }
 
-/* Lives as long as the table. */
+/* The string is valid as long as the table. */
 static const char *text_field(lua_State *L, int index, const char *name,
                               const char *otherwise)
 {
@@ -129,7 +130,7 @@ static int tensor_field(lua_State *L, int index, const char *name)
     return whole(L, number_field(L, index, name, SPC_NO_TENSOR), name);
 }
 
-/* Three numbers; false where there is no such field. */
+/* Reads three numbers; false if there is no such field. */
 static bool three_field(lua_State *L, int index, const char *name,
                         double out[3])
 {
@@ -179,7 +180,8 @@ static bool has_word(const char *text, const char *word)
     return false;
 }
 
-/* The text with what its input says: "," WORD "=" channels and the type. */
+/* Completes a layer's text by its input's channels and type: "," WORD "="
+ * channels. */
 static const char *complete(lua_State *L, reader *r, int tensor,
                             const char *text, const char *word)
 {
@@ -198,7 +200,7 @@ static const char *complete(lua_State *L, reader *r, int tensor,
     return text;
 }
 
-/* ---- what a file may call ------------------------------------------------ */
+/* ---- functions for files ------------------------------------------------- */
 
 static int do_network(lua_State *L)
 {
@@ -332,7 +334,7 @@ static int add_masked(lua_State *L, reader *r, spc_net_masked *masked)
     return 1;
 }
 
-/* Without a mask: all voxels of all sources. */
+/* Without a mask all voxels of all sources stay. */
 static int add_regroup(lua_State *L, reader *r, const spc_tensor *sources,
                        int count, const spc_net_masked *as)
 {
@@ -349,7 +351,7 @@ static int add_regroup(lua_State *L, reader *r, const spc_tensor *sources,
     return 1;
 }
 
-/* The tensors in the table that is argument 1. */
+/* Reads the tensors in the table that is argument 1. */
 static int sources_argument(lua_State *L, spc_tensor sources[SPC__NET_SOURCES])
 {
     luaL_checktype(L, 1, LUA_TTABLE);
@@ -396,7 +398,7 @@ static int do_regroup(lua_State *L)
 static int do_output(lua_State *L)
 {
     reader *r = self(L);
-    char name[24] = "out"; /* out2, out3 of others without one */
+    char name[24] = "out"; /* later outputs without a name are out2, out3 ... */
 
     if (r->net->out_count > 0)
         snprintf(name, sizeof(name), "out%d", r->net->out_count + 1);
@@ -433,7 +435,7 @@ static int do_shape(lua_State *L)
 
 /* ---- files --------------------------------------------------------------- */
 
-/* Reads a file of the folder into a buffer of the reader's. */
+/* Reads a file of the folder into one of the reader's buffers. */
 static spc_status read_text(spc__buf **out, reader *r, const char *name)
 {
     spc__buf path = SPC__BUF_INIT;
@@ -452,7 +454,7 @@ static spc_status read_text(spc__buf **out, reader *r, const char *name)
     return status;
 }
 
-/* Runs a file with the globals in upvalue 2; leaves what it returns. */
+/* Runs a file with the globals in upvalue 2 and returns its results. */
 static int run_file(lua_State *L, reader *r, const char *name)
 {
     spc__buf *text = NULL;
@@ -523,7 +525,7 @@ static int body(lua_State *L)
     return 0;
 }
 
-/* Numbers must not follow the host's locale. */
+/* The host's locale must not affect the format of numbers. */
 static spc_status run_sandbox(reader *r, spc_error *error)
 {
     spc__sandbox box;
@@ -541,7 +543,7 @@ static spc_status run_sandbox(reader *r, spc_error *error)
     return status;
 }
 
-/* A file that is not there is no mistake in it. */
+/* A missing file is reported as such, not as an error in the file. */
 static spc_status check_file(const char *path, spc_error *error)
 {
     spc__buf text = SPC__BUF_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_read.c - a network read from its text (net_text.h). Nothing that it says
- * is believed before it was checked.
+ * net_read.c - reads a network from its text (net_text.h). The text is not
+ * trusted: everything is checked before use.
  */
 #include "net/form/net_text.h"
 
@@ -21,11 +21,11 @@ typedef struct reader {
     spc_net *net;
     spc__net_array *arrays;
     int array_count;
-    int64_t bytes; /* of the arrays so far */
+    int64_t bytes; /* total size of the arrays so far */
     float *scales; /* by tensor, 0: none; NULL: the network is not quantised */
     int scale_count;
     int line;
-    char *fields[FIELDS]; /* of this line, without the first word */
+    char *fields[FIELDS]; /* fields of this line, without the first word */
     int count;
     spc_error *error;
 } reader;
@@ -46,7 +46,7 @@ static spc_status need_fields(reader *r, int least, int most)
                      r->line, r->count, least);
 }
 
-/* Cuts a line at its tabs; true if there were not too many. */
+/* Splits a line at its tabs; false if there are too many fields. */
 static bool split(reader *r, char *line)
 {
     r->count = 0;
@@ -65,7 +65,7 @@ static int hex_digit(char c)
     return c != '\0' && at != NULL ? (int)(at - digits) : -1;
 }
 
-/* %XX becomes its byte again, in place. */
+/* Decodes %XX in place. */
 static spc_status read_name(char **out, reader *r, int i)
 {
     char *to = r->fields[i];
@@ -87,7 +87,7 @@ static spc_status read_name(char **out, reader *r, int i)
     return SPC_OK;
 }
 
-/* A whole number and nothing else, at the beginning of `text`; NULL: none. */
+/* Parses an integer at the start of `text`; returns the end or NULL. */
 static const char *read_whole(int64_t *out, const char *text)
 {
     char *end;
@@ -143,7 +143,7 @@ static spc_status read_real(double *out, reader *r, int i)
                                                : fail_field(r, i, "number");
 }
 
-/* Nine numbers: the size of a voxel, and the grid's two corners. */
+/* Reads nine numbers: the voxel size and the two corners of the grid. */
 static spc_status read_grid(spc_net_input *input, reader *r, int i)
 {
     double *const grid[] = {input->voxel, input->low, input->high};
@@ -157,7 +157,7 @@ static spc_status read_grid(spc_net_input *input, reader *r, int i)
     return rest == NULL ? SPC_OK : fail_field(r, i, "grid");
 }
 
-/* What a public function refused, at its line. */
+/* Adds the line number to the error of a public function. */
 static spc_status at_line(reader *r, spc_status status)
 {
     if (status == SPC_OK || status == SPC_ENOMEM)
@@ -197,7 +197,7 @@ static spc_status read_input(reader *r)
         (status = read_grid(&input, r, 4)) != SPC_OK ||
         (status = read_int(&input.points, r, 5)) != SPC_OK)
         return status;
-    int at = 6; /* words that may be missing, in this order */
+    int at = 6; /* optional words, in this order */
     if (at < r->count && strcmp(r->fields[at], "cloud") == 0) {
         input.cloud = true;
         at++;
@@ -210,7 +210,7 @@ static spc_status read_input(reader *r)
     return at_line(r, spc_net_add_input(r->net, &out, &input, r->error));
 }
 
-/* "0:0:0,1:0:0": a list instead of the box; empty: the box. */
+/* Parses "0:0:0,1:0:0", a list that replaces the box; empty means the box. */
 static spc_status read_offsets(spc_geometry *g, reader *r, int i)
 {
     const spc_geometry plain = SPC_GEOMETRY_INIT;
@@ -231,7 +231,7 @@ static spc_status read_offsets(spc_geometry *g, reader *r, int i)
         }
         g->offset_count++;
     }
-    if (g->offset_count > 0) /* what a box would be is not said */
+    if (g->offset_count > 0) /* the kernel of the box does not apply */
         memcpy(g->kernel, plain.kernel, sizeof(g->kernel));
     return SPC_OK;
 }
@@ -348,7 +348,7 @@ static spc_status read_output(reader *r)
     return at_line(r, spc_net_add_output(r->net, tensor, name, r->error));
 }
 
-/* Nodes stand before it: all tensors are there. */
+/* Nodes come first in the text, so all tensors exist here. */
 static spc_status read_whole_tensor(reader *r)
 {
     size_t tensors = (size_t)r->net->tensor_count;
@@ -381,7 +381,7 @@ static int param_named(const char *name)
     return spc__name_index(names, name);
 }
 
-/* Arrays stand in the order of the nodes, each once. */
+/* True if the array is the next one in the order of nodes; each occurs once. */
 static bool comes_next(const reader *r, const spc__net_array *a)
 {
     const spc__net_array *last =
@@ -423,7 +423,7 @@ static spc_status read_array(reader *r)
 
 static const struct line {
     const char *word;
-    int least, most; /* fields */
+    int least, most; /* limits on the number of fields */
     spc_status (*read)(reader *r);
 } lines[] = {
     {"network", 1, 1, read_network},
@@ -487,8 +487,9 @@ static spc_status read_lines(reader *r, char *text)
     return status;
 }
 
-/* All that the network needs, and as many bytes as are there: who believes the
- * counts of a text asks for memory by them. */
+/* Checks that the arrays are exactly those of the network and that the sizes
+ * agree with `bytes`. Memory is allocated by these sizes, so they must be
+ * right. */
 static spc_status check_arrays(const reader *r, int64_t bytes)
 {
     spc_net_info info;
@@ -504,7 +505,8 @@ static spc_status check_arrays(const reader *r, int64_t bytes)
     return SPC_OK;
 }
 
-/* Scales to ranges and back may round: those that were written count. */
+/* Converting scales to ranges and back may round, so this restores the scales
+ * that were written. */
 static spc_status set_scales(reader *r)
 {
     for (int t = 0; t < r->net->tensor_count; t++) {
@@ -553,7 +555,7 @@ spc_status spc__net_read(spc_net **out, spc__net_array **arrays,
         (status = spc__net_text(&copy, text, error)) != SPC_OK ||
         (status = spc_net_create(&r.net, "", error)) != SPC_OK)
         goto done;
-    /* The first line was looked at already. */
+    /* The first line was checked earlier. */
     char *rest = strchr(copy, '\n') + 1;
     r.line++;
     if ((status = read_lines(&r, rest)) != SPC_OK ||

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_store.c - networks in the database, under a name: stored, opened, listed.
+ * net_store.c - networks in the database: stores, opens and lists them by name.
  *
- * Opened from there, a network needs neither the file that it came from nor Lua
- * nor an importer. Its arrays travel in parts of a megabyte, each within one
- * array: what is read at one time is a part, and not the file.
+ * Opening a stored network needs neither its source file nor Lua nor an
+ * importer. Arrays are stored in parts of one megabyte, each within one array,
+ * so a reader needs memory for one part and not for the whole file.
  */
 #include "net/form/net_text.h"
 
@@ -17,7 +17,7 @@
 
 enum { PART_BYTES = 1 << 20, NAME_MOST = 63 };
 
-/* Where a part lies: which array, which of its elements. */
+/* Position of a part: its array and range of elements. */
 typedef struct part {
     const spc__net_array *array;
     int64_t first, count;
@@ -35,7 +35,7 @@ static int64_t parts_of(const spc__net_array *array)
     return (array->count + elements - 1) / elements;
 }
 
-/* Part number i of all arrays; false past the last. */
+/* Finds part i of all arrays; false past the last. */
 static bool find_part(part *out, const spc__net_array *arrays, int count,
                       int64_t i)
 {
@@ -60,7 +60,7 @@ typedef struct writing {
     const spc_net *net;
     spc__net_array *arrays;
     int count;
-    unsigned char *data; /* of the part at hand */
+    unsigned char *data; /* data of the current part */
 } writing;
 
 static spc_status give_part(const void **data, size_t *bytes, int64_t i,
@@ -81,7 +81,8 @@ static spc_status give_part(const void **data, size_t *bytes, int64_t i,
     return SPC_OK;
 }
 
-/* The record but for its texts; `hex` receives the digest of all parts. */
+/* Fills in the record without its texts; `hex` receives the digest of all
+ * parts. */
 static spc_status measure(spc__network *out, char hex[SPC__SHA256_HEX],
                           writing *w, spc_error *error)
 {
@@ -129,8 +130,8 @@ static spc_status check_database(const spc_ctx *ctx, spc_error *error)
                      "made");
 }
 
-/* Do two networks have the same tensors over the same sets? If not, *node made
- * the first that differs. */
+/* True if two networks have the same tensors over the same sets. Otherwise
+ * *node is the node that makes the first difference. */
 static bool same_tensors(int *node, const spc_net *a, const spc_net *b)
 {
     *node = 0;
@@ -146,8 +147,8 @@ static bool same_tensors(int *node, const spc_net *a, const spc_net *b)
     return a->tensor_count == b->tensor_count;
 }
 
-/* What was written reads back as the same network: a node whose form has lost
- * something is refused now, and not believed later. */
+/* Checks that the written text reads back as the same network, so that a node
+ * that the form cannot represent is refused when it is stored. */
 static spc_status check_text(const writing *w, const spc__buf *graph,
                              int64_t bytes, spc_error *error)
 {
@@ -229,7 +230,8 @@ static void forget(opening *o)
     memset(o, 0, sizeof(*o));
 }
 
-/* A lower layer's network begins anew. */
+/* Called again if the network is then read from a lower layer of the database,
+ * so it must start from scratch. */
 static spc_status begin(const spc__network *network, void *payload,
                         spc_error *error)
 {
@@ -260,7 +262,7 @@ static spc_status take_part(int64_t i, const void *data, size_t bytes,
     return SPC_OK;
 }
 
-/* Every array has its first part, and so all of them. */
+/* An array that has a first part has all of its parts. */
 static spc_status end(void *payload, spc_error *error)
 {
     const opening *o = payload;

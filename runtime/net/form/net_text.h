@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_text.h - a network as text, a line for each node, and its arrays as
- * bytes: how the database keeps networks.
+ * net_text.h - a network as text, with a line for each node, and its arrays as
+ * bytes: the form in which the database stores networks.
  *
  *     spctune network 1
  *     network  NAME
@@ -15,12 +15,12 @@
  *     whole    TENSOR SCALE
  *     array    NODE WHICH DTYPE COUNT
  *
- * Fields are separated by tabs; in names bytes below a blank, and %, are
- * written %XX. Nodes stand in their order, so that tensors have the numbers
- * that they had; sets, maps and shapes are not written, as they follow. Who
- * reads adds the nodes by the calls of spc.h, which check them like anybody's.
- * A quantised network is written as what it was made of, in form 2, and by
- * which scales: quantising it again gives its layers.
+ * Fields are separated by tabs. In names, control characters and % are written
+ * as %XX. Nodes are in order, so tensors keep their numbers. Sets, maps and
+ * shapes are not written, as they follow from the nodes. The reader adds nodes
+ * by the calls of spc.h, which check them like those of any caller. A quantised
+ * network is written in form 2, as the original network and its scales;
+ * quantising it again gives the same layers.
  */
 #ifndef SPC_RUNTIME_NET_TEXT_H
 #define SPC_RUNTIME_NET_TEXT_H
@@ -28,8 +28,8 @@
 #include "base/buf.h"
 #include "net/net.h"
 
-/* One array of a node, as it is stored: weights in the type in which their
- * layer multiplies them, all else as F32, or F16 where that loses nothing. */
+/* One array of a node as stored. Weights have the type in which their layer
+ * multiplies them. Other arrays are F32, or F16 if that is exact. */
 typedef struct spc__net_array {
     int node, param; /* an index of spc__net_operands */
     spc_dtype dtype; /* F16, BF16 or F32 */
@@ -38,20 +38,20 @@ typedef struct spc__net_array {
 
 size_t spc__net_array_bytes(const spc__net_array *array);
 
-/* All arrays in the order of the nodes, malloc'd. SPC_ESTATE: one was not set.
- */
+/* Returns all arrays in the order of the nodes; the caller frees them. Returns
+ * SPC_ESTATE if an array was not set. */
 spc_status spc__net_arrays(spc__net_array **out, int *count, const spc_net *net,
                            spc_error *error);
 
-/* SPC_EUNSUPPORTED: the form has no words for a node. */
+/* Returns SPC_EUNSUPPORTED if the form cannot represent a node. */
 spc_status spc__net_write(spc__buf *out, const spc_net *net,
                           const spc__net_array *arrays, int array_count,
                           spc_error *error);
 
 /*
- * Reads what spc__net_write wrote: a network whose arrays are not set, and
- * which they are. `bytes`: of all arrays together, as the record says.
- * SPC_EFORMAT names the line; SPC_EDBVERSION: a newer form.
+ * Reads the output of spc__net_write: a network whose arrays are not set, and a
+ * list of these arrays. `bytes` is their total size according to the record.
+ * SPC_EFORMAT names the line; SPC_EDBVERSION means a newer form.
  */
 spc_status spc__net_read(spc_net **out, spc__net_array **arrays,
                          int *array_count, const char *text, int64_t bytes,

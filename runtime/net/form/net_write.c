@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_write.c - a network as text (net_text.h). */
+/* net_write.c - writes a network as text (net_text.h). */
 #include "net/form/net_text.h"
 
 #include "base/dtype.h"
@@ -20,8 +20,8 @@ size_t spc__net_array_bytes(const spc__net_array *array)
     return (size_t)array->count * spc__dtype_of(array->dtype)->bytes;
 }
 
-/* Arrays of files are often halves already; what is not a number differs from
- * itself, and stays as it is. */
+/* True if F16 is exact for all values; arrays of files often come from halves.
+ * A NaN never compares equal, so arrays with one stay F32. */
 static bool fits_half(const float *values, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -30,8 +30,8 @@ static bool fits_half(const float *values, int64_t count)
     return true;
 }
 
-/* Weights as their layer multiplies them: packing would round them alike. What
- * is added and scaled by stays as it is. */
+/* Weights get the type in which their layer multiplies them, since packing
+ * would round them in the same way. Other parameters keep their type. */
 static spc_dtype stored_type(const spc__net_node *node, int j)
 {
     spc_dtype own = node->kind == SPC__NODE_CONV ? node->conv.dtype : SPC_F32;
@@ -118,7 +118,7 @@ static void write_axes(spc__buf *out, const int axes[3])
     spc__buf_printf(out, "\t%dx%dx%d", axes[0], axes[1], axes[2]);
 }
 
-/* A tensor over the set of the node's outputs that there was before it. */
+/* Finds an earlier tensor over the set of the node's outputs. */
 static int find_at(const spc_net *net, const spc__net_node *node)
 {
     int set = net->tensors[node->out].set;
@@ -129,7 +129,7 @@ static int find_at(const spc_net *net, const spc__net_node *node)
     return SPC_NO_TENSOR;
 }
 
-/* Does where its outputs lie not follow from its inputs alone? */
+/* True if the set of the outputs does not follow from the inputs alone. */
 static bool needs_at(const spc__net_node *node)
 {
     if (node->kind == SPC__NODE_FEATURE)
@@ -166,9 +166,9 @@ static void write_input(spc__buf *out, const spc_net_input *input)
         spc__buf_printf(out, "\t%s", input->axes);
 }
 
-/* A list of offsets stands in a field of its own. The text says the kernel that
- * such a layer keeps, or one offset where a shape might be too small for that.
- */
+/* Writes a list of offsets in its own field. The text then has the kernel that
+ * such a layer keeps, or one offset if a shape may be too small for the
+ * kernel. */
 static void write_offsets(spc__buf *out, const spc_geometry *g)
 {
     spc__buf_puts(out, "\t");

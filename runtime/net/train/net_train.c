@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_train.c - training a network on one scene, as callers see it: making it,
- * its parameters, plain descent.
+ * net_train.c - training of a network on one scene: the public interface, its
+ * parameters, and plain gradient descent.
  */
 #include "net/train/net_train.h"
 
@@ -44,7 +44,7 @@ static spc_status put_weights(spc_training *t, step *s)
     return status;
 }
 
-/* Of a convolution the vector is its bias alone. */
+/* A convolution's vector is its bias only. */
 spc_status spc__train_put(spc_training *t, step *s)
 {
     bool is_conv = s->kind == SPC__TRAIN_CONV;
@@ -217,16 +217,16 @@ spc_status spc_training_output(spc_training_out *out, const spc_training *t,
 
 /* ---- parameters ---------------------------------------------------------- */
 
-/* The array of a layer among the values of a step: the first ones, or those
- * behind them. */
+/* Position of a parameter among the values of a step: the first values, or the
+ * second. */
 typedef struct param {
     step *step;
     bool second;
     int64_t count;
 } param;
 
-/* Weights are a convolution's; its bias too, unless there is a scale, which
- * then has it. */
+/* A convolution has weights. Its bias is a parameter of the scale step if there
+ * is one, else of the convolution. */
 static bool is_param(param *out, step *s, spc_operand which)
 {
     bool weights = s->kind == SPC__TRAIN_CONV;
@@ -256,8 +256,8 @@ static spc_status fetch(const spc_training *t, const step *s, float *change)
                             (size_t)(s->first + s->second) * sizeof(float));
 }
 
-/* Where value i of the parameter lies among the step's: the network has its
- * weights KRSC. */
+/* Index of value i of a parameter among the step's values. The network stores
+ * weights as KRSC, the step as RSCK. */
 static int64_t place_in(const param *p, int64_t i)
 {
     const step *s = p->step;
@@ -290,7 +290,7 @@ static spc_status give_gradient(float *out, const spc_training *t,
     return status;
 }
 
-/* The parameter that is meant, of so many values. */
+/* Finds the parameter and checks the number of values. */
 static spc_status take_param(param *out, spc_training *t, const char *function,
                              const char *layer, spc_operand which,
                              int64_t count)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_train_back.c - the way back as a list of actions, made once: which array
- * has the gradient of what, and where those of several readers add up.
+ * net_train_back.c - makes the backward pass, a list of actions: which array
+ * holds which gradient, and where gradients of several readers are summed.
  *
- * Steps are visited last ones first. When it is a step's turn all who read its
- * outputs have been, so the gradient of these is complete; the step then gives
- * each of its inputs a share. A first share is the gradient itself, a later one
- * is added to it in a new array: so nothing is written twice, and what several
- * values share (as the two sides of an addition do) may be one array.
+ * Steps are visited from last to first, so when a step is reached, all readers
+ * of its outputs are done and their gradient is complete. The step then
+ * contributes a share to the gradient of each input. The first share is the
+ * gradient itself; a later one is added to it in a new array. So no array is
+ * written twice, and several values may use one array, such as the two inputs
+ * of an addition.
  */
 #include "net/train/net_train.h"
 
@@ -21,7 +22,8 @@ typedef spc__train_step step;
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* Of the shape of a value; SPC__TRAIN_NONE without memory. */
+/* Adds an array of the shape of a value. Returns SPC__TRAIN_NONE if out of
+ * memory. */
 static int add_array(spc_training *t, int value)
 {
     const spc__train_value *v = &t->values[value];
@@ -76,7 +78,7 @@ static spc_status add_sum(spc_training *t, int value, int array)
     return spc__train_operator(&a->sum, t, &f, v->set, v->set);
 }
 
-/* `array` is a share of the gradient of a value. */
+/* Adds `array` as a share of the gradient of a value. */
 static spc_status share(spc_training *t, int value, int array)
 {
     spc__train_value *v = &t->values[value];
@@ -87,7 +89,7 @@ static spc_status share(spc_training *t, int value, int array)
     return SPC_OK;
 }
 
-/* An action that makes one. */
+/* Adds an action that makes a share. */
 static spc_status make_share(spc_training *t, spc__train_do what, int s,
                              int part, int dy)
 {
@@ -103,7 +105,7 @@ static spc_status make_share(spc_training *t, spc__train_do what, int s,
 
 /* ---- steps --------------------------------------------------------------- */
 
-/* Each source has an array, also where its gradient is not wanted. */
+/* Each source gets an array, even if its gradient is not needed. */
 static spc_status spread(spc_training *t, int s, int dy)
 {
     action *a = add_action(t, SPC__TRAIN_SPREAD, s, dy);
@@ -165,7 +167,7 @@ static spc_status turn_step(spc_training *t, int i)
 
 /* ---- entry --------------------------------------------------------------- */
 
-/* The arrays that the caller gives, by output. */
+/* Uses the arrays that the caller gives, by output. */
 static spc_status take_outputs(spc_training *t)
 {
     const spc_net *net = t->plan->net;

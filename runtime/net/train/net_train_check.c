@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_train_check.c - what of a network can be trained. */
+/* net_train_check.c - checks that a network can be trained. */
 #include "net/train/net_train.h"
 
 #include "base/dtype.h"
@@ -25,7 +25,7 @@ static spc_status check_conv(const spc__net_node *node, spc_error *error)
     return SPC_OK;
 }
 
-/* What net_train_steps.c has steps for. */
+/* Node kinds that net_train_steps.c supports. */
 static bool has_steps(const spc__net_node *node)
 {
     return node->kind == SPC__NODE_CONV || node->kind == SPC__NODE_FEATURE ||
@@ -59,7 +59,7 @@ static void mark(const spc_net *net, bool *used, int tensor)
         used[node] = true;
 }
 
-/* The masks that a set is made by, and those that it comes from. */
+/* Marks the masks of a set and of the sets that it is made from. */
 static void mark_masks(const spc_net *net, bool *used, int set)
 {
     const spc__net_set *s = &net->sets[set];

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_train_points.c - maps that only gradients of layers of points read.
- *
- * The clouds of a scene stay as they are, so that such a map is made once.
+ * net_train_points.c - maps that only gradients of layers of points read. The
+ * clouds of a scene do not change, so such a map is made once.
  */
 #include "net/train/net_train.h"
 
@@ -11,8 +10,8 @@
 #include "coords/points/points.h"
 #include <stdlib.h>
 
-/* Rows by themselves: a linear layer has a map of voxels that no one else sees,
- * as many as there are points. */
+/* A linear layer's rows are independent. This makes an identity map: a row of
+ * voxels without neighbours, one for each point. */
 static spc_status make_line(spc_map **out, spc_ctx *ctx, int64_t rows,
                             const spc_geometry *geometry)
 {
@@ -33,7 +32,7 @@ static spc_status make_line(spc_map **out, spc_ctx *ctx, int64_t rows,
         (status = spc_map_create(out, line, line, geometry)) == SPC_OK &&
         (status = spc_map_update(*out, NULL, NULL, 0, NULL)) == SPC_OK)
         status = spc_map_check(*out, NULL);
-    spc_coords_free(line); /* the map keeps it */
+    spc_coords_free(line); /* the map holds a reference */
     spc_dealloc(ctx, memory);
     free(at);
     return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_train_run.c - the two passes of training: steps forward, actions back. */
+/* net_train_run.c - runs the two passes of training: steps forward, actions
+ * backward. */
 #include "net/train/net_train.h"
 
 #include "base/dtype.h"
@@ -25,7 +26,7 @@ static spc_status run_pass(const spc_training *t, const spc__train_pass *p,
     return spc_plan_execute(p->plan, p->map, &buffers, stream);
 }
 
-/* An operator over its map, or over the set of `value`. */
+/* Runs an operator over its map, or over the set of `value`. */
 static spc_status run_operator(const spc_training *t,
                                const spc__train_feature *f, int value,
                                spc_feature_buffers buffers, void *stream)
@@ -63,7 +64,7 @@ static spc_status feature_forward(const spc_training *t, const step *s,
     return run_operator(t, &s->run, s->in[0], buffers, stream);
 }
 
-/* Where part `i` of a concatenation begins in a row. */
+/* Byte offset of part i of a concatenation in a row. */
 static size_t part_offset(const spc_training *t, const step *s, int i)
 {
     size_t channels = 0;
@@ -109,7 +110,7 @@ static spc_status gather_forward(const spc_training *t, const step *s,
                              stream);
 }
 
-/* The mask lies in the workspace: nobody else reads it. */
+/* The mask is in the workspace, which nothing else uses at that time. */
 static spc_status choose_voxels(const spc_training *t, int set, void *stream)
 {
     const spc__net_set *of = &t->plan->net->sets[set];
@@ -175,7 +176,8 @@ spc_status spc_net_forward(spc_training *t, const void *features,
     for (int i = 0; i < t->step_count && status == SPC_OK; i++)
         status =
             name_step(t, &t->steps[i], step_forward(t, &t->steps[i], stream));
-    if (status != SPC_OK) /* there is nothing to go back from */
+    if (status != SPC_OK) /* without a complete forward pass there is no
+                           * backward pass */
         t->features = NULL;
     *out = data_of(t, t->value_of[t->plan->net->outs[0].tensor]);
     return status;
@@ -198,7 +200,7 @@ static spc_status to_weights(const spc_training *t, const action *a,
         (spc_feature_buffers){.in = x, .add = dy, .out = s->change}, stream);
 }
 
-/* What reads the inputs besides dy has that as `add`. */
+/* An operator that needs the inputs in addition to dy gets them as `add`. */
 static spc_status to_inputs(const spc_training *t, const action *a,
                             const void *dy, void *stream)
 {
@@ -255,7 +257,7 @@ static spc_status add_up(const spc_training *t, const action *a, const void *dy,
 typedef spc_status (*runner)(const spc_training *t, const action *a,
                              const void *dy, void *stream);
 
-/* By spc__train_do. */
+/* Indexed by spc__train_do. */
 static const runner runners[] = {to_weights, to_inputs, to_part, to_sources,
                                  add_up};
 
@@ -293,7 +295,8 @@ spc_status spc_net_backward_all(spc_training *t, const void *const *grads,
         if (grads[i] == NULL)
             return spc__fail(error, SPC_EINVAL,
                              "the gradient of output %d is NULL", i);
-        t->arrays[i] = (void *)(uintptr_t)grads[i]; /* only read */
+        t->arrays[i] = (void *)(uintptr_t)grads[i]; /* these arrays are only
+                                                     * read */
     }
     return run_actions(t, stream);
 }

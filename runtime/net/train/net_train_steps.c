@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_train_steps.c - the steps that a network consists of in training.
+ * net_train_steps.c - makes the steps of a network in training.
  *
- * Sets and maps are those of a plan of the network for the scene, and maps
- * besides that only gradients read. Of sets that features choose nobody knows
- * how many voxels they will have: their values have room for all there can be.
+ * It uses the sets and maps of a plan of the network for the scene, and makes
+ * the maps that only gradients read. The size of sets that depend on features
+ * is unknown, so their values have the largest possible capacity.
  */
 #include "net/train/net_train.h"
 
@@ -29,7 +29,7 @@ static size_t bytes_of(const value *v)
            spc__dtype_of(v->dtype)->bytes;
 }
 
-/* One more, of the rows and the type of a tensor, with so many channels. */
+/* Adds a value with the rows and type of a tensor and this many channels. */
 static int add_value(spc_training *t, const spc__net_tensor *like)
 {
     value *v = &t->values[t->value_count];
@@ -58,7 +58,7 @@ static void need_work(spc_training *t, size_t bytes)
         t->work_bytes = bytes;
 }
 
-/* A byte for each slot. */
+/* One byte for each slot. */
 static size_t mask_bytes(const spc_training *t, const spc__net_set *set)
 {
     const int *split = set->how.split;
@@ -69,7 +69,7 @@ static size_t mask_bytes(const spc_training *t, const spc__net_set *set)
 
 static spc_status add_update(spc_training *t, int set, spc_map *map)
 {
-    step *s = &t->steps[t->step_count - 1]; /* the one that is being made */
+    step *s = &t->steps[t->step_count - 1]; /* the current step */
     void *updates =
         spc__net_grow(t->updates, t->update_count, sizeof(*t->updates));
 
@@ -91,7 +91,8 @@ static bool is_updated(const spc_training *t, int set, const spc_map *map)
     return false;
 }
 
-/* A late set with what it is made of, unless a step before has brought it. */
+/* Adds a late set and the sets that it is made from, unless an earlier step
+ * fills it. */
 static spc_status bring_set(spc_training *t, int set)
 {
     const spc__net_set *of = &t->plan->net->sets[set];
@@ -122,7 +123,7 @@ static spc_status bring_map(spc_training *t, spc_map *map, int in, int to)
 
 /* ---- maps and operators -------------------------------------------------- */
 
-/* The map from set `in` to set `to`: the plan's, or one of its own. */
+/* Returns the map from set `in` to set `to`: the plan's, or a new one. */
 static spc_status make_map(spc_map **out, bool *owned, spc_training *t,
                            const spc_geometry *geometry, bool inverse, int in,
                            int to)
@@ -188,7 +189,7 @@ void spc__train_release(spc__train_feature *f)
         spc_map_free(f->map);
 }
 
-/* The kernel of the pass, whose map is there. */
+/* Makes the plan of the pass; its map must exist. */
 static spc_status plan_pass(spc__train_pass *p, spc_training *t)
 {
     spc_status status = spc_plan_create(&p->plan, t->ctx, &p->conv, p->map,
@@ -230,8 +231,8 @@ int64_t spc__train_place(const spc_conv *conv, int64_t i)
     return tap * conv->cout + co;
 }
 
-/* Host and device memory for `first` and `second` values; the gradient is 0
- * until there is one. */
+/* Allocates host and device memory for `first` and `second` values. The
+ * gradient is 0 until it is computed. */
 static spc_status take_params(step *s, spc_training *t, int64_t first,
                               int64_t second)
 {
@@ -302,8 +303,8 @@ static step *add_step(spc_training *t, spc__train_kind kind,
     return s;
 }
 
-/* Its outputs, whose gradient is wanted if that of something it reads is, or if
- * it has parameters. */
+/* Finishes a step's outputs. Their gradient is needed if that of an input is,
+ * or if the step has parameters. */
 static spc_status finish_step(spc_training *t, step *s,
                               const spc__net_tensor *like)
 {
@@ -318,8 +319,8 @@ static spc_status finish_step(spc_training *t, step *s,
     return spc__train_take(&out->data, t, bytes_of(out));
 }
 
-/* The gradient of the inputs, which nobody asks for if they are the features.
- */
+/* Makes the gradient of the inputs. It is not needed if they are the features,
+ * unless the caller asked for it. */
 static spc_status make_dgrad(step *s, spc_training *t, const spc_conv *plain,
                              int in, int to)
 {
@@ -360,7 +361,7 @@ static bool has_vectors(const spc_feature *f)
     return f->op == SPC_FEATURE_AFFINE || (norm && f->affine);
 }
 
-/* An addition gives its gradient on as it is. */
+/* An addition passes its gradient on unchanged. */
 static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
                                  int from, int to)
 {
@@ -379,7 +380,7 @@ static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
     return spc__train_operator(&s->back, t, &of, to, from);
 }
 
-/* Where the maxima are from that a step before has made. */
+/* The indices of maxima that an earlier pooling stored. */
 static int32_t *index_of(const spc_training *t, int pooled)
 {
     int i = t->step_count;
@@ -389,7 +390,7 @@ static int32_t *index_of(const spc_training *t, int pooled)
     return t->steps[i].index;
 }
 
-/* An operator without its activation; `add` may be SPC__TRAIN_NONE. */
+/* Makes an operator without its activation; `add` may be SPC__TRAIN_NONE. */
 static spc_status make_operator(spc_training *t, const spc__net_node *node,
                                 const spc_feature *f, int in, int add, int *out)
 {
@@ -419,7 +420,7 @@ static spc_status make_operator(spc_training *t, const spc__net_node *node,
     return status;
 }
 
-/* The parts of what follows a convolution, as operators of their own. */
+/* The parts after a convolution (scale, residual, activation) as operators. */
 static spc_feature operator_of(const spc_conv *conv, spc_feature_op op)
 {
     spc_feature f = SPC_FEATURE_INIT;
@@ -465,7 +466,7 @@ static spc_status make_conv_node(spc_training *t, const spc__net_node *node)
                             : status;
 }
 
-/* A maximum stores where it is from, for its gradient. */
+/* A maximum stores its indices for the gradient. */
 static spc_status make_feature_node(spc_training *t, const spc__net_node *node)
 {
     spc_feature f = node->feature, act = node->feature;
@@ -516,7 +517,7 @@ static spc_status make_concat_node(spc_training *t, const spc__net_node *node)
     return status;
 }
 
-/* The way back writes as many rows of a source as its set has room for. */
+/* The backward pass writes all rows of a source's capacity. */
 static spc_status make_gather_node(spc_training *t, const spc__net_node *node)
 {
     const spc__net_tensor *tensor = &t->plan->net->tensors[node->out];
