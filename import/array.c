@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* array.c - types of elements, sizes, and elements as fp32. */
+/* array.c - element types, sizes, and conversion of elements to fp32. */
 #include "import/array.h"
 
 #include "base/dtype.h"
@@ -47,7 +47,8 @@ bool spc__array_measure(spc_array *array)
     return true;
 }
 
-/* Arrays of files are sound; one that a caller fills in may be anything. */
+/* Arrays from files were checked when they were read, but a caller may fill in
+ * anything. */
 spc_status spc__array_check_data(const spc_array *array, spc_error *error)
 {
     spc_status status = spc__array_check(array, error);
@@ -100,7 +101,7 @@ int64_t spc_array_elements(const spc_array *array)
 
 /* ---- as fp32 ------------------------------------------------------------- */
 
-/* Elements may lie at any address: each is copied out before it is read. */
+/* Elements may be unaligned, so each is copied before it is read. */
 static void decode_halves(float *out, const unsigned char *data, int64_t count,
                           float (*decode)(uint16_t))
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* batch_norm.c - batch normalisations, folded into what an epilogue does. */
+/* batch_norm.c - folds batch normalisations into the scale and bias of an
+ * epilogue. */
 #include "spc_import.h"
 
 #include "base/error.h"
@@ -18,7 +19,7 @@ static spc_status fold_channel(float *scale, float *bias, int c,
     double beta = norm->beta != NULL ? norm->beta[c] : 0;
     double before = conv_bias != NULL ? conv_bias[c] : 0;
 
-    if (!(spread > 0) || isinf(spread)) /* NaN too */
+    if (!(spread > 0) || isinf(spread)) /* also catches NaN */
         return spc__fail(error, SPC_EINVAL,
                          "variance %g + epsilon %g of channel %d is no "
                          "positive number",
@@ -50,8 +51,8 @@ spc_status spc_batch_norm_fold(float *scale, float *bias, int channels,
 
 /* ---- from a file --------------------------------------------------------- */
 
-/* "NAME.PART" as fp32 in `out`. True if it is there; SPC_OK in *status, unless
- * it is there and wrong. */
+/* Loads "NAME.PART" as fp32 into `out`. Returns true if the array exists.
+ * *status is SPC_OK unless the array exists and is invalid. */
 static bool load_part(float *out, spc_status *status,
                       const spc_weights *weights, const char *name,
                       const char *part, int channels, spc_error *error)

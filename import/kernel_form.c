@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel_form.c - the layouts in which engines keep the weights of a
- * convolution, as strides; converting one into another.
+ * kernel_form.c - the layouts in which engines store convolution weights, as
+ * strides, and conversion between them.
  *
- * A weight has five coordinates: output channel, place along x, y and z, input
- * channel. In every layout its position is a sum of five products, so that a
- * layout is five strides, and those follow from the order of the indices.
+ * A weight has five coordinates: output channel, x, y, z, and input channel. In
+ * every layout its position is a sum of five products, so a layout is five
+ * strides. They follow from the order of the indices.
  */
 #include "spc_import.h"
 
@@ -19,13 +19,13 @@
 #include <string.h>
 
 /*
- * Orders of indices, the last the fastest: o and i are channels; a, b, c the
- * engine's own axes. `flat`: the shape has K where the orders have a, b, c.
- * `dense`: the order of a box where K = 1 and no stride is.
+ * Orders of indices, the fastest last: o and i are channels; a, b and c are the
+ * engine's axes. `flat`: the shape has one index K in place of a, b and c.
+ * `dense`: the order for K = 1 without a stride.
  */
 struct layout {
     const char *name;
-    const char *odd, *even; /* K */
+    const char *odd, *even; /* for odd and even K */
     const char *dense;
     bool flat;
 };
@@ -64,7 +64,7 @@ spc_status spc_engine_parse(spc_engine *out, const char *word, spc_error *error)
 
 int spc_engine_origin(spc_engine engine, int kernel, int dilation)
 {
-    /* TorchSparse centres even kernels too. */
+    /* TorchSparse centres even kernels as well. */
     if (engine == SPC_ENGINE_TORCHSPARSE && kernel % 2 == 0 && kernel > 0 &&
         kernel <= SPC_MAX_OFFSETS && dilation > 0 && dilation <= INT16_MAX)
         return -dilation * ((kernel - 1) / 2);
@@ -73,7 +73,7 @@ int spc_engine_origin(spc_engine engine, int kernel, int dilation)
 
 /* ---- axes ---------------------------------------------------------------- */
 
-/* Fills which of our axes the engine's are; returns how many, or 0. */
+/* Maps the engine's axes to ours. Returns their number, or 0 on error. */
 static int read_axes(int out[3], const char *axes)
 {
     int count = 0;
@@ -117,7 +117,7 @@ static spc_status check_form(int axes[3], int *count,
 
 /* ---- shapes -------------------------------------------------------------- */
 
-/* The number of an axis of the shape, whatever the file says. */
+/* Reads the size of an axis; it comes from a file, so it is checked. */
 static bool read_size(int *out, const spc_array *array, int index)
 {
     int64_t size = array->shape[index];
@@ -131,7 +131,7 @@ static int64_t volume(const int kernel[3])
     return (int64_t)kernel[0] * kernel[1] * kernel[2];
 }
 
-/* The side of the cube or square of `offsets` places, or 0. */
+/* Edge length of the cube or square with `offsets` positions, or 0. */
 static int side_of(int64_t offsets, int axes)
 {
     for (int side = 1; side <= SPC_MAX_OFFSETS; side++) {
@@ -155,14 +155,14 @@ static spc_status fail_shape(const spc_array *array,
                      shape, spc_engine_name(form->engine), right);
 }
 
-/* The word behind the last point of a name. */
+/* The part of a name after the last dot. */
 static const char *last_word(const spc_array *array)
 {
     const char *dot = strrchr(array->name, '.');
     return dot != NULL ? dot + 1 : array->name;
 }
 
-/* A matrix [o][i], as linear layers of every engine have it. */
+/* A matrix [o][i], the layout of linear layers in every engine. */
 static bool is_linear(const spc_array *array, const spc_kernel_form *form)
 {
     return array->rank == 2 && (!layouts[form->engine].flat ||
@@ -177,7 +177,7 @@ static spc_status look_linear(spc_kernel_shape *out, const spc_array *array,
     return fail_shape(array, form, "[cout][cin] is right", error);
 }
 
-/* [K][i][o], or [i][o] of one offset. */
+/* Reads [K][i][o], or [i][o] for a single offset. */
 static spc_status look_flat(spc_kernel_shape *out, const spc_array *array,
                             const spc_kernel_form *form, const int axes[3],
                             int count, spc_error *error)
@@ -192,7 +192,7 @@ static spc_status look_flat(spc_kernel_shape *out, const spc_array *array,
         return fail_shape(array, form, "[K][cin][cout] or [cin][cout] is right",
                           error);
     if (form->kernel[0] != 0)
-        return SPC_OK; /* sizes that the caller knows are compared later */
+        return SPC_OK; /* sizes known to the caller are compared later */
     int side = side_of(offsets, count);
     if (side == 0)
         return fail_shape(array, form,
@@ -204,7 +204,7 @@ static spc_status look_flat(spc_kernel_shape *out, const spc_array *array,
     return SPC_OK;
 }
 
-/* Shapes with a size for each index, in the order of the layout. */
+/* Reads shapes with a size for each index, in the layout's order. */
 static spc_status look_spread(spc_kernel_shape *out, const spc_array *array,
                               const spc_kernel_form *form, const int axes[3],
                               int count, spc_error *error)
@@ -222,7 +222,8 @@ static spc_status look_spread(spc_kernel_shape *out, const spc_array *array,
     return is_right ? SPC_OK : fail_shape(array, form, right, error);
 }
 
-/* The number of indices before and behind those of the place. */
+/* Number of indices before those of the position; behind_place() is the number
+ * after them. */
 static int before_place(const spc_kernel_form *form)
 {
     return layouts[form->engine].odd[0] == 'o' ? 1 : 0;
@@ -233,9 +234,10 @@ static int behind_place(const spc_kernel_form *form)
     return 2 - before_place(form);
 }
 
-/* A list of offsets: one index for all of them, or several of which one is not
- * of size 1. With one offset there may be none. All orders of a layout agree
- * on a kernel of Kx1x1, so that nothing is permuted. */
+/* Reads the weights of a list of offsets: one index for all offsets, or several
+ * of which at most one has a size other than 1. A single offset needs no index.
+ * All orders of a layout agree for a kernel of Kx1x1, so nothing is
+ * permuted. */
 static spc_status look_list(spc_kernel_shape *out, const spc_array *array,
                             const spc_kernel_form *form, spc_error *error)
 {
@@ -275,7 +277,7 @@ static spc_status fail_size(const spc_array *array, const spc_kernel_form *form,
     return fail_shape(array, form, right, error);
 }
 
-/* Is what the caller knows of the sizes what the array has? */
+/* Checks the array's sizes against those that the caller knows. */
 static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
                               const spc_kernel_form *form, spc_error *error)
 {
@@ -349,7 +351,7 @@ bool spc_engine_owns(spc_engine engine, const spc_array *array,
 
 /* ---- strides ------------------------------------------------------------- */
 
-/* In elements: of the output channel, of x, y and z, of the input channel. */
+/* In elements, for output channel; x, y and z; input channel. */
 struct strides {
     int64_t out, axis[3], in;
 };
@@ -365,8 +367,8 @@ static const char *order_of(const spc_kernel_form *form,
     return offsets % 2 == 1 ? layout->odd : layout->even;
 }
 
-/* Walks the order from the fastest index on. In 2D the axis that is not there
- * has one place, so it does not matter where it stands. */
+/* Walks the order from the fastest index. In 2D the missing axis has size 1, so
+ * its position does not matter. */
 static struct strides strides_of(const char *order, const int axes[3],
                                  const spc_kernel_shape *shape)
 {
@@ -422,7 +424,7 @@ static int64_t position(const struct strides *s, int co, const int place[3],
            place[2] * s->axis[2] + ci * s->in;
 }
 
-/* All channels of one place. */
+/* Copies all channels of one position. */
 static void copy_place(const struct copy *c, const spc_kernel_shape *shape,
                        const int place[3])
 {
@@ -527,8 +529,8 @@ static spc_status check_layer(const spc_kernel_shape *shape,
                      shape->kernel[1], shape->kernel[2], shape->cin, text);
 }
 
-/* Does it move the outputs to another grid, so that spconv 2 does not take its
- * kernel of one offset as a matrix? */
+/* True if the layer moves its outputs to another grid. spconv 2 treats a kernel
+ * of one offset as a matrix only if it does not. */
 static bool is_strided(const spc_conv *conv)
 {
     const int *stride = conv->geometry.stride;
@@ -536,15 +538,15 @@ static bool is_strided(const spc_conv *conv)
            (stride[0] != 1 || stride[1] != 1 || stride[2] != 1);
 }
 
-/* Where place 0 of a kernel lies in the engine, for layers of a rule;
- * false: the engine has no such layer, or the same origin as the rule. */
+/* Origin of position 0 of a kernel in the engine, for layers of a rule. Returns
+ * false if the engine has no such layer or has the rule's own origin. */
 static bool find_origin(int *out, spc_engine engine, spc_rule rule, int kernel,
                         int dilation)
 {
     bool is_even = kernel % 2 == 0;
 
     if (rule == SPC_RULE_SUBM && engine == SPC_ENGINE_MINKOWSKI && is_even) {
-        *out = 0; /* ours is centred, as TorchSparse's */
+        *out = 0; /* this library centres the kernel, like TorchSparse */
         return true;
     }
     *out = spc_engine_origin(engine, kernel, dilation);
@@ -553,8 +555,9 @@ static bool find_origin(int *out, spc_engine engine, spc_rule rule, int kernel,
            *out != SPC_ORIGIN_AUTO;
 }
 
-/* The weights of an even kernel lie elsewhere than the layer would have them.
- * Who says an origin means it. */
+/* Checks that an even kernel has the engine's origin, since its weights would
+ * be at the wrong positions otherwise. An explicit origin is taken as
+ * intended. */
 static spc_status check_origin(const spc_conv *conv, const spc_array *array,
                                spc_engine engine, spc_error *error)
 {

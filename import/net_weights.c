@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* net_weights.c - sets the weights of a network from arrays, by their names. */
+/* net_weights.c - sets the weights of a network from arrays by name. */
 #include "spc_import.h"
 
 #include "base/error.h"
@@ -17,7 +17,7 @@ struct filling {
 
 /* ---- names --------------------------------------------------------------- */
 
-/* "PREFIX" "NAME" "SUFFIX", or NULL. */
+/* Finds "PREFIX" "NAME" "SUFFIX"; returns NULL if it is missing. */
 static const spc_array *find(const struct filling *f, const char *name,
                              const char *suffix)
 {
@@ -28,7 +28,7 @@ static const spc_array *find(const struct filling *f, const char *name,
     return spc_weights_find(f->weights, full);
 }
 
-/* MinkowskiEngine wraps the linear layers of PyTorch. */
+/* MinkowskiEngine wraps PyTorch's linear layers. */
 static const spc_array *find_bias(const struct filling *f, const char *name)
 {
     const spc_array *own = find(f, name, ".bias");
@@ -46,7 +46,8 @@ static spc_status fail_missing(const struct filling *f, const char *name,
 
 /* ---- one array ----------------------------------------------------------- */
 
-/* A bias that the network would leave out is another network's. */
+/* A bias that the network would not use shows that the file belongs to another
+ * network. */
 static spc_status check_bias(const struct filling *f,
                              const spc_net_param *param)
 {
@@ -79,14 +80,14 @@ static spc_status load_kernel(float *out, const struct filling *f,
                         "the ending .weight, .kernel or .linear.weight");
 }
 
-/* `array` was looked for under the endings `suffixes`. */
+/* `suffixes` are the endings under which `array` was searched. */
 static spc_status load_vector(float *out, const struct filling *f,
                               const spc_net_param *param,
                               const spc_array *array, const char *suffixes)
 {
     if (array == NULL)
         return fail_missing(f, param->layer, suffixes);
-    if (array->unreadable != NULL || /* which spc_array_floats says */
+    if (array->unreadable != NULL || /* spc_array_floats reports it */
         spc_array_elements(array) == param->count)
         return spc_array_floats(out, array, f->error);
     return spc__fail(f->error, SPC_EINVAL,
@@ -97,7 +98,7 @@ static spc_status load_vector(float *out, const struct filling *f,
 
 /* ---- normalisations ------------------------------------------------------ */
 
-/* Where the arrays of a normalisation are: MinkowskiEngine wraps them. */
+/* Prefix of a normalisation's arrays, which MinkowskiEngine wraps. */
 static void name_norm(char *out, size_t bytes, const struct filling *f,
                       const char *norm)
 {
@@ -107,7 +108,7 @@ static void name_norm(char *out, size_t bytes, const struct filling *f,
              norm, is_wrapped ? ".bn" : "");
 }
 
-/* `room` has three times as many numbers as the param: scale, bias, and the
+/* `room` is three times the size of the parameter: scale, bias, and the
  * convolution's own bias, which may be missing. */
 static spc_status fold(float *room, const struct filling *f,
                        const spc_net_param *param)
@@ -130,7 +131,8 @@ static spc_status fold(float *room, const struct filling *f,
     return status;
 }
 
-/* Of a layer of its own: a batch normalisation is none until it is folded. */
+/* Loads the parameters of a scale layer. A batch normalisation is refused: only
+ * convolutions fold it. */
 static spc_status load_own(float *room, const struct filling *f,
                            const spc_net_param *param)
 {
@@ -212,9 +214,9 @@ spc_status spc_weights_fill_net(spc_net *net, const spc_weights *weights,
     return status;
 }
 
-/* ---- what nobody read ---------------------------------------------------- */
+/* ---- unread arrays ------------------------------------------------------- */
 
-/* Marks the arrays of one name in the order of the collection. */
+/* Marks the arrays with this name as read, in the order of the collection. */
 static void mark(bool *read, const struct filling *f, const char *name,
                  const char *wrapper)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npy_array.c - one array of NumPy's form, alone in a file or in an archive. */
+/* npy_array.c - reads an array in NumPy's format, from a file or a member of an
+ * archive. */
 #include "import/weights.h"
 
 #include "base/error.h"
@@ -29,7 +30,7 @@ static spc_element type_of(const spc__numpy_field *field)
     return SPC_ELEMENTS;
 }
 
-/* The elements where they lie, or a copy in our order. */
+/* Refers to the elements in place, or copies them to C order. */
 static spc_status take_data(spc_array *array, spc_weights *out,
                             const spc__numpy *numpy, spc_error *error)
 {
@@ -68,7 +69,7 @@ spc_status spc__weights_add_npy(spc_weights *out, const spc__weight_file *file,
     return status == SPC_OK ? spc__weights_add(out, &array, error) : status;
 }
 
-/* The array's name is the file's, without folder and suffix. */
+/* The array is named after the file, without folder and suffix. */
 spc_status spc__weights_read_npy(spc_weights *out, const spc__weight_file *file,
                                  spc_error *error)
 {

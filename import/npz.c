@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* npz.c - archives of NumPy arrays (.npz): each member NAME.npy is an array;
- * others are passed over. */
+/* npz.c - reads archives of NumPy arrays (.npz). Each member NAME.npy is an
+ * array; other members are skipped. */
 #include "import/weights.h"
 
 #include "base/error.h"
@@ -9,14 +9,15 @@
 #include <string.h>
 #include <zip.h>
 
-/* Deflate makes at most so many bytes of one. */
+/* Upper bound of deflate's expansion factor. */
 enum { DEFLATE_MOST = 1032 };
 
 struct reader {
     spc_weights *out;
     zip_t *archive;
     const spc__weight_file *file;
-    zip_uint64_t left_bytes; /* of the file, for members to be packed in */
+    zip_uint64_t left_bytes; /* bytes of the file that remaining members may
+                              * occupy */
     spc_error *error;
 };
 
@@ -27,7 +28,7 @@ struct member {
     zip_uint16_t method;
 };
 
-/* What the archive says of a member. */
+/* Reads the sizes of a member from the archive's directory. */
 static spc_status look(struct member *out, const struct reader *r,
                        zip_uint64_t i)
 {
@@ -52,8 +53,8 @@ static bool is_array(const struct member *member)
     return length >= 4 && strcmp(member->name + length - 4, ".npy") == 0;
 }
 
-/* Before any memory is asked for: can so many bytes come of what is there? All
- * members together have no more than the file. */
+/* Checks the stated sizes before memory is allocated: the packed data can
+ * expand to this size, and all members together fit into the file. */
 static spc_status check_sizes(struct reader *r, const struct member *member)
 {
     zip_uint64_t growth = member->method == ZIP_CM_STORE ? 1 : DEFLATE_MOST;
@@ -75,8 +76,8 @@ static spc_status check_sizes(struct reader *r, const struct member *member)
     return SPC_OK;
 }
 
-/* True if `bytes` bytes and no more come, with the checksum that was stored:
- * that is compared when the end is reached. */
+/* Returns true if exactly `bytes` bytes follow and their checksum is right;
+ * libzip checks it at the end of the member. */
 static bool read_exactly(void *out, zip_file_t *stream, zip_uint64_t bytes)
 {
     zip_uint64_t done = 0;
@@ -108,7 +109,7 @@ static spc_status unpack(void *out, const struct reader *r,
     return status;
 }
 
-/* "weights.npz: conv1.npy" for sentences, and for spc_array.file. */
+/* "weights.npz: conv1.npy", for messages and spc_array.file. */
 static char *name_member(const struct reader *r, const struct member *member)
 {
     size_t bytes = strlen(r->file->path) + strlen(member->name) + 4;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* onnx_conv.c - SparseConvolution nodes: geometry, weights, what follows. */
+/* onnx_conv.c - reads SparseConvolution nodes: geometry, weights and fused
+ * layers. */
 #include "import/onnx_net.h"
 
 #include "base/error.h"
@@ -8,17 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A node while it is read. */
+/* State while a node is read. */
 struct reading {
     spc__onnx_builder *b;
     const spc__onnx_node *node;
     spc__onnx_value *in;
-    spc__onnx_value
-        *out; /* where the layer's outputs go: maybe behind others */
+    spc__onnx_value *out; /* the layer's output value; after fusion that of the
+                           * last fused node */
     char name[64], rulebook[64];
     int subm, inverse, transposed;
-    int out_padding[3];       /* of a transposed one */
-    spc__onnx_rulebook *made; /* by a strided one; else NULL */
+    int out_padding[3];       /* of a transposed convolution */
+    spc__onnx_rulebook *made; /* rulebook of a strided convolution; else NULL */
     spc_net_layer layer;
 };
 
@@ -34,7 +35,7 @@ static bool is_zero(const int sizes[3])
     return sizes[0] == 0 && sizes[1] == 0 && sizes[2] == 0;
 }
 
-/* What other layers than ours would need. */
+/* Refuses nodes that the library's layers cannot compute. */
 static spc_status check_kind(struct reading *r)
 {
     int ndim = 3, groups = 1, *more = r->out_padding;
@@ -79,8 +80,8 @@ static spc_status read_sizes(struct reading *r, spc_geometry *g)
     return status;
 }
 
-/* spconv ignores stride and padding of a submanifold layer, and knows none of
- * even size. */
+/* spconv ignores stride and padding of a submanifold layer and does not support
+ * even kernels. */
 static spc_status make_subm(struct reading *r, spc_geometry *g)
 {
     for (int i = 0; i < 3; i++) {
@@ -107,7 +108,7 @@ static spc_status make_strided(struct reading *r, spc_geometry *g)
     memcpy(book->layer, r->name, sizeof(book->layer));
     book->geometry = *g;
     book->in = r->in->tensor;
-    book->out = SPC_NO_TENSOR; /* until it is added */
+    book->out = SPC_NO_TENSOR; /* until the layer is added */
     r->made = book;
     return SPC_OK;
 }
@@ -127,7 +128,8 @@ static spc_status make_transposed(struct reading *r, spc_geometry *g)
                               "is transposed, and the spatial shape of its "
                               "inputs, by which its outputs are cut off, is "
                               "not known");
-    /* Before they are multiplied: no size is so large that it would matter. */
+    /* Checks sizes before they are multiplied, so the products cannot
+     * overflow. */
     g->rule = SPC_RULE_FOOTPRINT;
     if ((status = spc_geometry_check(g, r->b->error)) != SPC_OK)
         return spc__onnx_pass_on(r->node, status);
@@ -158,9 +160,12 @@ static bool lie_together(const struct reading *r, spc_tensor a, spc_tensor b)
            one.set == other.set;
 }
 
-/* The strided layer that made the rows of the inputs, whatever its rulebook is
- * called: all that made them did so by one geometry from one set. Else the last
- * one of that name, of which the network says why it cannot be. */
+/*
+ * Finds the strided layer that made the rows of the inputs, whatever the name
+ * of its rulebook: all layers that made these rows used one geometry and one
+ * set. Otherwise returns the last rulebook with this name, for which the
+ * network then reports why it cannot be inverted.
+ */
 static const spc__onnx_rulebook *find_inverted(const struct reading *r,
                                                const spc_geometry *g)
 {
@@ -177,8 +182,9 @@ static const spc__onnx_rulebook *find_inverted(const struct reading *r,
     return named;
 }
 
-/* The rows say which layer is inverted. A rulebook of another layer's map is
- * noted by the network; one that no layer has, or none, here. */
+/* The rows determine which layer is inverted. The network adds a note if the
+ * rulebook belongs to another layer's map; this adds one if the rulebook is
+ * unknown or missing. */
 static spc_status note_rulebook(const struct reading *r,
                                 const spc__onnx_rulebook *book)
 {
@@ -221,7 +227,7 @@ static spc_status make_inverse(struct reading *r, spc_geometry *g)
     return note_rulebook(r, book);
 }
 
-/* A kernel of one offset that moves nothing works on each row by itself. */
+/* A kernel of one offset without displacement works on each row by itself. */
 static spc_status read_geometry(struct reading *r)
 {
     spc_geometry *g = &r->layer.conv.geometry;
@@ -269,13 +275,14 @@ static spc_status read_activation(struct reading *r)
                                 text);
 }
 
-/* The other input of the Add that is the value's only user, if it is there and
- * lies over the same rows as ours will. */
+/* Returns the other input of the Add that is the value's only user, if it
+ * exists and is over the same rows as this layer's outputs. */
 static spc__onnx_value *find_other(struct reading *r, int adder)
 {
     const Spc__Pb__Node *add = r->b->onnx->model->graph->node[adder];
     spc__onnx_node node =
-        spc__onnx_node_at(r->b->onnx, adder, NULL); /* says nothing */
+        spc__onnx_node_at(r->b->onnx, adder, NULL); /* only for the query below,
+                                                     * which reports no error */
     spc__onnx_value *other = NULL;
 
     if (add->n_input != 2)
@@ -293,8 +300,8 @@ static bool is_add(const struct reading *r, int consumer)
     return strcmp(type, "Add") == 0 || strcmp(type, "QuantAdd") == 0;
 }
 
-/* Sets that follow from each other are found when the layer is added; before,
- * only layers that stay on their rows are sure of theirs. */
+/* Equal sets are found only when the layer is added. Until then, only layers
+ * that keep their rows have a known output set. */
 static bool lies_over_ours(const struct reading *r, spc_tensor other)
 {
     spc_tensor base = r->layer.conv.op == SPC_SUBM      ? r->layer.in
@@ -315,7 +322,7 @@ static void take_relu(struct reading *r)
         r->layer.conv.activation = SPC_ACT_RELU;
 }
 
-/* An Add behind the layer becomes its residual, and the Relu behind that its
+/* Fuses a following Add as the layer's residual, and a Relu after that as its
  * activation. */
 static void take_add(struct reading *r)
 {
@@ -368,7 +375,7 @@ static spc_status set_param(struct reading *r, spc_operand which,
     return status;
 }
 
-/* Is it a kernel of which shape and spconv 2 say different things? */
+/* Counts kernels for which the shape and spconv 2 disagree. */
 static void count_matrix(struct reading *r)
 {
     const spc_conv *conv = &r->layer.conv;

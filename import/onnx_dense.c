@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onnx_dense.c - what exporters do to dense outputs, followed on paper: after a
- * ScatterDense the axes are N, C and those of the file; Transpose moves them,
- * Reshape makes C and Z one. What is left is one operator that writes a plane
- * of channels c * Z + z.
+ * onnx_dense.c - tracks the axes of dense outputs through the nodes that
+ * exporters add. After a ScatterDense the axes are N, C and those of the file.
+ * Transpose permutes them, and Reshape merges C and Z. Nothing is computed: the
+ * result is one operator that writes a plane with channels c * Z + z.
  */
 #include "import/onnx_net.h"
 
@@ -12,7 +12,7 @@
 
 /* ---- the axes of a dense value ------------------------------------------- */
 
-/* How many places an axis has; 0: not known. */
+/* Size of an axis; 0: unknown. */
 static int64_t size_of(const spc_tensor_info *info, char axis)
 {
     return axis == 'c' ? info->channels : info->shape[axis - 'x'];
@@ -80,7 +80,7 @@ static bool fits(int64_t dim, int64_t size)
     return dim == -1 || dim == size;
 }
 
-/* N, C*Z and the two axes of the plane. */
+/* Merges to N, C*Z and the two axes of the plane. */
 static spc_status merge(spc__onnx_builder *b, const spc__onnx_node *node,
                         const spc__onnx_value *in, const int64_t *dims,
                         int count)
@@ -107,7 +107,7 @@ static spc_status merge(spc__onnx_builder *b, const spc__onnx_node *node,
     return SPC_OK;
 }
 
-/* [rows][channels] as [rows][channels / by][by]. */
+/* Splits [rows][channels] into [rows][channels / by][by]. */
 static spc_status split(spc__onnx_builder *b, const spc__onnx_node *node,
                         const spc__onnx_value *in, const int64_t *dims,
                         int count)
@@ -151,7 +151,7 @@ spc_status spc__onnx_reshape(spc__onnx_builder *b, const spc__onnx_node *node)
 
 /* ---- putting out --------------------------------------------------------- */
 
-/* SPC_BEV_VOLUME + 1: none. */
+/* Returns SPC_BEV_VOLUME + 1 if no order matches. */
 static spc_bev_order order_of(const spc__onnx_value *value)
 {
     static const char *const orders[] = {"czyx", "czxy", "cxyz"};
@@ -188,7 +188,7 @@ spc_status spc__onnx_put_out(spc_tensor *out, spc__onnx_builder *b,
         return SPC_OK;
     if (value->kind == SPC__ONNX_DENSE && order_of(value) <= SPC_BEV_VOLUME)
         return scatter(out, b, value);
-    /* Not the graph's input, whose values are rows: it has a node. */
+    /* The value is dense, so a node made it: the graph's inputs are rows. */
     spc__onnx_node node = spc__onnx_node_at(
         b->onnx, (int)(value - b->values) - b->input_count, b->error);
     return spc__onnx_fail(&node, SPC_EUNSUPPORTED,

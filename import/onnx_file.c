@@ -12,15 +12,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Far more than networks have; what follows may be quadratic in it. */
+/* Far more than real networks have. It also limits later steps that take
+ * quadratic time. */
 enum { NODES_MOST = 4096 };
 
-/* Sums broadcast by position since 7; of the nodes that are read, what their
- * attributes mean is the same up to 23. Past 12 a sum of channels may have its
- * axes as an input, which the node refuses. */
+/* Sums broadcast by position since version 7, and up to 23 the attributes of
+ * the supported nodes keep their meaning. After 12 ReduceSum may have its axes
+ * as an input; the node refuses that. */
 enum { OPSET_LEAST = 7, OPSET_MOST = 23 };
 
-/* The types of onnx-ml.proto that are read. */
+/* The supported element types of onnx-ml.proto. */
 enum { ONNX_FLOAT = 1, ONNX_FLOAT16 = 10 };
 
 /* ---- texts --------------------------------------------------------------- */
@@ -106,7 +107,7 @@ static spc_status check_bytes(const spc_onnx *onnx, const spc_array *array,
                      onnx->path, array->name, have, shape, array->bytes);
 }
 
-/* Halves may come one in each int32. */
+/* Halves may be stored one in each int32. */
 static spc_status read_halves(spc_array *out, void **decoded,
                               const spc_onnx *onnx, const Spc__Pb__Tensor *pb,
                               spc_error *error)
@@ -168,7 +169,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Of two of one name nobody knows which is meant. */
+/* Refuses duplicate names, as it is unclear which array is meant. */
 static spc_status check_names(const spc_onnx *onnx, spc_error *error)
 {
     size_t count = onnx->model->graph->n_initializer;
@@ -219,7 +220,7 @@ static spc_status bad(const spc_onnx *onnx, spc_error *error, const char *what)
                      what);
 }
 
-/* Some twenty, so that each may be compared with each. */
+/* A node has some twenty attributes, so comparing all pairs is fast enough. */
 static spc_status check_attributes(const spc__onnx_node *node)
 {
     enum { MOST = 100 };
@@ -278,7 +279,8 @@ static spc_status check_graph(const spc_onnx *onnx, spc_error *error)
     return status;
 }
 
-/* Nodes of a domain of their own mean what the exporter says. */
+/* Nodes of custom domains are defined by the exporter, so their version is not
+ * checked. */
 static spc_status check_opsets(const spc_onnx *onnx, spc_error *error)
 {
     for (size_t i = 0; i < onnx->model->n_opset_import; i++) {
@@ -295,7 +297,8 @@ static spc_status check_opsets(const spc_onnx *onnx, spc_error *error)
     return SPC_OK;
 }
 
-/* protobuf-c says only that it did not work; this tells why. */
+/* protobuf-c does not report why it failed; this records a failed
+ * allocation. */
 static void *allocate(void *failed, size_t bytes)
 {
     void *memory = malloc(bytes);
@@ -359,7 +362,7 @@ spc_status spc_onnx_open(spc_onnx **out, const char *path, spc_error *error)
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    /* A message of this format has at most so many bytes. */
+    /* A protobuf message has at most INT_MAX bytes. */
     status = spc__file_read(&data, path, INT_MAX, error);
     if (status == SPC_OK)
         status = spc__onnx_read(out, path, data.data, data.length, error);

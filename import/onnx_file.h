@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onnx_file.h - an ONNX file as it is: its nodes, their attributes, its arrays.
+ * onnx_file.h - the contents of an ONNX file: nodes, attributes and arrays.
  *
- * Texts are checked when the file is read, so that they may be printed. What
- * the nodes mean is onnx_net.c's.
+ * Texts are checked when the file is read, so they are safe to print.
+ * onnx_net.c interprets the nodes.
  */
 #ifndef SPC_IMPORT_ONNX_FILE_H
 #define SPC_IMPORT_ONNX_FILE_H
@@ -13,19 +13,21 @@
 
 struct spc_onnx {
     char *path;
-    Spc__Pb__Model *model; /* has a graph, whose nodes have types and outputs */
-    spc_array *arrays;     /* the initializers, in their order */
-    void **decoded;        /* what of them had to be brought into a row */
+    Spc__Pb__Model *model; /* has a graph; every node has a type and an
+                            * output */
+    spc_array *arrays;     /* the initializers, in file order */
+    void **decoded;        /* data that had to be converted to contiguous
+                            * arrays */
 };
 
-/* Reads `data`, the contents of the file that sentences call `path`. */
+/* Reads `data`, the contents of a file. `path` is its name in messages. */
 spc_status spc__onnx_read(spc_onnx **out, const char *path, const void *data,
                           size_t bytes, spc_error *error);
 
-/* Its array of this name, or NULL. */
+/* Returns the array with this name, or NULL. */
 const spc_array *spc__onnx_array(const spc_onnx *onnx, const char *name);
 
-/* A node, for whatever is wrong with it. */
+/* A node, with the data that error messages need. */
 typedef struct spc__onnx_node {
     const spc_onnx *onnx;
     const Spc__Pb__Node *pb;
@@ -35,27 +37,27 @@ typedef struct spc__onnx_node {
 
 spc__onnx_node spc__onnx_node_at(const spc_onnx *onnx, int i, spc_error *error);
 
-/* "cannot read 'scn.onnx': node 3 ('conv1', SparseConvolution) " and then the
- * words; returns `status`. */
+/* Formats "cannot read 'scn.onnx': node 3 ('conv1', SparseConvolution) "
+ * followed by the message; returns `status`. */
 spc_status spc__onnx_fail(const spc__onnx_node *node, spc_status status,
                           const char *format, ...) SPC_PRINTF(3, 4);
 
 /*
- * Attributes. What is not there leaves *out as it is; of another kind than
- * asked for it is SPC_EFORMAT.
+ * Attributes. If one is missing, *out is unchanged. An attribute of another
+ * type is SPC_EFORMAT.
  */
 bool spc__onnx_has(const spc__onnx_node *node, const char *name);
 spc_status spc__onnx_int(const spc__onnx_node *node, int *out,
                          const char *name);
 spc_status spc__onnx_float(const spc__onnx_node *node, float *out,
                            const char *name);
-/* Exactly `count` whole numbers that fit int. */
+/* Reads exactly `count` integers that fit an int. */
 spc_status spc__onnx_ints(const spc__onnx_node *node, int *out, int count,
                           const char *name);
-/* A text of at most `bytes` - 1 letters. */
+/* Reads a text of at most `bytes` - 1 characters. */
 spc_status spc__onnx_text(const spc__onnx_node *node, char *out, size_t bytes,
                           const char *name);
-/* All whole numbers of a list; NULL: there is none. */
+/* Returns all integers of a list; NULL if there is no list. */
 const int64_t *spc__onnx_list(const spc__onnx_node *node, int *count,
                               const char *name);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onnx_net.c - makes a network of an ONNX file: its values, the table of nodes,
- * and those nodes that have no weights.
+ * onnx_net.c - builds a network from an ONNX file: its values, the table of
+ * nodes, and the nodes without weights.
  */
 #include "import/onnx_net.h"
 
@@ -61,7 +61,7 @@ static spc_status add_value(spc__onnx_builder *b, const char *name)
     return SPC_OK;
 }
 
-/* Inputs of the graph that are initializers are no features. */
+/* Graph inputs that are initializers are weights and not features. */
 static spc_status add_inputs(spc__onnx_builder *b)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
@@ -211,7 +211,7 @@ static spc_status add_feature(spc__onnx_builder *b, const spc__onnx_node *node,
     return spc__onnx_pass_on(node, status);
 }
 
-/* A sum that no convolution took as its residual. */
+/* A sum that was not fused into a convolution as its residual. */
 static spc_status add_sum(spc__onnx_builder *b, const spc__onnx_node *node)
 {
     spc__onnx_value *first = NULL, *second = NULL;
@@ -263,7 +263,7 @@ static spc_status add_concat(spc__onnx_builder *b, const spc__onnx_node *node)
                                  (int)node->pb->n_input, b->error));
 }
 
-/* Of rows that a Reshape has split. */
+/* A sum over rows that a Reshape has split. */
 static spc_status add_group_sum(spc__onnx_builder *b,
                                 const spc__onnx_node *node)
 {
@@ -290,11 +290,11 @@ static spc_status add_group_sum(spc__onnx_builder *b,
 
 /* ---- the table ----------------------------------------------------------- */
 
-/* Attributes, each between commas. Those of the second list only tell what the
- * exporter saw, or how int8 is made of it. */
+/* Attribute names, each between commas. Those in the second list are ignored:
+ * they describe the exporter's trace or its int8 conversion. */
 static const struct op {
     const char *type;
-    size_t least, most; /* inputs */
+    size_t least, most; /* number of inputs */
     const char *attributes, *others;
     spc_status (*add)(spc__onnx_builder *b, const spc__onnx_node *node);
 } ops[] = {
@@ -343,7 +343,7 @@ static spc_status check_attributes(const spc__onnx_node *node,
     return SPC_OK;
 }
 
-/* NULL: it is not known. */
+/* Returns NULL for an unknown type. */
 static const struct op *find_op(const spc__onnx_node *node)
 {
     for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
@@ -379,8 +379,8 @@ static spc_status check_node(const spc__onnx_node *node)
     return check_attributes(node, op);
 }
 
-/* All of them at first: some will be taken by those before them, which do not
- * ask what else they are. */
+/* Checks all nodes first, since some are later fused into earlier ones without
+ * a look at their other properties. */
 static spc_status check_nodes(const spc__onnx_builder *b)
 {
     spc_status status = SPC_OK;
@@ -395,7 +395,8 @@ static spc_status check_nodes(const spc__onnx_builder *b)
 
 /* ---- the whole ----------------------------------------------------------- */
 
-/* The axes of the file: as its dense outputs say; else *out stays. */
+/* Finds the file's order of axes from its dense outputs. *out is unchanged
+ * without them. */
 static spc_status find_axes(const char **out, const spc_onnx *onnx,
                             spc_error *error)
 {
@@ -427,7 +428,7 @@ static spc_status find_axes(const char **out, const spc_onnx *onnx,
     return SPC_OK;
 }
 
-/* The first convolution of the input says how wide it is, and its grid. */
+/* The first convolution determines the input's channels and grid. */
 static spc_status add_input(spc__onnx_builder *b)
 {
     const Spc__Pb__Graph *graph = b->onnx->model->graph;
@@ -508,7 +509,8 @@ static spc_status add_outputs(spc__onnx_builder *b)
     return status;
 }
 
-/* Nothing in the file says which it is: the shapes are alike. */
+/* Adds a note, since the file does not show which of the two layouts a matrix
+ * has: their shapes are equal. */
 static spc_status note_matrices(spc__onnx_builder *b)
 {
     char text[400];

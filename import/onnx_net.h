@@ -1,36 +1,36 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onnx_net.h - making a network of an ONNX file: what is known of each value
- * while its nodes are gone through.
+ * onnx_net.h - builds a network from an ONNX file: what is known about each
+ * value while the nodes are read.
  */
 #ifndef SPC_IMPORT_ONNX_NET_H
 #define SPC_IMPORT_ONNX_NET_H
 
 #include "import/onnx_file.h"
 
-/* What a value is. Nothing dense is computed before it is put out: until then
- * its axes are moved about on paper. */
+/* The kind of a value. Dense values are not computed until they are outputs; up
+ * to then only their axes are tracked. */
 typedef enum spc__onnx_kind {
-    SPC__ONNX_PENDING, /* its node has not been come to */
+    SPC__ONNX_PENDING, /* its node has not been read yet */
     SPC__ONNX_ROWS,    /* a tensor of the network */
-    SPC__ONNX_GROUPED, /* rows, each split into groups of `by` channels */
-    SPC__ONNX_DENSE    /* rows, to be scattered with axes in this order */
+    SPC__ONNX_GROUPED, /* rows, split into groups of `by` channels */
+    SPC__ONNX_DENSE    /* rows to be scattered with axes in this order */
 } spc__onnx_kind;
 
 typedef struct spc__onnx_value {
     const char *name;
-    int users;    /* nodes that read it, and outputs of the graph */
-    int consumer; /* the only user, if that is a node; else -1 */
+    int users;    /* nodes that read it, and graph outputs */
+    int consumer; /* the node, if it is the only user; else -1 */
     spc__onnx_kind kind;
     spc_tensor tensor;
     int by;
-    char order[5]; /* letters of c, z, y, x */
-    bool merged;   /* c and z are one */
+    char order[5]; /* permutation of c, z, y, x */
+    bool merged;   /* c and z are merged */
 } spc__onnx_value;
 
-/* A strided layer, for those that invert it. */
+/* A strided layer that other layers may invert. */
 typedef struct spc__onnx_rulebook {
-    char name[64]; /* "": it has none */
+    char name[64]; /* "": no name */
     char layer[64];
     spc_geometry geometry;
     spc_tensor in, out;
@@ -41,30 +41,33 @@ typedef struct spc__onnx_builder {
     const spc_onnx_options *options;
     const char *axes;
     spc_net *net;
-    spc__onnx_value *values; /* the graph's inputs, then one for each node */
+    spc__onnx_value *values; /* the graph's inputs, then one value for each
+                              * node */
     int value_count, input_count;
     spc__onnx_rulebook *rulebooks;
     int rulebook_count;
-    int matrix_count;      /* kernels of one offset that are read as spconv 2 */
-    char first_matrix[64]; /* multiplies by them, and the first of them */
-    bool *done; /* by node: it is part of one before it */
+    int matrix_count;      /* kernels of one offset that are read in spconv 2's
+                            * layout */
+    char first_matrix[64]; /* the first of these layers */
+    bool *done;            /* by node: fused into an earlier one */
     spc_error *error;
 } spc__onnx_builder;
 
-/* NULL: no node makes it. */
+/* Returns NULL if no node makes the value. */
 spc__onnx_value *spc__onnx_find(const spc__onnx_builder *b, const char *name);
 
-/* The network, once it is built, by the ranges of the file (onnx_range.c). */
+/* Quantises the finished network by the ranges in the file (onnx_range.c). */
 spc_status spc__onnx_quantise(spc__onnx_builder *b);
 
-/* The value of that name, which a node before this one has made. */
+/* Finds the value of input i, which an earlier node must have made. */
 spc_status spc__onnx_input(spc__onnx_value **out, spc__onnx_builder *b,
                            const spc__onnx_node *node, int i,
                            spc__onnx_kind kind);
 spc__onnx_value *spc__onnx_output(spc__onnx_builder *b,
                                   const spc__onnx_node *node);
 
-/* Reads three numbers along the file's axes as ours: x, y, z. */
+/* Reads three numbers in the file's order of axes and returns them as x, y,
+ * z. */
 spc_status spc__onnx_axes(const spc__onnx_builder *b,
                           const spc__onnx_node *node, int out[3],
                           const char *name);
@@ -72,10 +75,10 @@ spc_status spc__onnx_axes(const spc__onnx_builder *b,
 /* The name of the layer that a node becomes. */
 void spc__onnx_name(char out[64], const spc__onnx_node *node);
 
-/* What the network says of a layer, with the node's name. */
+/* Adds the node's name to an error of the network. */
 spc_status spc__onnx_pass_on(const spc__onnx_node *node, spc_status status);
 
-/* Has the tensor's set the shape that this attribute says? */
+/* Checks that the tensor's set has the shape in this attribute. */
 spc_status spc__onnx_check_shape(const spc__onnx_builder *b,
                                  const spc__onnx_node *node, spc_tensor tensor,
                                  const char *attribute);
@@ -88,12 +91,12 @@ spc_status spc__onnx_scatter(spc__onnx_builder *b, const spc__onnx_node *node);
 spc_status spc__onnx_reshape(spc__onnx_builder *b, const spc__onnx_node *node);
 spc_status spc__onnx_transpose(spc__onnx_builder *b,
                                const spc__onnx_node *node);
-/* The tensor that is put out for a value; dense ones are scattered now. */
+/* The output tensor of a value; scatters dense values. */
 spc_status spc__onnx_put_out(spc_tensor *out, spc__onnx_builder *b,
                              const spc__onnx_value *value);
 
-/* If the value's only user is a Relu: marks that node as done, gives the
- * value's place to its output, and returns true. */
+/* If the value's only user is a Relu, marks that node as done, lets its output
+ * take over the value, and returns true. */
 bool spc__onnx_take_relu(spc__onnx_builder *b, spc__onnx_value **value);
 
 #endif

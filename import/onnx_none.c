@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* onnx_none.c - a build without protobuf-c reads no ONNX files, and says so. */
+/* onnx_none.c - replaces the ONNX importer in builds without protobuf-c: every
+ * call fails with a message. */
 #include "spc_import.h"
 
 #include "base/error.h"
@@ -20,7 +21,7 @@ spc_status spc_onnx_open(spc_onnx **out, const char *path, spc_error *error)
 
 void spc_onnx_free(spc_onnx *onnx)
 {
-    (void)onnx; /* there is none */
+    (void)onnx; /* never created in this build */
 }
 
 spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,

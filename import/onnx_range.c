@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* onnx_range.c - the ranges that a file states: read, and a network quantised
- * by them. */
+/* onnx_range.c - reads the ranges in a file and quantises a network by them. */
 #include "import/onnx_net.h"
 
 #include "base/error.h"
@@ -16,7 +15,7 @@ static bool is_int8(const spc__onnx_node *node, const char *name)
            strcmp(text, "int8") == 0;
 }
 
-/* What says the range of input i / 2. */
+/* The attributes with the range of input i / 2. */
 static const char *const inputs[] = {
     "input_dynamic_range", "input0_dynamic_range", "input1_dynamic_range"};
 
@@ -37,7 +36,7 @@ static void read_range(spc_onnx_range *out, const spc__onnx_node *node)
     out->int8_out = is_int8(node, "output_precision");
 }
 
-/* An exporter that has other types has other ranges. */
+/* Files with other types have ranges with another meaning. */
 static spc_status check_precision(const spc__onnx_node *node, const char *name)
 {
     static const char *const known[] = {"", "int8", "fp16", "fp32"};
@@ -97,8 +96,8 @@ static spc_status check_ranges(const spc__onnx_node *node)
     return status;
 }
 
-/* What a node says of the tensors that it reads: the larger of two ranges
- * holds, and what a layer reads as f16 stays so. */
+/* Takes the ranges that a node states for its inputs. The larger of two ranges
+ * applies, and a tensor that some layer reads as f16 stays f16. */
 static void take_range(float *ranges, const spc__onnx_builder *b,
                        const spc__onnx_node *node)
 {

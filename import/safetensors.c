@@ -5,7 +5,7 @@
  *   u64 header length, little endian
  *   {"NAME": {"dtype": "F16", "shape": [16, 3], "data_offsets": [0, 96]}, ...,
  *    "__metadata__": {...}}
- *   data: all of it belongs to arrays, none of it to two
+ *   data: every byte belongs to exactly one array
  */
 #include "import/weights.h"
 
@@ -18,12 +18,12 @@
 
 enum { LENGTH_BYTES = 8 };
 
-/* The limit of the format's own library. */
+/* The limit of the format's reference library. */
 static const uint64_t most_header_bytes = 100000000;
 
 struct reader {
     const spc__weight_file *file;
-    const unsigned char *data; /* behind the header */
+    const unsigned char *data; /* after the header */
     size_t data_bytes;
     spc_error *error;
 };
@@ -64,8 +64,8 @@ static spc_status read_type(struct found *out, const struct reader *r,
     return SPC_OK;
 }
 
-/* Of more dimensions than an array has here all are looked at, and the array
- * is unreadable. */
+/* All dimensions are checked, even if there are more than an spc_array holds;
+ * the array is unreadable then. */
 static spc_status read_shape(struct found *out, const struct reader *r,
                              const json_t *entry)
 {
@@ -96,7 +96,7 @@ static spc_status read_shape(struct found *out, const struct reader *r,
     return SPC_OK;
 }
 
-/* The length of an unreadable array is what the file says. */
+/* The length of an unreadable array is taken from the file. */
 static spc_status read_place(struct found *out, const struct reader *r,
                              const json_t *entry)
 {
@@ -155,8 +155,8 @@ static int by_place(const void *a, const void *b)
     return x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* Every byte of the data belongs to one array, as the format demands: a gap is
- * a file that was put together wrongly. */
+/* Every byte of the data must belong to exactly one array, as the format
+ * requires. A gap shows that the file was written incorrectly. */
 static spc_status check_cover(const struct reader *r, struct found *arrays,
                               size_t count)
 {

@@ -24,8 +24,7 @@ static void write_entry(spc__json *json, const spc_array *array, size_t at)
     spc__json_end_object(json);
 }
 
-/* Elements of 8 bytes come first, so that all lie at multiples of their size.
- */
+/* Larger elements come first, so every array is aligned to its element size. */
 static int by_element(const void *a, const void *b)
 {
     const spc_array *x = *(const spc_array *const *)a;
@@ -54,7 +53,7 @@ static void write_header(spc__buf *out, const spc_array *const *arrays,
         at += arrays[i]->bytes;
     }
     spc__json_end_object(&json);
-    while (out->length % 8 != 0) /* spaces, so that the data is aligned */
+    while (out->length % 8 != 0) /* pads with spaces to align the data */
         spc__buf_append(out, " ", 1);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * weights.c - a collection of named arrays: opening files, and finding arrays.
+ * weights.c - a collection of named arrays: opens files and finds arrays.
  */
 #include "import/weights.h"
 
@@ -15,7 +15,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What is freed with the collection. */
+/* Memory that is freed with the collection. */
 struct block {
     struct block *next;
     void *data;
@@ -92,7 +92,7 @@ static bool grow(spc_weights *weights)
     return true;
 }
 
-/* Names are printed, so they must not steer a terminal. */
+/* Names are printed, so they must not contain terminal control sequences. */
 static spc_status check_name(const spc_array *array, spc_error *error)
 {
     for (const char *c = array->name; *c != '\0'; c++)
@@ -182,8 +182,7 @@ const spc_array *spc_weights_find(const spc_weights *weights, const char *name)
 
 /* ---- files --------------------------------------------------------------- */
 
-/* A library that is not there at build time leaves its format without a reader.
- */
+/* A format whose library was missing at build time has no reader. */
 static const struct format {
     const char *suffix;
     spc__weight_reader read;
@@ -235,7 +234,7 @@ static spc_status fail_errno(spc_error *error, const char *what,
 static spc_status check_facts(const struct stat *facts, const char *path,
                               spc_error *error)
 {
-    if (!S_ISREG(facts->st_mode)) /* a pipe or a device cannot be mapped */
+    if (!S_ISREG(facts->st_mode)) /* pipes and devices cannot be mapped */
         return spc__fail(error, SPC_EIO,
                          "cannot read '%s': it is not a plain file of weights",
                          path);
@@ -245,7 +244,7 @@ static spc_status check_facts(const struct stat *facts, const char *path,
     return SPC_OK;
 }
 
-/* Maps an open file; the mapping stays when the file is closed. */
+/* Maps an open file. The mapping remains valid after the file is closed. */
 static spc_status map_open(spc__weight_file *out, spc_weights *weights, int fd,
                            spc_error *error)
 {
@@ -273,7 +272,7 @@ static spc_status map_open(spc__weight_file *out, spc_weights *weights, int fd,
 static spc_status map_file(spc__weight_file *out, spc_weights *weights,
                            const char *path, spc_error *error)
 {
-    /* Without O_NONBLOCK opening a pipe would wait for its writer. */
+    /* With O_NONBLOCK, opening a pipe does not wait for a writer. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     size_t length = strlen(path) + 1;
     char *name = spc__weights_alloc(weights, length);
