@@ -245,7 +245,7 @@ static spc_status read_geometry(struct reading *r)
     return make_strided(r, g);
 }
 
-/* ---- what follows: Relu, Add --------------------------------------------- */
+/* ---- fusing Relu and Add ------------------------------------------------- */
 
 static spc_status read_activation(struct reading *r)
 {

@@ -149,7 +149,7 @@ spc_status spc__onnx_reshape(spc__onnx_builder *b, const spc__onnx_node *node)
     return status == SPC_OK ? split(b, node, in, dims, count) : status;
 }
 
-/* ---- putting out --------------------------------------------------------- */
+/* ---- outputs ------------------------------------------------------------- */
 
 /* Returns SPC_BEV_VOLUME + 1 if no order matches. */
 static spc_bev_order order_of(const spc__onnx_value *value)

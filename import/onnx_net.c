@@ -128,7 +128,7 @@ bool spc__onnx_take_relu(spc__onnx_builder *b, spc__onnx_value **value)
     return true;
 }
 
-/* ---- what nodes have in common ------------------------------------------- */
+/* ---- shared by nodes ----------------------------------------------------- */
 
 void spc__onnx_name(char out[64], const spc__onnx_node *node)
 {
@@ -393,7 +393,7 @@ static spc_status check_nodes(const spc__onnx_builder *b)
     return status;
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- entry --------------------------------------------------------------- */
 
 /* Finds the file's order of axes from its dense outputs. *out is unchanged
  * without them. */

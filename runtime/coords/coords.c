@@ -158,7 +158,7 @@ void spc__guard_widen(spc__guard *guard, const spc__guard *by)
     }
 }
 
-/* ---- making ----------------------------------------------------------- */
+/* ---- creating --------------------------------------------------------- */
 
 /* The bounds of a set before it is made. */
 typedef struct plan {

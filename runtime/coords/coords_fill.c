@@ -137,7 +137,7 @@ spc_status spc_coords_merge(const spc_coords *c, void *features,
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 
-/* ---- trouble ---------------------------------------------------------- */
+/* ---- errors ----------------------------------------------------------- */
 
 static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
                              spc_error *error)
@@ -230,7 +230,7 @@ spc_status spc_coords_check(spc_coords *c, void *stream)
     return status == SPC_OK || !c ? status : spc__ctx_fail(c->ctx, &error);
 }
 
-/* ---- questions -------------------------------------------------------- */
+/* ---- queries ---------------------------------------------------------- */
 
 int64_t spc_coords_rows(const spc_coords *c)
 {

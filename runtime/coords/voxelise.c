@@ -24,7 +24,7 @@ static const spc__voxeliser *voxeliser_of(const spc_voxels *v)
     return spc__indexer_for(v->ctx)->voxeliser;
 }
 
-/* ---- what can be --------------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------- */
 
 int spc__voxel_cells(double low, double high, double voxel)
 {
@@ -317,7 +317,7 @@ spc_status spc_voxels_update(spc_voxels *v, const float *points,
     return status == SPC_OK ? status : spc__ctx_fail(v->ctx, &error);
 }
 
-/* ---- what came of it ----------------------------------------------------- */
+/* ---- report -------------------------------------------------------------- */
 
 static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
                         int first_bad, spc_error *error)

@@ -82,7 +82,7 @@ static void list_point(const spc_voxelise_args *args, int i)
     memcpy(args->list + 4 * (size_t)i, voxel, sizeof voxel);
 }
 
-/* ---- what the points of a voxel say -------------------------------------- */
+/* ---- features of a voxel ------------------------------------------------- */
 
 /* The points of a voxel that take part. */
 static const int *points_of(int *count, const spc_voxelise_args *args,

@@ -210,7 +210,7 @@ int spc__net_find_map(spc_net *net, const spc__net_map *map, spc_error *error)
     return net->map_count++;
 }
 
-/* ---- questions ----------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------- */
 
 static int count_params(const spc_net *net)
 {

@@ -37,7 +37,7 @@ static int count_branches(const spc_net_plan *plan)
     return count;
 }
 
-/* ---- who waits for whom -------------------------------------------------- */
+/* ---- dependences --------------------------------------------------------- */
 
 static int filler_of(const spc_net_plan *plan, int set)
 {
@@ -375,7 +375,7 @@ static spc_status run_in_turn(spc_net_plan *plan,
     return status;
 }
 
-/* ---- layers side by side ------------------------------------------------- */
+/* ---- concurrent layers --------------------------------------------------- */
 
 /* Layers of a graph during the capture. */
 typedef struct lanes {

@@ -57,7 +57,7 @@ spc_status spc__net_copy_shared(spc_net *net, spc_error *error)
     return status;
 }
 
-/* ---- looking ------------------------------------------------------------- */
+/* ---- reading shapes ------------------------------------------------------ */
 
 static void describe(spc_net_param *out, const spc__net_node *node, int j)
 {
@@ -190,7 +190,7 @@ spc_status spc_net_set_param(spc_net *net, const char *layer, spc_operand which,
     return spc__net_copy_shared(net, error);
 }
 
-/* ---- drawing ------------------------------------------------------------- */
+/* ---- sampling ------------------------------------------------------------ */
 
 /* Uniform values in [mean - width, mean + width). */
 static void draw(float *out, int64_t count, double mean, double width,

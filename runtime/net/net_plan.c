@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what was asked for -------------------------------------------------- */
+/* ---- checks -------------------------------------------------------------- */
 
 /* Points need a grid. */
 static spc_status check_points(const spc_net *net, const spc_net_options *o,

@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- where things lie ---------------------------------------------------- */
+/* ---- addresses ----------------------------------------------------------- */
 
 void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
                     int tensor)
@@ -516,7 +516,7 @@ spc_status spc_net_replay(spc_net_plan *plan, void *stream)
     return status;
 }
 
-/* ---- questions ----------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------- */
 
 size_t spc_net_memory_bytes(const spc_net_plan *plan)
 {

@@ -17,7 +17,7 @@
 
 enum { MOST_CHANNELS = 1024 };
 
-/* ---- who they are -------------------------------------------------------- */
+/* ---- finding siblings ---------------------------------------------------- */
 
 static bool is_part(const spc_net *net, int tensor)
 {
@@ -105,7 +105,7 @@ int spc__net_wide_channels(const spc_net_plan *plan, int node)
     return channels;
 }
 
-/* ---- what they have together --------------------------------------------- */
+/* ---- shared parameters --------------------------------------------------- */
 
 /* Values are ordered by output channel, so those of one layer follow those of
  * another. */

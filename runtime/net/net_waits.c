@@ -30,7 +30,7 @@ typedef struct use {
 
 enum { MOST_USES = SPC__NET_SOURCES + 4 };
 
-/* ---- what works use ------------------------------------------------------ */
+/* ---- uses of memory ------------------------------------------------------ */
 
 /* The caller's memory is only read, so it is left out. */
 static int add_use(use *list, int count, const spc_net_plan *plan, int tensor,
@@ -129,7 +129,7 @@ static bool meet_in_memory(const spc_net_plan *plan, int i, int j)
     return writes_over(plan, i, j) || writes_over(plan, j, i);
 }
 
-/* ---- who follows whom ---------------------------------------------------- */
+/* ---- dependences --------------------------------------------------------- */
 
 /* Sets that depend on features are made between layers. Networks with such
  * sets, or without branches, run their layers one after the other. */

@@ -80,7 +80,7 @@ static spc_status draft_init(draft *d, spc_net_plan *plan, spc_error *error)
     return spc__fail_memory(error, all * sizeof(int));
 }
 
-/* ---- what is needed ------------------------------------------------------ */
+/* ---- used layers --------------------------------------------------------- */
 
 /* Marks the masks of a set and of the sets that it is made from. */
 static void read_masks(draft *d, int set)
@@ -147,7 +147,7 @@ static void mark_sets(draft *d)
             d->set_used[net->sets[i].from[j]] = true;
 }
 
-/* ---- additions that become residuals ------------------------------------- */
+/* ---- fused additions ----------------------------------------------------- */
 
 /* True if a convolution makes `tensor`, only one layer reads it, and an ADD can
  * be fused into the convolution. */
@@ -200,7 +200,7 @@ static void fuse_all(draft *d)
     }
 }
 
-/* ---- layers that are one ------------------------------------------------- */
+/* ---- merged layers ------------------------------------------------------- */
 
 static spc_status join_layers(draft *d, spc_error *error)
 {

@@ -35,7 +35,7 @@ struct spc_feature_plan {
                                               * resident */
 };
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- creating ------------------------------------------------------------ */
 
 static bool is_for_processor(const spc_ctx *ctx)
 {
@@ -149,7 +149,7 @@ void spc_feature_plan_free(spc_feature_plan *plan)
     free(plan);
 }
 
-/* ---- questions ----------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------- */
 
 const char *spc__feature_plan_template(const spc_feature_plan *plan)
 {
@@ -227,7 +227,7 @@ spc_status spc_feature_prepare(const spc_feature_plan *plan, spc_map *map,
     return spc__map_prepare(map, "none", 0, stream);
 }
 
-/* ---- the execute path: no allocation, no synchronisation, no file -------- */
+/* ---- executing: no allocation, no synchronisation, no file --------------- */
 
 /* Arguments of a launch while they are collected. */
 typedef struct run {

@@ -82,7 +82,7 @@ static spc_status check_gemm(const spc_plan *plan)
                      "there is no library for products of matrices here");
 }
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- creating ------------------------------------------------------------ */
 
 static spc_status get_kernels(spc_plan *plan, const spc__code *code)
 {
@@ -348,7 +348,7 @@ void spc_plan_free(spc_plan *plan)
     free(plan);
 }
 
-/* ---- questions ----------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------- */
 
 spc_origin spc_plan_origin(const spc_plan *plan)
 {

@@ -145,8 +145,7 @@ spc_geometry spc__index_sorting_only(void)
     return g;
 }
 
-/* ---- all that a geometry can need -----------------------------------------
- */
+/* ---- all code of a geometry --------------------------------------------- */
 
 static void add_coords(spc__index_ladder *out, const spc__index_width *w,
                        const spc_geometry *g)

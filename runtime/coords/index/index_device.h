@@ -83,8 +83,7 @@ typedef struct spc__index_set_work {
     spc__kernel *merge;
 } spc__index_set_work;
 
-/* ---- what sets and maps share --------------------------------------------
- */
+/* ---- shared by sets and maps --------------------------------------------- */
 
 /* Allocates memory that is zero when the first kernel runs. */
 spc_status spc__index_alloc_clear(void *out, const spc_coords *c, size_t bytes,
@@ -129,7 +128,7 @@ spc_status spc__index_launch(const spc_ctx *ctx, spc__kernel *kernel,
                              const spc_index_args *args, void *stream,
                              spc_error *error);
 
-/* ---- what spc__indexer_device is made of --------------------------------- */
+/* ---- spc__indexer_device ------------------------------------------------- */
 
 spc_status spc__device_set_create(spc_coords *c, spc_error *error);
 void spc__device_set_destroy(spc_coords *c);

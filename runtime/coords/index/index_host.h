@@ -57,7 +57,7 @@ int spc__host_passes(int bits);
 bool spc__host_sort(const spc_ctx *ctx, const spc__host_scratch *s,
                     uint64_t *keys[2], int *order[2], int rows, int bits);
 
-/* ---- sets (contracts: spc__indexer) --------------------------------------- */
+/* ---- sets (contracts: spc__indexer) ------------------------------------- */
 
 /* Unpacks the coordinates of a key. */
 void spc__host_unpack(int32_t out[4], const spc_index_key *layout,

@@ -74,7 +74,7 @@ static spc_status alloc_arrays(spc_points *p, spc_error *error)
                             : status;
 }
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- creating ------------------------------------------------------------ */
 
 spc_status spc__points_check_rows(int64_t rows, spc_error *error)
 {
@@ -419,7 +419,7 @@ spc_status spc_points_update(spc_points *p, const float *xyz,
     return status == SPC_OK ? status : spc__ctx_fail(p->rows.ctx, &error);
 }
 
-/* ---- trouble ------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------- */
 
 static spc_status fail_range(const spc_points *p, const int32_t *stats,
                              spc_error *error)
@@ -481,7 +481,7 @@ spc_status spc_points_check(spc_points *p, void *stream)
     return status == SPC_OK ? status : spc__ctx_fail(p->rows.ctx, &error);
 }
 
-/* ---- questions ----------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------- */
 
 int64_t spc_points_rows(const spc_points *p)
 {

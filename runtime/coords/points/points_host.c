@@ -128,7 +128,7 @@ static void sort_points(const spc_ctx *ctx, const void *args)
     }
 }
 
-/* ---- looking about an output --------------------------------------------- */
+/* ---- searching around an output ------------------------------------------ */
 
 /* The edge of a cell is the radius, so an output sees three or four cells along
  * an axis, and rarely five by rounding. */

@@ -16,7 +16,7 @@ static const spc__device_ops *ops_of(const spc_points *p)
     return spc__device_ops_of(p->rows.ctx->device);
 }
 
-/* ---- of points on a device ----------------------------------------------- */
+/* ---- points on a device -------------------------------------------------- */
 
 static void widen(spc_points_options *o, const float p[3], int32_t batch)
 {
@@ -220,7 +220,7 @@ spc_status spc__points_steps(int32_t **out, const spc_points *p,
     return status;
 }
 
-/* ---- of a scene ---------------------------------------------------------- */
+/* ---- from a scene -------------------------------------------------------- */
 
 /* Makes the layer's second cloud, if it has one. */
 static spc_status make_other(spc_points **out, spc_points *scene, float voxel,

@@ -182,7 +182,7 @@ static spc_status map_create(spc_map *map, spc_error *error)
     return alloc_arrays(map, error);
 }
 
-/* ---- making -------------------------------------------------------------- */
+/* ---- creating ------------------------------------------------------------ */
 
 static void describe(spc_map *map, spc_points *in, spc_points *to,
                      const spc_geometry *geometry, bool inverse)
@@ -444,7 +444,7 @@ static spc_status tile(const spc_map *map, const spc__map_layout *layout,
     return fill(map, layout, stream, error);
 }
 
-/* ---- looking at a map ---------------------------------------------------- */
+/* ---- queries of a map ---------------------------------------------------- */
 
 static spc_status count_pairs(const spc_map *map, int64_t *out, void *stream,
                               spc_error *error)

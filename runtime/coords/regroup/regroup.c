@@ -18,7 +18,7 @@ static const spc__regrouper *regrouper_of(const spc_coords *c)
     return c->indexer->regrouper;
 }
 
-/* ---- what can be ------------------------------------------------------ */
+/* ---- checks ----------------------------------------------------------- */
 
 static spc_status check_axis(const spc_regrouping *how, int i, spc_error *error)
 {

@@ -457,7 +457,7 @@ static spc_status read_line(reader *r, char *line)
                      r->line, word);
 }
 
-/* ---- the whole ----------------------------------------------------------- */
+/* ---- entry --------------------------------------------------------------- */
 
 static spc_status check_form(const char *text, spc_error *error)
 {

@@ -68,7 +68,7 @@ static spc_status put_all(spc_training *t)
     return status;
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- lifetime ------------------------------------------------------------ */
 
 static spc_net_options room_for(const spc_scene *scene, unsigned flags)
 {

@@ -183,7 +183,7 @@ spc_status spc_net_forward(spc_training *t, const void *features,
     return status;
 }
 
-/* ---- back ---------------------------------------------------------------- */
+/* ---- backward ------------------------------------------------------------ */
 
 static spc_status to_weights(const spc_training *t, const action *a,
                              const void *dy, void *stream)

@@ -49,8 +49,7 @@ static int add_value(spc_training *t, const spc__net_tensor *like)
     return t->value_count++;
 }
 
-/* ---- what features choose -------------------------------------------------
- */
+/* ---- sets that depend on features --------------------------------------- */
 
 static void need_work(spc_training *t, size_t bytes)
 {
