@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_coords.c - coordinate sets and maps of every kind, against the relation
- * that the oracle finds by hashing; and the frame loop: sets and maps that are
- * filled anew with counts that only the device knows.
+ * test_coords.c - coordinate sets and maps of every kind, compared with the
+ * relation that the oracle finds by hashing; and the frame loop: sets and maps
+ * that are filled again with counts that only the device knows.
  *
- * On "cpu" and "sim"; given a device as its argument, on that one.
+ * Runs on "cpu" and "sim", or on the device given as argument.
  */
 #include "coords/index/indexer.h"
 #include "coords/map_choice.h"
@@ -77,7 +77,7 @@ START_TEST(maps_of_every_kind_are_their_relations)
 }
 END_TEST
 
-/* A box as a list: the same sets, the same maps. */
+/* A box written as a list gives the same sets and maps. */
 static const char *const boxes[] = {
     "conv,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint",
     "conv,cin=4,cout=4,k=3x2x5,padding=1x0x3,rule=footprint",
@@ -166,8 +166,8 @@ END_TEST
 
 /* ---- the frame loop --------------------------------------------------- */
 
-/* One level of a network and the next: a set whose rows come every frame, its
- * submanifold map, its outputs, the maps between them. */
+/* One level of a network and the next: a set with new rows in each frame, its
+ * submanifold map, its outputs, and the maps between them. */
 typedef struct level {
     spc_ctx *ctx;
     spc_conv subm, down, up;
@@ -213,7 +213,7 @@ static void update_level(level *l, const int32_t *coords, const int32_t *count)
     assert_ok(l->ctx, spc_map_update(l->inverse, NULL, NULL, 0, NULL));
 }
 
-/* Frames of differing sizes, the count on the device. */
+/* Frames have different sizes, with the count on the device. */
 START_TEST(frames_are_filled_with_counts_that_live_on_the_device)
 {
     static const int sizes[] = {900, 31, 2000, 0, 1, 1500, 64, 2000};
@@ -241,7 +241,7 @@ START_TEST(frames_are_filled_with_counts_that_live_on_the_device)
 }
 END_TEST
 
-/* A set for more rows than a block can sum groups of bins for. */
+/* More rows than one block can sum groups of bins for. */
 START_TEST(a_large_set_is_sorted_by_bins_that_are_summed_apart)
 {
     spc_ctx *ctx = open_ctx(device_of(_i));
@@ -266,8 +266,8 @@ START_TEST(a_large_set_is_sorted_by_bins_that_are_summed_apart)
 }
 END_TEST
 
-/* Levels by the floor rule: of each the layer, and one that leads there from
- * the first set at once. */
+/* Levels of the floor rule: each layer, and the layer that leads from the first
+ * set to the same level in one step. */
 static const char *const levels[3][2] = {
     {"conv,cin=4,cout=4,k=2,stride=2,rule=floor",
      "conv,cin=4,cout=4,k=2,stride=2,rule=floor"},
@@ -286,8 +286,8 @@ static void check_levels(spc_ctx *ctx, spc_coords *const sets[4], const rows *r)
     }
 }
 
-/* From the rows themselves, two of which take no part, before the first set has
- * them. */
+/* Derives from the rows themselves, two of which are invalid, before the first
+ * set has them. */
 static void derive_levels(spc_ctx *ctx, spc_coords *const sets[4],
                           const rows *r)
 {
@@ -340,15 +340,16 @@ END_TEST
 
 enum { CHAIN = 3 };
 
-/* How far up the root of the last set is: -1, whatever it is. */
+/* `up` is the number of levels up to the root of the last set; -1: not
+ * checked. */
 typedef struct chain {
     const char *layers[CHAIN];
     int shape, up;
 } chain;
 
-/* Bounds that are passed (k2 s2 of an odd shape drops the last plane, k3 of an
- * even one has a row of its own behind it), kernels that leave gaps, rules that
- * take turns, and what no one rule is. */
+/* Bounds that matter (k2 s2 of an odd shape drops the last plane, k3 of an even
+ * shape adds a row after it), kernels that leave gaps, alternating rules, and
+ * chains that no single rule describes. */
 static const chain chains[] = {
     {{"k=3,stride=2,padding=1,rule=footprint",
       "k=3,stride=2,padding=1,rule=footprint",
@@ -399,7 +400,7 @@ static spc_conv layer_of(const chain *c, int l)
     return parse(text);
 }
 
-/* The rows that the definition gives the next level; the caller's to free. */
+/* The rows of the next level by definition; the caller frees them. */
 static rows next_rows(const spc_conv *conv, const rows *r)
 {
     spc_scene *scene = scene_of(r);
@@ -470,7 +471,7 @@ START_TEST(a_footprint_of_footprints_is_one)
 }
 END_TEST
 
-/* Only a map and its own inverse are one another's. */
+/* Links a map only with its own inverse. */
 static void turn(level *l)
 {
     spc__map_turn(l->same, l->inverse);
@@ -481,7 +482,7 @@ static void turn(level *l)
                      l->fine->indexer->turns ? l->strided : NULL);
 }
 
-/* A frame of so many rows; of none where that is 0. */
+/* Checks a frame of `size` rows; 0 is an empty frame. */
 static void check_turned_frame(level *l, int size, uint64_t seed)
 {
     rows r = draw(size ? size : 1, -7, 11, 2, seed);
@@ -500,7 +501,7 @@ static void check_turned_frame(level *l, int size, uint64_t seed)
     free(r.at);
 }
 
-/* Where maps have searchers, by another one than before. */
+/* Switches the search configuration if the device has any. */
 static void search_by_hash(level *l)
 {
     spc__attrs config = {0};
@@ -512,9 +513,9 @@ static void search_by_hash(level *l)
                          SPC_OK);
 }
 
-/* A launch that has a part of the device leaves what one on all of it would,
- * and the one after it too; a map and its inverse come from one search, and
- * when the one that searches is gone, the other does. */
+/* A launch on a part of the device gives the same result as one on all of it,
+ * and so does the next launch. A map and its inverse share one search; if the
+ * searching map is freed, the other one searches itself. */
 START_TEST(launches_of_fewer_blocks_find_the_same)
 {
     static const unsigned blocks[] = {0, 2, 1, 0};
@@ -554,9 +555,9 @@ START_TEST(launches_of_fewer_blocks_find_the_same)
 }
 END_TEST
 
-/* ---- what is wrong with rows ------------------------------------------ */
+/* ---- invalid rows ----------------------------------------------------- */
 
-/* Every third row again, and `bad` rows outside the extent. */
+/* Repeats every third row and adds `bad` rows outside the extent. */
 static rows spoil(const rows *clean, int bad)
 {
     int again = clean->count / 3;
@@ -574,7 +575,7 @@ static rows spoil(const rows *clean, int bad)
     return r;
 }
 
-/* The caller's row of each clean row. */
+/* The index of the caller's row for each clean row. */
 static int *first_rows(const rows *spoilt, const rows *clean)
 {
     int *first = malloc(4 * (size_t)clean->count + 4);
@@ -680,8 +681,8 @@ START_TEST(duplicates_follow_the_policy_of_the_set)
 }
 END_TEST
 
-/* Too many rows, and too many outputs: the set is empty and says what would
- * have fitted. */
+/* With too many rows or outputs the set is empty and reports the capacity that
+ * would have been enough. */
 START_TEST(what_does_not_fit_leaves_the_set_empty)
 {
     spc_ctx *ctx = open_ctx(device_of(_i));
@@ -707,7 +708,7 @@ START_TEST(what_does_not_fit_leaves_the_set_empty)
     assert_ok(ctx, spc_coords_update(out, NULL, NULL, 0, NULL));
     ck_assert_int_eq(spc_coords_check(out, NULL), SPC_ECAPACITY);
     ck_assert_int_eq(spc_coords_rows(out), 0);
-    ck_assert_int_eq(spc_coords_rows(set), 0); /* never looked at */
+    ck_assert_int_eq(spc_coords_rows(set), 0); /* not checked yet */
     spc_coords_free(out);
     spc_coords_free(set);
     spc_coords_free(small);
@@ -774,7 +775,7 @@ int main(int argc, char **argv)
 
     if (status != 0)
         return status;
-#ifdef SPC_SANITIZE /* which takes ten times as long */
+#ifdef SPC_SANITIZE /* ten times slower */
     suite_sample(3);
 #endif
     Suite *suite = suite_create("coords");

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_given.c - maps between two sets that the caller has, and sets that a
- * generative layer makes, against the relation that the oracle finds by
+ * test_given.c - maps between two sets of the caller, and sets that a
+ * generative layer makes, compared with the relation that the oracle finds by
  * hashing.
  *
- * On "cpu" and "sim"; given a device as its argument, on that one.
+ * Runs on "cpu" and "sim", or on the device given as argument.
  */
 #include "coords/map_choice.h"
 #include "rig/coords_rig.h"
@@ -39,8 +39,7 @@ static const struct {
     {"generative,cin=4,cout=4,k=2,stride=2,shape=4", 60, 5, 9, 1},
 };
 
-/* Under a sanitizer, whose kernels take seconds to compile, a part is left out.
- */
+/* Kernels take seconds to compile under a sanitizer, so it skips some cases. */
 static bool is_costly(const char *device)
 {
 #ifdef SPC_SANITIZE
@@ -51,13 +50,13 @@ static bool is_costly(const char *device)
 #endif
 }
 
-/* Compiling kernels for sim takes the time: there one of the cases runs. */
+/* Compiling for sim is slow, so it runs only one of the cases. */
 static bool is_drawn(int n, const char *device)
 {
     return strcmp(device, "sim") != 0 || suite_takes(n);
 }
 
-/* The same relation, read the other way: that of the transposed table. */
+/* The same relation in reverse direction: that of the transposed table. */
 static void check_transposed(spc_ctx *ctx, const spc_map *map)
 {
     size_t in = (size_t)spc_map_rows_in(map), to = (size_t)spc_map_rows(map);
@@ -107,8 +106,8 @@ END_TEST
 
 /* ---- any two sets ------------------------------------------------------- */
 
-/* The other set lies far away, or at the end of what 32 bits hold, or has other
- * batches, or only partly overlaps. */
+/* The other set is far away, at the limit of int32, has other batches, or
+ * overlaps only partly. */
 static const struct {
     int low, extent, batches;
 } places[] = {
@@ -141,7 +140,7 @@ static void use_searcher(spc_map *map, const char *search)
     ck_assert_msg(status == SPC_OK, "%s", error.text);
 }
 
-/* By every searcher that the device has. */
+/* Checks every search configuration of the device. */
 static void check_between(spc_ctx *ctx, const spc_conv *conv, const rows *mine,
                           const rows *theirs, const char *const *searchers)
 {
@@ -301,14 +300,14 @@ START_TEST(frames_fill_given_and_generated_sets_anew)
 }
 END_TEST
 
-/* ---- from words to a verdict --------------------------------------------- */
+/* ---- from text to result ------------------------------------------------- */
 
 static const char *const layers[] = {
     "generative,cin=3,cout=5,k=2,stride=2,dtype=f32",
     "transposed,cin=4,cout=8,k=3,stride=2,dtype=f32,bias=1",
 };
 
-/* Samples, maps, gate and timing take the layers as any other. */
+/* Samples, maps, gate and timing accept these layers like any other. */
 START_TEST(layers_are_verified_and_benched)
 {
     spc_ctx *ctx = open_ctx("cpu");
@@ -335,7 +334,7 @@ START_TEST(layers_are_verified_and_benched)
 }
 END_TEST
 
-/* ---- what cannot be ------------------------------------------------------ */
+/* ---- invalid input ------------------------------------------------------- */
 
 #define refused(wanted, says, call)                                            \
     do {                                                                       \

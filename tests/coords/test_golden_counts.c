@@ -2,10 +2,10 @@
 /*
  * test_golden_counts.c - rows and pairs of the levels of known networks.
  *
- * Each count is found twice, by the relation (hashing) and here by sorting and
- * merging, and both must be the recorded one. Without an argument on generated
- * scenes; `test_golden_counts scenes` on recorded scans, whose counts were
- * calculated by a third program.
+ * Each count is computed twice, by the relation (hashing) and here by sorting
+ * and merging; both must equal the recorded count. Without an argument it runs
+ * on generated scenes. `test_golden_counts scenes` runs on recorded scans, with
+ * counts that a third program calculated.
  */
 #include "base/file.h"
 #include "lab/oracle/relation.h"
@@ -22,8 +22,8 @@ static spc_error error;
 
 /* ---- the second method: sorted keys, merged ------------------------------ */
 
-/* Batch, x, y, z from the top, 16 and three times 16 bits: their order is that
- * of the rows. */
+/* Batch in the top 16 bits, then x, y and z with 16 bits each, so keys have the
+ * order of rows. */
 typedef struct keys {
     uint64_t *at;
     int64_t count;
@@ -35,7 +35,7 @@ static uint64_t key_of(int batch, const int64_t at[3])
 {
     uint64_t key = (uint64_t)batch;
     for (int a = 0; a < 3; a++) {
-        if (at[a] < -BIAS || at[a] >= BIAS) /* an assertion would be slow */
+        if (at[a] < -BIAS || at[a] >= BIAS) /* assertions would be slow here */
             ck_abort_msg("%lld does not fit 16 bits", (long long)at[a]);
         key = key << 16 | (uint64_t)(at[a] + BIAS);
     }
@@ -80,8 +80,8 @@ static keys scene_keys(const spc_scene *scene)
     return k;
 }
 
-/* Appends the outputs that see an input at one offset: in ascending order if
- * the inputs are. */
+/* Appends the outputs that read an input at one offset. They ascend if the
+ * inputs do. */
 static void append_seen(keys *out, const keys *in, const spc_geometry *g,
                         const int offset[3])
 {
@@ -92,7 +92,8 @@ static void append_seen(keys *out, const keys *in, const spc_geometry *g,
             int64_t from = field(in->at[i], a) - offset[a];
             at[a] = from / g->stride[a];
             seen &= from % g->stride[a] == 0;
-            if (g->shape[a] > 0) /* a window must lie inside, padding too */
+            if (g->shape[a] > 0) /* a window must lie inside, with its
+                                  * padding */
                 seen &=
                     at[a] >= 0 &&
                     at[a] * g->stride[a] + g->dilation[a] * (g->kernel[a] - 1) <
@@ -116,7 +117,7 @@ static keys floors(const keys *in, const spc_geometry *g)
     return out;
 }
 
-/* All outputs at all offsets. */
+/* The outputs at all offsets. */
 static keys footprints(const keys *in, const spc_geometry *g)
 {
     int offsets = spc_geometry_offsets(g), offset[3];
@@ -142,7 +143,7 @@ static int64_t count_common(const keys *a, const keys *b)
     return common;
 }
 
-/* The outputs, and in *pairs the pairs. */
+/* Merges them to the outputs; *pairs is the number of pairs. */
 static keys merge(int64_t *pairs, const keys *in, const spc_geometry *g)
 {
     keys seen = keys_create(in->count), out = *in;
@@ -176,12 +177,12 @@ enum { NO_LEVEL = -1, LEVELS = 12 };
 
 /*
  * Every level of the detectors SECOND and CenterPoint (z is not padded at the
- * third; the last layer is along z), of VoxelNeXt, which pads z as well and
- * goes on below level 3, and of down-sampling by the floor rule.
+ * third; the last layer is along z), of VoxelNeXt, which also pads z and
+ * continues below level 3, and of down-sampling by the floor rule.
  */
 static const struct step {
     const char *name;
-    int from, to; /* levels; NO_LEVEL: the layer stays on its own */
+    int from, to; /* levels; NO_LEVEL: a layer by itself */
     const char *layer;
 } steps[] = {
     {"L0 k3", 0, NO_LEVEL, "subm" LAYER "k=3"},
@@ -209,7 +210,7 @@ typedef struct counts {
     int64_t rows, pairs;
 } counts;
 
-/* The spatial shape after a layer, by the formula of PyTorch's convolutions. */
+/* Spatial shape after a layer, by the formula of PyTorch's convolutions. */
 static void next_shape(int out[3], const spc_geometry *g)
 {
     for (int a = 0; a < 3; a++)
@@ -239,7 +240,7 @@ static void assert_merged(const spc_relation *r, const keys *in,
         free(out.at);
 }
 
-/* Pairs read the other way are as many, between the same rows. */
+/* The inverse relation has the same number of pairs, between the same rows. */
 static void assert_inverse(const spc_relation *r, const spc_conv *conv,
                            const spc_scene *scene)
 {
@@ -278,7 +279,7 @@ static counts run_step(level *levels, const struct step *step)
     return got;
 }
 
-/* Takes the scene over. */
+/* Takes ownership of the scene. */
 static void check_network(spc_scene *scene, const int shape[3],
                           const counts want[STEPS])
 {
@@ -359,7 +360,7 @@ static const struct {
       {16, 128}}},
 };
 
-/* Moves the voxels so that each axis begins at 0; the shape is their extent. */
+/* Moves the voxels so that each axis begins at 0. The shape is their extent. */
 static spc_scene *move_to_zero(int shape[3], spc_scene *scene)
 {
     int64_t rows = spc_scene_rows(scene);
@@ -401,7 +402,8 @@ END_TEST
 static const struct {
     const char *file;
     float low[3], voxel[3];
-    int grid[3]; /* voxels of the range; the networks' shape has one z more */
+    int grid[3]; /* voxels of the range; the networks' shape has one more along
+                  * z */
     counts want[STEPS];
 } scans[] = {
     {"kitti_hdl64_full.bin",
@@ -469,8 +471,8 @@ static const struct {
       {3324, 8900}}},
 };
 
-/* The voxels of the points in range: floor((p - low) / voxel) in float, as the
- * detectors' voxelisers have it; duplicates merge. */
+/* The voxels of the points in range: floor((p - low) / voxel) in float, as in
+ * the detectors' voxelisers. Duplicates merge. */
 static keys voxelise(const float *points, size_t count, const float low[3],
                      const float voxel[3], const int grid[3])
 {

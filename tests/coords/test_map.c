@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_map.c - kernel maps on every device, against the oracle's hash map.
+ * test_map.c - kernel maps on every device, compared with the oracle's hash
+ * map.
  *
- * Runs on "cpu" (threaded C) and "sim" (the CUDA templates); given a device as
- * its argument, on that one: `test_map cuda:0`.
+ * Runs on "cpu" (threaded C) and "sim" (the CUDA templates), or on the device
+ * given as argument: `test_map cuda:0`.
  */
 #include "base/random.h"
 #include "context/ctx.h"
@@ -33,7 +34,7 @@ static int compare(const void *a, const void *b)
     return memcmp(a, b, 16);
 }
 
-/* Fisher and Yates: no builder may rely on sorted input. */
+/* Fisher-Yates shuffle: no indexer may rely on sorted input. */
 static void shuffle(points *p, uint64_t seed)
 {
     spc__random random;
@@ -73,7 +74,7 @@ static void fill_box(points *p, const int32_t low[4], const uint32_t extent[4],
     deduplicate(p, seed + 1);
 }
 
-/* Dense enough that most offsets are present somewhere, negative too. */
+/* Dense enough that most offsets occur; includes negative coordinates. */
 static void fill_cube(points *p, int rows, uint64_t seed)
 {
     p->rows = rows;
@@ -101,14 +102,15 @@ static void fill_plane(points *p, int rows, uint64_t seed)
 }
 
 /* Tall and dense: the neighbours of 32 rows in a plane of the kernel are more
- * keys than a window of the search holds; of K 3 more than half of it. */
+ * keys than a window of the search holds. Those of K 3 are more than half of
+ * it. */
 static void fill_walls(points *p, int rows, uint64_t seed)
 {
     p->rows = rows;
     fill_box(p, (int32_t[]){0, 9, -2, -30}, (uint32_t[]){1, 3, 9, 60}, seed);
 }
 
-/* Two clusters at the ends of the world: 64-bit keys, crowded bins. */
+/* Two clusters at opposite limits of int32: 64-bit keys, crowded bins. */
 static void fill_far(points *p, int rows, uint64_t seed)
 {
     spc__random random;
@@ -125,7 +127,7 @@ static void fill_far(points *p, int rows, uint64_t seed)
     deduplicate(p, seed);
 }
 
-/* One outlier puts all others into one bin of 32-bit keys. */
+/* One outlier moves all other voxels into one bin of 32-bit keys. */
 static void fill_outlier(points *p, int rows, uint64_t seed)
 {
     p->rows = rows;
@@ -133,9 +135,9 @@ static void fill_outlier(points *p, int rows, uint64_t seed)
     memcpy(p->at[p->rows / 2], (int32_t[]){0, 60000, 7, 7}, 16);
 }
 
-/* The faces of a box, corners and edges included: voxels at the extremes of
- * every axis, where an offset without guard bands would reach the opposite
- * face, a row further or a batch further. */
+/* The faces of a box with corners and edges: voxels at the extremes of every
+ * axis. Without guard bands an offset there would reach the opposite face, the
+ * next row or the next batch. */
 static void fill_faces(points *p, int rows, uint64_t seed)
 {
     int n = 0;
@@ -151,7 +153,8 @@ static void fill_faces(points *p, int rows, uint64_t seed)
     shuffle(p, seed);
 }
 
-/* Enough for many bins, 32-bit keys; and with an outlier that takes 64 bits. */
+/* Enough rows for many bins, with 32-bit keys or, with an outlier, 64-bit
+ * keys. */
 static void fill_large(points *p, int rows, uint64_t seed)
 {
     p->rows = rows;
@@ -164,7 +167,7 @@ static void fill_large_wide(points *p, int rows, uint64_t seed)
     memcpy(p->at[p->rows / 2], (int32_t[]){0, 90000, 90000, 90000}, 16);
 }
 
-/* Only the eight corners, at the extremes of int32. */
+/* Only the eight corners, at the limits of int32. */
 static void fill_corners(points *p, int rows, uint64_t seed)
 {
     (void)rows;
@@ -265,7 +268,7 @@ static spc_ctx *open_ctx(const char *device)
     return ctx;
 }
 
-/* Loops run over cases times devices. */
+/* Number of runs of a loop over cases and devices. */
 static int turns(int count)
 {
     return only_device ? count : count * DEVICES;
@@ -283,7 +286,7 @@ static const char *device_of(int turn)
 
 /* ---- reading a map back ----------------------------------------------- */
 
-/* The index against the oracle's. Returns it, [offsets][rows]. */
+/* Compares the index with the oracle's. Returns it, [offsets][rows]. */
 static int32_t *check_index(spc_ctx *ctx, const spc_map *map,
                             const spc_conv *conv, const spc_scene *scene)
 {
@@ -337,13 +340,13 @@ static void check_same_order(spc_ctx *ctx, spc_map *map, const spc_conv *conv,
 
 /* ---- tests ------------------------------------------------------------ */
 
-/* Which offsets share a bit: the centre none, and what a rule joins. */
+/* Offsets that share a bit by the rule of the order; the centre has no bit. */
 static const struct {
     const char *order;
     int kernel[3];
     int bits;
     int a[3], b[3]; /* two offsets */
-    int shared;     /* 1: the same bit; 0: a has the higher one */
+    int shared;     /* 1: the same bit; 0: a has the higher bit */
 } digests[] = {
     {"gray", {3, 3, 3}, 18, {1, 1, 1}, {-1, -1, -1}, 1},
     {"gray", {3, 3, 3}, 18, {0, 0, 1}, {1, 0, 0}, 0},
@@ -395,7 +398,7 @@ START_TEST(digests_join_what_their_order_says)
 }
 END_TEST
 
-/* Offsets that the tiles of 64 rows have between them. */
+/* Number of offsets of all tiles of 64 rows. */
 static int64_t steps_of(spc_ctx *ctx, spc_map *map, const char *order)
 {
     spc_map_view view;
@@ -408,7 +411,8 @@ static int64_t steps_of(spc_ctx *ctx, spc_map *map, const char *order)
     return steps;
 }
 
-/* What orders are for; each saves about twice what is asked for here. */
+/* The orders must reduce the steps; each saves about twice as much as this
+ * requires. */
 START_TEST(scans_need_fewer_steps_by_lines_and_fewest_by_planes)
 {
     spc_conv conv = {0};
@@ -460,7 +464,7 @@ START_TEST(map_and_layouts_agree_with_the_oracle)
 }
 END_TEST
 
-/* Behind the rows there are none, up to the capacity. */
+/* The padding up to the capacity has no neighbours. */
 static void check_room(spc_ctx *ctx, const spc_map *map)
 {
     spc_map_view v;
@@ -472,7 +476,7 @@ static void check_room(spc_ctx *ctx, const spc_map *map)
     free(order);
 }
 
-/* A rebuild leaves nothing behind: other rows, fewer rows, the same again. */
+/* A rebuild leaves no old data: other rows, fewer rows, the same rows again. */
 START_TEST(rebuilt_maps_equal_new_ones)
 {
     static const int chosen[] = {0, 6, 10, 16};
@@ -544,7 +548,7 @@ static void expect_failure(spc_ctx *ctx, const spc_conv *conv, const points *p,
                            spc_status want, const char *words)
 {
     spc_scene *scene = make_scene(p);
-    spc_map *map = (spc_map *)ctx; /* anything but NULL */
+    spc_map *map = (spc_map *)ctx; /* any pointer other than NULL */
 
     ck_assert_int_eq(spc_map_create_from_scene(&map, ctx, conv, scene), want);
     ck_assert_ptr_null(map);
@@ -555,8 +559,8 @@ static void expect_failure(spc_ctx *ctx, const spc_conv *conv, const points *p,
 
 START_TEST(duplicates_are_reported_with_their_rows)
 {
-    /* Crowded (the outlier's scene) and not; the pair whose second row comes
-     * first is named. */
+    /* With and without crowding (the outlier scene). The error names the pair
+     * with the smallest second row. */
     scene_case c = cases[case_of(_i) ? 16 : 10];
     spc_conv conv = conv_of(&c);
     points p = make_points(&c, 3);
@@ -693,7 +697,7 @@ START_TEST(impossible_requests_are_refused)
 }
 END_TEST
 
-/* Every fitting pair of axes: bits are counted with the guard bands. */
+/* Every pair of axes that fits: guard bands count towards the bits. */
 START_TEST(key_layouts_leave_guard_bands_on_both_sides)
 {
     static const struct {
@@ -726,7 +730,7 @@ START_TEST(key_layouts_leave_guard_bands_on_both_sides)
 }
 END_TEST
 
-/* A device that this machine lacks is skipped, not failed. */
+/* Skips a device that this machine lacks. */
 static bool is_present(const char *device)
 {
     spc_device_info info[16];
@@ -738,7 +742,8 @@ static bool is_present(const char *device)
     return false;
 }
 
-/* Shared memory and multiprocessors of GPUs, and the blocks that fit them. */
+/* Shared memory and multiprocessors of GPUs, and the numbers of blocks that
+ * fit. */
 START_TEST(the_blocks_of_indexing_fit_every_shared_memory)
 {
     static const struct {
@@ -746,7 +751,7 @@ START_TEST(the_blocks_of_indexing_fit_every_shared_memory)
     } gpus[] = {
         {72, 65536, 27, 72},   {72, 65536, 343, 60},    {40, 65536, 343, 40},
         {84, 101376, 343, 84}, {170, 101376, 343, 170}, {132, 232448, 343, 132},
-        {4, 1024, 343, 4}, /* which the device refuses with a sentence */
+        {4, 1024, 343, 4}, /* the device refuses this with an error */
     };
 
     for (size_t i = 0; i < sizeof(gpus) / sizeof(gpus[0]); i++) {
@@ -768,7 +773,7 @@ int main(int argc, char **argv)
         printf("skipped: no device \"%s\" on this machine\n", only_device);
         return SKIPPED;
     }
-#ifdef SPC_SANITIZE /* which takes ten times as long */
+#ifdef SPC_SANITIZE /* ten times slower */
     suite_sample(3);
 #endif
     Suite *suite = suite_create("map");

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_orders.c - the row orders that are not by Gray rank, and those of which
- * each group of offsets has its own: what they promise, alike on cpu and sim,
- * and after the map is filled anew.
+ * test_orders.c - the row orders that are not by Gray rank, and those with a
+ * separate order for each group of offsets: their guarantees, which are the
+ * same
+ * on cpu and sim, also after the map is filled again.
  *
  *     test_orders [cuda|nvrtc]
  *
- * "nvrtc": does their code compile for GPUs that are not here?
+ * "nvrtc" checks that their code compiles for GPUs that are not installed.
  */
 #include "base/random.h"
 #include "compiler/artefact.h"
@@ -21,8 +22,8 @@
 
 enum { ROWS = 900 };
 
-/* Voxels of two batch elements, shuffled by drawing them; twins are drawn
- * again. `far`: one at a distance that takes 64-bit keys. */
+/* Voxels of two batch elements in random order; duplicates are replaced. `far`
+ * puts one at a distance that needs 64-bit keys. */
 static void draw_voxels(int32_t out[ROWS][4], bool far, uint64_t seed)
 {
     spc__random random;
@@ -42,7 +43,7 @@ static void draw_voxels(int32_t out[ROWS][4], bool far, uint64_t seed)
         memcpy(out[ROWS / 2], (int32_t[]){1, 90000, 70000, 90000}, 16);
 }
 
-/* ---- what an order promises ---------------------------------------------- */
+/* ---- guarantees of orders ------------------------------------------------ */
 
 typedef struct promise {
     const spc_map *map;
@@ -60,7 +61,7 @@ static int count_inputs(const promise *p, int row)
     return count;
 }
 
-/* Fullest first; of equal ones the lower voxel. */
+/* Fullest first; ties by the lower voxel. */
 static bool dense_is_before(const promise *p, int a, int b)
 {
     int one = count_inputs(p, a), two = count_inputs(p, b);
@@ -71,7 +72,7 @@ static bool dense_is_before(const promise *p, int a, int b)
     return one > two || (one == two && order < 0);
 }
 
-/* A coordinate as the map's keys hold it. */
+/* A coordinate as stored in the map's keys. */
 static uint32_t field(const promise *p, int row, int i)
 {
     const spc_index_key *key = &p->map->to->key;
@@ -79,7 +80,8 @@ static uint32_t field(const promise *p, int row, int i)
     return (uint32_t)(p->at[row][i] - key->low[i]) + key->before[i];
 }
 
-/* Levels of bits for which a digest of 32 has no room, if a part only. */
+/* Number of low bit levels that do not fit into a digest of 32 bits, at least
+ * in part. */
 static int levels_left_out(const promise *p)
 {
     int bits = p->map->to->key.bits;
@@ -87,9 +89,9 @@ static int levels_left_out(const promise *p)
     return bits > 32 ? (bits - 32 + 2) / 3 : 0;
 }
 
-/* Of two voxels of a batch element the one is first that has a 0 where the
- * other has a 1, in the highest bit in which they differ on any axis: of x
- * before y before z, if it is the same bit. */
+/* Of two voxels of a batch element, find the highest bit in which they differ
+ * on any axis (x before y before z for the same bit). The voxel with a 0 there
+ * is first. */
 static bool morton_is_before(const promise *p, int a, int b)
 {
     uint32_t most = 0;
@@ -108,7 +110,7 @@ static bool morton_is_before(const promise *p, int a, int b)
            field(p, a, axis) < field(p, b, axis);
 }
 
-/* The mask of the group's offsets, that of the centre aside, as a number. */
+/* The mask of the group's offsets as a number, without the centre. */
 static uint64_t group_mask(const promise *p, int row)
 {
     uint64_t mask = 0;
@@ -119,7 +121,7 @@ static uint64_t group_mask(const promise *p, int row)
     return mask;
 }
 
-/* Rows of one mask are neighbours: it never comes again. */
+/* Rows with equal masks are neighbours: no mask occurs in two places. */
 static void check_neighbours(const promise *p, const int *order)
 {
     for (int i = 2; i < ROWS; i++) {
@@ -154,7 +156,7 @@ typedef struct order_case {
     bool far;
 } order_case;
 
-/* The digests of these groups have a bit for each offset, so that rows of equal
+/* The digests of these groups have one bit for each offset, so rows with equal
  * masks are together. */
 static const order_case order_cases[] = {
     {"subm,cin=4,cout=4,k=3", "dense", 32, false},
@@ -180,7 +182,7 @@ static spc_ctx *open_ctx(const char *device)
     return ctx;
 }
 
-/* Holds every group of the layout against the oracle's relation; returns the
+/* Compares every group of the layout with the oracle's relation. Returns the
  * orders, [groups][ROWS]. */
 static int *check_orders(spc_ctx *ctx, const spc_map *map, const order_case *c,
                          const spc_relation *relation)
@@ -226,7 +228,7 @@ static spc_scene *make_scene(int32_t at[ROWS][4])
     return scene;
 }
 
-/* Other voxels, inside the extent, into the same map. */
+/* Fills the map again with other voxels inside the extent. */
 static void fill_anew(spc_ctx *ctx, spc_map *map, int32_t at[ROWS][4])
 {
     void *coords;
@@ -282,7 +284,7 @@ START_TEST(rows_are_in_the_order_that_was_asked_for)
 }
 END_TEST
 
-/* What nobody has filled is no layout of any group. */
+/* Layouts that were never filled have no view for any group. */
 START_TEST(a_group_that_is_not_there_has_no_view)
 {
     static int32_t voxels[ROWS][4];
@@ -308,8 +310,7 @@ START_TEST(a_group_that_is_not_there_has_no_view)
 }
 END_TEST
 
-/* ---- code for GPUs that are not here --------------------------------------
- */
+/* ---- code for GPUs that are not installed ------------------------------- */
 
 static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
                                    "sm_90a", "sm_100", "sm_120"};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_pairs.c - dataflows on pairs by offset, hybrids of them and tiles, and
- * the explicit GEMM: what they compute, what repeats bit by bit, what they need
- * of a map.
+ * test_pairs.c - dataflows on pairs by offset, hybrids of pairs and tiles, and
+ * the explicit GEMM: their results, whether they repeat bit by bit, and the
+ * layouts they need.
  *
  *     test_pairs [sim|cuda|nvrtc]
  *
- * "nvrtc": do they compile for GPUs that are not here, without spills?
+ * "nvrtc" checks that they compile for GPUs that are not installed, without
+ * spills.
  */
 #include "base/random.h"
 #include "compiler/template.h"
@@ -23,14 +24,13 @@ static const char *device(void)
     return suite_device ? suite_device : "sim";
 }
 
-/* Of rows whose kernels take long to compile, one in `of`. */
+/* Runs one case in `of` if kernels take long to compile. */
 static bool takes(int i, int of)
 {
     return suite_one_in == 1 || (i + suite_variant()) % of == 0;
 }
 
-/* ---- a plan of a certain candidate -----------------------------------------
- */
+/* ---- a plan of a given candidate ---------------------------------------- */
 
 /* The template's default with some parameters changed. */
 static spc__attrs config_of(spc__template *tpl, const spc__attrs *problem,
@@ -75,7 +75,7 @@ static spc_plan *plan_of(spc_ctx *ctx, const spc_conv *conv, const char *name,
     return plan;
 }
 
-/* A layer on a scene, with all draws and the awkward scenes if it `judges`. */
+/* A layer on a scene; with `judges` on all samples and the hard scenes. */
 typedef struct bench {
     spc_ctx *ctx;
     spc_conv conv;
@@ -110,14 +110,13 @@ static void bench_close(bench *b)
     spc_ctx_free(b->ctx);
 }
 
-/* ---- what they compute ------------------------------------------------------
- */
+/* ---- results ------------------------------------------------------------ */
 
 static const struct {
     const char *layer, *scene, *template_name, *values;
 } cases[] = {
-    /* Gather, multiply, scatter: to places, and added. Several blocks of input
-     * and of output channels; rows of 8 and of 4 bytes; all types. */
+    /* Gather, multiply and scatter, by positions or by atomics. Several blocks
+     * of input and output channels; rows of 8 and 4 bytes; all types. */
     {"subm,cin=64,cout=64,k=3", "gen:uniform,n=200,extent=9", "pairs_mma", ""},
     {"subm,cin=128,cout=160,k=2,bias=1", "gen:uniform,n=150,extent=8",
      "pairs_mma", "weights=stream,pieces=1,n=96"},
@@ -129,7 +128,7 @@ static const struct {
      "pairs_mma", "join=atomic"},
     {"subm,cin=16,cout=33,k=3,dtype=tf32,epilogue=bias+add+gelu",
      "gen:uniform,n=150,extent=8", "pairs_mma", "join=atomic,weights=stream"},
-    /* Rows out that are not rows in, and some without any pair. */
+    /* Output rows that differ from the input rows, some without any pair. */
     {"conv,cin=32,cout=64,k=3,stride=2,padding=1,rule=footprint,dtype=bf16",
      "gen:uniform,n=200,extent=9", "pairs_mma", ""},
     {"inverse,cin=64,cout=32,k=2,stride=2,rule=floor,bias=1",
@@ -138,7 +137,7 @@ static const struct {
      "gen:uniform,n=150,extent=9", "pairs_mma", ""},
     {"generative,cin=32,cout=16,k=2,stride=2", "gen:uniform,n=60,extent=7",
      "pairs_mma", "near=2"},
-    /* Hybrids of either kind; masks of several words; slices. */
+    /* Hybrids of both kinds, masks of several words, slices. */
     {"subm,cin=64,cout=64,k=3,epilogue=scale+bias+relu",
      "gen:uniform,n=200,extent=9", "pairs_mma", "near=2"},
     {"subm,cin=64,cout=96,k=3,dtype=f32,bias=1", "gen:uniform,n=120,extent=8",
@@ -149,14 +148,14 @@ static const struct {
      "gen:uniform,n=150,extent=9", "pairs_mma", "near=2,pieces=1"},
     {"subm,cin=64,cout=64,k=3", "gen:uniform,n=200,extent=9", "pairs_mma",
      "near=4,weights=stream"},
-    /* Rows of any length, also such as begin between words. */
+    /* Rows of any length, some of which begin inside a word. */
     {"subm,cin=21,cout=41,k=3,epilogue=scale+bias+relu+add",
      "gen:uniform,n=150,extent=8", "explicit_mma", ""},
     {"subm,cin=96,cout=128,k=2,dtype=f32,bias=1", "gen:uniform,n=90,extent=7",
      "explicit_mma", "pieces=1,stages=2"},
     {"inverse,cin=32,cout=16,k=3,stride=2,padding=1,rule=footprint,dtype=tf32",
      "gen:uniform,n=150,extent=9", "explicit_mma", ""},
-    /* By a library, with all that an epilogue may have. */
+    /* By a library, with a full epilogue. */
     {"subm,cin=21,cout=41,k=3,epilogue=scale+bias+relu+add",
      "gen:uniform,n=150,extent=8", "explicit_library", ""},
     {"conv,cin=20,cout=24,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
@@ -195,7 +194,7 @@ END_TEST
 /* ---- bit by bit
  * --------------------------------------------------------------- */
 
-/* The result of a candidate on the given scene; the caller's to free. */
+/* The result of a candidate on the given scene; the caller frees it. */
 static void *result_of(bench *b, const char *name, const char *values,
                        spc__draw draw, int poison, size_t *bytes)
 {
@@ -224,7 +223,7 @@ static void *result_of(bench *b, const char *name, const char *values,
     return result;
 }
 
-/* From all by pairs to all by tiles, which is what os_mma does. */
+/* From all offsets by pairs to all by tiles; the latter is os_mma. */
 static const char *const ends[] = {"near=0", "near=2", "near=4,weights=stream"};
 
 START_TEST(a_hybrid_is_both_pure_dataflows_at_its_ends)
@@ -247,7 +246,7 @@ START_TEST(a_hybrid_is_both_pure_dataflows_at_its_ends)
 }
 END_TEST
 
-/* Real numbers, whose sums depend on their order; whoever comes first. */
+/* Real numbers, so that sums depend on their order. */
 START_TEST(places_are_added_in_the_same_order_in_every_run)
 {
     static const char *const values[] = {"", "near=2"};
@@ -285,7 +284,7 @@ static void note_atomics(const spc_trial *trial, void *payload)
         seen[2]++;
 }
 
-/* Found by the search like any other, and refused by it where they must be. */
+/* The search finds them like any other, and refuses them where it must. */
 START_TEST(a_deterministic_layer_takes_places_and_no_atomics)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -313,8 +312,8 @@ END_TEST
 /* ---- maps
  * ---------------------------------------------------------------------- */
 
-/* Pairs that are known bound the workspace; those of a map that is filled anew
- * are bounded by its capacity alone. */
+/* A known number of pairs bounds the workspace. If the map is filled again,
+ * only its capacity does. */
 START_TEST(the_workspace_holds_all_pairs_that_can_come)
 {
     const size_t row = 32 * sizeof(float);
@@ -365,7 +364,7 @@ START_TEST(a_map_without_pairs_is_not_prepared)
 }
 END_TEST
 
-/* Nothing is launched, and nothing need be there. */
+/* Launches nothing, so buffers may be missing. */
 START_TEST(a_map_without_rows_has_nothing_to_run)
 {
     static const char *const values[] = {"", "near=2", "join=atomic"};
@@ -399,7 +398,7 @@ END_TEST
 
 enum { CAPACITY = 400, CHANNELS = 32 };
 
-/* A set and a map with room for more than a frame has; inputs are integers. */
+/* A set and a map with spare capacity; inputs are integers. */
 typedef struct frames {
     spc_ctx *ctx;
     spc_conv conv;
@@ -514,8 +513,8 @@ static void runner_close(const runner *r, frames *f)
     spc_plan_free(r->plan);
 }
 
-/* Grids are sized for the capacity and counts are known on the device alone:
- * with fewer rows, more, none. */
+/* Grids are sized for the capacity, and only the device knows the counts: fewer
+ * rows, more rows, none. */
 START_TEST(frames_of_any_size_run_on_the_pairs_that_they_have)
 {
     static const char *const values[] = {"", "join=atomic", "near=2"};
@@ -584,7 +583,7 @@ static void compile_case(int i, const char *gpu, spc__compiler *nvrtc,
     assert_ok(spc__target_facts(&target, gpu, &error), error.text);
     spc__conv_attrs(&problem, &conv);
     if (spc__template_accepts(tpl, &problem, &target, NULL) != SPC_OK) {
-        ck_assert_str_eq(gpu, "sm_75"); /* which has f16 alone */
+        ck_assert_str_eq(gpu, "sm_75"); /* sm_75 has only f16 */
         return;
     }
     spc__attrs config = config_of(tpl, &problem, &target, compiled[i].values);

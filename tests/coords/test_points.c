@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_points.c - clouds of points and their maps on every device, against a
- * definition in double precision that looks at all pairs; and layers of points.
+ * test_points.c - clouds of points and their maps on every device, compared
+ * with a definition in double precision that visits all pairs; and layers of
+ * points.
  *
  * Coordinates are multiples of 1/1024 and radii powers of two, so that neither
- * side rounds: many points lie just on the radius, or on the border of two
- * cells. Others are awkward, and held to the rule of spc.h, which says how each
- * operation is rounded. Runs on "cpu" and "sim", or on the device it is given.
+ * side rounds: many points lie exactly on the radius or on a cell border. Other
+ * cases do round; they are compared by the rule in spc.h, which defines the
+ * rounding of each operation. Runs on "cpu" and "sim", or on the device given
+ * as argument.
  */
 #include "base/buf.h"
 #include "base/file.h"
@@ -51,8 +53,8 @@ static void release(cloud *c)
     free(c->batch);
 }
 
-/* On a grid of `step`, so that points meet and distances are equal; of more
- * than one row some are copies of others. */
+/* On a grid of `step`, so that points coincide and distances are equal. With
+ * more than one row some are copies of others. */
 static cloud draw_cloud(int rows, int batches, int extent, float step,
                         spc__random *random)
 {
@@ -108,7 +110,7 @@ static int compare_found(const void *left, const void *right)
     return (a->at.k > b->at.k) - (a->at.k < b->at.k);
 }
 
-/* Nearest first; of equal ones in the order of the search. */
+/* Nearest first; ties by the order of the search. */
 static int compare_near(const void *left, const void *right)
 {
     const found *a = left, *b = right;
@@ -130,7 +132,7 @@ static int cell_of(const spc_geometry *g, int axis, double d)
 }
 
 /* The rule of spc.h, operation by operation: a product is rounded before it is
- * added to. */
+ * added. */
 static bool round_pair(found *f, const spc_geometry *g, const float *in,
                        const float *out, bool inverse)
 {
@@ -153,7 +155,7 @@ static bool round_pair(found *f, const spc_geometry *g, const float *in,
     return plane <= r;
 }
 
-/* Is it the rule as it is rounded that points are held to? */
+/* True to compare by the rule with rounding. */
 static bool is_rounded;
 
 static bool define_pair(found *f, const spc_geometry *g, const float *in,
@@ -194,7 +196,7 @@ static int define_output(found *to, const spc_geometry *g, const cloud *in,
     return count;
 }
 
-/* Whom an output has among its nearest is said by the outputs. */
+/* The outputs choose which points are among their nearest. */
 static relation define_forth(const spc_geometry *g, const cloud *in,
                              const cloud *out, bool inverse)
 {
@@ -253,7 +255,7 @@ static void check_order(const spc_triplet *got, int count)
             ck_assert_int_ge(got[i].k, got[i - 1].k);
 }
 
-/* Those of 16 outputs that follow each other: by offset, then as they were. */
+/* The triplets of 16 consecutive outputs by offset, stable. */
 static int *define_bundles(const spc_triplet *all, const int *first, int rows,
                            int offsets)
 {
@@ -270,8 +272,8 @@ static int *define_bundles(const spc_triplet *all, const int *first, int rows,
     return list;
 }
 
-/* Two for each offset that 16 outputs have, one for each 16 of its triplets; of
- * 64 outputs those of the most costly 16. */
+/* Two for each offset that any of 16 outputs has, and one for each 16 of its
+ * triplets. 64 outputs cost as much as the most expensive 16. */
 static int define_cost(const spc_triplet *all, const int *first, int at)
 {
     int most = 0;
@@ -287,7 +289,7 @@ static int define_cost(const spc_triplet *all, const int *first, int at)
     return most;
 }
 
-/* Of 32 levels the highest first, and of one level the first. */
+/* The highest of 32 cost levels first, stable within a level. */
 static void check_tiles(const spc_triplet *all, const int *first,
                         const int *order, int rows, const int *tiles,
                         const char *what)
@@ -309,7 +311,7 @@ static void check_tiles(const spc_triplet *all, const int *first,
         ck_assert_int_eq(tiles[at], -1);
 }
 
-/* The list is made once, and again whenever the map is filled. */
+/* The list is made once, and filled again with the map. */
 static void check_bundles(spc_ctx *ctx, spc_map *map, const spc_triplet *all,
                           const char *what)
 {
@@ -352,8 +354,8 @@ static int by_input(const void *a, const void *b)
                           : (x->out > y->out) - (x->out < y->out);
 }
 
-/* What a kernel finds by going through the inputs, which are in any order, each
- * once; `to` has room for `count`. */
+/* Reads triplets as a kernel does that walks the inputs, which may be in any
+ * order, each once. `to` has room for `count`. */
 static int read_inputs(spc_triplet *to, int count, const int *order,
                        const int *first, const int *list, int positions)
 {
@@ -365,15 +367,15 @@ static int read_inputs(spc_triplet *to, int count, const int *order,
         for (int t = first[p]; t < first[p + 1]; t++) {
             ck_assert_int_lt(at, count);
             to[at++] = (spc_triplet){list[2 * t], order[p], list[2 * t + 1]};
-            if (t > first[p]) /* kernels go through the offsets once */
+            if (t > first[p]) /* kernels walk the offsets once */
                 ck_assert_int_ge(list[2 * t + 1], list[2 * t - 1]);
         }
     }
     return at;
 }
 
-/* The list by inputs has the same triplets; made once, and again whenever the
- * map is filled. */
+/* The list by inputs has the same triplets. It is made once, and filled again
+ * with the map. */
 static void check_inputs(spc_ctx *ctx, spc_map *map, const spc_triplet *all,
                          const char *what)
 {
@@ -457,7 +459,8 @@ static const char *const layers[] = {
     "points,cin=1,cout=1,k=7,radius=1",
 };
 
-/* Empty clouds, one point, a few, many; one batch element and several. */
+/* Empty clouds, one point, few and many points; one batch element and
+ * several. */
 static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
                       const cloud *out, spc_points *inputs, spc_points *outputs,
                       bool inverse, const char *what)
@@ -503,8 +506,8 @@ static void check_clouds(spc_ctx *ctx, int number, uint64_t seed)
     release(&out);
 }
 
-/* Where kernels are emulated an eighth of the clouds, and of the candidates,
- * has to do for a day. */
+/* Emulated kernels are slow: they get an eighth of the clouds and
+ * candidates. */
 static bool is_slow(int context)
 {
     spc_device_info info;
@@ -524,15 +527,15 @@ START_TEST(maps_of_fifty_clouds_are_those_of_the_definition)
 END_TEST
 
 /*
- * Where every operation rounds: a radius and steps that fp32 has not, so that
- * distances are the radius but for the last bit, and points lie on the borders
- * of cells; far from the origin, where a step is a few units in the last place
- * and some differences are none; sizes near the least and the greatest that a
- * radius may have; what has hardly any digits left, and zeros of both signs.
+ * Cases in which every operation rounds: a radius and steps that are inexact in
+ * fp32, so that distances equal the radius up to the last bit and points lie on
+ * cell borders; points far from the origin, where a step is a few units in the
+ * last place and some differences vanish; radii near the smallest and largest
+ * allowed; values with few digits left, and zeros of both signs.
  */
 static const struct {
     const char *what;
-    float radius, step, from; /* coordinates are from + step * whole numbers */
+    float radius, step, from; /* coordinates are from + step * integer */
     int extent;
 } awkward[] = {
     {"tenths", 0.1f, 0.1f, 0, 6},
@@ -555,7 +558,7 @@ static cloud draw_awkward(int number, int rows, spc__random *random)
     cloud c = draw_cloud(rows, 5, awkward[number].extent, 1, random);
 
     for (int i = 0; i < rows; i++) {
-        c.batch[i] = c.batch[i] / 2 * 2; /* 1 and 3 are empty */
+        c.batch[i] = c.batch[i] / 2 * 2; /* batch elements 1 and 3 are empty */
         for (int a = 0; a < 3; a++) {
             c.at[i][a] =
                 awkward[number].from + awkward[number].step * c.at[i][a];
@@ -597,9 +600,9 @@ START_TEST(awkward_coordinates_are_seen_as_the_rule_rounds)
 }
 END_TEST
 
-/* Pairs just a radius apart, of which the one lies a little before the border
- * of two cells and the other so much before the next: whoever looks about less
- * far than the radius does not look there. */
+/* Pairs at a distance of just the radius, with one point a little before a cell
+ * border and the other just as far before the next. A search that covers
+ * slightly less than the radius misses it. */
 START_TEST(points_on_the_radius_are_found_behind_a_border)
 {
     enum { PAIRS = 48 };
@@ -617,7 +620,7 @@ START_TEST(points_on_the_radius_are_found_behind_a_border)
     }
     spc_points *in = make_points(ctx, &ends[0]);
     spc_points *out = make_points(ctx, &ends[1]);
-    is_rounded = true; /* other pairs have squares of too many digits */
+    is_rounded = true; /* the squares of other pairs have too many digits */
     check_way(ctx, &g, &ends[0], &ends[1], in, out, false, "on the radius");
     check_way(ctx, &g, &ends[1], &ends[0], out, in, true, "on the radius");
     is_rounded = false;
@@ -657,7 +660,7 @@ END_TEST
 
 /* ---- cells --------------------------------------------------------------- */
 
-/* Of the outputs in turn, and of each the inputs in turn. */
+/* By output, then by input. */
 static int compare_pairs(const void *a, const void *b)
 {
     const spc_triplet *x = a, *y = b;
@@ -666,7 +669,8 @@ static int compare_pairs(const void *a, const void *b)
                             : (x->in > y->in) - (x->in < y->in);
 }
 
-/* The triplets of a map with so many cells, by pairs; the caller's. */
+/* The triplets of a map with this many cells, as pairs; the caller frees
+ * them. */
 static spc_triplet *pairs_by_cells(spc_ctx *ctx, spc_points *points, int cells,
                                    int *count)
 {
@@ -686,8 +690,8 @@ static spc_triplet *pairs_by_cells(spc_ctx *ctx, spc_points *points, int cells,
     return out;
 }
 
-/* Who is seen is the radius's matter, and with what weight that of the cells: a
- * point itself lies in the middle one. */
+/* The radius determines the pairs, the cells only their weights: a point itself
+ * is in the middle cell. */
 START_TEST(one_radius_makes_sense_with_any_number_of_cells)
 {
     static const int cells[] = {3, 5, 7};
@@ -709,7 +713,7 @@ START_TEST(one_radius_makes_sense_with_any_number_of_cells)
             ck_assert(all[t].out != all[t].in || all[t].k == volume / 2);
             used += !seen[all[t].k]++;
         }
-        ck_assert_int_gt(used, volume / 3); /* corners are behind the radius */
+        ck_assert_int_gt(used, volume / 3); /* corners are outside the radius */
         free(seen);
         if (first == NULL) {
             first = all;
@@ -751,8 +755,8 @@ START_TEST(a_map_without_room_holds_nothing_and_says_what_would_fit)
 }
 END_TEST
 
-/* Two frames of one cloud: counts are on the device, rows that are no points
- * take part in nothing. */
+/* Two frames of one cloud: counts are on the device, and invalid rows take no
+ * part. */
 START_TEST(clouds_are_filled_anew_by_a_count_on_the_device)
 {
     spc_ctx *ctx = contexts[_i];
@@ -805,7 +809,7 @@ static void refuse_update(spc_ctx *ctx, spc_points *points, const float *xyz,
                   spc_ctx_error(ctx));
 }
 
-/* Before anything is read from where the points are not. */
+/* The error comes before anything is read from the pointers. */
 static void refuse_create(spc_ctx *ctx, const float *xyz, const int32_t *batch,
                           int64_t rows, const char *says)
 {
@@ -913,8 +917,8 @@ static int voxel_along(float at, float edge)
     return (int)floorf(scaled);
 }
 
-/* Of each voxel its first row: every row has a kept one in its voxel, which is
- * not behind it, and no two kept ones share a voxel. */
+/* The first row of each voxel: every row has a kept row in its voxel that does
+ * not come after it, and no two kept rows share a voxel. */
 static void check_sampled(const cloud *c, const int32_t *kept, int count,
                           float edge)
 {
@@ -939,7 +943,7 @@ static void check_down(spc_ctx *ctx, const cloud *c, float edge)
     spc_points *points = make_points(ctx, c), *sampled;
 
     assert_done(spc_points_reserve_sampled(&sampled, points, edge));
-    spc_points_free(points); /* it keeps its source alive */
+    spc_points_free(points); /* the sampled cloud keeps its source alive */
     assert_done(spc_points_update(sampled, NULL, NULL, NULL, 0, NULL));
     assert_done(spc_points_check(sampled, NULL));
     int count = (int)spc_points_rows(sampled);
@@ -973,7 +977,7 @@ END_TEST
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* A layer with everything that it needs on a device. */
+/* A layer with everything it needs on a device. */
 typedef struct layer {
     spc_conv conv;
     spc_map *map;
@@ -1024,7 +1028,7 @@ static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
 
 static void *run_layer(spc_ctx *ctx, layer *l)
 {
-    bool wgrad = l->conv.pass == SPC_WGRAD; /* whose weights are dy */
+    bool wgrad = l->conv.pass == SPC_WGRAD; /* its weights are dy */
     spc_buffers buffers = {.in = l->in,
                            .out = l->out,
                            .weights = wgrad ? NULL : l->packed,
@@ -1049,8 +1053,7 @@ static void free_layer(spc_ctx *ctx, layer *l)
     spc_dealloc(ctx, l->work);
 }
 
-/* At whole steps a radius of 1.75 of them reaches the corners of a cube of 27
- * and nothing beyond. */
+/* With whole steps, a radius of 1.75 steps contains exactly the cube of 27. */
 START_TEST(voxel_convolution_is_a_special_case_bit_by_bit)
 {
     spc_ctx *ctx = contexts[_i];
@@ -1081,7 +1084,7 @@ static float *fetch_floats(spc_ctx *ctx, const void *from, size_t floats)
     return to;
 }
 
-/* The weights of `back` are those of `forth`, inputs for outputs. */
+/* `back` gets the weights of `forth` with inputs and outputs exchanged. */
 static void swap_weights(spc_ctx *ctx, layer *back, const layer *forth)
 {
     size_t in = (size_t)forth->conv.cin, out = (size_t)forth->conv.cout;
@@ -1102,7 +1105,7 @@ static void swap_weights(spc_ctx *ctx, layer *back, const layer *forth)
     free(to);
 }
 
-/* <result of run, in of other>, in whole numbers. */
+/* <result of run, in of other>, in integers. */
 static double product(spc_ctx *ctx, layer *run, const layer *other)
 {
     float *result = run_layer(ctx, run);
@@ -1129,7 +1132,7 @@ static const struct {
 };
 enum { ADJOINTS = sizeof adjoints / sizeof *adjoints };
 
-/* What goes back through a layer: <y, conv x> = <inverse y, x>. */
+/* The adjoint: <y, conv x> = <inverse y, x>. */
 START_TEST(the_inverse_with_swapped_weights_is_the_adjoint)
 {
     spc_ctx *ctx = contexts[_i % context_count];
@@ -1151,8 +1154,8 @@ START_TEST(the_inverse_with_swapped_weights_is_the_adjoint)
 }
 END_TEST
 
-/* Five equal points of 60000 each: their sum is more than f16 holds, but no
- * result. */
+/* Five equal points of 60000 each: their sum exceeds f16, the result does
+ * not. */
 static void add_large_inputs(spc_ctx *ctx)
 {
     enum { ROWS = 5, CHANNELS = 8, OUT = 96 };
@@ -1165,7 +1168,7 @@ static void add_large_inputs(spc_ctx *ctx)
     layer l = make_layer(
         ctx, "points,cin=8,cout=96,k=1,radius=0.01,dtype=f16,out=f32", scene);
     for (int i = 0; i < ROWS * CHANNELS; i++)
-        in[i] = 0x7b53; /* 60000 rounded: 60000 */
+        in[i] = 0x7b53; /* 60000, rounded */
     for (int i = 0; i < CHANNELS * OUT; i++)
         weights[i] = 0x1400; /* 2^-10 */
     assert_done(spc_copy_to_device(ctx, l.in, in, sizeof in));
@@ -1186,7 +1189,7 @@ START_TEST(sums_of_inputs_may_be_more_than_their_type_holds)
 }
 END_TEST
 
-/* Copies templates of points into a folder. */
+/* Copies the templates of points into a folder. */
 static void copy_templates(const char *folder, const char *const *names)
 {
     for (; *names; names++) {
@@ -1203,7 +1206,7 @@ static void copy_templates(const char *folder, const char *const *names)
     }
 }
 
-/* The kernel that is preferred where there is no wgmma. */
+/* The preferred kernel without wgmma. */
 START_TEST(sums_are_multiplied_in_parts_until_nothing_is_left)
 {
     static const char *const names[] = {"points_mma.cu.lua", NULL};
@@ -1224,7 +1227,7 @@ START_TEST(sums_are_multiplied_in_parts_until_nothing_is_left)
 }
 END_TEST
 
-/* What a device is asked for, in bytes; what is given back is not taken off. */
+/* Counts the bytes that are allocated on a device; frees are not subtracted. */
 static const spc__device_ops *counted;
 static size_t counted_bytes;
 
@@ -1240,8 +1243,8 @@ static void set_ops(spc_ctx *ctx, const spc__device_ops *ops)
     ((struct spc__device_head *)ctx->device)->ops = ops;
 }
 
-/* All that a pass of a layer asks for until it has run, the second time without
- * asking for anything. */
+/* Bytes that a pass of a layer allocates until it has run; the second run must
+ * allocate nothing. */
 static size_t bytes_of(spc_ctx *ctx, const char *text, spc_pass pass,
                        const spc_scene *scene, int64_t *triplets)
 {
@@ -1264,10 +1267,12 @@ static size_t bytes_of(spc_ctx *ctx, const char *text, spc_pass pass,
     return made;
 }
 
-/* Rows of a triplet would be 64 and 96 bytes. A list of them is two numbers a
- * triplet, and there is another that is sorted as the kernel reads it: of a
- * gradient of weights four numbers. What this one's blocks leave for each other
- * to add up is of the weights' size, and does not grow with the triplets. */
+/*
+ * The features of a triplet would take 64 and 96 bytes. The list of triplets
+ * takes two numbers each. A weight gradient has another list, sorted as the
+ * kernel reads it, with four numbers each. Its blocks leave partial sums of the
+ * size of the weights, which do not grow with the triplets.
+ */
 START_TEST(a_layer_needs_no_memory_besides_triplets_and_operands)
 {
     static const char *const layers_of[] = {
@@ -1350,7 +1355,7 @@ START_TEST(every_candidate_passes_the_gate)
 }
 END_TEST
 
-/* ---- sentences ----------------------------------------------------------- */
+/* ---- error messages ------------------------------------------------------ */
 
 static const struct {
     const char *layer, *says;
@@ -1395,7 +1400,7 @@ END_TEST
 
 /* ---- the suite ----------------------------------------------------------- */
 
-/* Code of maps is loaded once, for all of the processes to come. */
+/* Loads the code of maps once for all processes that follow. */
 static void load_maps(spc_ctx *ctx)
 {
     const int32_t origin[4] = {0};
@@ -1439,7 +1444,7 @@ int main(int argc, char **argv)
     TCase *cases = tcase_create("clouds"), *of_layers = tcase_create("layers");
     tcase_set_timeout(cases, 300);
     tcase_set_timeout(of_layers, 300);
-    suite_share_skips(); /* before the emulation has poisoned its stacks */
+    suite_share_skips(); /* before the emulation poisons its stacks */
     open_contexts();
 #ifdef SPC_SANITIZE
     suite_sample(16);

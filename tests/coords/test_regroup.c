@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_regroup.c - sets made of other sets, and features of their rows, against
- * lists that are written down here one slot after the other.
+ * test_regroup.c - sets made from other sets, and features of their rows,
+ * compared with lists that are written here slot by slot.
  *
- * On "cpu" and "sim"; given a device as its argument, on that one; given
- * "nvrtc", whether the code compiles for GPUs that are not here.
+ * Runs on "cpu" and "sim", or on the device given as argument. "nvrtc" checks
+ * that the code compiles for GPUs that are not installed.
  */
 #include "base/dtype.h"
 #include "compiler/artefact.h"
@@ -20,7 +20,7 @@
 
 enum { SOURCES = 3, CHANNELS = 16 };
 
-/* ---- what must come out -------------------------------------------------- */
+/* ---- expected results ---------------------------------------------------- */
 
 typedef struct slot_list {
     int count;
@@ -35,7 +35,7 @@ typedef struct plan {
     int scale[3], split[3];
     int counts[SOURCES]; /* rows of each source; 0: no source */
     int extent;
-    int percent; /* that the mask leaves; 100: no mask */
+    int percent; /* share of slots that the mask keeps; 100: no mask */
     bool slices, wide;
 } plan;
 
@@ -102,10 +102,10 @@ static void list_row(slot_list *l, const plan *p, const int32_t voxel[4],
 
 typedef struct placed {
     int32_t at[4];
-    int slot; /* of the list */
+    int slot; /* index in the list */
 } placed;
 
-/* Numbers rows in ascending order of coordinates, equal ones alike. */
+/* Numbers rows in ascending order of coordinates; equal rows share a number. */
 static void number_merged(slot_list *l)
 {
     placed *all = calloc((size_t)l->count + 1, sizeof *all);
@@ -226,7 +226,7 @@ static void *encode(spc_dtype dtype, const float *from, size_t n)
     return to;
 }
 
-/* A device array of `rows` x `channels` of drawn features. */
+/* A device array of `rows` x `channels` sampled features. */
 static void *draw_features(spc_ctx *ctx, spc_dtype dtype, int source, int count,
                            int channels)
 {
@@ -275,7 +275,7 @@ static int source_of(const subject *s, int row, int *first)
     return source;
 }
 
-/* Of the channel c of a slot, by the definition of spc_gather. */
+/* Channel c of a slot, by the definition of spc_gather. */
 static float slot_feature(const subject *s, int slot, int c)
 {
     int children = children_of(s->p), first, row = slot / children;
@@ -314,7 +314,7 @@ static void check_gather(const subject *s)
     free(sums);
 }
 
-/* What row `row` of the sources gets back, in channel c of its own. */
+/* The value that row `row` of the sources gets back in its channel c. */
 static float spread_feature(const subject *s, int row, int c)
 {
     int children = children_of(s->p);
@@ -366,7 +366,7 @@ static void check_spread(const subject *s)
     spc_dealloc(s->ctx, in);
 }
 
-/* 16 bytes at once, or a channel at a time. */
+/* Moves 16 bytes at once, or a channel at a time. */
 static void check_features(subject *s)
 {
     static const spc_gather how[] = {
@@ -420,7 +420,7 @@ static rows draw_source(const plan *p, int i, uint64_t seed)
 {
     rows r = draw(p->counts[i], -5 + 2 * i, p->extent, 2, seed + (uint64_t)i);
 
-    if (p->wide && i == 0) /* keys of 64 bits */
+    if (p->wide && i == 0) /* 64-bit keys */
         r.at[0][1] = 200000000;
     return r;
 }
@@ -514,8 +514,9 @@ static spc_coords *scaled(spc_ctx *ctx, spc_coords *set, int scale)
     return out;
 }
 
-/* VoxelNeXt: two deeper levels in voxels of the first, all of them without z,
- * equal ones added up, and then a convolution that dilates in the plane. */
+/* VoxelNeXt: two deeper levels in voxels of the first, all without z, with
+ * equal ones added up, followed by a convolution that is dilated in the
+ * plane. */
 START_TEST(levels_of_a_network_become_one_plane)
 {
     static const plan p = {"plane", {1, 1, 0}, {1, 1, 1}, {1, 1, 1},
@@ -578,8 +579,8 @@ static void fill(spc_ctx *ctx, spc_coords *set, const rows *r)
     spc_dealloc(ctx, count);
 }
 
-/* Rows and masks differ from frame to frame, counts are on the device. What
- * does not fit leaves the set empty, until the next frame. */
+/* Rows and masks differ between frames, with counts on the device. A frame that
+ * exceeds the capacity leaves the set empty; the next one fills it again. */
 START_TEST(frames_regroup_within_a_capacity)
 {
     static const plan p = {"frames", {1, 1, 0}, {1, 1, 1}, {1, 1},
@@ -628,8 +629,7 @@ START_TEST(frames_regroup_within_a_capacity)
 }
 END_TEST
 
-/* ---- what cannot be ---------------------------------------------------------
- */
+/* ---- invalid input ------------------------------------------------------ */
 
 #define refused(wanted, says, call)                                            \
     do {                                                                       \
@@ -813,7 +813,7 @@ int main(int argc, char **argv)
     int status = suite_open(argc, argv);
     if (status != 0)
         return status;
-#ifdef SPC_SANITIZE /* whose kernels take seconds to compile */
+#ifdef SPC_SANITIZE /* kernels take seconds to compile */
     suite_sample(4);
 #endif
     Suite *suite = suite_create("regroup");

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_search.c - searchers, of which every one makes the same map; and the
- * layouts that are no tables by rows: transposed tables, pairs by offset.
+ * test_search.c - the search configurations, which must all make the same map;
+ * and layouts other than tables by rows: transposed tables, pairs by offset.
  *
- * On "cpu" and "sim"; given a device as its argument, on that one; given
- * "nvrtc", whether the code of every searcher compiles for GPUs that are not
- * here.
+ * Runs on "cpu" and "sim", or on the device given as argument. "nvrtc" checks
+ * that the code of every configuration compiles for GPUs that are not
+ * installed.
  */
 #include "base/random.h"
 #include "compiler/template.h"
@@ -33,7 +33,7 @@ static const char *device_of(int turn)
     return suite_device ? suite_device : devices[turn % 2];
 }
 
-/* Where there are searchers to choose from. */
+/* A device that has several configurations. */
 static const char *searching_device(void)
 {
     return suite_device ? suite_device : "sim";
@@ -81,7 +81,7 @@ static const struct {
 
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* A layer, a scene of distinct rows in no order, and their relation. */
+/* A layer, a scene of distinct rows in random order, and their relation. */
 typedef struct subject {
     spc_conv conv;
     spc_scene *scene;
@@ -189,7 +189,7 @@ static void rebuild(spc_ctx *ctx, spc_map *map, const subject *s)
 
 /* ---- maps against the relation ---------------------------------------- */
 
-/* The index as the caller numbers rows, [offsets][rows]. */
+/* The index with the caller's row numbers, [offsets][rows]. */
 static void check_index(spc_ctx *ctx, const spc_map *map,
                         const spc__relation *want)
 {
@@ -222,7 +222,7 @@ static void prepare_views(spc_ctx *ctx, spc_map *map)
                                         NULL));
 }
 
-/* One array of a view is the same in both maps. */
+/* Checks that one array of a view is the same in both maps. */
 static void check_same(spc_ctx *ctx, const void *a, const void *b, size_t count,
                        const char *what)
 {
@@ -239,7 +239,7 @@ static void check_same_views(spc_ctx *ctx, const spc_map *a, const spc_map *b)
         spc_map_view v, w;
         ck_assert(spc__map_view(&v, a, views[i].order, views[i].tile_rows) &&
                   spc__map_view(&w, b, views[i].order, views[i].tile_rows));
-        /* Of layouts that both sort, what lies behind the rows too. */
+        /* If both maps sort, the padding must agree as well. */
         size_t padded = (size_t)v.rows_padded, tiles = (size_t)v.tiles;
         check_same(ctx, v.order, w.order, padded, "order");
         check_same(ctx, v.index, w.index, padded * (size_t)v.offsets, "index");
@@ -272,7 +272,7 @@ static int64_t compiles(const spc_ctx *ctx)
     return ctx->stats.compiles;
 }
 
-/* What is in a map's arrays before a build must not pass for its result. */
+/* Old contents of a map's arrays must not pass for the result of a build. */
 static void poison(spc_ctx *ctx, spc_map *map)
 {
     const spc__device_ops *ops = spc__device_ops_of(ctx->device);
@@ -316,8 +316,8 @@ START_TEST(every_searcher_makes_the_same_map)
         check_same_views(ctx, first, map);
     }
     check_layouts(ctx, map, s.relation.index);
-    /* The default was there, others may be from an earlier run: the same text
-     * is compiled once. */
+    /* The default was compiled already, and others may be from an earlier run:
+     * equal text is compiled once. */
     ck_assert_int_le(made, s.conv.op == SPC_INVERSE ? 1 : 2);
     spc_map_free(map);
     spc_map_free(first);
@@ -326,7 +326,7 @@ START_TEST(every_searcher_makes_the_same_map)
 }
 END_TEST
 
-/* Frames of fewer rows and of other ones: nothing is left in a hash table. */
+/* Frames with fewer and with other rows leave nothing in a hash table. */
 START_TEST(every_searcher_takes_the_next_frame)
 {
     static const int chosen[] = {0, 2, 9, 12};
@@ -360,7 +360,7 @@ START_TEST(every_searcher_takes_the_next_frame)
 }
 END_TEST
 
-/* A line of 140 voxels, under a kernel of 3. */
+/* A line of 140 voxels, with a kernel of 3. */
 static void check_line(spc_ctx *ctx, const spc_map *map)
 {
     spc_error error = {0};
@@ -370,8 +370,8 @@ static void check_line(spc_ctx *ctx, const spc_map *map)
     ck_assert_int_eq(pairs, 140 * 3 - 2);
 }
 
-/* Equal rows and rows out of range end in the launch that searches: what is
- * hashed is what is left of them. */
+/* Duplicate and invalid rows are removed in the launch that searches, so only
+ * the remaining rows are hashed. */
 START_TEST(every_searcher_sees_merged_sets)
 {
     int32_t rows[300][4] = {{0}};
@@ -397,7 +397,7 @@ START_TEST(every_searcher_sees_merged_sets)
         assert_ok(ctx, spc_map_update(map, coords, NULL, 300, NULL));
         check_line(ctx, map);
         assert_ok(ctx, spc_map_update(map, NULL, NULL, 0, NULL));
-        check_line(ctx, map); /* searched again, without a sort before it */
+        check_line(ctx, map); /* searches again without sorting first */
         ck_assert_int_eq(spc_map_check(map, NULL), SPC_ERANGE);
     }
     spc_dealloc(ctx, coords);
@@ -430,7 +430,7 @@ END_TEST
 
 /* ---- choices of the database ------------------------------------------ */
 
-/* A context with an empty database of its own. */
+/* A context with an empty database. */
 static spc_ctx *open_recording(char path[64])
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
@@ -474,7 +474,7 @@ static void record(spc_ctx *ctx, const spc_geometry *g, const char *searcher,
                      SPC_OK);
 }
 
-/* Its searcher's code is there already, another one's is not. */
+/* The code of its search exists already, that of another one does not. */
 static void check_searcher(spc_ctx *ctx, spc_map *map, const char *searcher,
                            const char *other)
 {
@@ -487,7 +487,8 @@ static void check_searcher(spc_ctx *ctx, spc_map *map, const char *searcher,
     ck_assert_int_eq(compiles(ctx), before + 1);
 }
 
-/* What is recorded serves; of an older template what it still permits. */
+/* A record applies; one of an older template applies if that template still
+ * permits it. */
 static const struct {
     const char *searcher, *hash;
     const char *used, *other;
@@ -514,7 +515,7 @@ START_TEST(maps_are_searched_as_the_database_says)
 }
 END_TEST
 
-/* The choice that a run stores is the one that the next map is made by. */
+/* The next map uses the choice that a tuning run stores. */
 START_TEST(tuning_a_map_stores_its_choice)
 {
     subject s = subject_of(0, 300, 3);
@@ -533,7 +534,7 @@ START_TEST(tuning_a_map_stores_its_choice)
     ck_assert(spc__map_choice(&config, ctx, &s.conv.geometry, false));
     spc__attrs_format(&text, &config);
     ck_assert_ptr_nonnull(strstr(report.winner, spc__buf_text(&text)));
-    /* Of another kernel nothing is known. */
+    /* The database has no record of another kernel. */
     s.conv.geometry.kernel[0] = 5;
     ck_assert(!spc__map_choice(&config, ctx, &s.conv.geometry, false));
     spc__buf_release(&text);
@@ -560,7 +561,7 @@ END_TEST
 
 /* ---- pairs by offset -------------------------------------------------- */
 
-/* Output rows by ascending key, as the relation's coordinates have it. */
+/* Output rows by ascending key, by the relation's coordinates. */
 static int *rows_by_key(const spc__relation *r)
 {
     size_t count = (size_t)r->rows_out;
@@ -578,7 +579,7 @@ static int *rows_by_key(const spc__relation *r)
     return order;
 }
 
-/* The place of each output row's first pair: rows by ascending key. */
+/* Position of each output row's first pair; rows by ascending key. */
 static int *places_of(const spc__relation *r, const int *order)
 {
     size_t rows = (size_t)r->rows_out;
@@ -627,7 +628,7 @@ static void check_pairs(spc_ctx *ctx, const spc_map *map,
         }
     }
     ck_assert_int_eq(begin[v.offsets], want->pairs);
-    for (size_t p = 0; p < rows; p++) /* and there they end */
+    for (size_t p = 0; p < rows; p++) /* and they end there */
         require(p + 1 == rows || next[order[p]] == first[order[p + 1]],
                 "the places of row %d end at %d", order[p], next[order[p]]);
     free(place);
@@ -651,7 +652,7 @@ START_TEST(pairs_by_offset_are_those_of_the_relation)
 
     ck_assert(!spc__map_pairs_view(&v, map));
     assert_ok(ctx, spc__map_prepare_pairs(map, NULL));
-    assert_ok(ctx, spc__map_prepare_pairs(map, NULL)); /* is there already */
+    assert_ok(ctx, spc__map_prepare_pairs(map, NULL)); /* already prepared */
     check_pairs(ctx, map, &s.relation);
     spc_map_free(map);
     spc_ctx_free(ctx);
@@ -659,7 +660,7 @@ START_TEST(pairs_by_offset_are_those_of_the_relation)
 }
 END_TEST
 
-/* A set without voxels has no pairs, at any offset. */
+/* A set without voxels has no pairs at any offset. */
 START_TEST(no_rows_have_no_pairs)
 {
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
@@ -689,7 +690,7 @@ START_TEST(no_rows_have_no_pairs)
 }
 END_TEST
 
-/* Frames of differing sizes in one map, listed again with each. */
+/* Frames of different sizes in one map, listed again each time. */
 START_TEST(pairs_follow_the_frames)
 {
     static const int chosen[] = {0, 3, 9, 12};
@@ -723,8 +724,7 @@ END_TEST
 
 /* ---- transposed tables ------------------------------------------------ */
 
-/* index[k][j] = i in one where, and only where, index[k][i] = j in the other.
- */
+/* index[k][j] = i in one map if and only if index[k][i] = j in the other. */
 static void check_transposed(spc_ctx *ctx, const spc_map *map,
                              const spc__relation *want)
 {
@@ -771,15 +771,15 @@ START_TEST(a_transposed_table_is_the_transposition_of_the_table)
 }
 END_TEST
 
-/* ---- code for GPUs that are not here ---------------------------------- */
+/* ---- code for GPUs that are not installed ----------------------------- */
 
-/* The oldest of them, whose registers are scarcer, and the one that is tuned
- * for: what spills there is a mistake. */
+/* The oldest GPU, with the fewest registers, and the one that is tuned for:
+ * spills are an error there. */
 static const struct {
     const char *name;
     int key_bits;
-    int may_spill[SEARCHERS]; /* bytes; -1: any: defaults, in test_targets.c, none
-                               */
+    int may_spill[SEARCHERS]; /* bytes; -1: any (test_targets.c forbids spills
+                               * of defaults) */
 } gpus[] = {{"sm_75", 32, {-1, -1, -1}}, {"sm_90a", 64, {8, 8, 104}}};
 
 static const char *const kinds[] = {"subm", "strided", "inverse", "given",
@@ -829,7 +829,7 @@ static void check_code(spc__compiler *nvrtc, spc__library *library, int gpu,
     spc__attrs_set_text(&config, "search", searcher);
     ck_assert(spc__target_facts(&target, gpus[gpu].name, &error) == SPC_OK);
     if (spc__template_check(tpl, problem, &target, &config, &error) != SPC_OK)
-        return; /* z-delta for what is read the other way */
+        return; /* inverse maps are searched by z-delta */
     ck_assert_msg(spc__template_render(&text, tpl, problem, &target, &config,
                                        &error) == SPC_OK,
                   "%s", error.text);

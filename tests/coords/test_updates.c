@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_updates.c - what filling sets, maps, clouds and voxels anew asks of the
- * host on the cpu device: no memory and no threads. And that the pool of the
- * device serves several threads and contexts, and none in a forked process.
+ * test_updates.c - filling sets, maps, clouds and voxels again on the cpu
+ * device allocates no memory and starts no threads. Also, the device's thread
+ * pool serves several threads and contexts, but not a forked process.
  */
 #include "rig/coords_rig.h"
 
@@ -14,10 +14,10 @@
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
-/* More rows than a chunk of any loop has. */
+/* More rows than a chunk of any loop. */
 enum { ROWS = 9000, CHANNELS = 300, PIECES = 8, FORKED_OK = 42 };
 
-/* ---- what is filled anew ------------------------------------------------- */
+/* ---- objects that are filled again --------------------------------------- */
 
 typedef struct bench {
     spc_ctx *ctx;
@@ -48,7 +48,8 @@ static void append(bytes *to, const void *from, size_t count)
     to->count += count;
 }
 
-/* Making and running are watched: Check, which allocates, stays out of them. */
+/* Setup and run are monitored. Check allocates memory, so they must not use
+ * it. */
 static spc_geometry geometry_of(const char *text)
 {
     spc_conv conv;
@@ -301,7 +302,7 @@ static void read_voxels(bytes *out, bench *b)
 
 /* ---- sets made of others ------------------------------------------------- */
 
-/* Two voxels of eight stay and become one; features of both ways. */
+/* Two of eight voxels stay and become one, with features in both directions. */
 static spc_status make_regrouped(bench *b)
 {
     const spc_regrouping how = {{0, 1, 1}, {1, 2, 1}};
@@ -327,7 +328,7 @@ static spc_status run_regrouped(bench *b)
     void *out[1] = {b->memory[3]};
     spc_status status = spc_coords_update(b->set, b->coords, NULL, ROWS, NULL);
 
-    if (status == SPC_OK) /* of two numbers a row */
+    if (status == SPC_OK) /* two numbers a row */
         status =
             spc_coords_mask(b->made, b->memory[0], in, SPC_F32, -400, NULL);
     if (status == SPC_OK)
@@ -465,7 +466,7 @@ static const struct update {
     {"a network", make_network, run_network, read_network},
 };
 
-/* Those that nothing is compiled for. */
+/* Those that compile nothing. */
 enum { UPDATES = LENGTH(updates), OF_ARRAYS = UPDATES - 2 };
 
 /* A context whose device has this number of threads. */
@@ -483,7 +484,7 @@ static spc_ctx *open_threads(int threads)
     return ctx;
 }
 
-/* Rows of which some are equal, and some outside. */
+/* Rows with some duplicates and some outside. */
 static int32_t *draw_coords(void)
 {
     int32_t *coords = malloc(16 * ROWS);
@@ -582,8 +583,8 @@ START_TEST(an_update_allocates_nothing_and_starts_no_thread)
 }
 END_TEST
 
-/* Each allocation of making and the first filling fails once: that is a status,
- * or the result is right all the same. */
+/* Each allocation of the setup and first fill fails once. The call must return
+ * an error, or the result must be right. */
 START_TEST(each_allocation_fails_once)
 {
     const struct update *u = &updates[_i];
@@ -613,7 +614,7 @@ START_TEST(each_allocation_fails_once)
 }
 END_TEST
 
-/* A device whose threads cannot be started works alone. */
+/* A device whose threads cannot be started works without them. */
 START_TEST(without_threads_the_caller_works_alone)
 {
     const struct update *u = &updates[_i];
@@ -630,8 +631,8 @@ START_TEST(without_threads_the_caller_works_alone)
 }
 END_TEST
 
-/* Rows are moved and merged in parts: what is wider than one has the result of
- * columns by themselves. */
+/* Rows are moved and merged in parts. Rows wider than a part must give the same
+ * result as separate columns. */
 START_TEST(wide_features_are_merged_as_narrow_ones)
 {
     enum { NARROW = 100 };
@@ -684,12 +685,12 @@ END_TEST
 
 /* ---- several at once ----------------------------------------------------- */
 
-/* A thread that fills objects of its own again and again. It makes and reads
- * nothing: that locks the context, and Check is for one thread. */
+/* A thread that fills its own objects repeatedly. It makes and reads nothing,
+ * since this would lock the context, and Check supports only one thread. */
 typedef struct worker {
     const struct update *u;
     bench b;
-    const atomic_bool *ends; /* NULL: after some runs */
+    const atomic_bool *ends; /* NULL: stop after some runs */
 } worker;
 
 static void *work(void *payload)
@@ -731,7 +732,7 @@ static void finish(worker *w, pthread_t thread, const bytes *want)
     check_result(w->u, &w->b, want);
 }
 
-/* Two contexts, and three threads on each. */
+/* Two contexts with three threads each. */
 START_TEST(threads_and_contexts_do_not_wait_for_each_other)
 {
     enum { EACH = 3, ALL_OF = 2 * EACH, ROUNDS = 3 };
@@ -760,12 +761,12 @@ START_TEST(threads_and_contexts_do_not_wait_for_each_other)
 }
 END_TEST
 
-/* In the child: objects of the parent, and a context of its own. */
+/* In the child: the parent's objects, and a new context. */
 static void run_forked(const struct update *u, bench *b, const bytes *want)
 {
     assert_ok(b->ctx, u->run(b));
     check_result(u, b, want);
-#ifndef __SANITIZE_THREAD__ /* which has no threads in a forked process */
+#ifndef __SANITIZE_THREAD__ /* no threads after fork() */
     bench own = begin(open_threads(4));
     assert_ok(own.ctx, u->make(&own));
     assert_ok(own.ctx, u->run(&own));
@@ -776,7 +777,7 @@ static void run_forked(const struct update *u, bench *b, const bytes *want)
     _exit(FORKED_OK);
 }
 
-/* The parent's threads are busy with loops when it forks. */
+/* The parent's threads are running loops when it forks. */
 START_TEST(a_forked_process_fills_what_it_inherits)
 {
     const struct update *u = &updates[_i];

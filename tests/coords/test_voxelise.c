@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_voxelise.c - points that become voxels: against the definition, the same
- * bits on every device, and what is wrong with points.
+ * test_voxelise.c - turning points into voxels: compared with the definition,
+ * with the same bits on every device, and error reports for bad points.
  *
- * Without an argument on "cpu" and "sim"; given a device, on that one.
+ * Runs on "cpu" and "sim", or on the device given as argument.
  */
 #include "base/random.h"
 #include "context/ctx.h"
@@ -15,7 +15,7 @@
 
 enum { POINTS = 700, NUMBERS = 7 };
 
-/* All features of both devices are compared, so contexts stay. */
+/* Contexts stay open, since features of both devices are compared. */
 static spc_ctx *ctxs[2];
 static int devices;
 
@@ -57,7 +57,8 @@ static spc_voxelisation grid(void)
     return how;
 }
 
-/* A number at or next to an edge of a voxel, anywhere in it, or far away. */
+/* A number at or next to an edge of a voxel, anywhere inside it, or far
+ * away. */
 static float draw_coordinate(spc__random *random, double low, double high,
                              double voxel)
 {
@@ -75,7 +76,7 @@ static float draw_coordinate(spc__random *random, double low, double high,
     return (float)(low + (high - low) * spc__random_unit(random));
 }
 
-/* Half of them crowd in four voxels; other columns are anything. */
+/* Half of them are in four voxels; other columns have random values. */
 static void draw_points(float *out, const spc_voxelisation *how, int rows,
                         uint64_t seed)
 {
@@ -128,7 +129,7 @@ static void close_rig(rig *r)
     spc_voxels_free(r->voxels);
 }
 
-/* What an earlier run left behind is no result of this one. */
+/* Old contents must not pass for a result of this run. */
 static void poison(rig *r)
 {
     const spc_voxels *v = r->voxels;
@@ -148,7 +149,7 @@ static void poison(rig *r)
     free(nonsense);
 }
 
-/* By a count on the device, or by the caller's. */
+/* Runs with a count on the device or from the caller. */
 static void run(rig *r, const float *points, int rows, bool counted)
 {
     size_t bytes = 4 * (size_t)rows * (size_t)r->voxels->pitch;
@@ -233,9 +234,9 @@ START_TEST(voxels_are_as_the_definition_says)
 }
 END_TEST
 
-/* Of whole numbers a mean of two, four and eight is exact. */
+/* The mean of two, four or eight integers is exact. */
 /* Points outside the grid, and those of a voxel next to the sensor, would be a
- * thousand equal rows each, for which a set has a slower sort. */
+ * thousand equal rows each; sets sort these more slowly. */
 START_TEST(points_that_crowd_are_sorted_as_all_others)
 {
     enum { MANY = 2600 };
@@ -254,7 +255,7 @@ START_TEST(points_that_crowd_are_sorted_as_all_others)
                 points[4 * i + a] =
                     i % 2 ? 1000 : (float)(how.low[a] + how.voxel[a] / 2);
     open_contexts();
-    spc_ctx *ctx = ctxs[devices - 1]; /* has a device with blocks */
+    spc_ctx *ctx = ctxs[devices - 1]; /* this device has blocks */
     open_rig(&r, ctx, &how, MANY, MANY);
     run(&r, points, MANY, false);
     ck_assert_msg(spc_voxels_verify(&worst, r.voxels, points, MANY) == SPC_OK,
@@ -293,7 +294,7 @@ START_TEST(means_of_whole_numbers_are_exact)
         assert_ok(r.ctx, spc_copy_to_host(r.ctx, counts,
                                           spc_voxels_points(r.voxels), 8 * 4));
         for (int v = 0; v < 8; v++) {
-            /* Points v, v + 8, v + 16 and v + 24 of the eight. */
+            /* Points v, v + 8, v + 16 and v + 24 are in the same voxel. */
             require(got[4 * v + 3] == (float)(v + 12), "voxel %d: %g", v,
                     (double)got[4 * v + 3]);
             require(counts[v] == 4, "voxel %d has %d points", v, counts[v]);
@@ -304,7 +305,7 @@ START_TEST(means_of_whole_numbers_are_exact)
 }
 END_TEST
 
-/* ---- trouble ------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------- */
 
 START_TEST(what_is_wrong_with_points_is_a_status)
 {
@@ -323,7 +324,7 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         }
         memcpy(points + 4 * 7, nan_point, sizeof(nan_point));
         memcpy(points + 4 * 9, nan_point, sizeof(nan_point));
-        points[4 * 20] = 5; /* the first that lies outside */
+        points[4 * 20] = 5; /* the first one outside */
         run(&r, points, 100, true);
         ck_assert_int_eq(spc_voxels_check(r.voxels, &info, NULL), SPC_ERANGE);
         ck_assert_str_eq(spc_ctx_error(r.ctx),
