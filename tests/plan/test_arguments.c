@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_arguments.c - every function of spc.h and spc_status.h with NULL,
+ * test_arguments.c - calls every function of spc.h and spc_status.h with NULL,
  * negative, huge and out-of-range arguments (arguments.h).
  *
- * Runs on "cpu". Memory that a call reads or writes by an address and a size is
- * the caller's word: sizes that are too large for it are not tried.
+ * Runs on "cpu". If a call gets memory as an address and a size, it must trust
+ * the size, so sizes that are too large are not tested.
  */
 #include "rig/arguments.h"
 
 /* ---- good objects -------------------------------------------------------- */
 
-/* Each test is a process of its own: objects are made when they are first
- * asked for, and what a call does to them harms no other test. */
+/* Each test is a process of its own: objects are made on first use, and changes
+ * by a call cannot affect other tests. */
 
 static spc_error made;
 
-/* Under AddressSanitizer too, malloc answers NULL where it has no memory. */
+/* Makes malloc return NULL under AddressSanitizer when it has no memory. */
 __attribute__((__visibility__("default"))) const char *
 __asan_default_options(void);
 const char *__asan_default_options(void)
@@ -29,7 +29,7 @@ const char *__asan_default_options(void)
 
 static const int32_t four_voxels[4][4] = {
     {0, 0, 0, 0}, {0, 0, 0, 1}, {0, 0, 1, 0}, {0, 1, 1, 1}};
-/* Of as many as clouds and voxels are made for. */
+/* As many as clouds and voxels are made for. */
 static const float four_points[8][4] = {
     {0.1f, 0.1f, 0.1f, 1}, {1.1f, 0, 0, 2}, {2.1f, 1, 0, 3}, {3, 3, 3, 4}};
 
@@ -283,7 +283,7 @@ OBJECT(spc_net, bare_net, a_bare_net())
 OBJECT(spc_net_plan, net_plan, a_net_plan())
 OBJECT(spc_training, training, a_training())
 
-/* Objects are not freed under the next call. */
+/* The next call may use an object, so objects are not freed. */
 #define NOTHING(type, name)                                                    \
     static type *name(which w)                                                 \
     {                                                                          \
@@ -341,13 +341,13 @@ OUT_VALUE(int64_t, count)
 OUT_VALUE(int, int)
 OUT_VALUE(double, double)
 
-/* Memory of the library goes in here. */
+/* Receives the library's memory. */
 static void **out_memory(which w)
 {
     static slot s = {NULL, NULL, false};
 
     if (s.release == NULL)
-        s.release = free; /* that of "cpu" is malloc's */
+        s.release = free; /* "cpu" allocates by malloc */
     return give_slot(&s, w);
 }
 
@@ -476,7 +476,7 @@ static unsigned flags(which w)
     return PICK(all, w);
 }
 
-/* An enumeration's value number 0, and what none has. */
+/* Value 0 of an enumeration, and a value that it does not have. */
 #define ENUMERATION(type, name)                                                \
     static type name(which w)                                                  \
     {                                                                          \
@@ -565,7 +565,7 @@ static const char *no_file(which w)
     return PICK(all, w);
 }
 
-/* Whatever one field of a geometry can be wrong in. */
+/* Spoils one field of a geometry in any way. */
 static int spoil_geometry(spc_geometry *g, int how)
 {
     static const int bad[] = {0, -1, INT_MAX, INT_MIN, 344};
@@ -582,7 +582,7 @@ static int spoil_geometry(spc_geometry *g, int how)
         g->radius = NAN;
     else if (how == BAD * FIELDS + 10)
         g->voxel = INFINITY;
-    else if (how == BAD * FIELDS + 11) /* all at once */
+    else if (how == BAD * FIELDS + 11) /* all fields */
         for (int i = 0; i < FIELDS; i++)
             *fields[i] = INT_MAX;
     return BAD * FIELDS + 12;
@@ -672,7 +672,7 @@ static const spc_conv *linear(which w)
     return conv_of("linear,cin=8,cout=8,dtype=f32", w);
 }
 
-/* Never a good one, for functions that would work for seconds. */
+/* Only bad layers, for functions that would run for seconds. */
 static const spc_conv *bad_conv(which w)
 {
     return conv((which){w.i + 1, w.varies});
@@ -713,7 +713,7 @@ static const spc_feature *feature(which w)
     return &f;
 }
 
-/* Never a good one, for functions that would work for seconds. */
+/* Only bad operators, for functions that would run for seconds. */
 static const spc_feature *bad_feature(which w)
 {
     static spc_feature none, no_channels = SPC_FEATURE_INIT,
@@ -725,7 +725,7 @@ static const spc_feature *bad_feature(which w)
     return PICK(all, w);
 }
 
-/* A struct that is good, with single fields replaced. */
+/* A valid struct with single fields replaced. */
 #define STRUCT(type, name, make, ...)                                          \
     static const type *name(which w)                                           \
     {                                                                          \
@@ -980,7 +980,7 @@ static int channels(which w)
     return PICK(all, w);
 }
 
-/* Fewer than the callers' arrays have, where the call trusts them. */
+/* Fewer rows than the arrays have, for calls that trust the number. */
 static int64_t few_rows(which w)
 {
     static const int64_t all[] = {4, 0, -1, INT64_MIN};
@@ -1293,7 +1293,7 @@ static int device_room(which w)
     return PICK(all, w);
 }
 
-/* Of an array of four: fewer, and what no array has. */
+/* For arrays of four rows: fewer rows, and impossible numbers. */
 static int64_t rows_of_four(which w)
 {
     static const int64_t all[] = {4,         0,         -1,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_backward.c - the passes of a training step: what they are to each other,
- * held against themselves and not against the oracle; their words; gradients
- * that are added to where they lie.
+ * test_backward.c - the passes of a training step: their relations to each
+ * other, compared without the oracle; their text form; gradients that are
+ * accumulated.
  *
  *     test_backward [sim|cpu|cuda]
  */
@@ -16,7 +16,7 @@
 static const char *const devices[] = {"cpu", "sim"};
 enum { DEVICES = 2, VOXELS = 60, CASES = 100, GPU_CASES = 16 };
 
-/* A GPU has them all where all tests are asked for. */
+/* A GPU runs all of them if all tests were requested. */
 static int cases(void)
 {
     return suite_is_gpu() && !suite_wants_all() ? GPU_CASES : CASES;
@@ -31,7 +31,7 @@ static int below(spc__random *random, int count)
     return (int)spc__random_below(random, (uint32_t)count);
 }
 
-/* Each operator with the rules that it may have. */
+/* Each operator with the rules it may have. */
 static const struct {
     spc_operator op;
     spc_rule rule;
@@ -57,8 +57,8 @@ static void draw_axis(spc_geometry *g, int axis, spc__random *random)
         g->shape[axis] = 5 + below(random, 8);
 }
 
-/* Scenes of points are in units of 1/1024: one to three of them are a radius.
- */
+/* Scenes of points have units of 1/1024, and a radius is one to three of
+ * these. */
 static void draw_cells(spc_geometry *g, spc__random *random)
 {
     for (int axis = 0; axis < 3; axis++)
@@ -68,8 +68,7 @@ static void draw_cells(spc_geometry *g, spc__random *random)
     g->voxel = below(random, 3) == 0 ? 2.0f / 1024 : 0;
 }
 
-/* An offset and its input channels, or a list of offsets that is not even
- * symmetric. */
+/* A single offset for each input channel, or an asymmetric list of offsets. */
 static void draw_list(spc_geometry *g, spc__random *random)
 {
     g->offset_count = 1 + below(random, 5);
@@ -80,7 +79,7 @@ static void draw_list(spc_geometry *g, spc__random *random)
     }
 }
 
-/* Types that hold the sums of small integers. */
+/* Types that hold sums of small integers exactly. */
 static spc_conv draw_layer(spc__random *random)
 {
     spc_conv conv = SPC_CONV_INIT;
@@ -102,7 +101,7 @@ static spc_conv draw_layer(spc__random *random)
     return conv;
 }
 
-/* Of two batch elements, each cell once. */
+/* Two batch elements, each cell once. */
 static spc_scene *draw_scene(spc__random *random)
 {
     int32_t at[VOXELS][4];
@@ -131,7 +130,7 @@ static float *draw(int64_t count, spc__random *random)
 
 /* ---- a pass -------------------------------------------------------------- */
 
-/* So many bytes of device memory, from `values`, or all ones (no number). */
+/* This many bytes of device memory, filled from `values` or with 0xff (NaN). */
 static void *upload(spc_ctx *ctx, const void *values, size_t bytes)
 {
     void *out = NULL, *ones = malloc(bytes + 16);
@@ -145,7 +144,7 @@ static void *upload(spc_ctx *ctx, const void *values, size_t bytes)
     return out;
 }
 
-/* A plan with what it works in. */
+/* A plan with its workspace. */
 typedef struct running {
     spc_ctx *ctx;
     const spc_map *map;
@@ -174,8 +173,8 @@ static void run_close(running *r)
     spc_plan_free(r->plan);
 }
 
-/* What the pass makes of `in` and of the weights, or dy; the caller frees it.
- */
+/* The result of the pass on `in` and the weights, or dy; the caller frees
+ * it. */
 static float *run(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
                   const void *in, const void *other, int64_t *count)
 {
@@ -215,7 +214,7 @@ typedef struct step {
     spc_ctx *ctx;
     spc_scene *scene;
     spc_conv passes[3];
-    spc_map *map, *back; /* of a submanifold layer with its offsets: one */
+    spc_map *map, *back; /* the same map for a submanifold layer */
 } step;
 
 static const char *device_of(int i)
@@ -255,7 +254,8 @@ static double dot(const float *a, const float *b, int64_t count)
     return sum;
 }
 
-/* The loss <dy, y> is linear in x and in w: it is what its gradients say. */
+/* The loss <dy, y> is linear in x and in w, so its gradients predict it
+ * exactly. */
 static void check_step(step *s, spc__random *random, const char *text)
 {
     const spc_conv *layer = &s->passes[SPC_FORWARD];
@@ -298,8 +298,8 @@ START_TEST(gradients_say_what_the_loss_is)
 }
 END_TEST
 
-/* A kernel that is not its own mirror image, as few draws are: the gradient
- * sees it the other way round. */
+/* A kernel that is not its own mirror image, which few samples are: the
+ * gradient mirrors it. */
 static const char *const lopsided[] = {
     "subm,cin=2,cout=3,k=4x2x1,dtype=f32",
     "subm,cin=2,cout=3,k=3,origin=0,dtype=f32",
@@ -332,8 +332,8 @@ static uint16_t *halves_of(const float *values, int64_t count, spc_dtype dtype)
     return out;
 }
 
-/* The gradient by the processor's kernel, which shares no text with the GPU's.
- */
+/* The gradient by the cpu device's kernel, which shares no code with the
+ * GPU's. */
 static float *run_on_cpu(const step *s, const float *x, const float *dy,
                          int64_t *count)
 {
@@ -349,8 +349,8 @@ static float *run_on_cpu(const step *s, const float *x, const float *dy,
     return out;
 }
 
-/* Small integers, whose sums both types hold: the kernels of 16 bits must say
- * what that of 32 does. */
+/* Small integers, whose sums both types hold exactly: 16-bit kernels must give
+ * the same result as the 32-bit one. */
 static void check_halves(step *s, spc_dtype dtype, spc__random *random,
                          const char *text)
 {
@@ -375,8 +375,8 @@ static void check_halves(step *s, spc_dtype dtype, spc__random *random,
         free(all[i]);
 }
 
-/* Rows of whole 16 bytes, as wide kernels have them. One case is run: each
- * has a kernel to compile. */
+/* Rows of a multiple of 16 bytes, as wide kernels need. Only one case runs,
+ * since each must compile a kernel. */
 START_TEST(halves_have_the_gradient_of_singles)
 {
     char text[240];
@@ -400,9 +400,10 @@ START_TEST(halves_have_the_gradient_of_singles)
 }
 END_TEST
 
-/* ---- gradients that are there -------------------------------------------- */
+/* ---- existing gradients -------------------------------------------------- */
 
-/* Added up in place, twice as much; a bias's behind the weights'. */
+/* Accumulated in place the result doubles. A bias gradient follows the
+ * weights'. */
 START_TEST(a_gradient_is_added_to_where_it_lies)
 {
     const char *text = "subm,cin=3,cout=5,k=3,dtype=f32,bias=1,pass=wgrad";
@@ -447,7 +448,7 @@ START_TEST(a_gradient_is_added_to_where_it_lies)
               spc_ctx_error(ctx));
     for (int64_t i = 0; i < count; i++)
         ck_assert_msg(got[i] == 2 * want[i], "element %lld", (long long)i);
-    buffers.weights = (char *)out + 16; /* half of it where it is written */
+    buffers.weights = (char *)out + 16; /* overlaps half of the output */
     ck_assert_int_eq(spc_plan_execute(r.plan, map, &buffers, NULL), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "`out` and `weights` overlap");
     ck_assert_int_eq(
@@ -478,7 +479,7 @@ static const char *const repeated[] = {
     "points,cin=8,cout=12,k=3,radius=0.0025,dtype=f32,deterministic=1",
 };
 
-/* Reals, whose sums tell one order from another. */
+/* Real numbers, whose sums depend on their order. */
 static float *draw_reals(int64_t count, spc__random *random)
 {
     float *out = malloc((size_t)count * sizeof(*out) + 4);
@@ -488,7 +489,7 @@ static float *draw_reals(int64_t count, spc__random *random)
     return out;
 }
 
-/* What three runs make, with operands that lie elsewhere in each. */
+/* The results of three runs with operands at different addresses. */
 static void check_runs(int threads, const spc_conv *pass,
                        const spc_scene *scene, float **want)
 {
@@ -549,7 +550,7 @@ END_TEST
 
 /* ---- words --------------------------------------------------------------- */
 
-/* A layer and a pass; the problem's text, or what the sentence says. */
+/* A layer and a pass; the problem's text, or the expected error. */
 static const struct {
     const char *layer;
     spc_pass pass;

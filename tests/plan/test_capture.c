@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_capture.c - what spc_capture writes is what was met, once, and can be
- * read as a list of layers.
+ * test_capture.c - spc_capture writes each layer and scene once, and the result
+ * can be read as a list of layers.
  */
 #include "rig/suite.h"
 
@@ -44,7 +44,7 @@ static spc_conv layer(const char *text)
     return conv;
 }
 
-/* The list, a line at a time: 0 lines where there is none. */
+/* Reads the list by line; a missing list has 0 lines. */
 static int read_list(char lines[8][800])
 {
     char path[400];
@@ -59,7 +59,7 @@ static int read_list(char lines[8][800])
     return count;
 }
 
-/* "LAYER --scene FILE\n": the voxels of FILE are these. */
+/* Checks a line "LAYER --scene FILE\n" and that FILE has these voxels. */
 static void check_line(char *line, const char *text, const int32_t *coords,
                        int64_t rows)
 {
@@ -78,7 +78,7 @@ static void check_line(char *line, const char *text, const int32_t *coords,
     spc_scene_free(scene);
 }
 
-/* In ascending order, as scenes are. */
+/* In ascending order, like all scenes. */
 static const int32_t some[3][4] = {
     {0, -5, 2, 1 << 20}, {0, 1, 2, 3}, {1, 0, 0, 0}};
 
@@ -128,7 +128,7 @@ START_TEST(what_cannot_be_captured_is_refused)
 }
 END_TEST
 
-/* Four processes, each with layers of its own and one that all have. */
+/* Four processes, each with its own layers and one layer in common. */
 START_TEST(processes_that_write_one_folder_lose_nothing)
 {
     enum { PROCESSES = 4, LAYERS = 40 };
@@ -166,7 +166,7 @@ START_TEST(processes_that_write_one_folder_lose_nothing)
 }
 END_TEST
 
-/* Every convolution, on the voxels of its own level. */
+/* Every convolution with the voxels of its own level. */
 START_TEST(a_network_is_captured_level_by_level)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
@@ -198,8 +198,8 @@ START_TEST(a_network_is_captured_level_by_level)
     assert_ok(spc_capture_net(plan, spc__buf_text(&folder), &buffers));
     ck_assert_int_eq(read_list(lines), 5);
     assert_ok(spc_net_set_scene(&level, plan, 1));
-    /* a and b on the scene, c on the coarse level; what e inverts begins at
-     * the scene. */
+    /* Layers a and b are on the scene, c is on the coarse level, and e inverts
+     * a layer that begins at the scene. */
     check_line(lines[0],
                "subm,cin=8,cout=8,k=3,dtype=f32,epilogue=scale+bias+relu,"
                "out_pitch=16",

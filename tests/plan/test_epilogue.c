@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_epilogue.c - epilogues, types of outputs, slices and bf16: words and
- * keys, the functions of the host, and every template's default on layers that
- * a seed draws.
+ * test_epilogue.c - epilogues, output types, slices and bf16: text form and
+ * keys, the functions of the host, and every template's default on layers
+ * sampled by a seed.
  *
  *     test_epilogue [sim|cpu|cuda|nvrtc [SEED [LAYERS]]]
  *
- * "nvrtc": do defaults compile for GPUs that are not here, without spills?
+ * "nvrtc" checks that defaults compile for GPUs that are not installed, without
+ * spills.
  *
- * A run draws other layers than the last one; the seed is printed, and a run is
- * repeated by naming it.
+ * Each run samples other layers. The seed is printed; pass it to repeat a run.
  */
 #include "base/random.h"
 #include "context/ctx.h"
@@ -128,7 +128,7 @@ START_TEST(what_a_caller_fills_in_is_checked)
 }
 END_TEST
 
-/* Records that are there must be found: the layer's attrs are their key. */
+/* Existing records must be found: the layer's attributes are their key. */
 START_TEST(keys_without_an_epilogue_are_as_they_were)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
@@ -143,7 +143,7 @@ START_TEST(keys_without_an_epilogue_are_as_they_were)
     ck_assert_str_eq(spc__buf_text(&text),
                      "op=subm,cin=8,cout=9,kx=3,ky=3,kz=3,dx=1,dy=1,dz=1,"
                      "dtype=f16,bias=1,deterministic=0");
-    /* With one they are others, of the same family. */
+    /* An epilogue changes the key but not the family. */
     conv.activation = SPC_ACT_RELU;
     conv.out_pitch = 16;
     spc__problem_key_init(&other, ctx, &conv, 100, 100, 0.3);
@@ -163,7 +163,7 @@ END_TEST
 /* The distance in units of 2^-24 of the larger of `want` and `least`. */
 static double distance(float got, double want, double least)
 {
-    if ((float)want == got) /* zero and infinite ones, too */
+    if ((float)want == got) /* also zero and infinity */
         return 0;
     if (isnan(got))
         return INFINITY;
@@ -245,8 +245,8 @@ END_TEST
 /* ---- buffers --------------------------------------------------------------
  */
 
-/* What the gate holds a result to is itself rounded: whatever a kernel may give
- * by the bounds of its epilogue must be within the slack of that. */
+/* The gate's expected value is rounded itself, so the slack must cover every
+ * result that the bounds of an epilogue allow. */
 START_TEST(the_slack_has_room_for_the_rounding_of_both)
 {
     enum { COUNT = 4000 };
@@ -331,7 +331,7 @@ static void on_faulty(const spc_trial *trial, void *payload)
     ++*seen;
 }
 
-/* Each kernel is right but for one thing; the first has no fault at all. */
+/* Each kernel has one fault; the first is correct. */
 START_TEST(the_gate_finds_every_fault_of_an_epilogue)
 {
     static const char *const layers[] = {
@@ -378,8 +378,8 @@ static const char *pick(const char *const *from, int count, spc__random *random)
     pick((const char *const[]){__VA_ARGS__},                                   \
          LENGTH(((const char *const[]){__VA_ARGS__})), random)
 
-/* A number of elements from row to row, in some layers; half of them such that
- * rows are as well aligned as fast kernels want them. */
+/* A pitch for some layers; for half of these rows are aligned as fast kernels
+ * need it. */
 static void draw_pitch(char *out, size_t bytes, const char *name, int channels,
                        spc__random *random)
 {
@@ -445,7 +445,7 @@ END_TEST
 /* ---- code for GPUs that are not here
  * ----------------------------------------- */
 
-/* A drawn layer with channels that are in use. */
+/* A sampled layer with common numbers of channels. */
 static void draw_used_layer(spc_conv *conv, char *text, size_t bytes,
                             spc__random *random)
 {
@@ -459,7 +459,7 @@ static void draw_used_layer(spc_conv *conv, char *text, size_t bytes,
     spc_conv_format(text, bytes, conv);
 }
 
-/* One template of each layer, on one GPU: which, the seed says. */
+/* One template of each layer on one GPU; the seed chooses which. */
 START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
 {
     spc__library *library;
@@ -472,7 +472,7 @@ START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
     const char *gpu =
         template_gpus[spc__random_below(&random, LENGTH(template_gpus))];
     assert_ok(spc__library_open(&library, NULL, NULL, &error), error.text);
-    /* The last of them takes every layer. */
+    /* The last one accepts every layer. */
     const char *names[] = {"os_warp", "os_group", "os_mma", "os_wgmma",
                            "os_generic"};
     int first = (int)spc__random_below(&random, 4), i = 0;
@@ -561,7 +561,7 @@ int main(int argc, char **argv)
     seed = suite_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3)
         layers_drawn = atoi(argv[3]);
-    else if (suite_is_gpu()) /* where all templates wait for this */
+    else if (suite_is_gpu()) /* all templates wait here */
         layers_drawn = 12;
     Suite *suite = suite_create("epilogue");
     if (is_code)

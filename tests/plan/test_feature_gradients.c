@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_feature_gradients.c - gradients of operators on features: their
- * definitions against the operators' own, kernels against the definitions,
- * words.
+ * definitions compared with those of the operators, kernels compared with the
+ * definitions, and their text form.
  *
  *     test_feature_gradients [sim|cpu|cuda]
  *
- * Draws follow a seed, which is printed; $SPC_SEED sets it.
+ * Samples depend on a seed, which is printed; $SPC_SEED sets it.
  */
 #include "base/random.h"
 #include "lab/oracle/feature_oracle.h"
@@ -24,8 +24,8 @@ static uint64_t seed;
 
 /* ---- one operator and its gradients -------------------------------------- */
 
-/* Those that are linear in what they read, or choose some of it: for them <dy,
- * op x> = <dgrad dy, x>. Sums of integers are exact. */
+/* Operators that are linear in their input or select from it: <dy, op x> =
+ * <dgrad dy, x>. Sums of integers are exact. */
 static const char *const linear[] = {
     "pool=sum,c=6,rule=floor,k=2,stride=2",
     "pool=sum,c=6,rule=footprint,k=3,stride=2,padding=1",
@@ -53,7 +53,7 @@ static const char *const linear[] = {
     "bev,c=6,shape=7x10x2,order=volume",
 };
 
-/* Those that are not: gradients are differences. */
+/* Nonlinear operators: gradients are compared with differences. */
 static const char *const curved[] = {
     "norm=layer,c=6,eps=0.01,affine=1",
     "norm=layer,c=7,eps=0.01",
@@ -68,12 +68,12 @@ static const char *const curved[] = {
     "act=sigmoid,c=6",
 };
 
-/* Rows by their scene and the two sides of their map, where there is one. */
+/* Rows by their scene, and the two sides of their map if there is one. */
 typedef struct place {
     spc_feature feature, back;
     spc_scene *scene;
     spc_relation forward, turned;
-    int64_t near, far; /* rows of inputs, and of outputs */
+    int64_t near, far; /* number of input rows, and of output rows */
 } place;
 
 static float *draw(int64_t count, bool integers, spc__random *random)
@@ -86,7 +86,7 @@ static float *draw(int64_t count, bool integers, spc__random *random)
     return out;
 }
 
-/* Each cell once, of two batch elements, some outside the planes of bev. */
+/* Distinct cells of two batch elements, some outside the planes of bev. */
 static spc_scene *draw_scene(spc__random *random)
 {
     int32_t at[VOXELS][4];
@@ -104,7 +104,7 @@ static spc_scene *draw_scene(spc__random *random)
     return scene;
 }
 
-/* Of one set: who sees an output becomes what it sees. */
+/* For one set: exchanges inputs and outputs. */
 static void turn_relation(spc_relation *r)
 {
     size_t entries = (size_t)r->offsets * (size_t)r->rows_out;
@@ -181,7 +181,7 @@ static int64_t count_out(const spc_feature *f, const spc__feature_case *of)
            spc_feature_row_out(f);
 }
 
-/* The result; the caller's. */
+/* The result; the caller frees it. */
 static double *define(const spc_feature *f, const spc__feature_case *of,
                       int32_t *index)
 {
@@ -203,7 +203,7 @@ static double dot(const double *a, const float *b, int64_t count)
     return sum;
 }
 
-/* Terms of the sum that are something: the sum may be 0 all the same. */
+/* Number of nonzero terms of the sum; the sum itself may be 0. */
 static int64_t count_terms(const double *a, const float *b, int64_t count)
 {
     int64_t terms = 0;
@@ -213,7 +213,7 @@ static int64_t count_terms(const double *a, const float *b, int64_t count)
     return terms;
 }
 
-/* What the gradient reads: x where it needs that, with dy beside it. */
+/* Inputs of the gradient: x if it needs x, and dy. */
 static void give_gradient(spc__feature_case *of, const spc_feature *back,
                           const float *x, const float *dy)
 {
@@ -275,7 +275,7 @@ static double loss_at(const place *p, spc__feature_case of, const float *x,
     return loss;
 }
 
-/* By the scale and the shift it is linear: <dscale, scale> + <dshift, shift> =
+/* The loss is linear in scale and shift: <dscale, scale> + <dshift, shift> =
  * <dy, y>. */
 static void check_wgrad(const place *p, spc__feature_case of, const float *x,
                         const float *dy, double y_dy)
@@ -297,8 +297,9 @@ static void check_wgrad(const place *p, spc__feature_case of, const float *x,
     free(change);
 }
 
-/* On a grid, so that steps are exact, and no step over 0: there the second
- * derivative of elu jumps, and differences err by a part of their step. */
+/* Rounds to a grid, so that steps are exact and none crosses 0: the second
+ * derivative of elu jumps there, and differences would be wrong by a fraction
+ * of the step. */
 static float on_grid(float x, float farthest)
 {
     float at = roundf(x * 4096) / 4096;
@@ -306,11 +307,11 @@ static float on_grid(float x, float farthest)
     return fabsf(at) < farthest ? copysignf(farthest, at) : at;
 }
 
-/* Steps are exact in fp32, the definition is double: what is left is the cube
- * of the step in two extrapolated differences. */
+/* Steps are exact in fp32 and the definition uses double, so the remaining
+ * error of two extrapolated differences is the cube of the step. */
 START_TEST(a_gradient_is_the_limit_of_differences)
 {
-    const float by = 0x1p-8f, farthest = 4 * by; /* ways go up to 4 */
+    const float by = 0x1p-8f, farthest = 4 * by; /* ways are at most 4 */
     spc__random random;
     place p;
 
@@ -354,7 +355,7 @@ END_TEST
 
 static const char *const devices[] = {"cpu", "sim"};
 
-/* With the numbers of channels that they may have: multiples of one. */
+/* With valid numbers of channels: multiples of `channels`. */
 static const struct {
     const char *words;
     int multiple;
@@ -395,7 +396,7 @@ static void verify_one(spc_ctx *ctx, const char *words, const char *dtype,
                   spc_ctx_error(ctx), (unsigned long long)seed);
 }
 
-/* All of them; where kernels are emulated, a sample. */
+/* All cases; a sample if kernels are emulated. */
 START_TEST(kernels_give_what_the_definition_gives)
 {
     static const int channels[] = {1, 5, 20, 64, 163};
@@ -419,7 +420,7 @@ END_TEST
 
 /* ---- capacities ---------------------------------------------------------- */
 
-/* Sums over rows whose parts must not depend on the room that a set has. */
+/* Sums over rows, whose partial sums must not depend on the set's capacity. */
 static const char *const summed[] = {
     "norm=group,c=12,groups=3,affine=1,pass=dgrad,dtype=f32",
     "norm=group,c=12,groups=3,affine=1,pass=wgrad,dtype=f32",
@@ -429,8 +430,8 @@ static const char *const summed[] = {
 
 enum { WIDTH = 12, ROWS = 500 };
 
-/* Voxels of one batch element in ascending order, in a set with room for
- * more. */
+/* Voxels of one batch element in ascending order, in a set with spare
+ * capacity. */
 static spc_coords *fill_set(spc_ctx *ctx, int64_t spare)
 {
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
@@ -454,7 +455,7 @@ static spc_coords *fill_set(spc_ctx *ctx, int64_t spare)
     return set;
 }
 
-/* The result on `arrays` (in, add, scale), the caller's. */
+/* The result on `arrays` (in, add, scale); the caller frees it. */
 static float *run_in(spc_ctx *ctx, const spc_feature *f, int64_t spare,
                      void *const *arrays, int64_t count)
 {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_features.c - operators on features, held against their definition in
- * double precision: integers exactly, real numbers within the bound of
- * rounding.
+ * test_features.c - operators on features compared with their definition in
+ * double precision: integers exactly, real numbers within the rounding bound.
  *
- * On "cpu" and "sim"; given a device as its argument, on that one; given
- * "nvrtc", whether their code compiles for GPUs that are not here. Channels,
- * types, numbers of rows and pitches are drawn from a seed, which is printed;
+ * Runs on "cpu" and "sim", or on the device given as argument. "nvrtc" checks
+ * that the code compiles for GPUs that are not installed. Channels, types,
+ * numbers of rows and pitches are sampled by a seed, which is printed;
  * $SPC_SEED sets it.
  */
 #include "lab/oracle/feature_oracle.h"
@@ -31,14 +30,14 @@
 
 #define LENGTH(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
-/* Coordinates lie in a box of so many voxels along an axis, from LOW. */
+/* Coordinates are in a box of SIDE voxels along each axis, from LOW. */
 enum { SIDE = 12, LOW = -2, MARGIN = 64, SPARE_ROWS = 777, SLICES = 5 };
 
 static const char *const devices[2] = {"cpu", "sim"};
 static const int channel_counts[] = {1, 3, 5, 20, 64, 163, 256};
 static const int row_counts[] = {0, 1, 31, 32, 33, 127, 128, 129, 500};
 
-/* Operators without their channels; %d stands for a divisor of them. */
+/* Operators without their channels; %d is replaced by a divisor of these. */
 static const char *const operators[] = {
     "pool=max,rule=floor,k=2,stride=2,index=1",
     "pool=max,rule=footprint,k=3x3x1,stride=2x2x1,padding=1x1x0",
@@ -79,7 +78,7 @@ static const char *const operators[] = {
     "bev,shape=7x10x2,order=volume",
 };
 
-/* ---- draws --------------------------------------------------------------- */
+/* ---- samples ------------------------------------------------------------- */
 
 static uint64_t seed;
 
@@ -128,7 +127,7 @@ static void draw_values(float *out, size_t n, spc_dtype dtype, bool integers,
     free(stored);
 }
 
-/* Distinct voxels in no order; of three batch elements one may be empty. */
+/* Distinct voxels in random order; one of three batch elements may be empty. */
 static int32_t *draw_coords(int rows, int batches, spc__random *random)
 {
     int32_t *out = calloc((size_t)rows * 4 + 4, sizeof(*out));
@@ -153,13 +152,13 @@ static int32_t *draw_coords(int rows, int batches, spc__random *random)
 
 /* ---- a scene on a device ------------------------------------------------- */
 
-/* What an operator is run on: a set, and for those over a map both of its sets,
- * beside what the oracle needs of it. */
+/* The sets of an operator: one set, or both sets of its map, and the oracle's
+ * data. */
 typedef struct place {
     spc_ctx *ctx;
     spc_coords *fine, *coarse;
     spc_map *map;
-    spc_relation relation, down; /* `down`: of the pooling itself */
+    spc_relation relation, down; /* `down`: that of the pooling */
     spc__feature_case of;
     int32_t *coords;
     void *device_coords;
@@ -199,7 +198,7 @@ static void fill_sets(place *p, int rows, bool spare, int batches)
 {
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
     size_t bytes = (size_t)rows * 16;
-    /* Every other seed has keys of 64 bits. */
+    /* Every second seed has 64-bit keys. */
     int side = seed % 2 ? 1 << 18 : SIDE;
 
     assert_ok(spc_alloc(&p->device_coords, p->ctx, bytes + 16),
@@ -244,7 +243,7 @@ static void fill_map(place *p, const spc_feature *f, int rows)
     p->of.rows_out = p->relation.rows_out;
 }
 
-/* `spare`: the sets have room for more rows than there are. */
+/* `spare`: extra capacity of the sets, in rows. */
 static void place_open(place *p, spc_ctx *ctx, const spc_feature *f,
                        const int32_t *coords, int rows, int batches, bool spare)
 {
@@ -273,8 +272,8 @@ static void place_close(place *p)
 
 /* ---- arrays -------------------------------------------------------------- */
 
-/* Rows on a device: between margins, with a pitch, all the rest of it bytes of
- * ones, which are no number. */
+/* Rows on a device, with margins and a pitch. All other bytes are 0xff
+ * (NaN). */
 typedef struct rows_of {
     char *base, *data;
     size_t bytes;
@@ -297,7 +296,7 @@ static void poison(spc_ctx *ctx, const rows_of *r)
     free(ones);
 }
 
-/* `shift` elements off alignment; `wider` elements between rows. */
+/* `shift`: elements off alignment; `wider`: elements between rows. */
 static rows_of lay(spc_ctx *ctx, spc_dtype dtype, int64_t rows, int64_t row,
                    int shift, int wider)
 {
@@ -332,7 +331,7 @@ static void move_in(spc_ctx *ctx, const rows_of *r, const float *values,
     free(stored);
 }
 
-/* All of it as the device has it now. */
+/* Copies the whole buffer from the device. */
 static char *fetch(spc_ctx *ctx, const rows_of *r)
 {
     char *copy = malloc(r->bytes);
@@ -350,7 +349,7 @@ static const char *element_at(const char *copy, const rows_of *r, int64_t i)
                element_bytes(r->dtype);
 }
 
-/* Whatever is not one of the first `rows` rows is as it was laid. */
+/* Checks that all bytes outside the first `rows` rows are unchanged. */
 static void check_untouched(const char *copy, const rows_of *r, int64_t rows,
                             const char *what)
 {
@@ -370,14 +369,15 @@ static void check_untouched(const char *copy, const rows_of *r, int64_t rows,
 
 /* ---- running ------------------------------------------------------------- */
 
-/* Everything of one run. */
+/* The data of one run. */
 typedef struct trial {
     place at;
     rows_of in, add, out;
     float *values, *more, *scale, *shift; /* on the host */
     void *scales, *shifts, *index, *workspace;
-    int off;         /* where scales and shifts begin in theirs, in floats */
-    int32_t *stored; /* what UNPOOL reads */
+    int off;         /* offset of scales and shifts in their buffers, in
+                      * floats */
+    int32_t *stored; /* input of UNPOOL */
     char text[200];
 } trial;
 
@@ -390,7 +390,7 @@ static void *copy_of(spc_ctx *ctx, const void *from, size_t bytes)
     return to;
 }
 
-/* n floats on the device, `off` floats after where it begins. */
+/* n floats on the device, at `off` floats from the start of a buffer. */
 static void *floats_of(spc_ctx *ctx, const float *from, int n, int off)
 {
     size_t bytes = (size_t)n * 4;
@@ -402,7 +402,7 @@ static void *floats_of(spc_ctx *ctx, const float *from, int n, int off)
     return to;
 }
 
-/* For every output of the pooling an input that it sees, or none. */
+/* For every output of the pooling an input that it reads, or none. */
 static void draw_index(int32_t *out, const spc_relation *down, int channels,
                        spc__random *random)
 {
@@ -436,7 +436,7 @@ static void draw_trial(trial *t, const spc_feature *f, bool integers,
     t->at.of.index = t->stored;
 }
 
-/* Rows that the arrays of inputs and outputs have room for. */
+/* Capacity in rows of the arrays of inputs and outputs. */
 static int64_t room_in(const place *p, const spc_feature *f)
 {
     bool back = spc__feature_takes_inverse(f);
@@ -452,9 +452,9 @@ static int64_t room_out(const place *p, const spc_feature *f)
                                 spc_coords_batches(p->fine));
 }
 
-/* Moves everything to the device. `slices`: as arrays of their own; as aligned
- * slices of wider rows; at addresses, or with pitches, that are not aligned;
- * or the scales and shifts alone are not. */
+/* Copies everything to the device. `slices`: separate arrays; aligned slices of
+ * wider rows; unaligned addresses or pitches; or only unaligned scales and
+ * shifts. */
 static void move_trial(trial *t, const spc_feature *f, int slices)
 {
     static const int shifts[SLICES] = {0, 8, 1, 0, 0};
@@ -497,8 +497,8 @@ static spc_feature_buffers buffers_of(const trial *t)
     };
 }
 
-/* The host's maps always have what these operators read; others say that it is
- * not there. */
+/* Maps of the host always have what these operators read. On other devices the
+ * operator reports that it is missing. */
 static void prepare(trial *t, const spc_feature_plan *plan,
                     const spc_feature_buffers *buffers)
 {
@@ -549,7 +549,7 @@ static void release_trial(trial *t)
     place_close(&t->at);
 }
 
-/* ---- judging ------------------------------------------------------------- */
+/* ---- comparing with the oracle ------------------------------------------- */
 
 static void check_element(const trial *t, const spc_feature *f, const char *at,
                           int64_t i, double reference, double tolerance,
@@ -624,7 +624,7 @@ static void describe(trial *t, const spc_feature *f, const char *device,
              (unsigned long long)seed);
 }
 
-/* The trial of these voxels, run; the caller releases it. */
+/* Runs the trial on these voxels; the caller releases it. */
 static void run_trial(trial *t, const spc_feature *f,
                       const spc_feature_plan *plan, spc_ctx *ctx,
                       const int32_t *coords, int rows, int batches, bool spare,
@@ -652,7 +652,7 @@ static spc_feature_plan *plan_of(spc_ctx *ctx, const spc_feature *f)
     return plan;
 }
 
-/* The same bits, whatever room the sets have. */
+/* The bits must not depend on the sets' capacity. */
 static void check_capacity(const trial *t, const spc_feature *f,
                            const spc_feature_plan *plan, const int32_t *coords,
                            int rows, int batches, bool integers, int slices,
@@ -703,15 +703,15 @@ static void check_operator(spc_ctx *ctx, const spc_feature *f, int trials,
     spc_feature_plan_free(plan);
 }
 
-/* Of three operators so many are left for another seed: every one has to be
- * compiled, which takes a sanitizer longer. */
+/* Of three operators, this many are left to other seeds: each must be compiled,
+ * which is slow with a sanitizer. */
 #ifdef SPC_SANITIZE
 enum { LEFT_OUT = 2 };
 #else
 enum { LEFT_OUT = 1 };
 #endif
 
-/* Of every operator so many draws on a GPU: each has kernels to compile. */
+/* Number of samples of every operator on a GPU; each has kernels to compile. */
 enum { GPU_ROUNDS = 2 };
 
 /* In one context, so that the code of sets and maps is compiled once. */
@@ -735,7 +735,7 @@ START_TEST(every_operator_gives_what_its_definition_gives)
 }
 END_TEST
 
-/* ---- what people write --------------------------------------------------- */
+/* ---- common texts -------------------------------------------------------- */
 
 START_TEST(every_example_reads_back_as_it_is_written)
 {
@@ -903,7 +903,7 @@ static void assert_says(spc_ctx *ctx, spc_status status, spc_status wanted,
                   "'%s' does not say '%s'", spc_ctx_error(ctx), says);
 }
 
-/* Leaves one thing out, or wrong, at a time. */
+/* Omits or spoils one argument at a time. */
 START_TEST(bad_arguments_have_their_sentence)
 {
     spc_ctx *ctx = open_ctx(quick_device(), "");
@@ -1032,9 +1032,9 @@ static void assert_same_rows(const trial *a, const trial *b, int64_t rows)
     free(second);
 }
 
-/* What the first of three batch elements becomes is what it becomes alone; and
- * a set that is filled with it alone, of which the host learns nothing, needs
- * no new plan. */
+/* The first of three batch elements gets the same result as alone. A set filled
+ * with only that element, without the host's knowledge, works with the same
+ * plan. */
 START_TEST(batch_elements_and_frames_do_not_see_each_other)
 {
     static const char *const texts[] = {"norm=group,c=24,groups=4,dtype=f32",
@@ -1069,9 +1069,8 @@ START_TEST(batch_elements_and_frames_do_not_see_each_other)
 END_TEST
 
 /* A detector views [N][C][D][H][W] as [N][C * D][H][W]: the channel of a plane
- * is c * D + z. Of those whose axes are x, y, z (BEVFusion) planes are [X][Y].
- * A volume is [N][C][X][Y][Z].
- */
+ * is c * D + z. With axes x, y, z (BEVFusion), planes are [X][Y]. A volume is
+ * [N][C][X][Y][Z]. */
 START_TEST(planes_lie_as_detectors_read_them)
 {
     enum { X = 3, Y = 4, D = 2, C = 2, BATCHES = 2, ROWS = 4 };
@@ -1133,7 +1132,7 @@ START_TEST(planes_lie_as_detectors_read_them)
 }
 END_TEST
 
-/* Rows that are one voxel twice are rows all the same, and out of range too. */
+/* Duplicate rows and rows out of range are processed like any other. */
 START_TEST(operators_by_rows_take_every_row_given)
 {
     int32_t coords[] = {0, 1, 1, 1, 0, 1, 1, 1, 0, 99, 1, 1, 0, 2, 2, 2};
@@ -1193,8 +1192,8 @@ END_TEST
 
 /* ---- rows of many channels ---------------------------------------------- */
 
-/* Rows that take several steps of a warp: as many as there are lanes for at
- * once, and one more; several for each warp, with some that are alone. */
+/* Rows that take several steps of a warp: exactly as many as the lanes handle
+ * at once, and one more; several for each warp, and single ones. */
 static const char *const many_channels[] = {
     "norm=layer,c=520,affine=1",
     "norm=layer,c=1024,act=silu,dtype=bf16",
@@ -1271,7 +1270,8 @@ START_TEST(the_floor_is_that_of_the_bytes_that_must_be_moved)
     spc__feature_bytes(&read, &written, &f, 10, 4, 1, 9);
     ck_assert(read == 10 * 16 + 9 * 4 + 4);
     ck_assert(written == 4 * 16 + 4 * 32);
-    /* One path for both ways: a megabyte each at 4 TB/s, or one at 1 TB/s. */
+    /* Reads and writes share one path: a megabyte each at 4 TB/s, or one at 1
+     * TB/s. */
     spc__floor_of_bytes(&floor, 1e6, 1e6, &device);
     ck_assert(fabs(floor.warm_us - 0.5) < 1e-9);
     ck_assert(fabs(floor.cold_us - 1) < 1e-9);
@@ -1282,14 +1282,14 @@ START_TEST(the_floor_is_that_of_the_bytes_that_must_be_moved)
 }
 END_TEST
 
-/* ---- GPUs that are not here ---------------------------------------------- */
+/* ---- GPUs that are not installed ----------------------------------------- */
 
 static const char *const gpus[] = {"sm_75",  "sm_80",  "sm_86", "sm_89",
                                    "sm_90a", "sm_100", "sm_120"};
 
 enum { GPUS = LENGTH(gpus) };
 
-/* The widest of each kind, and what is awkward. */
+/* The widest of each kind, and difficult ones. */
 static const struct {
     const char *template_name, *text;
 } compiled[] = {
@@ -1358,7 +1358,7 @@ static void check_code(spc__compiler *nvrtc, spc__library *library,
     spc__buf_release(&log);
 }
 
-/* A quarter of them for a GPU each, or all for all with $SPC_SEED=all. */
+/* A quarter of them on one GPU each, or with $SPC_SEED=all all on all. */
 START_TEST(operators_compile_for_every_gpu_without_spills)
 {
     const char *word = getenv("SPC_SEED");

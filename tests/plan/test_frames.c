@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_frames.c - the second frame: sets and maps that are filled anew, and
- * layers that run on them, frame after frame.
+ * test_frames.c - the second frame: sets and maps are filled again, and layers
+ * run on them, frame after frame.
  *
- * What a frame asks of the driver is counted on its double (fake_cuda.c; ctest
- * sets LD_LIBRARY_PATH for it). What comes out is compared on "cpu" and "sim",
- * small; given a device as its argument, on that one, with frames of the sizes
- * that real scans have.
+ * A fake driver counts the driver calls of a frame (fake_cuda.c; ctest sets
+ * LD_LIBRARY_PATH for it). Results are compared on "cpu" and "sim" with small
+ * frames, or on the device given as argument with frames as large as real
+ * scans.
  */
 #include "rig/fake_cuda.h"
 
@@ -41,9 +41,9 @@ typedef struct network {
     spc_buffers
         buffers[LAYERS];     /* the output of one is the input of the next */
     float *weights[LAYERS];  /* on the host */
-    int32_t *coords, *count; /* of the frame, on the device */
+    int32_t *coords, *count; /* of the frame; in device memory */
     float *in;
-    void *memory[20]; /* all that is on the device */
+    void *memory[20]; /* all device memory */
     int pieces;
 } network;
 
@@ -68,8 +68,8 @@ static void open_context(network *n, const char *device, const char *database)
                   error.text);
 }
 
-/* Room for 80 m at 5 cm. The coarse level has room for scans, not for voxels of
- * which each has eight outputs of its own. */
+/* Capacity for 80 m at 5 cm. The coarse level has room for scans, but not for
+ * voxels with eight separate outputs each. */
 static void reserve(network *n, int capacity)
 {
     spc_coords_options set = {.capacity = capacity,
@@ -94,7 +94,7 @@ static void reserve(network *n, int capacity)
     n->in = memory(n, 4 * CHANNELS * (size_t)capacity);
 }
 
-/* Of -1, 0 and 1: results are integers that fp32 holds exactly. */
+/* Values -1, 0 and 1: results are integers that fp32 holds exactly. */
 static float *draw_values(size_t count, uint64_t seed)
 {
     float *values = malloc(4 * count + 4);
@@ -166,11 +166,11 @@ static void close_network(network *n)
     spc_ctx_free(n->ctx);
 }
 
-/* ---- what a frame asks of the driver ------------------------------------- */
+/* ---- driver calls of a frame --------------------------------------------- */
 
 static fake_cuda *fake;
 static const int *nvrtc_compiles;
-static spc__cuda api; /* the driver, as a host application has it */
+static spc__cuda api; /* the driver, loaded like a host application does */
 
 static void open_doubles(void)
 {
@@ -187,8 +187,8 @@ static void open_doubles(void)
     ck_assert_msg(spc__cuda_open(&api, &error) == SPC_OK, "%s", error.text);
 }
 
-/* A network on the double, ready for its second frame. The double's kernels do
- * nothing, and its memory is the host's: a caller's copy is an assignment. */
+/* A network on the fake driver, ready for its second frame. The fake kernels do
+ * nothing, and device memory is host memory, so callers copy by assignment. */
 static void open_on_double(network *n)
 {
     memset(n, 0, sizeof(*n));
@@ -202,8 +202,8 @@ static void open_on_double(network *n)
     assert_ok(n->ctx, spc_synchronize(n->ctx));
 }
 
-/* All else of the driver's calls allocates, waits, copies, loads or makes
- * something; finding out which context is current does not. */
+/* All other driver calls allocate, wait, copy, load or create something.
+ * Querying the current context does not. */
 static bool may_be_called(int call)
 {
     return call == FAKE_LaunchKernelEx || call == FAKE_MemsetD8Async ||
@@ -219,8 +219,8 @@ static void check_calls(const int before[FAKE_CALLS], int frame)
                 fake->count[call] - before[call]);
 }
 
-/* The last launches: on the caller's stream, as large as ever, and what builds
- * the set reads the count from memory. */
+/* The last launches: on the caller's stream, with unchanged size; the kernel
+ * that builds the set reads the count from memory. */
 static void check_launches(const network *n, int launches, CUstream stream)
 {
     int builds = 0;
@@ -288,7 +288,7 @@ START_TEST(a_thousand_frames_are_nothing_but_launches)
 }
 END_TEST
 
-/* The first layer goes by pairs, and by tiles near the middle of its kernel. */
+/* The first layer runs by pairs, and by tiles near the middle of its kernel. */
 static void go_by_pairs(network *n)
 {
     spc_map *map = n->maps[0];
@@ -359,7 +359,7 @@ START_TEST(frames_by_pairs_are_nothing_but_launches)
 }
 END_TEST
 
-/* The double spoils a capture by whatever the driver would. */
+/* The fake driver invalidates a capture on the same calls as the real one. */
 START_TEST(a_frame_can_be_captured_into_a_graph)
 {
     CUcontext context;
@@ -396,7 +396,7 @@ static void build_far_away(const char *database, const spc_conv *layer)
     close_network(&n);
 }
 
-/* Keys of inputs and outputs: narrow, wide and narrow, wide. */
+/* Key widths of inputs and outputs: narrow, wide and narrow, wide. */
 static const char *const extents[] = {
     "gen:uniform,n=500,extent=16",
     "gen:uniform,n=500,extent=2000",
@@ -434,14 +434,14 @@ START_TEST(maps_of_any_extent_need_no_compiler_after_a_build)
 }
 END_TEST
 
-/* ---- what comes out of it ------------------------------------------------ */
+/* ---- results of frames --------------------------------------------------- */
 
 static const char *device_of(int turn)
 {
     return suite_device ? suite_device : turn == 0 ? "cpu" : "sim";
 }
 
-/* Frames are smaller by that on the host. */
+/* Frames on the host are smaller by this factor. */
 static int scale(void)
 {
     bool is_gpu = suite_device && strncmp(suite_device, "cuda", 4) == 0;
@@ -461,7 +461,7 @@ static spc_scene *load_scan(void)
     return scan;
 }
 
-/* A frame: rows of the scan that lie side by side. */
+/* A frame: adjacent rows of the scan. */
 static spc_scene *frame_of(const spc_scene *scan, int first, int count)
 {
     spc_scene *frame;
@@ -506,7 +506,7 @@ static void open_network(network *n, const char *device, const spc_scene *scan)
     spc_scene_free(first);
 }
 
-/* No result of an earlier frame passes for one of this. */
+/* Results of an earlier frame must not pass for those of this one. */
 static void poison(network *n)
 {
     for (int i = 0; i < LAYERS; i++) {
@@ -520,7 +520,7 @@ static void poison(network *n)
     }
 }
 
-/* The map's index, with the capacity squeezed out, is the relation's. */
+/* The map's index without its padding must equal the relation's. */
 static void check_index(network *n, int i, const spc_relation *want)
 {
     size_t capacity = (size_t)spc_coords_capacity(spc_map_out(n->maps[i]));
@@ -537,7 +537,8 @@ static void check_index(network *n, int i, const spc_relation *want)
     free(index);
 }
 
-/* The layer's result from these inputs; returns it, to be an input too. */
+/* Checks the layer's result from these inputs; returns it as input of the
+ * next. */
 static float *check_output(network *n, int i, const spc_relation *relation,
                            const float *in)
 {
@@ -559,7 +560,7 @@ static float *check_output(network *n, int i, const spc_relation *relation,
     return got;
 }
 
-/* Runs a frame as a vehicle does, and only then looks. */
+/* Runs a frame as a vehicle would, and reads results only at the end. */
 static void check_frame(network *n, const spc_scene *frame, uint64_t seed)
 {
     size_t values = CHANNELS * (size_t)spc_scene_rows(frame);
@@ -606,7 +607,7 @@ END_TEST
 
 /* ---- bad frames ---------------------------------------------------------- */
 
-/* Spoils a frame of `capacity` rows; returns what its count shall be. */
+/* Spoils a frame of `capacity` rows; returns the count to use. */
 typedef int spoiler(int32_t (*rows)[4], int capacity);
 
 static int leave_extent(int32_t (*rows)[4], int capacity)
@@ -633,8 +634,8 @@ static int count_below_zero(int32_t (*rows)[4], int capacity)
     return -1;
 }
 
-/* All coordinates odd, and none a neighbour's: more outputs than the coarse
- * level has room for. */
+/* All coordinates odd, without neighbours: more outputs than the coarse level
+ * has room for. */
 static int scatter(int32_t (*rows)[4], int capacity)
 {
     for (int i = 0; i < capacity; i++) {
@@ -645,7 +646,7 @@ static int scatter(int32_t (*rows)[4], int capacity)
     return capacity;
 }
 
-/* Rows of the fine level whose output is not written. */
+/* Rows of the fine level with unwritten output. */
 typedef enum unwritten { NO_ROW, ROWS_7_AND_9, EVERY_ROW } unwritten;
 
 static const struct {
@@ -663,7 +664,7 @@ static const struct {
     {scatter, SPC_OK, SPC_ECAPACITY, "would have fitted", NO_ROW},
 };
 
-/* Poison is no number. */
+/* Poison is NaN. */
 static void check_written(network *n, unwritten rows)
 {
     float *got =
@@ -682,7 +683,7 @@ static void check_written(network *n, unwritten rows)
 
 enum { BAD = sizeof(bad) / sizeof(bad[0]) };
 
-/* Runs a bad frame to its end, reads the statuses after it. */
+/* Runs a bad frame to its end and reads the statuses after it. */
 static void run_bad(network *n, int kind, const spc_scene *scan)
 {
     size_t bytes = 16 * (size_t)n->capacity;

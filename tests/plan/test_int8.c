@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_int8.c - layers of whole numbers: words, arrays, the oracle by its
- * definition, kernels with a fault, sums that fp32 does not hold, and every
- * template's default on layers that a seed draws.
+ * test_int8.c - integer layers: text form, arrays, the oracle compared with its
+ * definition, kernels with a fault, sums that fp32 cannot hold, and every
+ * template's default on layers sampled by a seed.
  *
  *     test_int8 [sim|cpu|cuda|nvrtc [SEED [LAYERS]]]
  *
- * "nvrtc": do defaults compile for GPUs that are not here, without spills? A
- * run draws other layers than the last one; the seed is printed, and a run is
- * repeated by naming it.
+ * "nvrtc" checks that defaults compile for GPUs that are not installed, without
+ * spills. Each run samples other layers. The seed is printed; pass it to repeat
+ * a run.
  */
 #include "base/random.h"
 #include "operators/epilogue.h"
@@ -171,8 +171,8 @@ START_TEST(the_oracle_finishes_sums_by_the_definition)
 }
 END_TEST
 
-/* Draws are to saturate, and to have results halfway between two whole numbers:
- * else the gate would see neither. */
+/* Samples must saturate and contain halfway cases; otherwise the gate would
+ * test neither. */
 START_TEST(draws_saturate_and_have_ties)
 {
     spc__sample_options options = {seed, true, 2, NULL, 0};
@@ -222,7 +222,7 @@ static void on_faulty(const spc_trial *trial, void *payload)
     ++*seen;
 }
 
-/* Each kernel is right but for one thing; the first has no fault at all. */
+/* Each kernel has one fault; the first is correct. */
 START_TEST(the_gate_finds_every_fault_of_whole_numbers)
 {
     spc_ctx *ctx = open_ctx("cpu", "", suite_path("templates/int8"));
@@ -257,13 +257,13 @@ END_TEST
 
 enum { LARGE_IN = 128, LARGE_OUT = 8 };
 
-/* Near the largest there are, and of all parities. */
+/* Near the largest int8, even and odd. */
 static int8_t large_number(int64_t i)
 {
     return (int8_t)(127 - i * 7919 % 5);
 }
 
-/* The sum by its definition. */
+/* The sum by definition. */
 static int64_t large_sum(const spc_relation *relation, int64_t row, int co)
 {
     int64_t sum = 0;
@@ -302,8 +302,8 @@ static void fill_large(rig *r)
     free(numbers);
 }
 
-/* A full block, so that its inner rows see all offsets: sums up to 2.6e8, of
- * which fp32 holds one in 16. */
+/* A full block, whose inner rows have all offsets: sums up to 2.6e8. fp32
+ * represents only one in 16 integers there. */
 START_TEST(sums_are_exact_far_beyond_what_fp32_holds)
 {
     const char *devices[] = {"sim", "cpu"};
@@ -394,7 +394,7 @@ START_TEST(every_template_is_right_on_layers_that_are_drawn)
 }
 END_TEST
 
-/* ---- code for GPUs that are not here ------------------------------------- */
+/* ---- code for GPUs that are not installed -------------------------------- */
 
 static const char *const compiled[] = {
     "subm,cin=64,cout=64,dtype=i8,epilogue=scale+bias+relu+add",
@@ -405,7 +405,7 @@ static const char *const compiled[] = {
     "subm,cin=20,cout=41,dtype=f16,epilogue=scale+bias+relu+add,out=i8",
 };
 
-/* What takes some of the layers, on some of the GPUs. */
+/* Templates that accept some of the layers on some of the GPUs. */
 static const char *const others[] = {"os_warp", "os_group", "os_wgmma"};
 
 START_TEST(defaults_compile_without_spills_for_gpus_that_are_not_here)
@@ -498,7 +498,7 @@ int main(int argc, char **argv)
     seed = suite_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3)
         layers_drawn = atoi(argv[3]);
-    else if (suite_is_gpu()) /* where all templates wait for this */
+    else if (suite_is_gpu()) /* all templates wait here */
         layers_drawn = 12;
     Suite *suite = suite_create("int8");
     if (is_code)

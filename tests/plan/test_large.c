@@ -6,8 +6,8 @@
  *     test_large [sim|cpu|cuda]
  *
  * On "cuda" the box has 225 voxels along each axis and 192 channels (2.2 * 10^9
- * elements, 4.4 GB a tensor; skipped where there is less than 40 GB), elsewhere
- * 11, which shows that the test itself is right.
+ * elements, 4.4 GB a tensor; skipped with less than 40 GB). On other devices it
+ * has 11, which checks the test itself.
  */
 #include "base/dtype.h"
 #include "context/ctx.h"
@@ -25,7 +25,7 @@ static const size_t memory_needed = (size_t)40 << 30;
 static spc_ctx *ctx;
 static int side; /* of the box */
 
-/* ---- what is in memory --------------------------------------------------- */
+/* ---- memory -------------------------------------------------------------- */
 
 static int64_t cube(int edge)
 {
@@ -37,7 +37,7 @@ static float feature(int64_t row, int c)
     return (float)((row % PERIOD * 3 + c * 5) % 7 - 3);
 }
 
-/* Few are not 0, so that sums are exact in f16: 8 of 192 at each offset. */
+/* Only 8 of 192 are nonzero at each offset, so that sums are exact in f16. */
 static float weight(const spc_conv *conv, int co, int k, int c)
 {
     if (conv->groups > 1)
@@ -64,7 +64,7 @@ static char *row_of(const void *tensor, int64_t row)
     return (char *)(uintptr_t)tensor + (size_t)row * CHANNELS * 2;
 }
 
-/* Rows repeat, and are copied a period at a time. */
+/* Rows repeat, so they are copied a period at a time. */
 static void *make_features(int64_t rows)
 {
     enum { BLOCK = PERIOD * 1024 };
@@ -121,9 +121,9 @@ static void *make_weights(const spc_conv *conv)
     return out;
 }
 
-/* ---- what must come out -------------------------------------------------- */
+/* ---- expected results ---------------------------------------------------- */
 
-/* The voxels along an axis of the set that the outputs, or inputs, are. */
+/* Voxels along an axis of the output set, or of the input set. */
 static int edge_of(const spc_conv *conv, bool outputs)
 {
     bool coarse = conv->op != SPC_SUBM && (conv->op == SPC_CONV) == outputs;
@@ -131,8 +131,8 @@ static int edge_of(const spc_conv *conv, bool outputs)
     return coarse ? (side + 1) / 2 : side;
 }
 
-/* Where an output sees its input along an axis at a place of the kernel; -1:
- * nowhere. */
+/* The input of an output along an axis at a position of the kernel; -1:
+ * none. */
 static int see(const spc_conv *conv, int at, int place)
 {
     int to = conv->op == SPC_SUBM   ? at + place - 1
@@ -168,7 +168,7 @@ static float define(const spc_conv *conv, int64_t row, int co)
     return sum;
 }
 
-/* From the first row to the last. */
+/* Samples rows from the first to the last. */
 static int64_t sample(int i, int64_t rows)
 {
     return i * (rows - 1) / (SAMPLES - 1);
@@ -210,15 +210,15 @@ static void check_rows(const spc_conv *conv, const void *out, int64_t rows)
 
 /* ---- layers -------------------------------------------------------------- */
 
-/* Whose templates there are. */
+/* The device whose templates are used. */
 static const char *device_name(void)
 {
     return suite_device == NULL || strncmp(suite_device, "cpu", 3) == 0
                ? "cpu"
-               : "cuda"; /* which the emulation runs */
+               : "cuda"; /* emulated by "sim" */
 }
 
-/* A template's default; NULL: none there takes the layer. */
+/* A template's default; NULL if the template refuses the layer. */
 static spc_plan *plan_of(const spc_conv *conv, spc_map *map, const char *name)
 {
     spc__attrs problem = {0}, config = {0};
@@ -269,7 +269,7 @@ static const char *const texts[] = {
     "inverse,cin=192,cout=192,k=2,stride=2,rule=floor,dtype=f16",
 };
 
-/* Those whose workspace does not grow by a partial sum for each pair. */
+/* Those without a workspace for a partial sum of each pair. */
 static const char *const templates[] = {
     "os_wgmma", "os_mma",  "os_depthwise", "os_diagonal",
     "os_walk",  "rowgemm", "depthwise",    "generic"};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_linear.c - linear layers without a map: as many rows as a count says, on
- * the host or the device, and nothing behind them.
+ * test_linear.c - linear layers without a map: they process as many rows as a
+ * count on the host or device states, and write nothing after them.
  *
  *     test_linear [sim|cpu|cuda]
  */
@@ -99,7 +99,7 @@ static float expected(const run *r, int row, int co)
     return sum;
 }
 
-/* Runs on at most `rows` rows; `count` of them are there. */
+/* Runs with capacity `rows`, of which `count` are used. */
 static void check_rows(const run *r, int rows, const int32_t *device_count,
                        int count)
 {
@@ -150,7 +150,7 @@ START_TEST(a_linear_layer_runs_on_so_many_rows)
 }
 END_TEST
 
-/* The plan is one of the layer: it takes a map as well. */
+/* The plan also runs with a map. */
 START_TEST(the_same_plan_runs_on_a_map)
 {
     if (!suite_takes(_i))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_lookup.c - which record serves a layer, and what is said about it. */
+/* test_lookup.c - which record is chosen for a layer, and the reason given. */
 #include "rig/layer_rig.h"
 
 #include "base/error.h"
@@ -26,8 +26,8 @@ static void write_file(const char *directory, const char *name,
     assert_ok(spc__file_write(path, text, strlen(text), &error), error.text);
 }
 
-/* A folder with the template "probe" and the header that it includes;
- * `extra` is added to the template's text. */
+/* A folder with the template "probe" and the header that it includes; `extra`
+ * is appended to the template's text. */
 static void write_templates(const char *extra)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -66,10 +66,10 @@ static void tear_down(void)
 
 /* ---- records ------------------------------------------------------------- */
 
-/* A choice as a tuner would have stored it, without its code. */
+/* A choice as a tuner would store it, without code. */
 typedef struct record {
     const char *layer;
-    double octaves; /* rows, from those of the scene asked about */
+    double octaves; /* distance in rows from the scene of the query */
     const char *template_name;
     const char *config;
     bool stale; /* of an older version of its template */
@@ -150,7 +150,7 @@ static const struct lookup_case {
      SPC_ORIGIN_NEAREST,
      "tile=64,order=gray,arrival=0",
      "subm,cin=16,cout=12"},
-    /* Twice as many on both sides say less than the default. */
+    /* Twice the channels on both sides: the default is preferred. */
     {LAYER,
      {{"subm,cin=16,cout=16,dtype=f32", 0, "probe",
        "tile=64,order=gray,arrival=0", false}},
@@ -159,7 +159,8 @@ static const struct lookup_case {
      "tile=16,order=none,arrival=0",
      "the nearest record is of channels far from these, "
      "'subm,cin=16,cout=16"},
-    /* The nearest one's tile is too wide here; the next one's is not. */
+    /* The tile of the nearest record is too wide here; that of the next one
+     * fits. */
     {"subm,cin=4,cout=8,dtype=f32",
      {{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false},
       {"subm,cin=12,cout=8,dtype=f32", 0, "probe",
@@ -174,7 +175,7 @@ static const struct lookup_case {
      SPC_ORIGIN_DEFAULT,
      "tile=16,order=none,arrival=0",
      "wide tiles need eight channels"},
-    /* Another kernel is another problem altogether. */
+    /* Another kernel size is a different problem. */
     {LAYER,
      {{"subm,cin=8,cout=8,k=5,dtype=f32", 0, "probe",
        "tile=32,order=gray,arrival=0", false}},
@@ -182,8 +183,8 @@ static const struct lookup_case {
      SPC_ORIGIN_DEFAULT,
      "tile=16,order=none,arrival=0",
      "no record near"},
-    /* An older template's record is a hint: its configuration, compiled anew.
-     */
+    /* A record of an older template is a hint: its configuration is compiled
+     * again. */
     {LAYER,
      {{LAYER, 0, "probe", "tile=32,order=gray,arrival=0", true}},
      0,
@@ -255,7 +256,7 @@ START_TEST(the_record_that_serves_is_the_documented_one)
 }
 END_TEST
 
-/* A default that has wider tiles on maps of more than a thousand rows. */
+/* A default with wider tiles on maps of more than a thousand rows. */
 static void write_sized_template(void)
 {
     static const char flat[] = "default = function() return {tile = 16",
@@ -277,8 +278,8 @@ static void write_sized_template(void)
     spc__buf_release(&out);
 }
 
-/* 300 rows here; a record of 19,200 rows, one of 37, one of a layer with other
- * channels, and one of the same bucket. */
+/* 300 rows here; records of 19,200 rows, of 37, of a layer with other channels,
+ * and of the same bucket. */
 START_TEST(
     a_record_of_a_map_whose_work_is_divided_in_another_way_does_not_serve)
 {
@@ -332,8 +333,8 @@ END_TEST
 #define SERVES "tile=32,order=gray,arrival=0"
 #define OTHER "tile=64,order=gray,arrival=0"
 
-/* The gradient of inputs of 32->16 is the convolution 16->32: what is known of
- * this serves where the gradient's own layer has nothing. */
+/* The gradient of inputs of 32->16 is the convolution 16->32. Its records apply
+ * if the gradient itself is not in the database. */
 static const struct gradient_case {
     const char *layer;
     record records[2];
@@ -365,7 +366,7 @@ static const struct gradient_case {
      SPC_ORIGIN_BUCKET,
      SERVES,
      "similar scene"},
-    /* Of what is as far the gradient's own goes first. */
+    /* At equal distance the gradient's own record is preferred. */
     {GRADIENT,
      {{FORWARD, 6, "probe", OTHER, false},
       {GRADIENT, 6, "probe", SERVES, false}},
@@ -378,7 +379,7 @@ static const struct gradient_case {
      SPC_ORIGIN_NEAREST,
      SERVES,
      "one before it cannot serve: "},
-    /* Neither the layer's own channels, nor another bias, nor the way back. */
+    /* Not the layer's own channels, another bias, or the opposite direction. */
     {GRADIENT,
      {{"subm,cin=16,cout=32,bias=1,dtype=f32", 0, "probe", OTHER, false}},
      SPC_ORIGIN_DEFAULT,
@@ -428,7 +429,7 @@ END_TEST
 
 /* ---- keys ---------------------------------------------------------------- */
 
-/* What the runtime says to the cache about two layers. */
+/* Distances that the runtime gives the cache for two layers. */
 static const struct {
     const char *one, *two;
     bool family;
@@ -439,7 +440,7 @@ static const struct {
     {"subm,cin=8,cout=8", "subm,cin=8,cout=8,dtype=f32", false},
     {"subm,cin=8,cout=8", "subm,cin=8,cout=8,bias=1", false},
     {"subm,cin=8,cout=8", "subm,cin=8,cout=8,deterministic=1", false},
-    /* Depthwise layers are one; groups of other sizes are others. */
+    /* Depthwise layers are one family; other group sizes are others. */
     {"subm,cin=8,cout=8,groups=8", "subm,cin=64,cout=64,groups=64", true},
     {"subm,cin=8,cout=8,groups=8", "subm,cin=8,cout=8", false},
     {"subm,cin=8,cout=8,groups=4", "subm,cin=64,cout=64,groups=4", false},
@@ -477,7 +478,7 @@ START_TEST(layers_that_differ_in_channels_are_one_family)
 }
 END_TEST
 
-/* The rows of a layer with one set of them count once. */
+/* The rows of a layer with a single set count once. */
 START_TEST(rows_in_and_rows_out_are_compared_apart)
 {
     static const struct {
@@ -549,7 +550,7 @@ END_TEST
 
 /* ---- records that cannot serve ------------------------------------------- */
 
-/* A read-only layer, which is trusted, under a database to write ("": none). */
+/* A trusted read-only layer below a writable database ("": none). */
 static spc_ctx *open_layered(const char *file, const char *layer,
                              const char *template_dir)
 {
@@ -566,7 +567,7 @@ static spc_ctx *open_layered(const char *file, const char *layer,
     return ctx;
 }
 
-/* Records of the scene of these tests, in a file that is closed again. */
+/* Writes records for the scene of these tests to a file and closes it. */
 static void fill(const char *file, const record *records, int count)
 {
     rig r;
@@ -578,7 +579,7 @@ static void fill(const char *file, const record *records, int count)
     rig_close(&r);
 }
 
-/* Runs SQL behind everybody's back. */
+/* Runs SQL on a file without the library. */
 static void harm(const char *file, const char *text)
 {
     sqlite3 *db = NULL;
@@ -589,7 +590,7 @@ static void harm(const char *file, const char *text)
     sqlite3_close(db);
 }
 
-/* Likewise by somebody who seals what he writes. */
+/* The same, with a valid seal. */
 static void forge(const char *file, const char *text)
 {
     harm(file, text);
@@ -601,8 +602,8 @@ static void forge(const char *file, const char *text)
 #define FASTER "UPDATE trial SET median_us = 1 WHERE id = 1"
 
 static const struct hidden_case {
-    record own[2], shipped; /* the first of `own` cannot serve */
-    const char *harm;       /* what becomes of it */
+    record own[2], shipped; /* the first of `own` cannot be used */
+    const char *harm;       /* SQL that damages the record */
     spc_origin origin;
     const char *config, *says;
 } hidden[] = {
@@ -625,7 +626,8 @@ static const struct hidden_case {
      SPC_ORIGIN_EXACT,
      "tile=32,order=gray,arrival=0",
      "is damaged"},
-    /* A neighbour of the layer below, where both have one. */
+    /* A record of a neighbouring problem from the lower layer, if both have
+     * one. */
     {{{LAYER, 1, "probe", "tile=64,order=gray,arrival=0", false}},
      {LAYER, 1, "probe", "tile=32,order=gray,arrival=0", false},
      DAMAGE,
@@ -664,12 +666,12 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
 }
 END_TEST
 
-/* Trials of one problem, of which the fastest won; then what becomes of them.
- */
+/* Trials of one problem, of which the fastest was chosen, and the damage done
+ * to them. */
 static const struct {
     const char *harm;
     spc_origin origin;
-    const char *config; /* of whom serves */
+    const char *config; /* the expected configuration */
 } losses[] = {
     {"SELECT 1", SPC_ORIGIN_EXACT, "tile=64,order=gray,arrival=0"},
     {"UPDATE trial SET median_us = 0.5 WHERE config LIKE 'tile=64%'",
@@ -680,7 +682,7 @@ static const struct {
      SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
     {"DELETE FROM trial WHERE config LIKE 'tile=64%'", SPC_ORIGIN_EXACT,
      "tile=32,order=gray,arrival=0"},
-    /* What chose is damaged or gone, not what was chosen. */
+    /* The choice record is damaged or missing, the chosen trial is not. */
     {"UPDATE choice SET reason = 'none'", SPC_ORIGIN_EXACT,
      "tile=64,order=gray,arrival=0"},
     {"UPDATE choice SET trial = 1", SPC_ORIGIN_EXACT,
@@ -696,10 +698,10 @@ static const struct {
     {"DELETE FROM choice; UPDATE trial SET median_us = 0.5", SPC_ORIGIN_DEFAULT,
      "tile=16,order=none,arrival=0"},
     {"DELETE FROM choice; DELETE FROM seal WHERE kind = 'choice'",
-     SPC_ORIGIN_DEFAULT, "tile=16,order=none,arrival=0"}, /* never chosen */
+     SPC_ORIGIN_DEFAULT, "tile=16,order=none,arrival=0"}, /* not chosen */
 };
 
-/* The slowest first; each is chosen when it is put. */
+/* The slowest first; each is chosen when it is stored. */
 static void put_trials(const char *file)
 {
     static const record trials[] = {
@@ -739,7 +741,7 @@ START_TEST(the_next_best_of_the_problem_takes_the_place_of_what_is_damaged)
 }
 END_TEST
 
-/* Where nothing may be written, it serves and says so every time. */
+/* If the file is read-only, the next best is used and reported every time. */
 START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
 {
     spc__buf before = SPC__BUF_INIT, after = SPC__BUF_INIT;
@@ -751,7 +753,7 @@ START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
     for (int again = 0; again < 2; again++) {
         rig_open(&r, open_layered("", shipped, templates), LAYER,
                  "gen:uniform,n=300,extent=9");
-        for (int i = 0; i < 2; i++) { /* the second asks what is known */
+        for (int i = 0; i < 2; i++) { /* the second lookup uses memory */
             assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                       spc_ctx_error(r.ctx));
             ck_assert_msg(spc_plan_origin(r.plan) == losses[_i].origin, "%s",
@@ -774,7 +776,7 @@ END_TEST
 
 /* ---- files of schema v1 -------------------------------------------------- */
 
-/* A layer of the golden file, as if it had been measured here. */
+/* A layer of the golden file, as if measured on this machine. */
 static void make_old_file(const char *file, spc_ctx *ctx, const spc_map *map)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -831,7 +833,7 @@ END_TEST
 
 /* ---- code from the database ---------------------------------------------- */
 
-/* Makes the plan once with leave to compile, in a context of its own. */
+/* Makes the plan once with permission to compile, in a separate context. */
 static void compile_once(const char *template_dir, const record *put)
 {
     rig r;
@@ -876,7 +878,7 @@ START_TEST(cached_only_never_compiles)
 }
 END_TEST
 
-/* What the emulated device runs untuned for so many rows (0: not known). */
+/* The default of the emulated device for this many rows (0: unknown). */
 static spc__pick default_of(const char *layer, int64_t rows)
 {
     spc_ctx *ctx = open_ctx("sim", "", NULL);
@@ -891,11 +893,11 @@ static spc__pick default_of(const char *layer, int64_t rows)
 }
 
 /* The emulated device has four multiprocessors. A tile of 128 channels has 192
- * rows, one of 256 channels 128, or 192 by half of the channels; of few output
- * channels there is no such kernel. */
+ * rows. One of 256 channels has 128, or 192 by half of the channels. There is
+ * no such kernel for few output channels. */
 static const struct {
     const char *layer;
-    int64_t rows; /* 0: not known */
+    int64_t rows; /* 0: unknown */
     const char *split;
     const char *columns;
 } few_tiles[] = {
@@ -920,10 +922,11 @@ START_TEST(a_default_for_few_tiles_shares_them)
 }
 END_TEST
 
-/* Weights that do not fit shared memory: who reads them in each step. */
+/* Weights that do not fit in shared memory: the expected kernel reads them in
+ * each step. */
 static const struct {
     const char *layer;
-    int64_t rows; /* 0: not known */
+    int64_t rows; /* 0: unknown */
     const char *template_name;
 } large_kernels[] = {
     {"subm,cin=32,cout=64,k=5", 0, "os_warp"},
@@ -945,8 +948,8 @@ START_TEST(a_default_with_many_weights_goes_by_the_rows)
 }
 END_TEST
 
-/* Where groups are channels, long rows walk their own offsets; of others,
- * products by a diagonal are the faster ones. */
+/* For depthwise layers long rows walk their own offsets; for the others
+ * products by a diagonal are faster. */
 static const struct {
     const char *layer, *template_name;
 } depthwise[] = {
@@ -970,7 +973,7 @@ START_TEST(a_default_for_depthwise_layers_is_the_fastest_known)
 }
 END_TEST
 
-/* Tiles hold zeroes for pairs that are not there; lists of pairs hold none. */
+/* Tiles contain zeros for missing pairs; lists of pairs do not. */
 static const struct {
     const char *layer;
     int64_t rows;
@@ -1006,7 +1009,7 @@ START_TEST(a_default_for_dense_maps_is_on_tiles)
 }
 END_TEST
 
-/* Stores a choice with its code, as the tuner does; config NULL: the template's
+/* Stores a choice with its code, as the tuner does. config NULL: the template's
  * default. */
 static void choose_as(rig *r, const char *template_name, const char *config,
                       double octaves)
@@ -1063,7 +1066,7 @@ static void choose_compiled(const char *template_name)
     rig_close(&r);
 }
 
-/* Two of one layer, for scenes of two sizes. */
+/* Two choices of one layer, for scenes of two sizes. */
 static void choose_two(const char *file)
 {
     rig r;
@@ -1082,11 +1085,11 @@ static void choose_two(const char *file)
 
 static const struct {
     const char *harm;
-    bool sealed; /* by whoever did it */
+    bool sealed; /* the change is sealed */
     spc_origin origin;
     const char *says;
 } lies[] = {
-    /* One number in the text of a launch, of a configuration. */
+    /* Changes one number in the text of a launch geometry or configuration. */
     {"UPDATE trial SET launch = replace(launch, 'packed_bytes=',"
      " 'packed_bytes=1,was=') WHERE " FIRST,
      false, SPC_ORIGIN_BUCKET, "digest"},
@@ -1096,14 +1099,14 @@ static const struct {
      SPC_ORIGIN_EXACT, "digest"},
     {"UPDATE artefact SET launch = 'block=1' WHERE id = 1", false,
      SPC_ORIGIN_EXACT, ""},
-    /* Two files were merged, and their rows mixed up. */
+    /* Two files were merged, with mixed-up rows. */
     {EXCHANGE_CODE, false, SPC_ORIGIN_DEFAULT, "digest"},
     {EXCHANGE_CODE, true, SPC_ORIGIN_DEFAULT, "it is the code of 'probe|"},
     {"UPDATE artefact SET id = -id; UPDATE artefact SET id = 3 + id", false,
      SPC_ORIGIN_EXACT, ""},
 };
 
-/* What is not what was stored is set aside, and the next best serves. */
+/* A record whose contents changed is set aside, and the next best is used. */
 START_TEST(a_record_that_lies_is_set_aside)
 {
     rig r;
@@ -1121,7 +1124,7 @@ START_TEST(a_record_that_lies_is_set_aside)
             assert_says(spc_plan_reason(r.plan), lies[_i].says);
         else if (lies[_i].origin == SPC_ORIGIN_DEFAULT)
             assert_says(spc_plan_reason(r.plan), "was set aside");
-        else /* nobody looks at it a second time */
+        else /* not read a second time */
             ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "digest"));
         rig_prepare(&r, SPC_KRSC);
         rig_check(&r);
@@ -1130,7 +1133,7 @@ START_TEST(a_record_that_lies_is_set_aside)
 }
 END_TEST
 
-/* A compiler whose objects leave a mark where they are loaded. */
+/* A compiler whose objects leave a mark when they are loaded. */
 static void use_marking_compiler(const char *mark)
 {
     static char compiler[400];
@@ -1151,7 +1154,7 @@ static void use_marking_compiler(const char *mark)
     setenv("SPC_CC", compiler, 1);
 }
 
-/* An object is code that runs as soon as it is loaded. */
+/* An object runs code as soon as it is loaded. */
 START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
@@ -1177,7 +1180,7 @@ START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY);
     ck_assert_int_eq(status, _i == 1 ? SPC_OK : SPC_ENOTFOUND);
     ck_assert_int_eq(access(mark, F_OK) == 0, _i == 1);
-    if (_i == 0) { /* what was measured serves all the same, compiled here */
+    if (_i == 0) { /* the measured configuration is used, compiled here */
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
         ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
@@ -1208,7 +1211,7 @@ START_TEST(a_hit_needs_neither_lua_nor_a_compiler)
 }
 END_TEST
 
-/* The user's choice is without its code, the shipped one is not. */
+/* The user's choice has no code, the shipped one has. */
 START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
 {
     static const record own = {LAYER, 0, "probe",
@@ -1218,7 +1221,7 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
     rig r;
 
     compile_once(templates, &other);
-    fill(shipped, &own, 1); /* here it is the one above */
+    fill(shipped, &own, 1); /* here it is the upper layer */
     forge(shipped, FASTER);
     rig_open(&r, open_layered(shipped, database, templates), LAYER,
              "gen:uniform,n=300,extent=9");
@@ -1231,7 +1234,7 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
 }
 END_TEST
 
-/* Its code is there; it is the numbers of its launch that no grid holds. */
+/* Its code exists; the launch numbers exceed any grid. */
 START_TEST(a_record_that_cannot_be_launched_is_made_anew)
 {
     rig r;
@@ -1252,7 +1255,7 @@ START_TEST(a_record_that_cannot_be_launched_is_made_anew)
 }
 END_TEST
 
-/* As a deployment carries it: a read-only layer, and no database to write. */
+/* Like a deployment: a read-only layer, and no writable database. */
 START_TEST(a_shipped_layer_serves_alone)
 {
     rig r;
@@ -1311,7 +1314,7 @@ START_TEST(one_context_loads_a_module_once)
 }
 END_TEST
 
-/* The tuner unloads what lost; a plan with the same code keeps it. */
+/* The tuner unloads losing candidates; a plan with the same code keeps it. */
 START_TEST(unloading_spares_what_others_use)
 {
     spc__code code, again;
@@ -1357,7 +1360,7 @@ START_TEST(the_hash_without_lua_is_the_hash_with_it)
 }
 END_TEST
 
-/* The templates that there are take tens of milliseconds to be asked. */
+/* Asking the real templates takes tens of milliseconds. */
 START_TEST(a_stored_default_is_served_without_asking_templates)
 {
     rig r;
@@ -1377,7 +1380,7 @@ START_TEST(a_stored_default_is_served_without_asking_templates)
 }
 END_TEST
 
-/* Without a record, with one without code, and with one whose code is there. */
+/* Without a record, with one without code, and with one with code. */
 START_TEST(an_explanation_is_what_the_plan_will_be)
 {
     static const record choice = {LAYER, 0, "probe",
@@ -1414,7 +1417,7 @@ START_TEST(an_explanation_is_what_the_plan_will_be)
 }
 END_TEST
 
-/* ---- what a pack has for classes of layers ------------------------------- */
+/* ---- class defaults of packs --------------------------------------------- */
 
 typedef struct timed {
     const char *layer, *config;
@@ -1422,7 +1425,7 @@ typedef struct timed {
     bool chosen;
 } timed;
 
-/* The middle one is no problem's best, and the best for all. */
+/* The middle one is best for no single problem, but best overall. */
 static const timed class_trials[] = {
     {LAYER, "tile=16,order=gray,arrival=0", 10, true},
     {LAYER, "tile=32,order=gray,arrival=0", 11, false},
@@ -1469,7 +1472,7 @@ static void pack_classes(void)
     spc_ctx_free(ctx);
 }
 
-/* Of another kernel size, so of no family that was measured. */
+/* Of another kernel size, so not of a measured family. */
 static const struct {
     const char *layer, *config;
     bool of_class;
@@ -1501,7 +1504,7 @@ START_TEST(a_pack_serves_an_unseen_layer_by_the_default_of_its_class)
 }
 END_TEST
 
-/* Who packs a pack gets the same choices: classes are no problems. */
+/* Packing a pack again gives the same choices: classes are not problems. */
 START_TEST(the_classes_of_a_pack_are_the_same_when_packed_again)
 {
     char again[500];
@@ -1567,7 +1570,7 @@ START_TEST(the_listing_shows_what_was_measured_and_no_code_records)
 }
 END_TEST
 
-/* Identifiers count in each file. */
+/* Identifiers are unique only within a file. */
 START_TEST(trials_are_those_of_the_problem_that_is_listed_first)
 {
     static const record own[] = {

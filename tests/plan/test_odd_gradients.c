@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_odd_gradients.c - gradients of weights of inputs, or of gradients of
- * outputs, that are infinite or no numbers: these show in the sums that see
- * them, and in no other. Kernels that multiply by zeros in the place of rows
- * that are absent have to take care of it. All values are small whole numbers,
- * so that sums are exact.
+ * test_odd_gradients.c - weight gradients with inputs or output gradients that
+ * are infinite or NaN. These must show in the sums that contain them and in no
+ * other sum; kernels that multiply by zeros for absent rows must handle this.
+ * All values are small integers, so that sums are exact.
  *
  *     test_odd_gradients [sim|cpu|cuda]
  */
@@ -35,12 +34,12 @@ static const char *const layers[] = {
     "subm,cin=12,cout=8,groups=2,k=3,dtype=f16,bias=1,pass=wgrad",
 };
 
-/* Two tiles of rows and a part of one, whose cells have neighbours at some
- * offsets and not at others. */
+/* Two full tiles of rows and a part of a third, with cells that have neighbours
+ * at some offsets only. */
 #define SCENE "gen:uniform,n=150,extent=9"
 
-/* Elements that are no whole numbers: of which array, which part of its rows,
- * and what. */
+/* Elements that are not finite: their array, their position among its rows, and
+ * their value. */
 static const struct odd {
     bool of_dy;
     struct {
@@ -98,14 +97,14 @@ static void list(candidates *out, spc_ctx *ctx, const spc_conv *conv)
     ck_assert_int_gt(out->count, 0);
 }
 
-/* Parameter values of the candidates that were taken, each with its template:
- * "wgrad_mma stages=3". */
+/* Parameter values of the candidates so far, each with its template: "wgrad_mma
+ * stages=3". */
 typedef struct values {
     char at[400][128];
     int count;
 } values;
 
-/* Adds a value; false if it was there. */
+/* Adds a value; returns false if it exists. */
 static bool add_value(values *to, const char *template_name, const char *word,
                       int length)
 {
@@ -120,7 +119,7 @@ static bool add_value(values *to, const char *template_name, const char *word,
     return true;
 }
 
-/* Has it a value of a parameter that no candidate before it had? */
+/* True if the candidate has a parameter value that no earlier one had. */
 static bool adds_values(values *to, const candidate *which)
 {
     const char *word = which->config;
@@ -207,7 +206,8 @@ static void free_array(array *from, spc_ctx *ctx)
     free(from->values);
 }
 
-/* The elements that an odd has; of the same column, so that they meet. */
+/* Element i of an odd value; all are in one column, so that they meet in
+ * sums. */
 static float *element_of(const array *of, const struct odd *odd, int i)
 {
     int64_t row = (int64_t)(odd->at[i].row * (double)(of->rows - 1));
@@ -215,7 +215,7 @@ static float *element_of(const array *of, const struct odd *odd, int i)
     return &of->values[row * of->columns + of->columns / 3];
 }
 
-/* ---- what must be -------------------------------------------------------- */
+/* ---- expected values ----------------------------------------------------- */
 
 static void add_pair(double *sums, const spc_conv *conv, int64_t k,
                      const float *x, const float *dy)
@@ -228,7 +228,7 @@ static void add_pair(double *sums, const spc_conv *conv, int64_t k,
                 (double)x[co / out * in + ci] * (double)dy[co];
 }
 
-/* By the definition: [K][cin / groups][cout], and a row for a bias. */
+/* By definition: [K][cin / groups][cout], and a row for a bias. */
 static void expect(double *sums, int64_t count, const spc_conv *conv,
                    const spc_relation *relation, const array *x,
                    const array *dy)
@@ -249,7 +249,7 @@ static void expect(double *sums, int64_t count, const spc_conv *conv,
     }
 }
 
-/* A kernel may make no number of an infinity. */
+/* A kernel may turn an infinity into NaN. */
 static bool is_right(float got, float want)
 {
     return isnan(want)   ? isnan(got)
@@ -291,7 +291,7 @@ static void put_back(const bench *b, const struct odd *odd, const float *kept)
             *element_of(of, odd, i) = kept[i];
 }
 
-/* As the result's type has it; the caller frees it. */
+/* In the result's type; the caller frees it. */
 static float *expect_odd(const bench *b, const struct odd *odd)
 {
     const spc__dtype *type = spc__dtype_of(b->dw.dtype);
@@ -350,7 +350,8 @@ static void close_bench(bench *b)
     spc_ctx_free(b->ctx);
 }
 
-/* Each is seen by some sums, and by not nearly all: or nothing is asked. */
+/* Each value must occur in some sums but not in nearly all, or the test would
+ * show nothing. */
 static void assert_asks(const bench *b)
 {
     for (int i = 0; i < LENGTH(odds); i++) {
@@ -400,9 +401,9 @@ static void check_candidate(const bench *b, const candidate *which)
     spc_plan_free(plan);
 }
 
-/* The default of each template and a sample. A layer has up to a
- * thousand candidates, and the compiler takes most of the time, so a GPU adds
- * only candidates with a new value of some parameter: each value is run. */
+/* The default of each template and a sample. A layer has up to a thousand
+ * candidates, and compiling takes most of the time, so a GPU adds only
+ * candidates with a new parameter value: every value runs once. */
 static bool takes(const candidate *which, int number, values *taken)
 {
     bool adds = suite_is_gpu() && adds_values(taken, which);

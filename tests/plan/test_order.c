@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_order.c - calls out of order: what was never filled or run, and a
- * context that is freed before what was made with it; and whose sentence a
- * failure is.
- *
- * Runs on "cpu".
+ * test_order.c - calls out of order: objects that were never filled or run; a
+ * context that is freed before its objects; and which object gets the error
+ * message. Runs on "cpu".
  */
 #include "rig/suite.h"
 #include "spc.h"
@@ -38,7 +36,7 @@ static _Alignas(256) float memory[1 << 14];
 
 /* ---- never filled -------------------------------------------------------- */
 
-/* Everything that can be reserved, and nothing of it filled. */
+/* Everything that can be reserved, not filled. */
 typedef struct reserved {
     spc_coords *set, *out, *regrouped;
     spc_map *map, *radius;
@@ -141,8 +139,7 @@ static const void *const in[] = {memory};
 static void *const out[] = {memory};
 static const spc_gather gather = {SPC_F32, 8, false};
 
-/* Calls that need what was never filled, each with the call that was left
- * out. */
+/* Calls that need a filled object, each with the missing call. */
 #define EARLY(X)                                                               \
     X(spc_coords_check(r->set, NULL), "spc_coords_update")                     \
     X(spc_coords_merge(r->set, memory, SPC_F32, 8, NULL), "spc_coords_update") \
@@ -233,7 +230,7 @@ START_TEST(what_was_never_filled_is_a_call_out_of_order)
 }
 END_TEST
 
-/* Nothing that was counted before it is used. */
+/* Must not use a number from before the count. */
 START_TEST(a_download_has_the_rows_of_a_map_that_was_never_checked)
 {
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
@@ -252,7 +249,7 @@ START_TEST(a_download_has_the_rows_of_a_map_that_was_never_checked)
     assert_ok(spc_map_download(map, index));
     for (int i = 0; i < LENGTH(index); i++)
         pairs += index[i] >= 0;
-    ck_assert_int_eq(index[13 * 8 + 3], 3); /* the centre sees its own row */
+    ck_assert_int_eq(index[13 * 8 + 3], 3); /* the centre is its own row */
     assert_ok(spc_map_check(map, NULL));
     ck_assert_int_eq(pairs, spc_map_pairs(map));
     spc_map_free(map);
@@ -288,7 +285,7 @@ START_TEST(an_extent_that_was_never_set_is_refused_at_creation)
 }
 END_TEST
 
-/* ---- a context that goes first ------------------------------------------- */
+/* ---- a context that is freed first --------------------------------------- */
 
 START_TEST(a_context_may_be_freed_before_what_was_made_with_it)
 {
@@ -312,10 +309,9 @@ START_TEST(a_context_may_be_freed_before_what_was_made_with_it)
 }
 END_TEST
 
-/* ---- sentences ----------------------------------------------------------- */
+/* ---- error messages ------------------------------------------------------ */
 
-/* The name "" on a machine without a GPU left the sentence of the GPU's driver.
- */
+/* The name "" on a machine without a GPU left the GPU driver's message. */
 START_TEST(success_clears_the_error_of_an_earlier_call)
 {
     spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
@@ -360,7 +356,7 @@ static char *run_on_a_thread(void *(*body)(void *), pthread_t *thread)
     return text;
 }
 
-/* glibc gives the memory, and so the id, of a thread that ended to the next. */
+/* glibc reuses the memory of an ended thread, and so its id. */
 START_TEST(a_new_thread_does_not_see_its_predecessors_sentence)
 {
     pthread_t first, second;

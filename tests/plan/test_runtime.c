@@ -122,8 +122,8 @@ START_TEST(a_bad_layer_is_refused_with_what_would_be_right)
 }
 END_TEST
 
-/* Whatever becomes of a text, it is a layer that reads back as itself, or there
- * is a sentence. */
+/* A changed text is either a layer that reads back as itself, or an error with
+ * a message. */
 START_TEST(mutated_layers_are_read_or_refused_and_nothing_else)
 {
     static const char telling[] = ",=x0123456789-kcdf";
@@ -264,7 +264,7 @@ static const char *inside(const char *name)
 }
 
 static const char *const bad_databases[] = {
-    "/proc/self/mem/x.db", /* no such folder can be */
+    "/proc/self/mem/x.db", /* impossible folder */
     "/",                   /* a folder */
     "garbage",             /* written below */
 };
@@ -338,7 +338,7 @@ START_TEST(the_database_is_found_where_the_environment_says)
 }
 END_TEST
 
-/* What is on this machine, or beside the build, has no say in a test. */
+/* Databases of this machine or next to the build must not affect a test. */
 START_TEST(a_suite_has_the_databases_that_it_chooses)
 {
     const char *device = suite_device != NULL ? suite_device : "cpu";
@@ -377,7 +377,7 @@ START_TEST(devices_are_listed_and_counted_whatever_the_room)
     spc_device_info infos[16];
     int all = spc_devices_list(infos, 16);
 
-    ck_assert_int_ge(all, 2); /* cpu and sim at least */
+    ck_assert_int_ge(all, 2); /* at least cpu and sim */
     ck_assert_int_eq(spc_devices_list(NULL, 0), all);
     ck_assert_int_eq(spc_devices_list(infos, 1), all);
     ck_assert_str_ne(infos[0].id, "");
@@ -386,8 +386,8 @@ END_TEST
 
 /* ---- from a layer's text to its checked result --------------------------- */
 
-/* Compiling for the emulation takes seconds a case, so the first ones, which
- * differ most, run on both devices and the others on the cpu alone. */
+/* Compiling for the emulation takes seconds a case, so only the first cases,
+ * which differ most, run on both devices; the others run on the cpu. */
 static const struct {
     const char *layer, *scene;
 } cases[] = {
@@ -409,7 +409,7 @@ enum { ON_BOTH = 5 };
 
 static const char *const devices[] = {"cpu", "sim"};
 
-/* The device that the program was given, or one that every machine has. */
+/* The device given as argument, or one that every machine has. */
 static const char *device_or(const char *otherwise)
 {
     return suite_device != NULL ? suite_device : otherwise;
@@ -442,7 +442,7 @@ START_TEST(the_emulated_gpu_gives_the_oracles_result)
 }
 END_TEST
 
-/* Batches, negative coordinates and rows in no order: rows of features are
+/* Batches, negative coordinates and rows in random order: rows of features are
  * the caller's rows. */
 START_TEST(rows_keep_the_callers_order_across_batches)
 {
@@ -489,7 +489,7 @@ START_TEST(no_voxels_are_no_trouble)
 }
 END_TEST
 
-/* The same weights, given the other way round. */
+/* The same weights in the other layout. */
 START_TEST(both_weight_layouts_pack_to_the_same_bytes)
 {
     rig r;
@@ -579,7 +579,7 @@ START_TEST(a_bad_buffer_is_named)
 }
 END_TEST
 
-/* What is written must be read by nobody. */
+/* No operand may be read while it is written. */
 START_TEST(buffers_that_overlap_are_refused)
 {
     rig r;
@@ -591,7 +591,7 @@ START_TEST(buffers_that_overlap_are_refused)
     case 0:
         bad.out = (void *)(uintptr_t)bad.in;
         break;
-    case 1: /* the last row of one, the first of the other */
+    case 1: /* the last row of one is the first of the other */
         bad.out = (char *)(uintptr_t)bad.in +
                   (rows - 1) * (size_t)r.conv.cin * sizeof(float);
         break;
@@ -611,7 +611,7 @@ START_TEST(buffers_that_overlap_are_refused)
 }
 END_TEST
 
-/* As where layers write and read their slices of a concatenation. */
+/* As layers do that read and write slices of a concatenation. */
 START_TEST(slices_of_one_buffer_do_not_overlap)
 {
     rig r;
@@ -684,7 +684,7 @@ START_TEST(a_plan_refuses_what_makes_no_sense)
 }
 END_TEST
 
-/* Geometry that a template must not give, one word at a time. */
+/* Geometry that a template must not declare, one attribute at a time. */
 static const struct {
     const char *launch, *says;
 } bad_launches[] = {
@@ -733,9 +733,9 @@ START_TEST(a_launch_geometry_that_cannot_be_is_a_template_error)
 }
 END_TEST
 
-/* Eight threads share one plan, each with an output of its own; one in four
- * calls fails, each thread's in its own way, and every thread finds its own
- * sentence, while another uses the context for something else. */
+/* Eight threads share one plan, each with its own output. One in four calls
+ * fails, differently in each thread. Every thread must find its own message,
+ * while another thread uses the context for something else. */
 enum { THREADS = 8, ROUNDS = 20 };
 
 typedef struct runner {
@@ -745,7 +745,7 @@ typedef struct runner {
     int failed;
 } runner;
 
-/* Spoils the buffer that thread `number` fails on; returns its name. */
+/* Spoils the buffer on which thread `number` fails; returns its name. */
 static const char *spoil(spc_buffers *buffers, int number)
 {
     switch (number % 4) {
@@ -885,13 +885,13 @@ START_TEST(what_takes_long_ends_when_its_context_is_cancelled)
 }
 END_TEST
 
-#ifndef SPC_SANITIZE /* its gigabytes of copies would take minutes */
+#ifndef SPC_SANITIZE /* gigabytes of copies would take minutes */
 START_TEST(a_measured_device_remembers_its_ceilings)
 {
     spc_ctx *ctx = open_ctx(device_or("cpu"), inside("own.db"), NULL);
     spc_device_info first, again;
 
-    use_decimal_comma(); /* as a host may */
+    use_decimal_comma(); /* a host may do so */
     assert_ok(spc_device_measure(ctx), spc_ctx_error(ctx));
     spc_ctx_device(ctx, &first);
     ck_assert(first.memory.copy_gbps > 0.1 && first.cache.read_gbps > 0.1);
@@ -908,7 +908,7 @@ START_TEST(a_measured_device_remembers_its_ceilings)
 END_TEST
 #endif
 
-/* ---- what is not there --------------------------------------------------- */
+/* ---- missing objects ----------------------------------------------------- */
 
 static spc_status tell_nothing(const spc_db_row *row, void *payload)
 {
@@ -923,8 +923,8 @@ static void see_nothing(const spc_trial *trial, void *payload)
     (void)payload;
 }
 
-/* Every public function that returns a status, and each pointer it needs: what
- * the sentence names ("": there is nobody to tell), where it is, the call. */
+/* Every public function with a status and each pointer that it needs: the name
+ * in the message ("": no object keeps it), where the message is, the call. */
 #define CALLS_WITHOUT(X)                                                       \
     X("`out`", error.text, spc_ctx_create(NULL, NULL, &error))                 \
     X("`layers`", error.text, spc_ctx_create(&other, &no_layers, &error))      \
@@ -1029,7 +1029,7 @@ START_TEST(what_is_null_is_refused_and_named)
 }
 END_TEST
 
-/* Those that answer a question, free something or have no status. */
+/* Functions that answer a query, free something or have no status. */
 START_TEST(null_has_no_rows_and_no_name)
 {
     double out[4] = {7};
@@ -1144,7 +1144,7 @@ static void add_figures(TCase *tcase)
 #endif
 }
 
-/* Of a GPU: what runs on it. The rest does not depend on the device. */
+/* Tests that run on a GPU; the others do not depend on the device. */
 static void add_device(Suite *suite)
 {
     TCase *results = add_case(suite, "results");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_shipped.c - what came with the library, below the user's own records. */
+/* test_shipped.c - records that are installed with the library, below the
+ * user's own records. */
 #include "rig/layer_rig.h"
 
 #include "base/error.h"
@@ -64,11 +65,11 @@ static spc_ctx *open_above(const char *database, const char *key,
     return ctx;
 }
 
-/* A choice for the layer, so many octaves of rows away, as a tuner would have
- * stored it. */
+/* A choice for the layer, this many octaves of rows away, as a tuner would
+ * store it. */
 typedef struct choice {
     double octaves;
-    int tile; /* 0: there is none */
+    int tile; /* 0: no choice */
     double us;
     bool stale;
 } choice;
@@ -107,7 +108,7 @@ static void put(const char *file, const choice *from)
 
 static const struct {
     choice own, shipped;
-    int serves; /* by its tile */
+    int serves; /* the expected record, by its tile */
     spc_origin origin;
     bool is_shipped;
     const char *says;
@@ -124,7 +125,7 @@ static const struct {
      SPC_ORIGIN_NEAREST,
      true,
      "shipped with"},
-    /* Its time is another machine's. */
+    /* Its time was measured on another machine. */
     {{0, 64, 9, false}, {0, 32, 5, false}, 64, SPC_ORIGIN_EXACT, false, "9.0"},
     {{6, 64, 9, false}, {6, 32, 5, false}, 64, SPC_ORIGIN_NEAREST, false, "9."},
     {{6, 64, 9, false}, {0, 32, 5, false}, 32, SPC_ORIGIN_EXACT, true, "5.0"},
@@ -134,7 +135,7 @@ static const struct {
      SPC_ORIGIN_NEAREST,
      true,
      "by an earlier version of its kernel"},
-    /* A configuration that its template has no more. */
+    /* A configuration that its template no longer has. */
     {{0, 0, 0, false}, {0, 48, 5, true}, 16, SPC_ORIGIN_DEFAULT, false, "tile"},
 };
 
@@ -158,7 +159,7 @@ START_TEST(what_ships_comes_behind_what_is_known_as_nearly)
 }
 END_TEST
 
-/* It is a hint, so the layer is tuned here, by a thread that knows the hint. */
+/* The record is a hint, so the layer is tuned here by a thread that uses it. */
 START_TEST(in_the_background_a_stale_choice_is_tuned_anew)
 {
     spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_splits.c - configurations that templates have by name: splits of the
- * offsets in groups, and row orders, each through the whole gate on layers of
- * every operator.
+ * test_splits.c - configurations by name: splits of the offsets into groups,
+ * and
+ * row orders. Each passes through the whole gate on layers of every operator.
  *
  *     test_splits [sim|cuda|nvrtc]
  *
- * "nvrtc": do they compile for GPUs that are not here, without spills?
+ * "nvrtc" checks that they compile for GPUs that are not installed, without
+ * spills.
  */
 #include "compiler/artefact.h"
 #include "compiler/template.h"
@@ -31,7 +32,7 @@ static const struct {
     {"subm,cin=24,cout=20,k=3,dtype=f32,epilogue=scale+bias+relu+add,"
      "out=bf16",
      "os_mma", "split=mask4,order=gray"},
-    /* Words of masks that two groups share; groups without the centre. */
+    /* Mask words shared by two groups; groups without the centre. */
     {"subm,cin=16,cout=24,k=4,dtype=bf16,bias=1", "os_mma",
      "split=mask3,order=gray"},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=footprint,padding=1", "os_mma",
@@ -45,14 +46,14 @@ static const struct {
      "split=mask4,order=gray,warps=8,m=1"},
     {"subm,cin=64,cout=96,k=3,dtype=bf16,epilogue=scale+bias+gelu", "os_wgmma",
      "split=mask4,order=gray,gather=shared,groups=2"},
-    /* Rows of 4 and 8 bytes' multiples, outputs of any number. */
+    /* Rows of multiples of 4 and 8 bytes, outputs of any length. */
     {"conv,cin=50,cout=61,k=3,stride=2,rule=floor,dtype=bf16,epilogue=scale+"
      "bias+relu+add",
      "os_wgmma", "split=stream,groups=2"},
-    /* Tiles of which some blocks that order rows have none. */
+    /* Fewer tiles than blocks that order rows. */
     {"subm,cin=16,cout=16,k=3x3x1", "os_wgmma", "groups=4,order=gray"},
     {"subm,cin=20,cout=35,k=3,dtype=f32,bias=1", "os_wgmma", "split=atomic"},
-    /* Rows that are copied before, and after, between bytes and words. */
+    /* Rows that are copied before and after, between bytes and words. */
     {"subm,cin=81,cout=61,k=3,dtype=bf16,epilogue=scale+bias+relu+add",
      "os_wgmma", "groups=2"},
     {"subm,cin=77,cout=99,k=2,dtype=i8,epilogue=scale,in_pitch=79", "os_wgmma",
@@ -67,8 +68,8 @@ static const struct {
      "add",
      "os_group", ""},
     {"subm,cin=40,cout=35,k=3", "os_wgmma", "split=mask2,order=gray,groups=2"},
-    /* Residual, scale and bias that wait in shared memory, in parts of 16 and
-     * of 8 bytes. */
+    /* Residual, scale and bias buffered in shared memory, in parts of 16 and 8
+     * bytes. */
     {"subm,cin=128,cout=128,k=3,epilogue=scale+bias+relu+add", "os_wgmma",
      "gather=shared,groups=2,pieces=2,stages=4"},
     {"conv,cin=64,cout=44,k=3,stride=2,rule=floor,dtype=bf16,epilogue=scale+"
@@ -76,20 +77,20 @@ static const struct {
      "os_wgmma", "groups=2"},
     {"subm,cin=32,cout=40,k=3,epilogue=scale+bias+add+relu,out=f32", "os_group",
      "depth=2"},
-    /* Clusters that walk over tiles: there are more of those. */
+    /* Clusters that loop over tiles: there are more tiles than clusters. */
     {"subm,cin=64,cout=64,k=3", "os_wgmma", "split=cluster4,groups=2"},
     {"conv,cin=128,cout=96,k=3,stride=2,rule=footprint,padding=1,dtype=bf16,"
      "epilogue=scale+bias+relu+add",
      "os_wgmma", "split=cluster2,groups=2,n=96,pieces=2,stages=4"},
     {"subm,cin=64,cout=64,k=3,dtype=tf32,bias=1", "os_wgmma",
      "split=cluster8,groups=2"},
-    /* Whose sums are cleared behind a tile that is not the last. */
+    /* Sums are cleared after a tile that is not the last. */
     {"subm,cin=128,cout=256,k=3,epilogue=scale+bias+add+relu", "os_wgmma",
      "split=cluster2,groups=2,n=256,pieces=4,stages=2"},
     {"subm,cin=64,cout=256,k=3,bias=1", "os_wgmma",
      "split=cluster4,groups=2,n=256,pieces=2,stages=2"},
-    /* Blocks without a column to end: all but one, half, and some; and blocks
-     * with one more than others. */
+    /* Blocks without a column to finish: all but one, half, and some; and
+     * blocks with one more than others. */
     {"subm,cin=16,cout=32,k=3", "os_wgmma",
      "split=cluster2,groups=2,n=32,pieces=1,stages=8,order=planes"},
     {"subm,cin=64,cout=128,k=3,bias=1", "os_wgmma",
@@ -107,7 +108,7 @@ static const struct {
     {"subm,cin=32,cout=64,k=1x3x1,dtype=f32", "os_mma",
      "split=cluster8,m=1,stages=3"},
     {"subm,cin=16,cout=32,k=3", "os_mma", "order=dense"},
-    /* Groups whose parts begin between words, or have an input each. */
+    /* Groups whose parts begin inside a word, or have an input each. */
     {"subm,cin=15,cout=21,groups=3,k=3,epilogue=scale+bias+relu+add", "os_mma",
      ""},
     {"conv,cin=66,cout=50,groups=2,k=3,stride=2,rule=floor,dtype=bf16,bias=1",
@@ -116,7 +117,7 @@ static const struct {
      "os_mma", ""},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=floor", "os_warp", "order=morton"},
     {"subm,cin=32,cout=32,k=3", "os_group", "order=dense"},
-    /* Depthwise: an epilogue, slices, bf16, several outputs a channel, parts of
+    /* Depthwise: an epilogue, slices, bf16, several outputs a channel, partial
      * vectors. */
     {"subm,cin=32,cout=32,groups=32,k=3,dtype=bf16,epilogue=scale+bias+add+"
      "relu",
@@ -135,8 +136,8 @@ static const struct {
     {"conv,cin=16,cout=16,groups=16,k=2,stride=2,rule=floor,dtype=i8,"
      "epilogue=scale+silu,out=bf16",
      "os_depthwise", "weights=global"},
-    /* The same by tensor cores: a row's channels shared by warps, by rows of
-     * the grid, and not filling their last part. */
+    /* The same by tensor cores: the channels of a row are shared by warps or by
+     * rows of the grid, and do not fill the last part. */
     {"subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+add+relu",
      "os_diagonal", "channels=32,rows=32,depth=2"},
     {"conv,cin=160,cout=160,groups=160,k=3,stride=2,rule=footprint,padding=1,"
@@ -146,8 +147,8 @@ static const struct {
      "out_pitch=45,out=f32,epilogue=silu",
      "os_diagonal", "order=gray_x"},
     {"subm,cin=264,cout=264,groups=264,k=3", "os_diagonal", "weights=shared"},
-    /* Each row by itself: a row's channels in parts, the last not full, and
-     * rows of several mask words. */
+    /* Each row by itself: channels in parts with a partial last one, and rows
+     * of several mask words. */
     {"subm,cin=64,cout=64,groups=64,k=3,epilogue=scale+bias+add+relu",
      "os_walk", "lanes=8,waves=1"},
     {"conv,cin=160,cout=160,groups=160,k=3,stride=2,rule=footprint,padding=1,"
@@ -167,7 +168,7 @@ static const struct {
      "depthwise", ""},
 };
 
-/* The template's default, with `values` in the place of its own. */
+/* The template's default with `values` in place of some of its own. */
 static void configure(spc__attrs *out, spc__template *tpl,
                       const spc__attrs *problem, const spc__attrs *target,
                       const char *text)
@@ -249,8 +250,7 @@ START_TEST(a_configuration_passes_the_gate)
 }
 END_TEST
 
-/* ---- code for GPUs that are not here --------------------------------------
- */
+/* ---- code for GPUs that are not installed ------------------------------- */
 
 static const struct {
     const char *gpu, *template_name, *layer, *values;
@@ -270,7 +270,7 @@ static const struct {
      "subm,cin=162,cout=163,k=3,epilogue=scale+bias+relu+add", ""},
     {"sm_90a", "os_group",
      "subm,cin=20,cout=45,k=3,epilogue=scale+bias+relu+add", ""},
-    /* What the end of a tile reads, in shared memory and before a join. */
+    /* Values read at the end of a tile, in shared memory and before a join. */
     {"sm_90a", "os_wgmma",
      "subm,cin=256,cout=256,k=3,epilogue=scale+bias+relu+add",
      "split=cluster4"},
