@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_drawn_nets.c - networks that nobody wrote: graphs drawn by a number,
- * whose gradients are compared with differences of a loss, and whose layers
- * with the oracle.
+ * test_drawn_nets.c - random networks: graphs sampled by a seed, whose
+ * gradients
+ * are compared with differences of a loss, and whose layers are compared with
+ * the oracle.
  *
  *     test_drawn_nets [sim|cpu|cuda]
  *
- * A network is drawn line by line as its text. Who reads what is left to
- * chance: tensors with several readers, one twice in a concatenation, shortcuts
- * over levels, sets that are unions or that features choose, layers that end in
- * an output of their own. All of it is smooth, so that differences are
- * gradients. With $SPC_TEST_TALK set each network is printed, and of how many
- * arrays the differences were clear enough to be compared.
+ * The text of a network is sampled line by line, with random connections:
+ * tensors with several readers, a tensor twice in a concatenation, shortcuts
+ * over levels, sets that are unions or depend on features, layers that end in
+ * an output of their own. All operators are smooth, so that differences
+ * approximate gradients. With $SPC_TEST_TALK set, the test prints each network,
+ * and for how many arrays the differences were accurate enough to compare.
  */
 #include "rig/train_rig.h"
 
@@ -20,11 +21,11 @@
 
 enum { NETWORKS = 48, NODES = 7, TENSORS = NODES + 2, CHANNELS = 3 };
 
-/* ---- drawing ------------------------------------------------------------- */
+/* ---- sampling ------------------------------------------------------------ */
 
-/* A set: whose rows it has at the next finer level, and by which geometry. */
+/* A set: a tensor of the next finer level, and the geometry between them. */
 typedef struct level {
-    int fine; /* a tensor; -1: none */
+    int fine; /* a tensor; -1: no finer level */
     const char *words;
 } level;
 
@@ -39,7 +40,7 @@ typedef struct drawing {
     tensor at[TENSORS];
     level levels[TENSORS];
     int count, sets;
-    bool chooses; /* some set is chosen by features */
+    bool chooses; /* some set depends on features */
 } drawing;
 
 static int below(drawing *d, int count)
@@ -47,14 +48,15 @@ static int below(drawing *d, int count)
     return (int)spc__random_below(&d->random, (uint32_t)count);
 }
 
-/* Mostly one of the last. */
+/* Mostly one of the last tensors. */
 static int pick(drawing *d)
 {
     return below(d, 3) == 0 ? below(d, d->count)
                             : d->count - 1 - below(d, d->count) / 2;
 }
 
-/* Another tensor over the set of `i`, of so many channels (0: any); -1. */
+/* Another tensor over the set of `i` with `channels` channels (0: any), or
+ * -1. */
 static int pick_beside(drawing *d, int i, int channels)
 {
     int found = -1, seen = 0;
@@ -109,7 +111,7 @@ static const char *const plain[] = {
     "affine,act=gelu",
 };
 
-/* A new tensor: what the line that begins here makes. */
+/* A new tensor, made by the line that begins here. */
 static void begin(drawing *d, int set, int channels)
 {
     d->at[d->count] = (tensor){set, channels, false};
@@ -134,7 +136,7 @@ static bool draw_conv(drawing *d)
     int in = take(d, pick(d)), cout = draw_channels(d), groups = 1;
     bool linear = below(d, 4) == 0;
 
-    if (!linear && below(d, 3) == 0) { /* by halves, or each channel alone */
+    if (!linear && below(d, 3) == 0) { /* two groups, or depthwise */
         groups = below(d, 2) ? d->at[in].channels : 1;
         cout = groups > 1 ? groups : cout;
         if (groups == 1 && d->at[in].channels % 2 == 0)
@@ -144,7 +146,7 @@ static bool draw_conv(drawing *d)
     spc__buf_printf(&d->text, "conv(t%d, \"%s,cout=%d,groups=%d%s%s\")\n", in,
                     linear ? "linear" : "subm", cout, groups, linear ? "" : ",",
                     linear ? "" : draw_word(d, kernels, LENGTH(kernels)));
-    /* What follows the sums stands behind the kernel. */
+    /* The epilogue's words come after the kernel. */
     d->text.length -= 3;
     spc__buf_printf(&d->text, "%s\", {name = \"n%d\"})\n",
                     draw_word(d, finishes, LENGTH(finishes)), d->count - 1);
@@ -190,7 +192,7 @@ static bool draw_pool(drawing *d)
     return true;
 }
 
-/* Back to the finer level: by a layer, or by the nearest. */
+/* Back to the finer level, by a layer or by the nearest voxel. */
 static bool draw_up(drawing *d)
 {
     int in = pick(d), cout = draw_channels(d);
@@ -269,7 +271,7 @@ static bool draw_cat(drawing *d)
     return true;
 }
 
-/* The voxels of two sets. */
+/* The union of two sets. */
 static bool draw_union(drawing *d)
 {
     int first = pick(d), second = pick(d);
@@ -283,7 +285,8 @@ static bool draw_union(drawing *d)
     return true;
 }
 
-/* What the input's features choose: no step of a parameter moves that. */
+/* The mask depends only on the input's features, so no step of a parameter
+ * changes it. */
 static bool draw_masked(drawing *d)
 {
     int in = pick(d);
@@ -307,7 +310,7 @@ static bool (*const moves[])(drawing *) = {
     draw_cat,  draw_union,   draw_masked,
 };
 
-/* Is what was drawn a network? `path` has its text. */
+/* Loads the sampled network; `path` is the file with its text. */
 static spc_net *load(const drawing *d, const char *path)
 {
     spc_net *net = NULL;
@@ -320,7 +323,7 @@ static spc_net *load(const drawing *d, const char *path)
     return net;
 }
 
-/* One line more; not, if the library refuses it. */
+/* Adds a line unless the library refuses it. */
 static void draw_line(drawing *d, const char *path)
 {
     drawing before = *d;
@@ -342,7 +345,7 @@ static void draw_line(drawing *d, const char *path)
     spc_net_free(net);
 }
 
-/* All that nobody reads is an output, and some of what is read. */
+/* All tensors without a reader are outputs, and some of the others. */
 static spc_net *draw_network(drawing *d, uint64_t seed, const char *path)
 {
     spc__random_init(&d->random, seed);
@@ -379,7 +382,7 @@ typedef struct task {
     int64_t count[OUTPUTS];
     float *dy[OUTPUTS];
     void *grad[OUTPUTS];
-    double size; /* the sum of the magnitudes of what the last loss added up */
+    double size; /* the sum of the magnitudes of the last loss's terms */
     const char *text;
 } task;
 
@@ -426,8 +429,8 @@ static void task_close(task *t)
     spc_ctx_free(t->ctx);
 }
 
-/* What output i is now; the caller's. Where features choose its voxels those
- * that are there. */
+/* The current values of output i; the caller frees them. For sets that depend
+ * on features only the rows present. */
 static float *output_of(const task *t, int i, int64_t *count)
 {
     spc_training_out out;
@@ -471,9 +474,9 @@ static double loss_of(task *t)
 
 /* ---- differences --------------------------------------------------------- */
 
-/* What is moved: an array of parameters, or the features. */
+/* The array that is varied: parameters, or the features. */
 typedef struct subject {
-    const spc_net_param *param; /* NULL: features */
+    const spc_net_param *param; /* NULL: the features */
     const float *values, *gradient;
     int64_t count;
 } subject;
@@ -490,7 +493,7 @@ static void put(task *t, const subject *s, const float *values)
                   spc_ctx_error(t->ctx));
 }
 
-/* The loss `by` further along the signs of the gradient. */
+/* The loss at a distance of `by` along the signs of the gradient. */
 static double loss_along(task *t, const subject *s, float by)
 {
     float *moved = malloc((size_t)s->count * sizeof(*moved) + 1);
@@ -508,12 +511,13 @@ static double slope_along(task *t, const subject *s, float by)
 }
 
 /*
- * Along its signs a gradient is the sum of its magnitudes. Central differences
- * by three steps, each half of the one before: two pairs of them extrapolate
- * away what grows by the square of the step, and how far these two differ is
- * more than what the better one is off by. fp32 rounds the terms of the loss
- * by some 2^-21 of their size after a few layers, which the step magnifies. A
- * step is small enough once neither is more than a twentieth.
+ * Along its signs a gradient equals the sum of its magnitudes. Central
+ * differences use three steps, each half of the previous one. Two pairs of them
+ * extrapolate away the error that grows by the square of the step; the
+ * difference between the two results exceeds the error of the better one. fp32
+ * rounds the terms of the loss by some 2^-21 of their size after a few layers,
+ * which division by the step magnifies. A step is small enough once both errors
+ * are at most a twentieth.
  */
 static void check_subject(task *t, const subject *s, int *settled)
 {
@@ -553,7 +557,7 @@ static void check_param(task *t, const spc_net_param *p, int *settled)
     assert_ok(spc_training_param(t->training, p->layer, p->which, values,
                                  gradient, p->count),
               spc_ctx_error(t->ctx));
-    if (strcmp(p->layer, "keep") == 0) /* what chooses has no slope */
+    if (strcmp(p->layer, "keep") == 0) /* masks have no gradient */
         for (int64_t i = 0; i < p->count; i++)
             ck_assert(gradient[i] == 0);
     else
@@ -622,8 +626,8 @@ static void check_output(task *t, const spc_net_plan *plan, const char *memory,
     free(run);
 }
 
-/* Every layer is right on what it read, and training goes the same way but for
- * the rounding of parts that are one kernel there. */
+/* Compares every layer with the oracle on its own input, and training with the
+ * run, except for the rounding of parts that the run fuses. */
 static void check_forward(task *t)
 {
     spc_net_plan *plan = plan_network(t);

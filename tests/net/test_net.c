@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net.c - networks: what they share, what is refused, what they compute,
- * and what a run asks of the driver.
+ * test_net.c - networks: what layers share, what is refused, results, and the
+ * driver calls of a run.
  *
- * Without an argument on "cpu" and "sim", small, and on the double of the
- * driver (ctest sets LD_LIBRARY_PATH for it); `test_net scenes` on recorded
- * scans; given a device, on that one.
+ * Without an argument it runs on "cpu" and "sim", small, and on the fake driver
+ * (ctest sets LD_LIBRARY_PATH for it). `test_net scenes` runs on recorded
+ * scans; with a device as argument it runs there.
  */
 #include "rig/net_rig.h"
 
 #include <limits.h>
 #include <math.h>
 
-/* ---- what networks are made of ------------------------------------------- */
+/* ---- building networks --------------------------------------------------- */
 
-/* Of inverse maps each counts; layers of size 1 have none. */
+/* Each inverse map counts; layers of size 1 have no map. */
 static const struct {
     const char *file;
     int layers, sets, maps, outputs;
@@ -49,12 +49,12 @@ START_TEST(known_networks_share_what_they_can)
 }
 END_TEST
 
-/* 1e-3 in all detectors and in what Pointcept trains, 1e-5 in the rest: and in
- * the layers of VoxelNeXt that its heads begin with. */
+/* eps is 1e-3 in all detectors and in Pointcept's networks, and 1e-5 in the
+ * others, also in the first layers of VoxelNeXt's heads. */
 static const struct {
     const char *file;
     double eps;
-    const char *others[2]; /* names that begin so have 1e-5 */
+    const char *others[2]; /* names with these prefixes have 1e-5 */
 } epsilons[] = {
     {"second.lua", 1e-3, {NULL}},
     {"centerpoint.lua", 1e-3, {NULL}},
@@ -120,7 +120,7 @@ START_TEST(a_key_that_disagrees_is_reported)
 }
 END_TEST
 
-/* Files behind "local x = input {channels = 4, shape = {9, 8, 7}}". */
+/* Texts that follow "local x = input {channels = 4, shape = {9, 8, 7}}". */
 static const struct {
     const char *text, *says;
 } refused[] = {
@@ -206,7 +206,7 @@ START_TEST(a_mistake_is_named_with_its_line)
     char text[600];
     spc_net *net;
 
-    /* Of the file that includes itself the input comes twice. */
+    /* The file that includes itself has the input twice. */
     snprintf(text, sizeof(text), "%s%s\n",
              strstr(refused[_i].text, "'net.lua'") ? "" : start,
              refused[_i].text);
@@ -278,9 +278,10 @@ START_TEST(pieces_that_live_together_lie_apart)
 }
 END_TEST
 
-/* ---- what comes out ------------------------------------------------------ */
+/* ---- results ------------------------------------------------------------ */
 
-/* Two files, by type and device, of which a part is run: they compile much. */
+/* Two files by type and device, of which a part runs, since compiling is
+ * slow. */
 static const char *const small_files[] = {"every.lua", "operators.lua"};
 enum { SMALL_FILES = LENGTH(small_files), TYPES = 3 };
 
@@ -297,7 +298,7 @@ START_TEST(networks_of_all_operators_are_as_the_oracle_says)
     load(&r, small_files[kind / TYPES], dtypes[kind % TYPES]);
     open_context(&r, device_of(_i / (TYPES * SMALL_FILES)));
     o.keep = true;
-    o.growth = 0; /* voxels that are strewn have more outputs than scans */
+    o.growth = 0; /* isolated voxels have more outputs than scans */
     o.sample = spc_scene_coords(sample);
     o.sample_rows = spc_scene_rows(sample);
     plan_net(&r, &o);
@@ -314,7 +315,8 @@ START_TEST(networks_of_all_operators_are_as_the_oracle_says)
 }
 END_TEST
 
-/* Of -1, 0 and 1: sums of a few layers are integers that fp32 holds exactly. */
+/* Values -1, 0 and 1: sums of a few layers are integers that fp32 holds
+ * exactly. */
 static void set_integers(spc_net *net, uint64_t seed)
 {
     spc_net_param p;
@@ -352,8 +354,8 @@ START_TEST(integers_come_out_exactly)
 }
 END_TEST
 
-/* Of a feature that is none, or infinite: the outputs that see it are none
- * either, as the oracle's, and all others are as right as ever. */
+/* With a NaN or infinite feature, the outputs that read it are not finite, as
+ * in the oracle, and all others are correct. */
 START_TEST(what_is_no_number_harms_what_sees_it_alone)
 {
     static const float odd[4] = {NAN, 1, INFINITY, -INFINITY};
@@ -397,10 +399,10 @@ START_TEST(a_replay_gives_the_bits_of_a_run)
 }
 END_TEST
 
-/* ---- trouble ------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------- */
 
-/* Each voxel has eight outputs of its own. */
-static spc_scene *scattered(int count) /* up to 30 */
+/* Each voxel has eight separate outputs. */
+static spc_scene *scattered(int count) /* at most 30 */
 {
     int32_t coords[30][4];
     spc_scene *scene;
@@ -439,7 +441,7 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
     r.buffers.count = NULL;
     ck_assert_int_eq(spc_net_execute(r.plan, &r.buffers, NULL), SPC_ECAPACITY);
     r.buffers.count = r.count;
-    /* The next scene is not harmed; it fits by the rule's bound. */
+    /* The next scene is unaffected; it fits by the rule's bound. */
     close_plan(&r);
     o.growth = 0;
     plan_net(&r, &o);
@@ -454,7 +456,7 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
 }
 END_TEST
 
-/* 4.64 times 50 are 231 in numbers of a machine, not 232. */
+/* In floating point 4.64 times 50 gives 231 and not 232. */
 START_TEST(the_growth_that_would_have_fitted_fits)
 {
     spc_net_options o = room_for(50);
@@ -483,8 +485,8 @@ START_TEST(the_growth_that_would_have_fitted_fits)
 }
 END_TEST
 
-/* Strewn voxels make 27 each where no axis has a stride, and 9 times 2 where
- * one has: by the default there is room for them. */
+/* Isolated voxels make 27 each if no axis has a stride, and 9 times 2 if one
+ * has. The default capacity must suffice. */
 START_TEST(layers_that_dilate_have_room_by_default)
 {
     static const struct {
@@ -560,7 +562,7 @@ START_TEST(what_cannot_be_planned_is_refused)
 }
 END_TEST
 
-/* ---- what a run asks of the driver --------------------------------------- */
+/* ---- driver calls of a run ----------------------------------------------- */
 
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {
@@ -604,7 +606,7 @@ static bool searches(const fake_launch *it)
            it->args.index.stages & SPC_INDEX_SEARCH;
 }
 
-/* What it reads is there; levels are made of the caller's rows. */
+/* Its inputs are complete; levels are made from the caller's rows. */
 static void check_waits(const fake_launch *it, size_t nodes)
 {
     const spc_index_args *index = &it->args.index;
@@ -638,8 +640,8 @@ static size_t node_of_map(const void *index, size_t nodes)
     return 0;
 }
 
-/* A layer waits for its own map and for those that layers before it needed,
- * and not for one that comes later. */
+/* A layer waits for its own map and those of earlier layers, and not for later
+ * ones. */
 static void check_layers(size_t nodes, int maps)
 {
     int seen = 0;
@@ -657,8 +659,9 @@ static void check_layers(size_t nodes, int maps)
     ck_assert_int_eq(seen, maps);
 }
 
-/* Most blocks of indexing that can be there at once, if each waits for its own
- * alone: those of a node and of all that neither follow it nor are followed. */
+/* Maximum number of indexing blocks at one time, if each node waits only for
+ * what it reads: the blocks of a node and of all nodes that it does not follow
+ * and that do not follow it. */
 static unsigned blocks_beside(size_t node, size_t nodes)
 {
     const fake_launch *it = launch_at(node);
@@ -673,8 +676,8 @@ static unsigned blocks_beside(size_t node, size_t nodes)
     return blocks;
 }
 
-/* The first layer's level has most of the device, the last one's little: nobody
- * waits for it yet. */
+/* The first layer's level has most of the device. The last one's level has
+ * little, since no layer waits for it yet. */
 START_TEST(who_is_needed_first_has_most_of_the_device)
 {
     spc_net_options o = room_for(100000);
@@ -693,7 +696,7 @@ START_TEST(who_is_needed_first_has_most_of_the_device)
             first = branch->blocks;
         ck_assert(branch->ends > 0 && branch->ends < 2000);
     }
-    ck_assert_uint_eq(first, most); /* its map: the set is a branch before */
+    ck_assert_uint_eq(first, most); /* its map: the set is an earlier branch */
     ck_assert_uint_ge(least, 1);
     ck_assert_uint_gt(most, 4 * least);
     close_rig(&r);
@@ -735,8 +738,8 @@ static int branch_of(const spc_net_plan *plan, const spc_map *map)
     return -1;
 }
 
-/* Of 13 maps 9 are searched: those that lead up again come from those that lead
- * down, and wait for them. */
+/* Of 13 maps 9 are searched. The inverse maps come from the maps that they
+ * invert, and wait for them. */
 START_TEST(inverse_maps_come_with_those_that_they_invert)
 {
     spc_net_options o = room_for(20000);
@@ -770,7 +773,7 @@ static void drop_graph(rig *r)
     r->plan->graph = NULL;
 }
 
-/* Capturing fails at every call in turn, and leaves nothing behind. */
+/* Fails every call of a capture in turn; nothing may leak. */
 START_TEST(a_capture_that_fails_leaves_nothing)
 {
     spc_net_options o = room_for(1000);
@@ -796,14 +799,14 @@ START_TEST(a_capture_that_fails_leaves_nothing)
         failures += status != SPC_OK;
         drop_graph(&r);
     }
-    ck_assert_int_gt(failures, 15); /* not those about contexts */
+    ck_assert_int_gt(failures, 15); /* without those for contexts */
     close_rig(&r);
 }
 END_TEST
 
 /* ---- recorded scans ------------------------------------------------------ */
 
-/* Rows of the sets, by set: the levels, and behind the last convolution. */
+/* Rows of the sets, by set: the levels, and after the last convolution. */
 static const struct {
     const char *network, *file;
     int64_t rows[5];

@@ -2,8 +2,8 @@
 /*
  * test_net_clouds.c - networks of clouds of points.
  *
- * Without an argument on "cpu" and "sim", small, and on the double of the
- * driver (ctest sets LD_LIBRARY_PATH for it); given a device, on that one.
+ * Without an argument it runs on "cpu" and "sim", small, and on the fake driver
+ * (ctest sets LD_LIBRARY_PATH for it); with a device as argument it runs there.
  */
 #include "rig/net_rig.h"
 
@@ -13,7 +13,7 @@ enum { MOST = 64, STEPS = 900 };
 
 /* ---- scenes and plans ---------------------------------------------------- */
 
-/* Points in two batch elements, on a grid so coarse that some are equal. */
+/* Points in two batch elements, on such a coarse grid that some coincide. */
 static spc_scene *draw_points(int rows, uint64_t seed)
 {
     int32_t *at = malloc(16 * (size_t)rows + 16);
@@ -63,9 +63,9 @@ static void run(rig *r)
     assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
 }
 
-/* ---- what must hold ------------------------------------------------------ */
+/* ---- properties ---------------------------------------------------------- */
 
-/* With a sample, and without one; where kernels are emulated, one of both. */
+/* With and without a sample; one of them if kernels are emulated. */
 START_TEST(every_layer_is_as_the_oracle_says)
 {
     static const int rows[] = {MOST, 0, 1};
@@ -88,7 +88,7 @@ START_TEST(every_layer_is_as_the_oracle_says)
 }
 END_TEST
 
-/* As floats, with their batch elements beside them. */
+/* As floats, with a separate array of batch elements. */
 static void give_floats(rig *r, const spc_scene *scene, void **points,
                         void **batch)
 {
@@ -144,7 +144,7 @@ START_TEST(floats_steps_and_a_replay_give_the_same_bits)
 }
 END_TEST
 
-/* A level that the sample showed to be small, points outside, too many. */
+/* A level that was small in the sample, points outside, too many points. */
 START_TEST(what_does_not_fit_is_said)
 {
     int32_t near[4 * MOST] = {0}, far[4] = {0, 0, 0, 2 * STEPS};
@@ -172,7 +172,7 @@ START_TEST(what_does_not_fit_is_said)
 }
 END_TEST
 
-/* Written, read and written again it is one text. */
+/* Writing, reading and writing again gives the same text. */
 START_TEST(a_network_of_clouds_can_be_stored)
 {
     spc__buf first = SPC__BUF_INIT, second = SPC__BUF_INIT;
@@ -238,7 +238,7 @@ START_TEST(what_makes_no_sense_is_refused)
 }
 END_TEST
 
-/* What such a network cannot do yet is a sentence, and no wrong result. */
+/* Unsupported uses of such a network must give an error and no wrong result. */
 START_TEST(other_ways_to_run_it_say_no)
 {
     float ranges[32] = {0};

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_files.c - every network of examples/networks, as its file has it,
- * on a small scene: each layer is as the oracle says.
+ * test_net_files.c - runs every network of examples/networks unchanged on a
+ * small scene, and compares each layer with the oracle.
  *
  *     test_net_files [cpu|sim|cuda]
  *
- * Without an argument on "cpu", a few of the files. A file is a case
- * of its own, by its name without ".lua"; what is new in that folder is tried
- * without being named here.
+ * Without an argument it runs a few of the files on "cpu". Each file is a case,
+ * named after the file without ".lua". New files of that folder run without
+ * being listed here.
  */
 #include "rig/net_rig.h"
 
@@ -15,23 +15,23 @@
 
 /* ---- the files ----------------------------------------------------------- */
 
-enum { MOST_FILES = 64, ONE_IN = 5 /* is run */ };
+enum { MOST_FILES = 64, ONE_IN = 5 /* one of these runs */ };
 
-static char *files[MOST_FILES]; /* without ".lua", in the order of names */
+static char *files[MOST_FILES]; /* without ".lua", sorted by name */
 static int file_count;
 
-/* What is not as with the others. */
+/* Files that need other settings. */
 static const struct unlike {
     const char *file;
     int rows, capacity;
     double growth;
     bool is_elsewhere;
 } unlike[] = {
-    /* rooms of its levels are parts of the capacity */
+    /* capacities of its levels are fractions of the plan's */
     {"completion", 40, 200, 8, false},
-    /* a strided layer of size 5, where voxels lie strewn */
+    /* a strided layer of size 5 on isolated voxels */
     {"largekernel3d", 90, 90, 27, false},
-    /* gigabytes of weights: test_net_masked.c has it with fewer channels */
+    /* gigabytes of weights: test_net_masked.c runs it with fewer channels */
     {"trellis2_shape", 0, 0, 0, true},
 };
 
@@ -45,7 +45,7 @@ static const struct unlike *settings_of(const char *file)
     return &like_all;
 }
 
-/* Some are parts of others, and say no network. */
+/* Some files are parts of others and define no network. */
 static bool says_network(const char *path)
 {
     spc__buf text = SPC__BUF_INIT;
@@ -92,7 +92,7 @@ static bool find_files(void)
 
 /* ---- scenes -------------------------------------------------------------- */
 
-enum { STEPS = 512 }; /* of 1/1024: half a metre, many radii of a cloud's */
+enum { STEPS = 512 }; /* of 1/1024: half a metre, many radii of a cloud */
 
 /* Points of two batch elements. */
 static spc_scene *draw_cloud(int rows, uint64_t seed)
@@ -124,7 +124,7 @@ static spc_net_options room_of(const struct unlike *as)
     return o;
 }
 
-/* The types take turns by the day. */
+/* The type depends on the file and on the suite's variant. */
 static spc_dtype dtype_of(int i)
 {
     static const spc_dtype dtypes[] = {SPC_F16, SPC_F32, SPC_BF16};

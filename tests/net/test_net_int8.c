@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_int8.c - networks whose convolutions work on i8: which tensors
- * become whole numbers, and what they compute.
+ * test_net_int8.c - networks whose convolutions use i8: which tensors become
+ * i8, and the results.
  *
- * Without an argument on "cpu" and "sim", small; given a device, on that one.
+ * Runs on "cpu" and "sim", small, or on the device given as argument.
  */
 #include "rig/net_rig.h"
 
 #include <math.h>
 
-/* A network of residual blocks: `text` behind its input. */
+/* A network of residual blocks: `text` follows its input. */
 static void load_blocks(rig *r, const char *text)
 {
     char all[1200];
@@ -31,7 +31,7 @@ static const char blocks[] =
     "local d = conv(c, 'conv,cout=32,k=2,stride=2,rule=floor', {name = 'd'})\n"
     "output(conv(d, 'subm,cout=8,k=3', {name = 'e'}), 'out')\n";
 
-/* The type of each tensor, a letter each: h of f16, i of i8. */
+/* The type of each tensor as a letter: h for f16, i for i8. */
 static const char *types_of(const spc_net *net)
 {
     static char out[64];
@@ -42,17 +42,18 @@ static const char *types_of(const spc_net *net)
     return out;
 }
 
-/* Networks, and which tensors become whole where all have a range. */
+/* Networks, and the tensors that become i8 if all have a range. */
 static const struct {
     const char *text, *types;
     int layers;
 } chosen[] = {
     {blocks, "hiiiih", 4},
-    /* What an operator on features reads stays. */
+    /* Input of an operator on features stays f16. */
     {"local a = conv(x, same)\n local b = conv(a, same)\n"
      "output(feature(b, 'act=relu'))\n",
      "hihh", 1},
-    /* A residual that is an output stays, and so what it is added to. */
+    /* A residual that is an output stays f16, and so does the tensor that it is
+     * added to. */
     {"local a = conv(x, same)\n output(a, 'a')\n local b = conv(a, same)\n"
      "local c = conv(b, same .. '+add', {residual = a})\n"
      "output(conv(c, same))\n",
@@ -88,7 +89,7 @@ START_TEST(ranges_that_cannot_be_are_refused)
     ck_assert_int_eq(spc_net_quantise(r.net, ranges, NULL, &error), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "tensor 2 has a range of nan"));
     ck_assert_str_eq(types_of(r.net), "hhhhhh");
-    ranges[2] = 0; /* only a: which is a residual, so neither */
+    ranges[2] = 0; /* only `a`, which is a residual, so neither becomes i8 */
     assert_net(spc_net_quantise(r.net, ranges, NULL, &error));
     ck_assert_str_eq(types_of(r.net), "hhhhhh");
     ck_assert_int_eq(spc_net_ranges(ranges, NULL, NULL), SPC_EINVAL);
@@ -117,11 +118,11 @@ static float *output_numbers(rig *r, size_t *count)
 }
 
 /*
- * Each layer as the oracle says, on one device; and the network not far
- * from that of f16. Rounding to 127 steps costs the greatest magnitude / (127
- * sqrt(12)) in the mean square; where that magnitude is four times a tensor's
- * own mean it is a hundredth of the tensor, and that of weights is half as
- * much: five layers add up to less than a twentieth.
+ * Compares each layer with the oracle on one device, and the network with that
+ * of f16. Rounding to 127 steps has a root mean square error of the largest
+ * magnitude / (127 sqrt(12)). If that magnitude is four times the tensor's
+ * mean, the error is a hundredth of the tensor; that of weights is half as
+ * much. Five layers add up to less than a twentieth.
  */
 START_TEST(a_network_of_whole_numbers_is_as_the_oracle_says)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_masked.c - networks whose sets features choose: pruning, predicted
- * children; masks as they are made of features.
+ * test_net_masked.c - networks with sets that depend on features: pruning,
+ * predicted children; and masks made from features.
  *
- * Without an argument on "cpu" and "sim", small, and on the double of the
- * driver (ctest sets LD_LIBRARY_PATH for it); given a device, on that one.
+ * Without an argument it runs on "cpu" and "sim", small, and on the fake driver
+ * (ctest sets LD_LIBRARY_PATH for it); with a device as argument it runs there.
  */
 #include "rig/net_rig.h"
 
@@ -13,8 +13,8 @@
 
 /* ---- networks of examples, narrow ---------------------------------------- */
 
-/* Files of examples/networks, with lines put in the place of those that begin
- * alike. */
+/* Files of examples/networks, with lines that replace those with the same
+ * beginning. */
 static const struct {
     const char *file, *lines[3];
 } narrow[] = {
@@ -24,7 +24,7 @@ static const struct {
       "local rooms = {8, 64}"}},
 };
 
-/* Does `line` say what `with` is to say instead? */
+/* True if `with` replaces `line`. */
 static bool same_name(const char *line, const char *with)
 {
     size_t length = (size_t)(strchr(with, '=') - with) + 1;
@@ -64,7 +64,7 @@ static void load_narrow(rig *r, int i, spc_dtype dtype)
 
 static const spc_dtype dtypes[] = {SPC_F32, SPC_F16, SPC_BF16};
 
-/* ---- what comes out ------------------------------------------------------ */
+/* ---- results ------------------------------------------------------------ */
 
 static void run_scenes(rig *r, int first, int count)
 {
@@ -78,7 +78,8 @@ static void run_scenes(rig *r, int first, int count)
     }
 }
 
-/* On a GPU, which takes all, the examples in one type: they compile much. */
+/* A GPU runs all, but the examples in one type only, since compiling is
+ * slow. */
 static bool takes(int i)
 {
     int kind = i / LENGTH(dtypes);
@@ -88,8 +89,8 @@ static bool takes(int i)
     return suite_takes(i);
 }
 
-/* Of `masked.lua` by type and device, and of the examples by type on a
- * processor: a part of them is run. */
+/* `masked.lua` by type and device, and the examples by type on a processor; a
+ * part of them runs. */
 START_TEST(sets_that_features_choose_are_as_the_oracle_says)
 {
     spc_net_options o = room_for(300);
@@ -119,8 +120,8 @@ static int rows_of_set(rig *r, int set)
     return (int)spc_coords_rows(r->plan->sets[set]);
 }
 
-/* The mask is what a layer says: with its bias far up all stay, far down none.
- */
+/* The mask is a layer's output: with a large bias all voxels stay, with a very
+ * negative one none do. */
 START_TEST(a_layer_decides_which_voxels_stay)
 {
     spc_net_options o = room_for(300);
@@ -161,7 +162,7 @@ START_TEST(a_replay_gives_the_bits_of_a_run)
 }
 END_TEST
 
-/* ---- trouble ------------------------------------------------------------- */
+/* ---- errors -------------------------------------------------------------- */
 
 START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
 {
@@ -171,7 +172,7 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
     rig r;
 
     load(&r, "masked.lua", SPC_F32);
-    /* All 300 stay in set 1, and have half of their children each. */
+    /* All 300 stay in set 1, and each keeps half of its children. */
     assert_net(spc_net_set_param(r.net, "keep", SPC_BIAS, &bias, 1, &error));
     r.net->sets[2].room = 2;
     open_context(&r, device_of(0));
@@ -188,7 +189,7 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
                   "%s", spc_ctx_error(r.ctx));
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), " would have fitted"), "%s",
                   spc_ctx_error(r.ctx));
-    upload(&r, small, 2); /* the next one is not harmed */
+    upload(&r, small, 2); /* the next run is unaffected */
     assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
     check_run(&r, small, false);
     spc_scene_free(scene);
@@ -197,7 +198,7 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
 }
 END_TEST
 
-/* Files behind an input of four channels and a mask of it. */
+/* Texts that follow an input of four channels and its mask. */
 static const struct {
     const char *text, *says;
 } refused[] = {
@@ -230,13 +231,14 @@ START_TEST(a_mask_that_does_not_fit_is_refused)
 }
 END_TEST
 
-/* By the sets alone: two layers that choose by one mask have one. */
+/* Only the sets matter: two layers that choose by one mask share a set. */
 START_TEST(layers_that_choose_alike_share_a_set)
 {
     rig r;
 
     load(&r, "masked.lua", SPC_F32);
-    /* The input's; pruned; children; their level; union; the idle one. */
+    /* The input's set, pruned, children, their level, union, and the unused
+     * one. */
     ck_assert_int_eq(r.info.sets, 6);
     ck_assert(!spc__net_set_is_late(r.net, 0));
     for (int i = 1; i < r.info.sets; i++)
@@ -249,7 +251,7 @@ END_TEST
 
 enum { SOURCES = 2, CHILDREN = 8, ROWS = 60 };
 
-/* Numbers around a threshold of 0.5, and some that are none. */
+/* Numbers around a threshold of 0.5, and some NaN. */
 static float number_of(int i)
 {
     static const float numbers[] = {0.5f,     0.50390625f, 0.49609375f, -3,
@@ -294,7 +296,7 @@ static void compare_masks(spc_ctx *ctx, const spc_coords *set, spc_dtype dtype)
     free(stored);
 }
 
-/* A set of ROWS, ten of whose places are free, with a row that is no voxel. */
+/* A set with capacity ROWS, ten of which are free, and one invalid row. */
 static spc_coords *source(spc_ctx *ctx, int rows)
 {
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
@@ -345,7 +347,7 @@ START_TEST(a_mask_has_what_is_above_the_threshold)
 }
 END_TEST
 
-/* ---- what a run asks of the driver --------------------------------------- */
+/* ---- driver calls of a run ----------------------------------------------- */
 
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_misuse.c - networks in the hands of strangers: numbers that are
- * none, counts below 0 or beyond all room, missing buffers, voxels outside.
- * Each call ends with a status and a sentence, and the next one is right.
+ * test_net_misuse.c - misuse of networks: NaN, negative or huge counts, missing
+ * buffers, voxels outside. Each call must return an error with a message, and
+ * the next one must succeed.
  *
  *     test_net_misuse [sim|cpu|cuda]
  */
@@ -57,7 +57,7 @@ START_TEST(axes_that_are_none_are_refused)
         assert_says(error.text, "xyz or zyx is right");
         ck_assert_int_eq(x, SPC_NO_TENSOR);
     }
-    char own[] = "zyx"; /* which the network does not need for long */
+    char own[] = "zyx"; /* the network copies it */
     in.axes = own;
     assert_net(spc_net_add_input(net, &x, &in, &error));
     own[0] = '?';
@@ -90,7 +90,7 @@ START_TEST(an_input_that_cannot_be_is_refused)
 }
 END_TEST
 
-/* Layers on {8 channels, set 0}; all of them would make a set or a map. */
+/* Layers on {8 channels, set 0}; each would make a new set or map. */
 static const struct {
     const char *layer;
     int residual;
@@ -121,7 +121,7 @@ START_TEST(what_a_refused_layer_made_is_gone)
     layer.residual = layers[_i].residual;
     layer.eps = layers[_i].eps;
     layer.key = "new";
-    layer.conv.geometry.kernel[0] = 5; /* of no layer that is there */
+    layer.conv.geometry.kernel[0] = 5; /* of no existing layer */
     ck_assert_int_eq(spc_net_add_conv(r.net, &out, &layer, &error), SPC_EINVAL);
     assert_says(error.text, layers[_i].says);
     spc_net_describe(&after, r.net);
@@ -198,7 +198,7 @@ START_TEST(options_that_cannot_be_are_refused)
 }
 END_TEST
 
-/* So much room that no number of rows has is all the room there can be. */
+/* A growth beyond any number of rows gives the rule's bound. */
 START_TEST(an_endless_growth_is_the_rules_bound)
 {
     spc_net_options o = room_for(60);
@@ -272,7 +272,7 @@ static void check_missing(rig *r, action act)
     assert_says(spc_ctx_error(r->ctx), "256-byte aligned");
 }
 
-/* Runs are right whatever was wrong before. */
+/* Runs are correct whatever failed before. */
 static void check_good(rig *r, const spc_scene *scene)
 {
     upload(r, scene, 1);
@@ -303,7 +303,7 @@ START_TEST(a_missing_buffer_is_named)
 }
 END_TEST
 
-/* Counts that lie on the device, where nobody looks at them before the run. */
+/* Counts on the device, which the host does not check before the run. */
 static const struct {
     int32_t count;
     spc_status status;
@@ -327,8 +327,8 @@ static const struct {
     {{0, 0, 0, 64}, "row 3: its z lies outside"},
 };
 
-/* A network that is planned for the 60 voxels of the scene, which is the
- * caller's. */
+/* Plans a network for the 60 voxels of the scene; the caller frees the
+ * scene. */
 static spc_scene *plan_chain(rig *r, const char *device)
 {
     spc_net_options o = room_for(60);
@@ -340,7 +340,7 @@ static spc_scene *plan_chain(rig *r, const char *device)
     return draw_scene(60, 2, 9);
 }
 
-/* A count on the host is refused before anything runs. */
+/* A count on the host is checked before anything runs. */
 START_TEST(rows_that_a_plan_has_no_room_for_are_refused)
 {
     static const action actions[] = {execute, capture, profile};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_points.c - networks whose first step turns points into voxels.
+ * test_net_points.c - networks that first turn points into voxels.
  *
- * Without an argument on "cpu" and "sim", small, and on the double of the
- * driver (ctest sets LD_LIBRARY_PATH for it); given a device, on that one.
+ * Without an argument it runs on "cpu" and "sim", small, and on the fake driver
+ * (ctest sets LD_LIBRARY_PATH for it); with a device as argument it runs there.
  */
 #include "rig/net_rig.h"
 
@@ -39,7 +39,7 @@ static spc_net_options options_of(int batches)
     return o;
 }
 
-/* Points in the place of coordinates and features. */
+/* Points instead of coordinates and features. */
 static void give_points(rig *r, const float *points, int rows, int numbers)
 {
     int32_t count = rows;
@@ -50,7 +50,7 @@ static void give_points(rig *r, const float *points, int rows, int numbers)
     assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->count, &count, 4));
 }
 
-/* In f32 the features have room for as many numbers as points have. */
+/* In f32 a row of features has room for all numbers of a point. */
 static void open_points(rig *r, int device, spc_dtype dtype, int batches)
 {
     spc_net_options o = options_of(batches);
@@ -83,14 +83,14 @@ START_TEST(points_go_in_and_all_is_as_the_oracle_says)
         ck_assert_int_eq(spc_net_step_at(&step, r.plan, 0), SPC_OK);
         ck_assert_str_eq(step.name, "voxels");
         ck_assert_int_eq(step.rows_in, rows[i]);
-        if (rows[i] != 1) /* which may lie outside */
+        if (rows[i] != 1) /* it may be outside */
             ck_assert((step.rows_out > 0) == (rows[i] > 0));
     }
     close_rig(&r);
 }
 END_TEST
 
-/* A point that is no number is left out, and said. */
+/* A NaN point is left out and reported. */
 START_TEST(bad_points_do_no_harm)
 {
     float points[POINTS * NUMBERS];
@@ -164,7 +164,7 @@ START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 }
 END_TEST
 
-/* The last launch of the graph with this name. */
+/* The last launch of this kernel in the graph. */
 static size_t last_node(const char *kernel, size_t nodes)
 {
     size_t found = 0;
@@ -176,8 +176,8 @@ static size_t last_node(const char *kernel, size_t nodes)
     return found;
 }
 
-/* All sets of a graph, and so all maps and layers, are made of what the points
- * have become. */
+/* All sets of a graph, and therefore all maps and layers, depend on the voxels
+ * of the points. */
 START_TEST(in_a_graph_all_waits_for_the_voxels)
 {
     rig r;

@@ -1,26 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_replays.c - one graph, a hundred replays of scenes of differing size
- * in random order: each is what a run without a graph gave, bit by bit, and
- * that is as the oracle says.
+ * test_net_replays.c - one graph, replayed a hundred times on scenes of
+ * different sizes in random order. Each result must equal that of a run without
+ * a graph bit by bit, and that run is compared with the oracle.
  *
- * Without an argument on "cpu", two small ones; given a GPU, networks in full
- * at a capacity of 160,000. All others run on a small scene (test_net_files.c).
+ * Without an argument it runs two small networks on "cpu"; given a GPU, full
+ * networks at a capacity of 160,000. All others run on a small scene
+ * (test_net_files.c).
  */
 #include "rig/net_rig.h"
 
-/* Voxels of a sweep, over the frames of a data set: least, 5 and 25 of a
- * hundred, half, most. */
+/* Voxels of a sweep over the frames of a data set: minimum, 5th and 25th
+ * percentile, median, maximum. */
 static const int sizes[] = {10803, 30552, 68831, 91090, 135306};
 static const int small_sizes[] = {1, 17, 90, 220, 300};
 enum { SCENES = LENGTH(sizes) };
 
-/* Each is a case of its own, so that a machine can run them side by side. */
+/* Each is a case of its own, so that they can run in parallel. */
 static const char *const networks[] = {
     "resn21",      "centerpoint", "voxelnext", "second",
     "minkunet34c", "resnl",       "unet42",
 };
-/* In every.lua levels are larger than those before them. */
+/* In every.lua some levels are larger than the preceding ones. */
 static const char *const small_networks[] = {"chain", "every"};
 
 typedef struct stage {
@@ -40,7 +41,8 @@ static void swap_rows(int32_t *a, int32_t *b)
     memcpy(b, kept, sizeof(kept));
 }
 
-/* A wavy ground with holes, in one batch element or two, rows in no order. */
+/* A wavy ground with holes, in one or two batch elements, rows in random
+ * order. */
 static spc_scene *ground(int rows, int batches, uint64_t seed)
 {
     int32_t *coords = malloc(16 * (size_t)rows);
@@ -54,7 +56,7 @@ static spc_scene *ground(int rows, int batches, uint64_t seed)
     for (int at = 0; made < rows; at++) {
         int x = at % side, y = at / side % side, b = at / side / side;
         int32_t row[4] = {b % batches, x, y, 12 + (x / 9 + y / 13) % 11};
-        row[3] += 12 * (b / batches); /* another storey, if it must be */
+        row[3] += 12 * (b / batches); /* another storey if necessary */
         if (spc__random_below(&random, 10) < 7)
             memcpy(coords + 4 * made++, row, sizeof(row));
     }
@@ -115,7 +117,7 @@ static void replay_one(rig *r, const stage *s, int i)
     free(got);
 }
 
-/* Memory is shared now; what an earlier scene left there is in the way. */
+/* Memory is shared, so results of an earlier scene would be in the way. */
 static void replay_all(rig *r, const stage *s)
 {
     spc_net_options o = room_for_all();
@@ -160,7 +162,7 @@ START_TEST(a_hundred_replays_of_scenes_of_all_sizes_are_right)
 }
 END_TEST
 
-/* ---- drawn networks ------------------------------------------------------ */
+/* ---- random networks ----------------------------------------------------- */
 
 enum { LAYERS = 16, DRAWN = 24 };
 
@@ -201,8 +203,8 @@ static spc_status draw_feature(spc_tensor *out, drawing *d, const char *text,
                                NULL);
 }
 
-/* Some layer over any of the tensors; of those that do not go together with it
- * comes none, and the network stays as it was. */
+/* Adds a random layer over any of the tensors. If they do not fit together it
+ * must be refused and leave the network unchanged. */
 static spc_status draw_layer(spc_tensor *out, drawing *d)
 {
     static const char *const convs[] = {
@@ -227,7 +229,7 @@ static spc_status draw_layer(spc_tensor *out, drawing *d)
                       : SPC_EINVAL;
 }
 
-/* Four layers at the end, one after the other, surely share memory. */
+/* Four layers in a chain at the end certainly share memory. */
 static spc_net *draw_net(uint64_t seed)
 {
     static const char relu[] = "subm,cin=8,cout=8,k=3,dtype=f32,epilogue=relu";
@@ -252,8 +254,8 @@ static spc_net *draw_net(uint64_t seed)
     return d.net;
 }
 
-/* When a piece of memory is written or read, by the works that name tensors in
- * it; outputs are read behind all works. */
+/* Range of works that write or read a piece of memory, by the works that name
+ * tensors in it. Outputs are read after all works. */
 typedef struct life {
     int first, last;
 } life;
@@ -301,9 +303,9 @@ static void check_apart(const spc_net_plan *plan)
     free(lives);
 }
 
-/* Where tensors share memory no two are there at one time, by what the layers
- * read and write, and results are those of a plan in which nothing is shared.
- */
+/* No two tensors that share memory are live at the same time according to the
+ * layers' reads and writes, and results equal those of a plan that shares
+ * nothing. */
 START_TEST(tensors_of_drawn_networks_lie_apart)
 {
     spc_net_options o = room_for(300);
@@ -332,7 +334,7 @@ int main(int argc, char **argv)
     int count = gpu ? LENGTH(networks) : LENGTH(small_networks);
     for (int i = 0; i < count; i++) {
         TCase *tc = tcase_create(gpu ? networks[i] : small_networks[i]);
-        tcase_set_timeout(tc, 900); /* the oracle's, of a million voxels */
+        tcase_set_timeout(tc, 900); /* the oracle's time for a million voxels */
         tcase_add_loop_test(
             tc, a_hundred_replays_of_scenes_of_all_sizes_are_right, i, i + 1);
         suite_add_tcase(suite, tc);

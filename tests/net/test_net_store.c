@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_store.c - networks in the database: what is stored comes back, and
- * what is damaged is refused in words.
+ * test_net_store.c - networks in the database: they are read back unchanged,
+ * and damaged ones are refused with a message.
  */
 #include "rig/counted_allocations.h"
 #include "rig/suite.h"
@@ -117,7 +117,7 @@ static spc_net *load_every(uint64_t seed)
     return net;
 }
 
-/* All arrays of a network as fp32, whether they are set or not. */
+/* All arrays of a network as fp32, set or not. */
 static spc__net_array *plain_arrays(int *count, int64_t *bytes,
                                     const spc_net *net)
 {
@@ -253,7 +253,7 @@ static void compare_weights(const spc_net *a, const spc_net *b)
 
 /* ---- the text ------------------------------------------------------------ */
 
-/* The first ones are of clouds, which have no i8. */
+/* The first ones are of clouds, which do not support i8. */
 enum { OF_CLOUDS = 2 };
 static const char *const examples[] = {
     "networks/cloud.lua",
@@ -309,7 +309,7 @@ START_TEST(every_network_reads_back_from_its_text)
 }
 END_TEST
 
-/* As a network of f16, by ranges of which none is a whole number's. */
+/* Like a network of f16, with ranges that are not integers. */
 static spc_net *load_quantised(const char *file, uint64_t seed, int *layers)
 {
     spc_net *net;
@@ -335,7 +335,7 @@ START_TEST(every_network_reads_back_quantised)
 }
 END_TEST
 
-/* Layers that stay in f16 have their weights rounded when they are stored. */
+/* Weights of layers that stay f16 are rounded when they are stored. */
 static void round_halves(spc_net *net)
 {
     for (int n = 0; n < net->node_count; n++) {
@@ -356,7 +356,7 @@ START_TEST(a_quantised_network_is_stored_and_opened)
     spc_net *back,
         *net = load_quantised("../examples/networks/resn21.lua", 7, &layers);
 
-    ck_assert_int_ge(layers, 19); /* of 21: the input and the output stay */
+    ck_assert_int_ge(layers, 19); /* of 21: the input and the output stay f16 */
     assert_net(spc_net_draw_params(net, 7, &error));
     round_halves(net);
     assert_ok(spc_net_store(ctx, net, "small", NULL, false));
@@ -368,7 +368,7 @@ START_TEST(a_quantised_network_is_stored_and_opened)
     assert_says(error.text, "quantised already");
     free(ranges);
     spc_net_free(back);
-    write_text(&text, net, &bytes); /* of a tensor that an output is */
+    write_text(&text, net, &bytes); /* of a tensor that is an output */
     char *wrong = malloc(text.length + 40), *at_arrays;
     at_arrays = strstr(spc__buf_text(&text), "array\t");
     sprintf(wrong, "%.*swhole\t%d\t0.5\n%s",
@@ -384,7 +384,7 @@ START_TEST(a_quantised_network_is_stored_and_opened)
 }
 END_TEST
 
-/* Lists of offsets, given sets, names that no file should have. */
+/* Lists of offsets, given sets, unusual names. */
 static spc_net *make_odd(void)
 {
     spc_net_input input = SPC_NET_INPUT_INIT;
@@ -439,7 +439,7 @@ START_TEST(what_networks_seldom_have_reads_back_too)
 }
 END_TEST
 
-/* A set that its layer's text does not lead to. */
+/* A set that does not follow from its layer's text. */
 START_TEST(what_a_text_cannot_say_is_not_stored)
 {
     spc_net *net = load_every(1);
@@ -482,7 +482,7 @@ static const struct {
     {"\nconv\ta\t0", "\tzyx\tcloud\nconv\ta\t0", "'cloud' is no word"},
 };
 
-/* `text` with what it has once exchanged. */
+/* Replaces the only occurrence of `find` in `text`. */
 static char *exchange(const char *text, const char *find, const char *put)
 {
     const char *where = strstr(text, find);
@@ -530,7 +530,7 @@ START_TEST(a_mistake_in_a_text_is_named_with_its_line)
 }
 END_TEST
 
-/* Whatever stands there: a network or a sentence. */
+/* The result is a network or an error with a message. */
 START_TEST(a_text_that_was_changed_at_random_is_read_or_refused)
 {
     enum { ROUNDS = 400 };
@@ -573,7 +573,7 @@ START_TEST(what_is_stored_is_opened_with_the_same_bits)
     assert_ok(spc_net_open(&back, ctx, "every"));
     compare_nets(net, back);
     compare_weights(net, back);
-    /* What are halves lie there as such. */
+    /* Arrays that are exact in f16 are stored as f16. */
     ck_assert_int_eq(number_in("user.db", "SELECT graph LIKE '%scale_f16_8%'"
                                           " FROM network"),
                      1);
@@ -585,7 +585,7 @@ START_TEST(what_is_stored_is_opened_with_the_same_bits)
 }
 END_TEST
 
-/* Both heads have weights, and the file has them once. */
+/* Both heads have weights, and the file stores them once. */
 START_TEST(what_layers_share_is_stored_once)
 {
     spc_net *net = load("networks/shared.lua"), *back;
@@ -638,7 +638,7 @@ START_TEST(what_is_no_number_is_said_of_a_stored_network_too)
 }
 END_TEST
 
-/* Weights of a layer in halves are what is packed of them, and no more. */
+/* Weights of an f16 layer are stored exactly as they are packed. */
 START_TEST(weights_are_stored_as_their_layer_multiplies_them)
 {
     static const spc_dtype types[] = {SPC_F16, SPC_BF16};
@@ -670,7 +670,7 @@ START_TEST(weights_are_stored_as_their_layer_multiplies_them)
 }
 END_TEST
 
-/* Linear: nothing but the channels makes its weights large. */
+/* A linear layer: its weights are large because of its channels alone. */
 START_TEST(large_arrays_are_stored_in_parts)
 {
     spc_net_input input = SPC_NET_INPUT_INIT;
@@ -807,8 +807,7 @@ static const char *const damages[] = {
     "UPDATE seal SET digest = replace(digest, 'a', 'b') WHERE kind = 'part'",
 };
 
-/* A second network of the same layers: parts of one are no parts of the
- * other. */
+/* A second network with the same layers: the parts of the two are separate. */
 static void store_two(void)
 {
     spc_net *one = load_every(1), *two = load_every(2);
@@ -836,7 +835,7 @@ START_TEST(a_changed_record_is_set_aside_with_a_sentence)
                      1);
     assert_ok(spc_db_verify(ctx, NULL, count_fault, &faults));
     ck_assert_int_gt(faults, 0);
-    /* Stored anew it is good again. */
+    /* Storing it again repairs it. */
     assert_ok(spc_net_store(ctx, net, "n", "f", true));
     assert_ok(spc_net_open(&back, ctx, "n"));
     compare_weights(net, back);
@@ -870,7 +869,7 @@ START_TEST(a_flipped_bit_is_never_a_weight)
 
     spc__random_init(&random, (uint64_t)_i);
     store_two();
-    /* The first network's parts have the numbers 1 to 11. */
+    /* The first network has parts 1 to 11. */
     flip_bit(1 + (int)spc__random_below(&random, 11),
              (int)spc__random_below(&random, 1 << 20),
              (int)spc__random_below(&random, 8));
@@ -912,7 +911,7 @@ static void merge_from(const char *name, spc__fate want)
         ck_assert_int_eq(exchange.counts[fate], fate == (int)want);
 }
 
-/* A file of its own with a network that was stored at this time. */
+/* A separate file with a network stored at this time. */
 static void make_other(const char *name, uint64_t seed, int64_t when)
 {
     spc_net *net = load_every(seed);
@@ -979,7 +978,7 @@ static spc_status append(const char *text, size_t bytes, void *payload)
     return SPC_OK;
 }
 
-/* The network of this seed as text; the database is a new one then. */
+/* The network of this seed as text, from a new database. */
 static char *text_of(uint64_t seed, int64_t when, size_t *length)
 {
     char name[20];
@@ -1025,7 +1024,8 @@ static spc_status note_refusal(spc__fate fate, const char *record,
     return SPC_OK;
 }
 
-/* Whoever sends a file can date it as he likes. By a merge, and as a text. */
+/* The sender of a file can set any date. Tests a merge and an import as
+ * text. */
 START_TEST(a_file_that_is_not_trusted_replaces_no_network)
 {
     spc__exchange exchange = {.each = note_refusal};
@@ -1068,8 +1068,8 @@ START_TEST(networks_go_as_text_too)
 }
 END_TEST
 
-/* One byte of it, anywhere: the network, another good one of other words, or
- * none; never other weights. */
+/* Changes any byte: the result is the network, another valid one with other
+ * words, or an error; never other weights. */
 START_TEST(a_changed_text_is_never_a_weight)
 {
     enum { ROUNDS = 60 };
@@ -1102,7 +1102,7 @@ START_TEST(a_changed_text_is_never_a_weight)
 }
 END_TEST
 
-/* What ships has the network, and a manifest that lists all of it. */
+/* A pack has the network and a manifest that lists all of it. */
 START_TEST(a_pack_has_its_networks)
 {
     spc__pack_report report;
@@ -1136,7 +1136,7 @@ START_TEST(every_allocation_may_fail)
     int nth = 1;
     spc_status status = SPC_ENOMEM;
 
-    /* A thread's first failure makes room for its sentence. */
+    /* The first failure of a thread allocates memory for its message. */
     ck_assert_int_eq(spc_net_open(&back, ctx, "n"), SPC_ENOTFOUND);
     for (; status == SPC_ENOMEM; nth++) {
         fail_allocation(nth);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_net_together.c - what goes side by side: networks, on the caller's
- * stream and several in one process; layers of a graph that do not need each
- * other.
+ * test_net_together.c - concurrency: networks on the caller's stream, several
+ * networks in one process, and independent layers of a graph.
  */
 #include "plan/plan.h"
 #include "rig/net_rig.h"
@@ -67,8 +66,8 @@ static void load_words(rig *r, const char *words, spc_dtype dtype)
     spc_net_describe(&r->info, r->net);
 }
 
-/* A layer, and heads of two layers each; the first ones are alike, or no two
- * of them. */
+/* A layer, then heads of two layers each. The first layers are all alike, or
+ * all different. */
 static const char text[] =
     "network 'heads'\n"
     "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
@@ -105,15 +104,16 @@ static bool has(const spc_conv_args *args, const void *data, bool written)
             (!written && (args->in == data || args->residual == data)));
 }
 
-/* May not be at work at the same time: one writes what the other has. */
+/* True if the two must not run at the same time: one writes memory of the
+ * other. */
 static bool collide(const spc_conv_args *a, const spc_conv_args *b)
 {
     return has(a, b->out, false) || has(b, a->out, false) ||
            (a->workspace != NULL && a->workspace == b->workspace);
 }
 
-/* Of layers with residuals and shortcuts, and of heads, which are too many for
- * each to have memory of its own: whatever touches the same is in order. */
+/* Networks with residuals and shortcuts, and with too many heads for each to
+ * have its own memory: layers that use the same memory are ordered. */
 START_TEST(layers_that_share_memory_are_in_order)
 {
     const fake_launch *convs[FAKE_LAUNCHES];
@@ -143,8 +143,7 @@ START_TEST(layers_that_share_memory_are_in_order)
 }
 END_TEST
 
-/* Of launches that lay out rows, how many there are; every linear layer waits
- * for one. */
+/* Counts the launches that lay out rows; every linear layer waits for one. */
 static int count_layouts(const fake_launch *const convs[FAKE_LAUNCHES],
                          int count)
 {
@@ -161,8 +160,8 @@ static int count_layouts(const fake_launch *const convs[FAKE_LAUNCHES],
     return found;
 }
 
-/* Their first layers are one, which writes what the last ones read, side by
- * side. Rows are laid out once for each size of tiles, and not by each. */
+/* The first layers of the heads are merged into one, which writes the inputs of
+ * the last layers side by side. Rows are laid out once for each tile size. */
 START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
 {
     const fake_launch *convs[FAKE_LAUNCHES];
@@ -176,7 +175,7 @@ START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
     assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
     ck_assert_int_eq(find_convs(convs), 7);
     ck_assert_int_eq(count_layouts(convs, 7), r.plan->layout_count);
-    ck_assert_int_le(r.plan->layout_count, 2); /* of 10 layers of two kinds */
+    ck_assert_int_le(r.plan->layout_count, 2); /* for 10 layers of two kinds */
     ck_assert(follows(convs[1], convs[0]->node));
     for (int a = 0; a < 5; a++) {
         const fake_launch *last = convs[2 + a];
@@ -191,8 +190,8 @@ START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
 }
 END_TEST
 
-/* Layers that read one tensor: two heads, two of a wider kernel; and those that
- * stay alone, an output and a part of a concatenation. */
+/* Layers that read one tensor: two heads, two with a larger kernel; and layers
+ * that stay separate, an output and a part of a concatenation. */
 static const char siblings[] =
     "network 'siblings'\n"
     "local x = conv(input {channels = 8}, 'subm,cout=8,k=3')\n"
@@ -225,7 +224,7 @@ START_TEST(layers_that_read_one_tensor_are_one_layer)
     o.keep = true;
     plan_net(&r, &o);
     ck_assert_int_eq(count_wide(&r, 16), 2);
-    ck_assert_int_eq(r.plan->work_count, 1 + 10); /* a map, the set with it */
+    ck_assert_int_eq(r.plan->work_count, 1 + 10); /* a map, with its set */
     upload(&r, scene, 1);
     poison(&r);
     assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
@@ -235,7 +234,7 @@ START_TEST(layers_that_read_one_tensor_are_one_layer)
 }
 END_TEST
 
-/* What would be wider than 1024 channels is several layers. */
+/* Layers wider than 1024 channels in total are merged into several. */
 START_TEST(a_wide_layer_ends_at_some_width)
 {
     spc_net_options o = room_for(1000);
@@ -265,7 +264,7 @@ static spc__net_work *work_of(rig *r, const char *name)
     return NULL;
 }
 
-/* As if records had said so. */
+/* Sets the order as a record would. */
 static void set_order(rig *r, const char *name, const char *order)
 {
     spc__plan_reorder(work_of(r, name)->conv_plan, order);
@@ -283,7 +282,8 @@ static void expect_order(rig *r, const char *name, const char *order)
             "'%s' says %s", name, spc_plan_config(plan));
 }
 
-/* Layers a and f read one map, f has twice the inputs; c reads another. */
+/* Layers a and f read one map, and f has twice the inputs; c reads another
+ * map. */
 START_TEST(layers_of_a_map_read_one_order_where_that_pays)
 {
     spc_net_options o = room_for(1000);
@@ -298,15 +298,15 @@ START_TEST(layers_of_a_map_read_one_order_where_that_pays)
     set_order(&r, "a", "gray_x");
     set_order(&r, "f", "gray_y");
     set_order(&r, "c", "gray_x");
-    map->pairs = 1000000000000; /* an order is nothing beside such layers */
+    map->pairs = 1000000000000; /* the cost of an order is negligible here */
     spc__net_share_orders(r.plan);
     expect_order(&r, "a", "gray_x");
     expect_order(&r, "f", "gray_y");
     map->pairs = 10000000;
-    set_order(&r, "a", "dense"); /* which is another thing */
+    set_order(&r, "a", "dense"); /* not a Gray order */
     spc__net_share_orders(r.plan);
     expect_order(&r, "a", "dense");
-    set_order(&r, "a", "none"); /* which is nothing to be sorted */
+    set_order(&r, "a", "none"); /* not sorted */
     set_order(&r, "c", "none");
     spc__net_share_orders(r.plan);
     expect_order(&r, "a", "gray_y");
@@ -341,8 +341,8 @@ static void drop(rig *r)
     spc_net_free(r->net);
 }
 
-/* Runs of several are under way before anybody looks at what came of one: the
- * same bits as if each had been alone. Two of them are one network twice. */
+/* Several runs are enqueued before any result is read. The bits must be those
+ * of separate runs. Two of them run the same network. */
 START_TEST(networks_of_one_context_do_not_meet)
 {
     static const char *const names[] = {"chain.lua", "masked.lua", "chain.lua"};

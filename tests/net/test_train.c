@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_train.c - networks that learn: gradients against differences of the
- * loss, descent, what was learnt against the oracle, and what cannot be
- * trained.
+ * test_train.c - training: gradients compared with differences of the loss,
+ * descent, the trained network compared with the oracle, and networks that
+ * cannot be trained.
  *
  *     test_train [sim|cpu|cuda]
  */
@@ -10,7 +10,7 @@
 
 enum { CHANNELS = 3, EXTENT = 8 };
 
-/* Smooth ones, so that differences are gradients. */
+/* Smooth networks, so that differences approximate gradients. */
 static const struct {
     const char *file;
     int params;
@@ -28,7 +28,7 @@ typedef struct task {
     spc_training *training;
     void *features, *grad; /* on the device */
     float *dy;
-    int64_t rows, count; /* of the features; elements of the outputs */
+    int64_t rows, count; /* rows of the features; elements of the outputs */
 } task;
 
 /* ---- a task -------------------------------------------------------------- */
@@ -45,7 +45,7 @@ static void open_net(task *t, spc_ctx *ctx, const char *file)
     t->rows = spc_scene_rows(t->scene);
 }
 
-/* With random features, and a random gradient of the outputs. */
+/* Uses random features and random gradients of the outputs. */
 static void task_open(task *t, spc_ctx *ctx, const char *file)
 {
     open_net(t, ctx, file);
@@ -118,8 +118,8 @@ static spc_net_plan *plan_network(const task *t)
     return plan;
 }
 
-/* What it makes, where the oracle has found every layer right on what it read.
- */
+/* The network's result; each layer is compared with the oracle on its own
+ * input. */
 static float *run_network(const task *t)
 {
     spc_net_plan *plan = plan_network(t);
@@ -150,8 +150,8 @@ static float *run_network(const task *t)
     return y;
 }
 
-/* Training goes forward as the network runs, but for the rounding of parts that
- * are one kernel there. */
+/* The forward pass equals a run, except for the rounding of parts that the run
+ * fuses. */
 static void check_forward(const task *t)
 {
     float *y = outputs_of(t), *run = run_network(t);
@@ -177,7 +177,7 @@ static void set_param(const task *t, const spc_net_param *p,
               spc_ctx_error(t->ctx));
 }
 
-/* The loss where one array of parameters lies `by` further along its gradient's
+/* The loss with one array of parameters moved by `by` along its gradient's
  * signs. */
 static double loss_along(const task *t, const spc_net_param *p,
                          const float *values, const float *gradient, float by)
@@ -199,10 +199,12 @@ static double slope_along(const task *t, const spc_net_param *p,
            (2 * (double)by);
 }
 
-/* Along its signs the sum of the gradient's magnitudes. A central difference is
- * off by the square of the step, which two of them extrapolate away; fp32 sums
- * of some hundred terms by 1e-6 of their size, which the step magnifies to less
- * than that. */
+/*
+ * Along its signs a gradient equals the sum of its magnitudes. The error of a
+ * central difference grows by the square of the step, which two of them
+ * extrapolate away. fp32 sums of some hundred terms are wrong by 1e-6 of their
+ * size; division by the step magnifies this, but it stays below the tolerance.
+ */
 static void check_param(const task *t, const spc_net_param *p)
 {
     const float by = 0x1p-8f;
@@ -227,7 +229,7 @@ static void check_param(const task *t, const spc_net_param *p)
     free(gradient);
 }
 
-/* The loss on features that lie `by` along the signs of their gradient. */
+/* The loss with features moved by `by` along the signs of their gradient. */
 static double loss_on(const task *t, const float *x, const float *gradient,
                       float by)
 {
@@ -272,7 +274,7 @@ static void check_features(const task *t, const char *file)
     free(gradient);
 }
 
-/* What chooses voxels has no slope. */
+/* Masks have no gradient. */
 static bool chooses(const spc_net_param *p)
 {
     return strcmp(p->layer, "keep") == 0;
@@ -293,7 +295,7 @@ static void check_no_gradient(const task *t, const spc_net_param *p)
 static void check_network(spc_ctx *ctx, int i)
 {
     spc_net_param p;
-    bool steady = true; /* the same voxels, wherever features are */
+    bool steady = true; /* the voxels do not depend on features */
     int params = 0;
     task t;
 
@@ -324,7 +326,7 @@ START_TEST(gradients_are_differences_of_the_loss)
 }
 END_TEST
 
-/* The same bits, however often; and as they were after other gradients. */
+/* The same bits in every repetition, and also after other gradients. */
 static void assert_same_gradients(const task *t, const spc_net_param *p,
                                   const float *before)
 {
@@ -396,8 +398,8 @@ static double loss_of_heads(const task *t, float *const *dy)
     return loss;
 }
 
-/* The convolutions are linear in their weights: "far" in its own alone, which
- * is enough to see its gradient, and of "near" both outputs have a share. */
+/* Convolutions are linear in their weights. The loss depends on "far" only
+ * through one output, and on "near" through both. */
 static double loss_beside(const task *t, const char *layer, const float *values,
                           const float *gradient, int64_t count,
                           float *const *dy)
@@ -473,8 +475,8 @@ END_TEST
 
 /* ---- learning ------------------------------------------------------------ */
 
-/* Half the mean square of what differs from the targets, whose gradient goes
- * where `grad` is. */
+/* Half the mean square of the difference from the targets; its gradient is
+ * written to `grad`. */
 static double miss(const task *t, const float *y, const float *target)
 {
     float *dy = malloc((size_t)t->count * sizeof(*dy));
@@ -492,7 +494,8 @@ static double miss(const task *t, const float *y, const float *target)
     return loss;
 }
 
-/* What the same network with other parameters makes: it can be learnt. */
+/* The results of the same network with other parameters, so they can be
+ * learnt. */
 static float *draw_targets(task *t)
 {
     spc_net_param p;
@@ -510,7 +513,7 @@ static float *draw_targets(task *t)
     return target;
 }
 
-/* The network itself takes what was learnt. */
+/* Copies the trained parameters to the network. */
 static void give_back(task *t)
 {
     spc_net_param p;
@@ -527,11 +530,11 @@ static void give_back(task *t)
     }
 }
 
-/* Voxels, and on days when their gradients are looked at clouds. */
+/* Voxels, and clouds in the variants that test their gradients. */
 static const int learners[] = {1, 6};
 
-/* Some steps of descent; the loss falls to a half, and the network that takes
- * what was learnt has the same. */
+/* Some steps of descent: the loss falls to a half, and the network with the
+ * trained parameters has the same loss. */
 START_TEST(a_small_network_learns)
 {
     enum { STEPS = 40 };
@@ -603,7 +606,7 @@ START_TEST(descent_lowers_the_loss)
 }
 END_TEST
 
-/* ---- what cannot be ------------------------------------------------------ */
+/* ---- invalid input ------------------------------------------------------- */
 
 static const struct {
     const char *file, *says;
