@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_conventions.c - what networks of other engines rely on, each by that
- * engine's own words: which rows an inverse layer has and in which order, which
- * voxels windows of two see, which outputs TorchSparse's strided layers have,
- * and what a transposed layer generates. By coordinates, one after the other;
- * nothing of ours is asked what is right.
+ * test_conventions.c - conventions that networks of other engines rely on, each
+ * by that engine's own definition: the rows of an inverse layer and their
+ * order,
+ * the voxels in windows of two, the outputs of TorchSparse's strided layers,
+ * and
+ * the voxels that a transposed layer generates. The expected results are
+ * computed by coordinates, one by one, without the library's code.
  *
- * Other conventions stand where their subject is: shapes and padding in
+ * Other conventions are tested with their subjects: shapes and padding in
  * test_relation and test_golden_counts, layouts of kernels in test_kernel_form,
  * padding of submanifold layers, matrices and transposed layers of files in
  * test_onnx, folded normalisations in test_weights, their epsilons and keys of
@@ -21,8 +23,9 @@
 
 /* ---- an inverse layer ---------------------------------------------------- */
 
-/* As spconv's SparseInverseConv3d, and as what MinkowskiEngine and TorchSparse
- * call transposed over a cached map: by the geometry of the strided layer. */
+/* Like spconv's SparseInverseConv3d, and the layers that MinkowskiEngine and
+ * TorchSparse call transposed, over a cached map: by the geometry of the
+ * strided layer. */
 static const char *const inverses[] = {
     "inverse,cin=3,cout=4,k=2,stride=2,rule=floor,dtype=f32",
     "inverse,cin=3,cout=4,k=3,stride=2,padding=1,rule=footprint,dtype=f32",
@@ -30,8 +33,7 @@ static const char *const inverses[] = {
     "dtype=f32",
 };
 
-/* The voxels in an order of their own, as a network's earlier layers leave
- * them. */
+/* The voxels in random order, as earlier layers of a network may leave them. */
 static void shuffle(cloud *voxels, uint64_t seed)
 {
     spc__random random;
@@ -57,7 +59,7 @@ static int32_t *rows_of(spc_ctx *ctx, const spc_coords *set, int64_t *count)
     return rows;
 }
 
-/* Both sets of a strided layer over these voxels; the map is read backwards. */
+/* Makes both sets of a strided layer over these voxels, and the inverse map. */
 static void open_inverse(layer *out, spc_ctx *ctx, const spc_conv *conv,
                          const cloud *voxels)
 {
@@ -85,8 +87,8 @@ static void open_inverse(layer *out, spc_ctx *ctx, const spc_conv *conv,
     out->rows_out = spc_map_rows(out->map);
 }
 
-/* What the fine voxel o gets of the coarse voxel i: o = i s - p + r d, and the
- * weight is that of r, which the strided layer used for this very pair. */
+/* The contribution of coarse voxel i to fine voxel o: o = i s - p + r d, with
+ * the weight of r, which the strided layer used for the same pair. */
 static double from_coarse(const spc_conv *conv, const int32_t *o,
                           const int32_t *i, const float *x,
                           const float *weights, int co)
@@ -104,7 +106,7 @@ static double from_coarse(const spc_conv *conv, const int32_t *o,
         at /= g->dilation[a];
         if (at < 0 || at >= g->kernel[a])
             return 0;
-        k = k * g->kernel[a] + at; /* z fastest */
+        k = k * g->kernel[a] + at; /* z is fastest */
     }
     for (int c = 0; c < conv->cin; c++)
         sum +=
@@ -112,7 +114,7 @@ static double from_coarse(const spc_conv *conv, const int32_t *o,
     return sum;
 }
 
-/* floor(v / 2), also of negative numbers. */
+/* floor(v / 2), also for negative numbers. */
 static int64_t floor_half(int32_t value)
 {
     return value >= 0 ? value / 2 : -((1 - (int64_t)value) / 2);
@@ -130,8 +132,8 @@ static bool has_row(const int32_t *rows, int64_t count, const int64_t wanted[4])
     return false;
 }
 
-/* MinkowskiEngine's rule, by which a voxel lies in that of half its
- * coordinates, rounded down. */
+/* MinkowskiEngine's rule: the output of a voxel is half its coordinates,
+ * rounded down. */
 static void check_floors(const cloud *voxels, const int32_t *coarse,
                          int64_t count)
 {
@@ -186,7 +188,7 @@ END_TEST
 
 /* ---- windows of two ------------------------------------------------------ */
 
-/* Voxels of 0 to `extent` - 1 on each axis; both ends are among them. */
+/* Voxels from 0 to `extent` - 1 on each axis, including both ends. */
 static void draw_inside(cloud *out, int extent)
 {
     draw_cloud(out, 30, extent, 11);
@@ -196,9 +198,9 @@ static void draw_inside(cloud *out, int extent)
 }
 
 /*
- * spconv's kernel 2, stride 2, padding 0 is the floor rule where the spatial
- * shape is even. Where it is odd the last plane is no window's: O = S div 2.
- * Its inverse returns rows for what was lost, which have the bias alone.
+ * spconv's kernel 2, stride 2, padding 0 is the floor rule if the spatial shape
+ * is even. If it is odd, no window contains the last plane: O = S div 2. The
+ * inverse returns rows for the lost voxels with only the bias.
  */
 START_TEST(windows_of_two_lose_the_last_plane_of_an_odd_shape)
 {
@@ -254,8 +256,8 @@ END_TEST
 
 /* ---- outputs of TorchSparse's strided layers ----------------------------- */
 
-/* Its default takes the floor rule where each stride is 1 or the kernel's size,
- * else the footprint. `differs`: by the other rule the outputs are others. */
+/* TorchSparse uses the floor rule if each stride is 1 or the kernel's size,
+ * else the footprint. `differs`: the other rule would give other outputs. */
 static const struct {
     int kernel[3], stride[3], padding;
     bool differs;
@@ -275,7 +277,7 @@ static bool takes_floor(const int kernel[3], const int stride[3])
     return floors;
 }
 
-/* Is o an output of input i on an axis? */
+/* True if o is an output of input i on an axis. */
 static bool is_output(int o, int i, int kernel, int stride, int padding,
                       bool floors)
 {
@@ -301,11 +303,11 @@ static bool is_output_of(const int32_t *row, const cloud *voxels, int n,
     return false;
 }
 
-/* Are the rows of a set all outputs that there are? */
+/* True if the rows of a set are exactly the outputs. */
 static bool are_outputs(const int32_t *rows, int64_t count, int n,
                         const cloud *voxels, bool floors)
 {
-    enum { FAR = 14 }; /* where no output is any more */
+    enum { FAR = 14 }; /* beyond all outputs */
     int64_t expected = 0;
     int32_t at[4];
 
@@ -362,10 +364,10 @@ START_TEST(strided_layers_of_torchsparse_have_its_outputs)
 }
 END_TEST
 
-/* ---- what a transposed layer generates ----------------------------------- */
+/* ---- transposed layers --------------------------------------------------- */
 
-/* An axis in the words of PyTorch; `more` is the output_padding, `size` that of
- * the inputs' spatial shape, which spconv knows. */
+/* An axis in PyTorch's terms. `more` is the output_padding, `size` the inputs'
+ * spatial shape, which spconv knows. */
 typedef struct axis_rule {
     int kernel, stride, padding, more, dilation, size;
 } axis_rule;
@@ -406,7 +408,7 @@ static void geometry_of(spc_geometry *out, const struct generated *from)
 
 /* spconv: o = i s - p + r d, inside O = (S - 1) s - 2p + d (k - 1) + 1 +
  * output_padding. MinkowskiEngine: o = i s + r d, r = 0 .. k - 1 for even k,
- * centred for odd. */
+ * centred for odd k. */
 static bool is_generated(const struct generated *by, const int32_t o[4],
                          const int32_t i[4])
 {
@@ -428,8 +430,8 @@ static bool is_generated(const struct generated *by, const int32_t o[4],
     return true;
 }
 
-/* Each once, in ascending order; all others of a box about them are not there.
- */
+/* Each voxel once, in ascending order, and no other voxel of the surrounding
+ * box. */
 START_TEST(a_transposed_layer_generates_what_its_engine_does)
 {
     const struct generated *by = &generated[_i % LENGTH(generated)];

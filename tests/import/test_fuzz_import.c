@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_fuzz_import.c - files of other programs, changed at random.
+ * test_fuzz_import.c - reads randomly changed files of other programs.
  *
- * Each file of tests/corpus is read as it is, and then again and again with
- * some bytes changed. Whatever comes, a reader says either a sentence or arrays
- * whose bytes are all there. A file that ever did harm stays in the corpus.
- * It goes on for so many minutes in all, on the files with a word in their
- * names, as
+ * Each file of tests/corpus is read unchanged, and then repeatedly with some
+ * bytes changed. A reader must return either an error with a message, or arrays
+ * whose bytes are all readable. A file that caused a failure stays in the
+ * corpus. To run for a number of minutes in total, on files with a word in
+ * their names:
  *
  *     test_fuzz_import --minutes 10 .onnx
  */
@@ -25,7 +25,7 @@
 
 enum { MOST_FILES = 64, MOST_BYTES = 16384, ROUNDS = 10000 };
 
-static double seconds; /* 0: ROUNDS of each file */
+static double seconds; /* 0: ROUNDS for each file */
 static char *names[MOST_FILES];
 static int name_count;
 
@@ -34,8 +34,7 @@ static int name_count;
 typedef spc_status (*reader)(const unsigned char *data, size_t bytes,
                              spc_error *error);
 
-/* Every byte of every array is read, so that a sanitizer sees one that is not
- * there. */
+/* Reads every byte of every array, so that a sanitizer detects missing ones. */
 static uint64_t sum_arrays(const spc_weights *weights)
 {
     uint64_t sum = 0;
@@ -128,7 +127,7 @@ static const struct {
     {".npy", read_npy},
 };
 
-/* NULL: this build has none. */
+/* Returns NULL if this build has no reader for the format. */
 static reader reader_of(const char *name)
 {
     for (size_t i = 0; i < sizeof(readers) / sizeof(*readers); i++)
@@ -139,8 +138,8 @@ static reader reader_of(const char *name)
 
 /* ---- rounds -------------------------------------------------------------- */
 
-/* `data` is copied to a block of just its size, so that reading past its end is
- * seen. */
+/* Copies `data` to a block of exactly its size, so that reads past the end are
+ * detected. */
 static spc_status read_once(reader read, const char *data, size_t bytes,
                             spc_error *error)
 {
@@ -213,11 +212,11 @@ START_TEST(a_changed_file_is_read_or_refused_in_one_sentence)
 }
 END_TEST
 
-/* After a network an ONNX file has the versions of operator sets alone. */
+/* In an ONNX file only the versions of operator sets follow the network. */
 enum { BEHIND_NETWORK = 13 };
 
-/* Nobody asks a reader about nothing: files are opened by functions that refuse
- * empty ones. */
+/* An empty file is not tested: functions that open files refuse it before the
+ * reader is called. */
 START_TEST(a_file_that_is_cut_short_is_refused)
 {
     const char *name = names[_i];
@@ -240,7 +239,7 @@ START_TEST(a_file_that_is_cut_short_is_refused)
 }
 END_TEST
 
-/* A file named "bad..." is refused, any other is right as it is. */
+/* Files named "bad..." must be refused, all others accepted. */
 START_TEST(the_corpus_itself_is_as_its_names_say)
 {
     spc__buf file = SPC__BUF_INIT;
@@ -258,9 +257,8 @@ START_TEST(the_corpus_itself_is_as_its_names_say)
 }
 END_TEST
 
-/* Without memory for one thing a reader says so, and keeps nothing (which a
- * sanitizer sees). Libraries allocate by themselves; theirs do not fail here.
- */
+/* If an allocation fails, the reader must report it and leak nothing, which a
+ * sanitizer checks. Allocations inside other libraries do not fail here. */
 START_TEST(each_allocation_fails_once)
 {
     spc__buf file = SPC__BUF_INIT;
@@ -297,7 +295,7 @@ static void list_corpus(const char *part)
     const struct dirent *entry;
 
     while (folder != NULL && (entry = readdir(folder)) != NULL)
-        if (strchr(entry->d_name, '.') > entry->d_name && /* no folder */
+        if (strchr(entry->d_name, '.') > entry->d_name && /* not a folder */
             name_count < MOST_FILES && strstr(entry->d_name, part) != NULL)
             names[name_count++] = strdup(entry->d_name);
     if (folder != NULL)

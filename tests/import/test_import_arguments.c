@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_import_arguments.c - every function of spc_import.h with NULL, negative,
- * huge and out-of-range arguments (arguments.h).
+ * test_import_arguments.c - calls every function of spc_import.h with NULL,
+ * negative, huge and out-of-range arguments (arguments.h).
  */
 #include "rig/arguments.h"
 #include "spc_import.h"
@@ -84,7 +84,7 @@ static const char *const *paths(which w)
     return PICK(all, w);
 }
 
-/* An array, with single fields replaced. */
+/* An array with single fields replaced. */
 static const spc_array *array(which w)
 {
     static spc_array a;

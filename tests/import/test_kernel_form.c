@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_kernel_form.c - kernels of other engines, against each engine's own
- * definition of a convolution, written here by coordinates.
+ * test_kernel_form.c - kernels of other engines, compared with each engine's
+ * own definition of a convolution, written here by coordinates.
  *
- * On a field of integers every voxel of a grid has features. An engine's
- * definition lists its offsets in the order of its weights; ours is
- * spc_geometry_offset. Both sums must be equal, which no mistake in an order of
- * offsets or of channels survives: all weights are different.
+ * Every voxel of a grid has integer features. An engine's definition lists its
+ * offsets in the order of its weights; the library's is spc_geometry_offset.
+ * Both sums must be equal. All weights differ, so any error in the order of
+ * offsets or channels shows.
  */
 #include "base/random.h"
 #include "rig/suite.h"
@@ -19,15 +19,15 @@ enum { CIN = 3, COUT = 2, MOST = 343 };
 
 static spc_error error;
 
-/* ---- what engines define ------------------------------------------------- */
+/* ---- definitions of engines ---------------------------------------------- */
 
-/* Displacements along the engine's own axes, in the order of its offsets. */
+/* Displacements along the engine's axes, in the order of its offsets. */
 typedef struct offset_list {
     int count;
     int at[MOST][3];
 } offset_list;
 
-/* A layer as an engine knows it. */
+/* A layer in an engine's terms. */
 typedef struct layer {
     spc_engine engine;
     const char *axes;
@@ -43,8 +43,8 @@ static void add_offset(offset_list *list, int a, int b, int c)
     at[2] = c;
 }
 
-/* spconv: input i = o * s - p + r * d, offsets r counted row by row. A
- * submanifold layer is centred whatever its padding says. */
+/* spconv: input i = o * s - p + r * d, with offsets r in row-major order. A
+ * submanifold layer is centred regardless of its padding. */
 static void list_spconv(offset_list *out, const layer *l)
 {
     int first[3];
@@ -60,8 +60,8 @@ static void list_spconv(offset_list *out, const layer *l)
                            first[2] + c * l->dilation);
 }
 
-/* MinkowskiEngine: from a lower bound to an upper one, the first axis moves
- * first; even sizes start at 0, odd ones are centred. */
+/* MinkowskiEngine: from a lower to an upper bound, first axis fastest. Even
+ * sizes start at 0, odd ones are centred. */
 static void list_minkowski(offset_list *out, const layer *l)
 {
     int low[3], high[3], at[3];
@@ -84,8 +84,8 @@ static void list_minkowski(offset_list *out, const layer *l)
     }
 }
 
-/* TorchSparse: -k // 2 + 1 to k // 2 on each axis (// rounds down); the first
- * axis is innermost where the volume is odd, else the last one. */
+/* TorchSparse: -k // 2 + 1 to k // 2 on each axis (// rounds down). The first
+ * axis is innermost if the volume is odd, else the last one. */
 static void list_torchsparse(offset_list *out, const layer *l)
 {
     const int *k = l->kernel;
@@ -110,11 +110,11 @@ static void list_offsets(offset_list *out, const layer *l)
         list_minkowski(out, l);
     else if (l->engine == SPC_ENGINE_TORCHSPARSE)
         list_torchsparse(out, l);
-    else /* FlexGEMM's grid of centred ranges is spconv's submanifold order */
+    else /* FlexGEMM's grid of centred ranges has spconv's submanifold order */
         list_spconv(out, l);
 }
 
-/* Where the engine has the weight of an offset, in elements. */
+/* Position of an offset's weight in the engine's array, in elements. */
 static int weight_at(const layer *l, int offsets, int offset, int ci, int co)
 {
     bool is_matrix = l->engine == SPC_ENGINE_SPCONV2 && offsets == 1 &&
@@ -125,19 +125,19 @@ static int weight_at(const layer *l, int offsets, int offset, int ci, int co)
     if (l->engine == SPC_ENGINE_SPCONV2 || l->engine == SPC_ENGINE_FLEXGEMM ||
         l->engine == SPC_ENGINE_SPCTUNE)
         return (co * offsets + offset) * CIN + ci;
-    return (offset * CIN + ci) * COUT + co; /* one matrix [in][out] an offset */
+    return (offset * CIN + ci) * COUT + co; /* one matrix [in][out] for each
+                                             * offset */
 }
 
 /* ---- convolutions -------------------------------------------------------- */
 
-/* A feature of the voxel at our coordinates: small, and any function will do.
- */
+/* An arbitrary function with small values: a feature at our coordinates. */
 static int64_t feature(const int at[3], int ci)
 {
     return (at[0] * 7 + at[1] * 31 + at[2] * 101 + ci * 13 + 5000) % 97 - 48;
 }
 
-/* The engine's sum at the output `o`, which are coordinates of its own axes. */
+/* The engine's sum at output `o`, which has the engine's coordinates. */
 static int64_t their_sum(const layer *l, const offset_list *list,
                          const float *weights, const int o[3], int co)
 {
@@ -172,7 +172,7 @@ static int64_t our_sum(const spc_geometry *g, const float *weights,
     return sum;
 }
 
-/* The layer as ours. */
+/* Converts the layer to the library's terms. */
 static spc_conv conv_of(const layer *l)
 {
     spc_conv conv = SPC_CONV_INIT;
@@ -216,7 +216,8 @@ static spc_array array_of(const layer *l, const float *weights, int offsets)
                     : 0;
     a.rank = which == 2 ? 3 : 5;
     memcpy(a.shape, shapes[which], sizeof(shapes[which]));
-    if (which == 2 && offsets == 1) { /* these leave out a K of 1 */
+    if (which == 2 && offsets == 1) { /* these layouts have no index for K =
+                                       * 1 */
         a.rank = 2;
         a.shape[0] = CIN;
         a.shape[1] = COUT;
@@ -296,8 +297,8 @@ static const layer layers[] = {
     {SPC_ENGINE_SPCONV2, "zyx", {3, 1, 1}, 2, 1, 0},
     {SPC_ENGINE_SPCONV2, "zyx", {3, 3, 3}, 2, 1, 1},
     {SPC_ENGINE_SPCONV2, "yzx", {2, 3, 4}, 2, 1, 0},
-    {SPC_ENGINE_SPCONV2, "xyz", {1, 1, 1}, 1, 1, 0}, /* the transposed one */
-    {SPC_ENGINE_SPCONV2, "xyz", {1, 1, 1}, 2, 1, 0}, /* and not this */
+    {SPC_ENGINE_SPCONV2, "xyz", {1, 1, 1}, 1, 1, 0}, /* transposed */
+    {SPC_ENGINE_SPCONV2, "xyz", {1, 1, 1}, 2, 1, 0}, /* not transposed */
     {SPC_ENGINE_SPCONV1, "zyx", {3, 3, 3}, 1, 1, 0},
     {SPC_ENGINE_SPCONV1, "zyx", {3, 1, 5}, 2, 1, 1},
     {SPC_ENGINE_SPCONV1, "xyz", {1, 1, 1}, 1, 1, 0},
@@ -349,7 +350,7 @@ END_TEST
 
 /* ---- lists of offsets ---------------------------------------------------- */
 
-/* The first `count` of the offsets within 3 voxels, in an order by chance. */
+/* The first `count` of the offsets within 3 voxels, in random order. */
 static void list_by_chance(spc_geometry *g, int count, spc__random *random)
 {
     int order[MOST];
@@ -367,8 +368,8 @@ static void list_by_chance(spc_geometry *g, int count, spc__random *random)
     }
 }
 
-/* All forms of an engine's array for a list: one index for the offsets, or as
- * many as the engine has axes. */
+/* All forms of an engine's array for a list: one index for the offsets, or one
+ * for each axis. */
 static spc_array list_array(const layer *l, const float *weights, int offsets,
                             bool wide)
 {
@@ -394,7 +395,7 @@ static void check_list(const layer *l, int count, bool wide,
 {
     spc_conv conv = SPC_CONV_INIT;
     spc_kernel_form form = {l->engine, l->axes, {0, 0, 0}, false, 0};
-    layer spread = *l; /* as its shape says */
+    layer spread = *l; /* its shape has several indices */
     float *theirs = malloc(sizeof(float) * MOST * CIN * COUT);
     float *ours = malloc(sizeof(float) * MOST * CIN * COUT);
 
@@ -441,13 +442,13 @@ START_TEST(weights_of_a_list_of_offsets_stay_in_its_order)
 }
 END_TEST
 
-/* ---- sentences ----------------------------------------------------------- */
+/* ---- error messages ------------------------------------------------------ */
 
 static const struct {
     spc_kernel_form form;
     int rank;
     int64_t shape[5];
-    const char *said; /* NULL: it is right */
+    const char *said; /* NULL: valid */
 } shapes[] = {
     {{SPC_ENGINE_SPCONV2, "yx", {0}, false, 0}, 4, {8, 3, 3, 4}, NULL},
     {{SPC_ENGINE_MINKOWSKI, "yx", {0}, false, 0}, 3, {9, 4, 8}, NULL},
@@ -499,10 +500,10 @@ static const struct {
     {{SPC_ENGINE_SPCTUNE, NULL, {0}, false, 7}, 1, {7}, "[cout][7][cin]"},
 };
 
-/* Engines begin even kernels at different places. */
+/* Engines begin even kernels at different positions. */
 static const struct {
     spc_engine engine;
-    const char *layer, *said; /* NULL: it is right */
+    const char *layer, *said; /* NULL: valid */
 } origins[] = {
     {SPC_ENGINE_TORCHSPARSE, "conv,k=4,stride=2,rule=floor",
      "begins at -1 in torchsparse, and at 0 in this layer: write origin=-1"},
@@ -571,8 +572,8 @@ START_TEST(a_shape_that_is_no_kernel_is_refused_in_one_sentence)
 }
 END_TEST
 
-/* A linear layer's matrix is [out][in] in every engine, also in spconv 2, whose
- * convolutions of one offset are the other way round. */
+/* A linear layer's matrix is [out][in] in every engine. spconv 2 is no
+ * exception, although its convolutions of one offset are [in][out]. */
 START_TEST(the_matrix_of_a_linear_layer_stays_as_it_is)
 {
     const float matrix[COUT * CIN] = {1, 2, 3, 4, 5, 6};

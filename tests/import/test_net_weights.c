@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_net_weights.c - the weights of a network, from arrays by their names. */
+/* test_net_weights.c - sets the weights of a network from arrays by name. */
 #include "base/random.h"
 #include "import/weights.h"
 #include "rig/suite.h"
@@ -130,7 +130,7 @@ static void assert_vector(const char *layer, spc_operand which,
     ck_assert_mem_eq(got, want, (size_t)count * sizeof(*want));
 }
 
-/* What folding must give, with a convolution's bias or without. */
+/* The expected result of folding, with or without a convolution's bias. */
 static void assert_folded(const char *layer, const char *norm,
                           const float *conv_bias)
 {
@@ -142,7 +142,7 @@ static void assert_folded(const char *layer, const char *norm,
     assert_vector(layer, SPC_BIAS, bias, COUT);
 }
 
-/* Detectors keep [cout][z][y][x][cin]. */
+/* Detectors use [cout][z][y][x][cin]. */
 static void assert_kernel_zyx(const char *layer, const float *theirs)
 {
     int64_t count;
@@ -194,7 +194,7 @@ START_TEST(a_detector_of_spconv_is_filled)
 
     assert_kernel_zyx("conv1.0", values_of("backbone.conv1.0.weight"));
     assert_folded("conv1.0", "backbone.conv1.1", NULL);
-    /* The bias of a convolution goes before its normalisation. */
+    /* The bias of a convolution is added before its normalisation. */
     assert_folded("conv2", "backbone.bn2", values_of("backbone.conv2.bias"));
     const float *matrix = values_of("backbone.conv2.weight");
     const float *got = param("conv2", SPC_WEIGHTS, &count);
@@ -210,8 +210,8 @@ START_TEST(a_detector_of_spconv_is_filled)
 }
 END_TEST
 
-/* Of a checkpoint that has more than the network: what lies under another
- * prefix does not count, and what only training reads does not either. */
+/* A checkpoint with more arrays than the network needs: arrays under another
+ * prefix and arrays for training are not counted. */
 START_TEST(arrays_that_no_layer_reads_are_counted)
 {
     const spc_weights_use use = {SPC_ENGINE_SPCONV2, "zyx", "backbone."};
@@ -247,7 +247,7 @@ START_TEST(a_network_of_minkowski_engine_is_filled)
 
     assert_folded("conv0", "bn0.bn", NULL);
     const float *got = param("conv0", SPC_WEIGHTS, &count);
-    for (int k = 0; k < 27; k++) /* x is the fastest there, z is here */
+    for (int k = 0; k < 27; k++) /* x is fastest there, z is fastest here */
         ck_assert(got[k * CIN] ==
                   theirs[(k % 3 * 9 + k / 3 % 3 * 3 + k / 9) * CIN * COUT]);
     assert_vector("final", SPC_WEIGHTS, values_of("final.linear.weight"),
@@ -288,7 +288,7 @@ START_TEST(what_is_missing_or_of_another_layer_is_named)
 }
 END_TEST
 
-/* Scale and bias of their own are not the weight and bias of a batch
+/* A layer's own scale and bias are not the weight and bias of a batch
  * normalisation. */
 START_TEST(a_batch_normalisation_is_no_scale_and_bias)
 {
@@ -314,7 +314,7 @@ START_TEST(a_batch_normalisation_is_no_scale_and_bias)
 }
 END_TEST
 
-/* MinkowskiLinear has its arrays in a layer of PyTorch inside it. */
+/* MinkowskiLinear keeps its arrays in an inner PyTorch layer. */
 START_TEST(a_linear_layer_of_minkowski_engine_has_its_bias)
 {
     const spc_weights_use use = {SPC_ENGINE_MINKOWSKI, NULL, NULL};
@@ -341,7 +341,8 @@ END_TEST
 
 /* ---- layers of one name -------------------------------------------------- */
 
-/* A head over two levels: its arrays are there once, and both have them. */
+/* A head over two levels: the file has its arrays once, and both layers get
+ * them. */
 START_TEST(layers_of_one_name_have_one_array)
 {
     const spc_weights_use use = SPC_WEIGHTS_USE_INIT;
@@ -365,13 +366,13 @@ START_TEST(layers_of_one_name_have_one_array)
 }
 END_TEST
 
-/* ---- what does not fit --------------------------------------------------- */
+/* ---- exceeded capacities ------------------------------------------------- */
 
-/* Halves end at 65504, and what is below 65520 is rounded to that. */
+/* The largest half is 65504; values below 65520 are rounded to it. */
 static const struct {
     const char *type;
     float values[4];
-    const char *said; /* NULL: it is taken */
+    const char *said; /* NULL: accepted */
 } storing[] = {
     {"f16", {65504, -65519, 1e-30f, 0}, NULL},
     {"f16",
@@ -422,7 +423,7 @@ START_TEST(what_would_become_infinite_is_refused_with_what_would_fit)
 }
 END_TEST
 
-/* A file that has NaN or infinity is taken, and it is said. */
+/* A file with NaN or infinity is accepted, and a note reports it. */
 START_TEST(what_is_no_number_is_noted)
 {
     const spc_weights_use use = SPC_WEIGHTS_USE_INIT;
@@ -447,7 +448,7 @@ START_TEST(what_is_no_number_is_noted)
     spc_net_info info;
     spc_net_describe(&info, net);
     ck_assert_int_le(info.tensors, 2);
-    bias[2] = theirs[3] = theirs[300] = 0; /* a better file */
+    bias[2] = theirs[3] = theirs[300] = 0; /* without the unusual values */
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
     ck_assert_ptr_null(spc_net_note(net, 0));
     assert_ok(spc_net_quantise(net, ranges, NULL, &error));

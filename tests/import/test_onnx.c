@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_onnx.c - networks from ONNX files: the same as those in Lua from which
- * the files were written, and sentences for what is not known.
+ * test_onnx.c - networks from ONNX files: equal to the networks in Lua from
+ * which the files were written; and error messages for unsupported nodes.
  */
 #include "base/file.h"
 #include "base/random.h"
@@ -20,8 +20,8 @@ static spc_error error;
 
 /* ---- networks ------------------------------------------------------------ */
 
-/* Weights that halves hold, and scales of 1: what is folded and rounded for a
- * file is then what it was. */
+/* Weights that are exact in f16, and scales of 1, so that folding and rounding
+ * for a file change nothing. */
 static void draw_halves(spc_net *net)
 {
     spc__random random;
@@ -61,7 +61,7 @@ static spc_onnx *read_onnx(const spc__buf *file)
     return onnx;
 }
 
-/* `axes`: NULL, or those of a file that does not say them. */
+/* `axes`: NULL, or the order for a file that does not state it. */
 static spc_net *import(const spc__buf *file, const char *axes)
 {
     spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
@@ -87,8 +87,8 @@ static const spc__net_node *conv_at(const spc_net *net, int i)
 
 static bool same_geometry(const spc_geometry *lua, const spc_geometry *onnx)
 {
-    /* Where shapes are even, as here, a kernel of 2 with a stride of 2 is the
-     * same by both rules. */
+    /* Shapes are even here, so for kernel 2 and stride 2 both rules give the
+     * same outputs. */
     if (lua->rule == SPC_RULE_FLOOR)
         return onnx->rule == SPC_RULE_FOOTPRINT &&
                memcmp(lua->kernel, onnx->kernel, sizeof(lua->kernel)) == 0 &&
@@ -157,8 +157,8 @@ static bool has_matrix(const spc_net *net)
 static void assert_same_net(const spc_net *lua, const spc_net *onnx)
 {
     assert_same_layers(lua, onnx);
-    /* Its rulebooks are right; what remains to be said is how kernels of one
-     * offset are read. */
+    /* Its rulebooks are correct, so the only note is about the layout of
+     * kernels of one offset. */
     const char *note = spc_net_note(onnx, 0);
     ck_assert_int_eq(note != NULL, has_matrix(lua));
     ck_assert(note == NULL || strstr(note, "of one offset") != NULL);
@@ -203,7 +203,7 @@ static const struct {
     const char *file;
     int shape[3], maps;
     onnx_keys keys;
-    const char *noted; /* first */
+    const char *noted; /* the first note */
 } keyed[] = {
     {"centerpoint.lua", {1440, 1440, 41}, 8, KEYS_RIGHT, NULL},
     {"centerpoint.lua", {1440, 1440, 41}, 8, KEYS_NONE, NULL},
@@ -225,9 +225,9 @@ static const struct {
     {"unetv2.lua", {1408, 1600, 41}, 11, KEYS_ONE, DIFFER("conv2")},
 };
 
-/* Maps follow from voxels and geometry: without rulebooks there are as many,
- * where each has its own (spconv makes 21 for CenterPoint then), and where one
- * name stands for all of them, which is reported. */
+/* Maps depend only on voxels and geometry. Without rulebooks, and with one for
+ * each layer (spconv then makes 21 for CenterPoint), there are equally many
+ * maps. One name for all of them is reported. */
 START_TEST(rulebooks_are_hints)
 {
     char path[512];
@@ -252,8 +252,8 @@ END_TEST
 
 /* ---- equal results ------------------------------------------------------- */
 
-/* What a file can have, in four layers of 4 channels on a grid of 24x20x16. The
- * kernels are the same for both networks, as nothing is folded. */
+/* All supported features in four layers of 4 channels on a grid of 24x20x16.
+ * Both networks have the same kernels, as nothing is folded. */
 static const char small_lua[] =
     "network 'small'\n"
     "local x = input {channels = 4, shape = {24, 20, 16}}\n"
@@ -273,7 +273,7 @@ static const char small_lua[] =
 
 enum { ROWS = 300, CAPACITY = 512, MOST_CHANNELS = 8 };
 
-/* Rows at random, no two equal, with so many channels. */
+/* Distinct random rows, with features of this many channels. */
 static void draw_scene(int32_t *coords, float *features, int channels)
 {
     static bool taken[24][20][16];
@@ -313,12 +313,12 @@ static void take_output(run_result *out, const spc_net_plan *plan, int i,
                                    (size_t)out->elements[i]);
 }
 
-/* On the processor, where device memory is the host's. */
+/* Runs on the cpu device, whose memory is host memory. */
 static void run(run_result *out, const spc_net *net, spc_ctx *ctx)
 {
     static int32_t coords[4 * CAPACITY];
     static float values[MOST_CHANNELS * CAPACITY];
-    static float features[MOST_CHANNELS * CAPACITY]; /* as the net has them */
+    static float features[MOST_CHANNELS * CAPACITY]; /* in the network's type */
     spc_net_options options = SPC_NET_OPTIONS_INIT;
     spc_net_plan *plan;
     spc_net_info info;
@@ -332,7 +332,7 @@ static void run(run_result *out, const spc_net *net, spc_ctx *ctx)
                  (size_t)CAPACITY * (size_t)info.input.channels);
     options.capacity = CAPACITY;
     options.growth = 16;
-    for (int i = 1; i < 4; i++) /* where the network has no shape */
+    for (int i = 1; i < 4; i++) /* for unknown shapes of the network */
         options.high[i] = 31;
     ck_assert_msg(spc_net_plan_create(&plan, ctx, net, &options) == SPC_OK,
                   "%s", spc_ctx_error(ctx));
@@ -356,7 +356,7 @@ static void release_result(run_result *result)
         free(result->values[i]);
 }
 
-/* Is there something else than zeros in it? */
+/* True if an output has nonzero values. */
 static bool has_values(const run_result *result, int i)
 {
     size_t other = 0;
@@ -366,7 +366,7 @@ static bool has_values(const run_result *result, int i)
     return other > 50;
 }
 
-/* By how much two results differ, relative to the largest number. */
+/* Difference of two results relative to the largest value. */
 static double difference_of(const run_result *a, const run_result *b, int i)
 {
     double most = 0, apart = 0;
@@ -374,12 +374,12 @@ static double difference_of(const run_result *a, const run_result *b, int i)
     for (int64_t k = 0; k < a->elements[i]; k++) {
         double x = (double)a->values[i][k], y = (double)b->values[i][k];
         most = fmax(most, fabs(x));
-        apart = fabs(x - y) <= apart ? apart : fabs(x - y); /* NaN stays */
+        apart = fabs(x - y) <= apart ? apart : fabs(x - y); /* keeps NaN */
     }
     return apart / most;
 }
 
-/* The two differ by `allowed` at most. */
+/* The two may differ by at most `allowed`. */
 static void assert_same_results(const spc_net *lua, const spc_net *onnx,
                                 double allowed)
 {
@@ -460,7 +460,7 @@ START_TEST(a_file_computes_what_its_network_does)
 }
 END_TEST
 
-/* Whole networks, of which one is run, in f32: those in Lua multiply by the
+/* Whole networks in f32, of which one runs. Networks in Lua multiply by the
  * scales of normalisations, which are 1, and kernels may add in another order,
  * so rounding differs. */
 START_TEST(a_whole_network_computes_what_its_file_does)
@@ -513,7 +513,7 @@ static int put_conv(onnx_graph *g, int in, const char *name, int kernel)
     return out;
 }
 
-/* PyTorch computes the shortcut last: its layer then takes the sum. */
+/* PyTorch computes the shortcut last, so its layer is fused with the sum. */
 START_TEST(a_shortcut_that_comes_last_takes_the_sum)
 {
     onnx_graph g = {0};
@@ -542,7 +542,7 @@ START_TEST(a_shortcut_that_comes_last_takes_the_sum)
 }
 END_TEST
 
-/* What others read too must stay. */
+/* A value with a second reader must remain. */
 START_TEST(what_has_two_readers_is_not_folded_away)
 {
     onnx_graph g = {0};
@@ -569,8 +569,8 @@ START_TEST(what_has_two_readers_is_not_folded_away)
 }
 END_TEST
 
-/* A kernel of one offset: spconv 2 multiplies by its memory as if it were
- * [in][out], other exporters have written [out][in]. */
+/* A kernel of one offset: spconv 2 multiplies by its memory as [in][out]; other
+ * exporters write [out][in]. */
 START_TEST(a_matrix_is_read_as_its_exporter_wrote_it)
 {
     spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
@@ -613,8 +613,8 @@ START_TEST(a_matrix_is_read_as_its_exporter_wrote_it)
 }
 END_TEST
 
-/* What follows a ScatterDense may be nothing, or a Reshape of C and the first
- * axis: then its values lie as the format says. */
+/* A ScatterDense may be the last node, or a Reshape that merges C and the first
+ * axis may follow. The values then have the order of the format. */
 START_TEST(a_dense_value_alone_lies_as_its_format_says)
 {
     static const struct {
@@ -667,8 +667,8 @@ START_TEST(a_dense_value_alone_lies_as_its_format_says)
 }
 END_TEST
 
-/* spconv's submanifold layers are centred whatever their padding and stride
- * say, as Pointcept and PTv3 write kernel 5 and padding 1. */
+/* spconv centres submanifold layers regardless of their padding and stride;
+ * Pointcept and PTv3 write kernel 5 and padding 1. */
 START_TEST(a_submanifold_layer_ignores_padding_and_stride)
 {
     onnx_graph g = {0};
@@ -713,7 +713,7 @@ static const char block_lua[] =
     "local c = conv(b, same .. '+add+relu', {residual = a})\n"
     "output(feature(conv(c, same, {}), 'bev,order=ORDER'), 'bev')\n";
 
-/* What one layer makes and others read is of i8, a step its range over 127. */
+/* Tensors between layers become i8, with a step of range / 127. */
 static void check_quantised(const spc_onnx *onnx)
 {
     spc_onnx_options options = SPC_ONNX_OPTIONS_INIT;
@@ -776,9 +776,9 @@ START_TEST(a_file_is_quantised_by_its_ranges)
 }
 END_TEST
 
-/* ---- sentences ----------------------------------------------------------- */
+/* ---- error messages ------------------------------------------------------ */
 
-/* Ways to spoil a file of one convolution and its dense output. */
+/* Spoiled files with one convolution and its dense output. */
 typedef struct spoiled {
     const char *name;
     void (*write)(onnx_graph *g);
@@ -868,7 +868,7 @@ SPOILED(endless_growth,
                    false),
          attr_ints(&node, "stride", (int[]){1 << 16, 1, 1}, 3, false)))
 
-/* A convolution of these words, its kernel among them, and one bias. */
+/* A convolution with these attributes, including its kernel, and a bias. */
 static void conv_of(onnx_graph *g, int cin, int cout, const int kernel[3],
                     int biases)
 {
@@ -928,7 +928,7 @@ static void endless_kernel(onnx_graph *g)
     conv_of(g, 4, 4, (int[]){INT_MAX, INT_MAX, INT_MAX}, 4);
 }
 
-/* A convolution without a mistake, and a node of that type behind it. */
+/* A valid convolution, followed by a node of this type. */
 static int behind_conv(onnx_graph *g, const char *type, int count,
                        const int *inputs)
 {
@@ -980,7 +980,7 @@ static void relu_of_two(onnx_graph *g)
     behind_conv(g, "Relu", 2, (int[]){1, 0});
 }
 
-/* The layer before it would take it. */
+/* The convolution would be fused with it. */
 static void relu_with_a_slope(onnx_graph *g)
 {
     spc__buf node;
@@ -1223,8 +1223,8 @@ SPOILED(few_weight_ranges,
 SPOILED(weight_range_below_zero,
         attr_floats(&node, "weight_dynamic_ranges", (float[]){1, 2, 3, -4}, 4))
 
-/* They matter where the network is quantised by them, and are skipped where it
- * is not. */
+/* Ranges must be valid if the network is quantised by them; otherwise they are
+ * ignored. */
 static const spoiled spoiled_ranges[] = {
     {"none", range_is_none, SPC_EFORMAT, "an input_dynamic_range of nan"},
     {"below 0", range_below_zero, SPC_EFORMAT, "an input_dynamic_range of -1"},
@@ -1313,7 +1313,7 @@ START_TEST(an_opset_that_is_not_known_is_refused)
 }
 END_TEST
 
-/* Arrays that cannot be: a type, a place, a number of bytes. */
+/* Invalid arrays: type, location, or number of bytes. */
 static void put_array(spc__buf *file, int type, int location, int bytes)
 {
     spc__buf graph = SPC__BUF_INIT, t = SPC__BUF_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_weights.c - arrays from safetensors and NumPy files, and foldings. */
+/* test_weights.c - arrays from safetensors and NumPy files, and folding. */
 #include "base/buf.h"
 #include "base/dtype.h"
 #include "base/file.h"
@@ -32,7 +32,7 @@ static void remove_folder(void)
     spc__temp_dir_remove(folder);
 }
 
-/* A path in the folder; two may be in use at a time. */
+/* A path in the folder; two may be in use at the same time. */
 static const char *in_folder(const char *name)
 {
     static char paths[2][512];
@@ -73,7 +73,7 @@ static void assert_refused(const char *const *paths, int count,
                   error.text, said);
 }
 
-/* The file is opened; whoever needs the array gets the sentence. */
+/* The file opens; reading the array gives the error. */
 static void assert_unreadable(const char *path, const char *name,
                               const char *said)
 {
@@ -278,7 +278,8 @@ START_TEST(an_array_of_a_type_that_is_not_read_leaves_the_others)
 {
     static const char *const others[][2] = {
         {A("F24", "1", 0, 3) "}", "of type F24"},
-        {A("C64", "9", 0, 3) "}", "of type C64"}, /* its size is its own */
+        {A("C64", "9", 0, 3) "}", "of type C64"}, /* its size is stated in the
+                                                   * file */
         {A("U8", "1,1,1,1,1,1,1,1,3", 0, 3) "}", "9 dimensions"},
     };
 
@@ -330,17 +331,17 @@ static const char *write_npy(const char *name, const char *header,
 
 static const struct {
     const char *header;
-    spc_array array; /* name apart */
+    spc_array array; /* without the name */
 } arrays_of_numpy[] = {
     {NPY("<f4", "False", "(2, 3)"),
      {.type = SPC_ELEMENT_F32, .rank = 2, .shape = {2, 3}, .bytes = 24}},
     {NPY("<f2", "False", "(3,)"),
      {.type = SPC_ELEMENT_F16, .rank = 1, .shape = {3}, .bytes = 6}},
-    {NPY("<f8", "True", "(2,)"), /* of one axis there is one order */
+    {NPY("<f8", "True", "(2,)"), /* one axis has only one order */
      {.type = SPC_ELEMENT_F64, .rank = 1, .shape = {2}, .bytes = 16}},
     {NPY("|b1", "False", "()"),
      {.type = SPC_ELEMENT_BOOL, .rank = 0, .bytes = 1}},
-    {NPY(">i1", "False", "(4,)"), /* a byte has no order */
+    {NPY(">i1", "False", "(4,)"), /* a byte has no byte order */
      {.type = SPC_ELEMENT_I8, .rank = 1, .shape = {4}, .bytes = 4}},
     {NPY("<u2", "False", "(1, 0, 7)"),
      {.type = SPC_ELEMENT_U16, .rank = 3, .shape = {1, 0, 7}, .bytes = 0}},
@@ -507,7 +508,7 @@ START_TEST(the_arrays_of_an_archive_are_read)
 }
 END_TEST
 
-/* Replaces every occurrence of `from`, of as many bytes as `to`. */
+/* Replaces every occurrence of `from` by `to`, which has the same length. */
 static void patch(const char *path, const char *from, const char *to,
                   size_t bytes)
 {
@@ -546,7 +547,7 @@ START_TEST(a_damaged_archive_is_refused)
 
     put_npy(&npy, NPY("<f4", "False", "(2,)"), "12345678", 8);
     const char *path = write_npz("w.npz", "a.npy", &npy, ZIP_CM_STORE);
-    patch(path, "12345678", "12345679", 8); /* its checksum stays */
+    patch(path, "12345678", "12345679", 8); /* the checksum is unchanged */
     assert_refused(&path, 1, SPC_EFORMAT, "is damaged");
 
     path = write_file("w.npz", "PK nonsense", 11);
@@ -555,7 +556,7 @@ START_TEST(a_damaged_archive_is_refused)
 }
 END_TEST
 
-/* The sizes of the directory of a member "a.npy" become `bytes`. */
+/* Changes the sizes of member "a.npy" in the directory to `bytes`. */
 static void claim_size(const char *path, uint32_t bytes)
 {
     spc__buf file = SPC__BUF_INIT;
@@ -637,7 +638,7 @@ START_TEST(elements_become_floats)
         halves[i] = spc__half_from_float(0.5f * (float)i - 3);
         bfloats[i] = spc__bfloat_from_float(0.5f * (float)i - 3);
     }
-    memcpy(odd + 1, halves, sizeof(halves)); /* at an odd address */
+    memcpy(odd + 1, halves, sizeof(halves)); /* an odd address */
     a = (spc_array){.name = "a",
                     .type = SPC_ELEMENT_F16,
                     .data = odd + 1,
@@ -688,14 +689,14 @@ static void draw_norm(norm_values *out, uint64_t seed)
         all[i] = (float)(4 * spc__random_unit(&random) - 2);
     for (int c = 0; c < CHANNELS; c++)
         out->variance[c] = fabsf(out->variance[c]);
-    out->variance[5] = 0; /* a channel that never changed */
+    out->variance[5] = 0; /* a constant channel */
 }
 
 /*
  * A normalisation is y = (x + b - mean) / sqrt(variance + eps) * gamma + beta.
- * With scale and bias each within half a unit of the last place of fp32 it
- * differs by no more than |x| |scale| 2^-24 + |bias| 2^-24; computing them in
- * double precision adds a share of 2^-50 of the terms, which is allowed for.
+ * If scale and bias are each within half a unit in the last place of fp32, the
+ * result differs by at most |x| |scale| 2^-24 + |bias| 2^-24. Computing them in
+ * double precision adds 2^-50 of the terms, which is also allowed.
  */
 START_TEST(a_folded_normalisation_is_the_normalisation)
 {
