@@ -82,7 +82,7 @@ static spc_status alloc_arrays(spc_coords *c, spc_error *error)
     bool adds = c->duplicates >= SPC_DUPLICATES_SUM;
     spc_status status;
 
-    /* 8 bytes a key even if keys are u32, as an indexer may work with u64. */
+    /* 8 bytes per key even if keys are u32, as an indexer may work with u64. */
     if ((status = spc__coords_alloc(&c->keys, c, 8 * (padded + SPC__KEY_SLACK),
                                     error)) != SPC_OK ||
         (status = spc__coords_alloc(&c->order, c, 4 * padded, error)) !=

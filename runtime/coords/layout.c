@@ -230,7 +230,7 @@ static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
 
     if (status == SPC_OK)
         status = map->in->indexer->fill(map, &map->plain, stream, error);
-    if (status != SPC_OK) { /* the arrays still count as filled */
+    if (status != SPC_OK) { /* an index that exists counts as filled */
         dealloc(map, map->plain.index);
         map->plain.index = NULL;
     }

@@ -18,7 +18,7 @@ struct spc_voxels {
     spc_ctx *ctx;
     spc_voxelisation how;
     spc_coords *set; /* set of the list; it may also hold parked points */
-    int plane;       /* voxels of a plane that parks points outside the grid */
+    int plane;       /* voxels of a plane of parked points behind the grid */
     int cells[3];
     int pitch; /* floats from one point to the next */
     int capacity;

@@ -45,7 +45,7 @@ static spc_status device_create(spc_voxels *v, spc_error *error)
                : status;
 }
 
-/* As many blocks as asked, but at most eight a multiprocessor. */
+/* As many blocks as asked, but at most eight per multiprocessor. */
 static spc_status launch(const spc_voxels *v, spc__kernel *kernel,
                          int64_t useful, size_t shared,
                          const spc_voxelise_args *args, void *stream,

@@ -159,7 +159,7 @@ static spc_status pack(spc_net_plan *plan, spc__net_work *work,
     return status;
 }
 
-/* Uploads one scale a tensor, though only I8 tensors use theirs. */
+/* Uploads one scale per tensor, though only I8 tensors use theirs. */
 static spc_status put_scales(spc_net_plan *plan)
 {
     size_t count = (size_t)plan->net->tensor_count;

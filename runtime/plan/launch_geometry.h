@@ -18,7 +18,7 @@ typedef struct spc__launch_geometry {
     unsigned block;
     unsigned grid_x; /* fixed grid size; 0: it depends on the map */
     unsigned grid_y;
-    unsigned persistent; /* blocks of a persistent grid; 0: one block a tile */
+    unsigned persistent; /* blocks of a persistent grid; 0: one per tile */
     int blocks_per_sm;   /* maximum of a persistent grid; 0: as many as fit */
     bool shares_tiles;   /* uses the whole persistent grid even if there are few
                           * tiles */
@@ -28,8 +28,8 @@ typedef struct spc__launch_geometry {
     int first_rows;       /* map positions for each of its blocks */
     unsigned sum_block;   /* block size of the kernel that sums partial tiles;
                            * 0: none */
-    unsigned sum_grid_x;  /* its grid; 0: one block a tile */
-    unsigned sum_per_sm;  /* limit of its blocks a multiprocessor, if there is
+    unsigned sum_grid_x;  /* its grid; 0: one block per tile */
+    unsigned sum_per_sm;  /* limit of its blocks per multiprocessor, if there is
                            * one */
     unsigned sum_grid_y;
     size_t sum_shared_bytes;

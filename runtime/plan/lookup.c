@@ -499,7 +499,7 @@ static int collect(fallback *out, lookup *look, spc__library *library,
     return count;
 }
 
-/* Files that an earlier lookup set aside are not found again, so this adds them
+/* A record that an earlier lookup set aside is not found again, so this adds it
  * to the reason. */
 static void note_set_aside(lookup *look)
 {

@@ -328,7 +328,7 @@ static spc_status run_regrouped(bench *b)
     void *out[1] = {b->memory[3]};
     spc_status status = spc_coords_update(b->set, b->coords, NULL, ROWS, NULL);
 
-    if (status == SPC_OK) /* two numbers a row */
+    if (status == SPC_OK) /* two numbers per row */
         status =
             spc_coords_mask(b->made, b->memory[0], in, SPC_F32, -400, NULL);
     if (status == SPC_OK)

@@ -6,8 +6,8 @@
  *     test_large [sim|cpu|cuda]
  *
  * On "cuda" the box has 225 voxels along each axis and 192 channels (2.2 * 10^9
- * elements, 4.4 GB a tensor; skipped with less than 40 GB). On other devices it
- * has 11, which checks the test itself.
+ * elements, 4.4 GB per tensor; skipped with less than 40 GB). On other devices
+ * it has 11, which checks the test itself.
  */
 #include "base/dtype.h"
 #include "context/ctx.h"

@@ -386,7 +386,7 @@ END_TEST
 
 /* ---- from a layer's text to its checked result --------------------------- */
 
-/* Compiling for the emulation takes seconds a case, so only the first cases,
+/* Compiling for the emulation takes seconds per case, so only the first cases,
  * which differ most, run on both devices; the others run on the cpu. */
 static const struct {
     const char *layer, *scene;

@@ -117,8 +117,8 @@ static const struct {
      "os_mma", ""},
     {"conv,cin=16,cout=32,k=3,stride=2,rule=floor", "os_warp", "order=morton"},
     {"subm,cin=32,cout=32,k=3", "os_group", "order=dense"},
-    /* Depthwise: an epilogue, slices, bf16, several outputs a channel, partial
-     * vectors. */
+    /* Depthwise: an epilogue, slices, bf16, several outputs per channel,
+     * partial vectors. */
     {"subm,cin=32,cout=32,groups=32,k=3,dtype=bf16,epilogue=scale+bias+add+"
      "relu",
      "os_depthwise", "order=morton"},

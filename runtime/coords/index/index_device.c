@@ -106,7 +106,7 @@ int spc__index_grid(int most, int threads, int offsets, int key_bytes,
     return grid;
 }
 
-/* One block a multiprocessor; fewer if there are few rows. */
+/* One block per multiprocessor; fewer if there are few rows. */
 static unsigned choose_grid(const spc_coords *c, const spc__index_scratch *s,
                             int offsets)
 {

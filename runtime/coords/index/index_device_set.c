@@ -23,7 +23,7 @@ static const spc__device_ops *ops_of(const spc_ctx *ctx)
  * Uses about as many bins as rows, so that most bins hold few keys. A level of
  * a scan has at most half the voxels of the previous one, or with a footprint a
  * few more, and the same or twice the capacity. Fewer bins mean less memory to
- * scan, at the cost of a few more keys a bin.
+ * scan, at the cost of a few more keys per bin.
  */
 static int choose_bin_bits(const spc_coords *c)
 {

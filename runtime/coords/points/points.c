@@ -225,7 +225,7 @@ spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
                              error);
 }
 
-/* Blocks for one thread a row. */
+/* Blocks for one thread per row. */
 static int blocks_for(const spc_points *p)
 {
     int useful =

@@ -177,7 +177,7 @@ static spc_status device_fill(spc_coords *c, const uint8_t *mask, void *stream,
 
 /* ---- features --------------------------------------------------------- */
 
-/* One thread an item, but no more blocks than can run at once. */
+/* One thread per item, but no more blocks than can run at once. */
 static spc_status launch_items(const spc_coords *c, spc__kernel *kernel,
                                int64_t items, const void *args, size_t bytes,
                                void *stream, spc_error *error)
