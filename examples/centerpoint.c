@@ -5,11 +5,11 @@
  *
  *     centerpoint MODEL DEVICE DATABASE SCAN.bin... >PLANES
  *
- * MODEL is a file, or the name under which DATABASE has a network (spctune net
- * add). A scan has as many little-endian float32 a point as the network has
- * channels, x, y and z first (SCAN.bin,columns=5: more of them, the rest unread). A plane is
- * binary16 [channels][y][x]. From a DATABASE that holds the layers ("" for
- * none) nothing is compiled.
+ * MODEL is a file, or the name of a network in DATABASE (spctune net add). A
+ * scan has as many little-endian float32 a point as the network has channels,
+ * x, y and z first (SCAN.bin,columns=5 for files with more numbers, which are
+ * ignored). A plane is binary16 [channels][y][x]. If DATABASE has the layers
+ * ("" for no database), nothing is compiled.
  */
 #include <spc_import.h>
 
@@ -18,7 +18,7 @@
 
 enum { VOXELS = 160000, POINTS = 1 << 20 };
 
-/* nuScenes at 7.5 cm, which ONNX files do not say. */
+/* nuScenes at 7.5 cm, which ONNX files do not state. */
 static const spc_onnx_options how = {.dtype = SPC_F16,
                                      .voxel = {0.075, 0.075, 0.2},
                                      .low = {-54, -54, -5},
@@ -54,7 +54,10 @@ static void *memory(size_t bytes) /* on the device */
     return out;
 }
 
-/* From the file, if there is one; else from the database. */
+/*
+ * Opens the file if it exists, otherwise the network of that name in the
+ * database.
+ */
 static spc_net *open_model(const char *model)
 {
     FILE *file = fopen(model, "rb");
@@ -73,7 +76,7 @@ static spc_net *open_model(const char *model)
     return net;
 }
 
-/* Plans the network for the device, captures its graph. */
+/* Plans the network for the device and captures its graph. */
 static void plan_model(spc_net *net)
 {
     spc_net_options options = SPC_NET_OPTIONS_INIT;
@@ -102,7 +105,7 @@ static void read_scan(const char *path)
     count = (int32_t)scan.rows;
 }
 
-/* Points and their number go in, one launch, a plane comes out. */
+/* Uploads points and their number, launches once, and downloads a plane. */
 static void run(void)
 {
     spc_net_output out;
@@ -139,5 +142,5 @@ int main(int argc, char **argv)
         read_scan(argv[i]);
         run();
     }
-    /* Nothing is freed that the system takes back anyway. */
+    /* Memory is left to the system, which frees it at the end. */
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * deployed.c - a network from a database and from nothing else: no file of its
- * layers, no Lua, no compiler. Says how long it takes to the first result.
+ * deployed.c - runs a network from a database alone, without a file of its
+ * layers, Lua, or a compiler, and prints the time to the first result.
  *
  *     deployed DATABASE NETWORK DEVICE|best SCENE
  *
  * `spctune net add` stores the network, `spctune tune --network` the kernels of
- * its layers. It links as well with a libspc that has only the runtime.
+ * its layers. It also links with a libspc that has only the runtime.
  */
 #include <spc.h>
 
@@ -43,7 +43,7 @@ static void *memory(size_t bytes) /* on the device */
     return out;
 }
 
-/* Room for the scene, whose rows and densities choose the kernels. */
+/* Makes room for the scene, whose rows and densities choose the kernels. */
 static spc_net_options room_for(const spc_scene *scene)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
@@ -59,7 +59,7 @@ static spc_net_options room_for(const spc_scene *scene)
     return o;
 }
 
-/* Features without noise: ones, as binary16 or fp32. */
+/* Fills features with ones, as binary16 or fp32. */
 static void fill(void *features, size_t count, spc_dtype dtype)
 {
     size_t bytes = count * (dtype == SPC_F32 ? 4 : 2);
@@ -74,7 +74,7 @@ static void fill(void *features, size_t count, spc_dtype dtype)
     free(ones);
 }
 
-/* The sum of the output's bytes, by which two runs can be compared. */
+/* The sum of the output's bytes, to compare two runs. */
 static unsigned long sum_of(const spc_net_output *out, const void *memory)
 {
     int64_t rows = out->dense ? out->batches : spc_coords_rows(out->set);
@@ -134,5 +134,5 @@ int main(int argc, char **argv)
            argv[2], 1e3 * (opened - start), 1e3 * (planned - opened),
            1e3 * (done - start), (long long)stats.artefacts_loaded,
            (long long)stats.compiles, sum_of(&out, buffers.memory));
-    return 0; /* nothing is freed that the system takes back anyway */
+    return 0; /* memory is left to the system */
 }

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * frames.c - the loop of a vehicle: sets and maps made once, then filled anew
- * on the device for every frame, with no wait, no allocation and no compiler.
+ * frames.c - the loop of a vehicle: sets and maps are made once, then filled on
+ * the device for every frame, without waits, allocations or a compiler.
  *
  *     frames [DEVICE [FRAMES [SCALE [DATABASE]]]]
  *
- * A frame has 10,803 to 135,306 voxels (what real scans span), divided by
- * SCALE: sim wants 200. From a DATABASE that holds the layers nothing is
- * compiled.
+ * A frame has 10,803 to 135,306 voxels (the range of real scans), divided by
+ * SCALE: use 200 for sim. If DATABASE has the layers, nothing is compiled.
  */
 #include <spc.h>
 #include <stdio.h>
@@ -29,7 +28,7 @@ static spc_map *maps[LAYERS];
 static spc_plan *plans[LAYERS];
 static spc_buffers buffers[LAYERS];
 static int32_t *coords, *count;     /* of the frame, on the device */
-static void *owned[4 * LAYERS + 3]; /* what memory() gave */
+static void *owned[4 * LAYERS + 3]; /* allocated by memory() */
 static int owned_count;
 
 static void check(spc_status status)
@@ -50,8 +49,11 @@ static void *memory(size_t bytes) /* on the device, all zero */
     return owned[owned_count++] = out;
 }
 
-/* Room for the range of the sensor, here 80 m at 5 cm, and for the most voxels
- * of a frame. Few voxels have more than four outputs on the coarse level. */
+/*
+ * Makes room for the range of the sensor, here 80 m at 5 cm, and for the most
+ * voxels of a frame. Few voxels have more than four outputs on the coarse
+ * level.
+ */
 static void make_maps(int64_t capacity)
 {
     spc_coords_options set = {.capacity = capacity,
@@ -71,7 +73,7 @@ static void make_maps(int64_t capacity)
     count = memory(sizeof(*count));
 }
 
-/* What the sensor brings: here any n voxels of a scan, side by side. */
+/* Stands for the sensor: any n consecutive voxels of a scan. */
 static void receive(const spc_scene *scan, int32_t n)
 {
     int64_t first = rand() % (spc_scene_rows(scan) - n + 1);
@@ -81,7 +83,7 @@ static void receive(const spc_scene *scan, int32_t n)
     check(spc_copy_to_device(ctx, count, &n, sizeof(n)));
 }
 
-/* This, and executing, only enqueues: a CUDA graph may capture it. */
+/* Update and execution only enqueue work, so a CUDA graph may capture them. */
 static void update(void)
 {
     check(spc_map_update(maps[0], coords, count, 0, NULL));
@@ -90,7 +92,7 @@ static void update(void)
     check(spc_map_update(maps[2], NULL, NULL, 0, NULL));
 }
 
-/* The first frame's size chooses the kernels. */
+/* The size of the first frame chooses the kernels. */
 static void make_plan(int i, unsigned flags)
 {
     int64_t rows_in = spc_coords_capacity(spc_map_in(maps[i]));
@@ -160,7 +162,7 @@ int main(int argc, char **argv)
                 (double)(end.tv_nsec - start.tv_nsec) * 1e-3;
 
     for (int i = 0; i < LAYERS && status == SPC_OK; i++)
-        status = spc_map_check(maps[i], NULL); /* was on the device till now */
+        status = spc_map_check(maps[i], NULL); /* was on the device until now */
     printf("%d frames, %.1f us each; the last one: %lld voxels, %s\n", frames,
            us / frames, (long long)spc_coords_rows(fine),
            status == SPC_OK ? "all well" : spc_ctx_error(ctx));

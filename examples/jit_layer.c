@@ -6,8 +6,8 @@
  *               [--cached-only]
  *
  * Opens a context, makes a scene and its kernel map, asks for a plan (from the
- * database if it knows the layer, else compiled now), packs the weights, runs,
- * and checks some of the outputs with a few lines of its own.
+ * database if it knows the layer, otherwise compiled now), packs the weights,
+ * runs, and checks some of the outputs with a few lines of its own.
  */
 #include <spc.h>
 
@@ -65,7 +65,7 @@ static float float_of(unsigned short half)
     return half & 0x8000 ? -value : value;
 }
 
-/* An input of one row and channel is an element. */
+/* The size of an input of one row and channel. */
 static size_t element(const layer *l)
 {
     return spc_conv_bytes(&l->conv, SPC_IN, 1) / (size_t)l->conv.cin;
@@ -117,7 +117,7 @@ static spc_status download(layer *l, size_t count)
 
 /* ---- the layer ----------------------------------------------------------- */
 
-/* What the example has the arrays and the arithmetic for. */
+/* True if the example has the arrays and the arithmetic for this layer. */
 static bool is_shown(const spc_conv *conv)
 {
     return conv->dtype != SPC_BF16 && conv->dtype != SPC_I8 && !conv->scale &&
@@ -133,7 +133,7 @@ static spc_status open_layer(layer *l, const options *o, spc_error *error)
 
     ctx.device = o->device;
     ctx.database = o->database;
-    /* Whoever names a database wants that one. */
+    /* A named database must be usable. */
     ctx.need_database = o->database != NULL && o->database[0] != '\0';
     if ((status = spc_conv_parse(&l->conv, o->layer, error)) != SPC_OK)
         return status;
@@ -146,7 +146,7 @@ static spc_status open_layer(layer *l, const options *o, spc_error *error)
     return spc_ctx_create(&l->ctx, &ctx, error);
 }
 
-/* Rows in and out are the same for a submanifold layer only. */
+/* Only a submanifold layer has equal rows in and out. */
 static spc_status make_map(layer *l)
 {
     spc_status status =
@@ -160,7 +160,7 @@ static spc_status make_map(layer *l)
     return SPC_OK;
 }
 
-/* The example's bias, where the layer has one, is zero. */
+/* The example's bias, if the layer has one, is zero. */
 static spc_status make_bias(layer *l)
 {
     size_t bytes = spc_conv_bytes(&l->conv, SPC_BIAS, 0);
@@ -319,7 +319,7 @@ static void report(const layer *l, const options *o)
            (long long)stats.compiles, (long long)stats.artefacts_loaded);
 }
 
-/* Says what went wrong, and returns the exit status for it. */
+/* Prints what went wrong, and returns the exit status for it. */
 static int fail(layer *l, spc_status status, const char *sentence)
 {
     fprintf(stderr, "jit_layer: %s: %s\n", spc_status_text(status), sentence);
@@ -343,7 +343,10 @@ int main(int argc, char **argv)
         return fail(&l, status, error.text);
     double opened = now_ms();
 
-    /* Scene and data stand for what a program already has: not counted. */
+    /*
+     * Scene and data represent what a program already has, so they are not
+     * timed.
+     */
     if ((status = spc_scene_load(&l.scene, o.scene, &error)) != SPC_OK)
         return fail(&l, status, error.text);
     double loaded = now_ms();

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train_step.c - a small network learns by plain gradient descent.
+ * train_step.c - trains a small network by plain gradient descent.
  *
  *     train_step [DEVICE [STEPS]]
  *
- * Three layers go down a level and up again. Beside the library the same steps
- * are taken in double precision by plain loops: both losses must fall alike.
+ * Three layers go down a level and up again. Plain loops take the same steps in
+ * double precision: both losses must decrease alike.
  */
 #include <math.h>
 #include <spc.h>
@@ -56,9 +56,11 @@ typedef struct learner {
     int64_t count;         /* of the outputs */
 } learner;
 
-/* A network is a value on the host: an input, then layer after layer, each with
- * the tensor that it reads. The last layer finds the voxels that it goes back
- * to by itself. Weights are drawn by the seed. */
+/*
+ * A network is a value on the host: an input, then layer after layer, each with
+ * the tensor that it reads. The last layer finds its target voxels by itself.
+ * Weights are drawn by the seed.
+ */
 static spc_net *make_network(uint64_t seed)
 {
     spc_net_input input = SPC_NET_INPUT_INIT;
@@ -81,9 +83,11 @@ static spc_net *make_network(uint64_t seed)
     return net;
 }
 
-/* A training is the network on one scene, with all that the steps need: sets,
- * maps, plans of every pass, memory, and parameters of its own, which begin as
- * the network's. Features and the gradient of the outputs are the caller's. */
+/*
+ * A training is the network on one scene with everything that its steps need:
+ * sets, maps, plans of every pass, memory, and its own parameters, initially
+ * the network's. The caller owns the features and the gradient of the outputs.
+ */
 static void open_learner(learner *l, const spc_net *net, const spc_scene *scene,
                          const float *x)
 {
@@ -105,15 +109,17 @@ static void close_learner(learner *l)
     free(l->y);
 }
 
-/* One step; what the loss was before it. The loss is the caller's: here the
- * mean of squares, on the host. */
+/*
+ * Takes one step; returns the loss before it. The caller computes the loss:
+ * here the mean of squares, on the host.
+ */
 static double step(learner *l, const float *target)
 {
     size_t bytes = (size_t)l->count * sizeof(float);
     const void *out;
     double loss = 0;
 
-    /* Enqueues all layers; their results stay for the way back. */
+    /* Enqueues all layers; their results are kept for the backward pass. */
     check(spc_net_forward(l->training, l->features, &out, NULL));
     check(spc_synchronize(ctx));
     check(spc_copy_to_host(ctx, l->y, out, bytes));
@@ -125,8 +131,10 @@ static double step(learner *l, const float *target)
     check(spc_copy_to_device(ctx, l->grad, l->y, bytes));
     /* From the gradient of the outputs to that of every weight and bias. */
     check(spc_net_backward(l->training, l->grad, NULL));
-    /* Each parameter less the rate times its gradient. For another way down
-     * there are spc_training_param, which reads both, and _set_param. */
+    /*
+     * Subtracts the rate times its gradient from each parameter. For another
+     * optimiser, spc_training_param reads both, and _set_param writes.
+     */
     check(spc_training_descend(l->training, (float)rate));
     return loss;
 }
@@ -135,8 +143,8 @@ static double step(learner *l, const float *target)
 
 typedef struct layer {
     spc_conv conv;
-    spc_relation relation; /* which rows see which, by the oracle */
-    int64_t taps, count;   /* numbers of weights, of these and biases */
+    spc_relation relation; /* from the oracle */
+    int64_t taps, count;   /* number of weights; of weights and biases */
     double *params, *grad; /* weights [cout][offset][cin], then biases */
     double *y, *dy;        /* sums before the activation; their gradient */
 } layer;
@@ -190,8 +198,10 @@ static double seen_exactly(int i, int64_t row, int c)
     return i == 0 || in > 0 ? in : 0;
 }
 
-/* One pair of rows: what it adds to the sums, or (`back`) to the gradients of
- * weights and of inputs. */
+/*
+ * One pair of rows: adds to the sums, or (`back`) to the gradients of weights
+ * and inputs.
+ */
 static void add_pair(int i, int64_t k, int64_t from, int64_t row, bool back)
 {
     layer *l = &layers[i];
@@ -266,8 +276,10 @@ static double step_exactly(void)
 
 /* ---- both ---------------------------------------------------------------- */
 
-/* Inputs, and what the same network with other weights makes of them: it can be
- * learnt. */
+/*
+ * Draws inputs and the outputs of the same network with other weights, so that
+ * the task can be learnt.
+ */
 static void draw_task(int64_t rows)
 {
     int64_t outs = layers[LAST].relation.rows_out * CHANNELS_OUT;

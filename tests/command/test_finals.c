@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_finals.c - how a search ends: those that may win beside each other, what
- * served before, budgets, candidates that a caller compares or chooses, and
- * layers that choose the layouts of their map together.
+ * test_finals.c - the end of a search: comparing those that may win, earlier
+ * choices, budgets, candidates that a caller compares or chooses, and layers
+ * that choose the layouts of their map together.
  */
 #include "rig/layer_rig.h"
 
@@ -20,10 +20,12 @@
 #define TEMPLATES SPC_TEST_DATA "/templates/tuner/"
 #define LAYER "subm,cin=4,cout=6,k=3,dtype=f32"
 #define SCENE "gen:uniform,n=300,extent=12"
-/* Its buckets are others, and near. */
+/* A scene in other, near buckets. */
 #define NEIGHBOUR "gen:uniform,n=600,extent=15"
 
-/* One for all tests, made before the first: kernels are compiled once. */
+/*
+ * One for all tests, made before the first, so that kernels are compiled once.
+ */
 static char database[300];
 
 /* ---- runs ---------------------------------------------------------------- */
@@ -130,8 +132,10 @@ END_TEST
 
 /* ---- budgets ------------------------------------------------------------- */
 
-/* A budget that is over before anything begins leaves the default alone; a run
- * without one goes on from there. */
+/*
+ * A budget that is over from the start leaves only the default; a run without
+ * one continues from there.
+ */
 START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -147,7 +151,7 @@ START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
     ck_assert_int_lt(first.timed, 12);
     ck_assert_str_ne(first.winner, "");
     ck_assert_int_eq(count("choice"), 1);
-    /* All but the code of maps, which nobody times. */
+    /* Everything except the code of maps, which is not timed. */
     int64_t stored = count("trial WHERE samples > 0 OR status <> 'ok'");
     ck_assert_int_ge(stored, first.timed);
     options.budget_s = 0;
@@ -155,7 +159,7 @@ START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
     ck_assert(!second.out_of_time);
     ck_assert_int_eq(second.known, stored);
     ck_assert_int_eq(s.count, 12);
-    options.budget_s = 1e-9; /* costs nothing where all is known */
+    options.budget_s = 1e-9; /* no effect if everything is known */
     assert_ok(tune(ctx, SCENE, &s, &options, &third), spc_ctx_error(ctx));
     ck_assert(!third.out_of_time);
     ck_assert_int_eq(third.known, 12);
@@ -167,9 +171,9 @@ START_TEST(a_spent_budget_leaves_something_that_a_later_run_goes_on_from)
 }
 END_TEST
 
-/* ---- what served before -------------------------------------------------- */
+/* ---- earlier choices ----------------------------------------------------- */
 
-/* Another choice, as if it had been made so. */
+/* Stores another choice, as if it had been made. */
 static void choose(const char *config)
 {
     char *sql = sqlite3_mprintf(
@@ -189,8 +193,10 @@ static void choose(const char *config)
     sqlite3_free(sql);
 }
 
-/* Of the problem that the test before has tuned. A quick search begins at the
- * default, and this choice is more than one move away from it. */
+/*
+ * For the problem that the previous test has tuned. A quick search begins at
+ * the default, and this choice is more than one move away from it.
+ */
 START_TEST(a_neighbours_choice_is_measured_with_all_samples)
 {
     static const char far[] = "tile=128,step=2,order=gray";
@@ -203,7 +209,7 @@ START_TEST(a_neighbours_choice_is_measured_with_all_samples)
     choose(far);
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "plain");
     options.effort = SPC_EFFORT_QUICK;
-    options.budget_s = 1e-9; /* but for seeds nobody is measured */
+    options.budget_s = 1e-9; /* only seeds are measured */
     assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &report), spc_ctx_error(ctx));
     snprintf(name, sizeof(name), "plain %s", far);
     for (int i = 0; i < s.count; i++)
@@ -215,9 +221,11 @@ START_TEST(a_neighbours_choice_is_measured_with_all_samples)
 }
 END_TEST
 
-/* A report by which no more are done than by the one before comes when they
- * have all samples: what the default takes after that is seen only by who
- * measures it again. */
+/*
+ * A report with the same `done` as the one before comes when all samples are
+ * taken. From then on the default is fast, which only a second timing of it
+ * shows.
+ */
 static void raise_clock(const spc_progress *progress, void *payload)
 {
     static int done;
@@ -275,14 +283,14 @@ START_TEST(what_lost_on_a_near_problem_is_not_tried_again)
     ck_assert_int_lt(second.timed, first.timed);
     assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &third), spc_ctx_error(ctx));
     ck_assert_int_eq(third.timed, 0);
-    options.effort = SPC_EFFORT_NORMAL; /* who asks for more gets it */
+    options.effort = SPC_EFFORT_NORMAL; /* a larger effort tries it */
     assert_ok(tune(ctx, NEIGHBOUR, &s, &options, &third), spc_ctx_error(ctx));
     ck_assert_int_ge(count_of(&s, "slow "), 1);
     spc_ctx_free(ctx);
 }
 END_TEST
 
-/* Without a look at the space: who has a choice is known by its trials. */
+/* Without listing the space: the trials show the choice. */
 START_TEST(a_choice_that_is_there_is_found_without_the_space)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -298,7 +306,7 @@ START_TEST(a_choice_that_is_there_is_found_without_the_space)
     ck_assert_double_gt(first.winner_us, 0);
     ck_assert_int_eq(s.count, first.known);
     ck_assert_int_eq(first.candidates, first.known);
-    options.only = "slow"; /* of which it is no choice */
+    options.only = "slow"; /* for which it is no choice */
     assert_ok(tune(ctx, SCENE, &s, &options, &second), spc_ctx_error(ctx));
     ck_assert(!second.was_there);
     ck_assert_str_ne(second.winner, first.winner);
@@ -312,7 +320,7 @@ END_TEST
     "choice JOIN trial ON trial.id = choice.trial "                            \
     "WHERE choice.reason LIKE '%in a network%' AND trial.config = "
 
-/* Of the same problem: slower or not, it is chosen, and stays so. */
+/* For the same problem: it is chosen even if it is slower, and stays. */
 START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
 {
     static const char wanted[] = "plain tile=128,step=2,order=gray";
@@ -329,7 +337,9 @@ START_TEST(a_caller_chooses_what_was_measured_and_nothing_else)
     ck_assert_str_eq(report.winner, wanted);
     ck_assert_int_eq(report.timed, 0);
     ck_assert_int_eq(count(CHOSEN "'tile=128,step=2,order=gray'"), 1);
-    /* Called off it is not; but who takes a choice back looks at another flag.
+    /*
+     * An interrupt does not stop it: a caller that restores a choice uses
+     * another flag.
      */
     static const int called_off = 1, never = 0;
     ctx->cancel = &called_off;
@@ -350,7 +360,10 @@ END_TEST
 /* ---- layers without a map -------------------------------------------------
  */
 
-/* No rows are sorted for them: half of the candidates differ in that alone. */
+/*
+ * Their rows are not sorted, and half of the candidates differ only in the
+ * order.
+ */
 START_TEST(row_orders_of_a_linear_layer_are_one)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
@@ -385,9 +398,11 @@ static void set_layer(joint_layer *layer, int map, int steps, double none,
     joint_layer_add(layer, "k", "rows=8,order=dense", dense + 1, false);
 }
 
-/* Times of two layers by order, of which the first is `steps` times there; what
- * an order costs; what both take, and by how much that is faster. Layers of
- * other maps are none of their business. */
+/*
+ * The times of two layers by order, the number of steps of the first, and the
+ * cost of an order; the expected orders, and the expected gain. Layers of other
+ * maps are not affected.
+ */
 START_TEST(an_order_that_layers_share_is_paid_for_once)
 {
     static const struct {
@@ -399,13 +414,13 @@ START_TEST(an_order_that_layers_share_is_paid_for_once)
     } rows[] = {
         /* each its own, as both gain more than they cost */
         {{50, 10, 40}, {50, 40, 10}, 1, 20, {"gray", "dense"}, 0},
-        /* nobody's order is worth it */
+        /* no order is worth its cost */
         {{15, 10, 11}, {15, 12, 10}, 1, 20, {"none", "none"}, 30},
-        /* one for both */
+        /* a common one */
         {{50, 10, 12}, {50, 40, 10}, 1, 20, {"dense", "dense"}, 18},
-        /* the first is there so often that it has its way */
+        /* the first has so many steps that it decides */
         {{50, 10, 12}, {50, 11, 10}, 9, 20, {"gray", "gray"}, 19},
-        /* what costs nothing is kept */
+        /* a free order is kept */
         {{50, 10, 12}, {50, 40, 10}, 1, 0, {"gray", "dense"}, 0},
     };
 
@@ -450,8 +465,10 @@ END_TEST
 
 /* ---- rivals in a network ------------------------------------------------- */
 
-/* A network of two layers; what a replay takes with each of their kernels, and
- * the first time that it is timed so much more or less. */
+/*
+ * A network of two layers; the time of a replay with each of their kernels, and
+ * the deviation of the first timing.
+ */
 typedef struct pretended {
     double us[2][3], first_by;
     int now[2], timed, most;
@@ -493,14 +510,14 @@ START_TEST(a_kernel_that_is_slower_alone_is_taken_if_the_network_is_faster)
         {{.us = {{50, 50, 51}, {50, 55, 50}}, .most = 99}, {0, 0}, 0, 100},
         /* the second rival of one, the first of the other */
         {{.us = {{50, 52, 40}, {50, 45, 48}}, .most = 99}, {2, 1}, 2, 85},
-        /* less than replays differ by */
+        /* less than the noise of replays */
         {{.us = {{50, 49.9, 50}, {50, 50, 50}}, .most = 99}, {0, 0}, 0, 100},
-        /* fast by chance, the first time */
+        /* fast by chance the first time */
         {{.us = {{50, 50, 50}, {50, 50, 50}}, .first_by = -20, .most = 99},
          {0, 0},
          0,
          100},
-        /* the time is over before the first layer's second rival */
+        /* the time ends before the first layer's second rival */
         {{.us = {{50, 52, 40}, {50, 45, 48}}, .most = 2}, {0, 1}, 1, 95},
         {{.us = {{50, 40, 40}, {50, 45, 48}}, .most = 0}, {0, 0}, 0, 100},
     };
@@ -541,7 +558,7 @@ START_TEST(the_fastest_rivals_are_kept_and_one_is_put_first)
     }
     rivals_put_first(&layer, "k12");
     rivals_put_first(&layer, "k15");           /* is not among them */
-    ck_assert(!rivals_give_way(&layer, "k0")); /* to none that is known */
+    ck_assert(!rivals_give_way(&layer, "k0")); /* no known kernel */
     ck_assert_int_eq(layer.count, RIVALS_MOST);
     for (int i = 0; i < RIVALS_MOST; i++)
         ck_assert_str_eq(layer.other[i], order[i]);
@@ -558,10 +575,9 @@ START_TEST(the_fastest_rivals_are_kept_and_one_is_put_first)
 }
 END_TEST
 
-/* ---- who wins ------------------------------------------------------------ */
+/* ---- the winner ---------------------------------------------------------- */
 
-/* Entries that were timed at different moments, and some of them side by side.
- */
+/* Entries timed at different moments, some of them side by side. */
 static void set_entry(spc__entry *entry, spc__candidate *candidate, double us,
                       double side_us)
 {
@@ -577,7 +593,7 @@ static void set_entry(spc__entry *entry, spc__candidate *candidate, double us,
 
 /* ---- moves --------------------------------------------------------------- */
 
-/* Candidates a=1|2, b=1|2|3, of which those with a time are timed. */
+/* Candidates a=1|2, b=1|2|3; those with a time are timed. */
 typedef struct grid {
     spc__entry entries[6];
     spc__candidate kinds[6];
@@ -685,13 +701,13 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
     static const struct {
         double us[3], side_us[3];
         int winner;
-        int of_network; /* who was chosen in one, counted from 1; 0: nobody */
+        int of_network; /* the choice in a network, counted from 1; 0: none */
     } rows[] = {
         {{10, 11, 12}, {0, 0, 0}, 0, 0},
         {{10, 11, 12}, {13, 12, 0}, 1, 0},
         {{10, 10.5, 10.2}, {14, 14.5, 0}, 0, 0},
         {{10, 11, 12}, {14, 13.5, 13}, 2, 0},
-        /* Near the fastest alone it stays, whoever is a finalist. */
+        /* If it is near the fastest alone, it stays, with any finalists. */
         {{10, 10.9, 12}, {0, 0, 0}, 1, 2},
         {{10, 10.9, 12}, {10, 0, 12}, 1, 2},
         {{10, 11.1, 12}, {0, 0, 0}, 0, 2},
@@ -714,8 +730,10 @@ START_TEST(the_fastest_side_by_side_wins_whatever_other_moments_say)
 }
 END_TEST
 
-/* The last is what runs untuned; all are defaults, and the second has the
- * fewest registers, for which it wins among equals. */
+/*
+ * The last is the untuned one; all are defaults, and the second has the fewest
+ * registers, so it wins ties.
+ */
 START_TEST(no_winner_is_slower_than_what_runs_untuned)
 {
     static const char *const configs[] = {"tile=128,step=1,order=none",
@@ -729,8 +747,8 @@ START_TEST(no_winner_is_slower_than_what_runs_untuned)
         {{10, 10, 10}, {10, 10.03, 10.05}, 1, 10.05},
         {{10, 10, 10}, {10, 10.08, 10.05}, 0, 10.05},
         {{10, 10, 30}, {10, 10.08, 30}, 1, 30},
-        {{10, 10, 9}, {10, 10.08, 10.5}, 1, 10.5}, /* another moment's 9 */
-        {{10, 10, 9}, {10, 0, 0}, 0, 0},           /* not in the same turns */
+        {{10, 10, 9}, {10, 10.08, 10.5}, 1, 10.5}, /* 9 at another moment */
+        {{10, 10, 9}, {10, 0, 0}, 0, 0},           /* not in the same rounds */
         {{10, 10.08, 10.05}, {0, 0, 0}, 0, 10.05},
         {{10, 10.03, 10.05}, {0, 0, 0}, 1, 10.05},
     };

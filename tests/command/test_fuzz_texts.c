@@ -4,11 +4,10 @@
  * operators, scenes, networks, records, signatures, lists, figures of peers and
  * audits, files of defaults, compiled code as it is stored.
  *
- * Each file of tests/corpus/texts is read as it is, and then again and again
- * with some of it changed. Whatever comes, a reader says either a sentence that
- * can be printed or what it has read, which is checked. A file that ever did
- * harm stays in the corpus. It goes on for so many minutes in all, on the files
- * with a word in their names, as
+ * Each file of tests/corpus/texts is read unchanged, and then repeatedly with
+ * random changes. For any input, a reader returns either a printable error or a
+ * value, which is checked. A file that ever found a fault stays in the corpus.
+ * To run it for some minutes, on the files with a word in their names:
  *
  *     test_fuzz_texts --minutes 10 .layer
  */
@@ -40,7 +39,7 @@ enum { MOST_FILES = 64, MOST_BYTES = 1 << 16 };
 static double seconds; /* 0: the rounds of the table */
 static char *names[MOST_FILES];
 static int name_count;
-static char input[400]; /* the changed file, for who reads files */
+static char input[400]; /* the changed input, for readers of files */
 static char database[400];
 
 /* ---- what the command's files need ----------------------------------------
@@ -79,7 +78,9 @@ void cli_catch_signals(const cli *self)
     (void)self;
 }
 
-/* What cli_fail said is an error like any other; to be seen it need not be. */
+/*
+ * The message of cli_fail is an error like any other; it need not be printed.
+ */
 static spc_status take_said(spc_status status, spc_error *error)
 {
     if (status != SPC_OK)
@@ -92,7 +93,7 @@ static spc_status take_said(spc_status status, spc_error *error)
 
 typedef spc_status (*reader)(const char *data, size_t bytes, spc_error *error);
 
-/* What is read, is written, and is read again, is the same. */
+/* A value that is read, written, and read again must be equal. */
 static spc_status read_layer(const char *data, size_t bytes, spc_error *error)
 {
     char text[512], again[512];
@@ -131,7 +132,7 @@ static spc_status read_feature(const char *data, size_t bytes, spc_error *error)
     return SPC_OK;
 }
 
-/* Of a name that is no path. */
+/* Writes the input to a file, for readers that take a path. */
 static spc_status write_input(const char *ending, const char *data,
                               size_t bytes, spc_error *error)
 {
@@ -196,7 +197,7 @@ static spc_status read_lua(const char *data, size_t bytes, spc_error *error)
     return status;
 }
 
-/* Behind a line that says how many bytes its arrays have. */
+/* The first line of the input states how many bytes its arrays have. */
 static spc_status read_net(const char *data, size_t bytes, spc_error *error)
 {
     spc__net_array *arrays = NULL;
@@ -232,7 +233,7 @@ static spc_status see_fate(spc__fate fate, const char *record,
     return SPC_OK;
 }
 
-/* All that it takes must be sound. */
+/* Accepted records must be valid. */
 static spc_status read_records(const char *data, size_t bytes, spc_error *error)
 {
     spc__exchange exchange = {.trusts = true, .each = see_fate};
@@ -313,7 +314,7 @@ static spc_status read_list(const char *data, size_t bytes, spc_error *error)
     return status;
 }
 
-/* The command's, of features and of scenes for a network. */
+/* The command's readers, of features and of scenes for a network. */
 static spc_status read_array(const char *data, size_t bytes, spc_error *error)
 {
     float *values = NULL;
@@ -334,7 +335,7 @@ static spc_status read_array(const char *data, size_t bytes, spc_error *error)
     return status;
 }
 
-/* Each line by itself, as a report does it. */
+/* Each line separately, as a report reads it. */
 static spc_status read_figures(const char *data, size_t bytes, spc_error *error)
 {
     char *text = strndup(data, bytes), *rest = NULL;
@@ -355,7 +356,7 @@ static spc_status read_figures(const char *data, size_t bytes, spc_error *error)
     return figures > 0 ? SPC_OK : spc__fail(error, SPC_EFORMAT, "no figure");
 }
 
-/* Code that a driver or a loader would get. */
+/* Code that would be passed to a driver or a loader. */
 static spc_status read_code(const char *data, size_t bytes, spc_error *error)
 {
     spc__attrs resources;
@@ -387,10 +388,10 @@ static spc_status read_packed(const char *data, size_t bytes, spc_error *error)
     return status;
 }
 
-/* Not of so many voxels that making them takes long. */
+/* True for scenes that are made quickly. */
 static bool is_small(const char *spec)
 {
-    enum { DIGITS = 2, TOO_MANY = 20 /* no number has them */ };
+    enum { DIGITS = 2, TOO_MANY = 20 /* no number is this long */ };
 
     for (size_t digits; *spec != '\0'; spec += digits + (spec[digits] != 0)) {
         digits = strspn(spec, "0123456789");
@@ -453,7 +454,8 @@ static int reader_of(const char *name)
 /* ---- rounds ---------------------------------------------------------------
  */
 
-/* `data` is copied to a block of just its size, and one byte that ends a text.
+/*
+ * Copies `data` to a block of exactly its size, plus one byte that ends a text.
  */
 static void read_once(reader read, const char *data, size_t bytes,
                       bool must_read)
@@ -474,7 +476,7 @@ static void read_once(reader read, const char *data, size_t bytes,
         check_sentence(error.text);
 }
 
-/* A piece of it also where another stands. */
+/* Moves a piece, or copies it over another. */
 static size_t move_pieces(char *data, size_t bytes, spc__random *random)
 {
     size_t length = 1 + spc__random_below(random, 24);
@@ -581,7 +583,7 @@ int main(int argc, char **argv)
     seconds /= name_count;
     snprintf(database, sizeof(database), "/dev/shm/spctune-fuzz-%ld.db",
              (long)getpid());
-    if (freopen("/dev/null", "w", stderr) == NULL) /* what commands say */
+    if (freopen("/dev/null", "w", stderr) == NULL) /* the command's messages */
         return 1;
     int result = run_suite(suite());
     for (int i = 0; i < name_count; i++)

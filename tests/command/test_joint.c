@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_joint.c - what the layers of a network were given alone, tried in the
- * network: which choices are stored at the end, also where that is cut off.
+ * test_joint.c - tests the layers' own choices in the network: which choices
+ * are stored at the end, also after an interrupt.
  *
- * The network and its database are pretended: what a replay takes is a sum that
- * is stated here, so that what must be kept is known. Whatever happens at any
- * moment, the database holds either the choices of before or others with which
- * the network is faster.
+ * Network and database are simulated: the time of a replay is a sum stated
+ * here, so that the expected choices are known. An interrupt at any moment must
+ * leave either the earlier choices or others that make the network faster.
  */
 #include "command/network/network_tune.h"
 #include "rig/suite.h"
@@ -20,11 +19,12 @@ enum { LAYERS = 3, KERNELS = 4, NAME = 24 };
 
 /* ---- the network --------------------------------------------------------- */
 
-/* Kernels of a layer: how long each takes alone and in the network, and the
- * order that it reads. The first with the least time alone is what tuning the
- * layer finds. */
+/*
+ * Kernels of a layer: the time of each alone and in the network, and the order
+ * that it reads. Tuning the layer finds the first with the least time alone.
+ */
 typedef struct kernel {
-    const char *order; /* NULL: there is no such kernel */
+    const char *order; /* NULL: no kernel */
     double alone, in_network;
     bool is_untimed; /* the database has no times of it */
 } kernel;
@@ -37,10 +37,10 @@ typedef struct layer {
 /* Layers 0 and 1 read one map, layer 2 another. */
 typedef struct scene_of_action {
     layer layers[LAYERS];
-    double price;         /* of an order that anyone reads, in a replay */
-    double said;          /* the same, as the tuner has found it out */
-    double untuned_extra; /* of replays of a plan without records */
-    int want[LAYERS];     /* kernels that are stored at the end */
+    double price;         /* cost in a replay of an order that a layer reads */
+    double said;          /* the same, as the tuner measures it */
+    double untuned_extra; /* added to replays of a plan without records */
+    int want[LAYERS];     /* kernels expected at the end */
 } scene_of_action;
 
 static struct world {
@@ -48,7 +48,8 @@ static struct world {
     int stored[LAYERS]; /* the database */
     int planned[LAYERS];
     double extra;
-    int events, ends_at; /* at which a signal comes, or all fails */
+    /* the event at which a signal comes, or everything fails */
+    int events, ends_at;
     spc_status ends_with;
     volatile int cancel;
 } world;
@@ -81,7 +82,7 @@ static double replay_us(const int taken[LAYERS])
     return us;
 }
 
-/* Something happens; is it the last thing that goes well? */
+/* Counts an event; true if it is the last one that succeeds. */
 static spc_status event(void)
 {
     if (++world.events != world.ends_at)
@@ -90,7 +91,8 @@ static spc_status event(void)
     return world.ends_with;
 }
 
-/* ---- what stands for the rest of the command ------------------------------
+/*
+ * ---- replacements of the rest of the command ------------------------------
  */
 
 spc_status cli_fail(spc_status status, const char *format, ...)
@@ -129,7 +131,7 @@ spc_status network_upload(network *n, int i)
     return SPC_OK;
 }
 
-/* A plan has what is stored, or what is untuned. */
+/* A plan has the stored kernels, or the untuned ones. */
 spc_status network_replan(network *n, unsigned flags)
 {
     bool untuned = flags == SPC_PLAN_ESTIMATE;
@@ -155,7 +157,7 @@ double network_clock_ms(void)
     return 0;
 }
 
-static int brought; /* the layer whose scenes are the job's */
+static int brought; /* the job has the scenes of this layer */
 
 void network_bring_scenes(tuning *t, const problem *p)
 {
@@ -172,7 +174,7 @@ void trials_release(trials *t)
     (void)t;
 }
 
-/* What is stored in the last moment before the end is stored. */
+/* A choice stored in the last moment before the end counts. */
 spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
                       const spc_conv *conv, spc_stage stage,
                       const cli_list *wanted)
@@ -223,7 +225,7 @@ spc_status __wrap_spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
     return SPC_OK;
 }
 
-/* ---- as if the layers had been tuned ------------------------------------- */
+/* ---- tuned layers -------------------------------------------------------- */
 
 static int fastest_alone(const layer *a)
 {
@@ -236,7 +238,7 @@ static int fastest_alone(const layer *a)
     return best;
 }
 
-/* As network_tune.c does with what a tuning reports. */
+/* As network_tune.c does with the reports of a tuning. */
 static void tune_layer_alone(int l)
 {
     const layer *a = &world.is->layers[l];
@@ -257,7 +259,7 @@ static void tune_layer_alone(int l)
     }
 }
 
-/* The status with which it ends, if it ends early at that event. */
+/* Returns the status of a run that ends early at that event. */
 static spc_status confirm(const scene_of_action *is, int ends_at,
                           spc_status ends_with)
 {
@@ -287,7 +289,7 @@ static spc_status confirm(const scene_of_action *is, int ends_at,
     return status;
 }
 
-/* ---- what must hold ------------------------------------------------------ */
+/* ---- requirements -------------------------------------------------------- */
 
 #define NONE(alone, in_network)                                                \
     {                                                                          \
@@ -398,7 +400,7 @@ END_TEST
 
 static const spc_status ends[] = {SPC_EINTERRUPTED, SPC_EDEVICE};
 
-/* It is called off, or fails, at each moment in turn. */
+/* The run is interrupted, or fails, at each event in turn. */
 START_TEST(an_early_end_leaves_what_was_there_or_what_is_faster)
 {
     const scene_of_action *is = &rows[_i / LENGTH(ends)].is;

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * test_out_file.c - files that commands write: whole, or as they were.
- */
+/* test_out_file.c - files that commands write: complete, or unchanged. */
 #include "rig/failing_writes.h"
 
 #include "base/file.h"
@@ -17,12 +15,12 @@
 Suite *suite(void);
 
 static spc__buf folder = SPC__BUF_INIT;
-static char file[400]; /* in it */
+static char file[400]; /* a file in that folder */
 static spc_error error;
 
 static char said[400];
 
-/* The command's; it prints as well. */
+/* Replaces the command's function, which also prints. */
 spc_status cli_fail(spc_status status, const char *format, ...)
 {
     va_list args;
@@ -187,7 +185,7 @@ static const struct {
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds) };
 
-/* The first kind is never written: no output is a database. */
+/* The first kind is never written, as no output is a database. */
 START_TEST(a_file_replaces_only_one_of_its_kind)
 {
     spc__piece old = {kinds[_i].start, kinds[_i].bytes};
@@ -210,7 +208,7 @@ START_TEST(a_file_replaces_only_one_of_its_kind)
 }
 END_TEST
 
-/* As mktemp makes them. */
+/* Files as mktemp makes them. */
 START_TEST(an_empty_file_is_filled)
 {
     ck_assert_int_eq(spc__file_write(file, "", 0, &error), SPC_OK);
@@ -219,7 +217,7 @@ START_TEST(an_empty_file_is_filled)
 }
 END_TEST
 
-/* What SQLite finds beside a database it reads as part of it. */
+/* SQLite reads a file next to a database as part of it. */
 START_TEST(nothing_is_written_beside_a_database)
 {
     static const char *const endings[] = {"-wal", "-shm", "-journal"};
@@ -238,7 +236,7 @@ START_TEST(nothing_is_written_beside_a_database)
         ck_assert_ptr_nonnull(strstr(said, "as part of the database"));
         unlink(file);
     }
-    /* Where there is a log, the database may be open. */
+    /* If there is a log, the database may be open. */
     snprintf(beside, sizeof(beside), "%s-wal", file);
     ck_assert_int_eq(spc__file_put(file, &database, 1, &error), SPC_OK);
     ck_assert_int_eq(spc__file_write(beside, "x", 1, &error), SPC_OK);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_table.c - tables of the command: whole in a file, fitted on a terminal.
+ * test_table.c - tables of the command: complete in a file, fitted on a
+ * terminal.
  */
 #include "command/cli/table.h"
 #include "rig/suite.h"
@@ -54,7 +55,7 @@ static int widest_line(const char *text)
     return widest;
 }
 
-/* `text` without what a table adds: blanks and ends of lines. */
+/* `text` without the blanks and ends of lines that a table adds. */
 static char *squeeze(const char *text)
 {
     char *out = calloc(1, strlen(text) + 1), *at = out;
@@ -115,7 +116,7 @@ START_TEST(the_least_important_columns_are_left_out_first)
 }
 END_TEST
 
-/* Turned, each row is a block, and has each of its cells. */
+/* Each row becomes a block with all of its cells. */
 START_TEST(a_row_that_does_not_fit_becomes_a_block)
 {
     char *text = print(30), *bare = squeeze(text);
@@ -134,7 +135,7 @@ START_TEST(a_row_that_does_not_fit_becomes_a_block)
 }
 END_TEST
 
-/* Characters count, not bytes; and no cell is cut off. */
+/* Characters count, not bytes; and no cell is truncated. */
 START_TEST(cells_have_any_length_and_umlauts)
 {
     static const char *const one[] = {"name", ">n", NULL};

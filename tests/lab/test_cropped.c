@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_cropped.c - scenes for a network: its range, its shape, the columns
- * of files. */
+/*
+ * test_cropped.c - scenes for a network: its range, its shape, the columns of
+ * files.
+ */
 #include "base/file.h"
 #include "spc.h"
 #include "rig/suite.h"
@@ -82,7 +84,7 @@ START_TEST(points_outside_the_range_are_left_out_and_counted)
 {
     static const float points[][4] = {
         {0.1f, -4, -1, 0},  /* the low corner */
-        {7.9f, 3.9f, 0, 0}, /* the high one, but for z */
+        {7.9f, 3.9f, 0, 0}, /* the high one, except z */
         {-0.1f, 0, 0, 0},   /* behind the sensor */
         {1, 4.1f, 0, 0},    {1, 0, 1.1f, 0}, {NAN, 0, 0, 0},
     };
@@ -93,7 +95,7 @@ START_TEST(points_outside_the_range_are_left_out_and_counted)
             *half = make_detector(4, low_half, 1);
 
     assert_scene(net, write_points(points, sizeof(points), ""), own, 2, 3);
-    /* Voxels of another size count from the low corner, too. */
+    /* Voxels of another size also count from the low corner. */
     assert_scene(net, write_points(points, sizeof(points), "@1"), coarse, 2, 3);
     assert_scene(net, write_points(points, sizeof(points), "@0.5,2,2"), flat, 2,
                  3);
@@ -147,8 +149,10 @@ START_TEST(voxels_outside_a_shape_without_a_range_are_left_out)
 }
 END_TEST
 
-/* The network's channels are one of two numbers that rows may have: the file's
- * numbers decide. */
+/*
+ * The network's channels match two possible row lengths: the file's values
+ * decide.
+ */
 START_TEST(rows_may_have_as_many_numbers_as_the_network_has_channels)
 {
     enum { POINTS = 1000 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_floor.c - the floor is a lower bound: by hand, against recorded times,
- * and against what is measured now. `test_floor cuda` measures on a GPU.
+ * test_floor.c - the floor is a lower bound: compared with manual calculations,
+ * recorded times, and new measurements. `test_floor cuda` measures on a GPU.
  */
 #include "base/error.h"
 #include "base/file.h"
@@ -18,7 +18,7 @@
 #include <string.h>
 
 static spc_error error;
-static const char *only_device; /* of the command line */
+static const char *only_device; /* from the command line */
 
 static spc_conv layer_of(const char *text)
 {
@@ -31,7 +31,7 @@ static spc_conv layer_of(const char *text)
 
 /* ---- by hand ------------------------------------------------------------- */
 
-/* A device that does everything in no time, but for what a test slows. */
+/* A device that takes no time, except for what a test slows. */
 static spc_device_info fast_device(void)
 {
     const double most = 1e12;
@@ -63,7 +63,8 @@ static spc__floor floor_of(const char *layer, int64_t rows, int64_t pairs,
     return out;
 }
 
-/* 1000 rows, 3000 pairs, 16 channels in, 32 out, f16, 27 offsets: 32000 bytes
+/*
+ * 1000 rows, 3000 pairs, 16 channels in, 32 out, f16, 27 offsets: 32000 bytes
  * in, 27648 of weights, 4 * 2000 of index and 26 bits a row: 3250; 64000 out.
  */
 static const double read_bytes = 32000 + 27648 + 8000 + 3250;
@@ -83,7 +84,7 @@ START_TEST(what_must_be_moved_is_counted_once)
      * centre. */
     f = floor_of("subm,cin=16,cout=32", 1000, 27000, &device);
     ck_assert_double_eq(f.read_bytes, 32000 + 27648 + 4 * 26 * 1000);
-    /* Only what is used: half of the inputs, two offsets. */
+    /* Only what is used counts: half of the inputs, two offsets. */
     spc_conv conv =
         layer_of("conv,cin=16,cout=32,k=2,stride=2,rule=floor,bias=1");
     spc__work work = {&conv, 500, 200, 500, 2};
@@ -94,7 +95,7 @@ START_TEST(what_must_be_moved_is_counted_once)
 }
 END_TEST
 
-/* Which figures are slow, and what that makes of the layer above. */
+/* The slow figures, and the floor of the layer above with them. */
 static const struct {
     const char *warm_by, *cold_by;
     double launch_us, tflops, gather, cache, memory;
@@ -106,7 +107,10 @@ static const struct {
     {"gather", "gather", 0, 1e6, 1, 1e6, 1e6, 0, 96, 96},
     {"cache", "cache", 0, 1e6, 1e6, 1, 1e6, 0, 134.898, 134.898},
     {"", "memory", 0, 1e6, 1e6, 1e6, 1, 1 << 20, 0, 70.898},
-    /* 60000 bytes stay: warm the others move, cold 4000 written ones too. */
+    /*
+     * 60000 bytes stay cached: a warm run moves the rest, a cold one also the
+     * 4000 written bytes beyond.
+     */
     {"memory", "memory", 0, 1e6, 1e6, 1e6, 1, 60000, 74.898, 74.898},
 };
 
@@ -154,7 +158,10 @@ START_TEST(a_pair_moves_its_inputs_or_its_sums)
     ck_assert_double_eq_tol(f.warm_us, 200000 * 16 / 2e3, 1e-6);
     f = floor_of("subm,cin=1024,cout=1024", 10, 200000, &device);
     ck_assert_double_eq_tol(f.warm_us, 200000 * 2048 / 128e3, 1e-6);
-    /* A narrow row that is faster than wide ones: they are gathered so. */
+    /*
+     * A narrow row is faster than wide ones, so wide ones are gathered as
+     * narrow ones.
+     */
     device.gather_near_gbps[0] = 500;
     f = floor_of("subm,cin=1024,cout=1024", 10, 200000, &device);
     ck_assert_double_eq_tol(f.warm_us, 200000 * 2048 / 500e3, 1e-6);
@@ -176,9 +183,11 @@ START_TEST(fp32_is_three_products_of_tf32_where_these_are_faster)
 }
 END_TEST
 
-/* Any bandwidths: reading, writing and copying one after the other moves the
- * bytes of a layer in no less than its floor; and reading alone, and writing
- * alone, take no more than it. */
+/*
+ * For any bandwidths, reading, writing and copying in sequence takes at least
+ * the floor to move the bytes of a layer; reading alone, and writing alone,
+ * take at most the floor.
+ */
 START_TEST(no_sequence_of_reading_writing_and_copying_beats_the_floor)
 {
     spc__random random;
@@ -269,7 +278,7 @@ START_TEST(no_recorded_time_lies_below_the_floor_of_its_class)
     ck_assert(!f.measured);
     ck_assert_double_le(f.warm_us, recorded[_i].warm_us);
     ck_assert_double_le(f.cold_us, recorded[_i].cold_us);
-    /* And it is no idle one. */
+    /* The floor is not trivially low. */
     ck_assert_double_ge(f.warm_us, recorded[_i].warm_us / 40);
     ck_assert_double_ge(f.cold_us, f.warm_us);
 }
@@ -294,7 +303,7 @@ START_TEST(ceilings_come_back_from_their_facts)
     ck_assert_double_eq(again.gather_cold_gbps[7], 0.125);
     ck_assert_double_eq(again.cache.read_gbps, 123456);
     ck_assert_double_eq(again.launch_us, 0);
-    /* Of half the device they are not. */
+    /* The ceilings do not hold for half of the device. */
     again.multiprocessors = 2;
     spc__ceilings_read(&again, &facts);
     ck_assert_double_eq(again.memory.write_gbps, 0);
@@ -302,7 +311,7 @@ START_TEST(ceilings_come_back_from_their_facts)
 }
 END_TEST
 
-/* By rows and density alone: as of a device that is here. */
+/* Rows and density alone give the floor of a device that is present. */
 static void check_known(spc_ctx *ctx, const spc_device_info *device,
                         bool measured)
 {
@@ -338,9 +347,10 @@ START_TEST(the_floor_of_a_device_that_is_not_here_is_that_of_its_figures)
     options.database = spc__buf_text(&path);
     ck_assert_msg(spc_ctx_create(&ctx, &options, &error) == SPC_OK, "%s",
                   error.text);
-    device.cache_bytes = 0; /* no fact of a database */
+    device.cache_bytes = 0; /* not stored in a database */
     check_known(ctx, &(spc_device_info){.name = "NVIDIA H200"}, false);
-    check_known(ctx, &(spc_device_info){.name = "abacus"}, false); /* none */
+    /* unknown device */
+    check_known(ctx, &(spc_device_info){.name = "abacus"}, false);
     device.memory = device.cache = (spc_bandwidth){70, 80, 90};
     device.f16_tflops = 100;
     device.launch_us = 0.5;
@@ -357,9 +367,9 @@ START_TEST(the_floor_of_a_device_that_is_not_here_is_that_of_its_figures)
 }
 END_TEST
 
-/* ---- what is measured now ------------------------------------------------ */
+/* ---- measured times ------------------------------------------------------ */
 
-/* Small enough for the emulation; a GPU gets larger ones besides. */
+/* Small enough for the emulation; a GPU also gets larger ones. */
 static const char *const scenes[] = {
     "gen:uniform,n=60,extent=6",
     "gen:uniform,n=400,extent=9",
@@ -392,8 +402,10 @@ static double best_of(double a, double b)
     return a > b ? a : b;
 }
 
-/* Measures the ceilings once more, where another program may have slowed the
- * first time: of both the better ones hold. */
+/*
+ * Measures the ceilings again, as another program may have slowed the first
+ * time: the better value of both counts.
+ */
 static void raise_ceilings(spc_ctx *ctx)
 {
     spc_device_info before = ctx->info;
@@ -457,8 +469,7 @@ static void measure_on(const char *device, size_t scene_count,
     spc_ctx_free(ctx);
 }
 
-/* The emulation of a GPU with wgmma, and of one without: each every other day.
- */
+/* An emulated GPU with wgmma, and one without; a run takes one of them. */
 static const struct {
     const char *device, *target;
 } here[] = {{"cpu", ""}, {"sim", "sm_90a"}, {"sim", "sm_80"}};
@@ -497,7 +508,7 @@ START_TEST(a_kernel_that_stops_working_while_it_is_timed_is_wrong)
     options.device = "cpu";
     options.database = "";
     options.template_dir = SPC_TEST_DATA "/templates/tuner/tired";
-    memset(memory, '-', sizeof(memory) - 1); /* what it remembers lies there */
+    memset(memory, '-', sizeof(memory) - 1); /* the kernel's memory is here */
     setenv("SPC_TEST_TIRED", memory, 1);
     ck_assert_msg(spc_ctx_create(&ctx, &options, &error) == SPC_OK, "%s",
                   error.text);
@@ -512,11 +523,12 @@ START_TEST(a_kernel_that_stops_working_while_it_is_timed_is_wrong)
 }
 END_TEST
 
-/* ---- the measuring kernels on GPUs that are not here --------------------- */
+/* ---- the measuring kernels for GPUs that are not installed --------------- */
 
 static const struct {
     const char *target;
-    const char *has, *lacks; /* kernels, where their units are */
+    /* a kernel for the target's units, and one without */
+    const char *has, *lacks;
 } gpus[] = {
     {"sm_75", "spc_f16_mma", "spc_tf32_mma"},
     {"sm_80", "spc_tf32_mma", "spc_read2"},
@@ -593,7 +605,7 @@ static bool is_nvrtc(void)
 
 #define LENGTH(table) (int)(sizeof(table) / sizeof(table[0]))
 
-#ifdef SPC_SANITIZE /* what is measured then is the sanitizer */
+#ifdef SPC_SANITIZE /* the times would be those of the sanitizer */
 #define MEASURED 0
 #else
 #define MEASURED LENGTH(here)
@@ -619,7 +631,7 @@ static void add_all(TCase *t)
                         MEASURED);
 }
 
-/* Of the command line: nothing, "nvrtc", or a device. */
+/* From the command line: nothing, "nvrtc", or a device. */
 int main(int argc, char **argv)
 {
     enum { SKIPPED = 77 };

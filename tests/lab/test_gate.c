@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_gate.c - wrong kernels, which no tune may believe.
+ * test_gate.c - faulty kernels that no tuning may accept.
  *
  *     test_gate [cpu|sim|cuda [SEED|all [some|TEMPLATE]]]
  *
- * Each template of templates/gate is an honest kernel and the same with one
- * mistake planted, which is the candidate's only parameter. Every job tunes one
- * of them with some seeds, others in each run: the honest kernel must pass with
- * all of them, and every mistake must be found, and by the right name. A seed
- * that failed is repeated by naming it; "all" takes twenty, as a run on a GPU
- * does. Without an argument, or with "some", a third of the jobs is run, others
- * with another seed; with a template's name its jobs alone. With cuda the
- * kernels run there; where there is none, the program ends with status 77.
+ * Each template of templates/gate is a correct kernel, and the same kernel with
+ * one planted fault, which is the candidate's only parameter. Every job tunes
+ * one of them with some seeds, which differ between runs: the correct kernel
+ * must pass with all of them, and every fault must be found under the right
+ * name. To repeat a failed seed, pass it as an argument; "all" runs twenty, as
+ * a run on a GPU does. Without an argument, or with "some", a third of the jobs
+ * is run, others with another seed; with a template's name only its jobs. With
+ * cuda the kernels run on the GPU; without one, the program ends with status
+ * 77.
  */
 #include "rig/layer_rig.h"
 
@@ -21,16 +22,18 @@
 
 enum { SEEDS = 20, DRAWN = 2, SKIPPED = 77 };
 
-/* ---- what is planted ----------------------------------------------------- */
+/* ---- planted faults ------------------------------------------------------ */
 
-/* On how many seeds a mistake must be found. LATE ones strike always
- * too, but only in a launch that verifying alone need not come to. */
+/*
+ * How often a fault must be found. LATE faults always strike as well, but only
+ * in a launch that verification alone may not reach.
+ */
 typedef enum rate { HONEST, ALWAYS, LATE, RARE } rate;
 
 typedef struct fault {
     const char *name; /* the value of the parameter */
     rate rate;
-    const char *tags; /* with which its note may begin, separated by '|' */
+    const char *tags; /* the prefixes allowed for its note, separated by '|' */
 } fault;
 
 enum { FAULTS = 64, CPU = 1, SIM = 2, CUDA = 4 };
@@ -46,7 +49,7 @@ typedef struct job {
  * neighbours on average. */
 #define SCENE "gen:uniform,n=330,extent=7"
 
-/* As many rows as a processor takes for many. */
+/* The rows that a processor uses for the test of many rows. */
 #define MANY "gen:uniform,n=4100,extent=26"
 
 #define PLAIN "subm,cin=5,cout=12,k=3,dtype=f32,bias=1"
@@ -333,7 +336,7 @@ static const job jobs[] = {
       {"infinite_input_is_zero", ALWAYS, "no number"},
       {"small_weights_are_zero", ALWAYS, NUMBERS},
       {"inputs_above_four_are_whole", ALWAYS, NUMBERS},
-      /* Where sums may be in fp16 nothing is too large. */
+      /* If sums may be in fp16, no number is too large. */
       {"too_large_is_the_largest", HONEST, ""},
       {"too_large_is_no_number", HONEST, ""}}},
     {CPU,
@@ -420,7 +423,7 @@ static const job jobs[] = {
       {"atomics", HONEST, ""},
       {"capacity_taken_for_rows", ALWAYS, "canary"},
       {"row_order_kept_by_address", ALWAYS, KEPT "|canary"}}},
-    /* Scenes for emulation have hardly a tile that costs more than another. */
+    /* Scenes for emulation hardly have a tile that costs more than another. */
     {CUDA,
      "gpu_anew_tiles",
      SMALL,
@@ -490,8 +493,7 @@ static const job jobs[] = {
      "gpu_right_a_hundred_times",
      SMALL,
      {{"none", HONEST, ""}, {"right_a_hundred_times", LATE, AT_LAST}}},
-    /* Blocks that run at the same time, which those of the sim device hardly
-     * do. */
+    /* Blocks that run at the same time, which is rare on the sim device. */
     {CUDA,
      "gpu_race",
      SMALL,
@@ -515,12 +517,12 @@ static const char *only = NULL;   /* template; NULL: all */
 static const char *device = NULL; /* of the command line; NULL: cpu and sim */
 static uint64_t first_seed;
 static int runs;           /* of one job, with seeds from the first on */
-static char database[300]; /* keeps compiled code, and nothing else */
+static char database[300]; /* keeps compiled code only */
 
-/* What the last word on each fault was. */
+/* The final result for each fault. */
 typedef struct verdict {
     char status[16], note[200];
-    bool may_win; /* it was near the best when all had been timed */
+    bool may_win; /* it was near the best after all were timed */
 } verdict;
 
 typedef struct verdicts {
@@ -552,7 +554,7 @@ static void on_trial(const spc_trial *trial, void *payload)
     v->of[i].may_win = trial->cold_us > 0;
 }
 
-/* Other planted kernels may have static memory: their faults need it. */
+/* Other planted kernels may have static memory, which their faults need. */
 static bool is_about_statics(const job *j)
 {
     return strstr(j->only, "statics") != NULL;
@@ -602,7 +604,7 @@ static void tune(verdicts *out, const char *on, const job *j, uint64_t seed,
 
 /* ---- judging ------------------------------------------------------------- */
 
-/* Is `tag` (of some length) one of a list? */
+/* True if `tag`, of `length` characters, is in the list. */
 static bool is_among(const char *tags, const char *tag, size_t length)
 {
     for (const char *at = tags; at != NULL; at = strchr(at, '|')) {
@@ -648,8 +650,10 @@ static void print_failure(const char *on, const job *j, const fault *f,
            on, (unsigned long long)seed);
 }
 
-/* Who is not near the best cannot win, and is not looked into: a busy machine
- * does that to faults that are found behind timings. Nothing is known of them.
+/*
+ * A candidate far from the best cannot win and is not confirmed. On a busy
+ * machine this happens to faults that are found after timing, and says nothing
+ * about them.
  */
 static bool was_passed_over(const verdicts *v)
 {
@@ -678,13 +682,13 @@ static void count(tally *tallies, const char *on, const verdicts *v,
     }
 }
 
-/* One seed of several may be without what strikes now and then. */
+/* A fault that strikes now and then may be missed with one seed of several. */
 static int least(rate strikes)
 {
     return strikes == RARE && runs > 1 ? runs - 1 : runs;
 }
 
-/* How many of the job's faults were not dealt with as they must be. */
+/* Counts the job's faults that were handled wrongly. */
 static int judge(const tally *tallies, const char *on, const job *j)
 {
     int bad = 0;
@@ -807,7 +811,9 @@ static Suite *make_suite(void)
     return suite;
 }
 
-/* What others have compiled is loaded; nothing else of it matters. */
+/*
+ * Loads code that earlier runs compiled; nothing else of the database matters.
+ */
 static void choose_database(const char *folder)
 {
     const char *shared = suite_database();

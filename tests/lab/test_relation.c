@@ -23,7 +23,7 @@ static spc_error error;
             ck_abort_msg(__VA_ARGS__);                                         \
     } while (0)
 
-/* ---- the definition, by looking at everything ---------------------------- */
+/* ---- the definition, by exhaustive search -------------------------------- */
 
 static int64_t floor_of(int64_t value, int64_t by)
 {
@@ -64,7 +64,7 @@ static int list_offsets(int64_t out[][3], const spc_geometry *g)
     return count;
 }
 
-/* Does output o see input i at this displacement? */
+/* True if output o sees input i at this displacement. */
 static bool sees(const spc_geometry *g, const int32_t o[4], const int32_t i[4],
                  const int64_t offset[3])
 {
@@ -117,7 +117,7 @@ static bool inside_generated(const spc_geometry *g, const int32_t o[4])
     return true;
 }
 
-/* Is `o` an output of the layer, by the words of spc_rule? */
+/* True if `o` is an output of the layer, as spc_rule defines it. */
 static bool is_output(const spc_geometry *g, const int32_t o[4], const rows *in)
 {
     int64_t offsets[SPC_MAX_OFFSETS][3];
@@ -139,8 +139,7 @@ static bool is_output(const spc_geometry *g, const int32_t o[4], const rows *in)
     return false;
 }
 
-/* Every place of a box that holds all outputs, asked one after the other: in
- * ascending order of themselves. */
+/* Tests every cell of a box that holds all outputs, in ascending order. */
 static rows strided_rows(const spc_geometry *g, const rows *in, int from,
                          int to)
 {
@@ -169,7 +168,7 @@ static void assert_rows(const int32_t *got, int64_t count, const rows *want,
                 got[4 * i + 1], got[4 * i + 2], got[4 * i + 3], got[4 * i]);
 }
 
-/* Compares every entry of the index with what the two voxels say. */
+/* Compares every entry of the index with the definition. */
 static void assert_index(const spc_relation *r, const spc_conv *conv)
 {
     int64_t offsets[SPC_MAX_OFFSETS][3], pairs = 0;
@@ -200,8 +199,10 @@ static void assert_index(const spc_relation *r, const spc_conv *conv)
 
 enum { LOW = -5, HIGH = 6 };
 
-/* Distinct voxels of two batches in a box around the origin, in no order; the
- * corners of the box are among them. */
+/*
+ * Distinct voxels of two batches in a box around the origin, unordered; the
+ * corners of the box are among them.
+ */
 static rows random_rows(int count, uint64_t seed)
 {
     enum { EDGE = HIGH - LOW };
@@ -271,7 +272,7 @@ static spc_scene *scene_of(const rows *r)
     return scene;
 }
 
-/* The layer, and if it is strided the layer that inverts it. */
+/* Checks the layer, and for a strided layer also the one that inverts it. */
 static void check_layer(spc_conv *conv, const rows *in, int threads)
 {
     spc_scene *scene = scene_of(in);
@@ -342,9 +343,11 @@ static int64_t pairs_of_row(const spc_relation *r, int64_t row)
     return pairs;
 }
 
-/* spconv's layers of kernel and stride 2 are MinkowskiEngine's where the shape
- * is even. Where it is odd the last plane is in no output, and gets nothing
- * back from the inverse layer but its bias. */
+/*
+ * spconv's layers of kernel and stride 2 equal MinkowskiEngine's if the shape
+ * is even. If it is odd, the last plane is in no output, and gets only the bias
+ * from the inverse layer.
+ */
 START_TEST(a_kernel_of_two_is_that_of_the_floor_rule_in_an_even_shape)
 {
     rows even = box_rows(6), odd = box_rows(5);
@@ -442,9 +445,11 @@ START_TEST(given_sets_relate_as_the_formula_says)
 }
 END_TEST
 
-/* The set that is drawn for a scene has voxels that see much, little, nothing,
- * and leaves inputs that nobody sees; the order of the scene's rows is nothing
- * to it. */
+/*
+ * The set that is drawn for a scene has voxels that see many, few, or no
+ * inputs, and leaves some inputs unseen; it does not depend on the order of the
+ * scene's rows.
+ */
 START_TEST(a_drawn_set_is_that_of_the_scene)
 {
     rows in = random_rows(150, 7), back = random_rows(150, 7);
@@ -622,8 +627,11 @@ static const char *const trained[] = {
     "transposed,cin=1,cout=1,k=3,stride=2",
 };
 
-/* Whom an input goes to is asked from its side; offset k of a submanifold
- * layer, whose gradient is submanifold too, is the last but k of that. */
+/*
+ * The relation is searched from the input's side; offset k of a submanifold
+ * layer, whose gradient is submanifold as well, is offset K - 1 - k of the
+ * gradient.
+ */
 START_TEST(the_gradient_of_inputs_relates_as_its_layer_backwards)
 {
     spc_conv layer, dgrad;
@@ -663,7 +671,7 @@ static const int32_t edges[][4] = {{0, INT32_MAX, 0, INT32_MIN},
                                    {1, INT32_MAX, 0, INT32_MIN},
                                    {-7, INT32_MIN, 0, INT32_MAX}};
 
-/* What does not stay within int32 by itself is a sentence. */
+/* Results that do not fit int32 are refused with a message. */
 static const struct {
     const char *layer, *says;
 } edge_layers[] = {
@@ -705,7 +713,8 @@ START_TEST(coordinates_at_the_edge_of_int32_do_not_wrap)
 }
 END_TEST
 
-/* ---- what is not there, and what cannot be --------------------------------
+/*
+ * ---- missing and impossible input -----------------------------------------
  */
 
 START_TEST(an_empty_scene_has_an_empty_relation)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_sample.c - the data that candidates are judged by: what wrong arithmetic
- * makes of it, and that it is what it claims to be.
+ * test_sample.c - the data for verifying candidates: it exposes wrong
+ * arithmetic, and has the documented properties.
  */
 #include "rig/layer_rig.h"
 
@@ -17,9 +17,9 @@
 
 static spc_error error;
 
-/* ---- arithmetic that is not right ---------------------------------------- */
+/* ---- wrong arithmetic ---------------------------------------------------- */
 
-/* Rounds to so many significant bits, to nearest even. */
+/* Rounds to `bits` significant bits, to nearest even. */
 static float to_bits(float value, int bits)
 {
     int exponent;
@@ -86,7 +86,7 @@ static float dot(const spc_conv *conv, const float *in, const float *weights,
     return sum;
 }
 
-/* What output channel `co` sees of the inputs of all offsets. */
+/* The inputs of all offsets that output channel `co` sees. */
 static void inputs_of(float *out, const spc_conv *conv, const float *in, int co)
 {
     int channels = spc__conv_group_in(conv);
@@ -97,7 +97,7 @@ static void inputs_of(float *out, const spc_conv *conv, const float *in, int co)
                (size_t)channels * sizeof(*out));
 }
 
-/* A row that sees all its neighbours, and all its channels. */
+/* Uses a row that sees all its neighbours, and all its channels. */
 static int count_changed(const char *layer, spc__draw draw, const way *how)
 {
     static const way right = {"right", as_is, as_is, as_is, false, 0};
@@ -130,7 +130,7 @@ static int count_changed(const char *layer, spc__draw draw, const way *how)
 #define USUAL "subm,cin=64,cout=64,k=3,dtype="
 #define DEPTHWISE "subm,cin=64,cout=64,groups=64,k=3,dtype="
 
-/* One weight of COUNT in 32 is zero: nothing is lost with it. */
+/* One weight of COUNT in 32 is zero, and losing its product changes nothing. */
 static const struct {
     const char *layer;
     spc__draw draw;
@@ -184,7 +184,7 @@ START_TEST(only_right_arithmetic_gives_the_exact_result)
 }
 END_TEST
 
-/* Of every partial sum, in the order of the channels and in that of offsets. */
+/* Checks every partial sum, in the order of channels and in that of offsets. */
 START_TEST(no_partial_sum_needs_more_bits_than_there_are)
 {
     static const char *const layers[] = {WIDEST "f32", WIDEST "tf32",
@@ -309,7 +309,10 @@ START_TEST(a_shape_keeps_awkward_scenes_within_it)
 }
 END_TEST
 
-/* Of one seed every remainder by 16, of some every remainder by 48. */
+/*
+ * One seed has every remainder modulo 16, several seeds every remainder modulo
+ * 48.
+ */
 START_TEST(sizes_are_not_the_same_with_every_seed)
 {
     static const int64_t fixed[] = {512, SPC_ROW_PAD - 1, SPC_ROW_PAD,
@@ -424,7 +427,7 @@ START_TEST(operands_have_their_shapes_and_bytes)
     ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_BIAS, 0), 0);
     ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_IN, 10), 10 * 5 * 4);
     ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_IN, -1), 0);
-    /* A slice reaches from its first element to behind its last. */
+    /* A slice reaches from its first element to the end of its last. */
     conv.scale = true;
     conv.add = SPC_ADD_AFTER;
     conv.out = SPC_OUT_BF16;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_scene.c - scene files, generators, and what bad ones get. */
+/* test_scene.c - scene files, generators, and errors for bad ones. */
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/file.h"
@@ -126,7 +126,7 @@ static const struct npy_case {
     {1, ">f2", "True", "@0.5", 4},
 };
 
-/* Appends `value` as the element type says. */
+/* Appends `value` in the element type. */
 static void put(spc__buf *out, const char *descr, double value)
 {
     int bytes = descr[2] - '0';
@@ -311,7 +311,7 @@ static int64_t count_voxels(const float *rows, int columns, double size)
     return count;
 }
 
-/* DRAWN is a multiple of 4, so the size of a file never tells. */
+/* DRAWN is a multiple of 4, so the size of a file is ambiguous. */
 START_TEST(raw_rows_have_as_many_numbers_as_the_specification_states)
 {
     int columns = 3 + _i;
@@ -514,7 +514,9 @@ START_TEST(an_at_sign_in_a_path_is_no_voxel_size)
 }
 END_TEST
 
-/* ---- what bad files get -------------------------------------------------- */
+/*
+ * ---- bad files -------------------------------------------------------------
+ */
 
 #define NPY(descr, shape)                                                      \
     "{'descr': '" descr "', 'fortran_order': False, 'shape': " shape ", }\n"
@@ -677,7 +679,7 @@ START_TEST(what_is_no_file_is_refused_in_one_sentence)
 }
 END_TEST
 
-/* Reading them would wait, or take all memory. */
+/* Reading them would block, or take all memory. */
 START_TEST(a_pipe_or_a_device_is_refused_unread)
 {
     char spec[520], path[512];
@@ -794,7 +796,10 @@ static void fuzz(spc__scene_reader read, const char *seed_data,
     spc__random_init(&random, seed);
     memcpy(data, seed_data, seed_bytes);
     size_t bytes = mutate(data, seed_bytes, sizeof(data), &random);
-    /* Exactly as large as it is, so that a sanitizer sees every step beyond. */
+    /*
+     * Allocated exactly, so that a sanitizer detects every access beyond the
+     * end.
+     */
     char *copy = malloc(bytes + 1);
     memcpy(copy, data, bytes);
     copy[bytes] = '\0';
@@ -982,7 +987,7 @@ START_TEST(a_scene_by_hand_keeps_order_and_duplicates)
 }
 END_TEST
 
-/* ---- real scenes, where the machine has them ----------------------------- */
+/* ---- real scenes, if they are installed ---------------------------------- */
 
 static const struct {
     const char *file;
@@ -1014,7 +1019,7 @@ START_TEST(real_scenes_have_their_known_counts)
 }
 END_TEST
 
-/* The same scans, written with another number of numbers a row. */
+/* The same scans, written with other numbers of columns. */
 START_TEST(real_scenes_of_other_columns_are_refused_or_read_right)
 {
     static const char *const files[] = {
@@ -1029,7 +1034,7 @@ START_TEST(real_scenes_of_other_columns_are_refused_or_read_right)
     make_folder();
     snprintf(path, sizeof(path), "%s/%s", suite_scenes(), files[_i / 3]);
     assert_ok(spc__file_read(&from, path, 1 << 26, &error));
-    /* A multiple of 4 rows, so the size does not tell. */
+    /* A multiple of 4 rows, so that the size is ambiguous. */
     int rows = (int)(from.length / 16 / 4 * 4);
     for (int i = 0; i < rows; i++) {
         float row[6] = {0, 0, 0, 0, (float)(i % 32), (float)(i % 7) * 0.1f};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_background.c - background mode: plans run at once, something better
- * comes by itself; and the lease by which processes share work.
+ * test_background.c - background mode: plans run at once and are replaced when
+ * something better is ready; and the lease by which processes share work.
  */
 #include "rig/layer_rig.h"
 
@@ -66,7 +66,7 @@ static void make_plan(rig *r)
               spc_ctx_error(r->ctx));
 }
 
-/* The result of a plan, whatever it is. */
+/* Computes and compares the result of a plan. */
 static void run_plan(rig *r)
 {
     rig_prepare(r, SPC_KRSC);
@@ -92,7 +92,7 @@ START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
     run_plan(&r);
     spc_background_wait(r.ctx);
     ck_assert(spc_plan_is_outdated(r.plan));
-    run_plan(&r); /* the old one still does */
+    run_plan(&r); /* the old plan still works */
     int64_t compiled = spc_ctx_stats(r.ctx).compiles;
     make_plan(&r);
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
@@ -103,7 +103,7 @@ START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
 }
 END_TEST
 
-/* The thread starts the worker after the caller's array is another one. */
+/* The thread starts the worker after the caller's array was reused. */
 START_TEST(the_arguments_of_a_worker_are_copied)
 {
     char first[500], other[500], command[32] = "/bin/sh", *words[4];
@@ -132,7 +132,7 @@ START_TEST(the_arguments_of_a_worker_are_copied)
 }
 END_TEST
 
-/* The record of another layer is a configuration to compile. */
+/* Another layer's record gives a configuration to compile. */
 START_TEST(without_leave_to_tune_it_compiles)
 {
     rig r;
@@ -198,7 +198,7 @@ START_TEST(the_end_comes_soon)
 }
 END_TEST
 
-/* Threads execute what there is, while another one asks for better. */
+/* Threads execute the current plan, while another one requests a better one. */
 enum { RUNNERS = 8, CONTEXTS = 3 };
 
 typedef struct runner {
@@ -218,7 +218,7 @@ static void *run_often(void *payload)
     while (!atomic_load(r->ends)) {
         if (spc_plan_execute(r->plan, r->map, &r->buffers, NULL) != SPC_OK)
             return "an execution failed";
-        spc_plan_is_outdated(r->plan); /* as a loop of frames asks */
+        spc_plan_is_outdated(r->plan); /* as a loop of frames does */
         r->runs++;
         nanosleep(&pause, NULL);
     }
@@ -269,7 +269,7 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
               spc_ctx_error(r.ctx));
     for (int i = 0; i < RUNNERS; i++)
         start_runner(&runners[i], &r, in, packed, &ends);
-    for (int i = 0; i < 20; i++) { /* one is made for all that ask */
+    for (int i = 0; i < 20; i++) { /* one is made for all requests */
         spc_plan *again = NULL;
         assert_ok(
             spc_plan_create(&again, r.ctx, &r.conv, r.map, SPC_PLAN_BACKGROUND),
@@ -278,7 +278,7 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
     }
     spc_background_wait(r.ctx);
     const struct timespec some = {0, 50 * 1000 * 1000};
-    nanosleep(&some, NULL); /* for each to look once more */
+    nanosleep(&some, NULL); /* time for each to check again */
     atomic_store(&ends, true);
     for (int i = 0; i < RUNNERS; i++) {
         pthread_join(runners[i].thread, &failed);
@@ -297,8 +297,10 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
 }
 END_TEST
 
-/* A context each, with a thread of its own, on one file and one problem: a
- * lease lets one of them tune, and what it finds serves all. */
+/*
+ * Contexts with a thread each, on one file and one problem: a lease lets one of
+ * them tune, and its result serves all.
+ */
 typedef struct server {
     pthread_t thread;
     spc_ctx *ctx; /* the thread's */
@@ -378,7 +380,7 @@ static bool take(spc__cache *cache, const char *work, int seconds, char *holder)
     return taken;
 }
 
-/* A process that takes the lease and, if it is not to end, sleeps. */
+/* A process that takes the lease and then sleeps, or ends at once. */
 static pid_t start_holder(int seconds, bool ends)
 {
     int pipes[2];
@@ -393,7 +395,7 @@ static pid_t start_holder(int seconds, bool ends)
             _exit(1);
         while (!ends)
             pause();
-        _exit(0); /* without giving it back */
+        _exit(0); /* without releasing it */
     }
     ck_assert_int_eq((int)read(pipes[0], &byte, 1), 1);
     ck_assert_int_eq(byte, 1);
@@ -453,8 +455,10 @@ static void forge_lease(const char *owner, int64_t until)
     sqlite3_close(db);
 }
 
-/* The owner of the lease, with "PID@HOST START" replaced: of no process that
- * runs here. */
+/*
+ * The owner of the lease, with "PID@HOST START" replaced by a process that does
+ * not exist.
+ */
 static void name_nobody(char out[SPC__LEASE_OWNER])
 {
     char host[65] = "";
@@ -473,8 +477,10 @@ static void name_nobody(char out[SPC__LEASE_OWNER])
     sqlite3_close(db);
 }
 
-/* As of two containers of one host name: the numbers of the one's processes
- * mean nothing in the other. */
+/*
+ * As for two containers with one host name: process numbers of one mean nothing
+ * in the other.
+ */
 START_TEST(a_holder_in_another_namespace_is_not_taken_for_dead)
 {
     char holder[SPC__LEASE_OWNER], nobody[SPC__LEASE_OWNER];
@@ -484,7 +490,8 @@ START_TEST(a_holder_in_another_namespace_is_not_taken_for_dead)
     ck_assert(take(cache, "work", 600, holder));
     name_nobody(nobody);
     forge_lease(nobody, until);
-    ck_assert(take(cache, "work", 600, holder)); /* of ours, and ended */
+    /* a process of ours that has ended */
+    ck_assert(take(cache, "work", 600, holder));
     (*strpbrk(strstr(nobody, "pid:[") + 5, "0123456789"))++;
     forge_lease(nobody, until);
     ck_assert(!take(cache, "work", 600, holder));

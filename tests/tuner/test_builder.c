@@ -8,8 +8,10 @@
 #include "tuner/builder.h"
 #include <sys/stat.h>
 
-/* Runs the shell lines of `before`, then the system's compiler, then `after`;
- * $HERE is the folder that all of it lies in. */
+/*
+ * Writes a compiler that runs the shell lines of `before`, the system's
+ * compiler, then `after`; $HERE is its folder.
+ */
 static void write_compiler(const char *folder, const char *before,
                            const char *after)
 {
@@ -30,7 +32,7 @@ static void write_compiler(const char *folder, const char *before,
 }
 
 typedef struct watch {
-    char log[320]; /* a line for every compilation begun, and for its end */
+    char log[320]; /* a line for the start and the end of every compilation */
     int looks, compiling;
 } watch;
 
@@ -47,7 +49,7 @@ static int count_lines(const char *path, const char *line)
     return count;
 }
 
-/* Has a candidate been timed while something was being compiled? */
+/* Checks whether a candidate was timed while something was being compiled. */
 static void look_around(const spc_progress *progress, void *payload)
 {
     watch *w = payload;
@@ -194,7 +196,10 @@ static bool is_slow_at_timing(void)
 
 /* ---- a machine that is short of memory ----------------------------------- */
 
-/* A compiler that is killed so many times, as by a kernel without memory. */
+/*
+ * A compiler that is killed several times, as by a kernel that is out of
+ * memory.
+ */
 static const struct {
     const char *times;
     spc_status status;

@@ -4,12 +4,11 @@
  *
  *     test_candidates [sim|cpu|cuda [all|SEED]]
  *
- * Each row verifies a part of the space of one layer, that which effort quick
- * tries, or the whole: on the sim device the CUDA templates, on the cpu device
- * its own. Whole spaces take minutes, so the seed draws a few of the rows that
- * have one. "all" verifies the whole spaces of all of them, as a run on a GPU does
- * (`test_candidates cuda`: the rows of the sim device, there). Compiling uses
- * all cores, and so does the emulation.
+ * Each row verifies the candidates of effort quick for one layer, or the whole
+ * space: on the sim device the CUDA templates, on the cpu device its own. Whole
+ * spaces take minutes, so the seed draws a few of these rows. "all" verifies
+ * all whole spaces, as a run on a GPU does (`test_candidates cuda`: the rows of
+ * the sim device, on the GPU). Compilation and emulation use all cores.
  */
 #include "base/parallel.h"
 #include "base/random.h"
@@ -21,7 +20,7 @@
 
 static const struct {
     const char *device, *layer, *scene;
-    bool whole; /* now and then; other layers only differ in their edges */
+    bool whole; /* only in some runs; similar layers differ only at the edges */
 } rows[] = {
     /* Clusters of which some blocks end no column, over more than one tile. */
     {"sim", "subm,cin=16,cout=32,k=3,dtype=f16", "gen:shell,r=12", false},
@@ -51,8 +50,11 @@ static const struct {
     {"sim", "subm,cin=72,cout=96,k=3,dtype=f16", "gen:shell,r=10", false},
     {"sim", "subm,cin=20,cout=36,k=3,dtype=tf32,bias=1",
      "gen:uniform,n=200,extent=9", false},
-    /* Rows out that are not rows in, on either side of a strided layer: fewer
-     * and more; no centre; one offset a row (the inverse of k=2, stride=2). */
+    /*
+     * Rows out that differ from rows in, on either side of a strided layer:
+     * fewer and more; no centre; one offset a row (the inverse of k=2,
+     * stride=2).
+     */
     {"sim", "conv,cin=8,cout=8,k=2,stride=2,rule=floor,dtype=f16",
      "gen:uniform,n=300,extent=12", true},
     {"sim",
@@ -83,8 +85,10 @@ static const struct {
      "gen:uniform,n=200,extent=9", false},
     {"cpu", "subm,cin=37,cout=37,groups=37,k=3,dtype=f16,bias=1",
      "gen:uniform,n=300,extent=12", true},
-    /* Gradients of weights of groups: lanes with one, or with several; blocks
-     * with several, or with parts of one. */
+    /*
+     * Gradients of weights of groups: lanes with one group, or several; blocks
+     * with several, or with parts of one.
+     */
     {"sim", "subm,cin=22,cout=22,groups=22,k=3,bias=1,pass=wgrad",
      "gen:uniform,n=200,extent=9", false},
     {"sim", "subm,cin=40,cout=40,groups=10,k=3,dtype=f32,bias=1,pass=wgrad",
@@ -128,10 +132,10 @@ static const struct {
      "gen:uniform,n=150,extent=8", false},
 };
 
-/* The row that no sample leaves out. */
+/* The row that every selection includes. */
 enum { CLUSTERS = 0 };
 
-/* Whole spaces in a run of all rows. */
+/* Whole spaces in a run. */
 enum { DRAWN = 2 };
 
 static bool verify_whole[LENGTH(rows)];
@@ -156,7 +160,7 @@ START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
     if (_i != CLUSTERS && !suite_takes(_i))
         return;
     spc_ctx *ctx = open_ctx(device, "", NULL);
-    if (suite_device != NULL) /* there compiling takes most of the time */
+    if (suite_device != NULL) /* compiling takes most of the time there */
         ctx->threads = spc__cpu_count();
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
     spc_tune_report report;

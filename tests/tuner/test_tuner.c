@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner.c - the tuning engine, on the cpu and the sim device: what wins,
- * what is measured, and what a run leaves for the next one.
+ * test_tuner.c - the tuning engine, on the cpu and the sim device: the winner,
+ * the measurements, and the records for the next run.
  */
 #include "rig/tune_rig.h"
 
@@ -18,8 +18,10 @@ static const struct {
      "gen:uniform,n=60,extent=6", "os_group"},
 };
 
-/* Jobs 2 and 3 and the emulation's overlap take long: one of the three is
- * run. */
+/*
+ * Jobs 2 and 3 and the emulation's overlap take long, so one of the three is
+ * run.
+ */
 START_TEST(a_second_tune_measures_nothing_and_a_plan_runs_the_winner)
 {
     if (_i >= 2 && !suite_takes(_i))
@@ -74,7 +76,7 @@ START_TEST(the_default_and_the_winner_have_all_samples)
 }
 END_TEST
 
-/* The default that an untuned plan runs, and not that of another template. */
+/* The default that an untuned plan runs, not that of another template. */
 START_TEST(untuned_is_what_a_plan_takes_without_a_database)
 {
     static const char *const only[] = {"few", "many", NULL};
@@ -114,7 +116,7 @@ START_TEST(several_scenes_share_one_winner_and_the_worst_is_named)
               spc_ctx_error(ctx));
     ck_assert(report.worst_ratio >= 1);
     ck_assert_str_ne(report.worst_scene, "");
-    /* The first two fall into one bucket: that is one record, not two. */
+    /* The first two are in one bucket, so they have one record, not two. */
     memset(&t, 0, sizeof(t));
     assert_ok(tune_on(ctx, LAYER, scenes, 3, &options, &report),
               spc_ctx_error(ctx));
@@ -132,7 +134,7 @@ static void count_doubt(int level, const char *text, void *payload)
         level == SPC_LOG_WARNING && strstr(text, "below the floor of") != NULL;
 }
 
-/* The floor is wrong, and no kernel whose results are right. */
+/* The floor is wrong; a kernel with correct results is not. */
 START_TEST(a_time_below_the_floor_is_reported_and_no_verdict)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
@@ -142,7 +144,7 @@ START_TEST(a_time_below_the_floor_is_reported_and_no_verdict)
     int doubts = 0;
 
     ctx->log = (spc__log){count_doubt, &doubts};
-    /* A device that takes seconds for what this one does in microseconds. */
+    /* A device that takes seconds where this one takes microseconds. */
     spc_device_info *info = &ctx->info;
     info->launch_us = 1e-3;
     info->memory = info->cache = (spc_bandwidth){1e-6, 1e-6, 1e-6};
@@ -161,12 +163,14 @@ END_TEST
 
 /* ---- climbing ------------------------------------------------------------ */
 
-/* What keeps the best candidate of `hills` two parameters from its default. */
+/* Keeps the best candidate of `hills` two parameters from its default. */
 static const char *const hills[] = {
     LAYER,
     LAYER ",bias=1",
-    /* Its default fails, so that but for what is one step from it `slow` would
-     * be the best there is at first. */
+    /*
+     * Its default fails, so without its neighbours `slow` would be the best at
+     * first.
+     */
     "subm,cin=1,cout=6,k=3,dtype=f32,bias=1",
 };
 
@@ -182,7 +186,10 @@ START_TEST(quick_finds_what_one_parameter_at_a_time_does_not_lead_to)
     assert_ok(tune(ctx, hills[_i], SCENE, &options, &report),
               spc_ctx_error(ctx));
     ck_assert_str_eq(report.winner, "hills tile=128,depth=1");
-    /* Who may win is confirmed, and has a cold time; who is far behind not. */
+    /*
+     * Candidates that may win are confirmed and have a cold time; those far
+     * behind do not.
+     */
     ck_assert(t.at[find(&t, report.winner)].cold_us > 0);
     for (int i = 0; i < t.count; i++) {
         if (strncmp(t.at[i].candidate, "slow ", 5) != 0)
@@ -190,7 +197,7 @@ START_TEST(quick_finds_what_one_parameter_at_a_time_does_not_lead_to)
         ck_assert(t.at[i].cold_us <= 0);
         slow++;
     }
-    ck_assert_int_eq(slow, 1); /* its default, and nothing from there */
+    ck_assert_int_eq(slow, 1); /* its default, and none of its neighbours */
     memset(&t, 0, sizeof(t));
     assert_ok(tune(ctx, hills[_i], SCENE, &options, &report),
               spc_ctx_error(ctx));
@@ -201,8 +208,10 @@ START_TEST(quick_finds_what_one_parameter_at_a_time_does_not_lead_to)
 }
 END_TEST
 
-/* The default takes eight times as long as the winner. Where nothing is
- * measured there were no turns, and there is no ratio. */
+/*
+ * The default takes eight times as long as the winner. Without measurements in
+ * this run there is no ratio.
+ */
 START_TEST(the_winner_beats_what_runs_untuned_in_the_same_turns)
 {
     char *database = make_database();
@@ -261,7 +270,7 @@ START_TEST(an_interrupted_tune_goes_on_where_it_was)
                      SPC_EINTERRUPTED);
     assert_says(spc_ctx_error(ctx), "what was measured is kept");
     ck_assert_int_ge(first.timed, 3);
-    ck_assert_str_eq(first.winner, ""); /* nobody was confirmed yet */
+    ck_assert_str_eq(first.winner, ""); /* none was confirmed yet */
     spc_ctx_free(ctx);
 
     ctx = open_ctx("cpu", database, TEMPLATES "plain");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner_input.c - what a run is asked for: choices of its caller, and
- * mistakes, each of which gets a sentence.
+ * test_tuner_input.c - input of a run: the caller's choices, and mistakes, each
+ * of which has its message.
  */
 #include "rig/tune_rig.h"
 #include "tuner/request.h"
@@ -50,7 +50,7 @@ END_TEST
 enum { NO_CONTEXT, NO_LAYER, NO_SCENES, NO_SCENE, FEWER, MORE };
 
 static const struct {
-    int what; /* see above; below zero: the options alone */
+    int what; /* see above; negative: only the options */
     int stage, effort;
     double limit_s;
     const char *worker; /* its program; "none": no argument at all */
@@ -82,7 +82,7 @@ static bool wants_tile_128(const char *template_name, const char *config,
            strstr(config, "tile=128") != NULL;
 }
 
-/* Neither the default nor what an effort begins with. */
+/* Neither the default nor one of the effort's seeds. */
 START_TEST(a_caller_may_choose_among_candidates)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "plain");
@@ -179,11 +179,11 @@ START_TEST(the_flag_of_a_run_is_forgotten_with_it)
     assert_ok(spc_conv_parse(&conv, "subm,cin=64,cout=64,dtype=f32", &error),
               error.text);
     options.stage = SPC_STAGE_LIST;
-    options.on_trial = NULL; /* there are more than there is room for */
+    options.on_trial = NULL; /* more than fit */
     options.cancel = &flag;
     assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, NULL),
               spc_ctx_error(ctx));
-    flag = 1; /* its memory is the caller's again */
+    flag = 1; /* the caller may reuse its memory */
     options.cancel = NULL;
     assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, NULL),
               spc_ctx_error(ctx));
@@ -256,7 +256,7 @@ START_TEST(without_a_compiler_a_run_says_so)
 }
 END_TEST
 
-/* What is only verified may be slow. */
+/* Candidates that are only verified may be slow. */
 START_TEST(a_limit_is_as_long_as_its_stage_needs)
 {
     static const struct {

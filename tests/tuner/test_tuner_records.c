@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner_records.c - what a run does with records: some that cannot be
- * stored, some that were damaged, and ties that only they can settle.
+ * test_tuner_records.c - the use of records by a run: some cannot be stored,
+ * some were damaged, and some decide ties.
  */
 #include "rig/tune_rig.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- what can be stored -------------------------------------------------- */
+/* ---- storing ------------------------------------------------------------- */
 
-/* Another process that keeps the database to itself. */
+/* Another process that has the database locked. */
 static sqlite3 *lock(spc_ctx *ctx, const char *path)
 {
     sqlite3 *locker = NULL;
 
-    /* Nobody here wants to wait as long as a user would. */
+    /* Shorter than a user's timeout, to save time. */
     sqlite3_busy_timeout(ctx->cache->layers[0].db, 50);
     ck_assert_int_eq(sqlite3_open(path, &locker), SQLITE_OK);
     ck_assert_int_eq(sqlite3_exec(locker, "BEGIN IMMEDIATE", NULL, NULL, NULL),
@@ -46,7 +46,7 @@ static const struct {
     {SPC_STAGE_BUILD, "12 compiled candidates could not be stored"},
 };
 
-/* A run that reads the file beside the database has nothing to measure. */
+/* A run that reads the file next to the database has nothing to measure. */
 static void assert_kept_beside(const char *database)
 {
     spc_ctx_options with = SPC_CTX_OPTIONS_INIT;
@@ -88,7 +88,7 @@ START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
     assert_says(spc_ctx_error(ctx), losses[_i].says);
     assert_says(spc_ctx_error(ctx), database);
     assert_says(spc_ctx_error(ctx), "keeps it locked; wait for it to end");
-    /* One of the run, one of the kernel that digests results. */
+    /* One for the run, one for the kernel that digests results. */
     ck_assert_int_eq(warnings, losses[_i].stage == SPC_STAGE_TIME ? 2 : 1);
     ck_assert_int_eq(report.candidates, 12);
     ck_assert_int_eq(t.count, 12);
@@ -105,8 +105,10 @@ START_TEST(what_cannot_be_stored_is_measured_reported_and_a_failure)
 }
 END_TEST
 
-/* Folders where its journals should be: as on a full disk, the file beside gets
- * no further than its name. */
+/*
+ * Folders with the names of its journals: as on a full disk, the substitute
+ * file has a name and no content.
+ */
 START_TEST(a_file_beside_that_keeps_nothing_is_not_left)
 {
     char *database = make_database(), kept[400], journal[420];
@@ -163,7 +165,7 @@ static const struct {
     spc_status status;
 } places[] = {
     {"SPC_DATABASE", "newer", SPC_EDBVERSION},
-    {"SPC_DATABASE", "", SPC_OK}, /* none is wanted */
+    {"SPC_DATABASE", "", SPC_OK}, /* no database is wanted */
     {"HOME", NULL, SPC_EDB},
 };
 
@@ -264,7 +266,7 @@ static char *copy_of_tuned(void)
     return path;
 }
 
-/* Runs SQL behind everybody's back. */
+/* Runs SQL directly on the file. */
 static void sql(const char *path, const char *text)
 {
     sqlite3 *db = NULL;
@@ -275,15 +277,17 @@ static void sql(const char *path, const char *text)
     sqlite3_close(db);
 }
 
-/* As if it had been measured so. */
+/* Makes edited rows valid. */
 static void reseal(const char *path)
 {
     for (int i = 0; spc__seal_everything[i] != NULL; i++)
         sql(path, spc__seal_everything[i]);
 }
 
-/* As if all were slow, and had been measured as often as can be: what is
- * measured from here on does not hang on the clock. */
+/*
+ * Makes all candidates slow, with the full number of samples, so that later
+ * steps do not depend on the clock.
+ */
 #define SETTLED                                                                \
     "UPDATE trial SET median_us = 1e9, spread_us = 0, cold_us = 1e9,"          \
     " samples = 99 WHERE samples > 0;"
@@ -316,8 +320,10 @@ START_TEST(a_damaged_record_costs_one_measurement_once)
 }
 END_TEST
 
-/* A compiler that was short of memory may have more of it now; a mistake of
- * the template stays one. */
+/*
+ * A compiler that was short of memory may succeed now; a mistake of the
+ * template remains.
+ */
 static const struct {
     const char *harm;
     int known;
@@ -364,7 +370,7 @@ END_TEST
     "UPDATE trial SET median_us = 50.9 WHERE samples > 0"                      \
     " AND config = 'tile=32,step=1,order=none';"
 
-/* Who wins where all but the named trials are equally fast. */
+/* The winner if all except the named trials are equally fast. */
 static const struct {
     const char *harm, *winner;
 } ties[] = {
@@ -387,7 +393,7 @@ START_TEST(among_equals_the_documented_one_wins)
     sql(database, "UPDATE trial SET median_us = 50, spread_us = 1,"
                   " cold_us = 70, samples = 99 WHERE samples > 0");
     sql(database, ties[_i].harm);
-    /* Which would stay, and as one that is lost it would be replaced. */
+    /* This choice would stay; if it is lost, it would be replaced. */
     sql(database, "DELETE FROM choice; DELETE FROM seal WHERE kind = 'choice'");
     reseal(database);
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));

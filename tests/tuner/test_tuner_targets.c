@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_tuner_targets.c - candidates for GPUs that are not here: their space,
- * their defaults, and that they compile.
+ * test_tuner_targets.c - candidates for GPUs that are not installed: their
+ * space, their defaults, and that they compile.
  */
 #include "rig/tune_rig.h"
 
 #include "tuner/targets.h"
 #include <inttypes.h>
 
-/* ---- targets that are not here ------------------------------------------- */
+/*
+ * ---- other targets --------------------------------------------------------
+ */
 
 static bool has_nvrtc(void)
 {
@@ -65,7 +67,7 @@ START_TEST(the_space_of_a_gpu_that_is_not_here_is_not_empty)
 }
 END_TEST
 
-/* Layers that other targets than this machine's compile without a mistake. */
+/* Layers that must compile for all other targets. */
 static const struct {
     const char *target, *layer;
 } elsewhere[] = {
@@ -103,12 +105,14 @@ START_TEST(candidates_compile_for_gpus_that_are_not_here)
 }
 END_TEST
 
-/* Rows of maps, 0: not known, that leave a large GPU idle, and that do not. */
+/* Rows of maps (0: unknown), some of which leave a large GPU idle. */
 static const int64_t map_rows[] = {0,    1,     129,   1000,  1700,  3800,
                                    5000, 10277, 16000, 30000, 252392};
 
-/* A template that takes a layer has a default for it, whatever it knows of the
- * map. `seed` draws its rows. */
+/*
+ * A template that takes a layer has a default for it, for any map. `seed` draws
+ * its rows.
+ */
 static void check_defaults(spc__library *library, const char *target,
                            const char *layer, int seed)
 {
@@ -180,8 +184,10 @@ START_TEST(defaults_are_legal_wherever_a_template_serves)
 }
 END_TEST
 
-/* The default of a template, for a map of so many rows, compiles and keeps its
- * values in registers. */
+/*
+ * The default of a template, for a map of `rows` rows, compiles and keeps its
+ * values in registers.
+ */
 static void check_spills(const char *name, const char *layer,
                          const char *target, int64_t rows)
 {
@@ -228,7 +234,7 @@ static void check_spills(const char *name, const char *layer,
     spc_ctx_free(ctx);
 }
 
-/* Kernels for layers that others do not take, or not well. */
+/* Kernels for layers that the others do not take, or are slow for. */
 static const struct {
     const char *template_name, *layer;
 } defaults[] = {
@@ -247,7 +253,7 @@ static const struct {
     {"os_mma", "subm,cin=64,cout=96,groups=4,k=3"},
 };
 
-/* A pair of the table for a target, another one with another seed. */
+/* Tests one pair of the table for each target, chosen by the seed. */
 START_TEST(defaults_for_any_channels_compile_and_do_not_spill)
 {
     int which = (suite_variant() + _i) % LENGTH(defaults);
@@ -257,8 +263,10 @@ START_TEST(defaults_for_any_channels_compile_and_do_not_spill)
 }
 END_TEST
 
-/* Small maps of wide layers: blocks of a cluster end their tiles beside the
- * rows of the next. */
+/*
+ * Small maps of wide layers: blocks of a cluster end their tiles next to rows
+ * of the next tile.
+ */
 static const struct {
     int cin, cout;
     int64_t rows;

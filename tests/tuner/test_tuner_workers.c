@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_tuner_workers.c - candidates that crash, hang, lie or harm their
- * process, and the processes that bear it.
+ * process, and the worker processes that contain them.
  */
 #include "rig/tune_rig.h"
 
@@ -62,9 +62,11 @@ START_TEST(a_candidate_that_misbehaves_costs_a_worker_and_not_the_run)
 }
 END_TEST
 
-/* At least one is to be measured, but not at any price: each of the eight that
- * hang would take the limit, and again in a fresh worker. The limit leaves time
- * to compile the first one on a busy machine. */
+/*
+ * At least one candidate must be measured, but not at any price: each of the
+ * eight that hang would take the limit, and again in a fresh worker. The limit
+ * leaves time to compile the first one on a busy machine.
+ */
 /* The emulation runs a kernel within the call that launches it. */
 START_TEST(a_kernel_that_fails_is_a_fault_whichever_call_reports_it)
 {
@@ -108,8 +110,7 @@ START_TEST(a_budget_ends_a_run_in_which_nothing_can_be_measured)
 }
 END_TEST
 
-/* As where compiling takes longer than all: nobody has failed, and it is no
- * mistake of ours. */
+/* As if compiling took longer than the budget: no candidate has failed. */
 START_TEST(a_budget_in_which_nothing_is_compiled_is_said_to_be_too_small)
 {
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
@@ -126,8 +127,10 @@ START_TEST(a_budget_in_which_nothing_is_compiled_is_said_to_be_too_small)
 }
 END_TEST
 
-/* What one candidate does to its process, or somebody else does to it, is not
- * the next one's fault. */
+/*
+ * The effects of one candidate, or of others, on its process do not count
+ * against the next candidate.
+ */
 static const struct {
     const char *candidate, *status, *note;
 } spoilers[] = {
@@ -176,7 +179,7 @@ START_TEST(a_spoiled_process_is_no_verdict_on_the_next_candidate)
 }
 END_TEST
 
-/* In a worker, and in this process. Each is refused for itself alone. */
+/* In a worker, and in this process. Only the candidate itself is refused. */
 START_TEST(a_candidate_that_asks_for_too_much_memory_is_refused)
 {
     static const char *const large[] = {"packed", "work", "rows", "sum"};
@@ -205,7 +208,7 @@ START_TEST(a_candidate_that_asks_for_too_much_memory_is_refused)
 }
 END_TEST
 
-/* What a process does under a limit, and how it ends. */
+/* Runs `body` under a limit, and returns how its process ended. */
 static int end_of(void (*body)(void))
 {
     int code = 0;
@@ -240,7 +243,10 @@ static void fill_memory(void)
     nanosleep(&second, NULL);
 }
 
-/* With a limit of the address space the process is told, and lives. */
+/*
+ * With a limit of the address space the allocation fails, and the process
+ * lives.
+ */
 static void ask_for_space(void)
 {
     if (!spc__limits_grow(MUCH / 4, false))
@@ -266,8 +272,10 @@ START_TEST(a_worker_has_limits_of_its_own)
 }
 END_TEST
 
-/* What must come through, within a second, before anyone is judged after a
- * killed worker: so it may compile nothing. */
+/*
+ * This must finish within a second before a candidate is tested after a killed
+ * worker, so it may compile nothing.
+ */
 START_TEST(a_device_that_answers_runs_a_small_kernel)
 {
     spc_ctx *ctx = open_ctx("sim", "", NULL);
@@ -304,7 +312,7 @@ START_TEST(a_device_that_answers_runs_a_small_kernel)
 }
 END_TEST
 
-/* `but`: an expression of candidates that are not counted. */
+/* `but`: an SQL expression for candidates that are not counted. */
 static int faults_in(const char *path, const char *but)
 {
     sqlite3 *db = NULL;
@@ -324,7 +332,7 @@ static int faults_in(const char *path, const char *but)
     return count;
 }
 
-/* As where the kernel ends processes because memory runs out. */
+/* As if the kernel ended processes because memory ran out. */
 START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
 {
     char *database = make_database(), mark[400];
@@ -342,7 +350,7 @@ START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
     assert_says(spc_ctx_error(ctx), "signal 9");
     unsetenv("SPC_TEST_DOOM");
     spc_ctx_free(ctx);
-    /* Who came before the end, and whose fault it is: no order is promised. */
+    /* Earlier candidates and the guilty one; no order is promised. */
     ck_assert_int_eq(faults_in(database, "config LIKE '%babble'"
                                          " OR config LIKE '%greedy'"
                                          " OR config LIKE '%spent'"
@@ -352,8 +360,10 @@ START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
 }
 END_TEST
 
-/* As where the device is lost in the middle of a run: what brought the first
- * worker down is not tried again, so it is no verdict. */
+/*
+ * As if the device were lost in the middle of a run: the candidate of the first
+ * crash is not tried again, so no verdict is stored.
+ */
 START_TEST(no_verdict_is_stored_where_no_worker_starts_any_more)
 {
     static const char once[] = "if [ -e \"$0\" ]; then exit 10; fi; : >\"$0\"; "
@@ -380,7 +390,7 @@ START_TEST(no_verdict_is_stored_where_no_worker_starts_any_more)
 }
 END_TEST
 
-/* But a timeout, which a second run must repeat. */
+/* Except a timeout, which a second run must repeat. */
 START_TEST(failures_are_known_the_second_time)
 {
     static const char *const worker[] = {
@@ -416,8 +426,10 @@ END_TEST
 
 enum { OTHERS = 9 };
 
-/* So many processes that compute for ever, on the processor that this one and
- * its workers are confined to from now on. */
+/*
+ * Starts processes that compute for ever, on the one processor that this one
+ * and its workers are confined to from now on.
+ */
 static void crowd(pid_t others[OTHERS])
 {
     cpu_set_t one;
@@ -441,7 +453,7 @@ static void disperse(const pid_t others[OTHERS])
     }
 }
 
-/* Of a loop that takes so many seconds of a processor. */
+/* Uses this much processor time. */
 static void compute(double seconds)
 {
     struct timespec now = {0};
@@ -450,8 +462,10 @@ static void compute(double seconds)
         clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
 }
 
-/* Half a second of work takes ten times as long; on the worker's clock it takes
- * less than twice as long. */
+/*
+ * Half a second of work takes ten times as long; on the worker's clock it takes
+ * less than twice as long.
+ */
 START_TEST(a_workers_clock_stands_still_while_others_have_the_processor)
 {
     spc__worker_clock clock;
@@ -482,8 +496,10 @@ START_TEST(a_workers_clock_stands_still_while_others_have_the_processor)
 }
 END_TEST
 
-/* What takes a fraction of its limit on a quiet machine is no timeout on this
- * one. Kernels are compiled before it is crowded. */
+/*
+ * A candidate that needs a fraction of its limit on a quiet machine does not
+ * time out on this one. Kernels are compiled before the load starts.
+ */
 START_TEST(a_busy_machine_makes_no_timeouts)
 {
     static const char *const worker[] = {
@@ -539,7 +555,7 @@ static void add_option(const char *variable, const char *option)
     setenv(variable, text, 1);
 }
 
-/* Becomes a worker that has a tuner, and nothing to measure on. */
+/* Runs a worker with a tuner and without a device. */
 static void run_worker(int socket, int errors)
 {
     int high = fcntl(socket, F_DUPFD, 10), said = fcntl(errors, F_DUPFD, 10);
@@ -555,8 +571,10 @@ static void run_worker(int socket, int errors)
     _exit(127);
 }
 
-/* The tuner says it: what both print stands there twice, or once, whichever
- * process is faster. */
+/*
+ * The tuner reports it: the common text appears twice, or once, depending on
+ * which process is faster.
+ */
 START_TEST(a_worker_tells_its_tuner_what_went_wrong_and_nobody_else)
 {
     spc__wire_reply hello;
@@ -582,7 +600,7 @@ START_TEST(a_worker_tells_its_tuner_what_went_wrong_and_nobody_else)
 }
 END_TEST
 
-/* One that is stopped, or hangs while it reads. */
+/* A worker that is stopped, or hangs while it reads. */
 START_TEST(what_nobody_reads_is_not_sent_for_ever)
 {
     static char code[8 << 20];
@@ -662,7 +680,7 @@ END_TEST
 
 int main(void)
 {
-    /* Workers that are meant to crash do, under a sanitizer too. */
+    /* Workers must crash under a sanitizer as well. */
     add_option("ASAN_OPTIONS", "handle_segv=0");
     add_option("TSAN_OPTIONS", "handle_segv=0");
     Suite *suite = suite_create("tuner_workers");
