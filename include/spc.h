@@ -44,7 +44,29 @@
 extern "C" {
 #endif
 
+/* ---- version ------------------------------------------------------------- */
+
+/* The version of these headers. A release increases SPC_VERSION_NUMBER, so that
+ * a program can compare: #if SPC_VERSION_NUMBER >= 10200 (1.2.0). */
+#define SPC_VERSION_MAJOR 0
+#define SPC_VERSION_MINOR 1
+#define SPC_VERSION_PATCH 0
+#define SPC_VERSION_NUMBER                                                     \
+    (SPC_VERSION_MAJOR * 10000 + SPC_VERSION_MINOR * 100 + SPC_VERSION_PATCH)
 #define SPC_VERSION_TEXT "0.1.0"
+
+/* The SPC_VERSION_NUMBER of the library that is loaded, which may differ from
+ * that of the headers that the program was compiled with. */
+SPC_API int spc_version(void);
+
+/*
+ * sizeof the struct of that name in the library that is loaded, in bytes, as in
+ * spc_struct_bytes("spc_conv"). It knows every struct that these headers
+ * define, without those of spc_import.h. 0: it knows no such struct, or `name`
+ * is NULL. A binding that declares the structs in another language compares
+ * these sizes with its own once, before the first call.
+ */
+SPC_API size_t spc_struct_bytes(const char *name);
 
 enum {
     SPC_MAX_OFFSETS = 343 /* kernel volume kx*ky*kz, 7^3 */

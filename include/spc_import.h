@@ -20,6 +20,9 @@
 extern "C" {
 #endif
 
+/* As spc_struct_bytes, for the structs of this header. */
+SPC_API size_t spc_import_struct_bytes(const char *name);
+
 /* ---- arrays -------------------------------------------------------------- */
 
 /* The types of elements, named as in safetensors, with their bytes. */

@@ -4,6 +4,8 @@ spc_suite(floor)
 spc_run_suite(floor_nvrtc floor nvrtc)
 spc_gpu_suite(floor)
 spc_suite(header)
+target_compile_definitions(test_header PRIVATE
+  SPC_TEST_PROJECT_VERSION="${PROJECT_VERSION}")
 spc_suite(lookup)
 spc_suite(shipped)
 spc_suite(runtime)

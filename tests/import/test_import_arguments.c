@@ -4,6 +4,7 @@
  * negative, huge and out-of-range arguments (arguments.h).
  */
 #include "rig/arguments.h"
+#include "rig/header_structs.h"
 #include "spc_import.h"
 
 static spc_error made;
@@ -183,6 +184,7 @@ static const spc_onnx_options *onnx_options(which w)
 
 /* clang-format off */
 #define FUNCTIONS(X)                                                           \
+    X(V, 1, spc_import_struct_bytes, word)                                     \
     X(V, 1, spc_element_name, element)                                         \
     X(V, 1, spc_element_bytes, element)                                        \
     X(V, 1, spc_array_elements, array)                                         \
@@ -231,12 +233,21 @@ START_TEST(every_public_function_is_tried)
 }
 END_TEST
 
+START_TEST(every_struct_of_the_header_has_a_known_size)
+{
+    ck_assert_int_gt(check_structs("spc_import.h", spc_import_struct_bytes), 5);
+    ck_assert_uint_eq(spc_import_struct_bytes("spc_array"), sizeof(spc_array));
+    ck_assert_uint_eq(spc_import_struct_bytes("spc_weights"), 0); /* opaque */
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("import_arguments");
     TCase *one = tcase_create("each");
 
     tcase_add_test(one, every_public_function_is_tried);
+    tcase_add_test(one, every_struct_of_the_header_has_a_known_size);
     tcase_add_loop_test(one, a_function_answers_whatever_its_arguments_are, 0,
                         LENGTH(table));
     suite_add_tcase(suite, one);

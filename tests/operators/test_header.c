@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_header.c - spc.h compiles alone, and says what it promises. */
+#include "rig/header_structs.h"
 #include "rig/suite.h"
 #include "spc.h"
 
@@ -43,6 +44,33 @@ START_TEST(every_status_has_a_name_a_text_and_an_exit_status)
 }
 END_TEST
 
+START_TEST(the_version_is_that_of_the_header_and_of_the_build)
+{
+    char text[40];
+
+    ck_assert_int_eq(spc_version(), SPC_VERSION_NUMBER);
+    snprintf(text, sizeof(text), "%d.%d.%d", SPC_VERSION_NUMBER / 10000,
+             SPC_VERSION_NUMBER / 100 % 100, SPC_VERSION_NUMBER % 100);
+    ck_assert_str_eq(text, SPC_TEST_PROJECT_VERSION);
+    /* A release candidate has a suffix: "1.0.0-rc1". */
+    ck_assert_int_eq(strncmp(SPC_VERSION_TEXT, text, strlen(text)), 0);
+    ck_assert(strchr("-", SPC_VERSION_TEXT[strlen(text)]) != NULL);
+}
+END_TEST
+
+START_TEST(every_struct_of_the_header_has_a_known_size)
+{
+    ck_assert_int_gt(check_structs("spc.h", spc_struct_bytes), 40);
+    ck_assert_int_eq(check_structs("spc_status.h", spc_struct_bytes), 1);
+    ck_assert_uint_eq(spc_struct_bytes("spc_conv"), sizeof(spc_conv));
+    ck_assert_uint_eq(spc_struct_bytes("spc_buffers"), sizeof(spc_buffers));
+    ck_assert_uint_eq(spc_struct_bytes("spc_error"), sizeof(spc_error));
+    ck_assert_uint_eq(spc_struct_bytes("spc_ctx"), 0); /* opaque */
+    ck_assert_uint_eq(spc_struct_bytes(""), 0);
+    ck_assert_uint_eq(spc_struct_bytes(NULL), 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("header");
@@ -51,6 +79,8 @@ int main(void)
     tcase_add_test(all, the_defaults_are_those_of_the_comments);
     tcase_add_test(all, every_free_accepts_null);
     tcase_add_test(all, every_status_has_a_name_a_text_and_an_exit_status);
+    tcase_add_test(all, the_version_is_that_of_the_header_and_of_the_build);
+    tcase_add_test(all, every_struct_of_the_header_has_a_known_size);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

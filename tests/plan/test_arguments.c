@@ -1034,6 +1034,8 @@ static spc_db_exchange *exchange(which w)
 
 /* clang-format off */
 #define FUNCTIONS(X)                                                           \
+    X(V, 0, spc_version, none)                                                 \
+    X(V, 1, spc_struct_bytes, word)                                            \
     X(S, 3, spc_ctx_create, out_ctx, ctx_options, error)                       \
     X(V, 1, spc_ctx_free, no_ctx)                                              \
     X(V, 1, spc_ctx_error, ctx)                                                \

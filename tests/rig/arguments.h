@@ -109,6 +109,7 @@ static spc_error *error(which w)
 #define V(n, source)                                                           \
     source((which){vary == (n) || vary == ALL_VARY ? i : 0, vary == (n)})
 
+#define ARGS0(none)
 #define ARGS1(a) V(0, a)
 #define ARGS2(a, b) V(0, a), V(1, b)
 #define ARGS3(a, b, c) ARGS2(a, b), V(2, c)
@@ -131,6 +132,7 @@ static spc_error *error(which w)
 #define TRY_V(n, function, ...)                                                \
     static void try_##function(int vary, int i)                                \
     {                                                                          \
+        (void)vary, (void)i;                                                   \
         (void)function(ARGS##n(__VA_ARGS__));                                  \
     }
 #define TRY(kind, n, function, ...) TRY_##kind(n, function, __VA_ARGS__)

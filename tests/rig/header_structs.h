@@ -1,0 +1,40 @@
+/* header_structs.h - every struct of a public header has a known size. */
+#ifndef SPC_TESTS_HEADER_STRUCTS_H
+#define SPC_TESTS_HEADER_STRUCTS_H
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "rig/suite.h"
+
+/* Fails unless `bytes_of` knows each `typedef struct NAME {` of the header.
+ * Returns how many there are. */
+static inline int check_structs(const char *header,
+                                size_t (*bytes_of)(const char *name))
+{
+    static const char begin[] = "\ntypedef struct ";
+    char path[4400];
+    spc__buf text = SPC__BUF_INIT;
+    spc_error e;
+    int structs = 0;
+
+    snprintf(path, sizeof(path), "%s/../include/%s", SPC_TEST_DATA, header);
+    ck_assert_msg(spc__file_read(&text, path, 1 << 22, &e) == SPC_OK, "%s",
+                  e.text);
+    for (const char *at = spc__buf_text(&text);
+         (at = strstr(at, begin)) != NULL;) {
+        char name[64];
+
+        at += sizeof(begin) - 1;
+        int length = (int)strcspn(at, " {;\n");
+        snprintf(name, sizeof(name), "%.*s", length, at);
+        if (at[length] != ' ' || at[length + 1] != '{')
+            continue; /* an opaque type */
+        ck_assert_msg(bytes_of(name) > 0, "%s of %s has no known size", name,
+                      header);
+        structs++;
+    }
+    spc__buf_release(&text);
+    return structs;
+}
+
+#endif
