@@ -1264,6 +1264,16 @@ SPC_API size_t spc_plan_weights_bytes(const spc_plan *plan); /* packed */
 SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
                                         const spc_map *map);
 
+/*
+ * Would spc_plan_create look up the same records for `map` as it did for this
+ * plan? True if the map serves the plan's layer and its rows and density are in
+ * the bucket (half an octave) of those that the plan was made for. A plan that
+ * does not fit gives the same results, perhaps more slowly. Reads what the last
+ * spc_map_check learned, and no database; any thread may call it. False for
+ * NULL, and for a map of another context or another geometry.
+ */
+SPC_API bool spc_plan_fits(const spc_plan *plan, const spc_map *map);
+
 /* A layer, and what is known of a scene: of a linear layer rows alone. */
 typedef struct spc_explain_question {
     const spc_conv *conv;

@@ -48,20 +48,43 @@ static double octaves(int64_t count)
     return count > 0 ? log2((double)count) : 0;
 }
 
+/* The features of a scene, in octaves. */
+typedef struct scene_values {
+    double rows, ratio, density;
+} scene_values;
+
+static scene_values values_of(int64_t rows_in, int64_t rows_out, double density)
+{
+    double rows = octaves(rows_out);
+
+    return (scene_values){rows, octaves(rows_in) - rows,
+                          density > 0 ? log2(density) : -INFINITY};
+}
+
+spc__scene_buckets spc__scene_buckets_of(int64_t rows_in, int64_t rows_out,
+                                         double density)
+{
+    scene_values values = values_of(rows_in, rows_out, density);
+
+    return (spc__scene_buckets){
+        spc__feature_bucket(values.rows, half_octave),
+        spc__feature_bucket(values.ratio, half_octave),
+        spc__feature_bucket(values.density, half_octave)};
+}
+
 /* The order of the features is part of the database's keys. */
 void spc__problem_key_init(spc__problem_key *out, const spc_ctx *ctx,
                            const spc_conv *conv, int64_t rows_in,
                            int64_t rows_out, double density)
 {
-    double in = octaves(rows_in), rows = octaves(rows_out);
-    double dense = density > 0 ? log2(density) : -INFINITY;
+    scene_values scene = values_of(rows_in, rows_out, density);
 
     spc__conv_layer(&out->layer, conv);
     set_family(&out->family, &out->layer, conv);
     out->feature_count = 0;
-    spc__feature_add(out, "rows", rows, rows_weight, half_octave);
-    spc__feature_add(out, "ratio", in - rows, ratio_weight, half_octave);
-    spc__feature_add(out, "density", dense, density_weight, half_octave);
+    spc__feature_add(out, "rows", scene.rows, rows_weight, half_octave);
+    spc__feature_add(out, "ratio", scene.ratio, ratio_weight, half_octave);
+    spc__feature_add(out, "density", scene.density, density_weight, half_octave);
     spc__feature_add(out, "cin", octaves(conv->cin), channels_weight, 0);
     spc__feature_add(out, "cout", octaves(conv->cout), channels_weight, 0);
     snprintf(out->device, sizeof(out->device), "%s", ctx->info.name);

@@ -16,6 +16,15 @@ void spc__problem_key_init(spc__problem_key *out, const spc_ctx *ctx,
                            const spc_conv *conv, int64_t rows_in,
                            int64_t rows_out, double density);
 
+/* The buckets of the features that follow from the scene. Equal buckets of two
+ * scenes mean equal keys of a layer. */
+typedef struct spc__scene_buckets {
+    int rows, ratio, density;
+} spc__scene_buckets;
+
+spc__scene_buckets spc__scene_buckets_of(int64_t rows_in, int64_t rows_out,
+                                         double density);
+
 /* Reads the sizes and the density from the key of a record. */
 void spc__problem_key_scene(double *rows_in, double *rows_out, double *density,
                             const spc__problem_key *key);

@@ -211,6 +211,8 @@ static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
                                        pick.template_name, pick.config);
     if (status != SPC_OK)
         return status;
+    (*out)->scene =
+        spc__scene_buckets_of(lack->rows_in, lack->rows_out, lack->density);
     (*out)->origin = pick.origin;
     (*out)->is_shipped = pick.is_shipped;
     memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
@@ -378,6 +380,19 @@ const char *spc_plan_config(const spc_plan *plan)
 const spc__launch_geometry *spc__plan_launch(const spc_plan *plan)
 {
     return &plan->geometry;
+}
+
+bool spc_plan_fits(const spc_plan *plan, const spc_map *map)
+{
+    if (plan == NULL || map == NULL ||
+        spc__plan_check_map(plan->ctx, &plan->conv, map, NULL) != SPC_OK)
+        return false;
+    const spc__scene_buckets *made = &plan->scene;
+    spc__scene_buckets now =
+        spc__scene_buckets_of(spc__plan_rows(map->in), spc__plan_rows(map->to),
+                              spc_map_density(map));
+    return made->rows == now.rows && made->ratio == now.ratio &&
+           made->density == now.density;
 }
 
 size_t spc_plan_weights_bytes(const spc_plan *plan)

@@ -3,6 +3,7 @@
 #ifndef SPC_RUNTIME_PLAN_PARTS_H
 #define SPC_RUNTIME_PLAN_PARTS_H
 
+#include "context/problem_key.h"
 #include "plan/plan.h"
 #include "templates/shared/spc_abi.h"
 
@@ -18,6 +19,7 @@ struct spc_plan {
     bool takes_rows;       /* can also run without a map */
     spc__kernel *lay_rows; /* fills the layout of rows then, if the host does
                             * not */
+    spc__scene_buckets scene; /* of the map, or the rows, it was made for */
     spc_origin origin;
     bool is_shipped;
     char template_name[32];

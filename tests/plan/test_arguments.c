@@ -1154,6 +1154,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_plan_config, plan)                                             \
     X(V, 1, spc_plan_weights_bytes, plan)                                      \
     X(V, 2, spc_plan_workspace_bytes, plan, map)                               \
+    X(V, 2, spc_plan_fits, plan, map)                                          \
     X(S, 4, spc_explain, out_explanation, ctx, question, flags)                \
     X(S, 5, spc_plan_pack_weights, plan, buffer, other_buffer, layout, stream) \
     X(S, 3, spc_map_prepare, map, plan, stream)                                \
