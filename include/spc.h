@@ -1316,6 +1316,23 @@ SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                          spc_weights_layout layout,
                                          void *stream);
 
+/*
+ * Packs the weights of `count` plans, as after a step of training: weights[i]
+ * into packed[i] for plans[i], each as spc_plan_pack_weights does. The plans may
+ * be of several contexts on one device. All arguments are checked before
+ * anything is enqueued. *failed (may be NULL) is the index of the plan that
+ * failed, and its context has the sentence; -1: none, or the failure is not that
+ * of one plan. SPC_EINVAL: `count` is negative, an array or a plan is NULL, and
+ * what spc_plan_pack_weights refuses; SPC_EDEVICE: a launch failed, and those
+ * before *failed are enqueued.
+ */
+SPC_API spc_status spc_plans_pack_weights(int *failed,
+                                          const spc_plan *const *plans,
+                                          void *const *packed,
+                                          const void *const *weights, int count,
+                                          spc_weights_layout layout,
+                                          void *stream);
+
 /* Makes `map` ready for `plan` (a map that was not the one given to
  * spc_plan_create), on `stream`. Allocates; not for the execute path. Other
  * streams, and other calls that prepare or read this map (spc_plan_create,

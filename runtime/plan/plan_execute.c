@@ -58,6 +58,23 @@ static spc_status check_packing(const spc_plan *plan, const void *packed,
                      "must lie apart from all others");
 }
 
+/* After check_packing. */
+static spc_status enqueue_packing(const spc_plan *plan, void *packed,
+                                  const void *weights,
+                                  spc_weights_layout layout, void *stream,
+                                  spc_error *error)
+{
+    const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
+    spc_pack_args args = {.weights = weights, .packed = packed};
+    spc__launch launch = {.grid_y = 1, .block = PACK_BLOCK};
+
+    spc__pass_strides(&args, &plan->conv, layout);
+    launch.grid_x =
+        (unsigned)((plan->geometry.pack_threads + PACK_BLOCK - 1) / PACK_BLOCK);
+    return ops->launch(plan->ctx->device, plan->pack, &launch, &args,
+                       sizeof(args), stream, error);
+}
+
 spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                  const void *weights, spc_weights_layout layout,
                                  void *stream)
@@ -67,18 +84,63 @@ spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
 
     if (status != SPC_OK)
         return status;
-    const spc__device_ops *ops = spc__device_ops_of(plan->ctx->device);
-    spc_pack_args args = {.weights = weights, .packed = packed};
-    spc__launch launch = {.grid_y = 1, .block = PACK_BLOCK};
-
-    spc__pass_strides(&args, &plan->conv, layout);
-    launch.grid_x =
-        (unsigned)((plan->geometry.pack_threads + PACK_BLOCK - 1) / PACK_BLOCK);
     status = check_packing(plan, packed, weights, layout, &error);
     if (status == SPC_OK)
-        status = ops->launch(plan->ctx->device, plan->pack, &launch, &args,
-                             sizeof(args), stream, &error);
+        status = enqueue_packing(plan, packed, weights, layout, stream, &error);
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
+}
+
+/* SPC_EINVAL for arrays that cannot be read. The sentence goes to the context
+ * of the first plan that there is. */
+static spc_status check_plans(const spc_plan *const *plans, void *const *packed,
+                              const void *const *weights, int count)
+{
+    spc_error *to = NULL;
+
+    for (int i = 0; to == NULL && plans != NULL && i < count; i++)
+        if (plans[i] != NULL)
+            to = spc__error_of(plans[i]->ctx);
+    if (count < 0)
+        return spc__fail(to, SPC_EINVAL,
+                         "spc_plans_pack_weights: %d plans are impossible",
+                         count);
+    if (count == 0)
+        return SPC_OK;
+    spc_status status = spc__need(to, "spc_plans_pack_weights", "plans", plans,
+                                  "packed", packed, "weights", weights, NULL);
+    for (int i = 0; status == SPC_OK && i < count; i++)
+        if (plans[i] == NULL)
+            status = spc__fail(to, SPC_EINVAL,
+                               "spc_plans_pack_weights: `plans[%d]` must not "
+                               "be NULL",
+                               i);
+    return status;
+}
+
+spc_status spc_plans_pack_weights(int *failed, const spc_plan *const *plans,
+                                  void *const *packed,
+                                  const void *const *weights, int count,
+                                  spc_weights_layout layout, void *stream)
+{
+    spc_error error = {0};
+    spc_status status = check_plans(plans, packed, weights, count);
+    int i = 0;
+
+    if (failed != NULL)
+        *failed = -1;
+    if (status != SPC_OK)
+        return status;
+    for (i = 0; i < count && status == SPC_OK; i++)
+        status = check_packing(plans[i], packed[i], weights[i], layout, &error);
+    if (status == SPC_OK)
+        for (i = 0; i < count && status == SPC_OK; i++)
+            status = enqueue_packing(plans[i], packed[i], weights[i], layout,
+                                     stream, &error);
+    if (status == SPC_OK)
+        return SPC_OK;
+    if (failed != NULL)
+        *failed = i - 1;
+    return fail(plans[i - 1], &error);
 }
 
 /* Memory of an array: rows of `width` bytes at a distance of `pitch`. */

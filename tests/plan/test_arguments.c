@@ -1157,6 +1157,8 @@ static spc_db_exchange *exchange(which w)
     X(V, 2, spc_plan_fits, plan, map)                                          \
     X(S, 4, spc_explain, out_explanation, ctx, question, flags)                \
     X(S, 5, spc_plan_pack_weights, plan, buffer, other_buffer, layout, stream) \
+    X(S, 7, spc_plans_pack_weights, failed_out, plan_list, packed_list,        \
+      weights_list, one_of_them, layout, stream)                               \
     X(S, 3, spc_map_prepare, map, plan, stream)                                \
     X(S, 4, spc_plan_execute, plan, map, buffers, stream)                      \
     X(S, 5, spc_plan_create_rows, out_plan, ctx, linear, rows, flags)          \
@@ -1358,6 +1360,42 @@ static const char *text_out_const(which w)
 {
     static const char zeros[64];
     const char *const all[] = {zeros, NULL};
+    return PICK(all, w);
+}
+
+static int *failed_out(which w)
+{
+    static int failed;
+    int *const all[] = {&failed, NULL};
+    return PICK(all, w);
+}
+
+static const spc_plan *const *plan_list(which w)
+{
+    static const spc_plan *plans[1], *none[1];
+    const spc_plan *const *const all[] = {plans, NULL, none};
+
+    plans[0] = a_plan();
+    return PICK(all, w);
+}
+
+static void *const *packed_list(which w)
+{
+    static void *good[1] = {memory}, *none[1];
+    void *const *const all[] = {good, NULL, none};
+    return PICK(all, w);
+}
+
+static const void *const *weights_list(which w)
+{
+    static const void *good[1] = {memory + (1 << 14)}, *none[1];
+    const void *const *const all[] = {good, NULL, none};
+    return PICK(all, w);
+}
+
+static int one_of_them(which w)
+{
+    static const int all[] = {1, 0, -1, INT_MIN};
     return PICK(all, w);
 }
 
