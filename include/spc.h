@@ -162,6 +162,24 @@ SPC_API const char *spc_ctx_error(const spc_ctx *ctx);
  */
 SPC_API const char *spc_error_text(const spc_error *error, const spc_ctx *ctx);
 
+/*
+ * Was the context made by the calling process? False in a child of fork(), and
+ * for NULL. A driver's state does not survive fork(): with a cuda context of its
+ * parent, a child gets SPC_ESTATE from every call that needs the driver, its
+ * free functions release nothing, and the parent is not disturbed. The child
+ * makes a context of its own, which CUDA allows only if the parent had not used
+ * CUDA before it forked; start such workers by exec. Contexts of cpu and sim
+ * serve a child whose parent's threads were idle, but one database must not be
+ * used through one context in both processes.
+ */
+SPC_API bool spc_ctx_belongs(const spc_ctx *ctx);
+
+/* The context that the object was made with: to be compared, and not to be used
+ * after its spc_ctx_free. NULL for NULL. */
+SPC_API const spc_ctx *spc_plan_ctx(const spc_plan *plan);
+SPC_API const spc_ctx *spc_map_ctx(const spc_map *map);
+SPC_API const spc_ctx *spc_coords_ctx(const spc_coords *coords);
+
 typedef struct spc_stats {
     int64_t lookups;          /* plans asked for */
     int64_t hits;             /* answered by a record of exactly this problem */

@@ -6,6 +6,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/forks.h"
 #include "base/parallel.h"
 #include "context/background.h"
 #include "context/ceilings.h"
@@ -365,6 +366,7 @@ spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
         return spc__fail_memory(error, sizeof(*ctx));
     pthread_mutex_init(&ctx->failures_lock, NULL);
     ctx->users = 1;
+    ctx->forks = spc__forks();
     status = fill(ctx, options != NULL ? options : &standard, error);
     if (status != SPC_OK) {
         spc_ctx_free(ctx);
@@ -384,7 +386,11 @@ void spc__ctx_leave(spc_ctx *ctx)
 {
     if (__atomic_sub_fetch(&ctx->users, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    if (ctx->background != NULL)
+    /* A child leaves the driver's objects, and threads, to its parent. */
+    if (!spc_ctx_belongs(ctx) && ctx->device != NULL &&
+        spc__device_ops_of(ctx->device)->stays_in_process)
+        return;
+    if (ctx->background != NULL && spc_ctx_belongs(ctx))
         ctx->background->release(ctx->background);
     spc__modules_free(ctx->modules, ctx->device);
     spc__library_close(ctx->library);
@@ -404,7 +410,7 @@ void spc_ctx_free(spc_ctx *ctx)
 {
     if (ctx == NULL)
         return;
-    if (ctx->background != NULL)
+    if (ctx->background != NULL && spc_ctx_belongs(ctx))
         ctx->background->end(ctx->background);
     spc__ctx_leave(ctx);
 }
@@ -413,6 +419,11 @@ spc_status spc__ctx_check_cancel(spc_ctx *ctx)
 {
     return spc__cancelled(ctx->cancel) ? spc__interrupted(spc__error_of(ctx))
                                        : SPC_OK;
+}
+
+bool spc_ctx_belongs(const spc_ctx *ctx)
+{
+    return ctx != NULL && ctx->forks == spc__forks();
 }
 
 spc_stats spc_ctx_stats(const spc_ctx *ctx)

@@ -15,6 +15,7 @@ typedef struct spc__modules spc__modules; /* loaded modules by artefact key */
 typedef struct spc__failure spc__failure; /* the last failure of a thread */
 
 struct spc_ctx {
+    unsigned forks; /* spc__forks() when it was made */
     int users; /* the caller's handle, and every set, cloud and plan */
     spc__log log;
     spc__device *device;

@@ -107,6 +107,11 @@ static spc_status alloc_arrays(spc_coords *c, spc_error *error)
     return ops_of(c)->sync(c->ctx->device, NULL, error);
 }
 
+const spc_ctx *spc_coords_ctx(const spc_coords *coords)
+{
+    return coords != NULL ? coords->ctx : NULL;
+}
+
 void spc_coords_free(spc_coords *c)
 {
     if (!c || --c->users > 0)

@@ -36,6 +36,11 @@ int64_t spc_map_pairs(const spc_map *map)
     return map ? map->pairs : 0;
 }
 
+const spc_ctx *spc_map_ctx(const spc_map *map)
+{
+    return map != NULL ? spc__map_ctx(map) : NULL;
+}
+
 double spc_map_density(const spc_map *map)
 {
     if (!map || map->to->rows == 0)

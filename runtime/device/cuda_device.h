@@ -18,6 +18,7 @@ typedef struct spc__cuda_device {
     int ordinal;
     int sm; /* 90 */
     int multiprocessors;
+    unsigned forks; /* spc__forks() when it was opened */
     int shared_block, shared_sm, registers_sm, max_threads;
     size_t l2_bytes;
     spc_device_info info;

@@ -75,6 +75,7 @@ typedef struct spc__device_ops {
                                 its target is another device's */
     bool runs_on_host_cores; /* kernels and compilers share them */
     bool measures_alone;     /* nothing may compile during a timing */
+    bool stays_in_process; /* a child of fork() cannot use it */
     bool builds_maps_on_host; /* by threads, not by kernels */
     unsigned index_block; /* threads of a block that builds a map; 0: as many
                              as it takes */

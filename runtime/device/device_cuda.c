@@ -8,6 +8,7 @@
  * restores what the calling thread had.
  */
 #include "base/error.h"
+#include "base/forks.h"
 #include "device/cuda_device.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,6 +38,12 @@ spc_status spc__cuda_enter(const spc__cuda_device *device, bool *pushed,
     CUcontext current = NULL;
 
     *pushed = false;
+    if (device->forks != spc__forks())
+        return spc__fail(error, SPC_ESTATE,
+                         "%s was opened before fork(): CUDA does not work in a "
+                         "child process; start it by exec and make a context "
+                         "there",
+                         device->info.id);
     if (device->api.CtxGetCurrent(&current) == CUDA_SUCCESS &&
         current == device->context)
         return SPC_OK;
@@ -234,6 +241,7 @@ static spc_status cuda_open(spc__device **out, int ordinal,
     if (!d)
         return spc__fail_memory(error, sizeof *d);
     d->ops = &spc__device_cuda;
+    d->forks = spc__forks();
     pthread_mutex_init(&d->gemm_lock, NULL);
     if ((status = spc__cuda_open(&d->api, error)) != SPC_OK)
         goto done;
@@ -543,6 +551,7 @@ const spc__device_ops spc__device_cuda = {
     .close = cuda_close,
     .info = cuda_info,
     .target = cuda_target,
+    .stays_in_process = true,
     .alloc = spc__cuda_alloc,
     .dealloc = spc__cuda_dealloc,
     .copy_in = spc__cuda_copy_in,

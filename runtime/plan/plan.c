@@ -352,6 +352,11 @@ void spc_plan_free(spc_plan *plan)
 
 /* ---- queries ------------------------------------------------------------- */
 
+const spc_ctx *spc_plan_ctx(const spc_plan *plan)
+{
+    return plan != NULL ? plan->ctx : NULL;
+}
+
 spc_origin spc_plan_origin(const spc_plan *plan)
 {
     return plan != NULL ? plan->origin : SPC_ORIGIN_DEFAULT;

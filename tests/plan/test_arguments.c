@@ -1155,6 +1155,10 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_plan_weights_bytes, plan)                                      \
     X(V, 2, spc_plan_workspace_bytes, plan, map)                               \
     X(V, 2, spc_plan_fits, plan, map)                                          \
+    X(V, 1, spc_ctx_belongs, ctx)                                              \
+    X(V, 1, spc_plan_ctx, plan)                                                \
+    X(V, 1, spc_map_ctx, map)                                                  \
+    X(V, 1, spc_coords_ctx, set)                                               \
     X(S, 4, spc_explain, out_explanation, ctx, question, flags)                \
     X(S, 5, spc_plan_pack_weights, plan, buffer, other_buffer, layout, stream) \
     X(S, 7, spc_plans_pack_weights, failed_out, plan_list, packed_list,        \
