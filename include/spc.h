@@ -81,6 +81,32 @@ typedef struct spc_map spc_map;       /* a kernel map on the device */
 typedef struct spc_points spc_points; /* clouds of points on the device */
 typedef struct spc_plan spc_plan;     /* a problem bound to one loaded kernel */
 
+/*
+ * A caller's allocator for device memory (host memory for cpu and sim): of sets,
+ * clouds, voxels, maps, networks, trainings, the laboratory's samples, and of
+ * spc_alloc. Code, and what the driver itself needs, do not go through it, nor
+ * does the scratch buffer by which a benchmark empties the cache.
+ *
+ * Both functions are called on the thread that calls the library, during that
+ * call; on cuda the context's CUcontext is current. They must not call the
+ * library. Two threads may call them at once where two threads use the library.
+ */
+typedef struct spc_memory_hook {
+    /* Returns at least `bytes` (more than 0) at a multiple of 256 bytes, which no
+     * enqueued work uses any more; NULL: there is none, and the call of the
+     * library returns SPC_ENOMEM and keeps nothing. `stream` is the stream on
+     * which the memory is used first, or NULL: on any stream. */
+    void *(*alloc)(size_t bytes, void *stream, void *payload);
+    /* Takes back what `alloc` returned, with the same `bytes`. */
+    void (*free)(void *memory, size_t bytes, void *stream, void *payload);
+    void *payload;
+    /* False: the library waits for the device before each `free`, as cuMemFree
+     * does. True: it does not, and enqueued work may still use the memory: the
+     * allocator reuses it only behind that work. An allocator that orders by
+     * stream does so if the caller uses one stream for everything. */
+    bool ordered;
+} spc_memory_hook;
+
 typedef struct spc_ctx_options {
     /* "cuda:0", "cuda", "cpu", "sim"; NULL: the best device present. */
     const char *device;
@@ -122,12 +148,15 @@ typedef struct spc_ctx_options {
      * $SPC_SHIPPED, else where it was installed; "": none, as with `key`, and
      * with a `database` of "". */
     const char *shipped;
+    /* Allocates device memory in place of the driver or malloc. All NULL: those
+     * do. It must outlive the context and all that was made with it. */
+    spc_memory_hook memory;
 } spc_ctx_options;
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
         NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false, NULL,    \
-            NULL                                                               \
+            NULL, {NULL, NULL, NULL, false}                                    \
     }
 
 /*
@@ -136,6 +165,7 @@ typedef struct spc_ctx_options {
  * *error (may be NULL) holds the sentence. SPC_ENODEVICE: no such device;
  * SPC_EINVAL: an unknown device word; SPC_ENOTFOUND: a file of `layers`, or
  * template_dir, is not there; SPC_EDB, SPC_EDBVERSION with need_database;
+ * SPC_EINVAL also for a memory hook with one of its functions alone;
  * SPC_ETEMPLATE: a template does not load; SPC_EINTERRUPTED.
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,

@@ -13,6 +13,8 @@ spc_suite(runtime)
 spc_suite(arguments)
 # Calls out of order, and whose sentence a failure is.
 spc_suite(order)
+# Handles: memory from the caller, whom they belong to, whether they fit.
+spc_suite(handles)
 spc_gpu_suite(runtime)
 # The execute path is watched for allocations.
 spc_watch_allocations(test_runtime)

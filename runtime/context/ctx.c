@@ -289,9 +289,17 @@ const char *spc_error_text(const spc_error *error, const spc_ctx *ctx)
 
 /* ---- life ---------------------------------------------------------------- */
 
-static spc_status open_device(spc_ctx *ctx, const char *id, spc_error *error)
+static spc_status open_device(spc_ctx *ctx, const char *id,
+                              const spc_memory_hook *memory, spc_error *error)
 {
-    spc__device_options options = {ctx->threads, &ctx->log};
+    spc__device_options options = {ctx->threads, &ctx->log, *memory};
+
+    if ((memory->alloc == NULL) != (memory->free == NULL))
+        return spc__fail(error, SPC_EINVAL,
+                         "spc_ctx_create: the memory hook has `%s` without "
+                         "`%s`: it needs both",
+                         memory->alloc != NULL ? "alloc" : "free",
+                         memory->alloc != NULL ? "free" : "alloc");
     spc_status status = spc__device_open(&ctx->device, id, &options, error);
 
     if (status != SPC_OK)
@@ -339,7 +347,8 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
         return spc__fail_memory(error, strlen(options->key) + 1);
     if ((ctx->modules = spc__modules_create()) == NULL)
         return spc__fail_memory(error, sizeof(void *));
-    if ((status = open_device(ctx, options->device, error)) != SPC_OK ||
+    if ((status = open_device(ctx, options->device, &options->memory,
+                              error)) != SPC_OK ||
         (status = find_shipped(ctx, options, error)) != SPC_OK ||
         (status = open_database(ctx, options, error)) != SPC_OK)
         return status;

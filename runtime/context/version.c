@@ -27,6 +27,7 @@ static const spc__struct structs[] = {
     {ROW(spc_feature_buffers)},
     {ROW(spc_gather)},
     {ROW(spc_geometry)},
+    {ROW(spc_memory_hook)},
     {ROW(spc_net_buffers)},
     {ROW(spc_net_info)},
     {ROW(spc_net_input)},

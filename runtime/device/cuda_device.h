@@ -5,6 +5,7 @@
 
 #include "device/cuda_driver.h"
 #include "device/device.h"
+#include "device/hooked.h"
 #include <pthread.h>
 
 typedef struct spc__cublas spc__cublas;
@@ -18,6 +19,7 @@ typedef struct spc__cuda_device {
     int ordinal;
     int sm; /* 90 */
     int multiprocessors;
+    spc__hooked memory;
     unsigned forks; /* spc__forks() when it was opened */
     int shared_block, shared_sm, registers_sm, max_threads;
     size_t l2_bytes;

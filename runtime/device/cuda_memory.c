@@ -16,6 +16,11 @@ spc_status spc__cuda_alloc(spc__device *device, void **out, size_t bytes,
     *out = NULL;
     if (status != SPC_OK)
         return status;
+    if (spc__is_hooked(&d->memory)) {
+        status = spc__hooked_alloc(&d->memory, out, bytes, error);
+        spc__cuda_leave(d, pushed);
+        return status;
+    }
     snprintf(what, sizeof what, "allocate %zu bytes on %s", bytes, d->info.id);
     status = spc__cuda_check(
         &d->api, d->api.MemAlloc(&memory, bytes ? bytes : 1), error, what);
@@ -32,7 +37,14 @@ void spc__cuda_dealloc(spc__device *device, void *memory)
 
     if (!memory || spc__cuda_enter(d, &pushed, NULL) != SPC_OK)
         return;
-    d->api.MemFree((CUdeviceptr)(uintptr_t)memory);
+    if (spc__is_hooked(&d->memory)) {
+        /* cuMemFree waits for all work; an ordered allocator need not. */
+        if (!d->memory.hook.ordered)
+            d->api.CtxSynchronize();
+        spc__hooked_free(&d->memory, memory);
+    } else {
+        d->api.MemFree((CUdeviceptr)(uintptr_t)memory);
+    }
     spc__cuda_leave(d, pushed);
 }
 

@@ -55,6 +55,7 @@ typedef struct spc__measure {
 typedef struct spc__device_options {
     int threads;
     const spc__log *log;
+    spc_memory_hook memory; /* of the caller; all NULL: the device's own */
 } spc__device_options;
 
 /* c[rows][columns] = a[rows][depth] times the transposition of

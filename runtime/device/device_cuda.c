@@ -105,6 +105,7 @@ static void cuda_close(spc__device *device)
     spc__compiler_close(d->compiler);
     close_cublas(d);
     pthread_mutex_destroy(&d->gemm_lock);
+    spc__hooked_release(&d->memory);
     if (d->retained)
         d->api.DevicePrimaryCtxRelease(d->handle);
     spc__cuda_close(&d->api);
@@ -242,6 +243,7 @@ static spc_status cuda_open(spc__device **out, int ordinal,
         return spc__fail_memory(error, sizeof *d);
     d->ops = &spc__device_cuda;
     d->forks = spc__forks();
+    spc__hooked_init(&d->memory, options != NULL ? &options->memory : NULL);
     pthread_mutex_init(&d->gemm_lock, NULL);
     if ((status = spc__cuda_open(&d->api, error)) != SPC_OK)
         goto done;

@@ -25,6 +25,7 @@ spc_status spc__host_init(spc__host_device *out, const spc__device_ops *ops,
     out->threads = options != NULL ? options->threads : 0;
     if (out->threads <= 0)
         out->threads = spc__cpu_count();
+    spc__hooked_init(&out->memory, options != NULL ? &options->memory : NULL);
     pthread_mutex_init(&out->lock, NULL);
     return SPC_OK;
 }
@@ -32,6 +33,7 @@ spc_status spc__host_init(spc__host_device *out, const spc__device_ops *ops,
 void spc__host_release(spc__host_device *host)
 {
     spc__compiler_close(host->compiler);
+    spc__hooked_release(&host->memory);
     pthread_mutex_destroy(&host->lock);
 }
 
@@ -47,6 +49,8 @@ size_t spc__host_memory(void)
 spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
                            spc_error *error)
 {
+    if (spc__is_hooked(&self(device)->memory))
+        return spc__hooked_alloc(&self(device)->memory, out, bytes, error);
     /* 256: what packed weights and workspaces are promised. */
     if (posix_memalign(out, 256, bytes > 0 ? bytes : 1) == 0)
         return SPC_OK;
@@ -56,7 +60,10 @@ spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
 
 void spc__host_dealloc(spc__device *device, void *memory)
 {
-    free(memory);
+    if (memory != NULL && spc__is_hooked(&self(device)->memory))
+        spc__hooked_free(&self(device)->memory, memory);
+    else
+        free(memory);
 }
 
 spc_status spc__host_copy(spc__device *device, void *to, const void *from,

@@ -11,6 +11,7 @@
 
 #include "device/cpu_module.h"
 #include "device/device.h"
+#include "device/hooked.h"
 #include <pthread.h>
 
 typedef struct spc__host_device {
@@ -19,6 +20,7 @@ typedef struct spc__host_device {
     const char *flags;    /* of the compiler, beyond its own */
     pthread_mutex_t lock; /* of all below, and of the modules' kernels */
     spc__compiler *compiler;
+    spc__hooked memory; /* has a lock of its own */
 } spc__host_device;
 
 /* A device's spc__kernel begins with this. */

@@ -21,6 +21,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define TEMPLATES SPC_TEST_DATA "/templates/cuda_host"
@@ -122,6 +123,9 @@ static spc_status try_open(spc_ctx **out, const char *device)
  * ---- the steps of a caller ------------------------------------------------
  */
 
+/* What step_open gives to the context; its functions are NULL: no hook. */
+static spc_memory_hook hook;
+
 typedef struct life {
     const char *database, *layer;
     int64_t rows;
@@ -144,6 +148,7 @@ static spc_status step_open(life *l)
     options.database = l->database;
     options.template_dir = TEMPLATES;
     options.threads = 1;
+    options.memory = hook;
     spc_status status = spc_ctx_create(&l->ctx, &options, &why);
     if (status != SPC_OK)
         ck_assert_ptr_null(l->ctx);
@@ -927,6 +932,145 @@ START_TEST(when_all_calls_of_a_kind_fail_nothing_is_left)
 }
 END_TEST
 
+/* ---- memory from the caller ---------------------------------------------- */
+
+typedef struct hooked {
+    int calls, fail; /* the number of the allocation that fails; 0: none */
+    size_t live_bytes;
+} hooked;
+
+/* The double of the driver knows its own memory alone. */
+static void *hook_alloc(size_t bytes, void *stream, void *payload)
+{
+    hooked *h = payload;
+    CUdeviceptr memory = 0;
+
+    (void)stream;
+    if (++h->calls == h->fail || api.MemAlloc(&memory, bytes) != CUDA_SUCCESS)
+        return NULL;
+    h->live_bytes += bytes;
+    return (void *)(uintptr_t)memory;
+}
+
+static void hook_free(void *memory, size_t bytes, void *stream, void *payload)
+{
+    hooked *h = payload;
+
+    (void)stream;
+    h->live_bytes -= bytes;
+    api.MemFree((CUdeviceptr)(uintptr_t)memory);
+}
+
+/* The waits that freeing one block costs. */
+static int waits_of_free(bool ordered, hooked *h)
+{
+    spc_ctx *ctx;
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    void *memory = NULL;
+
+    options.device = "cuda";
+    options.database = "";
+    options.template_dir = TEMPLATES;
+    options.memory = (spc_memory_hook){hook_alloc, hook_free, h, ordered};
+    assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
+    assert_ok(spc_alloc(&memory, ctx, 100), spc_ctx_error(ctx));
+    int before = fake->count[FAKE_CtxSynchronize];
+    spc_dealloc(ctx, memory);
+    int waits = fake->count[FAKE_CtxSynchronize] - before;
+    spc_ctx_free(ctx);
+    return waits;
+}
+
+START_TEST(freeing_waits_unless_the_hook_is_ordered)
+{
+    hooked h = {0};
+
+    ck_assert_int_eq(waits_of_free(false, &h), 1);
+    ck_assert_int_eq(waits_of_free(true, &h), 0);
+    ck_assert_uint_eq(h.live_bytes, 0);
+    assert_all_freed();
+}
+END_TEST
+
+/* Each time another allocation fails; the next try of its step succeeds. */
+START_TEST(all_memory_comes_from_the_hook_and_goes_back_to_it)
+{
+    int number = 0, calls = 0;
+
+    fill_database(SORTED);
+    do {
+        int allocs = fake->count[FAKE_MemAlloc];
+        int frees = fake->count[FAKE_MemFree];
+        hooked h = {.fail = number};
+        life l;
+
+        hook = (spc_memory_hook){hook_alloc, hook_free, &h, false};
+        life_begin(&l, SORTED, "gen:uniform,n=300,extent=9");
+        for (int i = 0; i < LENGTH(steps); i++) {
+            spc_status status = steps[i].run(&l);
+            if (status != SPC_OK) {
+                ck_assert_int_eq(status, SPC_ENOMEM);
+                assert_says(sentence(&l), "memory hook");
+                status = steps[i].run(&l);
+            }
+            ck_assert_msg(status == SPC_OK, "%s: %s", steps[i].name,
+                          sentence(&l));
+        }
+        life_end(&l);
+        int given = h.calls - (number > 0);
+        ck_assert_int_eq(fake->count[FAKE_MemAlloc] - allocs, given);
+        ck_assert_int_eq(fake->count[FAKE_MemFree] - frees, given);
+        ck_assert_uint_eq(h.live_bytes, 0);
+        assert_all_freed();
+        calls = number == 0 ? h.calls : calls;
+    } while (++number <= calls);
+    ck_assert_int_gt(calls, 20);
+}
+END_TEST
+
+/* ---- after fork() -------------------------------------------------------- */
+
+/* In the child: 0, or the number of the check that failed. No call may reach
+ * the driver, whose double would answer. */
+static int use_after_fork(life *l)
+{
+    int calls = fake->calls;
+    void *memory = NULL;
+
+    if (spc_ctx_belongs(l->ctx))
+        return 1;
+    if (step_execute(l) != SPC_ESTATE || strstr(sentence(l), "fork()") == NULL)
+        return 2;
+    if (spc_alloc(&memory, l->ctx, 16) != SPC_ESTATE || memory != NULL)
+        return 3;
+    if (spc_synchronize(l->ctx) != SPC_ESTATE || step_pack(l) != SPC_ESTATE ||
+        step_copy_out(l) != SPC_ESTATE)
+        return 4;
+    life_end(l);
+    return fake->calls == calls ? 0 : 5;
+}
+
+START_TEST(a_child_of_fork_is_refused_and_disturbs_nothing)
+{
+    int status = -1;
+    life l;
+
+    fill_database(SORTED);
+    life_begin(&l, SORTED, "gen:uniform,n=300,extent=9");
+    run_steps(&l, LENGTH(steps));
+    pid_t child = fork();
+    if (child == 0)
+        _exit(use_after_fork(&l));
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0,
+                  "the child ended with %d", status);
+    ck_assert(spc_ctx_belongs(l.ctx));
+    ck_assert_int_eq(step_execute(&l), SPC_OK);
+    life_end(&l);
+    assert_all_freed();
+}
+END_TEST
+
 /* ---- running ------------------------------------------------------------- */
 
 static const struct variant {
@@ -1280,9 +1424,9 @@ START_TEST(what_reads_a_map_waits_for_the_stream_that_fills_it)
     int from = fake->launches;
     status = _i == 0   ? spc_plan_create(&l.plan, l.ctx, &l.conv, l.map, 0)
              : _i == 1 ? spc_map_download(l.map, index)
-             : _i == 2 ? spc_coords_create_outputs(&other, set, &floor_rule)
-                       : spc_coords_create_regrouped(&other, &set, 1, &same,
-                                                     NULL);
+             : _i == 2
+                 ? spc_coords_create_outputs(&other, set, &floor_rule)
+                 : spc_coords_create_regrouped(&other, &set, 1, &same, NULL);
     assert_ok(status, spc_ctx_error(l.ctx));
     ck_assert_int_gt(fake->launches, from);
     ck_assert_int_eq(count_hasty(from), 0);
@@ -1639,6 +1783,9 @@ static void add_failures(Suite *suite)
         LENGTH(failing));
     tcase_add_loop_test(t, when_all_calls_of_a_kind_fail_nothing_is_left, 0,
                         FAKE_CALLS);
+    tcase_add_test(t, freeing_waits_unless_the_hook_is_ordered);
+    tcase_add_test(t, all_memory_comes_from_the_hook_and_goes_back_to_it);
+    tcase_add_test(t, a_child_of_fork_is_refused_and_disturbs_nothing);
 }
 
 static void add_running(Suite *suite)
@@ -1654,9 +1801,8 @@ static void add_running(Suite *suite)
                         LENGTH(packings));
     tcase_add_test(t, a_map_is_built_by_one_cooperative_launch);
     tcase_add_test(t, a_map_is_built_on_the_stream_that_was_given);
-    tcase_add_loop_test(t,
-                         what_reads_a_map_waits_for_the_stream_that_fills_it,
-                         0, 4);
+    tcase_add_loop_test(t, what_reads_a_map_waits_for_the_stream_that_fills_it,
+                        0, 4);
     tcase_add_loop_test(t, what_building_a_map_reports_is_read, 0,
                         LENGTH(troubles));
     tcase_add_loop_test(t, what_creating_enqueues_is_done_when_it_returns, 0,

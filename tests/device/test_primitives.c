@@ -23,7 +23,7 @@ static const char *device_name(void)
 
 static spc__device *open_device(void)
 {
-    spc__device_options options = {2, NULL};
+    spc__device_options options = {.threads = 2};
     spc__device *device = NULL;
 
     assert_ok(spc__device_open(&device, device_name(), &options, &error));
@@ -148,7 +148,7 @@ static bool has_kernel(const char *kernel, const spc__attrs *target)
  * output. Called outside of a test, so it must not assert. */
 static spc_status add_cases(TCase *tcase)
 {
-    spc__device_options options = {2, NULL};
+    spc__device_options options = {.threads = 2};
     spc__device *device = NULL;
     spc__attrs target;
     spc_status status =

@@ -4,6 +4,7 @@
  * context that is freed before its objects; and which object gets the error
  * message. Runs on "cpu".
  */
+#include "rig/counting_hook.h"
 #include "rig/suite.h"
 #include "spc.h"
 
@@ -19,7 +20,7 @@ static spc_ctx *ctx;
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call,                           \
                   spc_error_text(&error, ctx))
 
-static void open_ctx(void)
+static void open_hooked(const spc_memory_hook *memory)
 {
     spc_ctx_options o = SPC_CTX_OPTIONS_INIT;
 
@@ -27,7 +28,14 @@ static void open_ctx(void)
     o.threads = 1;
     o.database = suite_database();
     o.shipped = "";
+    if (memory != NULL)
+        o.memory = *memory;
     assert_ok(spc_ctx_create(&ctx, &o, &error));
+}
+
+static void open_ctx(void)
+{
+    open_hooked(NULL);
 }
 
 static const int32_t voxels[4][4] = {
@@ -374,6 +382,26 @@ START_TEST(a_new_thread_does_not_see_its_predecessors_sentence)
 }
 END_TEST
 
+/* ---- memory from the caller ---------------------------------------------- */
+
+START_TEST(whatever_is_reserved_gives_all_its_memory_back)
+{
+    counting_hook count = {0};
+    spc_memory_hook hook = {counting_alloc, counting_free, &count, false};
+    reserved r = {0};
+
+    open_hooked(&hook);
+    reserve_sets(&r);
+    reserve_plans(&r);
+    reserve_net(&r);
+    ck_assert_int_gt(count.live, 50);
+    release(&r);
+    assert_hook_is_empty(&count);
+    spc_ctx_free(ctx);
+    assert_hook_is_empty(&count);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("order");
@@ -387,6 +415,7 @@ int main(void)
     tcase_add_test(all, a_context_may_be_freed_before_what_was_made_with_it);
     tcase_add_test(all, success_clears_the_error_of_an_earlier_call);
     tcase_add_test(all, a_new_thread_does_not_see_its_predecessors_sentence);
+    tcase_add_test(all, whatever_is_reserved_gives_all_its_memory_back);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

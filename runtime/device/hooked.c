@@ -1,0 +1,106 @@
+/* hooked.c - device memory from the caller's allocator. */
+#include "device/hooked.h"
+
+#include "base/error.h"
+#include <stdint.h>
+#include <stdlib.h>
+
+enum { ALIGNMENT = 256 };
+
+void spc__hooked_init(spc__hooked *out, const spc_memory_hook *hook)
+{
+    *out = (spc__hooked){0};
+    if (hook != NULL)
+        out->hook = *hook;
+    pthread_mutex_init(&out->lock, NULL);
+}
+
+void spc__hooked_release(spc__hooked *hooked)
+{
+    pthread_mutex_destroy(&hooked->lock);
+    free(hooked->blocks);
+}
+
+bool spc__is_hooked(const spc__hooked *hooked)
+{
+    return hooked->hook.alloc != NULL;
+}
+
+/* Room for one more block, so that keeping it cannot fail. */
+static spc_status make_room(spc__hooked *hooked, spc_error *error)
+{
+    if (hooked->count < hooked->capacity)
+        return SPC_OK;
+    int capacity = hooked->capacity > 0 ? 2 * hooked->capacity : 64;
+    size_t bytes = (size_t)capacity * sizeof(*hooked->blocks);
+    spc__hooked_block *blocks = realloc(hooked->blocks, bytes);
+    if (blocks == NULL)
+        return spc__fail_memory(error, bytes);
+    hooked->blocks = blocks;
+    hooked->capacity = capacity;
+    return SPC_OK;
+}
+
+static spc_status check_memory(const spc_memory_hook *hook, void *memory,
+                               size_t bytes, spc_error *error)
+{
+    if (memory == NULL)
+        return spc__fail(error, SPC_ENOMEM,
+                         "the caller's memory hook has no %zu bytes", bytes);
+    if ((uintptr_t)memory % ALIGNMENT == 0)
+        return SPC_OK;
+    spc__fail(error, SPC_ENOMEM,
+              "the caller's memory hook returned %p for %zu bytes, which is no "
+              "multiple of %d bytes",
+              memory, bytes, ALIGNMENT);
+    hook->free(memory, bytes, NULL, hook->payload);
+    return SPC_ENOMEM;
+}
+
+/* The hook is called without the lock, which it may take long to return to. */
+spc_status spc__hooked_alloc(spc__hooked *hooked, void **out, size_t bytes,
+                             spc_error *error)
+{
+    const spc_memory_hook *hook = &hooked->hook;
+
+    *out = NULL;
+    if (bytes == 0)
+        bytes = 1;
+    void *memory = hook->alloc(bytes, NULL, hook->payload);
+    spc_status status = check_memory(hook, memory, bytes, error);
+    if (status != SPC_OK)
+        return status;
+    pthread_mutex_lock(&hooked->lock);
+    if ((status = make_room(hooked, error)) == SPC_OK)
+        hooked->blocks[hooked->count++] = (spc__hooked_block){memory, bytes};
+    pthread_mutex_unlock(&hooked->lock);
+    if (status == SPC_OK)
+        *out = memory;
+    else
+        hook->free(memory, bytes, NULL, hook->payload);
+    return status;
+}
+
+/* Takes the block out of the table. The newest are searched first: what is
+ * freed has often just been allocated. 0: it is not in the table. */
+static size_t forget(spc__hooked *hooked, const void *memory)
+{
+    size_t bytes = 0;
+
+    pthread_mutex_lock(&hooked->lock);
+    for (int i = hooked->count - 1; i >= 0 && bytes == 0; i--)
+        if (hooked->blocks[i].memory == memory) {
+            bytes = hooked->blocks[i].bytes;
+            hooked->blocks[i] = hooked->blocks[--hooked->count];
+        }
+    pthread_mutex_unlock(&hooked->lock);
+    return bytes;
+}
+
+void spc__hooked_free(spc__hooked *hooked, void *memory)
+{
+    size_t bytes = forget(hooked, memory);
+
+    if (bytes > 0)
+        hooked->hook.free(memory, bytes, NULL, hooked->hook.payload);
+}
