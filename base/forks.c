@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* forks.c - counts fork() in the children. */
 #include "base/forks.h"
 

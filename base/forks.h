@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* forks.h - how often fork() lies between this process and its first ancestor
  * that used the library. */
 #ifndef SPC_BASE_FORKS_H

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* struct_bytes.h - tables of public structs with their sizes. */
 #ifndef SPC_BASE_STRUCT_BYTES_H
 #define SPC_BASE_STRUCT_BYTES_H

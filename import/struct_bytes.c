@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* struct_bytes.c - the sizes of the structs of spc_import.h. */
 #include "base/struct_bytes.h"
 #include "spc_import.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* version.c - the version of the library, and the sizes of its structs. */
 #include "base/struct_bytes.h"
 #include "spc.h"

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* hooked.c - device memory from the caller's allocator. */
 #include "device/hooked.h"
 

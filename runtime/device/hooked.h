@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * hooked.h - device memory from the caller's allocator (spc_memory_hook).
  *

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /*
  * test_handles.c - what bindings need of contexts and plans: whom a handle
  * belongs to, memory from the caller, whether a plan still fits, packing of

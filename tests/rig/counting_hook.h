@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* counting_hook.h - for tests: a memory hook that counts what it gives. */
 #ifndef SPC_TESTS_COUNTING_HOOK_H
 #define SPC_TESTS_COUNTING_HOOK_H

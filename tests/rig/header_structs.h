@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* header_structs.h - every struct of a public header has a known size. */
 #ifndef SPC_TESTS_HEADER_STRUCTS_H
 #define SPC_TESTS_HEADER_STRUCTS_H
