@@ -3,8 +3,8 @@
 #     dpkg --add-architecture arm64
 #     apt-get install crossbuild-essential-arm64 qemu-user liblua5.4-dev:arm64 \
 #         libsqlite3-dev:arm64
-# and more of the optional packages for arm64. What is built runs under
-# qemu-user here, with the libraries of that architecture.
+# and any optional packages for arm64. The programs run under qemu-user with
+# the libraries of that architecture.
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)
 set(CMAKE_C_COMPILER aarch64-linux-gnu-gcc)

@@ -24,8 +24,8 @@ target_include_directories(spc_sqlite SYSTEM INTERFACE ${SQLITE_INCLUDE})
 target_link_libraries(spc_sqlite INTERFACE ${SQLITE_LIBRARY} m
                       Threads::Threads ${CMAKE_DL_LIBS})
 
-# Packages that the database can do without: zstd, which compresses the code of
-# what is shipped, and libsodium, which checks signatures.
+# Optional packages of the database: zstd, which compresses shipped code, and
+# libsodium, which checks signatures.
 option(SPC_PACKAGES "Use libzstd and libsodium where they are" ON)
 add_library(spc_packages INTERFACE)
 function(spc_use_package macro name header)
@@ -46,8 +46,8 @@ endfunction()
 spc_use_package(SPC_WITH_ZSTD zstd zstd.h)
 spc_use_package(SPC_WITH_SODIUM sodium sodium.h)
 
-# CUDA's driver and NVRTC are opened at run time; nothing is linked. The
-# look here only says at configure time what this machine will be able to do.
+# CUDA's driver and NVRTC are opened at run time; nothing is linked. This
+# check only reports at configure time what this machine supports.
 find_library(NVRTC_FOUND nvrtc
   HINTS /usr/local/cuda/lib64 $ENV{CUDA_HOME}/lib64 $ENV{CUDA_PATH}/lib64
   NO_CACHE)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What is installed: libraries of both kinds, headers, what finds them
-# (pkg-config, CMake), the command with its manual page and completions.
+# Installs the static and shared libraries, headers, files for pkg-config and
+# CMake, and the command with its manual page and completions.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -22,11 +22,11 @@ install(TARGETS ${installed}
     NAMELINK_COMPONENT dev)
 install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 
-# ---- found by pkg-config and by find_package --------------------------------
+# ---- pkg-config and find_package --------------------------------------------
 
 set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 set(cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/spc)
-# Both name their folder by their own place, so that the tree may be moved.
+# Both derive their folder from their own path, so that the tree may be moved.
 file(RELATIVE_PATH SPC_PC_UP /${pc_dir} /)
 file(RELATIVE_PATH SPC_CMAKE_UP /${cmake_dir} /)
 
@@ -39,7 +39,7 @@ endfunction()
 spc_link_word(sqlite "${SQLITE_LIBRARY}")
 set(SPC_PC_PRIVATE "${sqlite} -lm -ldl -lpthread")
 set(SPC_CMAKE_PRIVATE "${sqlite}")
-# What the database may use besides.
+# Optional libraries of the database.
 if(TARGET spc_packages)
   get_target_property(packages spc_packages INTERFACE_LINK_LIBRARIES)
   foreach(library IN LISTS packages)
@@ -69,9 +69,9 @@ if(NOT SPC_RUNTIME_ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/spc_import.pc DESTINATION ${pc_dir} COMPONENT dev)
 endif()
 
-# ---- for those who type ------------------------------------------------------
+# ---- the command's manual page and completions -------------------------------
 
-# The manual page is written from its Markdown, completions by the command.
+# The manual page is made from its Markdown, completions by the command.
 set(share ${CMAKE_INSTALL_DATADIR})
 if(NOT SPC_RUNTIME_ONLY)
   find_program(SPC_AWK NAMES awk gawk mawk REQUIRED)

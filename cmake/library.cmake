@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# A library in both kinds, from the same objects: `name`, static or, with
-# BUILD_SHARED_LIBS, shared, which everything here links; and beside it the other
-# kind, `name`_other, for those who install it. Sanitizers want no shared one.
+# Builds a library in both kinds from the same objects: `name`, static or, with
+# BUILD_SHARED_LIBS, shared, which everything here links; and `name`_other, the other
+# kind, for installation. Sanitizer builds have no shared one.
 function(spc_add_library name)
   add_library(${name} ${ARGN})
   set(kinds ${name})

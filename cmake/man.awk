@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Turns the Markdown of docs/spctune.1.md into roff: headings that are underlined,
-# paragraphs, lists of one level, lines of code behind four blanks, `code` and
+# Turns the Markdown of docs/spctune.1.md into roff: underlined headings,
+# paragraphs, lists of one level, code indented by four blanks, `code` and
 # *emphasis* within lines.   awk -v version=0.1.0 -f man.awk spctune.1.md
 
 # A line that begins with a point or an apostrophe would be a request.
@@ -33,7 +33,7 @@ function inline(text,    out, at, mark, end) {
     return guard(out text)
 }
 
-# Marked words may go on in the next line: a paragraph is one text.
+# Emphasis may continue in the next line, so a paragraph is joined first.
 function flush() {
     if (paragraph != "")
         print inline(paragraph)

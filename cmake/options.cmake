@@ -2,7 +2,8 @@
 option(SPC_STATIC "Link Lua and SQLite statically" OFF)
 option(SPC_RUNTIME_ONLY "No Lua, compilers, tuner: libspc serves a database"
        OFF)
-# A project that contains this one wants the libraries: spc::spc, spc::spc_import.
+# A project that contains this one needs only the libraries: spc::spc and
+# spc::spc_import.
 option(SPC_TESTS "Build the tests (needs Check)" ${PROJECT_IS_TOP_LEVEL})
 option(SPC_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(SPC_INSTALL "Install, package, and pack what was tuned"
@@ -41,8 +42,8 @@ if(SPC_SANITIZE)
     SPC_SANITIZE="${SPC_SANITIZE}")
 endif()
 
-# What packs choices and writes completions: the command just built, or where
-# that does not run, one of the same version for this machine.
+# The command that packs choices and writes completions: the one just built, or,
+# if that does not run here, one of the same version for this machine.
 set(SPC_HOST_SPCTUNE "" CACHE FILEPATH
   "Cross builds: a spctune of this version that runs on the build machine")
 if(SPC_HOST_SPCTUNE)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Packages for Debian and Ubuntu: the runtime library, what programs are built
-# with, the command, and what was tuned. `cmake --preset deb` has the prefix
-# that puts libraries where these systems look for them.
+# Packages for Debian and Ubuntu: the runtime library, the development files, the
+# command, and the tuned choices. `cmake --preset deb` has the prefix under which
+# these systems search for libraries.
 set(SPC_PACKAGE_CONTACT "The spctune project <maintainers@spctune.invalid>"
   CACHE STRING "Maintainer of the packages: Name <address>")
 
@@ -31,7 +31,7 @@ macro(spc_package component name section description)
 endmacro()
 
 configure_file(cmake/debian/changelog.in changelog @ONLY)
-# Without a time in it, so that it is the same on all architectures.
+# Compressed without a timestamp, so that it is equal on all architectures.
 execute_process(COMMAND gzip -9nkf ${PROJECT_BINARY_DIR}/changelog
   COMMAND_ERROR_IS_FATAL ANY)
 

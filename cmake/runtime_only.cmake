@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# libspc without Lua, compilers, laboratory, tuner and the emulation: it runs
-# what a database brings. A driver, opened at run time, and SQLite are all that
-# it needs. What it leaves out of spc.h is not there to be linked.
+# libspc without Lua, compilers, laboratory, tuner and the emulation: it runs the
+# kernels of a database. It needs only a driver, opened at run time, and SQLite.
+# Functions of spc.h that it leaves out cannot be linked.
 set(objects
   $<TARGET_OBJECTS:spc_scene> $<TARGET_OBJECTS:spc_net> $<TARGET_OBJECTS:spc_plan>
   $<TARGET_OBJECTS:spc_coords> $<TARGET_OBJECTS:spc_context>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# quickstart.sh - the main job in one go: build, see what is known of a layer,
-# tune it, look at the result, run it from the database.
+# quickstart.sh - the main steps at once: builds, shows what is known about a layer,
+# tunes it, shows the result, and runs it from the database.
 #
 #     sh examples/quickstart.sh [SCENE] [LAYER]
 #

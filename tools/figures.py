@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""figures.py - measures every figure that has a goal, and says which are reached.
+"""figures.py - measures every figure that has a goal, and lists which goals are reached.
 
     python3 tools/figures.py BUILD SCENES [--only REGEX] [--device cuda]
                              [--list] [--json FILE] [--limit SECONDS]
 
-BUILD is a build folder with the test build (preset static-tests runs anywhere),
-SCENES the folder with the recorded scans, which this takes as its own; so run it
-in the sources, or anywhere with --networks DIR naming examples/networks. Goals are
-those of docs/performance.md for an H200 in f16; kernels are what ships or
-$SPC_DATABASE has. A row a figure, as a table of Markdown; what failed says why.
-Rows of one command are measured by one call. No figure is kept from an earlier run.
+BUILD is a build folder with the tests (preset static-tests runs anywhere). SCENES
+is the folder with the recorded scans, which becomes the working folder; so run it in
+the sources, or pass examples/networks as --networks DIR. Goals are those of
+docs/performance.md for an H200 in f16; kernels are the shipped ones or those of
+$SPC_DATABASE. Prints a table of Markdown with a row for each figure; a failed one
+has its error. One call measures all rows of a command. No figure is reused.
 """
 import argparse
 import array
@@ -32,7 +32,7 @@ def subm(cin, cout, k=3, more=""):
 
 
 # ---- goals -----------------------------------------------------------------
-# Each table: what is measured, and the most it may be (None: no goal is set).
+# Each row: the measured case, and the largest value allowed (None: no goal).
 
 DEEP = [  # warm us
     (KITTI + ",level=3", subm(128, 128), 12),
@@ -73,7 +73,7 @@ NETWORKS = [  # p50 us of a replay, all scenes of a network in one graph
     ("voxelnext", [("kitti_hdl64_full.bin", 313)]),
 ]
 
-# p50 us of a replay, each in a graph of its own, with all room that it needs. The
+# p50 us of a replay, each in its own graph, with sufficient capacity. The
 # scans have four numbers a point; a network of five gets a zero as the fifth.
 ALONE = [
     ("second", "--scene", "waymo_frame.bin", 179),

@@ -1,17 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# keep_choices.sh - which choices of a text hold although their templates changed.
+# keep_choices.sh - keeps the choices that stay valid although their templates changed.
 #
 #     sh tools/keep_choices.sh SPCTUNE OLD NEW TEXT [WORK] >KEPT
 #
-# A record holds for the text of its template that was measured. Where that has
-# changed, but the compiler makes the same machine code of it and it is launched
-# in the same way, what was measured is what would run: such records get the hash
-# of the new text. OLD and NEW are folders of templates (`git worktree add` has
-# the OLD ones), TEXT is one of tuned/, or what 'db export --choices' wrote, KEPT
-# the same lines. Others stay as they are, and are stale. No GPU is needed; NVRTC
-# is. It takes minutes: in the folder WORK, which stays, is what OLD's code was,
-# for another NEW.
+# A record is valid for the text of the template that was measured. If the text has
+# changed, but compiles to the same machine code with the same launch, the record
+# still describes what runs, so it gets the hash of the new text. OLD and NEW are
+# folders of templates (`git worktree add` makes the OLD one). TEXT is a file of
+# tuned/, or the output of 'db export --choices'; KEPT has the same lines. Other
+# records are not changed, and are stale. Needs NVRTC but no GPU. It takes minutes;
+# the folder WORK is kept and has OLD's code, for another NEW.
 set -eu
 [ $# -ge 4 ] || {
     echo "keep_choices.sh SPCTUNE OLD NEW TEXT [WORK]" >&2
@@ -35,7 +34,7 @@ hashes() {
 hashes "$old" >"$work/old.hashes"
 hashes "$new" >"$work/new.hashes"
 
-# Lines of templates whose hash is that of OLD and not that of NEW.
+# Lines of templates with OLD's hash that NEW has changed.
 awk -v old="$work/old.hashes" -v new="$work/new.hashes" '
 BEGIN {
     while ((getline <old) > 0) was[$1] = $2
@@ -47,7 +46,7 @@ match($0, / template=[a-z0-9_]+ hash=[0-9a-f]+/) {
     if (was[word[3]] == word[5] && is[word[3]] != word[5]) print
 }' "$text" >"$work/changed"
 
-# code FOLDER: for each choice a line: what it is, a tab, launch and machine code.
+# code FOLDER: a line for each choice: its name, a tab, launch and machine code.
 code() {
     rm -f "$work/$2.db"
     "$spctune" -q --device cpu --templates "$1" --database "$work/$2.db" \

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# merge_ships.sh - joins what was measured into a text of tuned/.
+# merge_ships.sh - merges new measurements into a file of tuned/.
 #
 #     sh tools/merge_ships.sh SPCTUNE TEXT NEW...
 #
-# TEXT, which gets the result, and each NEW are texts as tools/tune_ships.sh or 'db
-# export --choices' write them. Of two choices for one problem the newer stays. Read
-# the difference before it is committed: the build counts what is stale.
+# TEXT, which receives the result, and each NEW are outputs of tools/tune_ships.sh or
+# 'db export --choices'. If two choices are for one problem, the newer one is kept.
+# Review the difference before you commit it: the build counts stale choices.
 set -eu
 [ $# -ge 3 ] || {
     echo "merge_ships.sh SPCTUNE TEXT NEW..." >&2

@@ -4,9 +4,9 @@
 
     pth2safetensors.py MODEL.pth [-o MODEL.safetensors] [--key model_state]
 
-Run where PyTorch is. Of a checkpoint of several things the one that is a table
-of tensors is taken; --key names it where there are two. Tensors keep their names,
-types and shapes: 'spctune weights --from ENGINE' brings kernels into order.
+Needs PyTorch. If a checkpoint has several entries, the table of tensors is taken;
+--key names it if there are two. Tensors keep their names, types and shapes:
+'spctune weights --from ENGINE' converts the order of kernels.
 """
 import argparse
 import json
@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 
-# PyTorch's names of types, and those of safetensors.
+# PyTorch's names of types, and their names in safetensors.
 TYPES = {
     "torch.bool": "BOOL",
     "torch.uint8": "U8",

@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tune_lists.sh - lists for 'spctune tune': the layers that networks in use have.
+# tune_lists.sh - lists for 'spctune tune': the layers of common networks.
 #
 #     sh tools/tune_lists.sh networks|layers|all|ships [DTYPE] >list
 #     spctune tune list --scenes DIR --effort quick --budget 2h
 #
-# `ships` has what tuned/ is made of, the most important first (--in-order; see
+# `ships` has the layers of tuned/, the most important first (--in-order; see
 # tools/tune_ships.sh): networks that are deployed and compared, the layers of
-# `bench --suite`, then what others are likely to be near to, and gradients.
+# `bench --suite`, then layers that others are likely to be near to, and gradients.
 # `networks` are those of examples/networks on scenes of their kind: every layer on
-# the voxels that its level has there. `layers` are plain layers, 4 to 512 channels,
-# kernels of 2, 3 and 5, at the levels where networks have them, for what is not in
-# those networks: rows and density come from the scene and its level. Files of scenes
-# are named as the data sets' samples of the benchmarks are; see docs/performance.md.
+# the voxels of its level. `layers` are plain layers of 4 to 512 channels with
+# kernels of 2, 3 and 5, at their usual levels, for layers outside of those networks:
+# rows and density come from the scene and its level. Files of scenes have the names
+# of the benchmarks' samples; see docs/performance.md.
 set -eu
 what=${1:-all}
 dtype=${2:-f16}
@@ -138,10 +138,10 @@ depthwise() {
     done
 }
 
-# What has a goal first (tools/figures.py), and of that plain layers: their code is
-# the same on all scenes and levels, a few seconds each, and they are near to what
-# networks have, which is code of its own for each epilogue. A gradient of inputs
-# whose forward layer has a choice is served by that until its own turn comes.
+# Layers with a goal come first (tools/figures.py), plain ones before others: their
+# code is the same on all scenes and levels, a few seconds each, and they are near to
+# the layers of networks, which need other code for each epilogue. Until a gradient
+# of inputs is tuned, the choice of its forward layer serves it.
 list_ships() {
     kitti=kitti_hdl64_full.bin@0.05 waymo=waymo_frame.bin@0.1
     echo "# the suites peers and deep"

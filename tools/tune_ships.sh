@@ -1,18 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# tune_ships.sh - tunes what ships for the GPUs of this host, and writes it down.
+# tune_ships.sh - tunes the shipped choices for the GPUs of this host, and writes them.
 #
 #     sh tools/tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN [LIST]]]]
 #
 # SPCTUNE is the command (that of the preset `static` runs anywhere), SCENES the
-# folder with the files of scenes, OUT the folder that gets nvidia-h200.txt, or
-# what else the device is called: review it, and put it in tuned/. What is
-# measured lies in OUT/tuning.db: the same command, run again, goes on with it. No
-# layer is begun after BUDGET (default: 8m); after LIMIT (540s) those at hand are
-# ended, and what they have measured is kept. KNOWN is what shipped before: layers
-# whose choices there are neither stale nor hasty are left alone, and the text has
-# both. LIST is another list than `tune_lists.sh ships`. tools/merge_ships.sh joins
-# such texts.
+# folder with the files of scenes, OUT the folder that receives nvidia-h200.txt, or
+# another device's name: review it, and put it in tuned/. Measurements are stored in
+# OUT/tuning.db: the same command continues with it. No layer starts after BUDGET
+# (default: 8m); after LIMIT (540s) running ones are stopped, and their measurements
+# are kept. KNOWN is the file shipped before: layers whose choices there are neither
+# stale nor hasty are skipped, and the text has both. LIST replaces the list of
+# `tune_lists.sh ships`. tools/merge_ships.sh merges such texts.
 set -eu
 [ $# -ge 3 ] || {
     echo "tune_ships.sh SPCTUNE SCENES OUT [BUDGET [LIMIT [KNOWN [LIST]]]]" >&2

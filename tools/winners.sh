@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# winners.sh FILE...: which dataflow won which layers, by records as text (`spctune
-# db export`, or what ships: tuned/*.txt). A line for each template and split
-# that some choice names: how many layers, which, of how many channels, voxels
-# and microseconds. docs/dataflows.md has it for what ships.
+# winners.sh FILE...: lists which dataflow won which layers, from records as text
+# (`spctune db export`, or the shipped tuned/*.txt). Prints a line for each template
+# and split of a choice: the number of layers, their operators, channels, voxels and
+# microseconds. docs/dataflows.md has the lines of the shipped choices.
 set -eu
 
 [ $# -gt 0 ] || {
@@ -14,7 +14,7 @@ for file in "$@"; do # a wrong name is not an empty table
     [ -r "$file" ] || { echo "winners.sh: cannot read '$file'" >&2; exit 2; }
 done
 
-# Of fields that are separated by blanks or commas the value of NAME.
+# The value of NAME in fields separated by blanks or commas.
 awk '
 function field(text, name) {
     if (!match(" " text, "[ ,=]" name "=[^ ,]*"))

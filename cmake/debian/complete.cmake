@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Completes the packages that CPack has built with what it cannot write itself:
-# the field Multi-Arch (before CMake 3.31), the trigger of a shared library in
-# place of scripts that call ldconfig, and compressed manual pages.
+# Adds to the packages of CPack what it cannot write itself:
+# the field Multi-Arch (before CMake 3.31), the trigger of a shared library
+# instead of scripts that call ldconfig, and compressed manual pages.
 foreach(package IN LISTS CPACK_PACKAGE_FILES)
   set(tree ${CPACK_TEMPORARY_DIRECTORY}/complete)
   file(REMOVE_RECURSE ${tree})

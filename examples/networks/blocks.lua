@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- What the networks of this folder have in common.
+-- Shared by the networks of this folder.
 local blocks = {}
 
 -- Joins two names of a path of modules.
@@ -7,16 +7,16 @@ local function sub(name, part)
   return name and name .. "." .. part
 end
 
--- A convolution with batch normalisation, folded, and a ReLU. `name` and
--- `norm` name both in files of weights; `more` has what else the layer needs.
+-- A convolution with folded batch normalisation and a ReLU. `name` and `norm`
+-- name both in files of weights; `more` has the layer's other parameters.
 function blocks.relu(x, words, name, norm, more)
   local options = {name = name, norm = norm}
   for key, value in pairs(more or {}) do options[key] = value end
   return conv(x, words .. ",epilogue=scale+bias+relu", options)
 end
 
--- Two convolutions of size 3, and what came in added before the last ReLU;
--- where the channels change, through a convolution of size 1.
+-- Two convolutions of size 3, with the input added before the last ReLU; if
+-- the channels change, the input passes a convolution of size 1.
 -- `parts` names the modules in it.
 function blocks.residual(x, cout, name, parts, eps)
   parts = parts or {"conv1", "bn1", "conv2", "bn2", "downsample.0",

@@ -12,8 +12,8 @@ local function layer(x, words, name)
   return blocks.relu(x, words, name .. ".0", name .. ".1", {eps = 1e-3})
 end
 
--- The convolutions of its blocks have a bias before the batch normalisation,
--- which folds into the bias behind it.
+-- The convolutions of its blocks have a bias before the batch normalisation;
+-- it is folded into the bias of the latter.
 local function stage(x, width, name, from)
   for i = from, from + 1 do
     x = blocks.residual(x, width, name .. "." .. i, nil, 1e-3)

@@ -1,11 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- MinkowskiEngine's completion of shapes: seven levels down; on the way up
--- each level makes all voxels that there could be, adds what the encoder has
--- there, and keeps those that a layer of one channel says are occupied.
+-- each level makes all possible voxels, adds the encoder's features at the
+-- same voxels, and keeps those that a layer of one channel marks as occupied.
 
 local widths = {16, 32, 64, 128, 256, 512, 1024}
--- Voxels that are kept, times the capacity: a shape that is complete has a few
--- times as many as what was seen of it.
+-- Kept voxels, times the capacity: a complete shape has a few times as many
+-- as its visible part.
 local room = 4
 
 network "completion"

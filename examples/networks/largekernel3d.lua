@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- LargeKernel3D's backbone on nuScenes: CenterPoint's with kernels of 7, 5, 5
--- and 3. The first stage's are a kernel of 7 and one of 3 spread out over it
+-- and 3. The first stage's are a kernel of 7 and a dilated one of 3
 -- (dilation 2), added before the batch normalisation: its scale is folded into
 -- both, its bias into one.
 local blocks = include "blocks.lua"
@@ -14,8 +14,8 @@ local function layer(x, words, name)
   return blocks.relu(x, words, name .. ".0", name .. ".1", {eps = 1e-3})
 end
 
--- A convolution of size k, and of size 7 with the spread one beside it; what is
--- added and whether a ReLU follows is said by `more`.
+-- A convolution of size k; for size 7, with the dilated one added. `more` has
+-- the residual and the activation.
 local function large(x, k, width, name, norm, residual)
   local words = "subm,cout=" .. width .. ",epilogue=scale+bias"
   local tail = residual and "+add+relu" or "+relu"

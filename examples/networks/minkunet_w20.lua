@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- mmdetection3d's MinkUNet of width 20: 20, 40, 81 and 163 channels, whose
--- rows begin at no round address.
+-- rows are not aligned.
 local blocks = include "blocks.lua"
 local unet = include "unet.lua"
 

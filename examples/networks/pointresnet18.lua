@@ -2,8 +2,8 @@
 -- A ResNet-18 (He and others, 2016) of native point convolutions (PointCNN++: Li
 -- and others, 2025, section 3) instead of those of voxels: outputs are true
 -- points, and every level keeps one point of each voxel of twice the edge.
--- Lengths are in the unit of the points; a level sees 2.5 of its edges far, as
--- far as a convolution of size 5 on voxels.
+-- Lengths are in the unit of the points; the radius is 2.5 edges of a level,
+-- the reach of a convolution of size 5 on voxels.
 local edge = 0.05
 
 local function relu(x, words, name, more)
@@ -16,8 +16,8 @@ local function points(radius, cout)
   return "points,k=3,radius=" .. radius .. ",cout=" .. cout
 end
 
--- Two convolutions and what came in. A block that goes to another level looks
--- from there at the points of this one, and what came in are those that stay.
+-- Two convolutions and a shortcut. In a block that goes to another level, the
+-- outputs see the points of this one, and the shortcut has the kept points.
 local function block(x, cout, radius, name, down)
   local short, there, words = x, points(radius, cout), points(radius, cout)
   if down then

@@ -1,15 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- The sparse convolutions of PointTransformerV3: the stem of size 5, one of
--- size 3 in each block, which tells attention where a voxel is, pooling by
--- maxima and the way back. Attention itself is not here, and what it would add
--- neither. Behind the maxima batch normalisations (down.norm.0) have no
--- convolution to be folded into: files have them as weight and bias alone.
+-- size 3 in each block, which encodes positions for attention, pooling by
+-- maxima and unpooling. Attention and its shortcut are left out. The batch
+-- normalisations after the maxima (down.norm.0) have no convolution to be
+-- folded into: files have them as weight and bias alone.
 network "PTv3 convolutions"
 local x = input {channels = 6}
 local halved = ",rule=floor,k=2,stride=2"
 
 -- Width c, `depth` blocks: a convolution, and a linear layer with its
--- normalisation, added to what came in.
+-- normalisation, added to the input.
 local function stage(x, depth, name)
   for i = 0, depth - 1 do
     local block = name .. ".block" .. i .. ".cpe"
@@ -28,7 +28,7 @@ local function linear(x, width, name)
               {name = name .. ".0", norm = name .. ".1", eps = 1e-3})
 end
 
--- A linear layer, maxima, and only then the normalisation and the activation.
+-- A linear layer, maxima, then the normalisation and the activation.
 local function pooled(x, width, name)
   x = conv(x, "subm,k=1,bias=1,cout=" .. width, {name = name .. ".proj"})
   x = feature(x, "pool=max" .. halved)

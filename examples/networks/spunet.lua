@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Pointcept's SpUNet-v1m1: the stem of size 5 has a map of its own,
--- convolutions down widen, and only the decoder's blocks have shortcuts of
+-- strided convolutions widen, and only the decoder's blocks have shortcuts of
 -- size 1.
 local blocks = include "blocks.lua"
 local unet = include "unet.lua"

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- TRELLIS.2's decoder of shapes, from a grid of 64^3 to one of 1024^3: between
--- its stages a layer says for each voxel which of the eight children there
--- are, and those take slices of the channels.
+-- its stages a layer selects which of the eight children of each voxel exist,
+-- and these take slices of the channels.
 local widths = {1024, 512, 256, 128, 64}
 local blocks = {4, 16, 8, 4, 0}
 -- Voxels of each stage, times the capacity: surfaces have four times as many
@@ -32,7 +32,7 @@ local function next_block(x, name)
                 {then_ = "+add", residual = x})
 end
 
--- Channels become children, where `mask` says that there are some.
+-- Turns channels into the children that `mask` selects.
 local function to_space(x, mask, room)
   return regroup({x}, {scale = {2, 2, 2}, split = {2, 2, 2}, slices = true,
                        mask = mask, above = 0, room = room})

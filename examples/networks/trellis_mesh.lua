@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- TRELLIS' mesh decoder, behind its transformer: 768 channels on a grid of
--- 64^3, two blocks that turn each voxel into eight, and what a mesh is
--- extracted from.
+-- TRELLIS' mesh decoder, after its transformer: 768 channels on a grid of
+-- 64^3, two blocks that turn each voxel into eight, and the
+-- features from which a mesh is extracted.
 network "TRELLIS mesh decoder"
 local x = input {channels = 768, shape = {64, 64, 64}}
 

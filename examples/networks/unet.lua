@@ -1,14 +1,14 @@
 -- SPDX-License-Identifier: Apache-2.0
--- The networks of the shape of a U that segment scans: four levels down and up
--- again by convolutions of size 2, stride 2. Each says its widths.
+-- U-shaped networks that segment scans: four levels down and up again by
+-- convolutions of size 2, stride 2. Each network passes its widths.
 local blocks = include "blocks.lua"
 
--- n:      how the layers are named, a table of functions; blocks of the encoder
+-- n:      a table of functions that name the layers; blocks of the encoder
 --         count from n.first
 -- x:      the stem's result
 -- down:   widths of the four convolutions down
 -- encode, decode: widths of the stages, and
--- depth:  how many residual blocks each of the eight has
+-- depth:  number of residual blocks in each of the eight
 local function unet(n, x, down, encode, decode, depth)
   local skips = {}
   for level = 1, 4 do

@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- UNet42: MinkUNet as in SPVNAS and mmdetection3d, of full width; 42
--- convolutions besides the shortcuts.
+-- convolutions, not counting the shortcuts.
 local blocks = include "blocks.lua"
 local unet = include "unet.lua"
 

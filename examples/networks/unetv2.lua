@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- UNetV2 of OpenPCDet (Part-A2, PV-RCNN++) on KITTI: the encoder of SECOND,
--- and back up by the inverse convolutions of its own.
+-- and back up by its inverse convolutions.
 local blocks = include "blocks.lua"
 
 network "UNetV2"
@@ -33,8 +33,8 @@ end
 output(layer(x, "conv,k=1x1x3,stride=1x1x2,padding=0,rule=footprint,cout=128",
              "conv_out"), "encoded")
 
--- The lateral's block beside what comes from below, a convolution of both, and
--- to that the sums of groups of channels of both.
+-- Concatenates the lateral block and the features from below; a convolution of
+-- both, plus the sums of groups of their channels.
 local function up(bottom, level)
   local width = widths[level]
   local t = blocks.residual(levels[level], width, "conv_up_t" .. level, nil,

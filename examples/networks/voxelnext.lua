@@ -24,7 +24,8 @@ for level, width in ipairs {32, 64, 128, 128, 128} do
   levels[level + 1] = x
 end
 
--- Levels 5 and 6 in the voxels of level 4; then z dropped, what meets added.
+-- Levels 5 and 6 in the voxels of level 4; then z is dropped and voxels that
+-- meet are added.
 local five = regroup({levels[5]}, {scale = {2, 2, 2}})
 local six = regroup({levels[6]}, {scale = {4, 4, 4}})
 x = regroup({levels[4], five, six}, {scale = {1, 1, 0}})

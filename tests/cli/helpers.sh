@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# helpers.sh - for the commands of the recorded cases.
+# helpers.sh - functions for the commands of the recorded cases.
 
 layer=subm,cin=4,cout=6,k=3,dtype=f32
 scene=gen:uniform,n=300,extent=12
@@ -18,14 +18,14 @@ id_of() {
     spctune db ls --database "$2" | sed -n "s/^ *\([0-9]*\) .*$1.*/\1/p"
 }
 
-# unruly COMMAND...: with templates that crash, among other things. The signal ends
-# them under a sanitizer too, which would else report it.
+# unruly COMMAND...: runs it with templates that crash, among other faults. Under a
+# sanitizer, which would report the signal, it ends them as well.
 unruly() {
     ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_segv=0 \
         spctune -d cpu --templates "$PWD/templates/unruly" "$@"
 }
 
-# broken CALL=CODE COMMAND...: on a driver whose call fails so, by its double.
+# broken CALL=CODE COMMAND...: runs it on a fake driver whose CALL fails with CODE.
 broken() {
     failing=$1
     shift
@@ -34,7 +34,7 @@ broken() {
         SPC_FAKE_CUDA_FAILS=$failing spctune "$@"
 }
 
-# The first words of each line only: what a sentence is about.
+# Only the first words of each line.
 first() {
     cut -c "1-$1"
 }
@@ -51,7 +51,7 @@ until_it_takes_signals() {
 }
 
 # stopped_by SIGNALS COMMAND: starts it, sends it the signals a second after it is
-# ready for them, and says how it ended, whether that took long, and which
+# ready for them, and prints how it ended, whether that took long, and which
 # temporary files it left.
 stopped_by() {
     signals=$1
@@ -72,9 +72,8 @@ stopped_by() {
     ls tmp
 }
 
-# still_running WORDS: the command lines with these words in them, once those that
-# are about to end had five seconds for it. Processes that end while they are
-# looked at are none of them.
+# still_running WORDS: prints the command lines with these words, after up to five
+# seconds in which they may end. Processes that end meanwhile are left out.
 still_running() {
     for pause in 0 0.1 0.4 1.5 3; do
         sleep $pause
@@ -86,15 +85,15 @@ still_running() {
     printf '%s\n' "$found"
 }
 
-# A command on a layer for which a template makes its N-th mistake.
+# Runs a command on a layer for which a template makes its N-th mistake.
 mistake() {
     n=$1
     shift
     spctune -q -d cpu --templates templates/mistakes "$@" subm,cin=$n,cout=6,k=3,dtype=f32 --database ""
 }
 
-# planted MISTAKE COMMAND...: with a kernel that makes this mistake, for want of
-# another (the mistakes are those of source/tests/templates/gate/cpu_kernel.lua).
+# planted MISTAKE COMMAND...: runs it with only a kernel that has this fault
+# (the mistakes are those of source/tests/templates/gate/cpu_kernel.lua).
 planted() {
     mistake=$1
     shift
@@ -106,7 +105,7 @@ planted() {
     spctune -q -d cpu --templates "$mistake" "$@" --database ""
 }
 
-# refused COMMAND...: what its output says first of a wrong kernel, and its status.
+# refused COMMAND...: prints its first report of a wrong kernel, and its status.
 refused() {
     "$@" >out 2>&1
     status=$?
@@ -121,7 +120,7 @@ frame_layers="subm,cin=16,cout=16,k=3
     inverse,cin=16,cout=16,k=3,stride=2,padding=1,rule=footprint"
 examples=$(dirname "$(readlink -f "$(command -v spctune)")")/../examples
 
-# without_compiler COMMAND...: neither for the host nor for a GPU.
+# without_compiler COMMAND...: runs it without a compiler for the host or a GPU.
 without_compiler() {
     SPC_CC=/bin/false SPC_NVRTC=/nonexistent "$@"
 }
@@ -131,13 +130,13 @@ tune_list() {
     spctune -d cpu --templates templates/plain tune list --scene $scene --effort quick "$@"
 }
 
-# part VARIABLE=VALUE...: which part of it a launcher with these variables gives.
+# part VARIABLE=VALUE...: prints its part under a launcher with these variables.
 part() {
     (export "$@" && tune_list --shard auto 2>&1 >/dev/null) |
         sed 's/: [0-9]* of/: N of/'
 }
 
-# What a command prints on a terminal of so many columns.
+# Prints a command's output on a terminal of that many columns.
 on_terminal() {
     columns=$1
     shift

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh - runs recorded command lines and compares what they say.
+# run.sh - runs recorded command lines and compares their output.
 #
 #     sh tests/cli/run.sh SPCTUNE [--record] CASE...
 #
 # A case is a transcript. Lines that start with "$ " are commands for sh; what
 # follows is their output (both streams) and, in brackets, an exit status that is
 # not 0. Other lines are commentary, up to the first command. --record writes
-# what happened into the case: look at the difference before you commit it.
+# the new output into the case: review the difference before you commit it.
 set -u
 spctune=$1
 shift
@@ -21,7 +21,7 @@ here=$(cd "$(dirname "$0")" && pwd)
 # A private folder in front of the path makes 'spctune' the one under test.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# How long something takes is no part of what is recorded.
+# Times are not part of the recorded output.
 mkdir -p "$work/bin" "$work/home/.config/spctune"
 echo "progress = none" >"$work/home/.config/spctune/config"
 ln -s "$spctune" "$work/bin/spctune"

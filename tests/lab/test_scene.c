@@ -514,9 +514,7 @@ START_TEST(an_at_sign_in_a_path_is_no_voxel_size)
 }
 END_TEST
 
-/*
- * ---- bad files -------------------------------------------------------------
- */
+/* ---- bad files ----------------------------------------------------------- */
 
 #define NPY(descr, shape)                                                      \
     "{'descr': '" descr "', 'fortran_order': False, 'shape': " shape ", }\n"
