@@ -98,6 +98,7 @@ size_t spc__net_arrange(spc__net_piece *pieces, int count)
     for (int i = 0; i < count; i++)
         sorted[i] = &pieces[i];
     qsort(sorted, (size_t)count, sizeof(spc__net_piece *), larger_first);
+    /* place() looks only at the first i pieces, which have an offset. */
     for (int i = 0; i < count; i++) {
         place(sorted[i], sorted, i);
         size_t end = sorted[i]->offset + padded(sorted[i]->bytes);

@@ -150,6 +150,8 @@ static bool *find_follows(const spc_net_plan *plan, bool by_place)
     bool *follows = calloc(n * n + 1, sizeof(*follows));
 
     for (size_t i = (size_t)plan->branch_count; i < n && follows != NULL; i++)
+        /* From the nearest j back: what j follows is then already marked for i,
+         * and those pairs need no comparison. */
         for (size_t j = i; j-- > (size_t)plan->branch_count;) {
             if (follows[i * n + j] ||
                 !(share_tensors(plan, (int)i, (int)j) ||

@@ -34,6 +34,7 @@ static spc_status set_clusters(spc_plan *plan)
         resident = 0;
     spc_status status = SPC_OK;
 
+    /* `launch` is a single cluster: the question is how many fit. */
     if (ops->clusters != NULL)
         status = ops->clusters(plan->ctx->device, &resident, plan->run, &launch,
                                spc__error_of(plan->ctx));
@@ -72,7 +73,7 @@ static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
     return geometry->cluster > 1 ? set_clusters(plan) : SPC_OK;
 }
 
-/* Loads the library if there are products for it to compute. */
+/* A kernel with a product between its launches needs the device's library. */
 static spc_status check_gemm(const spc_plan *plan)
 {
     if (plan->geometry.gemm_depth == 0 ||

@@ -175,6 +175,8 @@ static bool overlap(const extent *a, const extent *b)
     ptrdiff_t between = (ptrdiff_t)(b->start - a->start) % pitch;
     if (between < 0)
         between += pitch;
+    /* Rows of b begin `between` bytes after those of a. They are free of a if
+     * they begin after its row and end before its next one. */
     return between < (ptrdiff_t)a->width ||
            between + (ptrdiff_t)b->width > pitch;
 }
@@ -411,6 +413,7 @@ static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
         args.out = g == 0 ? all->out : NULL;
         status = enqueue_conv(plan, &args, stream, error);
     }
+    /* The sum goes over all rows in key order, which no group's order is. */
     args = *all;
     spc__map_view_rows(&args.map, map, geometry->tile_rows);
     return status == SPC_OK ? enqueue_sum(plan, &args, stream, error) : status;

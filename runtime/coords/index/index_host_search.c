@@ -61,6 +61,7 @@ static line line_at(const spc_map *map, int number)
 {
     const spc_geometry *g = &map->geometry;
     const spc_index_key *layout = &map->in->key;
+    /* A list of offsets has no lines, so each offset is a line of length 1. */
     int length = g->offset_count > 0 ? 1 : g->kernel[2], at[3];
     int step[3] = {0, 0, g->dilation[2]};
 
@@ -90,6 +91,7 @@ static int64_t search_line(const search *s, const line *l, int begin, int end)
     int64_t pairs = 0;
 
     for (int p = begin; p < end; p++) {
+        /* Own keys ascend with p, so the cursor never has to go back. */
         uint64_t want = s->own[p] + l->delta;
         while (cursor < rows && keys[cursor] < want)
             cursor++;
