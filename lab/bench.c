@@ -32,7 +32,7 @@ typedef struct bench {
      */
     spc_map *shuffled;
     int32_t *coords; /* on the device */
-    /* What is being measured. */
+    /* The function that is measured. */
     spc_status (*run)(const struct bench *b, void *stream);
 } bench;
 

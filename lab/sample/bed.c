@@ -46,10 +46,8 @@ void spc__bed_release(const spc__bed *bed, spc__guarded *guarded)
     memset(guarded, 0, sizeof(*guarded));
 }
 
-/*
- * Places an array at an odd multiple of `place`; any multiple if that is
- * SPC__PLACES.
- */
+/* A candidate that needs more than the device has at all is refused. A failed
+ * allocation of less is trouble of the device and not the candidate's. */
 static spc_status check_size(const spc__bed *bed, size_t bytes)
 {
     const spc_device_info *info = &bed->ctx->info;
@@ -111,8 +109,8 @@ spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes)
 }
 
 /*
- * Places new data at the old address, so that a kernel that remembers data by
- * address is found.
+ * Places an array at an odd multiple of `place`; any multiple if that is
+ * SPC__PLACES.
  */
 static spc_status lay_at(spc__bed *bed, spc__guarded *to, size_t bytes,
                          size_t place)
@@ -125,8 +123,10 @@ static spc_status lay_at(spc__bed *bed, spc__guarded *to, size_t bytes,
                place * (2 * spc__random_below(&bed->places, odd) + 1));
 }
 
-/* Where it lay before: who remembers what is read by its address, must not
- * escape because other data lie elsewhere. */
+/*
+ * Places new data at the old address, so that a kernel that remembers data by
+ * address is found.
+ */
 static spc_status lay_again(spc__bed *bed, spc__guarded *to, size_t bytes,
                             size_t place)
 {
@@ -146,9 +146,9 @@ static spc_status upload(spc__bed *bed, spc__guarded *to, const void *from,
                : spc_copy_to_device(bed->ctx, to->data, from, bytes);
 }
 
-/* Index of the array that holds a draw. */
+/* ---- building ------------------------------------------------------------ */
 
-/* The array that holds a draw. */
+/* Index of the array that holds a draw. */
 static int array_of(const spc__bed *bed, int s, spc__draw draw)
 {
     return s < bed->sample->given ? (int)draw : 0;
@@ -228,10 +228,7 @@ static spc_status upload_vectors(spc__bed *bed, int d)
     return status;
 }
 
-/*
- * Transposes KRSC to RSCK. The weights of a DGRAD are those of its layer, whose
- * outputs are the gradient's inputs.
- */
+/* ---- weights ------------------------------------------------------------- */
 
 static spc_status digest_weights(const spc__bed *bed, uint64_t *digests)
 {
@@ -256,8 +253,8 @@ spc_weights_layout spc__bed_layout(spc__draw draw)
 }
 
 /*
- * Places weights at an odd multiple of an element, as no more is promised;
- * digests read two bytes at once.
+ * Transposes KRSC to RSCK. The weights of a DGRAD are those of its layer, whose
+ * outputs are the gradient's inputs.
  */
 static void turn_weights(char *to, const char *from, const spc_conv *conv)
 {
@@ -274,8 +271,10 @@ static void turn_weights(char *to, const char *from, const spc_conv *conv)
                    from + (out * inputs + in) * element, element);
 }
 
-/* At an odd multiple of an element, as that is all that is promised; digests
- * read two bytes at once. */
+/*
+ * Places weights at an odd multiple of an element, as no more is promised;
+ * digests read two bytes at once.
+ */
 static spc_status upload_layout(spc__bed *bed, spc__draw draw, size_t bytes)
 {
     const spc_conv *conv = &bed->sample->conv;
@@ -465,9 +464,9 @@ void spc__bed_free(spc__bed *bed)
     free(bed);
 }
 
-/* The rows that a linear layer runs on. */
+/* ---- a candidate --------------------------------------------------------- */
 
-/* Elements that packing skips must not keep values of another plan. */
+/* The rows that a linear layer runs on. */
 static int64_t linear_rows(const spc__bed *bed, int s)
 {
     return s == bed->counted && bed->count != NULL
@@ -503,16 +502,12 @@ spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
     size_t bytes = spc_plan_weights_bytes(plan);
     spc_status status = spc__bed_lay(bed, to, bytes);
 
-    /* an existing gradient */
+    /* Elements that packing skips must not keep values of another plan. */
     if (status == SPC_OK)
         status = fill(bed, to->data, SPC__ZONE_BYTE, to->bytes);
     if (status != SPC_OK || (bed->sample->conv.pass == SPC_WGRAD && bytes == 0))
         return status;
-    /*
-     * Devices fill contiguous bytes only, so rows with gaps are made on the
-     * host.
-     */
-    if (bed->sample->conv.pass == SPC_WGRAD)
+    if (bed->sample->conv.pass == SPC_WGRAD) /* an existing gradient */
         return spc_copy_to_device(bed->ctx, to->data,
                                   bed->sample->weights[draw], bytes);
     return spc_plan_pack_weights(plan, to->data, bed->weights[draw].data,
@@ -539,7 +534,9 @@ spc_status spc__bed_set_timed(spc__bed *bed, const spc_plan *plan, int s)
     return set(bed, plan, s, SPC__PLACES);
 }
 
-/* Sets the scales; those of absent tensors are ignored. */
+/*
+ * Devices fill contiguous bytes only, so rows with gaps are made on the host.
+ */
 spc_status spc__bed_fill_out(spc__bed *bed, int byte)
 {
     spc__operand out =
@@ -556,7 +553,7 @@ spc_status spc__bed_fill_out(spc__bed *bed, int byte)
     return spc_copy_to_device(bed->ctx, bed->out.data, rows, out.bytes);
 }
 
-/* What a layer has no such tensor for does not matter. */
+/* Sets the scales; those of absent tensors are ignored. */
 static void point_at_scales(spc_buffers *buffers, const spc__guarded *scales)
 {
     buffers->in_scale =

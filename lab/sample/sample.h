@@ -35,8 +35,8 @@ typedef struct spc__sample_scene {
     int64_t rows_read; /* inputs read by some pair */
     int offsets_used;  /* offsets used by some pair */
     const char *name;
-    int64_t voxels;        /* of the scene: the inputs, or those of the layer
-                              that an inverse one inverts */
+    int64_t voxels;        /* voxels of the scene: the inputs, or those of
+                              the layer that an inverse one inverts */
     const int32_t *coords; /* [voxels][4] */
     /* The second set of a layer that is given both, unless it is drawn. */
     const int32_t *given; /* [given_voxels][4], or NULL */
@@ -72,7 +72,7 @@ typedef struct spc__sample {
     spc_conv conv;
     uint64_t seed;
     const void *weights[SPC__DRAWS]; /* canonical, the layer's type */
-    const float *bias[SPC__DRAWS];   /* [cout], or NULL: the layer has none */
+    const float *bias[SPC__DRAWS];   /* [cout]; NULL without a bias */
     const float *scale[SPC__DRAWS];  /* as the bias */
     spc_scales scales[SPC__DRAWS];   /* of tensors of i8 */
     int given;                       /* the caller's scenes, which come first */

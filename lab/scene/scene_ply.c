@@ -29,9 +29,10 @@ static const struct type_name {
 static const int type_bytes[] = {0, 1, 1, 2, 2, 4, 4, 4, 8};
 
 typedef struct ply_property {
-    ply_type count; /* of a list, else NONE */
+    ply_type count; /* type of a list's count, or NONE */
     ply_type type;
-    int column; /* of a row: 0, 1, 2 are a vertex's x, y, z; -1: none */
+    /* column in a row: 0, 1, 2 are a vertex's x, y, z; -1: not read */
+    int column;
 } ply_property;
 
 typedef struct ply_element {
