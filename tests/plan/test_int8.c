@@ -122,6 +122,8 @@ START_TEST(rows_of_whole_numbers_are_not_merged)
     char features[16] = {0};
 
     options.capacity = 4;
+    for (int axis = 0; axis < 3; axis++)
+        options.high[axis] = 3;
     options.duplicates = SPC_DUPLICATES_SUM;
     assert_ok(spc_coords_reserve(&coords, ctx, &options), spc_ctx_error(ctx));
     ck_assert_int_eq(spc_coords_merge(coords, features, SPC_I8, 4, NULL),
