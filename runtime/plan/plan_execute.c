@@ -413,7 +413,7 @@ static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
         args.out = g == 0 ? all->out : NULL;
         status = enqueue_conv(plan, &args, stream, error);
     }
-    /* The sum goes over all rows in key order, which no group's order is. */
+    /* The sum reads all rows in key order instead of a group's order. */
     args = *all;
     spc__map_view_rows(&args.map, map, geometry->tile_rows);
     return status == SPC_OK ? enqueue_sum(plan, &args, stream, error) : status;

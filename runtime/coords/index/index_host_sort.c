@@ -60,8 +60,8 @@ static bool run_pass(const spc_ctx *ctx, pass *p)
 
     if (!spc__host_spread(ctx, p->chunks, count_chunk, p))
         return false;
-    /* Exclusive prefix sum, digits outside and chunks inside: rows of an earlier
-     * chunk come first within a digit, which keeps the pass stable. */
+    /* Exclusive prefix sum, digits outside and chunks inside: within a digit,
+     * rows of an earlier chunk come first, which keeps the pass stable. */
     for (int d = 0; d < DIGITS; d++)
         for (int c = 0; c < p->chunks; c++) {
             int count = p->counts[c * DIGITS + d];
