@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * artefact.c - compiled code by its key.
- */
+/* artefact.c - stores and finds compiled code by its key. */
 #include "cache/cache_internal.h"
 
 #include "base/error.h"
@@ -21,8 +19,7 @@ static void digest_of(char hex[SPC__SHA256_HEX], const void *code, size_t bytes)
     spc__sha256_hex(hex, digest);
 }
 
-/* The code in column 0 as it runs, if it is still what was stored; the
- * caller's. */
+/* Returns the unpacked code in column 0 if it is intact. The caller owns it. */
 static spc_status take_code(void **code, size_t *bytes, sqlite3_stmt *stmt,
                             spc_error *error)
 {
@@ -43,7 +40,7 @@ static spc_status take_code(void **code, size_t *bytes, sqlite3_stmt *stmt,
     return spc__fail(error, SPC_EDB, "its code is damaged");
 }
 
-/* Are two lists of attrs the same, as texts? */
+/* True if the column and the attrs have the same text. */
 static bool is_text_of(sqlite3_stmt *stmt, int i, const spc__attrs *attrs)
 {
     spc__attrs stored;
@@ -63,7 +60,7 @@ static spc_status fail_other(const spc__code_wanted *wanted,
                      wanted->key, layer->path, is, wants);
 }
 
-/* Is the row what was stored, and the code that is wanted? */
+/* Checks that the row is intact and is the wanted code. */
 static spc_status check_row(const spc__code_wanted *wanted,
                             const spc__layer *layer, sqlite3_stmt *stmt,
                             spc_error *error)
@@ -82,7 +79,7 @@ static spc_status check_row(const spc__code_wanted *wanted,
     if (wanted->identity != NULL && identity[0] != '\0' &&
         strcmp(identity, wanted->identity) != 0)
         return fail_other(wanted, layer, identity, wanted->identity, error);
-    /* Code may be the same for devices that launch it in different ways. */
+    /* Devices may launch the same code in different ways. */
     if (wanted->launch != NULL && !is_text_of(stmt, 2, wanted->launch))
         return SPC_ENOTFOUND;
     return SPC_OK;
@@ -109,7 +106,7 @@ static spc_status copy_row(void **code, size_t *bytes, spc__attrs *resources,
     return status;
 }
 
-/* SPC_ENOTFOUND without a sentence if this layer has no such key. */
+/* Returns SPC_ENOTFOUND without a sentence if this layer lacks the key. */
 static spc_status get_from(void **code, size_t *bytes, spc__attrs *resources,
                            spc__layer *layer, const spc__code_wanted *wanted,
                            spc_error *error)
@@ -134,7 +131,7 @@ static spc_status get_from(void **code, size_t *bytes, spc__attrs *resources,
     return status;
 }
 
-/* Any sound copy will do; trouble counts only if there is none. */
+/* Any intact copy will do. A failure is reported only if all copies fail. */
 spc_status spc__cache_get_artefact(spc__cache *cache,
                                    const spc__code_wanted *wanted, void **code,
                                    size_t *bytes, spc__attrs *resources,
@@ -161,7 +158,7 @@ spc_status spc__cache_get_artefact(spc__cache *cache,
                      wanted->key);
 }
 
-/* Is the key there, and its code sound and the one that is meant? */
+/* Checks whether the key exists and its code is intact and the expected one. */
 static spc_status is_stored(bool *stored, spc__layer *layer,
                             const spc__code_wanted *meant, spc_error *error)
 {

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * cache_internal.h - what the files of the cache share and nobody else sees.
- */
+/* cache_internal.h - declarations shared by the files of the cache only. */
 #ifndef SPC_CACHE_INTERNAL_H
 #define SPC_CACHE_INTERNAL_H
 
@@ -14,11 +12,11 @@
 enum {
     SPC__APPLICATION_ID = 0x53504354, /* "SPCT" */
     SPC__SCHEMA_VERSION = 4,
-    SPC__SEALED_VERSION = 3, /* from which on records have seals */
+    SPC__SEALED_VERSION = 3, /* the first with seals */
     SPC__BUSY_MS = 5000
 };
 
-/* Statements kept prepared; statement.c has their text. */
+/* The prepared statements. statement.c has their text. */
 typedef enum spc__sql {
     SPC__SQL_BEGIN,
     SPC__SQL_COMMIT,
@@ -66,18 +64,18 @@ typedef enum spc__sql {
     SPC__SQL_COUNT
 } spc__sql;
 
-/* When a file was read. */
+/* The state of a file when it was read. */
 typedef struct spc__file_version {
-    int64_t others; /* commits of other handles; < 0: it cannot be read */
-    int own;        /* rows this handle changed */
+    int64_t others; /* commits of other handles; < 0 if unreadable */
+    int own;        /* rows changed by this handle */
 } spc__file_version;
 
-/* A row of `provenance` as choice_row.c keeps it. */
+/* A row of `provenance`, cached by choice_row.c. */
 enum { SPC__KEPT_PROVENANCES = 4 };
 typedef struct spc__kept_provenance {
     int64_t id;
     spc__file_version at; /* when it was read */
-    spc__buf bytes;       /* as they are digested */
+    spc__buf bytes;       /* in the form that is hashed */
 } spc__kept_provenance;
 
 /* One file. */
@@ -85,14 +83,14 @@ typedef struct spc__layer {
     char *path;
     sqlite3 *db;
     bool writable;
-    bool is_only_code; /* it has no choices, and never will */
-    bool yields;       /* what it knows comes behind what others know as well */
-    int64_t version;   /* of its schema; older tables are read through views */
-    spc_error refused; /* why it could not be brought to ours */
-    struct spc__manifest *manifest; /* signed: what is not in it is not used;
-                                       NULL: nobody asked for that */
+    bool is_only_code; /* it never has choices */
+    bool yields;       /* its records rank last among equal ones */
+    int64_t version;   /* of its schema; views translate older tables */
+    spc_error refused; /* why it could not be upgraded */
+    struct spc__manifest *manifest; /* signed: records that it lacks are not
+                                     * used; NULL: no signature required */
     sqlite3_stmt *statements[SPC__SQL_COUNT];
-    spc__file_version seen; /* between begin and end of reading */
+    spc__file_version seen; /* valid between begin and end of reading */
     spc__kept_provenance provenances[SPC__KEPT_PROVENANCES];
     unsigned next_provenance;
 } spc__layer;
@@ -103,7 +101,7 @@ struct spc__cache {
     spc__layer *layers; /* uppermost first */
     int count;
     bool has_user;         /* layers[0] is the read-write one */
-    spc__similar *similar; /* what near lookups have read */
+    spc__similar *similar; /* records read by near look-ups */
     int similar_count;
     spc__buf layer_text; /* scratch, so that a hot lookup allocates nothing */
     spc__buf buckets_text;
@@ -117,34 +115,35 @@ struct spc__cache {
 
 /* schema.c */
 
-/* Judges the file at `path` by its first bytes, without altering it. A file
- * without a byte passes. */
+/* Checks the file at `path` by its first bytes without altering it. An empty
+ * file passes. */
 spc_status spc__schema_peek(const char *path, spc_error *error);
 
-/* Size of the file that SQLite keeps beside the one at `path`, which may be a
- * link to it; -1: there is none. */
+/* Returns the size of the file that SQLite keeps next to `path`, which may be a
+ * link, or -1 if it does not exist. */
 int64_t spc__sibling_bytes(const char *path, const char *suffix);
-bool spc__sibling_is_plain(const char *path, const char *suffix); /* or none */
+/* True if that file is a regular one or does not exist. */
+bool spc__sibling_is_plain(const char *path, const char *suffix);
 
-/* Judges an open database; *empty: it holds nothing at all. `rc`, if not NULL,
- * receives SQLite's code of a read that failed. */
+/* Checks an open database. *empty is true if it has no content. `rc`, if not
+ * NULL, receives SQLite's code of a failed read. */
 spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
                              spc_error *error);
 spc_status spc__schema_create(spc__layer *layer, spc_error *error);
 
-/* What makes them, up to a NULL. */
+/* The statements that create the tables, ended by NULL. */
 extern const char *const spc__schema_creation[];
 
 /* tables.c */
 
-/* Names each table, column, view or trigger of a file that is not as ours are
- * made; *usable is false if any of ours is missing or of another kind. */
+/* Reports each table, column, view or trigger that differs from those of this
+ * version. *usable is false if one of ours is missing or of another kind. */
 spc_status spc__tables_verify(bool *usable, spc__layer *layer,
                               spc_status (*each)(const spc__fault *fault,
                                                  void *payload),
                               void *payload, spc_error *error);
 
-/* The tables that v1 had otherwise, under any name. */
+/* The tables that differ in v1, with the given name. */
 #define SPC__TABLE_PROBLEM(name)                                               \
     "CREATE TABLE " name " ("                                                  \
     " id INTEGER PRIMARY KEY,"                                                 \
@@ -180,8 +179,8 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     " unix_seconds INTEGER NOT NULL,"                                          \
     " UNIQUE (problem, template, template_hash, config))"
 
-/* What came with v3. A seal is the digest of the row `record` of the table
- * `kind`, and, of code, what it was compiled for; no seal may be missing. */
+/* Added in v3. A seal is the digest of the row `record` of the table `kind`.
+ * For code it includes the identity. Every record must have a seal. */
 #define SPC__TABLE_SEAL                                                        \
     "CREATE TABLE seal ("                                                      \
     " kind TEXT NOT NULL,"                                                     \
@@ -197,13 +196,13 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     " unix_seconds INTEGER NOT NULL,"                                          \
     " PRIMARY KEY (kind, record)) WITHOUT ROWID"
 
-/* What came with v4: networks (network.c), and their weights in parts. */
+/* Added in v4: networks (network.c), and their weights in parts. */
 #define SPC__TABLE_NETWORK                                                     \
     "CREATE TABLE network ("                                                   \
     " id INTEGER PRIMARY KEY,"                                                 \
     " name TEXT NOT NULL UNIQUE,"                                              \
     " graph TEXT NOT NULL,"                                                    \
-    " weights TEXT NOT NULL," /* SHA-256 of all parts, one behind the other */ \
+    " weights TEXT NOT NULL," /* SHA-256 of all parts in sequence */           \
     " bytes INTEGER NOT NULL,"                                                 \
     " parts INTEGER NOT NULL,"                                                 \
     " source TEXT NOT NULL,"                                                   \
@@ -217,7 +216,7 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     " bytes BLOB NOT NULL,"                                                    \
     " UNIQUE (network, part))"
 
-/* What came with v4: who works on what, until when (lease.c). */
+/* Added in v4: leases, which record who works on what until when (lease.c). */
 #define SPC__TABLE_LEASE                                                       \
     "CREATE TABLE lease ("                                                     \
     " work TEXT PRIMARY KEY NOT NULL,"                                         \
@@ -226,10 +225,10 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
 
 /* seal.c */
 
-/* The digests, of rows named p (problem), t (trial), v (its provenance),
- * c (choice), u (its provenance), a (artefact), f (fact), n (network), w (part
- * of its weights); a choice's is chained to that of its trial, and a part's to
- * that of its network, whose seal is s. */
+/* The digests of rows with these aliases: p (problem), t (trial), v (its
+ * provenance), c (choice), u (its provenance), a (artefact), f (fact), n
+ * (network), w (part of its weights). A choice's digest includes that of its
+ * trial. A part's digest includes the network's seal s. */
 #define SPC__PROBLEM_WORDS "p.device, p.layer, p.target, p.buckets, p.family"
 #define SPC__DIGEST_TRIAL                                                      \
     "spc_digest('trial', " SPC__PROBLEM_WORDS ", t.template, t.template_hash," \
@@ -250,24 +249,26 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     " n.source, n.version, n.unix_seconds)"
 #define SPC__DIGEST_PART "spc_digest('part', s.digest, w.part, w.bytes)"
 
-/* Makes the function spc_digest known; SQLite's result. With a manifest, the
- * digest of what is not in it fits no seal. */
+/* Registers the function spc_digest and returns SQLite's result. With a
+ * manifest, the digest of an unlisted record matches no seal. */
 int spc__seal_open(sqlite3 *db);
 int spc__seal_restrict(sqlite3 *db, const struct spc__manifest *manifest);
 
-/* Statements that seal all records of a file as they are, up to a NULL. */
+/* Statements that seal all records of a file in their current state, ended by
+ * NULL. */
 extern const char *const spc__seal_everything[];
 
-/* Column i says whether the seal fits the record (`what` and its row, for the
- * sentence); NULL: there is none. */
+/* Checks column i, which tells whether the seal matches the record (`what` and
+ * its row are for the sentence). NULL: the record has no seal. */
 spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
                            const char *what, int64_t record, spc_error *error);
 
-/* The sentence for a record that is damaged, and how (spc__seal_fault). */
+/* Writes the sentence for a damaged record and its fault (spc__seal_fault). */
 spc_status spc__seal_fail(const spc__layer *layer, const char *fault,
                           const char *what, int64_t record, spc_error *error);
 
-/* What spc_digest() makes of its arguments, one after the other; and of all. */
+/* Append to `out` what spc_digest() hashes for each of its arguments. The last
+ * one hashes all of it. */
 void spc__seal_put_null(spc__buf *out);
 void spc__seal_put_integer(spc__buf *out, int64_t value);
 void spc__seal_put_real(spc__buf *out, double value);
@@ -275,35 +276,36 @@ void spc__seal_put_bytes(spc__buf *out, int type, const void *bytes,
                          size_t count);
 void spc__seal_of(char hex[65], const void *bytes, size_t count);
 
-/* What is wrong with a record that does not fit. */
+/* Returns the fault of a record whose seal does not match. */
 const char *spc__seal_fault(const spc__layer *layer, bool sealed);
 
-/* Sets a record aside, if the file may be written now. */
+/* Sets a record aside, if the file is writable at this moment. */
 void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
                      const char *reason);
 
 /* choice_row.c */
 
-/* Reads the choice in the row of a statement for whole ones, and is done with
- * that. While the cache is read; a record whose seal does not fit is set aside,
- * which is the error, and *got says whether another trial of the problem takes
- * its place. `seal` is that of the choice; NULL: the row has it. */
+/* Reads the choice in the row of a statement for whole choices, and finishes
+ * the statement. Call it while the cache is being read. A record whose seal
+ * does not match is set aside and reported as the error; *got then tells
+ * whether another trial of the problem replaces it. `seal` is that of the
+ * choice; NULL: the row has it. */
 spc_status spc__choice_read(spc__choice *out, bool *got, spc__cache *cache,
                             spc__layer *layer, sqlite3_stmt *stmt,
                             const char *seal, spc_error *error);
 
-/* Likewise of the problem, whose choice is in doubt, or gone with or without
- * its trial. *got is false too if the problem has never had one, or has none
- * any more. */
+/* Reads the choice of a problem whose choice is doubtful, or missing with or
+ * without its trial. *got is also false if the problem never had a choice or
+ * has none any more. */
 spc_status spc__choice_read_doubtful(spc__choice *out, bool *got,
                                      spc__cache *cache, spc__layer *layer,
                                      int64_t problem, spc_error *error);
 
 /* keep.c */
 
-/* What takes the place of a choice that is damaged: of the problem ?1 the
- * fastest trial (t) whose seal fits, of no version of a template that has a
- * later one. A search goes on where such a choice is. */
+/* Replaces a damaged choice: of the problem ?1, the fastest trial (t) whose
+ * seal matches and whose template has no later version. A search continues from
+ * such a choice. */
 #define SPC__NEXT_REASON "the fastest that is not damaged" SPC__CUT_SHORT
 #define SPC__FROM_NEXT                                                         \
     " FROM problem AS p JOIN trial AS t ON t.problem = p.id"                   \
@@ -316,31 +318,34 @@ spc_status spc__choice_read_doubtful(spc__choice *out, bool *got,
     " AND n.unix_seconds > t.unix_seconds)"                                    \
     " AND s.digest = " SPC__DIGEST_TRIAL " ORDER BY t.median_us, t.id LIMIT 1"
 
-/* Chooses it, but not while somebody else writes; false: there is none, or the
- * file may not be written. */
+/* Chooses that trial, unless another process is writing. Returns false if there
+ * is none or the file is not writable. */
 bool spc__choose_next(spc__layer *layer, int64_t problem);
 
 /* list.c */
 
-/* The collation spc_buckets, by which a listing is ordered. */
+/* The collation spc_buckets, which orders a listing. */
 int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
                          int b_bytes, const void *b_text);
 
 /* upgrade.c */
 
-/* Makes a checked file of an older version serve the statements for ours:
- * brings it to ours, or, where it may not be written or that fails, lays views
- * over it, and it is no longer writable. A file of ours is left alone. */
+/* Makes a checked file of an older version usable for the current statements.
+ * It upgrades the file. If the file is not writable or that fails, it adds
+ * views, and the layer is read-only. A file of the current version is
+ * unchanged. */
 spc_status spc__upgrade(spc__layer *layer, spc_error *error);
 
 /* statement.c */
 
-/* The sentence for SQLite's result `rc` on this layer; `action` is what could
- * not be done: "write". Always SPC_EDB, but SPC_ENOMEM where memory ran out. */
+/* Writes the sentence for SQLite's result `rc` on this layer. `action` is the
+ * failed operation: "write". Returns SPC_EDB, or SPC_ENOMEM if memory ran out.
+ *  */
 spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
                            spc_error *error);
 
-/* The prepared statement, ready to bind. Give it back with spc__sql_done(). */
+/* Returns the prepared statement, ready to bind. Return it with
+ * spc__sql_done(). */
 spc_status spc__layer_statement(sqlite3_stmt **out, spc__layer *layer,
                                 spc__sql id, spc_error *error);
 void spc__sql_done(sqlite3_stmt *stmt); /* NULL is fine */
@@ -350,18 +355,19 @@ spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
                            const char *action, spc_error *error);
 
 /*
- * What is read between these two is of one moment, spc__layer.seen of each
- * file, and costs its locks once. A file that cannot be read is left out: who
- * reads it will hear why. Whoever writes in between ends the reading first.
+ * All reads between these two calls see one state of each file
+ * (spc__layer.seen) and pay for its locks once. A file that cannot be read is
+ * skipped; the later read reports the error. A write in between ends the
+ * reading first.
  */
 void spc__cache_begin_reading(spc__cache *cache);
 void spc__cache_end_reading(spc__cache *cache);
 
-/* Runs a bound statement that gives no rows, and is done with it. */
+/* Runs a bound statement that returns no rows, and finishes it. */
 spc_status spc__layer_run(spc__layer *layer, sqlite3_stmt *stmt,
                           spc_error *error);
 
-/* Runs statements of fixed text, up to a NULL. */
+/* Runs statements of fixed text, ended by NULL. */
 spc_status spc__layer_execute(spc__layer *layer, const char *const *sql,
                               const char *action, spc_error *error);
 
@@ -372,19 +378,19 @@ void spc__column_text(char *out, size_t size, sqlite3_stmt *stmt, int i);
 spc_status spc__column_attrs(spc__attrs *out, const spc__layer *layer,
                              sqlite3_stmt *stmt, int i, spc_error *error);
 
-/* The layer that takes writes, or the sentence why there is none. */
+/* Returns the writable layer, or the reason why there is none. */
 spc_status spc__cache_writer(spc__layer **out, spc__cache *cache,
                              spc_error *error);
 
-/* A write transaction: begin; ...; return end(status), which commits if all
- * went well and rolls back otherwise. */
+/* A write transaction: begin; ...; return end(status). It commits if status is
+ * SPC_OK and rolls back otherwise. */
 spc_status spc__layer_begin(spc__layer *layer, spc_error *error);
 spc_status spc__layer_end(spc__layer *layer, spc_status status,
                           spc_error *error);
 
 /* record.c */
 
-/* Columns of the two records as every SELECT names them, and their numbers. */
+/* The columns of the two records in every SELECT, and their numbers. */
 #define SPC__KEY_COLUMNS "p.layer, p.device, p.target, t.features"
 #define SPC__TRIAL_COLUMNS                                                     \
     "t.template, t.template_hash, t.config, t.launch, t.resources, "           \
@@ -392,8 +398,9 @@ spc_status spc__layer_end(spc__layer *layer, spc_status status,
     "t.samples, t.error, t.verified, t.compile_ms"
 enum { SPC__KEY_WIDTH = 4, SPC__TRIAL_WIDTH = 15 };
 
-/* Puts the texts of a key (of its family and features, which only some need; of
- * a trial; of what goes with code) into the cache's scratch buffers. */
+/* Writes the texts of a key into the cache's scratch buffers. The others write
+ * the texts of its family and features, of a trial, and of code, which only
+ * some statements need. */
 spc_status spc__cache_key_text(spc__cache *cache, const spc__problem_key *key,
                                spc_error *error);
 spc_status spc__cache_family_text(spc__cache *cache,
@@ -407,11 +414,12 @@ spc_status spc__cache_trial_text(spc__cache *cache, const spc__trial *trial,
 spc_status spc__cache_code_text(spc__cache *cache, const spc__attrs *launch,
                                 const spc__attrs *resources, spc_error *error);
 
-/* Binds device, layer, target, buckets as ?1 to ?4 (texts are put). */
+/* Binds device, layer, target and buckets as ?1 to ?4, from the scratch texts.
+ *  */
 void spc__bind_key(sqlite3_stmt *stmt, const spc__cache *cache,
                    const spc__problem_key *key);
 
-/* The row of the problem of the scratch texts; 0 if there is none. */
+/* Finds the row of the problem in the scratch texts, or 0. */
 spc_status spc__problem_find(int64_t *id, spc__layer *layer,
                              const spc__cache *cache,
                              const spc__problem_key *key, spc_error *error);
@@ -420,7 +428,7 @@ spc_status spc__problem_claim(int64_t *id, spc__layer *layer, spc__cache *cache,
 spc_status spc__provenance_claim(int64_t *id, spc__layer *layer,
                                  const spc__provenance *provenance,
                                  spc_error *error);
-/* Status and row of a candidate among a problem's trials; 0: none. */
+/* Finds the status and row of a candidate among a problem's trials, or 0. */
 spc_status spc__trial_find(int64_t *id, spc__trial_status *found,
                            spc__layer *layer, int64_t problem,
                            const char *template_name, const char *template_hash,
@@ -433,35 +441,35 @@ spc_status spc__read_trial(spc__trial *out, const spc__layer *layer,
 
 /* feature.c */
 
-/* "rows=17.1,density=-2", numbers as they read back exactly. */
+/* Writes "rows=17.1,density=-2", with numbers that read back exactly. */
 void spc__features_format(spc__buf *out, const spc__problem_key *key);
 
-/* "rows=34,density=-4": those with buckets, and not in bucket 0. */
+/* Writes "rows=34,density=-4": the features with buckets, except bucket 0. */
 void spc__buckets_format(spc__buf *out, const spc__problem_key *key);
 
-/* Reads what spc__features_format wrote: false, and what stands before, where
- * it makes no sense. */
+/* Reads the text of spc__features_format. On an invalid text it returns false
+ * and keeps the features read so far. */
 bool spc__features_parse(spc__problem_key *key, const char *text);
 
-/* Where the value lies in the measure of distances: within the clamped buckets;
- * and the middle of its bucket there. */
+/* Returns the value on the scale of distances, limited to the clamped buckets.
+ * The second returns the middle of its bucket. */
 double spc__feature_place(const spc__feature *feature);
 double spc__feature_middle(const spc__feature *feature);
 
 /* similar.c */
 
-/* A choice as far as a lookup ranks it. */
+/* The part of a choice that a look-up needs to rank it. */
 typedef struct spc__similar_choice {
     int64_t problem;  /* its row in the file */
     int layer;        /* which file */
     int layer_word;   /* its layer's text and its target, as numbers that are */
-    int target_word;  /* equal where the words are */
-    int seal;         /* the choice's, by its number in the set; -1: none */
+    int target_word;  /* equal for equal texts */
+    int seal;         /* index of the choice's seal in the set; -1: none */
     double median_us; /* infinite if it was never timed */
-    double middles[SPC__FEATURES_MAX]; /* of its buckets, by the key's order */
+    double middles[SPC__FEATURES_MAX]; /* of its buckets, in the key's order */
 } spc__similar_choice;
 
-/* The columns with which both questions for choices begin; the rest is zero. */
+/* Reads the leading columns of both queries for choices. The rest is zero. */
 void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer);
 
 /* The tree of the records of one target. */
@@ -472,27 +480,28 @@ typedef struct spc__similar_root {
 
 typedef struct spc__similar_list {
     const spc__similar_choice *at;
-    int64_t own_first, own_end; /* those of the key's layer and target */
-    const spc__kd_trees *trees; /* of all of them, by their middles */
+    int64_t own_first, own_end; /* records of the key's layer and target */
+    const spc__kd_trees *trees; /* of all records, by their middles */
     const spc__similar_root *roots;
     int root_count;
-    int target_word; /* of the key; -1: none of them has it */
+    int target_word; /* of the key; -1: no record has it */
 } spc__similar_list;
 
-/* The digest in the seal of a record of the key's set; NULL: it is not known,
- * or is none. While the cache is read in which the record was ranked. */
+/* Returns the digest in the seal of a record of the key's set, or NULL if it is
+ * unknown or invalid. Call it while the cache in which the record was ranked is
+ * being read. */
 const char *spc__similar_seal(const spc__cache *cache,
                               const spc__problem_key *key,
                               const spc__similar_choice *record);
 
-/* Would the list below be had without reading a file? */
+/* True if spc__similar_get would not need to read a file. */
 bool spc__similar_is_known(const spc__cache *cache,
                            const spc__problem_key *key);
 
 /*
- * All choices on the key's device of the family of the scratch texts, while the
- * cache is being read. The list lives until the next call. Trouble in one layer
- * is returned, and *out has what the others hold.
+ * Returns all choices on the key's device with the family of the scratch texts,
+ * while the cache is being read. The list lives until the next call. A failure
+ * in one layer is returned, and *out has the choices of the others.
  */
 spc_status spc__similar_get(spc__similar_list *out, spc__cache *cache,
                             const spc__problem_key *key, spc_error *error);

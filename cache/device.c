@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * device.c - measured facts of a device, one row each.
- */
+/* device.c - measured facts of a device, one row for each. */
 #include "cache/cache_internal.h"
 
 #include "base/clock.h"
@@ -48,8 +46,8 @@ spc_status spc__cache_put_device(spc__cache *cache, const char *device,
     return spc__layer_end(layer, status, error);
 }
 
-/* Adds the facts of one row that no upper layer has. The texts pass through
- * the parser, which trusts no file. */
+/* Adds the fact of one row unless an upper layer has it. The parser checks the
+ * text, since files are not trusted. */
 static spc_status take_fact(spc__attrs *facts, const spc__layer *layer,
                             sqlite3_stmt *stmt, spc_error *error)
 {

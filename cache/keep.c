@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keep.c - pruning, pinning, migrating. */
+/* keep.c - prunes, pins and migrates records. */
 #include "cache/keep.h"
 
 #include "base/clock.h"
@@ -21,8 +21,8 @@ const char *const spc__prune_quarantined[] = {
     NULL,
 };
 
-/* A choice that was refused for its code is not proved right by its digest; of
- * the others, digests cover all. */
+/* A choice that was refused because of its code is not released when its digest
+ * matches. For all other kinds the digest covers everything. */
 #define RELEASE(kind_is)                                                       \
     "DELETE FROM quarantine WHERE kind = '" kind_is "' AND record IN "
 #define WAS_DAMAGED " AND reason GLOB '*: it is damaged, *'"
@@ -77,14 +77,14 @@ static const char *const losers[] = {
 
 #define NOT_PINNED "reason NOT GLOB '" SPC__PINNED "*'"
 
-/* ?1 is a time. */
+/* ?1 is the time limit. */
 static const char *const old[] = {
     "DELETE FROM choice WHERE unix_seconds < ?1 AND " NOT_PINNED,
     "DELETE FROM trial WHERE unix_seconds < ?1 AND " UNCHOSEN,
     NULL,
 };
 
-/* spc_stale(template, hash) is what the asker says. */
+/* spc_stale(template, hash) calls the caller's function. */
 static const char *const stale[] = {
     "DELETE FROM choice WHERE " NOT_PINNED " AND trial IN (SELECT id FROM trial"
     " WHERE spc_stale(template, template_hash))",
@@ -120,8 +120,8 @@ static spc_status run_step(spc__layer *layer, const char *sql, int64_t when,
     return status;
 }
 
-/* Trials, choices and code, which people know of, and what goes out of
- * quarantine. */
+/* True for steps that remove trials, choices or code, or release from
+ * quarantine. Only these are reported to the user. */
 static bool is_counted(const char *step)
 {
     static const char *const tables[] = {"trial", "choice", "artefact",
@@ -205,8 +205,8 @@ spc_status spc__cache_release(spc__cache *cache, int64_t *released,
 
 /* ---- pinning ------------------------------------------------------------- */
 
-/* The trial of the problem ?1 that is listed as ?2, its state, and whether the
- * problem is there at all. */
+/* Finds the trial of the problem ?1 that is listed as ?2, its state, and
+ * whether the problem exists. */
 static const char find_listed[] =
     "SELECT t.id, t.status, s.digest = " SPC__DIGEST_TRIAL
     " FROM problem AS p JOIN trial AS t ON t.problem = p.id"
@@ -263,7 +263,7 @@ static spc_status find_trial(int64_t *trial, spc__layer *layer, int64_t problem,
     return status;
 }
 
-/* Binds up to three numbers and runs. */
+/* Binds up to three numbers and runs the statement. */
 static spc_status run_with(spc__layer *layer, const char *sql,
                            const int64_t *numbers, int count, spc_error *error)
 {
@@ -373,7 +373,7 @@ bool spc__choose_next(spc__layer *layer, int64_t problem)
 
 /* ---- versions ------------------------------------------------------------ */
 
-/* As it is now: for reading nothing is brought to another version. */
+/* Reads the current version. Opening for reading does not upgrade the file. */
 static spc_status version_of(int *out, const char *path, spc_error *error)
 {
     spc__cache *cache = NULL;
@@ -395,7 +395,9 @@ spc_status spc__cache_migrate(const char *path, int *from, int *to,
         return status;
     status = spc__cache_open(&cache, path, NULL, 0, error);
     *to = status == SPC_OK ? (int)cache->layers[0].version : *from;
-    if (status == SPC_OK && *to != SPC__SCHEMA_VERSION) /* why not? */
+    if (status == SPC_OK && *to != SPC__SCHEMA_VERSION) /* the upgrade
+                                                         * failed: find the
+                                                         * reason */
         status = spc__cache_writer(&layer, cache, error);
     spc__cache_close(cache);
     return status;

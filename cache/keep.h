@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keep.h - what a file keeps: pruning it, pinning a choice, its version. */
+/* keep.h - pruning a file, pinning a choice, and upgrading its version. */
 #ifndef SPC_CACHE_KEEP_H
 #define SPC_CACHE_KEEP_H
 
 #include "cache/cache.h"
 
 typedef struct spc__prune {
-    bool losers; /* trials that were not chosen, where something was */
+    bool losers; /* trials that lost to a choice */
     int64_t
-        before_unix_seconds; /* trials and choices older than that; 0: none */
-    /* Trials of templates that have another hash now. NULL: none. */
+        before_unix_seconds; /* trials and choices older than this; 0: none */
+    /* Selects trials of templates whose hash has changed. NULL: none. */
     bool (*is_stale)(const char *template_name, const char *hash,
                      void *payload);
     void *payload;
 } spc__prune;
 
-/* Removes from the writable file what the request names, what is in
- * quarantine, and what nothing refers to any more; then gives the space back.
- * Pinned choices stay. *removed counts trials, choices and code. */
+/* Removes the requested records from the writable file, everything in
+ * quarantine, and records without references, then shrinks the file. Pinned
+ * choices stay. *removed counts trials, choices and code. */
 spc_status spc__cache_prune(spc__cache *cache, const spc__prune *what,
                             int64_t *removed, spc_error *error);
 
-/* Uses again what was set aside as damaged and is what its digest was made of,
- * as a copy of the file was restored, or reading it had gone wrong; not what
- * was refused for its code. */
+/* Releases records that were set as damaged but now match their digest, for
+ * example after a copy of the file was restored or after a faulty read. Choices
+ * refused because of their code stay in quarantine. */
 spc_status spc__cache_release(spc__cache *cache, int64_t *released,
                               spc_error *error);
 
-/* Chooses a trial of the problem of this row by hand ("TEMPLATE CONFIG", as
- * listed): no tuning and no merge replaces it. NULL lets the choice go: the
- * next tuning replaces it. SPC_ENOTFOUND; SPC_EINVAL: the trial is not ok. */
+/* Pins a trial ("TEMPLATE CONFIG", as listed) of the problem with this row. No
+ * tuning or merge replaces it. NULL unpins the choice, so that the next tuning
+ * replaces it. Returns SPC_ENOTFOUND, or SPC_EINVAL if the trial's status is
+ * not ok. */
 spc_status spc__cache_pin(spc__cache *cache, int64_t problem,
                           const char *choice, spc_error *error);
 
-/* Brings the file to our schema, where it is of an older one. */
+/* Upgrades a file with an older schema to the current one. */
 spc_status spc__cache_migrate(const char *path, int *from, int *to,
                               spc_error *error);
 

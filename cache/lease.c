@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* lease.c - leases: taking, renewing, dropping them. */
+/* lease.c - takes, renews and drops leases. */
 #include "cache/lease.h"
 
 #include "base/clock.h"
@@ -12,9 +12,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* When the process was started, in ticks since the machine was: numbers of
- * processes come again. The 22nd field of proc(5)'s stat; the second is a name
- * in brackets, which may hold anything. 0: it is not there, or hidden. */
+/* Returns the start time of a process in ticks since boot, because process
+ * numbers are reused. It is the 22nd field of the stat file in proc(5). The
+ * second field is a name in brackets, which may contain anything. Returns 0 if
+ * the process does not exist or is hidden. */
 static unsigned long long start_of(long pid)
 {
     enum { BEFORE = 20 }; /* blanks between the bracket and the field */
@@ -35,7 +36,7 @@ static unsigned long long start_of(long pid)
     return start;
 }
 
-/* Reads the first line of a file of /proc; "" if it is not there. */
+/* Reads the first line of a file in /proc, or "" if it does not exist. */
 static void read_line(char *out, size_t bytes, const char *path)
 {
     FILE *file = fopen(path, "re");
@@ -47,10 +48,10 @@ static void read_line(char *out, size_t bytes, const char *path)
     out[strcspn(out, "\n")] = '\0';
 }
 
-/* "pid:[4026531836] BOOT": the PID namespace of this process, in which numbers
- * of processes mean something. Its number is unique until the machine starts
- * again, which BOOT tells. Two containers may share a host name but not this.
- * "" where /proc does not tell. */
+/* Writes "pid:[4026531836] BOOT": the PID namespace of this process, in which
+ * its number is valid. The namespace's number is unique until the next boot,
+ * which BOOT identifies. Two containers may share a host name but not a
+ * namespace. Writes "" if /proc is not available. */
 static void name_namespace(char out[SPC__LEASE_OWNER])
 {
     char space[40], boot[40];
@@ -63,7 +64,7 @@ static void name_namespace(char out[SPC__LEASE_OWNER])
         snprintf(out, SPC__LEASE_OWNER, "%s %s", space, boot);
 }
 
-/* "PID@HOST START NAMESPACE" */
+/* Writes "PID@HOST START NAMESPACE". */
 static void name_self(char out[SPC__LEASE_OWNER])
 {
     char host[65] = "", space[SPC__LEASE_OWNER];
@@ -75,8 +76,8 @@ static void name_self(char out[SPC__LEASE_OWNER])
              start_of(getpid()), space);
 }
 
-/* Has the owner ended? Only the namespace of its number can tell; otherwise
- * false. */
+/* True if the owner has ended. Only a process in the owner's PID namespace can
+ * determine this; others get false. */
 static bool has_ended(const char *owner)
 {
     char space[SPC__LEASE_OWNER];
@@ -105,8 +106,8 @@ static spc_status ask(spc__layer *layer, sqlite3_stmt **stmt, const char *sql,
     return SPC_OK;
 }
 
-/* Is the lease in force? Nobody takes one for longer than `seconds`, so one
- * that ends much later was taken before the clock was set back. */
+/* True if the lease is valid. No lease is longer than `seconds`, so one that
+ * ends much later was taken before the clock was set back. */
 static bool is_in_force(int64_t until, int seconds)
 {
     int64_t left = until - spc__unix_seconds();
@@ -114,7 +115,7 @@ static bool is_in_force(int64_t until, int seconds)
     return left > 0 && left <= 2 * (int64_t)seconds;
 }
 
-/* Who has it now; "": nobody. */
+/* Finds the current owner, or "". */
 static spc_status find_owner(char owner[SPC__LEASE_OWNER], spc__layer *layer,
                              const char *work, const char *self, int seconds,
                              spc_error *error)

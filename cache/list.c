@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * list.c - all problems of all layers.
- */
+/* list.c - lists all problems of all layers. */
 #include "cache/cache_internal.h"
 
 #include "base/error.h"
@@ -14,8 +12,8 @@ static bool is_digit(const char *at, const char *end)
     return at < end && *at >= '0' && *at <= '9';
 }
 
-/* Reads a whole number and moves behind it; false, and *at stays, where there
- * is none. What is too long for one is as good as the largest. */
+/* Reads an integer and advances *at. Returns false and keeps *at if there is
+ * none. A number that is too long becomes the largest one. */
 static bool take_number(int64_t *out, const char **at, const char *end)
 {
     const char *digit = *at + (*at < end && **at == '-');
@@ -31,7 +29,7 @@ static bool take_number(int64_t *out, const char **at, const char *end)
     return true;
 }
 
-/* A collation: as bytes, but numbers by their value, so that rows=9 comes
+/* A collation that compares bytes, but numbers by value, so that rows=9 comes
  * before rows=10. */
 int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
                          int b_bytes, const void *b_text)
@@ -58,8 +56,8 @@ int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
 
 /* ---- listing ------------------------------------------------------------- */
 
-/* A problem without a choice is shown with its newest trial's scene and
- * provenance. */
+/* A problem without a choice is shown with the scene and provenance of its
+ * newest trial. */
 static const char listing[] =
     "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS ","
     " p.id, (SELECT count(*) FROM trial WHERE problem = p.id),"
@@ -94,7 +92,7 @@ static void read_provenance(spc__provenance *out, sqlite3_stmt *stmt, int first)
 #undef TEXT
 }
 
-/* Of the choice, if there is one, and of the trial that is shown. */
+/* Checks the seals of the choice, if any, and of the trial that is shown. */
 static spc_status check_seals(const spc__layer *layer, sqlite3_stmt *stmt,
                               bool has_choice, int64_t problem,
                               spc_error *error)
@@ -135,8 +133,9 @@ static spc_status read_row(spc__cache_row *row, const spc__layer *layer,
     return status;
 }
 
-/* Not a kept statement: the callback may list again. A damaged record hides no
- * other: the first of them is `trouble`, once all are listed. */
+/* Prepares its own statement, since the callback may list again. Damaged
+ * records are skipped; the first one is returned in `trouble` after all are
+ * listed. */
 static spc_status each_of_layer(spc__layer *layer, spc_error *trouble,
                                 spc_status (*each)(const spc__cache_row *row,
                                                    void *payload),

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * open.c - opening the layers of a cache, in every condition a file may be in.
+ * open.c - opens the layers of a cache, whatever the state of their files.
  *
- * A file is first judged by its bytes, then by SQLite. The user's file is in
- * WAL mode wherever that works. It does not in a folder that one may not write
- * to, nor on a network share: there SQLite refuses the first read, and the
- * file is opened again in ways that need less, first without shared memory
- * (and with a rollback journal from then on, as the file remembers), then for
- * reading only. A shipped file is taken as it is, without locks, unless a
- * journal beside it is a sign of a writer.
+ * A file is first checked by its bytes, then by SQLite. The user's file uses
+ * WAL mode if that works. In a read-only folder or on a network share SQLite
+ * refuses the first read. The file is then opened in ways with lower
+ * requirements: first without shared memory (and from then on with a rollback
+ * journal, as the file records), then for reading only. A shipped file is
+ * opened without locks, unless a journal next to it indicates a writer.
  */
 #include "cache/cache_internal.h"
 
@@ -25,13 +24,13 @@
 #include <unistd.h>
 
 typedef enum open_way {
-    SHARED,    /* as usual */
-    EXCLUSIVE, /* no shared memory; then out of WAL mode */
-    READING,   /* as usual, without writes */
+    SHARED,    /* the normal way */
+    EXCLUSIVE, /* no shared memory; then leaves WAL mode */
+    READING,   /* the normal way, read-only */
     IMMUTABLE  /* no lock, no journal, no write */
 } open_way;
 
-/* SQLite's file: names, with the bytes that mean something there escaped. */
+/* Makes a file: URI for SQLite, with special bytes escaped. */
 static char *make_uri(const char *path, open_way way)
 {
     spc__buf uri = SPC__BUF_INIT;
@@ -47,10 +46,10 @@ static char *make_uri(const char *path, open_way way)
     return spc__buf_detach(&uri);
 }
 
-/* No file of ours has views or triggers of its own, and those of a stranger
- * may give rows without an end, or alter what is stored; of a function they, or
- * an expression in a table, may call nothing. From SQLite 3.35 on that leaves
- * our temporary views, through which older files are read. */
+/* Our files have no views or triggers of their own. Those of a foreign file
+ * could return endless rows or alter records, so they, and expressions in
+ * tables, may not call functions. From SQLite 3.35 on only our temporary views
+ * remain usable, which read older files. */
 static void forbid_foreign(sqlite3 *db)
 {
     enum { TEMPORARY_STAY = 3035000, MOST_BYTES = 1 << 29 };
@@ -115,7 +114,7 @@ static int open_db(spc__layer *layer, open_way way)
     return rc;
 }
 
-/* A pragma whose refusal we can live with. */
+/* Runs a pragma that may fail. */
 static void prefer(spc__layer *layer, const char *pragma)
 {
     sqlite3_exec(layer->db, pragma, NULL, NULL, NULL);
@@ -129,7 +128,7 @@ static int note_wal(void *payload, int columns, char **values, char **names)
     return 0;
 }
 
-/* Does this query, or pragma, yield the one word "wal"? */
+/* True if this query or pragma returns the one word "wal". */
 static bool yields_wal(spc__layer *layer, const char *sql)
 {
     bool found = false;
@@ -138,17 +137,17 @@ static bool yields_wal(spc__layer *layer, const char *sql)
 }
 
 /*
- * WAL mode, unless the file remembers that its place cannot do it: every
- * attempt there would disturb the other processes. A rollback journal is only
- * safe with full synchronisation, SQLite's default; WAL needs it at
- * checkpoints alone.
+ * Chooses WAL mode, unless the file records that its location cannot support
+ * it, because each attempt disturbs other processes. A rollback journal is only
+ * safe with full synchronisation, SQLite's default. WAL needs it only at
+ * checkpoints.
  */
 static void choose_journal(spc__layer *layer, open_way way)
 {
     if (way == EXCLUSIVE) {
         prefer(layer, "PRAGMA journal_mode = DELETE");
         prefer(layer, "PRAGMA locking_mode = NORMAL");
-        /* This also lets the exclusive lock go. */
+        /* This also releases the exclusive lock. */
         prefer(layer, "REPLACE INTO meta VALUES ('journal', 'delete')");
     } else if (yields_wal(layer, "SELECT 'wal' WHERE NOT EXISTS (SELECT 1 FROM "
                                  "meta WHERE name = 'journal')") &&
@@ -157,7 +156,8 @@ static void choose_journal(spc__layer *layer, open_way way)
     }
 }
 
-/* What a manifest lists would be another thing if somebody stored into it. */
+/* Writing to a pack would invalidate its manifest, so the file leaves the pack.
+ *  */
 static bool leave_pack(spc__layer *layer)
 {
     sqlite3_stmt *stmt = NULL;
@@ -178,7 +178,8 @@ static bool leave_pack(spc__layer *layer)
     return true;
 }
 
-/* Bytes of the journals beside the file; -1: there is none. */
+/* Returns the bytes of the journals next to the file, or -1 if there are none.
+ *  */
 static int64_t journal_bytes(const spc__layer *layer)
 {
     int64_t wal = spc__sibling_bytes(layer->path, "-wal");
@@ -187,8 +188,8 @@ static int64_t journal_bytes(const spc__layer *layer)
     return wal > journal ? wal : journal;
 }
 
-/* A column that is computed is none of ours, and each row of a stranger's may
- * take as long and as much memory as SQLite permits. */
+/* Refuses computed columns. Ours have none, and those of a foreign file could
+ * use unlimited time and memory for each row. */
 static spc_status check_columns(spc__layer *layer, int *rc, spc_error *error)
 {
     static const char question[] =
@@ -217,14 +218,14 @@ static spc_status check_columns(spc__layer *layer, int *rc, spc_error *error)
     return status;
 }
 
-/* Opens in one way; *rc is what SQLite itself refused. */
+/* Opens the file in one way. *rc is SQLite's own error. */
 static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
                                spc_error *error)
 {
     bool empty = false;
     spc_status status;
 
-    /* The file alone is not what was stored. */
+    /* Without its journal the file is incomplete. */
     *rc = way == IMMUTABLE && journal_bytes(layer) > 0
               ? SQLITE_READONLY_ROLLBACK
               : open_db(layer, way);
@@ -246,12 +247,12 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
         return status;
     if (!layer->writable || leave_pack(layer))
         return SPC_OK;
-    /* Only a read under the new journal shows whether it works. */
+    /* Only a read under the new journal mode shows whether it works. */
     choose_journal(layer, way);
     return spc__schema_check(&empty, layer, rc, error);
 }
 
-/* The results with which SQLite answers where WAL cannot work. */
+/* The results that SQLite returns if WAL cannot work. */
 static bool is_wal_trouble(int rc)
 {
     int primary = rc & 0xff;
@@ -259,21 +260,21 @@ static bool is_wal_trouble(int rc)
            primary == SQLITE_IOERR || primary == SQLITE_READONLY;
 }
 
-/* Where writing failed, who wants to write later hears why: that the file can
- * be read now is no answer. */
+/* Records why writing failed, so that a later write reports this reason,
+ * although the file can now be read. */
 static void note_refusal(spc__layer *layer, int rc, const spc_error *why)
 {
     if ((rc & 0xff) == SQLITE_IOERR && !layer->writable)
         layer->refused = *why;
 }
 
-/* Tries one way after the other; the first one's trouble is reported. */
+/* Tries the ways in sequence. The first failure is reported. */
 static spc_status open_some_way(spc__layer *layer, const open_way *ways,
                                 int count, spc_error *error)
 {
-    /* At most so many KiB, as they are needed: of a large file SQLite's 2 MiB
-     * hold a few pages of what random lookups pass through, and each of the
-     * others is a read. */
+    /* The size limit in KiB; pages are allocated as needed. For a large file,
+     * SQLite's default of 2 MiB holds only a few of the pages that random
+     * look-ups use, and every other page costs a read. */
     static const char pages[] = "PRAGMA cache_size = -65536";
     spc_error first = {0};
     int first_rc = SQLITE_OK;
@@ -304,8 +305,9 @@ static spc_status open_user(spc__layer *layer, spc_error *error)
     return open_some_way(layer, ways, 3, error);
 }
 
-/* Files of code alone need not be asked for choices. Others may write the
- * user's file, but nobody one that was opened immutable, or should. */
+/* Marks files that contain only code, which need no queries for choices. Other
+ * processes may write the user's file, but not one that was opened immutable.
+ *  */
 static void note_choices(spc__layer *layer)
 {
     sqlite3_stmt *stmt = NULL;
@@ -316,7 +318,7 @@ static void note_choices(spc__layer *layer)
     sqlite3_finalize(stmt);
 }
 
-/* Where a journal stands, even an empty one, somebody may be writing. */
+/* A journal, even an empty one, means that another process may be writing. */
 static spc_status open_shipped(spc__layer *layer, spc_error *error)
 {
     static const open_way ways[] = {READING, IMMUTABLE};
@@ -328,7 +330,8 @@ static spc_status open_shipped(spc__layer *layer, spc_error *error)
     return status;
 }
 
-/* A pipe in the place of a journal is waited for until somebody writes it. */
+/* Opening a pipe named like a journal would block until a process writes to it.
+ *  */
 static spc_status check_journals(const char *path, spc_error *error)
 {
     static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
@@ -342,7 +345,8 @@ static spc_status check_journals(const char *path, spc_error *error)
     return SPC_OK;
 }
 
-/* Is it there, a plain file, and ours by its first bytes? */
+/* Checks whether the file exists, is a regular file, and has our first bytes.
+ *  */
 static spc_status look(bool *exists, const char *path, spc_error *error)
 {
     struct stat facts;
@@ -373,9 +377,10 @@ static spc_status make_folders(const char *path, spc_error *error)
     return SPC_EDB;
 }
 
-/* An empty file for the user alone; SQLite gives its journals the same mode.
- * What fails here fails again, with a better sentence, when it is opened. Its
- * descriptor is closed before another thread can lock the file (`creating`). */
+/* Creates an empty file for the user alone; SQLite gives its journals the same
+ * mode. A failure is ignored, because opening the file fails again with a
+ * better sentence. The descriptor is closed before another thread can lock the
+ * file (`creating`). */
 static void make_private(const char *path)
 {
     int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -384,7 +389,7 @@ static void make_private(const char *path)
         close(file);
 }
 
-/* A shipped file, whose manifest somebody signed if a key is asked for. */
+/* Opens a shipped file. If a key is given, its manifest must be signed. */
 static spc_status open_signed(spc__layer *layer, const char *key,
                               spc_error *error)
 {
@@ -398,7 +403,7 @@ static spc_status open_signed(spc__layer *layer, const char *key,
     return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "open", error);
 }
 
-/* What is there; the user's own file, but for its contents, afterwards. */
+/* Checks the file. If it is the user's, creates it empty if missing. */
 static spc_status look_or_create(bool *exists, const char *path, bool is_user,
                                  spc_error *error)
 {
@@ -451,7 +456,7 @@ spc_status spc__cache_open_signed(spc__cache **out, const char *path,
     cache->count = (int)count;
     cache->has_user = user;
 
-    /* The shipped ones first: should one fail, no file was created. */
+    /* Shipped files first: if one fails, no file has been created. */
     for (int i = 0; i < layer_count && status == SPC_OK; i++)
         status =
             open_layer(&cache->layers[user + i], layers[i], false, key, error);
@@ -511,7 +516,7 @@ void spc__cache_close(spc__cache *cache)
     free(cache);
 }
 
-/* With the journals from which SQLite would complete it. */
+/* Includes the journals, since SQLite would replay them. */
 spc_status spc__cache_check_owner(const char *path, spc_error *error)
 {
     static const char *const journals[] = {"-wal", "-journal", "-shm", NULL};

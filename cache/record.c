@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * record.c - keys, trials and provenance, between C and rows.
- */
+/* record.c - converts keys, trials and provenance between C and rows. */
 #include "cache/cache_internal.h"
 
 #include "base/error.h"
@@ -72,7 +70,7 @@ void spc__bind_key(sqlite3_stmt *stmt, const spc__cache *cache,
     spc__bind_text(stmt, 4, spc__buf_text(&cache->buckets_text));
 }
 
-/* The id in the one row of a bound statement, 0 if there is none. */
+/* Reads the id in the only row of a bound statement, or 0. */
 static spc_status take_id(int64_t *id, spc__layer *layer, sqlite3_stmt *stmt,
                           spc_error *error)
 {
@@ -168,7 +166,7 @@ const char *spc__trial_status_name(spc__trial_status status)
     return (unsigned)status < STATUS_COUNT ? status_names[status] : "?";
 }
 
-/* An unknown name can only come from a damaged record. */
+/* Reads a status. Only a damaged record has an unknown name. */
 static spc_status read_status(spc__trial_status *out, const spc__layer *layer,
                               sqlite3_stmt *stmt, int i, spc_error *error)
 {

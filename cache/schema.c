@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * schema.c - the tables, and whether a file holds them.
+ * schema.c - the tables, and checks whether a file has them.
  *
- * Every row has a natural key in text, so that two files that measured the
- * same thing hold the same key and can be merged in any order; the integer
- * ids are private to one file. What two files may disagree about carries the
- * time at which it was written.
+ * Every row has a natural key in text. Two files that measured the same thing
+ * therefore hold the same key and can be merged in any order. The integer ids
+ * are private to one file. Records that may differ between files carry the time
+ * of their writing.
  *
  *   problem     what was tuned: a layer in buckets of its features, on a
- *               device class; `family` is what near layers have in common
- *   provenance  who measured, with what
+ *               device class; `family` is common to replaceable layers
+ *   provenance  the origin of a measurement
  *   trial       one candidate of a problem: measured, or why it failed;
  *               `features` are the scene's, before rounding (feature.c)
  *   choice      the trial that won
  *   artefact    compiled code by content key; `digest` finds bit rot before
  *               a driver does
- *   fact        what was measured of a device
+ *   fact        a measured property of a device
  *   seal        the digest of a trial, choice, artefact or fact (seal.c)
- *   quarantine  records that are not used any more, and why
+ *   quarantine  records that are no longer used, and why
  *   network     a network by its name: its layers as text (network.c)
  *   network_part  its weights, cut into parts
- *   lease       what a process works on just now (lease.c)
+ *   lease       the current work of a process (lease.c)
  *   meta        facts about the file itself
  *
- * Numbers that may be NaN are NULL then. These are the tables of version 4; how
- * those of older ones are read and brought here is in upgrade.c.
+ * Numbers that may be NaN are stored as NULL. These are the tables of version
+ * 4. upgrade.c reads and upgrades older ones.
  */
 #include "cache/cache_internal.h"
 
@@ -92,7 +92,7 @@ const char *const spc__schema_creation[] = {
     NULL,
 };
 
-/* Whose file it is, and whether we know its tables. */
+/* Checks whether the file is ours and its version is known. */
 static spc_status judge(const char *path, uint32_t application,
                         uint32_t version, spc_error *error)
 {
@@ -147,11 +147,11 @@ static uint32_t big_endian(const unsigned char *p)
 }
 
 /*
- * Is the file shorter than its header says? The offsets are those of
- * https://sqlite.org/fileformat2.html, section 1.3: the length in pages (28)
- * holds if the change counter (24) equals the one for which it was written
- * (92). A writer or a checkpoint may be extending the file at this moment, so
- * its size is taken last, when neither is at work any more.
+ * True if the file is shorter than its header says. The offsets are those of
+ * https://sqlite.org/fileformat2.html, section 1.3: the length in pages (28) is
+ * valid if the change counter (24) equals the one at its writing (92). A writer
+ * or a checkpoint may be extending the file, so its size is read last, when
+ * both have finished.
  */
 static bool is_truncated(uint64_t *bytes, uint64_t *expected, const char *path,
                          const unsigned char *header)
@@ -169,7 +169,7 @@ static bool is_truncated(uint64_t *bytes, uint64_t *expected, const char *path,
     return *bytes < *expected;
 }
 
-/* SQLite's code for reading the first bytes; *got: how many there are. */
+/* Reads the first bytes. *got is their number. Returns SQLite's result. */
 static int read_first(unsigned char *header, size_t bytes, size_t *got,
                       sqlite3 *db)
 {
@@ -187,12 +187,12 @@ static int read_first(unsigned char *header, size_t bytes, size_t *got,
 }
 
 /*
- * The file is opened by SQLite and by nothing else: POSIX drops all locks that
- * a process has on a file when it closes any descriptor of it, and SQLite alone
- * knows which of its own it may close. Else another process, which sees no
- * lock, takes the log away beneath a connection that this one has elsewhere
- * (https://sqlite.org/howtocorrupt.html, 2.2). No statement is run, so that
- * nothing is locked, rolled back or created.
+ * Reads the header through SQLite only. POSIX drops all locks of a process on a
+ * file when it closes any descriptor of that file, and only SQLite knows which
+ * of its own it may close. Otherwise another process, which sees no lock, could
+ * remove the log under a connection of this process
+ * (https://sqlite.org/howtocorrupt.html, 2.2). No statement is run, so nothing
+ * is locked, rolled back or created.
  */
 static spc_status read_header(unsigned char *header, size_t bytes, size_t *got,
                               const char *path, spc_error *error)
@@ -216,7 +216,7 @@ static spc_status read_header(unsigned char *header, size_t bytes, size_t *got,
     return status;
 }
 
-/* Which SQLite calls empty, and would write over. */
+/* True for a file of one byte. SQLite calls it empty and would overwrite it. */
 static bool has_one_byte(const char *path)
 {
     struct stat facts;
@@ -233,8 +233,8 @@ spc_status spc__schema_peek(const char *path, spc_error *error)
 
     if (status != SPC_OK)
         return status;
-    /* A journal means that a writer is at work, or died: SQLite must roll
-     * back before the header can be believed. */
+    /* A journal means that a writer is active or has died. SQLite must roll
+     * back before the header is valid. */
     if ((got == 0 && !has_one_byte(path)) ||
         spc__sibling_bytes(path, "-journal") >= 0)
         return SPC_OK;
@@ -255,7 +255,7 @@ spc_status spc__schema_peek(const char *path, spc_error *error)
     return status;
 }
 
-/* The one integer that `sql` yields. */
+/* Reads the one integer that `sql` returns. */
 static int read_integer(int64_t *out, sqlite3 *db, const char *sql)
 {
     sqlite3_stmt *stmt = NULL;
@@ -272,9 +272,9 @@ static int read_integer(int64_t *out, sqlite3 *db, const char *sql)
 
 /*
  * Another process may create the tables between two of these reads. It sets
- * everything in one commit, so in this order what is read first is never
- * newer than what follows: an empty answer may be stale, which the creation
- * finds out under its lock, but a full one is whole.
+ * everything in one commit. In this order, an earlier read is never newer than
+ * a later one: an answer of "empty" may be outdated, which the creation detects
+ * under its lock, but a full answer is complete.
  */
 spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
                              spc_error *error)
@@ -300,9 +300,9 @@ spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
 }
 
 /*
- * In one transaction and still with a rollback journal: the header of the
- * main file then says from the first moment what it is. Several processes may
- * arrive here together; the lock picks one, the others find its work done.
+ * Runs in one transaction, still with a rollback journal, so that the header of
+ * the main file identifies it from the first moment. If several processes
+ * arrive together, the lock selects one, and the others find the tables done.
  */
 spc_status spc__schema_create(spc__layer *layer, spc_error *error)
 {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * seal.c - seals: the digests by which a record shows that it is what was
- * stored.
+ * seal.c - seals: digests that show whether a record is intact.
  *
- * SQLite finds that a page is torn, not that a number in it is another one, or
- * that two files were joined by somebody who mixed up their rows. So whoever
- * writes a record also writes a digest of all that it says, and of whom it
- * refers to by their words, not by their row numbers; whoever reads it compares
- * them. What does not fit is set aside in the table `quarantine` with a reason,
- * and is not used until it is written anew.
+ * SQLite detects a torn page, but not a changed number, or rows mixed up by
+ * joining two files. Each write of a record therefore also writes a digest of
+ * its content and of the records it refers to, by their text instead of their
+ * row numbers. Each read compares the digest. A record that does not match is
+ * put into the table `quarantine` with a reason, and is not used until it is
+ * written again.
  *
- * The digest is a function of SQL: SHA-256 over all its arguments, each with
- * its type and length. A seal keeps out mistakes and decay, not a forger, who
- * can seal what he likes.
+ * The digest is an SQL function: SHA-256 over all its arguments, each with its
+ * type and length. A seal detects errors and decay. It does not stop a forger,
+ * who can compute a valid seal.
  */
 #include "cache/cache_internal.h"
 
@@ -24,7 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#ifndef SQLITE_INNOCUOUS /* before 3.31, where nothing is asked about it */
+#ifndef SQLITE_INNOCUOUS /* before 3.31, which does not check it */
 #define SQLITE_INNOCUOUS 0
 #endif
 
@@ -53,8 +52,8 @@ const char *const spc__seal_everything[] = {
 
 /* ---- the digest ---------------------------------------------------------- */
 
-/* Each value is its type, then what it is: bytes with their number before
- * them, a number as eight of them, in one order on every machine. */
+/* Each value is hashed as its type, then its content: bytes after their count,
+ * a number as eight bytes in the same order on every machine. */
 enum { HEAD = 9 };
 
 static void write_u64(char *out, uint64_t number)
@@ -126,11 +125,11 @@ static void flush(spc__buf *bytes, spc__sha256 *sha)
     spc__buf_clear(bytes);
 }
 
-/* Weights are digested where they lie. False: there was no memory for the
- * value. */
+/* Large values (weights) are hashed without a copy. Returns false if there was
+ * no memory for the value. */
 static bool put_text(spc__buf *out, spc__sha256 *sha, sqlite3_value *value)
 {
-    /* Of texts as well, as they are stored. */
+    /* This also returns texts in their stored form. */
     const void *bytes = sqlite3_value_blob(value);
     size_t count = (size_t)sqlite3_value_bytes(value);
 
@@ -185,7 +184,7 @@ static void digest(sqlite3_context *context, int count, sqlite3_value **values)
         sqlite3_result_text(context, hex, -1, SQLITE_TRANSIENT);
 }
 
-/* The code as it runs; NULL: what is there cannot be unpacked. */
+/* Returns the unpacked code, or NULL if it cannot be unpacked. */
 static void *unpack(sqlite3_context *context, size_t *bytes,
                     sqlite3_value *value)
 {
@@ -199,7 +198,7 @@ static void *unpack(sqlite3_context *context, size_t *bytes,
     return out;
 }
 
-/* spc_sha256(code): of its bytes alone, as artefacts have it. */
+/* spc_sha256(code): the digest of its bytes alone, as stored in artefacts. */
 static void sha256_of(sqlite3_context *context, int count,
                       sqlite3_value **values)
 {
@@ -220,7 +219,7 @@ static void sha256_of(sqlite3_context *context, int count,
     free(code);
 }
 
-/* spc_code(code): its bytes. */
+/* spc_code(code): the unpacked bytes. */
 static void code_of(sqlite3_context *context, int count, sqlite3_value **values)
 {
     size_t bytes = 0;
@@ -287,8 +286,8 @@ spc_status spc__seal_fail(const spc__layer *layer, const char *fault,
 
 /* ---- quarantine ---------------------------------------------------------- */
 
-/* A lookup must not wait for another writer: who finds the record next will
- * find the same. */
+/* A look-up must not wait for another writer. If the file is busy, the next
+ * reader of the record detects the damage again. */
 void spc__quarantine(spc__layer *layer, const char *kind, int64_t record,
                      const char *reason)
 {

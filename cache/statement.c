@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * statement.c - prepared statements, transactions, and what SQLite's results
- * mean to a human.
+ * statement.c - prepared statements, transactions, and messages for SQLite's
+ * results.
  */
 #include "cache/cache_internal.h"
 
@@ -24,12 +24,12 @@
     " AND NOT EXISTS (SELECT 1 FROM quarantine WHERE kind = '" kind_is         \
     "' AND record = " row ")"
 
-/* A choice that may serve. */
+/* A usable choice. */
 #define IS_USABLE                                                              \
     " AND t.status = 'ok'" NOT_IN_QUARANTINE("trial", "t.id")                  \
         NOT_IN_QUARANTINE("choice", "p.id")
 
-/* What a person chose stays, and comes before all that was measured faster. */
+/* A pinned choice stays, and takes precedence over faster measurements. */
 #define IS_PINNED "choice.reason GLOB '" SPC__PINNED "*'"
 #define RANKED_BY                                                              \
     "CASE WHEN c.reason GLOB '" SPC__PINNED "*' THEN -1.0 ELSE t.median_us "   \
@@ -42,7 +42,8 @@
     " WHERE t.problem = ?1 AND t.template = ?2 AND t.template_hash = ?3"       \
     " AND t.config = ?4"
 
-/* Networks, whether the record is sound, and why it is set aside, if it is. */
+/* The columns of a network, whether it is intact, and why it was set aside, if
+ * so. */
 #define SPC__NETWORK_COLUMNS                                                   \
     "n.id, n.name, n.graph, n.weights, n.bytes, n.parts, n.source, n.version," \
     " n.unix_seconds, s.digest = " SPC__DIGEST_NETWORK ", q.reason"            \
@@ -50,8 +51,8 @@
     " LEFT JOIN seal AS s ON s.kind = 'network' AND s.record = n.id"           \
     " LEFT JOIN quarantine AS q ON q.kind = 'network' AND q.record = n.id"
 
-/* All that a choice and its trial say, but for where they come from, with the
- * choice's seal: choice_row.c has the columns' names. */
+/* All columns of a choice and its trial except their provenance, with the
+ * choice's seal. choice_row.c names them. */
 #define WHOLE(choice, seal)                                                    \
     "SELECT " SPC__KEY_COLUMNS ", " SPC__TRIAL_COLUMNS                         \
     ", p.buckets, p.family, t.unix_seconds, t.provenance, " choice             \
@@ -60,22 +61,22 @@
 #define JOIN_SEAL                                                              \
     " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = p.id"
 
-/* Choices, and what is left of them: a seal says that there was one. */
+/* Choices, including lost ones, which left a seal. */
 #define FROM_WHAT_WAS_CHOSEN                                                   \
     " FROM problem AS p LEFT JOIN choice AS c ON c.problem = p.id"             \
     " LEFT JOIN trial AS t ON t.id = c.trial" JOIN_SEAL
 #define WAS_CHOSEN " AND (t.id IS NOT NULL OR w.digest IS NOT NULL)"
 
-/* Of those the ones that may serve, and those that are to be looked at: the
- * trial is gone, or its status is another than was stored. */
+/* The usable ones among them, and those to be checked: the trial is missing, or
+ * its status differs from the stored one. */
 #define IS_USABLE_OR_LOST                                                      \
     WAS_CHOSEN                                                                 \
-        " AND (t.id IS NULL OR t.status = 'ok' OR EXISTS (SELECT 1"            \
-        " FROM seal AS s LEFT JOIN provenance AS v ON v.id = t.provenance"     \
-        " WHERE s.kind = 'trial' AND s.record = t.id"                          \
-        " AND s.digest <> " SPC__DIGEST_TRIAL                                  \
-        "))" NOT_IN_QUARANTINE("trial", "t.id")                                \
-            NOT_IN_QUARANTINE("choice", "p.id")
+    " AND (t.id IS NULL OR t.status = 'ok' OR EXISTS (SELECT 1"                \
+    " FROM seal AS s LEFT JOIN provenance AS v ON v.id = t.provenance"         \
+    " WHERE s.kind = 'trial' AND s.record = t.id"                              \
+    " AND s.digest <> " SPC__DIGEST_TRIAL                                      \
+    "))" NOT_IN_QUARANTINE("trial", "t.id")                                    \
+        NOT_IN_QUARANTINE("choice", "p.id")
 
 static const char *const texts[SPC__SQL_COUNT] = {
     [SPC__SQL_BEGIN] = "BEGIN IMMEDIATE",
@@ -226,9 +227,9 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " OR (q.kind = 'trial' AND q.record = c.trial)" PROBLEM_IS,
 };
 
-/* What a result means, and what would be right. */
+/* The meaning of each result, and how to correct it. */
 static const struct {
-    int rc; /* primary result code; or an extended one, which then wins */
+    int rc; /* primary result code; an extended one takes precedence */
     const char *says;
 } causes[] = {
     {SQLITE_FULL, "the disk is full; free some space (what was stored before "
@@ -257,8 +258,8 @@ static const struct {
      "it once where it may be written: spctune db ls --database FILE"},
 };
 
-/* In SQLite's words; of the last call, if it was that which failed, with the
- * names of what it is about. */
+/* Returns SQLite's message. If the last call failed with this result, it
+ * includes the names of the objects involved. */
 static const char *words_of(const spc__layer *layer, int rc)
 {
     if (layer->db != NULL && (sqlite3_errcode(layer->db) & 0xff) == (rc & 0xff))
@@ -306,7 +307,7 @@ spc_status spc__layer_statement(sqlite3_stmt **out, spc__layer *layer,
     return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "use", error);
 }
 
-/* The bindings go too: they point into memory that others own. */
+/* Also clears the bindings, which point into memory of other owners. */
 void spc__sql_done(sqlite3_stmt *stmt)
 {
     sqlite3_reset(stmt);
@@ -324,7 +325,7 @@ spc_status spc__layer_step(bool *row, spc__layer *layer, sqlite3_stmt *stmt,
     return spc__layer_fail(layer, rc, action, error);
 }
 
-/* SQLite keeps its lock on a file as long as one statement has not ended. */
+/* SQLite keeps its lock on a file until the last statement has ended. */
 static void begin_reading(spc__layer *layer)
 {
     sqlite3_stmt *stmt;
@@ -372,8 +373,8 @@ spc_status spc__layer_execute(spc__layer *layer, const char *const *sql,
     return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, action, error);
 }
 
-/* Binding a pointer with SQLITE_STATIC allocates nothing and cannot fail on
- * a parameter that exists. */
+/* Binding a pointer with SQLITE_STATIC allocates nothing and cannot fail for an
+ * existing parameter. */
 void spc__bind_text(sqlite3_stmt *stmt, int i, const char *text)
 {
     sqlite3_bind_text(stmt, i, text, -1, SQLITE_STATIC);
@@ -450,8 +451,8 @@ spc_status spc__layer_begin(spc__layer *layer, spc_error *error)
     return run_plain(layer, SPC__SQL_BEGIN, error);
 }
 
-/* A full disk may have rolled the transaction back already; a commit that
- * fails leaves it open. */
+/* After a full disk the transaction may already be rolled back. A failed commit
+ * leaves it open. */
 spc_status spc__layer_end(spc__layer *layer, spc_status status,
                           spc_error *error)
 {

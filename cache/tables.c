@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tables.c - whether the tables of a file are those that this version makes.
+ * tables.c - checks whether the tables of a file match those of this version.
  *
- * Nobody but us writes them, but a file can be edited, or made by a program
- * that means well. What is not there, is of another kind, or is there besides
- * has a name, and so has the file: SQLite's "logic error" has neither. The
- * right ones are made in memory and asked for their columns like the others.
+ * Only this library writes them, but a file can be edited or made by another
+ * program. The check names each missing, different or additional object, and
+ * the file, which SQLite's "logic error" does not. The expected tables are
+ * created in memory and queried in the same way.
  */
 #include "cache/cache_internal.h"
 
@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What there is, and what each column is declared as; ours are without a name
- * that SQLite gave. */
+/* Lists all objects and the declaration of each column. The file must not use
+ * names reserved by SQLite. */
 static const char things[] =
     "SELECT m.type, m.name, '', '' FROM sqlite_master AS m"
     " WHERE m.name NOT GLOB 'sqlite_*' UNION ALL "
@@ -23,7 +23,7 @@ static const char things[] =
     " AND m.name NOT GLOB 'sqlite_*' ORDER BY 2, 3";
 
 typedef struct thing {
-    char *type, *name, *column, *declared; /* column "": the thing itself */
+    char *type, *name, *column, *declared; /* column "": the object itself */
 } thing;
 
 typedef struct thing_list {
@@ -111,7 +111,8 @@ static void say_missing(spc__buf *out, const thing *ours, const thing *table)
                         ours->column);
 }
 
-/* What of ours is not there as it should be; empty: it is. */
+/* Reports an expected object that is missing or different. Empty if it matches.
+ *  */
 static void compare_one(spc__buf *out, const thing *ours,
                         const thing_list *there)
 {
@@ -132,8 +133,8 @@ static void compare_one(spc__buf *out, const thing *ours,
                         ours->declared);
 }
 
-/* What nobody of us has made there; a column more is no harm to who names those
- * that he wants. */
+/* Reports an unexpected object. Additional columns are harmless, since our
+ * statements name their columns. */
 static void compare_other(spc__buf *out, const thing *other,
                           const thing_list *ours)
 {
@@ -170,7 +171,7 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
 
     *usable = true;
     if (layer->version != SPC__SCHEMA_VERSION)
-        return SPC_OK; /* it is read through views */
+        return SPC_OK; /* read through views */
     if ((rc = read_ours(&ours)) != SQLITE_OK ||
         (rc = read_things(&there, layer->db)) != SQLITE_OK)
         status = spc__layer_fail(layer, rc, "verify", error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * trial.c - trials and the choice among them: writing, and listing all trials
- * of one problem.
+ * trial.c - writes trials and the choice among them, and lists all trials of
+ * one problem.
  */
 #include "cache/cache_internal.h"
 
@@ -97,7 +97,7 @@ spc_status spc__cache_put_trial(spc__cache *cache, const spc__problem_key *key,
     if (status == SPC_OK)
         status = run_for_candidate(SPC__SQL_SEAL_TRIAL, layer, cache, problem,
                                    trial, error);
-    if (status == SPC_OK) /* what is written anew may be used again */
+    if (status == SPC_OK) /* a rewritten record may be used again */
         status = run_for_candidate(SPC__SQL_FREE_TRIAL, layer, cache, problem,
                                    trial, error);
     if (status == SPC_OK) /* it may be the chosen one */
@@ -106,7 +106,7 @@ done:
     return spc__layer_end(layer, status, error);
 }
 
-/* The chosen trial must be there, and must have run. */
+/* Finds the chosen trial, which must exist and have status ok. */
 static spc_status find_winner(int64_t *id, spc__layer *layer,
                               const spc__cache *cache, int64_t problem,
                               const spc__trial *trial, spc_error *error)
@@ -187,25 +187,25 @@ done:
 
 /* ---- all trials of one problem ------------------------------------------- */
 
-/* A row that could not be read: it hides none of a lower layer. */
+/* A row that could not be read. It does not hide a lower layer's. */
 typedef struct damaged_row {
     int layer;
     int64_t trial;
 } damaged_row;
 
-/* A growing array of trials; `problems` has the row of the problem in each
- * layer already read. */
+/* A growing array of trials. `problems` has the problem's row in each layer
+ * read so far. */
 typedef struct gathering {
     spc__trial *trials;
     int count, capacity;
     damaged_row *damaged;
     int damaged_count, damaged_capacity;
     int64_t *problems;
-    spc_status status; /* of the first trouble, which *error reports */
+    spc_status status; /* of the first failure, which *error reports */
     spc_error *error;
 } gathering;
 
-/* Where trouble goes: only the first is reported. */
+/* Returns where to report a failure: only the first one is reported. */
 static spc_error *first_error(const gathering *all)
 {
     return all->status == SPC_OK ? all->error : NULL;
@@ -218,8 +218,8 @@ static spc_status note(gathering *all, spc_status status)
     return status;
 }
 
-/* The array with room for one more element; NULL: there is no memory for it,
- * and the array is as it was. */
+/* Returns the array with room for one more element. If out of memory, returns
+ * NULL and the array is unchanged. */
 static void *with_room(void *array, int count, int *capacity,
                        size_t element_bytes, spc_error *error)
 {
@@ -243,7 +243,7 @@ static bool is_damaged(const gathering *all, int layer, int64_t trial)
     return false;
 }
 
-/* Has one of the first `upper` layers the candidate in `stmt`'s row? */
+/* True if one of the first `upper` layers has the candidate in `stmt`'s row. */
 static bool is_hidden(spc__cache *cache, const gathering *all, int upper,
                       sqlite3_stmt *stmt)
 {
@@ -252,7 +252,7 @@ static bool is_hidden(spc__cache *cache, const gathering *all, int upper,
         spc__trial_status ignored;
         if (all->problems[i] == 0)
             continue;
-        /* Trouble there was reported when that layer was read. */
+        /* Failures there were reported when that layer was read. */
         spc__trial_find(&id, &ignored, &cache->layers[i], all->problems[i],
                         (const char *)sqlite3_column_text(stmt, 0),
                         (const char *)sqlite3_column_text(stmt, 1),
@@ -263,7 +263,7 @@ static bool is_hidden(spc__cache *cache, const gathering *all, int upper,
     return false;
 }
 
-/* A damaged row is left out, and no reason to stop. */
+/* Skips a damaged row and continues. */
 static spc_status leave_out(gathering *all, int layer, int64_t trial)
 {
     damaged_row *rows =
@@ -341,7 +341,7 @@ static spc_status gathering_init(gathering *all, const spc__cache *cache,
     return SPC_OK;
 }
 
-/* Ends it: the trials become the caller's. */
+/* Finishes. The caller owns the trials. */
 static spc_status finish(gathering *all, spc__trial **out, int *count)
 {
     if (all->count == 0) {
@@ -364,7 +364,7 @@ spc_status spc__cache_find_trials(spc__cache *cache,
     if (gathering_init(&all, cache, error) != SPC_OK ||
         note(&all, spc__cache_key_text(cache, key, error)) != SPC_OK)
         return finish(&all, out, count);
-    /* Every layer, also after one failed: the others' records count. */
+    /* Continue after a layer fails, since the records of the others count. */
     for (int i = 0; i < cache->count; i++)
         if (note(&all, spc__problem_find(&all.problems[i], &cache->layers[i],
                                          cache, key, first_error(&all))) ==

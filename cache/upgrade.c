@@ -1,32 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * upgrade.c - files of schema v1 to v3: bringing them to v4, or reading them
- * as they are.
+ * upgrade.c - upgrades files of schema v1 to v3 to v4, or reads them as they
+ * are.
  *
- * Version 1 knew only submanifold layers. A problem had columns for what is
- * features now: the classes of rows and of density, the channels, and as
- * `shape` the layer without its channels, each word with a comma behind it; a
- * trial had the scene's numbers. Two SELECTs say what these are in version 2.
- * They fill its tables in one transaction; or, where nothing can be written,
- * they are temporary views, which hide the tables that they read: so the
- * statements are the same for both.
+ * Version 1 supported only submanifold layers. A problem had columns for what
+ * is now in its features: the classes of rows and of density, and the channels.
+ * `shape` was the layer without its channels, with a comma after each word. A
+ * trial had the numbers of the scene. Two SELECTs convert these to version 2.
+ * They fill its tables in one transaction. If the file is read-only, they are
+ * temporary views that hide the tables they read, so the same statements work
+ * for both.
  *
- * Version 2 knew no seals. What it holds is sealed as it is; where nothing can
- * be written it is believed without, as it was then, by an empty view. Version
- * 3 knew no networks: it has none; and no leases, which only matter where
- * something can be written.
+ * Version 2 had no seals. An upgrade seals its records in their current state.
+ * If the file is read-only, an empty view stands for the seals, and records are
+ * trusted without them, as before. Version 3 had neither networks nor leases;
+ * leases only matter in a writable file.
  */
 #include "cache/cache_internal.h"
 
 #include "base/error.h"
 #include <math.h>
 
-#ifndef SQLITE_INNOCUOUS /* before 3.31, where nothing is asked about it */
+#ifndef SQLITE_INNOCUOUS /* before 3.31, which does not check it */
 #define SQLITE_INNOCUOUS 0
 #endif
 
-/* The buckets as spc__buckets_format writes them; the features' names are the
- * runtime's. */
+/* The buckets, in the form of spc__buckets_format. The runtime defines the
+ * names of the features. */
 #define PROBLEMS                                                               \
     "SELECT id, device, layer, target,"                                        \
     " ltrim(CASE rows_bucket WHEN 0 THEN '' ELSE 'rows=' || rows_bucket END"   \
@@ -66,7 +66,7 @@ static const char *const views_v3[] = {
     NULL,
 };
 
-/* The rows keep their numbers, by which the other tables name them. */
+/* The rows keep their numbers, which other tables refer to. */
 static const char *const steps_v1[] = {
     SPC__TABLE_PROBLEM("problem_v2"),
     SPC__TABLE_TRIAL("trial_v2"),
@@ -108,20 +108,21 @@ static double real_or_nan(sqlite3_value *value)
                : sqlite3_value_double(value);
 }
 
-/* For 0, which no measured scene has, the class below all others. */
+/* For 0, which no measured scene has, returns the class below all others. */
 static double octaves(double number)
 {
     return isnan(number) ? NAN : number > 0 ? log2(number) : -INFINITY;
 }
 
-/* Of what is no number of channels, none. */
+/* Returns NaN for an invalid number of channels. */
 static double channel_octaves(sqlite3_value *value)
 {
     sqlite3_int64 channels = sqlite3_value_int64(value);
     return log2((double)(channels > 1 ? channels : 1));
 }
 
-/* v1_features(log2_rows, density, cin, cout), as spc__features_format. */
+/* v1_features(log2_rows, density, cin, cout), in the form of
+ * spc__features_format. */
 static void make_features(sqlite3_context *context, int count,
                           sqlite3_value **values)
 {
@@ -145,11 +146,12 @@ static void make_features(sqlite3_context *context, int count,
 
 /* ---- upgrading ----------------------------------------------------------- */
 
-/* Another process may have been faster: the lock shows it. */
+/* Checks under the lock whether another process has already upgraded the file.
+ *  */
 static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
 {
-    /* From which versions a step leads. What has seals is never sealed anew:
-     * that would make damaged records good ones. */
+    /* The versions to which a step applies. Sealed records are never sealed
+     * again, because that would make damaged records look intact. */
     static const struct {
         const char *const *step;
         int64_t from_most;
@@ -170,8 +172,8 @@ static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
     return status;
 }
 
-/* Tables may only be exchanged while nobody watches who refers to them, which
- * cannot be changed within a transaction. */
+/* Replacing tables requires that foreign keys are off, which cannot be changed
+ * within a transaction. */
 static spc_status upgrade_file(spc__layer *layer, spc_error *error)
 {
     spc_status status;
@@ -186,8 +188,8 @@ static spc_status upgrade_file(spc__layer *layer, spc_error *error)
     return status;
 }
 
-/* Brings what may be written to our version; false: it stays as it is, and
- * `refused` says why. */
+/* Upgrades a writable file. On failure it returns false, the file is unchanged,
+ * and `refused` holds the reason. */
 static bool try_upgrade(spc__layer *layer)
 {
     bool upgraded =
@@ -201,7 +203,7 @@ static bool try_upgrade(spc__layer *layer)
 static spc_status lay_views(spc__layer *layer, spc_error *error)
 {
     static const char *const in_memory[] = {
-        "PRAGMA temp_store = MEMORY", /* no file for what is temporary */
+        "PRAGMA temp_store = MEMORY", /* keep temporary tables in memory */
         NULL,
     };
     spc_status status = spc__layer_execute(layer, in_memory, "open", error);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * verify.c - every record of every file, against its seal; before that, the
- * tables that they are in.
+ * verify.c - checks every record of every file against its seal, after checking
+ * the tables.
  *
- * What can be opened and is of an older version has no seals: there only the
- * code has a digest.
+ * Records of older versions have no seals; only their code has a digest.
  */
 #include "cache/cache_internal.h"
 
@@ -12,7 +11,7 @@
 #include "cache/pack/manifest.h"
 #include <string.h>
 
-/* Kind, row, and whether it is what was stored: NULL where nobody can say. */
+/* Kind, row, and whether the record is intact (NULL: unknown). */
 static const char *const questions[] = {
     "SELECT 'trial', t.id, s.digest = " SPC__DIGEST_TRIAL " FROM trial AS t"
     " LEFT JOIN problem AS p ON p.id = t.problem"
@@ -24,7 +23,8 @@ static const char *const questions[] = {
     " LEFT JOIN trial AS t ON t.id = c.trial"
     " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = c.trial"
     " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = c.problem",
-    /* One that is gone: what is removed takes its seal with it. */
+    /* A seal without a choice means a lost choice, because removing a choice
+     * also removes its seal. */
     "SELECT 'choice', record, 0 FROM seal WHERE kind = 'choice'"
     " AND record NOT IN (SELECT problem FROM choice)",
     "SELECT 'artefact', a.id, s.digest = " SPC__DIGEST_ARTEFACT(
@@ -45,7 +45,7 @@ static const char *const questions[] = {
 typedef struct verification {
     spc_status (*each)(const spc__fault *fault, void *payload);
     void *payload;
-    int64_t checked, listed; /* of what a manifest lists, so many are there */
+    int64_t checked, listed; /* records found, of those that a manifest lists */
 } verification;
 
 static spc_status report(verification *v, const spc__layer *layer,
@@ -62,7 +62,7 @@ static spc_status report(verification *v, const spc__layer *layer,
                                                 : SPC_ENOMEM;
 }
 
-/* Then it is listed by that, with what was said of it when it was found. */
+/* True if the record is in quarantine, which lists it with its reason. */
 static bool is_set_aside(const spc__layer *layer, sqlite3_stmt *record)
 {
     sqlite3_stmt *stmt = NULL;
@@ -125,7 +125,8 @@ static spc_status ask(verification *v, spc__layer *layer, const char *question,
     return status;
 }
 
-/* Who takes records out of a pack alters none of those that stay. */
+/* Checks that no listed record is missing. Removing records does not alter the
+ * others, so their seals cannot show it. */
 static spc_status verify_manifest(verification *v, const spc__layer *layer)
 {
     const char *slash = strrchr(layer->path, '/');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* code_form.c - compressing code, and its way back. */
+/* code_form.c - compresses and decompresses code. */
 #include "cache/exchange/code_form.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include <zstd.h>
 #endif
 
-/* More than any kernel has; what claims more is damaged, or means ill. */
+/* More than any kernel has. A larger size means damage or an attack. */
 enum { MOST_BYTES = 256 << 20 };
 
 bool spc__code_is_packed(const void *code, size_t bytes)
@@ -41,7 +41,7 @@ static spc_status unpack(void **out, size_t *out_bytes, const void *code,
 {
     unsigned long long whole = ZSTD_getFrameContentSize(code, bytes);
 
-    if (whole > MOST_BYTES) /* also where it is not known, or an error */
+    if (whole > MOST_BYTES) /* includes zstd's values for unknown and error */
         return spc__fail(error, SPC_EDB, "its compressed code is damaged");
     *out = malloc((size_t)whole + 1);
     if (*out == NULL)
@@ -54,7 +54,7 @@ static spc_status unpack(void **out, size_t *out_bytes, const void *code,
     return spc__fail(error, SPC_EDB, "its compressed code is damaged");
 }
 
-/* Packed once, read often: at a level that is slow to write. */
+/* Code is packed once and read often, so use a slow, strong level. */
 spc_status spc__code_pack(void **out, size_t *out_bytes, const void *code,
                           size_t bytes, spc_error *error)
 {

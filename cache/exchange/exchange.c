@@ -37,7 +37,7 @@ static spc_status write_record(output *out, spc__record *record,
                : spc__fail(error, status, "what is exported cannot be written");
 }
 
-/* Is the trial of that row a choice's? */
+/* True if a choice refers to the trial of that row. */
 static spc_status is_chosen(bool *chosen, spc__layer *layer, int64_t trial,
                             spc_error *error)
 {
@@ -91,11 +91,13 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
                                                  void *payload),
                              void *payload, int64_t *damaged, spc_error *error)
 {
-    /* What people look at first; code, which is long, last. */
+    /* Short records that people read come first, long code comes last.
+     *  */
     static const spc__kind order[] = {SPC__CHOICE, SPC__TRIAL, SPC__FACT,
                                       SPC__CODE};
-    /* So many of them. What a device can do is one machine's: who gets choices
-     * measures that. Without its bytes code is of no use to anybody. */
+    /* How many of the kinds are exported. Facts describe one machine, so the
+     * receiver of choices measures its own. Code is useless without its bytes.
+     *  */
     static const int kinds[] = {[SPC__EXPORT_RECORDS] = 3,
                                 [SPC__EXPORT_CODE] = 4,
                                 [SPC__EXPORT_CHOICES] = 2};
@@ -106,7 +108,7 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
     for (int i = 0; i < kinds[what] && status == SPC_OK; i++)
         status = export_kind(&out, &cache->layers[0], order[i], damaged, error);
     if (status == SPC_OK &&
-        what == SPC__EXPORT_CODE) /* weights are bytes too */
+        what == SPC__EXPORT_CODE) /* weights are binary, like code */
         status = spc__networks_write(&cache->layers[0], write, payload, damaged,
                                      error);
     spc__buf_release(&out.line);
@@ -187,7 +189,7 @@ static spc_status tell_network(spc__fate fate, const char *name,
 
 /* ---- import -------------------------------------------------------------- */
 
-/* A text, read twice: choices refer to trials, wherever these stand. */
+/* A text is read twice, since choices refer to trials at any position. */
 typedef struct text_pass {
     const char *at, *end;
     int64_t line;
@@ -230,7 +232,7 @@ static spc_status import_line(spc__exchange *exchange, spc__intake *intake,
     return take(exchange, intake, record, pass->line, error);
 }
 
-/* The network whose line was read, with its parts behind it. */
+/* Imports the network whose line was read, with the parts after it. */
 static spc_status import_network(spc__exchange *exchange, spc__intake *intake,
                                  text_pass *pass, const char *start,
                                  spc_error *error)
@@ -249,7 +251,7 @@ static spc_status import_network(spc__exchange *exchange, spc__intake *intake,
                : status;
 }
 
-/* In the first of the two passes. */
+/* Skips a network in the first of the two passes. */
 static bool skips_network(text_pass *pass, const char *start, size_t length)
 {
     return pass->choices &&
@@ -353,7 +355,7 @@ spc_status spc__cache_merge(spc__cache *cache, const char *path,
 
 /* ---- diff ---------------------------------------------------------------- */
 
-/* One of two files. */
+/* One of the two compared files. */
 typedef struct diff_side {
     spc__record_cursor cursor;
     spc__record record;
@@ -381,7 +383,7 @@ static spc_status show(difference *all, int side, spc_error *error)
     return all->each("-+"[side], spc__buf_text(&all->line), all -> payload);
 }
 
-/* Shows the lower of the two records, or both if they differ; goes on. */
+/* Shows the lower of the two records, or both if they differ, and advances. */
 static spc_status compare_next(difference *all, spc_error *error)
 {
     diff_side *a = &all->sides[0], *b = &all->sides[1];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * intake.c - taking records from elsewhere into a file.
+ * intake.c - takes records from other files.
  *
  * For every key the file keeps the highest record that it was ever offered
- * (spc__record_compare): so the order of merges does not matter, nor how often
- * they are made. A choice is accepted whenever its trial is there, even where
- * that trial has a newer, worse end; then no lookup finds it.
+ * (spc__record_compare), so the order and repetition of merges do not matter. A
+ * choice is accepted if its trial exists, even if that trial has a newer, worse
+ * result; look-ups then do not find it.
  */
 #include "cache/exchange/records.h"
 
@@ -26,7 +26,8 @@
     " LEFT JOIN provenance AS v ON v.id = t.provenance"                        \
     " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
 
-/* The row of the record with these keys (and the sound ones alone). */
+/* Finds the row of the record with these keys. The second form finds only
+ * intact ones. */
 static const char *const finding[SPC__KINDS] = {
     [SPC__FACT] = "SELECT f.value, f.unix_seconds FROM fact AS f"
                   " JOIN seal AS s ON s.kind = 'fact' AND s.record = f.id"
@@ -75,7 +76,7 @@ static void copy_column(spc__record *out, sqlite3_stmt *stmt, int i,
     spc__record_add(out, text != NULL ? text : "");
 }
 
-/* Reads what the file has by the record's key into `there`. */
+/* Reads the file's record with this record's key into `there`. */
 static spc_status find_there(bool *found, spc__intake *intake,
                              const spc__record *record, spc_error *error)
 {
@@ -126,7 +127,7 @@ static void bind_fields(sqlite3_stmt *stmt, const spc__record *record,
             bind_field(stmt, i + 1, record, names[i]);
 }
 
-/* The number in the first row; 0: there is none. */
+/* Reads the number in the first row, or 0 without a row. */
 static spc_status take_id(int64_t *id, spc__intake *intake, sqlite3_stmt *stmt,
                           spc_error *error)
 {
@@ -165,7 +166,7 @@ static spc_status run_named(spc__intake *intake, spc__sql sql,
     return spc__layer_run(intake->layer, stmt, error);
 }
 
-/* The row, which is added if it is not there. */
+/* Finds the row, adding it if needed. */
 static spc_status claim(int64_t *id, spc__intake *intake, spc__sql find,
                         spc__sql add, const spc__record *record,
                         const char *const *names, spc_error *error)
@@ -206,8 +207,8 @@ static spc_status run_with_problem(spc__intake *intake, spc__sql sql,
 
 /* ---- families ------------------------------------------------------------ */
 
-/* Trials of the problem ?1 that are not what was stored; giving it the family
- * ?2; sealing it anew. */
+/* Three steps: find damaged trials of the problem ?1, set its family to ?2, and
+ * seal it again. */
 static const char *const family_steps[] = {
     "SELECT count(*)" SOUND_TRIALS " WHERE p.id = ?1"
     " AND s.digest IS NOT " SPC__DIGEST_TRIAL,
@@ -218,9 +219,10 @@ static const char *const family_steps[] = {
 };
 
 /*
- * Files may name a problem's family differently, if their versions did: the
- * higher name stays, for all trials of the problem, which are sealed again.
- * Unless one of them is damaged: sealing would make it look sound.
+ * Files of different versions may have different families for a problem. The
+ * higher one wins for all trials of the problem, which are sealed again. If one
+ * of them is damaged, nothing changes, because sealing would make it look
+ * intact.
  */
 static spc_status raise_family(spc__intake *intake, const spc__record *record,
                                int64_t problem, spc_error *error)
@@ -279,7 +281,7 @@ static spc_status put_trial(spc__intake *intake, const spc__record *record,
                             : status;
 }
 
-/* A known trial may still name a higher family. */
+/* A known trial may have a higher family. */
 static spc_status compare_families(spc__intake *intake,
                                    const spc__record *record, spc_error *error)
 {
@@ -398,7 +400,7 @@ static void digest_code(char hex[SPC__SHA256_HEX], const spc__buf *code)
     spc__sha256_hex(hex, digest);
 }
 
-/* May the code be taken at all? */
+/* True if the code may be accepted at all. */
 static bool permit_code(const spc__intake *intake, const spc__record *record,
                         spc_error *why)
 {
@@ -448,10 +450,10 @@ bool spc__is_from_the_future(int64_t unix_seconds)
 }
 
 /*
- * May the record be taken, which is above what the file has? What is newest
- * wins, so nothing may be newer than now; and where the file is not trusted,
- * none of its records may be above all that comes after it, as a pinned choice
- * is, or change what a key of code here stands for.
+ * Decides whether to accept a record that is higher than the file's own. The
+ * newest record wins, so records dated in the future are refused. Records from
+ * an untrusted file may not outrank all later ones, as a pinned choice does, or
+ * change the code of an existing key.
  */
 static bool permit(const spc__intake *intake, const spc__record *record,
                    bool is_there, spc_error *why)

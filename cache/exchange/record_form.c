@@ -246,7 +246,8 @@ static bool is_integer(const char *text)
     errno = 0;
     long long number = strtoll(text, &stop, 10);
     snprintf(again, sizeof(again), "%lld", number);
-    return errno == 0 && strcmp(again, text) == 0; /* one text for a value */
+    return errno == 0 && strcmp(again, text) == 0; /* each value has only one
+                                                    * text */
 }
 
 static bool is_real(const char *text)
@@ -257,7 +258,7 @@ static bool is_real(const char *text)
            (spc__number_read(&value, text) && isfinite(value));
 }
 
-/* The canonical text of some attrs. */
+/* True for the canonical text of attrs. */
 static bool is_attrs(const char *text)
 {
     spc__attrs attrs;
@@ -310,7 +311,7 @@ static spc_status check_fields(const spc__record *record, spc_error *error)
             return spc__fail(error, SPC_EFORMAT, "%s='%.80s' makes no sense",
                              field->name, value);
     }
-    /* What identifies it is there; a layer may lie in no bucket. */
+    /* The identifying fields must be present. A layer may have no buckets. */
     for (int i = 0; i < kind->keys; i++)
         if (spc__record_value(record, i)[0] == '\0' &&
             kind->fields[i].form == SPC__FORM_TEXT)
@@ -334,7 +335,7 @@ static int hex_of(char digit)
     return found != NULL ? (int)(found - digits) : -1;
 }
 
-/* The byte behind a backslash; NUL where none makes sense. */
+/* Decodes the character after a backslash. Returns NUL for an invalid one. */
 static char read_escape(reader *in)
 {
     if (in->at == in->end)
@@ -377,7 +378,7 @@ static spc_status read_value(spc__buf *out, reader *in)
     return SPC_OK;
 }
 
-/* Code is long: it is no value among others. */
+/* Code is long, so it is not stored among the values. */
 static spc_status read_code(spc__record *out, reader *in)
 {
     const char *start = in->at;
@@ -390,7 +391,7 @@ static spc_status read_code(spc__record *out, reader *in)
     return SPC_OK;
 }
 
-/* Which field, from `from` on, the word before '=' names. */
+/* Finds the field, from `from` on, that the word before '=' names. */
 static int find_field(const spc__record_kind *kind, int from, reader *in)
 {
     const char *equals = memchr(in->at, '=', (size_t)(in->end - in->at));
@@ -498,8 +499,8 @@ int spc__record_compare(const spc__record *a, const spc__record *b)
 
     if (order == 0)
         order = (one > two) - (one < two);
-    /* A family belongs to the problem, whichever of its trials is above; a seal
-     * to the line. */
+    /* The family belongs to the problem, not to one of its trials, and the seal
+     * belongs to the line. Neither takes part in the comparison. */
     for (int i = 0; i < kinds[a->kind].count && order == 0; i++)
         if (strcmp(kinds[a->kind].fields[i].name, "family") != 0 &&
             kinds[a->kind].fields[i].form != SPC__FORM_SEAL)

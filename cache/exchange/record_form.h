@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * record_form.h - records as lists of texts: what files exchange.
+ * record_form.h - records as lists of texts, the form in which files exchange
+ * them.
  *
- * A record says all that it means in words; the numbers of its rows are no part
- * of it. As a line it is
+ * A record is complete without the row numbers of its file. As a line it is
  *
  *     trial device="NVIDIA H200" target=sm_90a ... median_us=12.5 ...
  *
- * with the fields of its kind in their order, those that are empty left out.
- * The first fields identify it. Of two records with the same first fields one
- * is above the other, whoever compares them: so files can be merged in any
- * order.
+ * with the fields of its kind in order, and empty fields omitted. The first
+ * fields identify it. Two records with equal first fields have a fixed order,
+ * independent of the file. Files can therefore be merged in any order.
  */
 #ifndef SPC_CACHE_RECORD_FORM_H
 #define SPC_CACHE_RECORD_FORM_H
@@ -36,10 +35,10 @@ typedef enum spc__form {
     SPC__FORM_ATTRS,
     SPC__FORM_FEATURES,
     SPC__FORM_STATUS, /* of a trial */
-    SPC__FORM_REAL,   /* empty: not a number */
-    SPC__FORM_EXCESS, /* a real, or "inf": how wrong what is no number is */
+    SPC__FORM_REAL,   /* empty for NaN */
+    SPC__FORM_EXCESS, /* a real, or "inf" for the error of a NaN */
     SPC__FORM_INTEGER,
-    SPC__FORM_SEAL, /* the digest of what stands before it */
+    SPC__FORM_SEAL, /* the digest of the fields before it */
     SPC__FORM_CODE  /* bytes, as base64 */
 } spc__form;
 
@@ -57,8 +56,8 @@ typedef struct spc__field {
 typedef struct spc__record_kind {
     const char *name;
     const spc__field *fields;
-    int count, keys; /* so many of them identify it */
-    int at;          /* the field with its time; -1: none */
+    int count, keys; /* the first `keys` fields identify it */
+    int at;          /* the field with its time, or -1 */
 } spc__record_kind;
 
 const spc__record_kind *spc__record_kind_of(spc__kind kind);
@@ -77,37 +76,35 @@ void spc__record_clear(spc__record *record, spc__kind kind);
 void spc__record_release(spc__record *record);
 void spc__record_add(spc__record *record, const char *value);
 const char *spc__record_value(const spc__record *record, int i);
-/* By its name; "" where the kind has no such field. */
+/* Returns the field of this name, or "" if the kind lacks it. */
 const char *spc__record_named(const spc__record *record, const char *name);
 
-/* Empties the field of that name, where the kind has it. */
+/* Clears the field of this name, if the kind has it. */
 void spc__record_blank(spc__record *record, const char *name);
 
-/* The line, without its end; the code, with a seal before it, only if asked
- * for. */
+/* Writes the line, without a line feed. The code, preceded by a seal, is
+ * included only on request. */
 void spc__record_format(spc__buf *out, const spc__record *record,
                         bool with_code);
-/* The digest of all fields but the seal, and the code, which has its own. A
- * line with code must have it: without, how the code is launched could be
- * anything. */
+/* Hashes all fields except the seal and the code, which has its own digest. A
+ * line with code must have a seal: otherwise its launch could be changed. */
 void spc__record_seal(char hex[SPC__SHA256_HEX], const spc__record *record);
-/* The part of the line that identifies it. */
+/* Writes the identifying part of the line. */
 void spc__record_format_key(spc__buf *out, const spc__record *record);
 
-/* Reads a line. SPC_EFORMAT says what is wrong with it: nothing of it is
- * believed unseen. */
+/* Reads and checks a line. SPC_EFORMAT says what is wrong with it. */
 spc_status spc__record_parse(spc__record *out, const char *line, size_t length,
                              spc_error *error);
 
-/* By kind and by what identifies them, as strcmp. */
+/* Compares kind and identity. Returns a value as strcmp does. */
 int spc__record_compare_keys(const spc__record *a, const spc__record *b);
 
-/* Of two with the same key: positive where a is above b; 0: they say the same.
- * Choices that a person pinned are above others, then what is newer, then by
- * the bytes of their values. */
+/* Compares two records with the same key. Returns a positive value if a is
+ * above b, 0 if they are equal. Pinned choices are above others, then the newer
+ * record, then the larger bytes. */
 int spc__record_compare(const spc__record *a, const spc__record *b);
 
-/* With this word begins the reason of a choice that a person made. */
+/* The reason of a choice made by a person starts with this word. */
 #define SPC__PINNED "pinned"
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record_read.c - the rows of a file as records. */
+/* record_read.c - reads the rows of a file as records. */
 #include "cache/exchange/records.h"
 
 #include "base/error.h"
@@ -16,9 +16,9 @@
       ".seed"
 #define ORDER_BY_PROBLEM " ORDER BY p.device, p.target, p.layer, p.buckets"
 
-/* The fields of the kind in their order, whether the seal fits (NULL: there is
- * none), whether it is set aside, and the row. Rows that refer to what is not
- * there are shown, for the seal to tell. */
+/* The fields of the kind in order, whether the seal matches (NULL: no seal),
+ * whether it is in quarantine, and the row. Rows with dangling references are
+ * included; their seal shows the damage. */
 static const char *const questions[SPC__KINDS] = {
     [SPC__FACT] =
         "SELECT f.device, f.name, f.value, f.unix_seconds,"
@@ -119,7 +119,7 @@ static void add_column(spc__record *out, sqlite3_stmt *stmt, int i,
     if (spc__form_is_real(form)) {
         add_real(out, stmt, i);
     } else if (form == SPC__FORM_SEAL) {
-        spc__record_seal(seal, out); /* of what stands before it */
+        spc__record_seal(seal, out); /* covers the fields before it */
         spc__record_add(out, seal);
     } else if (form == SPC__FORM_CODE) {
         spc__record_add(out, "");

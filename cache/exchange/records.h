@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * records.h - the records of a file, read one by one, and taken into another.
+ * records.h - reads the records of a file one by one, and takes them into
+ * another.
  */
 #ifndef SPC_CACHE_RECORDS_H
 #define SPC_CACHE_RECORDS_H
@@ -9,31 +10,31 @@
 #include "cache/exchange/exchange.h"
 #include "cache/exchange/record_form.h"
 
-/* Reads the records of one kind of a file, in the order of their keys. */
+/* Reads the records of one kind from a file, in the order of their keys. */
 typedef struct spc__record_cursor {
     spc__layer *layer;
     sqlite3_stmt *stmt;
     spc__kind kind;
-    int64_t damaged; /* passed over: damaged, or in quarantine */
-    int64_t row;     /* of the last one */
+    int64_t damaged; /* skipped: damaged or in quarantine */
+    int64_t row;     /* of the last record */
 } spc__record_cursor;
 
 spc_status spc__cursor_open(spc__record_cursor *out, spc__layer *layer,
                             spc__kind kind, spc_error *error);
-/* *more is false at the end. */
+/* Reads the next record. *more is false at the end. */
 spc_status spc__cursor_next(bool *more, spc__record *out,
                             spc__record_cursor *cursor, spc_error *error);
 void spc__cursor_close(spc__record_cursor *cursor);
 
-/* How records are taken into the writable file. */
+/* Options and state of taking records into the writable file. */
 typedef struct spc__intake {
     spc__layer *layer;
-    bool trusts; /* also code for the host, pins, other code of a key */
-    /* Has the template another hash now? NULL: nobody knows. */
+    bool trusts; /* accept host code, pins, and other code for a key */
+    /* True if the template's hash has changed. NULL: unknown. */
     bool (*is_stale)(const char *template_name, const char *hash,
                      void *payload);
     void *payload;
-    spc__record there; /* what the file has */
+    spc__record there; /* the file's own record */
     sqlite3_stmt *find[SPC__KINDS];
     sqlite3_stmt *reseal[3];
 } spc__intake;
@@ -44,16 +45,17 @@ spc_status spc__intake_begin(spc__intake *intake, spc__cache *cache,
 spc_status spc__intake_end(spc__intake *intake, spc_status status,
                            spc_error *error);
 
-/* Offers a record. That it is rejected is no failure: *why says the reason. */
+/* Offers a record. A rejection is not a failure: *why has the reason. */
 spc_status spc__intake_take(spc__fate *fate, spc_error *why,
                             spc__intake *intake, const spc__record *record,
                             spc_error *error);
 
-/* Is a record dated so later than clocks may differ? And what is said then. */
+/* True if the date is later than clock differences allow. The second reports
+ * it. */
 bool spc__is_from_the_future(int64_t unix_seconds);
 extern const char spc__future_reason[];
 
-/* Is this an ELF file for a GPU? All else is run by the host. */
+/* True for an ELF file for a GPU. All other code runs on the host. */
 bool spc__is_gpu_code(const void *code, size_t bytes);
 
 #endif

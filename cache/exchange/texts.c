@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * texts.c - texts as small numbers: an array of them, and a hash table with
- * open addresses that is at most half full.
+ * texts.c - numbers for texts: an array of texts, and a hash table with open
+ * addressing that is at most half full.
  */
 #include "cache/exchange/texts.h"
 
@@ -21,7 +21,8 @@ static uint64_t hash_of(const char *text)
     return hash;
 }
 
-/* The slot where the text is, or would be; there must be slots. */
+/* Returns the slot of the text, or the free slot for it. The table must have
+ * slots. */
 static int *slot_of(const spc__texts *all, const char *text)
 {
     size_t mask = (size_t)all->slot_count - 1;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * choice_row.c - a choice and its trial, read in full and held to their seals.
+ * choice_row.c - reads a complete choice and its trial, and checks their seals.
  *
- * This is what a lookup waits for, so SQLite hands over each column once, and
- * the digests are made of these here: as arguments of spc_digest() it would
- * copy all of them again. What a digest says of where a record comes from is
- * the same for all that one tuning stored, so its last few rows are kept, as
- * the bytes that are digested, until their file changes.
+ * A look-up waits for this code, so each column is read from SQLite once, and
+ * the digests are computed here. As arguments of spc_digest() all columns would
+ * be copied again. The provenance is the same for all records of one tuning, so
+ * its last few rows are cached, in the form that is hashed, until their file
+ * changes.
  *
- * A choice's digest is made of its trial's. So if it fits with the digest that
- * the trial's row has, the trial is what it was when it was chosen, and its own
- * seal need not be looked for: that is a search less, in a table that nothing
- * else has brought into memory. Only where it does not fit are both asked for,
- * to tell which of the two records is unsound.
+ * The digest of a choice includes that of its trial. If it matches with the
+ * digest computed from the trial's row, the trial is unchanged since it was
+ * chosen, and its own seal need not be read. This saves a search in a table
+ * that is not in memory yet. Only on a mismatch are both seals read, to find
+ * which of the two records is damaged.
  */
 #include "cache/cache_internal.h"
 
@@ -21,7 +21,8 @@
 #include "cache/pack/manifest.h"
 #include <string.h>
 
-/* The columns of statement.c's WHOLE; the last two are only read in doubt. */
+/* The columns of WHOLE in statement.c. The last two are only read in case of
+ * doubt. */
 enum {
     KEY = 0,
     LAYER = KEY,
@@ -58,7 +59,8 @@ enum {
     CHOICE_ID
 };
 
-/* As SPC__DIGEST_TRIAL and SPC__DIGEST_CHOICE have them, up to provenance. */
+/* The same text as in SPC__DIGEST_TRIAL and SPC__DIGEST_CHOICE, up to
+ * provenance. */
 static const unsigned char trial_words[] = {
     DEVICE,  LAYER,     TARGET,   BUCKETS,    FAMILY,   TEMPLATE,
     HASH,    CONFIG,    STATUS,   MEDIAN,     SPREAD,   COLD,
@@ -71,9 +73,8 @@ enum { PROVENANCE_WIDTH = 6 };
 
 /* ---- digests ------------------------------------------------------------- */
 
-/* SQLite's values are asked, which only one thread may do: a handle has no
- * more.
- */
+/* Reads SQLite's values, which requires that only one thread uses the handle.
+ *  */
 static void put_column(spc__buf *out, sqlite3_stmt *stmt, int i)
 {
     sqlite3_value *value = sqlite3_column_value(stmt, i);
@@ -95,7 +96,7 @@ static void put_column(spc__buf *out, sqlite3_stmt *stmt, int i)
     }
 }
 
-/* The row's place among those that are kept. */
+/* Finds the row in the cache. */
 static spc__kept_provenance *find_kept(spc__layer *layer, int64_t id)
 {
     for (int i = 0; i < SPC__KEPT_PROVENANCES; i++) {
@@ -151,8 +152,8 @@ static spc_status put_provenance(spc__buf *out, spc__layer *layer, int64_t id,
     return status;
 }
 
-/* A digest of some columns, after that of the trial for a choice, and of where
- * they come from. */
+/* A digest of some columns and their provenance. That of a choice starts with
+ * the digest of its trial. */
 typedef struct recipe {
     const char *what;
     const unsigned char *words;
@@ -194,7 +195,7 @@ static bool is_signed(const spc__layer *layer, const char *hex)
     return layer->manifest == NULL || spc__manifest_has(layer->manifest, hex);
 }
 
-/* The seal in a column; NULL: it is none that was ever made. */
+/* Returns the seal in a column, or NULL if it is not a valid seal. */
 static const char *seal_in(sqlite3_stmt *stmt, int i)
 {
     const char *digest = sqlite3_column_blob(stmt, i);
@@ -205,7 +206,7 @@ static const char *seal_in(sqlite3_stmt *stmt, int i)
                : NULL;
 }
 
-/* Is the digest what the seal says, and signed if need be? */
+/* True if the digest matches the seal and, if required, is signed. */
 static bool fits(const spc__layer *layer, const char *seal, const char *hex)
 {
     return seal != NULL && memcmp(seal, hex, SPC__SHA256_HEX - 1) == 0 &&
@@ -214,9 +215,9 @@ static bool fits(const spc__layer *layer, const char *seal, const char *hex)
 
 /* ---- reading ------------------------------------------------------------- */
 
-/* A record that is not as it was stored. */
+/* A damaged record. */
 typedef struct unsound {
-    const char *kind; /* NULL: there is none */
+    const char *kind; /* NULL if no record is damaged */
     int64_t record;
     const char *fault;
 } unsound;
@@ -226,7 +227,7 @@ static bool has_seal(sqlite3_stmt *stmt, int seal)
     return sqlite3_column_type(stmt, seal) != SQLITE_NULL;
 }
 
-/* Does the choice's seal fit the two rows as they are? */
+/* Checks the choice's seal against the current two rows. */
 static spc_status is_sound(bool *out, spc__cache *cache, spc__layer *layer,
                            sqlite3_stmt *stmt, const char *seal,
                            spc_error *error)
@@ -250,7 +251,7 @@ static spc_status is_sound(bool *out, spc__cache *cache, spc__layer *layer,
     return status;
 }
 
-/* Without a seal a record is sound if it is older than those. */
+/* A record without a seal is intact only in a file older than seals. */
 static spc_status check_seal(unsound *out, spc__cache *cache, spc__layer *layer,
                              sqlite3_stmt *stmt, const recipe *from, int seal,
                              int record, spc_error *error)
@@ -279,7 +280,8 @@ static bool is_there(sqlite3_stmt *stmt, int id)
     return sqlite3_column_type(stmt, id) != SQLITE_NULL;
 }
 
-/* The choice first: it may name a trial that is sound, but not its own. */
+/* Checks the choice first, since it may refer to an intact trial of another
+ * problem. */
 static spc_status find_unsound(unsound *out, spc__cache *cache,
                                spc__layer *layer, sqlite3_stmt *stmt,
                                spc_error *error)
@@ -312,7 +314,7 @@ static spc_status read_row(spc__choice *out, const spc__layer *layer,
                : status;
 }
 
-/* Writing waits for the end of what is being read. */
+/* Ends the reading before it writes. */
 static spc_status set_aside(spc__cache *cache, spc__layer *layer,
                             const unsound *what, spc_error *error)
 {
@@ -345,8 +347,8 @@ static spc_status ask_of(sqlite3_stmt **out, bool *got, spc__layer *layer,
     return spc__layer_step(got, layer, *out, "read", error);
 }
 
-/* The problem's choice, if there is one; `what` says whether it is unsound. A
- * trial that was found to be wrong since it was chosen is none. */
+/* Reads the problem's choice, if any. `what` tells whether it is damaged. A
+ * choice whose trial was later found to be wrong does not count. */
 static spc_status read_checked(spc__choice *out, bool *got, unsound *what,
                                spc__cache *cache, spc__layer *layer,
                                int64_t problem, spc_error *error)
@@ -366,7 +368,7 @@ static spc_status read_checked(spc__choice *out, bool *got, unsound *what,
     return status;
 }
 
-/* Where it cannot be chosen, it serves this once. */
+/* If the file is read-only, the next trial serves only this time. */
 static void read_next(spc__choice *out, bool *got, spc__cache *cache,
                       spc__layer *layer, int64_t problem)
 {

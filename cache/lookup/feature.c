@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feature.c - the numbers by which problems are compared, as buckets, as
- * places in the measure of distances, and as text.
+ * feature.c - the features by which problems are compared, as buckets, on the
+ * scale of distances, and as text.
  *
- * Two texts stand in a file. A problem's buckets are part of its key. What is
- * 0 is not written there, so that a feature that comes later, with 0 for what
- * was usual before, keeps the old keys. A trial has the values themselves.
+ * A file holds two texts. A problem's buckets are part of its key. Buckets of 0
+ * are omitted, so that a new feature with 0 for the usual value keeps the old
+ * keys. A trial has the values themselves.
  */
 #include "cache/cache_internal.h"
 
@@ -58,7 +58,7 @@ bool spc__same_buckets(const spc__problem_key *a, const spc__problem_key *b)
     return true;
 }
 
-/* What is no number is nowhere: it counts as the least that there is. */
+/* NaN counts as the smallest value. */
 double spc__feature_place(const spc__feature *feature)
 {
     double limit = LAST_BUCKET * feature->width;
@@ -88,7 +88,7 @@ static void put_word(spc__buf *out, const char *name, const char *number)
 
 void spc__features_format(spc__buf *out, const spc__problem_key *key)
 {
-    enum { MOSTLY_ENOUGH = 15 /* digits, for what a human wrote */ };
+    enum { MOSTLY_ENOUGH = 15 /* digits, for numbers written by people */ };
     char number[NUMBER_BYTES];
 
     spc__buf_clear(out);
@@ -99,7 +99,7 @@ void spc__features_format(spc__buf *out, const spc__problem_key *key)
     }
 }
 
-/* Each lookup writes buckets, so without printf: -128 to 128. */
+/* Prints -128 to 128 without printf, because each look-up writes buckets. */
 static const char *print_bucket(char out[NUMBER_BYTES], int bucket)
 {
     char *at = out + NUMBER_BYTES - 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kd_tree.c - a k-d tree: each node has the box that its points lie in, and
- * its two children share them at the median of the box's widest side.
+ * kd_tree.c - a k-d tree: each node has the bounding box of its points. Its two
+ * children divide them at the median of the box's widest side.
  *
- * The least distance to a box is summed as that to a point is, feature by
- * feature in one order, and each term is at most the point's. Rounding is
- * monotone, so a box is never taken to be farther away than what is in it.
+ * The smallest distance to a box is summed like that to a point, feature by
+ * feature in the same order, and each term is at most the point's. Rounding is
+ * monotone, so a box is never computed to be farther away than a point in it.
  */
 #include "cache/lookup/kd_tree.h"
 
@@ -16,8 +16,8 @@
 enum { LEAF = 32 /* points */ };
 
 struct spc__kd_node {
-    int32_t first, end; /* in the order */
-    int children[2];    /* 0: it is a leaf */
+    int32_t first, end; /* range in `order` */
+    int children[2];    /* 0 for a leaf */
 };
 
 double spc__kd_distance(const spc__kd_point *from, const double *to)
@@ -89,7 +89,7 @@ static void fit_box(const spc__kd_trees *trees, int at, int64_t first,
     }
 }
 
-/* -1: the points are one. */
+/* Returns -1 if all points are equal. */
 static int widest(const spc__kd_trees *trees, int node,
                   const spc__kd_point *scale)
 {
@@ -121,8 +121,8 @@ static void exchange(spc__kd_trees *trees, int64_t a, int64_t b)
     }
 }
 
-/* Hoare's selection: what stands before `middle` is at most what stands there,
- * and what stands behind is at least that. */
+/* Hoare's selection: elements before `middle` are at most the one there,
+ * elements after it at least. */
 static void share_out(spc__kd_trees *trees, int64_t first, int64_t last,
                       int64_t middle, int side)
 {

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lookup.c - from a problem to the choices that fit it.
+ * lookup.c - finds the choices that match a problem.
  *
- * Two ways. The hot one asks every layer for the exact key by the unique
- * index. The other ranks choices of the family (similar.c) by match, distance,
- * median and layer, and reads in full only those that will be returned: those
- * of the problem's own layer and target, and, if they do not fill the list with
- * better matches, what the trees find near. The distance is taken to the middle
- * of a record's buckets, so that equal keys are equally far in every layer.
+ * There are two ways. The fast one queries every layer for the exact key with
+ * the unique index. The other ranks the choices of the family (similar.c) by
+ * match, distance, median and layer, and reads only the returned ones in full.
+ * It ranks the records of the problem's own layer and target and, unless these
+ * fill the list with better matches, the near ones from the trees. Distances
+ * are measured to the middle of a record's buckets, so equal keys are equally
+ * far in every layer.
  *
- * A problem may have a twin, another one that the same configurations serve. It
- * is asked about where the problem's own layer has nothing, into the same list;
- * what is known of either is read in full at the end, so a question more costs
- * a ranking and no reading.
+ * A problem may have a twin, another problem that the same configurations
+ * serve. If the problem's own layer has no match, the twin is ranked into the
+ * same list. Records of both are read in full at the end, so a second query
+ * costs a ranking but no reading.
  */
 #include "cache/cache_internal.h"
 
@@ -23,7 +24,7 @@
 
 enum { NEIGHBOURS = 2 /* buckets */ };
 
-/* What is asked for, as numbers. */
+/* The query, as numbers. */
 typedef struct question {
     const spc__problem_key *key;
     bool is_twin;
@@ -31,13 +32,13 @@ typedef struct question {
     double middles[SPC__FEATURES_MAX];
 } question;
 
-/* A candidate in its place. */
+/* A candidate and its rank. */
 typedef struct found {
     spc__similar_choice record;
     const question *ask;
     spc__match match;
     double distance;
-    bool yields; /* to what is as near */
+    bool yields; /* ranks after equally near ones */
 } found;
 
 typedef struct top_list {
@@ -59,7 +60,8 @@ static question ask(const spc__problem_key *key, bool is_twin)
     return out;
 }
 
-/* Of a record of the same layer and target, by the farthest of its buckets. */
+/* Rates a record of the same layer and target by the farthest of its buckets.
+ *  */
 static spc__match match_of(const spc__similar_choice *record,
                            const question *ask)
 {
@@ -93,8 +95,8 @@ static bool is_better(const found *one, const found *other)
     return one->record.problem < other->record.problem;
 }
 
-/* Inserts in order. Of one problem each layer's record stays: which of them can
- * serve, only the caller finds out. */
+/* Inserts in order. Records of one problem in several layers all stay, since
+ * only the caller can find out which of them can serve. */
 static void rank(top_list *top, const found *next)
 {
     found *best = top->best;
@@ -147,13 +149,14 @@ static spc_status rank_exact(top_list *top, spc__cache *cache, int at,
     return status;
 }
 
-/* Where the next trouble goes: only the first is reported. */
+/* Returns where to report the next failure: only the first one is reported. */
 static spc_error *unless(spc_status trouble, spc_error *error)
 {
     return trouble == SPC_OK ? error : NULL;
 }
 
-/* Asks every layer, also after one failed: the other layers' records count. */
+/* Queries every layer, even after one fails, since the records of the others
+ * count. */
 static spc_status rank_all_exact(top_list *top, spc__cache *cache,
                                  const question *ask, spc_error *error)
 {
@@ -169,7 +172,7 @@ static spc_status rank_all_exact(top_list *top, spc__cache *cache,
 
 /* ---- what is near -------------------------------------------------------- */
 
-/* Choices of one target on their way into the list. */
+/* The state of ranking the choices of one target. */
 typedef struct ranking {
     top_list *top;
     const spc__cache *cache;
@@ -190,11 +193,11 @@ static void rank_own(top_list *top, const spc__cache *cache,
                        cache->layers[record->layer].yields});
 }
 
-/* How far off what is of another layer may be to be listed still; < 0: nothing
- * can be, however near. */
+/* Returns the largest distance at which a record of another layer can enter the
+ * list, or a negative number if none can. */
 static double reach_of(const top_list *top, double extra)
 {
-    const double rounding = 1e-9; /* what is too far is sorted out by rank() */
+    const double rounding = 1e-9; /* rank() rejects records that are too far */
     const found *worst = &top->best[top->count - 1];
 
     if (top->count < top->capacity)
@@ -217,7 +220,7 @@ static double rank_other(int64_t i, void *payload)
     return reach_of(to->top, to->extra);
 }
 
-/* The key's own target first: what is found there keeps the others short. */
+/* The key's own target first: its matches keep the later searches short. */
 static void rank_targets(top_list *top, const spc__cache *cache,
                          const spc__similar_list *all, const question *ask,
                          bool own_target)
@@ -247,7 +250,7 @@ static spc_status rank_all_similar(top_list *top, spc__cache *cache,
 
 /* ---- twins --------------------------------------------------------------- */
 
-/* Of the key that is asked about from here on. */
+/* Writes the texts of the key that is queried next. */
 static spc_status put_texts(spc__cache *cache, const spc__problem_key *key,
                             spc_error *error)
 {
@@ -257,13 +260,13 @@ static spc_status put_texts(spc__cache *cache, const spc__problem_key *key,
                             : status;
 }
 
-/* Is there a record of the layer itself, on much the same scene? */
+/* True if there is a record of the layer itself for a similar scene. */
 static bool has_own(const top_list *top)
 {
     return top->count > 0 && top->best[0].match != SPC__MATCH_NEAREST;
 }
 
-/* What is exact is one quick question; the other reads a family at first. */
+/* The exact query is fast. The other reads a family on first use. */
 static spc_status rank_twin(top_list *top, spc__cache *cache,
                             const question *twin, spc_error *error)
 {
@@ -283,8 +286,8 @@ static spc_status rank_twin(top_list *top, spc__cache *cache,
 
 /* ---- reading in full ----------------------------------------------------- */
 
-/* A record that is not found is lost, or went away since it was ranked. The
- * family's text must be that of the key it was ranked for. */
+/* A record that is not found is lost or was removed after the ranking. The
+ * scratch texts must hold the family of the key used for the ranking. */
 static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
                         const found *from, spc_error *error)
 {
@@ -311,7 +314,7 @@ static spc_status fetch(spc__choice *out, bool *got, spc__cache *cache,
                : status;
 }
 
-/* The only file that can have choices; NULL: there are several. */
+/* Returns the only file that can have choices, or NULL if there are several. */
 static spc__layer *only_layer(spc__cache *cache)
 {
     spc__layer *only = NULL;
@@ -348,7 +351,7 @@ static spc_status fetch_exact(spc__choice *out, bool *got, spc__layer *layer,
     return status;
 }
 
-/* `twin`: what was asked besides, whose texts may be those that are put. */
+/* `twin` is the second query, whose texts may be in the scratch buffers. */
 static spc_status fetch_all(const top_list *top, spc__cache *cache,
                             const question *twin, spc__choice *out, int *count,
                             spc_error *error)
@@ -376,7 +379,7 @@ int spc__cache_files(const spc__cache *cache)
     return cache->count;
 }
 
-/* Where the similar choices are in memory, what is exact is among them. */
+/* If the similar choices are in memory, they include the exact one. */
 static spc_status find_known(spc__cache *cache, const question *ask,
                              const question *twin, spc__choice *out, int *count,
                              spc_error *error)
@@ -391,8 +394,8 @@ static spc_status find_known(spc__cache *cache, const question *ask,
                             : status;
 }
 
-/* The best one. A record that proves unsound does not keep others from serving,
- * but its trouble is reported. */
+/* Finds the best choice. A damaged record does not stop others from serving,
+ * but its failure is reported. */
 static spc_status find_one(spc__cache *cache, const question *ask,
                            const question *twin, spc__choice *out, int *count,
                            spc_error *error)
@@ -407,7 +410,7 @@ static spc_status find_one(spc__cache *cache, const question *ask,
         first = find_known(cache, ask, twin, out, count, error);
     if (*count > 0)
         return first;
-    if (twin != NULL) /* which may have been asked about */
+    if (twin != NULL) /* the texts may be those of the twin */
         status = put_texts(cache, ask->key, error);
     if (status != SPC_OK)
         return status;
@@ -418,7 +421,7 @@ static spc_status find_one(spc__cache *cache, const question *ask,
         return first;
     }
     error = unless(first, error);
-    if (only == NULL || first != SPC_OK) /* else it was asked for */
+    if (only == NULL || first != SPC_OK) /* otherwise already queried */
         status = rank_all_exact(&top, cache, ask, error);
     if (top.count == 0) {
         next = rank_all_similar(&top, cache, ask, unless(status, error));

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * similar.c - the choices that may stand in for one another, kept in memory.
+ * similar.c - keeps the choices that may replace one another in memory.
  *
- * A near lookup compares a problem with the choices of its device and family.
- * Joined by SQLite anew for each, thousands of them take milliseconds. So they
- * are kept as numbers, sorted by target and layer: those of the problem's own
- * layer, which go first however far they are, stand side by side, and the
- * others of each target are in a tree (kd_tree.c), of which a lookup sees a
- * few leaves. A set is read on the first near lookup of its kind, and again
- * after any file has changed: by this handle or, as SQLite's data_version
- * says, by another.
+ * A near look-up compares a problem with the choices of its device and family.
+ * A new SQLite join of thousands of them takes milliseconds. They are therefore
+ * kept as numbers, sorted by target and layer. Those of the problem's own
+ * layer, which rank first at any distance, are adjacent. The others of each
+ * target are in a tree (kd_tree.c), of which a look-up visits a few leaves. A
+ * set is read on the first near look-up of its kind, and again after any file
+ * has changed, by this handle or by another one (SQLite's data_version).
  */
 #include "cache/cache_internal.h"
 
@@ -22,7 +21,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More kinds of layers than any network has; then all sets start anew. */
+/* More kinds of layers than any network has. Beyond it, all sets are dropped.
+ *  */
 enum { MOST_SETS = 16 };
 
 enum { SEAL = SPC__SHA256_HEX - 1 };
@@ -33,19 +33,19 @@ struct spc__similar {
     spc__feature features[SPC__FEATURES_MAX]; /* their names and widths */
     int feature_count;
     spc__file_version *read_at; /* of each layer */
-    bool whole;                 /* every layer could be read */
+    bool whole;                 /* every layer was readable */
     spc__similar_choice *at;
     int64_t count, capacity;
-    char (*seals)[SEAL]; /* of as many, as they were read */
+    char (*seals)[SEAL]; /* one for each, in the order of reading */
     spc__texts words;    /* layers and targets */
     spc__kd_trees trees;
     spc__similar_root *roots; /* a tree for each target */
     int root_count, root_capacity;
-    int32_t *starts; /* of each root, where the records of each word begin as a
-                        layer, and where the last ones end */
+    int32_t *starts; /* by root: where the records of each word begin as a
+                      * layer, and where the last ones end */
 };
 
-/* The number of a column's text, a new one if need be. */
+/* Returns the number of a column's text, adding it if needed. */
 static spc_status claim_word(int *out, spc__texts *all, sqlite3_stmt *stmt,
                              int i, spc_error *error)
 {
@@ -112,7 +112,7 @@ static spc_status add_set(spc__similar **out, spc__cache *cache,
     return SPC_OK;
 }
 
-/* Are its records placed by the key's features? */
+/* True if its records were placed by the key's features. */
 static bool has_features(const spc__similar *set, const spc__problem_key *key)
 {
     bool same = set->feature_count == key->feature_count;
@@ -188,7 +188,7 @@ static spc_status reserve_one(spc__similar *set, spc_error *error)
     return SPC_OK;
 }
 
-/* What no seal can be counts as none: who reads the record will report it. */
+/* An invalid seal counts as missing. Reading the record in full reports it. */
 static void keep_seal(spc__similar_choice *record, spc__similar *set,
                       sqlite3_stmt *stmt, int i)
 {
@@ -201,8 +201,8 @@ static void keep_seal(spc__similar_choice *record, spc__similar *set,
     memcpy(set->seals[set->count], digest, SEAL);
 }
 
-/* Places a record by the features that were asked for. What of its text makes
- * no sense counts as absent: who reads the record in full will report it. */
+/* Computes a record's position from the features of the key. Invalid parts of
+ * its text count as missing. Reading the record in full reports them. */
 static void place(spc__similar_choice *out, const spc__similar *set,
                   const char *text)
 {
@@ -256,7 +256,8 @@ static spc_status read_layer(spc__similar *set, spc__cache *cache, int at,
     return status;
 }
 
-/* Reads every layer, also after one failed: the other layers' records count. */
+/* Reads every layer, even after one fails, since the records of the others
+ * count. */
 static spc_status read_all(spc__similar *set, spc__cache *cache,
                            spc_error *error)
 {
@@ -275,7 +276,7 @@ static spc_status read_all(spc__similar *set, spc__cache *cache,
 
 /* ---- order --------------------------------------------------------------- */
 
-/* By target, layer, and as they were read. */
+/* Orders by target, layer, and order of reading. */
 static int compare(const void *a, const void *b)
 {
     const spc__similar_choice *x = a, *y = b;
@@ -305,7 +306,7 @@ static spc_status add_root(spc__similar *set, spc__similar_root root,
     return SPC_OK;
 }
 
-/* How much of a distance lies in each feature is the key's to say. */
+/* Returns the weights of the features, which the key defines. */
 static spc__kd_point scale_of(const spc__problem_key *key)
 {
     spc__kd_point out = {.count = key->feature_count};
@@ -315,7 +316,7 @@ static spc__kd_point scale_of(const spc__problem_key *key)
     return out;
 }
 
-/* Sorts what was read, and makes a tree of the records of each target. */
+/* Sorts the records and makes a tree for each target. */
 static spc_status make_trees(spc__similar *set, const spc__problem_key *key,
                              spc_error *error)
 {
@@ -345,7 +346,7 @@ static spc_status make_trees(spc__similar *set, const spc__problem_key *key,
     return status;
 }
 
-/* Records are sorted, so one walk through them finds where each word begins. */
+/* The records are sorted, so one pass finds where each word begins. */
 static spc_status find_starts(spc__similar *set, spc_error *error)
 {
     size_t row = (size_t)set->words.count + 1;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network.c - networks by name: their layers as text, their weights in parts.
+ * network.c - stores networks by name: their layers as text, their weights in
+ * parts.
  *
- * A network's record has the digest of all its weights and says how many parts
- * they have; the seal of each part is chained to the network's own. So a part
- * that is missing, or is another network's, or one of an older network of the
- * same name, is found like a changed byte. Parts are read one at a time: a
- * network is never in memory twice.
+ * A network's record has the digest of all its weights and the number of parts.
+ * The seal of each part includes the network's own seal. A part that is
+ * missing, or belongs to another network or to an older one of the same name,
+ * is therefore detected like a changed byte. Parts are read one at a time, so
+ * that memory never holds a network twice.
  */
 #include "cache/network/network.h"
 
@@ -58,7 +59,7 @@ static void read_row(spc__network *out, const spc__layer *layer,
     };
 }
 
-/* The row of that name; 0: there is none. */
+/* Finds the row of that name, or 0. */
 static spc_status find(int64_t *id, spc__layer *layer, const char *name,
                        spc_error *error)
 {
@@ -80,7 +81,7 @@ static spc_status find(int64_t *id, spc__layer *layer, const char *name,
 
 /* ---- reading ------------------------------------------------------------- */
 
-/* Sets the record aside, and says so. */
+/* Sets the record aside and reports it. */
 static spc_status refuse(spc__layer *layer, int64_t id, const char *name,
                          const char *reason, spc_error *error)
 {
@@ -94,14 +95,14 @@ static spc_status refuse(spc__layer *layer, int64_t id, const char *name,
 typedef struct reading {
     spc__layer *layer;
     const spc__network_reader *reader;
-    int64_t id, parts, bytes; /* what the record says */
-    int64_t next, got;        /* what came so far */
+    int64_t id, parts, bytes; /* from the record */
+    int64_t next, got;        /* read so far */
     char weights[SPC__SHA256_HEX];
     spc__sha256 sha;
 } reading;
 
-/* SPC_EFORMAT and the reason, if the part is not the one that comes next, or
- * not what was stored. */
+/* Returns SPC_EFORMAT and the reason if the part is not the next one or is
+ * damaged. */
 static spc_status check_part(reading *r, sqlite3_stmt *stmt, size_t bytes,
                              spc_error *error)
 {
@@ -170,7 +171,7 @@ static spc_status read_parts(reading *r, spc_error *error)
     return status == SPC_OK ? check_whole(r, error) : status;
 }
 
-/* The row that stmt has reached, up to its parts. */
+/* Reads the current row of stmt, except its parts. */
 static spc_status read_head(reading *r, sqlite3_stmt *stmt, spc_error *error)
 {
     spc__network network;
@@ -186,7 +187,7 @@ static spc_status read_head(reading *r, sqlite3_stmt *stmt, spc_error *error)
     return r->reader->begin(&network, r->reader->payload, error);
 }
 
-/* SPC_ENOTFOUND without a sentence if this layer has no such network. */
+/* Returns SPC_ENOTFOUND without a sentence if this layer lacks the network. */
 spc_status spc__network_get(spc__layer *layer, const char *name,
                             const spc__network_reader *reader, spc_error *error)
 {
@@ -253,7 +254,7 @@ static spc_status run_on(spc__layer *layer, spc__sql id, int64_t row,
     return spc__layer_run(layer, stmt, error);
 }
 
-/* The network of this row, with all that belongs to it. */
+/* Removes the network of this row and all its parts. */
 static spc_status drop(spc__layer *layer, int64_t id, spc_error *error)
 {
     static const spc__sql steps[] = {SPC__SQL_DROP_SEALS, SPC__SQL_DROP_PARTS,
@@ -405,7 +406,7 @@ spc_status spc__cache_each_network(spc__cache *cache,
     return status;
 }
 
-/* ---- one more, beside what is there -------------------------------------- */
+/* ---- adding a network ------------- -------------------------------------- */
 
 static int compare(const spc__network *a, const spc__network *b)
 {
@@ -419,7 +420,7 @@ static int compare(const spc__network *a, const spc__network *b)
     return order;
 }
 
-/* What becomes of a network where there is one of its name, and why. */
+/* Decides about a network if the file has one of its name, with the reason. */
 static spc__fate judge_beside(const char **reason, const spc__network *network,
                               const spc__network *there, bool trusts)
 {
@@ -435,8 +436,7 @@ static spc__fate judge_beside(const char **reason, const spc__network *network,
     return order < 0 ? SPC__FATE_OLDER : SPC__FATE_REJECTED;
 }
 
-/* What becomes of a network that is sound: what is there and damaged is no
- * obstacle. */
+/* Decides about an intact network. A damaged one in the file is replaced. */
 static spc_status judge(spc__fate *fate, const char **reason, spc__layer *to,
                         const spc__network *network, bool trusts,
                         spc_error *error)

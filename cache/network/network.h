@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* network.h - networks that go from file to file. */
+/* network.h - exchanges networks between files. */
 #ifndef SPC_CACHE_NETWORK_H
 #define SPC_CACHE_NETWORK_H
 
@@ -7,12 +7,12 @@
 #include "cache/exchange/exchange.h"
 
 /*
- * Takes the networks of another file into one that is written to, within its
- * transaction. Of two of one name the newer stays; of two of one moment that
- * with the greater digest: so it does not matter in which order files are
- * joined. Only a file that is trusted may replace a network that is there: its
- * date is its own word. Calls each(fate, name, reason) for every one; what is
- * damaged or set aside there is rejected.
+ * Merges the networks of another file into a writable one, within its
+ * transaction. Of two networks of one name the newer stays; if their times are
+ * equal, the one with the greater digest stays. The order of merges therefore
+ * does not matter. Only a trusted file may replace an existing network, because
+ * it chooses its own dates. Calls each(fate, name, reason) for every network.
+ * Networks that are damaged or in quarantine are rejected.
  */
 spc_status
 spc__networks_merge(spc__layer *to, spc__layer *from, bool trusts,
@@ -20,14 +20,15 @@ spc__networks_merge(spc__layer *to, spc__layer *from, bool trusts,
                                        const char *reason, void *payload),
                     void *payload, spc_error *error);
 
-/* Takes a network from anywhere, by the same rules; *reason says why it is
- * not taken, or "". The parts are read only if it is accepted. */
+/* Offers a network from any source, under the same rules. *reason is why it is
+ * not accepted, or "". The parts are read only if it is accepted. */
 spc_status spc__network_offer(spc__fate *fate, const char **reason,
                               spc__layer *to, const spc__network *network,
                               bool trusts, const spc__network_source *source,
                               spc_error *error);
 
-/* All networks of a file; the one of a name, read; and is that sound? */
+/* Lists all networks of a file, reads the one of a name, and checks whether it
+ * is intact. */
 spc_status spc__networks_each(spc__layer *layer,
                               spc_status (*each)(const spc__network *at,
                                                  void *payload),
@@ -38,8 +39,8 @@ spc_status spc__network_get(spc__layer *layer, const char *name,
 spc_status spc__network_check(spc__layer *layer, const char *name,
                               spc_error *error);
 
-/* Adds a line for each network and each part of the file, which will be called
- * `name`, to a manifest. */
+/* Adds a line to a manifest for each network and each part of the file, which
+ * will be called `name`. */
 spc_status spc__networks_list(spc__buf *out, spc__layer *layer,
                               const char *name, spc_error *error);
 

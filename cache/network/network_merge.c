@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * network_merge.c - networks from file to file, and the list of what a file
- * has.
+ * network_merge.c - merges networks between files, and lists the networks of a
+ * file.
  */
 #include "cache/network/network.h"
 
@@ -11,7 +11,7 @@
 
 /* ---- is all there? ------------------------------------------------------- */
 
-/* A reader that only wants to know whether all is there. */
+/* A reader that only checks whether the network is complete. */
 static spc_status begin_nothing(const spc__network *network, void *payload,
                                 spc_error *error)
 {
@@ -45,8 +45,8 @@ spc_status spc__network_check(spc__layer *layer, const char *name,
 
 typedef struct copying {
     spc__layer *to, *from;
-    bool trusts;         /* what comes from `from` */
-    sqlite3_stmt *parts; /* of the network at hand */
+    bool trusts;         /* `from` is trusted */
+    sqlite3_stmt *parts; /* of the current network */
     spc_status (*each)(spc__fate fate, const char *name, const char *reason,
                        void *payload);
     void *payload;

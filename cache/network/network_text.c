@@ -79,7 +79,7 @@ static spc_status write_end(void *payload, spc_error *error)
     return SPC_OK;
 }
 
-/* Looked through before its first line is written. */
+/* Checks the whole network before writing its first line. */
 static spc_status write_network(const spc__network *network, void *payload)
 {
     writing *w = payload;
@@ -114,7 +114,7 @@ typedef struct words {
     int count;
 } words;
 
-/* A network of lines, and where its next part is read from. */
+/* A network in lines, and the position of its next part. */
 typedef struct lines {
     spc__network network;
     spc__buf texts[3]; /* version, source, graph */
@@ -123,7 +123,8 @@ typedef struct lines {
     const char *parts, *at, *end;
 } lines;
 
-/* The line at *at, without its end; false: there is none. */
+/* Reads the line at *at, without its end. Returns false at the end of the text.
+ *  */
 static bool next_line(const char **line, size_t *length, const char **at,
                       const char *end)
 {
@@ -138,7 +139,7 @@ static bool next_line(const char **line, size_t *length, const char **at,
     return true;
 }
 
-/* Cuts a line at its blanks; too many words are one too many. */
+/* Splits a line at blanks. Additional words count as one more. */
 static void split(words *out, const char *line, size_t length)
 {
     const char *end = line + length;
@@ -224,7 +225,7 @@ static spc_status read_head(lines *l, char name[64], spc_error *why)
     return SPC_OK;
 }
 
-/* A spc__network_source: the parts in their order. */
+/* A spc__network_source that returns the parts in order. */
 static spc_status give_part(const void **data, size_t *bytes, int64_t part,
                             void *payload, spc_error *error)
 {
@@ -274,7 +275,7 @@ static spc_status check_parts(lines *l, spc_error *why)
                      "its weights are not those of its digest");
 }
 
-/* Behind all parts, whether the network is good or not. */
+/* Skips all parts, whether the network is accepted or not. */
 static void skip_parts(lines *l, int64_t *count)
 {
     const char *line, *at = l->parts;
@@ -309,7 +310,7 @@ spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
                                     &source, error);
         snprintf(why->text, sizeof(why->text), "%s", reason);
     } else if (status == SPC_EFORMAT) {
-        status = SPC_OK; /* the network's fault, which is said */
+        status = SPC_OK; /* the network's fault was reported */
     } else if (error != NULL) {
         *error = *why;
     }

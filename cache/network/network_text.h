@@ -6,17 +6,16 @@
  *     part BYTES_OF_IT
  *     ...
  *
- * The parts stand behind their network, in their order. VERSION, SOURCE, GRAPH
- * and what parts hold are base64, "-" where they are empty. Nothing that such
- * lines say is believed: the digest of the parts is that of the network, or all
- * of them are refused.
+ * The parts follow their network, in order. VERSION, SOURCE, GRAPH and the
+ * content of parts are base64, or "-" if empty. The lines are not trusted: if
+ * the digest of the parts is not that of the network, all of it is refused.
  */
 #ifndef SPC_CACHE_NETWORK_TEXT_H
 #define SPC_CACHE_NETWORK_TEXT_H
 
 #include "cache/network/network.h"
 
-/* Writes every sound network of a file; *damaged counts the others too. */
+/* Writes every intact network of a file. *damaged counts the others. */
 spc_status spc__networks_write(spc__layer *layer,
                                spc_status (*write)(const char *text,
                                                    size_t bytes, void *payload),
@@ -25,10 +24,10 @@ spc_status spc__networks_write(spc__layer *layer,
 
 /*
  * Reads the network whose first line begins at `text`, and takes it into a
- * file that is written to, within its transaction; *after is where its last
- * line ends, `lines` how many it has. Why it is not taken stands in *why, be it
- * no network or not above what is there. `name` is its name, as far as it was
- * read.
+ * writable file, within its transaction. *after is the end of its last line,
+ * `lines` their number. If it is not accepted, because it is invalid or not
+ * above the existing one, *why has the reason. `name` is its name, as far as it
+ * was read.
  */
 spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
                                    char name[64], const char **after,

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * earlier.c - code that an earlier pack of the same name left beside this one.
+ * earlier.c - removes code files left by an earlier pack of the same name.
  *
- * Whoever opens NAME.db reads NAME.TARGET.db with it. So a pack that has no
- * file for a target any more, as it is whole or the target is gone, removes
- * that of the pack before it. Such a file is ours if it says that it is listed
- * in NAME.manifest; all others stay.
+ * Opening NAME.db also reads NAME.TARGET.db. If a new pack has no file for a
+ * target, because it contains the code itself or lacks the target, it must
+ * remove the file of the earlier pack. Such a file is ours if it says that
+ * NAME.manifest lists it. All others stay.
  */
 #include "cache/pack/earlier.h"
 
@@ -17,8 +17,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* "sm_90a" of "pack.sm_90a.db" for the stem "pack"; false: it is no such name.
- */
+/* Finds "sm_90a" in "pack.sm_90a.db" for the stem "pack". Returns false for any
+ * other name. */
 static bool find_target(char out[64], const char *name, const char *stem)
 {
     size_t length = strlen(name), head = strlen(stem);
@@ -39,8 +39,8 @@ static bool has_code_for(const spc__earlier *of, const char *target)
     return strstr(of->targets, line) != NULL;
 }
 
-/* Would a context read the file as code? The targets of devices are called so,
- * or as those that the pack has code for. */
+/* True if a context would read the file as code: its target is known, or one
+ * for which the pack has code. */
 static bool is_target(const spc__earlier *of, const char *target)
 {
     return strchr(target, '.') == NULL &&
@@ -52,7 +52,7 @@ static spc_status take(const spc__earlier *of, const char *path,
                        spc_error *error)
 {
     if (!of->whole && has_code_for(of, target))
-        return SPC_OK; /* it is of this pack */
+        return SPC_OK; /* the file belongs to this pack */
     if (spc__place_check(path, of->manifest, NULL, NULL) != SPC_OK) {
         if (is_target(of, target))
             snprintf(report->left, sizeof(report->left), "%s", path);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest.c - writing, reading and asking a manifest. */
+/* manifest.c - writes, reads and queries a manifest. */
 #include "cache/pack/manifest.h"
 
 #include "base/error.h"
@@ -30,7 +30,7 @@ void spc__beside(spc__buf *out, const char *path, const char *name)
 
 /* ---- asking -------------------------------------------------------------- */
 
-/* The first line is the heading: what is looked for lies behind it. */
+/* The first line is the heading; the search starts after it. */
 bool spc__manifest_has(const spc__manifest *manifest, const char *digest)
 {
     const char *text = manifest->text.data;
@@ -69,7 +69,8 @@ int64_t spc__manifest_count(const spc__manifest *manifest, const char *file)
 
 /* ---- reading ------------------------------------------------------------- */
 
-/* The name in the table `meta`; no path: it lies beside the file. */
+/* Reads the name from the table `meta`. It is a file name without a path, in
+ * the folder of the file. */
 static spc_status find_name(spc__buf *out, spc__layer *layer, spc_error *error)
 {
     static const char question[] =
@@ -103,8 +104,8 @@ static spc_status fail_unsigned(const spc__layer *layer, const char *why,
                      layer->path, why);
 }
 
-/* The stranger whose file it is may have laid a pipe there, to be waited for.
- */
+/* Refuses pipes: the file's author may have placed one there to block the
+ * reader. */
 static spc_status read_plain(spc__buf *out, const char *path,
                              size_t limit_bytes, spc_error *error)
 {
@@ -242,7 +243,7 @@ static int by_text(const void *a, const void *b)
     return strcmp(*one, *two);
 }
 
-/* Cuts the text into its lines; the caller's. */
+/* Splits the text into lines. The caller owns the array. */
 static char **cut(spc__buf *text, size_t *count)
 {
     size_t lines = 0;

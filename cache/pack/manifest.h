@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * manifest.h - the list of all records of a pack, which somebody may sign.
+ * manifest.h - the list of all records of a pack, which can be signed.
  *
- * A text: a heading, then for each record a line with the SHA-256 of all that
- * it says (its seal), the file it is in, and what identifies it; sorted, so
- * that a digest is found by halving. It lies beside the files of its pack,
- * whose table `meta` names it; NAME.minisig is its signature.
+ * It is a text: a heading, then one line for each record with its SHA-256 (its
+ * seal), its file, and its identity. The lines are sorted, so a digest is found
+ * by binary search. It is in the folder of the pack's files, whose table `meta`
+ * names it. NAME.minisig is its signature.
  */
 #ifndef SPC_CACHE_MANIFEST_H
 #define SPC_CACHE_MANIFEST_H
@@ -15,23 +15,24 @@
 typedef struct spc__manifest spc__manifest;
 
 /* Reads the manifest that the layer names, and checks its signature with the
- * text of a public key. SPC_EDB: there is none, or it is not signed so. */
+ * text of a public key. Returns SPC_EDB if it is missing or not signed with
+ * this key. */
 spc_status spc__manifest_open(spc__manifest **out, spc__layer *layer,
                               const char *key, spc_error *error);
 void spc__manifest_free(spc__manifest *manifest);
 
 bool spc__manifest_has(const spc__manifest *manifest, const char *digest);
 
-/* How many lines it has for the file of this name. */
+/* Returns the number of lines for the file of this name. */
 int64_t spc__manifest_count(const spc__manifest *manifest, const char *file);
 
-/* Adds a line for every record of the open file, which will be called `name`;
- * sorts all lines and puts the heading before them. */
+/* Adds a line for every record of the open file, which will be called `name`.
+ * The second sorts all lines and puts the heading before them. */
 spc_status spc__manifest_list(spc__buf *out, spc__layer *layer,
                               const char *name, spc_error *error);
 spc_status spc__manifest_finish(spc__buf *text, spc_error *error);
 
-/* The file that `layer` and `name` share a folder with. */
+/* Makes the path of the file `name` in the folder of `path`. */
 void spc__beside(spc__buf *out, const char *path, const char *name);
 
 #endif

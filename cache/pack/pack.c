@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * pack.c - making what ships out of a file that was tuned.
+ * pack.c - makes the files to ship from a tuned file.
  *
- * The records are merged into a new file. So damaged ones stay behind, and a
- * pack of the same records is the same, whatever their rows were. The code then
- * moves into a file for each target, unless the pack is to be one file. VACUUM
- * INTO writes the final files without gaps and without a journal.
+ * The records are merged into a new file. Damaged ones are left out, and two
+ * packs of the same records are equal, whatever their row numbers were. The
+ * code then moves into one file for each target, unless the pack is to be one
+ * file. VACUUM INTO writes the final files without gaps and without a journal.
  *
- * All of this happens in a folder beside the pack, which goes with the process.
- * Only when each file is complete, and may replace what is there, are they
- * renamed, the choices last.
+ * This happens in a work folder next to the pack, which is removed with the
+ * process. Only after each file is complete, and each may replace the existing
+ * one, are they renamed, the choices last.
  */
 #include "cache/pack/pack.h"
 
@@ -32,11 +32,11 @@
 
 typedef struct packing {
     const char *path;  /* of the pack */
-    spc__buf work;     /* the folder in which it is made */
-    int lock;          /* of that folder */
+    spc__buf work;     /* the work folder */
+    int lock;          /* of the work folder */
     spc__buf list;     /* the name of the manifest */
     spc__buf manifest; /* its text */
-    spc__buf targets;  /* that there is code for, each between line feeds */
+    spc__buf targets;  /* those with code, each between line feeds */
     spc__buf files;    /* names of the databases, each with a line feed */
     spc__pack_form form;
     const spc__cache *from;
@@ -55,7 +55,7 @@ static const char *last_name(const char *path)
     return slash != NULL ? slash + 1 : path;
 }
 
-/* `path`, which ends in ".db", with another ending. */
+/* Replaces the ".db" at the end of `path`. */
 static void beside(spc__buf *out, const char *path, const char *ending)
 {
     spc__buf_append(out, path, strlen(path) - strlen(".db"));
@@ -90,7 +90,7 @@ static void in_work(spc__buf *out, const packing *pack, const char *name,
     spc__buf_printf(out, "%s/%s%s", spc__buf_text(&pack->work), name, ending);
 }
 
-/* Makes the folder; what killed processes have left there goes. */
+/* Makes the work folder, and removes those of killed processes. */
 static spc_status begin(packing *pack)
 {
     spc__buf folder = SPC__BUF_INIT;
@@ -114,9 +114,9 @@ static spc_status begin(packing *pack)
     return status;
 }
 
-/* ---- what goes in -------------------------------------------------------- */
+/* ---- contents ----------------------------------------------------------- */
 
-/* Of what was not chosen, only the records of code that nobody measured. */
+/* Keeps only chosen trials and untimed code records. */
 static const char *const chosen_only[] = {
     "DELETE FROM trial WHERE id NOT IN (SELECT trial FROM choice) AND"
     " (status <> 'ok' OR samples > 0 OR artefact = ''"
@@ -160,7 +160,7 @@ static spc_status gather(packing *pack, spc__pack_adder add)
 
 /* ---- statements ---------------------------------------------------------- */
 
-/* Runs SQL with up to two texts; *number, if not NULL, is what it yields. */
+/* Runs SQL with up to two texts. *number, if not NULL, receives its result. */
 static spc_status run(packing *pack, const char *sql, const char *one,
                       const char *two, int64_t *number)
 {
@@ -182,8 +182,8 @@ static spc_status run(packing *pack, const char *sql, const char *one,
     return status;
 }
 
-/* spc_pack(code): compressed; as it is where that is no shorter, or where there
- * is no zstd. */
+/* spc_pack(code): the compressed code, or the code itself if that is not longer
+ * or zstd is missing. */
 static void pack_code(sqlite3_context *context, int count,
                       sqlite3_value **values)
 {
@@ -204,14 +204,14 @@ static void pack_code(sqlite3_context *context, int count,
 
 /* ---- files --------------------------------------------------------------- */
 
-/* Names the manifest in a file that is being made. */
+/* Stores the manifest's name in a new file. */
 static spc_status mark(packing *pack, const char *sql)
 {
     return run(pack, sql, spc__buf_text(&pack->list), NULL, NULL);
 }
 
-/* Writes an open file without gaps, to be called `name`, and lists what is in
- * it. */
+/* Writes an open file without gaps, to be called `name`, and lists its records.
+ *  */
 static spc_status finish(packing *pack, spc__layer *layer, const char *name)
 {
     spc__buf fresh = SPC__BUF_INIT;
@@ -232,7 +232,7 @@ static spc_status finish(packing *pack, spc__layer *layer, const char *name)
     return status;
 }
 
-/* The code of a target, with its seals, which name the rows. */
+/* Moves the code of a target and its seals, which refer to the rows. */
 static spc_status move_code(packing *pack, const char *target, const char *part)
 {
     static const char *const steps[] = {
@@ -276,13 +276,13 @@ static spc_status write_target(packing *pack, const char *target)
     if (status == SPC_OK)
         status = finish(pack, &cache->layers[0], spc__buf_text(&path));
     spc__cache_close(cache);
-    unlink(spc__buf_text(&part)); /* it takes as much room as the pack */
+    unlink(spc__buf_text(&part)); /* it is as large as the pack */
     spc__buf_release(&path);
     spc__buf_release(&part);
     return status;
 }
 
-/* Targets are asked for one after the other: "" comes before all. */
+/* Finds the next target in order; "" comes before all. */
 static spc_status next_target(char target[64], packing *pack, bool *found)
 {
     static const char question[] =
@@ -313,7 +313,7 @@ static spc_status write_code(packing *pack)
     spc__buf_puts(&pack->targets, "\n");
     while (status == SPC_OK && found) {
         status = next_target(target, pack, &found);
-        /* What would be no part of a file's name is no target of ours. */
+        /* A target that cannot be part of a file name is not valid. */
         if (status != SPC_OK || !found || strchr(target, '/') != NULL)
             continue;
         spc__buf_printf(&pack->targets, "%s\n", target);
@@ -368,7 +368,7 @@ static spc_status write_choices(packing *pack)
 
 /* ---- putting them in their places ---------------------------------------- */
 
-/* Calls spc__place_check, or spc__place_file, for each of the databases. */
+/* Calls spc__place_check or spc__place_file for each database. */
 static spc_status place_databases(packing *pack, bool check_only)
 {
     spc__buf fresh = SPC__BUF_INIT, path = SPC__BUF_INIT;
@@ -393,8 +393,8 @@ static spc_status place_databases(packing *pack, bool check_only)
     return status;
 }
 
-/* Nothing is replaced unless all may be. The choices are the last database: who
- * finds them finds their code. */
+/* Replaces nothing unless all may be replaced. The choices are the last
+ * database, so a reader that finds them also finds their code. */
 static spc_status place_all(packing *pack)
 {
     spc__buf list = SPC__BUF_INIT;
@@ -413,7 +413,8 @@ static spc_status place_all(packing *pack)
     return status;
 }
 
-/* When all is there: until then the earlier pack is whole. */
+/* Only after all files are in place; until then the earlier pack is complete.
+ *  */
 static spc_status remove_earlier(packing *pack)
 {
     spc__earlier of = {spc__buf_text(&pack->list),

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* place.c - files of a pack: what they may replace, and how. */
+/* place.c - decides which files a pack may replace, and replaces them. */
 #include "cache/pack/place.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Is the file at `path` one of those that the cache has open? */
+/* True if the cache has this file open. */
 static bool is_layer(const spc__cache *cache, const struct stat *at)
 {
     struct stat facts;
@@ -22,8 +22,8 @@ static bool is_layer(const spc__cache *cache, const struct stat *at)
     return false;
 }
 
-/* Does the file say that this manifest lists it? What cannot be opened says
- * nothing. */
+/* True if the file says that this manifest lists it. False if it cannot be
+ * opened. */
 static bool names_manifest(const char *path, const char *manifest)
 {
     static const char question[] =
@@ -44,9 +44,9 @@ static bool names_manifest(const char *path, const char *manifest)
     return found;
 }
 
-/* The name of a file of SQLite's beside the one at `path`; NULL: there is none.
- * Nobody writes to a pack, so it has none. Frames of an older file in a log
- * would be taken for part of the new one. */
+/* Returns the name of a journal next to `path`, or NULL. A pack is never
+ * written to, so it has none. Frames of an older file in a log would be taken
+ * for part of the new file. */
 static const char *find_journal(const char *path)
 {
     static const char *const endings[] = {"-wal", "-journal", "-shm"};
@@ -86,8 +86,9 @@ spc_status spc__place_check(const char *path, const char *manifest,
                      path);
 }
 
-/* A new name is linked, which fails if another process has just made a file
- * there. Some file systems have no links. 0, or -1 and errno. */
+/* Moves the file. A new name is linked, which fails if another process has just
+ * made a file there. Some file systems have no links. Returns 0, or -1 and
+ * errno. */
 static int move(const char *fresh, const char *path)
 {
     if (access(path, F_OK) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* prune_steps.h - statements that remove what a file can do without. */
+/* prune_steps.h - statements that remove unneeded records. */
 #ifndef SPC_CACHE_PRUNE_STEPS_H
 #define SPC_CACHE_PRUNE_STEPS_H
 
@@ -7,10 +7,10 @@
 
 /* Lists end with NULL. */
 extern const char *const spc__prune_quarantined[];
-extern const char *const spc__prune_orphans[]; /* what nothing refers to */
+extern const char *const spc__prune_orphans[]; /* records without references */
 
-/* Runs them, within a transaction; ?1 is a time. Adds to *removed how many
- * trials, choices and pieces of code went. */
+/* Runs the steps within a transaction. ?1 is the time limit. Adds the removed
+ * trials, choices and pieces of code to *removed. */
 spc_status spc__prune_run(spc__layer *layer, const char *const *steps,
                           int64_t when, int64_t *removed, spc_error *error);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* signature.c - checking signatures of minisign, by libsodium. */
+/* signature.c - checks signatures of minisign with libsodium. */
 #include "cache/pack/signature.h"
 
 #include "base/base64.h"
@@ -18,7 +18,7 @@ typedef struct signed_by {
     unsigned char algorithm[ALGORITHM], number[NUMBER], signature[SIGNATURE];
 } signed_by;
 
-/* One line of base64 that stands for exactly `bytes` bytes. */
+/* Reads a line of base64 that decodes to exactly `bytes` bytes. */
 static bool read_line(void *out, size_t bytes, const char *line)
 {
     spc__buf read = SPC__BUF_INIT;
@@ -31,7 +31,7 @@ static bool read_line(void *out, size_t bytes, const char *line)
     return right;
 }
 
-/* The start of line n; "" past the last. */
+/* Returns the start of line n, or "" past the last. */
 static const char *line_of(const char *text, int n)
 {
     for (; n > 0 && *text != '\0'; n--) {
@@ -49,7 +49,7 @@ static bool read_key(public_key *out, const char *text)
            memcmp(out->algorithm, "Ed", ALGORITHM) == 0;
 }
 
-/* Is it the key's signature of the bytes, or of their digest? */
+/* True if it is the key's signature of the bytes or of their digest. */
 static bool verify_bytes(const signed_by *by, const public_key *key,
                          const void *bytes, size_t count)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cpu_module.c - dlopen of a shared object that exists only in memory.
+ * cpu_module.c - loads a shared object that exists only in memory, with dlopen.
  *
- * The bytes go into a file without a name (memfd), or, where the system
- * forbids running those, into a temporary one that is unlinked at once. The
- * loader distinguishes files by the path they were opened with, too, and that
- * is /proc/self/fd/N here: so N stays open, and hence unique, for as long as
- * the object is loaded.
+ * The bytes are written to a file without a name (memfd). If the system forbids
+ * executing those, they go into a temporary file that is unlinked immediately.
+ * The loader also distinguishes files by the path used to open them, here
+ * /proc/self/fd/N. The descriptor N therefore stays open, and its path unique,
+ * as long as the object is loaded.
  */
 #include "device/cpu_module.h"
 
@@ -25,11 +25,11 @@
 
 struct spc__object {
     void *handle;
-    int fd; /* -1: loaded from a file that is gone */
+    int fd; /* -1: loaded from a file that is already deleted */
 };
 
-/* The loader maps segments without looking at the file's length: a cut object
- * would fault long after. So its headers are read here first. */
+/* Checks the headers. The loader maps segments without checking the length of
+ * the file, so a truncated object would crash much later. */
 static spc_status check_elf(const unsigned char *code, size_t bytes,
                             spc_error *error)
 {

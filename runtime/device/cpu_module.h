@@ -9,14 +9,14 @@
 typedef struct spc__object spc__object;
 
 /*
- * Loads the bytes of a shared object. SPC_EFORMAT: they are none of this
- * machine's, or are cut short; SPC_EDEVICE: the loader refuses them.
+ * Loads the bytes of a shared object. Returns SPC_EFORMAT if they are for
+ * another machine or truncated, SPC_EDEVICE if the loader refuses them.
  */
 spc_status spc__object_load(spc__object **out, const void *code, size_t bytes,
                             spc_error *error);
 void spc__object_unload(spc__object *object); /* NULL is fine */
 
-/* A symbol's address, or NULL. */
+/* Returns a symbol's address, or NULL. */
 void *spc__object_find(const spc__object *object, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_device.h - what the files of the cuda device share. */
+/* cuda_device.h - declarations shared by the files of the cuda device. */
 #ifndef SPC_RUNTIME_CUDA_DEVICE_H
 #define SPC_RUNTIME_CUDA_DEVICE_H
 
@@ -15,7 +15,7 @@ typedef struct spc__cuda_device {
     spc__cuda api;
     CUdevice handle;
     CUcontext context;
-    bool retained; /* the primary context is ours to release */
+    bool retained; /* this device must release the primary context */
     int ordinal;
     int sm; /* 90 */
     int multiprocessors;
@@ -26,13 +26,13 @@ typedef struct spc__cuda_device {
     spc_device_info info;
     spc__compiler *compiler; /* NULL until first used */
     pthread_mutex_t gemm_lock;
-    spc__cublas *cublas; /* NULL until first asked for, and where it is not */
+    spc__cublas *cublas; /* NULL until first used, or if not available */
     bool cublas_sought;
 } spc__cuda_device;
 
 /*
- * Makes the device's context current if it is not; *pushed says whether
- * spc__cuda_leave must take it off again. Callers keep their own context.
+ * Makes the device's context current unless it already is. *pushed tells
+ * spc__cuda_leave whether to pop it, so callers keep their own context.
  */
 spc_status spc__cuda_enter(const spc__cuda_device *device, bool *pushed,
                            spc_error *error);
@@ -40,7 +40,8 @@ void spc__cuda_leave(const spc__cuda_device *device, bool pushed);
 
 extern const spc__device_ops spc__device_cuda;
 
-/* What the driver says of a device (cuda_info.c); the capability as 90. */
+/* Reads an attribute of a device from the driver (cuda_info.c), and its compute
+ * capability as a number such as 90. */
 spc_status spc__cuda_attribute(int *out, const spc__cuda *api, CUdevice device,
                                int which, spc_error *error);
 spc_status spc__cuda_capability(int *out, const spc__cuda *api, CUdevice device,

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A driver that lacks a call may have those by which GPUs are counted. */
+/* A driver that lacks some calls may still have those that count GPUs. */
 static bool has_gpu(const spc__cuda *cuda)
 {
     int count = 0;
@@ -59,8 +59,8 @@ spc_status spc__cuda_check(const spc__cuda *cuda, CUresult result,
         result, text ? text : "no description");
 }
 
-/* Says the driver that there is no GPU, or not one that it can know? Whatever
- * else it says, there is one that does not work. */
+/* True if the driver reports that there is no GPU, or no supported one. Any
+ * other error means that there is a GPU that does not work. */
 static bool is_absent(CUresult result)
 {
     enum { STUB_LIBRARY = 34, NO_DEVICE = 100 };

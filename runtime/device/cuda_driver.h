@@ -3,9 +3,9 @@
  * cuda_driver.h - the part of the CUDA driver API that the cuda device uses,
  * declared by hand and resolved with dlopen.
  *
- * Nothing of CUDA is needed to build, and nothing is linked: a machine without
- * a driver only finds no device. Names and layouts follow cuda.h of CUDA 12,
- * whose ABI later versions keep; symbols carry the suffix that cuda.h adds.
+ * Building needs no CUDA files, and nothing is linked. A machine without a
+ * driver simply finds no device. Names and layouts follow cuda.h of CUDA 12,
+ * whose ABI later versions keep. Symbols carry the suffix that cuda.h adds.
  */
 #ifndef SPC_RUNTIME_CUDA_DRIVER_H
 #define SPC_RUNTIME_CUDA_DRIVER_H
@@ -89,8 +89,8 @@ typedef struct CUlaunchConfig {
     unsigned numAttrs;
 } CUlaunchConfig;
 
-/* One list gives the members of spc__cuda and the symbols to resolve:
- * member, symbol, parameters. */
+/* One list for the members of spc__cuda and the symbols to resolve: member,
+ * symbol, parameters. */
 #define SPC__CUDA_MAP(X)                                                       \
     X(Init, "cuInit", (unsigned flags))                                        \
     X(DriverGetVersion, "cuDriverGetVersion", (int *version))                  \
@@ -169,13 +169,14 @@ typedef struct spc__cuda {
 } spc__cuda;
 
 /*
- * Opens the driver (libcuda.so.1) and initialises it. SPC_ENODEVICE if it is
- * not installed, too old (names the missing symbol) or finds no device.
+ * Opens and initialises the driver (libcuda.so.1). Returns SPC_ENODEVICE if it
+ * is not installed, is too old (the sentence names the missing symbol) or finds
+ * no device.
  */
 spc_status spc__cuda_open(spc__cuda *out, spc_error *error);
 void spc__cuda_close(spc__cuda *cuda);
 
-/* Turns a driver's answer into a status; `what` says what was being done:
+/* Turns a driver's result into a status. `what` names the failed operation:
  * "cannot load a module: CUDA_ERROR_...: text". */
 spc_status spc__cuda_check(const spc__cuda *cuda, CUresult result,
                            spc_error *error, const char *what);

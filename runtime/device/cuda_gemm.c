@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_gemm.c - products of matrices by cuBLASLt, which is opened when it is
- * first asked for and need not be there.
+ * cuda_gemm.c - multiplies matrices with cuBLASLt. The library is opened on
+ * first use and is optional.
  *
- * Its descriptors are opaque but of a known size, so that they live on the
- * stack: a product allocates nothing here, and any number of threads may ask
- * for one. Declared are the few functions that are called, as in cublasLt.h.
+ * Its descriptors are opaque but have a known size, so they live on the stack.
+ * A product allocates nothing, and any number of threads may call it. Only the
+ * functions used are declared, as in cublasLt.h.
  */
 #include "base/error.h"
 #include "device/cuda_device.h"
@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of cublas_api.h, cublasLt.h and library_types.h. */
+/* Values of cublas_api.h, cublasLt.h and library_types.h. */
 enum { COMPUTE_32F = 68, OP_T = 1, DESC_TRANSA = 3 };
 enum { R_32F = 0, R_16F = 2, R_16BF = 14 };
 
-/* Larger than any version of the library wants. */
+/* At least as large as in any version of the library. */
 typedef struct layout {
     uint64_t data[16];
 } layout;
@@ -44,7 +44,7 @@ struct spc__cublas {
 
 /* ---- opening ---------------------------------------------------------- */
 
-/* An explicit path is an order: if it fails, nothing else is tried. */
+/* If an explicit path is given and fails, no other path is tried. */
 static void *open_library(void)
 {
     static const char *const usual[] = {
@@ -97,7 +97,7 @@ void spc__cublas_close(spc__cublas *cublas)
     free(cublas);
 }
 
-/* NULL where it is not, or does not work. */
+/* Returns NULL if the library is missing or does not work. */
 static spc__cublas *open_cublas(const spc__cuda_device *d)
 {
     spc__cublas *cublas = calloc(1, sizeof *cublas);
@@ -138,9 +138,9 @@ static int type_of(spc_dtype dtype)
 }
 
 /*
- * The library counts by columns: a row of ours is one of its columns. So it
- * computes the transposition of c, [columns][rows], from b, which is to be
- * transposed, and a. It chooses the algorithm, among those without workspace.
+ * cuBLASLt is column major, so one of our rows is one of its columns. It
+ * therefore computes the transpose of c, [columns][rows], from the transpose of
+ * b, and a. It chooses an algorithm that needs no workspace.
  */
 static int multiply(const spc__cublas *l, const spc__gemm *g, void *stream)
 {

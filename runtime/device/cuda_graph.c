@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_graph.c - many launches kept as one: captured on a stream of our own,
- * launched on the caller's.
+ * cuda_graph.c - many launches in one graph, captured on a stream of our own
+ * and launched on the caller's.
  */
 #include "base/error.h"
 #include "device/cuda_device.h"
@@ -18,7 +18,7 @@ static spc_status instantiate(const spc__cuda *api, spc__graph *out,
                            error, "instantiate a graph");
 }
 
-/* Capturing ends even after a failure, whose sentence goes first. */
+/* The capture must end even after a failure. Its sentence takes precedence. */
 static spc_status capture(const spc__cuda *api, spc__graph *out,
                           CUstream stream,
                           spc_status (*enqueue)(void *payload, void *stream),
@@ -43,7 +43,7 @@ static spc_status capture(const spc__cuda *api, spc__graph *out,
     return status;
 }
 
-/* What was enqueued elsewhere need not be done: capturing runs nothing. */
+/* Capturing executes nothing, so it need not wait for work on other streams. */
 static spc_status create(const spc__cuda *api, spc__graph *out,
                          spc_status (*enqueue)(void *payload, void *stream),
                          void *payload, spc_error *error)
@@ -115,7 +115,7 @@ void spc__cuda_graph_free(spc__device *device, spc__graph *graph)
 
 /* ---- branches ----------------------------------------------------------- */
 
-/* Where a capture stands; not *active: the stream is not captured. */
+/* The current end of a capture. If not *active, the stream is not captured. */
 typedef struct place {
     bool active;
     const CUgraphNode *nodes;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cuda_info.c - which cuda devices there are, and what is known of each. */
+/* cuda_info.c - lists the cuda devices and their properties. */
 #include "base/error.h"
 #include "device/cuda_device.h"
 #include <stdio.h>
 #include <string.h>
 
-/* A device of which nothing is known would be tuned, and recorded, as another
- * one: what it does not say is a failure. */
+/* If the driver does not report a property, the call fails. Otherwise the
+ * device would be tuned, and recorded, as a different one. */
 spc_status spc__cuda_attribute(int *out, const spc__cuda *api, CUdevice device,
                                int which, spc_error *error)
 {
@@ -64,7 +64,7 @@ spc_status spc__cuda_describe(spc_device_info *out, const spc__cuda *api,
     return SPC_OK;
 }
 
-/* The devices before the first that does not answer. */
+/* Stops at the first device that does not answer. */
 int spc__cuda_list(spc_device_info *out, int capacity)
 {
     spc__cuda api;

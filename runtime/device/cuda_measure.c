@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cuda_measure.c - how long one run takes on a GPU.
+ * cuda_measure.c - measures the duration of one run on a GPU.
  *
- * Warm: N runs are captured into one CUDA graph; each sample is the time of a
+ * Warm: N runs are captured into one CUDA graph. Each sample is the time of one
  * replay between two events, divided by N. A replay lasts about a millisecond,
- * so that the cost of events and of starting a graph vanishes.
+ * so the cost of the events and of launching the graph is negligible.
  *
  * Cold: before each run a buffer of four times the last-level cache is
- * overwritten (of a cache that replaced lines at random, 2 % would stay); a
- * sample is one run between two events, what the events cost (about 2 us)
- * included.
+ * overwritten (with random replacement, 2 % of the old content would remain). A
+ * sample is one run between two events and includes the cost of the events
+ * (about 2 us).
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -36,7 +36,7 @@ static spc_status check(timing *t, CUresult result, const char *what)
     return spc__cuda_check(t->api, result, t->error, what);
 }
 
-/* The payload may have worded its own failure; keep its sentence then. */
+/* If the payload already recorded a failure, keep its sentence. */
 static spc_status enqueue(timing *t)
 {
     spc_status status = t->measure->enqueue(t->measure->payload, t->stream);
@@ -47,7 +47,7 @@ static spc_status enqueue(timing *t)
     return status;
 }
 
-/* Waits for the end event, but not past the deadline: a kernel may hang. */
+/* Waits for the end event until the deadline, since a kernel may hang. */
 static spc_status wait_end(timing *t)
 {
     struct timespec pause = {0, 20000};
@@ -81,7 +81,7 @@ static spc_status record(timing *t, CUevent event)
     return check(t, t->api->EventRecord(event, t->stream), "record an event");
 }
 
-/* One run between the events. */
+/* Times one run between the events. */
 static spc_status time_run(timing *t, double *us)
 {
     spc_status status;
@@ -95,7 +95,7 @@ static spc_status time_run(timing *t, double *us)
     return elapsed(t, us);
 }
 
-/* What the caller wants before a run; before the cache is flushed, too. */
+/* Enqueues the caller's work before a run, and before the cache is flushed. */
 static spc_status prelude(timing *t)
 {
     return t->measure->before != NULL
@@ -103,7 +103,8 @@ static spc_status prelude(timing *t)
                : SPC_OK;
 }
 
-/* A varying value, so that no write is of what the cache holds already. */
+/* The value changes each time, so that the writes differ from the cached data.
+ *  */
 static spc_status time_cold(timing *t, int i, double *us)
 {
     spc_status status =
@@ -129,8 +130,8 @@ static spc_status time_replay(timing *t, double *us)
     return elapsed(t, us);
 }
 
-/* Runs of one replay: about REPLAY_US together, but a run so slow that even
- * RUNS_MIN of them would take long is replayed alone. */
+/* Returns the runs of one replay, about REPLAY_US together. A run so slow that
+ * RUNS_MIN of them would take too long is replayed alone. */
 static int choose_runs(double run_us)
 {
     if (run_us >= 10.0 * REPLAY_US)
@@ -152,7 +153,8 @@ static spc_status capture(timing *t, int runs)
         return status;
     for (int i = 0; i < runs && status == SPC_OK; i++)
         status = enqueue(t);
-    /* Ended even after a failure, whose sentence goes first. */
+    /* The capture must end even after a failure. Its sentence takes precedence.
+     *  */
     CUresult result = t->api->StreamEndCapture(t->stream, &graph);
     if (status == SPC_OK) {
         ended = check(t, result, "capture the measured runs");
@@ -170,7 +172,7 @@ static spc_status prepare(timing *t)
 {
     spc_status status;
 
-    /* What callers enqueued elsewhere must be there for a stream of our own. */
+    /* Our own stream must see the results of the caller's earlier work. */
     if ((status = check(t, t->api->StreamSynchronize(NULL),
                         "finish earlier work")) != SPC_OK)
         return status;
@@ -193,8 +195,8 @@ static spc_status prepare(timing *t)
                  "allocate the buffer that flushes the cache");
 }
 
-/* After a time-out the stream is still busy: freeing memory would wait for it
- * for ever, so the buffer is left to the end of the context. */
+/* After a time-out the stream is still busy, and freeing memory would wait for
+ * it forever. The buffer is then freed with the context. */
 static void release(timing *t, spc_status status)
 {
     if (t->replay)
@@ -209,7 +211,7 @@ static void release(timing *t, spc_status status)
         t->api->StreamDestroy(t->stream);
 }
 
-/* A run by itself, or many that are replayed. */
+/* Times one run, or a replay of many. */
 static spc_status time_one(timing *t, int i, double *us)
 {
     spc_status status = prelude(t);
@@ -227,7 +229,8 @@ static spc_status sample(timing *t, double *samples, int *count)
     int runs = 1;
     spc_status status;
 
-    /* The first run loads code; the second says how long one takes. */
+    /* The first run loads the code. The second one is timed to choose the
+     * number of runs. */
     if ((status = time_run(t, &run_us)) != SPC_OK)
         return status;
     if ((status = time_run(t, &run_us)) != SPC_OK)
@@ -237,7 +240,7 @@ static spc_status sample(timing *t, double *samples, int *count)
         if ((status = capture(t, runs)) != SPC_OK)
             return status;
     }
-    for (int i = -1; i < t->measure->samples; i++) { /* -1: warms up */
+    for (int i = -1; i < t->measure->samples; i++) { /* -1 is the warm-up */
         status = time_one(t, i, &us);
         if (status == SPC_ETIMEOUT && *count > 0)
             return SPC_OK;

@@ -48,7 +48,7 @@ void spc__cuda_dealloc(spc__device *device, void *memory)
     spc__cuda_leave(d, pushed);
 }
 
-/* After the call that made `result`. */
+/* Leaves the context after the call that returned `result`. */
 static spc_status end_call(const spc__cuda_device *d, bool pushed,
                            CUresult result, const char *what, spc_error *error)
 {

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device_cpu.c - the machine's own processor as a device.
+ * device_cpu.c - the processor of the machine as a device.
  *
  * Templates are rendered to C, compiled for one of a few instruction sets by
  * the system's compiler, and loaded as shared objects. A kernel is
  *
  *     void name(const args_t *args, unsigned x, unsigned y);
  *
- * and is called for every x in [0, grid_x * block) and y in [0, grid_y): a
- * block of the launch is `block` calls, one after another, on one thread. The
- * pool hands out blocks as threads become free. Memory is the host's, the
- * stream means nothing, and a launch returns when it is done.
+ * and is called for every x in [0, grid_x * block) and y in [0, grid_y). A
+ * block of the launch is `block` consecutive calls on one thread. The pool
+ * hands out blocks as threads become free. Memory is the host's, streams are
+ * ignored, and a launch returns when it is done.
  */
 #include "device/host_device.h"
 
@@ -38,7 +38,7 @@ struct spc__kernel {
     kernel_fn run;
 };
 
-/* Memory that is written to take a run's data out of the caches. */
+/* Memory that is overwritten to evict a run's data from the caches. */
 typedef struct flush {
     char *memory; /* NULL until a cold run is measured */
     int64_t chunks;
@@ -73,7 +73,7 @@ static bool has_avx512(void)
 static bool has_avx2(void)
 {
 #if defined(__x86_64__)
-    /* Not every compiler's __builtin_cpu_supports knows f16c. */
+    /* Some compilers' __builtin_cpu_supports does not know f16c. */
     unsigned a, b, c, d;
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
            __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
@@ -87,8 +87,8 @@ static bool has_portable(void)
     return true;
 }
 
-/* Best first. Named features, not -march=native: the same target is the same
- * code on every machine that has it. */
+/* Best first. Each row names its features instead of using -march=native, so
+ * that one target gives the same code on every machine. */
 static const struct isa {
     const char *name;
     bool (*present)(void);
@@ -112,7 +112,7 @@ static const struct isa *best_isa(void)
     return best;
 }
 
-/* The machine's best, unless $SPC_CPU_ISA names another. */
+/* Chooses the machine's best, unless $SPC_CPU_ISA names another. */
 static spc_status choose_isa(const struct isa **out, spc_error *error)
 {
     const char *wanted = getenv("SPC_CPU_ISA");
@@ -139,9 +139,9 @@ static spc_status choose_isa(const struct isa **out, spc_error *error)
 
 /* ---- facts --------------------------------------------------------------- */
 
-/* The bytes of last-level cache within reach of so many threads. sysconf may
- * add up those of all cores of the package; the kernel knows the one that a
- * core has, and no more than one a thread is of interest. */
+/* Returns the bytes of last-level cache that these threads can reach. sysconf
+ * may add up the caches of all cores in the package. The kernel reports the
+ * cache of one core, and at most one cache for each thread counts. */
 static int64_t reachable_cache(int threads)
 {
     FILE *file = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "re");
@@ -159,7 +159,7 @@ static int64_t reachable_cache(int threads)
     return all < 512 << 20 ? all : 512 << 20;
 }
 
-/* With the caches that each core has of its own, which may hold other lines. */
+/* Adds the private caches of each core, which may hold other lines. */
 static int64_t all_caches(int threads)
 {
     long own = sysconf(_SC_LEVEL1_DCACHE_SIZE) + sysconf(_SC_LEVEL2_CACHE_SIZE);
@@ -182,7 +182,7 @@ static int cpu_list(spc_device_info *out, int capacity)
 {
     const struct isa *isa;
     if (choose_isa(&isa, NULL) != SPC_OK)
-        isa = best_isa(); /* opening the device fails */
+        isa = best_isa(); /* opening the device reports the error */
     if (capacity > 0)
         describe(out, isa, spc__cpu_count());
     return 1;
@@ -280,8 +280,9 @@ typedef struct run {
     const spc__launch *launch;
 } run;
 
-/* Rounding, and whether small numbers count as 0, are the thread's, and it may
- * be the caller's: a kernel must not change them for whoever comes next. */
+/* Reads the rounding mode and the handling of denormals. They belong to the
+ * thread, which may be the caller's, so a kernel must not change them for later
+ * code. */
 static unsigned read_arithmetic(void)
 {
 #if defined(__x86_64__)
@@ -335,8 +336,9 @@ static void flush_chunk(void *payload, int64_t i)
     memset(f->memory + i * FLUSH_CHUNK, (int)(i & 0x7f), FLUSH_CHUNK);
 }
 
-/* Twice the last-level cache, so that every thread's own cache is overrun, too.
- * Made once: to fault in so much takes longer than most runs. */
+/* Twice the last-level cache, so that every core's private cache is overwritten
+ * too. Created once, because page faults on so much memory take longer than
+ * most runs. */
 static spc_status flush_create(flush *out, int threads, spc_error *error)
 {
     if (out->memory != NULL)
@@ -348,7 +350,7 @@ static spc_status flush_create(flush *out, int threads, spc_error *error)
     return SPC_OK;
 }
 
-/* Nanoseconds of `runs` runs. */
+/* Measures the nanoseconds of `runs` runs. */
 static spc_status time_runs(const spc__measure *measure, int runs, uint64_t *ns)
 {
     spc_status status = SPC_OK;
@@ -359,8 +361,8 @@ static spc_status time_runs(const spc__measure *measure, int runs, uint64_t *ns)
     return status;
 }
 
-/* The clock resolves some tens of nanoseconds: short runs are timed in bundles,
- * but cold ones alone. */
+/* The clock resolves some tens of nanoseconds. Short warm runs are therefore
+ * timed in groups, cold runs one by one. */
 static int runs_of_sample(const spc__measure *measure, uint64_t once_ns)
 {
     uint64_t runs = SAMPLE_NS / (once_ns + 1) + 1;
@@ -380,7 +382,8 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
     if (measure->cold)
         status = flush_create(&cpu->flush, cpu->host.threads, error);
     if (status == SPC_OK)
-        status = time_runs(measure, 1, &ns); /* pages, caches, clocks */
+        status = time_runs(measure, 1, &ns); /* warms up pages, caches and
+                                              * clocks */
     if (status == SPC_OK && !measure->cold)
         status = time_runs(measure, 1, &ns);
     int runs = status == SPC_OK ? runs_of_sample(measure, ns) : 0;
@@ -398,7 +401,7 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
         if (status == SPC_OK)
             samples[(*count)++] = (double)ns * 1e-3 / runs;
     }
-    /* The run may have worded its own failure; its sentence stays then. */
+    /* If the run already recorded a failure, keep its sentence. */
     if (status != SPC_OK && error != NULL && error->status != status)
         spc__fail(error, status, "the run to be measured fails: %s",
                   spc_status_text(status));

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device_cuda.c - the cuda device: the driver API behind device.h.
+ * device_cuda.c - the cuda device: device.h implemented with the driver API.
  *
- * The device works in the context that is current when it is opened, so that
- * a host application's allocations and streams are usable; without one it
- * retains the primary context. Each entry makes that context current and
- * restores what the calling thread had.
+ * The device works in the context that is current when it is opened, so the
+ * host application's allocations and streams are usable. Without one it retains
+ * the primary context. Each entry makes that context current and restores the
+ * calling thread's context afterwards.
  */
 #include "base/error.h"
 #include "base/forks.h"
@@ -85,7 +85,8 @@ static void cuda_target(const spc__device *device, spc__attrs *out)
 
 /* ---- opening and closing ---------------------------------------------- */
 
-/* Without a current context the library's runtime would leave one current. */
+/* Without a current context, the library's CUDA runtime would leave one
+ * current. */
 static void close_cublas(spc__cuda_device *d)
 {
     bool pushed = false;
@@ -112,9 +113,10 @@ static void cuda_close(spc__device *device)
     free(d);
 }
 
-/* The caller's current context and its device; NULL and -1 without one, or with
- * one that was destroyed. A driver that does not say which is no reason to take
- * another: that one would know neither the caller's memory nor its streams. */
+/* Returns the caller's current context and its device. Returns NULL and -1 if
+ * there is no context or it was destroyed. If the driver does not report the
+ * device, the call fails: another context would know neither the caller's
+ * memory nor its streams. */
 static spc_status find_current(CUcontext *context, CUdevice *device,
                                const spc__cuda *api, spc_error *error)
 {
@@ -136,8 +138,9 @@ static spc_status find_current(CUcontext *context, CUdevice *device,
 }
 
 /*
- * The primary context has many users, and lives while one of them holds it: a
- * caller's that is it is held, too, lest it goes when its maker is done.
+ * Retains the primary context, which lives while one of its users holds it. It
+ * is also retained if it is the caller's current one, because its creator may
+ * release it first.
  */
 static spc_status hold_primary(spc__cuda_device *d, spc_error *error)
 {
@@ -159,8 +162,9 @@ static spc_status hold_primary(spc__cuda_device *d, spc_error *error)
 }
 
 /*
- * The caller's context if it is on the wanted device; otherwise that device's
- * primary context. A negative ordinal wants the caller's device, else 0.
+ * Takes the caller's context if it is on the wanted device, otherwise that
+ * device's primary context. A negative ordinal selects the caller's device, or
+ * 0.
  */
 static spc_status take_context(spc__cuda_device *d, int ordinal,
                                spc_error *error)
@@ -292,7 +296,7 @@ static spc_status cuda_module_load(spc__device *device, spc__module **out,
     *out = NULL;
     if (!module)
         return spc__fail_memory(error, sizeof *module);
-    /* The driver believes what a cubin says of its own size. */
+    /* The driver trusts the sizes in a cubin, so check them first. */
     if ((status = spc__cubin_check(code, bytes, d->sm, error)) != SPC_OK ||
         (status = spc__cuda_enter(d, &pushed, error)) != SPC_OK) {
         free(module);
@@ -328,13 +332,13 @@ static void cuda_module_unload(spc__device *device, spc__module *module)
 }
 
 /*
- * Asks for just the shared memory that the resident blocks use: the rest of
- * the multiprocessor's array stays L1, which gathers live on.
+ * Requests only the shared memory that the resident blocks use. The rest of the
+ * multiprocessor's memory remains L1, which gathers depend on.
  */
 static void prefer_carveout(const spc__cuda_device *d, CUfunction function,
                             size_t shared_bytes)
 {
-    enum { RESERVED = 1024 }; /* taken from each block by the system */
+    enum { RESERVED = 1024 }; /* reserved in each block by the system */
     int threads = 0, fixed = 0, blocks = 0;
 
     d->api.FuncGetAttribute(&threads, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK,
@@ -353,8 +357,8 @@ static void prefer_carveout(const spc__cuda_device *d, CUfunction function,
                             percent > 100 ? 100 : (int)percent);
 }
 
-/* The limit belongs to the function, which others may hold too: it is only
- * raised. */
+/* The limit belongs to the function, which others may use too, so it is never
+ * lowered. */
 static spc_status raise_shared(const spc__cuda_device *d, CUfunction function,
                                const char *name, size_t bytes, spc_error *error)
 {
@@ -398,8 +402,8 @@ static spc_status kernel_find(const spc__cuda_device *d, spc__kernel *kernel,
     return status;
 }
 
-/* Asked again, the module answers with the kernel it has: a long run that
- * makes many maps does not gather kernels. */
+/* Returns the existing kernel on a repeated request, so that a long run that
+ * makes many maps does not accumulate kernels. */
 static spc__kernel *keep_one(spc__module *module, spc__kernel *kernel)
 {
     for (spc__kernel *old = module->kernels; old; old = old->next)
@@ -458,7 +462,7 @@ static spc_status cuda_occupancy(spc__device *device, int *out,
     return status;
 }
 
-/* Fills the attributes that `launch` asks for; returns how many. */
+/* Fills the attributes that `launch` needs and returns their number. */
 static unsigned launch_attributes(const spc__cuda_device *d,
                                   const spc__launch *launch,
                                   CUlaunchAttribute attributes[3])

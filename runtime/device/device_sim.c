@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device_sim.c - CUDA kernels on the processor, for verification.
+ * device_sim.c - runs CUDA kernels on the processor, to verify them.
  *
- * The device renders the same templates as cuda does and has them compiled by
- * the system's C compiler against the host half of the primitives
- * (templates/shared/spc_sim.h). How it runs them is chosen by the environment:
+ * The device renders the same templates as cuda. The system's C compiler
+ * compiles them with the host versions of the primitives
+ * (templates/shared/spc_sim.h). Environment variables choose how it runs them:
  *
  *   SPC_SIM_SCHEDULE=forward|reverse|random:SEED   the order of threads
  *   SPC_SIM_ASYNC=eager|deferred                   asynchronous copies, wgmma
- *   SPC_SIM_TARGET=sm_90a                          whose limits it has
+ *   SPC_SIM_TARGET=sm_90a                          the GPU whose limits it has
  *
- * A launch returns when it is done; streams mean nothing. Times are those of
- * the emulation and say nothing of a GPU.
+ * A launch returns when it is done, and streams are ignored. Times are those of
+ * the emulation and say nothing about a GPU.
  */
 #include "device/host_device.h"
 
@@ -31,7 +31,7 @@ extern const spc__device_ops spc__device_sim; /* device_table.c */
 enum {
     MULTIPROCESSORS = 4,
     REGISTERS_SM = 65536,
-    SHARED_RESERVED = 1024, /* of every block, by the system */
+    SHARED_RESERVED = 1024, /* reserved in every block by the system */
     FRESH_BYTE = 0xcd       /* new memory */
 };
 
@@ -40,14 +40,14 @@ struct spc__kernel {
     spc__sim_kernel sim;
 };
 
-/* Odd, far from any multiple of what distinguishes blocks. */
+/* Odd, and far from any multiple of the constants that distinguish blocks. */
 #define LAUNCH_STEP 0xd1342543de82ef95u
 
 typedef struct sim_device {
-    spc__host_device host; /* its lock guards the workers, too */
+    spc__host_device host; /* its lock also guards the workers */
     spc__sim_options options;
     char flags[192];
-    spc__pool *pool;        /* threads of launches; NULL: not needed so far */
+    spc__pool *pool;        /* threads of launches; NULL: not needed yet */
     spc__sim_worker *idle;  /* workers that no launch uses */
     atomic_ullong launches; /* begun so far */
 } sim_device;
@@ -197,10 +197,11 @@ static void sim_target(const spc__device *device, spc__attrs *out)
 
 /* ---- opening --------------------------------------------------------- */
 
-/* CUDA code reads the same bytes as several types; a contraction would make
- * sums differ between machines. At -Og a candidate compiles in half the time of
- * -O1 and a third of that of -O2, and runs hardly slower: the time goes into
- * switches and products. */
+/* CUDA code reads the same bytes as several types, hence no strict aliasing.
+ * Contraction is off because it would make sums differ between machines. At -Og
+ * a candidate compiles in half the time of -O1 and a third of that of -O2, and
+ * is hardly slower, because most time is spent on fiber switches and products.
+ *  */
 static void choose_flags(sim_device *sim)
 {
     bool fma = false;
@@ -338,7 +339,8 @@ static spc_status sim_kernel_get(spc__device *device, spc__module *module,
     return SPC_OK;
 }
 
-/* Threads, blocks and shared memory limit it; registers are not known here. */
+/* Limits are threads, blocks and shared memory. Registers are not known here.
+ *  */
 static int resident_blocks(spc__device *device, unsigned block,
                            size_t shared_bytes)
 {
@@ -386,8 +388,8 @@ static void give_worker(void *pool, spc__sim_worker *worker)
     pthread_mutex_unlock(&sim->host.lock);
 }
 
-/* Threads are started for the first launch that has work for them, and anew in
- * a forked process, which has none of its parent's. */
+/* Starts the threads at the first launch that needs them, and again in a forked
+ * process, which does not inherit them. */
 static spc__pool *threads_for(sim_device *sim, const spc__launch *launch)
 {
     int threads =
@@ -436,7 +438,8 @@ static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
         return spc__fail(error, SPC_EINVAL,
                          "kernel '%s' takes %d bytes of arguments, not %zu",
                          kernel->sim.name, kernel->sim.args_bytes, args_bytes);
-    /* A copy of the exact size: reading past it is an error of the kernel. */
+    /* A copy of the exact size, so that a kernel that reads past it is
+     * detected. */
     void *copy = malloc(args_bytes);
     if (copy == NULL)
         return spc__fail_memory(error, args_bytes);
@@ -460,7 +463,7 @@ static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
     return status;
 }
 
-/* Wall clock; there is no cache to flush that would mean anything. */
+/* Measures wall-clock time. There is no cache worth flushing. */
 static spc_status sim_measure(spc__device *device, const spc__measure *measure,
                               double *samples, int *count, spc_error *error)
 {
@@ -488,7 +491,7 @@ const spc__device_ops spc__device_sim = {
     .name = "sim",
     .is_emulation = true,
     .runs_on_host_cores = true,
-    .index_block = 128, /* a fiber for each thread is dear, barriers are not */
+    .index_block = 128, /* fibers are expensive, barriers are not */
     .list = sim_list,
     .open = sim_open,
     .close = sim_close,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * device_table.c - the devices that exist, and opening one by its word.
+ * device_table.c - the table of devices, and opening one by name.
  *
- * A new device is a new file and a row here, best first. An emulation
- * is never chosen by itself.
+ * A new device is a new file and a row here, best first. An emulation is never
+ * chosen by default.
  */
 #include "base/error.h"
 #include "device/device.h"
@@ -18,14 +18,14 @@ const spc__device_ops *const spc__device_table[] = {
     &spc__device_cuda,
     &spc__device_cpu,
 #ifndef SPC_RUNTIME_ONLY
-    &spc__device_sim, /* for those who write kernels */
+    &spc__device_sim, /* for authors of kernels */
 #endif
     NULL,
 };
 
 /*
- * Splits "cuda:1" into a row of the table and an ordinal; "cuda" has the
- * ordinal -1: none was named. NULL if no row has the name or the rest is not
+ * Splits "cuda:1" into a row of the table and an ordinal. "cuda" has the
+ * ordinal -1, for none. Returns NULL if no row has the name or the rest is not
  * a small number.
  */
 static const spc__device_ops *parse_id(const char *id, int *ordinal)
@@ -61,9 +61,9 @@ static spc_status fail_unknown(const char *id, spc_error *error)
                      id, words);
 }
 
-/* Opens the first device that is present. A device that is present but cannot
- * be used, such as a GPU that another process has for itself, is an error: the
- * caller names another device. */
+/* Opens the first device that is present. If it is present but cannot be used,
+ * such as a GPU in exclusive use by another process, the call fails and the
+ * caller may name another device. */
 static spc_status open_best(spc__device **out,
                             const spc__device_options *options,
                             spc_error *error)
@@ -74,7 +74,7 @@ static spc_status open_best(spc__device **out,
         const spc__device_ops *ops = spc__device_table[i];
         if (ops->is_emulation)
             continue;
-        spc__error_clear(error); /* why an earlier device is not there */
+        spc__error_clear(error); /* of an earlier device */
         status = ops->open(out, -1, options, error);
         if (status != SPC_OK && status != SPC_ENODEVICE &&
             !ops->runs_on_host_cores)

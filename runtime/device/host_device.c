@@ -51,7 +51,7 @@ spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
 {
     if (spc__is_hooked(&self(device)->memory))
         return spc__hooked_alloc(&self(device)->memory, out, bytes, error);
-    /* 256: what packed weights and workspaces are promised. */
+    /* Packed weights and workspaces require 256. */
     if (posix_memalign(out, 256, bytes > 0 ? bytes : 1) == 0)
         return SPC_OK;
     *out = NULL;
@@ -179,7 +179,7 @@ spc_status spc__host_graph_launch(spc__device *device, spc__graph *graph,
                                   void *stream, spc_error *error)
 {
     (void)device;
-    (void)error; /* the payload words its own failures */
+    (void)error; /* the payload reports its own failures */
     return graph->enqueue(graph->payload, stream);
 }
 

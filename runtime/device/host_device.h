@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * host_device.h - what the devices cpu and sim share: host memory, the
- * system's C compiler, and modules that are shared objects.
+ * host_device.h - shared by the devices cpu and sim: host memory, the system's
+ * C compiler, and modules that are shared objects.
  *
- * Each begins its own struct with an spc__host_device and puts the functions
- * below, or its own around them, into its table.
+ * Each device starts its own struct with an spc__host_device. Its table holds
+ * the functions below or wrappers around them.
  */
 #ifndef SPC_RUNTIME_HOST_DEVICE_H
 #define SPC_RUNTIME_HOST_DEVICE_H
@@ -17,8 +17,8 @@
 typedef struct spc__host_device {
     const spc__device_ops *ops;
     int threads;
-    const char *flags;    /* of the compiler, beyond its own */
-    pthread_mutex_t lock; /* of all below, and of the modules' kernels */
+    const char *flags;    /* of the compiler, in addition to its defaults */
+    pthread_mutex_t lock; /* guards all fields below and the modules' kernels */
     spc__compiler *compiler;
     spc__hooked memory; /* has a lock of its own */
 } spc__host_device;
@@ -33,7 +33,8 @@ struct spc__module {
     spc__host_kernel *kernels; /* freed with the module */
 };
 
-/* Fills in *out; `options` may be NULL. SPC_ENODEVICE for an ordinal but 0. */
+/* Fills in *out. `options` may be NULL. Returns SPC_ENODEVICE for any ordinal
+ * except 0. */
 spc_status spc__host_init(spc__host_device *out, const spc__device_ops *ops,
                           int ordinal, const spc__device_options *options,
                           spc_error *error);
@@ -42,8 +43,8 @@ void spc__host_release(spc__host_device *host);
 /* Bytes of memory that the machine has; 0: not known. */
 size_t spc__host_memory(void);
 
-/* Aligned to 256 bytes, and of the exact size, so that AddressSanitizer knows
- * where it ends. */
+/* Aligned to 256 bytes, and of the exact size, so that AddressSanitizer detects
+ * an overrun. */
 spc_status spc__host_alloc(spc__device *device, void **out, size_t bytes,
                            spc_error *error);
 void spc__host_dealloc(spc__device *device, void *memory);
@@ -60,7 +61,7 @@ spc_status spc__host_module_load(spc__device *device, spc__module **out,
                                  spc_error *error);
 void spc__host_module_unload(spc__device *device, spc__module *module);
 
-/* A graph is the function itself. */
+/* A graph is only the function itself. */
 spc_status spc__host_graph_create(spc__device *device, spc__graph **out,
                                   spc_status (*enqueue)(void *payload,
                                                         void *stream),
@@ -69,7 +70,7 @@ spc_status spc__host_graph_launch(spc__device *device, spc__graph *graph,
                                   void *stream, spc_error *error);
 void spc__host_graph_free(spc__device *device, spc__graph *graph);
 
-/* SPC_ENOTFOUND: the module has no kernel `name`. */
+/* Returns SPC_ENOTFOUND: the module has no kernel `name`. */
 spc_status spc__host_fail_kernel(const char *name, spc_error *error);
 
 /* Gives a kernel to its module, which frees it. */

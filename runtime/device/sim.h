@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim.h - the sim device from within: fibers, warps, blocks, launches.
+ * sim.h - internals of the sim device: fibers, warps, blocks, launches.
  *
- * A worker is an operating-system thread with memory for the fibers and the
- * shared memory of the blocks that it runs: one block at a time, the blocks of
- * a cluster, or all blocks of a cooperative launch. Fibers switch directly to
- * one another; when a worker's blocks have ended, or the launch has failed, the
- * last fiber switches to the worker's own context. Fibers that are left
- * suspended are simply forgotten.
+ * A worker is an operating-system thread with memory for fibers and for the
+ * shared memory of its blocks. It runs one block at a time, the blocks of one
+ * cluster, or all blocks of a cooperative launch. Fibers switch directly to one
+ * another. When the worker's blocks have ended, or the launch has failed, the
+ * last fiber switches to the worker's own context. Suspended fibers of a failed
+ * launch are abandoned.
  *
  *   device_sim.c    the device: options, modules, memory
  *   sim_launch.c    workers, blocks, faults
- *   sim_schedule.c  which fiber runs next; barriers and collectives
+ *   sim_schedule.c  the choice of the next fiber; barriers and collectives
  *   sim_memory.c    asynchronous copies and barriers in shared memory
- *   sim_phases.c    what warps know of these barriers' phases
+ *   sim_phases.c    what warps know about the phases of these barriers
  *   sim_matrix.c    what the last lane of a collective computes
  *   sim_fiber.c     stacks and the switch between two of them
  */
@@ -41,8 +41,8 @@
 #ifndef SPC__SIM_ASAN
 #define SPC__SIM_ASAN 0
 #endif
-/* The build defines it for ThreadSanitizer; these files themselves are not
- * instrumented, or every switch would look like a race. */
+/* The build defines it for ThreadSanitizer. These files themselves are not
+ * instrumented, since every switch would look like a race. */
 #ifndef SPC__SIM_TSAN
 #define SPC__SIM_TSAN 0
 #endif
@@ -52,13 +52,13 @@ enum {
     SPC__SIM_WARPS = SPC__SIM_MAX_BLOCK / 32,
     SPC__SIM_BARRIERS = 16,
     SPC__SIM_CANARY = 256, /* bytes behind a block's shared memory */
-    /* Deferred operations under way at one time. */
+    /* Limits of deferred operations in flight. */
     SPC__SIM_COPIES = 1024,  /* cp.async of a thread */
     SPC__SIM_PRODUCTS = 128, /* wgmma of a warp */
     SPC__SIM_BULKS = 256,    /* bulk copies of a block */
     SPC__SIM_CLUSTER = 8,    /* blocks of a cluster */
-    SPC__SIM_MBARS = 512,    /* barriers in shared memory that are followed */
-    SPC__SIM_SETS = 4        /* of the race checker's fibers */
+    SPC__SIM_MBARS = 512,    /* tracked barriers in shared memory */
+    SPC__SIM_SETS = 4        /* of fibers for the race checker */
 };
 
 typedef enum spc__sim_order {
@@ -81,24 +81,24 @@ typedef struct spc__sim_options {
     int threads;
 } spc__sim_options;
 
-/* A cp.async of one thread, kept until its thread waits. */
+/* A cp.async of one thread, kept until that thread waits. */
 typedef struct spc__sim_copy {
     void *to;
     const void *from;
     int bytes, valid, group;
 } spc__sim_copy;
 
-/* The runtime's part of a thread. */
+/* The runtime's data of a thread. */
 typedef struct spc__sim_fiber {
-    spc__sim_copy *copies;      /* in order of issue; part of the worker's */
+    spc__sim_copy *copies;      /* in order of issue; memory of the worker */
     int copy_first, copy_count; /* of a ring */
     int group;                  /* commit groups so far */
     char *stack_low;
     size_t stack_bytes;
     void *fake_stack; /* AddressSanitizer's */
-    void *race_fiber; /* ThreadSanitizer's: one of the next ones */
+    void *race_fiber; /* for ThreadSanitizer: one of the array below */
     void *race_fibers[SPC__SIM_SETS];
-    void *context; /* a ucontext_t, where there is no switch of our own */
+    void *context; /* a ucontext_t, if swapcontext is used */
 } spc__sim_fiber;
 
 /* A warp's part of a wgmma, kept until the warp waits. */
@@ -118,23 +118,24 @@ typedef struct spc__sim_bulk {
 } spc__sim_bulk;
 
 typedef struct spc__sim_warp {
-    spc_sim_warp exchange; /* first: kernels know it */
+    spc_sim_warp exchange; /* first, because kernels access it */
     struct spc__sim_block *block;
     spc_sim_thread *lanes[32];
     int index;
     uint32_t members; /* lanes that exist */
     uint32_t ready;   /* may run */
-    uint32_t yielded; /* will be ready when nobody else is */
-    uint32_t arrived; /* at the collective under way */
+    uint32_t yielded; /* becomes ready when no other lane is */
+    uint32_t arrived; /* at the current collective */
     uint32_t held;    /* at a block or named barrier */
     uint32_t done;
-    /* Where and by which lane the present waiting began. */
+    /* The source position and the lane at which the current wait began. */
     const spc_sim_place *place;
     int op, first;
-    spc__sim_product *products; /* in order of issue; the worker's */
+    spc__sim_product *products; /* in order of issue; memory of the worker */
     int product_count;
     int product_group;
-    /* Tokens of the race checker: two by turn, one for what wgmma read. */
+    /* Tokens of the race checker: two used alternately, one for reads by wgmma.
+     *  */
     char *sync;
 } spc__sim_warp;
 
@@ -151,9 +152,10 @@ typedef struct spc__sim_block {
     int threads, warp_count, live;
     uint32_t ready; /* warps with a ready lane */
     unsigned char *shared;
-    char *tokens; /* new for every block: what one block releases another must
-                     not acquire */
-    char *cluster_sync; /* two of them, by phase; the first block's serve all */
+    char *tokens;       /* new for every block: a release in one block must not
+                         * match an acquire in another */
+    char *cluster_sync; /* two of them, by phase; all blocks use those of the
+                         * first block */
     spc__sim_bulk bulks[SPC__SIM_BULKS]; /* in order of issue */
     int bulk_count;
     spc__sim_barrier barriers[SPC__SIM_BARRIERS];
@@ -169,19 +171,20 @@ typedef struct spc__sim_kernel {
 typedef struct spc__sim_launch {
     const spc__sim_kernel *kernel;
     const spc__sim_options *options;
-    spc__pool *pool; /* its threads are the workers; NULL: one is enough */
-    uint64_t seed;   /* of this launch: no two have the same order */
+    spc__pool *pool; /* its threads are the workers; NULL: the caller is the
+                      * only worker */
+    uint64_t seed;   /* of this launch; each has its own order */
     const void *args;
     int grid_x, grid_y, threads;
     int shared_bytes;
     bool cooperative;
-    int cluster;           /* blocks of one; 1: there are none */
+    int cluster;           /* blocks of one cluster; 1: no clusters */
     atomic_int next_block; /* or cluster */
     atomic_int workers;    /* with blocks to run */
-    atomic_int polling;    /* of these, those that have polled for long */
-    atomic_llong progress; /* grows while anything moves */
+    atomic_int polling;    /* those of them that have polled for long */
+    atomic_llong progress; /* grows with any progress */
     atomic_bool failed;
-    pthread_mutex_t lock; /* of the error */
+    pthread_mutex_t lock; /* guards the error */
     spc_error error;
     char end, fence; /* the race checker's tokens */
 } spc__sim_launch;
@@ -194,23 +197,24 @@ typedef struct spc__sim_worker {
     char *stacks; /* slots of SPC_SIM_SLOT */
     int slots;
     spc__sim_fiber *fibers; /* one for each slot */
-    /* Only for deferred operations. Allocated by the worker before fibers
-     * run: the race checker knows who allocates. */
+    /* Only for deferred operations. The worker allocates them before fibers
+     * run, because the race checker records the allocating thread. */
     spc__sim_copy *copies;
     spc__sim_product *products;
-    spc__sim_phases *phases; /* of a launch that has all blocks at once: NULL */
+    spc__sim_phases *phases; /* NULL in a launch that holds all blocks at
+                              * once */
     unsigned char *arena;    /* shared memory of the blocks */
     size_t arena_bytes, arena_stride;
     spc__sim_block *blocks;
     int block_capacity, block_count, live_blocks;
     uint64_t random;
     int idle_rounds;
-    bool polling; /* counted in the launch's */
+    bool polling; /* counted in launch->polling */
     long long seen_progress;
     uint64_t idle_since_ns;
     spc_sim_thread main; /* the worker's own context */
     spc__sim_fiber main_fiber;
-    unsigned blocks_run; /* blocks in turn use other race fibers */
+    unsigned blocks_run; /* successive blocks use other race fibers */
     int cluster_arrived, cluster_phase; /* at the barrier of its cluster */
 } spc__sim_worker;
 
@@ -231,29 +235,29 @@ static inline spc__sim_launch *spc__sim_launch_of(const spc_sim_thread *thread)
 
 /* ---- sim_fiber.c ----------------------------------------------------- */
 
-/* Memory for `slots` stacks with a guard page each, aligned so that every
- * slot's colour is defined; NULL if there is none. */
+/* Maps memory for `slots` stacks with a guard page each, aligned so that the
+ * colour of every slot is defined. Returns NULL on failure. */
 char *spc__sim_stacks_map(int slots);
 void spc__sim_stacks_unmap(char *stacks, int slots);
-/* Gives the race checker memory it has not seen. */
+/* Replaces the memory, so that the race checker has no history of it. */
 bool spc__sim_stacks_renew(char *stacks, int slots);
 
-/* Makes `thread`, whose record is in its slot, start with entry(thread) when
- * it is first switched to. */
+/* Prepares `thread`, whose record is in its slot, to run entry(thread) at the
+ * first switch to it. */
 bool spc__sim_fiber_start(spc_sim_thread *thread, int race_set,
                           void (*entry)(spc_sim_thread *thread));
-/* Describes the stack that the caller runs on. */
+/* Records the stack that the caller runs on. */
 bool spc__sim_fiber_adopt(spc_sim_thread *thread);
 void spc__sim_fiber_release(spc__sim_fiber *fiber);
-/* First thing on a new fiber. */
+/* The first call on a new fiber. */
 void spc__sim_fiber_enter(spc_sim_thread *thread);
 void spc__sim_fiber_switch(spc_sim_thread *from, spc_sim_thread *to);
-/* As switch, by a fiber that has ended. */
+/* Switches away from a fiber that has ended. */
 void spc__sim_fiber_leave(spc_sim_thread *from, spc_sim_thread *to);
 
-/* Reports to the race checker; nothing in other builds. */
+/* Reports to the race checker. They do nothing in other builds. */
 bool spc__sim_tokens_renew(char **tokens, size_t count);
-/* A suspended fiber that will not run again is over. */
+/* Abandons a suspended fiber that will not run again. */
 void spc__sim_fiber_forget(spc_sim_thread *thread, spc_sim_thread *main,
                            void *token);
 void spc__sim_release(void *token);
@@ -268,17 +272,17 @@ void spc__sim_barrier_wait(spc_sim_thread *self, int id, int threads,
                            const spc_sim_place *place);
 void spc__sim_yield(spc_sim_thread *self, const spc_sim_place *place);
 void spc__sim_cluster_sync(spc_sim_thread *self, const spc_sim_place *place);
-/* The fiber that a worker runs first. */
+/* Returns the fiber that a worker runs first. */
 spc_sim_thread *spc__sim_schedule_first(spc__sim_worker *worker);
 /* Ends `self`; does not return. */
 void spc__sim_schedule_end(spc_sim_thread *self);
-/* Something happened that others may wait for. */
+/* Records an event that other threads may wait for. */
 void spc__sim_progress(spc__sim_launch *launch);
 
 /* ---- sim_launch.c ---------------------------------------------------- */
 
-/* Fails the launch with "kernel 'K', block (x, y), thread t: ..." and leaves
- * for the worker's own context. */
+/* Fails the launch with "kernel 'K', block (x, y), thread t: ..." and switches
+ * to the worker's own context. */
 _Noreturn void spc__sim_fault(spc_sim_thread *self, const char *format, ...)
     SPC_PRINTF(2, 3);
 
@@ -308,27 +312,28 @@ void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
 /* ---- sim_phases.c ---------------------------------------------------- */
 
 spc__sim_phases *spc__sim_phases_create(void); /* NULL: no memory */
-/* Before a worker runs so many blocks. */
+/* Called before a worker runs this many blocks. */
 void spc__sim_phases_reset(spc__sim_phases *all, int blocks);
-/* Numbers a barrier; SPC__SIM_MBARS: it is not followed. */
+/* Numbers a barrier. Returns SPC__SIM_MBARS if it is not tracked. */
 int spc__sim_phases_begin(const spc_sim_thread *self);
 void spc__sim_phases_arrive(const spc_sim_thread *self, int bar);
-/* A fault, if somebody may still wait for the phase before. */
+/* Ends a phase. Faults if a thread may still wait for the previous phase. */
 void spc__sim_phases_end(spc_sim_thread *self, int bar);
-/* Which phase a wait for a parity finds: a fault, if it might be another one.
- * -1: the one before the first. */
+/* Returns the phase that a wait for this parity finds, or -1 for the one before
+ * the first. Faults if it might be another phase under some schedule. */
 int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,
                               const spc_sim_place *place);
 void spc__sim_phases_see(const spc_sim_thread *self, int bar, int64_t phase);
-/* At barrier `id` of the block, or that of the cluster: arriving and leaving.
- */
+/* Records arriving at and leaving barrier `id` of the block, or the barrier of
+ * the cluster. */
 void spc__sim_phases_meet(const spc_sim_thread *self, int id, bool leaves);
 void spc__sim_phases_meet_cluster(const spc_sim_thread *self, bool leaves);
 
 /* ---- sim_matrix.c ---------------------------------------------------- */
 
-/* What `self`, the last lane of its warp to arrive, does for all. `caller` is
- * the kernel's address, for the race checker. */
+/* Executes a collective. Called by `self`, the last lane of its warp to arrive,
+ * for all lanes. `caller` is the address in the kernel, for the race checker.
+ *  */
 void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
                        const void *caller);
 

@@ -2,10 +2,10 @@
 /*
  * sim_fiber.c - stacks, and the switch between two of them.
  *
- * On x86-64 the switch is ours: the six registers that a callee must keep, the
- * stack pointer, a jump; about 8 ns with the cache misses of the other
- * stack. Elsewhere it is swapcontext, which asks the kernel twice for the
- * signal mask and takes 20 times as long.
+ * On x86-64 we use our own switch: it saves the six callee-saved registers and
+ * the stack pointer, and jumps. It takes about 8 ns including the cache misses
+ * of the other stack. Other processors use swapcontext, which makes two system
+ * calls for the signal mask and takes 20 times as long.
  */
 #include "device/sim.h"
 
@@ -79,7 +79,8 @@ static bool renew_pages(char *from, char *to)
                 0) == from;
 }
 
-/* Only what was touched: new memory costs the checker four times its size. */
+/* Only the touched part, since new memory costs the checker four times its
+ * size. */
 bool spc__sim_stacks_renew(char *stacks, int slots)
 {
     size_t page = page_bytes(), pages = SPC_SIM_SLOT / page;
@@ -168,11 +169,11 @@ __asm__(".text\n"
         "    popq %r12\n"
         "    popq %rbx\n"
         "    popq %rbp\n"
-        /* Lanes wait at the same calls, so that the processor, which predicts
-         * returns to where it came from, is right about another's, too. */
+        /* Lanes wait at the same calls, so the processor's return prediction is
+         * also right for the next lane. */
         "    ret\n"
         ".size spc__sim_jump, .-spc__sim_jump\n"
-        /* The first switch to a fiber arrives here: r12 is the record, r13 the
+        /* The first switch to a fiber arrives here. r12 is the record, r13 the
          * function to call. */
         ".globl spc__sim_first\n"
         ".hidden spc__sim_first\n"
@@ -187,10 +188,10 @@ __asm__(".text\n"
 static bool prepare(spc_sim_thread *thread, void (*entry)(spc_sim_thread *))
 {
     uintptr_t *sp = (uintptr_t *)thread;
-    *--sp = 0; /* two words: the call above finds an aligned stack */
+    *--sp = 0; /* two words: the call finds an aligned stack */
     *--sp = 0;
     *--sp = (uintptr_t)spc__sim_first;
-    *--sp = 0; /* rbp: the outermost frame */
+    *--sp = 0; /* rbp 0 marks the outermost frame */
     *--sp = 0;
     *--sp = (uintptr_t)thread;
     *--sp = (uintptr_t)entry;
@@ -215,10 +216,10 @@ static inline void jump(spc_sim_thread *from, spc_sim_thread *to)
 /* ---- reports to the sanitizers --------------------------------------- */
 
 /*
- * Blocks that follow each other are different threads to the checker, and what
- * they share is only what the kernel orders. But its threads are expensive
- * (a megabyte, half a millisecond), and when it destroys one it gives the
- * number to another and takes the two for one: so a few sets serve in turn.
+ * To the race checker, successive blocks must be different threads, ordered
+ * only by the kernel. Its threads are expensive (a megabyte, half a
+ * millisecond). When it destroys one, it reuses the number for another and
+ * confuses the two. Therefore a few sets are used in rotation.
  */
 static void choose_race_fiber(spc__sim_fiber *fiber, int race_set)
 {
@@ -250,7 +251,7 @@ bool spc__sim_fiber_start(spc_sim_thread *thread, int race_set,
     fiber->stack_low = (char *)slot + page_bytes();
     fiber->stack_bytes = (size_t)((char *)thread - fiber->stack_low);
 #if SPC__SIM_ASAN
-    /* Frames that were abandoned left their red zones behind. */
+    /* Clear the red zones of abandoned frames. */
     ASAN_UNPOISON_MEMORY_REGION(fiber->stack_low, fiber->stack_bytes);
     fiber->fake_stack = NULL;
 #endif
@@ -318,7 +319,7 @@ void spc__sim_fiber_leave(spc_sim_thread *from, spc_sim_thread *to)
     jump(from, to);
 }
 
-/* Freed memory takes the checker's knowledge about it along. */
+/* Freeing the memory also discards the checker's history of it. */
 bool spc__sim_tokens_renew(char **tokens, size_t count)
 {
     free(*tokens);
@@ -353,7 +354,7 @@ void spc__sim_acquire(void *token)
 #endif
 }
 
-/* `caller` is where a call returns to: the call lies before it. */
+/* `caller` is a return address. The call itself lies before it. */
 void spc__sim_reads(const void *p, size_t bytes, const void *caller)
 {
 #if SPC__SIM_TSAN

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sim_gemm.c - the emulated GPU's library for products of matrices. */
+/* sim_gemm.c - the emulated GPU's library for matrix products. */
 #include "device/sim_gemm.h"
 #include "base/dtype.h"
 #include "base/error.h"
@@ -28,7 +28,7 @@ spc_status spc__sim_gemm(spc__device *device, const spc__gemm *gemm,
     float *b = malloc((columns + 1) * depth * sizeof(*b));
 
     (void)device;
-    (void)stream; /* all work is done when a call returns */
+    (void)stream; /* each call completes its work */
     if (b == NULL)
         return spc__fail_memory(error, (columns + 1) * depth * sizeof(*b));
     float *a = b + columns * depth;

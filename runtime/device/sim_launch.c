@@ -3,8 +3,8 @@
  * sim_launch.c - workers, blocks, and the end of a launch that fails.
  *
  * Blocks are handed out in order (backwards in the reverse schedule) to as many
- * workers as the device has threads; those of a cluster together. A cooperative
- * launch has one worker, which holds all blocks at once.
+ * workers as the device has threads. The blocks of a cluster stay together. A
+ * cooperative launch has one worker, which holds all blocks at once.
  */
 #include "base/error.h"
 #include "device/sim.h"
@@ -52,7 +52,7 @@ _Noreturn void spc__sim_fault(spc_sim_thread *self, const char *format, ...)
     va_end(arguments);
     record(launch, SPC_EDEVICE, text);
     spc__sim_fiber_leave(self, &spc__sim_block_of(self)->worker->main);
-    __builtin_unreachable(); /* nobody comes back to a forgotten fiber */
+    __builtin_unreachable(); /* an abandoned fiber never resumes */
 }
 
 static void api_fault(spc_sim_thread *self, const spc_sim_place *place,
@@ -150,7 +150,7 @@ static bool have_blocks(spc__sim_worker *worker, int blocks)
     return worker->blocks != NULL;
 }
 
-/* Room for deferred operations; touched only as far as they go. */
+/* Reserves memory for deferred operations. Only the used part is touched. */
 static bool have_queues(spc__sim_worker *worker)
 {
     if (!worker->launch->options->deferred)
@@ -165,7 +165,7 @@ static bool have_queues(spc__sim_worker *worker)
     return worker->copies && worker->products;
 }
 
-/* A launch whose blocks are there at once has more of them than a cluster. */
+/* A launch that holds all its blocks at once may have more than a cluster. */
 static bool have_phases(spc__sim_worker *worker, int blocks)
 {
     if (worker->launch->cooperative) {
@@ -210,7 +210,7 @@ static void fiber_main(spc_sim_thread *self)
     spc__sim_schedule_end(self);
 }
 
-/* Shared memory begins undefined and ends with a canary. */
+/* Shared memory starts undefined and ends with a canary. */
 static void start_shared(spc__sim_worker *worker, spc__sim_block *block)
 {
     int bytes = worker->launch->shared_bytes;
@@ -244,8 +244,9 @@ static void check_canary(spc__sim_worker *worker, spc__sim_block *block)
 #endif
 }
 
-/* Few sets for big blocks: each is memory. A cooperative launch needs one, and
- * clusters, which are bigger still, make do with it. */
+/* Returns the set of race fibers for the next block. Big blocks use fewer sets,
+ * because each set needs memory. A cooperative launch needs only one. Clusters,
+ * which are bigger still, also use one. */
 static int race_set(const spc__sim_worker *worker)
 {
     int sets = SPC__SIM_MAX_BLOCK / worker->launch->threads;
@@ -310,7 +311,8 @@ static bool give_tokens(spc__sim_block *block)
     if (!spc__sim_tokens_renew(&block->tokens,
                                3 + 2 * SPC__SIM_BARRIERS + 3 * SPC__SIM_WARPS))
         return false;
-    char *next = block->tokens + 1; /* the first: the block begins */
+    char *next = block->tokens + 1; /* the first token is for the start of
+                                     * the block */
     for (int i = 0; i < SPC__SIM_BARRIERS; i++, next += 2)
         block->barriers[i].sync = next;
     for (int i = 0; i < SPC__SIM_WARPS; i++, next += 3)
@@ -319,7 +321,7 @@ static bool give_tokens(spc__sim_block *block)
     return true;
 }
 
-/* Block `number` of the grid as the worker's block `at`. */
+/* Starts block `number` of the grid as the worker's block `at`. */
 static bool start_block(spc__sim_worker *worker, int at, int number)
 {
     spc__sim_launch *launch = worker->launch;
@@ -350,8 +352,8 @@ static bool start_block(spc__sim_worker *worker, int at, int number)
     return true;
 }
 
-/* The race checker must take another block's stacks and shared memory for new
- * memory. */
+/* Renews stacks and shared memory, so that the race checker does not connect
+ * one block's accesses with another's. */
 static bool renew(spc__sim_worker *worker)
 {
 #if SPC__SIM_TSAN
@@ -384,7 +386,7 @@ static bool start_blocks(spc__sim_worker *worker, int first, int count)
     return true;
 }
 
-/* After a fault: what its threads did is over before the launch is. */
+/* After a fault: ends the block's threads before the launch ends. */
 static void forget(spc__sim_worker *worker, spc__sim_block *block)
 {
     for (int i = 0; i < block->threads; i++)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_matrix.c - what the last lane of a collective computes for its warp.
+ * sim_matrix.c - the computation that the last lane of a collective does for
+ * its warp.
  *
  * A tile of a product is 16 rows by 8 columns. Products of 16-bit numbers and
- * of tf32 are exact in fp32, so that a fused and an unfused multiply-add agree
- * and every machine gives the same sums: k in rising order, one rounding a
- * step.
+ * of tf32 are exact in fp32. A fused and an unfused multiply-add therefore
+ * agree, and every machine gives the same sums: k in rising order, one rounding
+ * for each step.
  */
 #include "device/sim.h"
 
@@ -17,7 +18,7 @@ typedef uint16_t halves8 __attribute__((vector_size(16)));
 
 #define ALWAYS static inline __attribute__((always_inline))
 
-/* With AVX2 where the machine has it; the plain one is for all others. */
+/* One version uses AVX2; the plain one is for all other machines. */
 #if defined(__x86_64__)
 #define FAST __attribute__((target("avx2,fma")))
 #define HAVE_FAST                                                              \
@@ -29,7 +30,7 @@ typedef uint16_t halves8 __attribute__((vector_size(16)));
 
 /* ---- conversions ----------------------------------------------------- */
 
-/* As spc_f16_to_f32, eight at a time. */
+/* Like spc_f16_to_f32, eight at a time. */
 ALWAYS void widen(float *to, const uint16_t *from)
 {
     halves8 half;
@@ -69,7 +70,7 @@ ALWAYS void narrow_tf32(float *to, const uint32_t *from, int count)
     }
 }
 
-/* a[4] of 32 lanes to rows of 16: blocks (0,0), (8,0), (0,8), (8,8). */
+/* Unpacks a[4] of 32 lanes to rows of 16: blocks (0,0), (8,0), (0,8), (8,8). */
 ALWAYS void unpack_a_short(float to[16][16], const uint32_t (*a)[32], bool bf16)
 {
     for (int i = 0; i < 4; i++)
@@ -78,7 +79,7 @@ ALWAYS void unpack_a_short(float to[16][16], const uint32_t (*a)[32], bool bf16)
                      (const uint16_t *)&a[i][4 * g], bf16);
 }
 
-/* The same with blocks of 8 rows by 4. */
+/* Like unpack_a_short, with blocks of 8 rows by 4. */
 ALWAYS void unpack_a_tf32(float to[16][16], const uint32_t (*a)[32])
 {
     for (int i = 0; i < 4; i++)
@@ -86,8 +87,7 @@ ALWAYS void unpack_a_tf32(float to[16][16], const uint32_t (*a)[32])
             narrow_tf32(&to[8 * (i & 1) + g][4 * (i >> 1)], &a[i][4 * g], 4);
 }
 
-/* Four rows at a time: their sums do not wait for each other, and stay in
- * registers. */
+/* Four rows at a time. Their sums are independent and stay in registers. */
 ALWAYS void multiply(float (*d)[8], float (*a)[16], float (*b)[8], int depth)
 {
     for (int m = 0; m < 16; m += 4) {
@@ -112,7 +112,7 @@ ALWAYS void multiply(float (*d)[8], float (*a)[16], float (*b)[8], int depth)
 
 #define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
 
-/* Rows become columns: first pairs, then quads, then halves change places. */
+/* Transposes by swapping first pairs, then quads, then halves. */
 ALWAYS void transpose(float (*tile)[8])
 {
     floats8 r[8], p[8];
@@ -151,13 +151,13 @@ ALWAYS void mma(spc_sim_exchange *e, int op)
     }
 }
 
-/* The bytes of a word, as signed numbers. */
+/* Unpacks the bytes of a word as signed numbers. */
 ALWAYS void unpack_bytes(int8_t to[4], uint32_t word)
 {
     memcpy(to, &word, 4);
 }
 
-/* Rows of a are registers of four lanes: i / 2 is the half of k. */
+/* A row of a is in the registers of four lanes. i / 2 is the half of k. */
 ALWAYS void unpack_a_i8(int8_t to[16][32], const uint32_t (*a)[32])
 {
     for (int i = 0; i < 4; i++)
@@ -167,8 +167,8 @@ ALWAYS void unpack_a_i8(int8_t to[16][32], const uint32_t (*a)[32])
                 a[i][lane]);
 }
 
-/* Sums wrap around like those of the device, which int would not be allowed to.
- */
+/* Sums wrap around as on the device. Unsigned arithmetic avoids the undefined
+ * overflow of int. */
 ALWAYS void multiply_i8(int32_t (*d)[8], int8_t (*a)[32], int8_t (*b)[32])
 {
     for (int m = 0; m < 16; m++)
@@ -192,8 +192,8 @@ static void mma_i8(spc_sim_exchange *e)
 
 /* ---- wgmma ----------------------------------------------------------- */
 
-/* Columns 8j .. 8j + 7 of B: two core matrices, each 8 columns by 16 bytes of
- * k, contiguous. */
+/* Unpacks columns 8j .. 8j + 7 of B: two core matrices, each 8 columns by 16
+ * contiguous bytes of k. */
 ALWAYS void unpack_b(float (*b)[8], const unsigned char *core, int leading,
                      int op)
 {
@@ -220,13 +220,13 @@ static bool is_bf16(int op)
     return op == SPC_SIM_WGMMA_BF16 || op == SPC_SIM_WGMMA_ROWS_BF16;
 }
 
-/* Is B in rows of 64 columns whose pieces of 16 bytes are swizzled? */
+/* True if B has rows of 64 columns whose 16-byte pieces are swizzled. */
 ALWAYS bool is_swizzled(const spc__sim_product *p)
 {
     return p->b >> 62 != 0;
 }
 
-/* The same where a core matrix is 8 rows of k by 16 bytes of columns. */
+/* Like unpack_b, for core matrices of 8 rows of k by 16 bytes of columns. */
 ALWAYS void unpack_b_rows(float (*b)[8], const unsigned char *core, int leading,
                           bool bf16)
 {
@@ -235,7 +235,7 @@ ALWAYS void unpack_b_rows(float (*b)[8], const unsigned char *core, int leading,
                  bf16);
 }
 
-/* Piece j of swizzled rows. */
+/* Unpacks piece j of swizzled rows. */
 ALWAYS void unpack_b_swizzled(float (*b)[8], const unsigned char *rows,
                               int stride, int j, bool bf16)
 {
@@ -246,8 +246,8 @@ ALWAYS void unpack_b_swizzled(float (*b)[8], const unsigned char *rows,
                  bf16);
 }
 
-/* A lane's four accumulators are two pairs of neighbours, eight rows apart; of
- * four bytes each, whatever the type. */
+/* A lane's four accumulators are two pairs of neighbours, eight rows apart.
+ * Each has four bytes, whatever the type. */
 ALWAYS void load_tile(void *tile, const spc__sim_product *p, int j)
 {
     char *to = tile;
@@ -267,7 +267,7 @@ ALWAYS void store_tile(const spc__sim_product *p, int j, const void *tile)
                    from + ((8 * i + lane / 4) * 8 + 2 * (lane % 4)) * 4, 8);
 }
 
-/* `b` is where the descriptor's address lies; the strides are in bytes. */
+/* `b` is the address in the descriptor. The strides are in bytes. */
 ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
                   int leading, int stride)
 {
@@ -292,7 +292,7 @@ ALWAYS void wgmma(const spc__sim_product *p, const unsigned char *b,
     }
 }
 
-/* The same of bytes: a core matrix is 8 columns by 16 of k. */
+/* Like wgmma, for bytes. A core matrix is 8 columns by 16 of k. */
 static void wgmma_i8(const spc__sim_product *p, const unsigned char *b,
                      int leading, int stride)
 {
@@ -356,8 +356,9 @@ static void run_mma(spc_sim_exchange *e, int op)
         mma_tf32_fast(e);
 }
 
-/* The descriptor's fields count 16 bytes; its address is spc_shared_address's.
- * A read past the block's shared memory is a fault, not a crash. */
+/* The descriptor's fields count units of 16 bytes. Its address is that of
+ * spc_shared_address. A read past the block's shared memory is reported as a
+ * fault instead of crashing. */
 static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
                       const void *caller)
 {
@@ -392,9 +393,9 @@ static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
         wgmma_plain(p, b, leading, stride);
 }
 
-/* A wgmma's A registers are read at issue: the compiler sees to that on the
- * device. Its accumulators change when it runs, which deferred is at the wait.
- */
+/* The A registers of a wgmma are read at issue, which the compiler ensures on
+ * the device. Its accumulators change when it runs. A deferred one runs at the
+ * wait. */
 static void issue_wgmma(spc_sim_thread *self, const spc_sim_exchange *e, int op,
                         const void *caller)
 {

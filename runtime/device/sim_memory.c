@@ -2,10 +2,10 @@
 /*
  * sim_memory.c - asynchronous copies and barriers in shared memory.
  *
- * Deferred, a copy reaches its destination as late as the rules allow: a
- * cp.async when its own thread waits for its group, a bulk copy when somebody
- * waits for its barrier. Until then the destination is poisoned. What
- * nobody waits for never arrives, which is how a wrong wait count shows.
+ * In deferred mode a copy reaches its destination as late as the rules allow. A
+ * cp.async arrives when its own thread waits for its group, a bulk copy when a
+ * thread waits for its barrier. Until then the destination is poisoned. A copy
+ * that is never waited for never arrives, which exposes a wrong wait count.
  */
 #include "device/sim.h"
 
@@ -18,9 +18,10 @@ void spc__sim_fence(spc_sim_thread *self)
 {
     spc__sim_launch *launch = spc__sim_launch_of(self);
     atomic_thread_fence(memory_order_seq_cst);
-    /* A fence orders nothing by itself. For the race checker it meets all the
-     * other fences, so that a flag passed by a relaxed atomic between two of
-     * them counts: that may hide a race and never invents one. */
+    /* A fence alone orders nothing. For the race checker each fence
+     * synchronises with all others, so that a flag passed by a relaxed atomic
+     * between two fences counts. This may hide a race but never reports a false
+     * one. */
     spc__sim_acquire(&launch->fence);
     spc__sim_release(&launch->fence);
 }
@@ -55,9 +56,9 @@ static void deliver(const spc__sim_copy *copy)
     memset((char *)copy->to + valid, 0, (size_t)copy->bytes - valid);
 }
 
-/* Copies after the last commit are in no group yet: no wait brings them. (The
- * queue is a ring: moving it up would be an access that the race checker sees,
- * by fibers that have it in turn.) */
+/* Copies after the last commit are in no group yet, so no wait completes them.
+ * The queue is a ring: moving its elements would be an access that the race
+ * checker sees, by fibers that share it. */
 void spc__sim_copy_wait(spc_sim_thread *self, int groups)
 {
     spc__sim_fiber *fiber = self->fiber;
@@ -71,13 +72,13 @@ void spc__sim_copy_wait(spc_sim_thread *self, int groups)
 
 /* ---- mbarrier -------------------------------------------------------- */
 
-/* Our own form of the 64 bits. */
+/* Our own layout of the 64 bits. */
 typedef struct mbar {
     uint64_t pending : 15; /* arrivals still to come in this phase */
     uint64_t count : 15;   /* arrivals of a phase */
     uint64_t parity : 1;
     uint64_t number : 11; /* sim_phases.c */
-    int64_t bytes : 22;   /* that bulk copies still have to bring */
+    int64_t bytes : 22;   /* still expected from bulk copies */
 } mbar;
 
 static mbar read_mbar(const spc_u64 *bar)
@@ -98,7 +99,7 @@ static int parity_of(const spc_u64 *bar)
     return read_mbar(bar).parity;
 }
 
-/* Arrivals of a phase meet those who wait for it. */
+/* Arrivals of a phase synchronise with the waits for it. */
 static void *token(spc_u64 *bar, int parity)
 {
     return (char *)bar + 4 * parity;
@@ -156,8 +157,8 @@ static void bring(spc_sim_thread *self, const spc__sim_bulk *bulk,
     settle(self, bulk->bar, m);
 }
 
-/* Is it this block's shared memory? What goes to another's of its cluster comes
- * at once: nobody there knows of the copy. */
+/* True for this block's shared memory. A copy to another block of the cluster
+ * completes immediately, because that block has no record of it. */
 static bool is_own(const spc_sim_thread *self, const void *p)
 {
     const spc_u8 *at = p, *shared = self->shared;
@@ -170,7 +171,7 @@ void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
 {
     spc__sim_block *block = spc__sim_block_of(self);
     spc__sim_bulk bulk = {to, from, bytes, bar};
-    /* The bytes come after what the thread knows now. */
+    /* The arrival of the bytes carries what the thread knows now. */
     spc__sim_phases_arrive(self, read_mbar(bar).number);
     if (!self->deferred || !is_own(self, to)) {
         bring(self, &bulk, CALLER);
@@ -185,7 +186,8 @@ void spc__sim_bulk_copy(spc_sim_thread *self, void *to, const void *from,
     block->bulks[block->bulk_count++] = bulk;
 }
 
-/* Brings what the present phase of `bar` waits for, in order of issue. */
+/* Completes the copies that the current phase of `bar` waits for, in order of
+ * issue. */
 static void bring_deferred(spc_sim_thread *self, spc_u64 *bar, int parity,
                            const void *caller)
 {

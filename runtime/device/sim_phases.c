@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_phases.c - what warps know of the phases of barriers in shared memory.
+ * sim_phases.c - tracks what warps know about the phases of barriers in shared
+ * memory.
  *
- * A wait names a phase by its parity alone, so it goes wrong in two ways. If the
- * barrier is a phase behind, it shows the parity of the phase before the awaited
- * one, and the wait returns though nothing has arrived. If the barrier is a phase
- * ahead, the awaited phase has ended and so has the next, or it is the next that
- * the wait now waits for: usually for ever.
+ * A wait names a phase only by its parity, so it can go wrong in two ways. If
+ * the barrier is one phase behind, it shows the parity of the phase before the
+ * awaited one, and the wait returns although nothing has arrived. If the
+ * barrier is one phase ahead, the awaited phase and the next one have ended, or
+ * the wait waits for the next one instead, usually forever.
  *
- * Whether either happens in a run depends on the schedule, and most schedules of
- * the emulation are fair. So both are decided by what must be so in all of them:
+ * Whether either happens in a run depends on the schedule, and most schedules
+ * of the emulation are fair. Both cases are therefore checked by conditions
+ * that must hold in all schedules:
  *
- *   behind  The warp must know that the phase before the awaited one has ended:
- *           from waits of its own, or of others who arrived, having seen it, at a
- *           barrier that the warp waited for.
- *   ahead   A phase may end only if those who arrived in it know of every wait
- *           for the phase before that the wait is over.
+ *   behind  The warp must know that the phase before the awaited one is over,
+ *           from its own waits, or from those of other threads that later
+ *           arrived at a barrier that the warp waited for.
+ *   ahead   A phase may end only if the threads that arrived in it know that
+ *           every wait for the previous phase is over.
  *
- * Knowledge is kept for each warp, the union of what its lanes know: the phases
- * that have ended of each barrier, and a vector clock of waits. Knowledge that
- * goes through memory alone is not followed; no kernel's waits depend on such.
+ * Each warp's knowledge is the union of what its lanes know: the phases that
+ * have ended of each barrier, and a vector clock of waits. Knowledge that
+ * passes through memory alone is not tracked; no kernel's waits depend on it.
  */
 #include "device/sim.h"
 
@@ -30,17 +32,18 @@ enum { PARITIES = 2, WARPS = SPC__SIM_CLUSTER * SPC__SIM_WARPS };
 
 typedef struct seen {
     uint32_t ended[SPC__SIM_MBARS]; /* phases of each barrier, by its number */
-    uint32_t waits[WARPS];          /* waits of each warp that are over */
+    uint32_t waits[WARPS];          /* finished waits of each warp */
 } seen;
 
 struct spc__sim_phases {
     int blocks;
-    int count;     /* of barriers that were initialised */
-    bool too_many; /* of them: nothing is followed, as knowledge would be lost */
+    int count;     /* number of initialised barriers */
+    bool too_many; /* too many barriers: none is tracked, since knowledge
+                    * would be lost */
     uint32_t ended[SPC__SIM_MBARS];
-    /* The number of each warp's last wait for a phase of that parity; 0: none. */
+    /* The number of each warp's last wait for a phase of that parity, or 0. */
     uint32_t last_wait[SPC__SIM_MBARS][PARITIES][WARPS];
-    /* What those knew who arrived. */
+    /* The knowledge of the threads that arrived. */
     seen told[SPC__SIM_MBARS][PARITIES];
     seen block_barriers[SPC__SIM_CLUSTER][SPC__SIM_BARRIERS], cluster;
     seen warps[SPC__SIM_CLUSTER][SPC__SIM_WARPS];
@@ -51,7 +54,7 @@ spc__sim_phases *spc__sim_phases_create(void)
     return calloc(1, sizeof(spc__sim_phases));
 }
 
-/* Between blocks: the race checker sees what memset() does. */
+/* Called between blocks, because the race checker sees memset(). */
 void spc__sim_phases_reset(spc__sim_phases *all, int blocks)
 {
     size_t used = (size_t)all->blocks, count = (size_t)all->count;
@@ -74,7 +77,7 @@ static spc__sim_phases *phases_of(const spc_sim_thread *self)
     return spc__sim_block_of(self)->worker->phases;
 }
 
-/* The number of its warp in the cluster. */
+/* Returns the number of its warp in the cluster. */
 static int number_of(const spc_sim_thread *self)
 {
     const spc__sim_warp *warp = spc__sim_warp_of(self);
@@ -127,7 +130,7 @@ void spc__sim_phases_arrive(const spc_sim_thread *self, int bar)
             warp_of(all, self));
 }
 
-/* No wait for the phase before the one that ends may still be under way. */
+/* Faults if a wait for the phase before the ending one may still be active. */
 static void check_ahead(spc__sim_phases *all, spc_sim_thread *self, int bar)
 {
     uint32_t phase = all->ended[bar];
@@ -173,7 +176,7 @@ int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,
             "a phase ahead of the warp",
             place->primitive, place->file, place->line, (long long)awaited,
             (long long)awaited - 1);
-    /* Other lanes may be waiting: each of them counts. */
+    /* Other lanes may be waiting too. Each of them counts. */
     int warp = number_of(self);
     uint32_t over = warp_of(all, self)->waits[warp];
     uint32_t *last = &all->last_wait[bar][awaited & 1][warp];
@@ -199,8 +202,8 @@ void spc__sim_phases_see(const spc_sim_thread *self, int bar, int64_t phase)
         warp->ended[bar] = (uint32_t)phase + 1;
 }
 
-/* Who leaves a barrier of the block or of the cluster knows what those knew who
- * arrived. */
+/* A thread that leaves a barrier of the block or of the cluster knows what the
+ * threads that arrived knew. */
 static void meet(const spc_sim_thread *self, seen *at, bool leaves)
 {
     spc__sim_phases *all = phases_of(self);

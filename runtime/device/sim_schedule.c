@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_schedule.c - which fiber runs next; barriers and collectives.
+ * sim_schedule.c - chooses the next fiber; barriers and collectives.
  *
  * A warp has one bit for each lane in each of its sets (ready, yielded,
- * arrived, held, done), a block one bit for each warp with a ready lane. A
- * fiber that must wait takes itself out of `ready`, picks another by the
- * launch's order and switches to it. The pick stays within the warp while that
- * has ready lanes: a collective then costs 32 switches between neighbours and
- * nothing else.
+ * arrived, held, done). A block has one bit for each warp with a ready lane. A
+ * fiber that must wait removes itself from `ready`, picks another by the
+ * launch's order and switches to it. The pick stays within the warp while the
+ * warp has ready lanes. A collective then costs only 32 switches between
+ * neighbours.
  *
- * The hardware wants all lanes of a warp at one and the same collective
- * or barrier; that is checked at each arrival. Whatever else leaves nobody
- * to run is a deadlock, and is reported with the places of two of its threads.
+ * The hardware requires all lanes of a warp to be at the same collective or
+ * barrier, which is checked at each arrival. Any other state without a runnable
+ * thread is a deadlock. It is reported with the positions of two of its
+ * threads.
  */
 #include "base/clock.h"
 #include "device/sim.h"
@@ -39,9 +40,9 @@ static int highest(uint32_t set)
     return 31 - __builtin_clz(set);
 }
 
-/* The first from a drawn one on, in a ring: what follows a gap comes more
- * often, and everyone does. Counting to a drawn one took a fifth of all time.
- */
+/* Returns the first member from a random position on, in a ring. Members after
+ * a gap are chosen more often, but every member can be chosen. Counting to a
+ * random member took a fifth of the total time. */
 static int any_of(spc__sim_worker *worker, uint32_t set)
 {
     unsigned by = (unsigned)(draw(worker) >> 59);
@@ -82,7 +83,8 @@ static spc_sim_thread *take_from(spc__sim_worker *worker, spc__sim_block *block)
     return take(warp, choose(worker, warp->ready));
 }
 
-/* Blocks in a ring, from `start`; NULL if none has a ready thread. */
+/* Searches the blocks in a ring from `start`. Returns NULL if none has a ready
+ * thread. */
 static spc_sim_thread *search(spc__sim_worker *worker, int start)
 {
     int count = worker->block_count, at = start;
@@ -117,7 +119,8 @@ static bool revive(spc__sim_worker *worker)
 /* ---- when nothing moves ---------------------------------------------- */
 
 enum {
-    MANY_ROUNDS = 1 << 14, /* of polling: with nobody else, that is for ever */
+    MANY_ROUNDS = 1 << 14, /* of polling; without other threads, it would
+                            * never end */
     ALL_SECONDS = 1,       /* of polling by all workers */
     SOME_SECONDS = 20      /* of polling, while others run and nothing moves */
 };
@@ -176,7 +179,8 @@ static void set_polling(spc__sim_worker *worker, bool polling)
     worker->polling = polling;
 }
 
-/* Nothing has moved anywhere for so long that nothing will. */
+/* True if there was no progress anywhere for so long that there will be none.
+ *  */
 static bool hopeless(const spc__sim_worker *worker)
 {
     const spc__sim_launch *launch = worker->launch;
@@ -188,8 +192,7 @@ static bool hopeless(const spc__sim_worker *worker)
     return idle_ns > (all ? ALL_SECONDS : SOME_SECONDS) * 1000000000ull;
 }
 
-/* All threads of this worker poll. Others may still bring what they wait
- * for. */
+/* All threads of this worker poll. Other workers may still end the wait. */
 static void idle(spc_sim_thread *self)
 {
     spc__sim_worker *worker = spc__sim_block_of(self)->worker;
@@ -250,7 +253,7 @@ spc_sim_thread *spc__sim_schedule_first(spc__sim_worker *worker)
     return search(worker, start);
 }
 
-/* Runs others until somebody makes this thread ready. */
+/* Runs other fibers until one makes this thread ready. */
 static inline void leave(spc_sim_thread *self)
 {
     spc_sim_thread *next = pick(self);
@@ -281,8 +284,8 @@ _Noreturn static void deserted(spc_sim_thread *self, const spc_sim_place *place)
                    warp->lanes[lowest(warp->done)]->thread);
 }
 
-/* Enters a wait in which all lanes of the warp must join at one place
- * (__syncwarp() alone may be met at several). */
+/* Enters a wait that all lanes of the warp must join at one source position
+ * (only __syncwarp() may be called from several). */
 static inline void join(spc_sim_thread *self, int op,
                         const spc_sim_place *place)
 {
@@ -321,7 +324,8 @@ void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place)
     self->place = NULL;
     if (token)
         spc__sim_acquire(token);
-    /* One lane's view of its warp's wgmma is all lanes': what was read is. */
+    /* The wgmma belongs to all lanes of the warp, so each lane acquires its
+     * reads. */
     if (op == SPC_SIM_WGMMA_WAIT)
         spc__sim_acquire(&warp->sync[2]);
 }
@@ -387,7 +391,7 @@ void spc__sim_yield(spc_sim_thread *self, const spc_sim_place *place)
     self->place = NULL;
 }
 
-/* Who ends does not arrive any more, and is not waited for. */
+/* Threads that have ended do not arrive and are not waited for. */
 static bool all_arrived(const spc__sim_worker *worker)
 {
     int live = 0;
