@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_attrs.c - attributes that do not fit end the process in a release build
- * too: attrs.c is compiled without assertions here.
+ * test_attrs.c - attributes that do not fit abort a release build too. attrs.c
+ * is compiled without assertions here.
  */
 #include "base/attrs.h"
 

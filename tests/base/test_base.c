@@ -75,7 +75,7 @@ START_TEST(an_error_keeps_its_status_under_a_prefix)
 }
 END_TEST
 
-/* A terminal would obey what a stranger's file says. */
+/* A terminal would obey control characters of a foreign file. */
 START_TEST(an_error_has_letters_and_ends_of_lines_alone)
 {
 
@@ -300,7 +300,7 @@ START_TEST(time_goes_forward_and_the_wall_clock_is_of_this_century)
 }
 END_TEST
 
-/* The program's clock_gettime is this one (-Wl,--wrap). */
+/* Replaces the program's clock_gettime (-Wl,--wrap). */
 static time_t seconds_back;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
@@ -334,8 +334,8 @@ END_TEST
 
 START_TEST(every_type_reads_what_it_wrote)
 {
-    /* What each type can hold, and two significant bits more than binary16 has.
-     */
+    /* Values that each type can hold; one has two significant bits more than
+     * binary16. */
     const float values[] = {0, -1.5f, 255, 0x1p-24f, 8195};
     enum { COUNT = sizeof(values) / sizeof(values[0]) };
 
@@ -345,7 +345,7 @@ START_TEST(every_type_reads_what_it_wrote)
         float back[COUNT];
         ck_assert_str_eq(type->name, spc__dtype_names[i]);
         if (spc__dtype_is_whole((spc_dtype)i))
-            continue; /* has a test of its own */
+            continue; /* has its own test */
         type->encode(stored, values, COUNT);
         type->decode(back, stored, COUNT);
         ck_assert_mem_eq(back, values, (COUNT - 1) * sizeof(float));
@@ -358,8 +358,8 @@ START_TEST(every_type_reads_what_it_wrote)
 }
 END_TEST
 
-/* Saturated, to even, and NaN is 0: by the words of the header, and so that
- * every number of the type survives. */
+/* As the header specifies: saturated, rounded to even, and NaN is 0. Every
+ * number of the type survives. */
 START_TEST(whole_numbers_are_rounded_to_even_and_saturate)
 {
     static const struct {
@@ -404,8 +404,8 @@ START_TEST(every_half_survives_the_way_through_float)
 }
 END_TEST
 
-/* Between two neighbours, the halfway point goes to the even one and the
- * floats just beside it to the nearer one. */
+/* Between two neighbours, the halfway point is rounded to the even one, and the
+ * floats next to it to the nearer one. */
 static void check_between(uint32_t low, float below, float above,
                           uint16_t (*from)(float))
 {
@@ -696,7 +696,7 @@ END_TEST
 typedef struct nested {
     tally inner;
     pthread_t outer;
-    atomic_int strangers; /* calls on another thread than the outer body's */
+    atomic_int strangers; /* calls on a thread other than the outer body's */
 } nested;
 
 static void note_thread(void *payload, int64_t i)
@@ -777,7 +777,7 @@ START_TEST(a_pool_of_any_size_does_all_of_a_loop)
 }
 END_TEST
 
-/* A body that is held back until it is let go. */
+/* A body that waits until it is released. */
 typedef struct gate {
     atomic_int entered, calls;
     atomic_bool open;
@@ -805,7 +805,7 @@ START_TEST(a_pool_works_in_the_background_until_finished)
     assert_ok(spc__pool_create(&pool, 3, &error));
     ck_assert_int_eq(spc__pool_helpers(pool), 2);
     spc__pool_start(pool, 4, pass_gate, &g);
-    while (atomic_load(&g.entered) < 2) /* both threads; nobody else */
+    while (atomic_load(&g.entered) < 2) /* both threads have entered */
         nanosleep(&pause, NULL);
     ck_assert_int_eq(atomic_load(&g.calls), 0);
     spc__pool_run(pool, LENGTH(counts), add_one, counts); /* meanwhile */
@@ -842,7 +842,7 @@ START_TEST(bodies_that_wait_for_each_other_are_all_begun_or_none_is)
         ck_assert_int_eq(atomic_load(&met.calls), 3);
     }
     ck_assert(!spc__pool_run_together(pool, 4, meet, &none));
-    spc__pool_start(pool, 2, pass_gate, &met); /* has the threads meanwhile */
+    spc__pool_start(pool, 2, pass_gate, &met); /* it occupies the threads */
     ck_assert(!spc__pool_run_together(pool, 3, meet, &none));
     spc__pool_finish(pool);
     ck_assert(!spc__pool_run_together(NULL, 2, meet, &none));
@@ -851,7 +851,7 @@ START_TEST(bodies_that_wait_for_each_other_are_all_begun_or_none_is)
 }
 END_TEST
 
-/* Without any other thread, the one that finishes does it all. */
+/* Without other threads, the finishing one does all the work. */
 START_TEST(who_finishes_does_what_nobody_began)
 {
     atomic_int counts[5] = {0};
@@ -957,8 +957,8 @@ START_TEST(parents_are_made_once_and_a_file_in_the_way_is_named)
 }
 END_TEST
 
-/* Folders that nobody holds are swept: new ones too, if they are old or from a
- * time before the clock was set back. */
+/* Folders without a holder are removed. New ones are too, if they are old or
+ * dated before the clock was set back. */
 START_TEST(a_work_folder_lives_as_long_as_its_lock)
 {
     static const struct timespec times[][2] = {
@@ -972,7 +972,7 @@ START_TEST(a_work_folder_lives_as_long_as_its_lock)
     setenv("TMPDIR", spc__buf_text(&folder), 1);
     assert_ok(spc__work_dir_create(&work, &lock, NULL, &error));
     assert_ok(spc__work_dir_create(&killed, &free_lock, NULL, &error));
-    close(free_lock); /* as the end of a process does */
+    close(free_lock); /* as when a process ends */
     snprintf(new_one, sizeof(new_one), "%s/spctune-new-a1b2c3",
              spc__buf_text(&folder));
     snprintf(other, sizeof(other), "%s/spctune-other", spc__buf_text(&folder));
@@ -1039,8 +1039,8 @@ static TCase *values(void)
     return tc;
 }
 
-/* Short ones are read without the C library, and must be what it makes of
- * them: to the bit, and with the sign of zero. */
+/* Short numbers are read without the C library and must equal its result in
+ * every bit, including the sign of zero. */
 START_TEST(short_numbers_are_read_as_strtod_reads_them)
 {
     static const char *const whole[] = {"0",
@@ -1113,7 +1113,7 @@ START_TEST(numbers_are_written_and_read_with_a_point_in_every_locale)
     spc__json_real(&json, NULL, 0.1);
     ck_assert_str_eq(spc__buf_text(&out), "0.1");
     snprintf(text, sizeof(text), "%.1f", 0.5);
-    ck_assert_str_eq(text, "0,5"); /* the host's own locale is still its own */
+    ck_assert_str_eq(text, "0,5"); /* the host's own locale is unchanged */
     spc__buf_release(&out);
 }
 END_TEST
@@ -1151,7 +1151,7 @@ static void note_signals(void *payload, int64_t i)
     const struct timespec pause = {0, 20 * 1000 * 1000};
 
     pthread_sigmask(SIG_SETMASK, NULL, &masks[i]);
-    nanosleep(&pause, NULL); /* so that every thread has its turn */
+    nanosleep(&pause, NULL); /* so that every thread runs */
 }
 
 START_TEST(threads_of_a_loop_take_their_own_faults_and_no_signals)

@@ -36,7 +36,7 @@ static void start_file(const char *descr, const char *order, const char *shape)
     spc__buf_append(&file, header, (size_t)length);
 }
 
-/* One number of the type "<f4". */
+/* Appends one number of the type "<f4". */
 static void put(const char *type, double value)
 {
     int bytes = type[2] - '0';
@@ -76,7 +76,7 @@ static const char *const types[] = {
     ">i4", ">i8", "|u1", "<u2", "<u4", "<u8", ">u2", ">u4", ">u8", "|b1",
 };
 
-/* What the type holds of the number. */
+/* Converts the number to the type and back. */
 static double as_type(const char *type, double value)
 {
     value = type[1] == 'b' ? value != 0 : value;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_cache.c - the database: what is put is found, in every condition that
- * a file, a folder and a disk may be in.
+ * test_cache.c - the database finds what was put, whatever the state of the
+ * file, the folder and the disk.
  *
- * Each test runs in a process of its own, so it may give up privileges, limit
- * its files and fail its allocations.
+ * Each test runs in its own process, so it may drop privileges, limit file
+ * sizes and fail allocations.
  */
 #include "base/clock.h"
 #include "base/error.h"
@@ -63,7 +63,7 @@ static void remove_folder(void)
     spc__buf_release(&folder);
 }
 
-/* The path of `name` in it; a few paths live at a time. */
+/* Returns the path of `name` in it. A few paths are valid at a time. */
 static const char *at(const char *name)
 {
     static char paths[8][400];
@@ -73,7 +73,7 @@ static const char *at(const char *name)
     return path;
 }
 
-/* Permissions bind root only once it is nobody. */
+/* Permissions do not apply to root, so become another user. */
 static bool drop_root(void)
 {
     return geteuid() != 0 || (setegid(65534) == 0 && seteuid(65534) == 0);
@@ -81,7 +81,7 @@ static bool drop_root(void)
 
 #define NOT_NOBODY "permissions do not bind this user, who cannot drop root"
 
-/* False: permissions cannot be tested by this user. */
+/* Returns false if this user cannot test permissions. */
 static bool become_nobody(void)
 {
     chmod(spc__buf_text(&folder), 0777);
@@ -109,8 +109,8 @@ static void set_word(spc__problem_key *key, const char *name, const char *value)
     spc__attrs_set_text(&key->family, name, value);
 }
 
-/* As a runtime might: layers of one family differ in channels, the density is
- * 1/4, as many rows come in as go out. */
+/* Makes a key like the runtime: layers of one family differ in channels, the
+ * density is 1/4, and the rows in equal the rows out. */
 static spc__problem_key make_key(int cin, int cout, double log2_rows)
 {
     spc__problem_key key = {0};
@@ -221,7 +221,8 @@ static void sql(const char *name, const char *text)
     sqlite3_close(db);
 }
 
-/* Seals what was changed behind its back, as whoever wrote it would have. */
+/* Seals records that were changed without the cache, as their author would
+ * have. */
 static void reseal(const char *name)
 {
     for (int i = 0; spc__seal_everything[i] != NULL; i++)
@@ -392,7 +393,7 @@ START_TEST(a_trial_timed_again_replaces_itself)
     assert_trial_eq(&found[0], &trial);
     free(found);
 
-    /* Of a template that changed it is another trial. */
+    /* With a changed template it is another trial. */
     strcpy(trial.template_hash, "0100");
     put(cache, &key, &trial);
     assert_ok(spc__cache_find_trials(cache, &key, &found, &count, &error));
@@ -646,7 +647,8 @@ START_TEST(what_is_no_list_of_features_is_not_read_as_one)
 }
 END_TEST
 
-/* Of half octaves; the others are not part of the key. */
+/* Buckets are half octaves. Features without buckets are not part of the key.
+ *  */
 START_TEST(keys_of_the_same_buckets_are_known)
 {
     spc__problem_key a = make_key(64, 64, 17), b = make_key(32, 64, 17.2);
@@ -659,8 +661,8 @@ START_TEST(keys_of_the_same_buckets_are_known)
 }
 END_TEST
 
-/* What a record put for 64 -> 64 channels, 2^17 rows, density 1/4 is to
- * another question. */
+/* How a record for 64 -> 64 channels, 2^17 rows and density 1/4 matches other
+ * queries. */
 static const struct {
     int cin, cout;
     double log2_rows, density, log2_ratio;
@@ -704,8 +706,8 @@ START_TEST(a_neighbour_is_found_at_its_distance)
 }
 END_TEST
 
-/* What a runtime measures one day leaves the records of today where they are:
- * there they have 0. So has what is no longer measured. */
+/* A feature added later leaves old records in place: they have 0. So does a
+ * removed feature. */
 START_TEST(a_feature_that_comes_later_keeps_the_records)
 {
     static const double distances[] = {0, 0.75, 6};
@@ -752,7 +754,7 @@ START_TEST(a_key_without_a_family_is_near_to_its_own_layer)
 }
 END_TEST
 
-/* Values that no scene has count as those of the last buckets. */
+/* Values beyond the range of scenes count as those of the last buckets. */
 START_TEST(a_feature_out_of_range_is_far_away)
 {
     static const struct {
@@ -786,7 +788,7 @@ START_TEST(a_feature_out_of_range_is_far_away)
 }
 END_TEST
 
-/* Near lookups remember what they read; writers of every kind are noticed. */
+/* Near look-ups cache records. They notice writers of every kind. */
 START_TEST(a_near_lookup_sees_what_was_put_since)
 {
     spc__problem_key asked = make_key(64, 64, 17);
@@ -810,7 +812,7 @@ START_TEST(a_near_lookup_sees_what_was_put_since)
     spc__cache_close(other);
     ck_assert_int_eq(find(cache, &asked, found, 4), 1);
     asked.layer =
-        make_key(64, 32, 0).layer; /* of the family: the same memory */
+        make_key(64, 32, 0).layer; /* of the family, in the same cached set */
     ck_assert_int_eq(find(cache, &asked, found, 1), 1);
     strcpy(asked.device, "another");
     ck_assert_int_eq(find(cache, &asked, found, 1), 0);
@@ -872,7 +874,7 @@ static const struct {
     {30, 20, 11, 1}, /* the shipped record is faster */
     {20, 30, 11, 0},
     {25, 25, 11, 0}, /* a tie is the user's */
-    {20, 30, 0, 1},  /* the user's was never timed */
+    {20, 30, 0, 1},  /* the user's record was never timed */
 };
 
 START_TEST(the_best_record_of_all_layers_wins)
@@ -940,14 +942,15 @@ START_TEST(layers_complete_each_other)
 }
 END_TEST
 
-/* The columns of a trial that can make no sense. */
+/* The columns of a trial that can be invalid. */
 static const char *const damages[] = {
     "UPDATE trial SET config = '!!' WHERE id = 1",
     "UPDATE trial SET launch = 'a=1,a=2' WHERE id = 1",
     "UPDATE trial SET status = 'fine' WHERE id = 1",
 };
 
-/* One is damaged in the upper layer, and sound or not there in the lower. */
+/* A trial is damaged in the upper layer, and intact or missing in the lower
+ * one. */
 START_TEST(a_damaged_trial_hides_no_other)
 {
     const char *shipped = at("shipped.db");
@@ -1003,7 +1006,7 @@ START_TEST(a_shipped_file_is_read_where_nothing_can_be_written)
 }
 END_TEST
 
-/* A process that ends without closing what it has written. */
+/* Leaves a log, like a process that ends without closing the file. */
 static void leave_wal(const char *name)
 {
     pid_t writer = fork();
@@ -1018,7 +1021,7 @@ static void leave_wal(const char *name)
     ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
 }
 
-/* ... nor what it was about to write. */
+/* Leaves a rollback journal in the same way. */
 static void leave_journal(const char *name)
 {
     make_file(name, 64, 30);
@@ -1038,7 +1041,8 @@ static void leave_journal(const char *name)
     ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
 }
 
-/* 0: all is left; 1: but the shared memory; 2: the layer is a link. */
+/* 0: all files are left; 1: all except shared memory; 2: the layer is a link.
+ *  */
 START_TEST(a_layer_whose_writer_was_stopped_is_read_with_its_journal)
 {
     const char *layer = at(_i == 2 ? "link.db" : "shipped.db");
@@ -1070,7 +1074,7 @@ START_TEST(a_layer_that_is_being_written_shows_what_was_put_since)
     spc__cache *writer, *cache;
 
     make_file("shipped.db", 64, 50);
-    writer = open_user("shipped.db"); /* which has put nothing yet */
+    writer = open_user("shipped.db"); /* it has not put anything yet */
     assert_ok(spc__cache_open(&cache, NULL, &layer, 1, &error));
     put_chosen(writer, &key, &trial);
     ck_assert_int_eq(find(cache, &key, &found, 1), 1);
@@ -1080,8 +1084,8 @@ START_TEST(a_layer_that_is_being_written_shows_what_was_put_since)
 }
 END_TEST
 
-/* Does somebody else than the caller hold a lock on the file? Asked by a child,
- * as a process does not see its own. */
+/* True if another process locks the file. A child asks, because a process does
+ * not see its own locks. */
 static bool is_locked(const char *name)
 {
     int status = 0;
@@ -1099,7 +1103,7 @@ static bool is_locked(const char *name)
     return WEXITSTATUS(status) == 1;
 }
 
-/* In another process: opened, read, closed. */
+/* Opens, reads and closes the file in another process. */
 static void read_elsewhere(const char *name)
 {
     int status = 0;
@@ -1119,8 +1123,8 @@ static void read_elsewhere(const char *name)
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* POSIX lets all locks of a file go with any of its descriptors that a process
- * closes. Who is the last to close a file, as it seems, removes its log. */
+/* POSIX drops all locks of a process on a file when it closes any descriptor of
+ * it. A process that seems to be the last user of a file removes its log. */
 START_TEST(a_second_cache_in_a_process_keeps_the_locks_of_the_first)
 {
     spc__problem_key key = make_key(64, 64, 17);
@@ -1149,8 +1153,8 @@ START_TEST(a_second_cache_in_a_process_keeps_the_locks_of_the_first)
 }
 END_TEST
 
-/* Neither as a layer nor, where nothing can be written, as the user's file:
- * what the journal holds must not be left out silently. */
+/* The journal is not silently ignored, neither of a layer nor, in a read-only
+ * folder, of the user's file. */
 START_TEST(a_journal_that_cannot_be_read_is_named)
 {
     const char *layer = at("left.db");
@@ -1356,8 +1360,8 @@ static spc_status count_row(const spc__cache_row *row, void *payload)
     return SPC_OK;
 }
 
-/* Every call on a damaged file ends in a status; the sanitizers and the fork
- * of each test watch that it ends in nothing worse. */
+/* Every call on a damaged file returns a status. The sanitizers and the fork of
+ * each test detect anything worse. */
 static void use_everything(spc__cache *cache)
 {
     spc__problem_key key = make_key(64, 64, 17);
@@ -1403,8 +1407,8 @@ static void make_full_file(const char *name)
     spc__cache_close(cache);
 }
 
-/* Opens the file with some bytes changed, and does all that can be done. The
- * first 100 bytes are the header's, tested elsewhere. */
+/* Opens the file with some bytes changed and makes every call. The first 100
+ * bytes belong to the header, which is tested elsewhere. */
 static void use_corrupt(spc__buf *whole, uint64_t *state, int hits)
 {
     spc__cache *cache;
@@ -1489,7 +1493,7 @@ static int list_columns(column *out, int room, const char *name)
     return count;
 }
 
-/* Another value of the same type in all rows of a column. */
+/* Changes a column to another value of the same type in all rows. */
 static void alter(const char *name, const column *where)
 {
     char text[600];
@@ -1504,7 +1508,7 @@ static void alter(const char *name, const column *where)
     sql(name, text);
 }
 
-/* What a sound file answers, and what one that was altered may. */
+/* Checks that the altered file answers like an intact one, or refuses. */
 static void assert_right_or_refused(const char *name, const column *where)
 {
     spc__problem_key key = make_key(64, 64, 17);
@@ -1577,7 +1581,7 @@ static spc_status add_fault(const spc__fault *fault, void *payload)
     return SPC_OK;
 }
 
-/* "trial 1 code 3 ": what is not as it was stored, and what is set aside. */
+/* Lists the damaged records and those in quarantine: "trial 1 code 3 ". */
 static const char *faults_of(spc__cache *cache)
 {
     static char text[200];
@@ -1614,8 +1618,8 @@ START_TEST(each_kind_of_record_is_verified)
 }
 END_TEST
 
-/* A record that was altered is met once; the next best serves, and what is put
- * again is as good as new. */
+/* An altered record is detected once, the next best one serves, and putting it
+ * again restores it. */
 START_TEST(an_altered_record_is_set_aside_until_it_is_put_again)
 {
     spc__problem_key key = make_key(64, 64, 17), near = make_key(64, 64, 17.5);
@@ -1670,8 +1674,8 @@ static void assert_released(spc__cache *cache, int want)
     ck_assert_int_eq(released, want);
 }
 
-/* Not what is still another; nor what was refused for its code. A prune does
- * not remove what is right. */
+/* Records that still differ, or were refused because of their code, are not
+ * released. A prune keeps the intact ones. */
 START_TEST(what_proves_right_again_is_used_again)
 {
     spc__problem_key key = make_key(64, 64, 17), near = make_key(64, 64, 17.5);
@@ -1736,7 +1740,7 @@ START_TEST(code_is_what_it_says_that_it_is_or_is_not_had)
         assert_status(spc__cache_get_artefact(cache, &wanted[i], &code, &bytes,
                                               NULL, &error),
                       expected[i]);
-    /* What was stored for another problem under this key gives way. */
+    /* Code stored for another problem under this key is replaced. */
     assert_ok(spc__cache_put_artefact(cache, "k", "t", "c", "conv|a=1|b=3",
                                       &trial.launch, &trial.resources, "other",
                                       5, &error));
@@ -1779,9 +1783,9 @@ START_TEST(what_is_created_is_its_users_alone)
 END_TEST
 
 static const struct {
-    const char *name; /* whose mode is changed; "": the folder's */
-    int mode, group;  /* 0: as it was made */
-    const char *says; /* NULL: nothing */
+    const char *name; /* file whose mode is changed; "": the folder */
+    int mode, group;  /* 0: unchanged */
+    const char *says; /* NULL: no message */
 } modes[] = {
     {"user.db", 0600, 0, NULL},
     {"user.db", 0644, 0, NULL},
@@ -1809,12 +1813,13 @@ START_TEST(a_file_that_others_may_write_is_not_trusted)
         assert_says("chmod");
         assert_says("trusted");
     }
-    if (modes[_i].name[0] != '.') /* else nor may it be made there */
+    if (modes[_i].name[0] != '.') /* otherwise it may not be created there
+                                   * either */
         assert_ok(spc__cache_check_owner(at("not there"), &error));
 }
 END_TEST
 
-/* As many systems make one for each user; there are no others in it. */
+/* Many systems make one group for each user, without other members. */
 START_TEST(a_group_of_ones_own_may_write)
 {
     make_file("user.db", 64, 30);
@@ -1847,12 +1852,13 @@ START_TEST(a_file_of_another_user_is_not_trusted)
 }
 END_TEST
 
-/* Who may rename what is above a file needs no right to write it. */
+/* A user who may rename a folder above a file needs no right to write the file.
+ *  */
 static const struct {
     const char *folder;
     unsigned mode;
     int owner, group;
-    const char *says; /* NULL: it is well */
+    const char *says; /* NULL: accepted */
 } above[] = {
     {"far", 0755, 0, 0, NULL},
     {"far", 0777, 0, 0, "is in a folder that others may write"},
@@ -1887,7 +1893,7 @@ START_TEST(a_folder_of_others_keeps_no_file_in_its_place)
 }
 END_TEST
 
-/* A link, and its folder; what it leads to is there or not. */
+/* A link and its folder. Its target exists or not. */
 static const struct {
     const char *folder, *to;
     unsigned mode; /* of the folder `open` */
@@ -1905,7 +1911,8 @@ static const struct {
      "is in a folder that others may write"},
     {"open", "../shut/user.db", 01777, 0, NULL},
     {"open", "../shut/user.db", 01777, 65534, "is a link of another user"},
-    {"shut", "link.db", 0755, 0, NULL}, /* in a circle: who opens it says so */
+    {"shut", "link.db", 0755, 0, NULL}, /* in a circle: opening it reports
+                                         * that */
 };
 
 START_TEST(a_link_is_trusted_with_all_that_it_leads_through)
@@ -1977,8 +1984,8 @@ START_TEST(an_unreadable_file_is_named)
 }
 END_TEST
 
-/* A read-only file, and a file in WAL mode in a read-only folder, where not
- * even its shared memory can be made. */
+/* A read-only file, and a file in WAL mode in a read-only folder, where even
+ * its shared memory cannot be created. */
 START_TEST(a_read_only_file_is_read_and_takes_no_writes)
 {
     spc__problem_key key = make_key(64, 64, 17);
@@ -1987,7 +1994,7 @@ START_TEST(a_read_only_file_is_read_and_takes_no_writes)
     spc__choice found;
 
     if ((_i & 5) == 4)
-        return; /* nothing is read-only then */
+        return; /* no file is read-only for this user */
     if (!become_nobody())
         skip_test(NOT_NOBODY);
     make_file("user.db", 64, 30);
@@ -2018,7 +2025,7 @@ START_TEST(a_read_only_file_is_read_and_takes_no_writes)
 }
 END_TEST
 
-/* Puts artefacts until the disk is full; returns how many were taken. */
+/* Puts artefacts until the disk is full. Returns how many were accepted. */
 static int fill(spc__cache *cache)
 {
     static char code[20000];
@@ -2061,7 +2068,7 @@ START_TEST(a_full_disk_loses_nothing_that_was_stored)
     assert_says(_i == 0 ? "the disk is full" : "refused");
     assert_says("is kept");
 
-    /* It can still be read, here and by the next process. */
+    /* This and the next process can still read it. */
     ck_assert_int_eq(find(cache, &key, &found, 1), 1);
     spc__cache_close(cache);
     setrlimit(RLIMIT_FSIZE, &before);
@@ -2073,8 +2080,8 @@ START_TEST(a_full_disk_loses_nothing_that_was_stored)
 }
 END_TEST
 
-/* A file system without shared memory, as NFS: a layer over SQLite's own
- * access to files whose shared memory fails. */
+/* A file system without shared memory, like NFS: a layer over SQLite's own file
+ * access whose shared memory fails. */
 static sqlite3_vfs weak_vfs;
 static sqlite3_vfs *real_vfs;
 static sqlite3_io_methods weak_methods;
@@ -2117,13 +2124,14 @@ START_TEST(a_file_system_without_shared_memory_is_worked_on_all_the_same)
     spc__choice found;
 
     if (_i == 1)
-        make_file("user.db", 64, 30); /* made in WAL mode on a better one */
+        make_file("user.db", 64, 30); /* made in WAL mode on a normal file
+                                       * system */
     if (_i == 2)
         make_v1("user.db", true);
     use_weak_file_system();
     spc__cache *cache = open_user("user.db");
     put_chosen(cache, &key, &trial);
-    /* A second one at the same time: no lock may be left behind. */
+    /* A second handle at the same time: no lock may remain. */
     spc__cache *other = open_user("user.db");
     ck_assert_int_eq(find(other, &key, &found, 1), 1);
     assert_trial_eq(&found.trial, &trial);
@@ -2176,7 +2184,7 @@ START_TEST(eight_processes_write_one_new_file_at_the_same_time)
 }
 END_TEST
 
-/* Writes for ever, reporting each trial that is stored. */
+/* Writes forever and reports each stored trial. */
 static void write_and_report(int fd)
 {
     spc__cache *cache = open_user("user.db");
@@ -2216,7 +2224,7 @@ START_TEST(a_writer_killed_in_the_middle_loses_nothing_it_reported)
         write_and_report(ends[1]);
     }
     close(ends[1]);
-    usleep((useconds_t)(4000 * _i)); /* at 0, even while it is being created */
+    usleep((useconds_t)(4000 * _i)); /* at 0, while it is being created */
     ck_assert_int_eq(kill(writer, SIGKILL), 0);
     ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
     while (read(ends[0], &byte, 1) == 1)
@@ -2247,7 +2255,7 @@ START_TEST(a_lock_that_stays_is_an_error_after_the_time_limit)
         spc__cache_put_trial(cache, &key, &trial, &provenance, &error),
         SPC_EDB);
     assert_says("another process keeps it locked");
-    ck_assert_int_eq(find(cache, &key, &found, 1), 1); /* reading goes on */
+    ck_assert_int_eq(find(cache, &key, &found, 1), 1); /* reading still works */
     assert_ok(spc__layer_end(&other->layers[0], SPC_OK, &error));
     put(cache, &key, &trial);
     spc__cache_close(cache);
@@ -2255,8 +2263,8 @@ START_TEST(a_lock_that_stays_is_an_error_after_the_time_limit)
 }
 END_TEST
 
-/* Memory. Every allocation fails once: SQLite's through its hooks, ours where
- * the build wraps them. */
+/* Memory. Every allocation fails once: SQLite's through its hooks, ours through
+ * the wrappers of the build. */
 
 static int allocations_left = -1; /* -1: no limit */
 static bool allocation_failed;
@@ -2324,13 +2332,13 @@ static void limit_sqlite_memory(void)
     limited.xMalloc = limited_malloc;
     limited.xRealloc = limited_realloc;
     ck_assert_int_eq(sqlite3_config(SQLITE_CONFIG_MALLOC, &limited), SQLITE_OK);
-    /* Small buffers set aside would hide allocations. */
+    /* Lookaside buffers would hide allocations. */
     sqlite3_config(SQLITE_CONFIG_LOOKASIDE, 0, 0);
     sqlite3_initialize();
 }
 
-/* Whatever failed, a status said so and nothing crashed, leaked or is lost. One
- * allocation in five is tried. */
+/* After any failure, a status reported it, and nothing crashed, leaked or was
+ * lost. One allocation in five is tried. */
 START_TEST(each_allocation_may_fail)
 {
     spc__problem_key key = make_key(64, 64, 17);
@@ -2363,7 +2371,7 @@ END_TEST
 
 /* Files of schema v1 */
 
-/* Values as they are, not as they print. */
+/* Writes values exactly, not as they print. */
 static void dump_column(spc__buf *out, sqlite3_stmt *stmt, int i)
 {
     int bytes = sqlite3_column_bytes(stmt, i);
@@ -2382,7 +2390,7 @@ static void dump_column(spc__buf *out, sqlite3_stmt *stmt, int i)
     }
 }
 
-/* All that a query yields. */
+/* Returns all results of a query. */
 static void dump(spc__buf *out, const char *name, const char *query)
 {
     sqlite3 *db = NULL;
@@ -2400,7 +2408,7 @@ static void dump(spc__buf *out, const char *name, const char *query)
     sqlite3_close(db);
 }
 
-/* What both versions have, table by table. */
+/* The content that both versions have, table by table. */
 static const char *const kept[] = {
     "SELECT * FROM meta WHERE name != 'upgraded_by' AND name != 'journal'",
     "SELECT id, device, layer, target FROM problem ORDER BY id",
@@ -2438,7 +2446,7 @@ static int version_of(const char *name)
     return (int)number_in(name, "PRAGMA user_version");
 }
 
-/* Upgrades by opening. */
+/* Upgrades a file by opening it. */
 static void upgrade(const char *name)
 {
     spc__cache *cache = open_user(name);
@@ -2447,7 +2455,8 @@ static void upgrade(const char *name)
     ck_assert_int_eq(version_of(name), SPC__SCHEMA_VERSION);
 }
 
-/* The same as `before` holds, in either version, and sound. */
+/* Checks that the file is intact and has the content of `before`, in either
+ * version. */
 static void assert_nothing_lost(const char *name, const char *before)
 {
     spc__buf one = SPC__BUF_INIT, two = SPC__BUF_INIT;
@@ -2480,7 +2489,7 @@ START_TEST(an_upgrade_keeps_every_row_of_every_table)
         number_in("user.db", "SELECT count(*) FROM pragma_foreign_key_check"),
         0);
 
-    /* Nothing says later which way a file came to be. */
+    /* A new and an upgraded file do not differ. */
     make_file("fresh.db", 64, 30);
     dump(&fresh, "fresh.db", schema);
     dump(&upgraded, "user.db", schema);
@@ -2490,7 +2499,7 @@ START_TEST(an_upgrade_keeps_every_row_of_every_table)
 }
 END_TEST
 
-/* Equal, or neither is a number. */
+/* Equal, or both are NaN. */
 static void assert_close(double a, double b, double tolerance)
 {
     if (a != b && !(isnan(a) && isnan(b)))
@@ -2513,7 +2522,7 @@ static void assert_features(const char *features, sqlite3_stmt *old)
                         log2(sqlite3_column_double(old, 3)));
 }
 
-/* 1: where numbers are written with a comma. */
+/* 1: in a locale with decimal commas. */
 START_TEST(an_upgrade_makes_features_of_the_columns)
 {
     sqlite3 *db = NULL;
@@ -2557,7 +2566,7 @@ START_TEST(an_upgrade_makes_features_of_the_columns)
 }
 END_TEST
 
-/* A key as the runtime asks about the golden file's layers. */
+/* Makes a key like the runtime's for the golden file's layers. */
 static spc__problem_key make_v1_key(int cin, int cout, double log2_rows,
                                     double density)
 {
@@ -2590,7 +2599,8 @@ static const struct {
     {32, 64, 22, 0.35355339, SPC__MATCH_NEAREST, "rows=16,lanes=32", 99.9, 2},
 };
 
-/* Asks for what is known of the golden file; `rest` is a writable file's. */
+/* Queries the known content of the golden file. `rest` is that of a writable
+ * file. */
 static void assert_v1_answers(spc__cache *cache)
 {
     spc__choice found[12];
@@ -2643,7 +2653,7 @@ static void assert_v1_trials(spc__cache *cache)
     free(trials);
 }
 
-/* As a layer; as the user's file that may not be written; and upgraded. */
+/* As a layer, as the user's read-only file, and upgraded. */
 START_TEST(a_file_of_v1_answers_as_it_did)
 {
     const char *path = at("user.db");
@@ -2677,14 +2687,14 @@ START_TEST(a_file_of_v1_answers_as_it_did)
 }
 END_TEST
 
-/* The tables that version 3 had not. */
+/* Drops the tables that version 3 lacked. */
 static void forget_networks(const char *name)
 {
     sql(name, "DROP TABLE network_part; DROP TABLE network;"
               "DROP TABLE lease");
 }
 
-/* A record that does not fit its seal gets no new one by an upgrade. */
+/* An upgrade does not seal a record whose seal does not match. */
 START_TEST(a_file_of_v3_keeps_its_seals)
 {
     const char *path = at("user.db");
@@ -2708,8 +2718,8 @@ START_TEST(a_file_of_v3_keeps_its_seals)
 }
 END_TEST
 
-/* Version 2 had no seals: as a layer it is believed as it was then; as the
- * user's file it is sealed as it is. */
+/* Version 2 had no seals. A layer is trusted as before; the user's file is
+ * sealed in its current state. */
 START_TEST(a_file_of_v2_answers_as_it_did)
 {
     const char *path = at("user.db");
@@ -2749,7 +2759,7 @@ START_TEST(what_was_upgraded_is_added_to)
     make_v1("user.db", _i == 1);
     cache = open_user("user.db");
     put_chosen(cache, &key, &faster);
-    ck_assert_int_eq(rows_of(cache, "problem"), 10); /* it was there */
+    ck_assert_int_eq(rows_of(cache, "problem"), 10); /* it existed */
     ck_assert_int_eq(rows_of(cache, "trial"), 19);
     spc__cache_close(cache);
     cache = open_user("user.db");
@@ -2789,7 +2799,7 @@ START_TEST(a_layer_of_v1_lies_under_a_file_of_today)
 }
 END_TEST
 
-/* Its tables are gone from under the views; the other layers go on. */
+/* The tables under its views are gone. The other layers continue to work. */
 START_TEST(a_layer_of_v1_that_is_upgraded_while_it_is_read_says_so)
 {
     const char *layers[] = {at("old.db"), at("good.db")};
@@ -2804,7 +2814,8 @@ START_TEST(a_layer_of_v1_that_is_upgraded_while_it_is_read_says_so)
     cache = open_user("good.db");
     put_chosen(cache, &key, &trial);
     spc__cache_close(cache);
-    sqlite3_open(layers[0], &other); /* so that a journal says: not immutable */
+    sqlite3_open(layers[0], &other); /* so that a journal shows: not
+                                      * immutable */
     sqlite3_exec(other, "SELECT * FROM meta", NULL, NULL, NULL);
     assert_ok(spc__cache_open(&cache, NULL, layers, 2, &error));
     ck_assert_int_eq(find(cache, &key, found, 1), 1);
@@ -2849,11 +2860,12 @@ START_TEST(eight_processes_upgrade_one_file_at_the_same_time)
 }
 END_TEST
 
-/* A file system where, from the n-th change on, the process dies, or files no
- * longer grow: SQLite's own access to files, counted. */
+/* A file system on which, from the n-th change on, the process dies or files
+ * cannot grow: SQLite's own file access, counted. */
 static int changes_left; /* -1: no limit */
 static bool is_deadly;
-static sqlite3_io_methods mortal_methods[2]; /* of databases, of others */
+static sqlite3_io_methods mortal_methods[2]; /* for databases, for other
+                                              * files */
 static sqlite3_io_methods plain_methods;
 
 /* False: no more changes. */
@@ -2903,7 +2915,7 @@ static int mortal_open(sqlite3_vfs *vfs, sqlite3_filename name,
     if (rc == SQLITE_OK && file->pMethods != NULL) {
         sqlite3_io_methods *methods =
             &mortal_methods[(flags & SQLITE_OPEN_MAIN_DB) == 0];
-        plain_methods = *methods = *file->pMethods; /* which lock otherwise */
+        plain_methods = *methods = *file->pMethods; /* which lock differently */
         methods->xWrite = mortal_write;
         methods->xTruncate = mortal_truncate;
         methods->xSync = mortal_sync;
@@ -2932,7 +2944,7 @@ static void use_mortal_file_system(int changes, bool deadly)
     ck_assert_int_eq(sqlite3_vfs_register(&weak_vfs, 1), SQLITE_OK);
 }
 
-/* Does a process that opens the file live on? */
+/* Returns whether a process that opens the file survives. */
 static bool survives(const char *name, int changes)
 {
     int result;
@@ -2949,7 +2961,7 @@ static bool survives(const char *name, int changes)
     return WIFEXITED(result);
 }
 
-/* Killed at the first, the second, ... change to any file. */
+/* Killed at the first, the second, ... change of any file. */
 START_TEST(an_upgrade_that_is_killed_leaves_a_file_of_one_version)
 {
     bool alive = false;
@@ -2974,9 +2986,9 @@ START_TEST(an_upgrade_that_is_killed_leaves_a_file_of_one_version)
 }
 END_TEST
 
-/* The disk is full from the n-th time on that a file grows: what cannot be
- * upgraded is read as it is, says why it takes no writes, and is upgraded
- * another time. */
+/* The disk is full from the n-th growth of a file on. A file that cannot be
+ * upgraded is read as it is, reports why it accepts no writes, and is upgraded
+ * later. */
 START_TEST(an_upgrade_that_finds_no_room_is_left_for_another_time)
 {
     spc__problem_key key = make_v1_key(64, 96, 17, 0.23);
@@ -3039,11 +3051,11 @@ START_TEST(each_allocation_of_an_upgrade_may_fail)
 }
 END_TEST
 
-/* What the upgrade does not understand it leaves alone. */
+/* The upgrade leaves unknown content unchanged. */
 static const struct {
     const char *harm;
     bool upgraded;
-    const char *says; /* the first question, or put */
+    const char *says; /* message of the first query or put */
 } v1_damages[] = {
     {"ALTER TABLE problem RENAME COLUMN shape TO form", false, "its version"},
     {"DROP TABLE trial", false, "its version"},
@@ -3136,8 +3148,8 @@ START_TEST(a_listing_is_in_the_order_of_the_buckets)
 }
 END_TEST
 
-/* How fast, for the record: generous limits, so that a loaded machine or a
- * sanitizer does not fail them. SPC_TEST_TIMES prints what was measured. */
+/* Measures speed with generous limits, so that a loaded machine or a sanitizer
+ * does not fail. SPC_TEST_TIMES prints the times. */
 START_TEST(a_hot_lookup_is_a_matter_of_microseconds)
 {
     spc__problem_key key = make_key(64, 64, 17);
@@ -3233,7 +3245,7 @@ START_TEST(a_near_lookup_among_thousands_is_a_matter_of_microseconds)
         fprintf(stderr,
                 "near among 5000: first %.0f us, one %.1f us, eight %.1f us\n",
                 first, one, eight);
-    ck_assert_double_lt(one, first / 8); /* which reads them all */
+    ck_assert_double_lt(one, first / 8); /* the first one reads them all */
 }
 END_TEST
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_edited.c - a database that somebody has edited by hand: what is wrong is
- * named, with the file, and what is sound is still had.
+ * test_edited.c - a database that was edited by hand: errors are reported with
+ * the file's name, and intact records remain available.
  */
 #include "rig/cache_rig.h"
 
@@ -42,7 +42,7 @@ static spc_status note_fault(const spc__fault *fault, void *payload)
 
 static const struct {
     const char *sql;
-    const char *says; /* the whole of it; "": nothing is wrong */
+    const char *says; /* the complete message; "": no fault */
 } tables[] = {
     {"DROP TABLE fact", "table: the table 'fact' is missing\n"},
     {"DROP TABLE lease", "table: the table 'lease' is missing\n"},
@@ -81,7 +81,7 @@ START_TEST(what_is_wrong_with_the_tables_is_named)
 }
 END_TEST
 
-/* The name of what SQLite misses is in the sentence of who needs it. */
+/* The message names the object that SQLite misses. */
 START_TEST(who_needs_what_is_missing_names_it)
 {
     make("edited.db");
@@ -109,7 +109,7 @@ static spc_status count_row(const spc__cache_row *row, void *payload)
 /* ---- what a stranger may make of a file -----------------------------------
  */
 
-/* Rows without an end, and what is done behind one's back. */
+/* Endless rows, and hidden changes. */
 static const char *const traps[] = {
     "ALTER TABLE choice RENAME TO old; CREATE VIEW choice AS WITH RECURSIVE"
     " many(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM many)"
@@ -186,7 +186,7 @@ START_TEST(a_trigger_of_a_stranger_does_not_fire)
 }
 END_TEST
 
-/* Whoever opens a pipe waits for somebody to write it. */
+/* Opening a pipe blocks until a process writes to it. */
 START_TEST(a_pipe_beside_a_file_is_not_waited_for)
 {
     static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
@@ -218,7 +218,7 @@ static int listed(spc_status expected)
     return count;
 }
 
-/* Of one record that is listed. */
+/* The trial of one listed record. */
 #define CHOSEN "(SELECT trial FROM choice ORDER BY problem LIMIT 1)"
 static const char *const records[] = {
     "UPDATE trial SET samples = 4711 WHERE id = " CHOSEN,

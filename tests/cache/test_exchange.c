@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_exchange.c - records between files: merging is a join, text says all
- * that a record says, and nothing of a text is believed unseen.
+ * test_exchange.c - records between files: merging is a join, text is complete,
+ * and the content of a text is checked.
  */
 #include <math.h>
 
@@ -67,11 +67,13 @@ static void check_laws(uint64_t seed)
     assert_same("ab", "a_bc", "once more is nothing new", seed);
 }
 
-/* A few of them each time, 10,000 on request; each is printed when it fails. */
+/* Tries a few random merges, 10,000 on request, and prints each one that fails.
+ *  */
 START_TEST(merging_is_a_join)
 {
     bool all = suite_wants_all();
-    uint64_t first = all ? 0 : (uint64_t)suite_variant() * 8, count = all ? 10000 : 8;
+    uint64_t first = all ? 0 : (uint64_t)suite_variant() * 8,
+             count = all ? 10000 : 8;
 
     for (uint64_t seed = first; seed < first + count; seed++)
         check_laws(seed + 1);
@@ -165,7 +167,7 @@ static spc_status keep_reason(spc__fate fate, const char *record,
     return SPC_OK;
 }
 
-/* What a file says that nobody vouches for, beside one that says `ours`. */
+/* Records of an untrusted file, against a file that has `ours`. */
 static const struct {
     const char *theirs, *ours, *reason;
     bool is_for_the_trusted;
@@ -223,7 +225,7 @@ static void put_gpu_code(const char *name, char mark)
     spc__cache_close(cache);
 }
 
-/* Whichever of the two is above the other by its bytes. */
+/* Whichever of the two has the larger bytes. */
 START_TEST(code_of_a_key_is_not_replaced_by_a_stranger)
 {
     put_gpu_code("into", _i == 0 ? 'a' : 'b');
@@ -241,8 +243,8 @@ START_TEST(code_of_a_key_is_not_replaced_by_a_stranger)
 }
 END_TEST
 
-/* An edited line of code: how it is launched, what it is of, or its seal; what
- * then stands of its line. */
+/* An edited line of code: its launch, its identity, or its seal; and the edited
+ * text. */
 static const struct {
     const char *from, *to, *says;
 } edits[] = {
@@ -253,7 +255,7 @@ static const struct {
     {" seal=", NULL, "it has no seal"},
 };
 
-/* By text alone: of a file's rows their own seals are looked at. */
+/* Only for text, since the rows of a file have their own seals. */
 START_TEST(code_whose_line_was_edited_is_rejected)
 {
     char reason[300] = "", code[32] = "\177ELF..............\276\0..";
@@ -276,7 +278,7 @@ START_TEST(code_whose_line_was_edited_is_rejected)
         char *line = strstr(spc__buf_text(&text), edits[_i].from);
         ck_assert_ptr_nonnull(line);
         size_t rest = strlen(edits[_i].from);
-        if (edits[_i].to == NULL) /* the word as a whole */
+        if (edits[_i].to == NULL) /* the complete word */
             rest += strcspn(line + rest, " ");
         char *behind = strdup(line + rest);
         spc__buf edited = SPC__BUF_INIT;
@@ -349,8 +351,8 @@ START_TEST(text_says_all_that_records_say)
 }
 END_TEST
 
-/* A candidate whose result is no number is infinitely wrong, and what was not
- * measured is no number: both are said and read, also from file to file. */
+/* A candidate whose result is NaN has an infinite error, and an unmeasured
+ * value is NaN. Both are written and read, also from file to file. */
 START_TEST(numbers_that_are_not_finite_come_back)
 {
     spc__provenance from = {.version = "0.1.0", .unix_seconds = 1};
@@ -426,7 +428,7 @@ START_TEST(a_line_that_makes_no_sense_is_rejected_with_the_reason)
 }
 END_TEST
 
-/* What is read of a text that was damaged anywhere is what would be written. */
+/* Any text accepted after damage equals the text that would be written. */
 START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
 {
     bool all = suite_wants_all();

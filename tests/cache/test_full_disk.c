@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_full_disk.c - a disk that is full at any one write. What was to be
- * stored is there or not there, whole; all else stays; and a sentence says why.
+ * test_full_disk.c - a disk that is full at any one write. The record is stored
+ * completely or not at all, all others stay, and a sentence gives the reason.
  */
 #include "rig/failing_writes.h"
 
@@ -26,7 +26,7 @@ static spc_status add_network(const spc__network *at_, void *payload)
     return SPC_OK;
 }
 
-/* Facts have the time of the clock. */
+/* Facts contain the current time. */
 static void hide_times(char *text)
 {
     for (char *at_ = text; (at_ = strstr(at_, " at=1")) != NULL; at_++)
@@ -34,7 +34,7 @@ static void hide_times(char *text)
             *digit = '0';
 }
 
-/* All that a file holds, which must be sound; the caller's. */
+/* Returns the content of a file, which must be intact. The caller owns it. */
 static char *all_of(const char *name)
 {
     char *records = text_of(name);
@@ -66,7 +66,7 @@ static void copy_file(const char *to, const char *from)
 
 static spc__buf imported = SPC__BUF_INIT;
 
-/* Steps of an operation, each of which is whole or not at all. */
+/* Steps of an operation. Each is done completely or not at all. */
 typedef spc_status (*step)(spc__cache *cache);
 
 static spc_status put_trials(spc__cache *cache, int which)
@@ -147,7 +147,7 @@ static spc_status prune(spc__cache *cache)
     return spc__cache_prune(cache, &what, &removed, &error);
 }
 
-static int64_t pinned; /* the problem of a choice that is */
+static int64_t pinned; /* the problem of a pinned choice */
 
 static spc_status find_pinned(const spc__cache_row *row, void *payload)
 {
@@ -188,7 +188,7 @@ static const struct operation {
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
-/* The file that all begins with, the one that is merged, and its text. */
+/* Makes the initial file, the file to merge, and its text. */
 static void make_files(void)
 {
     uint64_t seed = 9;
@@ -197,7 +197,8 @@ static void make_files(void)
     make_drawn("base.db", &seed, 40);
     spc__cache *cache = open_user("base.db");
     assert_ok(put_network(cache, "old", false));
-    assert_ok(put_code_of(cache, "abcd")); /* what drawn trials name */
+    assert_ok(put_code_of(cache, "abcd")); /* the code that sampled trials
+                                            * name */
     assert_ok(spc__cache_each(cache, find_pinned, NULL, &error));
     ck_assert_int_ne(pinned, 0);
     sqlite3_exec(cache->layers[0].db, "PRAGMA journal_mode = DELETE", NULL,
@@ -210,7 +211,7 @@ static void make_files(void)
     spc__cache_close(cache);
 }
 
-/* What the file holds after none, one, ... of the steps. */
+/* Computes the content of the file after none, one, ... of the steps. */
 static int make_states(char **states, const struct operation *of)
 {
     int count = 0;
@@ -229,7 +230,7 @@ static int make_states(char **states, const struct operation *of)
 /* ---- the disk -------------------------------------------------------------
  */
 
-/* Something half done beside the files? */
+/* Checks that there are no partial files next to the databases. */
 static void assert_tidy(const char *how)
 {
     DIR *all = opendir(spc__buf_text(&folder));
@@ -242,7 +243,7 @@ static void assert_tidy(const char *how)
     closedir(all);
 }
 
-/* The packs of before, or of now: what they hold is sound. */
+/* Checks that the packs are the earlier or the new ones, and intact. */
 static void assert_pack(const char *how)
 {
     const char *files[] = {at("pack.db"), at("pack.sm_90a.db")};
@@ -257,10 +258,10 @@ static void assert_pack(const char *how)
     spc__cache_close(cache);
 }
 
-/* What came of it. */
+/* The result of an operation. */
 typedef struct result {
-    int done; /* steps that said that they did */
-    bool hit; /* was there a write that failed? */
+    int done; /* steps that reported success */
+    bool hit; /* a write failed */
 } result;
 
 static result try_steps(const struct operation *of, long nth, disk_fault fault)
@@ -291,7 +292,7 @@ static void assert_said(const result *of, int steps, const char *how)
                   "%s: '%s'", how, error.text);
 }
 
-/* What is there must be a state that is not before the last one told. */
+/* The content must be a state no earlier than the last reported step. */
 static void assert_state(char **states, int count, int done, const char *how)
 {
     char *now = all_of("now.db");
@@ -304,7 +305,7 @@ static void assert_state(char **states, int count, int done, const char *how)
     free(now);
 }
 
-/* False once no write is the one that fails. */
+/* Returns false once no write fails. */
 static bool fill_disk(const struct operation *of, char **states, int count,
                       long nth, disk_fault fault)
 {

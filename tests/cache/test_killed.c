@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_killed.c - eight processes work on one file, and are killed one after
- * the other. What they said was stored is there.
+ * test_killed.c - eight processes write to one file and are killed one after
+ * another. The file has all records that they reported as stored.
  */
 #include "rig/cache_rig.h"
 
@@ -10,8 +10,8 @@
 
 Suite *suite(void);
 
-/* What a process does for ever, one thing after the other, each of which is
- * stored when it returns. `n` counts them. */
+/* An operation that a process repeats forever. It is stored when the call
+ * returns. `n` counts the calls. */
 typedef spc_status (*habit)(spc__cache *cache, uint32_t n, uint64_t *seed);
 
 static spc_status put_one(spc__cache *cache, uint32_t n, uint64_t *seed)
@@ -47,7 +47,7 @@ static const habit habits[AT_ONCE] = {put_one,     put_one,        put_one,
                                       put_one,     put_one,        put_one,
                                       merge_other, replace_network};
 
-/* Says after each that it is stored. */
+/* Reports each stored record. */
 static void work_for_ever(int tell, habit what, uint64_t seed)
 {
     spc__cache *cache = open_user("killed.db");
@@ -89,7 +89,7 @@ static void end_victim(victim *it)
     ck_assert_msg(WIFSIGNALED(code), "it ended by itself: %d", code);
 }
 
-/* Eight work at once, and end one after the other at random moments. */
+/* Runs eight processes and kills them one after another at random moments. */
 static void kill_all(victim victims[AT_ONCE], uint64_t *seed)
 {
     memset(victims, 0, AT_ONCE * sizeof(*victims));
@@ -117,10 +117,9 @@ static int64_t count_of(const char *text, pid_t child)
 static void assert_stored(const victim *it, int i, const char *text)
 {
     if (habits[i] == put_one)
-        ck_assert_msg(count_of(text, it->pid) >= it->stored,
-                      "process %d: %lld of %lld", i,
-                      (long long)count_of(text, it->pid),
-                      (long long)it->stored);
+        ck_assert_msg(
+            count_of(text, it->pid) >= it->stored, "process %d: %lld of %lld",
+            i, (long long)count_of(text, it->pid), (long long)it->stored);
     if (habits[i] == replace_network && it->stored > 0) {
         spc__cache *cache = open_user("killed.db");
         char how[] = "killed";
@@ -139,7 +138,8 @@ START_TEST(nothing_that_was_stored_is_lost_by_a_kill)
         victim victims[AT_ONCE];
         int64_t checked;
         kill_all(victims, &seed);
-        char *text = text_of("killed.db"); /* asserts that none is damaged */
+        char *text = text_of("killed.db"); /* asserts that no record is
+                                            * damaged */
         for (int v = 0; v < AT_ONCE; v++) {
             assert_stored(&victims[v], v, text);
             stored += victims[v].stored;

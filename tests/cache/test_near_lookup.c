@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_near_lookup.c - what is near, found by a tree, is what a walk through
- * all records finds.
+ * test_near_lookup.c - the trees find the same near records as a search of all
+ * records.
  */
 #include "rig/cache_rig.h"
 
@@ -14,7 +14,7 @@ enum { RECORDS = 800, QUESTIONS = 100, WIDE = 8 };
 
 static const char *const targets[] = {"sm_80", "sm_90a", "sm_100"};
 
-/* A record as the test sees it. */
+/* The test's copy of a record. */
 typedef struct known {
     spc__problem_key key;
     double median_us;
@@ -23,7 +23,7 @@ typedef struct known {
 static known all[RECORDS];
 static int known_count;
 
-/* Places are whole steps, so that many are as far as each other. */
+/* Positions are whole steps, so many distances are equal. */
 static spc__problem_key draw_place(uint64_t *seed, int layers)
 {
     spc__problem_key key = {0};
@@ -63,7 +63,7 @@ static void fill(spc__cache *cache, uint64_t *seed, int layers)
     }
 }
 
-/* As a record is judged by hand: how good a match, and how far. */
+/* Computes a record's match and distance directly. */
 static spc__match judge(double *distance, const spc__problem_key *of,
                         const spc__problem_key *asked)
 {
@@ -89,7 +89,7 @@ static spc__match judge(double *distance, const spc__problem_key *of,
     return SPC__MATCH_EXACT;
 }
 
-/* A later choice of the same problem took the place of an earlier one. */
+/* True if a later choice of the same problem replaced an earlier one. */
 static bool is_replaced(int i)
 {
     for (int k = i + 1; k < known_count; k++)
@@ -142,7 +142,7 @@ static void assert_found(spc__cache *cache, const bool *replaced,
     }
 }
 
-/* Few layers of many records, and many of few. */
+/* Few layers with many records, and many layers with few. */
 static const int layer_counts[] = {1, 4, 1000};
 
 START_TEST(a_tree_finds_what_a_walk_finds)
@@ -171,10 +171,10 @@ static double look_shown(int64_t point, void *payload)
 {
     (void)point;
     ++*(int *)payload;
-    return 0.02; /* what a neighbour on the grid is beyond */
+    return 0.02; /* less than the distance of grid neighbours */
 }
 
-/* A walk through all of them would see each. */
+/* A linear search would visit every point. */
 START_TEST(of_many_points_a_few_leaves_are_seen)
 {
     enum { SIDE = 64, POINTS = SIDE * SIDE };
@@ -215,7 +215,7 @@ static spc__problem_key small_place(int rows)
     return key;
 }
 
-/* Ten problems, and a handle that has looked up near one and exactly. */
+/* Ten problems, and a handle that has made near and exact look-ups. */
 static spc__cache *open_warm(void)
 {
     spc__provenance from = {.version = "0.1.0", .host = "here"};
@@ -243,7 +243,7 @@ static spc__cache *open_warm(void)
     return cache;
 }
 
-/* What another process does to the record that a lookup would serve. */
+/* Changes by another process to the record that a look-up would serve. */
 static const char *const edits[] = {
     "UPDATE trial SET median_us = 0.5 WHERE median_us = 5",
     "UPDATE trial SET launch = 'block=64' WHERE median_us = 5",
@@ -266,14 +266,14 @@ static void edit_beside(const char *sql)
     sqlite3_close(db);
 }
 
-/* What was edited is the choice: the trial is what was stored. */
+/* Only the choice was edited; the trial is unchanged. */
 static bool is_trial_alone(const spc__choice *found)
 {
     return strcmp(found->reason, SPC__NEXT_REASON) == 0 &&
            spc__attrs_number(&found->trial.launch, "block", 0) == 128;
 }
 
-/* Exactly, and from so far away that all of them are near. */
+/* Exact, and from so far away that all of them are near. */
 START_TEST(what_is_edited_beside_an_open_handle_does_not_serve)
 {
     spc__cache *cache = open_warm();
@@ -294,8 +294,8 @@ START_TEST(what_is_edited_beside_an_open_handle_does_not_serve)
 }
 END_TEST
 
-/* The choice's seal was made of the trial's: it tells that the trial's row is
- * what it was, also where the trial's own seal is lost. */
+/* The choice's seal includes the trial's digest, so it shows that the trial's
+ * row is unchanged, even if the trial's own seal is lost. */
 START_TEST(a_choice_serves_while_its_seal_fits_both_rows)
 {
     static const char *const losses[] = {
@@ -353,8 +353,8 @@ static int count_one(unsigned what, void *count, void *stmt, void *text)
     return 0;
 }
 
-/* Of a problem that nobody measured, whose twin is one that somebody did, on
- * its scene or far from it, and with what is as far of its own. */
+/* A problem without measurements has a measured twin, for its scene or a
+ * distant one, and equally distant records of its own. */
 START_TEST(what_a_twin_knows_is_listed_by_match_and_distance)
 {
     static const struct {
@@ -397,9 +397,9 @@ START_TEST(what_a_twin_knows_is_listed_by_match_and_distance)
 }
 END_TEST
 
-/* Once the families are in memory, what a lookup asks of SQLite is whether that
- * is still so, and the record: exact, of the layer, of another one, or of a
- * twin. */
+/* Once the families are in memory, a look-up makes two SQLite queries: whether
+ * they are current, and the record (exact, of the layer, of another layer, or
+ * of a twin). */
 START_TEST(a_lookup_asks_two_questions)
 {
     spc__cache *cache = open_warm();

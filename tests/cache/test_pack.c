@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_pack.c - files that ship: what a pack holds, who signed it, and what is
- * kept or thrown away before.
+ * test_pack.c - files that ship: the content of a pack, its signature, and
+ * pruning before it.
  */
 #include "rig/cache_rig.h"
 
@@ -114,7 +114,7 @@ static void pack(const char *name, const char *into)
     spc__cache_close(cache);
 }
 
-/* With the key, or without one: NULL. */
+/* Opens the pack with the key, or without one if NULL. */
 static spc__cache *open_pack(const char *key)
 {
     const char *files[] = {at("pack.db"), at("pack.sm_90a.db")};
@@ -171,7 +171,7 @@ START_TEST(a_pack_holds_what_serves_and_nothing_else)
 }
 END_TEST
 
-/* As a layer, and as the database itself: nothing is written to it. */
+/* As a layer, and as the database itself. Neither writes to it. */
 START_TEST(a_whole_pack_is_all_that_there_is)
 {
     spc__problem_key key = make_key(64);
@@ -211,8 +211,8 @@ START_TEST(a_whole_pack_is_all_that_there_is)
 }
 END_TEST
 
-/* A pack of the name had code beside it, which contexts would read with the new
- * one; what says that it is of another pack, or of none, is not ours. */
+/* An earlier pack of the name had code files, which contexts would read with
+ * the new pack. A file of another pack, or of none, is not ours. */
 START_TEST(code_of_an_earlier_pack_of_the_name_is_removed)
 {
     spc__cache *cache;
@@ -222,7 +222,7 @@ START_TEST(code_of_an_earlier_pack_of_the_name_is_removed)
     pack("from.db", "pack.db");
     pack("from.db", "pack.sm_100a.db"); /* and pack.sm_100a.sm_90a.db */
     ck_assert_int_eq(packed.removed, 0);
-    cache = open_user("pack.sm_80.db"); /* nobody's */
+    cache = open_user("pack.sm_80.db"); /* belongs to no pack */
     spc__cache_close(cache);
     assert_ok(spc__file_write(at("pack.x.db"), "text", 4, &error));
     cache = open_user(whole ? "from.db" : "empty.db");
@@ -275,7 +275,7 @@ START_TEST(code_is_compressed_where_zstd_is_there)
 }
 END_TEST
 
-/* SQLite attaches ten files at most; layers are opened each by itself. */
+/* SQLite attaches ten files at most, so each layer is opened separately. */
 START_TEST(there_may_be_any_number_of_layers)
 {
     enum { LAYERS = 24 };
@@ -299,7 +299,7 @@ START_TEST(there_may_be_any_number_of_layers)
 }
 END_TEST
 
-/* Any byte of the compressed code may be another one. */
+/* Changes each byte of the compressed code. */
 START_TEST(damaged_code_is_no_code)
 {
     make_tuned("from.db");
@@ -360,7 +360,7 @@ static int files_in_folder(void)
     return count;
 }
 
-/* Files that are there before "from.db" is packed. */
+/* Files that exist before "from.db" is packed. */
 static const struct {
     const char *into;  /* the name of the pack */
     const char *taken; /* a name; a database unless it has a text */
@@ -405,7 +405,7 @@ START_TEST(a_pack_replaces_nothing_but_an_earlier_one)
 }
 END_TEST
 
-/* By any name of the file; nor of one of its layers. */
+/* By any name of the file, including one of its layers. */
 START_TEST(a_database_that_is_open_is_no_place_for_a_pack)
 {
     spc__cache *cache = NULL;
@@ -448,7 +448,7 @@ static spc_status die(spc__cache *records, spc_error *unused)
     return SPC_OK;
 }
 
-/* The earlier pack stays whole, and the next one removes what is left. */
+/* The earlier pack stays complete, and the next one removes partial files. */
 START_TEST(a_pack_that_is_killed_leaves_nothing_for_the_next)
 {
     int state;
@@ -489,7 +489,7 @@ static char *read_text(const char *name)
     return spc__buf_detach(&text);
 }
 
-/* What the program minisign signed, hashed before and not. */
+/* Signatures made by the program minisign, with and without hashing. */
 START_TEST(signatures_of_minisign_are_known)
 {
     char *key = read_text("key.pub"), *text = read_text("text");
@@ -514,7 +514,7 @@ START_TEST(signatures_of_minisign_are_known)
 }
 END_TEST
 
-/* No byte of a signature, of a key, may be another one. */
+/* Changing any byte of a signature or key makes it invalid. */
 START_TEST(a_signature_with_another_byte_is_none)
 {
     char *key = read_text("key.pub"), *text = read_text("text");
@@ -572,7 +572,7 @@ START_TEST(a_signature_that_is_cut_short_is_none)
 }
 END_TEST
 
-/* A key of the test's own, and signing with it as minisign does. */
+/* The test's own key, and signing with it like minisign. */
 typedef struct signer {
     unsigned char public_key[32], secret[64];
     char text[100];
@@ -660,7 +660,7 @@ START_TEST(a_signed_pack_serves_who_has_the_key)
 }
 END_TEST
 
-/* A forger seals what he likes; but he cannot sign. */
+/* A forger can compute seals but not signatures. */
 START_TEST(what_was_sealed_anew_is_not_signed)
 {
     static const char *const forgeries[] = {
@@ -684,7 +684,7 @@ START_TEST(what_was_sealed_anew_is_not_signed)
     spc__cache_close(cache);
     cache = open_pack(ours.text);
     ck_assert_int_eq(find(cache, &found), _i >= 2);
-    if (_i == 2) /* the trial is signed, what was said of it is not */
+    if (_i == 2) /* the trial is signed, its failure note is not */
         ck_assert_str_eq(found.reason, SPC__NEXT_REASON);
     ck_assert_int_ge(faults_of(cache), 1);
     spc__cache_close(cache);
@@ -789,7 +789,7 @@ START_TEST(a_pinned_choice_stays)
 }
 END_TEST
 
-/* It comes before what a layer measured faster. */
+/* It takes precedence over faster measurements of a layer. */
 START_TEST(a_pinned_choice_comes_first_of_all_layers)
 {
     const char *layer = at("layer.db");

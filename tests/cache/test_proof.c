@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_proof.c - a database that is hurt: bits that flip, disks that are full.
- * What comes out is right, or a sentence.
+ * test_proof.c - a damaged database: flipped bits, full disks. Its answers are
+ * correct, or a sentence gives the fault.
  */
 #include "rig/cache_rig.h"
 
@@ -50,7 +50,7 @@ static void copy_file(const char *to, const char *from)
 /* ---- a bit of any column --------------------------------------------------
  */
 
-/* The lines of what is left must all be lines of what was. */
+/* Checks that all remaining lines are lines of the original. */
 static void assert_part_of(const char *left, const char *whole, const char *how)
 {
     while (*left != '\0') {
@@ -70,10 +70,10 @@ typedef struct asked {
     int trial_count;
 } asked;
 
-/* So many draws meet every key that there is. */
+/* This many samples include every key. */
 enum { KEYS = 64 };
 
-/* What lookups answer: also for the ranks of several. */
+/* Records the answers of look-ups, including those for several choices. */
 static void ask_all(asked *out, spc__cache *cache)
 {
     uint64_t seed = 1;
@@ -125,8 +125,8 @@ static bool same_choice(const spc__choice *a, const spc__choice *b)
            same_key(&a->key, &b->key);
 }
 
-/* What takes the place of a choice that is damaged was not chosen, but it is a
- * trial that there was. */
+/* The replacement of a damaged choice was not the choice before, but it is an
+ * existing trial. */
 static bool was_tried(const spc__choice *found, const asked *then)
 {
     if (strcmp(found->reason, SPC__NEXT_REASON) != 0)
@@ -139,8 +139,8 @@ static bool was_tried(const spc__choice *found, const asked *then)
     return false;
 }
 
-/* Damage to an index may bring a record under another key: it is one that there
- * was all the same, and the asker checks whether it can serve. */
+/* A damaged index may return a record under another key. The record still
+ * exists, and the caller checks whether it can serve. */
 static bool is_known(const spc__choice *found, const asked *then)
 {
     for (int i = 0; i < KEYS; i++)
@@ -159,7 +159,7 @@ static void assert_answers(const asked *now, const asked *then, const char *how)
                           "%s: a choice that there was not", how);
 }
 
-/* What there is to be had must not be had for ever, nor must it be an error. */
+/* A lease must not be lost forever, and taking it must not be an error. */
 static void ask_lease(spc__cache *cache, const char *how)
 {
     char holder[SPC__LEASE_OWNER];
@@ -171,7 +171,7 @@ static void ask_lease(spc__cache *cache, const char *how)
     ck_assert_msg(status == SPC_OK || error.text[0] != '\0', "%s", how);
 }
 
-/* Opens it, asks all that can be asked; a refusal says why. */
+/* Opens the file and makes every query. A refusal gives a reason. */
 static int networks_read;
 
 static void check_hurt(const char *whole, const asked *then, const char *how)
@@ -203,7 +203,7 @@ static void check_hurt(const char *whole, const asked *then, const char *how)
     spc__cache_close(cache);
 }
 
-/* One bit of a value, whatever its type is. */
+/* Flips one bit of a value of any type. */
 static int flip(sqlite3 *db, const char *table, const char *column, int row,
                 int bit)
 {
@@ -266,8 +266,8 @@ static void make_whole(void)
     sqlite3_close(db);
 }
 
-/* Every column of every table; some bits of some rows, on request many.
- */
+/* Tries every column of every table: some bits of some rows, many on request.
+ *  */
 START_TEST(a_bit_that_flips_changes_no_answer)
 {
     static asked then[KEYS];
@@ -299,7 +299,7 @@ START_TEST(a_bit_that_flips_changes_no_answer)
 }
 END_TEST
 
-/* The same of the file's bytes, where no statement has put them. */
+/* The same for bytes of the file, at positions that no statement controls. */
 START_TEST(a_byte_that_changes_changes_no_answer)
 {
     static asked then[KEYS];
@@ -329,7 +329,7 @@ END_TEST
 
 /* ---- a disk that is full ------------------------------------------------- */
 
-/* No file may grow beyond this: as on a disk that is full. */
+/* Limits the size of files, like a full disk. */
 static void limit_files(rlim_t bytes)
 {
     struct rlimit limit = {bytes, RLIM_INFINITY};
@@ -338,7 +338,7 @@ static void limit_files(rlim_t bytes)
     ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
 }
 
-/* Merges into a file that has no room from a random size on. */
+/* Merges into a file that cannot grow beyond a random size. */
 START_TEST(a_merge_into_a_full_disk_is_whole_or_nothing)
 {
     uint64_t seed = 3;
@@ -417,7 +417,7 @@ START_TEST(a_driver_gets_only_whole_code_for_its_gpu)
     it.header.e_flags = 86;
     assert_status(spc__cubin_check(&it, sizeof(it), 80, &error), SPC_EFORMAT);
     for (size_t bytes = 0; bytes < sizeof(it); bytes++) {
-        char *part = malloc(bytes + 1); /* exact, for ASan */
+        char *part = malloc(bytes + 1); /* exact size, for AddressSanitizer */
         memcpy(part, &it, bytes);
         ck_assert_int_ne(spc__cubin_check(part, bytes, 86, &error), SPC_OK);
         free(part);
@@ -438,7 +438,7 @@ START_TEST(a_scene_larger_than_memory_is_refused_before_it_is_asked_for)
         (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
     int64_t rows = (int64_t)(bytes / 32) + 1;
 
-    if (rows > INT32_MAX) /* no scene is as large as this machine's memory */
+    if (rows > INT32_MAX) /* scenes are smaller than this machine's memory */
         return;
     assert_status(spc_scene_create(&scene, none, rows, "huge", &error),
                   SPC_ENOMEM);

@@ -68,8 +68,8 @@ static spc__attrs attrs(const char *text)
 static spc__library *open_test_library(void)
 {
     spc__library *library = NULL;
-    assert_ok(
-        spc__library_open(&library, SPC_TEST_DATA "/templates/compiler", NULL, &error));
+    assert_ok(spc__library_open(&library, SPC_TEST_DATA "/templates/compiler",
+                                NULL, &error));
     return library;
 }
 
@@ -80,11 +80,11 @@ static spc__template *find(spc__library *library, const char *name)
     return tpl;
 }
 
-/* The flag that libraries of open_text heed. */
+/* The cancel flag of libraries from open_text. */
 static volatile int stop;
 static const volatile int *const stopper = &stop;
 
-/* Opens a library that has one template file with this text. */
+/* Opens a library with one template file of this text. */
 static spc_status open_text(spc__library **out, const char *file,
                             const char *text, size_t bytes)
 {
@@ -111,7 +111,7 @@ static const char declaration[] =
     "%  default = function() return {} end,\n"
     "%}\n";
 
-/* Renders a body behind that declaration; *out may be NULL. */
+/* Renders a body after that declaration. *out may be NULL. */
 static spc_status render_body(spc__buf *out, const char *body)
 {
     spc__buf text = SPC__BUF_INIT, own = SPC__BUF_INIT;
@@ -136,7 +136,7 @@ static spc_status render(spc__buf *out, spc__library *library, const char *name,
     return spc__template_render(out, find(library, name), &p, &t, &c, &error);
 }
 
-/* A rendering without its opening comment. */
+/* Returns a rendering without its opening comment. */
 static const char *body_of(const spc__buf *source)
 {
     const char *end = strstr(spc__buf_text(source), "*/\n");
@@ -144,8 +144,8 @@ static const char *body_of(const spc__buf *source)
     return end + 3;
 }
 
-/* Sets a variable of the environment; undone by restore(), so that the suite
- * also runs in one process (CK_FORK=no), as valgrind likes it. */
+/* Sets an environment variable, which restore() resets. The suite can therefore
+ * run in one process (CK_FORK=no), as valgrind prefers. */
 static char *kept;
 
 static void replace(const char *name, const char *value)
@@ -183,7 +183,8 @@ static const struct golden {
     {"rowsum", "cin=8", "unroll=4", "rowsum.txt"},
 };
 
-/* The hash covers what is built in and shared, which golden files must not. */
+/* Hides the hash, which covers built-in shared files that golden files must not
+ * depend on. */
 static void hide_hash(spc__buf *source, const spc__template *tpl)
 {
     char *hash = strstr(source->data, spc__template_hash(tpl));
@@ -295,7 +296,7 @@ static const struct value bodies[] = {
     {"a$('\\n')b\nc", "a\nb\n#line 7 \"t.cu.lua\"\nc\n"},
     {"a \\\n% local x = 1\nb \\\nc\nd", "a \\\nb \\\nc\n\nd\n"},
     {"windows\r\nlines\r\n", "windows\nlines\n"},
-    /* Order: of keys, not of the hash; sort is stable. */
+    /* Order: by key, not by hash; sort is stable. */
     {"a\n% for k, v in pairs({b = 2, a = 1, [10] = 0, [9] = 9}) do\n"
      "$(k)=$(v)\n"
      "% end",
@@ -490,7 +491,7 @@ static const char limit[] = "in one call";
 
 static const struct hostile {
     const char *body;
-    const char *says; /* the refusal; "" means that nothing happens */
+    const char *says; /* the refusal; "": accepted */
 } hostiles[] = {
     {"% io.open('/etc/passwd')", "nil value (global 'io')"},
     {"% os.execute('true')", "nil value (global 'os')"},
@@ -639,7 +640,7 @@ START_TEST(an_endless_loop_heeds_the_flag)
 }
 END_TEST
 
-/* What a declaration does to itself while it is being read. */
+/* Declarations that change themselves while they are read. */
 static const struct hostile rewriting[] = {
     {"template.params = nil", "template.params must be a list, not a nil"},
     {"template.params = {5}",
@@ -760,7 +761,7 @@ START_TEST(many_renderings_need_no_more_memory_than_a_few)
 }
 END_TEST
 
-/* Memory runs out at every possible place, once. */
+/* Each allocation fails once. */
 START_TEST(each_refused_allocation_is_an_error)
 {
     spc__library *library = open_test_library();
@@ -769,7 +770,7 @@ START_TEST(each_refused_allocation_is_an_error)
     int refused = 0;
 
     assert_fails(render(&text, library, "faulty", "fault=typo", "rows=1"),
-                 SPC_ETEMPLATE); /* collects all garbage, too */
+                 SPC_ETEMPLATE); /* also collects all garbage */
     for (size_t more = 0; status != SPC_OK; more += 16, refused++) {
         library->box.bytes_limit = library->box.bytes_used + more;
         status = render(&text, library, "halo", "op=halo,cin=40,taps=2",
@@ -800,7 +801,7 @@ START_TEST(numbers_do_not_follow_the_locale)
 }
 END_TEST
 
-/* Any bytes at all: an error or an answer, never a crash. */
+/* Any bytes give an error or an answer, never a crash. */
 START_TEST(mutated_templates_never_crash)
 {
     static const char *const files[] = {
@@ -960,7 +961,7 @@ static const struct fault {
     const char *says;
 } faults[] = {
     {"none", SPC_OK, ""},
-    {"accepts", SPC_OK, ""}, /* not asked for a default */
+    {"accepts", SPC_OK, ""}, /* not called for the default */
     {"constraint", SPC_ETEMPLATE, "faulty.cu.lua:12: more than"},
     {"launch", SPC_ETEMPLATE, "faulty.cu.lua:16: launch: 'block' is 1.5"},
     {"illegal", SPC_ETEMPLATE, "faulty.cu.lua:20: default: rows = 3 is not a"},
@@ -1312,7 +1313,7 @@ START_TEST(rendered_cuda_becomes_a_cubin)
 }
 END_TEST
 
-/* 2 KB of shared memory, and far more live values than 24 registers hold. */
+/* 2 KB of shared memory, and many more live values than 24 registers hold. */
 static const char greedy_kernel[] =
     "extern \"C\" __global__ void spc_pack(float *p) { *p = 1; }\n"
     "extern \"C\" __global__ void spc_conv(const float *in, float *out)\n"
@@ -1458,7 +1459,7 @@ START_TEST(nvrtc_serves_several_threads)
 }
 END_TEST
 
-/* A function that was compiled, loaded for a moment. */
+/* Loads compiled code and calls its function. */
 static float call_rowsum(const spc__artefact *artefact, const float *in)
 {
     spc__buf folder = SPC__BUF_INIT, path = SPC__BUF_INIT;
@@ -1522,7 +1523,7 @@ START_TEST(headers_reach_the_c_compiler)
 }
 END_TEST
 
-/* A limit on the size of files does what a full disk does. */
+/* A limit on file size has the effect of a full disk. */
 START_TEST(a_source_that_cannot_be_written_says_why)
 {
     spc__compiler *cc = open_hostcc();
@@ -1562,7 +1563,7 @@ START_TEST(a_c_compile_error_points_to_the_template)
 }
 END_TEST
 
-/* Entries of $TMPDIR, to see that nothing is left behind. */
+/* Counts the entries of $TMPDIR, to check that no files remain. */
 static int count_entries(const char *path)
 {
     DIR *folder = opendir(path);
@@ -1580,7 +1581,7 @@ static void *cancel_soon(void *payload)
     return NULL;
 }
 
-/* Opens the compiler that a script in `folder` plays. */
+/* Opens a script in `folder` that acts as a compiler. */
 static spc__compiler *open_script(const spc__buf *folder, const char *script)
 {
     spc__buf path = SPC__BUF_INIT, text = SPC__BUF_INIT;
@@ -1650,7 +1651,7 @@ START_TEST(a_compiler_that_hangs_is_killed)
 }
 END_TEST
 
-/* Runs, and is no corpse that nobody has collected. */
+/* True if the process runs and is not a zombie. */
 static bool is_alive(pid_t id)
 {
     char path[40], state = 'X';
@@ -1664,7 +1665,7 @@ static bool is_alive(pid_t id)
     return state != 'X' && state != 'Z';
 }
 
-/* The number in a file, once it is there. */
+/* Waits for a file and returns the number in it. */
 static pid_t await_number(const char *path)
 {
     int number = 0;
@@ -1679,8 +1680,8 @@ static pid_t await_number(const char *path)
     return number;
 }
 
-/* Neither the compiler nor what it has started outlives a host that is killed;
- * what it leaves on the disk goes when another looks. */
+/* If the host is killed, the compiler and the processes it started end too. The
+ * next compiler removes their files. */
 START_TEST(a_compiler_ends_with_a_host_that_is_killed)
 {
     spc__buf folder = SPC__BUF_INIT, note = SPC__BUF_INIT,
@@ -1734,7 +1735,7 @@ START_TEST(a_compiler_may_leave_a_process_behind)
     assert_ok(spc__temp_dir_create(&folder, &error));
     spc__compiler *cc =
         open_script(&folder, "sleep 30 &\necho said\nexec cc \"$@\"");
-    cc->limit_seconds = 15; /* it holds the output for longer */
+    cc->limit_seconds = 15; /* the child holds the output for longer */
     assert_ok(spc__compile(&artefact, cc, &job, &log, &error));
     ck_assert_str_eq(spc__buf_text(&log), "said\n");
     spc__artefact_release(&artefact);
@@ -1745,7 +1746,7 @@ START_TEST(a_compiler_may_leave_a_process_behind)
 }
 END_TEST
 
-/* `_i`: which of the standard descriptors the host has closed, bit by bit. */
+/* The bits of `_i` are the standard descriptors that the host has closed. */
 START_TEST(a_child_runs_where_standard_descriptors_are_closed)
 {
     static const char *const words[] = {
@@ -1866,7 +1867,7 @@ START_TEST(a_damaged_cubin_is_an_error_or_an_answer)
     assert_ok(spc__compile(&artefact, nvrtc, &job, NULL, &error));
     spc__random_init(&random, 7);
     for (size_t bytes = 0; bytes < artefact.code_bytes; bytes += 97) {
-        char *copy = malloc(bytes + 1); /* exact, so that ASan sees */
+        char *copy = malloc(bytes + 1); /* exact size, for AddressSanitizer */
         memcpy(copy, artefact.code, bytes);
         read_cubin(&out, copy, bytes);
         free(copy);

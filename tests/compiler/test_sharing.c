@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_sharing.c - what templates share: Lua that they include, headers, and
- * what a folder of templates need not have. */
+/* test_sharing.c - files that templates share: included Lua, headers, and the
+ * files that a folder of templates may omit. */
 #include "base/error.h"
 #include "base/file.h"
 #include "compiler/builtin.h"
@@ -70,7 +70,7 @@ static spc_status render(spc__buf *out, spc__library *library)
     return spc__template_render(out, tpl, &problem, NULL, NULL, &error);
 }
 
-/* A rendering without its opening comment. */
+/* Returns a rendering without its opening comment. */
 static const char *body_of(const spc__buf *source)
 {
     const char *end = strstr(spc__buf_text(source), "*/\n");
@@ -78,7 +78,7 @@ static const char *body_of(const spc__buf *source)
     return end + 3;
 }
 
-/* Opens and renders "t.cu.lua", whose first line and body these are. */
+/* Opens and renders "t.cu.lua" with this first line and body. */
 static spc_status try(spc__buf *out, const char *first, const char *body)
 {
     spc__buf text = SPC__BUF_INIT, own = SPC__BUF_INIT;
@@ -156,7 +156,7 @@ START_TEST(a_macro_may_be_continued_in_shared_lua)
 END_TEST
 
 static const struct mistake {
-    const char *shared; /* rows.lua; NULL: there is none */
+    const char *shared; /* rows.lua; NULL: no file */
     const char *first;
     const char *body;
     const char *says; /* how the message starts */
@@ -208,8 +208,8 @@ START_TEST(a_mistake_in_shared_lua_names_its_line)
 }
 END_TEST
 
-/* Every part of the declaration may come from rows.lua, which has one of them;
- * a part of its own is never wrong. */
+/* Every part of the declaration may come from rows.lua, which contains one of
+ * them. The template's own parts are always valid. */
 static const char parts_template[] =
     "%include 'rows.lua'\n"
     "%local function yes() return true end\n"
@@ -236,15 +236,15 @@ static const struct mistake parts[] = {
      "rows.lua:2: derive: 'config' is the name of a global already"},
     {"%\n%function values() return {1, 1} end\n", NULL, NULL,
      "rows.lua:2: the values of 'n': 1 appears twice"},
-    /* The function was made there, for the template and with its values. */
+    /* The shared file made the function, with the template's values. */
     {"%local function give(t) return function()\n"
      "%  return t\n%end end\n%default = give({n = 3})\n",
      NULL, NULL, "rows.lua:1: default: n = 3 is not a legal value (1, 2)"},
-    /* What is wrong is the template's table, not the function before. */
+    /* The error is in the template's table, not in the function before it. */
     {"%\n%\n%\n%\n%function accepts() return true end\n"
      "%values = {0.5}\n",
      NULL, NULL, "t.cu.lua:3: the values of 'n': 'n' is 0.5, not a whole"},
-    /* A function of Lua's is in no file. */
+    /* A function of Lua itself has no file. */
     {"%default = pairs\n", NULL, NULL,
      "t.cu.lua:3: default must return a table, not a function"},
     {"%default = string.rep\n", NULL, NULL,
@@ -253,7 +253,8 @@ static const struct mistake parts[] = {
      NULL, "t.cu.lua:3: bad argument #1 to 'math.floor'"},
 };
 
-/* What C says about the result of a function names its file and its line. */
+/* An error that C raises about a function's result names the function's file
+ * and line. */
 START_TEST(a_wrong_part_from_shared_lua_names_its_line)
 {
     spc__attrs target, config, problem = {0};
@@ -288,7 +289,7 @@ START_TEST(a_wrong_part_from_shared_lua_names_its_line)
 }
 END_TEST
 
-/* The nearest file is the one that is wrong, however it was reached. */
+/* The error names the innermost file, however it was reached. */
 START_TEST(a_mistake_in_lua_that_shared_lua_includes_names_its_line)
 {
     put_file("more.lua", "%\n%include 'rows.lua'\n");
@@ -311,7 +312,8 @@ START_TEST(a_mistake_in_lua_that_shared_lua_includes_names_its_line)
 }
 END_TEST
 
-/* `template` may be set there; then the line is where the template asks. */
+/* A shared file may set `template`; the error then names the template's line
+ * that includes it. */
 START_TEST(a_wrong_declaration_in_shared_lua_is_one_of_the_template)
 {
     spc__library *library = NULL;
@@ -343,9 +345,9 @@ static void hash_of(char out[SPC__SHA256_HEX])
     spc__library_close(library);
 }
 
-/* What "t" includes by both words and both quotes, in a branch that is not
- * taken, by a name with an expression, and through other files; and what it
- * does not. */
+/* Includes of "t" with both words and both quotes, in a branch that is not
+ * taken, by a name with an expression, and through other files; and a file that
+ * it does not include. */
 #define INCLUDER                                                               \
     DECLARATION("%include 'rows.lua'")                                         \
     "\n% if false then\n#include \"deep.cuh\"\n% end\n"                        \
@@ -397,7 +399,7 @@ START_TEST(a_hash_covers_what_the_template_includes)
 }
 END_TEST
 
-/* A text, another one, and whether a record of one holds for the other. */
+/* Two texts, and whether records of one hold for the other. */
 static const struct rewritten {
     const char *text;
     const char *other;
@@ -452,7 +454,8 @@ START_TEST(what_a_hash_does_not_cover_is_not_included)
 }
 END_TEST
 
-/* By another way than the library's: from the top, names in quotes. */
+/* Finds includes independently of the library: from the top, names in quotes.
+ *  */
 static bool mentions(const char *text, const char *file, int depth)
 {
     char quoted[64];
@@ -479,7 +482,7 @@ static const spc__builtin_file *builtin_file(const char *name)
     return NULL;
 }
 
-/* index.cu.lua names its searchers by a parameter. */
+/* index.cu.lua names its search files by a parameter. */
 static bool searcher_mentions(const char *file)
 {
     static const char *const names[] = {"index_binary.cuh", "index_hash.cuh",
@@ -497,8 +500,8 @@ static bool builtin_includes(const spc__builtin_file *tpl, const char *file)
            (strcmp(tpl->name, "index.cu.lua") == 0 && searcher_mentions(file));
 }
 
-/* A change of what templates share makes stale what sees it, and no more:
- * otherwise each would cost all that was ever measured. */
+/* A change of a shared file must outdate exactly the records of templates that
+ * include it; otherwise each change would invalidate all measurements. */
 START_TEST(the_hash_of_a_builtin_template_covers_what_it_includes)
 {
     spc__library *library = NULL;
@@ -518,7 +521,7 @@ START_TEST(the_hash_of_a_builtin_template_covers_what_it_includes)
 }
 END_TEST
 
-/* CMake computes the digest of what is built in; both must agree. */
+/* CMake computes the hashes of the built-in templates; both must agree. */
 START_TEST(the_hash_of_a_builtin_template_needs_no_library)
 {
     spc__library *library = NULL;
@@ -556,7 +559,7 @@ START_TEST(a_folder_needs_no_more_than_its_kernel)
 }
 END_TEST
 
-/* Even a .c.lua in the place of a .cu.lua. */
+/* Even a .c.lua may replace a .cu.lua. */
 START_TEST(what_a_folder_has_replaces_what_is_built_in)
 {
     put_file("t.cu.lua", DECLARATION("%include 'os_rows.lua'") "$(mine)\n");

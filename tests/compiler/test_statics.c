@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_statics.c - memory of compiled code that lasts between launches.
+ * test_statics.c - static memory of compiled code that persists between
+ * launches.
  *
  *     test_statics [nvrtc]
  */
@@ -28,7 +29,7 @@ static spc__compiler *open_nvrtc(void)
     return nvrtc;
 }
 
-/* Bytes that the code of `source` finds again; a kernel of any compiler. */
+/* Compiles `source` and returns its persistent bytes, for any compiler. */
 static int statics_of(spc__compiler *compiler, const char *target,
                       const char *source)
 {
@@ -39,7 +40,7 @@ static int statics_of(spc__compiler *compiler, const char *target,
     assert_ok(spc__compile(&artefact, compiler, &job, NULL, &error),
               error.text);
     size_t bytes = spc__code_statics(artefact.code, artefact.code_bytes);
-    /* Of a part of the file nothing is read that is not there. */
+    /* A truncated file is never read past its end. */
     for (size_t cut = 0; cut < artefact.code_bytes; cut += 97) {
         void *part = malloc(cut + 1);
         memcpy(part, artefact.code, cut);
@@ -102,21 +103,21 @@ START_TEST(static_memory_of_a_shared_object_is_counted)
         {"__attribute__((section(\"mine\"))) int kept[9] = {1};\n"
          "int f(void) { return kept[0]++; }",
          36},
-        /* By their names these are the loader's. */
+        /* These sections have names used by the loader. */
         {"__attribute__((section(\".got.mine\"))) int kept[9] = {1};\n"
          "int f(void) { return kept[0]++; }",
          36},
         {"__attribute__((section(\".dynamic.mine\"))) int kept = 1;\n"
          "int f(void) { return kept++; }",
          4},
-        /* What is written there ends the process: it is locked. */
+        /* A write there crashes, because the memory is locked. */
         {"extern int *at(void); int f(void) { return (*at())++; }\n"
          "asm(\".pushsection .got.plt,\\\"aw\\\"; .Lkept: .long 0;\"\n"
          "    \".popsection\");",
          0},
         {"_Thread_local int kept[3] = {1}; int f(void) { return kept[0]++; }",
          12},
-        /* Memory that has no symbol, less than a linker's. */
+        /* Memory without a symbol, smaller than that of a linker. */
         {"asm(\".pushsection .bss; .Lkept: .zero 4; .popsection\");\n"
          "int f(void) { return 1; }",
          4},
@@ -140,8 +141,8 @@ START_TEST(static_memory_of_a_shared_object_is_counted)
 }
 END_TEST
 
-/* What a file says of its sections is as large as it wants: two halves of all
- * numbers are not none. */
+/* A file can claim any section sizes. Two halves of the address space must not
+ * add up to 0. */
 START_TEST(sizes_that_are_only_claimed_add_up_to_some)
 {
     spc__compiler *cc = open_hostcc();

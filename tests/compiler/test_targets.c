@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_targets.c - every CUDA template, at its default, for GPUs that are not
- * here: does it compile, and without spills?
+ * test_targets.c - every CUDA template, at its default, compiles without spills
+ * for GPUs that this machine lacks.
  *
- *     test_targets          is every template among what is compiled, and every
- *                           dataflow described?
- *     test_targets nvrtc    compiles some of all (template, problem, GPU),
- *                         others with another seed; $SPC_TEST_ALL compiles all of them
+ *     test_targets          every template is compiled below, and every
+ *                           dataflow is documented
+ *     test_targets nvrtc    compiles a sample of (template, problem, GPU) that
+ *                           depends on the seed; $SPC_TEST_ALL compiles all
  */
 #include "base/file.h"
 #include "compiler/artefact.h"
@@ -44,8 +44,8 @@ static void feature_problem(spc__attrs *out, const char *text)
     spc__feature_attrs(out, &feature);
 }
 
-/* Of the map of a layer, with keys of 32 bits; of 64 for what is not
- * submanifold. */
+/* The index width of a layer's map: 32-bit keys, or 64-bit ones if the layer is
+ * not submanifold. */
 static spc__index_width width_of(const spc_conv *conv)
 {
     int key = conv->op == SPC_SUBM ? 32 : 64;
@@ -68,7 +68,7 @@ static void index_problem(spc__attrs *out, const char *text)
                        spc__conv_is_inverse(&conv));
 }
 
-/* The same with keys of 64 bits. */
+/* The same with 64-bit keys. */
 static void wide_problem(spc__attrs *out, const char *text)
 {
     spc_conv conv;
@@ -95,7 +95,8 @@ static void named_problem(spc__attrs *out, const char *text)
     spc__attrs_set_number(out, "threads", 1024);
 }
 
-/* A template, or NULL for all of role "conv" that take the layer. */
+/* A template, or NULL for all templates of role "conv" that accept the layer.
+ *  */
 static const struct {
     const char *template_name;
     void (*fill)(spc__attrs *out, const char *text);
@@ -182,7 +183,7 @@ static bool is_cuda(const spc__template *tpl)
     return strcmp(spc__template_device(tpl), "cuda") == 0;
 }
 
-/* Is the template one that problem `p` has code from, on this GPU? */
+/* True if problem `p` uses code of the template on this GPU. */
 static bool serves(spc__template *tpl, int p, const spc__attrs *problem,
                    const spc__attrs *target)
 {
@@ -207,8 +208,8 @@ static spc__attrs facts_of(const char *gpu)
     return target;
 }
 
-/* A problem that is compiled by the template, on some GPU: its default there.
- */
+/* Finds a problem that is compiled with the template on some GPU, and its
+ * default there. */
 static bool find_default(spc__attrs *config, spc__template *tpl)
 {
     for (int p = 0; p < LENGTH(problems); p++)
@@ -225,7 +226,7 @@ static bool find_default(spc__attrs *config, spc__template *tpl)
     return false;
 }
 
-/* A template that nobody compiles here needs a row of `problems`. */
+/* A template that is not compiled here needs a row in `problems`. */
 START_TEST(no_template_is_left_out)
 {
     spc__library *library;
@@ -253,7 +254,8 @@ static bool says(const char *text, const char *name)
 }
 
 /* docs/dataflows.md names every dataflow and its parameters. */
-/* Of all roles; what reads them is not asked for more than its device. */
+/* For all roles; templates that read triplets are checked only for their
+ * device. */
 START_TEST(points_are_for_those_that_read_triplets)
 {
     static const struct {
@@ -316,8 +318,8 @@ END_TEST
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* Bytes that any kernel of the code stores or loads as it has too few
- * registers, by the compiler's log. */
+/* Returns the bytes that the kernels spill to memory, from the compiler's log.
+ *  */
 static int spilled_of(const char *log)
 {
     int all = 0, kernels = 0, stores, loads;
@@ -336,7 +338,7 @@ static int spilled_of(const char *log)
     return all;
 }
 
-/* Compiles; true if no kernel spills. */
+/* Compiles. Returns true if no kernel spills. */
 static bool compiles(const rig_of *r, spc__template *tpl, int p,
                      const char *gpu)
 {
@@ -370,8 +372,8 @@ static bool compiles(const rig_of *r, spc__template *tpl, int p,
     return spilled == 0;
 }
 
-/* Those templates that serve problem `p`; `number` counts what is compiled.
- * Returns how many of them spill. */
+/* Compiles the templates that serve problem `p`. `number` counts them. Returns
+ * how many spill. */
 static int compile_problem(const rig_of *r, int p, const char *gpu, int *number)
 {
     spc__attrs problem, target = facts_of(gpu);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_header.c - spc.h compiles alone, and says what it promises. */
+/* test_header.c - spc.h compiles alone, and its promises hold. */
 #include "rig/header_structs.h"
 #include "rig/suite.h"
 #include "spc.h"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_properties.c - what convolutions are beyond their sums: linear, the same
- * wherever they stand, blind to other batch elements and to the order of rows,
- * with a transpose, and with groups that are blocks of their weights. Held
- * against themselves, not against the oracle: whole layers through plans, on
- * integers, where all of that is exact.
+ * test_properties.c - mathematical properties of convolutions: they are linear,
+ * commute with translations, ignore other batch elements and the order of rows,
+ * and have a transpose; groups are blocks of their weights. The results of
+ * whole layers are compared with each other instead of the oracle, through
+ * plans, on integers, where all of this is exact.
  *
  *     test_properties [sim|cpu|cuda]
  */
@@ -12,7 +12,7 @@
 
 /* ---- symmetries ---------------------------------------------------------- */
 
-/* Everything that all of them look at. */
+/* The data that all checks use. */
 typedef struct subject {
     layer whole;
     cloud voxels;
@@ -63,7 +63,7 @@ static void check_linear(subject *s)
     free(got);
 }
 
-/* By multiples of all strides, also across zero. */
+/* Translates by multiples of all strides, also across zero. */
 static void check_translated(subject *s)
 {
     static const int32_t by[3] = {12, -6, 6};
@@ -82,7 +82,7 @@ static void check_translated(subject *s)
     free(got);
 }
 
-/* Each batch element alone is its part of the whole. */
+/* Each batch element computed alone equals its part of the whole. */
 static void check_batches(subject *s)
 {
     int64_t in = 0, out = 0;
@@ -106,7 +106,7 @@ static void check_batches(subject *s)
     ck_assert_int_eq(out, s->whole.rows_out);
 }
 
-/* Rows of a scene in another order; `from` is where each comes from. */
+/* Permutes the rows of a scene. `from` is the original row of each. */
 static void permute(cloud *out, int *from, const cloud *voxels)
 {
     spc__random random;
@@ -136,7 +136,7 @@ static float *permuted(const float *values, const int *from, int rows,
     return out;
 }
 
-/* What is the scene has its order; the other set has its own. */
+/* The rows of the scene are permuted; the derived set has its own order. */
 static void check_permuted(subject *s)
 {
     const spc_conv *conv = &s->whole.conv;
@@ -198,8 +198,8 @@ END_TEST
 
 /* ---- transposes ---------------------------------------------------------- */
 
-/* <conv x, y> = <x, transpose y>; the transpose of a submanifold layer is one
- * with its offsets in the opposite order. */
+/* <conv x, y> = <x, transpose y>. The transpose of a submanifold layer has its
+ * offsets in reverse order. */
 static const struct {
     const char *layer, *transpose;
 } pairs[] = {
@@ -299,7 +299,7 @@ static const struct {
      "subm,cin=8,cout=24,k=3,dtype=tf32"},
 };
 
-/* The weights of all groups as blocks of one matrix, zeros beside them. */
+/* Returns the weights of all groups as diagonal blocks of one matrix. */
 static float *in_blocks(const float *weights, const spc_conv *grouped)
 {
     int offsets = spc__conv_offsets(grouped), width = grouped->cin;
@@ -350,7 +350,7 @@ END_TEST
 
 /* ---- divided tiles ------------------------------------------------------- */
 
-/* Every way to divide the sum is run, except under a sanitizer, with which each
+/* Runs every way to divide the sum. Sanitizer builds skip some, because each
  * kernel takes long to compile. */
 static bool leaves_out(int i)
 {
@@ -362,7 +362,7 @@ static bool leaves_out(int i)
 #endif
 }
 
-/* On integers no order of the sums is another. */
+/* On integers the order of a sum does not matter. */
 START_TEST(a_divided_sum_is_the_whole_sum)
 {
     static const char *const ways[] = {"split=stream", "split=cluster2",
@@ -394,7 +394,7 @@ END_TEST
 
 /* ---- drawn layers -------------------------------------------------------- */
 
-/* Another one with each seed. */
+/* The layer depends on the seed. */
 static uint64_t drawn_seed(int i)
 {
     return 1000 * (uint64_t)suite_variant() + (uint64_t)i;
@@ -402,8 +402,8 @@ static uint64_t drawn_seed(int i)
 
 typedef struct drawn {
     char text[200], whole[200]; /* the second without groups */
-    char transpose[200];        /* "": the text of none */
-    int farthest;               /* of its offsets from the middle, in steps */
+    char transpose[200];        /* "": no transpose */
+    int farthest;               /* offset, in steps from the middle */
 } drawn;
 
 static int one_of(spc__random *random, int low, int high)
@@ -411,7 +411,7 @@ static int one_of(spc__random *random, int low, int high)
     return low + (int)spc__random_below(random, (uint32_t)(high - low + 1));
 }
 
-/* "1x2x1" of numbers from low to high. */
+/* Samples "1x2x1" with numbers from low to high. */
 static void draw_axes(char out[24], int axes[3], spc__random *random, int low,
                       int high)
 {
@@ -420,8 +420,9 @@ static void draw_axes(char out[24], int axes[3], spc__random *random, int low,
     snprintf(out, 24, "%dx%dx%d", axes[0], axes[1], axes[2]);
 }
 
-/* Whole groups of channels; a third of all layers has some, and of these some
- * are depthwise. `wide`: as dataflows besides the first need them. */
+/* Samples channels in whole groups. A third of all layers has groups, and some
+ * of these are depthwise. `wide` gives the widths that dataflows other than the
+ * first need. */
 static int draw_channels(int *cin, int *cout, spc__random *random, bool wide)
 {
     int parts = one_of(random, 0, 2) == 0 && !wide ? one_of(random, 2, 9) : 1;
@@ -434,8 +435,9 @@ static int draw_channels(int *cin, int *cout, spc__random *random, bool wide)
     return parts;
 }
 
-/* What is behind the channels of a layer and of its transpose, which is the
- * other of conv and inverse, or has its offsets in the opposite order. */
+/* Samples the words after the channels, for a layer and its transpose. The
+ * transpose of conv is inverse and vice versa; that of subm has its offsets in
+ * reverse order. */
 static void draw_geometry(char out[160], char back[160], drawn *d, int op,
                           spc__random *random, bool wide)
 {
@@ -452,7 +454,7 @@ static void draw_geometry(char out[160], char back[160], drawn *d, int op,
         draw_axes(padding, pad, random, 0, 3);
     for (int a = 0; a < 3; a++)
         d->farthest += kernel[a] / 2;
-    if (op == 0) { /* -((k - 1) / 2) d is first, the mirrored one's is last */
+    if (op == 0) { /* the mirrored offset is the last one */
         snprintf(out, 160, "k=%s,dilation=%s,dtype=%s", k, dilation, type);
         snprintf(back, 160, "k=%s,dilation=%s,origin=%dx%dx%d,dtype=%s", k,
                  dilation, -(kernel[0] / 2) * spread[0],
@@ -511,9 +513,9 @@ START_TEST(a_drawn_layer_keeps_its_properties)
 }
 END_TEST
 
-/* Dataflows that divide the sum otherwise: on integers all are the same. Of the
- * hybrid the ends are near=0 and, with FAR, one step more than the farthest
- * offset has. */
+/* Dataflows that divide the sum differently. On integers all are equal. The
+ * extremes of the hybrid are near=0 and, with FAR, one step more than the
+ * farthest offset. */
 #define FAR "near=%d,weights=stream"
 static const struct {
     const char *name, *values;
@@ -559,7 +561,7 @@ END_TEST
 
 /* ---- no voxel ------------------------------------------------------------ */
 
-/* Then there is nothing to have room for, whoever asks. */
+/* Without voxels no memory is needed. */
 START_TEST(of_nothing_comes_nothing)
 {
     const cloud none = {0};
@@ -601,7 +603,7 @@ int main(int argc, char **argv)
     if (status != 0)
         return status;
     int turns = suite_device != NULL ? 1 : DEVICES;
-#ifdef SPC_SANITIZE /* whose kernels take longer to compile */
+#ifdef SPC_SANITIZE /* its kernels take longer to compile */
     suite_sample(31);
 #else
     suite_sample(17);

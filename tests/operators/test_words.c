@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_words.c - the words of all operators: that an operator takes those which
- * it is listed with and no others, that its defaults are those listed, that
- * every bad value has its sentence, and that every example runs; and that
- * `verify --all` leaves none of them out.
+ * test_words.c - the words of all operators. An operator accepts exactly the
+ * words listed for it, the listed defaults are right, every bad value has a
+ * sentence, every example runs, and `verify --all` omits no operator.
  */
 #include "base/random.h"
 #include "command/verify/matrix.h"
@@ -20,9 +19,9 @@ enum { TEXT_BYTES = 512, BAD = 7 };
 
 /* ---- the words, right and wrong ------------------------------------------ */
 
-/* `with`: words that are needed beside it where the operator has them. A value
- * that is right for each operator that has the word, and not its default; and
- * some that are wrong for all. */
+/* `with` are words that must accompany it. Each row has a value that is valid
+ * for each operator with the word and differs from its default, and values that
+ * are invalid for all. */
 static const struct word {
     const char *kind, *name, *with, *good, *bad[BAD];
 } words[] = {
@@ -146,14 +145,14 @@ static const struct word {
 
 /* ---- texts --------------------------------------------------------------- */
 
-/* The length of the listed word at `list`, and of its name. */
+/* Returns the length of the listed word at `list`, and of its name. */
 static size_t word_length(const char *list, size_t *name)
 {
     *name = strcspn(list, " =");
     return strcspn(list, " ");
 }
 
-/* Where the listing has the word; NULL: it has not. */
+/* Returns the position of the word in the listing, or NULL. */
 static const char *find_listed(const spc_operator_info *of, const char *name)
 {
     const char *at = of->words;
@@ -168,7 +167,7 @@ static const char *find_listed(const spc_operator_info *of, const char *name)
     return NULL;
 }
 
-/* Takes the word out of an operator's text, but not out of its head. */
+/* Removes the word from an operator's text, but not from its head. */
 static void remove_word(char *text, const char *name)
 {
     char *at = strchr(text, ',');
@@ -182,7 +181,7 @@ static void remove_word(char *text, const char *name)
         }
 }
 
-/* Whether or not it was there, it is now `value`. */
+/* Sets the word to `value`, replacing any earlier one. */
 static void set_word(char *text, const char *name, const char *value)
 {
     remove_word(text, name);
@@ -190,13 +189,13 @@ static void set_word(char *text, const char *name, const char *value)
     snprintf(text + length, TEXT_BYTES - length, ",%s=%s", name, value);
 }
 
-/* By such a map there is one rule, which the example has. */
+/* Maps of this operator have only one rule, which the example uses. */
 static bool is_other_rule(const spc_operator_info *of, const char *name)
 {
     return strcmp(name, "rule") == 0 && find_listed(of, "radius") != NULL;
 }
 
-/* "name=value" */
+/* Sets a word given as "name=value". */
 static void set_pair(char *text, const char *pair, const spc_operator_info *of)
 {
     char name[40];
@@ -206,8 +205,8 @@ static void set_pair(char *text, const char *pair, const spc_operator_info *of)
         set_word(text, name, strchr(pair, '=') + 1);
 }
 
-/* The operator's example, ready for the word: an activation that has a slope,
- * where the head says which it is. */
+/* Prepares the operator's example for the word, for example with an activation
+ * that has a slope if the head selects it. */
 static void begin(char *text, const spc_operator_info *of,
                   const struct word *word)
 {
@@ -219,10 +218,10 @@ static void begin(char *text, const spc_operator_info *of,
                  ? "actgrad=leaky,c=64"
                  : of->example);
     if (strcmp(word->name, "offsets") == 0) {
-        remove_word(text, "k"); /* which they stand in the place of */
+        remove_word(text, "k"); /* which the offsets replace */
         remove_word(text, "padding");
         if (strcmp(of->kind, "features") == 0 && find_listed(of, "offsets"))
-            set_word(text, "offsets", "0x0x0"); /* which has no other kernel */
+            set_word(text, "offsets", "0x0x0"); /* the only kernel it allows */
     }
     if (word->with != NULL)
         set_pair(text, word->with, of);
@@ -230,7 +229,8 @@ static void begin(char *text, const spc_operator_info *of,
 
 /* ---- parsers ------------------------------------------------------------- */
 
-/* Parses by the operator's kind; `canonical` is what is written back. */
+/* Parses a text of the operator's kind. `canonical` receives the text written
+ * back. */
 static spc_status parse(char canonical[TEXT_BYTES], const char *kind,
                         const char *text, spc_error *error)
 {
@@ -260,8 +260,7 @@ static void assert_parses(char canonical[TEXT_BYTES],
     assert_ok(parse(canonical, of->kind, text, &error), error.text);
 }
 
-/* The sentence begins with the text, and says something of the word after it.
- */
+/* The sentence begins with the text and mentions the word after it. */
 static void assert_refused(const spc_operator_info *of, const char *text,
                            const char *says)
 {
@@ -436,7 +435,7 @@ START_TEST(a_text_is_held_to_its_form)
 }
 END_TEST
 
-/* Whatever the host's locale says of numbers. */
+/* The host's number format does not matter. */
 START_TEST(a_text_is_the_same_in_every_locale)
 {
     static const char *const besides[] = {
@@ -459,7 +458,7 @@ START_TEST(a_text_is_the_same_in_every_locale)
 }
 END_TEST
 
-/* What other programs call things, and what would change nothing. */
+/* Names used by other programs, and words without effect. */
 static const struct {
     const char *kind, *text, *says;
 } sentences[] = {
@@ -505,8 +504,9 @@ START_TEST(a_sentence_says_what_would_be_right)
 }
 END_TEST
 
-/* A layer is what its members say, whoever filled them in: what is taken is
- * written so that it reads as the same, what is not gets its sentence. */
+/* Only the members of a layer count, however they were filled. An accepted
+ * layer is written as text that reads back the same; a refused one gets its
+ * sentence. */
 static const char *const filled[] = {
     "subm,cin=64,cout=64,k=3,dtype=f16",
     "subm,cin=8,cout=8,offsets=0x0x0+1x0x0",
@@ -518,8 +518,8 @@ static const char *const filled[] = {
     "subm,cin=8,cout=8,k=3,dtype=i8,out=f16",
 };
 
-/* Where numbers of four bytes are: not in the list, whose numbers have two, and
- * not in flags, of which C knows two values. */
+/* True for positions of 4-byte numbers. The list has 2-byte numbers, and flags
+ * may only be 0 or 1 in C. */
 static bool holds_numbers(size_t at)
 {
     static const size_t flags[] = {
@@ -571,7 +571,7 @@ START_TEST(members_of_a_layer_are_taken_and_written_or_refused)
 }
 END_TEST
 
-/* The same of operators on features, and of what their gradients are. */
+/* The same for operators on features and their gradients. */
 START_TEST(members_of_an_operator_are_taken_and_written_or_refused)
 {
     static const uint32_t values[] = {
@@ -592,7 +592,7 @@ START_TEST(members_of_an_operator_are_taken_and_written_or_refused)
             if ((at >= list && at < offsetof(spc_feature, geometry.radius)) ||
                 at / 4 == offsetof(spc_feature, index) / 4 ||
                 at / 4 == offsetof(spc_feature, affine) / 4)
-                continue; /* as holds_numbers() says of layers */
+                continue; /* as in holds_numbers() */
             memcpy((char *)&f + at, &values[v], 4);
             if (spc_feature_check(&f, &error) != SPC_OK) {
                 ck_assert_str_ne(error.text, "");
@@ -609,7 +609,7 @@ START_TEST(members_of_an_operator_are_taken_and_written_or_refused)
 }
 END_TEST
 
-/* As many as there may be, each of as many digits as there may be. */
+/* The largest number of offsets, each with the most digits. */
 START_TEST(the_longest_list_of_offsets_reads_back)
 {
     static char text[16384], again[16384];
@@ -643,8 +643,8 @@ START_TEST(the_longest_list_of_offsets_reads_back)
 }
 END_TEST
 
-/* Words of letters that words are made of, at random: refused with a sentence,
- * or what is written back is read as the same. */
+/* Random words of typical letters are refused with a sentence, or their text
+ * reads back the same. */
 START_TEST(nobody_stumbles_over_noise)
 {
     static const char letters[] = "0123456789x-+.=,eabcdfkls_";
@@ -803,8 +803,8 @@ static matrix_kind matrix_of(const spc_operator_info *of)
                                                 : MATRIX_SETS;
 }
 
-/* Does the row begin with the operator's name? "linear" is written as subm with
- * one offset. */
+/* True if the row begins with the operator's name. "linear" is written as subm
+ * with one offset. */
 static bool is_row_of(const char *row, const spc_operator_info *of)
 {
     size_t length = strcspn(of->name, "=|");
@@ -830,8 +830,8 @@ START_TEST(every_operator_is_in_the_matrix)
 }
 END_TEST
 
-/* Types that convolutions have had from the beginning refuse no row; every type
- * has some. */
+/* Types that all convolutions support refuse no row; every other type has some
+ * rows. */
 START_TEST(every_type_is_in_the_matrix)
 {
     int rows[16] = {0}, refused[16] = {0};
@@ -855,8 +855,8 @@ START_TEST(every_type_is_in_the_matrix)
 }
 END_TEST
 
-/* What breaks tiles: the sizes around warps and tiles, several batch elements,
- * and keys of 64 bits. */
+/* Sizes that break tiles: around warps and tiles, several batch elements, and
+ * 64-bit keys. */
 START_TEST(awkward_sizes_are_in_the_matrix)
 {
     static const int sizes[] = {2, 31, 32, 33, 127, 128, 129, 500};
@@ -894,7 +894,7 @@ static void add(Suite *suite, const char *name, const TTest *test)
 
 int main(void)
 {
-    suite_sample(4); /* of the examples, which have to be compiled */
+    suite_sample(4); /* a sample of the examples, which must be compiled */
     Suite *suite = suite_create("words");
 
     add(suite, "words", an_operator_takes_its_words_and_no_others);
