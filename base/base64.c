@@ -36,8 +36,8 @@ static bool read_group(spc__buf *out, const char *text, size_t count)
             return false;
         three = three << 6 | (uint32_t)(found - letters);
     }
-    /* The unused low bits must be zero, so that each value has only one text.
-     *  */
+    /* The unused low bits must be zero, so that each value has only one
+     * text. */
     if (count < 2 || (count < 4 && (three & (count == 2 ? 0xffff : 0xff)) != 0))
         return false;
     char bytes[3] = {(char)(three >> 16), (char)(three >> 8), (char)three};

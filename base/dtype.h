@@ -65,8 +65,8 @@ int64_t spc__not_finite(const float *values, int64_t count);
 uint16_t spc__half_from_float(float value);
 float spc__half_to_float(uint16_t bits);
 
-/* Rounds to the nearest integer from -128 to 127, ties to even. NaN becomes 0.
- *  */
+/* Rounds to the nearest integer from -128 to 127, ties to even. NaN becomes
+ * 0. */
 int8_t spc__i8_from_float(float value);
 
 /* bfloat16, the upper half of an fp32, round to nearest even. */

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The C library has this locale built in: nothing is loaded and it cannot fail.
- *  */
+/* The C library has this locale built in: nothing is loaded and it cannot
+ * fail. */
 static locale_t plain_locale(void)
 {
     return newlocale(LC_ALL_MASK, "C", (locale_t)0);

@@ -235,8 +235,8 @@ static bool skip_list(const char **at)
     return true;
 }
 
-/* Reads a list of fields. Other forms, such as nested records, are unreadable.
- *  */
+/* Reads a list of fields. Other forms, such as nested records, are
+ * unreadable. */
 static bool take_record(spc__numpy *out, const char **at)
 {
     const char *whole = *at;

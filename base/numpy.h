@@ -106,8 +106,8 @@ int spc__numpy_find(const spc__numpy_rows *rows, const char *name);
  * is -1 if the table has none. Returns false if x, y or z is missing. */
 bool spc__numpy_find_xyz(int at[4], const spc__numpy_rows *rows);
 
-/* Returns a number of any type as a double. Integers beyond 2^53 are rounded.
- *  */
+/* Returns a number of any type as a double. Integers beyond 2^53 are
+ * rounded. */
 double spc__numpy_float(const spc__numpy_rows *rows, int64_t row,
                         int64_t column);
 

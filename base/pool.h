@@ -60,8 +60,8 @@ void spc__pool_start(spc__pool *pool, int64_t n,
                      void (*body)(void *payload, int64_t i), void *payload);
 void spc__pool_finish(spc__pool *pool);
 
-/* Returns how many threads help the caller: 0 in a forked process and for NULL.
- *  */
+/* Returns how many threads help the caller: 0 in a forked process and for
+ * NULL. */
 int spc__pool_helpers(const spc__pool *pool);
 
 /* No loop may be running. NULL is fine. */

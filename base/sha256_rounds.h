@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sha256_rounds.h - one SHA-256 block by processor instructions, if available.
- *  */
+/* sha256_rounds.h - one SHA-256 block by processor instructions, if
+ * available. */
 #ifndef SPC_BASE_SHA256_ROUNDS_H
 #define SPC_BASE_SHA256_ROUNDS_H
 

@@ -180,8 +180,8 @@ typedef struct spc__code_wanted {
 
 /* Returns SPC_OK or SPC_ENOTFOUND. For a damaged copy it returns SPC_EDB, for
  * code other than the wanted one SPC_EWRONG; if there are several copies, the
- * first one decides. The caller owns *code (free()). `resources` may be NULL.
- *  */
+ * first one decides. The caller owns *code (free()). `resources` may be
+ * NULL. */
 spc_status spc__cache_get_artefact(spc__cache *cache,
                                    const spc__code_wanted *wanted, void **code,
                                    size_t *bytes, spc__attrs *resources,
@@ -361,8 +361,8 @@ spc_status spc__cache_drop_network(spc__cache *cache, const char *name,
                                    spc_error *error);
 
 /* Calls `each` for all networks, layer by layer, in the order of their names.
- * It includes those hidden by an upper layer. The texts live during the call.
- *  */
+ * It includes those hidden by an upper layer. The texts live during the
+ * call. */
 spc_status spc__cache_each_network(spc__cache *cache,
                                    spc_status (*each)(const spc__network *at,
                                                       void *payload),
@@ -376,8 +376,8 @@ typedef struct spc__fault {
     const char *reason;
 } spc__fault;
 
-/* Checks every record of every file, and lists the quarantine. Alters nothing.
- *  */
+/* Checks every record of every file, and lists the quarantine. Alters
+ * nothing. */
 spc_status spc__cache_verify(spc__cache *cache, int64_t *checked,
                              spc_status (*each)(const spc__fault *fault,
                                                 void *payload),

@@ -339,8 +339,8 @@ spc_status spc__upgrade(spc__layer *layer, spc_error *error);
 /* statement.c */
 
 /* Writes the sentence for SQLite's result `rc` on this layer. `action` is the
- * failed operation: "write". Returns SPC_EDB, or SPC_ENOMEM if memory ran out.
- *  */
+ * failed operation: "write". Returns SPC_EDB, or SPC_ENOMEM if memory ran
+ * out. */
 spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
                            spc_error *error);
 
@@ -414,8 +414,8 @@ spc_status spc__cache_trial_text(spc__cache *cache, const spc__trial *trial,
 spc_status spc__cache_code_text(spc__cache *cache, const spc__attrs *launch,
                                 const spc__attrs *resources, spc_error *error);
 
-/* Binds device, layer, target and buckets as ?1 to ?4, from the scratch texts.
- *  */
+/* Binds device, layer, target and buckets as ?1 to ?4, from the scratch
+ * texts. */
 void spc__bind_key(sqlite3_stmt *stmt, const spc__cache *cache,
                    const spc__problem_key *key);
 

@@ -156,8 +156,8 @@ static void choose_journal(spc__layer *layer, open_way way)
     }
 }
 
-/* Writing to a pack would invalidate its manifest, so the file leaves the pack.
- *  */
+/* Writing to a pack would invalidate its manifest, so the file leaves the
+ * pack. */
 static bool leave_pack(spc__layer *layer)
 {
     sqlite3_stmt *stmt = NULL;
@@ -178,8 +178,8 @@ static bool leave_pack(spc__layer *layer)
     return true;
 }
 
-/* Returns the bytes of the journals next to the file, or -1 if there are none.
- *  */
+/* Returns the bytes of the journals next to the file, or -1 if there are
+ * none. */
 static int64_t journal_bytes(const spc__layer *layer)
 {
     int64_t wal = spc__sibling_bytes(layer->path, "-wal");
@@ -306,8 +306,8 @@ static spc_status open_user(spc__layer *layer, spc_error *error)
 }
 
 /* Marks files that contain only code, which need no queries for choices. Other
- * processes may write the user's file, but not one that was opened immutable.
- *  */
+ * processes may write the user's file, but not one that was opened
+ * immutable. */
 static void note_choices(spc__layer *layer)
 {
     sqlite3_stmt *stmt = NULL;
@@ -330,8 +330,8 @@ static spc_status open_shipped(spc__layer *layer, spc_error *error)
     return status;
 }
 
-/* Opening a pipe named like a journal would block until a process writes to it.
- *  */
+/* Opening a pipe named like a journal would block until a process writes to
+ * it. */
 static spc_status check_journals(const char *path, spc_error *error)
 {
     static const char *const suffixes[] = {"-wal", "-journal", "-shm"};
@@ -345,8 +345,8 @@ static spc_status check_journals(const char *path, spc_error *error)
     return SPC_OK;
 }
 
-/* Checks whether the file exists, is a regular file, and has our first bytes.
- *  */
+/* Checks whether the file exists, is a regular file, and has our first
+ * bytes. */
 static spc_status look(bool *exists, const char *path, spc_error *error)
 {
     struct stat facts;

@@ -111,8 +111,8 @@ static void say_missing(spc__buf *out, const thing *ours, const thing *table)
                         ours->column);
 }
 
-/* Reports an expected object that is missing or different. Empty if it matches.
- *  */
+/* Reports an expected object that is missing or different. Empty if it
+ * matches. */
 static void compare_one(spc__buf *out, const thing *ours,
                         const thing_list *there)
 {

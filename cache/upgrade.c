@@ -146,8 +146,8 @@ static void make_features(sqlite3_context *context, int count,
 
 /* ---- upgrading ----------------------------------------------------------- */
 
-/* Checks under the lock whether another process has already upgraded the file.
- *  */
+/* Checks under the lock whether another process has already upgraded the
+ * file. */
 static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
 {
     /* The versions to which a step applies. Sealed records are never sealed

@@ -237,8 +237,8 @@ static bool make_pipe(int ends[2])
     return ends[0] >= 0 && ends[1] >= 0;
 }
 
-/* Starts the program. The caller closes *lifeline after the program has ended.
- *  */
+/* Starts the program. The caller closes *lifeline after the program has
+ * ended. */
 static int start_kept(process *child, int *lifeline, const char *path,
                       const char *const *arguments, const char *folder,
                       int limit_seconds)

@@ -27,8 +27,8 @@ static bool has_value(const spc__domain *domain, const char *text)
     return false;
 }
 
-/* Returns n for a list with the entries 1 .. n, and raises for anything else.
- *  */
+/* Returns n for a list with the entries 1 .. n, and raises for anything
+ * else. */
 static int list_length(lua_State *L, int index, const char *what)
 {
     lua_Unsigned n = lua_rawlen(L, index), keys = 0;

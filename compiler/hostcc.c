@@ -121,8 +121,8 @@ static spc_status run(hostcc *cc, const spc__compile_job *job,
     return status;
 }
 
-/* True if the compiler was killed, or the program that it runs, as gcc reports.
- *  */
+/* True if the compiler was killed, or the program that it runs, as gcc
+ * reports. */
 static bool was_killed(int code, const spc__buf *log, size_t start)
 {
     return code == 128 + SIGKILL ||

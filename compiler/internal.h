@@ -53,8 +53,8 @@ const spc__shared *spc__library_shared(const spc__library *library,
 
 /* ---- includes.c: what a template is made of ------------------------------ */
 
-/* Finds which shared files include which others. Call it after all are loaded.
- *  */
+/* Finds which shared files include which others. Call it after all are
+ * loaded. */
 spc_status spc__library_link(spc__library *library, spc_error *error);
 
 /* Computes which files the template's hash covers, and the hash. */

@@ -17,8 +17,8 @@ typedef void *program;
 
 enum { SUCCESS = 0, MOST_ARCHS = 64 };
 
-/* The part of nvrtc.h that is used, since the build must not need the toolkit.
- *  */
+/* The part of nvrtc.h that is used, since the build must not need the
+ * toolkit. */
 typedef struct nvrtc {
     spc__compiler base;
     int (*version)(int *major, int *minor);

@@ -65,8 +65,8 @@ void spc__sandbox_refill(spc__sandbox *box);
  * work is cancelled. */
 void spc__sandbox_charge(lua_State *L, int64_t cost);
 
-/* Wraps the functions of the table on top that need a guard (sandbox_guards.c).
- *  */
+/* Wraps the functions of the table on top that need a guard
+ * (sandbox_guards.c). */
 void spc__sandbox_guard(lua_State *L, const char *library);
 
 /* Like tostring, but with the type's name instead of an address. */

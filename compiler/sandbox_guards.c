@@ -64,8 +64,8 @@ static int guarded_match(lua_State *L)
 }
 
 /* Guards functions whose work grows with the table or text. Upvalue 2 is the
- * number of arguments from which this is so (table.insert(t, v) only appends).
- *  */
+ * number of arguments from which this is so (table.insert(t, v) only
+ * appends). */
 static int guarded_linear(lua_State *L)
 {
     if (lua_gettop(L) >= lua_tointeger(L, lua_upvalueindex(2)))
@@ -150,8 +150,8 @@ int spc__sandbox_tostring(lua_State *L)
     return 1;
 }
 
-/* string.format without %p. Values without a text print as their type's name.
- *  */
+/* string.format without %p. Values without a text print as their type's
+ * name. */
 static int guarded_format(lua_State *L)
 {
     const char *format = luaL_checkstring(L, 1);

@@ -78,8 +78,8 @@ spc_status spc__template_accepts(spc__template *tpl, const spc__attrs *problem,
                                  const spc__attrs *target, spc_error *error);
 
 /* Computes the configuration for untuned use. It passes spc__template_check, or
- * the call fails with SPC_EUNSUPPORTED and names the constraint that refused.
- *  */
+ * the call fails with SPC_EUNSUPPORTED and names the constraint that
+ * refused. */
 spc_status spc__template_default(spc__attrs *config, spc__template *tpl,
                                  const spc__attrs *problem,
                                  const spc__attrs *target, spc_error *error);

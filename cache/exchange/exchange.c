@@ -91,13 +91,13 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
                                                  void *payload),
                              void *payload, int64_t *damaged, spc_error *error)
 {
-    /* Short records that people read come first, long code comes last.
-     *  */
+    /* Short records that people read come first, long code comes
+     * last. */
     static const spc__kind order[] = {SPC__CHOICE, SPC__TRIAL, SPC__FACT,
                                       SPC__CODE};
     /* How many of the kinds are exported. Facts describe one machine, so the
-     * receiver of choices measures its own. Code is useless without its bytes.
-     *  */
+     * receiver of choices measures its own. Code is useless without its
+     * bytes. */
     static const int kinds[] = {[SPC__EXPORT_RECORDS] = 3,
                                 [SPC__EXPORT_CODE] = 4,
                                 [SPC__EXPORT_CHOICES] = 2};

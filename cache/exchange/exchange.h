@@ -27,8 +27,8 @@ typedef struct spc__exchange {
                      void *payload);
     void *stale_payload;
     /* Called for each record that is neither simply accepted nor known.
-     * `record` is its identity, `line` its line in the text, or 0. May be NULL.
-     *  */
+     * `record` is its identity, `line` its line in the text, or 0. May be
+     * NULL. */
     spc_status (*each)(spc__fate fate, const char *record, const char *reason,
                        int64_t line, void *payload);
     void *payload;

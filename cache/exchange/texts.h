@@ -16,8 +16,8 @@ typedef struct spc__texts {
 /* Returns the text's number, or -1. */
 int spc__texts_find(const spc__texts *all, const char *text);
 
-/* Gets the text's number, adding it if needed. Returns false if out of memory.
- *  */
+/* Gets the text's number, adding it if needed. Returns false if out of
+ * memory. */
 bool spc__texts_claim(int *out, spc__texts *all, const char *text);
 
 void spc__texts_release(spc__texts *all);

@@ -73,8 +73,8 @@ enum { PROVENANCE_WIDTH = 6 };
 
 /* ---- digests ------------------------------------------------------------- */
 
-/* Reads SQLite's values, which requires that only one thread uses the handle.
- *  */
+/* Reads SQLite's values, which requires that only one thread uses the
+ * handle. */
 static void put_column(spc__buf *out, sqlite3_stmt *stmt, int i)
 {
     sqlite3_value *value = sqlite3_column_value(stmt, i);

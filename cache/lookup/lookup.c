@@ -60,8 +60,8 @@ static question ask(const spc__problem_key *key, bool is_twin)
     return out;
 }
 
-/* Rates a record of the same layer and target by the farthest of its buckets.
- *  */
+/* Rates a record of the same layer and target by the farthest of its
+ * buckets. */
 static spc__match match_of(const spc__similar_choice *record,
                            const question *ask)
 {

@@ -123,8 +123,8 @@ typedef struct lines {
     const char *parts, *at, *end;
 } lines;
 
-/* Reads the line at *at, without its end. Returns false at the end of the text.
- *  */
+/* Reads the line at *at, without its end. Returns false at the end of the
+ * text. */
 static bool next_line(const char **line, size_t *length, const char **at,
                       const char *end)
 {

@@ -210,8 +210,8 @@ static spc_status mark(packing *pack, const char *sql)
     return run(pack, sql, spc__buf_text(&pack->list), NULL, NULL);
 }
 
-/* Writes an open file without gaps, to be called `name`, and lists its records.
- *  */
+/* Writes an open file without gaps, to be called `name`, and lists its
+ * records. */
 static spc_status finish(packing *pack, spc__layer *layer, const char *name)
 {
     spc__buf fresh = SPC__BUF_INIT;
@@ -413,8 +413,8 @@ static spc_status place_all(packing *pack)
     return status;
 }
 
-/* Only after all files are in place; until then the earlier pack is complete.
- *  */
+/* Only after all files are in place; until then the earlier pack is
+ * complete. */
 static spc_status remove_earlier(packing *pack)
 {
     spc__earlier of = {spc__buf_text(&pack->list),

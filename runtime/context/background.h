@@ -21,8 +21,8 @@ typedef struct spc__lack {
 
 struct spc__background {
     /* Returns a flag that becomes nonzero once there is something better. The
-     * flag lives as long as the context. Returns NULL if there will be nothing.
-     *  */
+     * flag lives as long as the context. Returns NULL if there will be
+     * nothing. */
     const int *(*ask)(spc__background *self, const spc__lack *lack);
     void (*wait)(spc__background *self);
     void (*end)(spc__background *self); /* ends its thread */

@@ -137,8 +137,8 @@ spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
 bool spc__ctx_template_hash(char hex[SPC__SHA256_HEX], spc_ctx *ctx,
                             const char *template_name);
 
-/* True if templates written for `tpl`'s device can run on the context's device.
- *  */
+/* True if templates written for `tpl`'s device can run on the context's
+ * device. */
 bool spc__ctx_serves(const spc_ctx *ctx, const spc__template *tpl);
 
 /* Returns the device's compiler, and a job for it that lacks only name and

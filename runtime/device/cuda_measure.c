@@ -103,8 +103,8 @@ static spc_status prelude(timing *t)
                : SPC_OK;
 }
 
-/* The value changes each time, so that the writes differ from the cached data.
- *  */
+/* The value changes each time, so that the writes differ from the cached
+ * data. */
 static spc_status time_cold(timing *t, int i, double *us)
 {
     spc_status status =
@@ -153,8 +153,8 @@ static spc_status capture(timing *t, int runs)
         return status;
     for (int i = 0; i < runs && status == SPC_OK; i++)
         status = enqueue(t);
-    /* The capture must end even after a failure. Its sentence takes precedence.
-     *  */
+    /* The capture must end even after a failure. Its sentence takes
+     * precedence. */
     CUresult result = t->api->StreamEndCapture(t->stream, &graph);
     if (status == SPC_OK) {
         ended = check(t, result, "capture the measured runs");

@@ -200,8 +200,8 @@ static void sim_target(const spc__device *device, spc__attrs *out)
 /* CUDA code reads the same bytes as several types, hence no strict aliasing.
  * Contraction is off because it would make sums differ between machines. At -Og
  * a candidate compiles in half the time of -O1 and a third of that of -O2, and
- * is hardly slower, because most time is spent on fiber switches and products.
- *  */
+ * is hardly slower, because most time is spent on fiber switches and
+ * products. */
 static void choose_flags(sim_device *sim)
 {
     bool fma = false;
@@ -339,8 +339,8 @@ static spc_status sim_kernel_get(spc__device *device, spc__module *module,
     return SPC_OK;
 }
 
-/* Limits are threads, blocks and shared memory. Registers are not known here.
- *  */
+/* Limits are threads, blocks and shared memory. Registers are not known
+ * here. */
 static int resident_blocks(spc__device *device, unsigned block,
                            size_t shared_bytes)
 {

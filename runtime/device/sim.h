@@ -134,8 +134,8 @@ typedef struct spc__sim_warp {
     spc__sim_product *products; /* in order of issue; memory of the worker */
     int product_count;
     int product_group;
-    /* Tokens of the race checker: two used alternately, one for reads by wgmma.
-     *  */
+    /* Tokens of the race checker: two used alternately, one for reads by
+     * wgmma. */
     char *sync;
 } spc__sim_warp;
 
@@ -332,8 +332,8 @@ void spc__sim_phases_meet_cluster(const spc_sim_thread *self, bool leaves);
 /* ---- sim_matrix.c ---------------------------------------------------- */
 
 /* Executes a collective. Called by `self`, the last lane of its warp to arrive,
- * for all lanes. `caller` is the address in the kernel, for the race checker.
- *  */
+ * for all lanes. `caller` is the address in the kernel, for the race
+ * checker. */
 void spc__sim_complete(spc_sim_thread *self, int op, const spc_sim_place *place,
                        const void *caller);
 

@@ -13,8 +13,8 @@ enum { SPC__PITCH_MOST = 1 << 20 };
 
 extern const char *const spc__activation_names[]; /* by spc_activation; NULL */
 
-/* The type of the outputs in memory, and the actual slope if it is given as 0.
- *  */
+/* The type of the outputs in memory, and the actual slope if it is given as
+ * 0. */
 spc_dtype spc__conv_out(const spc_conv *conv);
 float spc__conv_slope(const spc_conv *conv);
 

@@ -206,8 +206,8 @@ static void set_bev(spc__attrs *out, const spc_feature *f)
     spc__attrs_set_number(out, "z", f->shape[2]);
 }
 
-/* Writes the box that numbers the slices. A list numbers them in its own order.
- *  */
+/* Writes the box that numbers the slices. A list numbers them in its own
+ * order. */
 static void set_slices(spc__attrs *out, const spc_feature *f)
 {
     static const char *const names[] = {"kx", "ky", "kz"};

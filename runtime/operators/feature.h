@@ -23,8 +23,8 @@ extern const char *const spc__bev_order_names[];
 extern const int spc__bev_axes[][3];
 
 /* Writes everything that a kernel's code depends on: op, channels, dtype, and
- * the other attrs of its operator. Slope and eps are arguments of the kernel.
- *  */
+ * the other attrs of its operator. Slope and eps are arguments of the
+ * kernel. */
 void spc__feature_attrs(spc__attrs *out, const spc_feature *feature);
 
 /* Returns the number of adjacent elements in a row of outputs. This is

@@ -268,8 +268,8 @@ static size_t parts_bytes(const spc_feature *f, const sizes *s)
 }
 
 /* Values passed between kernels. For a group: its mean and 1 / sqrt, in a
- * gradient also two means of gradients. For a row: the same. Otherwise maxima.
- *  */
+ * gradient also two means of gradients. For a row: the same. Otherwise
+ * maxima. */
 static size_t moments_bytes(const spc_feature *f, const sizes *s)
 {
     switch (f->op) {

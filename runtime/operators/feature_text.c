@@ -334,8 +334,8 @@ static bool stands_for(const spc_feature *f, const char *word)
     return strcmp(word, "k") == 0 && f->geometry.offset_count > 0;
 }
 
-/* Checks that the required words are present. `seen` has a bit for each word.
- *  */
+/* Checks that the required words are present. `seen` has a bit for each
+ * word. */
 static spc_status check_needed(const spc_feature *f, unsigned seen,
                                spc_error *error)
 {

@@ -23,8 +23,8 @@ enum {
  * spc_geometry_check call this first. */
 bool spc__geometry_is_sound(const spc_geometry *geometry);
 
-/* Returns the origin of an axis. SPC_ORIGIN_AUTO is replaced by the rule's own.
- *  */
+/* Returns the origin of an axis. SPC_ORIGIN_AUTO is replaced by the rule's
+ * own. */
 int spc__geometry_origin(const spc_geometry *geometry, int axis);
 
 /* Returns the offset whose input is the output itself (for SUBM, the

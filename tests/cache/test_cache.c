@@ -647,8 +647,8 @@ START_TEST(what_is_no_list_of_features_is_not_read_as_one)
 }
 END_TEST
 
-/* Buckets are half octaves. Features without buckets are not part of the key.
- *  */
+/* Buckets are half octaves. Features without buckets are not part of the
+ * key. */
 START_TEST(keys_of_the_same_buckets_are_known)
 {
     spc__problem_key a = make_key(64, 64, 17), b = make_key(32, 64, 17.2);
@@ -1041,8 +1041,8 @@ static void leave_journal(const char *name)
     ck_assert_int_eq(waitpid(writer, NULL, 0), writer);
 }
 
-/* 0: all files are left; 1: all except shared memory; 2: the layer is a link.
- *  */
+/* 0: all files are left; 1: all except shared memory; 2: the layer is a
+ * link. */
 START_TEST(a_layer_whose_writer_was_stopped_is_read_with_its_journal)
 {
     const char *layer = at(_i == 2 ? "link.db" : "shipped.db");
@@ -1852,8 +1852,8 @@ START_TEST(a_file_of_another_user_is_not_trusted)
 }
 END_TEST
 
-/* A user who may rename a folder above a file needs no right to write the file.
- *  */
+/* A user who may rename a folder above a file needs no right to write the
+ * file. */
 static const struct {
     const char *folder;
     unsigned mode;

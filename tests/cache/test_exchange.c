@@ -67,8 +67,8 @@ static void check_laws(uint64_t seed)
     assert_same("ab", "a_bc", "once more is nothing new", seed);
 }
 
-/* Tries a few random merges, 10,000 on request, and prints each one that fails.
- *  */
+/* Tries a few random merges, 10,000 on request, and prints each one that
+ * fails. */
 START_TEST(merging_is_a_join)
 {
     bool all = suite_wants_all();

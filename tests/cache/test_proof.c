@@ -266,8 +266,8 @@ static void make_whole(void)
     sqlite3_close(db);
 }
 
-/* Tries every column of every table: some bits of some rows, many on request.
- *  */
+/* Tries every column of every table: some bits of some rows, many on
+ * request. */
 START_TEST(a_bit_that_flips_changes_no_answer)
 {
     static asked then[KEYS];

@@ -454,8 +454,8 @@ START_TEST(what_a_hash_does_not_cover_is_not_included)
 }
 END_TEST
 
-/* Finds includes independently of the library: from the top, names in quotes.
- *  */
+/* Finds includes independently of the library: from the top, names in
+ * quotes. */
 static bool mentions(const char *text, const char *file, int depth)
 {
     char quoted[64];

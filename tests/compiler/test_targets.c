@@ -95,8 +95,8 @@ static void named_problem(spc__attrs *out, const char *text)
     spc__attrs_set_number(out, "threads", 1024);
 }
 
-/* A template, or NULL for all templates of role "conv" that accept the layer.
- *  */
+/* A template, or NULL for all templates of role "conv" that accept the
+ * layer. */
 static const struct {
     const char *template_name;
     void (*fill)(spc__attrs *out, const char *text);
@@ -318,8 +318,8 @@ END_TEST
 
 /* ---- compiling ----------------------------------------------------------- */
 
-/* Returns the bytes that the kernels spill to memory, from the compiler's log.
- *  */
+/* Returns the bytes that the kernels spill to memory, from the compiler's
+ * log. */
 static int spilled_of(const char *log)
 {
     int all = 0, kernels = 0, stores, loads;
