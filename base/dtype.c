@@ -180,7 +180,7 @@ bool spc__dtype_is_whole(spc_dtype dtype)
     return dtype == SPC_I8;
 }
 
-/* ---- what does not fit --------------------------------------------------- */
+/* ---- overflow ------------------------------------------------------------ */
 
 float spc__dtype_greatest(spc_dtype dtype)
 {

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include <string.h>
 
-/* ---- all of them --------------------------------------------------------- */
+/* ---- all templates ------------------------------------------------------- */
 
 bool spc__numpy_is_plain(const spc__numpy *array)
 {

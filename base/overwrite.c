@@ -71,7 +71,7 @@ static bool is_database(const file_kind *kind)
     return kind == &kinds[0];
 }
 
-/* ---- what is there ------------------------------------------------------- */
+/* ---- listing ------------------------------------------------------------- */
 
 static spc_status fail_read(const char *path, spc_error *error)
 {

@@ -191,7 +191,7 @@ void spc__pool_finish(spc__pool *pool)
     pool->in_background = false;
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- create and free ----------------------------------------------------- */
 
 int spc__pool_helpers(const spc__pool *pool)
 {

@@ -216,7 +216,7 @@ bool spc__domains_admit(spc__attrs *out, const spc__domains *domains,
     return true;
 }
 
-/* ---- is it valid? -------------------------------------------------------- */
+/* ---- validation ---------------------------------------------------------- */
 
 /* Also reads the values that do not depend on a problem. */
 static void check_params(lua_State *L, int params)

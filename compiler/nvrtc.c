@@ -111,7 +111,7 @@ static spc_status open_library(void **out, spc_error *error)
                      "CUDA Toolkit, or let SPC_NVRTC name libnvrtc.so");
 }
 
-/* ---- which build is it? -------------------------------------------------- */
+/* ---- the build id -------------------------------------------------------- */
 
 typedef struct build_search {
     uintptr_t inside; /* an address of the library */

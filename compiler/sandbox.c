@@ -97,7 +97,7 @@ static void on_count(lua_State *L, lua_Debug *record)
     spc__sandbox_charge(L, HOOK_INTERVAL);
 }
 
-/* ---- what a template may use --------------------------------------------- */
+/* ---- the permitted names ------------------------------------------------- */
 
 static int refuse_write(lua_State *L)
 {

@@ -99,7 +99,7 @@ static int ask_space(lua_State *L)
     return 0;
 }
 
-/* ---- all of them --------------------------------------------------------- */
+/* ---- all templates ------------------------------------------------------- */
 
 static spc_status add_refusal(spc__space *space, const spc__template *tpl,
                               bool is_mistake, const char *why,

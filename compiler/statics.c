@@ -113,7 +113,7 @@ static size_t writable_bytes(const Elf64_Shdr *section, const locked *by)
     return (size_t)size;
 }
 
-/* ---- either -------------------------------------------------------------- */
+/* ---- both ---------------------------------------------------------------- */
 
 /* Adds without overflow, since sizes in the file may be arbitrary. */
 static size_t plus(size_t sum, size_t more)

@@ -115,7 +115,7 @@ spc_status spc__cache_export(spc__cache *cache, spc__export what,
     return status;
 }
 
-/* ---- taking -------------------------------------------------------------- */
+/* ---- import -------------------------------------------------------------- */
 
 static spc_status tell(spc__exchange *exchange, spc__fate fate,
                        const spc__record *record, const char *reason,

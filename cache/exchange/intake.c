@@ -16,7 +16,7 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- what the file has --------------------------------------------------- */
+/* ---- finding ------------------------------------------------------------- */
 
 #define PROBLEM_IS                                                             \
     " WHERE p.device = ?1 AND p.target = ?2 AND p.layer = ?3"                  \
@@ -99,7 +99,7 @@ static spc_status find_there(bool *found, spc__intake *intake,
     return status;
 }
 
-/* ---- putting ------------------------------------------------------------- */
+/* ---- writing ------------------------------------------------------------- */
 
 static void bind_field(sqlite3_stmt *stmt, int at, const spc__record *record,
                        const char *name)
@@ -376,7 +376,7 @@ static spc_status put_code(spc__intake *intake, const spc__record *record,
                : status;
 }
 
-/* ---- judging ------------------------------------------------------------- */
+/* ---- permission ---------------------------------------------------------- */
 
 /* https://refspecs.linuxfoundation.org/elf: magic, and the machine at 18. */
 bool spc__is_gpu_code(const void *code, size_t bytes)

@@ -170,7 +170,7 @@ static spc_status rank_all_exact(top_list *top, spc__cache *cache,
     return status;
 }
 
-/* ---- what is near -------------------------------------------------------- */
+/* ---- near records -------------------------------------------------------- */
 
 /* The state of ranking the choices of one target. */
 typedef struct ranking {

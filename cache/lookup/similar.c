@@ -58,7 +58,7 @@ static spc_status claim_word(int *out, spc__texts *all, sqlite3_stmt *stmt,
     return spc__fail_memory(error, strlen(text) + 1);
 }
 
-/* ---- life -------------------------------------------------------------- */
+/* ---- create and free --------------------------------------------------- */
 
 static void free_set(spc__similar *set)
 {

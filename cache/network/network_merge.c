@@ -9,7 +9,7 @@
 #include "cache/exchange/records.h"
 #include <sqlite3.h>
 
-/* ---- is all there? ------------------------------------------------------- */
+/* ---- completeness -------------------------------------------------------- */
 
 /* A reader that only checks whether the network is complete. */
 static spc_status begin_nothing(const spc__network *network, void *payload,

@@ -28,7 +28,7 @@ void spc__beside(spc__buf *out, const char *path, const char *name)
     spc__buf_puts(out, name);
 }
 
-/* ---- asking -------------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------- */
 
 /* The first line is the heading; the search starts after it. */
 bool spc__manifest_has(const spc__manifest *manifest, const char *digest)

@@ -366,7 +366,7 @@ static spc_status write_choices(packing *pack)
                             : status;
 }
 
-/* ---- putting them in their places ---------------------------------------- */
+/* ---- placing ------------------------------------------------------------- */
 
 /* Calls spc__place_check or spc__place_file for each database. */
 static spc_status place_databases(packing *pack, bool check_only)

@@ -287,7 +287,7 @@ const char *spc_error_text(const spc_error *error, const spc_ctx *ctx)
     return ctx != NULL ? spc_ctx_error(ctx) : "";
 }
 
-/* ---- life ---------------------------------------------------------------- */
+/* ---- create and free ----------------------------------------------------- */
 
 static spc_status open_device(spc_ctx *ctx, const char *id,
                               const spc_memory_hook *memory, spc_error *error)
@@ -440,7 +440,7 @@ spc_stats spc_ctx_stats(const spc_ctx *ctx)
     return ctx != NULL ? ctx->stats : (spc_stats){0};
 }
 
-/* ---- what a context offers inside ---------------------------------------- */
+/* ---- for other files ----------------------------------------------------- */
 
 spc_status spc__ctx_library(spc__library **out, spc_ctx *ctx)
 {

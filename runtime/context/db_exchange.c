@@ -6,7 +6,7 @@
 #include "cache/exchange/exchange.h"
 #include <string.h>
 
-/* ---- taking -------------------------------------------------------------- */
+/* ---- import -------------------------------------------------------------- */
 
 /* If this library lacks the template, the record's age is unknown. */
 static bool is_stale(const char *template_name, const char *hash, void *payload)
@@ -72,7 +72,7 @@ spc_status spc_db_merge(spc_ctx *ctx, const char *path,
     return status;
 }
 
-/* ---- showing ------------------------------------------------------------- */
+/* ---- export -------------------------------------------------------------- */
 
 _Static_assert((int)SPC_DB_CHOICES == (int)SPC__EXPORT_CHOICES &&
                    (int)SPC_DB_AND_CODE == (int)SPC__EXPORT_CODE,

@@ -61,7 +61,7 @@ void spc__cuda_leave(const spc__cuda_device *device, bool pushed)
         device->api.CtxPopCurrent(&popped);
 }
 
-/* ---- what it is ------------------------------------------------------- */
+/* ---- properties ------------------------------------------------------- */
 
 static void cuda_info(const spc__device *device, spc_device_info *out)
 {

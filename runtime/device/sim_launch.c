@@ -81,7 +81,7 @@ static const spc_sim_api api = {
     .fault = api_fault,
 };
 
-/* ---- what a worker holds --------------------------------------------- */
+/* ---- memory of a worker ---------------------------------------------- */
 
 static void free_stacks(spc__sim_worker *worker)
 {

@@ -310,7 +310,7 @@ static void wgmma_i8(const spc__sim_product *p, const unsigned char *b,
     }
 }
 
-/* ---- which machine --------------------------------------------------- */
+/* ---- dispatch by processor ------------------------------------------- */
 
 FAST static void mma_f16_fast(spc_sim_exchange *e)
 {

@@ -116,7 +116,7 @@ static bool revive(spc__sim_worker *worker)
     return any;
 }
 
-/* ---- when nothing moves ---------------------------------------------- */
+/* ---- deadlocks ------------------------------------------------------- */
 
 enum {
     MANY_ROUNDS = 1 << 14, /* of polling; without other threads, it would

@@ -582,7 +582,7 @@ spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
     return SPC_OK;
 }
 
-/* ---- for other values that have a geometry ------------------------------- */
+/* ---- geometry words of other values -------------------------------------- */
 
 spc_status spc__geometry_word(spc_geometry *out, const char *name,
                               const char *value, spc_error *error)

@@ -16,7 +16,7 @@ typedef spc__feature_sizes sizes;
 
 enum { WARP = 32 };
 
-/* ---- how much there is to do --------------------------------------------- */
+/* ---- sizes --------------------------------------------------------------- */
 
 size_t spc__feature_natural(const spc_feature *f, int64_t elements)
 {

@@ -18,7 +18,7 @@ static bool is_global_maximum(const spc_feature *f)
     return f->op == SPC_FEATURE_GLOBAL && f->reduction == SPC_REDUCE_MAX;
 }
 
-/* ---- what it reads ------------------------------------------------------- */
+/* ---- inputs -------------------------------------------------------------- */
 
 bool spc__feature_takes_map(const spc_feature *f)
 {

@@ -160,7 +160,7 @@ static spc_status read_head(spc_feature *f, char *text, spc_error *error)
     return SPC_OK;
 }
 
-/* ---- its words ----------------------------------------------------------- */
+/* ---- words --------------------------------------------------------------- */
 
 typedef struct feature_word feature_word;
 struct feature_word {

@@ -12,7 +12,7 @@
 
 const char *const spc__pass_names[] = {"forward", "dgrad", "wgrad", NULL};
 
-/* ---- the other way round ------------------------------------------------- */
+/* ---- reversing ----------------------------------------------------------- */
 
 /* Offset k becomes the opposite of offset K - 1 - k. */
 static void mirror_list(spc_geometry *g)

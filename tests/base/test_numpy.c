@@ -69,7 +69,7 @@ static spc__numpy_rows open_rows(spc__numpy *array)
     return rows;
 }
 
-/* ---- what is read -------------------------------------------------------- */
+/* ---- accepted arrays ----------------------------------------------------- */
 
 static const char *const types[] = {
     "<f2", "<f4", "<f8", ">f2", ">f4", ">f8", "|i1", "<i2", "<i4", "<i8", ">i2",
@@ -214,7 +214,7 @@ START_TEST(keys_come_in_any_order_and_fields_may_have_their_names)
 }
 END_TEST
 
-/* ---- what is not --------------------------------------------------------- */
+/* ---- refused arrays ------------------------------------------------------ */
 
 static const struct {
     const char *descr, *shape, *said;

@@ -337,7 +337,7 @@ START_TEST(packing_again_gives_the_same_records)
 }
 END_TEST
 
-/* ---- what a pack replaces ------------------------------------------------ */
+/* ---- replacing packs ----------------------------------------------------- */
 
 static spc_status try_to_pack(const char *name, const char *path)
 {
@@ -709,7 +709,7 @@ END_TEST
 
 #endif
 
-/* ---- what is kept -------------------------------------------------------- */
+/* ---- pruning and pinning ------------------------------------------------- */
 
 START_TEST(pruning_leaves_what_serves)
 {

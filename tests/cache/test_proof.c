@@ -375,7 +375,7 @@ START_TEST(a_merge_into_a_full_disk_is_whole_or_nothing)
 }
 END_TEST
 
-/* ---- code before it is loaded -------------------------------------------- */
+/* ---- checking code ------------------------------------------------------- */
 
 typedef struct cubin {
     Elf64_Ehdr header;

@@ -1036,7 +1036,7 @@ START_TEST(one_library_serves_several_threads)
 }
 END_TEST
 
-/* ---- the templates built in ---------------------------------------------- */
+/* ---- built-in templates -------------------------------------------------- */
 
 START_TEST(the_builtin_templates_load)
 {
@@ -1836,7 +1836,7 @@ START_TEST(headers_are_followed_transitively_and_once)
 }
 END_TEST
 
-/* ---- cubins that are none ------------------------------------------------ */
+/* ---- invalid cubins ------------------------------------------------------ */
 
 static spc_status read_cubin(spc__attrs *out, const void *code, size_t bytes)
 {

@@ -538,7 +538,7 @@ START_TEST(the_hash_of_a_builtin_template_needs_no_library)
 }
 END_TEST
 
-/* ---- what a folder need not have ----------------------------------------- */
+/* ---- incomplete folders -------------------------------------------------- */
 
 START_TEST(a_folder_needs_no_more_than_its_kernel)
 {

@@ -243,7 +243,7 @@ START_TEST(no_template_is_left_out)
 }
 END_TEST
 
-/* ---- what is written about them ------------------------------------------ */
+/* ---- documentation ------------------------------------------------------- */
 
 static bool says(const char *text, const char *name)
 {

@@ -392,7 +392,7 @@ START_TEST(a_divided_sum_is_the_whole_sum)
 }
 END_TEST
 
-/* ---- drawn layers -------------------------------------------------------- */
+/* ---- sampled layers ------------------------------------------------------ */
 
 /* The layer depends on the seed. */
 static uint64_t drawn_seed(int i)
@@ -559,7 +559,7 @@ START_TEST(a_drawn_layer_is_the_same_by_every_dataflow)
 }
 END_TEST
 
-/* ---- no voxel ------------------------------------------------------------ */
+/* ---- empty sets ---------------------------------------------------------- */
 
 /* Without voxels no memory is needed. */
 START_TEST(of_nothing_comes_nothing)

@@ -17,7 +17,7 @@
 
 enum { TEXT_BYTES = 512, BAD = 7 };
 
-/* ---- the words, right and wrong ------------------------------------------ */
+/* ---- valid and invalid words --------------------------------------------- */
 
 /* `with` are words that must accompany it. Each row has a value that is valid
  * for each operator with the word and differs from its default, and values that
