@@ -331,8 +331,7 @@ spc_status spc__cache_pin(spc__cache *cache, int64_t problem,
                : status;
 }
 
-/* ---- what is damaged ------------------------------------------------------
- */
+/* ---- damage -------------------------------------------------------------- */
 
 static const char choose_next_best[] =
     "INSERT INTO choice (problem, trial, reason, provenance, unix_seconds)"

@@ -34,8 +34,7 @@ typedef struct request {
     char artefact[SPC__SHA256_HEX];
 } request;
 
-/* ---- names ----------------------------------------------------------------
- */
+/* ---- names --------------------------------------------------------------- */
 
 void spc__code_identity(spc__buf *out, const char *template_name,
                         const spc__attrs *problem, const spc__attrs *config)

@@ -106,8 +106,7 @@ static spc_status count_row(const spc__cache_row *row, void *payload)
     return SPC_OK;
 }
 
-/* ---- what a stranger may make of a file -----------------------------------
- */
+/* ---- hostile files ------------------------------------------------------- */
 
 /* Endless rows, and hidden changes. */
 static const char *const traps[] = {

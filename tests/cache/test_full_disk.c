@@ -15,8 +15,7 @@
 
 Suite *suite(void);
 
-/* ---- what is in a file ----------------------------------------------------
- */
+/* ---- file contents ------------------------------------------------------- */
 
 static spc_status add_network(const spc__network *at_, void *payload)
 {
@@ -61,8 +60,7 @@ static void copy_file(const char *to, const char *from)
     spc__buf_release(&bytes);
 }
 
-/* ---- what is done to it ---------------------------------------------------
- */
+/* ---- operations ---------------------------------------------------------- */
 
 static spc__buf imported = SPC__BUF_INIT;
 
@@ -227,8 +225,7 @@ static int make_states(char **states, const struct operation *of)
     return count;
 }
 
-/* ---- the disk -------------------------------------------------------------
- */
+/* ---- the disk ------------------------------------------------------------ */
 
 /* Checks that there are no partial files next to the databases. */
 static void assert_tidy(const char *how)

@@ -196,8 +196,7 @@ START_TEST(of_many_points_a_few_leaves_are_seen)
 }
 END_TEST
 
-/* ---- a handle that has read it all ----------------------------------------
- */
+/* ---- an open handle ------------------------------------------------------ */
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof((array)[0])))
 

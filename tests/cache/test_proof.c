@@ -47,8 +47,7 @@ static void copy_file(const char *to, const char *from)
     spc__buf_release(&bytes);
 }
 
-/* ---- a bit of any column --------------------------------------------------
- */
+/* ---- a bit of any column ------------------------------------------------- */
 
 /* Checks that all remaining lines are lines of the original. */
 static void assert_part_of(const char *left, const char *whole, const char *how)
