@@ -18,18 +18,18 @@ static const cli_option options[] = {
     {'o', "output", "FILE", CLI_OUT, AT(output),
      "export: the file to write; default: standard output"},
     {0, "choices", NULL, CLI_FLAG, AT(choices),
-     "export: choices and their trials alone, as they ship"},
+     "export: only choices and their trials, as in shipped files"},
     {0, "code", NULL, CLI_FLAG, AT(code),
      "export: compiled code and networks as well, as base64"},
     {'a', "all", NULL, CLI_FLAG, AT(all),
-     "ls: also the records of maps, and of code that nobody measured"},
+     "ls: also the records of maps, and of unmeasured code"},
     {0, "whole", NULL, CLI_FLAG, AT(whole),
-     "pack: the code in the same file, which is then all that is needed"},
+     "pack: include the code, so that no second file is needed"},
     {0, "losers", NULL, CLI_FLAG, AT(losers),
      "prune: trials that were not chosen"},
     {0, "stale", NULL, CLI_FLAG, AT(stale),
-     "prune: what was measured with templates that have changed since"},
-    {0, "days", "N", CLI_REAL, AT(days), "prune: what is older"},
+     "prune: trials of templates that have changed since"},
+    {0, "days", "N", CLI_REAL, AT(days), "prune: trials older than N days"},
     {0, "choice", "TRIAL", CLI_TEXT, AT(only),
      "pin: the trial as 'db show' lists it; none: unpin"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
@@ -478,19 +478,19 @@ const cli_command cli_db = {
         "'db ls' lists every problem that was measured: its layer, device, "
         "number of\nrows (in->out where they differ) and density, how many "
         "trials were right, and\nthe choice. 'db show ID' lists the trials "
-        "of one; where several files have that\nID, of the first of them "
-        "that 'db ls' lists. 'db verify' compares every record with "
-        "its digest and lists\nthose that are not what was stored, or are "
-        "set aside.\n'db export' prints the records as text, one a line, "
-        "sorted; 'db import FILE...'\ntakes such text, 'db merge FILE...' "
-        "other databases: the newer of two records\nstays, in whatever "
-        "order files are joined. 'db diff FILE' shows what differs.\n"
-        "'db pack NAME.db' makes what ships: choices, the code of each "
-        "target in a file beside\nthem, and NAME.manifest, which minisign "
-        "may sign; 'db verify --key FILE' checks that.\n'db prune' removes "
-        "what nobody needs, 'db release' uses again what\nis as it was stored "
-        "after all, 'db pin ID --choice TRIAL' chooses by hand,\n"
-        "'db migrate FILE...' brings files of older versions to this one.",
+        "of one; if several files have that\nID, of the first that 'db ls' "
+        "lists. 'db verify' compares every record with its\ndigest and "
+        "lists those that differ or are set aside.\n"
+        "'db export' prints the records as text, one a line, sorted; 'db "
+        "import FILE...'\nreads such text, 'db merge FILE...' other "
+        "databases: the newer of two records\nis kept, in any order of the "
+        "files. 'db diff FILE' shows the differences.\n"
+        "'db pack NAME.db' makes the files to ship: choices, a file with the "
+        "code of each\ntarget, and NAME.manifest, which minisign may sign; "
+        "'db verify --key FILE' checks\nit. 'db prune' removes unneeded "
+        "records, 'db release' restores set-aside records\nthat match their "
+        "digest, 'db pin ID --choice TRIAL' chooses by hand,\n"
+        "'db migrate FILE...' converts files of older versions.",
     .options = options,
     .args_bytes = sizeof(db_args),
     .run = run,

@@ -22,7 +22,7 @@ struct args {
 #define AT_NET(member) offsetof(struct args, net.member)
 
 static const cli_option options[] = {
-    {0, "name", "NAME", CLI_TEXT, AT(name), "add: what it will be called"},
+    {0, "name", "NAME", CLI_TEXT, AT(name), "add: the name of the stored network"},
     {0, "replace", NULL, CLI_FLAG, AT(replace),
      "add: in the place of one of this name"},
     {'w', "weights", "FILE", CLI_LIST, AT_NET(weights),
