@@ -7,13 +7,14 @@
 static unsigned forks;
 static pthread_once_t installed = PTHREAD_ONCE_INIT;
 
-/* Only the forking thread lives on in the child: no other one reads it now. */
+/* Only the forking thread continues in the child, so no other thread reads the
+ * counter. */
 static void count_fork(void)
 {
     forks++;
 }
 
-/* Without memory for the handler forks are not seen, as before. */
+/* If there is no memory for the handler, forks are not detected. */
 static void install(void)
 {
     (void)pthread_atfork(NULL, NULL, count_fork);

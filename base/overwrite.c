@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* overwrite.c - what a file holds, and whether another may replace it. */
+/* overwrite.c - identifies the content of a file and decides whether it may be
+ * replaced. */
 #include "base/overwrite.h"
 
 #include "base/error.h"
@@ -15,7 +16,7 @@
 
 /* ---- kinds of files ------------------------------------------------------ */
 
-enum { START_BYTES = 512 }; /* that are looked at */
+enum { START_BYTES = 512 }; /* examined at the start of a file */
 
 typedef struct file_kind {
     const char *name;
@@ -26,11 +27,12 @@ typedef struct file_kind {
 
 #define MAGIC(at, text) at, text, sizeof(text) - 1
 
-/* The first that fits. The last two have no magic: all else. */
+/* The first match counts. The last two rows have no magic and cover all other
+ * files. */
 static const file_kind kinds[] = {
     {"a SQLite database", MAGIC(0, "SQLite format 3")},
     {"a NumPy array", MAGIC(0, "\x93NUMPY")},
-    /* The header of at most 16 MiB behind its length in 8 bytes. */
+    /* The header, at most 16 MiB long, follows its length in 8 bytes. */
     {"safetensors", MAGIC(3, "\0\0\0\0\0{\"")},
     {"an archive", MAGIC(0, "PK\x03\x04")},
     {"a program", MAGIC(0, "\177ELF")},
@@ -80,7 +82,8 @@ static spc_status fail_read(const char *path, spc_error *error)
                      path, strerror(errno));
 }
 
-/* *kind NULL: nothing is there, or nothing that a file could destroy. */
+/* Identifies the file. *kind is NULL if there is no file, or if writing cannot
+ * destroy its content. */
 static spc_status look(const file_kind **kind, const char *path,
                        spc_error *error)
 {
@@ -105,9 +108,9 @@ static spc_status look(const file_kind **kind, const char *path,
 
 static const char *const siblings[] = {"-wal", "-shm", "-journal"};
 
-/* To open and close a database takes the locks away that this process has on
- * it. Where SQLite has files beside it, it may be open, and is not looked at.
- */
+/* True if SQLite has files next to the database, which may then be open. It is
+ * not opened to check, because closing it would drop the locks that this
+ * process has on it. */
 static bool is_in_use(const char *path)
 {
     char real[PATH_MAX], name[PATH_MAX + 16];
@@ -123,7 +126,7 @@ static bool is_in_use(const char *path)
     return false;
 }
 
-/* "own.db" of "own.db-wal", if that is there; else false. */
+/* Finds "own.db" for "own.db-wal". Returns false if it does not exist. */
 static bool find_owner(char owner[PATH_MAX], const char *path)
 {
     size_t length = strlen(path);

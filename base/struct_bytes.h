@@ -11,7 +11,7 @@ typedef struct spc__struct {
     size_t bytes;
 } spc__struct;
 
-/* The size of the struct `name`; 0 if none of the rows has that name. */
+/* Returns the size of the struct `name`, or 0 if no row has that name. */
 static inline size_t spc__struct_find(const spc__struct *rows, size_t count,
                                       const char *name)
 {

@@ -156,8 +156,8 @@ static void choose_journal(spc__layer *layer, open_way way)
     }
 }
 
-/* Writing to a pack would invalidate its manifest, so the file leaves the
- * pack. */
+/* Makes a pack read-only, because writing to it would invalidate its manifest.
+ * Returns false if the file is not a pack. */
 static bool leave_pack(spc__layer *layer)
 {
     sqlite3_stmt *stmt = NULL;

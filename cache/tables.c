@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists all objects and the declaration of each column. The file must not use
- * names reserved by SQLite. */
+/* Lists all objects and the declaration of each column, except SQLite's own
+ * objects. */
 static const char things[] =
     "SELECT m.type, m.name, '', '' FROM sqlite_master AS m"
     " WHERE m.name NOT GLOB 'sqlite_*' UNION ALL "

@@ -114,7 +114,7 @@ static double octaves(double number)
     return isnan(number) ? NAN : number > 0 ? log2(number) : -INFINITY;
 }
 
-/* Returns NaN for an invalid number of channels. */
+/* An invalid number of channels counts as 1, which has no octaves. */
 static double channel_octaves(sqlite3_value *value)
 {
     sqlite3_int64 channels = sqlite3_value_int64(value);
@@ -172,8 +172,8 @@ static spc_status upgrade_locked(spc__layer *layer, spc_error *error)
     return status;
 }
 
-/* Replacing tables requires that foreign keys are off, which cannot be changed
- * within a transaction. */
+/* Replacing tables requires that foreign keys are not enforced. This setting
+ * cannot be changed within a transaction. */
 static spc_status upgrade_file(spc__layer *layer, spc_error *error)
 {
     spc_status status;

@@ -139,7 +139,8 @@ static bool next_line(const char **line, size_t *length, const char **at,
     return true;
 }
 
-/* Splits a line at blanks. Additional words count as one more. */
+/* Splits a line at blanks. Stops after one word more than a line has, to
+ * detect an excess. */
 static void split(words *out, const char *line, size_t length)
 {
     const char *end = line + length;

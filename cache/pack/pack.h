@@ -7,7 +7,7 @@
 #include "cache/cache.h"
 
 typedef enum spc__pack_form {
-    SPC__PACK_APART, /* the code of each target in a file beside the pack */
+    SPC__PACK_APART, /* code in one file per target next to the pack */
     SPC__PACK_WHOLE  /* all code in the pack */
 } spc__pack_form;
 

@@ -27,7 +27,7 @@ bool spc__is_hooked(const spc__hooked *hooked)
     return hooked->hook.alloc != NULL;
 }
 
-/* Room for one more block, so that keeping it cannot fail. */
+/* Makes room for one more block, so that recording it cannot fail. */
 static spc_status make_room(spc__hooked *hooked, spc_error *error)
 {
     if (hooked->count < hooked->capacity)
@@ -58,7 +58,7 @@ static spc_status check_memory(const spc_memory_hook *hook, void *memory,
     return SPC_ENOMEM;
 }
 
-/* The hook is called without the lock, which it may take long to return to. */
+/* Calls the hook without the lock, because the hook may be slow. */
 spc_status spc__hooked_alloc(spc__hooked *hooked, void **out, size_t bytes,
                              spc_error *error)
 {
@@ -82,8 +82,9 @@ spc_status spc__hooked_alloc(spc__hooked *hooked, void **out, size_t bytes,
     return status;
 }
 
-/* Takes the block out of the table. The newest are searched first: what is
- * freed has often just been allocated. 0: it is not in the table. */
+/* Removes the block from the table and returns its size, or 0 if it is not
+ * there. The search starts at the newest block, because recent allocations are
+ * often freed first. */
 static size_t forget(spc__hooked *hooked, const void *memory)
 {
     size_t bytes = 0;

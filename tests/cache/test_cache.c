@@ -1466,7 +1466,7 @@ START_TEST(a_record_that_makes_no_sense_is_reported_as_damage)
 }
 END_TEST
 
-/* Records that are not what was stored */
+/* Damaged records */
 
 typedef struct column {
     char table[32], name[32];
@@ -1752,7 +1752,7 @@ START_TEST(code_is_what_it_says_that_it_is_or_is_not_had)
 }
 END_TEST
 
-/* Whose a file is */
+/* Ownership */
 
 static int mode_of(const char *name)
 {
@@ -2868,7 +2868,7 @@ static sqlite3_io_methods mortal_methods[2]; /* for databases, for other
                                               * files */
 static sqlite3_io_methods plain_methods;
 
-/* False: no more changes. */
+/* Counts a change. Returns false if none is allowed any more. */
 static bool change(void)
 {
     if (changes_left < 0)

@@ -76,7 +76,7 @@ static void start_victim(victim *out, habit what, uint64_t seed)
     out->told = pipes[0];
 }
 
-/* How many it said were stored. */
+/* Reads how many records it reported. */
 static void end_victim(victim *it)
 {
     uint32_t last = 0;
