@@ -21,9 +21,9 @@ typedef struct spc__prune {
 spc_status spc__cache_prune(spc__cache *cache, const spc__prune *what,
                             int64_t *removed, spc_error *error);
 
-/* Releases records that were set as damaged but now match their digest, for
- * example after a copy of the file was restored or after a faulty read. Choices
- * refused because of their code stay in quarantine. */
+/* Releases records that were set aside as damaged but now match their digest,
+ * for example after a copy of the file was restored or after a faulty read.
+ * Choices refused because of their code stay in quarantine. */
 spc_status spc__cache_release(spc__cache *cache, int64_t *released,
                               spc_error *error);
 

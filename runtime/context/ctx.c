@@ -34,7 +34,7 @@ static void default_database(spc__buf *out)
         spc__buf_printf(out, "%s/.cache/spctune/spctune.db", home);
 }
 
-/* Returns the user's file if its content may be executed. */
+/* Checks that the content of the user's file may be executed. */
 static spc_status check_owner(const spc_ctx *ctx, const char *path,
                               spc_error *error)
 {
@@ -123,8 +123,8 @@ static spc_status open_files(spc_ctx *ctx, const char *path,
     return status;
 }
 
-/* If signatures are required, the shipped database needs one too. If the
- * database is disabled, so is the shipped one. */
+/* Finds the shipped database. It is not used if signatures are required, since
+ * it has none, or if the caller disabled the database. */
 static spc_status find_shipped(spc_ctx *ctx, const spc_ctx_options *options,
                                spc_error *error)
 {
@@ -347,8 +347,8 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
         return spc__fail_memory(error, strlen(options->key) + 1);
     if ((ctx->modules = spc__modules_create()) == NULL)
         return spc__fail_memory(error, sizeof(void *));
-    if ((status = open_device(ctx, options->device, &options->memory,
-                              error)) != SPC_OK ||
+    if ((status = open_device(ctx, options->device, &options->memory, error)) !=
+            SPC_OK ||
         (status = find_shipped(ctx, options, error)) != SPC_OK ||
         (status = open_database(ctx, options, error)) != SPC_OK)
         return status;

@@ -32,8 +32,7 @@ struct spc_ctx {
     size_t zone_bytes;   /* guard zone with a pattern around arrays of new sets
                           * and maps, checked by lab/gate */
     bool allows_statics; /* set by tests: accept code with static memory */
-    bool trusts_layers;  /* execute host code of the layers and of shared
-                          * files */
+    bool trusts_layers;  /* run host code of all layers, whoever owns them */
     char *template_dir;
     char *key;                          /* for signatures, or NULL */
     char *shipped;                      /* the lowest database file, or NULL */
