@@ -283,7 +283,7 @@ spc_status spc__cache_trials_of(spc__cache *cache, const char *file,
 
 /* Measured facts of a device ("copy_gbps" -> 4300), by device class. Put
  * replaces facts of the same name and keeps the others. An upper layer's fact
- * hides a lower one's. Get returns SPC_ENOTFOUND if there are none. */
+ * hides a lower one's. Get returns SPC_ENOTFOUND if no fact is known. */
 spc_status spc__cache_put_device(spc__cache *cache, const char *device,
                                  const spc__attrs *facts, spc_error *error);
 spc_status spc__cache_get_device(spc__cache *cache, const char *device,

@@ -12,7 +12,7 @@
  * for both.
  *
  * Version 2 had no seals. An upgrade seals its records in their current state.
- * If the file is read-only, an empty view stands for the seals, and records are
+ * If the file is read-only, an empty view replaces the seals, and records are
  * trusted without them, as before. Version 3 had neither networks nor leases;
  * leases only matter in a writable file.
  */

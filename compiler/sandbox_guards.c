@@ -50,7 +50,7 @@ static int guarded_match(lua_State *L)
     luaL_checklstring(L, 1, &length);
     const char *pattern = luaL_checklstring(L, 2, &pattern_length);
     int factors = quantifiers(pattern, pattern_length) + (pattern[0] != '^');
-    /* A pattern may match, or fail, only at its very end at every position. A
+    /* At every position a match may fail only at the very end of the pattern. A
      * pattern of some hundred characters therefore multiplies the work too. */
     int bits = bits_of(length) * (factors > 0 ? factors : 1) +
                bits_of(pattern_length >> 5);

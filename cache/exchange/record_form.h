@@ -92,7 +92,7 @@ void spc__record_seal(char hex[SPC__SHA256_HEX], const spc__record *record);
 /* Writes the identifying part of the line. */
 void spc__record_format_key(spc__buf *out, const spc__record *record);
 
-/* Reads and checks a line. SPC_EFORMAT says what is wrong with it. */
+/* Reads and checks a line. Returns SPC_EFORMAT and the error. */
 spc_status spc__record_parse(spc__record *out, const char *line, size_t length,
                              spc_error *error);
 

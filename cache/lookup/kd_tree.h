@@ -28,7 +28,7 @@ typedef struct spc__kd_trees {
     int64_t order_count;
     spc__kd_node *nodes;
     double
-        *boxes; /* of each node the least, then the greatest of each feature */
+        *boxes; /* by node: the minimum, then the maximum of each feature */
     int node_count, node_capacity;
 } spc__kd_trees;
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* Finds the file of code that belongs to a layer. Empty if there is none. */
+/* Finds the file of code that belongs to a layer. Empty if it does not exist. */
 static void find_code(spc__buf *out, const spc_ctx *ctx, const char *layer)
 {
     spc__pack_code_file(out, layer, ctx->info.target);
