@@ -3,11 +3,12 @@
  * spc.h - sparse convolution on 3D point clouds: layers, scenes, kernel maps,
  * tuned plans.
  *
- * The order of this file is the order of a caller's life: open a context on a
+ * This file follows the order in which a caller works: open a context on a
  * device, describe a layer, load a scene or pass coordinates, build the kernel
- * map, make a plan, pack the weights once, execute many times. Who has a new
- * scene for every frame reserves coordinate sets and maps once and only updates
- * them. The second half is the oracle, tuning, and looking into the database.
+ * map, make a plan, pack the weights once, execute many times. A caller with a
+ * new scene for every frame reserves coordinate sets and maps once and then
+ * only updates them. The second half is the oracle, tuning, and looking into
+ * the database.
  *
  * Conventions
  *  - Functions return an spc_status: 0 or a negative code. The sentence for a
@@ -92,10 +93,10 @@ typedef struct spc_plan spc_plan;     /* a problem bound to one loaded kernel */
  * library. Two threads may call them at once where two threads use the library.
  */
 typedef struct spc_memory_hook {
-    /* Returns at least `bytes` (more than 0) at a multiple of 256 bytes, which no
-     * enqueued work uses any more; NULL: there is none, and the call of the
-     * library returns SPC_ENOMEM and keeps nothing. `stream` is the stream on
-     * which the memory is used first, or NULL: on any stream. */
+    /* Returns at least `bytes` (more than 0) at a multiple of 256 bytes, which
+     * no enqueued work uses any more. NULL means out of memory: the call of the
+     * library then returns SPC_ENOMEM and keeps nothing. `stream` is the stream
+     * that uses the memory first; NULL means any stream. */
     void *(*alloc)(size_t bytes, void *stream, void *payload);
     /* Takes back what `alloc` returned, with the same `bytes`. */
     void (*free)(void *memory, size_t bytes, void *stream, void *payload);
@@ -133,20 +134,20 @@ typedef struct spc_ctx_options {
      * context (templates, maps, compiling, tuning, benchmarking) soon ends with
      * SPC_EINTERRUPTED. May be NULL. */
     const volatile int *cancel;
-    /* Whoever can write a database decides what runs. So one that others than
-     * the caller and root own, or may write, is SPC_EDB; and of `layers` code
-     * for the GPU is run, but code for the host is compiled anew. True: both
-     * are trusted. */
+    /* Anyone who can write a database decides which code runs. So a database
+     * that a user other than the caller and root owns or may write fails with
+     * SPC_EDB. GPU code from `layers` is run, but host code from them is
+     * compiled anew. True: both are trusted. */
     bool trust;
-    /* The text of a public key of minisign: of `layers` only those take part
-     * whose manifest (spc_db_pack) was signed with it, and of these only what
-     * the manifest lists. NULL: no signature is asked for. */
+    /* The text of a minisign public key. Only those `layers` are used whose
+     * manifest (spc_db_pack) was signed with it, and only the records that the
+     * manifest lists. NULL: no signature is required. */
     const char *key;
-    /* Folder of what was tuned before the library went out, a database for each
-     * class of device. That of this device, if there is one, lies below all
-     * other files, and what they know as nearly comes before it. NULL:
-     * $SPC_SHIPPED, else where it was installed; "": none, as with `key`, and
-     * with a `database` of "". */
+    /* Folder of the tuned databases shipped with the library, one for each
+     * class of device. The database of this device's class, if any, has the
+     * lowest priority: an equally close record of any other file wins. NULL:
+     * $SPC_SHIPPED, else the installed folder. "": no shipped database; also
+     * none with `key` or with a `database` of "". */
     const char *shipped;
     /* Allocates device memory in place of the driver or malloc. All NULL: those
      * do. It must outlive the context and all that was made with it. */
@@ -161,12 +162,12 @@ typedef struct spc_ctx_options {
 
 /*
  * Opens a context. A cuda device uses the caller's current CUcontext, or
- * retains the primary one if there is none. `options` may be NULL. On failure
- * *error (may be NULL) holds the sentence. SPC_ENODEVICE: no such device;
- * SPC_EINVAL: an unknown device word; SPC_ENOTFOUND: a file of `layers`, or
- * template_dir, is not there; SPC_EDB, SPC_EDBVERSION with need_database;
- * SPC_EINVAL also for a memory hook with one of its functions alone;
- * SPC_ETEMPLATE: a template does not load; SPC_EINTERRUPTED.
+ * retains the primary one if no context is current. `options` may be NULL. On
+ * failure *error (may be NULL) holds the sentence. SPC_ENODEVICE: no such
+ * device; SPC_EINVAL: an unknown device word; SPC_ENOTFOUND: a file of
+ * `layers`, or template_dir, is not there; SPC_EDB, SPC_EDBVERSION with
+ * need_database; SPC_EINVAL also for a memory hook with one of its functions
+ * alone; SPC_ETEMPLATE: a template does not load; SPC_EINTERRUPTED.
  */
 SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
                                   spc_error *error);
@@ -219,6 +220,7 @@ typedef struct spc_stats {
     int64_t artefacts_loaded; /* compiled code taken from the database */
 } spc_stats;
 
+/* Returns the counters of a context; all 0 for NULL. */
 SPC_API spc_stats spc_ctx_stats(const spc_ctx *ctx);
 
 /* The most bytes a nanosecond (GB/s) between the multiprocessors and memory or
@@ -233,7 +235,7 @@ enum { SPC_GATHER_SIZES = 8 }; /* rows of 8 << i bytes: 8, 16, ... 1024 */
 typedef struct spc_device_info {
     char id[16];         /* "cuda:0" */
     char name[64];       /* device class: "NVIDIA H200", "cpu avx512" */
-    char target[24];     /* what code is compiled for: "sm_90a", "avx512" */
+    char target[24];     /* the target of compiled code: "sm_90a", "avx512" */
     char driver[32];     /* "13.0", "" if none */
     int multiprocessors; /* cores for the cpu */
     size_t memory_bytes;
@@ -257,7 +259,7 @@ typedef struct spc_device_info {
     double tf32_tflops;
     double f32_tflops;
     double i8_tflops; /* 10^12 whole ones a second */
-    double launch_us; /* of a kernel that does nothing, in a graph of them */
+    double launch_us; /* launch of an empty kernel in a graph of such */
     bool emulates;    /* another device, to verify kernels: its times say nothing
                        */
 } spc_device_info;
@@ -291,8 +293,8 @@ SPC_API spc_status spc_synchronize(spc_ctx *ctx);
  *
  *     o * stride + origin + dilation * place
  *
- * Coordinates of a level count in that level's own voxels. The rule says which
- * outputs there are:
+ * Coordinates of a level count in that level's own voxels. The rule determines
+ * the outputs:
  *
  *   SUBM       those of the inputs; stride 1 (Graham, Engelcke, van der Maaten,
  *              CVPR 2018, section 3)
@@ -339,17 +341,18 @@ typedef struct spc_geometry {
                         shape of the inputs; GENERATIVE: of what is generated */
     /* An explicit list instead of the box: displacements in input voxels, in
      * the order of the weights, each once. 0: the box. kernel, dilation, padding
-     * and origin then stay as in SPC_GEOMETRY_INIT. Of all rules but RADIUS: the
-     * input of output o lies at o * stride + displacement, and by FOOTPRINT and
-     * GENERATIVE those o, or i, are there for which that holds with one of the
-     * list. With a shape S, FOOTPRINT's outputs are 0 <= o < O, O = (S - low -
-     * high - 1) / stride + 1, where low and high are the least and greatest
-     * displacement along the axis: the O of a box, whose low is -padding. */
+     * and origin then stay as in SPC_GEOMETRY_INIT. With every rule but RADIUS
+     * the input of output o lies at o * stride + displacement. FOOTPRINT
+     * produces every o, and GENERATIVE every i, for which that holds with a
+     * displacement of the list. With a shape S, FOOTPRINT's outputs are 0 <= o
+     * < O, O = (S - low - high - 1) / stride + 1, where low and high are the
+     * least and greatest displacement along the axis: the O of a box, whose low
+     * is -padding. */
     int offset_count;
     int16_t offsets[SPC_MAX_OFFSETS][3];
     /* RADIUS only; kernel is then the cells along each axis. */
     float radius; /* above 0 */
-    int nearest;  /* at most so many inputs, the nearest; up to 2^20; 0: all */
+    int nearest;  /* number of nearest inputs used; up to 2^20; 0: all */
     float voxel;  /* outputs are one point of each voxel of this edge; 0: they
                      are the inputs, or what the caller has */
 } spc_geometry;
@@ -364,7 +367,7 @@ typedef struct spc_geometry {
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_geometry_check(const spc_geometry *geometry,
                                       spc_error *error);
-/* How many offsets the kernel has: the K of the weights; 0 for what is none. */
+/* Number of offsets of the kernel: the K of the weights; 0 if invalid. */
 SPC_API int spc_geometry_offsets(const spc_geometry *geometry);
 /* The displacement of offset k, 0 <= k < K: what is added to o * stride; of any
  * other k (0, 0, 0). Offsets of a box count with z fastest: k = (i * ky + j) *
@@ -373,7 +376,7 @@ SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
                                  int k);
 
 /*
- * What all operators compute, of inputs [rows in][cin] and weights
+ * The sum that all operators compute from inputs [rows in][cin] and weights
  * [cout][K][cin / groups], for each row and channel of the outputs [rows
  * out][cout]:
  *
@@ -398,7 +401,7 @@ typedef enum spc_operator {
      * o = i * stride + origin + dilation * place. */
     SPC_TRANSPOSED = 3, /* outputs are a set that the caller has; rule GIVEN */
     SPC_GENERATIVE = 4, /* outputs are all that see an input; rule GENERATIVE */
-    SPC_POINTS = 5      /* of points; rule RADIUS, which INVERSE may have, too */
+    SPC_POINTS = 5      /* of points; rule RADIUS, also allowed for INVERSE */
 } spc_operator;
 
 /* F16: binary16 in and out, fp32 accumulate. F32: fp32 throughout, no reduced
@@ -407,11 +410,11 @@ typedef enum spc_operator {
  * numbers from -128 to 127 in and out, int32 accumulate; see below. An int32
  * holds fewer than 2^17 products (offsets * cin / groups) whatever they are.
  *
- * A result that F16 cannot hold, from 65520 on, is infinite. What is infinite
- * or no number goes through sums as IEEE 754 has it, but that a kernel may make
- * no number of an infinity that it reads; and that a weight which is none may
- * show also in outputs of its channel that have no input at its offset. An
- * activation may make a number of what is none. */
+ * A result that F16 cannot hold, from 65520 on, is infinite. Sums propagate
+ * infinities and NaN as IEEE 754 does, with two exceptions: a kernel may turn
+ * an infinity that it reads into NaN, and a NaN weight may also appear in
+ * outputs of its channel that have no input at its offset. An activation may
+ * turn NaN into a number. */
 typedef enum spc_dtype {
     SPC_F16 = 0,
     SPC_F32 = 1,
@@ -421,13 +424,13 @@ typedef enum spc_dtype {
 } spc_dtype;
 
 /*
- * What products are summed in. OWN: fp32, of I8 int32. SUMS_F16, of F16 alone:
- * sums may be binary16 besides, rounded after every few products (PTX ISA, mma
- * with an accumulator of .f16): for who knows that they stay below 65520, as
- * what is larger is infinite, and that each of those roundings, 2^-11 of what
- * has been summed so far, does no harm. It allows, and does not demand: kernels
- * that sum in fp32 remain candidates, and are all there are on a processor. A
- * gradient of weights is summed in fp32.
+ * The type in which products are summed. OWN: fp32; for I8 int32. SUMS_F16, for
+ * F16 only: sums may also be binary16, rounded after every few products (PTX
+ * ISA, mma with an accumulator of .f16). It suits a caller whose sums stay
+ * below 65520, as larger ones become infinite, and for whom each rounding,
+ * 2^-11 of the sum so far, does no harm. It is a permission, not a demand:
+ * kernels that sum in fp32 remain candidates, and they are the only ones on a
+ * processor. A gradient of weights is summed in fp32.
  */
 typedef enum spc_accumulator {
     SPC_SUMS_OWN = 0,
@@ -448,10 +451,10 @@ SPC_API const char *spc_dtype_name(spc_dtype dtype);
  * Scale and bias are a batch normalisation that is folded: scale = gamma /
  * sqrt(variance + epsilon), bias = beta - mean * scale.
  *
- * Tensors of I8 are quantised symmetrically, as those of TensorRT: the element
- * q stands for q * s, where s is the tensor's scale, a number of fp32 beside it
- * on the device. (A dynamic range amax of an exporter is s = amax / 127.) Of
- * such inputs, outputs and residuals:
+ * Tensors of I8 are quantised symmetrically, as in TensorRT: the element q
+ * represents q * s, where s is the tensor's scale, an fp32 number stored on the
+ * device with the tensor. (An exporter's dynamic range amax means s = amax /
+ * 127.) For such inputs, outputs and residuals:
  *
  *     y = sum * (in_scale * scale[c]) + bias[c]
  *     the residual is residual[row][c] * residual_scale
@@ -461,9 +464,9 @@ SPC_API const char *spc_dtype_name(spc_dtype dtype);
  * do), then rounded to fp32. Weights have a scale for each output channel,
  * which is scale[c] (or a factor of it, with a batch normalisation); their own
  * numbers are from -127 to 127 by that convention, though -128 works as well.
- * What quotients and products with a scale cost is the rounding of fp32. Inputs
- * of I8 may have outputs of any type, and inputs of any type outputs of I8: as
- * where a network's quantised part begins and ends.
+ * Quotients and products with a scale are rounded to fp32. Inputs of I8 may
+ * have outputs of any type, and inputs of any type outputs of I8: as where a
+ * network's quantised part begins and ends.
  */
 typedef enum spc_activation {
     SPC_ACT_NONE = 0,
@@ -524,9 +527,9 @@ typedef struct spc_conv {
     spc_operator op;
     int cin;
     int cout;
-    /* So many parts of the channels, each with weights of its own: output
-     * channel co sees the inputs of part co / (cout / groups) alone. Divides
-     * cin and cout; 1: every output sees every input; cin: depthwise. */
+    /* Number of groups of channels, each with its own weights: output channel
+     * co reads only the inputs of group co / (cout / groups). Divides cin and
+     * cout; 1: every output sees every input; cin: depthwise. */
     int groups;
     spc_geometry geometry;
     spc_dtype dtype;
@@ -538,11 +541,11 @@ typedef struct spc_conv {
                     LEAKY, 1 for ELU (its alpha) */
     spc_add add;
     spc_out_type out;
-    /* Elements from row to row, 0: as many as there are channels. More make the
-     * tensor a slice of a wider one: what lies between its rows is neither read
-     * nor written. Concatenation is two layers that write slices of one tensor.
-     * The caller passes the address of the slice's first channel, which must be
-     * a multiple of 16 bytes like that of any tensor. */
+    /* Elements from row to row; 0 means the number of channels. A larger pitch
+     * makes the tensor a slice of a wider one: the elements between its rows
+     * are neither read nor written. Concatenation is two layers that write
+     * slices of one tensor. The caller passes the address of the slice's first
+     * channel, which must be a multiple of 16 bytes like that of any tensor. */
     int in_pitch, out_pitch, add_pitch;
     spc_pass pass;
     bool accumulate; /* WGRAD alone: adds to a gradient that is there */
@@ -561,19 +564,18 @@ typedef struct spc_conv {
  * any order: cin, cout, groups (1; cin for a depthwise layer), k (3 or 3x3x1),
  * dilation, dtype (f16, f32, tf32, bf16, i8), deterministic (0, 1), epilogue,
  * slope, out (f16, bf16, f32, i8), in_pitch, out_pitch, add_pitch, pass (dgrad,
- * wgrad; spc_conv_pass), accumulate, accumulator (f32, of i8 i32; of f16 also
- * f16, spc_accumulator). An epilogue
- * is a list in the order of computation, as in epilogue=scale+bias+relu+add:
- * scale and bias first, then an activation (relu, leaky, sigmoid, silu, gelu,
- * elu) and add in either order; bias=1 is another word for epilogue=bias.
- * "conv" and "inverse" take stride, padding, rule (floor, footprint; conv also
- * given), origin (-1 or -1x0x0) and shape besides; an inverse layer has the
- * words of the strided layer that it inverts, but for its own cin and cout.
- * offsets=0x0x0+1x0x0+-1x0x0 is a list in the place of k, dilation, padding and
- * origin.
- * "transposed" and "generative" take stride and origin, the latter a shape of
- * what it generates, too. "points" takes radius,
- * nearest and voxel; its inverse has rule=radius and the same words.
+ * wgrad; spc_conv_pass), accumulate, accumulator (f32; i32 for i8; f16 also
+ * allowed for f16, see spc_accumulator). An epilogue is a list in the order of
+ * computation, as in epilogue=scale+bias+relu+add: scale and bias first, then
+ * an activation (relu, leaky, sigmoid, silu, gelu, elu) and add in either
+ * order; bias=1 is another word for epilogue=bias. "conv" and "inverse" take
+ * stride, padding, rule (floor, footprint; conv also given), origin (-1 or
+ * -1x0x0) and shape in addition. An inverse layer has the words of the strided
+ * layer that it inverts, except its own cin and cout.
+ * offsets=0x0x0+1x0x0+-1x0x0 is a list that replaces k, dilation, padding and
+ * origin. "transposed" and "generative" take stride and origin; "generative"
+ * also takes the shape of its outputs. "points" takes radius, nearest and
+ * voxel; its inverse has rule=radius and the same words.
  * "linear,cin=64,cout=128" is written for "subm,cin=64,cout=128,k=1": each row
  * by itself, over any set or none. SPC_EINVAL names the unknown word or the bad
  * value and what would be right.
@@ -629,7 +631,7 @@ SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
 /*
  * Makes a scene from a specification:
  *   FILE.bin@VOXEL    rows of little-endian float32: x y z and others, four in
- *                     all (KITTI) unless `columns` says so; VOXEL in the file's
+ *                     all (KITTI) unless `columns` is set; VOXEL in file's
  *                     unit, floor(x / VOXEL), or three sizes: @0.05,0.05,0.1
  *   FILE.npy[@VOXEL]  [n][3 or more] float points (with @VOXEL): x y z and
  *                     others; or integer voxels (3: x y z; 4: batch x y z); or
@@ -638,7 +640,7 @@ SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
  *   gen:shell,r=256   voxels with r/2-1.25 <= |p-centre| <= r/2 of an r^3 grid
  *   gen:lidar,seed=1,beams=64@0.05   a 64-beam scan of a generated street
  *   gen:room,seed=1@0.02             a generated furnished room
- *   gen:room,n=100000                so many points of it, in units of 1/1024
+ *   gen:room,n=100000                n points of that room, in units of 1/1024
  *   gen:uniform,n=1000,extent=64,seed=1   n distinct random voxels
  * and after any of them ",level=N" (0 to 30): a network's level of stride 2^N
  * under the floor rule, coordinates divided by 2^N and rounded down; after a
@@ -670,7 +672,7 @@ SPC_API int64_t spc_scene_rows(const spc_scene *scene);
 SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
 SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
 
-/* What a scene was made of, and what of it was left out. */
+/* The size of a scene's source, and how much of it was left out. */
 typedef struct spc_scene_info {
     int64_t points;    /* of the file or generator; of voxels their number */
     int64_t bad;       /* left out: a coordinate is NaN or infinite */
@@ -678,6 +680,7 @@ typedef struct spc_scene_info {
     int64_t outside;   /* left out: outside the range of a network */
 } spc_scene_info;
 
+/* Fills *out; all 0 for a NULL scene. */
 SPC_API void spc_scene_describe(spc_scene_info *out, const spc_scene *scene);
 
 /* Points of a file on the host, for spc_net_buffers.points. */
@@ -711,8 +714,8 @@ SPC_API void spc_point_rows_release(spc_point_rows *rows); /* NULL is fine */
  *  - spc_coords_reserve and _reserve_outputs take a capacity and an extent that
  *    are stated beforehand. From then on spc_coords_update and spc_map_update
  *    only enqueue: no allocation, no synchronisation, no copy to the host, no
- *    compiling, and a CUDA graph may capture them. What goes wrong is a status
- *    on the device, read with spc_coords_check whenever the caller likes.
+ *    compiling, and a CUDA graph may capture them. An error becomes a status on
+ *    the device; the caller reads it with spc_coords_check at any time.
  *
  * A frame of a strided layer, its sets and its map reserved before the first:
  *
@@ -724,10 +727,10 @@ SPC_API void spc_point_rows_release(spc_point_rows *rows); /* NULL is fine */
  * Features of a set stay in the order of the rows that the caller gave; a set
  * of outputs has its rows in ascending order of (batch, x, y, z).
  *
- * What is wrong with rows has a defined result. A row outside the extent takes
- * part in nothing: nobody sees it and its output is not written. Of rows with
- * one voxel the first stands for all, and only its output is written. With more
- * rows than the capacity the set is empty. Nothing is truncated.
+ * Bad rows have a defined result. A row outside the extent is ignored: no
+ * output reads it and its own output is not written. If several rows have the
+ * same voxel, only the first one counts and only its output is written. With
+ * more rows than the capacity the set is empty. Nothing is truncated.
  */
 typedef enum spc_duplicates {
     SPC_DUPLICATES_ERROR = 0, /* spc_coords_check says SPC_EDUPLICATE */
@@ -796,15 +799,15 @@ SPC_API void spc_coords_free(spc_coords *coords);
 SPC_API spc_status spc_coords_update(spc_coords *set, const int32_t *coords,
                                      const int32_t *count, int64_t rows,
                                      void *stream);
-/* Waits for `stream`. SPC_ECAPACITY with the capacity that would have fitted,
- * SPC_ERANGE and SPC_EDUPLICATE with the first such row. spc_coords_rows then
- * says how many voxels there are. All of it is of the last filling alone: who
- * fills several times between two checks learns nothing of those before. */
+/* Waits for `stream`. SPC_ECAPACITY names the capacity that would have fitted;
+ * SPC_ERANGE and SPC_EDUPLICATE name the first such row. Afterwards
+ * spc_coords_rows returns the number of voxels. The check covers only the last
+ * filling: earlier ones since the previous check are not reported. */
 SPC_API spc_status spc_coords_check(spc_coords *coords, void *stream);
 
-/* Makes the features [rows][channels] (device, as `dtype` lies in
- * memory) of equal rows those of the first of them, by the set's policy:
- * their sum or their mean. Enqueues; does nothing by the other policies. */
+/* Combines the features [rows][channels] (device, stored as `dtype`) of equal
+ * rows into the first of these rows: their sum or their mean, by the set's
+ * policy. Enqueues; does nothing with the other policies. */
 SPC_API spc_status spc_coords_merge(const spc_coords *coords, void *features,
                                     spc_dtype dtype, int channels,
                                     void *stream);
@@ -816,8 +819,8 @@ SPC_API int64_t spc_coords_capacity(const spc_coords *coords);
 SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
 /* How many voxels there are, on the device. */
 SPC_API const int32_t *spc_coords_count(const spc_coords *coords);
-/* Of a set of outputs, or one made of others, its coordinates by row,
- * [capacity][4] on the device; NULL for sets of the caller's rows. */
+/* Returns the coordinates by row, [capacity][4] on the device, of a set of
+ * outputs or a set made of others; NULL for sets of the caller's rows. */
 SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
 
 /* ---- sets made of other sets --------------------------------------------- */
@@ -828,8 +831,7 @@ SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
  *
  *     c * scale + child,   0 <= child < split   on each axis
  *
- * and equal ones are one. That is, with scale and split 1 where nothing is
- * said:
+ * and equal ones are merged. The uses, with scale and split 1 unless given:
  *
  *   prune            one set, with a mask of the rows that stay
  *                    (MinkowskiEngine; Gwak, Choy, Savarese, ECCV 2020)
@@ -843,21 +845,22 @@ SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
  *                    gathered as slices; spc_coords_spread is the way back
  *
  * Features have shapes [rows of a source][channels] and [rows of the set]
- * [channels], with slices as many channels more in a source as there are
- * children; spc_coords_gather and _spread say what goes where.
+ * [channels]. With slices a source has channels * children instead. See
+ * spc_coords_gather and spc_coords_spread.
  *
  * Child (i, j, l) has the number i + split_x * (j + split_y * l).
  *
- * The rows of the sources are counted on: those of a source begin after the
- * capacity of the one before it. A *slot* is such a row and a child's number,
- * row * children + child. Masks and lists of rows are by slot. Where no two
- * voxels can meet (one source, and scale >= split on every axis) the rows of
- * the set are in the order of their slots; else they are in ascending order of
- * (batch, x, y, z).
+ * The rows of the sources are numbered consecutively: a source's rows begin
+ * after the capacity of the previous source. A *slot* is such a row and a
+ * child's number, row * children + child. Masks and lists of rows are by slot.
+ * Where no two voxels can meet (one source, and scale >= split on every axis)
+ * the rows of the set are in the order of their slots; else they are in
+ * ascending order of (batch, x, y, z).
  *
  * Like sets of outputs such a set keeps its sources alive, has a capacity, and
- * is filled without the host: it is empty, and spc_coords_check says so, if
- * more voxels are proposed than it has room for, before equal ones are merged.
+ * is filled without the host. If more voxels are proposed, before equal ones
+ * are merged, than the capacity holds, the set is empty and spc_coords_check
+ * reports it.
  */
 typedef struct spc_regrouping {
     int scale[3]; /* at least 0 */
@@ -876,9 +879,9 @@ typedef struct spc_regrouping {
  * Reads a regrouping's name and its words, separated by commas:
  *
  *   prune      union                 scale and split 1
- *   scale,by=2                       by: for all axes, or 3x1x2
+ *   scale,by=2                       by: one for all axes, or 3x1x2
  *   collapse,axis=z
- *   subdivide  channel2space         by=2, or what is said
+ *   subdivide  channel2space         by=2 unless given
  *   regroup,scale=2x2x1,split=2x1x1  anything
  *
  * Masks, sources and features are the caller's. SPC_EINVAL names the unknown
@@ -894,9 +897,9 @@ SPC_API int spc_regrouping_format(char *out, size_t bytes,
 SPC_API spc_status spc_regrouping_check(const spc_regrouping *how,
                                         spc_error *error);
 
-/* An empty set, made of 1 to 8 sources. `capacity` 0: as many as there are
- * slots. SPC_ERANGE: what comes of the sources' extent does not fit 32 bits, or
- * 64 bits of key. */
+/* Creates an empty set over 1 to 8 sources. `capacity` 0 means the number of
+ * slots. SPC_ERANGE: the extent that results from the sources' does not fit 32
+ * bits, or its key does not fit 64 bits. */
 SPC_API spc_status spc_coords_reserve_regrouped(spc_coords **out,
                                                 spc_coords *const *sources,
                                                 int count,
@@ -914,15 +917,15 @@ SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
 SPC_API spc_status spc_coords_regroup(spc_coords *set, const uint8_t *mask,
                                       void *stream);
 
-/* Makes such a mask of features (device, [rows of source i][children] at in[i],
- * as `dtype` lies in memory): a slot stays where its number is above `above`,
- * which NaN never is. Enqueues. */
+/* Makes such a mask from features (device, [rows of source i][children] at
+ * in[i], stored as `dtype`): a slot stays where its feature is above `above`.
+ * NaN is never above. Enqueues. */
 SPC_API spc_status spc_coords_mask(const spc_coords *set, uint8_t *mask,
                                    const void *const *in, spc_dtype dtype,
                                    float above, void *stream);
 
 typedef struct spc_gather {
-    spc_dtype dtype; /* as it lies in memory */
+    spc_dtype dtype; /* type in memory */
     int channels;    /* of the set's features */
     /* Child j has the channels j * channels to (j + 1) * channels of its row of
      * a source, which has as many times more; else all children of a row have
@@ -930,16 +933,17 @@ typedef struct spc_gather {
     bool slices;
 } spc_gather;
 
-/* Features of the set's rows (device, [rows][channels]) from those of its
- * sources' rows: what became one voxel is added up, in fp32 and in the order of
- * slots. Buffers of sources are read in rows that are in the set alone.
- * Enqueues. */
+/* Computes the features of the set's rows (device, [rows][channels]) from those
+ * of its sources' rows: the slots that merge into one voxel are summed, in fp32
+ * and in the order of slots. Of the sources' buffers only rows that are in the
+ * set are read. Enqueues. */
 SPC_API spc_status spc_coords_gather(const spc_coords *set, void *out,
                                      const void *const *in,
                                      const spc_gather *how, void *stream);
-/* The other way: each row of a source has the features of what became of it,
- * without slices the sum over its children, or zeros where nothing did. Writes
- * as many rows of out[i] as source i has capacity. */
+/* The reverse of spc_coords_gather: each row of a source receives the features
+ * of the voxels made from it (without slices, their sum over its children), or
+ * zeros if there are no such voxels. Writes as many rows of out[i] as the
+ * capacity of source i. */
 SPC_API spc_status spc_coords_spread(const spc_coords *set, void *const *out,
                                      const void *in, const spc_gather *how,
                                      void *stream);
@@ -959,15 +963,15 @@ SPC_API bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *set);
 
 /*
  * Points become voxels on the device, with features. A point is a row of fp32
- * numbers: x, y, z and whatever else the sensor says (intensity, time). It lies
- * in the voxel
+ * numbers: x, y, z and any other values of the sensor (intensity, time). Its
+ * voxel is
  *
  *     floor((p - low) / voxel)     on each axis, all in fp32
  *
  * of a grid of round((high - low) / voxel) voxels; points outside the grid are
- * left out. Voxels are in ascending order of (batch, x, y, z). Of the points of
- * a voxel the first `points` count, in the order of their rows, and its
- * features are
+ * left out. Voxels are in ascending order of (batch, x, y, z). The first
+ * `points` points of a voxel count, in the order of their rows. Its features
+ * are
  *
  *   SPC_VOXELS_MEAN    [voxels][columns]: their mean, x, y and z included; sums
  *                      are fp32 in that order (SECOND: Yan, Mao, Li, Sensors
@@ -975,9 +979,9 @@ SPC_API bool spc_coords_row_lists(spc_row_lists *out, const spc_coords *set);
  *   SPC_VOXELS_POINTS  [voxels][points][columns]: the points themselves, zeros
  *                      behind the last (VoxelNet: Zhou, Tuzel, CVPR 2018)
  *
- * All devices give the same bits. Nobody looks at the numbers: what a type
- * cannot hold, as beyond 65504 in f16, is infinite, and so is what layers make
- * of it.
+ * All devices give the same bits. The values are not checked: one that a type
+ * cannot hold, such as one beyond 65504 in f16, becomes infinite, and layers
+ * propagate it.
  */
 typedef enum spc_voxel_features {
     SPC_VOXELS_MEAN = 0,
@@ -993,7 +997,7 @@ typedef struct spc_voxelisation {
     int batches;
     spc_voxel_features features;
     int points;      /* most that count of a voxel; 0: all, for a mean */
-    spc_dtype dtype; /* of the features: f16, bf16 or f32 */
+    spc_dtype dtype; /* type of the features: f16, bf16 or f32 */
 } spc_voxelisation;
 
 #define SPC_VOXELISATION_INIT                                                  \
@@ -1006,13 +1010,15 @@ typedef struct spc_voxelisation {
 SPC_API spc_status spc_voxelisation_check(const spc_voxelisation *how,
                                           spc_error *error);
 
-/* Voxels of a stated capacity, and what finding them among so many points
- * needs, on a context's device. */
+/* Voxels of a stated capacity on a context's device, with the memory to find
+ * them among a stated number of points. */
 typedef struct spc_voxels spc_voxels;
 
+/* Makes voxels for at most `points` points. The caller frees *out. */
 SPC_API spc_status spc_voxels_create(spc_voxels **out, spc_ctx *ctx,
                                      const spc_voxelisation *how,
                                      int64_t points, int64_t capacity);
+/* NULL is fine. */
 SPC_API void spc_voxels_free(spc_voxels *voxels);
 
 /*
@@ -1032,8 +1038,8 @@ SPC_API spc_status spc_voxels_update(spc_voxels *voxels, const float *points,
 typedef struct spc_voxels_info {
     int64_t points;  /* that were given */
     int64_t outside; /* of the grid */
-    int64_t bad;     /* with a coordinate that is no number, or a batch element
-                        that there is not */
+    int64_t bad;     /* points with a NaN coordinate or a nonexistent batch
+                        element */
     int64_t voxels;
 } spc_voxels_info;
 
@@ -1045,8 +1051,8 @@ SPC_API spc_status spc_voxels_check(spc_voxels *voxels, spc_voxels_info *info,
                                     void *stream);
 
 /* Compares the last filling, which was made of these points (host), with the
- * definition in double precision; *worst: the largest difference over its
- * tolerance. SPC_EWRONG says what differs; SPC_ECAPACITY as above. */
+ * definition in double precision. *worst is the largest difference over its
+ * tolerance. SPC_EWRONG names the difference; SPC_ECAPACITY as above. */
 SPC_API spc_status spc_voxels_verify(double *worst, spc_voxels *voxels,
                                      const float *points, int64_t rows);
 
@@ -1077,10 +1083,11 @@ SPC_API const int32_t *spc_voxels_points(const spc_voxels *voxels);
  *     the cell along an axis is floor(d * (kernel / (2 r)) + kernel / 2), at
  *     least 0 and at most kernel - 1; k = (x * ky + y) * kz + z
  *
- * With `nearest` only so many inputs count, those of least distance; of equal
- * ones those that the search meets first: by cells of the edge r in ascending
- * order of (x, y, z), then by row. The triplets of an output are in ascending
- * order of k, those of one k in that of the search. So sums repeat bit by bit.
+ * With `nearest` at most that many inputs count, those of least distance. Among
+ * equal distances the first ones in search order count: cells of edge r in
+ * ascending order of (x, y, z), then rows. The triplets of an output are in
+ * ascending order of k, and in search order within one k. So sums repeat bit by
+ * bit.
  *
  * Voxel convolution is a special case: at whole coordinates, with kernel 3 and
  * a radius from sqrt(3) to below 2, these are the triplets of subm,k=3.
@@ -1118,18 +1125,18 @@ SPC_API spc_status spc_points_create(spc_points **out, spc_ctx *ctx,
 SPC_API spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
                                       const spc_points_options *options);
 /*
- * Down-sampling that keeps true points: of each voxel floor(p * (1 / edge)), in
- * fp32, the first row of `in` that lies in it, in ascending order of (batch, x,
- * y, z) of the voxels. Keeps `in` alive. SPC_ERANGE: voxels so small that their
- * numbers do not fit.
+ * Down-sampling that keeps true points: the result has, for each voxel floor(p
+ * * (1 / edge)) computed in fp32, the first row of `in` inside it. Its rows are
+ * in ascending order of the voxels' (batch, x, y, z). Keeps `in` alive.
+ * SPC_ERANGE: voxels so small that their numbers do not fit.
  */
 SPC_API spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
                                               float edge);
 SPC_API void spc_points_free(spc_points *points); /* maps keep it alive */
 
 /* Fills a cloud anew on `stream` from `rows` points, or, if `count` (device) is
- * not NULL, from *count of them. Of a sampled cloud xyz, batch and count are
- * NULL. SPC_ECAPACITY: `rows` is more than the capacity; SPC_EINVAL. */
+ * not NULL, from *count of them. A sampled cloud takes NULL for xyz, batch and
+ * count. SPC_ECAPACITY: `rows` is more than the capacity; SPC_EINVAL. */
 SPC_API spc_status spc_points_update(spc_points *points, const float *xyz,
                                      const int32_t *batch, const int32_t *count,
                                      int64_t rows, void *stream);
@@ -1157,10 +1164,10 @@ SPC_API const int32_t *spc_points_sources(const spc_points *points);
 SPC_API spc_status spc_map_radius(spc_map **out, spc_points *in, spc_points *to,
                                   const spc_geometry *geometry,
                                   int64_t triplets);
-/* The same relation read the other way, for inverse layers (up-sampling, and
- * what goes back through a layer): outputs at `to`, the inputs of the layer,
- * see those points of `in` within whose radius they lie, at the same k; with
- * `nearest` those among whose nearest they are. */
+/* The same relation in reverse, for inverse layers (up-sampling, and gradients
+ * through a layer). An output at `to`, the inputs of the layer, reads each
+ * point of `in` that has this output within its radius, at the same k; with
+ * `nearest`, each point that has it among its nearest. */
 SPC_API spc_status spc_map_radius_inverse(spc_map **out, spc_points *in,
                                           spc_points *to,
                                           const spc_geometry *geometry,
@@ -1215,11 +1222,12 @@ SPC_API spc_status spc_map_check(spc_map *map, void *stream);
 
 /* Everything for one layer on one scene: the sets, their outputs where the
  * layer has other ones, and the map, filled and checked. The scene of an
- * inverse layer is the input of the layer that it inverts. Of two given sets it
- * is the finer one, the inputs of a conv and the outputs of a transposed layer;
- * the other is drawn from it, to have something to measure on: most of
- * floor(i / stride), and some of their neighbours, in no order. Who has both
- * sets calls spc_map_create. Fails as spc_coords_create and spc_map_create do.
+ * inverse layer is the input of the layer that it inverts. For a layer between
+ * two given sets the scene is the finer one: the inputs of a conv, the outputs
+ * of a transposed layer. The other set is sampled from it for measurements:
+ * most of floor(i / stride), and some of their neighbours, in no order. A
+ * caller that has both sets uses spc_map_create. Fails as spc_coords_create and
+ * spc_map_create do.
  */
 SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_conv *conv,
@@ -1244,10 +1252,10 @@ SPC_API spc_status spc_capture(spc_ctx *ctx, const char *folder,
 SPC_API void spc_map_free(spc_map *map);
 
 SPC_API spc_coords *spc_map_in(const spc_map *map); /* the map's own */
-SPC_API spc_coords *spc_map_out(const spc_map *map);
+SPC_API spc_coords *spc_map_out(const spc_map *map); /* outputs */
 SPC_API int64_t spc_map_rows(const spc_map *map);    /* outputs */
 SPC_API int64_t spc_map_rows_in(const spc_map *map); /* inputs */
-SPC_API int64_t spc_map_pairs(const spc_map *map);
+SPC_API int64_t spc_map_pairs(const spc_map *map); /* (output, input, k) */
 SPC_API double spc_map_density(const spc_map *map); /* pairs / (rows * K) */
 SPC_API int spc_map_key_bits(const spc_map *map);   /* of the inputs */
 
@@ -1265,27 +1273,28 @@ enum {
     SPC_PLAN_JIT = 0,              /* compile if the database has no code */
     SPC_PLAN_CACHED_ONLY = 1 << 0, /* never compile: SPC_ENOTFOUND instead */
     SPC_PLAN_ESTIMATE = 1 << 1,    /* ignore the database: template's default */
-    SPC_PLAN_BACKGROUND = 1 << 2   /* what can be had at once; a thread makes
-                                      something better: spc_background_start */
+    SPC_PLAN_BACKGROUND = 1 << 2   /* the kernel available at once; a thread
+                                      prepares a better one:
+                                      spc_background_start */
 };
 
 /*
- * Makes a plan for `conv` on maps like `map`: its rows and density, as of its
- * last check, choose the record; of a map that was never checked the capacity
- * stands for the rows. Looked up in this order: a record of exactly this
- * problem; of the same layer in a neighbouring bucket; of a gradient of inputs
- * the same of the forward layer that it computes as; the nearest measured
- * layer, its channels less than two octaves away, whose configuration passes
- * this one's constraints, or a nearer record whose template has changed since
- * (SPC_ORIGIN_NEAREST); the template's default. Prepares the map's layout for the
- * kernel chosen and waits for it: any stream may then run the plan. A map that
- * was updated and not checked since may still be being filled: then it first
- * waits for all work on the device, as spc_map_download, spc_map_triplets,
- * spc_coords_create_outputs and spc_coords_create_regrouped do. It does not know
- * of a filling that a graph replays: wait for that first. SPC_ENOTFOUND: with
- * SPC_PLAN_CACHED_ONLY the database cannot serve; SPC_EUNSUPPORTED: no template
- * accepts the layer; SPC_EINVAL: the map is another layer's; SPC_ECOMPILE,
- * SPC_EDEVICE.
+ * Makes a plan for `conv` on maps like `map`. The map's rows and density as of
+ * its last check choose the record; a map that was never checked counts its
+ * capacity as its rows. Lookup order: a record of exactly this problem; of the
+ * same layer in a neighbouring bucket; of a gradient of inputs the same of the
+ * forward layer that it computes as; the nearest measured layer, its channels
+ * less than two octaves away, whose configuration passes this one's
+ * constraints, or a nearer record whose template has changed since
+ * (SPC_ORIGIN_NEAREST); the template's default. Prepares the map's layout for
+ * the kernel chosen and waits for it: any stream may then run the plan. A map
+ * that was updated and not checked since may still be being filled: then it
+ * first waits for all work on the device, as spc_map_download,
+ * spc_map_triplets, spc_coords_create_outputs and spc_coords_create_regrouped
+ * do. It does not know of a filling that a graph replays: wait for that first.
+ * SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY the database cannot serve;
+ * SPC_EUNSUPPORTED: no template accepts the layer; SPC_EINVAL: the map is
+ * another layer's; SPC_ECOMPILE, SPC_EDEVICE.
  */
 SPC_API spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx,
                                    const spc_conv *conv, spc_map *map,
@@ -1299,16 +1308,18 @@ typedef enum spc_origin {
     SPC_ORIGIN_DEFAULT
 } spc_origin;
 
+/* Returns how the plan's kernel was found; SPC_ORIGIN_DEFAULT for NULL. */
 SPC_API spc_origin spc_plan_origin(const spc_plan *plan);
 SPC_API const char *spc_plan_reason(const spc_plan *plan); /* one sentence */
-/* Was its choice measured before the library went out (`shipped`)? */
+/* True if its choice comes from a database shipped with the library. */
 SPC_API bool spc_plan_is_shipped(const spc_plan *plan);
+/* Returns the name of the kernel's template. */
 SPC_API const char *spc_plan_template(const spc_plan *plan);
 SPC_API const char *spc_plan_config(const spc_plan *plan);   /* "rows=64,..." */
 SPC_API size_t spc_plan_weights_bytes(const spc_plan *plan); /* packed */
-/* For a map that is prepared for the plan. Of a map made of a scene, or of
- * coordinates, it may depend on how many pairs there are: ask again once
- * spc_map_update has given it others. */
+/* Returns the size for a map that is prepared for the plan. For a map made from
+ * a scene or from coordinates it may depend on the number of pairs: call again
+ * after spc_map_update changed them. */
 SPC_API size_t spc_plan_workspace_bytes(const spc_plan *plan,
                                         const spc_map *map);
 
@@ -1341,10 +1352,11 @@ typedef struct spc_explanation {
 } spc_explanation;
 
 /*
- * Says what spc_plan_create would take, from records, keys and templates alone:
- * no map is made, no code is rendered, compiled or loaded. `flags` are
- * SPC_PLAN_CACHED_ONLY and SPC_PLAN_ESTIMATE. Fails as spc_plan_create does,
- * but for what only compiling or loading finds out.
+ * Reports the choice that spc_plan_create would make, from records, keys and
+ * templates alone: no map is made, no code is rendered, compiled or loaded.
+ * `flags` are SPC_PLAN_CACHED_ONLY and SPC_PLAN_ESTIMATE. Fails as
+ * spc_plan_create does, except for errors that only compiling or loading can
+ * find.
  */
 SPC_API spc_status spc_explain(spc_explanation *out, spc_ctx *ctx,
                                const spc_explain_question *ask, unsigned flags);
@@ -1431,10 +1443,10 @@ SPC_API spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
                                         unsigned flags);
 /* The workspace for `rows` rows; 0 for more than a plan can run on. */
 SPC_API size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows);
-/* As spc_plan_execute, for at most `rows` rows: how many there are says *count
- * (device), or `rows` if that is NULL; none, if *count is more. What lies behind
- * `rows` rows of the outputs remains as it was. SPC_ESTATE: the plan was made
- * for maps. */
+/* As spc_plan_execute, for at most `rows` rows. *count (device) is the number
+ * of rows; if `count` is NULL, `rows` is. If *count is more than `rows`, no row
+ * is computed. Output rows from `rows` on are left unchanged. SPC_ESTATE: the
+ * plan was made for maps. */
 SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
                                          const int32_t *count,
                                          const spc_buffers *buffers,
@@ -1443,14 +1455,14 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
 /* ---- operators on features ----------------------------------------------- */
 
 /*
- * What networks do between convolutions: pooling, normalisation, activation and
- * the like. Rows are those of a coordinate set, features f16, bf16 or f32; sums
- * are fp32, taken in an order that depends on the voxels alone (and on whether
- * rows are aligned, see spc_feature_buffers): not on the capacity, the device's
- * size or the other batch elements.
+ * The operators of networks between convolutions: pooling, normalisation,
+ * activation and the like. Rows are those of a coordinate set, features f16,
+ * bf16 or f32; sums are fp32, taken in an order that depends on the voxels
+ * alone (and on whether rows are aligned, see spc_feature_buffers): not on the
+ * capacity, the device's size or the other batch elements.
  *
- * Where nothing else is said inputs are [rows][c], outputs [rows][c] too, of
- * rows in and out where a map is read.
+ * Unless stated otherwise inputs and outputs are [rows][c]. For an operator
+ * that reads a map these are the map's input and output rows.
  *
  *   pool=max|mean|sum   of the inputs that a map shows an output: out[o][c] is
  *                       the maximum, the mean or the sum over the offsets k
@@ -1458,7 +1470,7 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       inputs that are there, not by K. With index=1 a maximum
  *                       also stores the input row that it is from, int32
  *                       [rows out][c]: of equal ones that of the first offset.
- *                       An output without any input is 0, its index -1
+ *                       An output with no inputs is 0, its index -1
  *                       (MinkowskiEngine, spconv)
  *   unpool=nearest      the inverse map's first offset that has an input:
  *                       out[i][c] = in[o][c], 0 if there is none
@@ -1466,7 +1478,7 @@ SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
  *                       the inverse map whose input o has index[o][c] == i:
  *                       maxima go back to where they are from, and all else
  *                       becomes 0 (Zeiler, Fergus, ECCV 2014, section 2.1).
- *                       Where windows do not overlap it is one of them at most
+ *                       If windows do not overlap, the sum has one term at most
  *   pool=slices         space to channel: out[o][s * c + j] = in[i][j] of the
  *                       input i that a map shows o at offset k, 0 if there is
  *                       none; rows of K * c. Offset k with the place (x, y, z)
@@ -1575,8 +1587,8 @@ typedef enum spc_bev_order {
     SPC_BEV_VOLUME
 } spc_bev_order;
 
-/* An operator on features as a value. What an operator does not use stays as in
- * SPC_FEATURE_INIT. */
+/* An operator on features as a value. Fields that an operator does not use stay
+ * as in SPC_FEATURE_INIT. */
 typedef struct spc_feature {
     spc_feature_op op;
     int channels;            /* of the inputs */
@@ -1632,9 +1644,9 @@ SPC_API int spc_feature_format(char *out, size_t bytes,
 /* SPC_OK, or SPC_EINVAL with the reason. */
 SPC_API spc_status spc_feature_check(const spc_feature *feature,
                                      spc_error *error);
-/* The problem of a pass of `layer`, a forward operator; that of pool=max reads
- * what index=1 stores. SPC_EINVAL: it has none (an operator with an activation
- * is two steps, one without parameters has no WGRAD). */
+/* Describes a pass of `layer`, a forward operator; a pass of pool=max reads the
+ * indices that index=1 stores. SPC_EINVAL: the operator lacks this pass (with
+ * an activation it is two steps; without parameters there is no WGRAD). */
 SPC_API spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
                                     spc_pass pass, spc_error *error);
 /* Operator `i` from 0 as a text that spc_feature_parse reads; NULL past the
@@ -1648,8 +1660,9 @@ SPC_API int spc_feature_words(char *out, size_t bytes, spc_feature_op op);
  * volume of a batch element for BEV; 0 for what is no operator. */
 SPC_API int64_t spc_feature_row_out(const spc_feature *feature);
 SPC_API int64_t spc_feature_row_in(const spc_feature *feature);
-/* Output rows: `batches` for GLOBAL and BEV, 1 of a WGRAD, else `rows`; and
- * rows of `in` and `add`, which gradients have by batch element, too. */
+/* Returns the number of output rows: `batches` for GLOBAL and BEV, 1 for a
+ * WGRAD, else `rows`. The functions below return the rows of `in` and `add`,
+ * which gradients may also have by batch element. */
 SPC_API int64_t spc_feature_rows_out(const spc_feature *feature, int64_t rows,
                                      int64_t batches);
 SPC_API int64_t spc_feature_rows_in(const spc_feature *feature, int64_t rows,
@@ -1667,8 +1680,9 @@ SPC_API spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
                                            const spc_feature *feature,
                                            unsigned flags);
 SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
-/* For sets of this capacity and extent; 0 where no workspace is needed. Of what
- * reads a map, which only gradients do with one, it is the set of the inputs. */
+/* Workspace for sets of this capacity and extent; 0 if none is needed. For an
+ * operator that reads a map (only gradients need workspace then) the set is
+ * that of the inputs. */
 SPC_API size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
                                            const spc_coords *set);
 /* Makes a map ready for POOL, UNPOOL, SLICE and UNSLICE, and their gradients, on
@@ -1721,8 +1735,8 @@ typedef struct spc_operator_info {
                          spc_regrouping_parse */
     const char *name; /* "subm", "pool=max|mean|sum" */
     const char *does; /* one line */
-    /* Its words, separated by blanks: "cin" must be given, "k=3" is 3 if
-     * nothing is said, "slope=" may be left out. */
+    /* Its words, separated by blanks: "cin" is required, "k=3" defaults to 3,
+     * "slope=" is optional. */
     const char *words;
     const char *example;
 } spc_operator_info;
@@ -1739,12 +1753,12 @@ SPC_API const spc_operator_info *spc_operators(int i);
  * that a CUDA graph may capture, indexing included.
  *
  * Tensors are named by handles that count from 0, in the order in which they
- * were made. Each lies over a coordinate set. Which layers share a set, or a
- * map, follows from the sets and the geometry alone: a key that a file gives to
- * a map is a hint, and spc_net_note says so where it is wrong.
+ * were made. Each lies over a coordinate set. The sets and the geometry alone
+ * determine which layers share a set or a map: a key that a file gives to a map
+ * is a hint, and spc_net_note reports a wrong one.
  *
- * A network is built and read by one thread at a time. What is wrong with a
- * layer is a sentence in *error (may be NULL), and the network stays as it was.
+ * A network is built and read by one thread at a time. A bad layer is described
+ * by a sentence in *error (may be NULL), and the network stays unchanged.
  */
 typedef struct spc_net spc_net;
 typedef struct spc_net_plan spc_net_plan; /* it, on a context's device */
@@ -1769,8 +1783,8 @@ SPC_API void spc_net_free(spc_net *net); /* plans keep it alive */
  * their layers multiply them, all else as it is: results have the same bits.
  *
  * `name` has 1 to 63 characters, no blank and no '/'; `source` (may be NULL)
- * says where the network is from. SPC_ESTATE: weights are missing, or there is
- * a network of this name and `replace` is false; SPC_EDB.
+ * names the network's origin. SPC_ESTATE: weights are missing, or there is a
+ * network of this name and `replace` is false; SPC_EDB.
  */
 SPC_API spc_status spc_net_store(spc_ctx *ctx, const spc_net *net,
                                  const char *name, const char *source,
@@ -1791,12 +1805,13 @@ typedef struct spc_net_row {
     const char *fault; /* why it cannot be used; NULL: it can */
 } spc_net_row;
 
+/* Calls each(row, payload) for every stored network. */
 SPC_API spc_status spc_net_each(spc_ctx *ctx,
                                 spc_status (*each)(const spc_net_row *row,
                                                    void *payload),
                                 void *payload);
 
-/* What comes in: features [rows][channels] of the rows of a scene. */
+/* Adds an input: features [rows][channels] of the rows of a scene. */
 typedef struct spc_net_input {
     const char *name; /* "x" */
     int channels;
@@ -1805,8 +1820,8 @@ typedef struct spc_net_input {
     /* How points become voxels: floor((p - low) / voxel), points outside low to
      * high left out. 0: the network does not say. */
     double voxel[3], low[3], high[3];
-    /* Where a plan makes voxels of points: of those of a voxel so many count,
-     * and its features are their mean; 0: all. */
+    /* For a plan that makes voxels from points: the number of points of a voxel
+     * that count. Their mean is its features. 0: all. */
     int points;
     /* Rows are true points, which stay where they are: see "native points". The
      * network has no shape and no voxel then. */
@@ -1829,17 +1844,18 @@ SPC_API spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
                                      spc_error *error);
 
 typedef struct spc_net_layer {
-    /* Of its weights: "conv1.0"; NULL: "layer7". Layers of one name share their
-     * weights, as a head over several levels does: their channels, kernel, type,
-     * scale, bias and normalisation must be the same. A note says so. */
+    /* Name of its weights: "conv1.0"; NULL: "layer7". Layers of one name share
+     * their weights, as a head over several levels does: their channels,
+     * kernel, type, scale, bias and normalisation must be the same. A note
+     * reports the sharing. */
     const char *name;
-    spc_conv conv;    /* pitches stay 0. The shape of a FOOTPRINT may be left
-                         out where the network knows it */
+    spc_conv conv;    /* pitches stay 0. The shape of a FOOTPRINT is optional if
+                         the network can derive it */
     spc_tensor in;
     spc_tensor residual; /* of epilogues that add one */
     spc_tensor at;    /* inverse, transposed and given layers: the tensor whose
-                         rows the outputs have. Of inverse ones it may be left
-                         out: then it is what the inputs were derived from */
+                         rows the outputs have. Optional for inverse layers: by
+                         default the tensor that the inputs were derived from */
     const char *key;  /* of its map, as files have it; may be NULL */
     const char *norm; /* of the batch normalisation that is folded into scale
                          and bias; may be NULL */
@@ -1867,9 +1883,9 @@ SPC_API spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
 /* An operator on features. `add` is what ADD adds; `at` the tensor whose rows
  * an UNPOOL has, left out as above. An unpool=index reads the indices that a
  * pool=max with index=1 stored: `add` is that layer's outputs, and `at` may be
- * left out. The indices are a tensor of the network, behind those outputs, that
- * nothing else reads.
- * An ADD behind a convolution that nobody else reads becomes its residual. */
+ * left out. The indices are a tensor of the network that follows those outputs;
+ * nothing else reads it. An ADD that follows a convolution becomes its residual
+ * if no other layer reads the convolution's outputs. */
 SPC_API spc_status spc_net_add_feature(spc_net *net, spc_tensor *out,
                                        const char *name,
                                        const spc_feature *feature,
@@ -1893,22 +1909,22 @@ SPC_API spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
 /*
  * A set of voxels that features choose: those of `in`, or children of them,
  * whose number in the tensor `mask` is above `above`; `mask` lies over the set
- * of `in` and has a channel for each child. So MinkowskiEngine prunes (Gwak,
- * Choy, Savarese, ECCV 2020) and TRELLIS.2 predicts which of eight children
- * there are (Xiang and others, 2025). Layers behind it have their sets and maps
- * filled when the mask is known, on the device, in the same run. Layers that
+ * of `in` and has a channel for each child. MinkowskiEngine prunes this way
+ * (Gwak, Choy, Savarese, ECCV 2020), and TRELLIS.2 predicts which of eight
+ * children exist (Xiang and others, 2025). The sets and maps of later layers
+ * are filled on the device in the same run, once the mask is known. Layers that
  * choose by one mask share the set.
  */
 typedef struct spc_net_masked {
     const char *name; /* NULL: "layer7" */
-    spc_tensor in;    /* whose features go along, as in spc_net_add_regroup */
+    spc_tensor in;    /* its features are used, as in spc_net_add_regroup */
     spc_regrouping how;
     bool slices;
     spc_tensor mask;
     float above;
-    /* Rows that the set has room for, times the capacity of the network; 0: as
-     * many as there can be. With more than that the set is empty, and
-     * spc_net_check says which capacity would have fitted. */
+    /* Capacity of the set, as a multiple of the network's capacity; 0: the
+     * largest possible number of rows. With more rows the set is empty, and
+     * spc_net_check names the capacity that would have fitted. */
     double room;
 } spc_net_masked;
 
@@ -1917,6 +1933,7 @@ typedef struct spc_net_masked {
         NULL, SPC_NO_TENSOR, SPC_REGROUPING_INIT, false, SPC_NO_TENSOR, 0, 0   \
     }
 
+/* Adds such a set; *out is its features. A bad one fails with a sentence. */
 SPC_API spc_status spc_net_add_masked(spc_net *net, spc_tensor *out,
                                       const spc_net_masked *masked,
                                       spc_error *error);
@@ -1943,7 +1960,7 @@ SPC_API spc_status spc_net_voxelisation(spc_voxelisation *out,
                                         const spc_net *net, int batches,
                                         spc_error *error);
 
-/* What a network is made of. */
+/* The parts of a network. */
 typedef struct spc_net_info {
     const char *name;
     int layers; /* convolutions; all that were added count for the names */
@@ -1951,6 +1968,7 @@ typedef struct spc_net_info {
     spc_net_input input;
 } spc_net_info;
 
+/* Fills *out; the name is "" and all else 0 for a NULL network. */
 SPC_API void spc_net_describe(spc_net_info *out, const spc_net *net);
 /* Something that is no mistake but should be known, as a sentence; NULL past
  * the last. */
@@ -1969,12 +1987,13 @@ typedef struct spc_tensor_info {
     int shape[3];     /* of the set; 0: not known */
 } spc_tensor_info;
 
+/* Describes a tensor. SPC_EINVAL: the network has no such tensor. */
 SPC_API spc_status spc_net_tensor(spc_tensor_info *out, const spc_net *net,
                                   spc_tensor tensor, spc_error *error);
 
 /* Weights (canonical, KRSC), scale and bias of convolutions, scale and bias of
- * normalisations, as fp32; counted in the order of the layers. What layers share
- * is counted once, with the first of them. */
+ * normalisations, as fp32; counted in the order of the layers. Shared arrays
+ * are counted once, with the first layer that has them. */
 typedef struct spc_net_param {
     const char *layer; /* its name */
     spc_operand which; /* SPC_WEIGHTS, SPC_SCALE or SPC_BIAS */
@@ -1985,15 +2004,16 @@ typedef struct spc_net_param {
     double eps;
 } spc_net_param;
 
-/* SPC_EINVAL: there is none with this number. */
+/* SPC_EINVAL: the index is out of range. */
 SPC_API spc_status spc_net_param_at(spc_net_param *out, const spc_net *net,
                                     int i);
 /* Copies the values in. SPC_ENOTFOUND: there is no such layer or array; did you
  * mean another one? SPC_EINVAL: another count than it has. SPC_ERANGE: finite
- * weights would be infinite in the layer's type, as those above 65504 in F16;
- * the sentence says how many, the greatest, and which type would hold them.
- * What is NaN or infinite is taken as it is, and spc_net_note says so; but I8
- * has no such numbers, and spc_net_quantise refuses them. */
+ * weights would be infinite in the layer's type, such as those above 65504 in
+ * F16; the sentence gives their number, the greatest, and a type that would
+ * hold them. NaN and infinite values are accepted unchanged, and spc_net_note
+ * reports them; but I8 cannot represent them, and spc_net_quantise refuses
+ * them. */
 SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
                                      spc_operand which, const float *values,
                                      int64_t count, spc_error *error);
@@ -2004,13 +2024,14 @@ SPC_API spc_status spc_net_draw_params(spc_net *net, uint64_t seed,
 
 /*
  * Quantises a network of f16 for I8, before it is planned: `ranges` has for
- * each tensor the greatest magnitude that is to be told apart, 127 steps from
- * 0, and 0 where it stays f16. What convolutions make and only convolutions
- * read becomes I8; a residual becomes so together with the outputs that it is
- * added to, or neither does. Convolutions of such inputs have weights of I8
- * with a step for each output channel, by the greatest of its weights. *layers
- * (may be NULL): how many those are. SPC_EINVAL: a range is no number;
- * SPC_ESTATE: it is quantised already, or has plans. spc_net_store keeps it so.
+ * each tensor the greatest magnitude to be represented, 127 steps from 0, or 0
+ * if the tensor stays f16. A tensor that a convolution writes and only
+ * convolutions read becomes I8; a residual and the outputs that it is added to
+ * become I8 together or not at all. Convolutions of such inputs have weights of
+ * I8 with a step for each output channel, by the greatest of its weights.
+ * *layers (may be NULL): how many those are. SPC_EINVAL: a range is negative,
+ * NaN or infinite; SPC_ESTATE: the network is quantised already, or has plans.
+ * spc_net_store stores it quantised.
  */
 SPC_API spc_status spc_net_quantise(spc_net *net, const float *ranges,
                                     int *layers, spc_error *error);
@@ -2021,12 +2042,12 @@ typedef struct spc_net_options {
      * with a shape the batch alone. */
     int32_t low[4], high[4];
     unsigned flags; /* SPC_PLAN_* */
-    /* FOOTPRINT sets have room for so many times the capacity, or for the
+    /* Capacity of FOOTPRINT sets, as a multiple of the network's capacity; the
      * rule's bound if that is less. Single sweeps have up to 1.7 times as many
      * voxels on their second level. An axis of stride 1 multiplies this by the
      * kernel's size along it, as such layers dilate; if no axis has a stride,
-     * the set has room for K times the capacity at least. 0: the rule's
-     * bound. */
+     * the set has room for at least K times the capacity. 0: the rule's bound.
+     * */
     double growth;
     spc_duplicates duplicates; /* SPC_DUPLICATES_ERROR or _FIRST */
     /* A scene whose rows and densities by level choose the kernels, as
@@ -2044,10 +2065,10 @@ typedef struct spc_net_options {
      * and where high[0] is above 0 its batch element in front of them.
      */
     int64_t points;
-    /* Of networks of clouds, whose extent low to high is in units of 1/1024, as
-     * scenes are: each map has room for so many triplets times the capacity of
-     * its outputs. 0: twice what the sample has of them, 32 without one.
-     * Sampled clouds have room for twice the sample's. */
+    /* For networks of clouds, whose extent low to high is in units of 1/1024
+     * like that of scenes: the room of each map in triplets, as a multiple of
+     * the capacity of its outputs. 0: twice the sample's triplets, or 32
+     * without a sample. Sampled clouds have room for twice the sample's. */
     double neighbours;
 } spc_net_options;
 
@@ -2065,9 +2086,9 @@ SPC_API spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_net_options *options);
 SPC_API void spc_net_plan_free(spc_net_plan *plan);
-/* What one run needs for tensors and workspace. */
+/* Bytes that one run needs for tensors and workspace. */
 SPC_API size_t spc_net_memory_bytes(const spc_net_plan *plan);
-/* What the plan itself keeps on the device for packed weights. */
+/* Bytes of packed weights that the plan itself keeps on the device. */
 SPC_API size_t spc_net_weights_bytes(const spc_net_plan *plan);
 
 typedef struct spc_net_buffers {
@@ -2076,10 +2097,10 @@ typedef struct spc_net_buffers {
     int64_t rows;
     const void *features; /* [capacity][channels], 16-byte aligned */
     void *memory;         /* spc_net_memory_bytes, 256-byte aligned */
-    /* Of a plan that takes points, in the place of coords and features; `count`
-     * and `rows` are theirs. Of a network of clouds, in the place of coords
-     * alone: [rows][3], with their batch elements (NULL: all of element 0).
-     * Its coords are points in units of 1/1024. */
+    /* For a plan that takes points these replace coords and features, and
+     * `count` and `rows` count points. For a network of clouds they replace
+     * only coords: [rows][3], with their batch elements (NULL: all of element
+     * 0). Its coords are points in units of 1/1024. */
     const float *points;
     const int32_t *batch;
 } spc_net_buffers;
@@ -2088,8 +2109,8 @@ typedef struct spc_net_buffers {
  * Runs the network: sets, maps, layers. Enqueues on `stream` and returns,
  * without allocation, synchronisation, compiling or copies to or from the host,
  * so that a CUDA graph may capture it. A plan runs once at a time: its sets are
- * its own. What is wrong with a scene says spc_net_check; but SPC_EINVAL and
- * SPC_ECAPACITY say it of `rows` that count on the host.
+ * its own. spc_net_check reports errors of a scene; but a bad `rows` that is
+ * counted on the host is returned at once, as SPC_EINVAL or SPC_ECAPACITY.
  */
 SPC_API spc_status spc_net_execute(spc_net_plan *plan,
                                    const spc_net_buffers *buffers,
@@ -2120,11 +2141,11 @@ typedef struct spc_net_output {
                          product is `elements`; else 0 */
 } spc_net_output;
 
-/* SPC_EINVAL: there is none with this number. */
+/* SPC_EINVAL: the index is out of range. */
 SPC_API spc_status spc_net_output_at(spc_net_output *out,
                                      const spc_net_plan *plan, int i);
 
-/* What a run consists of, in its order. */
+/* The steps of a run, in their order. */
 typedef enum spc_net_step_kind {
     SPC_NET_VOXELS,  /* points become voxels */
     SPC_NET_SET,     /* a coordinate set is filled */
@@ -2146,15 +2167,17 @@ typedef struct spc_net_step {
     /* As of the last check. */
     int64_t rows_in, rows_out, pairs;
     double density;
-    size_t bytes; /* of a set or map: unknown, 0; of a layer: its outputs */
+    size_t bytes; /* size of a layer's outputs; 0 (unknown) for set, map */
 } spc_net_step;
 
+/* Returns the number of steps of a run; 0 for NULL. */
 SPC_API int spc_net_steps(const spc_net_plan *plan);
+/* Describes step `i`, from 0. SPC_EINVAL: the index is out of range. */
 SPC_API spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
                                    int i);
 
-/* The voxels of a set as of the last check, to tune the layers of its level on;
- * the input's set, whose rows are the caller's, has none: SPC_EINVAL. */
+/* Returns the voxels of a set as of the last check, for tuning the layers of
+ * its level. SPC_EINVAL for the input's set, as its rows are the caller's. */
 SPC_API spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan,
                                      int set);
 
@@ -2203,44 +2226,47 @@ SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
 
 /*
  * A network on one scene: any graph of convolutions, operators on features,
- * concatenations and sets made of others; what several layers read has the sum
- * of their gradients. Of a layer its sums, scale, residual and
- * activation are steps of their own, whose results lie in memory between the
- * two passes. Normalisations by batch are what a network has of them, a scale
- * and a bias: parameters like others. Sets, maps and plans are made once;
- * nothing else is allocated by the two passes, which only enqueue. Values of
- * parameters are kept as fp32 on the host and begin as those of the network,
- * which it leaves alone; gradients are fp32 too. Voxels that features choose are
- * chosen anew by each forward pass; what chooses them has no gradient by that.
- * Of a network of clouds the scene is points in units of 1/1024.
- * SPC_EUNSUPPORTED names the layer that cannot be trained: one of whole numbers,
- * or with another type of outputs.
+ * concatenations and sets made of others. The gradient of a tensor that several
+ * layers read is the sum of their gradients. The sums, scale, residual and
+ * activation of a layer are separate steps; their results stay in memory
+ * between the two passes. A batch normalisation is the scale and bias that the
+ * network has of it: parameters like others. Sets, maps and plans are made
+ * once; nothing else is allocated by the two passes, which only enqueue. Values
+ * of parameters are kept as fp32 on the host and begin as those of the network,
+ * which it leaves alone; gradients are fp32 too. Voxels that features choose
+ * are chosen anew by each forward pass; what chooses them has no gradient by
+ * that. Of a network of clouds the scene is points in units of 1/1024.
+ * SPC_EUNSUPPORTED names the layer that cannot be trained: one of whole
+ * numbers, or with another type of outputs.
  */
 typedef struct spc_training spc_training;
 
-/* Of spc_training_create, beside SPC_PLAN_*: the features have a gradient, too,
- * for who makes them with something that learns. */
+/* Flag of spc_training_create, in addition to SPC_PLAN_*: the features also
+ * have a gradient, for callers that compute them with a trained model. */
 enum { SPC_TRAINING_FEATURES = 1 << 16 };
 
+/* Makes the training of a network on a scene. The caller frees *out. */
 SPC_API spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
                                        const spc_net *net,
                                        const spc_scene *scene, unsigned flags);
+/* NULL is fine. */
 SPC_API void spc_training_free(spc_training *training);
-/* Of the first output; as many as there can be, where features choose them. */
+/* Rows of the first output; the largest possible number if features choose the
+ * rows. */
 SPC_API int64_t spc_training_rows(const spc_training *training);
 
 /* An output of the network: [rows][elements] on the device, of the voxels of
  * `set` or, where it is dense, of batch elements. */
 typedef struct spc_training_out {
     const char *name;
-    const void *data; /* of the last forward pass; its place does not change,
+    const void *data; /* from the last forward pass; the address stays the same,
                          unless it is the features themselves */
     spc_dtype dtype;
     int64_t rows, elements;
     spc_coords *set; /* the training's own */
 } spc_training_out;
 
-/* Outputs count from 0. SPC_EINVAL: there is none with this number. */
+/* Outputs count from 0. SPC_EINVAL: the index is out of range. */
 SPC_API spc_status spc_training_output(spc_training_out *out,
                                        const spc_training *training, int i);
 
@@ -2261,12 +2287,12 @@ SPC_API spc_status spc_net_backward_all(spc_training *training,
  * was given to that. NULL: it was not asked for, or no output depends on them. */
 SPC_API const void *spc_training_features(const spc_training *training);
 /* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
- * NULL: not wanted. Waits. SPC_ENOTFOUND: it has none that the output depends
- * on; SPC_EINVAL: another count. */
+ * NULL: not wanted. Waits. SPC_ENOTFOUND: the layer lacks such an array that
+ * the output depends on; SPC_EINVAL: another count. */
 SPC_API spc_status spc_training_param(spc_training *training, const char *layer,
                                       spc_operand which, float *values,
                                       float *gradient, int64_t count);
-/* Gives a parameter other values, for who descends in a way of his own. Waits.
+/* Sets the values of a parameter, for callers with their own optimiser. Waits.
  * Fails as spc_training_param. */
 SPC_API spc_status spc_training_set_param(spc_training *training,
                                           const char *layer,
@@ -2280,11 +2306,11 @@ SPC_API spc_status spc_training_descend(spc_training *training, float rate);
 
 /*
  * The relation of a layer on a scene, by hashing on the host, threaded,
- * independent of every device's map builder. The scene is what it is to
- * spc_map_create_from_scene.
+ * independent of every device's map builder. The scene has the same meaning as
+ * in spc_map_create_from_scene.
  *
- * The order of rows is part of the interface. What is the scene has the scene's
- * rows in their order:
+ * The order of rows is part of the interface. These sides have the scene's rows
+ * in their order:
  *   subm        inputs and outputs
  *   conv        inputs; outputs are in ascending order of (batch, x, y, z), or
  *               in that of the set that was drawn
@@ -2303,8 +2329,8 @@ typedef struct spc_relation {
     int32_t *coords_in;  /* [rows_in][4]: batch, x, y, z */
     int32_t *coords_out; /* [rows_out][4] */
     int32_t *index;      /* [K][rows_out]: the input's row, or -1 */
-    /* Of points, which see any number of inputs: index is [slots][rows_out],
-     * and the offset of each entry that is not -1 lies in cells. */
+    /* For points, which read any number of inputs, index is [slots][rows_out],
+     * and cells has the offset of each entry that is not -1. */
     int slots;       /* K of voxels */
     uint16_t *cells; /* [slots][rows_out]; NULL of voxels */
 } spc_relation;
@@ -2326,9 +2352,9 @@ SPC_API void spc_relation_release(spc_relation *relation); /* NULL is fine */
  * in [rows_in][cin], weights KRSC, bias or NULL, as float; out [rows][cout] as
  * double; magnitude (may be NULL) [rows][cout] receives the sum of
  * |weight * input| and |bias|, from which tolerances derive. `index` is that of
- * a relation, or of spc_map_download, and `rows` its output rows. Of the
- * epilogue a bias is added, if no scale comes before it (inputs of I8 have
- * one); the rest is spc_oracle_epilogue, or spc_oracle_quantised.
+ * a relation, or of spc_map_download, and `rows` its output rows. The bias of
+ * the epilogue is added if no scale precedes it (inputs of I8 have a scale);
+ * spc_oracle_epilogue or spc_oracle_quantised does the rest.
  */
 SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
                         const int32_t *index, int64_t rows, const float *in,
@@ -2356,8 +2382,8 @@ SPC_API void spc_oracle_quantised(double *out, const spc_conv *conv,
 
 /* ---- tuning -------------------------------------------------------------- */
 
-/* How far spc_tune goes with every candidate; each stage includes those before
- * it. */
+/* How far spc_tune goes with every candidate; each stage includes the earlier
+ * ones. */
 typedef enum spc_stage {
     SPC_STAGE_LIST,   /* enumerate, check constraints */
     SPC_STAGE_BUILD,  /* compile, read the resource report */
@@ -2378,7 +2404,7 @@ typedef struct spc_trial {
     /* "ok", "constraint", "template", "compile", "timeout", "launch" (it could
      * not be loaded), "fault" (a call failed when it ran), "wrong" */
     const char *status;
-    const char *note;   /* what a failure said, else "" */
+    const char *note;   /* text of a failure, else "" */
     bool is_default;
     bool from_database; /* known before; neither compiled nor timed now */
     bool is_finalist;   /* its time is of the turns that chose the winner; times
@@ -2428,14 +2454,14 @@ typedef struct spc_tune_options {
      * is chosen. */
     bool (*wants)(const char *template_name, const char *config,
                   void *payload);
-    /* Stage TIME: after so many seconds no further candidate is begun, and the
-     * best of those that were measured is chosen; a later run goes on from
-     * there. At least one is measured, if that takes no longer than limit_s
-     * besides. 0: no limit. */
+    /* Stage TIME: seconds after which no further candidate is started. The best
+     * measured one is chosen, and a later run continues from there. At least
+     * one is measured, if that takes at most another limit_s. 0: no limit. */
     double budget_s;
     /* Stage TIME: nothing is measured, and "TEMPLATE CONFIG" is chosen, which the
      * database must have times of, whatever is faster alone; SPC_ENOTFOUND. For
-     * who knows what a layer alone does not: what else reads its layout. */
+     * a caller that knows more than one layer shows: which other layers read
+     * the same layout. */
     const char *chosen;
     /* Stage TIME: measure nothing where the database has a choice for this very
      * layer on each scene's buckets, of templates as they are now and of a
@@ -2466,8 +2492,8 @@ typedef struct spc_tune_report {
     double draw_s, start_s, verify_s, time_s, wait_s;
     char winner[256]; /* "os_warp rows=16,depth=4,...", "" if none */
     double winner_us, default_us;
-    /* What the winner reads of a map takes so long to build: part of its price
-     * where a map serves one layer. 0 where this run did not measure it. */
+    /* Time to build the parts of a map that the winner reads: part of its cost
+     * if a map serves only one layer. 0 where this run did not measure it. */
     double layout_us;
     /* The scene on which the winner loses most against that scene's own best
      * candidate, and winner / best there; "" and 0 without a winner. */
@@ -2478,8 +2504,8 @@ typedef struct spc_tune_report {
 /*
  * Tunes a layer on sample scenes: every candidate is compiled, verified
  * against the oracle and timed; the winner by geometric mean over the scenes is
- * stored as the choice for each scene's bucket. What the database already
- * knows is not measured again.
+ * stored as the choice for each scene's bucket. Measurements that the database
+ * already has are not repeated.
  *
  * SPC_EINVAL: an argument that cannot be; SPC_EUNSUPPORTED: no candidate is
  * admitted; SPC_ERANGE: a scene's coordinates do not fit the keys of a map;
@@ -2512,8 +2538,8 @@ SPC_API spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
 /*
  * The other side of spc_tune_options.worker: measures candidates for the
  * tuner that started this process, through the descriptors 3 and 4 which it
- * inherited, until that tuner hangs up, whom it tells what goes wrong.
- * SPC_ESTATE if nobody is there.
+ * inherited, until that tuner closes them. Errors are reported to that tuner.
+ * SPC_ESTATE if no tuner is connected.
  */
 SPC_API spc_status spc_tune_worker(spc_ctx *ctx);
 
@@ -2575,22 +2601,22 @@ SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
                                      spc_bench_result *out);
 
 /*
- * The floors of a layer with so many rows and this density, on a device of a
- * class that need not be here, as spc_db_each names it: by what the context's
- * database has measured of it, else by what is known of the class. Of *out the
- * floors, what sets them, flops and bytes are filled in.
+ * Computes the floors of a layer with this number of rows and density, on a
+ * class of device that need not be present, named as by spc_db_each. They use
+ * the database's measurements of the class, else its known figures. Only the
+ * floors, their limits, flops and bytes of *out are filled in.
  */
 SPC_API spc_status spc_floor(spc_bench_result *out, spc_ctx *ctx,
                              const char *device, const spc_conv *conv,
                              double rows_in, double rows_out, double density);
 
 /*
- * Judges an operator on features as the stage SPC_STAGE_VERIFY judges
- * convolutions: against the definition, on each of the scenes (there may be
- * none) and on small ones of its own; integers, exactly where the definition
- * has one right result, and real numbers, within the bound of rounding; rows
- * that are arrays of their own, slices, and off alignment; output and workspace
- * full of what is no number; nothing written beside the rows. *error (may be
+ * Verifies an operator on features against its definition, as the stage
+ * SPC_STAGE_VERIFY does for convolutions, on each of the scenes (zero or more)
+ * and on small built-in ones. Integers must match exactly if the definition has
+ * one right result, real numbers within the bound of rounding. Rows are arrays
+ * of their own, slices, and off alignment. Output and workspace are filled with
+ * NaN beforehand, and nothing may be written outside the rows. *error (may be
  * NULL) is the largest error over its tolerance. SPC_EWRONG; SPC_EINTERRUPTED;
  * and as spc_feature_plan_create, spc_map_create_from_scene.
  */
@@ -2613,15 +2639,15 @@ SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
 
 /*
  * Background mode: a thread of the context prepares what plans lack, while these
- * run. A plan that is made with SPC_PLAN_BACKGROUND has the kernel that the
- * database can serve without a compiler (only if there is none, it waits for
- * that of a default), and the thread compiles, and tunes if it may, what a
- * record of exactly this problem needs. Once that is stored,
- * spc_plan_is_outdated says so: another spc_plan_create finds it in some
- * microseconds. Weights are then packed again, as kernels read them in layouts
- * of their own: so no plan changes under its caller, and no execute ever waits.
- * A problem is worked on once, however many plans ask for it; other processes
- * that tune it are waited for, and what they find is taken.
+ * run. A plan made with SPC_PLAN_BACKGROUND uses the kernel that the database
+ * can serve without a compiler; only if that is impossible it waits for a
+ * default kernel. The thread compiles, and tunes if allowed, until a record of
+ * exactly this problem exists. Once it is stored, spc_plan_is_outdated returns
+ * true, and another spc_plan_create finds it in some microseconds. Weights are
+ * then packed again, because each kernel reads its own layout. So no plan
+ * changes under its caller, and no execute ever waits. A problem is worked on
+ * once, however many plans ask for it; other processes that tune it are waited
+ * for, and what they find is taken.
  */
 typedef struct spc_background_options {
     bool tune; /* not only compile: on the coordinates of the plan's map */
@@ -2656,8 +2682,8 @@ typedef struct spc_db_row {
     const char *choice; /* "os_warp rows=16,..." or NULL */
     double median_us, spread_us;
     const char *provenance;
-    const char *kind; /* "layer", "map" (who searches it), "code" (a record of
-                         code that nobody measured) */
+    const char *kind; /* "layer", "map" (its search), "code" (a record of code
+                         without measurements) */
 } spc_db_row;
 
 /* SPC_EDB: damaged records were left out, and the sentence names the first of
@@ -2694,18 +2720,19 @@ typedef struct spc_db_fault {
 } spc_db_fault;
 
 /* Compares every record of the database's files with its digest; *checked (may
- * be NULL) is how many there are. What is wrong is reported, and no failure. */
+ * be NULL) is how many there are. A damaged record is reported and is not a
+ * failure. */
 SPC_API spc_status spc_db_verify(spc_ctx *ctx, int64_t *checked,
                                  spc_status (*each)(const spc_db_fault *fault,
                                                     void *payload),
                                  void *payload);
 
 /*
- * Records between files. A record says all that it means in words; of two that
- * are about the same the one above is kept: a choice that a person pinned, then
- * what is newer, then by its text. So merging is commutative, associative and
- * idempotent. All of these look at the context's own file; where there is none,
- * at the first of its layers.
+ * Moving records between files. A record states its whole meaning in words. Of
+ * two records about the same thing one is kept: a choice pinned by a person
+ * first, then the newer one, then by text. So merging is commutative,
+ * associative and idempotent. All of these functions use the context's own
+ * file, or the first of its layers if it lacks one.
  */
 typedef enum spc_db_fate {
     SPC_DB_ACCEPTED,
@@ -2717,7 +2744,7 @@ typedef enum spc_db_fate {
 
 enum { SPC_DB_FATES = SPC_DB_REJECTED + 1 };
 
-/* What became of one record; strings live during the call. */
+/* The outcome of one record; strings live during the call. */
 typedef struct spc_db_change {
     spc_db_fate fate;
     const char *record; /* "choice device=... layer=...": what identifies it */
@@ -2735,8 +2762,8 @@ typedef struct spc_db_exchange {
 typedef enum spc_db_what {
     SPC_DB_RECORDS,  /* choices, trials, facts of devices */
     SPC_DB_AND_CODE, /* those, and compiled code */
-    SPC_DB_CHOICES   /* choices and the trials that they chose: what ships, and
-                        so without the names of hosts */
+    SPC_DB_CHOICES   /* choices and the trials that they chose, for shipping:
+                        host names are left out */
 } spc_db_what;
 
 /* Writes records as text, one a line, sorted. *damaged (may be NULL): how many
@@ -2747,22 +2774,22 @@ SPC_API spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
                                                      void *payload),
                                  void *payload, int64_t *damaged);
 
-/* Takes such text, or the records of another database, in one transaction. Code
- * for the host, and a network in the place of one of its name, is rejected
- * unless the context trusts what others wrote. */
+/* Takes such text, or the records of another database, in one transaction. Host
+ * code, and a network that would replace one of the same name, is rejected
+ * unless the context trusts files of others. */
 SPC_API spc_status spc_db_import(spc_ctx *ctx, const char *text, size_t bytes,
                                  spc_db_exchange *exchange);
 SPC_API spc_status spc_db_merge(spc_ctx *ctx, const char *path,
                                 spc_db_exchange *exchange);
 
 /* Calls each(side, line) for every record in which the file differs from
- * another: '-' stands there, '+' in the other. */
+ * another: '-' marks a record of this file, '+' one of the other. */
 SPC_API spc_status spc_db_diff(spc_ctx *ctx, const char *path,
                                spc_status (*each)(char side, const char *line,
                                                   void *payload),
                                void *payload);
 
-/* What there is in a pack. */
+/* The contents of a pack. */
 typedef struct spc_db_packed {
     int64_t choices, trials, facts, code;
     int files;          /* databases */
@@ -2779,16 +2806,17 @@ typedef struct spc_db_pack_options {
 } spc_db_pack_options;
 
 /*
- * Makes what ships: `path`, which ends in ".db", with choices and what they
- * need, and networks; beside it, unless the pack is to be whole, the code of
- * each target ("NAME.sm_90a.db"), and a manifest ("NAME.manifest") with the
- * SHA-256 of every record, for minisign to sign: minisign -Sm NAME.manifest.
- * None of them is ever written to again. Files of an earlier pack of that name
- * are replaced, and its files of code removed where this has none in their
- * place; only those that say that NAME.manifest lists them. SPC_EINVAL: `path`
- * is no such name, is a file that this context has open, or another file is
- * there; SPC_EDB: the file may be open elsewhere, as SQLite has a log beside it.
- * Nothing is written then. `options` may be NULL.
+ * Writes the files to ship: `path`, which ends in ".db", with choices, the
+ * records that they need, and networks; in the same folder, unless the pack is
+ * to be whole, the code of each target ("NAME.sm_90a.db"); and a manifest
+ * ("NAME.manifest") with the SHA-256 of every record, for minisign to sign:
+ * minisign -Sm NAME.manifest. None of them is ever written to again. Files of
+ * an earlier pack of that name are replaced, and its code files that this pack
+ * does not replace are removed; both only if the file itself records that
+ * NAME.manifest lists it. SPC_EINVAL: `path` is not such a name, is a file that
+ * this context has open, or an unrelated file exists there; SPC_EDB: the file
+ * may be open elsewhere, because SQLite keeps a log for it. Nothing is written
+ * on these errors. `options` may be NULL.
  */
 SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
                                const spc_db_pack_options *options,
@@ -2796,8 +2824,8 @@ SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
 
 typedef struct spc_db_prune_options {
     bool losers; /* trials that were not chosen, where something was */
-    bool stale;  /* what templates have changed since */
-    int64_t before_unix_seconds; /* what is older; 0: of any age */
+    bool stale;  /* records whose templates have changed */
+    int64_t before_unix_seconds; /* older records; 0: of any age */
 } spc_db_prune_options;
 
 /* Removes that, what was set aside as damaged, and what nothing refers to any
@@ -2807,8 +2835,8 @@ SPC_API spc_status spc_db_prune(spc_ctx *ctx,
                                 const spc_db_prune_options *options,
                                 int64_t *removed);
 
-/* Uses again what was set aside as damaged and is now what was stored, as the
- * file was restored or reading it had gone wrong. What was refused for its code
+/* Uses records again that were set aside as damaged and are intact now, because
+ * the file was restored or a read had failed. A record whose code was refused
  * stays aside until its layer is tuned again. */
 SPC_API spc_status spc_db_release(spc_ctx *ctx, int64_t *released);
 

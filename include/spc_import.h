@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc_import.h - what comes from files of other programs: named arrays of
- * weights, and the layouts in which engines keep the weights of convolutions.
+ * spc_import.h - import from files of other programs: named arrays of weights,
+ * and the layouts in which engines keep the weights of convolutions.
  *
  * Part of libspc_import, which needs libraries that libspc does not: a program
  * that runs what was imported is built without it. The order of this file is
  * that of a caller: open the files, find the arrays, bring kernels into the
  * canonical layout, fold normalisations.
  *
- * Conventions are those of spc.h. All that a file says is checked before it is
- * used; what is wrong with it is SPC_EFORMAT and a sentence with its name.
+ * Conventions are those of spc.h. All contents of a file are checked before
+ * use; a bad file is SPC_EFORMAT and a sentence with its name.
  */
 #ifndef SPC_IMPORT_H
 #define SPC_IMPORT_H
@@ -70,6 +70,7 @@ typedef struct spc_array {
     const char *unreadable;
 } spc_array;
 
+/* Returns the number of elements; 0 for NULL. */
 SPC_API int64_t spc_array_elements(const spc_array *array);
 
 /* Its elements as fp32, rounded to nearest even: F16, BF16, F32 and F64.
@@ -85,11 +86,11 @@ typedef struct spc_weights spc_weights; /* the arrays of some files */
 /*
  * Opens files of arrays: .safetensors, .npz (each member of it is one array)
  * and .npy (whose array has the file's name without folder and suffix). Plain
- * ones are mapped into memory, so that opening reads no elements; who cuts such
- * a file short meanwhile ends the program. An array of a type that is not read
- * (texts, objects, complex numbers), or of more than 8 dimensions, is listed as
- * unreadable and disturbs nobody but a layer that needs it. Members of .npz
- * files that are not .npy are passed over. An array that two files have is
+ * ones are mapped into memory, so that opening reads no elements; truncating
+ * such a file while it is open ends the program. An array of an unsupported
+ * type (texts, objects, complex numbers), or of more than 8 dimensions, is
+ * listed as unreadable; only a layer that needs it fails. Members of .npz files
+ * that are not .npy are skipped. An array that occurs in two files is
  * SPC_EDUPLICATE. SPC_ENOTFOUND, SPC_EIO, SPC_EFORMAT, SPC_ENOMEM;
  * SPC_EUNSUPPORTED: the library was built without the format.
  */
@@ -97,10 +98,11 @@ SPC_API spc_status spc_weights_open(spc_weights **out, const char *const *paths,
                                     int count, spc_error *error);
 SPC_API void spc_weights_free(spc_weights *weights); /* NULL is fine */
 
+/* Returns the number of arrays; 0 for NULL. */
 SPC_API int spc_weights_count(const spc_weights *weights);
 /* Array `i` by name, in ascending order; NULL past the last. */
 SPC_API const spc_array *spc_weights_at(const spc_weights *weights, int i);
-/* NULL: there is none. */
+/* NULL: not found. */
 SPC_API const spc_array *spc_weights_find(const spc_weights *weights,
                                           const char *name);
 
@@ -127,11 +129,10 @@ SPC_API spc_status spc_weights_save(const char *path, const spc_array *arrays,
  *                                                 with c fastest
  *   flexgemm     [o][a][b][c][i]  the same        FlexGEMM, TRELLIS.2
  *
- * Where K offsets are a list (spc_kernel_form.offsets), one index of size K
- * stands in the place of a, b, c, or several of which one alone is not 1. It
- * follows the list: nothing is permuted, whatever the axes are, also where K
- * is 1.
- * A matrix [o][i] by the name of "....weight" is that of a linear layer, in all
+ * If K offsets are a list (spc_kernel_form.offsets), one index of size K
+ * replaces a, b, c, or several indices with only one of them not 1. It follows
+ * the list: nothing is permuted, whatever the axes are, even if K is 1. A
+ * matrix [o][i] by the name of "....weight" is that of a linear layer, in all
  * of them. spconv 2 multiplies by the memory of a kernel of one offset,
  * whatever its shape says, as if it were [i][o]; unless the layer has a stride.
  */
@@ -160,9 +161,9 @@ typedef struct spc_kernel_form {
      * cube (or square) of K offsets. */
     int kernel[3];
     bool strided; /* some stride is not 1 */
-    /* Not 0: the kernel is no box but a list of so many offsets, such as the
-     * layer word offsets= gives, in the order of that list; SPC_OFFSETS_ANY: as
-     * many as the array has. kernel is not read then. */
+    /* Not 0: the kernel is a list of this many offsets instead of a box, as the
+     * layer word offsets= gives it, in the order of that list. SPC_OFFSETS_ANY:
+     * the number that the array has. `kernel` is not read then. */
     int offsets;
 } spc_kernel_form;
 
@@ -182,8 +183,8 @@ typedef struct spc_kernel_shape {
     int kernel[3]; /* x, y, z; of a list of K offsets K, 1, 1 */
 } spc_kernel_shape;
 
-/* SPC_EINVAL: the array has not the shape of a kernel of this form, or the form
- * itself is none; the sentence says what would be right. */
+/* SPC_EINVAL: the array does not have the shape of a kernel of this form, or
+ * the form itself is invalid; the sentence names the right shape or form. */
 SPC_API spc_status spc_kernel_look(spc_kernel_shape *out,
                                    const spc_array *array,
                                    const spc_kernel_form *form,
@@ -193,8 +194,8 @@ SPC_API spc_status spc_kernel_look(spc_kernel_shape *out,
 SPC_API spc_status spc_kernel_convert(void *out, const spc_array *array,
                                       const spc_kernel_form *form,
                                       spc_error *error);
-/* The other way: from canonical weights of such a shape and elements of so many
- * bytes to the engine's layout. */
+/* The reverse: converts canonical weights of such a shape, with elements of the
+ * given size in bytes, to the engine's layout. */
 SPC_API spc_status spc_kernel_restore(void *out, const void *canonical,
                                       size_t element_bytes,
                                       const spc_kernel_shape *shape,
@@ -227,11 +228,11 @@ typedef struct spc_batch_norm {
 } spc_batch_norm;
 
 /*
- * What an epilogue needs for it: scale = gamma / sqrt(variance + epsilon) and
- * bias = beta + (conv_bias - mean) * scale, computed in double precision and
- * rounded once. `conv_bias` (may be NULL) is that of the convolution before it.
- * SPC_EINVAL: variance + epsilon is not positive in some channel; SPC_ERANGE: a
- * result does not fit fp32.
+ * Computes the scale and bias of an epilogue for it: scale = gamma /
+ * sqrt(variance + epsilon) and bias = beta + (conv_bias - mean) * scale,
+ * computed in double precision and rounded once. `conv_bias` (may be NULL) is
+ * that of the preceding convolution. SPC_EINVAL: variance + epsilon is not
+ * positive in some channel; SPC_ERANGE: a result does not fit fp32.
  */
 SPC_API spc_status spc_batch_norm_fold(float *scale, float *bias, int channels,
                                        const spc_batch_norm *norm,
@@ -267,10 +268,10 @@ typedef struct spc_weights_use {
  * normalisation "bn1" the arrays of spc_batch_norm_load, under that name or
  * under "bn1.bn"; a normalisation that is a layer of its own has "NAME.weight"
  * and "NAME.bias". SPC_ENOTFOUND names the first that is missing; SPC_EINVAL:
- * one has another shape, or a bias is there that the layer has not; SPC_ERANGE
- * as spc_kernel_load. The network may then be filled in part. NaN and infinity
- * are taken as the files have them, and spc_net_note says where; but not in a
- * normalisation, which cannot be folded then.
+ * one has another shape, or a bias exists that the layer does not have;
+ * SPC_ERANGE as spc_kernel_load. The network may be filled in part on failure.
+ * NaN and infinity are accepted as the files have them, and spc_net_note
+ * reports where; but not in a normalisation, which cannot be folded then.
  */
 SPC_API spc_status spc_weights_fill_net(spc_net *net,
                                         const spc_weights *weights,
@@ -298,7 +299,7 @@ SPC_API int spc_weights_unread(const spc_array **first, const spc_net *net,
  *   Add, QuantAdd      a, b
  *   Relu               x
  *   Concat             of channels (axis 1)
- *   ScatterDense       x; format says which axes the whole file has: zyx or xyz
+ *   ScatterDense       x; format gives the axes of the whole file: zyx or xyz
  *   Reshape, Transpose of what is dense, to N, C*Z, Y, X or N, C*Z, X, Y or
  *                      N, C*X, Y, Z; of a format alone N, C, Z, Y, X or N, C,
  *                      X, Y, Z, in the same memory
@@ -306,8 +307,8 @@ SPC_API int spc_weights_unread(const spc_array **first, const spc_net *net,
  *
  * Any other node, and any attribute that these do not have, is SPC_EUNSUPPORTED
  * and a sentence. Which layers share a map follows from the layers; the
- * rulebook is the key that a network may note as wrong. An inverse layer goes
- * back over the layer that made its rows; a rulebook that says something else,
+ * rulebook is only a key, and a network may note that it is wrong. An inverse
+ * layer inverts the layer that made its rows. A rulebook that contradicts this,
  * that no layer has or that is missing is noted.
  */
 typedef struct spc_onnx spc_onnx; /* a file, as it is */
@@ -321,20 +322,22 @@ SPC_API void spc_onnx_free(spc_onnx *onnx); /* NULL is fine */
 
 typedef struct spc_onnx_options {
     spc_dtype dtype; /* of features and weights */
-    /* As in spc_kernel_form, for files without a ScatterDense, which says it;
-     * NULL: zyx. */
+    /* As in spc_kernel_form, for files without a ScatterDense node, which gives
+     * it; NULL: zyx. */
     const char *axes;
     /* Kernels of one offset are [cout][cin], as BEVFusion's exporter writes
-     * them; else as spconv 2 multiplies by them, and a note says so. */
+     * them. False: they are read as spconv 2 multiplies by them, and a note
+     * reports it. */
     bool plain_matrices;
     /* How points become voxels, which the file does not say; as in
      * spc_net_input. */
     double voxel[3], low[3], high[3];
     /* Quantise it by the ranges that the file states (spc_onnx_range_at), as
      * spc_net_quantise does: what a layer of precision fp16 reads stays f16.
-     * Steps of weights are those of the greatest weight of a channel. A
-     * precision that is not known, and ranges that are negative, no number or
-     * not one for each channel are refused; without this they are not read. */
+     * Steps of weights are those of the greatest weight of a channel. An
+     * unknown precision, and ranges that are negative, NaN or of the wrong
+     * number for the channels, are refused; without this flag they are not
+     * read. */
     bool int8;
 } spc_onnx_options;
 
@@ -359,8 +362,8 @@ typedef struct spc_onnx_range {
     bool int8, int8_out; /* else f16 */
 } spc_onnx_range;
 
-/* The ranges of the file, in the order of its nodes. SPC_EINVAL: there is none
- * with this number. */
+/* The ranges of the file, in the order of its nodes. SPC_EINVAL: the index is
+ * out of range. */
 SPC_API spc_status spc_onnx_range_at(spc_onnx_range *out, const spc_onnx *onnx,
                                      int i);
 
