@@ -32,7 +32,7 @@ static inline spc__device *open_device(const char *schedule, const char *async,
                                        int threads)
 {
     spc__device *device = NULL;
-    spc__device_options options = {threads, NULL};
+    spc__device_options options = {.threads = threads};
     setenv("SPC_SIM_SCHEDULE", schedule, 1);
     setenv("SPC_SIM_ASYNC", async, 1);
     assert_ok(ops->open(&device, -1, &options, &error));
