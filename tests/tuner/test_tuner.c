@@ -18,6 +18,23 @@ static const struct {
      "gen:uniform,n=60,extent=6", "os_group"},
 };
 
+/* What the first run made of a candidate that the second one measures. */
+static void explain_new(const recorded *first, const recorded *second)
+{
+    for (int i = 0; i < second->count; i++) {
+        if (second->at[i].from_database)
+            continue;
+        printf("new in the second run: '%s': %s, %.4g us\n",
+               second->at[i].candidate, second->at[i].status,
+               second->at[i].us);
+        for (int k = 0; k < first->count; k++)
+            if (strcmp(first->at[k].candidate, second->at[i].candidate) == 0)
+                printf("  in the first: %s, %.4g us, %s\n",
+                       first->at[k].status, first->at[k].us,
+                       first->at[k].note);
+    }
+}
+
 /*
  * Jobs 2 and 3 and the emulation's overlap take long, so one of the three is
  * run.
@@ -28,6 +45,7 @@ START_TEST(a_second_tune_measures_nothing_and_a_plan_runs_the_winner)
         return;
     char *database = make_database();
     spc_ctx *ctx = open_ctx(jobs[_i].device, database, jobs[_i].templates);
+    static recorded earlier;
     spc_tune_report first, second;
     recorded t;
     spc_tune_options options = options_for(&t);
@@ -42,9 +60,11 @@ START_TEST(a_second_tune_measures_nothing_and_a_plan_runs_the_winner)
     spc_ctx_free(ctx);
 
     ctx = open_ctx(jobs[_i].device, database, jobs[_i].templates);
+    earlier = t;
     memset(&t, 0, sizeof(t));
     assert_ok(tune(ctx, jobs[_i].layer, jobs[_i].scene, &options, &second),
               spc_ctx_error(ctx));
+    explain_new(&earlier, &t);
     ck_assert_int_eq(second.compiled, 0);
     ck_assert_int_eq(second.verified, 0);
     ck_assert_int_eq(second.timed, 0);

@@ -324,10 +324,12 @@ static double least_score(spc__entry *const *list, int count, int scenes)
 
 /*
  * *overturned: a candidate that was far behind before ties with the fastest
- * now, so times of different moments are not comparable.
+ * now, so times of different moments are not comparable. Then the new times
+ * replace the old ones, but only if the search continues from them: a later
+ * run would otherwise find moves that this one did not make.
  */
 static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
-                                    bool *overturned)
+                                    bool continues, bool *overturned)
 {
     int scenes = p->request->scene_count, near;
     int count = find_finalists(p, list, &near);
@@ -345,7 +347,7 @@ static spc_status compare_finalists(spc__pipeline *p, spc__entry **list,
     *overturned = status == SPC_OK &&
                   least_score(list + near, count - near, scenes) <=
                       (1 + SPC__TIE) * least_score(list, near, scenes);
-    put_back(list, count, kept, *overturned, scenes);
+    put_back(list, count, kept, *overturned && continues, scenes);
     /* Incomplete rounds are not comparable. */
     for (int i = 0; i < count && status != SPC_OK; i++)
         list[i]->side_us = 0;
@@ -430,7 +432,7 @@ static spc_status find_winner(spc__pipeline *p, spc__entry **batch, int count,
         if (status == SPC_OK && spc__rank_all(p->candidates, list, scenes) == 0)
             status = spc__nobody_left(p->candidates, p->request, p->is_cut);
         if (status == SPC_OK)
-            status = compare_finalists(p, list, &overturned);
+            status = compare_finalists(p, list, i + 1 < MOST, &overturned);
     }
     return status;
 }
