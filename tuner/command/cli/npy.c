@@ -7,6 +7,7 @@
 #include "command/cli/out_file.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { START = 10 };
 
@@ -14,25 +15,118 @@ enum { START = 10 };
 
 enum { FILE_BYTES_MOST = 1 << 30 };
 
-spc_status npy_open(npy_table *out, const char *path)
+/* Describes an array of an archive as one of a file. */
+static spc_status describe(spc__numpy *out, const char *path,
+                           const spc_array *from)
 {
+    static const char kinds[SPC_ELEMENTS] = {
+        [SPC_ELEMENT_BOOL] = 'b', [SPC_ELEMENT_U8] = 'u',
+        [SPC_ELEMENT_I8] = 'i',   [SPC_ELEMENT_U16] = 'u',
+        [SPC_ELEMENT_I16] = 'i',  [SPC_ELEMENT_F16] = 'f',
+        [SPC_ELEMENT_U32] = 'u',  [SPC_ELEMENT_I32] = 'i',
+        [SPC_ELEMENT_F32] = 'f',  [SPC_ELEMENT_U64] = 'u',
+        [SPC_ELEMENT_I64] = 'i',  [SPC_ELEMENT_F64] = 'f'};
+
+    if (from->unreadable != NULL)
+        return cli_fail(SPC_EUNSUPPORTED, "cannot read '%s' of '%s': %s",
+                        from->name, path, from->unreadable);
+    *out = (spc__numpy){.path = path,
+                        .field_count = 1,
+                        .item_bytes = spc_element_bytes(from->type),
+                        .rank = from->rank,
+                        .elements = spc_array_elements(from),
+                        .data = from->data};
+    out->fields[0].kind = kinds[from->type];
+    out->fields[0].bytes = (int)out->item_bytes;
+    memcpy(out->shape, from->shape, sizeof(out->shape));
+    return SPC_OK;
+}
+
+/* Chooses the array of an archive; `name` may be NULL. */
+static spc_status choose(const spc_array **out, const npy_table *table,
+                         const char *path, const char *name, const char *usual)
+{
+    int count = spc_weights_count(table->archive);
+
+    *out = name == NULL && count == 1
+               ? spc_weights_at(table->archive, 0)
+               : spc_weights_find(table->archive, name != NULL ? name : usual);
+    if (*out != NULL)
+        return SPC_OK;
+    if (name != NULL)
+        return cli_fail(SPC_ENOTFOUND,
+                        "'%s' has no array '%s'; 'spctune weights' lists them",
+                        path, name);
+    return cli_fail(SPC_EINVAL,
+                    "'%s' has %d arrays, none of them named '%s': name one, as "
+                    "in %s:NAME; 'spctune weights' lists them",
+                    path, count, usual, path);
+}
+
+static spc_status open_archive(npy_table *out, const char *path,
+                               const char *name, const char *usual)
+{
+    spc_error error = {0};
+    const spc_array *array;
+    spc_status status = spc_weights_open(&out->archive, &path, 1, &error);
+
+    if (status != SPC_OK)
+        return cli_fail(status, "%s", error.text);
+    status = choose(&array, out, path, name, usual);
+    return status == SPC_OK ? describe(&out->array, array->file, array)
+                            : status;
+}
+
+/* Splits FILE.npz:NAME. *name: NULL without one. Returns FILE, which the
+ * caller frees, or NULL if the file is no archive or memory is short. */
+static char *archive_of(const char **name, const char *path)
+{
+    const char *end = NULL, *at = path;
+
+    while ((at = strstr(at, ".npz")) != NULL) {
+        at += 4;
+        if (*at == ':' || *at == '\0')
+            end = at;
+    }
+    if (end == NULL)
+        return NULL;
+    *name = *end == ':' ? end + 1 : NULL;
+    return strndup(path, (size_t)(end - path));
+}
+
+static spc_status open_file(npy_table *out, const char *path)
+{
+    spc_error error = {0};
+    spc_status status =
+        spc__file_read(&out->text, path, FILE_BYTES_MOST, &error);
+
+    if (status == SPC_OK)
+        status = spc__numpy_open(&out->array, path, out->text.data,
+                                 out->text.length, &error);
+    return status == SPC_OK ? status : cli_fail(status, "%s", error.text);
+}
+
+spc_status npy_open(npy_table *out, const char *path, const char *usual)
+{
+    const char *name;
+    char *archive = archive_of(&name, path);
     spc_error error = {0};
     spc_status status;
 
     *out = (npy_table){.text = SPC__BUF_INIT};
-    if ((status = spc__file_read(&out->text, path, FILE_BYTES_MOST, &error)) !=
-            SPC_OK ||
-        (status = spc__numpy_open(&out->array, path, out->text.data,
-                                  out->text.length, &error)) != SPC_OK ||
-        (status = spc__numpy_rows_of(&out->rows, &out->array, &error)) !=
-            SPC_OK)
-        cli_fail(status, "%s", error.text);
-    return status;
+    status = archive != NULL ? open_archive(out, archive, name, usual)
+                             : open_file(out, path);
+    free(archive);
+    if (status != SPC_OK)
+        return status;
+    status = spc__numpy_rows_of(&out->rows, &out->array, &error);
+    return status == SPC_OK ? status : cli_fail(status, "%s", error.text);
 }
 
 void npy_close(npy_table *table)
 {
     spc__buf_release(&table->text);
+    spc_weights_free(table->archive);
 }
 
 spc_status npy_floats(float **out, const npy_table *table)

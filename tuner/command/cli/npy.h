@@ -5,17 +5,22 @@
 
 #include "base/buf.h"
 #include "base/numpy.h"
-#include "spc.h"
+#include "spc_import.h"
 
 /* A file that holds a table: (rows, columns), or records. */
 typedef struct npy_table {
     spc__buf text;
+    spc_weights *archive; /* of an .npz file, whose data `array` refers to */
     spc__numpy array;
     spc__numpy_rows rows;
 } npy_table;
 
-/* Reads the whole file; call npy_close() in any case. */
-spc_status npy_open(npy_table *out, const char *path);
+/*
+ * Reads the whole file; call npy_close() in any case. Of an archive,
+ * FILE.npz:NAME is the array NAME. FILE.npz alone is its only array, or the one
+ * that has the name `usual`. `path` must outlive *out.
+ */
+spc_status npy_open(npy_table *out, const char *path, const char *usual);
 void npy_close(npy_table *table);
 
 /* Returns all numbers as [rows][columns]; the caller frees them with free(). */

@@ -242,7 +242,7 @@ static spc_status read_features(network *n)
         return SPC_OK;
     if (n->scene_count != 1)
         return cli_fail(SPC_EINVAL, "--features are those of one scene");
-    if ((status = npy_open(&t, n->args->features)) == SPC_OK &&
+    if ((status = npy_open(&t, n->args->features, "features")) == SPC_OK &&
         (status = npy_floats(&n->features, &t)) == SPC_OK)
         status = check_features(n, &t);
     npy_close(&t);

@@ -211,7 +211,7 @@ spc_status network_read_coords(network *n)
     spc_error error = {0};
     int32_t *rows = NULL;
     npy_table t;
-    spc_status status = npy_open(&t, n->args->coords);
+    spc_status status = npy_open(&t, n->args->coords, "coords");
 
     if (status == SPC_OK && (status = read_rows(&rows, n, &t)) == SPC_OK &&
         (status = spc_scene_create(&n->scenes[0], rows, t.rows.count,

@@ -26,13 +26,14 @@ static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
      "the scene; points without @VOXEL get the network's grid"},
     {0, "coords", "FILE", CLI_TEXT, AT_NET(coords),
-     "in the place of a scene: .npy, [n][4], batch first, in its order"},
+     "in the place of a scene: .npy or .npz[:NAME], [n][4], batch first, in "
+     "its order"},
     {0, "columns", "ORDER", CLI_TEXT, AT_NET(columns),
      "of coordinates in files: b, x, y, z in any order; default: bxyz, of an "
      "ONNX file, stored or not, the batch, then its axes. Or how many numbers "
      "a row of points has: 5"},
     {0, "features", "FILE", CLI_TEXT, AT_NET(features),
-     ".npy, [n][channels]; default: drawn"},
+     ".npy or .npz[:NAME], [n][channels]; default: random"},
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
      "in the place of all three: a file of points, x, y, z and as many more "
      "numbers as the network has channels; the run makes voxels of them"},
