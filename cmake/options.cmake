@@ -8,6 +8,7 @@ option(SPC_TESTS "Build the tests (needs Check)" ${PROJECT_IS_TOP_LEVEL})
 option(SPC_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(SPC_INSTALL "Install, package, and pack what was tuned"
        ${PROJECT_IS_TOP_LEVEL})
+option(SPC_PYTHON "Install for the Python wheel (component python)" OFF)
 set(SPC_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 
 set(CMAKE_C_STANDARD 11)

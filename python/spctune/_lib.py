@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads libspc and checks that it is the one this package was written for.
+
+`lib` releases the interpreter's lock during a call; `fast` keeps it, for calls
+that only enqueue work. A failure becomes an exception with the library's
+sentence (`spctune.Error` and its kinds).
+"""
+import ctypes
+import os
+from typing import Any, Dict, List, Optional, Type
+
+from . import _abi
+from ._abi import spc_error
+
+__all__ = ["Error", "check", "fast", "lib", "library_path", "new", "text_of"]
+
+
+class Error(RuntimeError):
+    """A failure of libspc. `status` is the name of its code: "SPC_EINVAL"."""
+
+    status = "SPC_EINTERNAL"
+
+
+class InvalidError(Error, ValueError):
+    """SPC_EINVAL, SPC_ERANGE, SPC_EDUPLICATE, SPC_EFORMAT: a bad argument."""
+
+
+class NotFoundError(Error, LookupError):
+    """SPC_ENOTFOUND: no such file, record or kernel."""
+
+
+class OutOfMemoryError(Error, MemoryError):
+    """SPC_ENOMEM: the memory of the device or of the host is used up."""
+
+
+class UnsupportedError(Error, NotImplementedError):
+    """SPC_EUNSUPPORTED: no kernel serves such a layer."""
+
+
+_KINDS: Dict[int, Type[Error]] = {
+    _abi.SPC_EINVAL: InvalidError,
+    _abi.SPC_ERANGE: InvalidError,
+    _abi.SPC_EDUPLICATE: InvalidError,
+    _abi.SPC_EFORMAT: InvalidError,
+    _abi.SPC_ENOTFOUND: NotFoundError,
+    _abi.SPC_ENOMEM: OutOfMemoryError,
+    _abi.SPC_EUNSUPPORTED: UnsupportedError,
+}
+
+
+def _candidates() -> List[str]:
+    """Where libspc may be, best first."""
+    named = os.environ.get("SPC_LIBRARY")
+    if named:
+        return [named]
+    here = os.path.dirname(os.path.abspath(__file__))
+    inside = os.path.join(here, "lib", "libspc.so.0")
+    return [inside] if os.path.exists(inside) else ["libspc.so.0"]
+
+
+def _mistake(loaded: Any, path: str) -> Optional[str]:
+    """Why this library does not serve this package; None if it does."""
+    again = ("install the spctune package again, or set SPC_LIBRARY to a "
+             "libspc of version " + version_text(_abi.VERSION))
+    try:
+        version = int(loaded.spc_version())
+        loaded.spc_struct_bytes.restype = ctypes.c_size_t
+    except AttributeError:
+        return (f"{path} is no libspc, or an old one without spc_version(); "
+                f"{again}")
+    if version != _abi.VERSION:
+        return (f"{path} has version {version_text(version)}, and this package "
+                f"was made for version {version_text(_abi.VERSION)}; {again}")
+    for struct in _abi.STRUCTS:
+        name, size = struct.__name__, ctypes.sizeof(struct)
+        there = int(loaded.spc_struct_bytes(name.encode()))
+        if there != size:
+            return (f"in {path} the struct {name} has {there} bytes, and this "
+                    f"package expects {size}; {again}")
+    missing = [f for f in _abi.FUNCTIONS if not hasattr(loaded, f)]
+    if missing:
+        return f"{path} has no function {missing[0]}(); {again}"
+    return None
+
+
+def version_text(number: int) -> str:
+    """10203 as "1.2.3"."""
+    return f"{number // 10000}.{number // 100 % 100}.{number % 100}"
+
+
+def _open() -> str:
+    """The path of a library that can be loaded."""
+    failures = []
+    for path in _candidates():
+        try:
+            ctypes.CDLL(path)
+            return path
+        except OSError as error:
+            failures.append(str(error))
+    raise ImportError("cannot load libspc: " + "; ".join(failures) +
+                      "; set SPC_LIBRARY to the path of libspc.so.0")
+
+
+library_path = _open()
+lib = ctypes.CDLL(library_path)
+fast = ctypes.PyDLL(library_path)
+_wrong = _mistake(lib, library_path)
+if _wrong:
+    raise ImportError(_wrong)
+for _loaded in (lib, fast):
+    for _name, (_result, _arguments) in _abi.FUNCTIONS.items():
+        _function = getattr(_loaded, _name)
+        _function.restype, _function.argtypes = _result, _arguments
+
+
+def _fill(value: Any, initial: Any) -> None:
+    for (name, _), item in zip(value._fields_, initial):
+        if isinstance(getattr(value, name), ctypes.Structure):
+            _fill(getattr(value, name), item)
+        elif item is not None:
+            setattr(value, name, item)
+
+
+def new(struct: Any, **fields: Any) -> Any:
+    """A struct with the values of its SPC_..._INIT macro, then `fields`."""
+    value = struct()
+    _fill(value, _abi.INIT.get(struct, ()))
+    for name, item in fields.items():
+        setattr(value, name, item)
+    return value
+
+
+def exception(status: int, sentence: str) -> Error:
+    """The exception for a status and its sentence."""
+    name = (lib.spc_status_name(status) or b"").decode()
+    if not sentence:
+        sentence = (lib.spc_status_text(status) or b"").decode()
+    error = _KINDS.get(status, Error)(sentence)
+    error.status = name
+    return error
+
+
+def check(status: int, error: Optional[spc_error] = None,
+          ctx: Any = None) -> None:
+    """Raises `spctune.Error` unless `status` is SPC_OK. The sentence is that of
+    `error`, a struct that was given to the call, else that of the context."""
+    if status == 0:
+        return
+    sentence = lib.spc_error_text(error, ctx) or b""
+    raise exception(status, sentence.decode("utf-8", "replace"))
+
+
+def text_of(write: Any, *arguments: Any) -> str:
+    """What a function like spc_conv_format writes: snprintf's protocol."""
+    size = write(None, 0, *arguments)
+    buffer = ctypes.create_string_buffer(size + 1)
+    write(buffer, size + 1, *arguments)
+    return buffer.value.decode()
