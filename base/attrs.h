@@ -13,7 +13,7 @@
 #define SPC_BASE_ATTRS_H
 
 #include "base/buf.h"
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdbool.h>
 #include <stdint.h>
 

@@ -8,7 +8,7 @@
 #ifndef SPC_BASE_BUF_H
 #define SPC_BASE_BUF_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 

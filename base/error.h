@@ -3,7 +3,7 @@
 #ifndef SPC_BASE_ERROR_H
 #define SPC_BASE_ERROR_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdarg.h>
 
 /*

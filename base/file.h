@@ -4,7 +4,7 @@
 #define SPC_BASE_FILE_H
 
 #include "base/buf.h"
-#include "spc_status.h"
+#include "spc/status.h"
 
 /* Reads all of `path` (at most `limit_bytes`) into *out, which must be
  * initialised. Returns SPC_ENOTFOUND, SPC_EIO, or SPC_ECAPACITY past the limit.

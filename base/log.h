@@ -3,7 +3,7 @@
 #ifndef SPC_BASE_LOG_H
 #define SPC_BASE_LOG_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 
 typedef enum spc_log_level {
     SPC_LOG_DEBUG = 0,

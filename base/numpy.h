@@ -22,7 +22,7 @@
 #ifndef SPC_BASE_NUMPY_H
 #define SPC_BASE_NUMPY_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

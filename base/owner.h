@@ -12,7 +12,7 @@
 #ifndef SPC_BASE_OWNER_H
 #define SPC_BASE_OWNER_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 
 /*
  * Checks the file at `path` and the files next to it whose names have one of

@@ -15,7 +15,7 @@
 #ifndef SPC_BASE_POOL_H
 #define SPC_BASE_POOL_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>

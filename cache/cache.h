@@ -16,7 +16,7 @@
 #define SPC_CACHE_H
 
 #include "base/attrs.h"
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdint.h>
 
 typedef struct spc__cache spc__cache;

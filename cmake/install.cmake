@@ -5,7 +5,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 set(installed spc)
-set(headers include/spc.h include/spc_status.h)
+set(headers include/spc.h)
 if(NOT SPC_RUNTIME_ONLY)
   list(APPEND installed spc_import spctune)
   list(APPEND headers include/spc_import.h)
@@ -21,6 +21,8 @@ install(TARGETS ${installed}
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
     NAMELINK_COMPONENT dev)
 install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
+install(DIRECTORY include/spc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  COMPONENT dev)
 
 # ---- pkg-config and find_package --------------------------------------------
 

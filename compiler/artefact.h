@@ -7,7 +7,7 @@
 
 #include "base/attrs.h"
 #include "compiler/template.h"
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdint.h>
 
 /*

@@ -4,7 +4,7 @@
 #define SPC_COMPILER_CHILD_H
 
 #include "base/buf.h"
-#include "spc_status.h"
+#include "spc/status.h"
 
 /*
  * Runs `path` (searched in $PATH unless it has a slash) with `arguments` (ended

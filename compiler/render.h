@@ -7,7 +7,7 @@
 #define SPC_COMPILER_RENDER_H
 
 #include "base/buf.h"
-#include "spc_status.h"
+#include "spc/status.h"
 #include <lua.h>
 #include <stdbool.h>
 

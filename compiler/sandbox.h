@@ -11,7 +11,7 @@
 #ifndef SPC_COMPILER_SANDBOX_H
 #define SPC_COMPILER_SANDBOX_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <lua.h>
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,7 +8,7 @@
 
 #include "base/attrs.h"
 #include "compiler/template.h"
-#include "spc_status.h"
+#include "spc/status.h"
 
 typedef struct spc__candidate {
     spc__template *tpl;

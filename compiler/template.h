@@ -25,7 +25,7 @@
 #include "base/attrs.h"
 #include "base/buf.h"
 #include "base/sha256.h"
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdbool.h>
 
 typedef struct spc__library spc__library;

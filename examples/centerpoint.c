@@ -11,6 +11,7 @@
  * ignored). A plane is binary16 [channels][y][x]. If DATABASE has the layers
  * ("" for no database), nothing is compiled.
  */
+#include "spc/lab.h"
 #include <spc_import.h>
 
 #include <stdio.h>
@@ -112,8 +113,7 @@ static void run(void)
     spc_net_step voxels;
 
     check(spc_copy_to_device(ctx, (void *)device.points, scan.values,
-                             (size_t)count * channels *
-                                 sizeof(*scan.values)));
+                             (size_t)count * channels * sizeof(*scan.values)));
     check(spc_copy_to_device(ctx, (void *)device.count, &count, sizeof(count)));
     check(spc_net_replay(plan, NULL));
     check(spc_net_check(plan, NULL));

@@ -9,6 +9,7 @@
  * its layers. It also links with a libspc that has only the runtime.
  */
 #include <spc.h>
+#include <spc/lab.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -9,6 +9,7 @@
  * SCALE: use 200 for sim. If DATABASE has the layers, nothing is compiled.
  */
 #include <spc.h>
+#include <spc/lab.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>

@@ -10,6 +10,7 @@
  * runs, and checks some of the outputs with a few lines of its own.
  */
 #include <spc.h>
+#include <spc/lab.h>
 
 #include <math.h>
 #include <stdio.h>

@@ -9,6 +9,8 @@
  */
 #include <math.h>
 #include <spc.h>
+#include <spc/lab.h>
+#include <spc/train.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

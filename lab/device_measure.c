@@ -9,6 +9,7 @@
  * raises the repetitions until a run is long enough to be measured well.
  */
 #include "context/ctx.h"
+#include "spc/lab.h"
 
 #include "base/clock.h"
 #include "base/error.h"

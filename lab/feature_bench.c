@@ -5,6 +5,7 @@
  */
 #include "lab/verify/feature_bed.h"
 #include "operators/feature.h"
+#include "spc/lab.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -4,6 +4,7 @@
 #include "context/ceilings.h"
 #include "context/ctx.h"
 #include "lab/floor.h"
+#include "spc/lab.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

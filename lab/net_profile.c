@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net_profile.c - measures each work of a network and computes its floor. */
 #include "net/net_plan.h"
+#include "spc/lab.h"
 
 #include "base/clock.h"
 #include "base/error.h"

@@ -4,6 +4,7 @@
  * quantisation.
  */
 #include "net/net_plan.h"
+#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/error.h"

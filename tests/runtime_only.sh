@@ -20,8 +20,7 @@ cmake --build "$work/build" >>"$work/log" 2>&1 ||
     fail "build: $(tail -20 "$work/log")"
 
 library="$work/build/libspc.so.0"
-sh "$sources/tests/exports.sh" "$library" "$sources/include/spc.h" \
-    "$sources/include/spc_status.h"
+sh "$sources/tests/exports.sh" "$library" "$sources"/include/spc/*.h
 needs=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
 odd=$(echo "$needs" |
     grep -v -E '^(libsqlite3|libzstd|libsodium|libm|libc|libdl|libpthread|ld-linux.*)\.so' ||

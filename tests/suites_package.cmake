@@ -3,7 +3,7 @@
 if(TARGET spc_other AND NOT BUILD_SHARED_LIBS)
   set(public ${PROJECT_SOURCE_DIR}/include)
   add_test(NAME exports COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/exports.sh
-    $<TARGET_FILE:spc_other> ${public}/spc.h ${public}/spc_status.h)
+    $<TARGET_FILE:spc_other> ${SPC_PUBLIC_HEADERS})
   add_test(NAME exports_import COMMAND sh
     ${CMAKE_CURRENT_SOURCE_DIR}/exports.sh $<TARGET_FILE:spc_import_other>
     ${public}/spc_import.h)

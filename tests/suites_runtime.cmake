@@ -19,17 +19,19 @@ spc_gpu_suite(runtime)
 # The execute path is watched for allocations.
 spc_watch_allocations(test_runtime)
 
-# spc.h alone, without a warning, as C11 and as C++17.
+# Each header alone, without a warning, as C11 and as C++17.
+file(GLOB SPC_PUBLIC_HEADERS CONFIGURE_DEPENDS
+  ${PROJECT_SOURCE_DIR}/include/spc.h ${PROJECT_SOURCE_DIR}/include/spc/*.h)
 add_test(NAME header_c11 COMMAND ${CMAKE_C_COMPILER} -std=c11 -Wall -Wextra
   -Wpedantic -Werror -fsyntax-only -x c
-  ${PROJECT_SOURCE_DIR}/include/spc.h)
+  ${SPC_PUBLIC_HEADERS})
 find_program(SPC_CXX NAMES c++ g++ clang++)
 if(SPC_CXX)
   add_test(NAME header_cxx17 COMMAND ${SPC_CXX} -std=c++17 -Wall -Wextra
     -Wpedantic -Werror -fsyntax-only -x c++
-    ${PROJECT_SOURCE_DIR}/include/spc.h)
+    ${SPC_PUBLIC_HEADERS})
 else()
-  message(STATUS "No C++ compiler: spc.h is not tested as C++17")
+  message(STATUS "No C++ compiler: the headers are not tested as C++17")
 endif()
 
 # Operators on features; the execute path is watched for allocations.

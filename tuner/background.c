@@ -8,6 +8,8 @@
  * share only the list of jobs and some flags.
  */
 #include "context/background.h"
+#include "spc/lab.h"
+#include "spc/tune.h"
 
 #include "base/cancel.h"
 #include "base/error.h"
@@ -260,8 +262,8 @@ static const int *ask(spc__background *self, const spc__lack *lack)
 
     if (key == NULL)
         return NULL;
-    spc__problem_key_init(key, b->host, lack->conv, lack->rows_in, lack->rows_out,
-                  lack->density);
+    spc__problem_key_init(key, b->host, lack->conv, lack->rows_in,
+                          lack->rows_out, lack->density);
     pthread_mutex_lock(&b->lock);
     job *wanted = find_job(b, key);
     if (wanted == NULL && (wanted = make_job(b, lack, key)) != NULL) {

@@ -14,6 +14,7 @@
 #include "compiler/space.h"
 #include "coords/map_choice.h"
 #include "lab/oracle/relation.h"
+#include "spc/tune.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #ifndef SPC_TUNER_REPORT_H
 #define SPC_TUNER_REPORT_H
 
+#include "spc/tune.h"
 #include "tuner/search/candidates.h"
 
 typedef struct spc__pace { /* the progress of a run */

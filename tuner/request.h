@@ -4,6 +4,7 @@
 #define SPC_TUNER_REQUEST_H
 
 #include "context/ctx.h"
+#include "spc/tune.h"
 
 typedef struct spc__request {
     spc_ctx *ctx;

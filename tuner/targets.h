@@ -7,7 +7,7 @@
 #define SPC_TUNER_TARGETS_H
 
 #include "base/attrs.h"
-#include "spc_status.h"
+#include "spc/status.h"
 
 /*
  * The facts of "sm_90", "sm_90a", ... as a cuda device of that kind would

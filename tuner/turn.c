@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* turn.c - waiting for other processes that tune the same layer. */
 #include "tuner/turn.h"
+#include "spc/lab.h"
 
 #include "base/clock.h"
 #include "base/error.h"

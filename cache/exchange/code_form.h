@@ -7,7 +7,7 @@
 #ifndef SPC_CACHE_CODE_FORM_H
 #define SPC_CACHE_CODE_FORM_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdbool.h>
 #include <stddef.h>
 

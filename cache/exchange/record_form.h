@@ -16,7 +16,7 @@
 
 #include "base/buf.h"
 #include "base/sha256.h"
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdbool.h>
 #include <stdint.h>
 

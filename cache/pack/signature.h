@@ -10,7 +10,7 @@
 #ifndef SPC_CACHE_SIGNATURE_H
 #define SPC_CACHE_SIGNATURE_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 
 /* `key` is the text of a public key, with or without its comment line;
  * `signature` is that of a .minisig file. Returns SPC_EWRONG if the bytes are

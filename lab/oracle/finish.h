@@ -4,6 +4,7 @@
 #define SPC_RUNTIME_FINISH_H
 
 #include "spc.h"
+#include "spc/lab.h"
 
 /*
  * The operands of a layer as floats, without gaps between rows; NULL for those

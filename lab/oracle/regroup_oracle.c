@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* regroup_oracle.c - sets made of other sets, by their definition. */
 #include "lab/oracle/regroup_oracle.h"
+#include "spc/lab.h"
 
 #include "base/error.h"
 #include <stdbool.h>

@@ -2,13 +2,14 @@
 /*
  * relation.h - the plain relation of a layer on a scene.
  *
- * spc_relation in spc.h is the public part; it documents contents and row
+ * spc_relation in spc/lab.h is the public part; it documents contents and row
  * order.
  */
 #ifndef SPC_RUNTIME_RELATION_H
 #define SPC_RUNTIME_RELATION_H
 
 #include "spc.h"
+#include "spc/lab.h"
 
 typedef spc_relation spc__relation;
 

@@ -7,7 +7,7 @@
 #ifndef SPC_RUNTIME_ROW_SET_H
 #define SPC_RUNTIME_ROW_SET_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdint.h>
 
 typedef struct spc__row_set {

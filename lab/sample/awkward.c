@@ -6,6 +6,7 @@
  * their keys are packed alike: one set of map kernels serves all.
  */
 #include "lab/sample/awkward.h"
+#include "spc/lab.h"
 
 #include "base/error.h"
 #include "base/random.h"

@@ -9,6 +9,7 @@
 
 #include "base/random.h"
 #include "spc.h"
+#include "spc/lab.h"
 
 /* draw.c explains the purpose of each. */
 typedef enum spc__draw {

@@ -12,6 +12,7 @@
 #include "base/buf.h"
 #include "base/random.h"
 #include "spc.h"
+#include "spc/lab.h"
 
 struct spc_scene {
     int32_t *coords; /* [rows][4] */

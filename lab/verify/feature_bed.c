@@ -4,6 +4,7 @@
  * definition.
  */
 #include "lab/verify/feature_bed.h"
+#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/error.h"

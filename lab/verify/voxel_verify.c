@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "coords/voxelise.h"
 #include "lab/oracle/voxel_oracle.h"
+#include "spc/lab.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,9 +154,8 @@ spc_status spc_voxels_verify(double *worst, spc_voxels *v, const float *points,
         return status;
     *worst = 0;
     if (rows < 0 || (rows > 0 && points == NULL))
-        return spc__fail(error, SPC_EINVAL,
-                         "cannot compare with %lld points%s", (long long)rows,
-                         rows > 0 ? " that are NULL" : "");
+        return spc__fail(error, SPC_EINVAL, "cannot compare with %lld points%s",
+                         (long long)rows, rows > 0 ? " that are NULL" : "");
     status = spc__voxel_oracle_init(&oracle, &v->how, points, rows, error);
     if (status != SPC_OK)
         return status;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* db_exchange.c - exchanges records between files, for users of spc.h. */
 #include "context/ctx.h"
+#include "spc/db.h"
 
 #include "base/error.h"
 #include "cache/exchange/exchange.h"

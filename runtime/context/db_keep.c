@@ -2,6 +2,7 @@
 /* db_keep.c - packs, prunes, pins and migrates records, for users of spc.h. */
 #include "context/class_default.h"
 #include "context/ctx.h"
+#include "spc/db.h"
 
 #include "base/error.h"
 #include "cache/keep.h"

@@ -3,6 +3,7 @@
  * spc.h. */
 #include "context/class_default.h"
 #include "context/ctx.h"
+#include "spc/db.h"
 
 #include "base/error.h"
 #include "context/problem_key.h"

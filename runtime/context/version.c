@@ -2,6 +2,9 @@
 /* version.c - the version of the library, and the sizes of its structs. */
 #include "base/struct_bytes.h"
 #include "spc.h"
+#include "spc/db.h"
+#include "spc/lab.h"
+#include "spc/train.h"
 
 /* A test compares the names with the structs of the headers. */
 #define ROW(type) #type, sizeof(type)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * voxelise.h - turns points into voxels on a device. Public part: the section
- * "voxelisation" of spc.h.
+ * "voxelisation" of spc/coords.h.
  *
  * The voxel of each point is listed. A coordinate set sorts the list, which
  * finds the voxels and the points of each in their order. Then coordinates and

@@ -3,7 +3,7 @@
 #ifndef SPC_RUNTIME_CPU_MODULE_H
 #define SPC_RUNTIME_CPU_MODULE_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stddef.h>
 
 typedef struct spc__object spc__object;

@@ -10,7 +10,7 @@
 #ifndef SPC_RUNTIME_CUDA_DRIVER_H
 #define SPC_RUNTIME_CUDA_DRIVER_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stddef.h>
 #include <stdint.h>
 

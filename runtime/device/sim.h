@@ -21,7 +21,7 @@
 #define SPC_RUNTIME_SIM_H
 
 #include "base/pool.h"
-#include "spc_status.h"
+#include "spc/status.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * net.h - a network inside the library: its sets, maps, tensors and layers.
- * Public part: the section "networks" of spc.h.
+ * Public part: spc/net.h.
  *
  * A network is a value and belongs to no device. Arrays are in the order of
  * creation, so an element comes after everything that it refers to. All
@@ -160,8 +160,8 @@ spc_status spc__net_copy_shared(spc_net *net, spc_error *error);
 const spc_net *spc__net_share(const spc_net *net);
 
 /* Notes how many values of parameter j are not finite, if any. */
-spc_status spc__net_note_values(spc__net_node *node, int j,
-                                const float *values, spc_error *error);
+spc_status spc__net_note_values(spc__net_node *node, int j, const float *values,
+                                spc_error *error);
 
 /* Copies a text; NULL stays NULL. */
 spc_status spc__net_text(char **out, const char *text, spc_error *error);

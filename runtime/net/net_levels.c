@@ -2,6 +2,7 @@
 /* net_levels.c - records the layers of a run with the voxels of their levels
  * (capture.h). */
 #include "net/net_plan.h"
+#include "spc/tune.h"
 
 #include "base/error.h"
 #include "context/ctx.h"

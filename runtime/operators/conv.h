@@ -2,8 +2,8 @@
 /*
  * conv.h - layers inside the library: their names and their attrs.
  *
- * The public part is spc_conv in spc.h. conv_text.c parses the text of a layer,
- * conv_format.c writes it.
+ * The public part is spc_conv in spc/layer.h. conv_text.c parses the text of a
+ * layer, conv_format.c writes it.
  */
 #ifndef SPC_RUNTIME_CONV_H
 #define SPC_RUNTIME_CONV_H

@@ -2,9 +2,9 @@
 /*
  * feature.h - operators on features inside the library: their names and attrs.
  *
- * The public part is spc_feature in spc.h. feature_text.c parses and writes
- * their text, feature_pass.c derives their gradients, feature_shape.c computes
- * the shapes of their arrays, and feature_plan.c runs them.
+ * The public part is spc_feature in spc/features.h. feature_text.c parses and
+ * writes their text, feature_pass.c derives their gradients, feature_shape.c
+ * computes the shapes of their arrays, and feature_plan.c runs them.
  */
 #ifndef SPC_RUNTIME_FEATURE_H
 #define SPC_RUNTIME_FEATURE_H

@@ -2,8 +2,8 @@
 /*
  * geometry.h - defines which input an output sees at which offset, as a value.
  *
- * The public part is spc_geometry in spc.h. All of this is integer arithmetic
- * on the host. Kernels receive the results as arguments.
+ * The public part is spc_geometry in spc/layer.h. All of this is integer
+ * arithmetic on the host. Kernels receive the results as arguments.
  */
 #ifndef SPC_RUNTIME_GEOMETRY_H
 #define SPC_RUNTIME_GEOMETRY_H

@@ -9,6 +9,7 @@
  * added, so several processes may write to one folder.
  */
 #include "plan/capture.h"
+#include "spc/tune.h"
 
 #include "base/error.h"
 #include "base/file.h"

@@ -2,6 +2,7 @@
 /* plan.c - plans: a layer bound to a loaded kernel. Made once, then only
  * run. */
 #include "plan/plan_parts.h"
+#include "spc/tune.h"
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -394,9 +395,8 @@ bool spc_plan_fits(const spc_plan *plan, const spc_map *map)
         spc__plan_check_map(plan->ctx, &plan->conv, map, NULL) != SPC_OK)
         return false;
     const spc__scene_buckets *made = &plan->scene;
-    spc__scene_buckets now =
-        spc__scene_buckets_of(spc__plan_rows(map->in), spc__plan_rows(map->to),
-                              spc_map_density(map));
+    spc__scene_buckets now = spc__scene_buckets_of(
+        spc__plan_rows(map->in), spc__plan_rows(map->to), spc_map_density(map));
     return made->rows == now.rows && made->ratio == now.ratio &&
            made->density == now.density;
 }

@@ -104,7 +104,7 @@ typedef $(problem.row_key == 64 and "spc_u64" or "spc_u32") row_key;
 #define PLANE_BATCHES ((PLANE + BATCH - 1) / BATCH)
 #define BATCHES (RUNS / PLANE * PLANE_BATCHES)
 
-/* How the input of an output follows on each axis (include/spc.h,
+/* How the input of an output follows on each axis (include/spc/layer.h,
  * spc_geometry). */
 #define SUBM $(subm and 1 or 0)
 #define INVERSE $(inverse and 1 or 0)

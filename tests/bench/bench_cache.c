@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "cache/pack/pack.h"
 #include "spc.h"
+#include "spc/lab.h"
 
 #include <fcntl.h>
 #include <sys/resource.h>

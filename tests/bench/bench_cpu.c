@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "compiler/space.h"
 #include "rig/kernel_rig.h"
+#include "spc/lab.h"
 #include <stdio.h>
 
 _Noreturn static void fail(const rig *r)

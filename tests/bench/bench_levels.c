@@ -14,6 +14,7 @@
 #include "context/ctx.h"
 #include "coords/map.h"
 #include "net/net_plan.h"
+#include "spc/lab.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * bench_map.c - how long voxel indexing takes:
- * bench_map [--frames | --index] [--templates DIR] [--database FILE] DEVICE SCENE...
+ * bench_map [--frames | --index] [--templates DIR] [--database FILE] DEVICE
+ * SCENE...
  *
  * Rows are shuffled first, so that sorting has real work. Microseconds are
  * medians of warm runs, for kernel sizes 1, 3 and 5: the index in coordinate
@@ -18,6 +19,7 @@
 #include "context/ctx.h"
 #include "coords/index/indexer.h"
 #include "coords/map.h"
+#include "spc/lab.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

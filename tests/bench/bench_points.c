@@ -16,6 +16,7 @@
 #include "context/ctx.h"
 #include "coords/map.h"
 #include "plan/plan_parts.h"
+#include "spc/lab.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -119,8 +120,7 @@ static void make_layer(bench *b)
     must(b, "plan",
          spc_plan_create(&b->plan, b->ctx, &b->conv, b->map, SPC_PLAN_JIT));
     bool is_wgrad = b->conv.pass == SPC_WGRAD;
-    size_t grad =
-        spc_conv_bytes(&b->conv, SPC_RESIDUAL, spc_map_rows(b->map));
+    size_t grad = spc_conv_bytes(&b->conv, SPC_RESIDUAL, spc_map_rows(b->map));
     void *raw = draw(b, &b->weights, is_wgrad ? grad : weights, 2);
     void *packed = take(b, spc_plan_weights_bytes(b->plan));
     if (!is_wgrad)
@@ -165,7 +165,8 @@ static float value(uint16_t bits)
 /* Within the radius, as the library's interface has it. */
 static int64_t count_seen(const bench *b, int row)
 {
-    const int32_t *at = spc_scene_coords(b->scene), *own = at + 4 * (int64_t)row;
+    const int32_t *at = spc_scene_coords(b->scene),
+                  *own = at + 4 * (int64_t)row;
     float radius = b->conv.geometry.radius;
     int64_t count = 0;
 
@@ -253,8 +254,8 @@ static void print_layer(bench *b, const char *text)
     const spc__launch_geometry *launch = spc__plan_launch(b->plan);
     bool is_points = b->conv.geometry.rule == SPC_RULE_RADIUS;
     double mega = 1e-6, pairs = (double)spc_map_pairs(b->map);
-    bool lists = launch->reads_pairs || launch->reads_bundles ||
-                 launch->reads_inputs;
+    bool lists =
+        launch->reads_pairs || launch->reads_bundles || launch->reads_inputs;
     size_t rows = spc_conv_bytes(&b->conv, SPC_IN, spc_map_rows_in(b->map)) +
                   spc_conv_bytes(&b->conv, SPC_OUT, spc_map_rows(b->map));
 
@@ -285,7 +286,8 @@ static void bench_layer(bench *b, const char *text)
         fail(text, error.text);
     if (b->conv.dtype != SPC_F16)
         fail(text, "only f16 is timed here");
-    must(b, text, spc_map_create_from_scene(&b->map, b->ctx, &b->conv, b->scene));
+    must(b, text,
+         spc_map_create_from_scene(&b->map, b->ctx, &b->conv, b->scene));
     make_layer(b);
     print_layer(b, text);
     free_layer(b);

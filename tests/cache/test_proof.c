@@ -8,6 +8,7 @@
 #include "cache/lease.h"
 #include "compiler/artefact.h"
 #include "spc.h"
+#include "spc/lab.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -26,6 +26,7 @@
 #include "net/form/net_text.h"
 #include "rig/mutate.h"
 #include "rig/suite.h"
+#include "spc/lab.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -503,8 +504,9 @@ static void change_and_read(reader read, const spc__buf *file, uint64_t seed)
 
 static bool goes_on(double since, uint64_t round, int rounds)
 {
-    return seconds > 0 ? cpu_seconds() - since < seconds
-                       : round < (uint64_t)rounds * (suite_wants_all() ? 20 : 1);
+    return seconds > 0
+               ? cpu_seconds() - since < seconds
+               : round < (uint64_t)rounds * (suite_wants_all() ? 20 : 1);
 }
 
 START_TEST(a_changed_text_is_read_or_refused_in_one_sentence)

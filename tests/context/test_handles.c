@@ -9,6 +9,7 @@
 #include "rig/counting_hook.h"
 #include "rig/suite.h"
 #include "spc.h"
+#include "spc/lab.h"
 
 #include <stdint.h>
 #include <sys/wait.h>

@@ -8,6 +8,7 @@
  */
 #include "coords/map_choice.h"
 #include "rig/coords_rig.h"
+#include "spc/tune.h"
 #include <stdio.h>
 #include <time.h>
 
@@ -203,9 +204,9 @@ START_TEST(any_two_sets_have_a_map)
         free(theirs.at);
     }
     check_between(ctx, &layers[suite_variant() % 2], &mine, &mine,
-                  host                 ? plain
+                  host                       ? plain
                   : suite_variant() % 2 == 0 ? forth
-                                       : back);
+                                             : back);
     free(mine.at);
     spc_ctx_free(ctx);
 }

@@ -11,6 +11,7 @@
 #include "coords/index/indexer.h"
 #include "coords/map.h"
 #include "rig/map_rig.h"
+#include "spc/lab.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -16,6 +16,7 @@
 #include "coords/index/index_device.h"
 #include "coords/map.h"
 #include "rig/map_rig.h"
+#include "spc/lab.h"
 #include "tuner/targets.h"
 #include <stdlib.h>
 #include <string.h>

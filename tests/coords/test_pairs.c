@@ -15,6 +15,7 @@
 #include "plan/plan.h"
 #include "rig/layer_rig.h"
 #include "rig/suite.h"
+#include "spc/tune.h"
 #include "tuner/targets.h"
 
 #include <stdio.h>

@@ -19,6 +19,8 @@
 #include "coords/points/points_steps.h"
 #include "device/device.h"
 #include "rig/suite.h"
+#include "spc/lab.h"
+#include "spc/tune.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -1194,7 +1196,8 @@ static void copy_templates(const char *folder, const char *const *names)
 {
     for (; *names; names++) {
         spc__buf text = SPC__BUF_INIT, from = SPC__BUF_INIT, to = SPC__BUF_INIT;
-        spc__buf_printf(&from, "%s/%s", suite_path("../templates/points"), *names);
+        spc__buf_printf(&from, "%s/%s", suite_path("../templates/points"),
+                        *names);
         spc__buf_printf(&to, "%s/%s", folder, *names);
         assert_sound(
             spc__file_read(&text, spc__buf_text(&from), 1 << 20, &error));

@@ -13,6 +13,7 @@
 #include "coords/map_choice.h"
 #include "lab/oracle/relation.h"
 #include "rig/map_rig.h"
+#include "spc/tune.h"
 #include "tuner/targets.h"
 #include <unistd.h>
 

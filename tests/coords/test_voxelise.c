@@ -9,6 +9,7 @@
 #include "context/ctx.h"
 #include "coords/voxelise.h"
 #include "rig/map_rig.h"
+#include "spc/lab.h"
 #include <math.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))

@@ -9,6 +9,7 @@
 #include "rig/fake_cublaslt.h"
 #include "rig/layer_rig.h"
 #include "rig/suite.h"
+#include "spc/tune.h"
 
 #include <dlfcn.h>
 

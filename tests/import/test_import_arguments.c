@@ -229,13 +229,15 @@ END_TEST
 
 START_TEST(every_public_function_is_tried)
 {
-    check_table("spc_import.h", table, LENGTH(table));
+    check_table(SPC_TEST_DATA "/../include/spc_import.h", table, LENGTH(table));
 }
 END_TEST
 
 START_TEST(every_struct_of_the_header_has_a_known_size)
 {
-    ck_assert_int_gt(check_structs("spc_import.h", spc_import_struct_bytes), 5);
+    ck_assert_int_gt(check_structs(SPC_TEST_DATA "/../include/spc_import.h",
+                                   spc_import_struct_bytes),
+                     5);
     ck_assert_uint_eq(spc_import_struct_bytes("spc_array"), sizeof(spc_array));
     ck_assert_uint_eq(spc_import_struct_bytes("spc_weights"), 0); /* opaque */
 }

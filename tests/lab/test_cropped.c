@@ -4,8 +4,9 @@
  * files.
  */
 #include "base/file.h"
-#include "spc.h"
 #include "rig/suite.h"
+#include "spc.h"
+#include "spc/lab.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -159,7 +160,7 @@ START_TEST(rows_may_have_as_many_numbers_as_the_network_has_channels)
     spc_net *net = make_detector(5, whole, 1);
     float rows[POINTS][6];
     int columns = 4 + _i, inside = 0;
-    int32_t (*seen)[16][16][4] = calloc(1, sizeof(*seen));
+    int32_t(*seen)[16][16][4] = calloc(1, sizeof(*seen));
     spc__buf data = SPC__BUF_INIT;
     spc_scene *scene;
 

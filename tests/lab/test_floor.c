@@ -11,6 +11,7 @@
 #include "context/ctx.h"
 #include "lab/floor.h"
 #include "rig/suite.h"
+#include "spc/lab.h"
 #include "tuner/targets.h"
 #include <math.h>
 #include <stdio.h>

@@ -15,6 +15,7 @@
  * 77.
  */
 #include "rig/layer_rig.h"
+#include "spc/tune.h"
 
 #include "base/file.h"
 #include "rig/suite.h"

@@ -15,6 +15,7 @@
  * and for how many arrays the differences were accurate enough to compare.
  */
 #include "rig/train_rig.h"
+#include "spc/train.h"
 
 #include "base/buf.h"
 #include "base/file.h"

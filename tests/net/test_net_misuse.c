@@ -7,6 +7,7 @@
  *     test_net_misuse [sim|cpu|cuda]
  */
 #include "rig/net_rig.h"
+#include "spc/tune.h"
 
 #include <limits.h>
 #include <math.h>

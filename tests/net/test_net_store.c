@@ -5,6 +5,7 @@
  */
 #include "rig/counted_allocations.h"
 #include "rig/suite.h"
+#include "spc/db.h"
 
 #include "base/dtype.h"
 #include "base/file.h"

@@ -7,6 +7,7 @@
  *     test_train [sim|cpu|cuda]
  */
 #include "rig/train_rig.h"
+#include "spc/train.h"
 
 enum { CHANNELS = 3, EXTENT = 8 };
 

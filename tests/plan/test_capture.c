@@ -4,6 +4,8 @@
  * can be read as a list of layers.
  */
 #include "rig/suite.h"
+#include "spc/lab.h"
+#include "spc/tune.h"
 
 #include "base/file.h"
 #include <sys/wait.h>

@@ -21,6 +21,7 @@
 #include "rig/layer_rig.h"
 #include "rig/suite.h"
 #include "rig/template_rig.h"
+#include "spc/tune.h"
 #include "templates/shared/spc_host_math.h"
 
 #include <math.h>

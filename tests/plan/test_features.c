@@ -9,6 +9,7 @@
  * $SPC_SEED sets it.
  */
 #include "lab/oracle/feature_oracle.h"
+#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/random.h"

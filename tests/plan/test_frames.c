@@ -9,6 +9,8 @@
  * scans.
  */
 #include "rig/fake_cuda.h"
+#include "spc/lab.h"
+#include "spc/tune.h"
 
 #include "base/buf.h"
 #include "base/file.h"

@@ -15,6 +15,7 @@
 #include "operators/operands.h"
 #include "rig/suite.h"
 #include "rig/template_rig.h"
+#include "spc/tune.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_lookup.c - which record is chosen for a layer, and the reason given. */
 #include "rig/layer_rig.h"
+#include "spc/db.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -84,8 +85,8 @@ static void put_record(spc_ctx *ctx, const spc_map *map, const record *from)
 
     memset(&trial, 0, sizeof(trial));
     assert_ok(spc_conv_parse(&conv, from->layer, &error), error.text);
-    spc__problem_key_init(&key, ctx, &conv, spc_map_rows(map), spc_map_rows(map),
-                  spc_map_density(map));
+    spc__problem_key_init(&key, ctx, &conv, spc_map_rows(map),
+                          spc_map_rows(map), spc_map_density(map));
     ck_assert_str_eq(key.features[0].name, "rows");
     key.features[0].value += from->octaves;
     spc__ctx_provenance(&provenance, ctx);
@@ -1035,7 +1036,7 @@ static void choose_as(rig *r, const char *template_name, const char *config,
         spc__ctx_code(&code, r->ctx, template_name, &problem, &trial.config, 0),
         spc_ctx_error(r->ctx));
     spc__problem_key_init(&key, r->ctx, &r->conv, spc_map_rows(r->map),
-                  spc_map_rows(r->map), spc_map_density(r->map));
+                          spc_map_rows(r->map), spc_map_density(r->map));
     key.features[0].value += octaves;
     snprintf(trial.template_name, sizeof(trial.template_name), "%s",
              template_name);

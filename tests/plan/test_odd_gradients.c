@@ -13,6 +13,7 @@
 #include "plan/plan.h"
 #include "rig/layer_rig.h"
 #include "rig/suite.h"
+#include "spc/tune.h"
 
 #include <math.h>
 #include <stdlib.h>

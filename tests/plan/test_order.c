@@ -7,6 +7,7 @@
 #include "rig/counting_hook.h"
 #include "rig/suite.h"
 #include "spc.h"
+#include "spc/tune.h"
 
 #include <pthread.h>
 #include <stdint.h>

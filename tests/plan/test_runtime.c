@@ -5,6 +5,7 @@
 #include "rig/comma_locale.h"
 #include "rig/counted_allocations.h"
 #include "rig/layer_rig.h"
+#include "spc/db.h"
 
 #include "base/error.h"
 #include "base/file.h"

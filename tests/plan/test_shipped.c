@@ -2,6 +2,7 @@
 /* test_shipped.c - records that are installed with the library, below the
  * user's own records. */
 #include "rig/layer_rig.h"
+#include "spc/tune.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -87,7 +88,7 @@ static void put(const char *file, const choice *from)
         return;
     rig_open(&r, open_above(file, NULL, ""), LAYER, SCENE);
     spc__problem_key_init(&key, r.ctx, &r.conv, spc_map_rows(r.map),
-                  spc_map_rows(r.map), spc_map_density(r.map));
+                          spc_map_rows(r.map), spc_map_density(r.map));
     key.features[0].value += from->octaves;
     spc__ctx_provenance(&provenance, r.ctx);
     spc__ctx_template_hash(trial.template_hash, r.ctx, "probe");

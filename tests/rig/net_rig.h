@@ -7,6 +7,7 @@
 #define SPC_TESTS_NET_RIG_H
 
 #include "rig/fake_cuda.h"
+#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/file.h"

@@ -7,6 +7,7 @@
 #define TUNE_RIG_H
 
 #include "rig/layer_rig.h"
+#include "spc/tune.h"
 
 #include "base/file.h"
 #include "cache/cache_internal.h"

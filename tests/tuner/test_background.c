@@ -4,6 +4,7 @@
  * something better is ready; and the lease by which processes share work.
  */
 #include "rig/layer_rig.h"
+#include "spc/tune.h"
 
 #include "base/clock.h"
 #include "base/file.h"

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "rig/layer_rig.h"
 #include "rig/suite.h"
+#include "spc/tune.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -5,6 +5,7 @@
 #include "base/plural.h"
 #include "command/layers.h"
 #include "command/tune/trials.h"
+#include "spc/db.h"
 
 #include <stdio.h>
 #include <stdlib.h>

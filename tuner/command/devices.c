@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* devices.c - spctune devices: lists the devices and their speed. */
 #include "command/cli/output.h"
+#include "spc/lab.h"
 
 #include "command/cli/cli.h"
 #include <stdio.h>

@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "command/cli/cli.h"
+#include "spc/lab.h"
 
 typedef struct scene_set {
     spc_scene **at;

@@ -6,6 +6,7 @@
  * socket closes. If a candidate hangs then, the kernel ends the worker.
  */
 #include "base/error.h"
+#include "spc/tune.h"
 #include "tuner/worker/runner.h"
 #include "tuner/worker/wire.h"
 #include "tuner/worker/worker_limits.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * regroup.h - sets made from the voxels of other sets. Public part:
- * spc_regrouping in spc.h.
+ * spc_regrouping in spc/coords.h.
  *
  * A regrouped set is a coordinate set: voxels are proposed, listed, and sorted
  * like a caller's rows. In addition it records which slots (a row of a source

@@ -4,6 +4,7 @@
  * parameters, and plain gradient descent.
  */
 #include "net/train/net_train.h"
+#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/error.h"

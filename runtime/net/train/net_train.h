@@ -14,6 +14,7 @@
 #define SPC_RUNTIME_NET_TRAIN_H
 
 #include "net/net_plan.h"
+#include "spc/train.h"
 
 enum {
     SPC__TRAIN_PARTS = 5, /* maximum number of steps of a layer */

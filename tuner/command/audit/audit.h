@@ -7,6 +7,7 @@
 #include "command/audit/audit_figures.h"
 #include "command/cli/out_file.h"
 #include "command/layers.h"
+#include "spc/tune.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cli.c - reads the command line, opens the context, reports errors. */
 #include "command/cli/cli.h"
+#include "spc/tune.h"
 
 #include "base/meant.h"
 #include "base/printable.h"

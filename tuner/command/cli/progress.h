@@ -7,6 +7,7 @@
 #define SPC_CMD_PROGRESS_H
 
 #include "command/cli/cli.h"
+#include "spc/tune.h"
 
 typedef enum progress_mode {
     PROGRESS_NONE,

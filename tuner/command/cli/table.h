@@ -10,7 +10,7 @@
 #ifndef SPC_CMD_TABLE_H
 #define SPC_CMD_TABLE_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdbool.h>
 #include <stdio.h>
 

@@ -5,6 +5,7 @@
 #include "command/cli/idle.h"
 #include "command/database.h"
 #include "command/tune/trials.h"
+#include "spc/db.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
 #include "command/cli/out_file.h"
 #include "command/cli/output.h"
 #include "command/db/db.h"
+#include "spc/db.h"
 
 #include <errno.h>
 #include <string.h>

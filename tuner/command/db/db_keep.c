@@ -3,6 +3,7 @@
 #include "base/plural.h"
 #include "command/cli/output.h"
 #include "command/db/db.h"
+#include "spc/db.h"
 
 #include <time.h>
 

@@ -7,6 +7,7 @@
  * run in a new random order each time.
  */
 #include "command/network/network.h"
+#include "spc/lab.h"
 
 #include "base/plural.h"
 #include "command/cli/output.h"

@@ -6,6 +6,7 @@
 #include "base/plural.h"
 #include "command/cli/npy.h"
 #include "command/network/network.h"
+#include "spc/lab.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -173,8 +174,8 @@ static spc_status find_columns(int at[4], const network *n, const npy_table *t)
                           n->column_count);
 }
 
-static spc_status read_row(int32_t out[4], const network *n,
-                           const npy_table *t, const int at[4], int64_t row)
+static spc_status read_row(int32_t out[4], const network *n, const npy_table *t,
+                           const int at[4], int64_t row)
 {
     for (int f = 0; f < 4; f++) {
         int64_t value = 0;
@@ -190,8 +191,7 @@ static spc_status read_row(int32_t out[4], const network *n,
     return SPC_OK;
 }
 
-static spc_status read_rows(int32_t **out, const network *n,
-                            const npy_table *t)
+static spc_status read_rows(int32_t **out, const network *n, const npy_table *t)
 {
     int64_t count = t->rows.count;
     int at[4];

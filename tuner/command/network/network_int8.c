@@ -4,6 +4,7 @@
  * otherwise from the scenes in f16; outputs are compared with those of f16.
  */
 #include "command/network/network.h"
+#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/plural.h"

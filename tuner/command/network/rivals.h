@@ -10,7 +10,7 @@
 #ifndef SPC_CMD_RIVALS_H
 #define SPC_CMD_RIVALS_H
 
-#include "spc_status.h"
+#include "spc/status.h"
 #include <stdbool.h>
 
 enum { RIVALS_MOST = 4 };

@@ -4,6 +4,7 @@
 #include "command/cli/out_file.h"
 #include "command/cli/output.h"
 #include "command/network/network.h"
+#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/plural.h"

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report_data.c - reads the problems and trials of a database. */
 #include "command/report/report_data.h"
+#include "spc/db.h"
+#include "spc/lab.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
  * worker.c - the hidden command that measures candidates for another spctune.
  */
 #include "command/cli/cli.h"
+#include "spc/tune.h"
 
 #include <signal.h>
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* corners.c - selects the candidates of a layer that cover its space best. */
 #include "command/verify/corners.h"
+#include "spc/tune.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #define SPC_CMD_RELATE_H
 
 #include "spc.h"
+#include "spc/lab.h"
 
 /*
  * spc_oracle_relation; the caller releases *out. After SPC_EINTERRUPTED the

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc_status.h - the status codes of libspc and the error record that carries
+ * spc/status.h - the status codes of libspc and the error record that carries
  * the sentence for a human.
  *
- * Part of the public interface: spc.h includes it.
+ * Part of the public interface: every other header includes it.
  */
 #ifndef SPC_STATUS_H
 #define SPC_STATUS_H

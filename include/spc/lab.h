@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * spc/lab.h - the laboratory: scenes on the host, the oracle, verification and
+ * benchmarks.
+ */
+#ifndef SPC_LAB_H
+#define SPC_LAB_H
+
+#include "net.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- scenes -------------------------------------------------------------- */
+
+/*
+ * Makes a scene from a specification:
+ *   FILE.bin@VOXEL    rows of little-endian float32: x y z and others, four in
+ *                     all (KITTI) unless `columns` is set; VOXEL in file's
+ *                     unit, floor(x / VOXEL), or three sizes: @0.05,0.05,0.1
+ *   FILE.npy[@VOXEL]  [n][3 or more] float points (with @VOXEL): x y z and
+ *                     others; or integer voxels (3: x y z; 4: batch x y z); or
+ *                     records with fields x, y, z and perhaps batch
+ *   FILE.ply@VOXEL    vertices of an ascii or binary PLY file
+ *   gen:shell,r=256   voxels with r/2-1.25 <= |p-centre| <= r/2 of an r^3 grid
+ *   gen:lidar,seed=1,beams=64@0.05   a 64-beam scan of a generated street
+ *   gen:room,seed=1@0.02             a generated furnished room
+ *   gen:room,n=100000                n points of that room, in units of 1/1024
+ *   gen:uniform,n=1000,extent=64,seed=1   n distinct random voxels
+ * and after any of them ",level=N" (0 to 30): a network's level of stride 2^N
+ * under the floor rule, coordinates divided by 2^N and rounded down; after a
+ * .bin or .npy file ",columns=C": how many numbers a row has, or what they are,
+ * by a letter for each: x, y, z, b (batch) and any others, as in xyzir. Suffixes
+ * may be in capitals.
+ *
+ * A .bin file whose columns are not stated is tested: SPC_EFORMAT if another
+ * number of columns fits much better. The test sees nothing where all columns
+ * have the same distribution. A file of no bytes is a scene of no voxels. Points
+ * with a coordinate that is NaN or infinite are left out and counted
+ * (spc_scene_describe).
+ *
+ * Duplicates merge; rows are in ascending order of (batch, x, y, z). The same
+ * specification gives the same scene on every machine. SPC_ENOTFOUND,
+ * SPC_EIO, SPC_EFORMAT (with the byte or row), SPC_EINVAL (bad
+ * specification), SPC_ERANGE (a coordinate does not fit int32).
+ */
+SPC_API spc_status spc_scene_load(spc_scene **out, const char *spec,
+                                  spc_error *error);
+
+/* Takes a copy of `rows` coordinates (host, [rows][4]) in their order,
+ * duplicates and all; `name` (may be NULL) is what spc_scene_name returns. */
+SPC_API spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
+                                    int64_t rows, const char *name,
+                                    spc_error *error);
+SPC_API void spc_scene_free(spc_scene *scene);
+SPC_API int64_t spc_scene_rows(const spc_scene *scene);
+SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
+SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
+
+/* The size of a scene's source, and how much of it was left out. */
+typedef struct spc_scene_info {
+    int64_t points;    /* of the file or generator; of voxels their number */
+    int64_t bad;       /* left out: a coordinate is NaN or infinite */
+    int64_t first_bad; /* the first such row, from 0; without one 0 */
+    int64_t outside;   /* left out: outside the range of a network */
+} spc_scene_info;
+
+/* Fills *out; all 0 for a NULL scene. */
+SPC_API void spc_scene_describe(spc_scene_info *out, const spc_scene *scene);
+
+/* Points of a file on the host, for spc_net_buffers.points. */
+typedef struct spc_point_rows {
+    float *values; /* [rows][columns]: x, y, z, then others in their order */
+    int64_t rows;
+    int columns;
+    int found; /* numbers of a point in the file, without a batch element */
+} spc_point_rows;
+
+/*
+ * Reads the points of FILE or FILE,columns=C as spc_scene_load reads them, the
+ * first `columns` numbers of each; NaNs and all. A .bin file whose columns are
+ * not stated is expected to have `columns`. SPC_EINVAL: it has fewer;
+ * SPC_EUNSUPPORTED: a batch element is not 0; and what spc_scene_load returns.
+ * The caller releases *out.
+ */
+SPC_API spc_status spc_point_rows_load(spc_point_rows *out, const char *spec,
+                                       int columns, spc_error *error);
+SPC_API void spc_point_rows_release(spc_point_rows *rows); /* NULL is fine */
+
+/*
+ * A scene for the network, as spc_scene_load. Where the network states a range,
+ * voxels count from its low corner and points outside the range are left out;
+ * without @VOXEL they have the network's size. Voxels outside the network's
+ * shape are left out too. spc_scene_describe counts both. Rows of a .bin file
+ * may also have as many numbers as the input has channels.
+ */
+SPC_API spc_status spc_net_scene(spc_scene **out, const spc_net *net,
+                                 const char *spec, spc_error *error);
+
+/* Returns the voxels of a set as of the last check, for tuning the layers of
+ * its level. SPC_EINVAL for the input's set, as its rows are the caller's. */
+SPC_API spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan,
+                                     int set);
+
+/* ---- the oracle ---------------------------------------------------------- */
+
+/*
+ * The relation of a layer on a scene, by hashing on the host, threaded,
+ * independent of every device's map builder. The scene has the same meaning as
+ * in spc_map_create_from_scene.
+ *
+ * The order of rows is part of the interface. These sides have the scene's rows
+ * in their order:
+ *   subm        inputs and outputs
+ *   conv        inputs; outputs are in ascending order of (batch, x, y, z), or
+ *               in that of the set that was drawn
+ *   inverse     outputs; inputs are the outputs of the strided layer, in
+ *               ascending order
+ *   transposed  outputs; inputs are the set that was drawn
+ *   generative  inputs; outputs are in ascending order
+ *   points      inputs, and outputs if voxel is 0; else outputs are as
+ *               spc_points_reserve_sampled has them. A scene's coordinates are
+ *               points in units of 1/1024
+ */
+typedef struct spc_relation {
+    int64_t rows_in, rows_out;
+    int64_t pairs;
+    int offsets;         /* K */
+    int32_t *coords_in;  /* [rows_in][4]: batch, x, y, z */
+    int32_t *coords_out; /* [rows_out][4] */
+    int32_t *index;      /* [K][rows_out]: the input's row, or -1 */
+    /* For points, which read any number of inputs, index is [slots][rows_out],
+     * and cells has the offset of each entry that is not -1. */
+    int slots;       /* K of voxels */
+    uint16_t *cells; /* [slots][rows_out]; NULL of voxels */
+} spc_relation;
+
+/*
+ * Fills *out, which the caller releases. threads 0: all cores. SPC_EDUPLICATE:
+ * two equal rows, which it names; SPC_ERANGE: an output's coordinate does not
+ * fit int32, or there are more outputs than row numbers; SPC_EINVAL: a
+ * geometry that spc_geometry_check refuses, or one not of the operator's rule;
+ * SPC_ENOMEM.
+ */
+SPC_API spc_status spc_oracle_relation(spc_relation *out, const spc_conv *conv,
+                                       const spc_scene *scene, int threads,
+                                       spc_error *error);
+SPC_API void spc_relation_release(spc_relation *relation); /* NULL is fine */
+
+/*
+ * The oracle: the layer's sums in double precision on the host, threaded.
+ * in [rows_in][cin], weights KRSC, bias or NULL, as float; out [rows][cout] as
+ * double; magnitude (may be NULL) [rows][cout] receives the sum of
+ * |weight * input| and |bias|, from which tolerances derive. `index` is that of
+ * a relation, or of spc_map_download, and `rows` its output rows. The bias of
+ * the epilogue is added if no scale precedes it (inputs of I8 have a scale);
+ * spc_oracle_epilogue or spc_oracle_quantised does the rest.
+ */
+SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
+                        const int32_t *index, int64_t rows, const float *in,
+                        const float *weights, const float *bias, int threads);
+
+/* The rest of the layer's epilogue on those sums, in place: scale (and then the
+ * bias), activation, residual [rows][cout] as float, without gaps. Arrays that
+ * the layer has not may be NULL. */
+SPC_API void spc_oracle_epilogue(double *out, const spc_conv *conv,
+                                 int64_t rows, const float *scale,
+                                 const float *bias, const float *residual);
+
+/* The scales of a layer's tensors of I8. */
+typedef struct spc_scales {
+    float in, out, residual;
+} spc_scales;
+
+/* The same of a layer with such tensors: inputs, residual and results are the
+ * whole numbers that they hold, as float and double; results are rounded and
+ * saturated. `bias` is of use with inputs of I8 even without a scale. */
+SPC_API void spc_oracle_quantised(double *out, const spc_conv *conv,
+                                  int64_t rows, const spc_scales *scales,
+                                  const float *scale, const float *bias,
+                                  const float *residual);
+
+/* Compares the last filling, which was made of these points (host), with the
+ * definition in double precision. *worst is the largest difference over its
+ * tolerance. SPC_EWRONG names the difference; SPC_ECAPACITY as above. */
+SPC_API spc_status spc_voxels_verify(double *worst, spc_voxels *voxels,
+                                     const float *points, int64_t rows);
+
+typedef struct spc_net_verdict {
+    int layers;     /* that were compared */
+    double error;   /* the largest difference over its tolerance; <= 1 passes */
+    char worst[96]; /* the layer that has it */
+} spc_net_verdict;
+
+/* Compares the last run, which spc_net_check has found well, with the oracle:
+ * the voxels of every set, and each layer on what it read. The plan was made
+ * with `keep`; `scene` has the rows that were run; of points it is NULL, and
+ * they are compared too. SPC_EWRONG names what is
+ * wrong first. SPC_ESTATE: nothing was run and checked, or it was not kept. */
+SPC_API spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
+                                  const spc_net_buffers *buffers,
+                                  const spc_scene *scene);
+
+/* Measures the context's device once (a few seconds) and stores the figures in
+ * the database; spc_ctx_device then reports them, to contexts on as many
+ * multiprocessors. */
+SPC_API spc_status spc_device_measure(spc_ctx *ctx);
+
+typedef struct spc_bench_result {
+    double warm_us, warm_spread_us;   /* convolution, map built */
+    double cold_us, cold_spread_us;   /* flushed caches */
+    /* Of linear layers, which have no map, all of these are 0. */
+    double index_us, index_spread_us; /* pack + sort + map, in key order */
+    double layout_us; /* row order, tile table, pairs: what the plan reads */
+    double map_us, map_spread_us; /* all of that at once, as a plan reads it */
+    /* The least time that the device could need for the convolution, with warm
+     * and with flushed caches, and what sets it: "launch", "matrix", "gather",
+     * "cache" or "memory". 0 and "": nothing is known of the device. A time
+     * below its floor means that one of the two is wrong. */
+    double warm_floor_us, cold_floor_us;
+    const char *warm_floor_by, *cold_floor_by;
+    bool floor_measured; /* from spc_device_measure's figures; else from those
+                            known of the device's class */
+    double flops, gathered_bytes;
+    double compulsory_bytes; /* that must be read or written at least once */
+    double error; /* against the oracle, over tolerance; the largest of those
+                     before and after timing */
+    int samples;
+    spc_origin origin;
+    bool is_shipped; /* as spc_plan_is_shipped */
+    char plan[256];  /* "os_warp rows=16,..." */
+} spc_bench_result;
+
+/* Times the plan that spc_plan_create gives for conv on scene. SPC_EINVAL: the
+ * scene has no voxels; SPC_EWRONG: the result differs from the oracle's, before
+ * the plan was timed or after it; SPC_EINTERRUPTED; others as that one's. */
+SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
+                             const spc_scene *scene, uint64_t seed,
+                             spc_bench_result *out);
+/* The same with a map that has room for `capacity` voxels, as networks and
+ * frames have: grids are made for the capacity. Times of the map itself are
+ * those of an exact one. SPC_ECAPACITY: the scene has more; SPC_EUNSUPPORTED:
+ * the layer is given both sets, or its kernel clears what it adds to. */
+SPC_API spc_status spc_bench_capacity(spc_ctx *ctx, const spc_conv *conv,
+                                      const spc_scene *scene, uint64_t seed,
+                                      int64_t capacity, spc_bench_result *out);
+
+/*
+ * The same of an operator on features: its result on random features of the
+ * scene is compared with the definition before and after it is timed. Of *out
+ * the times of the operator, its floor, compulsory_bytes, error, samples and
+ * plan, the name of the template, are filled in. An UNPOOL runs on the scene's
+ * voxels as outputs. SPC_EINVAL, SPC_EWRONG, SPC_EINTERRUPTED, and as
+ * spc_feature_plan_create, spc_map_create_from_scene.
+ */
+SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
+                                     const spc_scene *scene, uint64_t seed,
+                                     spc_bench_result *out);
+
+/*
+ * Computes the floors of a layer with this number of rows and density, on a
+ * class of device that need not be present, named as by spc_db_each. They use
+ * the database's measurements of the class, else its known figures. Only the
+ * floors, their limits, flops and bytes of *out are filled in.
+ */
+SPC_API spc_status spc_floor(spc_bench_result *out, spc_ctx *ctx,
+                             const char *device, const spc_conv *conv,
+                             double rows_in, double rows_out, double density);
+
+/*
+ * Verifies an operator on features against its definition, as the stage
+ * SPC_STAGE_VERIFY does for convolutions, on each of the scenes (zero or more)
+ * and on small built-in ones. Integers must match exactly if the definition has
+ * one right result, real numbers within the bound of rounding. Rows are arrays
+ * of their own, slices, and off alignment. Output and workspace are filled with
+ * NaN beforehand, and nothing may be written outside the rows. *error (may be
+ * NULL) is the largest error over its tolerance. SPC_EWRONG; SPC_EINTERRUPTED;
+ * and as spc_feature_plan_create, spc_map_create_from_scene.
+ */
+SPC_API spc_status spc_feature_verify(spc_ctx *ctx, const spc_feature *feature,
+                                      const spc_scene *const *scenes,
+                                      int scene_count, uint64_t seed,
+                                      double *error);
+/*
+ * The same of a regrouping: of each scene as the only source and of all
+ * together (up to 8), with a mask and without one; its voxels, its lists of
+ * rows, and features gathered and spread in every type, with slices and
+ * without, are compared with lists that are written down slot by slot.
+ */
+SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
+                                         const spc_regrouping *how,
+                                         const spc_scene *const *scenes,
+                                         int scene_count, uint64_t seed);
+
+/* Widens ranges [tensors] by what the last run, which spc_net_check has found
+ * well, has in its tensors: of several scenes, beginning with zeros, the
+ * ranges that spc_net_quantise takes. The plan was made with `keep`. */
+SPC_API spc_status spc_net_ranges(float *ranges, spc_net_plan *plan,
+                                  const spc_net_buffers *buffers);
+
+/* The time of each step alone, again and again with what the last run left,
+ * and the least that it could need; floors of maps are 0. */
+typedef struct spc_net_time {
+    double warm_us, floor_us;
+    const char *floor_by;
+} spc_net_time;
+
+/* Times every step: `out` has room for spc_net_steps. SPC_ESTATE: nothing was
+ * run and checked. */
+SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
+                                   const spc_net_buffers *buffers);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
