@@ -14,13 +14,6 @@ spc_suite(edited)
 add_executable(bench_cache bench/bench_cache.c)
 target_link_libraries(bench_cache PRIVATE spc_internal spc_check)
 
-# Readers of the command have no library of their own.
-spc_suite(fuzz_texts)
-target_sources(test_fuzz_texts PRIVATE ../tuner/command/audit/audit_figures.c
-  ../tuner/command/cli/cli.c ../tuner/command/cli/config.c ../tuner/command/cli/npy.c
-  ../tuner/command/cli/out_file.c ../tuner/command/bench/peers.c ../tuner/command/layer_text.c
-  ../tuner/command/tune/worklist.c)
-
 spc_suite(out_file)
 target_sources(test_out_file PRIVATE ../tuner/command/cli/out_file.c)
 

@@ -10,6 +10,12 @@ function(spc_import_suite name)
   endforeach()
 endfunction()
 
+# Readers of the command have no library of their own.
+spc_import_suite(fuzz_texts)
+target_sources(test_fuzz_texts PRIVATE ../tuner/command/audit/audit_figures.c
+  ../tuner/command/cli/cli.c ../tuner/command/cli/config.c ../tuner/command/cli/npy.c
+  ../tuner/command/cli/out_file.c ../tuner/command/bench/peers.c ../tuner/command/layer_text.c
+  ../tuner/command/tune/worklist.c)
 spc_import_suite(weights)
 spc_import_suite(import_arguments)
 spc_import_suite(kernel_form)

@@ -325,7 +325,7 @@ static spc_status read_array(const char *data, size_t bytes, spc_error *error)
 
     if (status != SPC_OK)
         return status;
-    status = take_said(npy_open(&table, input), error);
+    status = take_said(npy_open(&table, input, "input"), error);
     if (status == SPC_OK)
         status = take_said(npy_floats(&values, &table), error);
     for (int64_t row = 0; status == SPC_OK && row < table.rows.count; row++)
