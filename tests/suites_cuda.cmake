@@ -22,14 +22,14 @@ target_compile_definitions(test_cublas PRIVATE
   SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>"
   SPC_TEST_CUBLASLT="$<TARGET_FILE:fake_cublaslt>")
 
-add_library(fake_cuda SHARED rig/fake_cuda.c)
+add_library(fake_cuda SHARED harness/fake_cuda.c)
 target_link_libraries(fake_cuda PRIVATE spc_public)
 set(fake_cuda_dir ${CMAKE_CURRENT_BINARY_DIR}/fake_cuda)
 set_target_properties(fake_cuda PROPERTIES
   OUTPUT_NAME cuda VERSION 1 SOVERSION 1
   LIBRARY_OUTPUT_DIRECTORY ${fake_cuda_dir})
-add_library(fake_nvrtc MODULE rig/fake_nvrtc.c)
-add_library(fake_cublaslt MODULE rig/fake_cublaslt.c)
+add_library(fake_nvrtc MODULE harness/fake_nvrtc.c)
+add_library(fake_cublaslt MODULE harness/fake_cublaslt.c)
 foreach(double fake_cuda fake_nvrtc fake_cublaslt)
   target_link_libraries(${double} PRIVATE spc_flags)
   add_dependencies(test_cuda_host ${double})

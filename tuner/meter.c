@@ -23,9 +23,9 @@
 static const double request_s = 0.5;
 static const double enough_s = 2.0;
 
-static spc__rig_code code_of(const spc__entry *entry)
+static spc__harness_code code_of(const spc__entry *entry)
 {
-    spc__rig_code code = {.config = entry->candidate->config,
+    spc__harness_code code = {.config = entry->candidate->config,
                           .launch = entry->trial.launch,
                           .code = entry->code,
                           .code_bytes = entry->code_bytes};
@@ -153,7 +153,7 @@ spc_status spc__meter_start(spc__meter *meter)
 
 spc_status spc__meter_verify(spc__meter *meter, spc__entry *entry)
 {
-    spc__rig_code code = code_of(entry);
+    spc__harness_code code = code_of(entry);
     spc__outcome outcome;
     uint64_t start = spc__now_ns();
     spc_status status = spc__runner_verify(
@@ -198,8 +198,8 @@ static bool add_samples(spc__timing *timing, const spc__outcome *outcome)
 static spc_status take(spc__meter *meter, spc__entry *entry, int s, int samples,
                        bool cold)
 {
-    spc__rig_order order = {s, samples, cold, request_s, false};
-    spc__rig_code code = code_of(entry);
+    spc__harness_order order = {s, samples, cold, request_s, false};
+    spc__harness_code code = code_of(entry);
     spc__timing *timing = &entry->timings[s];
     spc__outcome outcome;
     uint64_t start = spc__now_ns();
@@ -231,8 +231,8 @@ double spc__meter_layout(spc__meter *meter, const spc__entry *entry)
     if (entry == NULL || entry->timings[0].all == NULL)
         return 0;
     for (int s = 0; s < request->scene_count; s++) {
-        spc__rig_order order = {s, samples, false, request_s, true};
-        spc__rig_code code = code_of(entry);
+        spc__harness_order order = {s, samples, false, request_s, true};
+        spc__harness_code code = code_of(entry);
         spc__outcome outcome;
         spc_error error = {0};
         if (spc__runner_time(&outcome, meter->runner, entry->number, &code,
@@ -373,7 +373,7 @@ spc_status spc__meter_confirm(spc__meter *meter, spc__entry **list, int count)
         spc__outcome outcome;
         if (entry->state != SPC__TIMED)
             continue;
-        spc__rig_code code = code_of(entry);
+        spc__harness_code code = code_of(entry);
         uint64_t start = spc__now_ns();
         status = spc__runner_confirm(&outcome, meter->runner, entry->number,
                                      &code, meter->request->error);

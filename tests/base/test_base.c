@@ -13,8 +13,8 @@
 #include "base/pool.h"
 #include "base/random.h"
 #include "base/sha256.h"
-#include "rig/comma_locale.h"
-#include "rig/suite.h"
+#include "harness/comma_locale.h"
+#include "harness/suite.h"
 
 #include <fcntl.h>
 #include <math.h>

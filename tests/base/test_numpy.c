@@ -4,7 +4,7 @@
 
 #include "base/buf.h"
 #include "base/dtype.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 static spc__buf file;
 static spc_error error;

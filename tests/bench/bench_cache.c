@@ -14,7 +14,7 @@
  * 20 us for a lookup, 5 ms to open a pack. Of lookups, asked in fifty parts,
  * the least median of a part comes first: what else a machine does only adds.
  */
-#include "rig/cache_rig.h"
+#include "harness/cache_harness.h"
 
 #include "base/clock.h"
 #include "cache/pack/pack.h"

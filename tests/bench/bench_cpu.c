@@ -11,11 +11,11 @@
  */
 #include "base/clock.h"
 #include "compiler/space.h"
-#include "rig/kernel_rig.h"
+#include "harness/kernel_harness.h"
 #include "spc/lab.h"
 #include <stdio.h>
 
-_Noreturn static void fail(const rig *r)
+_Noreturn static void fail(const harness *r)
 {
     fprintf(stderr, "bench_cpu: %s\n", r->error.text);
     exit(1);
@@ -62,7 +62,7 @@ naive_rsck(float *out, const float *in, const float *weights,
 }
 
 static double time_naive(bool rsck, const spc_conv *conv, const relation *rel,
-                         const rig_data *data, float *out)
+                         const harness_data *data, float *out)
 {
     double best = 0;
     for (int i = 0; i < 3; i++) {
@@ -88,31 +88,31 @@ static double time_template(const char *name, const spc_conv *conv,
                             const relation *rel, const spc__attrs *config,
                             int threads)
 {
-    rig r;
+    harness r;
     layout map;
-    rig_data data;
-    rig_kernel kernel;
+    harness_data data;
+    harness_kernel kernel;
     double samples[30];
     int count = 0;
 
-    if (rig_open(&r, "cpu", threads) != SPC_OK)
+    if (harness_open(&r, "cpu", threads) != SPC_OK)
         fail(&r);
-    rig_data_create(&data, conv, rel->rows_in, false);
-    if (rig_build(&kernel, &r, name, conv, config, &data, false) != SPC_OK)
+    harness_data_create(&data, conv, rel->rows_in, false);
+    if (harness_build(&kernel, &r, name, conv, config, &data, false) != SPC_OK)
         fail(&r);
     layout_create(&map, rel,
                   (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
                   OWN_ORDER);
     void *out = malloc((size_t)rel->rows * (size_t)conv->cout * 4 + 64);
-    rig_run run = rig_prepare(&r, &kernel, conv, &map.view, &data, out);
-    spc__measure measure = {rig_enqueue, &run, 30, 1.0, false, NULL};
+    harness_run run = harness_prepare(&r, &kernel, conv, &map.view, &data, out);
+    spc__measure measure = {harness_enqueue, &run, 30, 1.0, false, NULL};
     if (r.ops->measure(r.device, &measure, samples, &count, &r.error) != SPC_OK)
         fail(&r);
     free(out);
-    rig_kernel_free(&r, &kernel);
+    harness_kernel_free(&r, &kernel);
     layout_release(&map);
-    rig_data_free(&data);
-    rig_close(&r);
+    harness_data_free(&data);
+    harness_close(&r);
     for (int i = 1; i < count; i++)
         samples[0] = samples[i] < samples[0] ? samples[i] : samples[0];
     return samples[0];
@@ -129,9 +129,9 @@ static void time_all(const walk *w)
 {
     spc__space *space;
     spc__attrs problem = {0};
-    rig r;
+    harness r;
 
-    if (rig_open(&r, "cpu", 1) != SPC_OK)
+    if (harness_open(&r, "cpu", 1) != SPC_OK)
         fail(&r);
     spc__conv_attrs(&problem, w->conv);
     if (spc__space_create(&space, r.library, "conv", w->name, &problem,
@@ -151,11 +151,11 @@ static void time_all(const walk *w)
         spc__buf_release(&text);
     }
     spc__space_free(space);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 /* The relation of a layer on a scene. */
-static void relation_of_scene(relation *rel, rig *r, const spc_conv *conv,
+static void relation_of_scene(relation *rel, harness *r, const spc_conv *conv,
                               const spc_scene *scene)
 {
     spc_relation found;
@@ -176,18 +176,18 @@ int main(int argc, char **argv)
     int threads = argc > 3 ? atoi(argv[3]) : 2;
     const char *name = argc > 4 ? argv[4] : "rowgemm";
     const char *text = argc > 5 ? argv[5] : NULL;
-    rig r = {0};
+    harness r = {0};
     spc_conv conv;
     spc_scene *scene;
     spc__attrs config;
     relation rel;
-    rig_data data;
+    harness_data data;
 
     if (spc_conv_parse(&conv, layer, &r.error) != SPC_OK ||
         spc_scene_load(&scene, spec, &r.error) != SPC_OK)
         fail(&r);
     relation_of_scene(&rel, &r, &conv, scene);
-    rig_data_create(&data, &conv, rel.rows_in, false);
+    harness_data_create(&data, &conv, rel.rows_in, false);
     float *out = malloc((size_t)rel.rows * (size_t)conv.cout * 4 + 64);
     int64_t pairs = relation_pairs(&rel);
     double flops = 2.0 * (double)pairs * conv.cin * conv.cout;
@@ -212,7 +212,7 @@ int main(int argc, char **argv)
                threads, one / many, rsck / one);
     }
     free(out);
-    rig_data_free(&data);
+    harness_data_free(&data);
     relation_release(&rel);
     spc_scene_free(scene);
     return 0;

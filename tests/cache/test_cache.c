@@ -12,8 +12,8 @@
 #include "cache/cache.h"
 #include "cache/cache_internal.h"
 #include "cache/keep.h"
-#include "rig/comma_locale.h"
-#include "rig/suite.h"
+#include "harness/comma_locale.h"
+#include "harness/suite.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * test_edited.c - a database that was edited by hand: errors are reported with
  * the file's name, and intact records remain available.
  */
-#include "rig/cache_rig.h"
+#include "harness/cache_harness.h"
 
 #include <sys/stat.h>
 

@@ -7,7 +7,7 @@
 
 #include "cache/exchange/record_form.h"
 
-#include "rig/cache_rig.h"
+#include "harness/cache_harness.h"
 
 Suite *suite(void);
 

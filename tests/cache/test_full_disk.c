@@ -3,9 +3,9 @@
  * test_full_disk.c - a disk that is full at any one write. The record is stored
  * completely or not at all, all others stay, and a sentence gives the reason.
  */
-#include "rig/failing_writes.h"
+#include "harness/failing_writes.h"
 
-#include "rig/cache_rig.h"
+#include "harness/cache_harness.h"
 
 #include "cache/keep.h"
 #include "cache/lease.h"

@@ -3,7 +3,7 @@
  * test_killed.c - eight processes write to one file and are killed one after
  * another. The file has all records that they reported as stored.
  */
-#include "rig/cache_rig.h"
+#include "harness/cache_harness.h"
 
 #include <signal.h>
 #include <sys/wait.h>

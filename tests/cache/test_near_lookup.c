@@ -3,7 +3,7 @@
  * test_near_lookup.c - the trees find the same near records as a search of all
  * records.
  */
-#include "rig/cache_rig.h"
+#include "harness/cache_harness.h"
 
 #include "base/clock.h"
 #include <stdlib.h>

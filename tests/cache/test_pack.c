@@ -3,7 +3,7 @@
  * test_pack.c - files that ship: the content of a pack, its signature, and
  * pruning before it.
  */
-#include "rig/cache_rig.h"
+#include "harness/cache_harness.h"
 
 #include "cache/exchange/code_form.h"
 #include "cache/keep.h"

@@ -3,7 +3,7 @@
  * test_proof.c - a damaged database: flipped bits, full disks. Its answers are
  * correct, or a sentence gives the fault.
  */
-#include "rig/cache_rig.h"
+#include "harness/cache_harness.h"
 
 #include "cache/lease.h"
 #include "compiler/artefact.h"

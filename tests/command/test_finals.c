@@ -4,13 +4,13 @@
  * choices, budgets, candidates that a caller compares or chooses, and layers
  * that choose the layouts of their map together.
  */
-#include "rig/layer_rig.h"
+#include "harness/layer_harness.h"
 
 #include "base/file.h"
 #include "cache/cache_internal.h"
 #include "command/network/joint_layouts.h"
 #include "command/network/rivals.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "tuner/search/choice.h"
 #include "tuner/search/moves.h"
 #include <math.h>

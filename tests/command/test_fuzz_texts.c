@@ -24,8 +24,8 @@
 #include "compiler/artefact.h"
 #include "compiler/backend.h"
 #include "net/form/net_text.h"
-#include "rig/mutate.h"
-#include "rig/suite.h"
+#include "harness/mutate.h"
+#include "harness/suite.h"
 #include "spc/lab.h"
 
 #include <ctype.h>

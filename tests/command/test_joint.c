@@ -8,7 +8,7 @@
  * leave either the earlier choices or others that make the network faster.
  */
 #include "command/network/network_tune.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <math.h>
 #include <stdarg.h>

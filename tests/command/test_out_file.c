@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_out_file.c - files that commands write: complete, or unchanged. */
-#include "rig/failing_writes.h"
+#include "harness/failing_writes.h"
 
 #include "base/file.h"
 #include "command/cli/cli.h"
 #include "command/cli/out_file.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  * terminal.
  */
 #include "command/cli/table.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <stdlib.h>
 #include <string.h>

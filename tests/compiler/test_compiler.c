@@ -11,8 +11,8 @@
 #include "compiler/internal.h"
 #include "compiler/render.h"
 #include "compiler/space.h"
-#include "rig/comma_locale.h"
-#include "rig/suite.h"
+#include "harness/comma_locale.h"
+#include "harness/suite.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

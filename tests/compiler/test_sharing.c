@@ -6,7 +6,7 @@
 #include "compiler/builtin.h"
 #include "compiler/internal.h"
 #include "compiler/space.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -6,8 +6,8 @@
  *     test_statics [nvrtc]
  */
 #include "compiler/artefact.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 
 #include <elf.h>
 

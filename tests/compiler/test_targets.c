@@ -15,8 +15,8 @@
 #include "coords/points/points_steps.h"
 #include "operators/conv.h"
 #include "operators/feature.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 #include "tuner/targets.h"
 
 #include <stdio.h>
@@ -173,10 +173,10 @@ static const struct {
 
 /* ---- templates ----------------------------------------------------------- */
 
-typedef struct rig_of {
+typedef struct harness_of {
     spc__library *library;
     spc__compiler *nvrtc;
-} rig_of;
+} harness_of;
 
 static bool is_cuda(const spc__template *tpl)
 {
@@ -339,7 +339,7 @@ static int spilled_of(const char *log)
 }
 
 /* Compiles. Returns true if no kernel spills. */
-static bool compiles(const rig_of *r, spc__template *tpl, int p,
+static bool compiles(const harness_of *r, spc__template *tpl, int p,
                      const char *gpu)
 {
     const char *name = spc__template_name(tpl);
@@ -374,7 +374,7 @@ static bool compiles(const rig_of *r, spc__template *tpl, int p,
 
 /* Compiles the templates that serve problem `p`. `number` counts them. Returns
  * how many spill. */
-static int compile_problem(const rig_of *r, int p, const char *gpu, int *number)
+static int compile_problem(const harness_of *r, int p, const char *gpu, int *number)
 {
     spc__attrs problem, target = facts_of(gpu);
     int spill = 0;
@@ -392,7 +392,7 @@ START_TEST(defaults_compile_without_spills)
 {
     int number = 9 * _i; /* other problems on each GPU */
     int spill = 0;
-    rig_of r;
+    harness_of r;
 
     assert_ok(spc__nvrtc_open(&r.nvrtc, &error), error.text);
     assert_ok(spc__library_open(&r.library, NULL, NULL, &error), error.text);

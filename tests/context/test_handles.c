@@ -6,8 +6,8 @@
  *
  * Runs on "cpu".
  */
-#include "rig/counting_hook.h"
-#include "rig/suite.h"
+#include "harness/counting_hook.h"
+#include "harness/suite.h"
 #include "spc.h"
 #include "spc/lab.h"
 

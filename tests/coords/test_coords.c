@@ -8,7 +8,7 @@
  */
 #include "coords/index/indexer.h"
 #include "coords/map_choice.h"
-#include "rig/coords_rig.h"
+#include "harness/coords_harness.h"
 #include <limits.h>
 #include <time.h>
 

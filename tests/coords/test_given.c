@@ -7,7 +7,7 @@
  * Runs on "cpu" and "sim", or on the device given as argument.
  */
 #include "coords/map_choice.h"
-#include "rig/coords_rig.h"
+#include "harness/coords_harness.h"
 #include "spc/tune.h"
 #include <stdio.h>
 #include <time.h>

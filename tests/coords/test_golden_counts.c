@@ -9,7 +9,7 @@
  */
 #include "base/file.h"
 #include "lab/oracle/relation.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <math.h>
 

@@ -10,7 +10,7 @@
 #include "context/ctx.h"
 #include "coords/index/indexer.h"
 #include "coords/map.h"
-#include "rig/map_rig.h"
+#include "harness/map_harness.h"
 #include "spc/lab.h"
 #include <stdio.h>
 #include <stdlib.h>

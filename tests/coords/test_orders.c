@@ -15,7 +15,7 @@
 #include "context/ctx.h"
 #include "coords/index/index_device.h"
 #include "coords/map.h"
-#include "rig/map_rig.h"
+#include "harness/map_harness.h"
 #include "spc/lab.h"
 #include "tuner/targets.h"
 #include <stdlib.h>

@@ -13,8 +13,8 @@
 #include "compiler/template.h"
 #include "coords/map.h"
 #include "plan/plan.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 #include "spc/tune.h"
 #include "tuner/targets.h"
 

@@ -18,7 +18,7 @@
 #include "coords/points/points.h"
 #include "coords/points/points_steps.h"
 #include "device/device.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "spc/lab.h"
 #include "spc/tune.h"
 

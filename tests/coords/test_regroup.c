@@ -10,8 +10,8 @@
 #include "compiler/artefact.h"
 #include "compiler/template.h"
 #include "coords/regroup/regroup.h"
-#include "rig/coords_rig.h"
-#include "rig/counted_allocations.h"
+#include "harness/coords_harness.h"
+#include "harness/counted_allocations.h"
 #include "tuner/targets.h"
 #include <stdio.h>
 #include <time.h>

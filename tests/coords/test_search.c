@@ -12,7 +12,7 @@
 #include "coords/index/indexer.h"
 #include "coords/map_choice.h"
 #include "lab/oracle/relation.h"
-#include "rig/map_rig.h"
+#include "harness/map_harness.h"
 #include "spc/tune.h"
 #include "tuner/targets.h"
 #include <unistd.h>

@@ -4,12 +4,12 @@
  * device allocates no memory and starts no threads. Also, the device's thread
  * pool serves several threads and contexts, but not a forked process.
  */
-#include "rig/coords_rig.h"
+#include "harness/coords_harness.h"
 
 #include "coords/map.h"
 #include "net/net_plan.h"
 #include "plan/plan.h"
-#include "rig/counted_allocations.h"
+#include "harness/counted_allocations.h"
 #include <sys/wait.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "context/ctx.h"
 #include "coords/voxelise.h"
-#include "rig/map_rig.h"
+#include "harness/map_harness.h"
 #include "spc/lab.h"
 #include <math.h>
 
@@ -103,19 +103,19 @@ static void draw_points(float *out, const spc_voxelisation *how, int rows,
 
 /* ---- a voxelisation on a device ------------------------------------------ */
 
-typedef struct rig {
+typedef struct harness {
     spc_ctx *ctx;
     spc_voxels *voxels;
     void *points;
     int32_t *count;
-} rig;
+} harness;
 
-static void open_rig(rig *r, spc_ctx *ctx, const spc_voxelisation *how,
+static void open_harness(harness *r, spc_ctx *ctx, const spc_voxelisation *how,
                      int points, int capacity)
 {
     void *count;
 
-    *r = (rig){.ctx = ctx};
+    *r = (harness){.ctx = ctx};
     assert_ok(ctx, spc_voxels_create(&r->voxels, ctx, how, points, capacity));
     assert_ok(ctx,
               spc_alloc(&r->points, ctx, 4 * (size_t)points * NUMBERS + 4));
@@ -123,7 +123,7 @@ static void open_rig(rig *r, spc_ctx *ctx, const spc_voxelisation *how,
     r->count = count;
 }
 
-static void close_rig(rig *r)
+static void close_harness(harness *r)
 {
     spc_dealloc(r->ctx, r->points);
     spc_dealloc(r->ctx, r->count);
@@ -131,7 +131,7 @@ static void close_rig(rig *r)
 }
 
 /* Old contents must not pass for a result of this run. */
-static void poison(rig *r)
+static void poison(harness *r)
 {
     const spc_voxels *v = r->voxels;
     size_t rows = (size_t)v->capacity;
@@ -151,7 +151,7 @@ static void poison(rig *r)
 }
 
 /* Runs with a count on the device or from the caller. */
-static void run(rig *r, const float *points, int rows, bool counted)
+static void run(harness *r, const float *points, int rows, bool counted)
 {
     size_t bytes = 4 * (size_t)rows * (size_t)r->voxels->pitch;
     int32_t count = rows;
@@ -182,7 +182,7 @@ static void choose(spc_voxelisation *how, int i)
         how->points = 2;
 }
 
-static void compare_bits(const rig *a, const rig *b)
+static void compare_bits(const harness *a, const harness *b)
 {
     const spc_voxels *v = a->voxels;
     spc_voxels_info info;
@@ -208,7 +208,7 @@ START_TEST(voxels_are_as_the_definition_says)
     static const int counts[] = {POINTS, 1, 0, 257, POINTS};
     float points[POINTS * NUMBERS];
     spc_voxelisation how;
-    rig rigs[2];
+    harness harnesses[2];
     double worst;
 
     if (!suite_takes(_i))
@@ -216,21 +216,21 @@ START_TEST(voxels_are_as_the_definition_says)
     open_contexts();
     choose(&how, _i);
     for (int d = 0; d < devices; d++)
-        open_rig(&rigs[d], ctxs[d], &how, POINTS, POINTS);
+        open_harness(&harnesses[d], ctxs[d], &how, POINTS, POINTS);
     for (int i = 0; i < LENGTH(counts); i++) {
         draw_points(points, &how, counts[i], (uint64_t)(_i * 10 + i));
         for (int d = 0; d < devices; d++) {
-            run(&rigs[d], points, counts[i], i % 2);
-            ck_assert_msg(spc_voxels_verify(&worst, rigs[d].voxels, points,
+            run(&harnesses[d], points, counts[i], i % 2);
+            ck_assert_msg(spc_voxels_verify(&worst, harnesses[d].voxels, points,
                                             counts[i]) == SPC_OK,
                           "case %d, %s: %s", _i, d ? "second" : "first",
                           spc_ctx_error(ctxs[d]));
         }
         if (devices == 2)
-            compare_bits(&rigs[0], &rigs[1]);
+            compare_bits(&harnesses[0], &harnesses[1]);
     }
     for (int d = 0; d < devices; d++)
-        close_rig(&rigs[d]);
+        close_harness(&harnesses[d]);
     close_contexts();
 }
 END_TEST
@@ -245,7 +245,7 @@ START_TEST(points_that_crowd_are_sorted_as_all_others)
     float *points = malloc(MANY * 4 * sizeof(*points));
     int32_t most_keys;
     double worst;
-    rig r;
+    harness r;
 
     how.points = 10;
     how.dtype = SPC_F32;
@@ -257,7 +257,7 @@ START_TEST(points_that_crowd_are_sorted_as_all_others)
                     i % 2 ? 1000 : (float)(how.low[a] + how.voxel[a] / 2);
     open_contexts();
     spc_ctx *ctx = ctxs[devices - 1]; /* this device has blocks */
-    open_rig(&r, ctx, &how, MANY, MANY);
+    open_harness(&r, ctx, &how, MANY, MANY);
     run(&r, points, MANY, false);
     ck_assert_msg(spc_voxels_verify(&worst, r.voxels, points, MANY) == SPC_OK,
                   "%s", spc_ctx_error(ctx));
@@ -265,7 +265,7 @@ START_TEST(points_that_crowd_are_sorted_as_all_others)
               spc_copy_to_host(ctx, &most_keys,
                                r.voxels->set->stats + SPC_INDEX_MOST_KEYS, 4));
     ck_assert_int_eq(most_keys, 0);
-    close_rig(&r);
+    close_harness(&r);
     close_contexts();
     free(points);
 }
@@ -276,7 +276,7 @@ START_TEST(means_of_whole_numbers_are_exact)
     float points[64 * 4], got[64 * 4];
     int32_t counts[64];
     spc_voxelisation how = grid();
-    rig r;
+    harness r;
 
     open_contexts();
     how.dtype = SPC_F32;
@@ -286,7 +286,7 @@ START_TEST(means_of_whole_numbers_are_exact)
         memcpy(points + 4 * i, row, sizeof(row));
     }
     for (int d = 0; d < devices; d++) {
-        open_rig(&r, ctxs[d], &how, 64, 8);
+        open_harness(&r, ctxs[d], &how, 64, 8);
         run(&r, points, 64, false);
         assert_ok(r.ctx, spc_voxels_check(r.voxels, NULL, NULL));
         assert_ok(r.ctx,
@@ -300,7 +300,7 @@ START_TEST(means_of_whole_numbers_are_exact)
                     (double)got[4 * v + 3]);
             require(counts[v] == 4, "voxel %d has %d points", v, counts[v]);
         }
-        close_rig(&r);
+        close_harness(&r);
     }
     close_contexts();
 }
@@ -314,11 +314,11 @@ START_TEST(what_is_wrong_with_points_is_a_status)
     spc_voxelisation how = grid();
     spc_voxels_info info;
     double worst;
-    rig r;
+    harness r;
 
     open_contexts();
     for (int d = 0; d < devices; d++) {
-        open_rig(&r, ctxs[d], &how, 100, 3);
+        open_harness(&r, ctxs[d], &how, 100, 3);
         for (int i = 0; i < 100; i++) {
             float row[4] = {-4.9f + 0.5f * (float)(i % 3), 1.1f, 0, 1};
             memcpy(points + 4 * i, row, sizeof(row));
@@ -367,7 +367,7 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         ck_assert_int_eq(info.voxels, 0);
         ck_assert_int_eq(spc_voxels_verify(&worst, r.voxels, NULL, 3),
                          SPC_EINVAL);
-        close_rig(&r);
+        close_harness(&r);
     }
     close_contexts();
 }

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "compiler/space.h"
 #include "lab/oracle/oracle.h"
-#include "rig/kernel_rig.h"
+#include "harness/kernel_harness.h"
 #define SPC_LANES 4
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "templates/shared/spc_cpu.h"
 
 #include <math.h>
@@ -18,7 +18,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static rig r;
+static harness r;
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
@@ -31,11 +31,11 @@ static const char *const isas[] = {"avx512", "avx2", "portable"};
 static bool open_isa(const char *isa)
 {
     setenv("SPC_CPU_ISA", isa, 1);
-    if (rig_open(&r, "cpu", 2) == SPC_OK)
+    if (harness_open(&r, "cpu", 2) == SPC_OK)
         return true;
     ck_assert_msg(strstr(r.error.text, "lacks") != NULL, "%s", r.error.text);
     suite_note_skip(r.error.text);
-    rig_close(&r);
+    harness_close(&r);
     return false;
 }
 
@@ -74,7 +74,7 @@ END_TEST
 
 /* Largest error over its tolerance. */
 static double judge(const spc_conv *conv, const relation *rel,
-                    const rig_data *data, const void *out)
+                    const harness_data *data, const void *out)
 {
     int64_t rows = rel->rows, n = rows * conv->cout;
     double *want = malloc((size_t)n * sizeof(double) + 1);
@@ -107,21 +107,21 @@ static void check_candidate(const char *name, const spc_conv *conv,
 {
     enum { FENCE = 64 };
     layout map;
-    rig_data data;
-    rig_kernel kernel;
+    harness_data data;
+    harness_kernel kernel;
     spc__buf text = SPC__BUF_INIT;
 
-    rig_data_create(&data, conv, rel->rows_in, false);
-    assert_ok(rig_build(&kernel, &r, name, conv, config, &data, rsck));
+    harness_data_create(&data, conv, rel->rows_in, false);
+    assert_ok(harness_build(&kernel, &r, name, conv, config, &data, rsck));
     layout_create(&map, rel,
                   (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
                   order);
     size_t bytes = (size_t)rel->rows * (size_t)conv->cout * data.element_bytes;
     unsigned char *memory = malloc(bytes + 2 * FENCE);
     memset(memory, 0xff, bytes + 2 * FENCE);
-    rig_run run =
-        rig_prepare(&r, &kernel, conv, &map.view, &data, memory + FENCE);
-    assert_ok(rig_enqueue(&run, NULL));
+    harness_run run =
+        harness_prepare(&r, &kernel, conv, &map.view, &data, memory + FENCE);
+    assert_ok(harness_enqueue(&run, NULL));
     double error = judge(conv, rel, &data, memory + FENCE);
     if (config != NULL)
         spc__attrs_format(&text, config);
@@ -132,9 +132,9 @@ static void check_candidate(const char *name, const spc_conv *conv,
                   memory[bytes + FENCE + (size_t)i] == 0xff);
     spc__buf_release(&text);
     free(memory);
-    rig_kernel_free(&r, &kernel);
+    harness_kernel_free(&r, &kernel);
     layout_release(&map);
-    rig_data_free(&data);
+    harness_data_free(&data);
 }
 
 static const struct {
@@ -172,7 +172,7 @@ START_TEST(the_row_gemm_passes_the_oracle_on_every_instruction_set)
     for (int i = 0; i < LENGTH(isas); i++)
         if (open_isa(isas[i])) {
             check_layer(_i, "rowgemm");
-            rig_close(&r);
+            harness_close(&r);
         }
 }
 END_TEST
@@ -182,7 +182,7 @@ START_TEST(the_generic_kernel_passes_the_oracle)
     if (!open_isa(isas[_i % LENGTH(isas)]))
         open_isa("portable");
     check_layer(_i, "generic");
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -221,7 +221,7 @@ START_TEST(every_candidate_of_the_row_gemm_passes_the_oracle)
     ck_assert_int_gt(admitted, 5);
     relation_release(&rel);
     spc__space_free(space);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -230,7 +230,7 @@ START_TEST(the_number_of_threads_changes_no_bit)
     enum { ROWS = 5000 };
     relation rel;
     layout map;
-    rig_data data;
+    harness_data data;
     spc_conv conv;
     float *out[2];
 
@@ -238,23 +238,23 @@ START_TEST(the_number_of_threads_changes_no_bit)
     assert_ok(
         spc_conv_parse(&conv, "subm,cin=32,cout=32,k=3,dtype=f32", &r.error));
     relation_of_layer(&rel, &conv, ROWS, 24, 1);
-    rig_data_create(&data, &conv, ROWS, false);
+    harness_data_create(&data, &conv, ROWS, false);
     layout_create(&map, &rel, 256, 0, OWN_ORDER);
     for (int i = 0; i < 2; i++) {
-        rig_kernel kernel;
-        assert_ok(rig_open(&r, "cpu", i == 0 ? 1 : 3));
-        assert_ok(rig_build(&kernel, &r, "rowgemm", &conv, NULL, &data, false));
+        harness_kernel kernel;
+        assert_ok(harness_open(&r, "cpu", i == 0 ? 1 : 3));
+        assert_ok(harness_build(&kernel, &r, "rowgemm", &conv, NULL, &data, false));
         out[i] = malloc(ROWS * 32 * sizeof(float));
-        rig_run run = rig_prepare(&r, &kernel, &conv, &map.view, &data, out[i]);
-        assert_ok(rig_enqueue(&run, NULL));
-        rig_kernel_free(&r, &kernel);
-        rig_close(&r);
+        harness_run run = harness_prepare(&r, &kernel, &conv, &map.view, &data, out[i]);
+        assert_ok(harness_enqueue(&run, NULL));
+        harness_kernel_free(&r, &kernel);
+        harness_close(&r);
     }
     ck_assert_mem_eq(out[0], out[1], ROWS * 32 * sizeof(float));
     free(out[0]);
     free(out[1]);
     layout_release(&map);
-    rig_data_free(&data);
+    harness_data_free(&data);
     relation_release(&rel);
 }
 END_TEST
@@ -299,12 +299,12 @@ static void counter_free(counter *c)
 static void open_any(void)
 {
     unsetenv("SPC_CPU_ISA");
-    assert_ok(rig_open(&r, "cpu", 4));
+    assert_ok(harness_open(&r, "cpu", 4));
 }
 
 static void close_any(void)
 {
-    rig_close(&r);
+    harness_close(&r);
 }
 
 static bool all_are(const int *counts, int n, int value)
@@ -384,7 +384,7 @@ START_TEST(a_forked_process_launches_without_the_pool)
     pid_t child = fork();
     if (child == 0) {
         bool good = launch_often(&c) == NULL;
-        rig_close(&r); /* must not wait for threads that do not exist */
+        harness_close(&r); /* must not wait for threads that do not exist */
         _exit(good ? 0 : 1);
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);

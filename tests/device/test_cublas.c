@@ -6,9 +6,9 @@
  */
 #include "coords/map.h"
 #include "plan/plan.h"
-#include "rig/fake_cublaslt.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/fake_cublaslt.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 #include "spc/tune.h"
 
 #include <dlfcn.h>

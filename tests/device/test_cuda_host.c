@@ -6,16 +6,16 @@
  *
  * Needs LD_LIBRARY_PATH to name the double's folder, as ctest sets it.
  */
-#include "rig/fake_cuda.h"
+#include "harness/fake_cuda.h"
 
 #include "coords/index/indexer.h"
 #include "plan/plan.h"
-#include "rig/counted_allocations.h"
-#include "rig/layer_rig.h"
+#include "harness/counted_allocations.h"
+#include "harness/layer_harness.h"
 
 #include "base/error.h"
 #include "base/file.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdatomic.h>

@@ -10,16 +10,16 @@
  * the first result would hide a row that is not written. The workspace of a
  * kernel is poisoned as well.
  */
-#include "rig/kernel_rig.h"
+#include "harness/kernel_harness.h"
 
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "tuner/targets.h"
 #include <stdio.h>
 #include <sys/mman.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
 
-static rig r;
+static harness r;
 
 #define assert_ok(call)                                                        \
     ck_assert_msg((call) == SPC_OK, "%s: %s", #call, r.error.text)
@@ -29,7 +29,7 @@ static rig r;
 
 /* Sums of integers, exact in double. KRSC weights. */
 static double sum_of(const spc_conv *conv, const relation *rel,
-                     const rig_data *data, int row, int co)
+                     const harness_data *data, int row, int co)
 {
     double sum = conv->bias ? data->bias[co] : 0;
     int cin = conv->cin / conv->groups;
@@ -44,9 +44,9 @@ static double sum_of(const spc_conv *conv, const relation *rel,
 }
 
 static float *results_of(const spc_conv *conv, const relation *rel,
-                         const rig_data *data)
+                         const harness_data *data)
 {
-    float *want = rig_allocate((size_t)rel->rows * (size_t)conv->cout, 4);
+    float *want = harness_allocate((size_t)rel->rows * (size_t)conv->cout, 4);
     double most = conv->dtype == SPC_F16 ? 2048 : 16777216;
 
     for (int row = 0; row < rel->rows; row++)
@@ -67,7 +67,7 @@ typedef struct trial {
     const char *template_name;
     const spc_conv *conv;
     const relation *rel;
-    const rig_data *data;
+    const harness_data *data;
     const float *want;
     spc__attrs config;
     int room; /* capacity of a map in rows; 0: unlimited */
@@ -100,15 +100,15 @@ static void check_fence(const trial *t, const unsigned char *end, int poison,
 }
 
 /* With `blocks` instead of the device's own number, if the grid allows it. */
-static void launch_over(const trial *t, const rig_kernel *kernel,
+static void launch_over(const trial *t, const harness_kernel *kernel,
                         const layout *map, int poison, unsigned blocks,
                         const char *where)
 {
     size_t bytes =
         (size_t)t->rel->rows * (size_t)t->conv->cout * t->data->element_bytes;
-    unsigned char *memory = rig_allocate(bytes + 2 * FENCE, 1);
-    rig_run run =
-        rig_prepare(&r, kernel, t->conv, &map->view, t->data, memory + FENCE);
+    unsigned char *memory = harness_allocate(bytes + 2 * FENCE, 1);
+    harness_run run =
+        harness_prepare(&r, kernel, t->conv, &map->view, t->data, memory + FENCE);
 
     const char *grid = spc__attrs_text(&kernel->launch, "grid", "");
     blocks *= run.launch.cluster;
@@ -116,15 +116,15 @@ static void launch_over(const trial *t, const rig_kernel *kernel,
         run.launch.grid_x = blocks;
     if (strcmp(grid, "steps") == 0) /* more blocks than work */
         run.launch.grid_x = blocks < 11 ? blocks : 11;
-    size_t work_bytes = rig_workspace_bytes(&run);
-    unsigned char *work = rig_allocate(work_bytes + FENCE, 1);
+    size_t work_bytes = harness_workspace_bytes(&run);
+    unsigned char *work = harness_allocate(work_bytes + FENCE, 1);
     run.args.workspace = work;
     memset(work, poison, work_bytes + FENCE);
     memset(memory, poison, bytes + 2 * FENCE);
     if (spc__attrs_number(&kernel->launch, "clear", 0) != 0)
         memset(memory + FENCE, 0, bytes);
     if (map->view.tiles > 0) /* else there is nothing to launch */
-        assert_ok(rig_enqueue(&run, NULL));
+        assert_ok(harness_enqueue(&run, NULL));
     compare(t, memory + FENCE, where);
     check_fence(t, memory, poison, where);
     check_fence(t, memory + FENCE + bytes, poison, where);
@@ -146,9 +146,9 @@ static void check_candidate(const trial *t)
         {"random order, room for more", RANDOM_ORDER, 700, 3},
         {"order of masks, room for many more", MASK_ORDER, 20000, 1},
     };
-    rig_kernel kernel;
+    harness_kernel kernel;
 
-    assert_ok(rig_build(&kernel, &r, t->template_name, t->conv, &t->config,
+    assert_ok(harness_build(&kernel, &r, t->template_name, t->conv, &t->config,
                         t->data, false));
     for (int i = 0; i < LENGTH(maps); i++) {
         layout map;
@@ -162,7 +162,7 @@ static void check_candidate(const trial *t)
         launch_over(t, &kernel, &map, 0x5a, maps[i].blocks + 1, maps[i].what);
         layout_release(&map);
     }
-    rig_kernel_free(&r, &kernel);
+    harness_kernel_free(&r, &kernel);
 }
 
 /* ---- layers
@@ -304,23 +304,23 @@ static bool configure(trial *t, const char *name, const char *text)
 typedef struct layer_data {
     spc_conv conv;
     relation rel;
-    rig_data data;
+    harness_data data;
 } layer_data;
 
 static void layer_open(layer_data *d, const layer *l, const char *device,
                        bool whole)
 {
-    assert_ok(rig_open(&r, device, 2));
+    assert_ok(harness_open(&r, device, 2));
     assert_ok(spc_conv_parse(&d->conv, l->text, &r.error));
     make_relation(&d->rel, &d->conv, l);
-    rig_data_create(&d->data, &d->conv, d->rel.rows_in, whole);
+    harness_data_create(&d->data, &d->conv, d->rel.rows_in, whole);
 }
 
 static void layer_close(layer_data *d)
 {
-    rig_data_free(&d->data);
+    harness_data_free(&d->data);
     relation_release(&d->rel);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 /* ---- more than 2^31 elements -----------------------------------------------
@@ -355,10 +355,10 @@ static void check_far_rows(const trial *t)
     size_t in_bytes = in_row * (FAR_ROWS + 1000);
     size_t out_bytes = out_row * (FAR_ROWS + 1000);
     unsigned char *in = reserve(in_bytes), *out = reserve(out_bytes);
-    rig_kernel kernel;
+    harness_kernel kernel;
     layout map;
 
-    assert_ok(rig_build(&kernel, &r, t->template_name, t->conv, &t->config,
+    assert_ok(harness_build(&kernel, &r, t->template_name, t->conv, &t->config,
                         t->data, false));
     layout_create(&map, t->rel,
                   (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
@@ -366,19 +366,19 @@ static void check_far_rows(const trial *t)
     move_away(&map);
     memcpy(in + in_row * FAR_ROWS, t->data->in_stored,
            in_row * (size_t)t->rel->rows_in);
-    rig_run run = rig_prepare(&r, &kernel, t->conv, &map.view, t->data, out);
+    harness_run run = harness_prepare(&r, &kernel, t->conv, &map.view, t->data, out);
     size_t work_row =
         (size_t)spc__attrs_number(&kernel.launch, "workspace_row_bytes", 0);
-    size_t work_bytes = rig_workspace_bytes(&run) + work_row * FAR_ROWS;
+    size_t work_bytes = harness_workspace_bytes(&run) + work_row * FAR_ROWS;
     run.args.in = in;
     if (work_row > 0)
         run.args.workspace = reserve(work_bytes);
-    assert_ok(rig_enqueue(&run, NULL));
+    assert_ok(harness_enqueue(&run, NULL));
     compare(t, out + out_row * FAR_ROWS, "far rows");
     if (work_row > 0)
         munmap(run.args.workspace, work_bytes);
     layout_release(&map);
-    rig_kernel_free(&r, &kernel);
+    harness_kernel_free(&r, &kernel);
     munmap(in, in_bytes);
     munmap(out, out_bytes);
 }
@@ -498,29 +498,29 @@ END_TEST
 static size_t run_divided(unsigned char **out, int number, int poison)
 {
     layer_data d;
-    rig_kernel kernel;
+    harness_kernel kernel;
     layout map;
 
     layer_open(&d, &divided[number].layer, "sim", false);
     trial t = {.conv = &d.conv, .rel = &d.rel, .data = &d.data};
     ck_assert(
         configure(&t, divided[number].template_name, divided[number].values));
-    assert_ok(rig_build(&kernel, &r, t.template_name, t.conv, &t.config, t.data,
+    assert_ok(harness_build(&kernel, &r, t.template_name, t.conv, &t.config, t.data,
                         false));
     layout_create(&map, t.rel,
                   (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
                   MASK_ORDER);
     size_t bytes =
         (size_t)d.rel.rows * (size_t)d.conv.cout * d.data.element_bytes;
-    *out = rig_allocate(bytes, 1);
-    rig_run run = rig_prepare(&r, &kernel, t.conv, &map.view, t.data, *out);
-    run.args.workspace = rig_allocate(rig_workspace_bytes(&run), 1);
-    memset(run.args.workspace, poison, rig_workspace_bytes(&run));
+    *out = harness_allocate(bytes, 1);
+    harness_run run = harness_prepare(&r, &kernel, t.conv, &map.view, t.data, *out);
+    run.args.workspace = harness_allocate(harness_workspace_bytes(&run), 1);
+    memset(run.args.workspace, poison, harness_workspace_bytes(&run));
     memset(*out, poison, bytes);
-    assert_ok(rig_enqueue(&run, NULL));
+    assert_ok(harness_enqueue(&run, NULL));
     free(run.args.workspace);
     layout_release(&map);
-    rig_kernel_free(&r, &kernel);
+    harness_kernel_free(&r, &kernel);
     layer_close(&d);
     return bytes;
 }
@@ -591,7 +591,7 @@ START_TEST(divided_tiles_compile_without_spills)
     spc_conv conv;
     trial t = {.conv = &conv};
 
-    assert_ok(rig_open(&r, "sim", 1));
+    assert_ok(harness_open(&r, "sim", 1));
     assert_ok(spc__target_facts(&r.target, compiled[_i].target, &r.error));
     assert_ok(spc__nvrtc_open(&nvrtc, &r.error));
     assert_ok(spc_conv_parse(&conv, compiled[_i].layer, &r.error));
@@ -600,7 +600,7 @@ START_TEST(divided_tiles_compile_without_spills)
         "%s: %s", compiled[_i].values, r.error.text);
     compile_for(&t, nvrtc);
     spc__compiler_close(nvrtc);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 

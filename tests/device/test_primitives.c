@@ -8,7 +8,7 @@
 #include "compiler/template.h"
 #include "device/device.h"
 #include "golden/recorded.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "templates/sim/primitives_args.h"
 
 static spc_error error;

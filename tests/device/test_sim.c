@@ -3,12 +3,12 @@
  * test_sim.c - the emulation of CUDA: primitives against their definitions,
  * schedules, and broken kernels. test_primitives.c compares it with a GPU.
  */
-#include "rig/sim_rig.h"
+#include "harness/sim_harness.h"
 
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "golden/recorded.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "templates/sim/primitives_args.h"
 
 #include <math.h>
@@ -37,18 +37,18 @@
 
 /* ---- a device with one module on it ---------------------------------- */
 
-typedef struct rig {
+typedef struct harness {
     spc__device *device;
     spc__module *module;
     unsigned *in, *out, *flags;
-} rig;
+} harness;
 
 enum { WORDS = 1 << 16 };
 
 /*
  * The memory is exactly WORDS long, so that accesses past its end are detected.
  */
-static void rig_open(rig *r, const char *schedule, const char *async,
+static void harness_open(harness *r, const char *schedule, const char *async,
                      int threads, const char *template_name, const char *bug)
 {
     void *memory[3];
@@ -66,7 +66,7 @@ static void rig_open(rig *r, const char *schedule, const char *async,
         r->in[i] = (unsigned)i * 2654435761u;
 }
 
-static void rig_close(rig *r)
+static void harness_close(harness *r)
 {
     ops->dealloc(r->device, r->in);
     ops->dealloc(r->device, r->out);
@@ -75,7 +75,7 @@ static void rig_close(rig *r)
     ops->close(r->device);
 }
 
-static spc_status launch(rig *r, const char *name, const spc__launch *geometry,
+static spc_status launch(harness *r, const char *name, const spc__launch *geometry,
                          int n)
 {
     spc__kernel *kernel;
@@ -449,15 +449,15 @@ static void expect(const golden_case *c, const uint32_t *in, uint32_t *out)
 
 static void run_case(const golden_case *c, const char *async, uint32_t *out)
 {
-    rig r;
+    harness r;
     spc__launch geometry = {
         1, 1, (unsigned)c->threads, GOLDEN_SHARED, false, false, 0};
-    rig_open(&r, "random:7", async, 1, "primitives", NULL);
+    harness_open(&r, "random:7", async, 1, "primitives", NULL);
     golden_fill(r.in, c);
     memset(r.out, 0, GOLDEN_WORDS * 4);
     assert_ok(launch(&r, c->kernel, &geometry, 0));
     memcpy(out, r.out, GOLDEN_WORDS * 4);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 static uint32_t got[GOLDEN_WORDS], want[GOLDEN_WORDS], input[GOLDEN_WORDS];
@@ -525,13 +525,13 @@ static const struct whole {
     {"rounds", {1, 1, 128, 1088, false, false, 0}, 128},
 };
 
-static unsigned rotated(const rig *r, int threads, int by, int at)
+static unsigned rotated(const harness *r, int threads, int by, int at)
 {
     int block = at / threads * threads;
     return r->in[block + (at % threads + 4 * by) % threads] + 4;
 }
 
-static unsigned whole_value(const rig *r, const struct whole *w, int i)
+static unsigned whole_value(const harness *r, const struct whole *w, int i)
 {
     unsigned sum = 0;
     if (strcmp(w->kernel, "rotate") == 0)
@@ -555,7 +555,7 @@ static unsigned whole_value(const rig *r, const struct whole *w, int i)
     return sum;
 }
 
-static void expect_meeting(const rig *r, int n, unsigned *out)
+static void expect_meeting(const harness *r, int n, unsigned *out)
 {
     static unsigned next[WORDS];
     memcpy(out, r->in, (size_t)n * 4);
@@ -567,7 +567,7 @@ static void expect_meeting(const rig *r, int n, unsigned *out)
 }
 
 /* Three rounds of sums over the blocks of each cluster of four. */
-static void expect_cluster(const rig *r, int n, unsigned *out)
+static void expect_cluster(const harness *r, int n, unsigned *out)
 {
     static unsigned last[WORDS];
     memcpy(out, r->in, (size_t)n * 4);
@@ -582,7 +582,7 @@ static void expect_cluster(const rig *r, int n, unsigned *out)
 }
 
 /* Words that differ from the expected result. */
-static int count_wrong(const rig *r, const struct whole *w)
+static int count_wrong(const harness *r, const struct whole *w)
 {
     static unsigned values[WORDS];
     int wrong = 0;
@@ -604,8 +604,8 @@ START_TEST(a_whole_kernel_is_right_under_every_schedule)
     for (int s = 0; s < LENGTH(schedules); s++)
         for (int a = 0; a < LENGTH(asyncs); a++)
             for (int threads = 1; threads <= 2; threads++) {
-                rig r;
-                rig_open(&r, schedules[s], asyncs[a], threads, "pipeline",
+                harness r;
+                harness_open(&r, schedules[s], asyncs[a], threads, "pipeline",
                          "none");
                 memset(r.out, 0xee, WORDS * 4);
                 assert_ok(launch(&r, w->kernel, &w->geometry, 0));
@@ -613,7 +613,7 @@ START_TEST(a_whole_kernel_is_right_under_every_schedule)
                               "%s, %s, %s, %d threads: %d words wrong",
                               w->kernel, schedules[s], asyncs[a], threads,
                               count_wrong(&r, w));
-                rig_close(&r);
+                harness_close(&r);
             }
 }
 END_TEST
@@ -678,12 +678,12 @@ static int wrong_results(const struct wrong *b, const char *async)
     const struct whole *w = &wholes[b->whole];
     int wrong = 0;
     for (int s = 0; s < LENGTH(schedules); s++) {
-        rig r;
-        rig_open(&r, schedules[s], async, 1, "pipeline", b->bug);
+        harness r;
+        harness_open(&r, schedules[s], async, 1, "pipeline", b->bug);
         memset(r.out, 0xee, WORDS * 4);
         wrong += launch(&r, w->kernel, &w->geometry, 0) != SPC_OK ||
                  count_wrong(&r, w) > 0;
-        rig_close(&r);
+        harness_close(&r);
     }
     return wrong;
 }
@@ -769,8 +769,8 @@ START_TEST(a_misuse_ends_the_launch_with_one_sentence)
     const struct misuse *m = &misuses[_i];
     spc__launch geometry = {1, 1, 128, 4096, false, false, 0};
     for (int s = 0; s < LENGTH(schedules); s++) {
-        rig r;
-        rig_open(&r, schedules[s], "eager", 1, "pipeline", m->bug);
+        harness r;
+        harness_open(&r, schedules[s], "eager", 1, "pipeline", m->bug);
         ck_assert_int_eq(launch(&r, "misuse", &geometry, 4096), SPC_EDEVICE);
         assert_says("kernel 'misuse'");
         for (int i = 0; i < 3; i++)
@@ -778,7 +778,7 @@ START_TEST(a_misuse_ends_the_launch_with_one_sentence)
         /* The device still works. */
         assert_ok(launch(&r, "rotate", &geometry, 0));
         ck_assert_int_eq(count_wrong(&r, &wholes[0]) > 256, 0);
-        rig_close(&r);
+        harness_close(&r);
     }
 }
 END_TEST
@@ -786,12 +786,12 @@ END_TEST
 static void run_ahead(int schedule)
 {
     const struct whole *w = &wholes[9];
-    rig r;
+    harness r;
 
-    rig_open(&r, schedules[schedule], "deferred", 1, "pipeline", "runs_ahead");
+    harness_open(&r, schedules[schedule], "deferred", 1, "pipeline", "runs_ahead");
     ck_assert_int_eq(launch(&r, w->kernel, &w->geometry, 0), SPC_EDEVICE);
     fprintf(stderr, "%s\n", error.text);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 /*
@@ -823,14 +823,14 @@ END_TEST
 START_TEST(a_wait_that_another_phase_may_end_is_named)
 {
     const struct whole *w = &wholes[9];
-    rig r;
+    harness r;
 
-    rig_open(&r, schedules[_i], "eager", 1, "pipeline", "skips_phase");
+    harness_open(&r, schedules[_i], "eager", 1, "pipeline", "skips_phase");
     ck_assert_int_eq(launch(&r, w->kernel, &w->geometry, 0), SPC_EDEVICE);
     assert_says("kernel 'rounds'");
     assert_says("spc_mbar_wait at pipeline.cu.lua:");
     assert_says("nothing that its warp has waited for says that phase");
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -839,8 +839,8 @@ static void run_outside(int i)
     static const char *const bugs[] = {"outside_plain", "outside_global"};
     static const int n[] = {4096, WORDS};
     spc__launch geometry = {1, 1, 128, 4096, false, false, 0};
-    rig r;
-    rig_open(&r, "forward", "eager", 1, "pipeline", bugs[i]);
+    harness r;
+    harness_open(&r, "forward", "eager", 1, "pipeline", bugs[i]);
     spc_status status = launch(&r, "misuse", &geometry, n[i]);
     fprintf(stderr, "status %d: %s\n", status, error.text);
 }
@@ -946,86 +946,86 @@ static const struct refused {
 
 START_TEST(an_impossible_launch_is_refused)
 {
-    rig r;
+    harness r;
     spc__kernel *kernel;
     primitive_args args = {0};
     const struct refused *c = &refusals[_i];
-    rig_open(&r, "forward", "eager", 1, "pipeline", "none");
+    harness_open(&r, "forward", "eager", 1, "pipeline", "none");
     assert_ok(
         ops->kernel_get(r.device, r.module, "misuse", 0, &kernel, &error));
     ck_assert_int_eq(ops->launch(r.device, kernel, &c->geometry, &args,
                                  c->args_bytes, NULL, &error),
                      c->status);
     assert_says(c->says);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(an_unknown_kernel_and_foreign_code_are_refused)
 {
-    rig r;
+    harness r;
     spc__kernel *kernel;
     spc__module *module;
-    rig_open(&r, "forward", "eager", 1, "pipeline", "none");
+    harness_open(&r, "forward", "eager", 1, "pipeline", "none");
     ck_assert_int_eq(
         ops->kernel_get(r.device, r.module, "nothing", 0, &kernel, &error),
         SPC_ENOTFOUND);
     assert_says("'nothing'");
     ck_assert_int_ne(ops->module_load(r.device, &module, "no code", 7, &error),
                      SPC_OK);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(a_block_outside_the_cluster_is_refused)
 {
-    rig r;
+    harness r;
     spc__launch geometry = {.grid_x = 4,
                             .grid_y = 1,
                             .block = 128,
                             .shared_bytes = 2048,
                             .cluster = 4};
-    rig_open(&r, "forward", "eager", 1, "pipeline", "outside_cluster");
+    harness_open(&r, "forward", "eager", 1, "pipeline", "outside_cluster");
     ck_assert_int_eq(launch(&r, "cluster", &geometry, 0), SPC_EDEVICE);
     assert_says("spc_cluster_load16 at pipeline.cu.lua:");
     assert_says("the cluster does not have");
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(a_grid_barrier_needs_a_cooperative_launch)
 {
-    rig r;
+    harness r;
     spc__launch geometry = {2, 1, 64, 0, false, false, 0};
-    rig_open(&r, "forward", "eager", 1, "pipeline", "none");
+    harness_open(&r, "forward", "eager", 1, "pipeline", "none");
     ck_assert_int_eq(launch(&r, "meet", &geometry, 0), SPC_EDEVICE);
     assert_says("spc_arrive_grid at pipeline.cu.lua:");
     assert_says("cooperative");
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(workers_that_all_wait_are_a_deadlock)
 {
-    rig r;
+    harness r;
     spc__launch geometry = {3, 1, 32, 64, false, false, 0};
-    rig_open(&r, "forward", "eager", 2, "pipeline", "spins");
+    harness_open(&r, "forward", "eager", 2, "pipeline", "spins");
     ck_assert_int_eq(launch(&r, "misuse", &geometry, 0), SPC_EDEVICE);
     assert_says("deadlock: it waits in spc_load_acquire");
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(many_blocks_run_in_one_launch)
 {
-    rig r;
+    harness r;
     spc__launch geometry = {.grid_x = TSAN ? 500 : 48000,
                             .grid_y = 1,
                             .block = 32,
                             .shared_bytes = 128};
-    rig_open(&r, "forward", "eager", 2, "pipeline", "none");
+    harness_open(&r, "forward", "eager", 2, "pipeline", "none");
     assert_ok(launch(&r, "switches", &geometry, 1));
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1033,10 +1033,10 @@ END_TEST
  * ns. */
 START_TEST(a_switch_takes_tens_of_nanoseconds)
 {
-    rig r;
+    harness r;
     spc__launch geometry = {8, 1, 128, 0, false, false, 0};
     int rounds = 2000;
-    rig_open(&r, "forward", "eager", 1, "pipeline", "none");
+    harness_open(&r, "forward", "eager", 1, "pipeline", "none");
     assert_ok(launch(&r, "switches", &geometry, 1));
     uint64_t start = spc__now_ns();
     assert_ok(launch(&r, "switches", &geometry, rounds));
@@ -1044,7 +1044,7 @@ START_TEST(a_switch_takes_tens_of_nanoseconds)
     printf("sim: %.1f ns a switch\n", ns);
     if (!ASAN && !TSAN)
         ck_assert_double_lt(ns, 500);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 

@@ -11,10 +11,10 @@
  * Tables are random. A message names the seed; `test_stream SEED` uses another
  * one.
  */
-#include "rig/sim_rig.h"
+#include "harness/sim_harness.h"
 
 #include "base/random.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "templates/sim/stream_args.h"
 
 #include <stdint.h>

@@ -17,7 +17,7 @@
  *
  *     test_conventions [sim|cpu|cuda]
  */
-#include "rig/whole_layer.h"
+#include "harness/whole_layer.h"
 
 #include "spc_import.h"
 

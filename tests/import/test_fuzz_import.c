@@ -14,9 +14,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "import/weights.h"
-#include "rig/counted_allocations.h"
-#include "rig/mutate.h"
-#include "rig/suite.h"
+#include "harness/counted_allocations.h"
+#include "harness/mutate.h"
+#include "harness/suite.h"
 #ifdef SPC_WITH_PROTOBUF
 #include "import/onnx_file.h"
 #endif

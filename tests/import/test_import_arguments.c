@@ -3,8 +3,8 @@
  * test_import_arguments.c - calls every function of spc_import.h with NULL,
  * negative, huge and out-of-range arguments (arguments.h).
  */
-#include "rig/arguments.h"
-#include "rig/header_structs.h"
+#include "harness/arguments.h"
+#include "harness/header_structs.h"
 #include "spc_import.h"
 
 static spc_error made;

@@ -9,7 +9,7 @@
  * offsets or channels shows.
  */
 #include "base/random.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "spc_import.h"
 
 #include <stdlib.h>

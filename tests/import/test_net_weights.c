@@ -2,7 +2,7 @@
 /* test_net_weights.c - sets the weights of a network from arrays by name. */
 #include "base/random.h"
 #include "import/weights.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "spc_import.h"
 
 #include <math.h>

@@ -8,8 +8,8 @@
 #include "import/onnx_file.h"
 #include "operators/conv.h"
 #include "operators/geometry.h"
-#include "rig/onnx_rig.h"
-#include "rig/suite.h"
+#include "harness/onnx_harness.h"
+#include "harness/suite.h"
 
 #include <limits.h>
 #include <math.h>

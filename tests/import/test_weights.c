@@ -4,7 +4,7 @@
 #include "base/dtype.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "spc_import.h"
 
 #include <float.h>

@@ -4,7 +4,7 @@
  * files.
  */
 #include "base/file.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "spc.h"
 #include "spc/lab.h"
 

@@ -10,7 +10,7 @@
 #include "context/ceilings.h"
 #include "context/ctx.h"
 #include "lab/floor.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "spc/lab.h"
 #include "tuner/targets.h"
 #include <math.h>

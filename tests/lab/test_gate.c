@@ -14,11 +14,11 @@
  * cuda the kernels run on the GPU; without one, the program ends with status
  * 77.
  */
-#include "rig/layer_rig.h"
+#include "harness/layer_harness.h"
 #include "spc/tune.h"
 
 #include "base/file.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include <stdio.h>
 
 enum { SEEDS = 20, DRAWN = 2, SKIPPED = 77 };

@@ -4,7 +4,7 @@
 #include "base/dtype.h"
 #include "base/random.h"
 #include "lab/oracle/oracle.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "spc.h"
 
 #include <math.h>

@@ -2,8 +2,8 @@
 /* test_relation.c - the relation of a layer against its definition. */
 #include "base/random.h"
 #include "lab/oracle/relation.h"
-#include "rig/counted_allocations.h"
-#include "rig/suite.h"
+#include "harness/counted_allocations.h"
+#include "harness/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,12 +3,12 @@
  * test_sample.c - the data for verifying candidates: it exposes wrong
  * arithmetic, and has the documented properties.
  */
-#include "rig/layer_rig.h"
+#include "harness/layer_harness.h"
 
 #include "base/dtype.h"
 #include "lab/sample/digest.h"
 #include "operators/operands.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "templates/shared/spc_abi.h"
 #include <math.h>
 #include <stdio.h>

@@ -6,9 +6,9 @@
 #include "base/random.h"
 #include "base/sha256.h"
 #include "lab/scene/scene.h"
-#include "rig/comma_locale.h"
-#include "rig/mutate.h"
-#include "rig/suite.h"
+#include "harness/comma_locale.h"
+#include "harness/mutate.h"
+#include "harness/suite.h"
 #include "spc.h"
 
 #include <math.h>

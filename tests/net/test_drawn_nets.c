@@ -14,7 +14,7 @@
  * approximate gradients. With $SPC_TEST_TALK set, the test prints each network,
  * and for how many arrays the differences were accurate enough to compare.
  */
-#include "rig/train_rig.h"
+#include "harness/train_harness.h"
 #include "spc/train.h"
 
 #include "base/buf.h"

@@ -7,7 +7,7 @@
  * (ctest sets LD_LIBRARY_PATH for it). `test_net scenes` runs on recorded
  * scans; with a device as argument it runs there.
  */
-#include "rig/net_rig.h"
+#include "harness/net_harness.h"
 
 #include <limits.h>
 #include <math.h>
@@ -221,7 +221,7 @@ START_TEST(weights_are_set_by_name)
 {
     float values[4 * 4] = {0};
     spc_net_param p;
-    rig r;
+    harness r;
 
     load(&r, "chain.lua", SPC_F32);
     ck_assert_int_eq(
@@ -290,7 +290,7 @@ START_TEST(networks_of_all_operators_are_as_the_oracle_says)
     static const spc_dtype dtypes[TYPES] = {SPC_F32, SPC_F16, SPC_BF16};
     spc_net_options o = room_for(300);
     int kind = _i % (TYPES * SMALL_FILES);
-    rig r;
+    harness r;
 
     if (!suite_takes(_i))
         return;
@@ -311,7 +311,7 @@ START_TEST(networks_of_all_operators_are_as_the_oracle_says)
         spc_scene_free(scene);
     }
     spc_scene_free(sample);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -339,7 +339,7 @@ START_TEST(integers_come_out_exactly)
 {
     spc_net_options o = room_for(300);
     spc_scene *scene = scene_of(1);
-    rig r;
+    harness r;
 
     load(&r, "chain.lua", SPC_F32);
     set_integers(r.net, 5);
@@ -350,7 +350,7 @@ START_TEST(integers_come_out_exactly)
     assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, true);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -363,7 +363,7 @@ START_TEST(what_is_no_number_harms_what_sees_it_alone)
     spc_scene *scene = scene_of(1);
     size_t bytes;
     int none = 0;
-    rig r;
+    harness r;
 
     load(&r, "chain.lua", SPC_F32);
     open_context(&r, device_of(_i));
@@ -381,21 +381,21 @@ START_TEST(what_is_no_number_harms_what_sees_it_alone)
     ck_assert_int_lt(none, count);
     free(values);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
 START_TEST(a_replay_gives_the_bits_of_a_run)
 {
     spc_net_options o = room_for(300);
-    rig r;
+    harness r;
 
     o.growth = 0;
     load(&r, suite_is_gpu() ? "every.lua" : "chain.lua", SPC_F32);
     make_deterministic(r.net);
     open_context(&r, device_of(_i));
     compare_replays(&r, &o, suite_is_gpu() ? 100 : 3);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -420,7 +420,7 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
 {
     spc_net_options o = room_for(60);
     spc_scene *good = draw_scene(60, 2, 9), *bad = scattered(30);
-    rig r;
+    harness r;
 
     load(&r, "every.lua", SPC_F32);
     open_context(&r, suite_device != NULL ? suite_device : "cpu");
@@ -452,7 +452,7 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
     }
     spc_scene_free(good);
     spc_scene_free(bad);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -461,7 +461,7 @@ START_TEST(the_growth_that_would_have_fitted_fits)
 {
     spc_net_options o = room_for(50);
     spc_scene *scene = scattered(29);
-    rig r;
+    harness r;
 
     load(&r, "every.lua", SPC_F32);
     open_context(&r, suite_device != NULL ? suite_device : "cpu");
@@ -481,7 +481,7 @@ START_TEST(the_growth_that_would_have_fitted_fits)
     ck_assert_msg(spc_net_check(r.plan, NULL) == SPC_OK, "growth %g: %s",
                   o.growth, spc_ctx_error(r.ctx));
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -503,7 +503,7 @@ START_TEST(layers_that_dilate_have_room_by_default)
     spc_net_input input = SPC_NET_INPUT_INIT;
     spc_net_layer layer = SPC_NET_LAYER_INIT;
     spc_tensor x, y;
-    rig r = {0};
+    harness r = {0};
 
     input.channels = 4;
     input.dtype = SPC_F32;
@@ -523,7 +523,7 @@ START_TEST(layers_that_dilate_have_room_by_default)
                   spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_coords_rows(r.plan->sets[1]), cases[_i].rows);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -531,7 +531,7 @@ START_TEST(what_cannot_be_planned_is_refused)
 {
     spc_net_options o = room_for(0);
     spc_net *empty;
-    rig r;
+    harness r;
 
     load(&r, "chain.lua", SPC_F32);
     open_context(&r, "cpu");
@@ -558,7 +558,7 @@ START_TEST(what_cannot_be_planned_is_refused)
     spc_net_free(r.net); /* the plan keeps it alive */
     r.net = NULL;
     ck_assert_int_gt(spc_net_steps(r.plan), 0);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -567,14 +567,14 @@ END_TEST
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {
     spc_net_options o = room_for(20000);
-    rig r;
+    harness r;
 
     open_doubles();
     load(&r, _i ? "unet42.lua" : "resn21.lua", SPC_F16);
     open_context(&r, "cuda");
     plan_net(&r, &o);
     count_calls(&r, 21);
-    close_rig(&r);
+    close_harness(&r);
     ck_assert_int_eq(fake->live.graph_execs, 0);
     ck_assert_int_eq(fake->live.memory, 0);
 }
@@ -682,7 +682,7 @@ START_TEST(who_is_needed_first_has_most_of_the_device)
 {
     spc_net_options o = room_for(100000);
     unsigned most = 0, least = UINT_MAX, first = 0;
-    rig r;
+    harness r;
 
     open_doubles();
     load(&r, "resn21.lua", SPC_F16);
@@ -699,14 +699,14 @@ START_TEST(who_is_needed_first_has_most_of_the_device)
     ck_assert_uint_eq(first, most); /* its map: the set is an earlier branch */
     ck_assert_uint_ge(least, 1);
     ck_assert_uint_gt(most, 4 * least);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
 START_TEST(layers_of_a_graph_wait_for_their_own_maps)
 {
     spc_net_options o = room_for(20000);
-    rig r;
+    harness r;
 
     open_doubles();
     load(&r, "resn21.lua", SPC_F16);
@@ -724,7 +724,7 @@ START_TEST(layers_of_a_graph_wait_for_their_own_maps)
                               (unsigned)r.ctx->info.multiprocessors);
     }
     check_layers(nodes, 8);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -744,7 +744,7 @@ START_TEST(inverse_maps_come_with_those_that_they_invert)
 {
     spc_net_options o = room_for(20000);
     int turned = 0;
-    rig r;
+    harness r;
 
     open_doubles();
     load(&r, "unet42.lua", SPC_F16);
@@ -762,11 +762,11 @@ START_TEST(inverse_maps_come_with_those_that_they_invert)
         ck_assert_int_eq(branch->after[0], branch_of(r.plan, by));
     }
     ck_assert_int_eq(turned, 4);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
-static void drop_graph(rig *r)
+static void drop_graph(harness *r)
 {
     spc__device_ops_of(r->ctx->device)
         ->graph_free(r->ctx->device, r->plan->graph);
@@ -777,7 +777,7 @@ static void drop_graph(rig *r)
 START_TEST(a_capture_that_fails_leaves_nothing)
 {
     spc_net_options o = room_for(1000);
-    rig r;
+    harness r;
 
     open_doubles();
     load(&r, "chain.lua", SPC_F16);
@@ -800,7 +800,7 @@ START_TEST(a_capture_that_fails_leaves_nothing)
         drop_graph(&r);
     }
     ck_assert_int_gt(failures, 15); /* without those for contexts */
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -822,7 +822,7 @@ START_TEST(recorded_scans_have_the_published_levels)
     spc_net_options o = room_for(0);
     char path[4200];
     spc_scene *scene;
-    rig r;
+    harness r;
 
     load(&r, scans[_i].network, SPC_F16);
     snprintf(path, sizeof(path), "%s/%s", suite_scenes(), scans[_i].file);
@@ -834,7 +834,7 @@ START_TEST(recorded_scans_have_the_published_levels)
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(spc_coords_rows(r.plan->sets[i]), scans[_i].rows[i]);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 

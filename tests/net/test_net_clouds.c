@@ -5,7 +5,7 @@
  * Without an argument it runs on "cpu" and "sim", small, and on the fake driver
  * (ctest sets LD_LIBRARY_PATH for it); with a device as argument it runs there.
  */
-#include "rig/net_rig.h"
+#include "harness/net_harness.h"
 
 #include "net/form/net_text.h"
 
@@ -47,7 +47,7 @@ static spc_net_options options_of(const spc_scene *sample)
     return o;
 }
 
-static void open_clouds(rig *r, const char *device, spc_dtype dtype,
+static void open_clouds(harness *r, const char *device, spc_dtype dtype,
                         const spc_scene *sample)
 {
     spc_net_options o = options_of(sample);
@@ -57,7 +57,7 @@ static void open_clouds(rig *r, const char *device, spc_dtype dtype,
     plan_net(r, &o);
 }
 
-static void run(rig *r)
+static void run(harness *r)
 {
     poison(r);
     assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
@@ -69,7 +69,7 @@ static void run(rig *r)
 START_TEST(every_layer_is_as_the_oracle_says)
 {
     static const int rows[] = {MOST, 0, 1};
-    rig r;
+    harness r;
 
     if (_i >= 2 && !suite_takes(_i))
         return;
@@ -83,13 +83,13 @@ START_TEST(every_layer_is_as_the_oracle_says)
         check_run(&r, scene, false);
         spc_scene_free(scene);
     }
-    close_rig(&r);
+    close_harness(&r);
     spc_scene_free(sample);
 }
 END_TEST
 
 /* As floats, with a separate array of batch elements. */
-static void give_floats(rig *r, const spc_scene *scene, void **points,
+static void give_floats(harness *r, const spc_scene *scene, void **points,
                         void **batch)
 {
     int rows = (int)spc_scene_rows(scene);
@@ -117,7 +117,7 @@ START_TEST(floats_steps_and_a_replay_give_the_same_bits)
     spc_scene *scene = draw_points(MOST, 3);
     size_t bytes, again;
     void *points, *batch;
-    rig r;
+    harness r;
 
     open_clouds(&r, device_of(0), SPC_F16, scene);
     upload(&r, scene, 1);
@@ -139,7 +139,7 @@ START_TEST(floats_steps_and_a_replay_give_the_same_bits)
     spc_dealloc(r.ctx, batch);
     free(first);
     free(second);
-    close_rig(&r);
+    close_harness(&r);
     spc_scene_free(scene);
 }
 END_TEST
@@ -149,7 +149,7 @@ START_TEST(what_does_not_fit_is_said)
 {
     int32_t near[4 * MOST] = {0}, far[4] = {0, 0, 0, 2 * STEPS};
     spc_scene *sample, *wide = draw_points(MOST, 1), *out;
-    rig r;
+    harness r;
 
     assert_net(spc_scene_create(&sample, near, MOST, "near", &error));
     assert_net(spc_scene_create(&out, far, 1, "far", &error));
@@ -165,7 +165,7 @@ START_TEST(what_does_not_fit_is_said)
     run(&r);
     ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ERANGE);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx), "the input: row 0: "));
-    close_rig(&r);
+    close_harness(&r);
     spc_scene_free(sample);
     spc_scene_free(wide);
     spc_scene_free(out);
@@ -180,7 +180,7 @@ START_TEST(a_network_of_clouds_can_be_stored)
     int64_t bytes = 0;
     int count;
     spc_net *again;
-    rig r;
+    harness r;
 
     load(&r, "cloud.lua", SPC_F16);
     assert_net(spc__net_arrays(&arrays, &count, r.net, &error));
@@ -243,7 +243,7 @@ START_TEST(other_ways_to_run_it_say_no)
 {
     float ranges[32] = {0};
     spc_net_options o = options_of(NULL);
-    rig r;
+    harness r;
 
     load(&r, "cloud.lua", SPC_F16);
     open_context(&r, "cpu");
@@ -260,12 +260,12 @@ END_TEST
 
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {
-    rig r;
+    harness r;
 
     open_doubles();
     open_clouds(&r, "cuda", SPC_F16, NULL);
     count_calls(&r, 8);
-    close_rig(&r);
+    close_harness(&r);
     ck_assert_int_eq(fake->live.memory, 0);
 }
 END_TEST

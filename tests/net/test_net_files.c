@@ -9,7 +9,7 @@
  * named after the file without ".lua". New files of that folder run without
  * being listed here.
  */
-#include "rig/net_rig.h"
+#include "harness/net_harness.h"
 
 #include <dirent.h>
 
@@ -139,7 +139,7 @@ START_TEST(every_layer_is_as_the_oracle_says)
     uint64_t seed = (uint64_t)suite_variant();
     spc_scene *scene;
     char name[300];
-    rig r;
+    harness r;
 
     if (!suite_takes(_i))
         return;
@@ -154,7 +154,7 @@ START_TEST(every_layer_is_as_the_oracle_says)
     assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, false);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 

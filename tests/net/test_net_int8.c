@@ -5,12 +5,12 @@
  *
  * Runs on "cpu" and "sim", small, or on the device given as argument.
  */
-#include "rig/net_rig.h"
+#include "harness/net_harness.h"
 
 #include <math.h>
 
 /* A network of residual blocks: `text` follows its input. */
-static void load_blocks(rig *r, const char *text)
+static void load_blocks(harness *r, const char *text)
 {
     char all[1200];
 
@@ -68,7 +68,7 @@ START_TEST(what_convolutions_alone_read_becomes_whole)
 {
     float ranges[64];
     int layers;
-    rig r;
+    harness r;
 
     load_blocks(&r, chosen[_i].text);
     for (int t = 0; t < 64; t++)
@@ -83,7 +83,7 @@ END_TEST
 START_TEST(ranges_that_cannot_be_are_refused)
 {
     float ranges[8] = {0, 1, NAN};
-    rig r;
+    harness r;
 
     load_blocks(&r, blocks);
     ck_assert_int_eq(spc_net_quantise(r.net, ranges, NULL, &error), SPC_EINVAL);
@@ -97,7 +97,7 @@ START_TEST(ranges_that_cannot_be_are_refused)
 }
 END_TEST
 
-static void run_once(rig *r, const spc_scene *scene)
+static void run_once(harness *r, const spc_scene *scene)
 {
     upload(r, scene, 4);
     poison(r);
@@ -105,7 +105,7 @@ static void run_once(rig *r, const spc_scene *scene)
     check_run(r, scene, false);
 }
 
-static float *output_numbers(rig *r, size_t *count)
+static float *output_numbers(harness *r, size_t *count)
 {
     size_t bytes;
     char *stored = outputs_of(r, &bytes);
@@ -131,7 +131,7 @@ START_TEST(a_network_of_whole_numbers_is_as_the_oracle_says)
     float ranges[64] = {0};
     size_t count, again;
     double apart = 0, size = 0;
-    rig r;
+    harness r;
 
     if (!suite_takes(_i)) {
         spc_scene_free(scene);
@@ -161,7 +161,7 @@ START_TEST(a_network_of_whole_numbers_is_as_the_oracle_says)
     free(want);
     free(got);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 

@@ -6,7 +6,7 @@
  * Without an argument it runs on "cpu" and "sim", small, and on the fake driver
  * (ctest sets LD_LIBRARY_PATH for it); with a device as argument it runs there.
  */
-#include "rig/net_rig.h"
+#include "harness/net_harness.h"
 
 #include "coords/regroup/regroup.h"
 #include <math.h>
@@ -42,7 +42,7 @@ static void append_line(spc__buf *out, const char *line, size_t length, int i)
     spc__buf_printf(out, "%.*s\n", (int)length, line);
 }
 
-static void load_narrow(rig *r, int i, spc_dtype dtype)
+static void load_narrow(harness *r, int i, spc_dtype dtype)
 {
     spc__buf text = SPC__BUF_INIT, out = SPC__BUF_INIT;
 
@@ -66,7 +66,7 @@ static const spc_dtype dtypes[] = {SPC_F32, SPC_F16, SPC_BF16};
 
 /* ---- results ------------------------------------------------------------ */
 
-static void run_scenes(rig *r, int first, int count)
+static void run_scenes(harness *r, int first, int count)
 {
     for (int i = first; i < first + count; i++) {
         spc_scene *scene = scene_of(i);
@@ -96,7 +96,7 @@ START_TEST(sets_that_features_choose_are_as_the_oracle_says)
     spc_net_options o = room_for(300);
     int kind = _i / LENGTH(dtypes);
     spc_scene *sample = scene_of(1);
-    rig r;
+    harness r;
 
     if (takes(_i)) {
         if (kind < 2)
@@ -109,13 +109,13 @@ START_TEST(sets_that_features_choose_are_as_the_oracle_says)
         o.sample_rows = spc_scene_rows(sample);
         plan_net(&r, &o);
         run_scenes(&r, 0, 6);
-        close_rig(&r);
+        close_harness(&r);
     }
     spc_scene_free(sample);
 }
 END_TEST
 
-static int rows_of_set(rig *r, int set)
+static int rows_of_set(harness *r, int set)
 {
     return (int)spc_coords_rows(r->plan->sets[set]);
 }
@@ -127,7 +127,7 @@ START_TEST(a_layer_decides_which_voxels_stay)
     spc_net_options o = room_for(300);
     spc_scene *scene = scene_of(1);
     int rows = (int)spc_scene_rows(scene);
-    rig r;
+    harness r;
 
     for (int turn = 0; turn < 2; turn++) {
         float bias = turn ? 1e4f : -1e4f;
@@ -142,7 +142,7 @@ START_TEST(a_layer_decides_which_voxels_stay)
         check_run(&r, scene, false);
         ck_assert_int_eq(rows_of_set(&r, 1), turn ? rows : 0);
         ck_assert((rows_of_set(&r, 2) > 0) == turn);
-        close_rig(&r);
+        close_harness(&r);
     }
     spc_scene_free(scene);
 }
@@ -151,14 +151,14 @@ END_TEST
 START_TEST(a_replay_gives_the_bits_of_a_run)
 {
     spc_net_options o = room_for(300);
-    rig r;
+    harness r;
 
     load(&r, "masked.lua", SPC_F32);
     if (suite_is_gpu())
         make_deterministic(r.net);
     open_context(&r, device_of(0));
     compare_replays(&r, &o, suite_is_gpu() ? 100 : 4);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -169,7 +169,7 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
     spc_net_options o = room_for(300);
     spc_scene *scene = scene_of(1), *small = scene_of(5);
     float bias = 1e4f;
-    rig r;
+    harness r;
 
     load(&r, "masked.lua", SPC_F32);
     /* All 300 stay in set 1, and each keeps half of its children. */
@@ -194,7 +194,7 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
     check_run(&r, small, false);
     spc_scene_free(scene);
     spc_scene_free(small);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -234,7 +234,7 @@ END_TEST
 /* Only the sets matter: two layers that choose by one mask share a set. */
 START_TEST(layers_that_choose_alike_share_a_set)
 {
-    rig r;
+    harness r;
 
     load(&r, "masked.lua", SPC_F32);
     /* The input's set, pruned, children, their level, union, and the unused
@@ -324,7 +324,7 @@ START_TEST(a_mask_has_what_is_above_the_threshold)
     spc_regrouping how = {{2, 2, 2}, {2, 2, 2}};
     spc_coords *sources[SOURCES], *set;
     void *dummy = &how;
-    rig r = {0};
+    harness r = {0};
 
     open_context(&r, device_of(_i));
     for (int s = 0; s < SOURCES; s++)
@@ -352,14 +352,14 @@ END_TEST
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {
     spc_net_options o = room_for(2000);
-    rig r;
+    harness r;
 
     open_doubles();
     load_narrow(&r, _i, SPC_F16);
     open_context(&r, "cuda");
     plan_net(&r, &o);
     count_calls(&r, 40);
-    close_rig(&r);
+    close_harness(&r);
     ck_assert_int_eq(fake->live.graph_execs, 0);
     ck_assert_int_eq(fake->live.memory, 0);
 }

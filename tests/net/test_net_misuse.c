@@ -6,7 +6,7 @@
  *
  *     test_net_misuse [sim|cpu|cuda]
  */
-#include "rig/net_rig.h"
+#include "harness/net_harness.h"
 #include "spc/tune.h"
 
 #include <limits.h>
@@ -113,7 +113,7 @@ START_TEST(what_a_refused_layer_made_is_gone)
     spc_net_layer layer = SPC_NET_LAYER_INIT;
     spc_net_info before, after;
     spc_tensor out;
-    rig r;
+    harness r;
 
     load(&r, "chain.lua", SPC_F32);
     spc_net_describe(&before, r.net);
@@ -187,7 +187,7 @@ static const char *const said_of_plans[] = {
 START_TEST(options_that_cannot_be_are_refused)
 {
     spc_net_options o = spoil(_i, room_for(60));
-    rig r;
+    harness r;
 
     load(&r, "every.lua", SPC_F32);
     open_context(&r, "cpu");
@@ -204,7 +204,7 @@ START_TEST(an_endless_growth_is_the_rules_bound)
 {
     spc_net_options o = room_for(60);
     size_t bytes[2];
-    rig r;
+    harness r;
 
     load(&r, "every.lua", SPC_F32);
     open_context(&r, "cpu");
@@ -222,38 +222,38 @@ END_TEST
 
 /* ---- running ------------------------------------------------------------- */
 
-typedef spc_status (*action)(rig *r, const spc_net_buffers *b);
+typedef spc_status (*action)(harness *r, const spc_net_buffers *b);
 
-static spc_status execute(rig *r, const spc_net_buffers *b)
+static spc_status execute(harness *r, const spc_net_buffers *b)
 {
     return spc_net_execute(r->plan, b, NULL);
 }
 
-static spc_status capture(rig *r, const spc_net_buffers *b)
+static spc_status capture(harness *r, const spc_net_buffers *b)
 {
     return spc_net_capture(r->plan, b);
 }
 
-static spc_status profile(rig *r, const spc_net_buffers *b)
+static spc_status profile(harness *r, const spc_net_buffers *b)
 {
     spc_net_time times[100];
 
     return spc_net_profile(times, r->plan, b);
 }
 
-static spc_status widen(rig *r, const spc_net_buffers *b)
+static spc_status widen(harness *r, const spc_net_buffers *b)
 {
     float ranges[100] = {0};
 
     return spc_net_ranges(ranges, r->plan, b);
 }
 
-static spc_status write_down(rig *r, const spc_net_buffers *b)
+static spc_status write_down(harness *r, const spc_net_buffers *b)
 {
     return spc_capture_net(r->plan, "never", b);
 }
 
-static void check_missing(rig *r, action act)
+static void check_missing(harness *r, action act)
 {
     spc_net_buffers b = r->buffers;
 
@@ -274,7 +274,7 @@ static void check_missing(rig *r, action act)
 }
 
 /* Runs are correct whatever failed before. */
-static void check_good(rig *r, const spc_scene *scene)
+static void check_good(harness *r, const spc_scene *scene)
 {
     upload(r, scene, 1);
     poison(r);
@@ -288,7 +288,7 @@ START_TEST(a_missing_buffer_is_named)
                                      write_down};
     spc_net_options o = room_for(60);
     spc_scene *scene = draw_scene(60, 2, 9);
-    rig r;
+    harness r;
 
     load(&r, "chain.lua", SPC_F32);
     open_context(&r, device_of(0));
@@ -300,7 +300,7 @@ START_TEST(a_missing_buffer_is_named)
     ck_assert_int_eq(spc_net_replay(r.plan, NULL), SPC_ESTATE);
     check_good(&r, scene);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -330,7 +330,7 @@ static const struct {
 
 /* Plans a network for the 60 voxels of the scene; the caller frees the
  * scene. */
-static spc_scene *plan_chain(rig *r, const char *device)
+static spc_scene *plan_chain(harness *r, const char *device)
 {
     spc_net_options o = room_for(60);
 
@@ -345,7 +345,7 @@ static spc_scene *plan_chain(rig *r, const char *device)
 START_TEST(rows_that_a_plan_has_no_room_for_are_refused)
 {
     static const action actions[] = {execute, capture, profile};
-    rig r;
+    harness r;
     spc_scene *scene = plan_chain(&r, device_of(_i));
 
     check_good(&r, scene);
@@ -363,11 +363,11 @@ START_TEST(rows_that_a_plan_has_no_room_for_are_refused)
     }
     check_good(&r, scene);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
-static void run_and_expect(rig *r, spc_status status, const char *says)
+static void run_and_expect(harness *r, spc_status status, const char *says)
 {
     assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
     ck_assert_int_eq(spc_net_check(r->plan, NULL), status);
@@ -376,7 +376,7 @@ static void run_and_expect(rig *r, spc_status status, const char *says)
 
 START_TEST(what_is_wrong_on_the_device_is_found_behind_the_run)
 {
-    rig r;
+    harness r;
     spc_scene *scene = plan_chain(&r, device_of(_i));
 
     for (int i = 0; i < LENGTH(counts); i++) {
@@ -393,7 +393,7 @@ START_TEST(what_is_wrong_on_the_device_is_found_behind_the_run)
     }
     check_good(&r, scene);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -402,7 +402,7 @@ START_TEST(questions_past_the_end_have_their_sentence)
     spc_net_options o = room_for(60);
     spc_net_output output;
     spc_net_step step;
-    rig r;
+    harness r;
 
     load(&r, "chain.lua", SPC_F32);
     open_context(&r, device_of(0));
@@ -413,7 +413,7 @@ START_TEST(questions_past_the_end_have_their_sentence)
         ck_assert_int_eq(spc_net_step_at(&step, r.plan, i), SPC_EINVAL);
         assert_says(spc_ctx_error(r.ctx), "there is no step");
     }
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 

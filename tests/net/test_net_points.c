@@ -5,7 +5,7 @@
  * Without an argument it runs on "cpu" and "sim", small, and on the fake driver
  * (ctest sets LD_LIBRARY_PATH for it); with a device as argument it runs there.
  */
-#include "rig/net_rig.h"
+#include "harness/net_harness.h"
 
 #include <math.h>
 
@@ -40,7 +40,7 @@ static spc_net_options options_of(int batches)
 }
 
 /* Points instead of coordinates and features. */
-static void give_points(rig *r, const float *points, int rows, int numbers)
+static void give_points(harness *r, const float *points, int rows, int numbers)
 {
     int32_t count = rows;
     size_t bytes = 4 * (size_t)rows * (size_t)numbers;
@@ -51,7 +51,7 @@ static void give_points(rig *r, const float *points, int rows, int numbers)
 }
 
 /* In f32 a row of features has room for all numbers of a point. */
-static void open_points(rig *r, int device, spc_dtype dtype, int batches)
+static void open_points(harness *r, int device, spc_dtype dtype, int batches)
 {
     spc_net_options o = options_of(batches);
 
@@ -69,7 +69,7 @@ START_TEST(points_go_in_and_all_is_as_the_oracle_says)
     int batches = 1 + _i % 2, numbers = batches > 1 ? 5 : 4;
     spc_net_verdict verdict;
     spc_net_step step;
-    rig r;
+    harness r;
 
     open_points(&r, _i / 2, _i % 2 ? SPC_F16 : SPC_F32, batches);
     for (int i = 0; i < LENGTH(rows); i++) {
@@ -86,7 +86,7 @@ START_TEST(points_go_in_and_all_is_as_the_oracle_says)
         if (rows[i] != 1) /* it may be outside */
             ck_assert((step.rows_out > 0) == (rows[i] > 0));
     }
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -96,7 +96,7 @@ START_TEST(bad_points_do_no_harm)
     float points[POINTS * NUMBERS];
     spc_net_verdict verdict;
     int32_t many = POINTS + 1;
-    rig r;
+    harness r;
 
     open_points(&r, 0, SPC_F32, 1);
     draw_points(points, POINTS, 4, 5);
@@ -114,14 +114,14 @@ START_TEST(bad_points_do_no_harm)
     r.buffers.points = NULL;
     ck_assert_int_eq(spc_net_execute(r.plan, &r.buffers, NULL), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx), "`points` is NULL"));
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
 static void refuse(const char *text, int64_t points, const char *says)
 {
     spc_net_options o = options_of(1);
-    rig r = {0};
+    harness r = {0};
 
     assert_net(load_text(&r.net, text, SPC_F32));
     assert_net(spc_net_draw_params(r.net, 1, &error));
@@ -153,13 +153,13 @@ END_TEST
 
 START_TEST(a_run_is_nothing_but_launches_and_a_replay_is_one)
 {
-    rig r;
+    harness r;
 
     open_doubles();
     open_points(&r, -1, SPC_F16, 1);
     r.buffers.points = r.features;
     count_calls(&r, 8);
-    close_rig(&r);
+    close_harness(&r);
     ck_assert_int_eq(fake->live.memory, 0);
 }
 END_TEST
@@ -180,7 +180,7 @@ static size_t last_node(const char *kernel, size_t nodes)
  * of the points. */
 START_TEST(in_a_graph_all_waits_for_the_voxels)
 {
-    rig r;
+    harness r;
 
     open_doubles();
     open_points(&r, -1, SPC_F16, 1);
@@ -196,7 +196,7 @@ START_TEST(in_a_graph_all_waits_for_the_voxels)
     const fake_launch *derive = launch_at(last_node("spc_derive", nodes));
     ck_assert_ptr_eq(derive->args.derive.source,
                      spc_voxels_count(r.plan->voxels));
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 

@@ -8,7 +8,7 @@
  * networks at a capacity of 160,000. All others run on a small scene
  * (test_net_files.c).
  */
-#include "rig/net_rig.h"
+#include "harness/net_harness.h"
 
 /* Voxels of a sweep over the frames of a data set: minimum, 5th and 25th
  * percentile, median, maximum. */
@@ -90,7 +90,7 @@ static spc_net_options room_for_all(void)
 
 /* ---- runs ---------------------------------------------------------------- */
 
-static void run_each(rig *r, stage *s)
+static void run_each(harness *r, stage *s)
 {
     spc_net_options o = room_for_all();
 
@@ -105,7 +105,7 @@ static void run_each(rig *r, stage *s)
     close_plan(r);
 }
 
-static void replay_one(rig *r, const stage *s, int i)
+static void replay_one(harness *r, const stage *s, int i)
 {
     size_t bytes;
 
@@ -118,7 +118,7 @@ static void replay_one(rig *r, const stage *s, int i)
 }
 
 /* Memory is shared, so results of an earlier scene would be in the way. */
-static void replay_all(rig *r, const stage *s)
+static void replay_all(harness *r, const stage *s)
 {
     spc_net_options o = room_for_all();
     spc__random random;
@@ -136,7 +136,7 @@ static void test_network(const char *name, spc_dtype dtype)
 {
     stage s = {.scenes = {NULL}};
     char file[64];
-    rig r;
+    harness r;
 
     snprintf(file, sizeof(file), "%s.lua", name);
     load(&r, file, dtype);
@@ -309,7 +309,7 @@ static void check_apart(const spc_net_plan *plan)
 START_TEST(tensors_of_drawn_networks_lie_apart)
 {
     spc_net_options o = room_for(300);
-    rig r = {0};
+    harness r = {0};
 
     if (!suite_takes(_i))
         return;
@@ -319,7 +319,7 @@ START_TEST(tensors_of_drawn_networks_lie_apart)
     open_context(&r, device_of(0));
     compare_replays(&r, &o, 2);
     check_apart(r.plan);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 

@@ -3,8 +3,8 @@
  * test_net_store.c - networks in the database: they are read back unchanged,
  * and damaged ones are refused with a message.
  */
-#include "rig/counted_allocations.h"
-#include "rig/suite.h"
+#include "harness/counted_allocations.h"
+#include "harness/suite.h"
 #include "spc/db.h"
 
 #include "base/dtype.h"
@@ -15,7 +15,7 @@
 #include "cache/pack/pack.h"
 #include "context/ctx.h"
 #include "net/form/net_text.h"
-#include "rig/mutate.h"
+#include "harness/mutate.h"
 #include <math.h>
 #include <sqlite3.h>
 

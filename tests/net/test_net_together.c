@@ -4,8 +4,8 @@
  * networks in one process, and independent layers of a graph.
  */
 #include "plan/plan.h"
-#include "rig/net_rig.h"
-#include "rig/suite.h"
+#include "harness/net_harness.h"
+#include "harness/suite.h"
 
 /* ---- the caller's stream ------------------------------------------------- */
 
@@ -28,7 +28,7 @@ START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
 {
     spc_net_options o = room_for(1000);
     CUstream stream;
-    rig r;
+    harness r;
 
     open_doubles();
     load(&r, "chain.lua", SPC_F16);
@@ -52,13 +52,13 @@ START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
     ck_assert_ptr_eq(fake->replayed, stream);
     api.StreamDestroy(stream);
     leave(context);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
 /* ---- layers -------------------------------------------------------------- */
 
-static void load_words(rig *r, const char *words, spc_dtype dtype)
+static void load_words(harness *r, const char *words, spc_dtype dtype)
 {
     memset(r, 0, sizeof(*r));
     ck_assert_msg(load_text(&r->net, words, dtype) == SPC_OK, "%s", error.text);
@@ -78,7 +78,7 @@ static const char text[] =
     "  output(conv(y, 'subm,k=1,cout=2,bias=1'), 'head' .. i)\n"
     "end\n";
 
-static void load_heads(rig *r, int heads, bool alike)
+static void load_heads(harness *r, int heads, bool alike)
 {
     char words[sizeof(text) + 16];
 
@@ -119,7 +119,7 @@ START_TEST(layers_that_share_memory_are_in_order)
     const fake_launch *convs[FAKE_LAUNCHES];
     spc_net_options o = room_for(1000);
     int collisions = 0;
-    rig r;
+    harness r;
 
     open_doubles();
     if (_i == 0)
@@ -139,7 +139,7 @@ START_TEST(layers_that_share_memory_are_in_order)
                     "layer %d does not wait for %d", j, i);
         }
     ck_assert_int_ge(collisions, count - 1);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -166,7 +166,7 @@ START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
 {
     const fake_launch *convs[FAKE_LAUNCHES];
     spc_net_options o = room_for(1000);
-    rig r;
+    harness r;
 
     open_doubles();
     load_heads(&r, 5, true);
@@ -186,7 +186,7 @@ START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
             require(!follows(last, convs[2 + b]->node),
                     "head %d waits for head %d", a, b);
     }
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -203,7 +203,7 @@ static const char siblings[] =
     "output(head(fold))\n"
     "output(cat(head(fold), head(fold)))\n";
 
-static int count_wide(const rig *r, int width)
+static int count_wide(const harness *r, int width)
 {
     int count = 0;
 
@@ -217,7 +217,7 @@ START_TEST(layers_that_read_one_tensor_are_one_layer)
 {
     spc_net_options o = room_for(300);
     spc_scene *scene = scene_of(4);
-    rig r;
+    harness r;
 
     load_words(&r, siblings, suite_is_gpu() ? SPC_F16 : SPC_F32);
     open_context(&r, device_of(0));
@@ -230,7 +230,7 @@ START_TEST(layers_that_read_one_tensor_are_one_layer)
     assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, false);
     spc_scene_free(scene);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
@@ -238,7 +238,7 @@ END_TEST
 START_TEST(a_wide_layer_ends_at_some_width)
 {
     spc_net_options o = room_for(1000);
-    rig r;
+    harness r;
 
     open_doubles();
     load_heads(&r, 130, true);
@@ -246,13 +246,13 @@ START_TEST(a_wide_layer_ends_at_some_width)
     plan_net(&r, &o);
     ck_assert_int_eq(count_wide(&r, 1024), 1);
     ck_assert_int_eq(count_wide(&r, 16), 1);
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
 /* ---- row orders ---------------------------------------------------------- */
 
-static spc__net_work *work_of(rig *r, const char *name)
+static spc__net_work *work_of(harness *r, const char *name)
 {
     for (int i = 0; i < r->plan->work_count; i++) {
         spc__net_work *work = &r->plan->works[i];
@@ -265,12 +265,12 @@ static spc__net_work *work_of(rig *r, const char *name)
 }
 
 /* Sets the order as a record would. */
-static void set_order(rig *r, const char *name, const char *order)
+static void set_order(harness *r, const char *name, const char *order)
 {
     spc__plan_reorder(work_of(r, name)->conv_plan, order);
 }
 
-static void expect_order(rig *r, const char *name, const char *order)
+static void expect_order(harness *r, const char *name, const char *order)
 {
     const spc_plan *plan = work_of(r, name)->conv_plan;
     char words[32];
@@ -287,7 +287,7 @@ static void expect_order(rig *r, const char *name, const char *order)
 START_TEST(layers_of_a_map_read_one_order_where_that_pays)
 {
     spc_net_options o = room_for(1000);
-    rig r;
+    harness r;
 
     open_doubles();
     load(&r, "chain.lua", SPC_F16);
@@ -317,13 +317,13 @@ START_TEST(layers_of_a_map_read_one_order_where_that_pays)
     expect_order(&r, "a", "gray_y");
     expect_order(&r, "f", "gray_y");
     expect_order(&r, "c", "gray_x");
-    close_rig(&r);
+    close_harness(&r);
 }
 END_TEST
 
 /* ---- several ------------------------------------------------------------- */
 
-static void plan_in(rig *r, spc_ctx *ctx, const char *name)
+static void plan_in(harness *r, spc_ctx *ctx, const char *name)
 {
     spc_net_options o = room_for(300);
 
@@ -335,7 +335,7 @@ static void plan_in(rig *r, spc_ctx *ctx, const char *name)
     assert_ok(ctx, spc_net_capture(r->plan, &r->buffers));
 }
 
-static void drop(rig *r)
+static void drop(harness *r)
 {
     close_plan(r);
     spc_net_free(r->net);
@@ -348,7 +348,7 @@ START_TEST(networks_of_one_context_do_not_meet)
     static const char *const names[] = {"chain.lua", "masked.lua", "chain.lua"};
     char *alone[LENGTH(names)];
     size_t bytes[LENGTH(names)], again;
-    rig all[LENGTH(names)], first;
+    harness all[LENGTH(names)], first;
 
     memset(&first, 0, sizeof(first));
     open_context(&first, device_of(_i));

@@ -6,7 +6,7 @@
  *
  *     test_train [sim|cpu|cuda]
  */
-#include "rig/train_rig.h"
+#include "harness/train_harness.h"
 #include "spc/train.h"
 
 enum { CHANNELS = 3, EXTENT = 8 };

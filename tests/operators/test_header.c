@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_header.c - the public headers keep their promises. */
-#include "rig/header_structs.h"
-#include "rig/public_headers.h"
-#include "rig/suite.h"
+#include "harness/header_structs.h"
+#include "harness/public_headers.h"
+#include "harness/suite.h"
 #include "spc.h"
 #include "spc/lab.h"
 #include "spc/tune.h"

@@ -8,7 +8,7 @@
  *
  *     test_properties [sim|cpu|cuda]
  */
-#include "rig/whole_layer.h"
+#include "harness/whole_layer.h"
 
 /* ---- symmetries ---------------------------------------------------------- */
 

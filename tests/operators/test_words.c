@@ -8,9 +8,9 @@
 #include "command/verify/matrix.h"
 #include "lab/verify/feature_bed.h"
 #include "operators/geometry.h"
-#include "rig/comma_locale.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/comma_locale.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -686,9 +686,9 @@ static spc_scene *small_scene(void)
 
 static void run_layer(const char *text)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", suite_database(), NULL), text,
+    harness_open(&r, open_ctx("cpu", suite_database(), NULL), text,
              "gen:uniform,n=40,extent=6");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
@@ -706,7 +706,7 @@ static void run_layer(const char *text)
     ck_assert_msg(verdict.status == SPC__TRIAL_OK, "%s: %s", text,
                   verdict.note);
     spc__gate_leave(&tested, r.bed);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 static void run_feature(const char *text)

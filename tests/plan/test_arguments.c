@@ -6,8 +6,8 @@
  * Runs on "cpu". If a call gets memory as an address and a size, it must trust
  * the size, so sizes that are too large are not tested.
  */
-#include "rig/arguments.h"
-#include "rig/public_headers.h"
+#include "harness/arguments.h"
+#include "harness/public_headers.h"
 #include "spc/db.h"
 #include "spc/lab.h"
 #include "spc/train.h"

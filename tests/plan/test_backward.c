@@ -8,8 +8,8 @@
  */
 #include "base/dtype.h"
 #include "base/random.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 
 #include <stdlib.h>
 

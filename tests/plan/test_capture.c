@@ -3,7 +3,7 @@
  * test_capture.c - spc_capture writes each layer and scene once, and the result
  * can be read as a list of layers.
  */
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include "spc/lab.h"
 #include "spc/tune.h"
 

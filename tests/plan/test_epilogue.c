@@ -18,9 +18,9 @@
 #include "operators/conv.h"
 #include "operators/epilogue.h"
 #include "plan/plan.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
-#include "rig/template_rig.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
+#include "harness/template_harness.h"
 #include "spc/tune.h"
 #include "templates/shared/spc_host_math.h"
 
@@ -288,14 +288,14 @@ END_TEST
 START_TEST(missing_and_misaligned_buffers_are_named)
 {
     char base[64] __attribute__((aligned(16)));
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", "", NULL),
+    harness_open(&r, open_ctx("cpu", "", NULL),
              "subm,cin=4,cout=4,dtype=f32,epilogue=scale+add",
              "gen:uniform,n=20,extent=4");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
-    rig_prepare(&r, SPC_KRSC);
+    harness_prepare(&r, SPC_KRSC);
     spc_buffers bad = r.buffers;
     bad.scale = NULL;
     ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &bad, NULL), SPC_EINVAL);
@@ -309,7 +309,7 @@ START_TEST(missing_and_misaligned_buffers_are_named)
     assert_says(spc_ctx_error(r.ctx), "must be 16-byte aligned");
     assert_ok(spc_plan_execute(r.plan, r.map, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 

@@ -11,8 +11,8 @@
 #include "base/random.h"
 #include "lab/oracle/feature_oracle.h"
 #include "operators/feature.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -17,8 +17,8 @@
 #include "context/ctx.h"
 #include "lab/floor.h"
 #include "operators/feature.h"
-#include "rig/counted_allocations.h"
-#include "rig/suite.h"
+#include "harness/counted_allocations.h"
+#include "harness/suite.h"
 #include "tuner/targets.h"
 #include <math.h>
 #include <unistd.h>

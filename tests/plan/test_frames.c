@@ -8,7 +8,7 @@
  * frames, or on the device given as argument with frames as large as real
  * scans.
  */
-#include "rig/fake_cuda.h"
+#include "harness/fake_cuda.h"
 #include "spc/lab.h"
 #include "spc/tune.h"
 
@@ -16,8 +16,8 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "plan/plan.h"
-#include "rig/counted_allocations.h"
-#include "rig/map_rig.h"
+#include "harness/counted_allocations.h"
+#include "harness/map_harness.h"
 #include <dlfcn.h>
 #include <math.h>
 

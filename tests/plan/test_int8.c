@@ -13,8 +13,8 @@
 #include "base/random.h"
 #include "operators/epilogue.h"
 #include "operators/operands.h"
-#include "rig/suite.h"
-#include "rig/template_rig.h"
+#include "harness/suite.h"
+#include "harness/template_harness.h"
 #include "spc/tune.h"
 
 #include <math.h>
@@ -85,14 +85,14 @@ END_TEST
 
 START_TEST(scales_that_are_missing_are_named)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", "", NULL),
+    harness_open(&r, open_ctx("cpu", "", NULL),
              "subm,cin=4,cout=4,dtype=i8,epilogue=scale+add",
              "gen:uniform,n=20,extent=4");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
-    rig_prepare(&r, SPC_KRSC);
+    harness_prepare(&r, SPC_KRSC);
     for (int i = 0; i < 3; i++) {
         static const char *const says[] = {"`in_scale` is NULL",
                                            "`out_scale` is NULL",
@@ -110,8 +110,8 @@ START_TEST(scales_that_are_missing_are_named)
                          SPC_EINVAL);
         assert_says(spc_ctx_error(r.ctx), "must be 4-byte aligned");
     }
-    rig_check(&r);
-    rig_close(&r);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -280,7 +280,7 @@ static int64_t large_sum(const spc_relation *relation, int64_t row, int co)
     return sum;
 }
 
-static void fill_large(rig *r)
+static void fill_large(harness *r)
 {
     size_t in = spc_conv_bytes(&r->conv, SPC_IN, spc_scene_rows(r->scene));
     size_t weights = spc_conv_bytes(&r->conv, SPC_WEIGHTS, 0);
@@ -314,16 +314,16 @@ START_TEST(sums_are_exact_far_beyond_what_fp32_holds)
     spc_relation relation;
     float *got;
     bool beyond = false;
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx(device, "", NULL),
+    harness_open(&r, open_ctx(device, "", NULL),
              "subm,cin=128,cout=8,k=5,dtype=i8,out=f32",
              "gen:uniform,n=125,extent=5");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
-    rig_prepare(&r, SPC_KRSC);
+    harness_prepare(&r, SPC_KRSC);
     fill_large(&r);
-    rig_poison(&r);
+    harness_poison(&r);
     assert_ok(spc_plan_execute(r.plan, r.map, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
     assert_ok(spc_synchronize(r.ctx), spc_ctx_error(r.ctx));
@@ -342,7 +342,7 @@ START_TEST(sums_are_exact_far_beyond_what_fp32_holds)
         }
     ck_assert(beyond);
     spc_relation_release(&relation);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 

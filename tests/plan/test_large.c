@@ -13,8 +13,8 @@
 #include "context/ctx.h"
 #include "operators/conv.h"
 #include "plan/plan.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 
 #include <stdlib.h>
 

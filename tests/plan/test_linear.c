@@ -7,8 +7,8 @@
  */
 #include "base/random.h"
 #include "context/ctx.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_lookup.c - which record is chosen for a layer, and the reason given. */
-#include "rig/layer_rig.h"
+#include "harness/layer_harness.h"
 #include "spc/db.h"
 
 #include "base/error.h"
@@ -9,7 +9,7 @@
 #include "context/problem_key.h"
 #include "plan/lookup.h"
 #include "plan/plan.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -237,9 +237,9 @@ static void expect_stats(spc_stats stats, spc_origin origin)
 START_TEST(the_record_that_serves_is_the_documented_one)
 {
     const struct lookup_case *c = &cases[_i];
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", database, templates), c->layer,
+    harness_open(&r, open_ctx("cpu", database, templates), c->layer,
              "gen:uniform,n=300,extent=9");
     for (int i = 0; i < LENGTH(c->records) && c->records[i].layer; i++)
         put_record(r.ctx, r.map, &c->records[i]);
@@ -251,9 +251,9 @@ START_TEST(the_record_that_serves_is_the_documented_one)
     ck_assert_str_eq(spc_plan_config(r.plan), c->config);
     assert_says(spc_plan_reason(r.plan), c->says);
     expect_stats(spc_ctx_stats(r.ctx), c->origin);
-    rig_prepare(&r, SPC_KRSC);
-    rig_check(&r);
-    rig_close(&r);
+    harness_prepare(&r, SPC_KRSC);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -310,10 +310,10 @@ START_TEST(
 
     write_sized_template();
     for (int i = 0; i < LENGTH(rows); i++) {
-        rig r;
+        harness r;
         spc__pick pick = {0};
         remove(database);
-        rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+        harness_open(&r, open_ctx("cpu", database, templates), LAYER,
                  "gen:uniform,n=300,extent=9");
         put_record(r.ctx, r.map, &rows[i].from);
         assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 300, 300,
@@ -322,7 +322,7 @@ START_TEST(
         ck_assert_msg(pick.origin == rows[i].origin, "%s", pick.reason);
         ck_assert_str_eq(pick.config, rows[i].config);
         assert_says(pick.reason, rows[i].says);
-        rig_close(&r);
+        harness_close(&r);
     }
 }
 END_TEST
@@ -396,9 +396,9 @@ static const struct gradient_case {
 START_TEST(what_a_gradient_computes_as_serves_it)
 {
     const struct gradient_case *c = &gradient_cases[_i];
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", database, templates), c->layer,
+    harness_open(&r, open_ctx("cpu", database, templates), c->layer,
              "gen:uniform,n=300,extent=9");
     for (int i = 0; i < LENGTH(c->records) && c->records[i].layer; i++)
         put_record(r.ctx, r.map, &c->records[i]);
@@ -411,20 +411,20 @@ START_TEST(what_a_gradient_computes_as_serves_it)
         ck_assert_str_eq(pick.config, c->config);
         assert_says(pick.reason, c->says);
     }
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(a_layer_that_no_template_takes_is_unsupported_with_the_reason)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", "", templates), "subm,cin=8,cout=8,dtype=f16",
+    harness_open(&r, open_ctx("cpu", "", templates), "subm,cin=8,cout=8,dtype=f16",
              "gen:uniform,n=30");
     ck_assert_int_eq(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                      SPC_EUNSUPPORTED);
     assert_says(spc_ctx_error(r.ctx), "f32 only");
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -517,9 +517,9 @@ START_TEST(a_record_says_from_how_many_rows_it_came)
     spc__problem_key key;
     spc__pick pick;
     spc_db_row row = {0};
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+    harness_open(&r, open_ctx("cpu", database, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     spc__ctx_provenance(&provenance, r.ctx);
     spc__trial trial = {.template_name = "probe", .median_us = 5, .samples = 9};
@@ -545,7 +545,7 @@ START_TEST(a_record_says_from_how_many_rows_it_came)
     assert_ok(spc_db_each(r.ctx, see_rows, &row), spc_ctx_error(r.ctx));
     ck_assert_double_eq(row.rows, 200);
     ck_assert_double_eq(row.rows_in, 800);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -571,13 +571,13 @@ static spc_ctx *open_layered(const char *file, const char *layer,
 /* Writes records for the scene of these tests to a file and closes it. */
 static void fill(const char *file, const record *records, int count)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", file, templates), LAYER,
+    harness_open(&r, open_ctx("cpu", file, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     for (int i = 0; i < count && records[i].layer != NULL; i++)
         put_record(r.ctx, r.map, &records[i]);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 /* Runs SQL on a file without the library. */
@@ -647,7 +647,7 @@ static const struct hidden_case {
 START_TEST(a_record_that_cannot_serve_hides_no_other)
 {
     const struct hidden_case *c = &hidden[_i];
-    rig r;
+    harness r;
 
     fill(database, c->own, LENGTH(c->own));
     fill(shipped, &c->shipped, 1);
@@ -655,7 +655,7 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
         harm(database, c->harm);
     else
         forge(database, c->harm);
-    rig_open(&r, open_layered(database, shipped, templates), LAYER,
+    harness_open(&r, open_layered(database, shipped, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
@@ -663,7 +663,7 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
                   spc_plan_reason(r.plan));
     ck_assert_str_eq(spc_plan_config(r.plan), c->config);
     assert_says(spc_plan_reason(r.plan), c->says);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -721,12 +721,12 @@ static void put_trials(const char *file)
 
 START_TEST(the_next_best_of_the_problem_takes_the_place_of_what_is_damaged)
 {
-    rig r;
+    harness r;
 
     put_trials(database);
     harm(database, losses[_i].harm);
     for (int again = 0; again < 2; again++) {
-        rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+        harness_open(&r, open_ctx("cpu", database, templates), LAYER,
                  "gen:uniform,n=300,extent=9");
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
@@ -737,7 +737,7 @@ START_TEST(the_next_best_of_the_problem_takes_the_place_of_what_is_damaged)
             ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "damaged"));
         else if (again == 0 || losses[_i].origin == SPC_ORIGIN_DEFAULT)
             assert_says(spc_plan_reason(r.plan), "is damaged");
-        rig_close(&r);
+        harness_close(&r);
     }
 }
 END_TEST
@@ -746,13 +746,13 @@ END_TEST
 START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
 {
     spc__buf before = SPC__BUF_INIT, after = SPC__BUF_INIT;
-    rig r;
+    harness r;
 
     put_trials(shipped);
     harm(shipped, losses[_i].harm);
     assert_ok(spc__file_read(&before, shipped, 1 << 20, &error), error.text);
     for (int again = 0; again < 2; again++) {
-        rig_open(&r, open_layered("", shipped, templates), LAYER,
+        harness_open(&r, open_layered("", shipped, templates), LAYER,
                  "gen:uniform,n=300,extent=9");
         for (int i = 0; i < 2; i++) { /* the second lookup uses memory */
             assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
@@ -765,7 +765,7 @@ START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
             spc_plan_free(r.plan);
             r.plan = NULL;
         }
-        rig_close(&r);
+        harness_close(&r);
     }
     assert_ok(spc__file_read(&after, shipped, 1 << 20, &error), error.text);
     ck_assert_uint_eq(before.length, after.length);
@@ -813,13 +813,13 @@ static const struct {
 START_TEST(what_was_measured_before_an_upgrade_serves_after_it)
 {
     int c = _i % LENGTH(old_cases);
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", "", templates), old_cases[c].layer,
+    harness_open(&r, open_ctx("cpu", "", templates), old_cases[c].layer,
              "gen:uniform,n=300,extent=9");
     make_old_file(shipped, r.ctx, r.map);
-    rig_close(&r);
-    rig_open(&r,
+    harness_close(&r);
+    harness_open(&r,
              _i < LENGTH(old_cases) ? open_ctx("cpu", shipped, templates)
                                     : open_layered("", shipped, templates),
              old_cases[c].layer, "gen:uniform,n=300,extent=9");
@@ -828,7 +828,7 @@ START_TEST(what_was_measured_before_an_upgrade_serves_after_it)
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_NEAREST);
     assert_says(spc_plan_reason(r.plan), old_cases[c].says);
     ck_assert_str_eq(spc_plan_config(r.plan), "tile=32,order=gray,arrival=0");
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -837,35 +837,35 @@ END_TEST
 /* Makes the plan once with permission to compile, in a separate context. */
 static void compile_once(const char *template_dir, const record *put)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", database, template_dir), LAYER,
+    harness_open(&r, open_ctx("cpu", database, template_dir), LAYER,
              "gen:uniform,n=300,extent=9");
     if (put != NULL)
         put_record(r.ctx, r.map, put);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 1);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 START_TEST(cached_only_never_compiles)
 {
     static const record choice = {LAYER, 0, "probe",
                                   "tile=32,order=gray,arrival=0", false};
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+    harness_open(&r, open_ctx("cpu", database, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     ck_assert_int_eq(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         SPC_ENOTFOUND);
     ck_assert(r.plan == NULL);
     assert_says(spc_ctx_error(r.ctx), "compiling was not permitted");
-    rig_close(&r);
+    harness_close(&r);
 
     compile_once(templates, &choice);
-    rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+    harness_open(&r, open_ctx("cpu", database, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
@@ -873,9 +873,9 @@ START_TEST(cached_only_never_compiles)
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).artefacts_loaded, 1);
-    rig_prepare(&r, SPC_KRSC);
-    rig_check(&r);
-    rig_close(&r);
+    harness_prepare(&r, SPC_KRSC);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1012,7 +1012,7 @@ END_TEST
 
 /* Stores a choice with its code, as the tuner does. config NULL: the template's
  * default. */
-static void choose_as(rig *r, const char *template_name, const char *config,
+static void choose_as(harness *r, const char *template_name, const char *config,
                       double octaves)
 {
     spc__problem_key key;
@@ -1059,24 +1059,24 @@ static void choose_as(rig *r, const char *template_name, const char *config,
 
 static void choose_compiled(const char *template_name)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+    harness_open(&r, open_ctx("cpu", database, NULL), LAYER,
              "gen:uniform,n=300,extent=9");
     choose_as(&r, template_name, NULL, 0);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 /* Two choices of one layer, for scenes of two sizes. */
 static void choose_two(const char *file)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", file, templates), LAYER,
+    harness_open(&r, open_ctx("cpu", file, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     choose_as(&r, "probe", "tile=32,order=gray,arrival=0", 0);
     choose_as(&r, "probe", "tile=64,order=gray,arrival=0", 1);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 #define FIRST "note = 'chosen' AND config LIKE 'tile=32%'"
@@ -1110,12 +1110,12 @@ static const struct {
 /* A record whose contents changed is set aside, and the next best is used. */
 START_TEST(a_record_that_lies_is_set_aside)
 {
-    rig r;
+    harness r;
 
     choose_two(database);
     (lies[_i].sealed ? forge : harm)(database, lies[_i].harm);
     for (int again = 0; again < 2; again++) {
-        rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+        harness_open(&r, open_ctx("cpu", database, templates), LAYER,
                  "gen:uniform,n=300,extent=9");
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
@@ -1127,9 +1127,9 @@ START_TEST(a_record_that_lies_is_set_aside)
             assert_says(spc_plan_reason(r.plan), "was set aside");
         else /* not read a second time */
             ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "digest"));
-        rig_prepare(&r, SPC_KRSC);
-        rig_check(&r);
-        rig_close(&r);
+        harness_prepare(&r, SPC_KRSC);
+        harness_check(&r);
+        harness_close(&r);
     }
 }
 END_TEST
@@ -1161,7 +1161,7 @@ START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
     const char *layer = shipped;
     char mark[400];
-    rig r;
+    harness r;
 
     snprintf(mark, sizeof(mark), "%s/mark", folder);
     use_marking_compiler(mark);
@@ -1176,7 +1176,7 @@ START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
     options.trust = _i == 1;
     spc_ctx *ctx;
     assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
-    rig_open(&r, ctx, LAYER, "gen:uniform,n=300,extent=9");
+    harness_open(&r, ctx, LAYER, "gen:uniform,n=300,extent=9");
     spc_status status =
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY);
     ck_assert_int_eq(status, _i == 1 ? SPC_OK : SPC_ENOTFOUND);
@@ -1188,17 +1188,17 @@ START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
         ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 1);
         ck_assert_int_ne(access(mark, F_OK), 0);
     }
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(a_hit_needs_neither_lua_nor_a_compiler)
 {
-    rig r;
+    harness r;
 
     choose_compiled("generic");
     setenv("SPC_CC", "/nonexistent/cc", 1);
-    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+    harness_open(&r, open_ctx("cpu", database, NULL), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
@@ -1206,9 +1206,9 @@ START_TEST(a_hit_needs_neither_lua_nor_a_compiler)
     ck_assert_int_eq(spc_ctx_stats(r.ctx).hits, 1);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
     ck_assert(r.ctx->library == NULL);
-    rig_prepare(&r, SPC_KRSC);
-    rig_check(&r);
-    rig_close(&r);
+    harness_prepare(&r, SPC_KRSC);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1219,72 +1219,72 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
                                "tile=64,order=gray,arrival=0", false};
     static const record other = {LAYER, 0, "probe",
                                  "tile=32,order=gray,arrival=0", false};
-    rig r;
+    harness r;
 
     compile_once(templates, &other);
     fill(shipped, &own, 1); /* here it is the upper layer */
     forge(shipped, FASTER);
-    rig_open(&r, open_layered(shipped, database, templates), LAYER,
+    harness_open(&r, open_layered(shipped, database, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
     ck_assert_str_eq(spc_plan_config(r.plan), other.config);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 /* Its code exists; the launch numbers exceed any grid. */
 START_TEST(a_record_that_cannot_be_launched_is_made_anew)
 {
-    rig r;
+    harness r;
 
     choose_compiled("generic");
     forge(database, "UPDATE trial SET launch = replace(launch, 'pack_threads=',"
                     " 'pack_threads=1099511627776,was=')"
                     " WHERE note <> 'default'");
-    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+    harness_open(&r, open_ctx("cpu", database, NULL), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_msg(spc_plan_origin(r.plan) == SPC_ORIGIN_EXACT, "%s",
                   spc_plan_reason(r.plan));
-    rig_prepare(&r, SPC_KRSC);
-    rig_check(&r);
-    rig_close(&r);
+    harness_prepare(&r, SPC_KRSC);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 
 /* Like a deployment: a read-only layer, and no writable database. */
 START_TEST(a_shipped_layer_serves_alone)
 {
-    rig r;
+    harness r;
 
     choose_compiled("generic");
-    rig_open(&r, open_layered("", database, NULL), LAYER,
+    harness_open(&r, open_layered("", database, NULL), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(without_a_compiler_the_sentence_says_so)
 {
-    rig r;
+    harness r;
 
     setenv("SPC_CC", "/nonexistent/cc", 1);
-    rig_open(&r, open_ctx("cpu", "", templates), LAYER, "gen:uniform,n=30");
+    harness_open(&r, open_ctx("cpu", "", templates), LAYER, "gen:uniform,n=30");
     spc_status status = spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0);
     ck_assert_int_eq(status, SPC_EUNSUPPORTED);
     assert_says(spc_ctx_error(r.ctx), "/nonexistent/cc");
     ck_assert_int_eq(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         SPC_ENOTFOUND);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1299,9 +1299,9 @@ END_TEST
 START_TEST(one_context_loads_a_module_once)
 {
     spc_plan *second;
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", "", templates), LAYER,
+    harness_open(&r, open_ctx("cpu", "", templates), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
@@ -1311,7 +1311,7 @@ START_TEST(one_context_loads_a_module_once)
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 1);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).lookups, 2);
     spc_plan_free(second);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1320,13 +1320,13 @@ START_TEST(unloading_spares_what_others_use)
 {
     spc__code code, again;
     spc__attrs problem;
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", "", templates), LAYER,
+    harness_open(&r, open_ctx("cpu", "", templates), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    rig_prepare(&r, SPC_KRSC);
+    harness_prepare(&r, SPC_KRSC);
     spc__conv_attrs(&problem, &r.conv);
     assert_ok(spc__ctx_code(&code, r.ctx, "probe", &problem, NULL, 0),
               spc_ctx_error(r.ctx));
@@ -1335,8 +1335,8 @@ START_TEST(unloading_spares_what_others_use)
     ck_assert_ptr_eq(again.module, code.module);
     spc__ctx_unload(r.ctx, code.artefact);
     spc__ctx_unload(r.ctx, "no such key");
-    rig_check(&r);
-    rig_close(&r);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1364,20 +1364,20 @@ END_TEST
 /* Asking the real templates takes tens of milliseconds. */
 START_TEST(a_stored_default_is_served_without_asking_templates)
 {
-    rig r;
+    harness r;
 
     compile_once(NULL, NULL);
     setenv("SPC_CC", "/nonexistent/cc", 1);
-    rig_open(&r, open_ctx("cpu", database, NULL), LAYER,
+    harness_open(&r, open_ctx("cpu", database, NULL), LAYER,
              "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
     ck_assert(r.ctx->library == NULL);
-    rig_prepare(&r, SPC_KRSC);
-    rig_check(&r);
-    rig_close(&r);
+    harness_prepare(&r, SPC_KRSC);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1387,13 +1387,13 @@ START_TEST(an_explanation_is_what_the_plan_will_be)
     static const record choice = {LAYER, 0, "probe",
                                   "tile=32,order=gray,arrival=0", false};
     spc_explanation is;
-    rig r;
+    harness r;
 
     if (_i == 1)
         fill(database, &choice, 1);
     if (_i == 2)
         compile_once(templates, &choice);
-    rig_open(&r, open_ctx("cpu", database, templates), LAYER,
+    harness_open(&r, open_ctx("cpu", database, templates), LAYER,
              "gen:uniform,n=300,extent=9");
     spc_explain_question ask = {&r.conv, 300, 300, spc_map_pairs(r.map)};
     assert_ok(spc_explain(&is, r.ctx, &ask, 0), spc_ctx_error(r.ctx));
@@ -1414,7 +1414,7 @@ START_TEST(an_explanation_is_what_the_plan_will_be)
                      (int64_t)spc_plan_workspace_bytes(r.plan, r.map));
     ask.rows_in = -1;
     ck_assert_int_eq(spc_explain(&is, r.ctx, &ask, 0), SPC_EINVAL);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1485,10 +1485,10 @@ static const struct {
 
 START_TEST(a_pack_serves_an_unseen_layer_by_the_default_of_its_class)
 {
-    rig r;
+    harness r;
 
     pack_classes();
-    rig_open(&r, open_layered("", shipped, templates), unseen[_i].layer,
+    harness_open(&r, open_layered("", shipped, templates), unseen[_i].layer,
              "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
@@ -1499,9 +1499,9 @@ START_TEST(a_pack_serves_an_unseen_layer_by_the_default_of_its_class)
         "%s", spc_plan_reason(r.plan));
     if (unseen[_i].of_class)
         ck_assert_str_eq(spc_plan_config(r.plan), unseen[_i].config);
-    rig_prepare(&r, SPC_KRSC);
-    rig_check(&r);
-    rig_close(&r);
+    harness_prepare(&r, SPC_KRSC);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 

@@ -11,8 +11,8 @@
 #include "base/random.h"
 #include "operators/operands.h"
 #include "plan/plan.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 #include "spc/tune.h"
 
 #include <math.h>

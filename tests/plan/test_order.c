@@ -4,8 +4,8 @@
  * context that is freed before its objects; and which object gets the error
  * message. Runs on "cpu".
  */
-#include "rig/counting_hook.h"
-#include "rig/suite.h"
+#include "harness/counting_hook.h"
+#include "harness/suite.h"
 #include "spc.h"
 #include "spc/tune.h"
 

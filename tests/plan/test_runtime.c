@@ -2,15 +2,15 @@
 /* test_runtime.c - layers as text, contexts, plans that run, the bench. */
 #include "coords/map.h"
 #include "plan/plan.h"
-#include "rig/comma_locale.h"
-#include "rig/counted_allocations.h"
-#include "rig/layer_rig.h"
+#include "harness/comma_locale.h"
+#include "harness/counted_allocations.h"
+#include "harness/layer_harness.h"
 #include "spc/db.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -291,13 +291,13 @@ START_TEST(a_bad_database_is_a_warning_unless_it_is_needed)
     options.need_database = false;
     options.log = count_warning;
     options.log_payload = &warnings;
-    rig r;
+    harness r;
     assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
     ck_assert_int_ge(warnings, 1);
-    rig_open(&r, ctx, "subm,cin=4,cout=4,dtype=f32", "gen:uniform,n=50");
+    harness_open(&r, ctx, "subm,cin=4,cout=4,dtype=f32", "gen:uniform,n=50");
     assert_ok(spc_plan_create(&r.plan, ctx, &r.conv, r.map, 0),
               spc_ctx_error(ctx));
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -418,17 +418,17 @@ static const char *device_or(const char *otherwise)
 
 static void check_case(const char *device, int i)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx(device, suite_database(), NULL), cases[i].layer,
+    harness_open(&r, open_ctx(device, suite_database(), NULL), cases[i].layer,
              cases[i].scene);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
     assert_says(spc_plan_reason(r.plan), "default");
-    rig_prepare(&r, SPC_KRSC);
-    rig_check(&r);
-    rig_close(&r);
+    harness_prepare(&r, SPC_KRSC);
+    harness_check(&r);
+    harness_close(&r);
 }
 
 START_TEST(every_layer_gives_the_oracles_result)
@@ -448,7 +448,7 @@ END_TEST
 START_TEST(rows_keep_the_callers_order_across_batches)
 {
     int32_t coords[240][4];
-    rig r;
+    harness r;
 
     for (int i = 0; i < 240; i++) {
         int j = i * 97 % 240; /* a permutation */
@@ -457,7 +457,7 @@ START_TEST(rows_keep_the_callers_order_across_batches)
         coords[i][2] = j / 12 % 5 - 7;
         coords[i][3] = j / 60 - 1;
     }
-    rig_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
+    harness_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
              "subm,cin=6,cout=10,dtype=f32,bias=1", "gen:uniform,n=1");
     spc_scene_free(r.scene);
     spc_map_free(r.map);
@@ -467,17 +467,17 @@ START_TEST(rows_keep_the_callers_order_across_batches)
               spc_ctx_error(r.ctx));
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    rig_prepare(&r, SPC_KRSC);
-    rig_check(&r);
-    rig_close(&r);
+    harness_prepare(&r, SPC_KRSC);
+    harness_check(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(no_voxels_are_no_trouble)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
+    harness_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
              "subm,cin=4,cout=4", "gen:uniform,n=1");
     spc_map_free(r.map);
     assert_ok(spc_map_create_from_coords(&r.map, r.ctx, &r.conv, NULL, 0, NULL),
@@ -486,20 +486,20 @@ START_TEST(no_voxels_are_no_trouble)
               spc_ctx_error(r.ctx));
     assert_ok(spc_plan_execute(r.plan, r.map, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 /* The same weights in the other layout. */
 START_TEST(both_weight_layouts_pack_to_the_same_bytes)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
+    harness_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
              "subm,cin=6,cout=5,k=3x2x1,dtype=f32", "gen:uniform,n=50");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    rig_prepare(&r, SPC_RSCK);
+    harness_prepare(&r, SPC_RSCK);
     float rsck[6][6][5];
     const float *krsc = r.sample.weights[SPC__REAL];
     for (int k = 0; k < 6; k++)
@@ -511,30 +511,30 @@ START_TEST(both_weight_layouts_pack_to_the_same_bytes)
     assert_ok(spc_copy_to_device(r.ctx, other, rsck, sizeof(rsck)), "");
     assert_ok(spc_plan_pack_weights(r.plan, r.packed, other, SPC_RSCK, NULL),
               spc_ctx_error(r.ctx));
-    rig_check(&r);
+    harness_check(&r);
     spc_dealloc(r.ctx, other);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 /* ---- the execute path ---------------------------------------------------- */
 
-static void open_probe(rig *r)
+static void open_probe(harness *r)
 {
-    rig_open(r, open_ctx(device_or("cpu"), suite_database(), NULL),
+    harness_open(r, open_ctx(device_or("cpu"), suite_database(), NULL),
              "subm,cin=8,cout=8,dtype=f32,bias=1",
              "gen:uniform,n=500,extent=10");
     assert_ok(spc_plan_create(&r->plan, r->ctx, &r->conv, r->map, 0),
               spc_ctx_error(r->ctx));
-    rig_prepare(r, SPC_KRSC);
+    harness_prepare(r, SPC_KRSC);
 }
 
 START_TEST(executing_allocates_nothing)
 {
-    rig r;
+    harness r;
 
     open_probe(&r);
-    rig_check(&r);
+    harness_check(&r);
     atomic_store(&watching, 1);
     spc_status status = SPC_OK;
     for (int i = 0; i < 20 && status == SPC_OK; i++)
@@ -542,7 +542,7 @@ START_TEST(executing_allocates_nothing)
     atomic_store(&watching, 0);
     assert_ok(status, spc_ctx_error(r.ctx));
     ck_assert_int_eq(atomic_load(&allocations), 0);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -550,7 +550,7 @@ START_TEST(a_bad_buffer_is_named)
 {
     static const char *const names[] = {"in",   "out", "weights",
                                         "bias", "in",  "out"};
-    rig r;
+    harness r;
 
     open_probe(&r);
     spc_buffers bad = r.buffers;
@@ -576,14 +576,14 @@ START_TEST(a_bad_buffer_is_named)
     }
     ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &bad, NULL), SPC_EINVAL);
     assert_says(spc_ctx_error(r.ctx), names[_i]);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 /* No operand may be read while it is written. */
 START_TEST(buffers_that_overlap_are_refused)
 {
-    rig r;
+    harness r;
 
     open_probe(&r);
     size_t rows = (size_t)spc_map_rows(r.map);
@@ -608,22 +608,22 @@ START_TEST(buffers_that_overlap_are_refused)
     assert_says(spc_ctx_error(r.ctx), "`out`");
     assert_ok(spc_plan_execute(r.plan, r.map, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 /* As layers do that read and write slices of a concatenation. */
 START_TEST(slices_of_one_buffer_do_not_overlap)
 {
-    rig r;
+    harness r;
 
-    rig_open(&r, open_ctx("cpu", "", NULL),
+    harness_open(&r, open_ctx("cpu", "", NULL),
              _i == 0 ? "subm,cin=8,cout=8,dtype=f32,in_pitch=16,out_pitch=16"
                      : "subm,cin=8,cout=8,dtype=f32,in_pitch=12,out_pitch=12",
              "gen:uniform,n=50,extent=6");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    rig_prepare(&r, SPC_KRSC);
+    harness_prepare(&r, SPC_KRSC);
     size_t rows = (size_t)spc_map_rows(r.map);
     float *both = calloc(rows + 1, 16 * sizeof(float));
     spc_buffers slices = r.buffers;
@@ -632,14 +632,14 @@ START_TEST(slices_of_one_buffer_do_not_overlap)
     ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &slices, NULL),
                      _i == 0 ? SPC_OK : SPC_EINVAL);
     free(both);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(another_map_must_be_prepared_first)
 {
     spc_map *other;
-    rig r;
+    harness r;
 
     open_probe(&r);
     assert_ok(spc_map_create_from_scene(&other, r.ctx, &r.conv, r.scene),
@@ -651,14 +651,14 @@ START_TEST(another_map_must_be_prepared_first)
     assert_ok(spc_plan_execute(r.plan, other, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
     spc_map_free(other);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(a_plan_refuses_what_makes_no_sense)
 {
     spc_plan *plan;
-    rig r;
+    harness r;
 
     open_probe(&r);
     ck_assert_int_eq(spc_plan_create(&plan, r.ctx, &r.conv, r.map, 1u << 9),
@@ -681,7 +681,7 @@ START_TEST(a_plan_refuses_what_makes_no_sense)
         spc_plan_pack_weights(r.plan, r.packed, r.packed, SPC_KRSC, NULL),
         SPC_EINVAL);
     assert_says(spc_ctx_error(r.ctx), "`packed` and `weights` overlap");
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -716,7 +716,7 @@ START_TEST(a_launch_geometry_that_cannot_be_is_a_template_error)
     spc__code code;
     spc__attrs problem;
     spc_plan *plan;
-    rig r;
+    harness r;
 
     open_probe(&r);
     spc__conv_attrs(&problem, &r.conv);
@@ -730,7 +730,7 @@ START_TEST(a_launch_geometry_that_cannot_be_is_a_template_error)
         SPC_ETEMPLATE);
     ck_assert(plan == NULL);
     assert_says(spc_ctx_error(r.ctx), bad_launches[_i].says);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -740,7 +740,7 @@ END_TEST
 enum { THREADS = 8, ROUNDS = 20 };
 
 typedef struct runner {
-    const rig *r;
+    const harness *r;
     int number;
     void *out;
     int failed;
@@ -768,7 +768,7 @@ static const char *spoil(spc_buffers *buffers, int number)
 static void *run_often(void *payload)
 {
     runner *self = payload;
-    const rig *r = self->r;
+    const harness *r = self->r;
 
     self->failed += strcmp(spc_ctx_error(r->ctx), "") != 0;
     for (int i = 0; i < ROUNDS; i++) {
@@ -784,7 +784,7 @@ static void *run_often(void *payload)
     return NULL;
 }
 
-static void assert_equal_on_device(const rig *r, const void *a, const void *b)
+static void assert_equal_on_device(const harness *r, const void *a, const void *b)
 {
     size_t bytes = r->bed->out.bytes;
     char *host = malloc(2 * bytes);
@@ -800,10 +800,10 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
 {
     pthread_t threads[THREADS];
     runner runners[THREADS];
-    rig r;
+    harness r;
 
     open_probe(&r);
-    rig_check(&r);
+    harness_check(&r);
     for (int i = 0; i < THREADS; i++) {
         runners[i] = (runner){.r = &r, .number = i};
         assert_ok(spc_alloc(&runners[i].out, r.ctx, r.bed->out.bytes), "");
@@ -822,7 +822,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
         assert_equal_on_device(&r, runners[i].out, r.bed->out.data);
         spc_dealloc(r.ctx, runners[i].out);
     }
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -1009,7 +1009,7 @@ START_TEST(what_is_null_is_refused_and_named)
     spc_plan *plan;
     spc_conv conv;
     spc_map *map;
-    rig r;
+    harness r;
 
     open_probe(&r);
     spc_ctx *ctx = r.ctx;
@@ -1026,7 +1026,7 @@ START_TEST(what_is_null_is_refused_and_named)
     ck_assert(memory == NULL && scene == NULL && map == NULL && plan == NULL);
     ck_assert_ptr_null(text);
     ck_assert(other == NULL);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 

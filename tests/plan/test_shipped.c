@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_shipped.c - records that are installed with the library, below the
  * user's own records. */
-#include "rig/layer_rig.h"
+#include "harness/layer_harness.h"
 #include "spc/tune.h"
 
 #include "base/error.h"
 #include "base/file.h"
 #include "context/problem_key.h"
 #include "context/shipped.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,11 +82,11 @@ static void put(const char *file, const choice *from)
     spc__trial trial = {
         .template_name = "probe", .samples = 9, .verified = true};
     char config[64];
-    rig r;
+    harness r;
 
     if (from->tile == 0)
         return;
-    rig_open(&r, open_above(file, NULL, ""), LAYER, SCENE);
+    harness_open(&r, open_above(file, NULL, ""), LAYER, SCENE);
     spc__problem_key_init(&key, r.ctx, &r.conv, spc_map_rows(r.map),
                           spc_map_rows(r.map), spc_map_density(r.map));
     key.features[0].value += from->octaves;
@@ -104,7 +104,7 @@ static void put(const char *file, const choice *from)
     assert_ok(spc__cache_put_choice(r.ctx->cache, &key, &trial, "for a test",
                                     &provenance, &error),
               error.text);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 static const struct {
@@ -143,11 +143,11 @@ static const struct {
 START_TEST(what_ships_comes_behind_what_is_known_as_nearly)
 {
     char tile[16];
-    rig r;
+    harness r;
 
     put(own, &cases[_i].own);
     put(shipped, &cases[_i].shipped);
-    rig_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER, SCENE);
+    harness_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER, SCENE);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_msg(spc_plan_origin(r.plan) == cases[_i].origin, "%s",
@@ -156,7 +156,7 @@ START_TEST(what_ships_comes_behind_what_is_known_as_nearly)
     assert_says(spc_plan_config(r.plan), tile);
     assert_says(spc_plan_reason(r.plan), cases[_i].says);
     ck_assert(spc_plan_is_shipped(r.plan) == cases[_i].is_shipped);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -165,10 +165,10 @@ START_TEST(in_the_background_a_stale_choice_is_tuned_anew)
 {
     spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
     const choice stale = {0, 32, 5, true};
-    rig r;
+    harness r;
 
     put(shipped, &stale);
-    rig_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER, SCENE);
+    harness_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER, SCENE);
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     for (int tuned = 0; tuned < 2; tuned++) {
         spc_plan_free(r.plan);
@@ -181,7 +181,7 @@ START_TEST(in_the_background_a_stale_choice_is_tuned_anew)
         ck_assert(spc_plan_is_shipped(r.plan) == !tuned);
         spc_background_wait(r.ctx);
     }
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 

@@ -16,8 +16,8 @@
 #include "lab/sample/bed.h"
 #include "operators/conv.h"
 #include "plan/plan.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 #include "tuner/targets.h"
 
 #include <stdio.h>

@@ -3,14 +3,14 @@
  * test_background.c - background mode: plans run at once and are replaced when
  * something better is ready; and the lease by which processes share work.
  */
-#include "rig/layer_rig.h"
+#include "harness/layer_harness.h"
 #include "spc/tune.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "cache/cache.h"
 #include "cache/lease.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -52,14 +52,14 @@ static const char *at(const char *name)
 static const char layer[] = "subm,cin=4,cout=6,k=3,dtype=f32";
 static const char scene[] = "gen:uniform,n=300,extent=12";
 
-static void open_rig(rig *r, const char *database)
+static void open_harness(harness *r, const char *database)
 {
-    rig_open(r,
+    harness_open(r,
              open_ctx("cpu", at(database), suite_path("templates/tuner/plain")),
              layer, scene);
 }
 
-static void make_plan(rig *r)
+static void make_plan(harness *r)
 {
     spc_plan_free(r->plan);
     assert_ok(spc_plan_create(&r->plan, r->ctx, &r->conv, r->map,
@@ -68,10 +68,10 @@ static void make_plan(rig *r)
 }
 
 /* Computes and compares the result of a plan. */
-static void run_plan(rig *r)
+static void run_plan(harness *r)
 {
-    rig_prepare(r, SPC_KRSC);
-    rig_check(r);
+    harness_prepare(r, SPC_KRSC);
+    harness_check(r);
     spc__bed_free(r->bed);
     spc__sample_release(&r->sample);
     spc_dealloc(r->ctx, r->packed);
@@ -84,9 +84,9 @@ static void run_plan(rig *r)
 START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
 {
     spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
-    rig r;
+    harness r;
 
-    open_rig(&r, "user.db");
+    open_harness(&r, "user.db");
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     make_plan(&r);
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
@@ -100,7 +100,7 @@ START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, compiled);
     ck_assert(!spc_plan_is_outdated(r.plan));
     run_plan(&r);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -110,7 +110,7 @@ START_TEST(the_arguments_of_a_worker_are_copied)
     char first[500], other[500], command[32] = "/bin/sh", *words[4];
     spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
     char wanted[450], unwanted[450];
-    rig r;
+    harness r;
 
     snprintf(wanted, sizeof(wanted), "%s", at("wanted"));
     snprintf(unwanted, sizeof(unwanted), "%s", at("unwanted"));
@@ -121,7 +121,7 @@ START_TEST(the_arguments_of_a_worker_are_copied)
     words[2] = first;
     words[3] = NULL;
     options.worker = (const char *const *)words;
-    open_rig(&r, "user.db");
+    open_harness(&r, "user.db");
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     words[2] = other;
     memcpy(first, other, sizeof(first));
@@ -129,17 +129,17 @@ START_TEST(the_arguments_of_a_worker_are_copied)
     spc_background_wait(r.ctx);
     ck_assert_int_eq(access(wanted, F_OK), 0);
     ck_assert_int_ne(access(unwanted, F_OK), 0);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 /* Another layer's record gives a configuration to compile. */
 START_TEST(without_leave_to_tune_it_compiles)
 {
-    rig r;
+    harness r;
     spc_conv wider;
 
-    open_rig(&r, "user.db");
+    open_harness(&r, "user.db");
     assert_ok(spc_tune(r.ctx, &r.conv, (const spc_scene *const *)&r.scene, 1,
                        &(spc_tune_options){.stage = SPC_STAGE_TIME,
                                            .effort = SPC_EFFORT_QUICK,
@@ -157,18 +157,18 @@ START_TEST(without_leave_to_tune_it_compiles)
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_NEAREST);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, compiled);
     ck_assert(!spc_plan_is_outdated(r.plan));
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
 START_TEST(what_it_needs_is_asked_for)
 {
-    rig r;
+    harness r;
     spc_ctx *without = open_ctx("cpu", "", suite_path("templates/tuner/plain"));
 
     ck_assert_int_eq(spc_background_start(without, NULL), SPC_EDB);
     spc_ctx_free(without);
-    open_rig(&r, "user.db");
+    open_harness(&r, "user.db");
     ck_assert_int_eq(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_BACKGROUND),
         SPC_ESTATE);
@@ -179,7 +179,7 @@ START_TEST(what_it_needs_is_asked_for)
     assert_ok(spc_background_start(r.ctx, NULL), spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_background_start(r.ctx, NULL), SPC_ESTATE);
     ck_assert(!spc_plan_is_outdated(NULL));
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -188,13 +188,13 @@ START_TEST(the_end_comes_soon)
 {
     spc_background_options options = {.tune = true,
                                       .effort = SPC_EFFORT_EXHAUSTIVE};
-    rig r;
+    harness r;
 
-    open_rig(&r, "user.db");
+    open_harness(&r, "user.db");
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     make_plan(&r);
     uint64_t start = spc__now_ns();
-    rig_close(&r);
+    harness_close(&r);
     ck_assert_uint_lt(spc__now_ns() - start, 20ull * 1000 * 1000 * 1000);
 }
 END_TEST
@@ -227,7 +227,7 @@ static void *run_often(void *payload)
 }
 
 /* Each has an output and a workspace of its own. */
-static void start_runner(runner *out, rig *r, const void *in,
+static void start_runner(runner *out, harness *r, const void *in,
                          const void *packed, atomic_bool *ends)
 {
     void *own;
@@ -250,9 +250,9 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
     runner runners[RUNNERS];
     atomic_bool ends = false;
     void *in, *weights, *packed, *failed;
-    rig r;
+    harness r;
 
-    open_rig(&r, "user.db");
+    open_harness(&r, "user.db");
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     make_plan(&r);
     assert_ok(
@@ -294,7 +294,7 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
     spc_dealloc(r.ctx, in);
     spc_dealloc(r.ctx, weights);
     spc_dealloc(r.ctx, packed);
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 
@@ -305,14 +305,14 @@ END_TEST
 typedef struct server {
     pthread_t thread;
     spc_ctx *ctx; /* the thread's */
-    const rig *shared;
+    const harness *shared;
 } server;
 
 static void *serve_one(void *payload)
 {
     spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
     const server *self = payload;
-    const rig *shared = self->shared;
+    const harness *shared = self->shared;
     spc_ctx *ctx = self->ctx;
     spc_map *map = NULL;
     spc_plan *plan = NULL;
@@ -341,9 +341,9 @@ START_TEST(contexts_of_one_process_share_the_work)
 {
     server servers[CONTEXTS];
     void *failed;
-    rig r;
+    harness r;
 
-    open_rig(&r, "user.db");
+    open_harness(&r, "user.db");
     for (int i = 0; i < CONTEXTS; i++) {
         servers[i] = (server){.shared = &r};
         servers[i].ctx =
@@ -357,7 +357,7 @@ START_TEST(contexts_of_one_process_share_the_work)
         pthread_join(servers[i].thread, &failed);
         ck_assert_msg(failed == NULL, "%s", (const char *)failed);
     }
-    rig_close(&r);
+    harness_close(&r);
 }
 END_TEST
 

@@ -2,7 +2,7 @@
 /*
  * test_builder.c - candidates are compiled while others are measured.
  */
-#include "rig/tune_rig.h"
+#include "harness/tune_harness.h"
 
 #include "base/clock.h"
 #include "tuner/builder.h"

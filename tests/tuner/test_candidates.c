@@ -12,8 +12,8 @@
  */
 #include "base/parallel.h"
 #include "base/random.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 #include "spc/tune.h"
 
 #include <stdio.h>

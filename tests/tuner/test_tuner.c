@@ -3,7 +3,7 @@
  * test_tuner.c - the tuning engine, on the cpu and the sim device: the winner,
  * the measurements, and the records for the next run.
  */
-#include "rig/tune_rig.h"
+#include "harness/tune_harness.h"
 
 /* ---- the main job -------------------------------------------------------- */
 
@@ -102,13 +102,13 @@ START_TEST(untuned_is_what_a_plan_takes_without_a_database)
     static const char *const only[] = {"few", "many", NULL};
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "tied");
     spc_tune_report report;
-    rig r;
+    harness r;
     recorded t;
     spc_tune_options options = options_for(&t);
 
     options.only = only[_i];
     assert_ok(tune(ctx, LAYER, SCENE, &options, &report), spc_ctx_error(ctx));
-    rig_open(&r, ctx, LAYER, SCENE);
+    harness_open(&r, ctx, LAYER, SCENE);
     assert_ok(spc_plan_create(&r.plan, ctx, &r.conv, r.map, SPC_PLAN_ESTIMATE),
               spc_ctx_error(ctx));
     ck_assert_str_eq(spc_plan_template(r.plan), "many");
@@ -118,7 +118,7 @@ START_TEST(untuned_is_what_a_plan_takes_without_a_database)
         int i = find(&t, "many tile=64,step=1");
         ck_assert_double_eq(report.default_us, t.at[i].us);
     }
-    rig_close(&r); /* frees the context */
+    harness_close(&r); /* frees the context */
 }
 END_TEST
 

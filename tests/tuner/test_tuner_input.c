@@ -3,7 +3,7 @@
  * test_tuner_input.c - input of a run: the caller's choices, and mistakes, each
  * of which has its message.
  */
-#include "rig/tune_rig.h"
+#include "harness/tune_harness.h"
 #include "tuner/request.h"
 
 /* ---- bad input ----------------------------------------------------------- */

@@ -3,7 +3,7 @@
  * test_tuner_records.c - the use of records by a run: some cannot be stored,
  * some were damaged, and some decide ties.
  */
-#include "rig/tune_rig.h"
+#include "harness/tune_harness.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -3,7 +3,7 @@
  * test_tuner_targets.c - candidates for GPUs that are not installed: their
  * space, their defaults, and that they compile.
  */
-#include "rig/tune_rig.h"
+#include "harness/tune_harness.h"
 
 #include "tuner/targets.h"
 #include <inttypes.h>

@@ -3,12 +3,12 @@
  * test_tuner_workers.c - candidates that crash, hang, lie or harm their
  * process, and the worker processes that contain them.
  */
-#include "rig/tune_rig.h"
+#include "harness/tune_harness.h"
 
 #include "base/clock.h"
 #include "lab/oracle/relation.h"
 #include "tuner/turn.h"
-#include "tuner/worker/rig.h"
+#include "tuner/worker/harness.h"
 #include "tuner/worker/wire.h"
 #include "tuner/worker/worker_clock.h"
 #include "tuner/worker/worker_limits.h"
@@ -287,7 +287,7 @@ START_TEST(a_device_that_answers_runs_a_small_kernel)
     spc__sample sample;
     spc_scene *scene;
     spc_conv conv;
-    spc__rig *measuring;
+    spc__harness *measuring;
 
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=20,extent=4", &error),
@@ -297,14 +297,14 @@ START_TEST(a_device_that_answers_runs_a_small_kernel)
     source = (spc__sample_source){.scene = scene, .relation = &relation};
     assert_ok(spc__sample_init(&sample, &conv, &source, 1, &options, &error),
               error.text);
-    assert_ok(spc__rig_create(&measuring, ctx, &sample, &error), error.text);
+    assert_ok(spc__harness_create(&measuring, ctx, &sample, &error), error.text);
     int64_t compiled = spc_ctx_stats(ctx).compiles;
-    spc__rig_probe(&outcome, measuring);
+    spc__harness_probe(&outcome, measuring);
     ck_assert_int_eq(spc_ctx_stats(ctx).compiles, compiled);
     ck_assert_msg(outcome.status == SPC__TRIAL_OK && !outcome.dead, "%s",
                   outcome.note);
     ck_assert_int_eq(outcome.trouble, SPC_OK);
-    spc__rig_free(measuring);
+    spc__harness_free(measuring);
     spc__sample_release(&sample);
     spc__relation_release(&relation);
     spc_scene_free(scene);
@@ -333,7 +333,7 @@ static int faults_in(const char *path, const char *but)
 }
 
 /* As if the kernel ended processes because memory ran out. */
-START_TEST(a_rig_that_fails_ends_the_run_and_leaves_no_verdict)
+START_TEST(a_harness_that_fails_ends_the_run_and_leaves_no_verdict)
 {
     char *database = make_database(), mark[400];
     spc_ctx *ctx = open_ctx("cpu", database, TEMPLATES "nasty");
@@ -708,7 +708,7 @@ int main(void)
     tcase_add_test(workers,
                    a_spoiled_process_is_no_verdict_on_the_next_candidate);
     tcase_add_test(workers,
-                   a_rig_that_fails_ends_the_run_and_leaves_no_verdict);
+                   a_harness_that_fails_ends_the_run_and_leaves_no_verdict);
     tcase_add_test(workers,
                    no_verdict_is_stored_where_no_worker_starts_any_more);
     tcase_add_loop_test(workers, a_worker_that_is_no_worker_is_said_to_be_none,

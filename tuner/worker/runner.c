@@ -43,7 +43,7 @@ struct spc__runner {
     spc_ctx *ctx;
     const spc__sample *sample;
     spc__runner_options options;
-    spc__rig *rig; /* in this process */
+    spc__harness *harness; /* in this process */
     pid_t pid;     /* 0: no worker runs */
     int socket;
     unsigned number;         /* of the last request */
@@ -396,21 +396,21 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
 
 /* ---- requests ------------------------------------------------------------ */
 
-static spc_status start_rig(spc__runner *runner, spc_error *error)
+static spc_status start_harness(spc__runner *runner, spc_error *error)
 {
-    return runner->rig != NULL ? SPC_OK
-                               : spc__rig_create(&runner->rig, runner->ctx,
+    return runner->harness != NULL ? SPC_OK
+                               : spc__harness_create(&runner->harness, runner->ctx,
                                                  runner->sample, error);
 }
 
 spc_status spc__runner_start(spc__runner *runner, spc_error *error)
 {
     return runner->options.in_worker ? start_worker(runner, error)
-                                     : start_rig(runner, error);
+                                     : start_harness(runner, error);
 }
 
 static spc_status fail_troubled(const spc__outcome *out,
-                                const spc__rig_code *code, spc_error *error)
+                                const spc__harness_code *code, spc_error *error)
 {
     return spc__fail(error, out->trouble,
                      "the measuring process fails, not the candidates: %s; "
@@ -418,21 +418,21 @@ static spc_status fail_troubled(const spc__outcome *out,
                      out->note, code->template_name);
 }
 
-static spc_status ask_rig(spc__outcome *out, spc__runner *runner,
+static spc_status ask_harness(spc__outcome *out, spc__runner *runner,
                           const spc__wire_request *request, spc_error *error)
 {
-    spc_status status = start_rig(runner, error);
+    spc_status status = start_harness(runner, error);
 
     if (status != SPC_OK)
         return status;
     if (request->op == SPC__WIRE_VERIFY)
-        spc__rig_verify(out, runner->rig, request->slot, &request->code);
+        spc__harness_verify(out, runner->harness, request->slot, &request->code);
     else if (request->op == SPC__WIRE_LOAD)
-        spc__rig_load(out, runner->rig, request->slot, &request->code);
+        spc__harness_load(out, runner->harness, request->slot, &request->code);
     else if (request->op == SPC__WIRE_TIME)
-        spc__rig_time(out, runner->rig, request->slot, &request->order);
+        spc__harness_time(out, runner->harness, request->slot, &request->order);
     else if (request->op == SPC__WIRE_CONFIRM)
-        spc__rig_confirm(out, runner->rig, request->slot);
+        spc__harness_confirm(out, runner->harness, request->slot);
     if (spc__cancelled(runner->ctx->cancel)) /* not caused by the candidate */
         return spc__interrupted(error);
     if (out->trouble != SPC_OK)
@@ -452,7 +452,7 @@ static spc_status ask(spc__outcome *out, spc__runner *runner,
     if (spc__cancelled(runner->ctx->cancel))
         return spc__interrupted(error);
     return runner->options.in_worker ? ask_worker(out, runner, request, error)
-                                     : ask_rig(out, runner, request, error);
+                                     : ask_harness(out, runner, request, error);
 }
 
 static void nap(int turn)
@@ -464,7 +464,7 @@ static void nap(int turn)
 
 /* A request together with its preparation. */
 typedef spc_status (*attempt)(spc__outcome *out, spc__runner *runner,
-                              const spc__rig_code *code,
+                              const spc__harness_code *code,
                               spc__wire_request *request, spc_error *error);
 
 /* True for a verdict that the worker's state may have caused. */
@@ -480,7 +480,7 @@ static bool is_doubtful(const spc__outcome *out)
  * worker repeats it.
  */
 static spc_status ask_firmly(attempt try_once, spc__outcome *out,
-                             spc__runner *runner, const spc__rig_code *code,
+                             spc__runner *runner, const spc__harness_code *code,
                              spc__wire_request *request, spc_error *error)
 {
     bool repeated = false;
@@ -521,7 +521,7 @@ static bool remember(spc__runner *runner, int slot, bool is_loaded)
 }
 
 static spc_status verify(spc__outcome *out, spc__runner *runner,
-                         const spc__rig_code *code, spc__wire_request *request,
+                         const spc__harness_code *code, spc__wire_request *request,
                          spc_error *error)
 {
     (void)code;
@@ -529,7 +529,7 @@ static spc_status verify(spc__outcome *out, spc__runner *runner,
 }
 
 spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
-                              const spc__rig_code *code, spc_error *error)
+                              const spc__harness_code *code, spc_error *error)
 {
     spc__wire_request request = {
         .op = SPC__WIRE_VERIFY, .slot = slot, .code = *code};
@@ -547,7 +547,7 @@ spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
  * ended.
  */
 static spc_status ask_loaded(spc__outcome *out, spc__runner *runner,
-                             const spc__rig_code *code,
+                             const spc__harness_code *code,
                              spc__wire_request *request, spc_error *error)
 {
     int slot = request->slot;
@@ -567,8 +567,8 @@ static spc_status ask_loaded(spc__outcome *out, spc__runner *runner,
 }
 
 spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
-                            const spc__rig_code *code,
-                            const spc__rig_order *order, spc_error *error)
+                            const spc__harness_code *code,
+                            const spc__harness_order *order, spc_error *error)
 {
     spc__wire_request time = {
         .op = SPC__WIRE_TIME, .slot = slot, .order = *order};
@@ -577,7 +577,7 @@ spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
 }
 
 spc_status spc__runner_confirm(spc__outcome *out, spc__runner *runner, int slot,
-                               const spc__rig_code *code, spc_error *error)
+                               const spc__harness_code *code, spc_error *error)
 {
     spc__wire_request confirm = {.op = SPC__WIRE_CONFIRM, .slot = slot};
     spc_status status =
@@ -596,8 +596,8 @@ spc_status spc__runner_unload(spc__runner *runner, int slot, spc_error *error)
     if (slot >= runner->loaded_count || !runner->loaded[slot])
         return SPC_OK;
     runner->loaded[slot] = false;
-    if (runner->rig != NULL) {
-        spc__rig_unload(runner->rig, slot);
+    if (runner->harness != NULL) {
+        spc__harness_unload(runner->harness, slot);
         return SPC_OK;
     }
     return ask(&out, runner, &request, error);
@@ -608,7 +608,7 @@ void spc__runner_free(spc__runner *runner)
     if (runner == NULL)
         return;
     reap(runner, false, NULL, 0);
-    spc__rig_free(runner->rig);
+    spc__harness_free(runner->harness);
     free(runner->loaded);
     free(runner);
 }

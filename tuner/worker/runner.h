@@ -9,7 +9,7 @@
 #ifndef SPC_TUNER_RUNNER_H
 #define SPC_TUNER_RUNNER_H
 
-#include "tuner/worker/rig.h"
+#include "tuner/worker/harness.h"
 
 typedef struct spc__runner spc__runner;
 
@@ -37,13 +37,13 @@ spc_status spc__runner_start(spc__runner *runner, spc_error *error);
  * loads the candidate again if a worker has ended meanwhile.
  */
 spc_status spc__runner_verify(spc__outcome *out, spc__runner *runner, int slot,
-                              const spc__rig_code *code, spc_error *error);
+                              const spc__harness_code *code, spc_error *error);
 spc_status spc__runner_time(spc__outcome *out, spc__runner *runner, int slot,
-                            const spc__rig_code *code,
-                            const spc__rig_order *order, spc_error *error);
+                            const spc__harness_code *code,
+                            const spc__harness_order *order, spc_error *error);
 /* Repeats a candidate many times before it may win; loads it as `time` does. */
 spc_status spc__runner_confirm(spc__outcome *out, spc__runner *runner, int slot,
-                               const spc__rig_code *code, spc_error *error);
+                               const spc__harness_code *code, spc_error *error);
 spc_status spc__runner_unload(spc__runner *runner, int slot, spc_error *error);
 
 /* The worker's loop over the inherited descriptors. */

@@ -7,7 +7,7 @@
 #ifndef SPC_TUNER_WIRE_H
 #define SPC_TUNER_WIRE_H
 
-#include "tuner/worker/rig.h"
+#include "tuner/worker/harness.h"
 
 enum {
     SPC__WIRE_SOCKET = 3, /* the worker's end */
@@ -29,8 +29,8 @@ typedef struct spc__wire_request {
     spc__wire_op op;
     int slot;
     double limit_s; /* the worker's, on the clock; see worker_limits.h */
-    spc__rig_order order;
-    spc__rig_code code; /* followed by code_bytes bytes */
+    spc__harness_order order;
+    spc__harness_code code; /* followed by code_bytes bytes */
 } spc__wire_request;
 
 /*

@@ -35,28 +35,28 @@ static void limit_request(const spc__wire_request *request)
                         (double)(cores > 0 ? cores : 1));
 }
 
-static void carry_out(spc__outcome *out, spc__rig *rig,
+static void carry_out(spc__outcome *out, spc__harness *harness,
                       const spc__wire_request *request)
 {
     memset(out, 0, sizeof(*out));
     switch (request->op) {
     case SPC__WIRE_LOAD:
-        spc__rig_load(out, rig, request->slot, &request->code);
+        spc__harness_load(out, harness, request->slot, &request->code);
         break;
     case SPC__WIRE_VERIFY:
-        spc__rig_verify(out, rig, request->slot, &request->code);
+        spc__harness_verify(out, harness, request->slot, &request->code);
         break;
     case SPC__WIRE_TIME:
-        spc__rig_time(out, rig, request->slot, &request->order);
+        spc__harness_time(out, harness, request->slot, &request->order);
         break;
     case SPC__WIRE_CONFIRM:
-        spc__rig_confirm(out, rig, request->slot);
+        spc__harness_confirm(out, harness, request->slot);
         break;
     case SPC__WIRE_UNLOAD:
-        spc__rig_unload(rig, request->slot);
+        spc__harness_unload(harness, request->slot);
         break;
     case SPC__WIRE_PROBE:
-        spc__rig_probe(out, rig);
+        spc__harness_probe(out, harness);
         break;
     }
 }
@@ -75,7 +75,7 @@ static void restore_arithmetic(spc__outcome *out, const fenv_t *before)
 }
 
 /* Serves one request; SPC_EIO when the tuner has hung up. */
-static spc_status serve_one(spc__rig *rig, const fenv_t *arithmetic)
+static spc_status serve_one(spc__harness *harness, const fenv_t *arithmetic)
 {
     spc__wire_request request;
     spc__wire_reply reply;
@@ -97,7 +97,7 @@ static spc_status serve_one(spc__rig *rig, const fenv_t *arithmetic)
         reply.number = request.number;
         request.code.code = code;
         limit_request(&request);
-        carry_out(&reply.outcome, rig, &request);
+        carry_out(&reply.outcome, harness, &request);
         restore_arithmetic(&reply.outcome, arithmetic);
         status = answer(&reply);
     }
@@ -120,7 +120,7 @@ static void limit_process(void)
 spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
 {
     spc__sample sample;
-    spc__rig *rig = NULL;
+    spc__harness *harness = NULL;
     spc__wire_reply hello;
     fenv_t arithmetic;
 
@@ -129,7 +129,7 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
     fegetenv(&arithmetic);
     limit_process();
     if (spc__sample_attach(&sample, SPC__WIRE_SAMPLE, &hello.run) == SPC_OK)
-        spc__rig_create(&rig, ctx, &sample, &hello.run);
+        spc__harness_create(&harness, ctx, &sample, &hello.run);
     spc__limits_grow(spc__limits_memory(),
                      !spc__device_ops_of(ctx->device)->runs_on_host_cores);
     spc_status status = hello.run.status;
@@ -140,9 +140,9 @@ spc_status spc__runner_serve(spc_ctx *ctx, spc_error *error)
                            "started by a tuner, not by hand",
                            SPC__WIRE_SOCKET);
     if (status == SPC_OK)
-        while ((status = serve_one(rig, &arithmetic)) == SPC_OK)
+        while ((status = serve_one(harness, &arithmetic)) == SPC_OK)
             ;
-    spc__rig_free(rig);
+    spc__harness_free(harness);
     spc__sample_release(&sample);
     if (hello.run.status != SPC_OK && !is_heard) {
         *error = hello.run;

@@ -8,7 +8,7 @@
  * recorded and do nothing, except the launch that builds a map: its results are
  * those that the test has set.
  */
-#include "rig/fake_cuda.h"
+#include "harness/fake_cuda.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

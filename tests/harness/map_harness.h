@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map_rig.h - reads maps back from a device, and compares every layout with the
+ * map_harness.h - reads maps back from a device, and compares every layout with the
  * map's index.
  */
-#ifndef SPC_TESTS_MAP_RIG_H
-#define SPC_TESTS_MAP_RIG_H
+#ifndef SPC_TESTS_MAP_HARNESS_H
+#define SPC_TESTS_MAP_HARNESS_H
 
 #include "coords/map.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #define assert_ok(ctx, call)                                                   \
     do {                                                                       \

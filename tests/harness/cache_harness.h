@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_rig.h - for suites of the database: a folder, random records, a random
+ * cache_harness.h - for suites of the database: a folder, random records, a random
  * database, its text.
  */
-#ifndef SPC_TESTS_CACHE_RIG_H
-#define SPC_TESTS_CACHE_RIG_H
+#ifndef SPC_TESTS_CACHE_HARNESS_H
+#define SPC_TESTS_CACHE_HARNESS_H
 
 #include "base/file.h"
 #include "base/random.h"
@@ -12,7 +12,7 @@
 #include "cache/cache_internal.h"
 #include "cache/exchange/exchange.h"
 #include "cache/exchange/record_form.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rig.c - loads, verifies and times candidates on a device. */
-#include "tuner/worker/rig.h"
+/* harness.c - loads, verifies and times candidates on a device. */
+#include "tuner/worker/harness.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -15,7 +15,7 @@ typedef struct slot {
     char artefact[65];
 } slot;
 
-struct spc__rig {
+struct spc__harness {
     spc_ctx *ctx;
     spc__bed *bed;
     slot *slots;
@@ -30,72 +30,72 @@ static const double confirm_s = 0.02;
 
 /* ---- building ------------------------------------------------------------ */
 
-spc_status spc__rig_create(spc__rig **out, spc_ctx *ctx,
+spc_status spc__harness_create(spc__harness **out, spc_ctx *ctx,
                            const spc__sample *sample, spc_error *error)
 {
-    spc__rig *rig = calloc(1, sizeof(*rig));
+    spc__harness *harness = calloc(1, sizeof(*harness));
 
     *out = NULL;
-    if (rig == NULL)
-        return spc__fail_memory(error, sizeof(*rig));
-    rig->ctx = ctx;
-    if (spc__bed_create(&rig->bed, ctx, sample) != SPC_OK) {
+    if (harness == NULL)
+        return spc__fail_memory(error, sizeof(*harness));
+    harness->ctx = ctx;
+    if (spc__bed_create(&harness->bed, ctx, sample) != SPC_OK) {
         *error = *spc__error_of(ctx);
-        spc__rig_free(rig);
+        spc__harness_free(harness);
         return error->status;
     }
-    *out = rig;
+    *out = harness;
     return SPC_OK;
 }
 
-void spc__rig_free(spc__rig *rig)
+void spc__harness_free(spc__harness *harness)
 {
-    if (rig == NULL)
+    if (harness == NULL)
         return;
-    for (int i = 0; i < rig->slot_count; i++)
-        spc__rig_unload(rig, i);
-    spc__bed_free(rig->bed);
-    free(rig->slots);
-    free(rig);
+    for (int i = 0; i < harness->slot_count; i++)
+        spc__harness_unload(harness, i);
+    spc__bed_free(harness->bed);
+    free(harness->slots);
+    free(harness);
 }
 
 /* ---- slots --------------------------------------------------------------- */
 
-static bool reserve_slot(spc__rig *rig, int number)
+static bool reserve_slot(spc__harness *harness, int number)
 {
-    if (number < rig->slot_count)
+    if (number < harness->slot_count)
         return true;
     int count = 2 * number + 16;
-    slot *slots = realloc(rig->slots, (size_t)count * sizeof(*slots));
+    slot *slots = realloc(harness->slots, (size_t)count * sizeof(*slots));
     if (slots == NULL)
         return false;
-    memset(slots + rig->slot_count, 0,
-           (size_t)(count - rig->slot_count) * sizeof(*slots));
-    rig->slots = slots;
-    rig->slot_count = count;
+    memset(slots + harness->slot_count, 0,
+           (size_t)(count - harness->slot_count) * sizeof(*slots));
+    harness->slots = slots;
+    harness->slot_count = count;
     return true;
 }
 
-bool spc__rig_has(const spc__rig *rig, int number)
+bool spc__harness_has(const spc__harness *harness, int number)
 {
-    return number < rig->slot_count && rig->slots[number].plan != NULL;
+    return number < harness->slot_count && harness->slots[number].plan != NULL;
 }
 
-void spc__rig_unload(spc__rig *rig, int number)
+void spc__harness_unload(spc__harness *harness, int number)
 {
-    if (number >= rig->slot_count)
+    if (number >= harness->slot_count)
         return;
-    slot *at = &rig->slots[number];
-    spc__gate_leave(&at->tested, rig->bed);
+    slot *at = &harness->slots[number];
+    spc__gate_leave(&at->tested, harness->bed);
     spc_plan_free(at->plan);
     if (at->artefact[0] != '\0')
-        spc__ctx_unload(rig->ctx, at->artefact);
+        spc__ctx_unload(harness->ctx, at->artefact);
     memset(at, 0, sizeof(*at));
 }
 
-static spc_status bind(spc__rig *rig, slot *to, const spc__rig_code *code)
+static spc_status bind(spc__harness *harness, slot *to, const spc__harness_code *code)
 {
-    spc_ctx *ctx = rig->ctx;
+    spc_ctx *ctx = harness->ctx;
     spc__code loaded;
     spc__buf config = SPC__BUF_INIT;
     spc_status status;
@@ -106,7 +106,7 @@ static spc_status bind(spc__rig *rig, slot *to, const spc__rig_code *code)
     snprintf(to->artefact, sizeof(to->artefact), "%s", code->artefact);
     spc__attrs_format(&config, &code->config);
     status =
-        spc__plan_create_from(&to->plan, ctx, &rig->bed->sample->conv, &loaded,
+        spc__plan_create_from(&to->plan, ctx, &harness->bed->sample->conv, &loaded,
                               code->template_name, spc__buf_text(&config));
     spc__buf_release(&config);
     return status;
@@ -143,29 +143,29 @@ static spc__trial_status status_for(spc_status cause, spc__trial_status status)
  * Notes a failure, and whether the device survived it. Does not wait after a
  * timeout, as the kernel may never end.
  */
-static void note_failure(spc__outcome *out, spc__rig *rig,
+static void note_failure(spc__outcome *out, spc__harness *harness,
                          spc__trial_status status)
 {
-    spc_status cause = spc__error_of(rig->ctx)->status;
+    spc_status cause = spc__error_of(harness->ctx)->status;
 
     snprintf(out->note, sizeof(out->note), "%.190s",
-             spc__error_of(rig->ctx)->text);
+             spc__error_of(harness->ctx)->text);
     out->status = status_for(cause, status);
     out->trouble = trouble_of(cause);
-    out->dead = cause == SPC_ETIMEOUT || spc_synchronize(rig->ctx) != SPC_OK;
+    out->dead = cause == SPC_ETIMEOUT || spc_synchronize(harness->ctx) != SPC_OK;
 }
 
 /*
  * Builds maps that a candidate has written to again, and prepares them for all
  * loaded candidates, including this one: it is unloaded next.
  */
-static void remake_maps(spc__outcome *out, spc__rig *rig)
+static void remake_maps(spc__outcome *out, spc__harness *harness)
 {
-    spc_status status = spc__bed_remake_maps(rig->bed);
+    spc_status status = spc__bed_remake_maps(harness->bed);
 
-    for (int i = 0; i < rig->slot_count && status == SPC_OK; i++)
-        if (rig->slots[i].plan != NULL)
-            status = spc__bed_prepare(rig->bed, rig->slots[i].plan);
+    for (int i = 0; i < harness->slot_count && status == SPC_OK; i++)
+        if (harness->slots[i].plan != NULL)
+            status = spc__bed_prepare(harness->bed, harness->slots[i].plan);
     if (status != SPC_OK)
         out->dead = true;
 }
@@ -174,7 +174,7 @@ static void remake_maps(spc__outcome *out, spc__rig *rig)
  * Turns a verdict of the gate into the outcome; false for a failure. A failed
  * call has left its cause in the context.
  */
-static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
+static bool takes(spc__outcome *out, spc__harness *harness, const spc__verdict *verdict)
 {
     out->status = verdict->status;
     out->dead = verdict->dead;
@@ -182,70 +182,70 @@ static bool takes(spc__outcome *out, spc__rig *rig, const spc__verdict *verdict)
         out->error = verdict->error;
     memcpy(out->note, verdict->note, sizeof(out->note));
     if (verdict->spoilt)
-        remake_maps(out, rig);
+        remake_maps(out, harness);
     if (verdict->status == SPC__TRIAL_FAULT) {
-        spc_status cause = spc__error_of(rig->ctx)->status;
+        spc_status cause = spc__error_of(harness->ctx)->status;
         out->trouble = trouble_of(cause);
         out->status = status_for(cause, verdict->status);
     }
     return verdict->status == SPC__TRIAL_OK;
 }
 
-static void begin(spc__outcome *out, spc__rig *rig)
+static void begin(spc__outcome *out, spc__harness *harness)
 {
     memset(out, 0, sizeof(*out));
-    spc__error_clear(spc__error_of(rig->ctx));
+    spc__error_clear(spc__error_of(harness->ctx));
 }
 
-void spc__rig_load(spc__outcome *out, spc__rig *rig, int number,
-                   const spc__rig_code *code)
+void spc__harness_load(spc__outcome *out, spc__harness *harness, int number,
+                   const spc__harness_code *code)
 {
-    begin(out, rig);
-    if (spc__rig_has(rig, number))
+    begin(out, harness);
+    if (spc__harness_has(harness, number))
         return;
-    if (!reserve_slot(rig, number)) {
-        spc__fail_memory(spc__error_of(rig->ctx), sizeof(slot));
-        note_failure(out, rig, SPC__TRIAL_LAUNCH);
+    if (!reserve_slot(harness, number)) {
+        spc__fail_memory(spc__error_of(harness->ctx), sizeof(slot));
+        note_failure(out, harness, SPC__TRIAL_LAUNCH);
         return;
     }
-    slot *to = &rig->slots[number];
+    slot *to = &harness->slots[number];
     spc__trial_status fate = SPC__TRIAL_OK;
-    if (bind(rig, to, code) != SPC_OK)
+    if (bind(harness, to, code) != SPC_OK)
         fate = SPC__TRIAL_LAUNCH;
-    else if (spc__gate_enter(&to->tested, rig->bed, to->plan) != SPC_OK)
+    else if (spc__gate_enter(&to->tested, harness->bed, to->plan) != SPC_OK)
         fate = SPC__TRIAL_FAULT; /* its kernel that packs weights has run */
     if (fate != SPC__TRIAL_OK) {
-        note_failure(out, rig, fate);
-        spc__rig_unload(rig, number);
+        note_failure(out, harness, fate);
+        spc__harness_unload(harness, number);
     }
 }
 
-void spc__rig_verify(spc__outcome *out, spc__rig *rig, int number,
-                     const spc__rig_code *code)
+void spc__harness_verify(spc__outcome *out, spc__harness *harness, int number,
+                     const spc__harness_code *code)
 {
     spc__verdict verdict;
 
-    spc__rig_load(out, rig, number, code);
+    spc__harness_load(out, harness, number, code);
     if (out->status != SPC__TRIAL_OK)
         return;
     uint64_t start = spc__now_ns();
-    spc__gate_verify(&verdict, rig->bed, &rig->slots[number].tested);
+    spc__gate_verify(&verdict, harness->bed, &harness->slots[number].tested);
     out->gate_s = seconds_since(start);
-    if (!takes(out, rig, &verdict))
-        spc__rig_unload(rig, number);
+    if (!takes(out, harness, &verdict))
+        spc__harness_unload(harness, number);
 }
 
-void spc__rig_confirm(spc__outcome *out, spc__rig *rig, int number)
+void spc__harness_confirm(spc__outcome *out, spc__harness *harness, int number)
 {
     spc__verdict verdict;
 
-    begin(out, rig);
+    begin(out, harness);
     uint64_t start = spc__now_ns();
-    spc__gate_confirm(&verdict, rig->bed, &rig->slots[number].tested,
+    spc__gate_confirm(&verdict, harness->bed, &harness->slots[number].tested,
                       confirm_s);
     out->gate_s = seconds_since(start);
-    if (!takes(out, rig, &verdict))
-        spc__rig_unload(rig, number);
+    if (!takes(out, harness, &verdict))
+        spc__harness_unload(harness, number);
 }
 
 struct run {
@@ -273,11 +273,11 @@ static spc_status enqueue_layout(void *payload, void *stream)
                : status;
 }
 
-void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
-                   const spc__rig_order *order)
+void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
+                   const spc__harness_order *order)
 {
-    spc__tested *tested = &rig->slots[number].tested;
-    struct run run = {rig->bed, tested, order->scene};
+    spc__tested *tested = &harness->slots[number].tested;
+    struct run run = {harness->bed, tested, order->scene};
     spc__measure measure = {order->layout ? enqueue_layout : enqueue,
                             &run,
                             order->samples,
@@ -286,22 +286,22 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
                             NULL};
     spc__verdict verdict;
 
-    begin(out, rig);
+    begin(out, harness);
     if (measure.samples > SPC__SAMPLES_MAX)
         measure.samples = SPC__SAMPLES_MAX;
-    spc__gate_before_timing(&verdict, rig->bed, tested, order->scene);
-    if (!takes(out, rig, &verdict))
+    spc__gate_before_timing(&verdict, harness->bed, tested, order->scene);
+    if (!takes(out, harness, &verdict))
         return;
-    if (rig->bed->ops->measure(rig->ctx->device, &measure, out->samples,
+    if (harness->bed->ops->measure(harness->ctx->device, &measure, out->samples,
                                &out->count,
-                               spc__error_of(rig->ctx)) != SPC_OK) {
-        note_failure(out, rig, SPC__TRIAL_FAULT);
+                               spc__error_of(harness->ctx)) != SPC_OK) {
+        note_failure(out, harness, SPC__TRIAL_FAULT);
         return;
     }
     if (out->count == 0 || order->layout) /* it was not run */
         return;
-    spc__gate_after_timing(&verdict, rig->bed, tested, order->scene);
-    takes(out, rig, &verdict);
+    spc__gate_after_timing(&verdict, harness->bed, tested, order->scene);
+    takes(out, harness, &verdict);
 }
 
 /* ---- probing the device -------------------------------------------------- */
@@ -310,20 +310,20 @@ void spc__rig_time(spc__outcome *out, spc__rig *rig, int number,
  * Uses the gate's own kernel, which the fixture has from its start: to compile
  * another may take longer than any probe waits.
  */
-static spc_status digest_little(spc__rig *rig)
+static spc_status digest_little(spc__harness *harness)
 {
-    spc__digester *digester = rig->bed->digester;
+    spc__digester *digester = harness->bed->digester;
     uint64_t digest;
     spc_status status = spc__digester_begin(digester);
 
     if (status == SPC_OK)
-        status = spc__digester_add(digester, rig->bed->out.data, 1);
+        status = spc__digester_add(digester, harness->bed->out.data, 1);
     return status == SPC_OK ? spc__digester_end(digester, &digest) : status;
 }
 
-void spc__rig_probe(spc__outcome *out, spc__rig *rig)
+void spc__harness_probe(spc__outcome *out, spc__harness *harness)
 {
-    begin(out, rig);
-    if (digest_little(rig) != SPC_OK || spc_synchronize(rig->ctx) != SPC_OK)
-        note_failure(out, rig, SPC__TRIAL_FAULT);
+    begin(out, harness);
+    if (digest_little(harness) != SPC_OK || spc_synchronize(harness->ctx) != SPC_OK)
+        note_failure(out, harness, SPC__TRIAL_FAULT);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train_rig.h - for tests: a network in training with numbers on its device.
+ * train_harness.h - for tests: a network in training with numbers on its device.
  */
-#ifndef TRAIN_RIG_H
-#define TRAIN_RIG_H
+#ifndef TRAIN_HARNESS_H
+#define TRAIN_HARNESS_H
 
 #include "base/random.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_rig.h - a network on a device: planned, run on scenes, compared with the
+ * net_harness.h - a network on a device: planned, run on scenes, compared with the
  * oracle. Also a network on the double of the driver, whose calls are counted.
  */
-#ifndef SPC_TESTS_NET_RIG_H
-#define SPC_TESTS_NET_RIG_H
+#ifndef SPC_TESTS_NET_HARNESS_H
+#define SPC_TESTS_NET_HARNESS_H
 
-#include "rig/fake_cuda.h"
+#include "harness/fake_cuda.h"
 #include "spc/lab.h"
 
 #include "base/dtype.h"
@@ -14,8 +14,8 @@
 #include "base/random.h"
 #include "context/ctx.h"
 #include "net/net_plan.h"
-#include "rig/counted_allocations.h"
-#include "rig/map_rig.h"
+#include "harness/counted_allocations.h"
+#include "harness/map_harness.h"
 #include <dlfcn.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
@@ -27,7 +27,7 @@ static spc_error error;
 
 /* ---- a network on a device ----------------------------------------------- */
 
-typedef struct rig {
+typedef struct harness {
     spc_ctx *ctx;
     spc_net *net;
     spc_net_plan *plan;
@@ -35,7 +35,7 @@ typedef struct rig {
     int64_t capacity;
     spc_net_buffers buffers;
     void *coords, *count, *features;
-} rig;
+} harness;
 
 /* Some networks are in the tests' own folder. */
 static inline const char *network_path(const char *name)
@@ -54,7 +54,7 @@ static inline const char *network_path(const char *name)
     return path;
 }
 
-static inline void open_context(rig *r, const char *device)
+static inline void open_context(harness *r, const char *device)
 {
     spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
 
@@ -64,7 +64,7 @@ static inline void open_context(rig *r, const char *device)
     assert_net(spc_ctx_create(&r->ctx, &options, &error));
 }
 
-static inline void load(rig *r, const char *name, spc_dtype dtype)
+static inline void load(harness *r, const char *name, spc_dtype dtype)
 {
     memset(r, 0, sizeof(*r));
     assert_net(spc_net_load(&r->net, network_path(name), dtype, &error));
@@ -87,7 +87,7 @@ static inline spc_net_options room_for(int64_t capacity)
     return o;
 }
 
-static inline void *take(rig *r, size_t bytes)
+static inline void *take(harness *r, size_t bytes)
 {
     void *memory;
 
@@ -95,7 +95,7 @@ static inline void *take(rig *r, size_t bytes)
     return memory;
 }
 
-static inline void plan_net(rig *r, const spc_net_options *o)
+static inline void plan_net(harness *r, const spc_net_options *o)
 {
     size_t element = spc__dtype_of(r->info.input.dtype)->bytes;
 
@@ -113,7 +113,7 @@ static inline void plan_net(rig *r, const spc_net_options *o)
     };
 }
 
-static inline void close_plan(rig *r)
+static inline void close_plan(harness *r)
 {
     spc_dealloc(r->ctx, r->coords);
     spc_dealloc(r->ctx, r->count);
@@ -122,7 +122,7 @@ static inline void close_plan(rig *r)
     spc_net_plan_free(r->plan);
 }
 
-static inline void close_rig(rig *r)
+static inline void close_harness(harness *r)
 {
     close_plan(r);
     spc_net_free(r->net);
@@ -130,7 +130,7 @@ static inline void close_rig(rig *r)
 }
 
 /* Integers of -2 to 2, different for each scene. */
-static inline void upload(rig *r, const spc_scene *scene, uint64_t seed)
+static inline void upload(harness *r, const spc_scene *scene, uint64_t seed)
 {
     const spc__dtype *type = spc__dtype_of(r->info.input.dtype);
     int32_t rows = (int32_t)spc_scene_rows(scene);
@@ -155,7 +155,7 @@ static inline void upload(rig *r, const spc_scene *scene, uint64_t seed)
 
 /* Overwrites the results, so that those of an earlier run are not taken for new
  * ones. */
-static inline void poison(rig *r)
+static inline void poison(harness *r)
 {
     size_t bytes = spc_net_memory_bytes(r->plan);
     void *nonsense = malloc(bytes);
@@ -226,7 +226,7 @@ static inline spc_scene *scene_of(int i)
 }
 
 /* Compares the run with the oracle; integers exactly. */
-static inline void check_run(rig *r, const spc_scene *scene, bool exact)
+static inline void check_run(harness *r, const spc_scene *scene, bool exact)
 {
     spc_net_verdict verdict;
 
@@ -238,7 +238,7 @@ static inline void check_run(rig *r, const spc_scene *scene, bool exact)
 }
 
 /* The bytes of all outputs, one after the other; owned by the caller. */
-static inline char *outputs_of(rig *r, size_t *bytes)
+static inline char *outputs_of(harness *r, size_t *bytes)
 {
     char *out = NULL;
     spc_net_output o;
@@ -272,9 +272,9 @@ static inline void make_deterministic(spc_net *net)
  * bits, and agree with the oracle within rounding errors. A GPU replays a
  * hundred scenes.
  */
-static inline void compare_replays(rig *r, const spc_net_options *o, int scenes)
+static inline void compare_replays(harness *r, const spc_net_options *o, int scenes)
 {
-    rig other = *r;
+    harness other = *r;
     spc__random random;
     size_t want_bytes, bytes;
 
@@ -367,7 +367,7 @@ static inline void check_calls(const int before[FAKE_CALLS], int one, int other)
 
 /* Twenty runs consist only of launches, always the same number and at least
  * `least`. Twenty replays are one launch each. Neither allocates memory. */
-static inline void count_calls(rig *r, int least)
+static inline void count_calls(harness *r, int least)
 {
     int before[FAKE_CALLS], launches = 0;
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * layer_rig.h - for tests: one layer from its text to its checked result.
+ * layer_harness.h - for tests: one layer from its text to its checked result.
  */
-#ifndef LAYER_RIG_H
-#define LAYER_RIG_H
+#ifndef LAYER_HARNESS_H
+#define LAYER_HARNESS_H
 
 #include "lab/gate/gate.h"
 #include <check.h>
@@ -22,7 +22,7 @@
                   (text), (wanted))
 
 /* Everything needed to run one layer. */
-typedef struct rig {
+typedef struct harness {
     spc_ctx *ctx;
     spc_conv conv;
     spc_scene *scene;
@@ -32,7 +32,7 @@ typedef struct rig {
     spc__bed *bed;
     spc_buffers buffers;
     void *packed, *workspace;
-} rig;
+} harness;
 
 static inline spc_ctx *open_ctx(const char *device, const char *database,
                                 const char *template_dir)
@@ -51,7 +51,7 @@ static inline spc_ctx *open_ctx(const char *device, const char *database,
 
 /* Opens a layer and a scene from their texts, without a plan. Takes ownership
  * of the context. */
-static inline void rig_open(rig *r, spc_ctx *ctx, const char *layer,
+static inline void harness_open(harness *r, spc_ctx *ctx, const char *layer,
                             const char *scene)
 {
     spc_error error = {0};
@@ -65,7 +65,7 @@ static inline void rig_open(rig *r, spc_ctx *ctx, const char *layer,
 }
 
 /* Prepares what the current plan needs for execution. */
-static inline void rig_prepare(rig *r, spc_weights_layout layout)
+static inline void harness_prepare(harness *r, spc_weights_layout layout)
 {
     spc_ctx *ctx = r->ctx;
 
@@ -97,7 +97,7 @@ static inline void rig_prepare(rig *r, spc_weights_layout layout)
 }
 
 /* Fills the result with NaN, so that an element that is not written shows. */
-static inline void rig_poison(rig *r)
+static inline void harness_poison(harness *r)
 {
     assert_ok(r->bed->ops->fill(r->ctx->device, r->bed->out.data, 0xff,
                                 r->bed->out.bytes, NULL, spc__error_of(r->ctx)),
@@ -105,7 +105,7 @@ static inline void rig_poison(rig *r)
 }
 
 /* Compares the result with the oracle's. */
-static inline void rig_compare(rig *r)
+static inline void harness_compare(harness *r)
 {
     assert_ok(spc__bed_fetch(r->bed), spc_ctx_error(r->ctx));
     spc__worst worst =
@@ -115,16 +115,16 @@ static inline void rig_compare(rig *r)
                   worst.reference);
 }
 
-static inline void rig_check(rig *r)
+static inline void harness_check(harness *r)
 {
-    rig_poison(r);
+    harness_poison(r);
     assert_ok(spc_plan_execute(r->plan, r->map, &r->buffers, NULL),
               spc_ctx_error(r->ctx));
     assert_ok(spc_synchronize(r->ctx), spc_ctx_error(r->ctx));
-    rig_compare(r);
+    harness_compare(r);
 }
 
-static inline void rig_close(rig *r)
+static inline void harness_close(harness *r)
 {
     spc__bed_free(r->bed);
     spc__sample_release(&r->sample);

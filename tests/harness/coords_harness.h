@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * coords_rig.h - for tests of sets and maps: tests for each device, random
+ * coords_harness.h - for tests of sets and maps: tests for each device, random
  * rows, and a comparison of a map with the relation that the oracle finds by
  * hashing.
  */
-#ifndef SPC_TESTS_COORDS_RIG_H
-#define SPC_TESTS_COORDS_RIG_H
+#ifndef SPC_TESTS_COORDS_HARNESS_H
+#define SPC_TESTS_COORDS_HARNESS_H
 
 #include "base/random.h"
 #include "lab/oracle/relation.h"
 #include "lab/scene/scene.h"
-#include "rig/map_rig.h"
+#include "harness/map_harness.h"
 #include <unistd.h>
 
 static const char *const devices[2] = {"cpu", "sim"};

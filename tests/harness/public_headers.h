@@ -3,7 +3,7 @@
 #ifndef SPC_TESTS_PUBLIC_HEADERS_H
 #define SPC_TESTS_PUBLIC_HEADERS_H
 
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <glob.h>
 

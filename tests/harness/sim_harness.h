@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sim_rig.h - for tests: kernels of tests/templates/sim, compiled for a sim
+ * sim_harness.h - for tests: kernels of tests/templates/sim, compiled for a sim
  * device that the test opens itself.
  */
-#ifndef SPC_TESTS_SIM_RIG_H
-#define SPC_TESTS_SIM_RIG_H
+#ifndef SPC_TESTS_SIM_HARNESS_H
+#define SPC_TESTS_SIM_HARNESS_H
 
 #include "base/error.h"
 #include "compiler/artefact.h"

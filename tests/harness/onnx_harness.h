@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onnx_rig.h - writes ONNX files as exporters of sparse convolutions do, byte
+ * onnx_harness.h - writes ONNX files as exporters of sparse convolutions do, byte
  * by byte. The field numbers below are written independently of the importer,
  * from onnx-ml.proto.
  *
@@ -8,8 +8,8 @@
  * into the weights, sums and activations are separate nodes, axes are in the
  * file's order, and rulebooks are named by the two sets that they connect.
  */
-#ifndef SPC_TESTS_ONNX_RIG_H
-#define SPC_TESTS_ONNX_RIG_H
+#ifndef SPC_TESTS_ONNX_HARNESS_H
+#define SPC_TESTS_ONNX_HARNESS_H
 
 #include "base/buf.h"
 #include "base/dtype.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * template_rig.h - for tests: runs the default of each template through the
+ * template_harness.h - for tests: runs the default of each template through the
  * gate on a device, and compiles it with NVRTC for GPUs that this machine
  * lacks.
  */
-#ifndef TEMPLATE_RIG_H
-#define TEMPLATE_RIG_H
+#ifndef TEMPLATE_HARNESS_H
+#define TEMPLATE_HARNESS_H
 
 #include "compiler/artefact.h"
 #include "compiler/template.h"
@@ -14,7 +14,7 @@
 #include "lab/sample/bed.h"
 #include "operators/conv.h"
 #include "plan/plan.h"
-#include "rig/layer_rig.h"
+#include "harness/layer_harness.h"
 #include "tuner/targets.h"
 
 #include <stdio.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relation_rig.h - for tests: relations of input and output rows, found by
+ * relation_harness.h - for tests: relations of input and output rows, found by
  * brute force, and map views of them, laid out as spc_abi.h describes.
  *
  * Nothing here shares code with the runtime. Memory that a kernel must not read
  * is poisoned.
  */
-#ifndef SPC_TESTS_RELATION_RIG_H
-#define SPC_TESTS_RELATION_RIG_H
+#ifndef SPC_TESTS_RELATION_HARNESS_H
+#define SPC_TESTS_RELATION_HARNESS_H
 
 #include "base/random.h"
 #include "context/ctx.h"
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static inline void *rig_allocate(size_t count, size_t bytes)
+static inline void *harness_allocate(size_t count, size_t bytes)
 {
     void *memory = calloc(count + 1, bytes);
     assert(memory != NULL);
@@ -49,8 +49,8 @@ static inline int place_in_box(const int at[3])
 static inline void points_init(points *p, int capacity)
 {
     p->count = 0;
-    p->at = rig_allocate((size_t)capacity, sizeof(*p->at));
-    p->row_of = rig_allocate(BOX * BOX * BOX, sizeof(int));
+    p->at = harness_allocate((size_t)capacity, sizeof(*p->at));
+    p->row_of = harness_allocate(BOX * BOX * BOX, sizeof(int));
     memset(p->row_of, 0xff, BOX * BOX * BOX * sizeof(int));
 }
 
@@ -102,7 +102,7 @@ static inline void relation_init(relation *r, const spc_conv *conv, int rows_in,
     r->rows = rows;
     r->offsets = spc__conv_offsets(conv);
     r->centre = (int)spc__attrs_number(&problem, "centre", -1);
-    r->from = rig_allocate((size_t)rows * (size_t)r->offsets, sizeof(int32_t));
+    r->from = harness_allocate((size_t)rows * (size_t)r->offsets, sizeof(int32_t));
     memset(r->from, 0xff, (size_t)rows * (size_t)r->offsets * sizeof(int32_t));
 }
 
@@ -266,7 +266,7 @@ static inline uint64_t key_of(const relation *r, enum row_order order, int row,
 
 static inline void order_rows(int *out, const relation *r, enum row_order order)
 {
-    keyed_row *rows = rig_allocate((size_t)r->rows, sizeof(*rows));
+    keyed_row *rows = harness_allocate((size_t)r->rows, sizeof(*rows));
     spc__random random;
 
     spc__random_init(&random, 7);
@@ -350,12 +350,12 @@ static inline void layout_create(layout *l, const relation *r, int tile_rows,
     int words = (r->offsets + 31) / 32;
     size_t rows = (size_t)padded, table = (size_t)(padded / tile_rows);
 
-    l->index = rig_allocate(rows * (size_t)r->offsets, sizeof(int));
-    l->order = rig_allocate(rows, sizeof(int));
-    l->mask = rig_allocate(rows * (size_t)words, sizeof(unsigned));
-    l->tile_order = rig_allocate(table, sizeof(int));
-    l->tile_mask = rig_allocate(table * (size_t)words, sizeof(unsigned));
-    l->tile_begin = rig_allocate((size_t)r->offsets, sizeof(int));
+    l->index = harness_allocate(rows * (size_t)r->offsets, sizeof(int));
+    l->order = harness_allocate(rows, sizeof(int));
+    l->mask = harness_allocate(rows * (size_t)words, sizeof(unsigned));
+    l->tile_order = harness_allocate(table, sizeof(int));
+    l->tile_mask = harness_allocate(table * (size_t)words, sizeof(unsigned));
+    l->tile_begin = harness_allocate((size_t)r->offsets, sizeof(int));
     l->view = (spc_map_view){
         .index = l->index,
         .order = l->order,

@@ -3,7 +3,7 @@
  * fake_cublaslt.c - a double of cuBLASLt. It multiplies nothing and records its
  * arguments. Descriptors hold their values in their first words.
  */
-#include "rig/fake_cublaslt.h"
+#include "harness/fake_cublaslt.h"
 
 #include <stddef.h>
 #include <stdint.h>

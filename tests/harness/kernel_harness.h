@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kernel_rig.h - runs one candidate of a convolution template directly:
- * renders, compiles, loads, packs and launches it on a view of relation_rig.h.
+ * kernel_harness.h - runs one candidate of a convolution template directly:
+ * renders, compiles, loads, packs and launches it on a view of relation_harness.h.
  * For tests of templates without a context or a database, on devices that use
  * host memory.
  */
-#ifndef SPC_TESTS_KERNEL_RIG_H
-#define SPC_TESTS_KERNEL_RIG_H
+#ifndef SPC_TESTS_KERNEL_HARNESS_H
+#define SPC_TESTS_KERNEL_HARNESS_H
 
 #include "base/dtype.h"
 #include "base/error.h"
@@ -15,12 +15,12 @@
 #include "compiler/template.h"
 #include "context/ctx.h"
 #include "device/device.h"
-#include "rig/relation_rig.h"
+#include "harness/relation_harness.h"
 #include "templates/shared/spc_abi.h"
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct rig {
+typedef struct harness {
     spc__library *library;
     spc__device *device;
     const spc__device_ops *ops;
@@ -28,9 +28,9 @@ typedef struct rig {
     const char *options;
     spc__attrs target;
     spc_error error;
-} rig;
+} harness;
 
-static inline spc_status rig_open(rig *r, const char *device, int threads)
+static inline spc_status harness_open(harness *r, const char *device, int threads)
 {
     spc__device_options options = {.threads = threads};
     spc_status status;
@@ -46,7 +46,7 @@ static inline spc_status rig_open(rig *r, const char *device, int threads)
     return r->ops->compiler(r->device, &r->compiler, &r->options, &r->error);
 }
 
-static inline void rig_close(rig *r)
+static inline void harness_close(harness *r)
 {
     spc__device_close(r->device);
     spc__library_close(r->library);
@@ -55,13 +55,13 @@ static inline void rig_close(rig *r)
 /* ---- data ---------------------------------------------------------------- */
 
 /* Inputs, weights and bias twice: as stored, and as floats. */
-typedef struct rig_data {
+typedef struct harness_data {
     float *in, *weights, *bias;
     void *in_stored, *weights_stored;
     size_t element_bytes;
-} rig_data;
+} harness_data;
 
-static inline void rig_store(void *stored, float *values, size_t n, bool half)
+static inline void harness_store(void *stored, float *values, size_t n, bool half)
 {
     for (size_t i = 0; i < n; i++) {
         uint16_t bits = spc__half_from_float(values[i]);
@@ -74,14 +74,14 @@ static inline void rig_store(void *stored, float *values, size_t n, bool half)
     }
 }
 
-static inline void rig_fill(float *values, size_t n, spc__random *random)
+static inline void harness_fill(float *values, size_t n, spc__random *random)
 {
     for (size_t i = 0; i < n; i++)
         values[i] = (float)(2 * spc__random_unit(random) - 1);
 }
 
 /* Multiples of `unit` from -2 to 2. */
-static inline void rig_fill_whole(float *values, size_t n, float unit,
+static inline void harness_fill_whole(float *values, size_t n, float unit,
                                   spc__random *random)
 {
     for (size_t i = 0; i < n; i++)
@@ -90,7 +90,7 @@ static inline void rig_fill_whole(float *values, size_t n, float unit,
 
 /* `whole`: numbers whose sums of products are exact in any order. f32 inputs
  * have one bit more than tf32 holds. */
-static inline void rig_data_create(rig_data *data, const spc_conv *conv,
+static inline void harness_data_create(harness_data *data, const spc_conv *conv,
                                    int64_t rows, bool whole)
 {
     size_t in = (size_t)rows * (size_t)conv->cin;
@@ -107,20 +107,20 @@ static inline void rig_data_create(rig_data *data, const spc_conv *conv,
     data->weights_stored = malloc(weights * data->element_bytes);
     spc__random_init(&random, 1);
     if (whole) {
-        rig_fill_whole(data->in, in, conv->dtype == SPC_F32 ? 4097 : 1,
+        harness_fill_whole(data->in, in, conv->dtype == SPC_F32 ? 4097 : 1,
                        &random);
-        rig_fill_whole(data->weights, weights, 1, &random);
-        rig_fill_whole(data->bias, (size_t)conv->cout, 1, &random);
+        harness_fill_whole(data->weights, weights, 1, &random);
+        harness_fill_whole(data->bias, (size_t)conv->cout, 1, &random);
     } else {
-        rig_fill(data->in, in, &random);
-        rig_fill(data->weights, weights, &random);
-        rig_fill(data->bias, (size_t)conv->cout, &random);
+        harness_fill(data->in, in, &random);
+        harness_fill(data->weights, weights, &random);
+        harness_fill(data->bias, (size_t)conv->cout, &random);
     }
-    rig_store(data->in_stored, data->in, in, half);
-    rig_store(data->weights_stored, data->weights, weights, half);
+    harness_store(data->in_stored, data->in, in, half);
+    harness_store(data->weights_stored, data->weights, weights, half);
 }
 
-static inline void rig_data_free(rig_data *data)
+static inline void harness_data_free(harness_data *data)
 {
     free(data->in);
     free(data->weights);
@@ -131,7 +131,7 @@ static inline void rig_data_free(rig_data *data)
 
 /* ---- candidates ---------------------------------------------------------- */
 
-typedef struct rig_kernel {
+typedef struct harness_kernel {
     spc__attrs launch;
     spc__artefact artefact;
     spc__module *module;
@@ -139,13 +139,13 @@ typedef struct rig_kernel {
     spc__kernel *first; /* NULL: no kernel runs before it */
     spc__kernel *sum;   /* NULL: the convolution is a single kernel */
     void *packed;
-} rig_kernel;
+} harness_kernel;
 
 /* Renders, compiles, loads and packs; `config` NULL: the default. */
-static inline spc_status rig_build(rig_kernel *out, rig *r, const char *name,
+static inline spc_status harness_build(harness_kernel *out, harness *r, const char *name,
                                    const spc_conv *conv,
                                    const spc__attrs *config,
-                                   const rig_data *data, bool rsck)
+                                   const harness_data *data, bool rsck)
 {
     spc__template *tpl = spc__library_find(r->library, name);
     spc__attrs problem = {0}, chosen = {0};
@@ -219,7 +219,7 @@ done:
     return status;
 }
 
-static inline void rig_kernel_free(rig *r, rig_kernel *kernel)
+static inline void harness_kernel_free(harness *r, harness_kernel *kernel)
 {
     if (kernel->module != NULL)
         r->ops->module_unload(r->device, kernel->module);
@@ -227,16 +227,16 @@ static inline void rig_kernel_free(rig *r, rig_kernel *kernel)
     spc__artefact_release(&kernel->artefact);
 }
 
-typedef struct rig_run {
-    rig *r;
-    const rig_kernel *kernel;
+typedef struct harness_run {
+    harness *r;
+    const harness_kernel *kernel;
     spc_conv_args args;
     spc__launch launch, first, sum;
-} rig_run;
+} harness_run;
 
 /* The blocks of a persistent kernel, or one block (or cluster) for each tile. A
  * test may request fewer blocks of a persistent kernel. */
-static inline unsigned rig_grid(const rig *r, const spc__attrs *launch,
+static inline unsigned harness_grid(const harness *r, const spc__attrs *launch,
                                 int tiles)
 {
     int per_block = (int)spc__attrs_number(launch, "tiles_per_block", 1);
@@ -253,7 +253,7 @@ static inline unsigned rig_grid(const rig *r, const spc__attrs *launch,
     return (unsigned)blocks;
 }
 
-static inline size_t rig_workspace_bytes(const rig_run *run)
+static inline size_t harness_workspace_bytes(const harness_run *run)
 {
     const spc__attrs *launch = &run->kernel->launch;
     int64_t rows = spc__attrs_number(launch, "workspace_row_bytes", 0);
@@ -264,20 +264,20 @@ static inline size_t rig_workspace_bytes(const rig_run *run)
 }
 
 /* The blocks of the kernel that sums. Few if they walk over tiles. */
-static inline unsigned rig_sum_grid(const spc__attrs *launch, int tiles)
+static inline unsigned harness_sum_grid(const spc__attrs *launch, int tiles)
 {
     bool walks = spc__attrs_number(launch, "sum_blocks_per_sm", 0) > 0;
 
     return (unsigned)(walks && tiles > 3 ? 3 : tiles);
 }
 
-static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
+static inline harness_run harness_prepare(harness *r, const harness_kernel *kernel,
                                   const spc_conv *conv,
                                   const spc_map_view *view,
-                                  const rig_data *data, void *out)
+                                  const harness_data *data, void *out)
 {
     const spc__attrs *launch = &kernel->launch;
-    rig_run run = {.r = r, .kernel = kernel};
+    harness_run run = {.r = r, .kernel = kernel};
 
     run.args.in = data->in_stored;
     run.args.out = out;
@@ -285,7 +285,7 @@ static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
     run.args.bias = conv->bias ? data->bias : NULL;
     run.args.map = *view;
     run.launch = (spc__launch){
-        .grid_x = rig_grid(r, launch, view->tiles),
+        .grid_x = harness_grid(r, launch, view->tiles),
         .grid_y = (unsigned)spc__attrs_number(launch, "grid_y", 1),
         .block = (unsigned)spc__attrs_number(launch, "block", 1),
         .shared_bytes = (size_t)spc__attrs_number(launch, "shared", 0),
@@ -298,16 +298,16 @@ static inline rig_run rig_prepare(rig *r, const rig_kernel *kernel,
         .block = (unsigned)spc__attrs_number(launch, "first_block", 0),
     };
     run.sum = (spc__launch){
-        .grid_x = rig_sum_grid(launch, view->tiles),
+        .grid_x = harness_sum_grid(launch, view->tiles),
         .grid_y = (unsigned)spc__attrs_number(launch, "sum_grid_y", 1),
         .block = (unsigned)spc__attrs_number(launch, "sum_block", 0),
     };
     return run;
 }
 
-static inline spc_status rig_enqueue(void *payload, void *stream)
+static inline spc_status harness_enqueue(void *payload, void *stream)
 {
-    rig_run *run = payload;
+    harness_run *run = payload;
     const spc__device_ops *ops = run->r->ops;
     spc_status status = SPC_OK;
 

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tune_rig.h - for tests: a run of the tuner and its reports, with a temporary
+ * tune_harness.h - for tests: a run of the tuner and its reports, with a temporary
  * database.
  */
-#ifndef TUNE_RIG_H
-#define TUNE_RIG_H
+#ifndef TUNE_HARNESS_H
+#define TUNE_HARNESS_H
 
-#include "rig/layer_rig.h"
+#include "harness/layer_harness.h"
 #include "spc/tune.h"
 
 #include "base/file.h"
 #include "cache/cache_internal.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -147,9 +147,9 @@ static inline void check_plan(spc_ctx *ctx, const char *layer,
     int64_t before = spc_ctx_stats(ctx).compiles;
     spc_device_info info;
     char plan[300];
-    rig r;
+    harness r;
 
-    rig_open(&r, ctx, layer, scene);
+    harness_open(&r, ctx, layer, scene);
     assert_ok(
         spc_plan_create(&r.plan, ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(ctx));
@@ -160,7 +160,7 @@ static inline void check_plan(spc_ctx *ctx, const char *layer,
     snprintf(plan, sizeof(plan), "%s %s", spc_plan_template(r.plan),
              spc_plan_config(r.plan));
     ck_assert_str_eq(plan, winner);
-    rig_close(&r);
+    harness_close(&r);
 }
 
 /* With a sanitizer a case takes minutes, so only one case of a suite runs. */

@@ -5,7 +5,7 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 /* Fails unless `bytes_of` knows each `typedef struct NAME {` of the header.
  * Returns how many there are. */

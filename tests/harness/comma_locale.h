@@ -10,7 +10,7 @@
 #define SPC_TESTS_COMMA_LOCALE_H
 
 #include "base/file.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 
 #include <locale.h>
 #include <stdint.h>

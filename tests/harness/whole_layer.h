@@ -10,8 +10,8 @@
 #include "base/random.h"
 #include "operators/epilogue.h"
 #include "plan/plan.h"
-#include "rig/layer_rig.h"
-#include "rig/suite.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>

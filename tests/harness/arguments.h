@@ -20,7 +20,7 @@
 #define SPC_TESTS_ARGUMENTS_H
 
 #include "base/file.h"
-#include "rig/suite.h"
+#include "harness/suite.h"
 #include <limits.h>
 #include <math.h>
 #include <stdint.h>

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * rig.h - the measuring harness: a sample's scenes on a device, and candidates
+ * harness.h - the measuring harness: a sample's scenes on a device, and candidates
  * that are loaded, verified and timed on them. Independent of database and
  * compiler; runs in the tuner's process or in a worker.
  */
-#ifndef SPC_TUNER_RIG_H
-#define SPC_TUNER_RIG_H
+#ifndef SPC_TUNER_HARNESS_H
+#define SPC_TUNER_HARNESS_H
 
 #include "lab/gate/gate.h"
 
 enum { SPC__SAMPLES_MAX = 256 }; /* of one request */
 
 /* The data of a candidate that the harness needs. */
-typedef struct spc__rig_code {
+typedef struct spc__harness_code {
     char template_name[32];
     char artefact[65];
     spc__attrs config;
     spc__attrs launch;
     const void *code;
     size_t code_bytes;
-} spc__rig_code;
+} spc__harness_code;
 
-typedef struct spc__rig_order {
+typedef struct spc__harness_order {
     int scene;
     int samples; /* wanted */
     bool cold;
     double limit_s; /* for all samples together */
     bool layout;    /* time building the map's layout, not running */
-} spc__rig_order;
+} spc__harness_order;
 
 /* The result of a request. */
 typedef struct spc__outcome {
@@ -47,38 +47,38 @@ typedef struct spc__outcome {
     spc_status trouble;
 } spc__outcome;
 
-typedef struct spc__rig spc__rig;
+typedef struct spc__harness spc__harness;
 
 /*
  * Builds the maps and uploads the inputs. The caller owns `sample`, which must
  * outlive the harness. Failures here are the run's, not a candidate's.
  */
-spc_status spc__rig_create(spc__rig **out, spc_ctx *ctx,
+spc_status spc__harness_create(spc__harness **out, spc_ctx *ctx,
                            const spc__sample *sample, spc_error *error);
-void spc__rig_free(spc__rig *rig);
+void spc__harness_free(spc__harness *harness);
 
 /* Loads a candidate into slot `slot`, and tests it in the gate. */
-void spc__rig_verify(spc__outcome *out, spc__rig *rig, int slot,
-                     const spc__rig_code *code);
+void spc__harness_verify(spc__outcome *out, spc__harness *harness, int slot,
+                     const spc__harness_code *code);
 
-bool spc__rig_has(const spc__rig *rig, int slot);
+bool spc__harness_has(const spc__harness *harness, int slot);
 
 /* Loads a candidate that was verified elsewhere, without verifying. */
-void spc__rig_load(spc__outcome *out, spc__rig *rig, int slot,
-                   const spc__rig_code *code);
+void spc__harness_load(spc__outcome *out, spc__harness *harness, int slot,
+                   const spc__harness_code *code);
 
-void spc__rig_time(spc__outcome *out, spc__rig *rig, int slot,
-                   const spc__rig_order *order);
+void spc__harness_time(spc__outcome *out, spc__harness *harness, int slot,
+                   const spc__harness_order *order);
 
 /* Confirms a loaded candidate that may win: see spc__gate_confirm. */
-void spc__rig_confirm(spc__outcome *out, spc__rig *rig, int slot);
+void spc__harness_confirm(spc__outcome *out, spc__harness *harness, int slot);
 
-void spc__rig_unload(spc__rig *rig, int slot);
+void spc__harness_unload(spc__harness *harness, int slot);
 
 /*
  * Checks that the device runs a small kernel within a short time; sets `dead`
  * if not.
  */
-void spc__rig_probe(spc__outcome *out, spc__rig *rig);
+void spc__harness_probe(spc__outcome *out, spc__harness *harness);
 
 #endif
