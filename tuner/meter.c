@@ -26,9 +26,9 @@ static const double enough_s = 2.0;
 static spc__harness_code code_of(const spc__entry *entry)
 {
     spc__harness_code code = {.config = entry->candidate->config,
-                          .launch = entry->trial.launch,
-                          .code = entry->code,
-                          .code_bytes = entry->code_bytes};
+                              .launch = entry->trial.launch,
+                              .code = entry->code,
+                              .code_bytes = entry->code_bytes};
 
     memcpy(code.template_name, entry->trial.template_name,
            sizeof(code.template_name));

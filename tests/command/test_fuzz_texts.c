@@ -23,9 +23,9 @@
 #include "command/tune/worklist.h"
 #include "compiler/artefact.h"
 #include "compiler/backend.h"
-#include "net/form/net_text.h"
 #include "harness/mutate.h"
 #include "harness/suite.h"
+#include "net/form/net_text.h"
 #include "spc/lab.h"
 
 #include <ctype.h>

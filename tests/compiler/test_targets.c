@@ -13,10 +13,10 @@
 #include "compiler/template.h"
 #include "coords/index/index_device.h"
 #include "coords/points/points_steps.h"
-#include "operators/conv.h"
-#include "operators/feature.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "operators/conv.h"
+#include "operators/feature.h"
 #include "tuner/targets.h"
 
 #include <stdio.h>
@@ -374,7 +374,8 @@ static bool compiles(const harness_of *r, spc__template *tpl, int p,
 
 /* Compiles the templates that serve problem `p`. `number` counts them. Returns
  * how many spill. */
-static int compile_problem(const harness_of *r, int p, const char *gpu, int *number)
+static int compile_problem(const harness_of *r, int p, const char *gpu,
+                           int *number)
 {
     spc__attrs problem, target = facts_of(gpu);
     int spill = 0;

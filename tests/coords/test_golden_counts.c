@@ -8,8 +8,8 @@
  * counts that a third program calculated.
  */
 #include "base/file.h"
-#include "lab/oracle/relation.h"
 #include "harness/suite.h"
+#include "lab/oracle/relation.h"
 
 #include <math.h>
 

@@ -12,9 +12,9 @@
 #include "base/random.h"
 #include "compiler/template.h"
 #include "coords/map.h"
-#include "plan/plan.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "plan/plan.h"
 #include "spc/tune.h"
 #include "tuner/targets.h"
 

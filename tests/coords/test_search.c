@@ -11,8 +11,8 @@
 #include "compiler/template.h"
 #include "coords/index/indexer.h"
 #include "coords/map_choice.h"
-#include "lab/oracle/relation.h"
 #include "harness/map_harness.h"
+#include "lab/oracle/relation.h"
 #include "spc/tune.h"
 #include "tuner/targets.h"
 #include <unistd.h>

@@ -7,9 +7,9 @@
 #include "harness/coords_harness.h"
 
 #include "coords/map.h"
+#include "harness/counted_allocations.h"
 #include "net/net_plan.h"
 #include "plan/plan.h"
-#include "harness/counted_allocations.h"
 #include <sys/wait.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))

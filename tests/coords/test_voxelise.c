@@ -111,7 +111,7 @@ typedef struct harness {
 } harness;
 
 static void open_harness(harness *r, spc_ctx *ctx, const spc_voxelisation *how,
-                     int points, int capacity)
+                         int points, int capacity)
 {
     void *count;
 

@@ -5,8 +5,8 @@
  */
 #include "base/error.h"
 #include "compiler/space.h"
-#include "lab/oracle/oracle.h"
 #include "harness/kernel_harness.h"
+#include "lab/oracle/oracle.h"
 #define SPC_LANES 4
 #include "harness/suite.h"
 #include "templates/shared/spc_cpu.h"
@@ -243,9 +243,11 @@ START_TEST(the_number_of_threads_changes_no_bit)
     for (int i = 0; i < 2; i++) {
         harness_kernel kernel;
         assert_ok(harness_open(&r, "cpu", i == 0 ? 1 : 3));
-        assert_ok(harness_build(&kernel, &r, "rowgemm", &conv, NULL, &data, false));
+        assert_ok(
+            harness_build(&kernel, &r, "rowgemm", &conv, NULL, &data, false));
         out[i] = malloc(ROWS * 32 * sizeof(float));
-        harness_run run = harness_prepare(&r, &kernel, &conv, &map.view, &data, out[i]);
+        harness_run run =
+            harness_prepare(&r, &kernel, &conv, &map.view, &data, out[i]);
         assert_ok(harness_enqueue(&run, NULL));
         harness_kernel_free(&r, &kernel);
         harness_close(&r);

@@ -5,10 +5,10 @@
  * that the library receives, and what happens without the library.
  */
 #include "coords/map.h"
-#include "plan/plan.h"
 #include "harness/fake_cublaslt.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "plan/plan.h"
 #include "spc/tune.h"
 
 #include <dlfcn.h>

@@ -9,9 +9,9 @@
 #include "harness/fake_cuda.h"
 
 #include "coords/index/indexer.h"
-#include "plan/plan.h"
 #include "harness/counted_allocations.h"
 #include "harness/layer_harness.h"
+#include "plan/plan.h"
 
 #include "base/error.h"
 #include "base/file.h"

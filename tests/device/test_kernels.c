@@ -107,8 +107,8 @@ static void launch_over(const trial *t, const harness_kernel *kernel,
     size_t bytes =
         (size_t)t->rel->rows * (size_t)t->conv->cout * t->data->element_bytes;
     unsigned char *memory = harness_allocate(bytes + 2 * FENCE, 1);
-    harness_run run =
-        harness_prepare(&r, kernel, t->conv, &map->view, t->data, memory + FENCE);
+    harness_run run = harness_prepare(&r, kernel, t->conv, &map->view, t->data,
+                                      memory + FENCE);
 
     const char *grid = spc__attrs_text(&kernel->launch, "grid", "");
     blocks *= run.launch.cluster;
@@ -149,7 +149,7 @@ static void check_candidate(const trial *t)
     harness_kernel kernel;
 
     assert_ok(harness_build(&kernel, &r, t->template_name, t->conv, &t->config,
-                        t->data, false));
+                            t->data, false));
     for (int i = 0; i < LENGTH(maps); i++) {
         layout map;
         int more = maps[i].more_rows;
@@ -359,14 +359,15 @@ static void check_far_rows(const trial *t)
     layout map;
 
     assert_ok(harness_build(&kernel, &r, t->template_name, t->conv, &t->config,
-                        t->data, false));
+                            t->data, false));
     layout_create(&map, t->rel,
                   (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
                   OWN_ORDER);
     move_away(&map);
     memcpy(in + in_row * FAR_ROWS, t->data->in_stored,
            in_row * (size_t)t->rel->rows_in);
-    harness_run run = harness_prepare(&r, &kernel, t->conv, &map.view, t->data, out);
+    harness_run run =
+        harness_prepare(&r, &kernel, t->conv, &map.view, t->data, out);
     size_t work_row =
         (size_t)spc__attrs_number(&kernel.launch, "workspace_row_bytes", 0);
     size_t work_bytes = harness_workspace_bytes(&run) + work_row * FAR_ROWS;
@@ -505,15 +506,16 @@ static size_t run_divided(unsigned char **out, int number, int poison)
     trial t = {.conv = &d.conv, .rel = &d.rel, .data = &d.data};
     ck_assert(
         configure(&t, divided[number].template_name, divided[number].values));
-    assert_ok(harness_build(&kernel, &r, t.template_name, t.conv, &t.config, t.data,
-                        false));
+    assert_ok(harness_build(&kernel, &r, t.template_name, t.conv, &t.config,
+                            t.data, false));
     layout_create(&map, t.rel,
                   (int)spc__attrs_number(&kernel.launch, "tile_rows", 1), 0,
                   MASK_ORDER);
     size_t bytes =
         (size_t)d.rel.rows * (size_t)d.conv.cout * d.data.element_bytes;
     *out = harness_allocate(bytes, 1);
-    harness_run run = harness_prepare(&r, &kernel, t.conv, &map.view, t.data, *out);
+    harness_run run =
+        harness_prepare(&r, &kernel, t.conv, &map.view, t.data, *out);
     run.args.workspace = harness_allocate(harness_workspace_bytes(&run), 1);
     memset(run.args.workspace, poison, harness_workspace_bytes(&run));
     memset(*out, poison, bytes);

@@ -49,7 +49,8 @@ enum { WORDS = 1 << 16 };
  * The memory is exactly WORDS long, so that accesses past its end are detected.
  */
 static void harness_open(harness *r, const char *schedule, const char *async,
-                     int threads, const char *template_name, const char *bug)
+                         int threads, const char *template_name,
+                         const char *bug)
 {
     void *memory[3];
 
@@ -75,8 +76,8 @@ static void harness_close(harness *r)
     ops->close(r->device);
 }
 
-static spc_status launch(harness *r, const char *name, const spc__launch *geometry,
-                         int n)
+static spc_status launch(harness *r, const char *name,
+                         const spc__launch *geometry, int n)
 {
     spc__kernel *kernel;
     primitive_args args = {r->in, r->out, r->flags, n};
@@ -606,7 +607,7 @@ START_TEST(a_whole_kernel_is_right_under_every_schedule)
             for (int threads = 1; threads <= 2; threads++) {
                 harness r;
                 harness_open(&r, schedules[s], asyncs[a], threads, "pipeline",
-                         "none");
+                             "none");
                 memset(r.out, 0xee, WORDS * 4);
                 assert_ok(launch(&r, w->kernel, &w->geometry, 0));
                 ck_assert_msg(count_wrong(&r, w) == 0,
@@ -788,7 +789,8 @@ static void run_ahead(int schedule)
     const struct whole *w = &wholes[9];
     harness r;
 
-    harness_open(&r, schedules[schedule], "deferred", 1, "pipeline", "runs_ahead");
+    harness_open(&r, schedules[schedule], "deferred", 1, "pipeline",
+                 "runs_ahead");
     ck_assert_int_eq(launch(&r, w->kernel, &w->geometry, 0), SPC_EDEVICE);
     fprintf(stderr, "%s\n", error.text);
     harness_close(&r);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cache_harness.h - for suites of the database: a folder, random records, a random
- * database, its text.
+ * cache_harness.h - for suites of the database: a folder, random records, a
+ * random database, its text.
  */
 #ifndef SPC_TESTS_CACHE_HARNESS_H
 #define SPC_TESTS_CACHE_HARNESS_H

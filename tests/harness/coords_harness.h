@@ -8,9 +8,9 @@
 #define SPC_TESTS_COORDS_HARNESS_H
 
 #include "base/random.h"
+#include "harness/map_harness.h"
 #include "lab/oracle/relation.h"
 #include "lab/scene/scene.h"
-#include "harness/map_harness.h"
 #include <unistd.h>
 
 static const char *const devices[2] = {"cpu", "sim"};

@@ -102,9 +102,9 @@ typedef struct fake_cuda {
     int calls, count[FAKE_CALLS];
     int failed; /* the last call that was made to fail, or -1 */
     fake_live live;
-    int retained;  /* reference count of primary contexts */
-    int reclaimed; /* objects that were freed only by their context's end */
-    int pending;   /* work on the default stream that was not waited for */
+    int retained;     /* reference count of primary contexts */
+    int reclaimed;    /* objects that were freed only by their context's end */
+    int pending;      /* work on the default stream that was not waited for */
     size_t bytes_set; /* by all memory fills */
     int launches;     /* the last of them are in launch[] */
     fake_launch launch[FAKE_LAUNCHES];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * kernel_harness.h - runs one candidate of a convolution template directly:
- * renders, compiles, loads, packs and launches it on a view of relation_harness.h.
- * For tests of templates without a context or a database, on devices that use
- * host memory.
+ * renders, compiles, loads, packs and launches it on a view of
+ * relation_harness.h. For tests of templates without a context or a database,
+ * on devices that use host memory.
  */
 #ifndef SPC_TESTS_KERNEL_HARNESS_H
 #define SPC_TESTS_KERNEL_HARNESS_H
@@ -30,7 +30,8 @@ typedef struct harness {
     spc_error error;
 } harness;
 
-static inline spc_status harness_open(harness *r, const char *device, int threads)
+static inline spc_status harness_open(harness *r, const char *device,
+                                      int threads)
 {
     spc__device_options options = {.threads = threads};
     spc_status status;
@@ -61,7 +62,8 @@ typedef struct harness_data {
     size_t element_bytes;
 } harness_data;
 
-static inline void harness_store(void *stored, float *values, size_t n, bool half)
+static inline void harness_store(void *stored, float *values, size_t n,
+                                 bool half)
 {
     for (size_t i = 0; i < n; i++) {
         uint16_t bits = spc__half_from_float(values[i]);
@@ -82,7 +84,7 @@ static inline void harness_fill(float *values, size_t n, spc__random *random)
 
 /* Multiples of `unit` from -2 to 2. */
 static inline void harness_fill_whole(float *values, size_t n, float unit,
-                                  spc__random *random)
+                                      spc__random *random)
 {
     for (size_t i = 0; i < n; i++)
         values[i] = unit * (float)((int)spc__random_below(random, 5) - 2);
@@ -91,7 +93,7 @@ static inline void harness_fill_whole(float *values, size_t n, float unit,
 /* `whole`: numbers whose sums of products are exact in any order. f32 inputs
  * have one bit more than tf32 holds. */
 static inline void harness_data_create(harness_data *data, const spc_conv *conv,
-                                   int64_t rows, bool whole)
+                                       int64_t rows, bool whole)
 {
     size_t in = (size_t)rows * (size_t)conv->cin;
     size_t weights = (size_t)spc__conv_offsets(conv) *
@@ -108,7 +110,7 @@ static inline void harness_data_create(harness_data *data, const spc_conv *conv,
     spc__random_init(&random, 1);
     if (whole) {
         harness_fill_whole(data->in, in, conv->dtype == SPC_F32 ? 4097 : 1,
-                       &random);
+                           &random);
         harness_fill_whole(data->weights, weights, 1, &random);
         harness_fill_whole(data->bias, (size_t)conv->cout, 1, &random);
     } else {
@@ -142,10 +144,10 @@ typedef struct harness_kernel {
 } harness_kernel;
 
 /* Renders, compiles, loads and packs; `config` NULL: the default. */
-static inline spc_status harness_build(harness_kernel *out, harness *r, const char *name,
-                                   const spc_conv *conv,
-                                   const spc__attrs *config,
-                                   const harness_data *data, bool rsck)
+static inline spc_status harness_build(harness_kernel *out, harness *r,
+                                       const char *name, const spc_conv *conv,
+                                       const spc__attrs *config,
+                                       const harness_data *data, bool rsck)
 {
     spc__template *tpl = spc__library_find(r->library, name);
     spc__attrs problem = {0}, chosen = {0};
@@ -237,7 +239,7 @@ typedef struct harness_run {
 /* The blocks of a persistent kernel, or one block (or cluster) for each tile. A
  * test may request fewer blocks of a persistent kernel. */
 static inline unsigned harness_grid(const harness *r, const spc__attrs *launch,
-                                int tiles)
+                                    int tiles)
 {
     int per_block = (int)spc__attrs_number(launch, "tiles_per_block", 1);
     int cluster = (int)spc__attrs_number(launch, "cluster", 1);
@@ -271,10 +273,9 @@ static inline unsigned harness_sum_grid(const spc__attrs *launch, int tiles)
     return (unsigned)(walks && tiles > 3 ? 3 : tiles);
 }
 
-static inline harness_run harness_prepare(harness *r, const harness_kernel *kernel,
-                                  const spc_conv *conv,
-                                  const spc_map_view *view,
-                                  const harness_data *data, void *out)
+static inline harness_run
+harness_prepare(harness *r, const harness_kernel *kernel, const spc_conv *conv,
+                const spc_map_view *view, const harness_data *data, void *out)
 {
     const spc__attrs *launch = &kernel->launch;
     harness_run run = {.r = r, .kernel = kernel};

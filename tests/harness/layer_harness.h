@@ -52,7 +52,7 @@ static inline spc_ctx *open_ctx(const char *device, const char *database,
 /* Opens a layer and a scene from their texts, without a plan. Takes ownership
  * of the context. */
 static inline void harness_open(harness *r, spc_ctx *ctx, const char *layer,
-                            const char *scene)
+                                const char *scene)
 {
     spc_error error = {0};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * map_harness.h - reads maps back from a device, and compares every layout with the
- * map's index.
+ * map_harness.h - reads maps back from a device, and compares every layout with
+ * the map's index.
  */
 #ifndef SPC_TESTS_MAP_HARNESS_H
 #define SPC_TESTS_MAP_HARNESS_H

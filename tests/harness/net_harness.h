@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * net_harness.h - a network on a device: planned, run on scenes, compared with the
- * oracle. Also a network on the double of the driver, whose calls are counted.
+ * net_harness.h - a network on a device: planned, run on scenes, compared with
+ * the oracle. Also a network on the double of the driver, whose calls are
+ * counted.
  */
 #ifndef SPC_TESTS_NET_HARNESS_H
 #define SPC_TESTS_NET_HARNESS_H
@@ -13,9 +14,9 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "context/ctx.h"
-#include "net/net_plan.h"
 #include "harness/counted_allocations.h"
 #include "harness/map_harness.h"
+#include "net/net_plan.h"
 #include <dlfcn.h>
 
 #define LENGTH(array) ((int)(sizeof(array) / sizeof(*(array))))
@@ -272,7 +273,8 @@ static inline void make_deterministic(spc_net *net)
  * bits, and agree with the oracle within rounding errors. A GPU replays a
  * hundred scenes.
  */
-static inline void compare_replays(harness *r, const spc_net_options *o, int scenes)
+static inline void compare_replays(harness *r, const spc_net_options *o,
+                                   int scenes)
 {
     harness other = *r;
     spc__random random;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * onnx_harness.h - writes ONNX files as exporters of sparse convolutions do, byte
- * by byte. The field numbers below are written independently of the importer,
- * from onnx-ml.proto.
+ * onnx_harness.h - writes ONNX files as exporters of sparse convolutions do,
+ * byte by byte. The field numbers below are written independently of the
+ * importer, from onnx-ml.proto.
  *
  * onnx_write() writes a whole network. By default batch normalisation is folded
  * into the weights, sums and activations are separate nodes, axes are in the

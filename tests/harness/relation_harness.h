@@ -102,7 +102,8 @@ static inline void relation_init(relation *r, const spc_conv *conv, int rows_in,
     r->rows = rows;
     r->offsets = spc__conv_offsets(conv);
     r->centre = (int)spc__attrs_number(&problem, "centre", -1);
-    r->from = harness_allocate((size_t)rows * (size_t)r->offsets, sizeof(int32_t));
+    r->from =
+        harness_allocate((size_t)rows * (size_t)r->offsets, sizeof(int32_t));
     memset(r->from, 0xff, (size_t)rows * (size_t)r->offsets * sizeof(int32_t));
 }
 

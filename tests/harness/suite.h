@@ -196,8 +196,7 @@ static inline const char *suite_database(void)
  */
 static inline uint64_t suite_seed(const char *word)
 {
-    uint64_t seed =
-        word != NULL ? strtoull(word, NULL, 10) : suite_base_seed();
+    uint64_t seed = word != NULL ? strtoull(word, NULL, 10) : suite_base_seed();
 
     printf("drawn with seed %llu\n", (unsigned long long)seed);
     fflush(stdout);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * train_harness.h - for tests: a network in training with numbers on its device.
+ * train_harness.h - for tests: a network in training with numbers on its
+ * device.
  */
 #ifndef TRAIN_HARNESS_H
 #define TRAIN_HARNESS_H

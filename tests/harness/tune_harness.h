@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tune_harness.h - for tests: a run of the tuner and its reports, with a temporary
- * database.
+ * tune_harness.h - for tests: a run of the tuner and its reports, with a
+ * temporary database.
  */
 #ifndef TUNE_HARNESS_H
 #define TUNE_HARNESS_H

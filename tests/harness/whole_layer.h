@@ -8,10 +8,10 @@
 
 #include "base/dtype.h"
 #include "base/random.h"
-#include "operators/epilogue.h"
-#include "plan/plan.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "operators/epilogue.h"
+#include "plan/plan.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -13,10 +13,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "import/weights.h"
 #include "harness/counted_allocations.h"
 #include "harness/mutate.h"
 #include "harness/suite.h"
+#include "import/weights.h"
 #ifdef SPC_WITH_PROTOBUF
 #include "import/onnx_file.h"
 #endif

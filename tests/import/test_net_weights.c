@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_net_weights.c - sets the weights of a network from arrays by name. */
 #include "base/random.h"
-#include "import/weights.h"
 #include "harness/suite.h"
+#include "import/weights.h"
 #include "spc_import.h"
 
 #include <math.h>

@@ -5,11 +5,11 @@
  */
 #include "base/file.h"
 #include "base/random.h"
+#include "harness/onnx_harness.h"
+#include "harness/suite.h"
 #include "import/onnx_file.h"
 #include "operators/conv.h"
 #include "operators/geometry.h"
-#include "harness/onnx_harness.h"
-#include "harness/suite.h"
 
 #include <limits.h>
 #include <math.h>

@@ -9,8 +9,8 @@
 #include "compiler/template.h"
 #include "context/ceilings.h"
 #include "context/ctx.h"
-#include "lab/floor.h"
 #include "harness/suite.h"
+#include "lab/floor.h"
 #include "spc/lab.h"
 #include "tuner/targets.h"
 #include <math.h>

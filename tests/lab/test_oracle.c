@@ -3,8 +3,8 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/random.h"
-#include "lab/oracle/oracle.h"
 #include "harness/suite.h"
+#include "lab/oracle/oracle.h"
 #include "spc.h"
 
 #include <math.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_relation.c - the relation of a layer against its definition. */
 #include "base/random.h"
-#include "lab/oracle/relation.h"
 #include "harness/counted_allocations.h"
 #include "harness/suite.h"
+#include "lab/oracle/relation.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,9 +6,9 @@
 #include "harness/layer_harness.h"
 
 #include "base/dtype.h"
+#include "harness/suite.h"
 #include "lab/sample/digest.h"
 #include "operators/operands.h"
-#include "harness/suite.h"
 #include "templates/shared/spc_abi.h"
 #include <math.h>
 #include <stdio.h>

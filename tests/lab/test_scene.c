@@ -5,10 +5,10 @@
 #include "base/file.h"
 #include "base/random.h"
 #include "base/sha256.h"
-#include "lab/scene/scene.h"
 #include "harness/comma_locale.h"
 #include "harness/mutate.h"
 #include "harness/suite.h"
+#include "lab/scene/scene.h"
 #include "spc.h"
 
 #include <math.h>

@@ -14,8 +14,8 @@
 #include "cache/exchange/exchange.h"
 #include "cache/pack/pack.h"
 #include "context/ctx.h"
-#include "net/form/net_text.h"
 #include "harness/mutate.h"
+#include "net/form/net_text.h"
 #include <math.h>
 #include <sqlite3.h>
 

@@ -3,9 +3,9 @@
  * test_net_together.c - concurrency: networks on the caller's stream, several
  * networks in one process, and independent layers of a graph.
  */
-#include "plan/plan.h"
 #include "harness/net_harness.h"
 #include "harness/suite.h"
+#include "plan/plan.h"
 
 /* ---- the caller's stream ------------------------------------------------- */
 

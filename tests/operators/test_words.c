@@ -6,11 +6,11 @@
  */
 #include "base/random.h"
 #include "command/verify/matrix.h"
-#include "lab/verify/feature_bed.h"
-#include "operators/geometry.h"
 #include "harness/comma_locale.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "lab/verify/feature_bed.h"
+#include "operators/geometry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -689,7 +689,7 @@ static void run_layer(const char *text)
     harness r;
 
     harness_open(&r, open_ctx("cpu", suite_database(), NULL), text,
-             "gen:uniform,n=40,extent=6");
+                 "gen:uniform,n=40,extent=6");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
     spc__sample_source source = {.scene = r.scene};

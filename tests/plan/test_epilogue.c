@@ -14,13 +14,13 @@
 #include "base/random.h"
 #include "context/ctx.h"
 #include "context/problem_key.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
+#include "harness/template_harness.h"
 #include "lab/gate/gate.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
 #include "plan/plan.h"
-#include "harness/layer_harness.h"
-#include "harness/suite.h"
-#include "harness/template_harness.h"
 #include "spc/tune.h"
 #include "templates/shared/spc_host_math.h"
 
@@ -291,8 +291,8 @@ START_TEST(missing_and_misaligned_buffers_are_named)
     harness r;
 
     harness_open(&r, open_ctx("cpu", "", NULL),
-             "subm,cin=4,cout=4,dtype=f32,epilogue=scale+add",
-             "gen:uniform,n=20,extent=4");
+                 "subm,cin=4,cout=4,dtype=f32,epilogue=scale+add",
+                 "gen:uniform,n=20,extent=4");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
     harness_prepare(&r, SPC_KRSC);

@@ -9,10 +9,10 @@
  * Samples depend on a seed, which is printed; $SPC_SEED sets it.
  */
 #include "base/random.h"
-#include "lab/oracle/feature_oracle.h"
-#include "operators/feature.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "lab/oracle/feature_oracle.h"
+#include "operators/feature.h"
 
 #include <math.h>
 #include <stdlib.h>

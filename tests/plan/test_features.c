@@ -15,10 +15,10 @@
 #include "base/random.h"
 #include "compiler/template.h"
 #include "context/ctx.h"
-#include "lab/floor.h"
-#include "operators/feature.h"
 #include "harness/counted_allocations.h"
 #include "harness/suite.h"
+#include "lab/floor.h"
+#include "operators/feature.h"
 #include "tuner/targets.h"
 #include <math.h>
 #include <unistd.h>

@@ -15,9 +15,9 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/random.h"
-#include "plan/plan.h"
 #include "harness/counted_allocations.h"
 #include "harness/map_harness.h"
+#include "plan/plan.h"
 #include <dlfcn.h>
 #include <math.h>
 

@@ -11,10 +11,10 @@
  * a run.
  */
 #include "base/random.h"
-#include "operators/epilogue.h"
-#include "operators/operands.h"
 #include "harness/suite.h"
 #include "harness/template_harness.h"
+#include "operators/epilogue.h"
+#include "operators/operands.h"
 #include "spc/tune.h"
 
 #include <math.h>
@@ -88,8 +88,8 @@ START_TEST(scales_that_are_missing_are_named)
     harness r;
 
     harness_open(&r, open_ctx("cpu", "", NULL),
-             "subm,cin=4,cout=4,dtype=i8,epilogue=scale+add",
-             "gen:uniform,n=20,extent=4");
+                 "subm,cin=4,cout=4,dtype=i8,epilogue=scale+add",
+                 "gen:uniform,n=20,extent=4");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
     harness_prepare(&r, SPC_KRSC);
@@ -317,8 +317,8 @@ START_TEST(sums_are_exact_far_beyond_what_fp32_holds)
     harness r;
 
     harness_open(&r, open_ctx(device, "", NULL),
-             "subm,cin=128,cout=8,k=5,dtype=i8,out=f32",
-             "gen:uniform,n=125,extent=5");
+                 "subm,cin=128,cout=8,k=5,dtype=i8,out=f32",
+                 "gen:uniform,n=125,extent=5");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_JIT),
               spc_ctx_error(r.ctx));
     harness_prepare(&r, SPC_KRSC);

@@ -11,10 +11,10 @@
  */
 #include "base/dtype.h"
 #include "context/ctx.h"
-#include "operators/conv.h"
-#include "plan/plan.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "operators/conv.h"
+#include "plan/plan.h"
 
 #include <stdlib.h>
 

@@ -7,9 +7,9 @@
 #include "base/file.h"
 #include "cache/cache_internal.h"
 #include "context/problem_key.h"
+#include "harness/suite.h"
 #include "plan/lookup.h"
 #include "plan/plan.h"
-#include "harness/suite.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,7 +240,7 @@ START_TEST(the_record_that_serves_is_the_documented_one)
     harness r;
 
     harness_open(&r, open_ctx("cpu", database, templates), c->layer,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     for (int i = 0; i < LENGTH(c->records) && c->records[i].layer; i++)
         put_record(r.ctx, r.map, &c->records[i]);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, c->flags),
@@ -314,7 +314,7 @@ START_TEST(
         spc__pick pick = {0};
         remove(database);
         harness_open(&r, open_ctx("cpu", database, templates), LAYER,
-                 "gen:uniform,n=300,extent=9");
+                     "gen:uniform,n=300,extent=9");
         put_record(r.ctx, r.map, &rows[i].from);
         assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 300, 300,
                               spc_map_density(r.map), SPC__PLAN_UNLOADED),
@@ -399,7 +399,7 @@ START_TEST(what_a_gradient_computes_as_serves_it)
     harness r;
 
     harness_open(&r, open_ctx("cpu", database, templates), c->layer,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     for (int i = 0; i < LENGTH(c->records) && c->records[i].layer; i++)
         put_record(r.ctx, r.map, &c->records[i]);
     for (int times = 0; times < 2; times++) { /* from files, then from memory */
@@ -419,8 +419,8 @@ START_TEST(a_layer_that_no_template_takes_is_unsupported_with_the_reason)
 {
     harness r;
 
-    harness_open(&r, open_ctx("cpu", "", templates), "subm,cin=8,cout=8,dtype=f16",
-             "gen:uniform,n=30");
+    harness_open(&r, open_ctx("cpu", "", templates),
+                 "subm,cin=8,cout=8,dtype=f16", "gen:uniform,n=30");
     ck_assert_int_eq(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                      SPC_EUNSUPPORTED);
     assert_says(spc_ctx_error(r.ctx), "f32 only");
@@ -520,7 +520,7 @@ START_TEST(a_record_says_from_how_many_rows_it_came)
     harness r;
 
     harness_open(&r, open_ctx("cpu", database, templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     spc__ctx_provenance(&provenance, r.ctx);
     spc__trial trial = {.template_name = "probe", .median_us = 5, .samples = 9};
     spc__ctx_template_hash(trial.template_hash, r.ctx, "probe");
@@ -574,7 +574,7 @@ static void fill(const char *file, const record *records, int count)
     harness r;
 
     harness_open(&r, open_ctx("cpu", file, templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     for (int i = 0; i < count && records[i].layer != NULL; i++)
         put_record(r.ctx, r.map, &records[i]);
     harness_close(&r);
@@ -656,7 +656,7 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
     else
         forge(database, c->harm);
     harness_open(&r, open_layered(database, shipped, templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_msg(spc_plan_origin(r.plan) == c->origin, "%s",
@@ -727,7 +727,7 @@ START_TEST(the_next_best_of_the_problem_takes_the_place_of_what_is_damaged)
     harm(database, losses[_i].harm);
     for (int again = 0; again < 2; again++) {
         harness_open(&r, open_ctx("cpu", database, templates), LAYER,
-                 "gen:uniform,n=300,extent=9");
+                     "gen:uniform,n=300,extent=9");
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
         ck_assert_msg(spc_plan_origin(r.plan) == losses[_i].origin, "%s",
@@ -753,7 +753,7 @@ START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
     assert_ok(spc__file_read(&before, shipped, 1 << 20, &error), error.text);
     for (int again = 0; again < 2; again++) {
         harness_open(&r, open_layered("", shipped, templates), LAYER,
-                 "gen:uniform,n=300,extent=9");
+                     "gen:uniform,n=300,extent=9");
         for (int i = 0; i < 2; i++) { /* the second lookup uses memory */
             assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                       spc_ctx_error(r.ctx));
@@ -816,13 +816,13 @@ START_TEST(what_was_measured_before_an_upgrade_serves_after_it)
     harness r;
 
     harness_open(&r, open_ctx("cpu", "", templates), old_cases[c].layer,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     make_old_file(shipped, r.ctx, r.map);
     harness_close(&r);
     harness_open(&r,
-             _i < LENGTH(old_cases) ? open_ctx("cpu", shipped, templates)
-                                    : open_layered("", shipped, templates),
-             old_cases[c].layer, "gen:uniform,n=300,extent=9");
+                 _i < LENGTH(old_cases) ? open_ctx("cpu", shipped, templates)
+                                        : open_layered("", shipped, templates),
+                 old_cases[c].layer, "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_NEAREST);
@@ -840,7 +840,7 @@ static void compile_once(const char *template_dir, const record *put)
     harness r;
 
     harness_open(&r, open_ctx("cpu", database, template_dir), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     if (put != NULL)
         put_record(r.ctx, r.map, put);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
@@ -856,7 +856,7 @@ START_TEST(cached_only_never_compiles)
     harness r;
 
     harness_open(&r, open_ctx("cpu", database, templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     ck_assert_int_eq(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         SPC_ENOTFOUND);
@@ -866,7 +866,7 @@ START_TEST(cached_only_never_compiles)
 
     compile_once(templates, &choice);
     harness_open(&r, open_ctx("cpu", database, templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
@@ -1062,7 +1062,7 @@ static void choose_compiled(const char *template_name)
     harness r;
 
     harness_open(&r, open_ctx("cpu", database, NULL), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     choose_as(&r, template_name, NULL, 0);
     harness_close(&r);
 }
@@ -1073,7 +1073,7 @@ static void choose_two(const char *file)
     harness r;
 
     harness_open(&r, open_ctx("cpu", file, templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     choose_as(&r, "probe", "tile=32,order=gray,arrival=0", 0);
     choose_as(&r, "probe", "tile=64,order=gray,arrival=0", 1);
     harness_close(&r);
@@ -1116,7 +1116,7 @@ START_TEST(a_record_that_lies_is_set_aside)
     (lies[_i].sealed ? forge : harm)(database, lies[_i].harm);
     for (int again = 0; again < 2; again++) {
         harness_open(&r, open_ctx("cpu", database, templates), LAYER,
-                 "gen:uniform,n=300,extent=9");
+                     "gen:uniform,n=300,extent=9");
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
         ck_assert_msg(spc_plan_origin(r.plan) == lies[_i].origin, "%s",
@@ -1199,7 +1199,7 @@ START_TEST(a_hit_needs_neither_lua_nor_a_compiler)
     choose_compiled("generic");
     setenv("SPC_CC", "/nonexistent/cc", 1);
     harness_open(&r, open_ctx("cpu", database, NULL), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
@@ -1225,7 +1225,7 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
     fill(shipped, &own, 1); /* here it is the upper layer */
     forge(shipped, FASTER);
     harness_open(&r, open_layered(shipped, database, templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
@@ -1245,7 +1245,7 @@ START_TEST(a_record_that_cannot_be_launched_is_made_anew)
                     " 'pack_threads=1099511627776,was=')"
                     " WHERE note <> 'default'");
     harness_open(&r, open_ctx("cpu", database, NULL), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_msg(spc_plan_origin(r.plan) == SPC_ORIGIN_EXACT, "%s",
@@ -1263,7 +1263,7 @@ START_TEST(a_shipped_layer_serves_alone)
 
     choose_compiled("generic");
     harness_open(&r, open_layered("", database, NULL), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
@@ -1302,7 +1302,7 @@ START_TEST(one_context_loads_a_module_once)
     harness r;
 
     harness_open(&r, open_ctx("cpu", "", templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     assert_ok(
@@ -1323,7 +1323,7 @@ START_TEST(unloading_spares_what_others_use)
     harness r;
 
     harness_open(&r, open_ctx("cpu", "", templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     harness_prepare(&r, SPC_KRSC);
@@ -1369,7 +1369,7 @@ START_TEST(a_stored_default_is_served_without_asking_templates)
     compile_once(NULL, NULL);
     setenv("SPC_CC", "/nonexistent/cc", 1);
     harness_open(&r, open_ctx("cpu", database, NULL), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
@@ -1394,7 +1394,7 @@ START_TEST(an_explanation_is_what_the_plan_will_be)
     if (_i == 2)
         compile_once(templates, &choice);
     harness_open(&r, open_ctx("cpu", database, templates), LAYER,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     spc_explain_question ask = {&r.conv, 300, 300, spc_map_pairs(r.map)};
     assert_ok(spc_explain(&is, r.ctx, &ask, 0), spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
@@ -1489,7 +1489,7 @@ START_TEST(a_pack_serves_an_unseen_layer_by_the_default_of_its_class)
 
     pack_classes();
     harness_open(&r, open_layered("", shipped, templates), unseen[_i].layer,
-             "gen:uniform,n=300,extent=9");
+                 "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);

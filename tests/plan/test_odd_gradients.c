@@ -9,10 +9,10 @@
  */
 #include "base/dtype.h"
 #include "base/random.h"
-#include "operators/operands.h"
-#include "plan/plan.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "operators/operands.h"
+#include "plan/plan.h"
 #include "spc/tune.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_runtime.c - layers as text, contexts, plans that run, the bench. */
 #include "coords/map.h"
-#include "plan/plan.h"
 #include "harness/comma_locale.h"
 #include "harness/counted_allocations.h"
 #include "harness/layer_harness.h"
+#include "plan/plan.h"
 #include "spc/db.h"
 
 #include "base/error.h"
@@ -421,7 +421,7 @@ static void check_case(const char *device, int i)
     harness r;
 
     harness_open(&r, open_ctx(device, suite_database(), NULL), cases[i].layer,
-             cases[i].scene);
+                 cases[i].scene);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
@@ -458,7 +458,7 @@ START_TEST(rows_keep_the_callers_order_across_batches)
         coords[i][3] = j / 60 - 1;
     }
     harness_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
-             "subm,cin=6,cout=10,dtype=f32,bias=1", "gen:uniform,n=1");
+                 "subm,cin=6,cout=10,dtype=f32,bias=1", "gen:uniform,n=1");
     spc_scene_free(r.scene);
     spc_map_free(r.map);
     assert_ok(spc_scene_create(&r.scene, coords[0], 240, "mixed", &error),
@@ -478,7 +478,7 @@ START_TEST(no_voxels_are_no_trouble)
     harness r;
 
     harness_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
-             "subm,cin=4,cout=4", "gen:uniform,n=1");
+                 "subm,cin=4,cout=4", "gen:uniform,n=1");
     spc_map_free(r.map);
     assert_ok(spc_map_create_from_coords(&r.map, r.ctx, &r.conv, NULL, 0, NULL),
               spc_ctx_error(r.ctx));
@@ -496,7 +496,7 @@ START_TEST(both_weight_layouts_pack_to_the_same_bytes)
     harness r;
 
     harness_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
-             "subm,cin=6,cout=5,k=3x2x1,dtype=f32", "gen:uniform,n=50");
+                 "subm,cin=6,cout=5,k=3x2x1,dtype=f32", "gen:uniform,n=50");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     harness_prepare(&r, SPC_RSCK);
@@ -522,8 +522,8 @@ END_TEST
 static void open_probe(harness *r)
 {
     harness_open(r, open_ctx(device_or("cpu"), suite_database(), NULL),
-             "subm,cin=8,cout=8,dtype=f32,bias=1",
-             "gen:uniform,n=500,extent=10");
+                 "subm,cin=8,cout=8,dtype=f32,bias=1",
+                 "gen:uniform,n=500,extent=10");
     assert_ok(spc_plan_create(&r->plan, r->ctx, &r->conv, r->map, 0),
               spc_ctx_error(r->ctx));
     harness_prepare(r, SPC_KRSC);
@@ -618,9 +618,10 @@ START_TEST(slices_of_one_buffer_do_not_overlap)
     harness r;
 
     harness_open(&r, open_ctx("cpu", "", NULL),
-             _i == 0 ? "subm,cin=8,cout=8,dtype=f32,in_pitch=16,out_pitch=16"
+                 _i == 0
+                     ? "subm,cin=8,cout=8,dtype=f32,in_pitch=16,out_pitch=16"
                      : "subm,cin=8,cout=8,dtype=f32,in_pitch=12,out_pitch=12",
-             "gen:uniform,n=50,extent=6");
+                 "gen:uniform,n=50,extent=6");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     harness_prepare(&r, SPC_KRSC);
@@ -784,7 +785,8 @@ static void *run_often(void *payload)
     return NULL;
 }
 
-static void assert_equal_on_device(const harness *r, const void *a, const void *b)
+static void assert_equal_on_device(const harness *r, const void *a,
+                                   const void *b)
 {
     size_t bytes = r->bed->out.bytes;
     char *host = malloc(2 * bytes);

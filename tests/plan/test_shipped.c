@@ -147,7 +147,8 @@ START_TEST(what_ships_comes_behind_what_is_known_as_nearly)
 
     put(own, &cases[_i].own);
     put(shipped, &cases[_i].shipped);
-    harness_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER, SCENE);
+    harness_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER,
+                 SCENE);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     ck_assert_msg(spc_plan_origin(r.plan) == cases[_i].origin, "%s",
@@ -168,7 +169,8 @@ START_TEST(in_the_background_a_stale_choice_is_tuned_anew)
     harness r;
 
     put(shipped, &stale);
-    harness_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER, SCENE);
+    harness_open(&r, open_above(own, NULL, spc__buf_text(&folder)), LAYER,
+                 SCENE);
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     for (int tuned = 0; tuned < 2; tuned++) {
         spc_plan_free(r.plan);

@@ -12,12 +12,12 @@
 #include "compiler/artefact.h"
 #include "compiler/template.h"
 #include "context/ctx.h"
+#include "harness/layer_harness.h"
+#include "harness/suite.h"
 #include "lab/gate/gate.h"
 #include "lab/sample/bed.h"
 #include "operators/conv.h"
 #include "plan/plan.h"
-#include "harness/layer_harness.h"
-#include "harness/suite.h"
 #include "tuner/targets.h"
 
 #include <stdio.h>

@@ -54,9 +54,9 @@ static const char scene[] = "gen:uniform,n=300,extent=12";
 
 static void open_harness(harness *r, const char *database)
 {
-    harness_open(r,
-             open_ctx("cpu", at(database), suite_path("templates/tuner/plain")),
-             layer, scene);
+    harness_open(
+        r, open_ctx("cpu", at(database), suite_path("templates/tuner/plain")),
+        layer, scene);
 }
 
 static void make_plan(harness *r)

@@ -297,7 +297,8 @@ START_TEST(a_device_that_answers_runs_a_small_kernel)
     source = (spc__sample_source){.scene = scene, .relation = &relation};
     assert_ok(spc__sample_init(&sample, &conv, &source, 1, &options, &error),
               error.text);
-    assert_ok(spc__harness_create(&measuring, ctx, &sample, &error), error.text);
+    assert_ok(spc__harness_create(&measuring, ctx, &sample, &error),
+              error.text);
     int64_t compiled = spc_ctx_stats(ctx).compiles;
     spc__harness_probe(&outcome, measuring);
     ck_assert_int_eq(spc_ctx_stats(ctx).compiles, compiled);

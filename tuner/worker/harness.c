@@ -31,7 +31,7 @@ static const double confirm_s = 0.02;
 /* ---- building ------------------------------------------------------------ */
 
 spc_status spc__harness_create(spc__harness **out, spc_ctx *ctx,
-                           const spc__sample *sample, spc_error *error)
+                               const spc__sample *sample, spc_error *error)
 {
     spc__harness *harness = calloc(1, sizeof(*harness));
 
@@ -93,7 +93,8 @@ void spc__harness_unload(spc__harness *harness, int number)
     memset(at, 0, sizeof(*at));
 }
 
-static spc_status bind(spc__harness *harness, slot *to, const spc__harness_code *code)
+static spc_status bind(spc__harness *harness, slot *to,
+                       const spc__harness_code *code)
 {
     spc_ctx *ctx = harness->ctx;
     spc__code loaded;
@@ -105,9 +106,9 @@ static spc_status bind(spc__harness *harness, slot *to, const spc__harness_code 
         return status;
     snprintf(to->artefact, sizeof(to->artefact), "%s", code->artefact);
     spc__attrs_format(&config, &code->config);
-    status =
-        spc__plan_create_from(&to->plan, ctx, &harness->bed->sample->conv, &loaded,
-                              code->template_name, spc__buf_text(&config));
+    status = spc__plan_create_from(&to->plan, ctx, &harness->bed->sample->conv,
+                                   &loaded, code->template_name,
+                                   spc__buf_text(&config));
     spc__buf_release(&config);
     return status;
 }
@@ -152,7 +153,8 @@ static void note_failure(spc__outcome *out, spc__harness *harness,
              spc__error_of(harness->ctx)->text);
     out->status = status_for(cause, status);
     out->trouble = trouble_of(cause);
-    out->dead = cause == SPC_ETIMEOUT || spc_synchronize(harness->ctx) != SPC_OK;
+    out->dead =
+        cause == SPC_ETIMEOUT || spc_synchronize(harness->ctx) != SPC_OK;
 }
 
 /*
@@ -174,7 +176,8 @@ static void remake_maps(spc__outcome *out, spc__harness *harness)
  * Turns a verdict of the gate into the outcome; false for a failure. A failed
  * call has left its cause in the context.
  */
-static bool takes(spc__outcome *out, spc__harness *harness, const spc__verdict *verdict)
+static bool takes(spc__outcome *out, spc__harness *harness,
+                  const spc__verdict *verdict)
 {
     out->status = verdict->status;
     out->dead = verdict->dead;
@@ -198,7 +201,7 @@ static void begin(spc__outcome *out, spc__harness *harness)
 }
 
 void spc__harness_load(spc__outcome *out, spc__harness *harness, int number,
-                   const spc__harness_code *code)
+                       const spc__harness_code *code)
 {
     begin(out, harness);
     if (spc__harness_has(harness, number))
@@ -221,7 +224,7 @@ void spc__harness_load(spc__outcome *out, spc__harness *harness, int number,
 }
 
 void spc__harness_verify(spc__outcome *out, spc__harness *harness, int number,
-                     const spc__harness_code *code)
+                         const spc__harness_code *code)
 {
     spc__verdict verdict;
 
@@ -274,7 +277,7 @@ static spc_status enqueue_layout(void *payload, void *stream)
 }
 
 void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
-                   const spc__harness_order *order)
+                       const spc__harness_order *order)
 {
     spc__tested *tested = &harness->slots[number].tested;
     struct run run = {harness->bed, tested, order->scene};
@@ -293,8 +296,8 @@ void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
     if (!takes(out, harness, &verdict))
         return;
     if (harness->bed->ops->measure(harness->ctx->device, &measure, out->samples,
-                               &out->count,
-                               spc__error_of(harness->ctx)) != SPC_OK) {
+                                   &out->count,
+                                   spc__error_of(harness->ctx)) != SPC_OK) {
         note_failure(out, harness, SPC__TRIAL_FAULT);
         return;
     }
@@ -324,6 +327,7 @@ static spc_status digest_little(spc__harness *harness)
 void spc__harness_probe(spc__outcome *out, spc__harness *harness)
 {
     begin(out, harness);
-    if (digest_little(harness) != SPC_OK || spc_synchronize(harness->ctx) != SPC_OK)
+    if (digest_little(harness) != SPC_OK ||
+        spc_synchronize(harness->ctx) != SPC_OK)
         note_failure(out, harness, SPC__TRIAL_FAULT);
 }

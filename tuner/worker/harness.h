@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * harness.h - the measuring harness: a sample's scenes on a device, and candidates
- * that are loaded, verified and timed on them. Independent of database and
- * compiler; runs in the tuner's process or in a worker.
+ * harness.h - the measuring harness: a sample's scenes on a device, and
+ * candidates that are loaded, verified and timed on them. Independent of
+ * database and compiler; runs in the tuner's process or in a worker.
  */
 #ifndef SPC_TUNER_HARNESS_H
 #define SPC_TUNER_HARNESS_H
@@ -54,21 +54,21 @@ typedef struct spc__harness spc__harness;
  * outlive the harness. Failures here are the run's, not a candidate's.
  */
 spc_status spc__harness_create(spc__harness **out, spc_ctx *ctx,
-                           const spc__sample *sample, spc_error *error);
+                               const spc__sample *sample, spc_error *error);
 void spc__harness_free(spc__harness *harness);
 
 /* Loads a candidate into slot `slot`, and tests it in the gate. */
 void spc__harness_verify(spc__outcome *out, spc__harness *harness, int slot,
-                     const spc__harness_code *code);
+                         const spc__harness_code *code);
 
 bool spc__harness_has(const spc__harness *harness, int slot);
 
 /* Loads a candidate that was verified elsewhere, without verifying. */
 void spc__harness_load(spc__outcome *out, spc__harness *harness, int slot,
-                   const spc__harness_code *code);
+                       const spc__harness_code *code);
 
 void spc__harness_time(spc__outcome *out, spc__harness *harness, int slot,
-                   const spc__harness_order *order);
+                       const spc__harness_order *order);
 
 /* Confirms a loaded candidate that may win: see spc__gate_confirm. */
 void spc__harness_confirm(spc__outcome *out, spc__harness *harness, int slot);

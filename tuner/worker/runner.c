@@ -398,9 +398,10 @@ static spc_status ask_worker(spc__outcome *out, spc__runner *runner,
 
 static spc_status start_harness(spc__runner *runner, spc_error *error)
 {
-    return runner->harness != NULL ? SPC_OK
-                               : spc__harness_create(&runner->harness, runner->ctx,
-                                                 runner->sample, error);
+    return runner->harness != NULL
+               ? SPC_OK
+               : spc__harness_create(&runner->harness, runner->ctx,
+                                     runner->sample, error);
 }
 
 spc_status spc__runner_start(spc__runner *runner, spc_error *error)
@@ -419,14 +420,16 @@ static spc_status fail_troubled(const spc__outcome *out,
 }
 
 static spc_status ask_harness(spc__outcome *out, spc__runner *runner,
-                          const spc__wire_request *request, spc_error *error)
+                              const spc__wire_request *request,
+                              spc_error *error)
 {
     spc_status status = start_harness(runner, error);
 
     if (status != SPC_OK)
         return status;
     if (request->op == SPC__WIRE_VERIFY)
-        spc__harness_verify(out, runner->harness, request->slot, &request->code);
+        spc__harness_verify(out, runner->harness, request->slot,
+                            &request->code);
     else if (request->op == SPC__WIRE_LOAD)
         spc__harness_load(out, runner->harness, request->slot, &request->code);
     else if (request->op == SPC__WIRE_TIME)
@@ -521,8 +524,8 @@ static bool remember(spc__runner *runner, int slot, bool is_loaded)
 }
 
 static spc_status verify(spc__outcome *out, spc__runner *runner,
-                         const spc__harness_code *code, spc__wire_request *request,
-                         spc_error *error)
+                         const spc__harness_code *code,
+                         spc__wire_request *request, spc_error *error)
 {
     (void)code;
     return ask(out, runner, request, error);
