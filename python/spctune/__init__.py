@@ -3,11 +3,21 @@
 
 Importing this module loads libspc and checks its version. It needs no other
 package; NumPy and PyTorch are used where they are installed.
+
+    spctune.array     convolution on NumPy and CuPy arrays
+    spctune.options   the database, background mode, determinism
+    spctune.tune      measures the kernels of a layer and stores the best
+    spctune.explain   which kernel a layer gets, and why
+    spctune.db        what the database has
 """
+from . import array
 from ._abi import VERSION as _VERSION
 from ._lib import (Error, InvalidError, NotFoundError, OutOfMemoryError,
                    UnsupportedError, version_text)
+from .context import Context, options
+from .tuning import db, devices, explain, tune
 
 __version__ = version_text(_VERSION)
-__all__ = ["Error", "InvalidError", "NotFoundError", "OutOfMemoryError",
-           "UnsupportedError"]
+__all__ = ["Context", "Error", "InvalidError", "NotFoundError",
+           "OutOfMemoryError", "UnsupportedError", "array", "db", "devices",
+           "explain", "options", "tune"]

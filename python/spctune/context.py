@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Contexts: one for each device of this process, made when it is needed.
+
+A child of fork() has contexts of its own. Handles of the parent are neither
+used nor freed there.
+"""
+import atexit
+import collections
+import ctypes
+import logging
+import os
+import threading
+from contextlib import contextmanager
+from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
+
+from . import _abi
+from ._lib import Error, check, exception, lib, new
+
+__all__ = ["Context", "options"]
+
+logger = logging.getLogger("spctune")
+_LEVELS = {0: logging.DEBUG, 1: logging.INFO, 2: logging.WARNING}
+
+# ---- options -----------------------------------------------------------------
+
+_options: Dict[str, Any] = {
+    "database": None,
+    "layers": (),
+    "shipped": None,
+    "threads": 0,
+    "background": True,
+    "deterministic": None,
+}
+
+
+def options(**changes: Any) -> Dict[str, Any]:
+    """Changes options and returns all of them.
+
+    database       path of the database; "" for none; None: $SPC_DATABASE, else
+                   ~/.cache/spctune/spctune.db
+    layers         paths of read-only databases below it, best first
+    shipped        folder of the databases that ship with the library; "" for none
+    threads        of compilers and of the cpu device; 0: all cores
+    background     True: a thread compiles better kernels while others run;
+                   "tune": it also tunes them; False: the first use of a layer
+                   waits for its kernel
+    deterministic  True, False, or None: as
+                   torch.use_deterministic_algorithms() says
+
+    The first four count for contexts that do not exist yet: set them before the
+    first layer runs. ValueError: an unknown option or a bad value.
+    """
+    for name, value in changes.items():
+        if name not in _options:
+            raise ValueError(f"unknown option '{name}'; the options are " +
+                             ", ".join(_options))
+        if name == "background" and value not in (True, False, "tune"):
+            raise ValueError(f"background={value!r}: it is True, False or 'tune'")
+        if name == "deterministic" and value not in (True, False, None):
+            raise ValueError(f"deterministic={value!r}: it is True, False or "
+                             "None")
+    _options.update(changes)
+    return dict(_options)
+
+
+# ---- contexts ----------------------------------------------------------------
+
+# Allocators of device memory by the kind of device, "cuda": torch's, once
+# spctune's modules for torch are imported. Each makes a spc_memory_hook.
+memory_hooks: Dict[str, Callable[[str], Any]] = {}
+
+_contexts: Dict[str, "Context"] = {}
+_lock = threading.Lock()
+
+
+def _write_log(level: int, text: bytes, payload: Any) -> None:
+    logger.log(_LEVELS.get(level, logging.INFO),
+               "%s", text.decode("utf-8", "replace"))
+
+
+_log = type(_abi.spc_ctx_options().log)(_write_log)
+
+
+class Context:
+    """A device, its database, and the plans that were made for it.
+
+    The library allows one thread at a time to make maps and plans: `calling()`
+    is held during such calls. Objects that end meanwhile, perhaps on another
+    thread or within a callback of the library, are freed behind the call.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.kind = device.partition(":")[0]
+        self.pid = os.getpid()
+        self.plans: Dict[Any, List[Any]] = {}
+        self.ptr: Optional[int] = None
+        self._busy = threading.Lock()
+        self._ended: Deque[Tuple[Any, int]] = collections.deque()
+        self._keep = self._words()
+        pointer, error = ctypes.c_void_p(), _abi.spc_error()
+        check(lib.spc_ctx_create(pointer, self._keep, error), error)
+        self.ptr = pointer.value
+        self.flags = self._start_background()
+
+    def _words(self) -> Any:
+        """The spc_ctx_options of this device."""
+        def text(name: str) -> Optional[bytes]:
+            value = _options[name]
+            return None if value is None else os.fsencode(value)
+        layers = [os.fsencode(path) for path in _options["layers"]]
+        words = new(_abi.spc_ctx_options, device=self.device.encode(),
+                    database=text("database"), shipped=text("shipped"),
+                    threads=int(_options["threads"]), log=_log,
+                    layer_count=len(layers))
+        if layers:
+            self._layers = (ctypes.c_char_p * len(layers))(*layers)
+            words.layers = self._layers
+        if self.kind in memory_hooks:
+            words.memory = memory_hooks[self.kind](self.device)
+        return words
+
+    def _start_background(self) -> int:
+        """Flags of plans. Background mode needs a database that can be
+        written; without one the first use of a layer waits for its kernel."""
+        if not _options["background"]:
+            return _abi.SPC_PLAN_JIT
+        how = new(_abi.spc_background_options,
+                  tune=_options["background"] == "tune",
+                  effort=_abi.SPC_EFFORT_NORMAL)
+        status = lib.spc_background_start(self.ptr, how)
+        if status == _abi.SPC_EDB:
+            logger.info("%s: no database to write to, so layers wait for their "
+                        "kernels: %s", self.device, self.sentence())
+            return _abi.SPC_PLAN_JIT
+        self.check(status)
+        return _abi.SPC_PLAN_BACKGROUND
+
+    @staticmethod
+    def get(device: str) -> "Context":
+        """The context of "cpu", "cuda:0" or "sim" in this process."""
+        found = _contexts.get(device)
+        if found is None:
+            with _lock:
+                found = _contexts.get(device)
+                if found is None:
+                    found = _contexts[device] = Context(device)
+        return found
+
+    def sentence(self) -> str:
+        """The calling thread's last failure with this context."""
+        return (lib.spc_ctx_error(self.ptr) or b"").decode("utf-8", "replace")
+
+    def check(self, status: int) -> None:
+        """Raises the exception of a failure."""
+        if status:
+            raise exception(status, self.sentence())
+
+    def copy(self, to: int, data: int, size: int) -> None:
+        """Copies bytes of the device to the device, or on the host."""
+        if self.kind == "cuda":
+            import cupy  # type: ignore[import-not-found, unused-ignore]
+            cupy.cuda.runtime.memcpy(to, data, size, 3)
+        else:
+            ctypes.memmove(to, data, size)
+
+    def need_own(self) -> None:
+        """Refuses what a parent process made."""
+        if self.pid != own_pid:
+            raise Error("a kernel map of the parent process cannot be used in a "
+                        "child of fork(); make the sparse tensor in the child")
+
+    @contextmanager
+    def calling(self) -> Iterator[None]:
+        """Held during calls that make maps or plans; not to be nested."""
+        self.need_own()
+        with self._busy:
+            yield
+        self._sweep()
+
+    def release(self, free: Any, pointer: Optional[int]) -> None:
+        """Frees an object soon: at once, unless a call is under way."""
+        if pointer is not None and self.pid == own_pid:
+            self._ended.append((free, pointer))
+            self._sweep()
+
+    def _sweep(self) -> None:
+        while self._ended and self._busy.acquire(blocking=False):
+            try:
+                while self._ended:
+                    free, pointer = self._ended.popleft()
+                    free(pointer)
+            except IndexError:  # another thread took the last one
+                pass
+            finally:
+                self._busy.release()
+
+    def close(self) -> None:
+        """Ends the background thread. Plans and maps stay usable."""
+        pointer, self.ptr = self.ptr, None
+        if self.pid == own_pid:
+            lib.spc_ctx_free(pointer)
+
+    def __repr__(self) -> str:
+        return f"<spctune.Context {self.device}>"
+
+
+own_pid = os.getpid()
+
+
+def _after_fork() -> None:
+    """In the child: forgets the parent's contexts, and locks it may hold."""
+    global _contexts, _lock, own_pid
+    _contexts, _lock, own_pid = {}, threading.Lock(), os.getpid()
+
+
+@atexit.register
+def _at_exit() -> None:
+    """The library must not call back into an interpreter that ends."""
+    for context in list(_contexts.values()):
+        context.close()
+    _contexts.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

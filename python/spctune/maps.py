@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Coordinate sets, kernel maps, and the plans that run on them.
+
+A `Coords` is a set of voxels, a `Relation` two sets and a geometry, and a `Map`
+a relation read in one direction: the kernel map of a layer. Each lives as long
+as anything holds it. Nothing here knows NumPy or PyTorch: data are addresses.
+"""
+import ctypes
+import functools
+import itertools
+import threading
+import weakref
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+from . import _abi, context
+from ._lib import Error, check, fast, lib, text_of
+from .context import Context
+
+__all__ = ["Coords", "Layer", "Map", "Relation", "layer_of"]
+
+DTYPES = {"f16": _abi.SPC_F16, "f32": _abi.SPC_F32, "tf32": _abi.SPC_TF32,
+          "bf16": _abi.SPC_BF16}
+_INVERSE = (_abi.SPC_INVERSE, _abi.SPC_TRANSPOSED, _abi.SPC_GENERATIVE)
+_KRSC = getattr(_abi, "SPC_PLAN_KRSC", 0)
+_numbers = itertools.count(1)
+# Relations by number, for operators of torch.compile, which take tensors only.
+relations: "weakref.WeakValueDictionary[int, Relation]" = \
+    weakref.WeakValueDictionary()
+
+
+# ---- layers ------------------------------------------------------------------
+
+class Layer(NamedTuple):
+    """A layer as a value: its geometry in words, channels, and type.
+
+    words   operator and geometry as spc_conv_parse reads them: "subm,k=3",
+            "conv,k=3,stride=2,padding=1,rule=footprint,shape=41x1600x1408"
+    dtype   "f16", "bf16", "f32", "tf32"
+    """
+    words: str
+    cin: int
+    cout: int
+    groups: int
+    dtype: str
+    deterministic: bool = False
+
+    def text(self) -> str:
+        """The layer in the words of spc_conv_parse."""
+        return (f"{self.words},cin={self.cin},cout={self.cout},"
+                f"groups={self.groups},dtype={self.dtype},"
+                f"deterministic={int(self.deterministic)}")
+
+
+@functools.lru_cache(maxsize=4096)
+def parse(text: str) -> Any:
+    """The spc_conv of a text; not to be changed. InvalidError: a bad word."""
+    conv, error = _abi.spc_conv(), _abi.spc_error()
+    check(lib.spc_conv_parse(conv, text.encode(), error), error)
+    return conv
+
+
+def geometry_of(words: str) -> Any:
+    """The spc_conv of an operator and its geometry; channels do not count."""
+    return parse(words + ",cin=16,cout=16,dtype=f32")
+
+
+def layer_of(words: str, cin: int, cout: int, groups: int = 1,
+             dtype: str = "f32", deterministic: bool = False) -> Layer:
+    """A layer, its words in canonical form."""
+    return Layer(canonical(words), cin, cout, groups, dtype, deterministic)
+
+
+@functools.lru_cache(maxsize=4096)
+def canonical(words: str) -> str:
+    """Equal geometries have equal canonical words."""
+    kept = text_of(lib.spc_conv_format, geometry_of(words)).split(",")
+    return ",".join(w for w in kept if not w.startswith(
+        ("cin=", "cout=", "dtype=", "groups=")))
+
+
+@functools.lru_cache(maxsize=4096)
+def problem(layer: Layer, which: int, bias: bool) -> Any:
+    """The spc_conv of a pass; not to be changed."""
+    forward = parse(layer.text() + (",bias=1" if bias else ""))
+    if which == _abi.SPC_FORWARD:
+        return forward
+    conv, error = _abi.spc_conv(), _abi.spc_error()
+    check(lib.spc_conv_pass(conv, forward, which, error), error)
+    return conv
+
+
+# ---- sets --------------------------------------------------------------------
+
+class Coords:
+    """A set of voxels on a device. `rows` is their number."""
+
+    def __init__(self, ctx: Context, pointer: int) -> None:
+        self.ctx, self.ptr = ctx, pointer
+        self.rows: int = lib.spc_coords_rows(pointer)
+
+    @classmethod
+    def of_rows(cls, ctx: Context, address: int, rows: int,
+                stream: Optional[int]) -> "Coords":
+        """The set of int32 rows (batch, x, y, z) at a device address, a multiple
+        of 16. Waits for the stream. InvalidError: two equal rows, or an extent
+        that no key holds."""
+        out = ctypes.c_void_p()
+        with ctx.calling():
+            ctx.check(lib.spc_coords_create(out, ctx.ptr, address, rows, stream))
+        return cls(ctx, _address(out))
+
+    def outputs(self, geometry: Any) -> "Coords":
+        """The set of outputs of a spc_geometry. Waits for the device."""
+        out = ctypes.c_void_p()
+        with self.ctx.calling():
+            self.ctx.check(lib.spc_coords_create_outputs(out, self.ptr, geometry))
+        return Coords(self.ctx, _address(out))
+
+    def data(self) -> Optional[int]:
+        """The device address of a set of outputs: int32 [rows][4]."""
+        return lib.spc_coords_data(self.ptr)  # type: ignore[no-any-return]
+
+    def __del__(self) -> None:
+        self.ctx.release(lib.spc_coords_free, self.ptr)
+
+
+def _address(pointer: ctypes.c_void_p) -> int:
+    if pointer.value is None:
+        raise Error("the library returned no object")
+    return pointer.value
+
+
+# ---- maps --------------------------------------------------------------------
+
+class Plan:
+    """A layer bound to a kernel. Any thread may run it."""
+
+    def __init__(self, ctx: Context, pointer: int) -> None:
+        self.ctx, self.ptr = ctx, pointer
+        self.weights_bytes: int = lib.spc_plan_weights_bytes(pointer)
+
+    def __del__(self) -> None:
+        self.ctx.release(lib.spc_plan_free, self.ptr)
+
+    def words(self) -> str:
+        """Template and configuration: "os_warp rows=16,..."."""
+        words: bytes = lib.spc_plan_template(self.ptr) + b" " + \
+            lib.spc_plan_config(self.ptr)
+        return words.decode()
+
+
+class Table:
+    """A spc_map. One thread prepares it, and none runs on it meanwhile."""
+
+    def __init__(self, ctx: Context, pointer: int) -> None:
+        self.ctx, self.ptr = ctx, pointer
+        self.lock = threading.Lock()
+
+    def __del__(self) -> None:
+        self.ctx.release(lib.spc_map_free, self.ptr)
+
+    def plan(self, key: Tuple["Layer", int, bool],
+             stream: Optional[int]) -> Plan:
+        """A plan of a pass that fits the map, which is prepared for it. May
+        compile."""
+        layer, which, bias = key
+        ctx, conv = self.ctx, problem(layer, which, bias)
+        with self.lock, ctx.calling():
+            known: List[Plan] = ctx.plans.setdefault(key, [])
+            known[:] = [p for p in known if not lib.spc_plan_is_outdated(p.ptr)]
+            for plan in known:
+                if lib.spc_plan_fits(plan.ptr, self.ptr):
+                    ctx.check(lib.spc_map_prepare(self.ptr, plan.ptr, stream))
+                    return plan
+            out = ctypes.c_void_p()
+            flags = ctx.flags | (_KRSC if which == _abi.SPC_WGRAD else 0)
+            ctx.check(lib.spc_plan_create(out, ctx.ptr, conv, self.ptr, flags))
+            plan = Plan(ctx, _address(out))
+            known.append(plan)
+            return plan
+
+
+class Call:
+    """A pass that is ready to run on a map."""
+
+    __slots__ = ("table", "plan", "work_bytes")
+
+    def __init__(self, table: Table, plan: Plan) -> None:
+        self.table, self.plan = table, plan
+        self.work_bytes: int = lib.spc_plan_workspace_bytes(plan.ptr, table.ptr)
+
+    def run(self, inputs: int, out: int, weights: Optional[int] = None,
+            bias: Optional[int] = None, work: Optional[int] = None,
+            grad: Optional[int] = None, stream: Optional[int] = None,
+            quick: bool = True) -> None:
+        """Runs it: device addresses as in spc_buffers. `quick` calls keep the
+        interpreter's lock."""
+        buffers = _abi.spc_buffers(inputs, out, weights, bias, work)
+        if grad is not None:
+            buffers.grad = grad
+        table = self.table
+        with table.lock:
+            status = (fast if quick else lib).spc_plan_execute(
+                self.plan.ptr, table.ptr, buffers, stream)
+        if status:
+            table.ctx.check(status)
+
+    def pack(self, packed: int, weights: int, stream: Optional[int]) -> None:
+        """Packs canonical weights [cout][kx][ky][kz][cin / groups]."""
+        self.table.ctx.check(lib.spc_plan_pack_weights(
+            self.plan.ptr, packed, weights, _abi.SPC_KRSC, stream))
+
+
+class Relation:
+    """Two sets and a geometry; the maps of both directions when they are
+    needed."""
+
+    def __init__(self, fine: Coords, coarse: Coords, geometry: Any) -> None:
+        self.number = next(_numbers)
+        self.ctx, self.fine, self.coarse = fine.ctx, fine, coarse
+        self.geometry = geometry
+        self.lock = threading.Lock()
+        self.tables: Dict[Any, Table] = {}
+        self.calls: Dict[Any, Call] = {}
+        relations[self.number] = self
+
+    def call(self, layer: Layer, which: int, bias: bool,
+             stream: Optional[int]) -> Call:
+        """A pass of a layer, ready to run. May compile the first time."""
+        key = (layer, which, bias)
+        found = self.calls.get(key)
+        if found is None:
+            self.ctx.need_own()
+            conv = problem(layer, which, bias)
+            table = self.table(conv.geometry, conv.op in _INVERSE, stream)
+            found = self.calls[key] = Call(table, table.plan(key, stream))
+        elif self.ctx.pid != context.own_pid:
+            self.ctx.need_own()
+        return found
+
+    def table(self, geometry: Any, inverse: bool,
+              stream: Optional[int]) -> Table:
+        """The map of a geometry between the two sets: from fine to coarse, or
+        inverse. Found and checked when it is first asked for."""
+        key = (bytes(geometry), inverse)
+        with self.lock:
+            found = self.tables.get(key)
+            if found is None:
+                found = self.tables[key] = self._make(geometry, inverse, stream)
+        return found
+
+    def _make(self, geometry: Any, inverse: bool,
+              stream: Optional[int]) -> Table:
+        ctx, out = self.ctx, ctypes.c_void_p()
+        create = lib.spc_map_create_inverse if inverse else lib.spc_map_create
+        ends = (self.coarse, self.fine) if inverse else (self.fine, self.coarse)
+        with ctx.calling():
+            ctx.check(create(out, ends[0].ptr, ends[1].ptr, geometry))
+            table = Table(ctx, _address(out))
+            ctx.check(lib.spc_map_update(table.ptr, None, None, 0, stream))
+            ctx.check(lib.spc_map_check(table.ptr, stream))
+        return table
+
+
+class Map(NamedTuple):
+    """The kernel map of a layer: a relation, and the direction in which the
+    layer reads it. `words` are the layer's geometry."""
+    relation: Relation
+    inverse: bool
+    words: str
+
+    @property
+    def rows_in(self) -> int:
+        """Rows of the inputs."""
+        r = self.relation
+        return (r.coarse if self.inverse else r.fine).rows
+
+    @property
+    def rows_out(self) -> int:
+        """Rows of the outputs."""
+        r = self.relation
+        return (r.fine if self.inverse else r.coarse).rows
+
+    def pairs(self) -> int:
+        """(output, input, offset) triples of the map."""
+        conv = geometry_of(self.words)
+        table = self.relation.table(conv.geometry, self.inverse, None)
+        return int(lib.spc_map_pairs(table.ptr))
+
+
+def make_map(fine: Coords, words: str) -> Map:
+    """The map of a layer over a set; the set of outputs is made where the layer
+    has another one. `words` as Layer.words: subm and conv, or generative, whose
+    inputs the set is then."""
+    words = canonical(words)
+    conv = geometry_of(words)
+    if conv.op == _abi.SPC_SUBM:
+        return Map(Relation(fine, fine, conv.geometry), False, words)
+    other = fine.outputs(conv.geometry)
+    if conv.op == _abi.SPC_GENERATIVE:
+        return Map(Relation(other, fine, conv.geometry), True, words)
+    return Map(Relation(fine, other, conv.geometry), False, words)
+
+
+def join(inputs: Coords, outputs: Coords, words: str) -> Map:
+    """The map of a layer between two sets that are there: rule given."""
+    words = canonical(words)
+    conv = geometry_of(words)
+    if conv.op in _INVERSE:
+        return Map(Relation(outputs, inputs, conv.geometry), True, words)
+    return Map(Relation(inputs, outputs, conv.geometry), False, words)
+
+
+def inverse_of(forward: Map) -> Map:
+    """The map of the layer that inverts a strided one: its outputs are that
+    layer's inputs, in their order."""
+    if forward.inverse or not forward.words.startswith("conv,"):
+        raise Error(f"an inverse layer inverts a strided one, not "
+                    f"'{forward.words}'")
+    return Map(forward.relation, True,
+               canonical("inverse," + forward.words.split(",", 1)[1]))
