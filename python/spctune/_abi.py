@@ -42,8 +42,6 @@ class spc_error(Structure):
         ("text", c_char * 1024),
     ]
 
-SPC_MAX_OFFSETS = 343
-
 
 class spc_memory_hook(Structure):
     _fields_ = [
@@ -116,6 +114,7 @@ class spc_device_info(Structure):
         ("emulates", c_bool),
     ]
 
+SPC_MAX_OFFSETS = 343
 SPC_RULE_SUBM = 0
 SPC_RULE_FLOOR = 1
 SPC_RULE_FOOTPRINT = 2
@@ -206,25 +205,6 @@ SPC_IN_SCALE = 6
 SPC_OUT_SCALE = 7
 SPC_RESIDUAL_SCALE = 8
 SPC_OPERANDS = 9
-
-
-class spc_scene_info(Structure):
-    _fields_ = [
-        ("points", c_int64),
-        ("bad", c_int64),
-        ("first_bad", c_int64),
-        ("outside", c_int64),
-    ]
-
-
-class spc_point_rows(Structure):
-    _fields_ = [
-        ("values", c_void_p),
-        ("rows", c_int64),
-        ("columns", c_int),
-        ("found", c_int),
-    ]
-
 SPC_DUPLICATES_ERROR = 0
 SPC_DUPLICATES_FIRST = 1
 SPC_DUPLICATES_SUM = 2
@@ -288,23 +268,6 @@ class spc_voxels_info(Structure):
         ("outside", c_int64),
         ("bad", c_int64),
         ("voxels", c_int64),
-    ]
-
-
-class spc_points_options(Structure):
-    _fields_ = [
-        ("capacity", c_int64),
-        ("batches", c_int32),
-        ("low", c_float * 3),
-        ("high", c_float * 3),
-    ]
-
-
-class spc_triplet(Structure):
-    _fields_ = [
-        ("out", c_int32),
-        ("in_", c_int32),
-        ("k", c_int32),
     ]
 
 SPC_PLAN_JIT = 0
@@ -588,265 +551,20 @@ class spc_net_step(Structure):
     ]
 
 
-class spc_net_verdict(Structure):
+class spc_points_options(Structure):
     _fields_ = [
-        ("layers", c_int),
-        ("error", c_double),
-        ("worst", c_char * 96),
+        ("capacity", c_int64),
+        ("batches", c_int32),
+        ("low", c_float * 3),
+        ("high", c_float * 3),
     ]
 
 
-class spc_net_time(Structure):
+class spc_triplet(Structure):
     _fields_ = [
-        ("warm_us", c_double),
-        ("floor_us", c_double),
-        ("floor_by", c_char_p),
-    ]
-
-SPC_TRAINING_FEATURES = 65536
-
-
-class spc_training_out(Structure):
-    _fields_ = [
-        ("name", c_char_p),
-        ("data", c_void_p),
-        ("dtype", c_int),
-        ("rows", c_int64),
-        ("elements", c_int64),
-        ("set", c_void_p),
-    ]
-
-
-class spc_relation(Structure):
-    _fields_ = [
-        ("rows_in", c_int64),
-        ("rows_out", c_int64),
-        ("pairs", c_int64),
-        ("offsets", c_int),
-        ("coords_in", c_void_p),
-        ("coords_out", c_void_p),
-        ("index", c_void_p),
-        ("slots", c_int),
-        ("cells", c_void_p),
-    ]
-
-
-class spc_scales(Structure):
-    _fields_ = [
-        ("in_", c_float),
-        ("out", c_float),
-        ("residual", c_float),
-    ]
-
-SPC_STAGE_LIST = 0
-SPC_STAGE_BUILD = 1
-SPC_STAGE_VERIFY = 2
-SPC_STAGE_TIME = 3
-SPC_EFFORT_QUICK = 0
-SPC_EFFORT_NORMAL = 1
-SPC_EFFORT_EXHAUSTIVE = 2
-
-
-class spc_trial(Structure):
-    _fields_ = [
-        ("template_name", c_char_p),
-        ("config", c_char_p),
-        ("status", c_char_p),
-        ("note", c_char_p),
-        ("is_default", c_bool),
-        ("from_database", c_bool),
-        ("is_finalist", c_bool),
-        ("verified", c_bool),
-        ("error", c_double),
-        ("median_us", c_double),
-        ("spread_us", c_double),
-        ("cold_us", c_double),
-        ("samples", c_int),
-        ("registers", c_int),
-        ("spill_bytes", c_int),
-        ("shared_bytes", c_int),
-        ("compile_ms", c_double),
-    ]
-
-
-class spc_progress(Structure):
-    _fields_ = [
-        ("stage", c_int),
-        ("done", c_int),
-        ("total", c_int),
-        ("elapsed_s", c_double),
-        ("left_s", c_double),
-        ("best_us", c_double),
-        ("best", c_char_p),
-    ]
-
-
-class spc_tune_options(Structure):
-    _fields_ = [
-        ("stage", c_int),
-        ("effort", c_int),
-        ("only", c_char_p),
-        ("target", c_char_p),
-        ("seed", c_uint64),
-        ("limit_s", c_double),
-        ("again", c_bool),
-        ("on_trial", CFUNCTYPE(None, POINTER(spc_trial), c_void_p)),
-        ("on_progress", CFUNCTYPE(None, POINTER(spc_progress), c_void_p)),
-        ("payload", c_void_p),
-        ("cancel", c_void_p),
-        ("worker", POINTER(c_char_p)),
-        ("allow_spills", c_bool),
-        ("wants", CFUNCTYPE(c_bool, c_char_p, c_char_p, c_void_p)),
-        ("budget_s", c_double),
-        ("chosen", c_char_p),
-        ("missing", c_bool),
-    ]
-
-
-class spc_tune_report(Structure):
-    _fields_ = [
-        ("candidates", c_int),
-        ("refused", c_int),
-        ("compiled", c_int),
-        ("verified", c_int),
-        ("timed", c_int),
-        ("failed", c_int),
-        ("known", c_int),
-        ("out_of_time", c_bool),
-        ("was_there", c_bool),
-        ("elapsed_s", c_double),
-        ("gate_s", c_double),
-        ("draw_s", c_double),
-        ("start_s", c_double),
-        ("verify_s", c_double),
-        ("time_s", c_double),
-        ("wait_s", c_double),
-        ("winner", c_char * 256),
-        ("winner_us", c_double),
-        ("default_us", c_double),
-        ("layout_us", c_double),
-        ("worst_scene", c_char * 128),
-        ("worst_ratio", c_double),
-    ]
-
-
-class spc_bench_result(Structure):
-    _fields_ = [
-        ("warm_us", c_double),
-        ("warm_spread_us", c_double),
-        ("cold_us", c_double),
-        ("cold_spread_us", c_double),
-        ("index_us", c_double),
-        ("index_spread_us", c_double),
-        ("layout_us", c_double),
-        ("map_us", c_double),
-        ("map_spread_us", c_double),
-        ("warm_floor_us", c_double),
-        ("cold_floor_us", c_double),
-        ("warm_floor_by", c_char_p),
-        ("cold_floor_by", c_char_p),
-        ("floor_measured", c_bool),
-        ("flops", c_double),
-        ("gathered_bytes", c_double),
-        ("compulsory_bytes", c_double),
-        ("error", c_double),
-        ("samples", c_int),
-        ("origin", c_int),
-        ("is_shipped", c_bool),
-        ("plan", c_char * 256),
-    ]
-
-
-class spc_background_options(Structure):
-    _fields_ = [
-        ("tune", c_bool),
-        ("effort", c_int),
-        ("worker", POINTER(c_char_p)),
-    ]
-
-
-class spc_db_row(Structure):
-    _fields_ = [
-        ("file", c_char_p),
-        ("id", c_int64),
-        ("layer", c_char_p),
-        ("device", c_char_p),
-        ("target", c_char_p),
-        ("rows", c_double),
-        ("rows_in", c_double),
-        ("density", c_double),
-        ("trials", c_int),
-        ("trials_ok", c_int),
-        ("choice", c_char_p),
-        ("median_us", c_double),
-        ("spread_us", c_double),
-        ("provenance", c_char_p),
-        ("kind", c_char_p),
-    ]
-
-
-class spc_db_fault(Structure):
-    _fields_ = [
-        ("file", c_char_p),
-        ("kind", c_char_p),
-        ("id", c_int64),
-        ("reason", c_char_p),
-    ]
-
-SPC_DB_ACCEPTED = 0
-SPC_DB_KNOWN = 1
-SPC_DB_OLDER = 2
-SPC_DB_STALE = 3
-SPC_DB_REJECTED = 4
-SPC_DB_FATES = 5
-
-
-class spc_db_change(Structure):
-    _fields_ = [
-        ("fate", c_int),
-        ("record", c_char_p),
-        ("reason", c_char_p),
-        ("line", c_int64),
-    ]
-
-
-class spc_db_exchange(Structure):
-    _fields_ = [
-        ("counts", c_int64 * 5),
-        ("each", CFUNCTYPE(c_int, POINTER(spc_db_change), c_void_p)),
-        ("payload", c_void_p),
-    ]
-
-SPC_DB_RECORDS = 0
-SPC_DB_AND_CODE = 1
-SPC_DB_CHOICES = 2
-
-
-class spc_db_packed(Structure):
-    _fields_ = [
-        ("choices", c_int64),
-        ("trials", c_int64),
-        ("facts", c_int64),
-        ("code", c_int64),
-        ("files", c_int),
-        ("bytes", c_int64),
-        ("code_bytes", c_int64),
-        ("compressed", c_bool),
-        ("removed", c_int),
-    ]
-
-
-class spc_db_pack_options(Structure):
-    _fields_ = [
-        ("whole", c_bool),
-    ]
-
-
-class spc_db_prune_options(Structure):
-    _fields_ = [
-        ("losers", c_bool),
-        ("stale", c_bool),
-        ("before_unix_seconds", c_int64),
+        ("out", c_int32),
+        ("in_", c_int32),
+        ("k", c_int32),
     ]
 
 
@@ -860,16 +578,12 @@ STRUCTS: Tuple[Any, ...] = (
     spc_device_info,
     spc_geometry,
     spc_conv,
-    spc_scene_info,
-    spc_point_rows,
     spc_coords_options,
     spc_regrouping,
     spc_gather,
     spc_row_lists,
     spc_voxelisation,
     spc_voxels_info,
-    spc_points_options,
-    spc_triplet,
     spc_explain_question,
     spc_explanation,
     spc_buffers,
@@ -887,24 +601,8 @@ STRUCTS: Tuple[Any, ...] = (
     spc_net_buffers,
     spc_net_output,
     spc_net_step,
-    spc_net_verdict,
-    spc_net_time,
-    spc_training_out,
-    spc_relation,
-    spc_scales,
-    spc_trial,
-    spc_progress,
-    spc_tune_options,
-    spc_tune_report,
-    spc_bench_result,
-    spc_background_options,
-    spc_db_row,
-    spc_db_fault,
-    spc_db_change,
-    spc_db_exchange,
-    spc_db_packed,
-    spc_db_pack_options,
-    spc_db_prune_options,
+    spc_points_options,
+    spc_triplet,
 )
 
 # The values of the macros SPC_..._INIT.
@@ -948,9 +646,6 @@ INIT: Dict[Any, Tuple[Any, ...]] = {
         (0, 1, (0, 0, 0), (0, 0, 0)),
     spc_regrouping:
         ((1, 1, 1), (1, 1, 1)),
-    spc_tune_options:
-        (3, 1, None, None, 1, 0, 0, None, None, None, None, None, 0, None, 0,
-         None, 0),
     spc_voxelisation:
         ((0, 0, 0), (0, 0, 0), (0, 0, 0), 4, 0, 1, 0, 0, 0),
 }
@@ -974,7 +669,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_ctx_stats": (spc_stats, (c_void_p,)),
     "spc_devices_list": (c_int, (POINTER(spc_device_info), c_int)),
     "spc_ctx_device": (c_int, (c_void_p, POINTER(spc_device_info))),
-    "spc_device_measure": (c_int, (c_void_p,)),
     "spc_alloc": (c_int, (POINTER(c_void_p), c_void_p, c_size_t)),
     "spc_dealloc": (None, (c_void_p, c_void_p)),
     "spc_copy_to_device": (c_int, (c_void_p, c_void_p, c_void_p, c_size_t)),
@@ -992,18 +686,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         POINTER(spc_conv), POINTER(spc_conv), c_int, POINTER(spc_error))),
     "spc_conv_is_linear": (c_bool, (POINTER(spc_conv),)),
     "spc_conv_bytes": (c_size_t, (POINTER(spc_conv), c_int, c_int64)),
-    "spc_scene_load": (c_int, (
-        POINTER(c_void_p), c_char_p, POINTER(spc_error))),
-    "spc_scene_create": (c_int, (
-        POINTER(c_void_p), c_void_p, c_int64, c_char_p, POINTER(spc_error))),
-    "spc_scene_free": (None, (c_void_p,)),
-    "spc_scene_rows": (c_int64, (c_void_p,)),
-    "spc_scene_coords": (c_void_p, (c_void_p,)),
-    "spc_scene_name": (c_char_p, (c_void_p,)),
-    "spc_scene_describe": (None, (POINTER(spc_scene_info), c_void_p)),
-    "spc_point_rows_load": (c_int, (
-        POINTER(spc_point_rows), c_char_p, c_int, POINTER(spc_error))),
-    "spc_point_rows_release": (None, (POINTER(spc_point_rows),)),
     "spc_coords_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, c_int64, c_void_p)),
     "spc_coords_create_from_scene": (c_int, (
@@ -1024,6 +706,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_coords_key_bits": (c_int, (c_void_p,)),
     "spc_coords_count": (c_void_p, (c_void_p,)),
     "spc_coords_data": (c_void_p, (c_void_p,)),
+    "spc_coords_batches": (c_int64, (c_void_p,)),
     "spc_regrouping_parse": (c_int, (
         POINTER(spc_regrouping), c_char_p, POINTER(spc_error))),
     "spc_regrouping_format": (c_int, (
@@ -1053,31 +736,10 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_voxels_update": (c_int, (
         c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
     "spc_voxels_check": (c_int, (c_void_p, POINTER(spc_voxels_info), c_void_p)),
-    "spc_voxels_verify": (c_int, (c_void_p, c_void_p, c_void_p, c_int64)),
     "spc_voxels_coords": (c_void_p, (c_void_p,)),
     "spc_voxels_count": (c_void_p, (c_void_p,)),
     "spc_voxels_features": (c_void_p, (c_void_p,)),
     "spc_voxels_points": (c_void_p, (c_void_p,)),
-    "spc_points_create": (c_int, (
-        POINTER(c_void_p), c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
-    "spc_points_reserve": (c_int, (
-        POINTER(c_void_p), c_void_p, POINTER(spc_points_options))),
-    "spc_points_reserve_sampled": (c_int, (
-        POINTER(c_void_p), c_void_p, c_float)),
-    "spc_points_free": (None, (c_void_p,)),
-    "spc_points_update": (c_int, (
-        c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
-    "spc_points_check": (c_int, (c_void_p, c_void_p)),
-    "spc_points_rows": (c_int64, (c_void_p,)),
-    "spc_points_capacity": (c_int64, (c_void_p,)),
-    "spc_points_count": (c_void_p, (c_void_p,)),
-    "spc_points_data": (c_void_p, (c_void_p,)),
-    "spc_points_sources": (c_void_p, (c_void_p,)),
-    "spc_map_radius": (c_int, (
-        POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
-    "spc_map_radius_inverse": (c_int, (
-        POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
-    "spc_map_triplets": (c_int, (c_void_p, POINTER(spc_triplet))),
     "spc_map_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry))),
     "spc_map_create_inverse": (c_int, (
@@ -1090,8 +752,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_map_create_from_coords": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p, c_int64,
         c_void_p)),
-    "spc_capture": (c_int, (
-        c_void_p, c_char_p, POINTER(spc_conv), c_void_p, c_int64, c_void_p)),
     "spc_map_free": (None, (c_void_p,)),
     "spc_map_in": (c_void_p, (c_void_p,)),
     "spc_map_out": (c_void_p, (c_void_p,)),
@@ -1148,7 +808,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_feature_prepare": (c_int, (c_void_p, c_void_p, c_void_p)),
     "spc_feature_execute": (c_int, (
         c_void_p, c_void_p, c_void_p, POINTER(spc_feature_buffers), c_void_p)),
-    "spc_coords_batches": (c_int64, (c_void_p,)),
     "spc_operators": (POINTER(spc_operator_info), (c_int,)),
     "spc_net_create": (c_int, (
         POINTER(c_void_p), c_char_p, POINTER(spc_error))),
@@ -1176,8 +835,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, c_void_p, POINTER(spc_net_masked), POINTER(spc_error))),
     "spc_net_add_output": (c_int, (
         c_void_p, c_int, c_char_p, POINTER(spc_error))),
-    "spc_net_scene": (c_int, (
-        POINTER(c_void_p), c_void_p, c_char_p, POINTER(spc_error))),
     "spc_net_voxelisation": (c_int, (
         POINTER(spc_voxelisation), c_void_p, c_int, POINTER(spc_error))),
     "spc_net_describe": (None, (POINTER(spc_net_info), c_void_p)),
@@ -1203,99 +860,24 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_net_output_at": (c_int, (POINTER(spc_net_output), c_void_p, c_int)),
     "spc_net_steps": (c_int, (c_void_p,)),
     "spc_net_step_at": (c_int, (POINTER(spc_net_step), c_void_p, c_int)),
-    "spc_net_set_scene": (c_int, (POINTER(c_void_p), c_void_p, c_int)),
-    "spc_capture_net": (c_int, (c_void_p, c_char_p, POINTER(spc_net_buffers))),
-    "spc_net_verify": (c_int, (
-        POINTER(spc_net_verdict), c_void_p, POINTER(spc_net_buffers),
-        c_void_p)),
-    "spc_net_ranges": (c_int, (c_void_p, c_void_p, POINTER(spc_net_buffers))),
-    "spc_net_profile": (c_int, (
-        POINTER(spc_net_time), c_void_p, POINTER(spc_net_buffers))),
-    "spc_training_create": (c_int, (
-        POINTER(c_void_p), c_void_p, c_void_p, c_void_p, c_uint)),
-    "spc_training_free": (None, (c_void_p,)),
-    "spc_training_rows": (c_int64, (c_void_p,)),
-    "spc_training_output": (c_int, (
-        POINTER(spc_training_out), c_void_p, c_int)),
-    "spc_net_forward": (c_int, (
-        c_void_p, c_void_p, POINTER(c_void_p), c_void_p)),
-    "spc_net_backward": (c_int, (c_void_p, c_void_p, c_void_p)),
-    "spc_net_backward_all": (c_int, (
-        c_void_p, POINTER(c_void_p), c_int, c_void_p)),
-    "spc_training_features": (c_void_p, (c_void_p,)),
-    "spc_training_param": (c_int, (
-        c_void_p, c_char_p, c_int, c_void_p, c_void_p, c_int64)),
-    "spc_training_set_param": (c_int, (
-        c_void_p, c_char_p, c_int, c_void_p, c_int64)),
-    "spc_training_descend": (c_int, (c_void_p, c_float)),
-    "spc_oracle_relation": (c_int, (
-        POINTER(spc_relation), POINTER(spc_conv), c_void_p, c_int,
-        POINTER(spc_error))),
-    "spc_relation_release": (None, (POINTER(spc_relation),)),
-    "spc_oracle": (None, (
-        c_void_p, c_void_p, POINTER(spc_conv), c_void_p, c_int64, c_void_p,
-        c_void_p, c_void_p, c_int)),
-    "spc_oracle_epilogue": (None, (
-        c_void_p, POINTER(spc_conv), c_int64, c_void_p, c_void_p, c_void_p)),
-    "spc_oracle_quantised": (None, (
-        c_void_p, POINTER(spc_conv), c_int64, POINTER(spc_scales), c_void_p,
-        c_void_p, c_void_p)),
-    "spc_tune": (c_int, (
-        c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int,
-        POINTER(spc_tune_options), POINTER(spc_tune_report))),
-    "spc_tune_map": (c_int, (
-        c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int,
-        POINTER(spc_tune_options), POINTER(spc_tune_report))),
-    "spc_tune_worker": (c_int, (c_void_p,)),
-    "spc_space_render": (c_int, (
-        POINTER(c_char_p), c_void_p, POINTER(spc_conv), c_char_p, c_int)),
-    "spc_bench": (c_int, (
-        c_void_p, POINTER(spc_conv), c_void_p, c_uint64,
-        POINTER(spc_bench_result))),
-    "spc_bench_capacity": (c_int, (
-        c_void_p, POINTER(spc_conv), c_void_p, c_uint64, c_int64,
-        POINTER(spc_bench_result))),
-    "spc_feature_bench": (c_int, (
-        c_void_p, POINTER(spc_feature), c_void_p, c_uint64,
-        POINTER(spc_bench_result))),
-    "spc_floor": (c_int, (
-        POINTER(spc_bench_result), c_void_p, c_char_p, POINTER(spc_conv),
-        c_double, c_double, c_double)),
-    "spc_feature_verify": (c_int, (
-        c_void_p, POINTER(spc_feature), POINTER(c_void_p), c_int, c_uint64,
-        c_void_p)),
-    "spc_regrouping_verify": (c_int, (
-        c_void_p, POINTER(spc_regrouping), POINTER(c_void_p), c_int, c_uint64)),
-    "spc_background_start": (c_int, (
-        c_void_p, POINTER(spc_background_options))),
-    "spc_background_wait": (None, (c_void_p,)),
-    "spc_plan_is_outdated": (c_bool, (c_void_p,)),
-    "spc_db_each": (c_int, (
-        c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_row), c_void_p), c_void_p)),
-    "spc_db_each_record": (c_int, (
-        c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_row), c_void_p), c_void_p)),
-    "spc_db_trials": (c_int, (
-        c_void_p, c_int64, CFUNCTYPE(None, POINTER(spc_trial), c_void_p),
-        c_void_p)),
-    "spc_db_verify": (c_int, (
-        c_void_p, c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_fault), c_void_p),
-        c_void_p)),
-    "spc_db_export": (c_int, (
-        c_void_p, c_int, CFUNCTYPE(c_int, c_char_p, c_size_t, c_void_p),
-        c_void_p, c_void_p)),
-    "spc_db_import": (c_int, (
-        c_void_p, c_char_p, c_size_t, POINTER(spc_db_exchange))),
-    "spc_db_merge": (c_int, (c_void_p, c_char_p, POINTER(spc_db_exchange))),
-    "spc_db_diff": (c_int, (
-        c_void_p, c_char_p, CFUNCTYPE(c_int, c_char, c_char_p, c_void_p),
-        c_void_p)),
-    "spc_db_pack": (c_int, (
-        c_void_p, c_char_p, POINTER(spc_db_pack_options),
-        POINTER(spc_db_packed))),
-    "spc_db_prune": (c_int, (
-        c_void_p, POINTER(spc_db_prune_options), c_void_p)),
-    "spc_db_release": (c_int, (c_void_p, c_void_p)),
-    "spc_db_pin": (c_int, (c_void_p, c_int64, c_char_p)),
-    "spc_db_migrate": (c_int, (
-        c_char_p, c_void_p, c_void_p, POINTER(spc_error))),
+    "spc_points_create": (c_int, (
+        POINTER(c_void_p), c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
+    "spc_points_reserve": (c_int, (
+        POINTER(c_void_p), c_void_p, POINTER(spc_points_options))),
+    "spc_points_reserve_sampled": (c_int, (
+        POINTER(c_void_p), c_void_p, c_float)),
+    "spc_points_free": (None, (c_void_p,)),
+    "spc_points_update": (c_int, (
+        c_void_p, c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
+    "spc_points_check": (c_int, (c_void_p, c_void_p)),
+    "spc_points_rows": (c_int64, (c_void_p,)),
+    "spc_points_capacity": (c_int64, (c_void_p,)),
+    "spc_points_count": (c_void_p, (c_void_p,)),
+    "spc_points_data": (c_void_p, (c_void_p,)),
+    "spc_points_sources": (c_void_p, (c_void_p,)),
+    "spc_map_radius": (c_int, (
+        POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
+    "spc_map_radius_inverse": (c_int, (
+        POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
+    "spc_map_triplets": (c_int, (c_void_p, POINTER(spc_triplet))),
 }

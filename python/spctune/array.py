@@ -206,8 +206,8 @@ def conv(x: Any, weight: Any, m: ArrayMap, bias: Any = None,
 
 def conv_gradients(grad: Any, x: Any, weight: Any, m: ArrayMap,
                    deterministic: bool = False) -> Tuple[Any, Any]:
-    """The gradients of x and of weight, for `grad` [rows_out, cout], that of the
-    outputs. Shapes and errors as conv()."""
+    """The gradients of x and of weight, for `grad` [rows_out, cout], that of
+    the outputs. Shapes and errors as conv()."""
     weight, layer = _layer(m, weight, deterministic)
     x = _features(m, x, "x", m.rows_in, layer.cin, weight)
     grad = _features(m, grad, "grad", m.rows_out, layer.cout, weight)

@@ -39,7 +39,7 @@ def options(**changes: Any) -> Dict[str, Any]:
     database       path of the database; "" for none; None: $SPC_DATABASE, else
                    ~/.cache/spctune/spctune.db
     layers         paths of read-only databases below it, best first
-    shipped        folder of the databases that ship with the library; "" for none
+    shipped        folder of the databases that ship with the library; "": none
     threads        of compilers and of the cpu device; 0: all cores
     background     True: a thread compiles better kernels while others run;
                    "tune": it also tunes them; False: the first use of a layer
@@ -55,7 +55,8 @@ def options(**changes: Any) -> Dict[str, Any]:
             raise ValueError(f"unknown option '{name}'; the options are " +
                              ", ".join(_options))
         if name == "background" and value not in (True, False, "tune"):
-            raise ValueError(f"background={value!r}: it is True, False or 'tune'")
+            raise ValueError(f"background={value!r}: it is True, False or "
+                             "'tune'")
         if name == "deterministic" and value not in (True, False, None):
             raise ValueError(f"deterministic={value!r}: it is True, False or "
                              "None")
@@ -167,8 +168,8 @@ class Context:
     def need_own(self) -> None:
         """Refuses what a parent process made."""
         if self.pid != own_pid:
-            raise Error("a kernel map of the parent process cannot be used in a "
-                        "child of fork(); make the sparse tensor in the child")
+            raise Error("a kernel map of the parent process cannot be used in "
+                        "a child of fork(); make the sparse tensor in the child")
 
     @contextmanager
     def calling(self) -> Iterator[None]:

@@ -101,19 +101,21 @@ class Coords:
     @classmethod
     def of_rows(cls, ctx: Context, address: int, rows: int,
                 stream: Optional[int]) -> "Coords":
-        """The set of int32 rows (batch, x, y, z) at a device address, a multiple
-        of 16. Waits for the stream. InvalidError: two equal rows, or an extent
-        that no key holds."""
+        """The set of int32 rows (batch, x, y, z) at a device address, a
+        multiple of 16. Waits for the stream. InvalidError: two equal rows, or
+        an extent that no key holds."""
         out = ctypes.c_void_p()
         with ctx.calling():
-            ctx.check(lib.spc_coords_create(out, ctx.ptr, address, rows, stream))
+            ctx.check(lib.spc_coords_create(out, ctx.ptr, address, rows,
+                                            stream))
         return cls(ctx, _address(out))
 
     def outputs(self, geometry: Any) -> "Coords":
         """The set of outputs of a spc_geometry. Waits for the device."""
         out = ctypes.c_void_p()
         with self.ctx.calling():
-            self.ctx.check(lib.spc_coords_create_outputs(out, self.ptr, geometry))
+            self.ctx.check(lib.spc_coords_create_outputs(out, self.ptr,
+                                                         geometry))
         return Coords(self.ctx, _address(out))
 
     def data(self) -> Optional[int]:

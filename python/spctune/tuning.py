@@ -100,8 +100,8 @@ def tune(layer: str, scenes: Sequence[str], effort: str = "normal",
     progress  called with the part that is done, from 0 to 1, and the best
               kernel so far
 
-    InvalidError, NotFoundError: a bad word or no such file; Error with the status
-    SPC_EDB: all was measured and could not be stored.
+    InvalidError, NotFoundError: a bad word or no such file; Error with the
+    status SPC_EDB: all was measured and could not be stored.
     """
     if effort not in _EFFORTS:
         raise InvalidError(f"unknown effort '{effort}' "

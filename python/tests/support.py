@@ -14,8 +14,8 @@ def scene(rows, extent, seed=0, batches=1):
 
 
 def dense_conv(x, coords, weight, outputs, stride, origin):
-    """The sum of the definition in double: the input of output o at place p lies
-    at o * stride + origin + p."""
+    """The sum of the definition in double: the input of output o at place p
+    lies at o * stride + origin + p."""
     index = {tuple(c): i for i, c in enumerate(coords.tolist())}
     out = np.zeros((len(outputs), weight.shape[0]))
     places = list(itertools.product(*(range(k) for k in weight.shape[1:4])))
