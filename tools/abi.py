@@ -4,8 +4,8 @@
 
     python3 tools/abi.py [--cc CC] [--check] [INCLUDE_FOLDER [OUTPUT]]
 
-Reads what the C preprocessor makes of spc.h: enumerations, structs, functions,
-and the SPC_..._INIT macros. Writes python/spctune/_abi.py, or, with --check,
+Reads what the C preprocessor makes of spc.h and the headers in spc/:
+enumerations, structs, functions, and the SPC_..._INIT macros. Writes python/spctune/_abi.py, or, with --check,
 fails if that file is stale. --check also has the C compiler compare the size of
 each struct and the place of each field with those of ctypes. A declaration that
 this parser does not understand is an error; none is skipped.
@@ -44,6 +44,13 @@ def preprocess(cc, include, text, flags=()):
     if done.returncode:
         sys.exit("abi.py: the preprocessor failed:\n" + done.stderr)
     return done.stdout
+
+
+def headers(include):
+    """The lines that include spc.h and the headers in the folder spc."""
+    more = sorted(os.listdir(os.path.join(include, "spc")))
+    return "".join('#include "%s"\n' % name for name in
+                   ["spc.h", *("spc/" + m for m in more if m.endswith(".h"))])
 
 
 def ours(text, include):
@@ -270,10 +277,10 @@ def initialiser(text, constants):
 
 def initialisers(cc, include, parser):
     """{struct: the values of its SPC_..._INIT macro}"""
-    macros = preprocess(cc, include, '#include "spc.h"\n', ("-dM",))
+    macros = preprocess(cc, include, headers(include), ("-dM",))
     names = re.findall(r"#define (SPC_\w+)_INIT\b", macros)
     wanted = [n.lower() for n in names if n.lower() in parser.structs]
-    text = '#include "spc.h"\n' + "".join(
+    text = headers(include) + "".join(
         "@%s %s_INIT\n" % (n, n.upper()) for n in wanted)
     text += "@version SPC_VERSION_NUMBER\n@end\n"
     tail = preprocess(cc, include, text, ("-P",)).split("@")
@@ -319,7 +326,7 @@ def struct_text(name, kind, fields):
 
 
 def generate(cc, include):
-    text = preprocess(cc, include, '#include "spc.h"\n')
+    text = preprocess(cc, include, headers(include))
     parser = Parser(ours(text, include)).parse()
     version, values = initialisers(cc, include, parser)
     out = ["# SPDX-License-Identifier: Apache-2.0",
@@ -365,7 +372,7 @@ def check_layout(cc, include, text):
     module = types.ModuleType("_abi")
     exec(compile(text, "_abi.py", "exec"), module.__dict__)
     back = {v: k for k, v in KEYWORDS.items()}
-    lines = ['#include "spc.h"', "#define AT(s, f, n) _Static_assert("
+    lines = [headers(include), "#define AT(s, f, n) _Static_assert("
              'offsetof(s, f) == n, #s "." #f)',
              "#define SIZE(s, n) _Static_assert(sizeof(s) == n, #s)",
              "#define IS(c, n) _Static_assert(c == n, #c)"]

@@ -567,6 +567,286 @@ class spc_triplet(Structure):
         ("k", c_int32),
     ]
 
+SPC_STAGE_LIST = 0
+SPC_STAGE_BUILD = 1
+SPC_STAGE_VERIFY = 2
+SPC_STAGE_TIME = 3
+SPC_EFFORT_QUICK = 0
+SPC_EFFORT_NORMAL = 1
+SPC_EFFORT_EXHAUSTIVE = 2
+
+
+class spc_trial(Structure):
+    _fields_ = [
+        ("template_name", c_char_p),
+        ("config", c_char_p),
+        ("status", c_char_p),
+        ("note", c_char_p),
+        ("is_default", c_bool),
+        ("from_database", c_bool),
+        ("is_finalist", c_bool),
+        ("verified", c_bool),
+        ("error", c_double),
+        ("median_us", c_double),
+        ("spread_us", c_double),
+        ("cold_us", c_double),
+        ("samples", c_int),
+        ("registers", c_int),
+        ("spill_bytes", c_int),
+        ("shared_bytes", c_int),
+        ("compile_ms", c_double),
+    ]
+
+
+class spc_progress(Structure):
+    _fields_ = [
+        ("stage", c_int),
+        ("done", c_int),
+        ("total", c_int),
+        ("elapsed_s", c_double),
+        ("left_s", c_double),
+        ("best_us", c_double),
+        ("best", c_char_p),
+    ]
+
+
+class spc_tune_options(Structure):
+    _fields_ = [
+        ("stage", c_int),
+        ("effort", c_int),
+        ("only", c_char_p),
+        ("target", c_char_p),
+        ("seed", c_uint64),
+        ("limit_s", c_double),
+        ("again", c_bool),
+        ("on_trial", CFUNCTYPE(None, POINTER(spc_trial), c_void_p)),
+        ("on_progress", CFUNCTYPE(None, POINTER(spc_progress), c_void_p)),
+        ("payload", c_void_p),
+        ("cancel", c_void_p),
+        ("worker", POINTER(c_char_p)),
+        ("allow_spills", c_bool),
+        ("wants", CFUNCTYPE(c_bool, c_char_p, c_char_p, c_void_p)),
+        ("budget_s", c_double),
+        ("chosen", c_char_p),
+        ("missing", c_bool),
+    ]
+
+
+class spc_tune_report(Structure):
+    _fields_ = [
+        ("candidates", c_int),
+        ("refused", c_int),
+        ("compiled", c_int),
+        ("verified", c_int),
+        ("timed", c_int),
+        ("failed", c_int),
+        ("known", c_int),
+        ("out_of_time", c_bool),
+        ("was_there", c_bool),
+        ("elapsed_s", c_double),
+        ("gate_s", c_double),
+        ("draw_s", c_double),
+        ("start_s", c_double),
+        ("verify_s", c_double),
+        ("time_s", c_double),
+        ("wait_s", c_double),
+        ("winner", c_char * 256),
+        ("winner_us", c_double),
+        ("default_us", c_double),
+        ("layout_us", c_double),
+        ("worst_scene", c_char * 128),
+        ("worst_ratio", c_double),
+    ]
+
+
+class spc_background_options(Structure):
+    _fields_ = [
+        ("tune", c_bool),
+        ("effort", c_int),
+        ("worker", POINTER(c_char_p)),
+    ]
+
+
+class spc_db_row(Structure):
+    _fields_ = [
+        ("file", c_char_p),
+        ("id", c_int64),
+        ("layer", c_char_p),
+        ("device", c_char_p),
+        ("target", c_char_p),
+        ("rows", c_double),
+        ("rows_in", c_double),
+        ("density", c_double),
+        ("trials", c_int),
+        ("trials_ok", c_int),
+        ("choice", c_char_p),
+        ("median_us", c_double),
+        ("spread_us", c_double),
+        ("provenance", c_char_p),
+        ("kind", c_char_p),
+    ]
+
+
+class spc_db_fault(Structure):
+    _fields_ = [
+        ("file", c_char_p),
+        ("kind", c_char_p),
+        ("id", c_int64),
+        ("reason", c_char_p),
+    ]
+
+SPC_DB_ACCEPTED = 0
+SPC_DB_KNOWN = 1
+SPC_DB_OLDER = 2
+SPC_DB_STALE = 3
+SPC_DB_REJECTED = 4
+SPC_DB_FATES = 5
+
+
+class spc_db_change(Structure):
+    _fields_ = [
+        ("fate", c_int),
+        ("record", c_char_p),
+        ("reason", c_char_p),
+        ("line", c_int64),
+    ]
+
+
+class spc_db_exchange(Structure):
+    _fields_ = [
+        ("counts", c_int64 * 5),
+        ("each", CFUNCTYPE(c_int, POINTER(spc_db_change), c_void_p)),
+        ("payload", c_void_p),
+    ]
+
+SPC_DB_RECORDS = 0
+SPC_DB_AND_CODE = 1
+SPC_DB_CHOICES = 2
+
+
+class spc_db_packed(Structure):
+    _fields_ = [
+        ("choices", c_int64),
+        ("trials", c_int64),
+        ("facts", c_int64),
+        ("code", c_int64),
+        ("files", c_int),
+        ("bytes", c_int64),
+        ("code_bytes", c_int64),
+        ("compressed", c_bool),
+        ("removed", c_int),
+    ]
+
+
+class spc_db_pack_options(Structure):
+    _fields_ = [
+        ("whole", c_bool),
+    ]
+
+
+class spc_db_prune_options(Structure):
+    _fields_ = [
+        ("losers", c_bool),
+        ("stale", c_bool),
+        ("before_unix_seconds", c_int64),
+    ]
+
+
+class spc_scene_info(Structure):
+    _fields_ = [
+        ("points", c_int64),
+        ("bad", c_int64),
+        ("first_bad", c_int64),
+        ("outside", c_int64),
+    ]
+
+
+class spc_point_rows(Structure):
+    _fields_ = [
+        ("values", c_void_p),
+        ("rows", c_int64),
+        ("columns", c_int),
+        ("found", c_int),
+    ]
+
+
+class spc_relation(Structure):
+    _fields_ = [
+        ("rows_in", c_int64),
+        ("rows_out", c_int64),
+        ("pairs", c_int64),
+        ("offsets", c_int),
+        ("coords_in", c_void_p),
+        ("coords_out", c_void_p),
+        ("index", c_void_p),
+        ("slots", c_int),
+        ("cells", c_void_p),
+    ]
+
+
+class spc_scales(Structure):
+    _fields_ = [
+        ("in_", c_float),
+        ("out", c_float),
+        ("residual", c_float),
+    ]
+
+
+class spc_net_verdict(Structure):
+    _fields_ = [
+        ("layers", c_int),
+        ("error", c_double),
+        ("worst", c_char * 96),
+    ]
+
+
+class spc_bench_result(Structure):
+    _fields_ = [
+        ("warm_us", c_double),
+        ("warm_spread_us", c_double),
+        ("cold_us", c_double),
+        ("cold_spread_us", c_double),
+        ("index_us", c_double),
+        ("index_spread_us", c_double),
+        ("layout_us", c_double),
+        ("map_us", c_double),
+        ("map_spread_us", c_double),
+        ("warm_floor_us", c_double),
+        ("cold_floor_us", c_double),
+        ("warm_floor_by", c_char_p),
+        ("cold_floor_by", c_char_p),
+        ("floor_measured", c_bool),
+        ("flops", c_double),
+        ("gathered_bytes", c_double),
+        ("compulsory_bytes", c_double),
+        ("error", c_double),
+        ("samples", c_int),
+        ("origin", c_int),
+        ("is_shipped", c_bool),
+        ("plan", c_char * 256),
+    ]
+
+
+class spc_net_time(Structure):
+    _fields_ = [
+        ("warm_us", c_double),
+        ("floor_us", c_double),
+        ("floor_by", c_char_p),
+    ]
+
+SPC_TRAINING_FEATURES = 65536
+
+
+class spc_training_out(Structure):
+    _fields_ = [
+        ("name", c_char_p),
+        ("data", c_void_p),
+        ("dtype", c_int),
+        ("rows", c_int64),
+        ("elements", c_int64),
+        ("set", c_void_p),
+    ]
+
 
 # Structs whose size spc_struct_bytes() tells.
 STRUCTS: Tuple[Any, ...] = (
@@ -603,6 +883,26 @@ STRUCTS: Tuple[Any, ...] = (
     spc_net_step,
     spc_points_options,
     spc_triplet,
+    spc_trial,
+    spc_progress,
+    spc_tune_options,
+    spc_tune_report,
+    spc_background_options,
+    spc_db_row,
+    spc_db_fault,
+    spc_db_change,
+    spc_db_exchange,
+    spc_db_packed,
+    spc_db_pack_options,
+    spc_db_prune_options,
+    spc_scene_info,
+    spc_point_rows,
+    spc_relation,
+    spc_scales,
+    spc_net_verdict,
+    spc_bench_result,
+    spc_net_time,
+    spc_training_out,
 )
 
 # The values of the macros SPC_..._INIT.
@@ -646,6 +946,9 @@ INIT: Dict[Any, Tuple[Any, ...]] = {
         (0, 1, (0, 0, 0), (0, 0, 0)),
     spc_regrouping:
         ((1, 1, 1), (1, 1, 1)),
+    spc_tune_options:
+        (3, 1, None, None, 1, 0, 0, None, None, None, None, None, 0, None, 0,
+         None, 0),
     spc_voxelisation:
         ((0, 0, 0), (0, 0, 0), (0, 0, 0), 4, 0, 1, 0, 0, 0),
 }
@@ -880,4 +1183,117 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_map_radius_inverse": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
     "spc_map_triplets": (c_int, (c_void_p, POINTER(spc_triplet))),
+    "spc_tune": (c_int, (
+        c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int,
+        POINTER(spc_tune_options), POINTER(spc_tune_report))),
+    "spc_tune_map": (c_int, (
+        c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int,
+        POINTER(spc_tune_options), POINTER(spc_tune_report))),
+    "spc_tune_worker": (c_int, (c_void_p,)),
+    "spc_space_render": (c_int, (
+        POINTER(c_char_p), c_void_p, POINTER(spc_conv), c_char_p, c_int)),
+    "spc_background_start": (c_int, (
+        c_void_p, POINTER(spc_background_options))),
+    "spc_background_wait": (None, (c_void_p,)),
+    "spc_plan_is_outdated": (c_bool, (c_void_p,)),
+    "spc_capture": (c_int, (
+        c_void_p, c_char_p, POINTER(spc_conv), c_void_p, c_int64, c_void_p)),
+    "spc_capture_net": (c_int, (c_void_p, c_char_p, POINTER(spc_net_buffers))),
+    "spc_db_each": (c_int, (
+        c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_row), c_void_p), c_void_p)),
+    "spc_db_each_record": (c_int, (
+        c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_row), c_void_p), c_void_p)),
+    "spc_db_trials": (c_int, (
+        c_void_p, c_int64, CFUNCTYPE(None, POINTER(spc_trial), c_void_p),
+        c_void_p)),
+    "spc_db_verify": (c_int, (
+        c_void_p, c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_fault), c_void_p),
+        c_void_p)),
+    "spc_db_export": (c_int, (
+        c_void_p, c_int, CFUNCTYPE(c_int, c_char_p, c_size_t, c_void_p),
+        c_void_p, c_void_p)),
+    "spc_db_import": (c_int, (
+        c_void_p, c_char_p, c_size_t, POINTER(spc_db_exchange))),
+    "spc_db_merge": (c_int, (c_void_p, c_char_p, POINTER(spc_db_exchange))),
+    "spc_db_diff": (c_int, (
+        c_void_p, c_char_p, CFUNCTYPE(c_int, c_char, c_char_p, c_void_p),
+        c_void_p)),
+    "spc_db_pack": (c_int, (
+        c_void_p, c_char_p, POINTER(spc_db_pack_options),
+        POINTER(spc_db_packed))),
+    "spc_db_prune": (c_int, (
+        c_void_p, POINTER(spc_db_prune_options), c_void_p)),
+    "spc_db_release": (c_int, (c_void_p, c_void_p)),
+    "spc_db_pin": (c_int, (c_void_p, c_int64, c_char_p)),
+    "spc_db_migrate": (c_int, (
+        c_char_p, c_void_p, c_void_p, POINTER(spc_error))),
+    "spc_scene_load": (c_int, (
+        POINTER(c_void_p), c_char_p, POINTER(spc_error))),
+    "spc_scene_create": (c_int, (
+        POINTER(c_void_p), c_void_p, c_int64, c_char_p, POINTER(spc_error))),
+    "spc_scene_free": (None, (c_void_p,)),
+    "spc_scene_rows": (c_int64, (c_void_p,)),
+    "spc_scene_coords": (c_void_p, (c_void_p,)),
+    "spc_scene_name": (c_char_p, (c_void_p,)),
+    "spc_scene_describe": (None, (POINTER(spc_scene_info), c_void_p)),
+    "spc_point_rows_load": (c_int, (
+        POINTER(spc_point_rows), c_char_p, c_int, POINTER(spc_error))),
+    "spc_point_rows_release": (None, (POINTER(spc_point_rows),)),
+    "spc_net_scene": (c_int, (
+        POINTER(c_void_p), c_void_p, c_char_p, POINTER(spc_error))),
+    "spc_net_set_scene": (c_int, (POINTER(c_void_p), c_void_p, c_int)),
+    "spc_oracle_relation": (c_int, (
+        POINTER(spc_relation), POINTER(spc_conv), c_void_p, c_int,
+        POINTER(spc_error))),
+    "spc_relation_release": (None, (POINTER(spc_relation),)),
+    "spc_oracle": (None, (
+        c_void_p, c_void_p, POINTER(spc_conv), c_void_p, c_int64, c_void_p,
+        c_void_p, c_void_p, c_int)),
+    "spc_oracle_epilogue": (None, (
+        c_void_p, POINTER(spc_conv), c_int64, c_void_p, c_void_p, c_void_p)),
+    "spc_oracle_quantised": (None, (
+        c_void_p, POINTER(spc_conv), c_int64, POINTER(spc_scales), c_void_p,
+        c_void_p, c_void_p)),
+    "spc_voxels_verify": (c_int, (c_void_p, c_void_p, c_void_p, c_int64)),
+    "spc_net_verify": (c_int, (
+        POINTER(spc_net_verdict), c_void_p, POINTER(spc_net_buffers),
+        c_void_p)),
+    "spc_device_measure": (c_int, (c_void_p,)),
+    "spc_bench": (c_int, (
+        c_void_p, POINTER(spc_conv), c_void_p, c_uint64,
+        POINTER(spc_bench_result))),
+    "spc_bench_capacity": (c_int, (
+        c_void_p, POINTER(spc_conv), c_void_p, c_uint64, c_int64,
+        POINTER(spc_bench_result))),
+    "spc_feature_bench": (c_int, (
+        c_void_p, POINTER(spc_feature), c_void_p, c_uint64,
+        POINTER(spc_bench_result))),
+    "spc_floor": (c_int, (
+        POINTER(spc_bench_result), c_void_p, c_char_p, POINTER(spc_conv),
+        c_double, c_double, c_double)),
+    "spc_feature_verify": (c_int, (
+        c_void_p, POINTER(spc_feature), POINTER(c_void_p), c_int, c_uint64,
+        c_void_p)),
+    "spc_regrouping_verify": (c_int, (
+        c_void_p, POINTER(spc_regrouping), POINTER(c_void_p), c_int, c_uint64)),
+    "spc_net_ranges": (c_int, (c_void_p, c_void_p, POINTER(spc_net_buffers))),
+    "spc_net_profile": (c_int, (
+        POINTER(spc_net_time), c_void_p, POINTER(spc_net_buffers))),
+    "spc_training_create": (c_int, (
+        POINTER(c_void_p), c_void_p, c_void_p, c_void_p, c_uint)),
+    "spc_training_free": (None, (c_void_p,)),
+    "spc_training_rows": (c_int64, (c_void_p,)),
+    "spc_training_output": (c_int, (
+        POINTER(spc_training_out), c_void_p, c_int)),
+    "spc_net_forward": (c_int, (
+        c_void_p, c_void_p, POINTER(c_void_p), c_void_p)),
+    "spc_net_backward": (c_int, (c_void_p, c_void_p, c_void_p)),
+    "spc_net_backward_all": (c_int, (
+        c_void_p, POINTER(c_void_p), c_int, c_void_p)),
+    "spc_training_features": (c_void_p, (c_void_p,)),
+    "spc_training_param": (c_int, (
+        c_void_p, c_char_p, c_int, c_void_p, c_void_p, c_int64)),
+    "spc_training_set_param": (c_int, (
+        c_void_p, c_char_p, c_int, c_void_p, c_int64)),
+    "spc_training_descend": (c_int, (c_void_p, c_float)),
 }
