@@ -61,7 +61,7 @@ string(REPLACE "-l" "" SPC_CMAKE_PRIVATE "${SPC_CMAKE_PRIVATE}")
 configure_file(cmake/spc.pc.in spc.pc @ONLY)
 configure_file(cmake/spcConfig.cmake.in spcConfig.cmake @ONLY)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/spcConfigVersion.cmake
-  COMPATIBILITY SameMinorVersion)
+  COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/spc.pc DESTINATION ${pc_dir} COMPONENT dev)
 install(FILES ${PROJECT_BINARY_DIR}/spcConfig.cmake
   ${PROJECT_BINARY_DIR}/spcConfigVersion.cmake DESTINATION ${cmake_dir}
@@ -78,7 +78,7 @@ set(share ${CMAKE_INSTALL_DATADIR})
 if(NOT SPC_RUNTIME_ONLY)
   find_program(SPC_AWK NAMES awk gawk mawk REQUIRED)
   install(CODE "
-    execute_process(COMMAND ${SPC_AWK} -v version=${PROJECT_VERSION}
+    execute_process(COMMAND ${SPC_AWK} -v version=${SPC_VERSION_TEXT}
       -f \"${PROJECT_SOURCE_DIR}/cmake/man.awk\"
       \"${PROJECT_SOURCE_DIR}/docs/spctune.1.md\"
       OUTPUT_FILE \"${PROJECT_BINARY_DIR}/spctune.1\"

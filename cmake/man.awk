@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Turns the Markdown of docs/spctune.1.md into roff: underlined headings,
 # paragraphs, lists of one level, code indented by four blanks, `code` and
-# *emphasis* within lines.   awk -v version=0.1.0 -f man.awk spctune.1.md
+# *emphasis* within lines.   awk -v version=1.0.0 -f man.awk spctune.1.md
 
 # A line that begins with a point or an apostrophe would be a request.
 function guard(text) {

@@ -28,7 +28,7 @@ string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO
 # One interface target carries what every one of our targets compiles with.
 add_library(spc_flags INTERFACE)
 target_compile_definitions(spc_flags INTERFACE _GNU_SOURCE
-                           SPC_VERSION="${PROJECT_VERSION}")
+                           SPC_VERSION="${SPC_VERSION_TEXT}")
 # An include names the room of a header: "coords/map.h", "base/buf.h".
 # tests/rooms.sh checks that no room includes one above it.
 target_include_directories(spc_flags INTERFACE ${PROJECT_SOURCE_DIR}

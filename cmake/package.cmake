@@ -15,6 +15,9 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL runtime dev)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# A tilde sorts before the release: 1.0.0~rc.1 is older than 1.0.0.
+string(REPLACE "-" "~" SPC_DEBIAN_VERSION "${SPC_VERSION_TEXT}")
+set(CPACK_DEBIAN_PACKAGE_VERSION "${SPC_DEBIAN_VERSION}")
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_POST_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian/complete.cmake)
 
@@ -47,7 +50,7 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS spctune-data)
 spc_package(dev libspc-dev libdevel
   "This package has headers, archives, and what pkg-config and CMake need to
 find libspc.")
-set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${runtime} (= ${SPC_DEBIAN_VERSION})")
 if(NOT SPC_RUNTIME_ONLY)
   list(APPEND CPACK_COMPONENTS_ALL command data)
   spc_package(command spctune science

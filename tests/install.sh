@@ -18,7 +18,7 @@ cmake --install "$build" --prefix "$work/first" >"$work/log" || fail install
 mv "$work/first" "$work/tree" # it may be moved
 lib=$(dirname "$(find "$work/tree" -name libspc.a)")
 export PKG_CONFIG_PATH="$lib/pkgconfig" LD_LIBRARY_PATH="$lib"
-says="spc 0.1.0, 27 offsets"
+says="spc 1.0.0-rc.1, 27 offsets"
 
 check() { # NAME PROGRAM
     [ "$("$2")" = "$says" ] || fail "$1"
@@ -30,7 +30,7 @@ cp "$here/installed/consumer.c" "$work/consumer.cpp"
 cc $(pkg-config --cflags spc) "$here/installed/consumer.c" \
     $(pkg-config --libs spc) -o "$work/c_shared"
 check "C, pkg-config, shared" "$work/c_shared"
-readelf -d "$work/c_shared" | grep -q 'libspc.so.0' || fail "it is not shared"
+readelf -d "$work/c_shared" | grep -q 'libspc.so.1' || fail "it is not shared"
 c++ $(pkg-config --cflags spc) "$work/consumer.cpp" $(pkg-config --libs spc) \
     -o "$work/cxx_shared"
 check "C++, pkg-config, shared" "$work/cxx_shared"
@@ -109,7 +109,7 @@ check "subproject" "$work/outer/outer"
 if command -v dpkg-deb >/dev/null; then
     cpack --config "$build/CPackConfig.cmake" -B "$work/deb" >>"$work/log" 2>&1 ||
         fail "cpack: $(cat "$work/log")"
-    for name in libspc0 libspc-dev spctune spctune-data; do
+    for name in libspc1 libspc-dev spctune spctune-data; do
         deb=$(echo "$work/deb/${name}"_*.deb)
         dpkg-deb -x "$deb" "$work/root" || fail "no package $name"
         [ -s "$work/root/usr/share/doc/$name/copyright" ] ||
@@ -119,14 +119,14 @@ if command -v dpkg-deb >/dev/null; then
         echo "ok: $(basename "$deb"), $(stat -c %s "$deb") bytes," \
             "needs $(dpkg-deb -f "$deb" Depends)"
     done
-    dpkg-deb -f "$work"/deb/libspc0_*.deb Depends | grep -q libsqlite3 ||
+    dpkg-deb -f "$work"/deb/libspc1_*.deb Depends | grep -q libsqlite3 ||
         fail "its Depends"
-    dpkg-deb --ctrl-tarfile "$work"/deb/libspc0_*.deb | tar t >"$work/control"
+    dpkg-deb --ctrl-tarfile "$work"/deb/libspc1_*.deb | tar t >"$work/control"
     grep -q shlibs "$work/control" || fail "no shlibs"
     grep -q triggers "$work/control" || fail "no triggers"
-    so=$(find "$work/root" -name 'libspc.so.0')
+    so=$(find "$work/root" -name 'libspc.so.1')
     LD_LIBRARY_PATH=$(dirname "$so") "$work/root/usr/bin/spctune" --version |
-        grep -q '^spctune 0.1.0' || fail "the packaged command"
+        grep -q '^spctune 1.0.0-rc.1' || fail "the packaged command"
     # Libraries lie where Debian wants them only with its prefix.
     if command -v lintian >/dev/null &&
         grep -q '^CMAKE_INSTALL_PREFIX:PATH=/usr$' "$build/CMakeCache.txt"; then

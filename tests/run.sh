@@ -25,7 +25,8 @@ presets=${*:-dev asan tsan}
 # The package of every command, header and library that the build asks for.
 missing() {
     for pair in gcc:gcc g++:g++ cmake:cmake ninja:ninja-build \
-        pkg-config:pkg-config protoc-c:protobuf-c-compiler; do
+        pkg-config:pkg-config protoc-c:protobuf-c-compiler \
+        abidiff:abigail-tools; do
         command -v "${pair%%:*}" >/dev/null || echo "${pair##*:}"
     done
     for pair in lua5.4/lua.h:liblua5.4-dev sqlite3.h:libsqlite3-dev \

@@ -19,7 +19,7 @@ cmake -S "$sources" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
 cmake --build "$work/build" >>"$work/log" 2>&1 ||
     fail "build: $(tail -20 "$work/log")"
 
-library="$work/build/libspc.so.0"
+library="$work/build/libspc.so.1"
 sh "$sources/tests/exports.sh" "$library" "$sources"/include/spc/*.h
 needs=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
 odd=$(echo "$needs" |

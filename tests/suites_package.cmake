@@ -7,6 +7,12 @@ if(TARGET spc_other AND NOT BUILD_SHARED_LIBS)
   add_test(NAME exports_import COMMAND sh
     ${CMAKE_CURRENT_SOURCE_DIR}/exports.sh $<TARGET_FILE:spc_import_other>
     ${public}/spc_import.h)
+  foreach(library spc spc_import)
+    add_test(NAME abi_${library} COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/abi.sh
+      ${public} $<TARGET_FILE:${library}_other>
+      ${CMAKE_CURRENT_SOURCE_DIR}/abi/lib${library}.abi)
+    set_tests_properties(abi_${library} PROPERTIES SKIP_RETURN_CODE 77)
+  endforeach()
 endif()
 
 # On request, as these build: ctest --preset dev -C package -L package

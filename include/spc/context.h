@@ -19,12 +19,12 @@ extern "C" {
 
 /* The version of these headers. A release increases SPC_VERSION_NUMBER, so that
  * a program can compare: #if SPC_VERSION_NUMBER >= 10200 (1.2.0). */
-#define SPC_VERSION_MAJOR 0
-#define SPC_VERSION_MINOR 1
+#define SPC_VERSION_MAJOR 1
+#define SPC_VERSION_MINOR 0
 #define SPC_VERSION_PATCH 0
 #define SPC_VERSION_NUMBER                                                     \
     (SPC_VERSION_MAJOR * 10000 + SPC_VERSION_MINOR * 100 + SPC_VERSION_PATCH)
-#define SPC_VERSION_TEXT "0.1.0"
+#define SPC_VERSION_TEXT "1.0.0-rc.1"
 
 /* The SPC_VERSION_NUMBER of the library that is loaded, which may differ from
  * that of the headers that the program was compiled with. */
