@@ -11,7 +11,7 @@ from ctypes import (
 from typing import Any, Dict, Tuple
 
 # SPC_VERSION_NUMBER of the headers.
-VERSION = 100
+VERSION = 10000
 
 SPC_OK = 0
 SPC_EINVAL = -1

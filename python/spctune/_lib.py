@@ -48,14 +48,18 @@ _KINDS: Dict[int, Type[Error]] = {
 }
 
 
+# The soname has the major version of the interface.
+_SONAME = f"libspc.so.{_abi.VERSION // 10000}"
+
+
 def _candidates() -> List[str]:
     """Where libspc may be, best first."""
     named = os.environ.get("SPC_LIBRARY")
     if named:
         return [named]
     here = os.path.dirname(os.path.abspath(__file__))
-    inside = os.path.join(here, "lib", "libspc.so.0")
-    return [inside] if os.path.exists(inside) else ["libspc.so.0"]
+    inside = os.path.join(here, "lib", _SONAME)
+    return [inside] if os.path.exists(inside) else [_SONAME]
 
 
 def _mistake(loaded: Any, path: str) -> Optional[str]:
@@ -98,7 +102,7 @@ def _open() -> str:
         except OSError as error:
             failures.append(str(error))
     raise ImportError("cannot load libspc: " + "; ".join(failures) +
-                      "; set SPC_LIBRARY to the path of libspc.so.0")
+                      "; set SPC_LIBRARY to the path of " + _SONAME)
 
 
 library_path = _open()
