@@ -58,6 +58,8 @@ spc_suite(targets)
 spc_run_suite(targets_nvrtc targets nvrtc)
 
 # The passes of a training step.
+spc_suite(gradient_layout)
+spc_gpu_suite(gradient_layout)
 spc_suite(backward)
 spc_gpu_suite(backward)
 spc_suite(odd_gradients)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ladder.c - compiles the kernels of sets and maps for keys of every width.
+ * ladder.c - compiles the kernels of sets and maps for keys of every width, and
+ * the kernel that transposes gradients of weights.
  *
  * The width of keys follows from the extent of a scene, and code depends on the
  * width. A run's own scenes need some of these kernels, most often the narrow
@@ -16,6 +17,7 @@
 #include "base/error.h"
 #include "base/pool.h"
 #include "coords/index/indexer.h"
+#include "plan/transpose.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -116,6 +118,15 @@ static void add_missing(ladder *l, const spc__index_ladder *codes, bool narrow)
     }
 }
 
+/* Plans of a WGRAD with SPC_PLAN_KRSC transpose its result. */
+static void add_transpose(spc__index_ladder *out)
+{
+    spc__index_code *code = &out->at[out->count++];
+
+    code->template_name = SPC__TRANSPOSE;
+    spc__transpose_problem(&code->problem);
+}
+
 /* Lists missing kernels that are not listed yet. */
 static void find_missing(ladder *l, bool narrow)
 {
@@ -127,6 +138,8 @@ static void find_missing(ladder *l, bool narrow)
 
     spc__index_ladder_init(&codes, block, &request->conv->geometry,
                            spc__conv_is_inverse(request->conv), l->apart);
+    if (request->conv->pass == SPC_WGRAD)
+        add_transpose(&codes);
     add_missing(l, &codes, narrow);
 }
 

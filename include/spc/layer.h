@@ -247,7 +247,9 @@ typedef enum spc_out_type {
  *          x is `in`, dy `grad`, of the layer's type; out is SPC_RSCK,
  *          [K][cin / groups][cout], then db[cout] if there is one, in the type
  *          `out`; with `accumulate` added to what `weights` points at, of that
- *          shape and type, which may be out itself. No epilogue
+ *          shape and type, which may be out itself. No epilogue. A plan made
+ *          with SPC_PLAN_KRSC has SPC_KRSC, [cout][K][cin / groups], in place of
+ *          SPC_RSCK, with the same bits; its workspace is larger by the result
  *
  * Both sum in an order that does not change, without atomics, if the layer is
  * deterministic.

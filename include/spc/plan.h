@@ -19,9 +19,10 @@ enum {
     SPC_PLAN_JIT = 0,              /* compile if the database has no code */
     SPC_PLAN_CACHED_ONLY = 1 << 0, /* never compile: SPC_ENOTFOUND instead */
     SPC_PLAN_ESTIMATE = 1 << 1,    /* ignore the database: template's default */
-    SPC_PLAN_BACKGROUND = 1 << 2   /* the kernel available at once; a thread
+    SPC_PLAN_BACKGROUND = 1 << 2,  /* the kernel available at once; a thread
                                       prepares a better one:
                                       spc_background_start */
+    SPC_PLAN_KRSC = 1 << 3         /* WGRAD alone: the gradient is SPC_KRSC */
 };
 
 /*

@@ -6,11 +6,14 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/names.h"
 #include "context/background.h"
 #include "coords/map.h"
 #include "coords/rows.h"
 #include "operators/operands.h"
+#include "operators/pass.h"
 #include "plan/lookup.h"
+#include "plan/transpose.h"
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -165,15 +168,35 @@ spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
     return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
 }
 
-static spc_status check_flags(unsigned flags, spc_error *error)
+spc_status spc__plan_set_krsc(spc_plan *plan, unsigned flags)
 {
-    const unsigned known =
-        SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE | SPC_PLAN_BACKGROUND;
+    plan->is_krsc = true;
+    return spc__transpose_load(&plan->transpose, plan->ctx, flags);
+}
 
-    if (flags & SPC_PLAN_BACKGROUND && flags != SPC_PLAN_BACKGROUND)
+/* The flags that decide how a kernel is found. */
+static unsigned lookup_flags(unsigned flags)
+{
+    return flags & ~(unsigned)SPC_PLAN_KRSC;
+}
+
+static spc_status check_flags(unsigned flags, const spc_conv *conv,
+                              spc_error *error)
+{
+    const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE |
+                           SPC_PLAN_BACKGROUND | SPC_PLAN_KRSC;
+
+    if (flags & SPC_PLAN_BACKGROUND &&
+        lookup_flags(flags) != SPC_PLAN_BACKGROUND)
         return spc__fail(error, SPC_EINVAL,
                          "SPC_PLAN_BACKGROUND stands alone: it takes what the "
                          "database has, and compiles the rest");
+    if (flags & SPC_PLAN_KRSC && conv->pass != SPC_WGRAD)
+        return spc__fail(error, SPC_EINVAL,
+                         "SPC_PLAN_KRSC is the layout of a gradient of "
+                         "weights, and the layer is a pass=%s: pass=wgrad is "
+                         "right",
+                         spc__name_at(spc__pass_names, (unsigned)conv->pass));
     if ((flags & ~known) == 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
@@ -206,11 +229,17 @@ static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
                                    const spc__lack *lack, unsigned flags)
 {
     spc__pick pick;
-    spc_status status = look_up(&pick, ctx, lack, flags);
+    spc_status status = look_up(&pick, ctx, lack, lookup_flags(flags));
 
     if (status == SPC_OK)
         status = spc__plan_create_from(out, ctx, lack->conv, &pick.code,
                                        pick.template_name, pick.config);
+    if (status == SPC_OK && flags & SPC_PLAN_KRSC &&
+        (status = spc__plan_set_krsc(*out, flags & SPC_PLAN_CACHED_ONLY)) !=
+            SPC_OK) {
+        spc_plan_free(*out);
+        *out = NULL;
+    }
     if (status != SPC_OK)
         return status;
     (*out)->scene =
@@ -247,7 +276,7 @@ spc_status spc__plan_create_unprepared(spc_plan **out, spc_ctx *ctx,
     if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
                             conv, "map", map, NULL)) != SPC_OK ||
         (status = spc_conv_check(conv, error)) != SPC_OK ||
-        (status = check_flags(flags, error)) != SPC_OK ||
+        (status = check_flags(flags, conv, error)) != SPC_OK ||
         (status = spc__plan_check_map(ctx, conv, map, error)) != SPC_OK)
         return status;
     spc__lack lack = {conv, map, spc__plan_rows(map->in),
@@ -333,7 +362,7 @@ spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
     if ((status = spc__need(error, __func__, "out", out, "ctx", ctx, "conv",
                             conv, NULL)) != SPC_OK ||
         (status = check_linear(conv, rows, error)) != SPC_OK ||
-        (status = check_flags(flags, error)) != SPC_OK ||
+        (status = check_flags(flags, conv, error)) != SPC_OK ||
         (status = create_looked_up(&plan, ctx, &lack, flags)) != SPC_OK)
         return status;
     if ((status = spc__plan_take_rows(plan)) == SPC_OK) {

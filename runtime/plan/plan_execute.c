@@ -11,6 +11,7 @@
 #include "coords/rows.h"
 #include "operators/operands.h"
 #include "operators/pass.h"
+#include "plan/transpose.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -439,6 +440,44 @@ static spc_status enqueue(const spc_plan *plan, const spc_map *map,
                : status;
 }
 
+/* A gradient in KRSC: the kernels write RSCK behind their workspace, which is
+ * then transposed. A gradient that they add to is transposed first. */
+static spc_status enqueue_krsc(const spc_plan *plan, const spc_map *map,
+                               const spc_conv_args *args, void *stream,
+                               spc_error *error)
+{
+    const spc_conv *conv = &plan->conv;
+    spc__operand out = spc__operand_of(conv, SPC_OUT, 0);
+    size_t at = spc_plan_workspace_bytes(plan, map) - out.bytes;
+    spc_conv_args rsck = *args;
+    spc_status status = SPC_OK;
+
+    rsck.out = (char *)args->workspace + at;
+    spc_transpose_args there = {.from = rsck.out,
+                                .to = args->out,
+                                .rows = out.rows - conv->bias,
+                                .columns = conv->cout,
+                                .tail = conv->bias ? conv->cout : 0,
+                                .element_bytes =
+                                    (int)spc__dtype_of(out.dtype)->bytes};
+    if (conv->accumulate) {
+        spc_transpose_args back = there;
+        back.from = args->weights;
+        back.to = rsck.out;
+        back.rows = there.columns;
+        back.columns = there.rows;
+        rsck.weights = rsck.out;
+        status = spc__transpose(plan->ctx, plan->transpose, &back,
+                                plan->geometry.pdl, stream, error);
+    }
+    if (status == SPC_OK)
+        status = enqueue(plan, map, &rsck, stream, error);
+    return status == SPC_OK
+               ? spc__transpose(plan->ctx, plan->transpose, &there,
+                                plan->geometry.pdl, stream, error)
+               : status;
+}
+
 /* Sets all arguments except the map. */
 static void set_buffers(spc_conv_args *args, const spc_plan *plan,
                         const spc_buffers *buffers)
@@ -496,7 +535,9 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
     else if ((status = check_map_buffers(plan, map, buffers, &error)) ==
              SPC_OK) {
         set_buffers(&args, plan, buffers);
-        status = enqueue(plan, map, &args, stream, &error);
+        status = plan->is_krsc
+                     ? enqueue_krsc(plan, map, &args, stream, &error)
+                     : enqueue(plan, map, &args, stream, &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "coords/map.h"
 #include "coords/rows.h"
+#include "operators/operands.h"
 #include <string.h>
 
 static const char axes[] = "xyz";
@@ -104,12 +105,17 @@ size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
     return sum;
 }
 
+/* The workspace of the kernels. With KRSC the gradient in RSCK follows it. */
 size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
 {
-    return plan != NULL && map != NULL
-               ? spc__plan_work_bytes(&plan->geometry, map->to->rows_padded,
-                                      spc__map_pair_capacity(map))
-               : 0;
+    if (plan == NULL || map == NULL)
+        return 0;
+    size_t work =
+        spc__plan_work_bytes(&plan->geometry, map->to->rows_padded,
+                             spc__map_pair_capacity(map));
+    return plan->is_krsc ? spc__plan_align(work) +
+                               spc__operand_of(&plan->conv, SPC_OUT, 0).bytes
+                         : work;
 }
 
 /* The error that a call with this plan or map reports to. */
@@ -118,7 +124,7 @@ size_t spc__plan_layout_at(const spc_plan *plan, int64_t rows)
     size_t work =
         spc__plan_work_bytes(&plan->geometry, spc__rows_padded(rows), 0);
 
-    return (work + 255) / 256 * 256;
+    return spc__plan_align(work);
 }
 
 size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows)

@@ -15,6 +15,8 @@ struct spc_plan {
     spc__kernel *first; /* runs before `run`, or NULL */
     spc__kernel *sum;   /* runs after `run`, or NULL */
     spc__kernel *pack;
+    bool is_krsc; /* writes the gradient of weights as KRSC */
+    spc__kernel *transpose; /* makes it of RSCK then; NULL: the host does */
     size_t statics;        /* bytes of static memory in its code */
     bool takes_rows;       /* can also run without a map */
     spc__kernel *lay_rows; /* fills the layout of rows then, if the host does
@@ -44,6 +46,15 @@ int64_t spc__plan_rows(const spc_coords *set);
 /* Workspace of the kernels in bytes, for these padded rows and pairs. */
 size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
                             int64_t padded, int64_t pairs);
+
+/* The next multiple of 256, at which an array behind a workspace begins. */
+static inline size_t spc__plan_align(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* Makes the plan of a WGRAD write KRSC. `flags` as of spc__ctx_code. */
+spc_status spc__plan_set_krsc(spc_plan *plan, unsigned flags);
 
 /* Offset of the layout of rows (plans without a map) behind the workspace. */
 size_t spc__plan_layout_at(const spc_plan *plan, int64_t rows);

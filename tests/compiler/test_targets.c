@@ -157,6 +157,7 @@ static const struct {
     {"regroup", named_problem, "regroup"},
     {"voxelise", named_problem, "voxelise"},
     {"rows", named_problem, "rows"},
+    {"transpose", named_problem, "transpose"},
     {"digest", named_problem, "digest"},
     {"measure", named_problem, "measure"},
     {"feature_pool", feature_problem, "pool=max,c=64,rule=floor,k=2,stride=2"},

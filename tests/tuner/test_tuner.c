@@ -328,6 +328,36 @@ START_TEST(a_changed_template_makes_old_records_worth_nothing)
 }
 END_TEST
 
+/* The code that transposes a gradient comes with the choice. */
+START_TEST(a_tuned_gradient_needs_no_compiler_in_either_layout)
+{
+    static const char layer[] = "subm,cin=3,cout=5,k=2,dtype=f32,pass=wgrad";
+    static const char scene[] = "gen:uniform,n=40,extent=5";
+    static const unsigned flags[] = {SPC_PLAN_CACHED_ONLY,
+                                     SPC_PLAN_CACHED_ONLY | SPC_PLAN_KRSC};
+    char *database = make_database();
+    spc_ctx *ctx = open_ctx("sim", database, NULL);
+    spc_tune_report report;
+    recorded t;
+    spc_tune_options options = options_for(&t);
+    harness r;
+
+    options.only = "wgrad_generic";
+    assert_ok(tune(ctx, layer, scene, &options, &report), spc_ctx_error(ctx));
+    spc_ctx_free(ctx);
+    harness_open(&r, open_ctx("sim", database, NULL), layer, scene);
+    for (int i = 0; i < LENGTH(flags); i++) {
+        spc_plan *plan = NULL;
+        assert_ok(spc_plan_create(&plan, r.ctx, &r.conv, r.map, flags[i]),
+                  spc_ctx_error(r.ctx));
+        ck_assert_str_eq(spc_plan_template(plan), "wgrad_generic");
+        spc_plan_free(plan);
+    }
+    harness_close(&r);
+    remove_database(database);
+}
+END_TEST
+
 START_TEST(equal_code_is_measured_once)
 {
     spc_ctx *ctx = open_ctx("cpu", "", TEMPLATES "changed");
@@ -420,6 +450,8 @@ int main(void)
     tcase_add_test(climbing,
                    a_changed_template_makes_old_records_worth_nothing);
     tcase_add_test(climbing, equal_code_is_measured_once);
+    tcase_add_test(climbing,
+                   a_tuned_gradient_needs_no_compiler_in_either_layout);
     tcase_add_loop_test(climbing, one_and_two_voxels_can_be_tuned_on, 1, 3);
     tcase_add_test(climbing, a_candidate_is_rendered_by_its_number);
     suite_add_tcase(suite, work);

@@ -108,8 +108,8 @@ typedef struct spc__index_code {
 
 /* Code depends on the geometry and on key widths. Two kernels for each of the
  * four pairs of input and output widths, sorting and layouts at two widths
- * each, and the layout of rows without a map. */
-enum { SPC__LADDER_MOST = 13 };
+ * each, the layout of rows without a map, and a kernel that the tuner adds. */
+enum { SPC__LADDER_MOST = 14 };
 
 typedef struct spc__index_ladder {
     spc__index_code at[SPC__LADDER_MOST];
