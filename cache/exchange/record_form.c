@@ -5,8 +5,8 @@
 #include "base/attrs.h"
 #include "base/base64.h"
 #include "base/error.h"
-#include "base/names.h"
 #include "base/number.h"
+#include "base/text/names.h"
 #include "cache/cache_internal.h"
 #include <errno.h>
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "lab/scene/scene.h"
 
 #include "base/error.h"
-#include "base/names.h"
+#include "base/text/names.h"
 #include <locale.h>
 #include <stdlib.h>
 #include <string.h>

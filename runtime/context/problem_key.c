@@ -4,7 +4,7 @@
  */
 #include "context/problem_key.h"
 
-#include "base/names.h"
+#include "base/text/names.h"
 #include "context/ctx.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"

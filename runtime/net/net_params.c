@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/random.h"
+#include "base/text/names.h"
 #include "operators/conv.h"
 #include <math.h>
 #include <stdio.h>
@@ -110,7 +111,7 @@ static spc_status fail_unknown(const spc_net *net, const char *layer,
     for (int i = 0; i < net->node_count; i++)
         if (net->nodes[i].counts[0] + net->nodes[i].counts[1] > 0)
             known[count++] = net->nodes[i].name;
-    spc__fail_unknown(error, "layer", layer, known);
+    spc__fail_unknown(error, "layer", spc__span_of(layer), known);
     free(known);
     if (error != NULL)
         error->status = SPC_ENOTFOUND;

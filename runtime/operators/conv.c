@@ -6,9 +6,9 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/names.h"
 #include "base/number.h"
 #include "base/sha256.h"
+#include "base/text/names.h"
 #include "operators/epilogue.h"
 #include "operators/geometry.h"
 #include "operators/pass.h"

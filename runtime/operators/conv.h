@@ -58,15 +58,7 @@ int spc__operator_only_rule(spc_operator op);
 /* Checks that the operator supports the rule. */
 spc_status spc__operator_check(const spc_conv *conv, spc_error *error);
 
-/* For other values with a geometry (conv_text.c): the first sets the geometry
- * from a layer's word `name`. The second writes ",rule=floor,k=2...", without
- * the rule if it is SPC_RULE_SUBM. */
-spc_status spc__geometry_word(spc_geometry *out, const char *name,
-                              const char *value, spc_error *error);
+/* Writes ",rule=floor,k=2...", without the rule if it is SPC_RULE_SUBM. */
 int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry);
-
-/* Writes "unknown WHAT 'WORD': did you mean ...?". `names` ends with NULL. */
-spc_status spc__fail_unknown(spc_error *error, const char *what,
-                             const char *word, const char *const *names);
 
 #endif

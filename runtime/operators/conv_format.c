@@ -3,8 +3,8 @@
 #include "operators/conv.h"
 
 #include "base/dtype.h"
-#include "base/names.h"
 #include "base/number.h"
+#include "base/text/names.h"
 #include "operators/epilogue.h"
 #include "operators/geometry.h"
 #include "operators/offset_list.h"

@@ -4,8 +4,8 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/names.h"
 #include "base/number.h"
+#include "base/text/names.h"
 #include "operators/conv.h"
 #include <stdarg.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 const char *const spc__activation_names[] = {"none", "relu", "leaky", "sigmoid",
                                              "silu", "gelu", "elu",   NULL};
 static const char *const adds[] = {"none", "before", "after", NULL};
-static const char *const outs[] = {"own", "f16", "bf16", "f32", "i8", NULL};
+const char *const spc__out_names[] = {"own", "f16", "bf16", "f32", "i8", NULL};
 
 static const spc_dtype out_types[] = {SPC_F16, SPC_F16, SPC_BF16, SPC_F32,
                                       SPC_I8};
@@ -207,7 +207,7 @@ void spc__epilogue_attrs(spc__attrs *out, const spc_conv *conv)
     if (conv->add != SPC_ADD_NONE)
         spc__attrs_set_text(out, "add", adds[conv->add]);
     if (out_differs(conv))
-        spc__attrs_set_text(out, "out", outs[conv->out]);
+        spc__attrs_set_text(out, "out", spc__out_names[conv->out]);
     for (int i = 0; i < PITCHES; i++)
         if (gapped_pitch(conv, &pitches[i]) != 0)
             spc__attrs_set_number(out, pitches[i].name,
@@ -219,7 +219,8 @@ bool spc__epilogue_from_attrs(spc_conv *out, const spc__attrs *attrs)
     int act = spc__name_index(spc__activation_names,
                               spc__attrs_text(attrs, "act", "none"));
     int add = spc__name_index(adds, spc__attrs_text(attrs, "add", "none"));
-    int type = spc__name_index(outs, spc__attrs_text(attrs, "out", "own"));
+    int type =
+        spc__name_index(spc__out_names, spc__attrs_text(attrs, "out", "own"));
     double slope;
 
     if (act < 0 || add < 0 || type < 0 ||
@@ -258,17 +259,17 @@ static const char form[] =
 /* Parses one word of the list. `stage` is the last kind of word read. */
 enum { NOTHING, SCALED, BIASED, REST };
 
-static bool take_word(spc_conv *conv, const char *word, int *stage)
+static bool take_word(spc_conv *conv, spc__span word, int *stage)
 {
-    int act = spc__name_index(spc__activation_names, word);
+    int act = spc__name_find(spc__activation_names, word);
 
-    if (strcmp(word, "scale") == 0 && *stage < SCALED) {
+    if (spc__span_is(word, "scale") && *stage < SCALED) {
         conv->scale = true;
         *stage = SCALED;
-    } else if (strcmp(word, "bias") == 0 && *stage < BIASED) {
+    } else if (spc__span_is(word, "bias") && *stage < BIASED) {
         conv->bias = true;
         *stage = BIASED;
-    } else if (strcmp(word, "add") == 0 && conv->add == SPC_ADD_NONE) {
+    } else if (spc__span_is(word, "add") && conv->add == SPC_ADD_NONE) {
         conv->add = SPC_ADD_AFTER;
         *stage = REST;
     } else if (act > SPC_ACT_NONE && conv->activation == SPC_ACT_NONE) {
@@ -282,50 +283,18 @@ static bool take_word(spc_conv *conv, const char *word, int *stage)
     return true;
 }
 
-spc_status spc__epilogue_read(spc_conv *conv, const char *value,
-                              spc_error *error)
+spc_status spc__epilogue_read(void *conv, spc__span value, spc_error *error)
 {
+    spc__span rest = value;
     int stage = NOTHING;
 
-    for (const char *next = value;; next++) {
-        char word[16];
-        size_t length = strcspn(next, "+");
-        snprintf(word, sizeof(word), "%.*s", (int)length, next);
+    while (rest.at != NULL) {
+        spc__span word = spc__scan_part(&rest, '+');
         if (!take_word(conv, word, &stage))
             return spc__fail(error, SPC_EINVAL,
-                             "epilogue=%.60s: '%.*s' cannot stand there: %s",
-                             value, (int)(length < 40 ? length : 40), next,
-                             form);
-        next += length;
-        if (*next == '\0')
-            return SPC_OK;
+                             "epilogue=%.*s: unexpected '%.*s'; expected %s",
+                             SPC__SPAN(value), SPC__SPAN(word), form);
     }
-}
-
-spc_status spc__slope_read(spc_conv *conv, const char *value, spc_error *error)
-{
-    double slope;
-
-    if (!spc__number_read(&slope, value) || !((float)slope > 0 && slope <= 16))
-        return spc__fail(error, SPC_EINVAL,
-                         "slope=%.40s is not a slope: a number above 0, up to "
-                         "16 is right",
-                         value);
-    conv->slope = (float)slope;
-    return SPC_OK;
-}
-
-spc_status spc__out_read(spc_conv *conv, const char *value, spc_error *error)
-{
-    int index = spc__name_index(outs, value);
-
-    if (index <= SPC_OUT_OWN)
-        return spc__fail(
-            error, SPC_EINVAL,
-            "out=%.40s is not a type of outputs: f16, bf16, f32 or "
-            "i8 is right",
-            value);
-    conv->out = (spc_out_type)index;
     return SPC_OK;
 }
 
@@ -380,7 +349,7 @@ void spc__epilogue_format(char *out, size_t bytes, const spc_conv *conv)
     if (!slope_is_usual(conv))
         append(out, bytes, ",slope=%s", slope);
     if (out_differs(conv))
-        append(out, bytes, ",out=%s", outs[conv->out]);
+        append(out, bytes, ",out=%s", spc__out_names[conv->out]);
     for (int i = 0; i < PITCHES; i++)
         if (gapped_pitch(conv, &pitches[i]) != 0)
             append(out, bytes, ",%s=%d", pitches[i].name,

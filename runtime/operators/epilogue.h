@@ -7,11 +7,14 @@
 #define SPC_RUNTIME_EPILOGUE_H
 
 #include "base/attrs.h"
+#include "base/text/scan.h"
 #include "spc.h"
 
 enum { SPC__PITCH_MOST = 1 << 20 };
 
-extern const char *const spc__activation_names[]; /* by spc_activation; NULL */
+/* By spc_activation and by spc_out_type. Both end with NULL. */
+extern const char *const spc__activation_names[];
+extern const char *const spc__out_names[];
 
 /* The type of the outputs in memory, and the actual slope if it is given as
  * 0. */
@@ -45,11 +48,8 @@ bool spc__epilogue_from_attrs(spc_conv *out, const spc__attrs *attrs);
  * The types must be equal. */
 bool spc__epilogue_may_differ(const char *attr);
 
-/* Reads the values of the words `epilogue`, slope and out. */
-spc_status spc__epilogue_read(spc_conv *conv, const char *value,
-                              spc_error *error);
-spc_status spc__slope_read(spc_conv *conv, const char *value, spc_error *error);
-spc_status spc__out_read(spc_conv *conv, const char *value, spc_error *error);
+/* Reads the value of the word `epilogue` into an spc_conv. */
+spc_status spc__epilogue_read(void *conv, spc__span value, spc_error *error);
 
 /* Writes ",epilogue=scale+relu,out=f32" and so on, or "" if all is default. */
 void spc__epilogue_format(char *out, size_t bytes, const spc_conv *conv);

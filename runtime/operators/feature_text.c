@@ -4,19 +4,14 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/names.h"
 #include "base/number.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
-#include "operators/geometry.h"
-#include "operators/offset_list.h"
+#include "operators/geometry_words.h"
 #include "operators/pass.h"
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-enum { WORD_BYTES = 64 };
 
 static const char *const examples[] = {
     "pool=max,c=64,rule=floor,k=2,stride=2",
@@ -132,28 +127,26 @@ static const head *head_of(const spc_feature *f)
     return NULL;
 }
 
-static spc_status read_head(spc_feature *f, char *text, spc_error *error)
+static spc_status read_head(spc_feature *f, spc__span text, spc_error *error)
 {
     const char *names[HEADS + 1] = {NULL};
-    char *value = strchr(text, '=');
+    spc__span name, value;
 
     for (int i = 0; i < HEADS; i++)
         names[i] = heads[i].word;
-    if (value != NULL)
-        *value++ = '\0';
-    int index = spc__name_index(names, text);
+    spc__scan_pair(&name, &value, text);
+    int index = spc__name_find(names, name);
     if (index < 0)
-        return spc__fail_unknown(error, "operator", text, names);
+        return spc__fail_unknown(error, "operator", name, names);
     const head *of = &heads[index];
-    if (of->values == NULL && value != NULL)
+    if (of->values == NULL && value.at != NULL)
         return spc__fail(error, SPC_EINVAL,
-                         "the operator %s has no value of its own: found "
-                         "%s=%.40s",
-                         text, text, value);
-    if (of->values != NULL && value == NULL)
+                         "the operator %s takes no value: found %s=%.*s",
+                         of->word, of->word, SPC__SPAN(value));
+    if (of->values != NULL && value.at == NULL)
         return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=%s",
-                         text, text, of->values[of->values[1] != NULL]);
-    int at = of->values == NULL ? -1 : spc__name_index(of->values, value);
+                         of->word, of->word, of->values[of->values[1] != NULL]);
+    int at = of->values == NULL ? -1 : spc__name_find(of->values, value);
     if (of->values != NULL && at < 0)
         return spc__fail_unknown(error, of->what, value, of->values);
     set_head(f, of, at);
@@ -162,17 +155,9 @@ static spc_status read_head(spc_feature *f, char *text, spc_error *error)
 
 /* ---- words --------------------------------------------------------------- */
 
-typedef struct feature_word feature_word;
-struct feature_word {
-    const char *name;
-    spc_status (*set)(spc_feature *f, const feature_word *word,
-                      const char *value, spc_error *error);
-    size_t at;    /* offset of the field in spc_feature */
-    unsigned ops; /* the operators that have it, one bit each */
-};
-
 #define OP(name) (1u << SPC_FEATURE_##name)
 
+/* Kinds of operators, one bit each. */
 enum {
     ALL = OP(UNSLICE) * 2 - 1,
     MAPPED = OP(POOL) | OP(UNPOOL) | OP(SLICE) | OP(UNSLICE),
@@ -181,281 +166,76 @@ enum {
     GROUPED = OP(GROUPSUM) | OP(GROUPMEAN) | OP(REPEAT)
 };
 
-static void *member(spc_feature *f, const feature_word *word)
-{
-    return (char *)f + word->at;
-}
-
-/* Reads a number of at most nine digits. spc_feature_check checks its range. */
-static spc_status set_count(spc_feature *f, const feature_word *word,
-                            const char *value, spc_error *error)
-{
-    size_t length = strlen(value);
-
-    if (length == 0 || length > 9 || strspn(value, "0123456789") != length)
-        return spc__fail(error, SPC_EINVAL,
-                         "%s=%.40s is no number: digits are right, as in "
-                         "%s=64",
-                         word->name, value, word->name);
-    *(int *)member(f, word) = atoi(value);
-    return SPC_OK;
-}
-
-static spc_status set_real(spc_feature *f, const feature_word *word,
-                           const char *value, spc_error *error)
-{
-    double number;
-
-    if (!spc__number_read(&number, value) ||
-        (number != 0 && (float)number == 0)) /* 0 has another meaning */
-        return spc__fail(error, SPC_EINVAL,
-                         "%s=%.40s is no number: %s=1e-3 would be one",
-                         word->name, value, word->name);
-    *(float *)member(f, word) = (float)number;
-    return SPC_OK;
-}
-
-static spc_status set_flag(spc_feature *f, const feature_word *word,
-                           const char *value, spc_error *error)
-{
-    if (strcmp(value, "0") != 0 && strcmp(value, "1") != 0)
-        return spc__fail(error, SPC_EINVAL, "%s=%.40s must be 0 or 1",
-                         word->name, value);
-    *(bool *)member(f, word) = value[0] == '1';
-    return SPC_OK;
-}
-
-static spc_status set_name(unsigned *out, const char *const *names,
-                           const char *what, const char *value,
-                           spc_error *error)
-{
-    int index = spc__name_index(names, value);
-
-    if (index < 0)
-        return spc__fail_unknown(error, what, value, names);
-    *out = (unsigned)index;
-    return SPC_OK;
-}
-
-static spc_status set_dtype(spc_feature *f, const feature_word *word,
-                            const char *value, spc_error *error)
-{
-    unsigned index = (unsigned)f->dtype;
-    spc_status status =
-        set_name(&index, spc__dtype_names, word->name, value, error);
-
-    f->dtype = (spc_dtype)index;
-    return status;
-}
-
-static spc_status set_activation(spc_feature *f, const feature_word *word,
-                                 const char *value, spc_error *error)
-{
-    unsigned index = (unsigned)f->activation;
-    spc_status status =
-        set_name(&index, spc__activation_names, "activation", value, error);
-
-    (void)word;
-    f->activation = (spc_activation)index;
-    return status;
-}
-
-static spc_status set_pass(spc_feature *f, const feature_word *word,
-                           const char *value, spc_error *error)
-{
-    unsigned index = (unsigned)f->pass;
-    spc_status status =
-        set_name(&index, spc__pass_names, word->name, value, error);
-
-    f->pass = (spc_pass)index;
-    return status;
-}
-
-static spc_status set_order(spc_feature *f, const feature_word *word,
-                            const char *value, spc_error *error)
-{
-    unsigned index = (unsigned)f->order;
-    spc_status status =
-        set_name(&index, spc__bev_order_names, word->name, value, error);
-
-    f->order = (spc_bev_order)index;
-    return status;
-}
-
-/* Sets a word of the geometry. The shape of BEV belongs to the operator. */
-static spc_status set_geometry(spc_feature *f, const feature_word *word,
-                               const char *value, spc_error *error)
-{
-    spc_geometry own = f->geometry;
-    bool bev = f->op == SPC_FEATURE_BEV;
-    spc_status status =
-        spc__geometry_word(bev ? &own : &f->geometry, word->name, value, error);
-
-    if (bev && status != SPC_OK) /* BEV is bounded along each axis */
-        return spc__fail(error, SPC_EINVAL,
-                         "shape=%.40s is no shape of planes: three numbers "
-                         "(shape=176x200x2) or one for all axes, each 1 to %d; "
-                         "in a network it is the input's, which must end",
-                         value, SPC__BEV_MOST);
-    if (bev)
-        memcpy(f->shape, own.shape, sizeof(f->shape));
-    return status;
-}
-
 #define AT(field) offsetof(spc_feature, field)
 
-static const feature_word words[] = {
-    {"c", set_count, AT(channels), ALL},
-    {"rule", set_geometry, 0, MAPPED},
-    {"by", set_count, AT(by), GROUPED},
-    {"groups", set_count, AT(groups), OP(GROUPNORM)},
-    {"shape", set_geometry, 0, MAPPED | OP(BEV)},
-    {"k", set_geometry, 0, MAPPED},
-    {"stride", set_geometry, 0, MAPPED},
-    {"dilation", set_geometry, 0, MAPPED},
-    {"padding", set_geometry, 0, MAPPED},
-    {"origin", set_geometry, 0, MAPPED},
-    {"offsets", set_geometry, 0, MAPPED},
-    {"index", set_flag, AT(index), OP(POOL)},
-    {"act", set_activation, 0, ACTIVE},
-    {"slope", set_real, AT(slope), ACTIVE | OP(ACT) | OP(ACTGRAD)},
-    {"eps", set_real, AT(eps), NORMS},
-    {"affine", set_flag, AT(affine), NORMS},
-    {"order", set_order, 0, OP(BEV)},
-    {"dtype", set_dtype, 0, ALL},
-    {"pass", set_pass, 0, ALL & ~OP(ACTGRAD)},
+static const spc__word words[] = {
+    {"c", AT(channels), "64", SPC__INT(1, SPC__CHANNELS_MOST, "channels"),
+     .need = ALL},
+    {"rule", AT(geometry.rule), "floor", SPC__NAME(spc__rule_names),
+     .only = MAPPED, .need = MAPPED},
+    {"by", AT(by), "2", SPC__INT(1, SPC__CHANNELS_MOST, "channels"),
+     .only = GROUPED, .need = GROUPED},
+    {"groups", AT(groups), "32",
+     SPC__INT(1, SPC__CHANNELS_MOST, "groups that divide c"),
+     .only = OP(GROUPNORM), .need = OP(GROUPNORM)},
+    SPC__GEOMETRY_WORDS(spc_feature, MAPPED),
+    {"shape", AT(shape), "176x200x2", SPC__AXES(1, SPC__BEV_MOST),
+     .only = OP(BEV), .need = OP(BEV)},
+    {"index", AT(index), "1", SPC__FLAG, .only = OP(POOL)},
+    {"act", AT(activation), "relu", SPC__NAME(spc__activation_names),
+     .what = "activation", .only = ACTIVE},
+    {"slope", AT(slope), "0.1", SPC__REAL,
+     .only = ACTIVE | OP(ACT) | OP(ACTGRAD)},
+    {"eps", AT(eps), "1e-5", SPC__REAL, .only = NORMS},
+    {"affine", AT(affine), "1", SPC__FLAG, .only = NORMS},
+    {"order", AT(order), "zyx", SPC__NAME(spc__bev_order_names),
+     .only = OP(BEV)},
+    {"dtype", AT(dtype), "f16", SPC__NAME(spc__dtype_names)},
+    {"pass", AT(pass), "dgrad", SPC__NAME(spc__pass_names),
+     .only = ALL & ~OP(ACTGRAD)},
+    {0},
 };
-enum { WORDS = sizeof(words) / sizeof(words[0]) };
-_Static_assert(WORDS <= 32, "the words that were read are bits of an unsigned");
-
-/* A list of offsets replaces the kernel size. */
-static bool stands_for(const spc_feature *f, const char *word)
-{
-    return strcmp(word, "k") == 0 && f->geometry.offset_count > 0;
-}
-
-/* Checks that the required words are present. `seen` has a bit for each
- * word. */
-static spc_status check_needed(const spc_feature *f, unsigned seen,
-                               spc_error *error)
-{
-    static const struct {
-        const char *word;
-        unsigned ops;
-    } needed[] = {
-        {"c", ALL},      {"rule", MAPPED},          {"k", MAPPED},
-        {"by", GROUPED}, {"groups", OP(GROUPNORM)}, {"shape", OP(BEV)},
-    };
-
-    for (size_t n = 0; n < sizeof(needed) / sizeof(needed[0]); n++)
-        for (int i = 0; i < WORDS; i++)
-            if (strcmp(words[i].name, needed[n].word) == 0 &&
-                needed[n].ops >> f->op & 1 && !(seen >> i & 1) &&
-                !stands_for(f, words[i].name))
-                return spc__fail(error, SPC_EINVAL,
-                                 "'%s' is missing: it is written %s",
-                                 words[i].name, examples[f->op]);
-    return SPC_OK;
-}
-
-static spc_status read_word(spc_feature *f, char *text, unsigned *seen,
-                            spc_error *error)
-{
-    const char *names[WORDS + 1] = {NULL};
-    const feature_word *of[WORDS];
-    char *value = strchr(text, '=');
-    int count = 0;
-
-    for (int i = 0; i < WORDS; i++)
-        if (words[i].ops >> f->op & 1) {
-            of[count] = &words[i];
-            names[count++] = words[i].name;
-        }
-    if (value != NULL)
-        *value++ = '\0';
-    int index = spc__name_index(names, text);
-    if (index < 0)
-        return spc__fail_unknown(error, "word", text, names);
-    if (value == NULL)
-        return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=1",
-                         text, text);
-    unsigned bit = 1u << (of[index] - words);
-    if (*seen & bit)
-        return spc__fail(error, SPC_EINVAL,
-                         "'%s' is given twice; once is right", text);
-    *seen |= bit;
-    return of[index]->set(f, of[index], value, error);
-}
 
 /* ELU without a slope gets that of its paper. Activations without a slope
  * refuse one. */
-static spc_status settle_slope(spc_feature *f, unsigned seen, spc_error *error)
+static spc_status settle_slope(spc_feature *f, const spc__word_list *text,
+                               spc_error *error)
 {
     bool elu = f->activation == SPC_ACT_ELU;
+    bool has = spc__word_list_has(text, "slope");
 
-    for (int i = 0; i < WORDS; i++) {
-        if (strcmp(words[i].name, "slope") != 0)
-            continue;
-        if (seen >> i & 1 && !elu && f->activation != SPC_ACT_LEAKY)
-            return spc__fail(error, SPC_EINVAL,
-                             "slope=%g is for the activations leaky and elu",
-                             (double)f->slope);
-        if (!(seen >> i & 1) && elu)
-            f->slope = 1;
-    }
+    if (has && !elu && f->activation != SPC_ACT_LEAKY)
+        return spc__fail(error, SPC_EINVAL,
+                         "slope=%g is for the activations leaky and elu",
+                         (double)f->slope);
+    if (!has && elu)
+        f->slope = 1;
     return SPC_OK;
-}
-
-/* A list excludes the words that it replaces, as for a layer. */
-static spc_status check_list(const spc_feature *f, unsigned seen,
-                             spc_error *error)
-{
-    static const char *const others[] = {"k", "dilation", "padding", "origin"};
-
-    for (int i = 0; i < WORDS && f->geometry.offset_count > 0; i++)
-        for (int o = 0; o < 4; o++)
-            if (seen >> i & 1 && strcmp(words[i].name, others[o]) == 0)
-                return spc__fail(error, SPC_EINVAL,
-                                 "'%s' and 'offsets' are both given: a list of "
-                                 "offsets is the whole kernel",
-                                 others[o]);
-    return SPC_OK;
-}
-
-/* Limits a word's length. Only lists of offsets are long. */
-static size_t most_bytes(const char *word)
-{
-    return strncmp(word, "offsets=", 8) == 0 ? WORD_BYTES + SPC__LIST_BYTES
-                                             : WORD_BYTES;
 }
 
 static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
 {
-    unsigned seen = 0;
-    spc_status status = SPC_OK;
-    bool first = true;
+    spc__span rest = spc__span_of(text), first;
+    spc__word_list list = {.table = words};
+    spc_status status = spc__word_list_next(&first, text, &rest, error);
 
-    for (const char *next = text; status == SPC_OK; first = false) {
-        char word[WORD_BYTES + SPC__LIST_BYTES];
-        size_t length = strcspn(next, ",");
-
-        if (length == 0 || length >= most_bytes(next))
-            return spc__fail(
-                error, SPC_EINVAL, "the word at position %zu is %s",
-                (size_t)(next - text), length == 0 ? "empty" : "too long");
-        memcpy(word, next, length);
-        word[length] = '\0';
-        status = first ? read_head(f, word, error)
-                       : read_word(f, word, &seen, error);
-        if (next[length] == '\0')
-            break;
-        next += length + 1;
-    }
     if (status == SPC_OK)
-        status = settle_slope(f, seen, error);
+        status = read_head(f, first, error);
+    if (status != SPC_OK)
+        return status;
+    list.kind = 1u << f->op;
+    list.head = head_of(f)->word;
+    list.example = examples[f->op];
+    status = spc__word_list_read(f, &list, text, rest, error);
     if (status == SPC_OK)
-        status = check_list(f, seen, error);
-    return status == SPC_OK ? check_needed(f, seen, error) : status;
+        status = settle_slope(f, &list, error);
+    if (status != SPC_OK || !(list.kind & MAPPED))
+        return status;
+    status = spc__geometry_words_check(&f->geometry, &list, error);
+    if (status == SPC_OK && !spc__word_list_has(&list, "k") &&
+        !spc__word_list_has(&list, "offsets")) /* a list replaces the size */
+        status = spc__word_list_lacks(&list, "k", error);
+    return status;
 }
 
 spc_status spc_feature_parse(spc_feature *out, const char *text,
@@ -468,8 +248,7 @@ spc_status spc_feature_parse(spc_feature *out, const char *text,
         return status;
     if (text == NULL || text[0] == '\0')
         return spc__fail(error, SPC_EINVAL,
-                         "the operator is empty: it is written %s",
-                         examples[0]);
+                         "the operator is empty; example: %s", examples[0]);
     if ((status = read_words(&feature, text, error)) == SPC_OK) {
         spc_pass pass = feature.pass;
         feature.pass = SPC_FORWARD;
@@ -571,9 +350,10 @@ int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
     writer w = {out, out != NULL ? bytes : 0, 0};
 
     write_text(&w, "%s", "");
-    for (int i = 0; i < WORDS; i++)
-        if ((unsigned)op <= SPC_FEATURE_UNSLICE && words[i].ops >> op & 1)
-            write_text(&w, "%s%s", w.length > 0 ? ", " : "", words[i].name);
+    for (const spc__word *word = words; word->name != NULL; word++)
+        if ((unsigned)op <= SPC_FEATURE_UNSLICE &&
+            (word->only == 0 || word->only >> op & 1))
+            write_text(&w, "%s%s", w.length > 0 ? ", " : "", word->name);
     return (int)w.length;
 }
 

@@ -4,55 +4,41 @@
 
 #include "base/error.h"
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* Returns the position after a 16-bit number, or NULL. */
-static const char *read_number(int16_t *out, const char *text)
+/* Reads "1x0x-2"; all three numbers are required. */
+static bool read_offset(int16_t out[3], spc__span text)
 {
-    const char *digits = text + (*text == '-');
-    char *end;
+    int axes[3];
 
-    if (*digits < '0' || *digits > '9')
-        return NULL;
-    long value = strtol(text, &end, 10);
-    *out = (int16_t)value;
-    return value >= INT16_MIN && value <= INT16_MAX ? end : NULL;
+    if (memchr(text.at, 'x', text.length) == NULL ||
+        !spc__scan_axes(axes, text, INT16_MIN, INT16_MAX))
+        return false;
+    for (int axis = 0; axis < 3; axis++)
+        out[axis] = (int16_t)axes[axis];
+    return true;
 }
 
-/* Returns the position after "1x0x-2", or NULL. */
-static const char *read_offset(int16_t out[3], const char *text)
+spc_status spc__list_read(void *geometry, spc__span text, spc_error *error)
 {
-    for (int axis = 0; axis < 3; axis++) {
-        if (axis > 0 && *text++ != 'x')
-            return NULL;
-        if ((text = read_number(&out[axis], text)) == NULL)
-            return NULL;
-    }
-    return *text == '\0' || *text == '+' ? text : NULL;
-}
+    spc_geometry *out = geometry;
+    spc__span rest = text, offset;
 
-spc_status spc__list_read(spc_geometry *out, const char *text, spc_error *error)
-{
-    const char *at = text;
-
-    for (out->offset_count = 0; out->offset_count < SPC_MAX_OFFSETS;) {
-        const char *end = read_offset(out->offsets[out->offset_count], at);
-        if (end == NULL)
+    for (out->offset_count = 0; rest.at != NULL; out->offset_count++) {
+        offset = spc__scan_part(&rest, '+');
+        if (out->offset_count == SPC_MAX_OFFSETS)
+            return spc__fail(error, SPC_EINVAL,
+                             "offsets=... has more than %d offsets, the limit",
+                             SPC_MAX_OFFSETS);
+        if (!read_offset(out->offsets[out->offset_count], offset))
             return spc__fail(
                 error, SPC_EINVAL,
-                "offsets=...%.*s is no offset: three numbers of "
-                "voxels, each %d to %d, as in "
-                "offsets=0x0x0+1x0x0+-1x0x0, in the order of the weights",
-                (int)strcspn(at, "+") < 40 ? (int)strcspn(at, "+") : 40, at,
-                INT16_MIN, INT16_MAX);
-        out->offset_count++;
-        if (*end == '\0')
-            return SPC_OK;
-        at = end + 1;
+                "offsets=...%.*s: expected three numbers of voxels, each %d to "
+                "%d, for each offset in the order of the weights, as in "
+                "offsets=0x0x0+1x0x0+-1x0x0",
+                SPC__SPAN(offset), INT16_MIN, INT16_MAX);
     }
-    return spc__fail(error, SPC_EINVAL, "offsets=... are more than %d",
-                     SPC_MAX_OFFSETS);
+    return SPC_OK;
 }
 
 size_t spc__list_format(char *out, size_t bytes, const spc_geometry *g)

@@ -6,14 +6,15 @@
 #ifndef SPC_RUNTIME_OFFSET_LIST_H
 #define SPC_RUNTIME_OFFSET_LIST_H
 
+#include "base/text/scan.h"
 #include "spc.h"
 
 /* The size of the longest list: three 16-bit numbers for each offset. */
 enum { SPC__LIST_BYTES = SPC_MAX_OFFSETS * 21 + 1 };
 
-/* SPC_EINVAL names an invalid offset. spc_geometry_check finds duplicates. */
-spc_status spc__list_read(spc_geometry *out, const char *text,
-                          spc_error *error);
+/* Reads a list into an spc_geometry. SPC_EINVAL names an invalid offset.
+ * spc_geometry_check finds duplicates. */
+spc_status spc__list_read(void *geometry, spc__span text, spc_error *error);
 /* Returns the length as snprintf does. Writes "" for a box. */
 size_t spc__list_format(char *out, size_t bytes, const spc_geometry *geometry);
 

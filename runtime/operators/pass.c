@@ -4,7 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/names.h"
+#include "base/text/names.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
 #include "operators/geometry.h"

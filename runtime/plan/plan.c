@@ -6,7 +6,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/names.h"
+#include "base/text/names.h"
 #include "context/background.h"
 #include "coords/map.h"
 #include "coords/rows.h"

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
+#include "base/text/words.h"
 #include "cache/exchange/code_form.h"
 #include "cache/exchange/exchange.h"
 #include "cache/pack/signature.h"
@@ -30,7 +31,9 @@
 
 #include <ctype.h>
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <unistd.h>
 
 Suite *suite(void);
@@ -414,6 +417,107 @@ static spc_status read_spec(const char *data, size_t bytes, spc_error *error)
     return status;
 }
 
+/* A number is accepted exactly if strtoll() reads all of it. */
+static void check_integer(spc__span span)
+{
+    char *text = strndup(span.at, span.length), *end;
+    int64_t number;
+    bool plain = text[0] == '-' ? isdigit((unsigned char)text[1])
+                                : isdigit((unsigned char)text[0]);
+
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    plain = plain && *end == '\0' && strlen(text) == span.length &&
+            errno == 0 && value != INT64_MIN;
+    bool read = spc__scan_integer(&number, span, INT64_MIN, INT64_MAX);
+    ck_assert_msg(read == plain, "'%s'", text);
+    ck_assert(!read || number == value);
+    ck_assert(!read || !spc__scan_integer(&number, span, value + (value < 0),
+                                          value - (value >= 0)));
+    free(text);
+}
+
+/* Parts and separators cover the text without gaps. */
+static void check_parts(spc__span whole)
+{
+    const char *at = whole.at;
+
+    for (spc__span rest = whole; rest.at != NULL;) {
+        spc__span name, value, part = spc__scan_part(&rest, ',');
+        ck_assert(part.at == at && memchr(at, ',', part.length) == NULL);
+        at += part.length + 1;
+        spc__scan_pair(&name, &value, part);
+        ck_assert(name.at == part.at);
+        ck_assert_uint_eq(name.length + (value.at != NULL) + value.length,
+                          part.length);
+        check_integer(name);
+        check_integer(value.at != NULL ? value : name);
+    }
+    ck_assert(at == whole.at + whole.length + 1);
+}
+
+/* A struct with all forms of words. */
+typedef struct typed {
+    int count, axes[3], name;
+    float real, length;
+    bool flag;
+} typed;
+
+static const char *const typed_names[] = {"alpha", "beta", "gamma", NULL};
+
+#define AT(field) offsetof(typed, field)
+static const spc__word typed_words[] = {
+    {"count", AT(count), "1", SPC__INT(1, 1000, "things"), .need = 1},
+    {"axes", AT(axes), "1", SPC__AXES(-7, 7)},
+    {"flag", AT(flag), "1", SPC__FLAG},
+    {"real", AT(real), "1", SPC__REAL},
+    {"length", AT(length), "1", SPC__LENGTH},
+    {"name", AT(name), "beta", SPC__NAME(typed_names), .least = 1},
+    {"other", AT(count), "1", SPC__INT(1, 2, "things"), .only = 2},
+    {0},
+};
+
+static spc_status parse_typed(typed *out, const char *data, size_t bytes,
+                              spc_error *error)
+{
+    spc__word_list list = {
+        .table = typed_words, .kind = 1, .example = "x,count=1"};
+    spc__span rest = {data, bytes}, head;
+    spc_status status = spc__word_list_next(&head, data, &rest, error);
+
+    *out = (typed){1, {1, 1, 1}, 1, 0, 1, false};
+    return status == SPC_OK ? spc__word_list_read(out, &list, data, rest, error)
+                            : status;
+}
+
+static spc_status read_typed(const char *data, size_t bytes, spc_error *error)
+{
+    char text[256];
+    typed value, again;
+
+    check_parts((spc__span){data, bytes});
+    spc_status status = parse_typed(&value, data, bytes, error);
+    if (status != SPC_OK)
+        return status;
+    ck_assert(value.count >= 1 && value.count <= 1000 && value.length > 0);
+    ck_assert(isfinite(value.real) && value.name >= 1 && value.name <= 2);
+    for (int i = 0; i < 3; i++)
+        ck_assert(value.axes[i] >= -7 && value.axes[i] <= 7);
+    snprintf(text, sizeof(text),
+             "x,count=%d,axes=%dx%dx%d,flag=%d,real=%.9g,length=%.9g,name=%s",
+             value.count, value.axes[0], value.axes[1], value.axes[2],
+             value.flag, (double)value.real, (double)value.length,
+             typed_names[value.name]);
+    ck_assert_msg(parse_typed(&again, text, strlen(text), error) == SPC_OK,
+                  "'%s': %s", text, error->text);
+    ck_assert_int_eq(again.count, value.count);
+    ck_assert_int_eq(again.name, value.name);
+    ck_assert_int_eq(again.flag, value.flag);
+    ck_assert(memcmp(again.axes, value.axes, sizeof(value.axes)) == 0);
+    ck_assert(again.real == value.real && again.length == value.length);
+    return SPC_OK;
+}
+
 static const struct {
     const char *ending;
     reader read;
@@ -437,6 +541,7 @@ static const struct {
     {".so", read_object, 500},
     {".zst", read_packed, 500},
     {".scene", read_spec, 60},
+    {".words", read_typed, 2000},
 };
 
 static int reader_of(const char *name)

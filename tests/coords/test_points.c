@@ -1364,7 +1364,7 @@ static const struct {
     const char *layer, *says;
 } refused[] = {
     {"points,cin=8,cout=8,k=3", "'radius' is missing"},
-    {"points,cin=8,cout=8,k=3,radius=-1", "radius=-1 is no length"},
+    {"points,cin=8,cout=8,k=3,radius=-1", "radius=-1: expected a number above 0"},
     {"points,cin=8,cout=8,k=3,radius=1e-30",
      "radius=1e-30: a length from 8.67e-19 to 1.15e+18 is right"},
     {"points,cin=8,cout=8,k=3,radius=0.1,voxel=1e30", "voxel=1e+30: a length"},
@@ -1372,8 +1372,8 @@ static const struct {
                                                     "none"},
     {"subm,cin=8,cout=8,k=3,radius=0.1",
      "only layers of points, which have the rule"},
-    {"points,cin=8,cout=8,k=3,radius=0.1,nearest=0", "nearest=0 is not a "
-                                                     "number of points"},
+    {"points,cin=8,cout=8,k=3,radius=0.1,nearest=0",
+     "nearest=0: expected 1 to 1048576 points"},
 };
 enum { REFUSED = sizeof refused / sizeof *refused };
 

@@ -486,10 +486,10 @@ static const struct {
      "unknown word 'targets' (cin, cout, "},
     {"convolution", "subm,cin=8,cout=8,dtype=", "unknown dtype '' (f16, "},
     {"features", "bev,c=8,shape=4,order=", "unknown order '' ("},
-    {"sets", "scale,by=70000", "each 0 to 65536, is right"},
-    {"sets", "subdivide,by=0", "by=0: one number for all axes (by=2) or "},
-    {"sets", "regroup,split=65", "each 1 to 64, is right"},
-    {"convolution", "linear,cin=8", "is written linear,cin=64,cout=128"},
+    {"sets", "scale,by=70000", "each 0 to 65536, as in by=2"},
+    {"sets", "subdivide,by=0", "by=0: expected one number or three, each 1 to 64"},
+    {"sets", "regroup,split=65", "each 1 to 64, as in split=2"},
+    {"convolution", "linear,cin=8", "example: linear,cin=64,cout=128"},
     {"convolution", "points,cin=8,cout=8,radius=1e30", "to 1.15e+18"},
     {"sets", "collapse,axis=w", "unknown axis 'w' (x, y, z)"},
     {"features", "act=relu,c=8,slope=0.5", "is for the activations leaky"},
@@ -635,7 +635,7 @@ START_TEST(the_longest_list_of_offsets_reads_back)
     memmove(end + 6, end, strlen(end) + 1);
     memcpy(end, "+0x0x0", 6);
     ck_assert_int_eq(spc_conv_parse(&back, text, &error), SPC_EINVAL);
-    ck_assert_ptr_nonnull(strstr(error.text, "are more than 343"));
+    ck_assert_ptr_nonnull(strstr(error.text, "more than 343 offsets"));
     ck_assert_int_eq(
         spc_conv_parse(&back, "subm,cin=8,cout=8,k=1,offsets=0x0x0", &error),
         SPC_EINVAL);

@@ -3,185 +3,88 @@
 #include "coords/regroup/regroup.h"
 
 #include "base/error.h"
-#include "base/names.h"
-#include "operators/conv.h"
+#include "base/text/words.h"
+#include "operators/geometry.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { WORD_BYTES = 64, AXES = 3 };
+enum { AXES = 3 };
 
-/* ---- names and their words ----------------------------------------------- */
+/* ---- operations and their words ------------------------------------------ */
 
-/* The word that is set; `by` sets both if there are children. */
-enum { SCALE = 1, SPLIT = 2, FLAT = 4 };
-
-/* An operation's name, its value without words, and the words that it takes. */
-typedef struct head {
+/* An operation's name, its value without words, and an example. */
+static const struct head {
     const char *name;
     int scale, split;
-    struct {
-        const char *name;
-        int sets;
-        bool needed;
-    } words[2];
-} head;
-
-static const head heads[] = {
-    {"prune", 1, 1, {{NULL, 0, false}}},
-    {"union", 1, 1, {{NULL, 0, false}}},
-    {"scale", 1, 1, {{"by", SCALE, true}}},
-    {"collapse", 1, 1, {{"axis", FLAT, true}}},
-    {"subdivide", 2, 2, {{"by", SCALE | SPLIT, false}}},
-    {"channel2space", 2, 2, {{"by", SCALE | SPLIT, false}}},
-    {"regroup", 1, 1, {{"scale", SCALE, false}, {"split", SPLIT, false}}},
+    const char *example;
+} heads[] = {
+    {"prune", 1, 1, "prune"},
+    {"union", 1, 1, "union"},
+    {"scale", 1, 1, "scale,by=2"},
+    {"collapse", 1, 1, "collapse,axis=z"},
+    {"subdivide", 2, 2, "subdivide,by=2"},
+    {"channel2space", 2, 2, "channel2space,by=2"},
+    {"regroup", 1, 1, "regroup,scale=2x2x1,split=2x1x1"},
 };
 enum { HEADS = sizeof(heads) / sizeof(heads[0]) };
 
-static void fill(int axes[AXES], int value)
-{
-    for (int i = 0; i < AXES; i++)
-        axes[i] = value;
-}
+/* Kinds of operations, one bit each, in the order of `heads`. */
+enum { SCALE = 4, COLLAPSE = 8, SPLITTING = 16 | 32, REGROUP = 64 };
 
-static spc_status read_head(spc_regrouping *out, const head **of,
-                            const char *text, spc_error *error)
-{
-    const char *names[HEADS + 1] = {NULL};
+static const char *const axis_names[] = {"x", "y", "z", NULL};
 
-    for (int i = 0; i < HEADS; i++)
-        names[i] = heads[i].name;
-    int index = spc__name_index(names, text);
-    if (index < 0)
-        return spc__fail_unknown(error, "regrouping", text, names);
-    *of = &heads[index];
-    fill(out->scale, heads[index].scale);
-    fill(out->split, heads[index].split);
-    return SPC_OK;
-}
+/* What the words set. An operation that makes children multiplies by their
+ * number. */
+typedef struct values {
+    int scale[AXES], split[AXES];
+    int flat; /* an axis */
+} values;
 
-/* ---- values -------------------------------------------------------------- */
+#define AT(field) offsetof(values, field)
 
-/* Accepts digits only. */
-static bool read_number(int *out, const char *text, size_t length)
-{
-    *out = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] < '0' || text[i] > '9')
-            return false;
-        *out = *out * 10 + (text[i] - '0');
-        if (*out > SPC__GEOMETRY_MOST)
-            return false;
-    }
-    return length > 0;
-}
-
-/* Parses "2" (all axes) or "3x1x2". */
-static bool read_axes(int out[AXES], const char *value, int least, int most)
-{
-    int count = 0;
-
-    for (;; value++) {
-        size_t length = strcspn(value, "x");
-        if (count == AXES || !read_number(&out[count], value, length) ||
-            out[count] < least || out[count] > most)
-            return false;
-        count++;
-        value += length;
-        if (*value == '\0')
-            break;
-    }
-    if (count == 1)
-        fill(out, out[0]);
-    return count != 2;
-}
-
-static spc_status set_flat(spc_regrouping *out, const char *value,
-                           spc_error *error)
-{
-    static const char *const names[] = {"x", "y", "z", NULL};
-    int axis = spc__name_index(names, value);
-
-    if (axis < 0)
-        return spc__fail_unknown(error, "axis", value, names);
-    out->scale[axis] = 0;
-    return SPC_OK;
-}
-
-static spc_status set_word(spc_regrouping *out, int sets, const char *name,
-                           const char *value, spc_error *error)
-{
-    int least = sets & SPLIT ? 1 : 0, axes[AXES];
-    int most = sets & SPLIT ? SPC_REGROUP_CHILDREN : SPC__GEOMETRY_MOST;
-
-    if (sets == FLAT)
-        return set_flat(out, value, error);
-    if (!read_axes(axes, value, least, most))
-        return spc__fail(error, SPC_EINVAL,
-                         "%s=%.40s: one number for all axes (%s=2) or three "
-                         "(%s=3x1x2), each %d to %d, is right",
-                         name, value, name, name, least, most);
-    if (sets & SCALE)
-        memcpy(out->scale, axes, sizeof(axes));
-    if (sets & SPLIT)
-        memcpy(out->split, axes, sizeof(axes));
-    return SPC_OK;
-}
-
-/* ---- words --------------------------------------------------------------- */
-
-static spc_status read_word(spc_regrouping *out, const head *of, unsigned *seen,
-                            char *text, spc_error *error)
-{
-    const char *names[3] = {of->words[0].name, of->words[1].name, NULL};
-    char *value = strchr(text, '=');
-
-    if (value != NULL)
-        *value++ = '\0';
-    if (names[0] == NULL)
-        return spc__fail(error, SPC_EINVAL, "%s has no words: found '%.40s'",
-                         of->name, text);
-    int index = spc__name_index(names, text);
-    if (index < 0)
-        return spc__fail_unknown(error, "word", text, names);
-    if (value == NULL)
-        return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=%s",
-                         text, text, of->words[index].sets == FLAT ? "z" : "2");
-    if (*seen >> index & 1)
-        return spc__fail(error, SPC_EINVAL,
-                         "'%s' is given twice; once is right", text);
-    *seen |= 1u << index;
-    return set_word(out, of->words[index].sets, text, value, error);
-}
+static const spc__word words[] = {
+    {"by", AT(scale), "2", SPC__AXES(0, SPC__GEOMETRY_MOST), .only = SCALE,
+     .need = SCALE},
+    {"by", AT(split), "2", SPC__AXES(1, SPC_REGROUP_CHILDREN),
+     .only = SPLITTING},
+    {"axis", AT(flat), "z", SPC__NAME(axis_names), .only = COLLAPSE,
+     .need = COLLAPSE},
+    {"scale", AT(scale), "2", SPC__AXES(0, SPC__GEOMETRY_MOST),
+     .only = REGROUP},
+    {"split", AT(split), "2", SPC__AXES(1, SPC_REGROUP_CHILDREN),
+     .only = REGROUP},
+    {0},
+};
 
 static spc_status read_words(spc_regrouping *out, const char *text,
                              spc_error *error)
 {
-    const head *of = NULL;
-    unsigned seen = 0;
+    const char *names[HEADS + 1] = {NULL};
+    spc__span rest = spc__span_of(text), head;
+    spc__word_list list = {.table = words};
+    spc_status status = spc__word_list_next(&head, text, &rest, error);
 
-    for (const char *next = text;; next++) {
-        char word[WORD_BYTES];
-        size_t length = strcspn(next, ",");
-        if (length == 0 || length >= sizeof(word))
-            return spc__fail(
-                error, SPC_EINVAL, "the word at position %zu is %s",
-                (size_t)(next - text), length == 0 ? "empty" : "too long");
-        memcpy(word, next, length);
-        word[length] = '\0';
-        spc_status status = of == NULL ? read_head(out, &of, word, error)
-                                       : read_word(out, of, &seen, word, error);
-        if (status != SPC_OK)
-            return status;
-        next += length;
-        if (*next == '\0')
-            break;
-    }
-    if (of->words[0].needed && !(seen & 1))
-        return spc__fail(error, SPC_EINVAL,
-                         "'%s' is missing: it is written %s,%s=%s",
-                         of->words[0].name, of->name, of->words[0].name,
-                         of->words[0].sets == FLAT ? "z" : "2");
-    return SPC_OK;
+    if (status != SPC_OK)
+        return status;
+    for (int i = 0; i < HEADS; i++)
+        names[i] = heads[i].name;
+    int index = spc__name_find(names, head);
+    if (index < 0)
+        return spc__fail_unknown(error, "regrouping", head, names);
+    const struct head *of = &heads[index];
+    values v = {{of->scale, of->scale, of->scale},
+                {of->split, of->split, of->split},
+                -1};
+    list.kind = 1u << index;
+    list.head = of->name;
+    list.example = of->example;
+    status = spc__word_list_read(&v, &list, text, rest, error);
+    if (v.flat >= 0)
+        v.scale[v.flat] = 0;
+    memcpy(out->scale, list.kind & SPLITTING ? v.split : v.scale,
+           sizeof(v.scale));
+    memcpy(out->split, v.split, sizeof(v.split));
+    return status;
 }
 
 /* ---- public -------------------------------------------------------------- */
@@ -196,7 +99,7 @@ spc_status spc_regrouping_parse(spc_regrouping *out, const char *text,
         return status;
     if (text == NULL || text[0] == '\0')
         return spc__fail(error, SPC_EINVAL,
-                         "the regrouping is empty: it is written scale,by=2");
+                         "the regrouping is empty; example: scale,by=2");
     if ((status = read_words(&how, text, error)) == SPC_OK)
         status = spc_regrouping_check(&how, error);
     if (status != SPC_OK) {

@@ -27,7 +27,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/file.h"
-#include "base/names.h"
+#include "base/text/names.h"
 #include "compiler/sandbox.h"
 #include <lauxlib.h>
 #include <limits.h>

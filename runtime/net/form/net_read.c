@@ -7,8 +7,8 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "base/names.h"
 #include "base/number.h"
+#include "base/text/names.h"
 #include <errno.h>
 #include <float.h>
 #include <math.h>

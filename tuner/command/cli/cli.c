@@ -3,8 +3,8 @@
 #include "command/cli/cli.h"
 #include "spc/tune.h"
 
-#include "base/meant.h"
 #include "base/printable.h"
+#include "base/text/names.h"
 #include <ctype.h>
 #include <errno.h>
 #include <limits.h>
@@ -206,18 +206,17 @@ bool cli_is_word(const char *word, const char *words)
 spc_status cli_unknown(const char *what, const char *word, const char *words)
 {
     enum { MOST = 32 };
-    char *copy = strdup(words), *rest = copy, text[400];
+    char *copy = strdup(words), *rest = copy;
     const char *known[MOST + 1] = {NULL};
+    spc_error error;
 
     if (copy == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (int i = 0; i < MOST && rest != NULL; i++)
         known[i] = strsep(&rest, "|");
-    spc_status status = cli_fail(SPC_EINVAL, "%s",
-                                 spc__unknown(text, sizeof(text), what, word,
-                                              spc__meant(word, known), known));
+    spc__fail_unknown(&error, what, spc__span_of(word), known);
     free(copy);
-    return status;
+    return cli_fail(SPC_EINVAL, "%s", error.text);
 }
 
 static spc_status read_word(const cli_option *option, void *to,

@@ -10,7 +10,7 @@
 #include "command/cli/cli.h"
 
 #include "base/dtype.h"
-#include "base/names.h"
+#include "base/text/names.h"
 #include "spc_import.h"
 #include <ctype.h>
 #include <stdio.h>

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* scan.c - takes texts apart. */
+#include "base/text/scan.h"
+
+#include "base/number.h"
+#include <string.h>
+
+spc__span spc__span_of(const char *text)
+{
+    return (spc__span){text, strlen(text)};
+}
+
+bool spc__span_is(spc__span span, const char *text)
+{
+    return strlen(text) == span.length &&
+           memcmp(span.at, text, span.length) == 0;
+}
+
+spc__span spc__scan_part(spc__span *rest, char stop)
+{
+    const char *end = memchr(rest->at, stop, rest->length);
+    spc__span part = *rest;
+
+    *rest = (spc__span){NULL, 0};
+    if (end == NULL)
+        return part;
+    size_t length = (size_t)(end - part.at);
+    *rest = (spc__span){end + 1, part.length - length - 1};
+    return (spc__span){part.at, length};
+}
+
+void spc__scan_pair(spc__span *name, spc__span *value, spc__span word)
+{
+    const char *equals = memchr(word.at, '=', word.length);
+
+    *name = word;
+    *value = (spc__span){NULL, 0};
+    if (equals == NULL)
+        return;
+    name->length = (size_t)(equals - word.at);
+    *value = (spc__span){equals + 1, word.length - name->length - 1};
+}
+
+bool spc__scan_integer(int64_t *out, spc__span span, int64_t least,
+                       int64_t most)
+{
+    bool minus = least < 0 && span.length > 0 && span.at[0] == '-';
+    int64_t value = 0;
+
+    for (size_t i = minus; i < span.length; i++) {
+        int digit = span.at[i] - '0';
+        if (digit < 0 || digit > 9 || value > (INT64_MAX - digit) / 10)
+            return false;
+        value = value * 10 + digit;
+    }
+    *out = minus ? -value : value;
+    return span.length > minus && *out >= least && *out <= most;
+}
+
+bool spc__scan_axes(int out[3], spc__span span, int least, int most)
+{
+    int count = 0;
+
+    while (span.at != NULL) {
+        int64_t value;
+        if (count == 3 ||
+            !spc__scan_integer(&value, spc__scan_part(&span, 'x'), least, most))
+            return false;
+        out[count++] = (int)value;
+    }
+    if (count == 1)
+        out[1] = out[2] = out[0];
+    return count != 2;
+}
+
+bool spc__scan_real(double *out, spc__span span)
+{
+    char text[64];
+
+    if (span.length >= sizeof(text))
+        return false;
+    memcpy(text, span.at, span.length);
+    text[span.length] = '\0';
+    return spc__number_read(out, text);
+}
