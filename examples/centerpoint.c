@@ -51,7 +51,7 @@ static void need(bool good, const char *what, const char *path)
 static void *memory(size_t bytes) /* on the device */
 {
     void *out = NULL;
-    check(spc_alloc(&out, ctx, bytes));
+    check(spc_memory_alloc(&out, ctx, bytes));
     return out;
 }
 
@@ -92,8 +92,8 @@ static void plan_model(spc_net *net)
     check(spc_net_plan_create(&plan, ctx, net, &options));
     device.points = memory(channels * POINTS * sizeof(*scan.values));
     device.count = memory(sizeof(count));
-    device.memory = memory(spc_net_memory_bytes(plan));
-    check(spc_net_capture(plan, &device));
+    device.memory = memory(spc_net_plan_memory_bytes(plan));
+    check(spc_net_plan_capture(plan, &device));
     spc_net_free(net);
 }
 
@@ -115,10 +115,10 @@ static void run(void)
     check(spc_copy_to_device(ctx, (void *)device.points, scan.values,
                              (size_t)count * channels * sizeof(*scan.values)));
     check(spc_copy_to_device(ctx, (void *)device.count, &count, sizeof(count)));
-    check(spc_net_replay(plan, NULL));
-    check(spc_net_check(plan, NULL));
-    check(spc_net_output_at(&out, plan, 0));
-    check(spc_net_step_at(&voxels, plan, 0));
+    check(spc_net_plan_replay(plan, NULL));
+    check(spc_net_plan_check(plan, NULL));
+    check(spc_net_plan_output_at(&out, plan, 0));
+    check(spc_net_plan_step_at(&voxels, plan, 0));
     size_t bytes = (size_t)(out.batches * out.elements) * 2;
     void *plane = malloc(bytes);
     check(spc_copy_to_host(ctx, plane, (char *)device.memory + out.offset,

@@ -40,7 +40,7 @@ static void *memory(size_t bytes) /* on the device */
 {
     void *out = NULL;
 
-    check(spc_alloc(&out, ctx, bytes));
+    check(spc_memory_alloc(&out, ctx, bytes));
     return out;
 }
 
@@ -111,7 +111,7 @@ int main(int argc, char **argv)
     check(spc_net_open(&net, ctx, argv[2]));
     spc_net_describe(&info, net);
     opened = seconds();
-    check(spc_net_scene(&scene, net, argv[4], &error));
+    check(spc_net_load_scene(&scene, net, argv[4], &error));
     spc_net_options options = room_for(scene);
     check(spc_net_plan_create(&plan, ctx, net, &options));
     planned = seconds();
@@ -121,14 +121,14 @@ int main(int argc, char **argv)
     spc_net_buffers buffers = {.coords = coords,
                                .rows = options.capacity,
                                .features = features,
-                               .memory = memory(spc_net_memory_bytes(plan))};
+                               .memory = memory(spc_net_plan_memory_bytes(plan))};
     check(spc_copy_to_device(ctx, coords, options.sample, 16 * rows));
     fill(features, count, info.input.dtype);
-    check(spc_net_capture(plan, &buffers));
-    check(spc_net_replay(plan, NULL));
-    check(spc_net_check(plan, NULL));
+    check(spc_net_plan_capture(plan, &buffers));
+    check(spc_net_plan_replay(plan, NULL));
+    check(spc_net_plan_check(plan, NULL));
     double done = seconds();
-    check(spc_net_output_at(&out, plan, info.outputs - 1));
+    check(spc_net_plan_output_at(&out, plan, info.outputs - 1));
     spc_stats stats = spc_ctx_stats(ctx);
     printf("%s: opened in %.1f ms, planned in %.1f ms, first result after %.1f "
            "ms; %lld kernels loaded, %lld compiled; sum %08lx\n",

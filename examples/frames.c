@@ -44,7 +44,7 @@ static void *memory(size_t bytes) /* on the device, all zero */
 {
     void *out = NULL, *zeros = calloc(bytes + 1, 1);
 
-    check(spc_alloc(&out, ctx, bytes + 1));
+    check(spc_memory_alloc(&out, ctx, bytes + 1));
     check(spc_copy_to_device(ctx, out, zeros, bytes + 1));
     free(zeros);
     return owned[owned_count++] = out;
@@ -64,8 +64,8 @@ static void make_maps(int64_t capacity)
 
     for (int i = 0; i < LAYERS; i++)
         check(spc_conv_parse(&layers[i], words[i], NULL));
-    check(spc_coords_reserve(&fine, ctx, &set));
-    check(spc_coords_reserve_outputs(&coarse, fine, &layers[1].geometry,
+    check(spc_coords_create_reserved(&fine, ctx, &set));
+    check(spc_coords_create_outputs_reserved(&coarse, fine, &layers[1].geometry,
                                      4 * capacity));
     check(spc_map_create(&maps[0], fine, fine, &layers[0].geometry));
     check(spc_map_create(&maps[1], fine, coarse, &layers[1].geometry));
@@ -98,7 +98,7 @@ static void make_plan(int i, unsigned flags)
 {
     int64_t rows_in = spc_coords_capacity(spc_map_in(maps[i]));
     int64_t rows_out = spc_coords_capacity(spc_map_out(maps[i]));
-    void *weights = memory(spc_conv_bytes(&layers[i], SPC_WEIGHTS, 0));
+    void *weights = memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_WEIGHTS, 0));
 
     check(spc_map_check(maps[i], NULL));
     check(spc_plan_create(&plans[i], ctx, &layers[i], maps[i], flags));
@@ -106,8 +106,8 @@ static void make_plan(int i, unsigned flags)
     check(spc_plan_pack_weights(plans[i], packed, weights, SPC_KRSC, NULL));
     buffers[i] = (spc_buffers){
         .in = i ? buffers[i - 1].out
-                : memory(spc_conv_bytes(&layers[i], SPC_IN, rows_in)),
-        .out = memory(spc_conv_bytes(&layers[i], SPC_OUT, rows_out)),
+                : memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_IN, rows_in)),
+        .out = memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_OUT, rows_out)),
         .weights = packed,
         .workspace = memory(spc_plan_workspace_bytes(plans[i], maps[i]))};
 }
@@ -121,7 +121,7 @@ static void release(void)
     spc_coords_free(coarse);
     spc_coords_free(fine);
     while (owned_count > 0)
-        spc_dealloc(ctx, owned[--owned_count]);
+        spc_memory_free(ctx, owned[--owned_count]);
     spc_ctx_free(ctx);
 }
 
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
         for (int i = 0; i < LAYERS; i++)
             check(spc_plan_execute(plans[i], maps[i], &buffers[i], NULL));
     }
-    check(spc_synchronize(ctx));
+    check(spc_ctx_synchronize(ctx));
     timespec_get(&end, TIME_UTC);
     double us = (double)(end.tv_sec - start.tv_sec) * 1e6 +
                 (double)(end.tv_nsec - start.tv_nsec) * 1e-3;

@@ -69,7 +69,7 @@ static float float_of(unsigned short half)
 /* The size of an input of one row and channel. */
 static size_t element(const layer *l)
 {
-    return spc_conv_bytes(&l->conv, SPC_IN, 1) / (size_t)l->conv.cin;
+    return spc_conv_operand_bytes(&l->conv, SPC_OPERAND_IN, 1) / (size_t)l->conv.cin;
 }
 
 /* ---- data ---------------------------------------------------------------- */
@@ -90,7 +90,7 @@ static spc_status upload(void **out, layer *l, const float *values,
 {
     size_t bytes = count * element(l);
     unsigned short *halves = NULL;
-    spc_status status = spc_alloc(out, l->ctx, bytes);
+    spc_status status = spc_memory_alloc(out, l->ctx, bytes);
 
     if (status == SPC_OK && element(l) == 2) {
         if ((halves = malloc(bytes + 1)) == NULL)
@@ -123,7 +123,7 @@ static bool is_shown(const spc_conv *conv)
 {
     return conv->dtype != SPC_BF16 && conv->dtype != SPC_I8 && !conv->scale &&
            conv->activation == SPC_ACT_NONE && conv->add == SPC_ADD_NONE &&
-           conv->out == SPC_OUT_OWN && conv->in_pitch == 0 &&
+           conv->out == SPC_OUT_DEFAULT && conv->in_pitch == 0 &&
            conv->out_pitch == 0;
 }
 
@@ -156,16 +156,16 @@ static spc_status make_map(layer *l)
     if (status != SPC_OK)
         return status;
     l->rows_in = (size_t)spc_map_rows_in(l->map);
-    l->rows_out = (size_t)spc_map_rows(l->map);
-    l->offsets = (size_t)spc_geometry_offsets(&l->conv.geometry);
+    l->rows_out = (size_t)spc_map_rows_out(l->map);
+    l->offsets = (size_t)spc_geometry_offset_count(&l->conv.geometry);
     return SPC_OK;
 }
 
 /* The example's bias, if the layer has one, is zero. */
 static spc_status make_bias(layer *l)
 {
-    size_t bytes = spc_conv_bytes(&l->conv, SPC_BIAS, 0);
-    spc_status status = spc_alloc(&l->d_bias, l->ctx, bytes);
+    size_t bytes = spc_conv_operand_bytes(&l->conv, SPC_OPERAND_BIAS, 0);
+    spc_status status = spc_memory_alloc(&l->d_bias, l->ctx, bytes);
     void *zeros;
 
     if (status != SPC_OK || bytes == 0)
@@ -190,8 +190,8 @@ static spc_status make_data(layer *l)
     if ((status = upload(&l->d_in, l, l->in, l->rows_in * cin)) != SPC_OK ||
         (status = upload(&l->d_weights, l, l->weights,
                          l->offsets * cin * cout)) != SPC_OK ||
-        (status = spc_alloc(&l->d_out, l->ctx,
-                            spc_conv_bytes(&l->conv, SPC_OUT,
+        (status = spc_memory_alloc(&l->d_out, l->ctx,
+                            spc_conv_operand_bytes(&l->conv, SPC_OPERAND_OUT,
                                            (int64_t)l->rows_out))) != SPC_OK)
         return status;
     return make_bias(l);
@@ -203,9 +203,9 @@ static spc_status make_plan(layer *l, unsigned flags)
 
     if ((status = spc_plan_create(&l->plan, l->ctx, &l->conv, l->map, flags)) !=
             SPC_OK ||
-        (status = spc_alloc(&l->d_packed, l->ctx,
+        (status = spc_memory_alloc(&l->d_packed, l->ctx,
                             spc_plan_weights_bytes(l->plan))) != SPC_OK ||
-        (status = spc_alloc(&l->d_workspace, l->ctx,
+        (status = spc_memory_alloc(&l->d_workspace, l->ctx,
                             spc_plan_workspace_bytes(l->plan, l->map))) !=
             SPC_OK)
         return status;
@@ -222,7 +222,7 @@ static spc_status run(layer *l)
                            .workspace = l->d_workspace};
     spc_status status = spc_plan_execute(l->plan, l->map, &buffers, NULL);
 
-    return status == SPC_OK ? spc_synchronize(l->ctx) : status;
+    return status == SPC_OK ? spc_ctx_synchronize(l->ctx) : status;
 }
 
 /* ---- the check: the definition of the layer, for a few rows -------------- */
@@ -271,7 +271,7 @@ static void close_layer(layer *l)
 
     for (size_t i = 0; i < sizeof(memory) / sizeof(memory[0]); i++)
         if (l->ctx != NULL)
-            spc_dealloc(l->ctx, memory[i]);
+            spc_memory_free(l->ctx, memory[i]);
     spc_plan_free(l->plan);
     spc_map_free(l->map);
     spc_scene_free(l->scene);

@@ -81,7 +81,7 @@ static spc_net *make_network(uint64_t seed)
         check(spc_net_add_conv(net, &tensor, &layer, &error));
     }
     check(spc_net_add_output(net, tensor, "y", &error));
-    check(spc_net_draw_params(net, seed, &error));
+    check(spc_net_init_params(net, seed, &error));
     return net;
 }
 
@@ -98,16 +98,16 @@ static void open_learner(learner *l, const spc_net *net, const spc_scene *scene,
     check(spc_training_create(&l->training, ctx, net, scene, SPC_PLAN_JIT));
     l->count = spc_training_rows(l->training) * CHANNELS_OUT;
     l->y = zeros(l->count, sizeof(float));
-    check(spc_alloc(&l->features, ctx, in));
-    check(spc_alloc(&l->grad, ctx, (size_t)l->count * sizeof(float)));
+    check(spc_memory_alloc(&l->features, ctx, in));
+    check(spc_memory_alloc(&l->grad, ctx, (size_t)l->count * sizeof(float)));
     check(spc_copy_to_device(ctx, l->features, x, in));
 }
 
 static void close_learner(learner *l)
 {
     spc_training_free(l->training);
-    spc_dealloc(ctx, l->features);
-    spc_dealloc(ctx, l->grad);
+    spc_memory_free(ctx, l->features);
+    spc_memory_free(ctx, l->grad);
     free(l->y);
 }
 
@@ -122,8 +122,8 @@ static double step(learner *l, const float *target)
     double loss = 0;
 
     /* Enqueues all layers; their results are kept for the backward pass. */
-    check(spc_net_forward(l->training, l->features, &out, NULL));
-    check(spc_synchronize(ctx));
+    check(spc_training_forward(l->training, l->features, &out, NULL));
+    check(spc_ctx_synchronize(ctx));
     check(spc_copy_to_host(ctx, l->y, out, bytes));
     for (int64_t i = 0; i < l->count; i++) {
         float off = l->y[i] - target[i];
@@ -132,10 +132,10 @@ static double step(learner *l, const float *target)
     }
     check(spc_copy_to_device(ctx, l->grad, l->y, bytes));
     /* From the gradient of the outputs to that of every weight and bias. */
-    check(spc_net_backward(l->training, l->grad, NULL));
+    check(spc_training_backward(l->training, l->grad, NULL));
     /*
      * Subtracts the rate times its gradient from each parameter. For another
-     * optimiser, spc_training_param reads both, and _set_param writes.
+     * optimiser, spc_training_get_param reads both, and _set_param writes.
      */
     check(spc_training_descend(l->training, (float)rate));
     return loss;
@@ -187,7 +187,7 @@ static void take_params(const spc_net *net)
         layer *l = &layers[i / 2];
         spc_net_param p;
         check(spc_net_param_at(&p, net, i));
-        double *to = l->params + (p.which == SPC_BIAS ? l->taps : 0);
+        double *to = l->params + (p.which == SPC_OPERAND_BIAS ? l->taps : 0);
         for (int64_t n = 0; n < p.count; n++)
             to[n] = (double)p.values[n];
     }

@@ -313,7 +313,7 @@ static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
     return SPC_OK;
 }
 
-spc_status spc_kernel_look(spc_kernel_shape *out, const spc_array *array,
+spc_status spc_kernel_describe(spc_kernel_shape *out, const spc_array *array,
                            const spc_kernel_form *form, spc_error *error)
 {
     int axes[3], count = 0;
@@ -334,7 +334,7 @@ spc_status spc_kernel_look(spc_kernel_shape *out, const spc_array *array,
     return status == SPC_OK ? check_sizes(out, array, form, error) : status;
 }
 
-bool spc_engine_owns(spc_engine engine, const spc_array *array,
+bool spc_engine_is_kernel(spc_engine engine, const spc_array *array,
                      const char *axes)
 {
     int order[3], count = read_axes(order, axes);
@@ -454,7 +454,7 @@ spc_status spc_kernel_convert(void *out, const spc_array *array,
     spc_status status = spc__need(error, __func__, "out", out, NULL);
 
     if (status == SPC_OK)
-        status = spc_kernel_look(&shape, array, form, error);
+        status = spc_kernel_describe(&shape, array, form, error);
     if (status == SPC_OK)
         status = spc__array_check_data(array, error);
     if (status != SPC_OK)
@@ -519,7 +519,7 @@ static spc_status check_layer(const spc_kernel_shape *shape,
 
     if (shape->cout == conv->cout && conv->groups > 0 &&
         shape->cin == conv->cin / conv->groups &&
-        volume(shape->kernel) == spc_geometry_offsets(&conv->geometry))
+        volume(shape->kernel) == spc_geometry_offset_count(&conv->geometry))
         return SPC_OK;
     spc_conv_format(text, sizeof(text), conv);
     return spc__fail(error, SPC_EINVAL,
@@ -565,7 +565,7 @@ static spc_status check_origin(const spc_conv *conv, const spc_array *array,
 
     for (int i = 0; i < 3 && g->offset_count == 0; i++) {
         int first[3], want = 0;
-        spc_geometry_offset(first, g, 0);
+        spc_geometry_offset_at(first, g, 0);
         if (g->origin[i] != SPC_ORIGIN_AUTO ||
             !find_origin(&want, engine, g->rule, g->kernel[i],
                          g->dilation[i]) ||
@@ -611,7 +611,7 @@ spc_status spc_kernel_load(float *out, const spc_conv *conv,
                                   "array", array, "form", form, NULL);
 
     if (status == SPC_OK &&
-        (spc_geometry_offsets(&conv->geometry) == 0 || conv->groups < 1))
+        (spc_geometry_offset_count(&conv->geometry) == 0 || conv->groups < 1))
         status = spc__fail(error, SPC_EINVAL,
                            "the layer has no kernel: spc_conv_check says what "
                            "is wrong with it");
@@ -621,7 +621,7 @@ spc_status spc_kernel_load(float *out, const spc_conv *conv,
     memcpy(own.kernel, conv->geometry.kernel, sizeof(own.kernel));
     own.offsets = conv->geometry.offset_count;
     own.strided = is_strided(conv);
-    if ((status = spc_kernel_look(&shape, array, &own, error)) != SPC_OK ||
+    if ((status = spc_kernel_describe(&shape, array, &own, error)) != SPC_OK ||
         (status = check_layer(&shape, conv, array, error)) != SPC_OK ||
         (status = check_origin(conv, array, form->engine, error)) != SPC_OK)
         return status;

@@ -136,7 +136,7 @@ static spc_status fold(float *room, const struct filling *f,
 static spc_status load_own(float *room, const struct filling *f,
                            const spc_net_param *param)
 {
-    const char *suffix = param->which == SPC_SCALE ? ".weight" : ".bias";
+    const char *suffix = param->which == SPC_OPERAND_SCALE ? ".weight" : ".bias";
     const spc_array *mean = find(f, param->layer, ".running_mean");
 
     if (mean == NULL)
@@ -155,7 +155,7 @@ static spc_status load_own(float *room, const struct filling *f,
 static spc_status load_scale_or_bias(float *room, const struct filling *f,
                                      const spc_net_param *param)
 {
-    bool is_scale = param->which == SPC_SCALE;
+    bool is_scale = param->which == SPC_OPERAND_SCALE;
     spc_status status;
 
     if (param->conv == NULL)
@@ -185,7 +185,7 @@ static spc_status fill_param(const struct filling *f,
 
     if (room == NULL)
         return spc__fail_memory(f->error, 3 * count * sizeof(*room));
-    status = param->which == SPC_WEIGHTS ? load_kernel(room, f, param)
+    status = param->which == SPC_OPERAND_WEIGHTS ? load_kernel(room, f, param)
                                          : load_scale_or_bias(room, f, param);
     if (status == SPC_OK)
         status = spc_net_set_param(f->net, param->layer, param->which, room,
@@ -241,7 +241,7 @@ static bool has_prefix(const struct filling *f, const spc_array *array)
     return prefix == NULL || strncmp(array->name, prefix, strlen(prefix)) == 0;
 }
 
-int spc_weights_unread(const spc_array **first, const spc_net *net,
+int spc_weights_unread_count(const spc_array **first, const spc_net *net,
                        const spc_weights *weights, const spc_weights_use *use)
 {
     struct filling f = {NULL, weights, use, NULL};

@@ -119,7 +119,7 @@ static spc_status make_transposed(struct reading *r, spc_geometry *g)
 {
     spc_tensor_info in;
     spc_status status =
-        spc_net_tensor(&in, r->b->net, r->in->tensor, r->b->error);
+        spc_net_tensor_at(&in, r->b->net, r->in->tensor, r->b->error);
 
     if (status != SPC_OK)
         return status;
@@ -155,8 +155,8 @@ static bool lie_together(const struct reading *r, spc_tensor a, spc_tensor b)
 {
     spc_tensor_info one, other;
 
-    return spc_net_tensor(&one, r->b->net, a, NULL) == SPC_OK &&
-           spc_net_tensor(&other, r->b->net, b, NULL) == SPC_OK &&
+    return spc_net_tensor_at(&one, r->b->net, a, NULL) == SPC_OK &&
+           spc_net_tensor_at(&other, r->b->net, b, NULL) == SPC_OK &&
            one.set == other.set;
 }
 
@@ -310,8 +310,8 @@ static bool lies_over_ours(const struct reading *r, spc_tensor other)
     spc_tensor_info ours, theirs;
 
     return base != SPC_NO_TENSOR &&
-           spc_net_tensor(&ours, r->b->net, base, NULL) == SPC_OK &&
-           spc_net_tensor(&theirs, r->b->net, other, NULL) == SPC_OK &&
+           spc_net_tensor_at(&ours, r->b->net, base, NULL) == SPC_OK &&
+           spc_net_tensor_at(&theirs, r->b->net, other, NULL) == SPC_OK &&
            ours.set == theirs.set && theirs.channels == r->layer.conv.cout;
 }
 
@@ -365,7 +365,7 @@ static spc_status set_param(struct reading *r, spc_operand which,
         r->b->options->plain_matrices ? SPC_ENGINE_SPCTUNE : SPC_ENGINE_SPCONV2;
     form.axes = r->b->axes;
     status =
-        which == SPC_WEIGHTS
+        which == SPC_OPERAND_WEIGHTS
             ? spc_kernel_load(values, &r->layer.conv, array, &form, r->b->error)
             : spc_array_floats(values, array, r->b->error);
     if (status == SPC_OK)
@@ -389,11 +389,11 @@ static void count_matrix(struct reading *r)
 
 static spc_status set_params(struct reading *r)
 {
-    spc_status status = set_param(r, SPC_WEIGHTS, array_of(r, 1));
+    spc_status status = set_param(r, SPC_OPERAND_WEIGHTS, array_of(r, 1));
 
     count_matrix(r);
     return status == SPC_OK && r->layer.conv.bias
-               ? set_param(r, SPC_BIAS, array_of(r, 2))
+               ? set_param(r, SPC_OPERAND_BIAS, array_of(r, 2))
                : status;
 }
 

@@ -87,7 +87,7 @@ static spc_status merge(spc__onnx_builder *b, const spc__onnx_node *node,
 {
     spc__onnx_value *out = spc__onnx_output(b, node);
     spc_tensor_info info;
-    spc_status status = spc_net_tensor(&info, b->net, in->tensor, b->error);
+    spc_status status = spc_net_tensor_at(&info, b->net, in->tensor, b->error);
 
     if (status != SPC_OK)
         return status;
@@ -114,7 +114,7 @@ static spc_status split(spc__onnx_builder *b, const spc__onnx_node *node,
 {
     spc__onnx_value *out = spc__onnx_output(b, node);
     spc_tensor_info info;
-    spc_status status = spc_net_tensor(&info, b->net, in->tensor, b->error);
+    spc_status status = spc_net_tensor_at(&info, b->net, in->tensor, b->error);
 
     if (status != SPC_OK)
         return status;
@@ -167,7 +167,7 @@ static spc_status scatter(spc_tensor *out, spc__onnx_builder *b,
 {
     spc_feature f = SPC_FEATURE_INIT;
     spc_tensor_info info;
-    spc_status status = spc_net_tensor(&info, b->net, value->tensor, b->error);
+    spc_status status = spc_net_tensor_at(&info, b->net, value->tensor, b->error);
 
     if (status != SPC_OK)
         return status;

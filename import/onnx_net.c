@@ -165,7 +165,7 @@ spc_status spc__onnx_check_shape(const spc__onnx_builder *b,
                                  const char *attribute)
 {
     spc_tensor_info info;
-    spc_status status = spc_net_tensor(&info, b->net, tensor, b->error);
+    spc_status status = spc_net_tensor_at(&info, b->net, tensor, b->error);
     int said[3] = {0, 0, 0};
 
     if (status == SPC_OK)
@@ -197,7 +197,7 @@ static spc_status add_feature(spc__onnx_builder *b, const spc__onnx_node *node,
     char name[64];
     spc_feature feature = SPC_FEATURE_INIT;
     spc_tensor_info info = {0};
-    spc_status status = spc_net_tensor(&info, b->net, in, b->error);
+    spc_status status = spc_net_tensor_at(&info, b->net, in, b->error);
 
     if (status == SPC_OK)
         status = spc_feature_parse(&feature, text, b->error);

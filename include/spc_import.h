@@ -185,7 +185,7 @@ typedef struct spc_kernel_shape {
 
 /* SPC_EINVAL: the array does not have the shape of a kernel of this form, or
  * the form itself is invalid; the sentence names the right shape or form. */
-SPC_API spc_status spc_kernel_look(spc_kernel_shape *out,
+SPC_API spc_status spc_kernel_describe(spc_kernel_shape *out,
                                    const spc_array *array,
                                    const spc_kernel_form *form,
                                    spc_error *error);
@@ -215,7 +215,7 @@ SPC_API spc_status spc_kernel_load(float *out, const spc_conv *conv,
 SPC_API int spc_engine_origin(spc_engine engine, int kernel, int dilation);
 /* Is this array the kernel of a convolution, by its name and shape? `axes` as
  * in spc_kernel_form. */
-SPC_API bool spc_engine_owns(spc_engine engine, const spc_array *array,
+SPC_API bool spc_engine_is_kernel(spc_engine engine, const spc_array *array,
                              const char *axes);
 
 /* ---- normalisations ------------------------------------------------------ */
@@ -270,7 +270,7 @@ typedef struct spc_weights_use {
  * and "NAME.bias". SPC_ENOTFOUND names the first that is missing; SPC_EINVAL:
  * one has another shape, or a bias exists that the layer does not have;
  * SPC_ERANGE as spc_kernel_load. The network may be filled in part on failure.
- * NaN and infinity are accepted as the files have them, and spc_net_note
+ * NaN and infinity are accepted as the files have them, and spc_net_note_at
  * reports where; but not in a normalisation, which cannot be folded then.
  */
 SPC_API spc_status spc_weights_fill_net(spc_net *net,
@@ -284,7 +284,7 @@ SPC_API spc_status spc_weights_fill_net(spc_net *net,
  * checkpoint has more than a backbone; but a deeper network of the same names
  * looks so too.
  */
-SPC_API int spc_weights_unread(const spc_array **first, const spc_net *net,
+SPC_API int spc_weights_unread_count(const spc_array **first, const spc_net *net,
                                const spc_weights *weights,
                                const spc_weights_use *use);
 

@@ -124,14 +124,14 @@ static spc_status prepare_plan(bench *b, spc_bench_result *out)
 {
     spc_status status =
         spc_conv_is_linear(b->conv)
-            ? spc_plan_create_rows(&b->plan, b->ctx, b->conv,
+            ? spc_plan_create_linear(&b->plan, b->ctx, b->conv,
                                    spc_scene_rows(b->scene), SPC_PLAN_JIT)
             : spc_plan_create(&b->plan, b->ctx, b->conv, b->bed->maps[0],
                               SPC_PLAN_JIT);
 
     if (status != SPC_OK)
         return status;
-    out->origin = spc_plan_origin(b->plan);
+    out->origin = spc_plan_match(b->plan);
     out->is_shipped = spc_plan_is_shipped(b->plan);
     snprintf(out->plan, sizeof(out->plan), "%s %.220s",
              spc_plan_template(b->plan), spc_plan_config(b->plan));
@@ -164,9 +164,9 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
         memcpy(coords[i], coords[j], sizeof(row));
         memcpy(coords[j], row, sizeof(row));
     }
-    if ((status = spc_alloc((void **)&b->coords, ctx, bytes)) == SPC_OK &&
+    if ((status = spc_memory_alloc((void **)&b->coords, ctx, bytes)) == SPC_OK &&
         (status = spc_copy_to_device(ctx, b->coords, coords, bytes)) == SPC_OK)
-        status = spc_map_create_from_coords(&b->shuffled, ctx, b->conv,
+        status = spc_map_create_from_rows(&b->shuffled, ctx, b->conv,
                                             b->coords, rows, NULL);
     free(coords);
     return status;
@@ -330,7 +330,7 @@ static spc_status run_bench(const char *name, spc_ctx *ctx,
         status = time_all(&b, out);
     }
     spc_map_free(b.shuffled);
-    spc_dealloc(ctx, b.coords);
+    spc_memory_free(ctx, b.coords);
     if (b.bed != NULL)
         spc__gate_leave(&b.tested, b.bed);
     spc_plan_free(b.plan);

@@ -385,7 +385,7 @@ static spc_status allocate(bed *b)
 
     for (size_t i = 0; i < sizeof(blocks) / sizeof(blocks[0]); i++) {
         if (status == SPC_OK)
-            status = spc_alloc(blocks[i].to, b->ctx, blocks[i].bytes);
+            status = spc_memory_alloc(blocks[i].to, b->ctx, blocks[i].bytes);
         if (status == SPC_OK)
             status = ops->fill(device, *blocks[i].to, blocks[i].byte,
                                blocks[i].bytes, NULL, spc__error_of(b->ctx));
@@ -395,9 +395,9 @@ static spc_status allocate(bed *b)
 
 static void release(bed *b)
 {
-    spc_dealloc(b->ctx, b->from);
-    spc_dealloc(b->ctx, b->to);
-    spc_dealloc(b->ctx, b->work);
+    spc_memory_free(b->ctx, b->from);
+    spc_memory_free(b->ctx, b->to);
+    spc_memory_free(b->ctx, b->work);
 }
 
 /* ---- storing ------------------------------------------------------------- */

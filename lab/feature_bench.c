@@ -75,7 +75,7 @@ static spc_status run(spc__feature_bed *bed, uint64_t seed,
 
     snprintf(out->plan, sizeof(out->plan), "%s",
              spc__feature_plan_template(bed->plan));
-    out->origin = SPC_ORIGIN_DEFAULT;
+    out->origin = SPC_MATCH_DEFAULT;
     if ((status = spc__feature_bed_fill(bed, &draw)) != SPC_OK ||
         (status = spc__feature_bed_clear(bed)) != SPC_OK ||
         (status = enqueue(bed, NULL)) != SPC_OK ||

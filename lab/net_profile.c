@@ -101,7 +101,7 @@ static spc_status look_at_triplets(work_seen *out, spc_net_plan *plan,
     if (all == NULL || read == NULL)
         status =
             spc__fail_memory(spc__error_of(plan->ctx), count * sizeof(*all));
-    else if ((status = spc_map_triplets(m, all)) == SPC_OK)
+    else if ((status = spc_map_download_triplets(m, all)) == SPC_OK)
         count_triplets(out, all, (int64_t)count, read);
     free(all);
     free(read);
@@ -116,7 +116,7 @@ static spc_status look_at_map(work_seen *out, spc_net_plan *plan, int map)
         return look_at_triplets(out, plan, m);
     int64_t capacity = spc_coords_capacity(spc_map_out(m));
     int64_t inputs = spc_coords_capacity(spc_map_in(m));
-    int offsets = spc_geometry_offsets(&plan->net->maps[map].geometry);
+    int offsets = spc_geometry_offset_count(&plan->net->maps[map].geometry);
     size_t entries = (size_t)capacity * (size_t)offsets;
     int32_t *index = malloc((entries + 1) * sizeof(*index));
     unsigned char *read = calloc((size_t)inputs + 1, 1);
@@ -126,7 +126,7 @@ static spc_status look_at_map(work_seen *out, spc_net_plan *plan, int map)
     if (index == NULL || read == NULL)
         status = spc__fail_memory(spc__error_of(plan->ctx), entries * 4);
     else if ((status = spc_map_download(m, index)) == SPC_OK)
-        count_seen(out, index, read, offsets, capacity, spc_map_rows(m));
+        count_seen(out, index, read, offsets, capacity, spc_map_rows_out(m));
     free(index);
     free(read);
     return status;
@@ -157,7 +157,7 @@ static spc_status floor_of_conv(spc__floor *out, spc_net_plan *plan,
     spc__work needed = {
         .conv = &work->conv,
         .rows_in = seen.rows_in,
-        .rows_out = spc_map_rows(map),
+        .rows_out = spc_map_rows_out(map),
         .pairs = spc_map_pairs(map),
         .offsets = seen.offsets,
     };
@@ -213,7 +213,7 @@ static spc_status find_floor(spc_net_time *out, spc_net_plan *plan,
 
 /* ---- entry --------------------------------------------------------------- */
 
-spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
+spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
                            const spc_net_buffers *buffers)
 {
     spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
@@ -238,6 +238,6 @@ spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
      * The voxels are those of the run before, so their count may be read by the
      * host. Points that were left out have already been reported.
      */
-    status = spc_net_check(plan, NULL);
+    status = spc_net_plan_check(plan, NULL);
     return plan->checked ? SPC_OK : status;
 }

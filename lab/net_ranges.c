@@ -52,7 +52,7 @@ static spc_status look(float *range, const spc_net_plan *plan,
     return status;
 }
 
-spc_status spc_net_ranges(float *ranges, spc_net_plan *plan,
+spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
                           const spc_net_buffers *buffers)
 {
     spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;

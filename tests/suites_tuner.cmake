@@ -22,7 +22,7 @@ target_sources(test_joint PRIVATE ../tuner/command/network/joint_layouts.c
   ../tuner/command/cli/terminal.c ../tuner/command/network/network_confirm.c
   ../tuner/command/network/rivals.c)
 target_link_options(test_joint PRIVATE
-  -Wl,--wrap=spc_net_capture,--wrap=spc_net_step_at)
+  -Wl,--wrap=spc_net_plan_capture,--wrap=spc_net_plan_step_at)
 spc_suite(candidates)
 spc_gpu_suite(candidates)
 spc_slow(candidates)

@@ -52,7 +52,7 @@ static spc_status search(void *payload, void *stream)
     spc_map *map = payload;
 
     if (spc__map_is_subm(map))
-        return spc__map_rebuild(map, spc__map_coords(map), spc_map_rows(map),
+        return spc__map_rebuild(map, spc__map_coords(map), spc_map_rows_out(map),
                                 true, stream);
     return spc_map_update(map, NULL, NULL, 0, stream);
 }
@@ -73,7 +73,7 @@ static bool is_relation(const int32_t *index, const spc_map *map,
     size_t rows = (size_t)want->rows_out;
     size_t capacity = (size_t)spc_coords_capacity(spc_map_out(map));
 
-    if (spc_map_rows(map) != want->rows_out ||
+    if (spc_map_rows_out(map) != want->rows_out ||
         spc_map_pairs(map) != want->pairs)
         return false;
     for (size_t k = 0; k < (size_t)want->offsets; k++)

@@ -51,7 +51,7 @@ typedef struct spc_plan spc_plan;     /* a problem bound to one loaded kernel */
 /*
  * A caller's allocator for device memory (host memory for cpu and sim): of sets,
  * clouds, voxels, maps, networks, trainings, the laboratory's samples, and of
- * spc_alloc. Code, and what the driver itself needs, do not go through it, nor
+ * spc_memory_alloc. Code, and what the driver itself needs, do not go through it, nor
  * does the scratch buffer by which a benchmark empties the cache.
  *
  * Both functions are called on the thread that calls the library, during that
@@ -140,7 +140,7 @@ SPC_API spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
 /* Sets, clouds, voxels, maps, plans and trainings that were made with the
  * context keep it open: it closes with the last of them, and they may be used
  * until then. The handle is gone at once, with its background thread. Memory of
- * spc_alloc is the caller's to give back before. */
+ * spc_memory_alloc is the caller's to give back before. */
 SPC_API void spc_ctx_free(spc_ctx *ctx);
 
 /*
@@ -169,7 +169,7 @@ SPC_API const char *spc_error_text(const spc_error *error, const spc_ctx *ctx);
  * serve a child whose parent's threads were idle, but one database must not be
  * used through one context in both processes.
  */
-SPC_API bool spc_ctx_belongs(const spc_ctx *ctx);
+SPC_API bool spc_ctx_is_from_this_process(const spc_ctx *ctx);
 
 /* The context that the object was made with: to be compared, and not to be used
  * after its spc_ctx_free. NULL for NULL. */
@@ -236,13 +236,13 @@ SPC_API int spc_devices_list(spc_device_info *out, int capacity);
 SPC_API spc_status spc_ctx_device(const spc_ctx *ctx, spc_device_info *out);
 
 /* Device memory, for callers without an allocator of their own. */
-SPC_API spc_status spc_alloc(void **out, spc_ctx *ctx, size_t bytes);
-SPC_API void spc_dealloc(spc_ctx *ctx, void *memory);
+SPC_API spc_status spc_memory_alloc(void **out, spc_ctx *ctx, size_t bytes);
+SPC_API void spc_memory_free(spc_ctx *ctx, void *memory);
 SPC_API spc_status spc_copy_to_device(spc_ctx *ctx, void *device,
                                       const void *host, size_t bytes);
 SPC_API spc_status spc_copy_to_host(spc_ctx *ctx, void *host,
                                     const void *device, size_t bytes);
-SPC_API spc_status spc_synchronize(spc_ctx *ctx);
+SPC_API spc_status spc_ctx_synchronize(spc_ctx *ctx);
 
 #ifdef __cplusplus
 }

@@ -22,7 +22,7 @@ extern "C" {
  *  - spc_coords_create, _create_from_scene and _create_outputs wait for the
  *    device to learn the extent or the count, and fit exactly;
  *
- *  - spc_coords_reserve and _reserve_outputs take a capacity and an extent that
+ *  - spc_coords_create_reserved and _reserve_outputs take a capacity and an extent that
  *    are stated beforehand. From then on spc_coords_update and spc_map_update
  *    only enqueue: no allocation, no synchronisation, no copy to the host, no
  *    compiling, and a CUDA graph may capture them. An error becomes a status on
@@ -46,8 +46,8 @@ extern "C" {
 typedef enum spc_duplicates {
     SPC_DUPLICATES_ERROR = 0, /* spc_coords_check says SPC_EDUPLICATE */
     SPC_DUPLICATES_FIRST = 1, /* the first row's features count */
-    SPC_DUPLICATES_SUM = 2,   /* spc_coords_merge adds them up */
-    SPC_DUPLICATES_MEAN = 3   /* spc_coords_merge takes their mean */
+    SPC_DUPLICATES_SUM = 2,   /* spc_coords_merge_features adds them up */
+    SPC_DUPLICATES_MEAN = 3   /* spc_coords_merge_features takes their mean */
 } spc_duplicates;
 
 typedef struct spc_coords_options {
@@ -88,14 +88,14 @@ SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
 /* An empty set of a stated capacity and extent. SPC_EINVAL: the extent is that
  * of SPC_COORDS_OPTIONS_INIT, one voxel, for more rows than one a batch
  * element. */
-SPC_API spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
+SPC_API spc_status spc_coords_create_reserved(spc_coords **out, spc_ctx *ctx,
                                       const spc_coords_options *options);
 /* The same for the outputs of `geometry` over `in`. `capacity` 0: as many as
  * there can be: the capacity of `in` times one for FLOOR, and for FOOTPRINT
  * times the outputs that can see one input, on each axis ceil(kernel / stride)
  * where stride and dilation have no common divisor, and for GENERATIVE times
  * the kernel's offsets; or the whole extent of the outputs, if that is less. */
-SPC_API spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
+SPC_API spc_status spc_coords_create_outputs_reserved(spc_coords **out, spc_coords *in,
                                               const spc_geometry *geometry,
                                               int64_t capacity);
 /* Maps and sets of outputs that use the set keep it alive. */
@@ -119,7 +119,7 @@ SPC_API spc_status spc_coords_check(spc_coords *coords, void *stream);
 /* Combines the features [rows][channels] (device, stored as `dtype`) of equal
  * rows into the first of these rows: their sum or their mean, by the set's
  * policy. Enqueues; does nothing with the other policies. */
-SPC_API spc_status spc_coords_merge(const spc_coords *coords, void *features,
+SPC_API spc_status spc_coords_merge_features(const spc_coords *coords, void *features,
                                     spc_dtype dtype, int channels,
                                     void *stream);
 
@@ -129,7 +129,7 @@ SPC_API int64_t spc_coords_rows(const spc_coords *coords);
 SPC_API int64_t spc_coords_capacity(const spc_coords *coords);
 SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
 /* How many voxels there are, on the device. */
-SPC_API const int32_t *spc_coords_count(const spc_coords *coords);
+SPC_API const int32_t *spc_coords_device_count(const spc_coords *coords);
 /* Returns the coordinates by row, [capacity][4] on the device, of a set of
  * outputs or a set made of others; NULL for sets of the caller's rows. */
 SPC_API const int32_t *spc_coords_data(const spc_coords *coords);
@@ -156,11 +156,11 @@ SPC_API int64_t spc_coords_batches(const spc_coords *coords);
  *   subdivide        scale 2, split 2: a voxel becomes eight children (TRELLIS:
  *                    Xiang and others, CVPR 2025)
  *   channel to space the same, with a mask of children or without, and features
- *                    gathered as slices; spc_coords_spread is the way back
+ *                    gathered as slices; spc_coords_scatter is the way back
  *
  * Features have shapes [rows of a source][channels] and [rows of the set]
  * [channels]. With slices a source has channels * children instead. See
- * spc_coords_gather and spc_coords_spread.
+ * spc_coords_gather and spc_coords_scatter.
  *
  * Child (i, j, l) has the number i + split_x * (j + split_y * l).
  *
@@ -214,7 +214,7 @@ SPC_API spc_status spc_regrouping_check(const spc_regrouping *how,
 /* Creates an empty set over 1 to 8 sources. `capacity` 0 means the number of
  * slots. SPC_ERANGE: the extent that results from the sources' does not fit 32
  * bits, or its key does not fit 64 bits. */
-SPC_API spc_status spc_coords_reserve_regrouped(spc_coords **out,
+SPC_API spc_status spc_coords_create_regrouped_reserved(spc_coords **out,
                                                 spc_coords *const *sources,
                                                 int count,
                                                 const spc_regrouping *how,
@@ -228,13 +228,13 @@ SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
 /* Fills it anew on `stream` from its sources as they are then. `mask` (device,
  * a byte for each slot) leaves out the slots whose byte is 0; NULL: all stay,
  * as with spc_coords_update. */
-SPC_API spc_status spc_coords_regroup(spc_coords *set, const uint8_t *mask,
+SPC_API spc_status spc_coords_update_regrouped(spc_coords *set, const uint8_t *mask,
                                       void *stream);
 
 /* Makes such a mask from features (device, [rows of source i][children] at
  * in[i], stored as `dtype`): a slot stays where its feature is above `above`.
  * NaN is never above. Enqueues. */
-SPC_API spc_status spc_coords_mask(const spc_coords *set, uint8_t *mask,
+SPC_API spc_status spc_coords_mask_above(const spc_coords *set, uint8_t *mask,
                                    const void *const *in, spc_dtype dtype,
                                    float above, void *stream);
 
@@ -258,7 +258,7 @@ SPC_API spc_status spc_coords_gather(const spc_coords *set, void *out,
  * of the voxels made from it (without slices, their sum over its children), or
  * zeros if there are no such voxels. Writes as many rows of out[i] as the
  * capacity of source i. */
-SPC_API spc_status spc_coords_spread(const spc_coords *set, void *const *out,
+SPC_API spc_status spc_coords_scatter(const spc_coords *set, void *const *out,
                                      const void *in, const spc_gather *how,
                                      void *stream);
 
@@ -368,9 +368,9 @@ SPC_API spc_status spc_voxels_check(spc_voxels *voxels, spc_voxels_info *info,
  * spc_coords_update takes them; features; how many points count of each voxel,
  * [capacity]. */
 SPC_API const int32_t *spc_voxels_coords(const spc_voxels *voxels);
-SPC_API const int32_t *spc_voxels_count(const spc_voxels *voxels);
+SPC_API const int32_t *spc_voxels_device_count(const spc_voxels *voxels);
 SPC_API const void *spc_voxels_features(const spc_voxels *voxels);
-SPC_API const int32_t *spc_voxels_points(const spc_voxels *voxels);
+SPC_API const int32_t *spc_voxels_point_counts(const spc_voxels *voxels);
 
 /* ---- kernel maps --------------------------------------------------------- */
 
@@ -407,7 +407,7 @@ SPC_API spc_status spc_map_create_inverse(spc_map **out, spc_coords *in,
 SPC_API spc_status spc_map_update(spc_map *map, const int32_t *coords,
                                   const int32_t *count, int64_t rows,
                                   void *stream);
-/* Waits for `stream`; as spc_coords_check of the map's sets. spc_map_rows,
+/* Waits for `stream`; as spc_coords_check of the map's sets. spc_map_rows_out,
  * _pairs and _density then speak of what there is. */
 SPC_API spc_status spc_map_check(spc_map *map, void *stream);
 
@@ -424,7 +424,7 @@ SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_conv *conv,
                                              const spc_scene *scene);
 /* The same from coordinates as those of spc_coords_create. */
-SPC_API spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
+SPC_API spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
                                               const spc_conv *conv,
                                               const int32_t *coords,
                                               int64_t rows, void *stream);
@@ -433,7 +433,7 @@ SPC_API void spc_map_free(spc_map *map); /* NULL is fine */
 
 SPC_API spc_coords *spc_map_in(const spc_map *map); /* the map's own */
 SPC_API spc_coords *spc_map_out(const spc_map *map); /* outputs */
-SPC_API int64_t spc_map_rows(const spc_map *map);    /* outputs */
+SPC_API int64_t spc_map_rows_out(const spc_map *map);    /* outputs */
 SPC_API int64_t spc_map_rows_in(const spc_map *map); /* inputs */
 SPC_API int64_t spc_map_pairs(const spc_map *map); /* (output, input, k) */
 SPC_API double spc_map_density(const spc_map *map); /* pairs / (rows * K) */

@@ -48,7 +48,7 @@ SPC_API spc_status spc_db_each_record(spc_ctx *ctx,
 /* The trials of problem `id`. IDs count in each file: of several problems it is
  * the one that spc_db_each lists first, in the uppermost file. SPC_EDB: some
  * trials could not be read, the others were reported. */
-SPC_API spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
+SPC_API spc_status spc_db_each_trial(spc_ctx *ctx, int64_t id,
                                  void (*each)(const spc_trial *trial,
                                               void *payload),
                                  void *payload);
@@ -106,7 +106,7 @@ typedef struct spc_db_exchange {
 
 typedef enum spc_db_what {
     SPC_DB_RECORDS,  /* choices, trials, facts of devices */
-    SPC_DB_AND_CODE, /* those, and compiled code */
+    SPC_DB_RECORDS_AND_CODE, /* those, and compiled code */
     SPC_DB_CHOICES   /* choices and the trials that they chose, for shipping:
                         host names are left out */
 } spc_db_what;
@@ -183,7 +183,7 @@ SPC_API spc_status spc_db_prune(spc_ctx *ctx,
 /* Uses records again that were set aside as damaged and are intact now, because
  * the file was restored or a read had failed. A record whose code was refused
  * stays aside until its layer is tuned again. */
-SPC_API spc_status spc_db_release(spc_ctx *ctx, int64_t *released);
+SPC_API spc_status spc_db_restore(spc_ctx *ctx, int64_t *released);
 
 /* Chooses for problem `id` of the context's file the trial that is listed as
  * `choice` ("os_warp rows=16,...") by hand: it comes before all that is

@@ -212,15 +212,15 @@ SPC_API spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
                                     spc_pass pass, spc_error *error);
 /* Operator `i` from 0 as a text that spc_feature_parse reads; NULL past the
  * last. */
-SPC_API const char *spc_feature_example(int i);
+SPC_API const char *spc_feature_example_at(int i);
 /* Writes the words that an operator takes, separated by commas and blanks;
  * returns the length as snprintf does. */
 SPC_API int spc_feature_words(char *out, size_t bytes, spc_feature_op op);
 
 /* Elements of a row of outputs, or of inputs: channels, or the whole dense
  * volume of a batch element for BEV; 0 for what is no operator. */
-SPC_API int64_t spc_feature_row_out(const spc_feature *feature);
-SPC_API int64_t spc_feature_row_in(const spc_feature *feature);
+SPC_API int64_t spc_feature_elements_out(const spc_feature *feature);
+SPC_API int64_t spc_feature_elements_in(const spc_feature *feature);
 /* Returns the number of output rows: `batches` for GLOBAL and BEV, 1 for a
  * WGRAD, else `rows`. The functions below return the rows of `in` and `add`,
  * which gradients may also have by batch element. */
@@ -244,11 +244,11 @@ SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
 /* Workspace for sets of this capacity and extent; 0 if none is needed. For an
  * operator that reads a map (only gradients need workspace then) the set is
  * that of the inputs. */
-SPC_API size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
+SPC_API size_t spc_feature_plan_workspace_bytes(const spc_feature_plan *plan,
                                            const spc_coords *set);
 /* Makes a map ready for POOL, UNPOOL, SLICE and UNSLICE, and their gradients, on
  * `stream`; as spc_map_prepare. */
-SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
+SPC_API spc_status spc_feature_plan_prepare(const spc_feature_plan *plan,
                                        spc_map *map, void *stream);
 
 /* A pitch is the number of elements from one row to the next: 0 where rows
@@ -256,7 +256,7 @@ SPC_API spc_status spc_feature_prepare(const spc_feature_plan *plan,
  * pitches are multiples of 16 bytes (or of the row, if that is less) are moved
  * in large pieces, if `scale` and `shift` are at multiples of 16 bytes too. */
 typedef struct spc_feature_buffers {
-    const void *in; /* spc_feature_rows_in rows of spc_feature_row_in */
+    const void *in; /* spc_feature_rows_in rows of spc_feature_elements_in */
     int64_t in_pitch;
     const void *add; /* ADD, ACTGRAD, gradients: [rows][channels] */
     int64_t add_pitch;
@@ -266,7 +266,7 @@ typedef struct spc_feature_buffers {
                        by UNPOOL */
     const float *scale; /* [channels], if affine */
     const float *shift; /* [channels], if affine */
-    void *workspace;    /* spc_feature_workspace_bytes, 256-byte aligned */
+    void *workspace;    /* spc_feature_plan_workspace_bytes, 256-byte aligned */
 } spc_feature_buffers;
 
 /*
@@ -278,7 +278,7 @@ typedef struct spc_feature_buffers {
  * they were. SPC_ESTATE: the map is not prepared; SPC_EINVAL: a missing or misaligned buffer, a pitch
  * below the row, another operator's map; SPC_EDEVICE.
  */
-SPC_API spc_status spc_feature_execute(const spc_feature_plan *plan,
+SPC_API spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
                                        const spc_coords *set,
                                        const spc_map *map,
                                        const spc_feature_buffers *buffers,

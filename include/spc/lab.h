@@ -95,12 +95,12 @@ SPC_API void spc_point_rows_release(spc_point_rows *rows); /* NULL is fine */
  * shape are left out too. spc_scene_describe counts both. Rows of a .bin file
  * may also have as many numbers as the input has channels.
  */
-SPC_API spc_status spc_net_scene(spc_scene **out, const spc_net *net,
+SPC_API spc_status spc_net_load_scene(spc_scene **out, const spc_net *net,
                                  const char *spec, spc_error *error);
 
 /* Returns the voxels of a set as of the last check, for tuning the layers of
  * its level. SPC_EINVAL for the input's set, as its rows are the caller's. */
-SPC_API spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan,
+SPC_API spc_status spc_net_plan_scene_of_set(spc_scene **out, const spc_net_plan *plan,
                                      int set);
 
 /* ---- the oracle ---------------------------------------------------------- */
@@ -120,7 +120,7 @@ SPC_API spc_status spc_net_set_scene(spc_scene **out, const spc_net_plan *plan,
  *   transposed  outputs; inputs are the set that was drawn
  *   generative  inputs; outputs are in ascending order
  *   points      inputs, and outputs if voxel is 0; else outputs are as
- *               spc_points_reserve_sampled has them. A scene's coordinates are
+ *               spc_points_create_sampled has them. A scene's coordinates are
  *               points in units of 1/1024
  */
 typedef struct spc_relation {
@@ -157,7 +157,7 @@ SPC_API void spc_relation_release(spc_relation *relation); /* NULL is fine */
  * the epilogue is added if no scale precedes it (inputs of I8 have a scale);
  * spc_oracle_epilogue or spc_oracle_quantised does the rest.
  */
-SPC_API void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
+SPC_API void spc_oracle_sums(double *out, double *magnitude, const spc_conv *conv,
                         const int32_t *index, int64_t rows, const float *in,
                         const float *weights, const float *bias, int threads);
 
@@ -193,12 +193,12 @@ typedef struct spc_net_verdict {
     char worst[96]; /* the layer that has it */
 } spc_net_verdict;
 
-/* Compares the last run, which spc_net_check has found well, with the oracle:
+/* Compares the last run, which spc_net_plan_check has found well, with the oracle:
  * the voxels of every set, and each layer on what it read. The plan was made
  * with `keep`; `scene` has the rows that were run; of points it is NULL, and
  * they are compared too. SPC_EWRONG names what is
  * wrong first. SPC_ESTATE: nothing was run and checked, or it was not kept. */
-SPC_API spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
+SPC_API spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
                                   const spc_net_buffers *buffers,
                                   const spc_scene *scene);
 
@@ -227,7 +227,7 @@ typedef struct spc_bench_result {
     double error; /* against the oracle, over tolerance; the largest of those
                      before and after timing */
     int samples;
-    spc_origin origin;
+    spc_match origin;
     bool is_shipped; /* as spc_plan_is_shipped */
     char plan[256];  /* "os_warp rows=16,..." */
 } spc_bench_result;
@@ -264,7 +264,7 @@ SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
  * the database's measurements of the class, else its known figures. Only the
  * floors, their limits, flops and bytes of *out are filled in.
  */
-SPC_API spc_status spc_floor(spc_bench_result *out, spc_ctx *ctx,
+SPC_API spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx,
                              const char *device, const spc_conv *conv,
                              double rows_in, double rows_out, double density);
 
@@ -293,10 +293,10 @@ SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
                                          const spc_scene *const *scenes,
                                          int scene_count, uint64_t seed);
 
-/* Widens ranges [tensors] by what the last run, which spc_net_check has found
+/* Widens ranges [tensors] by what the last run, which spc_net_plan_check has found
  * well, has in its tensors: of several scenes, beginning with zeros, the
  * ranges that spc_net_quantise takes. The plan was made with `keep`. */
-SPC_API spc_status spc_net_ranges(float *ranges, spc_net_plan *plan,
+SPC_API spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
                                   const spc_net_buffers *buffers);
 
 /* The time of each step alone, again and again with what the last run left,
@@ -306,9 +306,9 @@ typedef struct spc_net_time {
     const char *floor_by;
 } spc_net_time;
 
-/* Times every step: `out` has room for spc_net_steps. SPC_ESTATE: nothing was
+/* Times every step: `out` has room for spc_net_plan_step_count. SPC_ESTATE: nothing was
  * run and checked. */
-SPC_API spc_status spc_net_profile(spc_net_time *out, spc_net_plan *plan,
+SPC_API spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
                                    const spc_net_buffers *buffers);
 
 #ifdef __cplusplus

@@ -104,11 +104,11 @@ typedef struct spc_geometry {
 SPC_API spc_status spc_geometry_check(const spc_geometry *geometry,
                                       spc_error *error);
 /* Number of offsets of the kernel: the K of the weights; 0 if invalid. */
-SPC_API int spc_geometry_offsets(const spc_geometry *geometry);
+SPC_API int spc_geometry_offset_count(const spc_geometry *geometry);
 /* The displacement of offset k, 0 <= k < K: what is added to o * stride; of any
  * other k (0, 0, 0). Offsets of a box count with z fastest: k = (i * ky + j) *
  * kz + l. */
-SPC_API void spc_geometry_offset(int out[3], const spc_geometry *geometry,
+SPC_API void spc_geometry_offset_at(int out[3], const spc_geometry *geometry,
                                  int k);
 
 /*
@@ -169,8 +169,8 @@ typedef enum spc_dtype {
  * processor. A gradient of weights is summed in fp32.
  */
 typedef enum spc_accumulator {
-    SPC_SUMS_OWN = 0,
-    SPC_SUMS_F16 = 1
+    SPC_ACCUMULATOR_DEFAULT = 0,
+    SPC_ACCUMULATOR_F16 = 1
 } spc_accumulator;
 
 /* "f16"; NULL past the last type. */
@@ -223,7 +223,7 @@ typedef enum spc_add {
 
 /* The type of the outputs in memory, and of the residual. */
 typedef enum spc_out_type {
-    SPC_OUT_OWN = 0, /* as the inputs */
+    SPC_OUT_DEFAULT = 0, /* as the inputs */
     SPC_OUT_F16 = 1,
     SPC_OUT_BF16 = 2,
     SPC_OUT_F32 = 3,
@@ -293,8 +293,8 @@ typedef struct spc_conv {
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
         SPC_SUBM, 0, 0, 1, SPC_GEOMETRY_INIT, SPC_F16, false, false, false,    \
-            SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_OWN, 0, 0, 0, SPC_FORWARD,  \
-            false, SPC_SUMS_OWN                                                \
+            SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_DEFAULT, 0, 0, 0, SPC_FORWARD,  \
+            false, SPC_ACCUMULATOR_DEFAULT                                                \
     }
 
 /*
@@ -339,29 +339,29 @@ SPC_API spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer,
                                  spc_pass pass, spc_error *error);
 
 /* Does every row see itself alone? Such a layer needs no map
- * (spc_plan_create_rows); a WGRAD needs one always. */
+ * (spc_plan_create_linear); a WGRAD needs one always. */
 SPC_API bool spc_conv_is_linear(const spc_conv *conv);
 
 /* The arrays of a layer. */
 typedef enum spc_operand {
-    SPC_IN = 0,       /* [rows of the inputs][cin] */
-    SPC_OUT = 1,      /* [rows of the outputs][cout] */
-    SPC_WEIGHTS = 2,  /* canonical: [cout][K][cin / groups], or as SPC_RSCK */
-    SPC_BIAS = 3,     /* [cout], fp32; none: 0 bytes */
-    SPC_SCALE = 4,    /* [cout], fp32; none: 0 bytes */
-    SPC_RESIDUAL = 5, /* [rows of the outputs][cout], as SPC_OUT; none: 0 */
+    SPC_OPERAND_IN = 0,       /* [rows of the inputs][cin] */
+    SPC_OPERAND_OUT = 1,      /* [rows of the outputs][cout] */
+    SPC_OPERAND_WEIGHTS = 2,  /* canonical: [cout][K][cin / groups], or as SPC_RSCK */
+    SPC_OPERAND_BIAS = 3,     /* [cout], fp32; none: 0 bytes */
+    SPC_OPERAND_SCALE = 4,    /* [cout], fp32; none: 0 bytes */
+    SPC_OPERAND_RESIDUAL = 5, /* [rows of the outputs][cout], as SPC_OPERAND_OUT; none: 0 */
     /* Of tensors of I8 the scale, one fp32; of others none: 0 bytes. */
-    SPC_IN_SCALE = 6,
-    SPC_OUT_SCALE = 7,
-    SPC_RESIDUAL_SCALE = 8,
+    SPC_OPERAND_IN_SCALE = 6,
+    SPC_OPERAND_OUT_SCALE = 7,
+    SPC_OPERAND_RESIDUAL_SCALE = 8,
     SPC_OPERANDS = 9
 } spc_operand;
 
-/* The bytes of one of them. `rows` are those of the inputs for SPC_IN, of the
- * outputs for SPC_OUT and SPC_RESIDUAL, else ignored; 0 for what is no layer.
+/* The bytes of one of them. `rows` are those of the inputs for SPC_OPERAND_IN, of the
+ * outputs for SPC_OPERAND_OUT and SPC_OPERAND_RESIDUAL, else ignored; 0 for what is no layer.
  * Of a slice these are the bytes from its first element to behind its last. How
  * large packed weights are says spc_plan_weights_bytes. */
-SPC_API size_t spc_conv_bytes(const spc_conv *conv, spc_operand which,
+SPC_API size_t spc_conv_operand_bytes(const spc_conv *conv, spc_operand which,
                               int64_t rows);
 
 #ifdef __cplusplus

@@ -24,7 +24,7 @@ extern "C" {
  * Tensors are named by handles that count from 0, in the order in which they
  * were made. Each lies over a coordinate set. The sets and the geometry alone
  * determine which layers share a set or a map: a key that a file gives to a map
- * is a hint, and spc_net_note reports a wrong one.
+ * is a hint, and spc_net_note_at reports a wrong one.
  *
  * A network is built and read by one thread at a time. A bad layer is described
  * by a sentence in *error (may be NULL), and the network stays unchanged.
@@ -193,7 +193,7 @@ typedef struct spc_net_masked {
     float above;
     /* Capacity of the set, as a multiple of the network's capacity; 0: the
      * largest possible number of rows. With more rows the set is empty, and
-     * spc_net_check names the capacity that would have fitted. */
+     * spc_net_plan_check names the capacity that would have fitted. */
     double room;
 } spc_net_masked;
 
@@ -231,7 +231,7 @@ typedef struct spc_net_info {
 SPC_API void spc_net_describe(spc_net_info *out, const spc_net *net);
 /* Something that is no mistake but should be known, as a sentence; NULL past
  * the last. */
-SPC_API const char *spc_net_note(const spc_net *net, int i);
+SPC_API const char *spc_net_note_at(const spc_net *net, int i);
 /* Adds such a sentence, which is copied: for whoever makes a network of
  * something else. */
 SPC_API spc_status spc_net_add_note(spc_net *net, const char *text,
@@ -247,7 +247,7 @@ typedef struct spc_tensor_info {
 } spc_tensor_info;
 
 /* Describes a tensor. SPC_EINVAL: the network has no such tensor. */
-SPC_API spc_status spc_net_tensor(spc_tensor_info *out, const spc_net *net,
+SPC_API spc_status spc_net_tensor_at(spc_tensor_info *out, const spc_net *net,
                                   spc_tensor tensor, spc_error *error);
 
 /* Weights (canonical, KRSC), scale and bias of convolutions, scale and bias of
@@ -255,7 +255,7 @@ SPC_API spc_status spc_net_tensor(spc_tensor_info *out, const spc_net *net,
  * are counted once, with the first layer that has them. */
 typedef struct spc_net_param {
     const char *layer; /* its name */
-    spc_operand which; /* SPC_WEIGHTS, SPC_SCALE or SPC_BIAS */
+    spc_operand which; /* SPC_OPERAND_WEIGHTS, SPC_OPERAND_SCALE or SPC_OPERAND_BIAS */
     int64_t count;
     const float *values;  /* the network's; NULL: not set yet */
     const spc_conv *conv; /* NULL: of a normalisation */
@@ -270,7 +270,7 @@ SPC_API spc_status spc_net_param_at(spc_net_param *out, const spc_net *net,
  * mean another one? SPC_EINVAL: another count than it has. SPC_ERANGE: finite
  * weights would be infinite in the layer's type, such as those above 65504 in
  * F16; the sentence gives their number, the greatest, and a type that would
- * hold them. NaN and infinite values are accepted unchanged, and spc_net_note
+ * hold them. NaN and infinite values are accepted unchanged, and spc_net_note_at
  * reports them; but I8 cannot represent them, and spc_net_quantise refuses
  * them. */
 SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
@@ -278,7 +278,7 @@ SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
                                      int64_t count, spc_error *error);
 /* Draws all that was not set: weights uniform with the variance 2 / (K cin /
  * groups) (He, Zhang, Ren, Sun, ICCV 2015), scales about 1, biases about 0. */
-SPC_API spc_status spc_net_draw_params(spc_net *net, uint64_t seed,
+SPC_API spc_status spc_net_init_params(spc_net *net, uint64_t seed,
                                        spc_error *error);
 
 /*
@@ -314,7 +314,7 @@ typedef struct spc_net_options {
     const int32_t *sample;
     int64_t sample_rows;
     /* Every tensor has memory of its own until the next run, to be looked at
-     * (spc_net_verify). */
+     * (spc_net_plan_verify). */
     bool keep;
     /*
      * Most points of a scene; 0: scenes are voxels with features. Otherwise the
@@ -346,16 +346,16 @@ SPC_API spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
                                        const spc_net_options *options);
 SPC_API void spc_net_plan_free(spc_net_plan *plan);
 /* Bytes that one run needs for tensors and workspace. */
-SPC_API size_t spc_net_memory_bytes(const spc_net_plan *plan);
+SPC_API size_t spc_net_plan_memory_bytes(const spc_net_plan *plan);
 /* Bytes of packed weights that the plan itself keeps on the device. */
-SPC_API size_t spc_net_weights_bytes(const spc_net_plan *plan);
+SPC_API size_t spc_net_plan_weights_bytes(const spc_net_plan *plan);
 
 typedef struct spc_net_buffers {
     const int32_t *coords; /* [rows][4], as spc_coords_update takes them */
     const int32_t *count;  /* device; or NULL, and `rows` counts */
     int64_t rows;
     const void *features; /* [capacity][channels], 16-byte aligned */
-    void *memory;         /* spc_net_memory_bytes, 256-byte aligned */
+    void *memory;         /* spc_net_plan_memory_bytes, 256-byte aligned */
     /* For a plan that takes points these replace coords and features, and
      * `count` and `rows` count points. For a network of clouds they replace
      * only coords: [rows][3], with their batch elements (NULL: all of element
@@ -368,24 +368,24 @@ typedef struct spc_net_buffers {
  * Runs the network: sets, maps, layers. Enqueues on `stream` and returns,
  * without allocation, synchronisation, compiling or copies to or from the host,
  * so that a CUDA graph may capture it. A plan runs once at a time: its sets are
- * its own. spc_net_check reports errors of a scene; but a bad `rows` that is
+ * its own. spc_net_plan_check reports errors of a scene; but a bad `rows` that is
  * counted on the host is returned at once, as SPC_EINVAL or SPC_ECAPACITY.
  */
-SPC_API spc_status spc_net_execute(spc_net_plan *plan,
+SPC_API spc_status spc_net_plan_execute(spc_net_plan *plan,
                                    const spc_net_buffers *buffers,
                                    void *stream);
 /* Waits for `stream`. SPC_ECAPACITY names the level, and the capacity that
  * would have fitted; SPC_ERANGE, SPC_EDUPLICATE as spc_coords_check; of points
  * SPC_ECAPACITY and SPC_ERANGE as spc_voxels_check, and after the latter the
  * results of the other points are there. */
-SPC_API spc_status spc_net_check(spc_net_plan *plan, void *stream);
+SPC_API spc_status spc_net_plan_check(spc_net_plan *plan, void *stream);
 
-/* Keeps what spc_net_execute would do with these buffers as one graph, which
- * spc_net_replay launches. Where a device has no graphs that is executing. */
-SPC_API spc_status spc_net_capture(spc_net_plan *plan,
+/* Keeps what spc_net_plan_execute would do with these buffers as one graph, which
+ * spc_net_plan_replay launches. Where a device has no graphs that is executing. */
+SPC_API spc_status spc_net_plan_capture(spc_net_plan *plan,
                                    const spc_net_buffers *buffers);
 /* SPC_ESTATE: nothing was captured. */
-SPC_API spc_status spc_net_replay(spc_net_plan *plan, void *stream);
+SPC_API spc_status spc_net_plan_replay(spc_net_plan *plan, void *stream);
 
 typedef struct spc_net_output {
     const char *name;
@@ -401,7 +401,7 @@ typedef struct spc_net_output {
 } spc_net_output;
 
 /* SPC_EINVAL: the index is out of range. */
-SPC_API spc_status spc_net_output_at(spc_net_output *out,
+SPC_API spc_status spc_net_plan_output_at(spc_net_output *out,
                                      const spc_net_plan *plan, int i);
 
 /* The steps of a run, in their order. */
@@ -419,7 +419,7 @@ typedef struct spc_net_step {
     const char *name;   /* of the layer; else "set" or "map" */
     char text[256];     /* the layer as text; of a map its geometry */
     const char *kernel; /* "os_mma rows=64,..." or "" */
-    spc_origin origin;  /* of a convolution's plan */
+    spc_match origin;  /* of a convolution's plan */
     int set;            /* that is filled, or where its outputs lie */
     int set_in;         /* of a layer: where its inputs lie */
     int map;            /* that is filled, or that a layer reads; -1: none */
@@ -430,9 +430,9 @@ typedef struct spc_net_step {
 } spc_net_step;
 
 /* Returns the number of steps of a run; 0 for NULL. */
-SPC_API int spc_net_steps(const spc_net_plan *plan);
+SPC_API int spc_net_plan_step_count(const spc_net_plan *plan);
 /* Describes step `i`, from 0. SPC_EINVAL: the index is out of range. */
-SPC_API spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
+SPC_API spc_status spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan,
                                    int i);
 
 #ifdef __cplusplus

@@ -33,11 +33,11 @@ enum {
  * forward layer that it computes as; the nearest measured layer, its channels
  * less than two octaves away, whose configuration passes this one's
  * constraints, or a nearer record whose template has changed since
- * (SPC_ORIGIN_NEAREST); the template's default. Prepares the map's layout for
+ * (SPC_MATCH_NEAREST); the template's default. Prepares the map's layout for
  * the kernel chosen and waits for it: any stream may then run the plan. A map
  * that was updated and not checked since may still be being filled: then it
  * first waits for all work on the device, as spc_map_download,
- * spc_map_triplets, spc_coords_create_outputs and spc_coords_create_regrouped
+ * spc_map_download_triplets, spc_coords_create_outputs and spc_coords_create_regrouped
  * do. It does not know of a filling that a graph replays: wait for that first.
  * SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY the database cannot serve;
  * SPC_EUNSUPPORTED: no template accepts the layer; SPC_EINVAL: the map is
@@ -48,15 +48,15 @@ SPC_API spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx,
                                    unsigned flags);
 SPC_API void spc_plan_free(spc_plan *plan);
 
-typedef enum spc_origin {
-    SPC_ORIGIN_EXACT,
-    SPC_ORIGIN_BUCKET,
-    SPC_ORIGIN_NEAREST,
-    SPC_ORIGIN_DEFAULT
-} spc_origin;
+typedef enum spc_match {
+    SPC_MATCH_EXACT,
+    SPC_MATCH_BUCKET,
+    SPC_MATCH_NEAREST,
+    SPC_MATCH_DEFAULT
+} spc_match;
 
-/* Returns how the plan's kernel was found; SPC_ORIGIN_DEFAULT for NULL. */
-SPC_API spc_origin spc_plan_origin(const spc_plan *plan);
+/* Returns how the plan's kernel was found; SPC_MATCH_DEFAULT for NULL. */
+SPC_API spc_match spc_plan_match(const spc_plan *plan);
 SPC_API const char *spc_plan_reason(const spc_plan *plan); /* one sentence */
 /* True if its choice comes from a database shipped with the library. */
 SPC_API bool spc_plan_is_shipped(const spc_plan *plan);
@@ -87,7 +87,7 @@ typedef struct spc_explain_question {
 } spc_explain_question;
 
 typedef struct spc_explanation {
-    spc_origin origin;
+    spc_match origin;
     int has_code; /* 0: no record names code of it; a plan may compile it */
     char template_name[32];
     char config[256];
@@ -143,7 +143,7 @@ SPC_API spc_status spc_plans_pack_weights(int *failed,
 /* Makes `map` ready for `plan` (a map that was not the one given to
  * spc_plan_create), on `stream`. Allocates; not for the execute path. Other
  * streams, and other calls that prepare or read this map (spc_plan_create,
- * spc_map_download), must wait until that is done: spc_synchronize. */
+ * spc_map_download), must wait until that is done: spc_ctx_synchronize. */
 SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
                                    void *stream);
 
@@ -181,20 +181,20 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 /*
  * A linear layer ("linear,...", a submanifold kernel of one offset) needs no
  * map, no coordinates and no set: row i of the outputs is made of row i of the
- * inputs. spc_plan_create_rows makes a plan for about `rows` rows, which choose
+ * inputs. spc_plan_create_linear makes a plan for about `rows` rows, which choose
  * the record; it runs on any number of them, and on maps too. SPC_EINVAL: the
  * layer sees other rows than its own; else as spc_plan_create.
  */
-SPC_API spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
+SPC_API spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
                                         const spc_conv *conv, int64_t rows,
                                         unsigned flags);
 /* The workspace for `rows` rows; 0 for more than a plan can run on. */
-SPC_API size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows);
+SPC_API size_t spc_plan_workspace_bytes_linear(const spc_plan *plan, int64_t rows);
 /* As spc_plan_execute, for at most `rows` rows. *count (device) is the number
  * of rows; if `count` is NULL, `rows` is. If *count is more than `rows`, no row
  * is computed. Output rows from `rows` on are left unchanged. SPC_ESTATE: the
  * plan was made for maps. */
-SPC_API spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
+SPC_API spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
                                          const int32_t *count,
                                          const spc_buffers *buffers,
                                          void *stream);

@@ -70,7 +70,7 @@ SPC_API spc_status spc_points_create(spc_points **out, spc_ctx *ctx,
                                      int64_t rows, void *stream);
 /* An empty cloud of a stated capacity and extent. SPC_EINVAL: the extent is that
  * of SPC_POINTS_OPTIONS_INIT, one point, for more points than one. */
-SPC_API spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
+SPC_API spc_status spc_points_create_reserved(spc_points **out, spc_ctx *ctx,
                                       const spc_points_options *options);
 /*
  * Down-sampling that keeps true points: the result has, for each voxel floor(p
@@ -78,7 +78,7 @@ SPC_API spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
  * in ascending order of the voxels' (batch, x, y, z). Keeps `in` alive.
  * SPC_ERANGE: voxels so small that their numbers do not fit.
  */
-SPC_API spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
+SPC_API spc_status spc_points_create_sampled(spc_points **out, spc_points *in,
                                               float edge);
 SPC_API void spc_points_free(spc_points *points); /* maps keep it alive */
 
@@ -97,7 +97,7 @@ SPC_API spc_status spc_points_check(spc_points *points, void *stream);
  * cloud the row of its source that each is (else NULL). */
 SPC_API int64_t spc_points_rows(const spc_points *points);
 SPC_API int64_t spc_points_capacity(const spc_points *points);
-SPC_API const int32_t *spc_points_count(const spc_points *points);
+SPC_API const int32_t *spc_points_device_count(const spc_points *points);
 SPC_API const float *spc_points_data(const spc_points *points);
 SPC_API const int32_t *spc_points_sources(const spc_points *points);
 
@@ -109,14 +109,14 @@ SPC_API const int32_t *spc_points_sources(const spc_points *points);
  * alive, serves plans as any map, and has no table (spc_map_download).
  * SPC_EINVAL; SPC_ERANGE: the radius is too small for the extent.
  */
-SPC_API spc_status spc_map_radius(spc_map **out, spc_points *in, spc_points *to,
+SPC_API spc_status spc_map_create_radius(spc_map **out, spc_points *in, spc_points *to,
                                   const spc_geometry *geometry,
                                   int64_t triplets);
 /* The same relation in reverse, for inverse layers (up-sampling, and gradients
  * through a layer). An output at `to`, the inputs of the layer, reads each
  * point of `in` that has this output within its radius, at the same k; with
  * `nearest`, each point that has it among its nearest. */
-SPC_API spc_status spc_map_radius_inverse(spc_map **out, spc_points *in,
+SPC_API spc_status spc_map_create_radius_inverse(spc_map **out, spc_points *in,
                                           spc_points *to,
                                           const spc_geometry *geometry,
                                           int64_t triplets);
@@ -127,7 +127,7 @@ typedef struct spc_triplet {
 
 /* Copies the spc_map_pairs triplets of a checked map to the host, those of an
  * output together and in their order. */
-SPC_API spc_status spc_map_triplets(const spc_map *map, spc_triplet *out);
+SPC_API spc_status spc_map_download_triplets(const spc_map *map, spc_triplet *out);
 
 #ifdef __cplusplus
 }

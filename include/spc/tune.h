@@ -177,7 +177,7 @@ SPC_API spc_status spc_tune_worker(spc_ctx *ctx);
 
 /* Renders candidate number `i` (from 0) of SPC_STAGE_LIST, in the order of
  * on_trial; *out is the caller's. */
-SPC_API spc_status spc_space_render(char **out, spc_ctx *ctx,
+SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
                                     const spc_conv *conv, const char *target,
                                     int i);
 
@@ -215,22 +215,22 @@ SPC_API bool spc_plan_is_outdated(const spc_plan *plan);
 /*
  * Writes down what a host application meets, to be tuned on later: the layer,
  * and the rows [rows][4] (device) of its scene, those that
- * spc_map_create_from_coords would take. `folder`, which is made if need be,
+ * spc_map_create_from_rows would take. `folder`, which is made if need be,
  * gets a file for each scene and a line for each layer on a scene, each once:
  * `spctune tune FOLDER/layers.txt` takes them. Several processes may write to
  * one folder. Waits for `stream`; call it for the frames that are worth it.
  * SPC_EIO; SPC_EINVAL: no rows, or the folder's path has a blank in it.
  */
-SPC_API spc_status spc_capture(spc_ctx *ctx, const char *folder,
+SPC_API spc_status spc_record_layer(spc_ctx *ctx, const char *folder,
                                const spc_conv *conv, const int32_t *coords,
                                int64_t rows, void *stream);
 
 /*
- * Writes every convolution of the last run, which spc_net_check has found well,
- * with the voxels of its level into `folder`, as spc_capture does. `buffers`
+ * Writes every convolution of the last run, which spc_net_plan_check has found well,
+ * with the voxels of its level into `folder`, as spc_record_layer does. `buffers`
  * are those that were run. Waits. SPC_ESTATE: nothing was run and checked.
  */
-SPC_API spc_status spc_capture_net(const spc_net_plan *plan, const char *folder,
+SPC_API spc_status spc_record_layers(const spc_net_plan *plan, const char *folder,
                                    const spc_net_buffers *buffers);
 
 #ifdef __cplusplus

@@ -353,7 +353,7 @@ spc_status spc__gate_enter(spc__tested *tested, spc__bed *bed, spc_plan *plan)
     if ((status = spc__bed_prepare(bed, plan)) != SPC_OK ||
         (status = pack_real(tested, bed)) != SPC_OK)
         return status;
-    return spc_synchronize(bed->ctx);
+    return spc_ctx_synchronize(bed->ctx);
 }
 
 void spc__gate_leave(spc__tested *tested, const spc__bed *bed)

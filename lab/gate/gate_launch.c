@@ -20,7 +20,7 @@ void spc__gate_failed(const spc__gate *g)
     snprintf(g->out->note, sizeof(g->out->note), "%.190s",
              spc__error_of(ctx)->text);
     g->out->status = SPC__TRIAL_FAULT;
-    g->out->dead = spc_synchronize(ctx) != SPC_OK;
+    g->out->dead = spc_ctx_synchronize(ctx) != SPC_OK;
 }
 
 void spc__gate_wrong(const spc__gate *g, const char *format, ...)
@@ -118,7 +118,7 @@ static spc_status launch(const spc__gate *g, const spc__gate_setting *at)
         spc__bed_execute(g->bed, g->tested->plan, at->s, at->draw,
                          spc__gate_packed(g, at->draw), NULL);
     if (status == SPC_OK)
-        status = spc_synchronize(g->bed->ctx);
+        status = spc_ctx_synchronize(g->bed->ctx);
     if (at->read_only)
         spc__gate_open_pages(g);
     return status;

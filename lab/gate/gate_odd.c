@@ -125,7 +125,7 @@ static void add_inputs(odd_launch *l)
     const spc__bed *bed = l->g->bed;
     const spc_conv *conv = &bed->sample->conv;
     const spc__sample_scene *scene = scene_of(l);
-    spc__operand as = spc__operand_of(conv, SPC_IN, scene->rows_in);
+    spc__operand as = spc__operand_of(conv, SPC_OPERAND_IN, scene->rows_in);
     size_t element = spc__dtype_of(as.dtype)->bytes;
 
     for (int64_t row = 0; row < as.rows; row++) {
@@ -151,7 +151,7 @@ static void add_residuals(odd_launch *l)
     const spc__bed *bed = l->g->bed;
     const spc_conv *conv = &bed->sample->conv;
     const spc__sample_scene *scene = scene_of(l);
-    spc__operand as = spc__operand_of(conv, SPC_RESIDUAL, scene->rows_out);
+    spc__operand as = spc__operand_of(conv, SPC_OPERAND_RESIDUAL, scene->rows_out);
     size_t element = spc__dtype_of(as.dtype)->bytes;
 
     for (int64_t row = 0; as.present && row < as.rows; row++)
@@ -292,7 +292,7 @@ static void make_numbers(odd_launch *l, char *rows, size_t bytes)
 void spc__gate_test_no_numbers(const spc__gate *g, int s)
 {
     const spc__sample *sample = g->bed->sample;
-    size_t bytes = spc__operand_of(&sample->conv, SPC_IN, 1).bytes + 16;
+    size_t bytes = spc__operand_of(&sample->conv, SPC_OPERAND_IN, 1).bytes + 16;
     odd_launch *l = calloc(1, sizeof(*l) + 3 * bytes);
 
     if (l == NULL) {

@@ -70,15 +70,15 @@ static spc_status list_operands(places *p)
     spc__operands(all, &sample->conv, scene->rows_in, scene->rows_out);
     spc__bed_buffers(b, bed, p->at->s, p->at->draw);
     b->weights = spc__gate_packed(p->g, p->at->draw);
-    add(p, &b->in, scene->in[d], all[SPC_IN].bytes, SPC__TENSOR_PLACE);
+    add(p, &b->in, scene->in[d], all[SPC_OPERAND_IN].bytes, SPC__TENSOR_PLACE);
     if (scene->residual[d] != NULL)
-        add(p, &b->residual, scene->residual[d], all[SPC_RESIDUAL].bytes,
+        add(p, &b->residual, scene->residual[d], all[SPC_OPERAND_RESIDUAL].bytes,
             SPC__TENSOR_PLACE);
     if (sample->bias[d] != NULL)
-        add(p, (const void **)&b->bias, sample->bias[d], all[SPC_BIAS].bytes,
+        add(p, (const void **)&b->bias, sample->bias[d], all[SPC_OPERAND_BIAS].bytes,
             SPC__VECTOR_PLACE);
     if (sample->scale[d] != NULL)
-        add(p, (const void **)&b->scale, sample->scale[d], all[SPC_SCALE].bytes,
+        add(p, (const void **)&b->scale, sample->scale[d], all[SPC_OPERAND_SCALE].bytes,
             SPC__VECTOR_PLACE);
     add(p, (const void **)&b->workspace, NULL, bed->workspace.bytes,
         PACKED_PLACE);
@@ -90,7 +90,7 @@ static spc_status allocate(places *p)
     spc_status status = list_operands(p);
 
     for (int i = 0; i < p->count && status == SPC_OK; i++)
-        status = spc_alloc((void **)&p->all[i].device, p->g->bed->ctx,
+        status = spc_memory_alloc((void **)&p->all[i].device, p->g->bed->ctx,
                            p->all[i].bytes + 2 * REACH);
     return status;
 }
@@ -160,6 +160,6 @@ void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at)
     else
         run(&p);
     for (int i = 0; i < p.count; i++)
-        spc_dealloc(g->bed->ctx, p.all[i].device);
+        spc_memory_free(g->bed->ctx, p.all[i].device);
     free(p.packed);
 }

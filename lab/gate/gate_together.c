@@ -65,10 +65,10 @@ static spc_status lay_side(const together *t, side *one, char **at,
     b.workspace = *at;
     *at += padded(bed->workspace.bytes);
     spc_status status =
-        copy(t, &b.in, at, scene->in[one->draw], all[SPC_IN].bytes);
+        copy(t, &b.in, at, scene->in[one->draw], all[SPC_OPERAND_IN].bytes);
     if (status == SPC_OK)
         status = copy(t, &b.residual, at, scene->residual[one->draw],
-                      all[SPC_RESIDUAL].bytes);
+                      all[SPC_OPERAND_RESIDUAL].bytes);
     for (int n = 0; n < launches; n++, *at += padded(t->out_bytes)) {
         one->buffers[n] = b;
         one->buffers[n].out = *at;
@@ -84,10 +84,10 @@ static spc_status allocate(together *t, int launches)
 
     spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
     size_t bytes =
-        SIDES * (padded(all[SPC_IN].bytes) + padded(all[SPC_RESIDUAL].bytes) +
+        SIDES * (padded(all[SPC_OPERAND_IN].bytes) + padded(all[SPC_OPERAND_RESIDUAL].bytes) +
                  padded(bed->workspace.bytes) +
                  (size_t)launches * padded(t->out_bytes));
-    spc_status status = spc_alloc((void **)&t->memory, bed->ctx, bytes);
+    spc_status status = spc_memory_alloc((void **)&t->memory, bed->ctx, bytes);
     char *at = t->memory;
     for (int i = 0; i < SIDES && status == SPC_OK; i++)
         status = lay_side(t, &t->sides[i], &at, launches);
@@ -177,11 +177,11 @@ static spc_status run_graph(together *t, spc__graph *graph)
             bed->ctx->device, t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
             NAN_BYTE, t->out_bytes, NULL, error);
     if (status == SPC_OK)
-        status = spc_synchronize(bed->ctx);
+        status = spc_ctx_synchronize(bed->ctx);
     if (status == SPC_OK)
         status = bed->ops->graph_launch(bed->ctx->device, graph, NULL, error);
     if (status == SPC_OK)
-        status = spc_synchronize(bed->ctx);
+        status = spc_ctx_synchronize(bed->ctx);
     if (status == SPC_OK)
         status = spc__digester_begin(bed->digester);
     for (int i = 0; i < SIDES * LAUNCHES && status == SPC_OK; i++)
@@ -235,7 +235,7 @@ void spc__gate_test_together(const spc__gate *g)
     t.out_bytes = bed->out.bytes;
     if (status == SPC_OK && t.out_bytes > 0)
         status = on_host ? run_threads(&t) : run_branches(&t);
-    spc_dealloc(bed->ctx, t.memory);
+    spc_memory_free(bed->ctx, t.memory);
     int wrong = t.sides[0].wrong + t.sides[1].wrong;
     if (status != SPC_OK)
         spc__gate_failed(g);

@@ -251,7 +251,7 @@ static spc_status build_map(maker *m)
         spc_map_create_from_scene(&to->map, ctx, m->conv, m->scene);
     if (status == SPC_OK) {
         to->rows_in = spc_map_rows_in(to->map);
-        to->rows_out = spc_map_rows(to->map);
+        to->rows_out = spc_map_rows_out(to->map);
     }
     return status;
 }
@@ -283,7 +283,7 @@ spc_status spc__large_upload(spc__guarded *to, spc__bed *bed, spc_operand which,
 static spc_status draw_patterns(maker *m)
 {
     const spc_conv *conv = m->conv;
-    bool adds = spc__operand_of(conv, SPC_RESIDUAL, 1).present;
+    bool adds = spc__operand_of(conv, SPC_OPERAND_RESIDUAL, 1).present;
     size_t in = (size_t)PATTERN * (size_t)conv->cin * sizeof(float);
     size_t out = (size_t)PATTERN * (size_t)conv->cout * sizeof(float);
 
@@ -291,11 +291,11 @@ static spc_status draw_patterns(maker *m)
         return spc__fail_memory(m->error, in + out);
     spc__draw_in(m->in, conv, SPC__COUNT, PATTERN, &m->random);
     spc_status status =
-        spc__large_upload(&m->to->in, m->bed, SPC_IN, m->in, m->to->rows_in);
+        spc__large_upload(&m->to->in, m->bed, SPC_OPERAND_IN, m->in, m->to->rows_in);
     if (!adds || status != SPC_OK)
         return status;
     spc__draw_residual(m->residual, conv, SPC__COUNT, PATTERN, &m->random);
-    return spc__large_upload(&m->to->residual, m->bed, SPC_RESIDUAL,
+    return spc__large_upload(&m->to->residual, m->bed, SPC_OPERAND_RESIDUAL,
                              m->residual, m->to->rows_out);
 }
 
@@ -335,7 +335,7 @@ static void choose_rows(maker *m)
 static spc_status read_weights(maker *m)
 {
     const spc_conv *conv = m->conv;
-    spc__operand as = spc__operand_of(conv, SPC_WEIGHTS, 0);
+    spc__operand as = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
     size_t n = (size_t)(as.rows * as.columns), bytes = n * sizeof(float);
     float *turned;
 
@@ -382,7 +382,7 @@ static spc_status expect(maker *m, const spc_relation *relation, float *sums,
                           residual,
                           sample->scales[SPC__COUNT]};
     spc__seen seen = spc__relation_seen(relation);
-    spc__operand out = spc__operand_of(m->conv, SPC_OUT, to->count);
+    spc__operand out = spc__operand_of(m->conv, SPC_OPERAND_OUT, to->count);
     spc_ctx *ctx = m->bed->ctx;
 
     for (int64_t i = 0; i < seen.slots * to->count; i++)
@@ -402,7 +402,7 @@ static spc_status know_rows(maker *m)
 {
     spc__large *to = m->to;
     spc_ctx *ctx = m->bed->ctx;
-    spc__operand out = spc__operand_of(m->conv, SPC_OUT, to->count);
+    spc__operand out = spc__operand_of(m->conv, SPC_OPERAND_OUT, to->count);
     size_t results = (size_t)(to->count * m->conv->cout), extra = 16;
     spc__row_list only = {to->at, to->count};
     spc_relation relation = {0};
@@ -459,7 +459,7 @@ static spc_status make(maker *m, int64_t rows)
     if (status == SPC_OK)
         status =
             spc__bed_lay(m->bed, &to->out,
-                         spc__operand_of(m->conv, SPC_OUT, to->rows_out).bytes);
+                         spc__operand_of(m->conv, SPC_OPERAND_OUT, to->rows_out).bytes);
     to->is_there = status == SPC_OK && to->count > 0;
     spc_scene_free(m->scene);
     free(m->in);
@@ -491,7 +491,7 @@ static void give_up(spc__large *large, const spc__bed *bed)
 static bool is_for(const spc__bed *bed)
 {
     const spc_conv *conv = &bed->sample->conv;
-    spc__operand weights = spc__operand_of(conv, SPC_WEIGHTS, 0);
+    spc__operand weights = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
     bool places_are_exact = weights.rows * weights.columns < 1 << 24;
 
     if (spc__conv_has_triplets(conv) && spc__conv_is_inverse(conv) &&
@@ -564,7 +564,7 @@ static spc_status prepare(spc__large *large, const spc__bed *bed,
         large->map != NULL ? spc_map_prepare(large->map, plan, NULL) : SPC_OK;
     size_t bytes = large->map != NULL
                        ? spc_plan_workspace_bytes(plan, large->map)
-                       : spc_plan_workspace_rows(plan, large->rows_out);
+                       : spc_plan_workspace_bytes_linear(plan, large->rows_out);
 
     return status == SPC_OK ? spc__bed_lay(bed, &large->workspace, bytes)
                             : status;
@@ -573,7 +573,7 @@ static spc_status prepare(spc__large *large, const spc__bed *bed,
 static spc_status fetch(const spc__large *large, const spc__bed *bed)
 {
     spc__operand out =
-        spc__operand_of(&bed->sample->conv, SPC_OUT, large->rows_out);
+        spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, large->rows_out);
     size_t element = spc__dtype_of(out.dtype)->bytes;
     size_t pitch = (size_t)out.pitch * element;
     spc_status status = SPC_OK;
@@ -612,9 +612,9 @@ spc_status spc__large_run(spc__large *large, spc__bed *bed, spc_plan *plan,
     if (status == SPC_OK)
         status = large->map != NULL
                      ? spc_plan_execute(plan, large->map, &buffers, NULL)
-                     : spc_plan_execute_rows(plan, large->rows_out, NULL,
+                     : spc_plan_execute_linear(plan, large->rows_out, NULL,
                                              &buffers, NULL);
     if (status == SPC_OK)
-        status = spc_synchronize(ctx);
+        status = spc_ctx_synchronize(ctx);
     return status == SPC_OK ? fetch(large, bed) : status;
 }

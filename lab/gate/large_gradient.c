@@ -51,8 +51,8 @@ static spc_status upload_dy(const maker *m)
 {
     spc__large *to = m->to;
     spc_ctx *ctx = m->bed->ctx;
-    spc__operand all = spc__operand_of(m->conv, SPC_RESIDUAL, to->rows_out);
-    spc__operand one = spc__operand_of(m->conv, SPC_RESIDUAL, 1);
+    spc__operand all = spc__operand_of(m->conv, SPC_OPERAND_RESIDUAL, to->rows_out);
+    spc__operand one = spc__operand_of(m->conv, SPC_OPERAND_RESIDUAL, 1);
     size_t pitch = (size_t)all.pitch * spc__dtype_of(all.dtype)->bytes;
     char *encoded = malloc(one.bytes);
 
@@ -102,7 +102,7 @@ spc_status spc__large_know_gradient(spc__large *large, spc__bed *bed,
     const spc__sample *sample = bed->sample;
     maker m = {.to = large, .bed = bed, .conv = &sample->conv};
 
-    m.out = spc__operand_of(m.conv, SPC_OUT, large->rows_out);
+    m.out = spc__operand_of(m.conv, SPC_OPERAND_OUT, large->rows_out);
     spc_status status = allocate(&m);
     if (status == SPC_OK) {
         spc__draw_pair(m.x, m.dy, m.conv, SPC__COUNT, SPC__LARGE_PATTERN,
@@ -112,7 +112,7 @@ spc_status spc__large_know_gradient(spc__large *large, spc__bed *bed,
                 ->decode(m.before, sample->weights[SPC__COUNT],
                          (size_t)(m.out.rows * m.out.columns));
         status =
-            spc__large_upload(&large->in, bed, SPC_IN, m.x, large->rows_in);
+            spc__large_upload(&large->in, bed, SPC_OPERAND_IN, m.x, large->rows_in);
     }
     if (status == SPC_OK)
         status = upload_dy(&m);

@@ -6,7 +6,7 @@
 #include "lab/oracle/relation.h"
 
 /*
- * As spc_oracle, but in fp32: on the draws of integers (draw.h) it is exact in
+ * As spc_oracle_sums, but in fp32: on the draws of integers (draw.h) it is exact in
  * any order, and several times faster than double with magnitudes. Returns
  * SPC_EINTERRUPTED once *cancel (may be NULL) is set.
  */

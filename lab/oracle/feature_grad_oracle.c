@@ -50,7 +50,7 @@ static void count_all(double *count, const spc_feature *f,
                       const spc__feature_case *of)
 {
     bool pooled = f->op == SPC_FEATURE_POOL;
-    int offsets = spc_geometry_offsets(&f->geometry);
+    int offsets = spc_geometry_offset_count(&f->geometry);
 
     for (int64_t i = 0; i < of->rows_in; i++)
         count[i] = pooled ? 0 : offsets;
@@ -88,7 +88,7 @@ static void pool_pair(const sums *s, const spc_feature *f,
 static spc_status by_map(const sums *s, const spc_feature *f,
                          const spc__feature_case *of)
 {
-    int offsets = spc_geometry_offsets(&f->geometry);
+    int offsets = spc_geometry_offset_count(&f->geometry);
     double *count = calloc((size_t)of->rows_in + 1, sizeof(*count));
 
     if (count == NULL)

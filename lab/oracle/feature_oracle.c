@@ -161,7 +161,7 @@ static void pool_one(double *out, double *tolerance, int32_t *index,
                      const spc_feature *f, const spc__feature_case *of,
                      int64_t row, int c)
 {
-    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    int offsets = spc_geometry_offset_count(&f->geometry), present = 0;
     double sum = 0, magnitude = 0, most = -INFINITY;
     int32_t from = -1;
 
@@ -193,7 +193,7 @@ static void pool_one(double *out, double *tolerance, int32_t *index,
 static void unpool_one(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of, int64_t row, int c)
 {
-    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    int offsets = spc_geometry_offset_count(&f->geometry), present = 0;
     double magnitude = 0;
 
     *out = 0;
@@ -229,7 +229,7 @@ static int64_t slice_of(const spc_geometry *g, int k)
 static void slice_row(double *out, const spc_feature *f,
                       const spc__feature_case *of, int64_t row)
 {
-    int offsets = spc_geometry_offsets(&f->geometry);
+    int offsets = spc_geometry_offset_count(&f->geometry);
 
     for (int k = 0; k < offsets; k++) {
         int32_t i = of->map[(int64_t)k * of->rows_out + row];
@@ -243,7 +243,7 @@ static void slice_row(double *out, const spc_feature *f,
 static void unslice_row(double *out, double *tolerance, const spc_feature *f,
                         const spc__feature_case *of, int64_t row)
 {
-    int offsets = spc_geometry_offsets(&f->geometry), present = 0;
+    int offsets = spc_geometry_offset_count(&f->geometry), present = 0;
     int64_t outputs = f->channels / offsets;
 
     for (int k = 0; k < offsets; k++) {
@@ -263,7 +263,7 @@ static void unslice_row(double *out, double *tolerance, const spc_feature *f,
 static void by_slices(double *out, double *tolerance, const spc_feature *f,
                       const spc__feature_case *of)
 {
-    int64_t outputs = spc_feature_row_out(f);
+    int64_t outputs = spc_feature_elements_out(f);
 
     for (int64_t row = 0; row < of->rows_out; row++)
         if (f->op == SPC_FEATURE_SLICE)
@@ -332,7 +332,7 @@ static void regroup_one(double *out, double *tolerance, const spc_feature *f,
 static void by_row(double *out, double *tolerance, const spc_feature *f,
                    const spc__feature_case *of)
 {
-    int64_t outputs = spc_feature_row_out(f);
+    int64_t outputs = spc_feature_elements_out(f);
 
     for (int64_t row = 0; row < of->rows_out; row++)
         for (int64_t j = 0; j < outputs; j++) {
@@ -553,7 +553,7 @@ spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
                                const spc__feature_case *of)
 {
     size_t all = (size_t)(spc_feature_rows_out(f, of->rows_out, of->batches) *
-                          spc_feature_row_out(f));
+                          spc_feature_elements_out(f));
 
     memset(out, 0, all * sizeof(*out));
     memset(tolerance, 0, all * sizeof(*tolerance));
@@ -607,7 +607,7 @@ bool spc__feature_is_exact(const spc_feature *f)
 
 static double index_bytes(const spc_feature *f, int64_t rows_out, int64_t pairs)
 {
-    double offsets = spc_geometry_offsets(&f->geometry),
+    double offsets = spc_geometry_offset_count(&f->geometry),
            rows = (double)rows_out;
 
     return least(4 * (double)pairs + rows * offsets / 8, 4 * rows * offsets);
@@ -623,11 +623,11 @@ void spc__feature_bytes(double *read, double *written, const spc_feature *f,
     bool back = f->pass != SPC_FORWARD;
 
     *read = (double)spc_feature_rows_in(f, rows_in, batches) *
-                (double)spc_feature_row_in(f) * element +
+                (double)spc_feature_elements_in(f) * element +
             (double)spc_feature_rows_add(f, rows_in, batches) *
                 (double)f->channels * element;
     *written = (double)spc_feature_rows_out(f, rows_out, batches) *
-               (double)spc_feature_row_out(f) * result;
+               (double)spc_feature_elements_out(f) * result;
     if (spc__feature_has_scale(f))
         *read += (spc__feature_has_shift(f) ? 8.0 : 4.0) * f->channels;
     if (spc__feature_takes_map(f))

@@ -26,7 +26,7 @@ typedef struct spc__feature_case {
 } spc__feature_case;
 
 /*
- * Computes spc_feature_rows_out rows of spc_feature_row_out elements, and the
+ * Computes spc_feature_rows_out rows of spc_feature_elements_out elements, and the
  * tolerance of each, without rounding to the operator's type. `index` (may be
  * NULL) receives what POOL stores. May return SPC_ENOMEM.
  */

@@ -89,7 +89,7 @@ double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms)
 
     if (spc__conv_in_is_whole(conv))
         return 0;
-    if (conv->accumulator == SPC_SUMS_F16)
+    if (conv->accumulator == SPC_ACCUMULATOR_F16)
         return half_sum_error(magnitude, terms);
     bool split = type->factor_bits == 24; /* fp32 may be three products */
     double n = ((double)terms + 8) * (split ? 3 : 1);
@@ -286,12 +286,12 @@ spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
     return spc__cancelled(cancel) ? spc__interrupted(error) : SPC_OK;
 }
 
-void spc_oracle(double *out, double *magnitude, const spc_conv *conv,
+void spc_oracle_sums(double *out, double *magnitude, const spc_conv *conv,
                 const int32_t *index, int64_t rows, const float *in,
                 const float *weights, const float *bias, int threads)
 {
     spc__seen seen = {index, NULL,
-                      conv ? spc_geometry_offsets(&conv->geometry) : 0};
+                      conv ? spc_geometry_offset_count(&conv->geometry) : 0};
 
     if (out && index && in && weights && rows > 0 &&
         spc_conv_check(conv, NULL) == SPC_OK)

@@ -22,7 +22,7 @@ double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
 double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms);
 
 /*
- * spc_oracle, but returns SPC_EINTERRUPTED soon after *cancel is set (NULL:
+ * spc_oracle_sums, but returns SPC_EINTERRUPTED soon after *cancel is set (NULL:
  * never).
  */
 spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,

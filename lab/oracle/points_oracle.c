@@ -368,7 +368,7 @@ static spc_status run(problem *p, cloud *in, const cloud *to, int threads,
 
     r->rows_in = in->count;
     r->rows_out = to->count;
-    r->offsets = spc_geometry_offsets(p->g);
+    r->offsets = spc_geometry_offset_count(p->g);
     if ((status = copy_coords(&r->coords_in, in, error)) != SPC_OK ||
         (status = copy_coords(&r->coords_out, to, error)) != SPC_OK)
         return status;

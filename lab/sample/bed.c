@@ -42,7 +42,7 @@ static spc_status fill(const spc__bed *bed, void *to, int byte, size_t bytes)
 
 void spc__bed_release(const spc__bed *bed, spc__guarded *guarded)
 {
-    spc_dealloc(bed->ctx, guarded->base);
+    spc_memory_free(bed->ctx, guarded->base);
     memset(guarded, 0, sizeof(*guarded));
 }
 
@@ -69,7 +69,7 @@ spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
     to->room = round_up(bytes);
     to->is_far = to == &bed->out || to == &bed->workspace;
     size_t zone = bed->zone_bytes[to->is_far];
-    spc_status status = spc_alloc((void **)&to->base, bed->ctx,
+    spc_status status = spc_memory_alloc((void **)&to->base, bed->ctx,
                                   to->room + 2 * zone + SPC__PLACES);
     to->data = status == SPC_OK ? to->base + zone : NULL;
     return status;
@@ -165,15 +165,15 @@ static spc_status upload_draw(spc__bed *bed, int s, spc__draw draw)
     spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
     bed->loaded[s] = draw;
     bed->in_digest[s][draw] =
-        spc__digest_host(scene->in[draw], all[SPC_IN].bytes);
+        spc__digest_host(scene->in[draw], all[SPC_OPERAND_IN].bytes);
     spc_status status = upload(bed, &bed->in[s][array], scene->in[draw],
-                               all[SPC_IN].bytes, place);
+                               all[SPC_OPERAND_IN].bytes, place);
     if (status != SPC_OK || scene->residual[draw] == NULL)
         return status;
     bed->residual_digest[s][draw] =
-        spc__digest_host(scene->residual[draw], all[SPC_RESIDUAL].bytes);
+        spc__digest_host(scene->residual[draw], all[SPC_OPERAND_RESIDUAL].bytes);
     return upload(bed, &bed->residual[s][array], scene->residual[draw],
-                  all[SPC_RESIDUAL].bytes, place);
+                  all[SPC_OPERAND_RESIDUAL].bytes, place);
 }
 
 static spc_status upload_scene(spc__bed *bed, int s)
@@ -217,11 +217,11 @@ static spc_status upload_vectors(spc__bed *bed, int d)
     if (sample->bias[d] != NULL)
         status =
             upload(bed, &bed->bias[d], sample->bias[d],
-                   spc__operand_of(&sample->conv, SPC_BIAS, 0).bytes, place);
+                   spc__operand_of(&sample->conv, SPC_OPERAND_BIAS, 0).bytes, place);
     if (sample->scale[d] != NULL && status == SPC_OK)
         status =
             upload(bed, &bed->scale[d], sample->scale[d],
-                   spc__operand_of(&sample->conv, SPC_SCALE, 0).bytes, place);
+                   spc__operand_of(&sample->conv, SPC_OPERAND_SCALE, 0).bytes, place);
     if (sample->weights[d] != NULL && status == SPC_OK)
         status = upload(bed, &bed->scales[d], &sample->scales[d],
                         sizeof(sample->scales[d]), place);
@@ -296,7 +296,7 @@ static spc_status upload_layout(spc__bed *bed, spc__draw draw, size_t bytes)
 static spc_status upload_weights(spc__bed *bed)
 {
     const spc__sample *sample = bed->sample;
-    size_t bytes = spc__operand_of(&sample->conv, SPC_WEIGHTS, 0).bytes;
+    size_t bytes = spc__operand_of(&sample->conv, SPC_OPERAND_WEIGHTS, 0).bytes;
     spc_status status = SPC_OK;
 
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
@@ -370,14 +370,14 @@ spc_status spc__bed_remake_maps(spc__bed *bed)
 
 static size_t out_bytes(const spc__bed *bed, int s)
 {
-    return spc__operand_of(&bed->sample->conv, SPC_OUT,
+    return spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT,
                            bed->sample->scenes[s].rows_out)
         .bytes;
 }
 
 static spc_status choose_zone(spc__bed *bed, bool is_far)
 {
-    size_t rows = spc__operand_of(&bed->sample->conv, SPC_OUT, ZONE_ROWS).bytes;
+    size_t rows = spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, ZONE_ROWS).bytes;
     size_t least = is_far ? LEAST_FAR_ZONE : LEAST_ZONE;
     size_t bytes = round_up(rows > least ? rows : least);
     void *zone = malloc(bytes);
@@ -458,7 +458,7 @@ void spc__bed_free(spc__bed *bed)
     spc__bed_free_spare(bed);
     spc__bed_release(bed, &bed->out);
     spc__bed_release(bed, &bed->workspace);
-    spc_dealloc(bed->ctx, bed->count);
+    spc_memory_free(bed->ctx, bed->count);
     spc__digester_free(bed->digester);
     free(bed->host);
     free(bed);
@@ -476,7 +476,7 @@ static int64_t linear_rows(const spc__bed *bed, int s)
 
 static size_t workspace_bytes(const spc__bed *bed, const spc_plan *plan, int s)
 {
-    return is_linear(bed) ? spc_plan_workspace_rows(plan, linear_rows(bed, s))
+    return is_linear(bed) ? spc_plan_workspace_bytes_linear(plan, linear_rows(bed, s))
                           : spc_plan_workspace_bytes(plan, bed->maps[s]);
 }
 
@@ -540,7 +540,7 @@ spc_status spc__bed_set_timed(spc__bed *bed, const spc_plan *plan, int s)
 spc_status spc__bed_fill_out(spc__bed *bed, int byte)
 {
     spc__operand out =
-        spc__operand_of(&bed->sample->conv, SPC_OUT, bed->out_rows);
+        spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, bed->out_rows);
     size_t element = spc__dtype_of(out.dtype)->bytes;
     char *rows = bed->host;
 
@@ -582,7 +582,7 @@ spc_status spc__bed_execute_on(const spc__bed *bed, const spc_plan *plan, int s,
                                const spc_buffers *buffers, void *stream)
 {
     return is_linear(bed)
-               ? spc_plan_execute_rows(plan, linear_rows(bed, s),
+               ? spc_plan_execute_linear(plan, linear_rows(bed, s),
                                        s == bed->counted ? bed->count : NULL,
                                        buffers, stream)
                : spc_plan_execute(plan, bed->maps[s], buffers, stream);

@@ -60,7 +60,7 @@ static spc_status reserve_scene(room *r, int64_t capacity)
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
     size_t bytes = 16 * (size_t)scene->voxels;
     spc_ctx *ctx = r->bed->ctx;
-    spc_status status = spc_alloc((void **)&r->coords, ctx, bytes);
+    spc_status status = spc_memory_alloc((void **)&r->coords, ctx, bytes);
 
     options.capacity = capacity;
     options.halo = halo_of(r->geometry);
@@ -79,7 +79,7 @@ static spc_status reserve_scene(room *r, int64_t capacity)
 static spc_status reserve_other(room *r)
 {
     spc_status status =
-        spc_coords_reserve_outputs(&r->other, r->scene, r->geometry, 0);
+        spc_coords_create_outputs_reserved(&r->other, r->scene, r->geometry, 0);
 
     return status == SPC_OK ? spc_coords_update(r->other, NULL, NULL, 0, NULL)
                             : status;
@@ -120,7 +120,7 @@ static spc_status replace_map(spc__bed *bed, int64_t capacity)
     spc_map_free(r.map);
     spc_coords_free(r.other);
     spc_coords_free(r.scene);
-    spc_dealloc(bed->ctx, r.coords);
+    spc_memory_free(bed->ctx, r.coords);
     return status;
 }
 
@@ -132,16 +132,16 @@ static spc_status leave_room(spc__bed *bed, int64_t capacity)
 {
     int32_t rows = (int32_t)bed->sample->scenes[0].rows_out;
     spc__operand all[SPC_OPERANDS];
-    spc_status status = spc_alloc((void **)&bed->count, bed->ctx, sizeof rows);
+    spc_status status = spc_memory_alloc((void **)&bed->count, bed->ctx, sizeof rows);
 
     spc__operands(all, &bed->sample->conv, capacity, capacity);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status = spc__bed_reserve(bed, &bed->in[0][d], all[SPC_IN].bytes);
+        status = spc__bed_reserve(bed, &bed->in[0][d], all[SPC_OPERAND_IN].bytes);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         status = spc__bed_reserve(bed, &bed->residual[0][d],
-                                  all[SPC_RESIDUAL].bytes);
+                                  all[SPC_OPERAND_RESIDUAL].bytes);
     if (status == SPC_OK)
-        status = spc__bed_reserve(bed, &bed->out, all[SPC_OUT].bytes);
+        status = spc__bed_reserve(bed, &bed->out, all[SPC_OPERAND_OUT].bytes);
     if (status == SPC_OK)
         status = spc_copy_to_device(bed->ctx, bed->count, &rows, sizeof rows);
     bed->capacity = capacity;
@@ -235,13 +235,13 @@ static spc_status reserve_arrays(spc__bed *bed, const int *scenes, int count,
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &bed->sample->conv, rows_in, rows_out);
-    spc_status status = spc__bed_reserve(bed, &bed->out, all[SPC_OUT].bytes);
+    spc_status status = spc__bed_reserve(bed, &bed->out, all[SPC_OPERAND_OUT].bytes);
     for (int i = 0; i < count && status == SPC_OK; i++) {
         int s = scenes[i];
-        status = spc__bed_reserve(bed, &bed->in[s][0], all[SPC_IN].bytes);
-        if (status == SPC_OK && all[SPC_RESIDUAL].present)
+        status = spc__bed_reserve(bed, &bed->in[s][0], all[SPC_OPERAND_IN].bytes);
+        if (status == SPC_OK && all[SPC_OPERAND_RESIDUAL].present)
             status = spc__bed_reserve(bed, &bed->residual[s][0],
-                                      all[SPC_RESIDUAL].bytes);
+                                      all[SPC_OPERAND_RESIDUAL].bytes);
     }
     bed->spare_capacity = rows_out;
     return status;
@@ -259,13 +259,13 @@ spc_status spc__bed_build_spare(spc__bed *bed)
     int64_t rows = bed->sample->scenes[largest].rows_out + SPARE_ROWS;
     if (spc_conv_is_linear(&bed->sample->conv)) {
         spc_status status =
-            spc_alloc((void **)&bed->spare_count, bed->ctx, sizeof(int32_t));
+            spc_memory_alloc((void **)&bed->spare_count, bed->ctx, sizeof(int32_t));
         return status == SPC_OK ? reserve_arrays(bed, scenes, count, rows, rows)
                                 : status;
     }
     spc_status status = spc__bed_build_map(&bed->spare, bed, largest);
     if (status == SPC_OK)
-        status = spc_alloc((void **)&bed->spare_coords, bed->ctx,
+        status = spc_memory_alloc((void **)&bed->spare_coords, bed->ctx,
                            16 * (size_t)bed->sample->scenes[largest].voxels);
     return status == SPC_OK
                ? reserve_arrays(bed, scenes, count,
@@ -277,8 +277,8 @@ spc_status spc__bed_build_spare(spc__bed *bed)
 void spc__bed_free_spare(spc__bed *bed)
 {
     spc_map_free(bed->spare);
-    spc_dealloc(bed->ctx, bed->spare_coords);
-    spc_dealloc(bed->ctx, bed->spare_count);
+    spc_memory_free(bed->ctx, bed->spare_coords);
+    spc_memory_free(bed->ctx, bed->spare_count);
     bed->spare = NULL;
     bed->spare_coords = bed->spare_count = NULL;
 }

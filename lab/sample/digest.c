@@ -81,7 +81,7 @@ spc_status spc__digester_create(spc__digester **out, spc_ctx *ctx)
         d->kernel = NULL;
         return SPC_OK;
     }
-    return spc_alloc((void **)&d->sums, ctx,
+    return spc_memory_alloc((void **)&d->sums, ctx,
                      SPC__DIGESTS_MAX * 2 * sizeof(*d->sums));
 }
 
@@ -89,7 +89,7 @@ void spc__digester_free(spc__digester *d)
 {
     if (d == NULL)
         return;
-    spc_dealloc(d->ctx, d->sums);
+    spc_memory_free(d->ctx, d->sums);
     free(d);
 }
 
@@ -111,7 +111,7 @@ static spc_status add_at_host(spc__digester *d, const void *data, size_t bytes)
 
     if (copy == NULL)
         return spc__fail_memory(spc__error_of(d->ctx), bytes);
-    if ((status = spc_synchronize(d->ctx)) == SPC_OK &&
+    if ((status = spc_ctx_synchronize(d->ctx)) == SPC_OK &&
         (status = spc_copy_to_host(d->ctx, copy, data, bytes)) == SPC_OK)
         d->at_host[d->count++] = spc__digest_host(copy, bytes);
     free(copy);
@@ -150,7 +150,7 @@ spc_status spc__digester_add(spc__digester *d, const void *data, size_t bytes)
 spc_status spc__digester_end(spc__digester *d, uint64_t *out)
 {
     unsigned sums[2 * SPC__DIGESTS_MAX];
-    spc_status status = spc_synchronize(d->ctx);
+    spc_status status = spc_ctx_synchronize(d->ctx);
 
     if (status != SPC_OK)
         return status;

@@ -143,7 +143,7 @@ static double longest_sum(const spc_conv *conv)
 
 static bool sums_in_half(const spc_conv *conv)
 {
-    return conv->accumulator == SPC_SUMS_F16;
+    return conv->accumulator == SPC_ACCUMULATOR_F16;
 }
 
 /*

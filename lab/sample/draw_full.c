@@ -115,7 +115,7 @@ static bool is_line(const spc_conv *conv)
 static bool is_exact(const spc_conv *conv)
 {
     return spc__dtype_of(conv->dtype)->factor_bits < 24 &&
-           conv->accumulator == SPC_SUMS_OWN && spc__epilogue_is_exact(conv);
+           conv->accumulator == SPC_ACCUMULATOR_DEFAULT && spc__epilogue_is_exact(conv);
 }
 
 static spans spans_of(const spc_conv *conv)
@@ -133,7 +133,7 @@ static spans spans_of(const spc_conv *conv)
         s.in.high = 13;
         s.weights.high = 0;
     }
-    if (conv->accumulator == SPC_SUMS_F16) {
+    if (conv->accumulator == SPC_ACCUMULATOR_F16) {
         s.in = (span){-24, 15, 0};
         s.weights = (span){-24, -2, 0};
     }
@@ -309,7 +309,7 @@ void spc__full_pair(float *x, float *dy, const spc_conv *conv, int64_t rows_in,
 
 double spc__full_error(const spc_conv *conv, double sum)
 {
-    if (conv->accumulator == SPC_SUMS_F16)
+    if (conv->accumulator == SPC_ACCUMULATOR_F16)
         return 0x1p-10 * fabs(sum) + 0x1p-24;
     return factor_bits(conv) == 24 ? 6 * 0x1p-22 * fabs(sum) : 0;
 }

@@ -78,7 +78,7 @@ spc_status spc__expect(double *reference, float *tolerance,
                     values->weights, values->bias, threads, cancel, error);
     struct bounds bounds = {conv,      seen,      rows,     values,
                             magnitude, reference, tolerance, NULL};
-    if (status == SPC_OK && conv->accumulator == SPC_SUMS_F16 &&
+    if (status == SPC_OK && conv->accumulator == SPC_ACCUMULATOR_F16 &&
         (bounds.products = count_products(conv, values->weights)) == NULL)
         status =
             spc__fail_memory(error, (size_t)conv->cout * sizeof(int64_t));

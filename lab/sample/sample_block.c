@@ -57,13 +57,13 @@ static bool is_drawn(const spc__sample_header *header, int s, bool judges,
 static void lay_out_draw(spc__sample_header *header, int s, spc__draw draw,
                          const spc__operand *all, size_t *end)
 {
-    const spc__operand *out = &all[SPC_OUT];
+    const spc__operand *out = &all[SPC_OPERAND_OUT];
     size_t results = (size_t)(out->rows * out->columns);
 
-    header->scenes[s].in[draw] = reserve(end, all[SPC_IN].bytes);
-    if (all[SPC_RESIDUAL].present)
+    header->scenes[s].in[draw] = reserve(end, all[SPC_OPERAND_IN].bytes);
+    if (all[SPC_OPERAND_RESIDUAL].present)
         header->scenes[s].residual[draw] =
-            reserve(end, all[SPC_RESIDUAL].bytes);
+            reserve(end, all[SPC_OPERAND_RESIDUAL].bytes);
     if (draw == SPC__REAL)
         return;
     header->scenes[s].exact[draw] = reserve(end, out->bytes);
@@ -98,7 +98,7 @@ static void lay_out_scene(spc__sample_header *header, int s,
     for (int d = 0; d < SPC__DRAWS; d++)
         if (is_drawn(header, s, judges, (spc__draw)d))
             lay_out_draw(header, s, (spc__draw)d, all, end);
-    size_t out = (size_t)(all[SPC_OUT].rows * all[SPC_OUT].columns);
+    size_t out = (size_t)(all[SPC_OPERAND_OUT].rows * all[SPC_OPERAND_OUT].columns);
     if (s == header->given + SPC__AWKWARD_BORDER && spc__odd_is_for(conv))
         for (int odd = 0; odd < SPC__ODDS; odd++)
             header->scenes[s].odd[odd] = reserve(end, out);
@@ -123,13 +123,13 @@ static void lay_out(spc__sample_header *header, const spc_conv *conv,
         if (!spc__draw_is_for(conv, (spc__draw)d))
             continue;
         header->weights[d] =
-            reserve(&end, spc__operand_of(conv, SPC_WEIGHTS, 0).bytes);
-        if (spc__operand_of(conv, SPC_BIAS, 0).present)
+            reserve(&end, spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0).bytes);
+        if (spc__operand_of(conv, SPC_OPERAND_BIAS, 0).present)
             header->bias[d] =
-                reserve(&end, spc__operand_of(conv, SPC_BIAS, 0).bytes);
+                reserve(&end, spc__operand_of(conv, SPC_OPERAND_BIAS, 0).bytes);
         if (conv->scale)
             header->scale[d] =
-                reserve(&end, spc__operand_of(conv, SPC_SCALE, 0).bytes);
+                reserve(&end, spc__operand_of(conv, SPC_OPERAND_SCALE, 0).bytes);
         spc__draw_scales(&header->scales[d], conv, (spc__draw)d);
     }
     for (int s = 0; s < count; s++)

@@ -58,7 +58,7 @@ static spc_status encode_weights(spc__sample_maker *m, int d,
 static spc_status draw_weights(spc__sample_maker *m)
 {
     const spc_conv *conv = &m->sample->conv;
-    spc__operand operand = spc__operand_of(conv, SPC_WEIGHTS, 0);
+    spc__operand operand = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
     size_t n = (size_t)(operand.rows * operand.columns);
 
     for (int d = 0; d < SPC__DRAWS; d++) {
@@ -117,7 +117,7 @@ static spc_status expect_full_gradient(spc__sample_maker *m, float *sums,
                                        int64_t rows, const spc__values *values)
 {
     const spc_conv *conv = &m->sample->conv;
-    spc__operand out = spc__operand_of(conv, SPC_OUT, rows);
+    spc__operand out = spc__operand_of(conv, SPC_OPERAND_OUT, rows);
     spc_status status =
         spc__wgrad_exact(sums, conv, seen, rows, values, m->options->threads,
                          m->options->cancel, m->error);
@@ -162,7 +162,7 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
 {
     spc__sample *sample = m->sample;
     const spc__sample_scene *scene = &sample->scenes[s];
-    spc__operand out = spc__operand_of(&sample->conv, SPC_OUT, scene->rows_out);
+    spc__operand out = spc__operand_of(&sample->conv, SPC_OPERAND_OUT, scene->rows_out);
     size_t n = (size_t)(out.rows * out.columns);
     float *sums = malloc(n * sizeof(float) + 1);
 
@@ -276,15 +276,15 @@ static spc_status fill_arrays(spc__sample_maker *m, int s, spc__draw draw,
     } else {
         spc__draw_in(in, conv, draw, scene->rows_in, &m->random);
         thin_inputs(m, s, in, NULL);
-        if (all[SPC_RESIDUAL].present)
+        if (all[SPC_OPERAND_RESIDUAL].present)
             spc__draw_residual(residual, conv, draw, scene->rows_out,
                                &m->random);
         if (scale_arrays(m, s, seen, in, residual) != SPC_OK)
             return m->error->status;
     }
-    spc__encode_rows((void *)scene->in[draw], &all[SPC_IN], in);
-    if (all[SPC_RESIDUAL].present)
-        spc__encode_rows((void *)scene->residual[draw], &all[SPC_RESIDUAL],
+    spc__encode_rows((void *)scene->in[draw], &all[SPC_OPERAND_IN], in);
+    if (all[SPC_OPERAND_RESIDUAL].present)
+        spc__encode_rows((void *)scene->residual[draw], &all[SPC_OPERAND_RESIDUAL],
                          residual);
     if (draw != SPC__REAL)
         return expect_exact(m, s, draw, seen, &values);
@@ -303,7 +303,7 @@ static spc_status fill_draw(spc__sample_maker *m, int s, spc__draw draw,
 {
     const spc_conv *conv = &m->sample->conv;
     const spc__sample_scene *scene = &m->sample->scenes[s];
-    bool adds = spc__operand_of(conv, SPC_RESIDUAL, 1).present;
+    bool adds = spc__operand_of(conv, SPC_OPERAND_RESIDUAL, 1).present;
     size_t n = (size_t)(scene->rows_in * conv->cin);
     size_t added = adds ? (size_t)(scene->rows_out * conv->cout) : 0;
     float *in = malloc((n + added) * sizeof(float) + 1);

@@ -73,12 +73,12 @@ static spc_status open_map(spc__feature_bed *b)
     if (status != SPC_OK)
         return status;
     b->of.rows_in = spc_map_rows_in(b->map);
-    b->of.rows_out = spc_map_rows(b->map);
+    b->of.rows_out = spc_map_rows_out(b->map);
     size_t entries = (size_t)b->of.rows_out *
-                     (size_t)spc_geometry_offsets(&b->feature->geometry);
+                     (size_t)spc_geometry_offset_count(&b->feature->geometry);
     if ((status = allocate(&b->index, b->ctx, entries, 4)) == SPC_OK &&
         (status = spc_map_download(b->map, b->index)) == SPC_OK)
-        status = spc_feature_prepare(b->plan, b->map, NULL);
+        status = spc_feature_plan_prepare(b->plan, b->map, NULL);
     b->of.map = b->index;
     return status;
 }
@@ -128,7 +128,7 @@ static spc_status alloc_rows(spc__feature_rows *out, spc__feature_bed *b,
         .rows = rows, .row = row, .pitch = row + b->draw.wider, .dtype = dtype};
     out->first = ZONE + (size_t)b->draw.shift * element_bytes(out);
     out->bytes = offset_of(out, rows) + ZONE;
-    spc_status status = spc_alloc(&memory, b->ctx, out->bytes);
+    spc_status status = spc_memory_alloc(&memory, b->ctx, out->bytes);
     out->base = memory;
     return status;
 }
@@ -181,7 +181,7 @@ static spc_status draw_values(float **out, spc__feature_bed *b, size_t count,
 static spc_status move(void *out, spc_ctx *ctx, const void *from, size_t bytes)
 {
     void *memory = NULL;
-    spc_status status = spc_alloc(&memory, ctx, bytes + 16);
+    spc_status status = spc_memory_alloc(&memory, ctx, bytes + 16);
 
     if (status == SPC_OK && from != NULL)
         status = spc_copy_to_device(ctx, memory, from, bytes);
@@ -212,7 +212,7 @@ static void fill_stored(spc__feature_bed *b)
 {
     bool turned = b->feature->pass != SPC_FORWARD;
     int channels = b->feature->channels;
-    int offsets = spc_geometry_offsets(&b->feature->geometry);
+    int offsets = spc_geometry_offset_count(&b->feature->geometry);
 
     for (int k = 0; k < offsets; k++)
         for (int64_t row = 0; row < b->of.rows_out; row++) {
@@ -270,7 +270,7 @@ static spc_status draw_rows(spc__feature_bed *b, spc__random *random)
     int64_t in = spc_feature_rows_in(f, b->of.rows_in, b->of.batches);
     int64_t add = spc_feature_rows_add(f, b->of.rows_in, b->of.batches);
     spc_status status =
-        draw_array(&b->host[0], &b->in, b, in, spc_feature_row_in(f), random);
+        draw_array(&b->host[0], &b->in, b, in, spc_feature_elements_in(f), random);
 
     return status == SPC_OK && spc__feature_adds(f)
                ? draw_array(&b->host[1], &b->add, b, add, f->channels, random)
@@ -305,7 +305,7 @@ static void drop_draw(spc__feature_bed *b)
                          (void *)b->buffers.shift};
 
     for (int i = 0; i < (int)(sizeof(on_device) / sizeof(on_device[0])); i++)
-        spc_dealloc(b->ctx, on_device[i]);
+        spc_memory_free(b->ctx, on_device[i]);
     for (int i = 0; i < 4; i++)
         free(b->host[i]);
     free(b->stored);
@@ -351,8 +351,8 @@ spc_status spc__feature_bed_fill(spc__feature_bed *b,
         (status = draw_vector(&b->host[3], &b->buffers.shift, b, &random)) ||
         (status = draw_stored(b)) ||
         (status = move(&b->buffers.workspace, b->ctx, NULL,
-                       spc_feature_workspace_bytes(b->plan, inputs))) ||
-        (status = alloc_rows(&b->out, b, rows, spc_feature_row_out(f),
+                       spc_feature_plan_workspace_bytes(b->plan, inputs))) ||
+        (status = alloc_rows(&b->out, b, rows, spc_feature_elements_out(f),
                              spc__feature_out_dtype(f))))
         return status;
     point_to_rows(b);
@@ -370,7 +370,7 @@ spc_status spc__feature_bed_clear(const spc__feature_bed *b)
 
 spc_status spc__feature_bed_run(const spc__feature_bed *b, void *stream)
 {
-    return spc_feature_execute(b->plan, b->set, b->map, &b->buffers, stream);
+    return spc_feature_plan_execute(b->plan, b->set, b->map, &b->buffers, stream);
 }
 
 /* ---- judging ------------------------------------------------------------- */
@@ -489,7 +489,7 @@ spc_status spc__feature_bed_check(const spc__feature_bed *b, double *error)
     char *result = NULL;
     spc_status status = allocate(&result, b->ctx, b->out.bytes, 1);
 
-    if (status == SPC_OK && (status = spc_synchronize(b->ctx)) == SPC_OK)
+    if (status == SPC_OK && (status = spc_ctx_synchronize(b->ctx)) == SPC_OK)
         status = spc_copy_to_host(b->ctx, result, b->out.base, b->out.bytes);
     if (status == SPC_OK && (status = check_rows(b, result, error)) == SPC_OK &&
         (status = check_gaps(b, result)) == SPC_OK)

@@ -341,7 +341,7 @@ static spc_status compare_feature(spc__net_verifier *v,
                                   const spc__feature_case *of, const float *got)
 {
     const spc_feature *f = &v->net->nodes[work->node].feature;
-    int64_t columns = spc_feature_row_out(f);
+    int64_t columns = spc_feature_elements_out(f);
     int64_t rows = spc_feature_rows_out(f, of->rows_out, of->batches);
     size_t count = (size_t)rows * (size_t)columns;
     double *reference = malloc((count + 1) * sizeof(*reference));
@@ -508,7 +508,7 @@ static spc_status verify(spc__net_verifier *v, const spc_scene *scene)
     return status == SPC_OK ? verify_layers(v) : status;
 }
 
-spc_status spc_net_verify(spc_net_verdict *out, spc_net_plan *plan,
+spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
                           const spc_net_buffers *buffers,
                           const spc_scene *scene)
 {

@@ -81,7 +81,7 @@ static spc_status draw_mask(subject *s, uint64_t seed)
         s->mask[i] = spc__random_below(&random, 100) < MASK_PERCENT
                          ? (uint8_t)(1 + i % 255)
                          : 0;
-    if ((status = spc_alloc(&s->device_mask, s->ctx, (size_t)s->slots + 16)) !=
+    if ((status = spc_memory_alloc(&s->device_mask, s->ctx, (size_t)s->slots + 16)) !=
         SPC_OK)
         return status;
     return spc_copy_to_device(s->ctx, s->device_mask, s->mask,
@@ -223,7 +223,7 @@ static spc_status draw_features(void **out, const subject *s, int source,
             values[i] = feature_of(source, (int64_t)i / channels,
                                    (int64_t)i % channels);
         type->encode(stored, values, count);
-        status = spc_alloc(out, s->ctx, count * type->bytes + 16);
+        status = spc_memory_alloc(out, s->ctx, count * type->bytes + 16);
     }
     if (status == SPC_OK)
         status = spc_copy_to_device(s->ctx, *out, stored, count * type->bytes);
@@ -309,7 +309,7 @@ static spc_status run_gather(const subject *s, void *const *in, void *out)
     sum_slots(s, sums);
     if ((status = spc_coords_gather(s->set, out, (const void *const *)in,
                                     &s->gather, NULL)) == SPC_OK &&
-        (status = spc_synchronize(s->ctx)) == SPC_OK)
+        (status = spc_ctx_synchronize(s->ctx)) == SPC_OK)
         status = compare_features(s, out, sums, count, "gathered");
     free(sums);
     return status;
@@ -318,7 +318,7 @@ static spc_status run_gather(const subject *s, void *const *in, void *out)
 static void free_arrays(const subject *s, void **arrays, int count)
 {
     for (int i = 0; i < count; i++)
-        spc_dealloc(s->ctx, arrays[i]);
+        spc_memory_free(s->ctx, arrays[i]);
 }
 
 static spc_status check_gather(const subject *s)
@@ -331,7 +331,7 @@ static spc_status check_gather(const subject *s)
         status = draw_features(&arrays[i], s, i, spc_scene_rows(s->scenes[i]),
                                source_channels(s));
     if (status == SPC_OK)
-        status = spc_alloc(&arrays[s->count], s->ctx, bytes);
+        status = spc_memory_alloc(&arrays[s->count], s->ctx, bytes);
     if (status == SPC_OK)
         status = run_gather(s, arrays, arrays[s->count]);
     free_arrays(s, arrays, s->count + 1);
@@ -363,9 +363,9 @@ static spc_status run_spread(const subject *s, void *const *out, const void *in)
         return status;
     memset(back, 0, (size_t)rows * width * 4);
     spread_slots(s, back);
-    if ((status = spc_coords_spread(s->set, out, in, &s->gather, NULL)) ==
+    if ((status = spc_coords_scatter(s->set, out, in, &s->gather, NULL)) ==
         SPC_OK)
-        status = spc_synchronize(s->ctx);
+        status = spc_ctx_synchronize(s->ctx);
     for (int i = 0; i < s->count && status == SPC_OK; i++) {
         size_t count = (size_t)spc_scene_rows(s->scenes[i]) * width;
         status = compare_features(s, out[i], back + (size_t)first * width,
@@ -383,7 +383,7 @@ static spc_status check_spread(const subject *s)
                                       s->gather.channels);
 
     for (int i = 0; i < s->count && status == SPC_OK; i++)
-        status = spc_alloc(&arrays[i], s->ctx,
+        status = spc_memory_alloc(&arrays[i], s->ctx,
                            (size_t)spc_scene_rows(s->scenes[i]) *
                                    (size_t)source_channels(s) * 4 +
                                16);
@@ -427,7 +427,7 @@ static void release(subject *s)
     spc_coords_free(s->set);
     for (int i = 0; i < s->count; i++)
         spc_coords_free(s->source[i]);
-    spc_dealloc(s->ctx, s->device_mask);
+    spc_memory_free(s->ctx, s->device_mask);
     free(s->mask);
     spc__slot_list_release(&s->want);
 }

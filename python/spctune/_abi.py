@@ -150,8 +150,8 @@ SPC_F32 = 1
 SPC_TF32 = 2
 SPC_BF16 = 3
 SPC_I8 = 4
-SPC_SUMS_OWN = 0
-SPC_SUMS_F16 = 1
+SPC_ACCUMULATOR_DEFAULT = 0
+SPC_ACCUMULATOR_F16 = 1
 SPC_ACT_NONE = 0
 SPC_ACT_RELU = 1
 SPC_ACT_LEAKY = 2
@@ -162,7 +162,7 @@ SPC_ACT_ELU = 6
 SPC_ADD_NONE = 0
 SPC_ADD_BEFORE = 1
 SPC_ADD_AFTER = 2
-SPC_OUT_OWN = 0
+SPC_OUT_DEFAULT = 0
 SPC_OUT_F16 = 1
 SPC_OUT_BF16 = 2
 SPC_OUT_F32 = 3
@@ -195,15 +195,15 @@ class spc_conv(Structure):
         ("accumulator", c_int),
     ]
 
-SPC_IN = 0
-SPC_OUT = 1
-SPC_WEIGHTS = 2
-SPC_BIAS = 3
-SPC_SCALE = 4
-SPC_RESIDUAL = 5
-SPC_IN_SCALE = 6
-SPC_OUT_SCALE = 7
-SPC_RESIDUAL_SCALE = 8
+SPC_OPERAND_IN = 0
+SPC_OPERAND_OUT = 1
+SPC_OPERAND_WEIGHTS = 2
+SPC_OPERAND_BIAS = 3
+SPC_OPERAND_SCALE = 4
+SPC_OPERAND_RESIDUAL = 5
+SPC_OPERAND_IN_SCALE = 6
+SPC_OPERAND_OUT_SCALE = 7
+SPC_OPERAND_RESIDUAL_SCALE = 8
 SPC_OPERANDS = 9
 SPC_DUPLICATES_ERROR = 0
 SPC_DUPLICATES_FIRST = 1
@@ -275,10 +275,10 @@ SPC_PLAN_CACHED_ONLY = 1
 SPC_PLAN_ESTIMATE = 2
 SPC_PLAN_BACKGROUND = 4
 SPC_PLAN_KRSC = 8
-SPC_ORIGIN_EXACT = 0
-SPC_ORIGIN_BUCKET = 1
-SPC_ORIGIN_NEAREST = 2
-SPC_ORIGIN_DEFAULT = 3
+SPC_MATCH_EXACT = 0
+SPC_MATCH_BUCKET = 1
+SPC_MATCH_NEAREST = 2
+SPC_MATCH_DEFAULT = 3
 
 
 class spc_explain_question(Structure):
@@ -721,7 +721,7 @@ class spc_db_exchange(Structure):
     ]
 
 SPC_DB_RECORDS = 0
-SPC_DB_AND_CODE = 1
+SPC_DB_RECORDS_AND_CODE = 1
 SPC_DB_CHOICES = 2
 
 
@@ -966,21 +966,21 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_ctx_free": (None, (c_void_p,)),
     "spc_ctx_error": (c_char_p, (c_void_p,)),
     "spc_error_text": (c_char_p, (POINTER(spc_error), c_void_p)),
-    "spc_ctx_belongs": (c_bool, (c_void_p,)),
+    "spc_ctx_is_from_this_process": (c_bool, (c_void_p,)),
     "spc_plan_ctx": (c_void_p, (c_void_p,)),
     "spc_map_ctx": (c_void_p, (c_void_p,)),
     "spc_coords_ctx": (c_void_p, (c_void_p,)),
     "spc_ctx_stats": (spc_stats, (c_void_p,)),
     "spc_devices_list": (c_int, (POINTER(spc_device_info), c_int)),
     "spc_ctx_device": (c_int, (c_void_p, POINTER(spc_device_info))),
-    "spc_alloc": (c_int, (POINTER(c_void_p), c_void_p, c_size_t)),
-    "spc_dealloc": (None, (c_void_p, c_void_p)),
+    "spc_memory_alloc": (c_int, (POINTER(c_void_p), c_void_p, c_size_t)),
+    "spc_memory_free": (None, (c_void_p, c_void_p)),
     "spc_copy_to_device": (c_int, (c_void_p, c_void_p, c_void_p, c_size_t)),
     "spc_copy_to_host": (c_int, (c_void_p, c_void_p, c_void_p, c_size_t)),
-    "spc_synchronize": (c_int, (c_void_p,)),
+    "spc_ctx_synchronize": (c_int, (c_void_p,)),
     "spc_geometry_check": (c_int, (POINTER(spc_geometry), POINTER(spc_error))),
-    "spc_geometry_offsets": (c_int, (POINTER(spc_geometry),)),
-    "spc_geometry_offset": (None, (c_void_p, POINTER(spc_geometry), c_int)),
+    "spc_geometry_offset_count": (c_int, (POINTER(spc_geometry),)),
+    "spc_geometry_offset_at": (None, (c_void_p, POINTER(spc_geometry), c_int)),
     "spc_dtype_name": (c_char_p, (c_int,)),
     "spc_conv_parse": (c_int, (
         POINTER(spc_conv), c_char_p, POINTER(spc_error))),
@@ -989,26 +989,26 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_conv_pass": (c_int, (
         POINTER(spc_conv), POINTER(spc_conv), c_int, POINTER(spc_error))),
     "spc_conv_is_linear": (c_bool, (POINTER(spc_conv),)),
-    "spc_conv_bytes": (c_size_t, (POINTER(spc_conv), c_int, c_int64)),
+    "spc_conv_operand_bytes": (c_size_t, (POINTER(spc_conv), c_int, c_int64)),
     "spc_coords_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, c_int64, c_void_p)),
     "spc_coords_create_from_scene": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p)),
     "spc_coords_create_outputs": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_geometry))),
-    "spc_coords_reserve": (c_int, (
+    "spc_coords_create_reserved": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_coords_options))),
-    "spc_coords_reserve_outputs": (c_int, (
+    "spc_coords_create_outputs_reserved": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_geometry), c_int64)),
     "spc_coords_free": (None, (c_void_p,)),
     "spc_coords_update": (c_int, (
         c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
     "spc_coords_check": (c_int, (c_void_p, c_void_p)),
-    "spc_coords_merge": (c_int, (c_void_p, c_void_p, c_int, c_int, c_void_p)),
+    "spc_coords_merge_features": (c_int, (c_void_p, c_void_p, c_int, c_int, c_void_p)),
     "spc_coords_rows": (c_int64, (c_void_p,)),
     "spc_coords_capacity": (c_int64, (c_void_p,)),
     "spc_coords_key_bits": (c_int, (c_void_p,)),
-    "spc_coords_count": (c_void_p, (c_void_p,)),
+    "spc_coords_device_count": (c_void_p, (c_void_p,)),
     "spc_coords_data": (c_void_p, (c_void_p,)),
     "spc_coords_batches": (c_int64, (c_void_p,)),
     "spc_regrouping_parse": (c_int, (
@@ -1017,18 +1017,18 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_char_p, c_size_t, POINTER(spc_regrouping))),
     "spc_regrouping_check": (c_int, (
         POINTER(spc_regrouping), POINTER(spc_error))),
-    "spc_coords_reserve_regrouped": (c_int, (
+    "spc_coords_create_regrouped_reserved": (c_int, (
         POINTER(c_void_p), POINTER(c_void_p), c_int, POINTER(spc_regrouping),
         c_int64)),
     "spc_coords_create_regrouped": (c_int, (
         POINTER(c_void_p), POINTER(c_void_p), c_int, POINTER(spc_regrouping),
         c_void_p)),
-    "spc_coords_regroup": (c_int, (c_void_p, c_void_p, c_void_p)),
-    "spc_coords_mask": (c_int, (
+    "spc_coords_update_regrouped": (c_int, (c_void_p, c_void_p, c_void_p)),
+    "spc_coords_mask_above": (c_int, (
         c_void_p, c_void_p, POINTER(c_void_p), c_int, c_float, c_void_p)),
     "spc_coords_gather": (c_int, (
         c_void_p, c_void_p, POINTER(c_void_p), POINTER(spc_gather), c_void_p)),
-    "spc_coords_spread": (c_int, (
+    "spc_coords_scatter": (c_int, (
         c_void_p, POINTER(c_void_p), c_void_p, POINTER(spc_gather), c_void_p)),
     "spc_coords_row_lists": (c_bool, (POINTER(spc_row_lists), c_void_p)),
     "spc_voxelisation_check": (c_int, (
@@ -1041,9 +1041,9 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
     "spc_voxels_check": (c_int, (c_void_p, POINTER(spc_voxels_info), c_void_p)),
     "spc_voxels_coords": (c_void_p, (c_void_p,)),
-    "spc_voxels_count": (c_void_p, (c_void_p,)),
+    "spc_voxels_device_count": (c_void_p, (c_void_p,)),
     "spc_voxels_features": (c_void_p, (c_void_p,)),
-    "spc_voxels_points": (c_void_p, (c_void_p,)),
+    "spc_voxels_point_counts": (c_void_p, (c_void_p,)),
     "spc_map_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry))),
     "spc_map_create_inverse": (c_int, (
@@ -1053,13 +1053,13 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_map_check": (c_int, (c_void_p, c_void_p)),
     "spc_map_create_from_scene": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p)),
-    "spc_map_create_from_coords": (c_int, (
+    "spc_map_create_from_rows": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p, c_int64,
         c_void_p)),
     "spc_map_free": (None, (c_void_p,)),
     "spc_map_in": (c_void_p, (c_void_p,)),
     "spc_map_out": (c_void_p, (c_void_p,)),
-    "spc_map_rows": (c_int64, (c_void_p,)),
+    "spc_map_rows_out": (c_int64, (c_void_p,)),
     "spc_map_rows_in": (c_int64, (c_void_p,)),
     "spc_map_pairs": (c_int64, (c_void_p,)),
     "spc_map_density": (c_double, (c_void_p,)),
@@ -1068,7 +1068,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_plan_create": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p, c_uint)),
     "spc_plan_free": (None, (c_void_p,)),
-    "spc_plan_origin": (c_int, (c_void_p,)),
+    "spc_plan_match": (c_int, (c_void_p,)),
     "spc_plan_reason": (c_char_p, (c_void_p,)),
     "spc_plan_is_shipped": (c_bool, (c_void_p,)),
     "spc_plan_template": (c_char_p, (c_void_p,)),
@@ -1087,10 +1087,10 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_map_prepare": (c_int, (c_void_p, c_void_p, c_void_p)),
     "spc_plan_execute": (c_int, (
         c_void_p, c_void_p, POINTER(spc_buffers), c_void_p)),
-    "spc_plan_create_rows": (c_int, (
+    "spc_plan_create_linear": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_int64, c_uint)),
-    "spc_plan_workspace_rows": (c_size_t, (c_void_p, c_int64)),
-    "spc_plan_execute_rows": (c_int, (
+    "spc_plan_workspace_bytes_linear": (c_size_t, (c_void_p, c_int64)),
+    "spc_plan_execute_linear": (c_int, (
         c_void_p, c_int64, c_void_p, POINTER(spc_buffers), c_void_p)),
     "spc_feature_parse": (c_int, (
         POINTER(spc_feature), c_char_p, POINTER(spc_error))),
@@ -1098,19 +1098,19 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_feature_check": (c_int, (POINTER(spc_feature), POINTER(spc_error))),
     "spc_feature_pass": (c_int, (
         POINTER(spc_feature), POINTER(spc_feature), c_int, POINTER(spc_error))),
-    "spc_feature_example": (c_char_p, (c_int,)),
+    "spc_feature_example_at": (c_char_p, (c_int,)),
     "spc_feature_words": (c_int, (c_char_p, c_size_t, c_int)),
-    "spc_feature_row_out": (c_int64, (POINTER(spc_feature),)),
-    "spc_feature_row_in": (c_int64, (POINTER(spc_feature),)),
+    "spc_feature_elements_out": (c_int64, (POINTER(spc_feature),)),
+    "spc_feature_elements_in": (c_int64, (POINTER(spc_feature),)),
     "spc_feature_rows_out": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
     "spc_feature_rows_in": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
     "spc_feature_rows_add": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
     "spc_feature_plan_create": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_feature), c_uint)),
     "spc_feature_plan_free": (None, (c_void_p,)),
-    "spc_feature_workspace_bytes": (c_size_t, (c_void_p, c_void_p)),
-    "spc_feature_prepare": (c_int, (c_void_p, c_void_p, c_void_p)),
-    "spc_feature_execute": (c_int, (
+    "spc_feature_plan_workspace_bytes": (c_size_t, (c_void_p, c_void_p)),
+    "spc_feature_plan_prepare": (c_int, (c_void_p, c_void_p, c_void_p)),
+    "spc_feature_plan_execute": (c_int, (
         c_void_p, c_void_p, c_void_p, POINTER(spc_feature_buffers), c_void_p)),
     "spc_operators": (POINTER(spc_operator_info), (c_int,)),
     "spc_net_create": (c_int, (
@@ -1142,33 +1142,33 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_net_voxelisation": (c_int, (
         POINTER(spc_voxelisation), c_void_p, c_int, POINTER(spc_error))),
     "spc_net_describe": (None, (POINTER(spc_net_info), c_void_p)),
-    "spc_net_note": (c_char_p, (c_void_p, c_int)),
+    "spc_net_note_at": (c_char_p, (c_void_p, c_int)),
     "spc_net_add_note": (c_int, (c_void_p, c_char_p, POINTER(spc_error))),
-    "spc_net_tensor": (c_int, (
+    "spc_net_tensor_at": (c_int, (
         POINTER(spc_tensor_info), c_void_p, c_int, POINTER(spc_error))),
     "spc_net_param_at": (c_int, (POINTER(spc_net_param), c_void_p, c_int)),
     "spc_net_set_param": (c_int, (
         c_void_p, c_char_p, c_int, c_void_p, c_int64, POINTER(spc_error))),
-    "spc_net_draw_params": (c_int, (c_void_p, c_uint64, POINTER(spc_error))),
+    "spc_net_init_params": (c_int, (c_void_p, c_uint64, POINTER(spc_error))),
     "spc_net_quantise": (c_int, (
         c_void_p, c_void_p, c_void_p, POINTER(spc_error))),
     "spc_net_plan_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_net_options))),
     "spc_net_plan_free": (None, (c_void_p,)),
-    "spc_net_memory_bytes": (c_size_t, (c_void_p,)),
-    "spc_net_weights_bytes": (c_size_t, (c_void_p,)),
-    "spc_net_execute": (c_int, (c_void_p, POINTER(spc_net_buffers), c_void_p)),
-    "spc_net_check": (c_int, (c_void_p, c_void_p)),
-    "spc_net_capture": (c_int, (c_void_p, POINTER(spc_net_buffers))),
-    "spc_net_replay": (c_int, (c_void_p, c_void_p)),
-    "spc_net_output_at": (c_int, (POINTER(spc_net_output), c_void_p, c_int)),
-    "spc_net_steps": (c_int, (c_void_p,)),
-    "spc_net_step_at": (c_int, (POINTER(spc_net_step), c_void_p, c_int)),
+    "spc_net_plan_memory_bytes": (c_size_t, (c_void_p,)),
+    "spc_net_plan_weights_bytes": (c_size_t, (c_void_p,)),
+    "spc_net_plan_execute": (c_int, (c_void_p, POINTER(spc_net_buffers), c_void_p)),
+    "spc_net_plan_check": (c_int, (c_void_p, c_void_p)),
+    "spc_net_plan_capture": (c_int, (c_void_p, POINTER(spc_net_buffers))),
+    "spc_net_plan_replay": (c_int, (c_void_p, c_void_p)),
+    "spc_net_plan_output_at": (c_int, (POINTER(spc_net_output), c_void_p, c_int)),
+    "spc_net_plan_step_count": (c_int, (c_void_p,)),
+    "spc_net_plan_step_at": (c_int, (POINTER(spc_net_step), c_void_p, c_int)),
     "spc_points_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
-    "spc_points_reserve": (c_int, (
+    "spc_points_create_reserved": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_points_options))),
-    "spc_points_reserve_sampled": (c_int, (
+    "spc_points_create_sampled": (c_int, (
         POINTER(c_void_p), c_void_p, c_float)),
     "spc_points_free": (None, (c_void_p,)),
     "spc_points_update": (c_int, (
@@ -1176,14 +1176,14 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_points_check": (c_int, (c_void_p, c_void_p)),
     "spc_points_rows": (c_int64, (c_void_p,)),
     "spc_points_capacity": (c_int64, (c_void_p,)),
-    "spc_points_count": (c_void_p, (c_void_p,)),
+    "spc_points_device_count": (c_void_p, (c_void_p,)),
     "spc_points_data": (c_void_p, (c_void_p,)),
     "spc_points_sources": (c_void_p, (c_void_p,)),
-    "spc_map_radius": (c_int, (
+    "spc_map_create_radius": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
-    "spc_map_radius_inverse": (c_int, (
+    "spc_map_create_radius_inverse": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
-    "spc_map_triplets": (c_int, (c_void_p, POINTER(spc_triplet))),
+    "spc_map_download_triplets": (c_int, (c_void_p, POINTER(spc_triplet))),
     "spc_tune": (c_int, (
         c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int,
         POINTER(spc_tune_options), POINTER(spc_tune_report))),
@@ -1191,20 +1191,20 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int,
         POINTER(spc_tune_options), POINTER(spc_tune_report))),
     "spc_tune_worker": (c_int, (c_void_p,)),
-    "spc_space_render": (c_int, (
+    "spc_candidate_render": (c_int, (
         POINTER(c_char_p), c_void_p, POINTER(spc_conv), c_char_p, c_int)),
     "spc_background_start": (c_int, (
         c_void_p, POINTER(spc_background_options))),
     "spc_background_wait": (None, (c_void_p,)),
     "spc_plan_is_outdated": (c_bool, (c_void_p,)),
-    "spc_capture": (c_int, (
+    "spc_record_layer": (c_int, (
         c_void_p, c_char_p, POINTER(spc_conv), c_void_p, c_int64, c_void_p)),
-    "spc_capture_net": (c_int, (c_void_p, c_char_p, POINTER(spc_net_buffers))),
+    "spc_record_layers": (c_int, (c_void_p, c_char_p, POINTER(spc_net_buffers))),
     "spc_db_each": (c_int, (
         c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_row), c_void_p), c_void_p)),
     "spc_db_each_record": (c_int, (
         c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_row), c_void_p), c_void_p)),
-    "spc_db_trials": (c_int, (
+    "spc_db_each_trial": (c_int, (
         c_void_p, c_int64, CFUNCTYPE(None, POINTER(spc_trial), c_void_p),
         c_void_p)),
     "spc_db_verify": (c_int, (
@@ -1224,7 +1224,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         POINTER(spc_db_packed))),
     "spc_db_prune": (c_int, (
         c_void_p, POINTER(spc_db_prune_options), c_void_p)),
-    "spc_db_release": (c_int, (c_void_p, c_void_p)),
+    "spc_db_restore": (c_int, (c_void_p, c_void_p)),
     "spc_db_pin": (c_int, (c_void_p, c_int64, c_char_p)),
     "spc_db_migrate": (c_int, (
         c_char_p, c_void_p, c_void_p, POINTER(spc_error))),
@@ -1240,14 +1240,14 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_point_rows_load": (c_int, (
         POINTER(spc_point_rows), c_char_p, c_int, POINTER(spc_error))),
     "spc_point_rows_release": (None, (POINTER(spc_point_rows),)),
-    "spc_net_scene": (c_int, (
+    "spc_net_load_scene": (c_int, (
         POINTER(c_void_p), c_void_p, c_char_p, POINTER(spc_error))),
-    "spc_net_set_scene": (c_int, (POINTER(c_void_p), c_void_p, c_int)),
+    "spc_net_plan_scene_of_set": (c_int, (POINTER(c_void_p), c_void_p, c_int)),
     "spc_oracle_relation": (c_int, (
         POINTER(spc_relation), POINTER(spc_conv), c_void_p, c_int,
         POINTER(spc_error))),
     "spc_relation_release": (None, (POINTER(spc_relation),)),
-    "spc_oracle": (None, (
+    "spc_oracle_sums": (None, (
         c_void_p, c_void_p, POINTER(spc_conv), c_void_p, c_int64, c_void_p,
         c_void_p, c_void_p, c_int)),
     "spc_oracle_epilogue": (None, (
@@ -1256,7 +1256,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, POINTER(spc_conv), c_int64, POINTER(spc_scales), c_void_p,
         c_void_p, c_void_p)),
     "spc_voxels_verify": (c_int, (c_void_p, c_void_p, c_void_p, c_int64)),
-    "spc_net_verify": (c_int, (
+    "spc_net_plan_verify": (c_int, (
         POINTER(spc_net_verdict), c_void_p, POINTER(spc_net_buffers),
         c_void_p)),
     "spc_device_measure": (c_int, (c_void_p,)),
@@ -1269,7 +1269,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_feature_bench": (c_int, (
         c_void_p, POINTER(spc_feature), c_void_p, c_uint64,
         POINTER(spc_bench_result))),
-    "spc_floor": (c_int, (
+    "spc_bench_floor": (c_int, (
         POINTER(spc_bench_result), c_void_p, c_char_p, POINTER(spc_conv),
         c_double, c_double, c_double)),
     "spc_feature_verify": (c_int, (
@@ -1277,22 +1277,22 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p)),
     "spc_regrouping_verify": (c_int, (
         c_void_p, POINTER(spc_regrouping), POINTER(c_void_p), c_int, c_uint64)),
-    "spc_net_ranges": (c_int, (c_void_p, c_void_p, POINTER(spc_net_buffers))),
-    "spc_net_profile": (c_int, (
+    "spc_net_plan_widen_ranges": (c_int, (c_void_p, c_void_p, POINTER(spc_net_buffers))),
+    "spc_net_plan_profile": (c_int, (
         POINTER(spc_net_time), c_void_p, POINTER(spc_net_buffers))),
     "spc_training_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, c_void_p, c_uint)),
     "spc_training_free": (None, (c_void_p,)),
     "spc_training_rows": (c_int64, (c_void_p,)),
-    "spc_training_output": (c_int, (
+    "spc_training_output_at": (c_int, (
         POINTER(spc_training_out), c_void_p, c_int)),
-    "spc_net_forward": (c_int, (
+    "spc_training_forward": (c_int, (
         c_void_p, c_void_p, POINTER(c_void_p), c_void_p)),
-    "spc_net_backward": (c_int, (c_void_p, c_void_p, c_void_p)),
-    "spc_net_backward_all": (c_int, (
+    "spc_training_backward": (c_int, (c_void_p, c_void_p, c_void_p)),
+    "spc_training_backward_all": (c_int, (
         c_void_p, POINTER(c_void_p), c_int, c_void_p)),
-    "spc_training_features": (c_void_p, (c_void_p,)),
-    "spc_training_param": (c_int, (
+    "spc_training_features_gradient": (c_void_p, (c_void_p,)),
+    "spc_training_get_param": (c_int, (
         c_void_p, c_char_p, c_int, c_void_p, c_void_p, c_int64)),
     "spc_training_set_param": (c_int, (
         c_void_p, c_char_p, c_int, c_void_p, c_int64)),

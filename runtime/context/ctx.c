@@ -396,10 +396,10 @@ void spc__ctx_leave(spc_ctx *ctx)
     if (__atomic_sub_fetch(&ctx->users, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     /* A child leaves the driver's objects, and threads, to its parent. */
-    if (!spc_ctx_belongs(ctx) && ctx->device != NULL &&
+    if (!spc_ctx_is_from_this_process(ctx) && ctx->device != NULL &&
         spc__device_ops_of(ctx->device)->stays_in_process)
         return;
-    if (ctx->background != NULL && spc_ctx_belongs(ctx))
+    if (ctx->background != NULL && spc_ctx_is_from_this_process(ctx))
         ctx->background->release(ctx->background);
     spc__modules_free(ctx->modules, ctx->device);
     spc__library_close(ctx->library);
@@ -419,7 +419,7 @@ void spc_ctx_free(spc_ctx *ctx)
 {
     if (ctx == NULL)
         return;
-    if (ctx->background != NULL && spc_ctx_belongs(ctx))
+    if (ctx->background != NULL && spc_ctx_is_from_this_process(ctx))
         ctx->background->end(ctx->background);
     spc__ctx_leave(ctx);
 }
@@ -430,7 +430,7 @@ spc_status spc__ctx_check_cancel(spc_ctx *ctx)
                                        : SPC_OK;
 }
 
-bool spc_ctx_belongs(const spc_ctx *ctx)
+bool spc_ctx_is_from_this_process(const spc_ctx *ctx)
 {
     return ctx != NULL && ctx->forks == spc__forks();
 }
@@ -487,7 +487,7 @@ spc_status spc_ctx_device(const spc_ctx *ctx, spc_device_info *out)
     return status;
 }
 
-spc_status spc_alloc(void **out, spc_ctx *ctx, size_t bytes)
+spc_status spc_memory_alloc(void **out, spc_ctx *ctx, size_t bytes)
 {
     spc_error *error = spc__error_of(ctx);
     spc_status status =
@@ -501,7 +501,7 @@ spc_status spc_alloc(void **out, spc_ctx *ctx, size_t bytes)
         ->alloc(ctx->device, out, bytes > 0 ? bytes : 1, error);
 }
 
-void spc_dealloc(spc_ctx *ctx, void *memory)
+void spc_memory_free(spc_ctx *ctx, void *memory)
 {
     if (ctx != NULL && memory != NULL)
         spc__device_ops_of(ctx->device)->dealloc(ctx->device, memory);
@@ -539,7 +539,7 @@ spc_status spc_copy_to_host(spc_ctx *ctx, void *host, const void *device,
     return status == SPC_OK ? ops->sync(ctx->device, NULL, error) : status;
 }
 
-spc_status spc_synchronize(spc_ctx *ctx)
+spc_status spc_ctx_synchronize(spc_ctx *ctx)
 {
     spc_error *error = spc__error_of(ctx);
     spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);

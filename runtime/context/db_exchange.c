@@ -76,7 +76,7 @@ spc_status spc_db_merge(spc_ctx *ctx, const char *path,
 /* ---- export -------------------------------------------------------------- */
 
 _Static_assert((int)SPC_DB_CHOICES == (int)SPC__EXPORT_CHOICES &&
-                   (int)SPC_DB_AND_CODE == (int)SPC__EXPORT_CODE,
+                   (int)SPC_DB_RECORDS_AND_CODE == (int)SPC__EXPORT_CODE,
                "spc_db_what and spc__export");
 
 spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
@@ -90,7 +90,7 @@ spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
 
     if (status == SPC_OK && (unsigned)what > SPC_DB_CHOICES)
         status = spc__fail(spc__error_of(ctx), SPC_EINVAL,
-                           "cannot export %d: SPC_DB_RECORDS, SPC_DB_AND_CODE "
+                           "cannot export %d: SPC_DB_RECORDS, SPC_DB_RECORDS_AND_CODE "
                            "or SPC_DB_CHOICES is right",
                            (int)what);
     if (status != SPC_OK)

@@ -70,7 +70,7 @@ spc_status spc_db_prune(spc_ctx *ctx, const spc_db_prune_options *options,
                             spc__error_of(ctx));
 }
 
-spc_status spc_db_release(spc_ctx *ctx, int64_t *released)
+spc_status spc_db_restore(spc_ctx *ctx, int64_t *released)
 {
     int64_t unwanted;
     spc_status status = spc__ctx_need_database(ctx, __func__, "ctx", ctx);

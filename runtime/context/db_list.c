@@ -191,7 +191,7 @@ static void report_trial(const spc__trial *from,
     spc__buf_release(&config);
 }
 
-spc_status spc_db_trials(spc_ctx *ctx, int64_t id,
+spc_status spc_db_each_trial(spc_ctx *ctx, int64_t id,
                          void (*each)(const spc_trial *trial, void *payload),
                          void *payload)
 {

@@ -311,7 +311,7 @@ static spc_status check_extent_is_set(const spc_coords_options *o,
         (long long)o->capacity);
 }
 
-spc_status spc_coords_reserve(spc_coords **out, spc_ctx *ctx,
+spc_status spc_coords_create_reserved(spc_coords **out, spc_ctx *ctx,
                               const spc_coords_options *options)
 {
     spc_error error = {0};
@@ -579,7 +579,7 @@ static spc_status make_outputs(spc_coords **out, spc_coords *in,
     return status == SPC_OK ? make(out, in->ctx, &p, error) : status;
 }
 
-spc_status spc_coords_reserve_outputs(spc_coords **out, spc_coords *in,
+spc_status spc_coords_create_outputs_reserved(spc_coords **out, spc_coords *in,
                                       const spc_geometry *geometry,
                                       int64_t capacity)
 {

@@ -66,7 +66,7 @@ spc_status spc__coords_create_exact(spc_coords **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     const spc__guard *guard, spc_error *error);
 
-/* Like spc_coords_reserve, but accepts an extent of one voxel: here it was
+/* Like spc_coords_create_reserved, but accepts an extent of one voxel: here it was
  * computed and not forgotten. */
 spc_status spc__coords_reserve(spc_coords **out, spc_ctx *ctx,
                                const spc_coords_options *options,

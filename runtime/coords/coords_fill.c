@@ -23,7 +23,7 @@ spc_status spc__coords_need_filled(const spc_coords *c, spc_error *error)
                      "the %s was never filled: call %s first",
                      is_cloud ? "cloud" : "coordinate set",
                      is_cloud     ? "spc_points_update"
-                     : c->regroup ? "spc_coords_regroup"
+                     : c->regroup ? "spc_coords_update_regrouped"
                                   : "spc_coords_update");
 }
 
@@ -110,7 +110,7 @@ spc_status spc__coords_build_checked(spc_coords *c, const int32_t *coords,
                             : status;
 }
 
-spc_status spc_coords_merge(const spc_coords *c, void *features,
+spc_status spc_coords_merge_features(const spc_coords *c, void *features,
                             spc_dtype dtype, int channels, void *stream)
 {
     spc_error error = {0};
@@ -247,7 +247,7 @@ int spc_coords_key_bits(const spc_coords *c)
     return c ? spc__key_bits(&c->key) : 0;
 }
 
-const int32_t *spc_coords_count(const spc_coords *c)
+const int32_t *spc_coords_device_count(const spc_coords *c)
 {
     return c ? c->count : NULL;
 }

@@ -80,7 +80,7 @@ static void describe(spc_map *map, spc_coords *in, spc_coords *to,
     map->to = spc__coords_share(to);
     map->geometry = *geometry;
     map->inverse = inverse;
-    map->offsets = spc_geometry_offsets(geometry);
+    map->offsets = spc_geometry_offset_count(geometry);
     map->mask_words = (map->offsets + 31) / 32;
     map->centre = inverse ? -1 : spc__geometry_centre(geometry);
 }
@@ -99,7 +99,7 @@ static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
     }
     if ((status = check_sets(in, to, geometry, error)) != SPC_OK ||
         (status = check_guard(in, geometry, inverse, error)) != SPC_OK ||
-        (status = check_entries(to->capacity, spc_geometry_offsets(geometry),
+        (status = check_entries(to->capacity, spc_geometry_offset_count(geometry),
                                 error)) != SPC_OK)
         return status;
     if (!(map = calloc(1, sizeof *map)))
@@ -131,7 +131,7 @@ static spc_status create_public(const char *name, spc_map **out, spc_coords *in,
     status = geometry->rule == SPC_RULE_RADIUS
                  ? spc__fail(&error, SPC_EINVAL,
                              "a map of the rule RADIUS lies between clouds of "
-                             "points: spc_map_radius makes it")
+                             "points: spc_map_create_radius makes it")
                  : create(out, in, to, geometry, inverse, &error);
     return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
 }
@@ -475,7 +475,7 @@ static spc_status check_layer(const spc_conv *conv, const int32_t *coords,
         return spc__fail(
             error, SPC_EINVAL, "cannot build a kernel map of %lld rows%s",
             (long long)rows, rows < 0 ? "" : " without coordinates");
-    return check_entries(rows, spc_geometry_offsets(&conv->geometry), error);
+    return check_entries(rows, spc_geometry_offset_count(&conv->geometry), error);
 }
 
 spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
@@ -514,7 +514,7 @@ spc_status spc__map_create_between(spc_map **out, spc_ctx *ctx,
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
 
-spc_status spc_map_create_from_coords(spc_map **out, spc_ctx *ctx,
+spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
                                       const spc_conv *conv,
                                       const int32_t *coords, int64_t rows,
                                       void *stream)

@@ -21,7 +21,7 @@ spc_coords *spc_map_out(const spc_map *map)
     return map ? map->to : NULL;
 }
 
-int64_t spc_map_rows(const spc_map *map)
+int64_t spc_map_rows_out(const spc_map *map)
 {
     return map ? map->to->rows : 0;
 }
@@ -116,7 +116,7 @@ spc_status spc_map_download(const spc_map *map, int32_t *index)
         return status;
     if (map->geometry.rule == SPC_RULE_RADIUS) {
         status = spc__fail(&error, SPC_EUNSUPPORTED,
-                           "a map of points has no table: spc_map_triplets "
+                           "a map of points has no table: spc_map_download_triplets "
                            "copies what it has");
         return spc__ctx_fail(map->ctx, &error);
     }

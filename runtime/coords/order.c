@@ -169,7 +169,7 @@ static bool same_unit(const ranked *a, const ranked *b)
 static void place_of(int offset[3], const spc_geometry *geometry, int k)
 {
     if (geometry->offset_count > 0) {
-        spc_geometry_offset(offset, geometry, k);
+        spc_geometry_offset_at(offset, geometry, k);
         return;
     }
     for (int i = 2; i >= 0; i--) {
@@ -291,7 +291,7 @@ static int list_planes(plane *out, const spc_geometry *geometry, int most)
     plane all[3 * SPC_MAX_OFFSETS];
     int count = 0, different = 0, centre = spc__geometry_centre(geometry);
 
-    for (int k = 0; k < spc_geometry_offsets(geometry); k++) {
+    for (int k = 0; k < spc_geometry_offset_count(geometry); k++) {
         int place[3];
         place_of(place, geometry, k);
         for (int i = 0; i < 3; i++)
@@ -309,7 +309,7 @@ static int list_planes(plane *out, const spc_geometry *geometry, int most)
 static void mark_planes(uint32_t *bit_of, const plane *planes, int count,
                         const spc_geometry *geometry, int units)
 {
-    for (int k = 0; k < spc_geometry_offsets(geometry); k++) {
+    for (int k = 0; k < spc_geometry_offset_count(geometry); k++) {
         int place[3];
         place_of(place, geometry, k);
         for (int i = 0; i < count; i++)
@@ -321,7 +321,7 @@ static void mark_planes(uint32_t *bit_of, const plane *planes, int count,
 int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
                         const spc_geometry *geometry, int group)
 {
-    int offsets = spc_geometry_offsets(geometry);
+    int offsets = spc_geometry_offset_count(geometry);
     int begin = spc__group_begin(group, order->groups, offsets);
     int end = spc__group_begin(group + 1, order->groups, offsets);
     int limit = offsets <= 27 ? SPC__DIGEST_FEW : SPC__DIGEST_MANY;
@@ -390,7 +390,7 @@ spc_status spc__row_order_describe(spc__map_layout *out,
                                    const spc_index_key *key, int group,
                                    spc_error *error)
 {
-    int offsets = spc_geometry_offsets(geometry);
+    int offsets = spc_geometry_offset_count(geometry);
     int bits = offsets > SPC__KEY_BITS ? offsets : SPC__KEY_BITS;
 
     out->sorted = order;

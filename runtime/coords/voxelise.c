@@ -104,7 +104,7 @@ static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
         o.high[1 + a] = v->cells[a] - 1;
     o.high[1] += (int32_t)(points / v->plane) + 1; /* extra rows for parked
                                                     * points */
-    if (spc_coords_reserve(&v->set, v->ctx, &o) == SPC_OK)
+    if (spc_coords_create_reserved(&v->set, v->ctx, &o) == SPC_OK)
         return SPC_OK;
     *error = *spc__error_of(v->ctx);
     return error->status;
@@ -392,7 +392,7 @@ const int32_t *spc_voxels_coords(const spc_voxels *v)
     return v ? v->coords : NULL;
 }
 
-const int32_t *spc_voxels_count(const spc_voxels *v)
+const int32_t *spc_voxels_device_count(const spc_voxels *v)
 {
     return v ? v->count : NULL;
 }
@@ -402,7 +402,7 @@ const void *spc_voxels_features(const spc_voxels *v)
     return v ? v->features : NULL;
 }
 
-const int32_t *spc_voxels_points(const spc_voxels *v)
+const int32_t *spc_voxels_point_counts(const spc_voxels *v)
 {
     return v ? v->points_of : NULL;
 }

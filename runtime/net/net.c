@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const spc_operand spc__net_operands[SPC__NET_PARAMS] = {SPC_WEIGHTS, SPC_SCALE,
-                                                        SPC_BIAS};
+const spc_operand spc__net_operands[SPC__NET_PARAMS] = {SPC_OPERAND_WEIGHTS, SPC_OPERAND_SCALE,
+                                                        SPC_OPERAND_BIAS};
 
 /* ---- memory -------------------------------------------------------------- */
 
@@ -271,7 +271,7 @@ spc_status spc_net_add_note(spc_net *net, const char *text, spc_error *error)
 }
 
 /* Notes of keys come first, then those of arrays in the order of layers. */
-const char *spc_net_note(const spc_net *net, int i)
+const char *spc_net_note_at(const spc_net *net, int i)
 {
     if (net == NULL || i < 0)
         return NULL;
@@ -285,7 +285,7 @@ const char *spc_net_note(const spc_net *net, int i)
     return NULL;
 }
 
-spc_status spc_net_tensor(spc_tensor_info *out, const spc_net *net,
+spc_status spc_net_tensor_at(spc_tensor_info *out, const spc_net *net,
                           spc_tensor tensor, spc_error *error)
 {
     spc_status status =

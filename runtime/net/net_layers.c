@@ -179,7 +179,7 @@ static spc_dtype memory_type(spc_dtype dtype)
 
 static spc_dtype out_type(const spc_conv *conv)
 {
-    return memory_type(spc__operand_of(conv, SPC_OUT, 0).dtype);
+    return memory_type(spc__operand_of(conv, SPC_OPERAND_OUT, 0).dtype);
 }
 
 static spc_status check_conv(const spc_net *net, const spc_conv *conv,
@@ -424,7 +424,7 @@ static void describe_feature(spc__net_node *node, spc__net_tensor *tensor)
     const spc_feature *f = &node->feature;
 
     tensor->dense = f->op == SPC_FEATURE_GLOBAL || f->op == SPC_FEATURE_BEV;
-    tensor->elements = spc_feature_row_out(f);
+    tensor->elements = spc_feature_elements_out(f);
     tensor->channels =
         f->op == SPC_FEATURE_BEV ? f->channels : (int)spc__feature_outputs(f);
     tensor->dtype = f->dtype;

@@ -44,7 +44,7 @@ static spc_status capture_layer(const spc_net_plan *plan, const char *folder,
     return status;
 }
 
-spc_status spc_capture_net(const spc_net_plan *plan, const char *folder,
+spc_status spc_record_layers(const spc_net_plan *plan, const char *folder,
                            const spc_net_buffers *buffers)
 {
     spc_error error = {0};

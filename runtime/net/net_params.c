@@ -132,7 +132,7 @@ static spc_status check_values(const spc__net_node *node, int j,
 {
     char what[256];
 
-    if (spc__net_operands[j] != SPC_WEIGHTS)
+    if (spc__net_operands[j] != SPC_OPERAND_WEIGHTS)
         return SPC_OK;
     snprintf(what, sizeof(what), "the weights of layer '%.200s'", node->name);
     return spc__dtype_check(node->conv.dtype, values, node->counts[j], what,
@@ -221,15 +221,15 @@ static void draw_param(float *out, const spc__net_node *node, int j,
 {
     int64_t count = node->counts[j];
 
-    if (spc__net_operands[j] == SPC_WEIGHTS)
+    if (spc__net_operands[j] == SPC_OPERAND_WEIGHTS)
         draw(out, count, 0, weights_width(&node->conv), random);
-    else if (spc__net_operands[j] == SPC_SCALE)
+    else if (spc__net_operands[j] == SPC_OPERAND_SCALE)
         draw(out, count, 1, 0.25, random);
     else
         draw(out, count, 0, 0.25, random);
 }
 
-spc_status spc_net_draw_params(spc_net *net, uint64_t seed, spc_error *error)
+spc_status spc_net_init_params(spc_net *net, uint64_t seed, spc_error *error)
 {
     spc_status status = spc__need(error, __func__, "net", net, NULL);
     spc__random random;

@@ -42,10 +42,10 @@ static spc_status check_params(const spc_net *net, spc_error *error)
                 return spc__fail(error, SPC_EINVAL,
                                  "layer '%s' has no %s yet: "
                                  "spc_net_set_param, or "
-                                 "spc_net_draw_params",
+                                 "spc_net_init_params",
                                  net->nodes[i].name,
-                                 spc__net_operands[j] == SPC_WEIGHTS ? "weights"
-                                 : spc__net_operands[j] == SPC_SCALE ? "scale"
+                                 spc__net_operands[j] == SPC_OPERAND_WEIGHTS ? "weights"
+                                 : spc__net_operands[j] == SPC_OPERAND_SCALE ? "scale"
                                                                      : "bias");
     return SPC_OK;
 }
@@ -93,7 +93,7 @@ static spc_status put_floats(float **out, spc_net_plan *plan,
 
     if (bytes == 0)
         return SPC_OK;
-    if ((status = spc_alloc(&memory, plan->ctx, bytes)) != SPC_OK)
+    if ((status = spc_memory_alloc(&memory, plan->ctx, bytes)) != SPC_OK)
         return status;
     *out = memory;
     work->weights_bytes += bytes;
@@ -104,7 +104,7 @@ static spc_status put_floats(float **out, spc_net_plan *plan,
 static spc_status put_canonical(void **out, spc_net_plan *plan,
                                 const spc__net_node *node, const float *weights)
 {
-    size_t bytes = spc_conv_bytes(&node->conv, SPC_WEIGHTS, 0);
+    size_t bytes = spc_conv_operand_bytes(&node->conv, SPC_OPERAND_WEIGHTS, 0);
     void *host = malloc(bytes);
     spc_status status;
 
@@ -112,7 +112,7 @@ static spc_status put_canonical(void **out, spc_net_plan *plan,
         return spc__fail_memory(spc__error_of(plan->ctx), bytes);
     spc__dtype_of(node->conv.dtype)
         ->encode(host, weights, (size_t)node->counts[0]);
-    if ((status = spc_alloc(out, plan->ctx, bytes)) == SPC_OK)
+    if ((status = spc_memory_alloc(out, plan->ctx, bytes)) == SPC_OK)
         status = spc_copy_to_device(plan->ctx, *out, host, bytes);
     free(host);
     return status;
@@ -126,14 +126,14 @@ static spc_status pack_weights(spc_net_plan *plan, spc__net_work *work,
     spc_status status = put_canonical(&canonical, plan, node, weights);
 
     if (status == SPC_OK)
-        status = spc_alloc(&work->packed, plan->ctx, bytes);
+        status = spc_memory_alloc(&work->packed, plan->ctx, bytes);
     work->weights_bytes += bytes;
     if (status == SPC_OK)
         status = spc_plan_pack_weights(work->conv_plan, work->packed, canonical,
                                        SPC_KRSC, NULL);
     if (status == SPC_OK)
-        status = spc_synchronize(plan->ctx); /* before canonical is freed */
-    spc_dealloc(plan->ctx, canonical);
+        status = spc_ctx_synchronize(plan->ctx); /* before canonical is freed */
+    spc_memory_free(plan->ctx, canonical);
     return status;
 }
 
@@ -171,7 +171,7 @@ static spc_status put_scales(spc_net_plan *plan)
         return spc__fail_memory(spc__error_of(plan->ctx), count * 4);
     for (size_t t = 0; t < count; t++)
         scales[t] = plan->net->tensors[t].scale;
-    status = spc_alloc(&memory, plan->ctx, count * sizeof(*scales));
+    status = spc_memory_alloc(&memory, plan->ctx, count * sizeof(*scales));
     plan->scales = memory;
     if (status == SPC_OK)
         status = spc_copy_to_device(plan->ctx, memory, scales,
@@ -201,7 +201,7 @@ static spc_status make_linear(spc_net_plan *plan, spc__net_work *work)
 {
     const spc_coords *set = plan->sets[work->set];
 
-    spc_status status = spc_plan_create_rows(
+    spc_status status = spc_plan_create_linear(
         &work->conv_plan, plan->ctx, &work->conv,
         set->checked ? set->rows : set->capacity, plan->options.flags);
     return status == SPC_OK ? spc__net_share_rows(plan, work) : status;
@@ -248,13 +248,13 @@ static spc_status make_feature(spc_net_plan *plan, spc__net_work *work)
                                                 &work->feature, flags);
 
     if (status == SPC_OK && spc__feature_takes_map(&work->feature) &&
-        (status = spc_feature_prepare(work->feature_plan, plan->maps[work->map],
+        (status = spc_feature_plan_prepare(work->feature_plan, plan->maps[work->map],
                                       NULL)) == SPC_OK)
-        status = spc_synchronize(plan->ctx);
+        status = spc_ctx_synchronize(plan->ctx);
     if (status != SPC_OK)
         return status;
     work->bytes =
-        spc_feature_workspace_bytes(work->feature_plan, plan->sets[work->set]);
+        spc_feature_plan_workspace_bytes(work->feature_plan, plan->sets[work->set]);
     snprintf(work->kernel, sizeof(work->kernel), "%s",
              spc__feature_plan_template(work->feature_plan));
     const spc__net_node *node = &plan->net->nodes[work->node];
@@ -442,9 +442,9 @@ static void release_work(spc_net_plan *plan, spc__net_work *work)
 {
     spc_plan_free(work->conv_plan);
     spc_feature_plan_free(work->feature_plan);
-    spc_dealloc(plan->ctx, work->packed);
-    spc_dealloc(plan->ctx, work->scale);
-    spc_dealloc(plan->ctx, work->bias);
+    spc_memory_free(plan->ctx, work->packed);
+    spc_memory_free(plan->ctx, work->scale);
+    spc_memory_free(plan->ctx, work->bias);
 }
 
 void spc_net_plan_free(spc_net_plan *plan)
@@ -461,7 +461,7 @@ void spc_net_plan_free(spc_net_plan *plan)
         spc_coords_free(plan->sets[i]);
     spc_voxels_free(plan->voxels);
     spc__net_free_rows(plan);
-    spc_dealloc(plan->ctx, plan->scales);
+    spc_memory_free(plan->ctx, plan->scales);
     free(plan->sets);
     free(plan->maps);
     free(plan->works);

@@ -91,7 +91,7 @@ static spc_status fill_with_sample(spc_net_plan *plan, spc_points *cloud,
     const spc_net_options *o = &plan->options;
     size_t bytes = 16 * (size_t)o->sample_rows;
     void *steps = NULL;
-    spc_status status = spc_alloc(&steps, plan->ctx, bytes + 16);
+    spc_status status = spc_memory_alloc(&steps, plan->ctx, bytes + 16);
 
     if (status == SPC_OK)
         status = spc_copy_to_device(plan->ctx, steps, o->sample, bytes);
@@ -102,7 +102,7 @@ static spc_status fill_with_sample(spc_net_plan *plan, spc_points *cloud,
                                         NULL, error);
     if (status == SPC_OK)
         status = spc__points_inspect(cloud, NULL, error);
-    spc_dealloc(plan->ctx, steps);
+    spc_memory_free(plan->ctx, steps);
     return status;
 }
 
@@ -204,9 +204,9 @@ spc_status spc__net_make_radius(spc_net_plan *plan, int i)
     spc_points *in = cloud_of(plan, map->in), *to = cloud_of(plan, map->to);
 
     return map->inverse
-               ? spc_map_radius_inverse(&plan->maps[i], in, to, &map->geometry,
+               ? spc_map_create_radius_inverse(&plan->maps[i], in, to, &map->geometry,
                                         0)
-               : spc_map_radius(&plan->maps[i], in, to, &map->geometry, 0);
+               : spc_map_create_radius(&plan->maps[i], in, to, &map->geometry, 0);
 }
 
 static int64_t triplets_for(const spc_net_plan *plan, const spc_map *map)

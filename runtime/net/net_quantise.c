@@ -97,7 +97,7 @@ static spc_status change_layer(spc__net_node *node, const bool *whole,
     if (!in)
         return SPC_OK;
     node->conv.dtype = SPC_I8;
-    if (!out && node->conv.out == SPC_OUT_OWN)
+    if (!out && node->conv.out == SPC_OUT_DEFAULT)
         node->conv.out = SPC_OUT_F16;
     return add_scale(node, error);
 }
@@ -180,7 +180,7 @@ void spc__net_unquantised(spc_conv *conv)
     if (whole)
         conv->dtype = SPC_F16;
     if (conv->out == (whole ? SPC_OUT_F16 : SPC_OUT_I8))
-        conv->out = SPC_OUT_OWN;
+        conv->out = SPC_OUT_DEFAULT;
 }
 
 /* ---- weights ------------------------------------------------------------- */

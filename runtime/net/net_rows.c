@@ -33,7 +33,7 @@ static spc_status add_layout(spc_net_plan *plan, int set, int tile_rows,
     plan->layouts = layouts;
     spc__net_layout *layout = &plan->layouts[plan->layout_count++];
     *layout = (spc__net_layout){set, tile_rows, kernel, NULL};
-    return spc_alloc(&layout->memory, plan->ctx,
+    return spc_memory_alloc(&layout->memory, plan->ctx,
                      spc__plan_rows_bytes(kernel, plan->sets[set]->capacity));
 }
 
@@ -68,6 +68,6 @@ spc_status spc__net_lay_rows(const spc_net_plan *plan, int set, void *stream)
 void spc__net_free_rows(spc_net_plan *plan)
 {
     for (int i = 0; i < plan->layout_count; i++)
-        spc_dealloc(plan->ctx, plan->layouts[i].memory);
+        spc_memory_free(plan->ctx, plan->layouts[i].memory);
     free(plan->layouts);
 }

@@ -67,7 +67,7 @@ spc_net_buffers spc__net_rows(const spc_net_plan *plan,
         return *b;
     return (spc_net_buffers){
         .coords = spc_voxels_coords(plan->voxels),
-        .count = spc_voxels_count(plan->voxels),
+        .count = spc_voxels_device_count(plan->voxels),
     };
 }
 
@@ -79,12 +79,12 @@ static spc_status run_masked(const spc_net_plan *plan,
     const void *numbers = spc__net_data(plan, b, work->in);
     uint8_t *mask = workspace(work, b);
     spc_status status =
-        spc_coords_mask(plan->sets[work->set], mask, &numbers,
+        spc_coords_mask_above(plan->sets[work->set], mask, &numbers,
                         plan->net->tensors[work->in].dtype,
                         plan->net->sets[work->set].above, stream);
 
     return status == SPC_OK
-               ? spc_coords_regroup(plan->sets[work->set], mask, stream)
+               ? spc_coords_update_regrouped(plan->sets[work->set], mask, stream)
                : status;
 }
 
@@ -184,7 +184,7 @@ static spc_status run_feature(const spc_net_plan *plan,
         .workspace = workspace(work, b),
     };
 
-    return spc_feature_execute(
+    return spc_feature_plan_execute(
         work->feature_plan, mapped ? NULL : plan->sets[work->set],
         mapped ? plan->maps[work->map] : NULL, &buffers, stream);
 }
@@ -316,7 +316,7 @@ static spc_status run_all(spc_net_plan *plan, const spc_net_buffers *buffers,
     return status;
 }
 
-spc_status spc_net_execute(spc_net_plan *plan, const spc_net_buffers *buffers,
+spc_status spc_net_plan_execute(spc_net_plan *plan, const spc_net_buffers *buffers,
                            void *stream)
 {
     spc_status status =
@@ -448,7 +448,7 @@ static spc_status check_indexing(spc_net_plan *plan, void *stream)
     return status;
 }
 
-spc_status spc_net_check(spc_net_plan *plan, void *stream)
+spc_status spc_net_plan_check(spc_net_plan *plan, void *stream)
 {
     spc_status points,
         status = spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL,
@@ -458,8 +458,8 @@ spc_status spc_net_check(spc_net_plan *plan, void *stream)
         return status;
     if (!plan->ran)
         return spc__fail(spc__error_of(plan->ctx), SPC_ESTATE,
-                         "the network was never run: call spc_net_execute or "
-                         "spc_net_replay first");
+                         "the network was never run: call spc_net_plan_execute or "
+                         "spc_net_plan_replay first");
     points = check_voxels(plan, stream);
     if (points != SPC_OK && points != SPC_ERANGE)
         return points;
@@ -477,7 +477,7 @@ static spc_status enqueue(void *payload, void *stream)
     return run_all(plan, &plan->captured, true, stream);
 }
 
-spc_status spc_net_capture(spc_net_plan *plan, const spc_net_buffers *buffers)
+spc_status spc_net_plan_capture(spc_net_plan *plan, const spc_net_buffers *buffers)
 {
     spc_status status =
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
@@ -496,7 +496,7 @@ spc_status spc_net_capture(spc_net_plan *plan, const spc_net_buffers *buffers)
                              spc__error_of(plan->ctx));
 }
 
-spc_status spc_net_replay(spc_net_plan *plan, void *stream)
+spc_status spc_net_plan_replay(spc_net_plan *plan, void *stream)
 {
     spc_status status =
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
@@ -506,7 +506,7 @@ spc_status spc_net_replay(spc_net_plan *plan, void *stream)
         return status;
     if (plan->graph == NULL)
         return spc__fail(spc__error_of(plan->ctx), SPC_ESTATE,
-                         "nothing was captured: spc_net_capture comes first");
+                         "nothing was captured: spc_net_plan_capture comes first");
     plan->checked = false;
     status = spc__device_ops_of(plan->ctx->device)
                  ->graph_launch(plan->ctx->device, plan->graph, stream,
@@ -518,12 +518,12 @@ spc_status spc_net_replay(spc_net_plan *plan, void *stream)
 
 /* ---- queries ------------------------------------------------------------- */
 
-size_t spc_net_memory_bytes(const spc_net_plan *plan)
+size_t spc_net_plan_memory_bytes(const spc_net_plan *plan)
 {
     return plan != NULL ? plan->memory_bytes : 0;
 }
 
-size_t spc_net_weights_bytes(const spc_net_plan *plan)
+size_t spc_net_plan_weights_bytes(const spc_net_plan *plan)
 {
     return plan != NULL ? plan->weights_bytes : 0;
 }
@@ -541,7 +541,7 @@ static void describe_plane(int64_t out[3], const spc__net_node *node)
     out[2] = f->shape[axes[2]];
 }
 
-spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
+spc_status spc_net_plan_output_at(spc_net_output *out, const spc_net_plan *plan,
                              int i)
 {
     if (out == NULL || plan == NULL)
@@ -570,7 +570,7 @@ spc_status spc_net_output_at(spc_net_output *out, const spc_net_plan *plan,
     return SPC_OK;
 }
 
-int spc_net_steps(const spc_net_plan *plan)
+int spc_net_plan_step_count(const spc_net_plan *plan)
 {
     return plan != NULL ? plan->work_count : 0;
 }
@@ -596,13 +596,13 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
     if (work->kind != SPC_NET_CONV)
         return;
     out->bytes = out->bytes / (size_t)t->elements * (size_t)work->conv.cout;
-    out->origin = spc_plan_origin(work->conv_plan);
+    out->origin = spc_plan_match(work->conv_plan);
 }
 
 static void describe_map(spc_net_step *out, const spc_map *map)
 {
     out->rows_in = spc_map_rows_in(map);
-    out->rows_out = spc_map_rows(map);
+    out->rows_out = spc_map_rows_out(map);
     out->pairs = spc_map_pairs(map);
     out->density = spc_map_density(map);
 }
@@ -630,7 +630,7 @@ static void write_text(char *out, size_t bytes, const spc_net_plan *plan,
         write_geometry(out, bytes, &plan->net->maps[work->map].geometry);
 }
 
-spc_status spc_net_step_at(spc_net_step *out, const spc_net_plan *plan, int i)
+spc_status spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan, int i)
 {
     const spc__net_work *work;
 

@@ -111,7 +111,7 @@ static spc_status reserve_input(spc_net_plan *plan)
         o.high[1 + a] =
             (set->shape[a] > 0 ? set->shape[a] : cells_of(plan->net, a)) - 1;
     }
-    return spc_coords_reserve(&plan->sets[0], plan->ctx, &o);
+    return spc_coords_create_reserved(&plan->sets[0], plan->ctx, &o);
 }
 
 /* Along an axis with a stride, voxels merge. Along an axis of stride 1 each
@@ -181,7 +181,7 @@ static spc_status reserve_regrouped(spc_net_plan *plan, spc_coords **out,
 
     for (int i = 0; i < set->sources; i++)
         sources[i] = plan->sets[set->from[i]];
-    return spc_coords_reserve_regrouped(out, sources, set->sources, &set->how,
+    return spc_coords_create_regrouped_reserved(out, sources, set->sources, &set->how,
                                         regrouped_capacity(plan, set));
 }
 
@@ -198,7 +198,7 @@ static spc_status reserve_set(spc_net_plan *plan, int i)
         status = reserve_regrouped(plan, &plan->sets[i], set);
     else
         status =
-            spc_coords_reserve_outputs(&plan->sets[i], plan->sets[set->from[0]],
+            spc_coords_create_outputs_reserved(&plan->sets[i], plan->sets[set->from[0]],
                                        &set->rule, outputs_capacity(plan, set));
     return status == SPC_OK
                ? status
@@ -279,12 +279,12 @@ static spc_status sample_masked(spc_net_plan *plan, int set)
     if (host == NULL)
         return spc__fail_memory(spc__error_of(plan->ctx), (size_t)slots);
     draw_mask(host, slots, spc_coords_capacity(plan->sets[set]));
-    if ((status = spc_alloc(&mask, plan->ctx, (size_t)slots + 1)) == SPC_OK &&
+    if ((status = spc_memory_alloc(&mask, plan->ctx, (size_t)slots + 1)) == SPC_OK &&
         (status = spc_copy_to_device(plan->ctx, mask, host, (size_t)slots)) ==
             SPC_OK &&
-        (status = spc_coords_regroup(plan->sets[set], mask, NULL)) == SPC_OK)
-        status = spc_synchronize(plan->ctx); /* before the mask is freed */
-    spc_dealloc(plan->ctx, mask);
+        (status = spc_coords_update_regrouped(plan->sets[set], mask, NULL)) == SPC_OK)
+        status = spc_ctx_synchronize(plan->ctx); /* before the mask is freed */
+    spc_memory_free(plan->ctx, mask);
     free(host);
     return status;
 }
@@ -309,14 +309,14 @@ static spc_status index_one(spc_net_plan *plan, int i,
 static spc_status check_sample(spc_net_plan *plan)
 {
     plan->ran = true; /* for its sets and maps */
-    spc_status status = spc_net_check(plan, NULL);
+    spc_status status = spc_net_plan_check(plan, NULL);
 
     if (status != SPC_ECAPACITY)
         return status;
     for (int i = 0; i < plan->net->set_count; i++)
         if (plan->sets[i] != NULL && !spc__net_set_is_late(plan->net, i) &&
             spc_coords_check(plan->sets[i], NULL) != SPC_OK)
-            return spc_net_check(plan, NULL);
+            return spc_net_plan_check(plan, NULL);
     return SPC_OK;
 }
 
@@ -330,7 +330,7 @@ spc_status spc__net_index_sample(spc_net_plan *plan)
     void *coords = NULL;
     spc_status status;
 
-    if ((status = spc_alloc(&coords, plan->ctx, bytes + 16)) != SPC_OK ||
+    if ((status = spc_memory_alloc(&coords, plan->ctx, bytes + 16)) != SPC_OK ||
         (status = spc_copy_to_device(plan->ctx, coords, plan->options.sample,
                                      bytes)) != SPC_OK)
         goto done;
@@ -339,10 +339,10 @@ spc_status spc__net_index_sample(spc_net_plan *plan)
         status = index_one(plan, i, &buffers);
     if (status == SPC_OK)
         status = plan->options.sample_rows > 0 ? check_sample(plan)
-                                               : spc_synchronize(plan->ctx);
+                                               : spc_ctx_synchronize(plan->ctx);
     if (status != SPC_OK)
         spc__fail_prefix(spc__error_of(plan->ctx), "the sample: ");
 done:
-    spc_dealloc(plan->ctx, coords);
+    spc_memory_free(plan->ctx, coords);
     return status;
 }

@@ -89,7 +89,7 @@ static void add_map(cost *c, const spc_net_plan *plan, int i)
     const spc__net_map *map = &plan->net->maps[i];
     const spc_map *built = plan->maps[i];
     const double fixed = 4, run = 1.7, inverse = 0.9;
-    int offsets = spc_geometry_offsets(&map->geometry);
+    int offsets = spc_geometry_offset_count(&map->geometry);
     int line = map->geometry.kernel[2];
 
     bool searched = built->turned_by == NULL;

@@ -100,12 +100,12 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
 
 static spc_status check_sums(const spc_conv *conv, spc_error *error)
 {
-    if (conv->accumulator == SPC_SUMS_OWN)
+    if (conv->accumulator == SPC_ACCUMULATOR_DEFAULT)
         return SPC_OK;
-    if (conv->accumulator != SPC_SUMS_F16)
+    if (conv->accumulator != SPC_ACCUMULATOR_F16)
         return spc__fail(error, SPC_EINVAL,
-                         "accumulator %d is unknown: SPC_SUMS_OWN or "
-                         "SPC_SUMS_F16 is right",
+                         "accumulator %d is unknown: SPC_ACCUMULATOR_DEFAULT or "
+                         "SPC_ACCUMULATOR_F16 is right",
                          (int)conv->accumulator);
     if (conv->dtype != SPC_F16)
         return spc__fail(error, SPC_EINVAL,
@@ -233,13 +233,13 @@ void spc__conv_layer(spc__attrs *out, const spc_conv *conv)
     spc__attrs_set_number(out, "deterministic", conv->deterministic);
     spc__epilogue_attrs(out, conv);
     spc__pass_attrs(out, conv);
-    if (conv->accumulator == SPC_SUMS_F16)
+    if (conv->accumulator == SPC_ACCUMULATOR_F16)
         spc__attrs_set_text(out, "accumulator", "f16");
 }
 
 int spc__conv_offsets(const spc_conv *conv)
 {
-    return spc_geometry_offsets(&conv->geometry);
+    return spc_geometry_offset_count(&conv->geometry);
 }
 
 int spc__conv_group_in(const spc_conv *conv)
@@ -332,7 +332,7 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
     conv.bias = spc__attrs_number(attrs, "bias", 0) != 0;
     conv.deterministic = spc__attrs_number(attrs, "deterministic", 0) != 0;
     if (spc__attrs_find(attrs, "accumulator") != NULL)
-        conv.accumulator = SPC_SUMS_F16;
+        conv.accumulator = SPC_ACCUMULATOR_F16;
     *out = conv;
     return spc_conv_check(&conv, NULL) == SPC_OK;
 }

@@ -131,7 +131,7 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
                         ? spc__name_at(spc__pass_names, (unsigned)conv->pass)
                         : "",
                     conv->accumulate ? ",accumulate=1" : "",
-                    conv->accumulator == SPC_SUMS_F16 ? ",accumulator=f16"
+                    conv->accumulator == SPC_ACCUMULATOR_F16 ? ",accumulator=f16"
                                                       : "");
 }
 

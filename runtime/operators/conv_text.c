@@ -49,7 +49,7 @@ static const spc__word words[] = {
     {"epilogue", 0, "scale+bias+relu", SPC__OWN(spc__epilogue_read)},
     {"slope", AT(slope), "0.1", SPC__LENGTH},
     {"out", AT(out), "f16", SPC__NAME(spc__out_names),
-     .least = SPC_OUT_OWN + 1},
+     .least = SPC_OUT_DEFAULT + 1},
     {"in_pitch", AT(in_pitch), "128", PITCH},
     {"out_pitch", AT(out_pitch), "128", PITCH},
     {"add_pitch", AT(add_pitch), "128", PITCH},
@@ -123,8 +123,8 @@ static spc_status settle_accumulator(spc_conv *conv, spc_error *error)
     bool whole = conv->dtype == SPC_I8;
 
     if (said == (whole ? SUMS_I32 : SUMS_F32))
-        conv->accumulator = SPC_SUMS_OWN;
-    if (said < SUMS_F32 || conv->accumulator == SPC_SUMS_OWN)
+        conv->accumulator = SPC_ACCUMULATOR_DEFAULT;
+    if (said < SUMS_F32 || conv->accumulator == SPC_ACCUMULATOR_DEFAULT)
         return SPC_OK;
     return spc__fail(
         error, SPC_EINVAL, "accumulator=%s: layers of %s are summed in %s",

@@ -49,7 +49,7 @@ static int gapped_pitch(const spc_conv *conv, const struct pitch *p)
 
 spc_dtype spc__conv_out(const spc_conv *conv)
 {
-    return conv->out == SPC_OUT_OWN ? conv->dtype : out_types[conv->out];
+    return conv->out == SPC_OUT_DEFAULT ? conv->dtype : out_types[conv->out];
 }
 
 static bool has_slope(const spc_conv *conv)

@@ -82,7 +82,7 @@ static spc_status check_pool(const spc_feature *f, spc_error *error)
 static spc_status check_slices(const spc_feature *f, spc_error *error)
 {
     spc_status status = check_pool(f, error);
-    int offsets = spc_geometry_offsets(&f->geometry);
+    int offsets = spc_geometry_offset_count(&f->geometry);
 
     if (status != SPC_OK)
         return status;
@@ -232,7 +232,7 @@ void spc__feature_attrs(spc__attrs *out, const spc_feature *f)
         /* fall through */
     case SPC_FEATURE_UNPOOL:
         spc__attrs_set_number(out, "offsets",
-                              spc_geometry_offsets(&f->geometry));
+                              spc_geometry_offset_count(&f->geometry));
         spc__attrs_set_number(out, "index", f->index);
         break;
     case SPC_FEATURE_SLICE:

@@ -28,7 +28,7 @@ extern const int spc__bev_axes[][3];
 void spc__feature_attrs(spc__attrs *out, const spc_feature *feature);
 
 /* Returns the number of adjacent elements in a row of outputs. This is
- * spc_feature_row_out, except for BEV, whose channels are not adjacent. */
+ * spc_feature_elements_out, except for BEV, whose channels are not adjacent. */
 int64_t spc__feature_outputs(const spc_feature *feature);
 
 /* The same for a row of inputs. */

@@ -64,7 +64,7 @@ static void become(spc_feature *out, spc_feature_op op, int channels, int by)
 
 static void turn(spc_feature *out)
 {
-    int offsets = spc_geometry_offsets(&out->geometry);
+    int offsets = spc_geometry_offset_count(&out->geometry);
 
     switch (out->op) {
     case SPC_FEATURE_POOL:

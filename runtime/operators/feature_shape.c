@@ -90,9 +90,9 @@ int64_t spc__feature_outputs(const spc_feature *f)
     case SPC_FEATURE_REPEAT:
         return (int64_t)f->channels * f->by;
     case SPC_FEATURE_SLICE:
-        return (int64_t)f->channels * spc_geometry_offsets(&f->geometry);
+        return (int64_t)f->channels * spc_geometry_offset_count(&f->geometry);
     case SPC_FEATURE_UNSLICE:
-        return f->channels / spc_geometry_offsets(&f->geometry);
+        return f->channels / spc_geometry_offset_count(&f->geometry);
     case SPC_FEATURE_BEV:
         return 1;
     default:
@@ -105,7 +105,7 @@ spc_dtype spc__feature_out_dtype(const spc_feature *f)
     return f->pass == SPC_WGRAD ? SPC_F32 : f->dtype;
 }
 
-int64_t spc_feature_row_in(const spc_feature *f)
+int64_t spc_feature_elements_in(const spc_feature *f)
 {
     if (spc_feature_check(f, NULL) != SPC_OK)
         return 0;
@@ -113,7 +113,7 @@ int64_t spc_feature_row_in(const spc_feature *f)
                                                       : spc__feature_inputs(f);
 }
 
-int64_t spc_feature_row_out(const spc_feature *f)
+int64_t spc_feature_elements_out(const spc_feature *f)
 {
     if (spc_feature_check(f, NULL) != SPC_OK)
         return 0;

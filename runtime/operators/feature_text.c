@@ -32,7 +32,7 @@ static const char *const examples[] = {
 };
 enum { EXAMPLES = sizeof(examples) / sizeof(examples[0]) };
 
-const char *spc_feature_example(int i)
+const char *spc_feature_example_at(int i)
 {
     return i >= 0 && i < EXAMPLES ? examples[i] : NULL;
 }

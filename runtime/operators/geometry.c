@@ -26,7 +26,7 @@ int spc__geometry_origin(const spc_geometry *g, int axis)
     }
 }
 
-int spc_geometry_offsets(const spc_geometry *g)
+int spc_geometry_offset_count(const spc_geometry *g)
 {
     if (g == NULL || g->offset_count < 0 || g->offset_count > SPC_MAX_OFFSETS)
         return 0;
@@ -39,12 +39,12 @@ int spc_geometry_offsets(const spc_geometry *g)
     return count <= SPC_MAX_OFFSETS ? count : 0;
 }
 
-void spc_geometry_offset(int out[3], const spc_geometry *g, int k)
+void spc_geometry_offset_at(int out[3], const spc_geometry *g, int k)
 {
     if (out == NULL)
         return;
     out[0] = out[1] = out[2] = 0;
-    if (k < 0 || k >= spc_geometry_offsets(g) || !spc__geometry_is_sound(g))
+    if (k < 0 || k >= spc_geometry_offset_count(g) || !spc__geometry_is_sound(g))
         return;
     if (g->offset_count > 0) {
         for (int axis = 0; axis < 3; axis++)
@@ -62,9 +62,9 @@ int spc__geometry_centre(const spc_geometry *g)
 {
     if (g->rule != SPC_RULE_SUBM)
         return -1;
-    for (int k = 0; k < spc_geometry_offsets(g); k++) {
+    for (int k = 0; k < spc_geometry_offset_count(g); k++) {
         int at[3];
-        spc_geometry_offset(at, g, k);
+        spc_geometry_offset_at(at, g, k);
         if (at[0] == 0 && at[1] == 0 && at[2] == 0)
             return k;
     }
@@ -232,7 +232,7 @@ int spc__geometry_fan_out(const spc_geometry *g)
     int fan = 1;
 
     if (g->rule == SPC_RULE_GENERATIVE)
-        return spc_geometry_offsets(g);
+        return spc_geometry_offset_count(g);
     if (spc__geometry_derives_by_list(g))
         return list_fan_out(g);
     for (int i = 0; i < 3 && g->rule == SPC_RULE_FOOTPRINT; i++) {
@@ -427,7 +427,7 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
 
 bool spc__geometry_is_sound(const spc_geometry *g)
 {
-    if (spc_geometry_offsets(g) == 0)
+    if (spc_geometry_offset_count(g) == 0)
         return false;
     for (int i = 0; i < 3; i++)
         if (g->kernel[i] < 1 || check_axis(g, i, NULL) != SPC_OK)

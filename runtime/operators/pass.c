@@ -89,7 +89,7 @@ static spc_status check_plain(const spc_conv *layer, spc_error *error)
                          "the layer is a pass=%s itself: a forward layer is "
                          "right",
                          spc__name_at(spc__pass_names, (unsigned)layer->pass));
-    if (!spc__has_epilogue(layer) && layer->out == SPC_OUT_OWN)
+    if (!spc__has_epilogue(layer) && layer->out == SPC_OUT_DEFAULT)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
                      "the layer has whole numbers, another type of outputs, or "
@@ -117,7 +117,7 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
     } else if (pass == SPC_WGRAD) {
         made.add_pitch = layer->out_pitch;
         made.out_pitch = 0;
-        made.accumulator = SPC_SUMS_OWN;
+        made.accumulator = SPC_ACCUMULATOR_DEFAULT;
     }
     if ((status = spc_conv_check(&made, error)) == SPC_OK)
         *out = made;

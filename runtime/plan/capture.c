@@ -176,7 +176,7 @@ spc_status spc__capture_write(const char *folder, const spc_conv *conv,
     return status;
 }
 
-spc_status spc_capture(spc_ctx *ctx, const char *folder, const spc_conv *conv,
+spc_status spc_record_layer(spc_ctx *ctx, const char *folder, const spc_conv *conv,
                        const int32_t *coords, int64_t rows, void *stream)
 {
     spc_error error = {0};

@@ -32,11 +32,11 @@ static spc_status check_question(const spc_explain_question *ask,
 }
 
 /* Density as spc_map_density defines it; for a linear layer as
- * spc_plan_create_rows does. */
+ * spc_plan_create_linear does. */
 static double density_of(const spc_explain_question *ask)
 {
     double all =
-        (double)ask->rows_out * spc_geometry_offsets(&ask->conv->geometry);
+        (double)ask->rows_out * spc_geometry_offset_count(&ask->conv->geometry);
 
     if (spc_conv_is_linear(ask->conv))
         return 1;
@@ -51,7 +51,7 @@ static int64_t workspace_of(const spc_plan *plan,
     if (plan->geometry.workspace_block_bytes > 0)
         return -1;
     if (spc_conv_is_linear(ask->conv))
-        return (int64_t)spc_plan_workspace_rows(plan, ask->rows_out);
+        return (int64_t)spc_plan_workspace_bytes_linear(plan, ask->rows_out);
     return (int64_t)spc__plan_work_bytes(
         &plan->geometry, spc__rows_padded(ask->rows_out), ask->pairs);
 }

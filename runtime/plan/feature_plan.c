@@ -161,7 +161,7 @@ int64_t spc_coords_batches(const spc_coords *coords)
     return coords != NULL ? (int64_t)spc__key_high(&coords->key, 0) + 1 : 0;
 }
 
-size_t spc_feature_workspace_bytes(const spc_feature_plan *plan,
+size_t spc_feature_plan_workspace_bytes(const spc_feature_plan *plan,
                                    const spc_coords *set)
 {
     spc__feature_room room;
@@ -212,7 +212,7 @@ static spc_status fail(const spc_feature_plan *plan, spc_error *error)
     return spc__ctx_fail(plan->ctx, error);
 }
 
-spc_status spc_feature_prepare(const spc_feature_plan *plan, spc_map *map,
+spc_status spc_feature_plan_prepare(const spc_feature_plan *plan, spc_map *map,
                                void *stream)
 {
     spc_error error = {0};
@@ -284,10 +284,10 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
     r->aligned = true;
     if ((status =
              take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
-                       spc_feature_row_in(f), spc__feature_inputs(f), error)) ||
+                       spc_feature_elements_in(f), spc__feature_inputs(f), error)) ||
         (status =
              take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
-                       spc_feature_row_out(f), spc__feature_outputs(f), error)))
+                       spc_feature_elements_out(f), spc__feature_outputs(f), error)))
         return status;
     if (spc__feature_adds(f) &&
         (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
@@ -335,7 +335,7 @@ static spc_status take_map(run *r, const spc_map *map, spc_error *error)
     if (!spc__map_view(&view, map, "none", 0))
         return spc__fail(error, SPC_ESTATE,
                          "the map is not prepared for this plan: call "
-                         "spc_feature_prepare first");
+                         "spc_feature_plan_prepare first");
     if ((status = spc__map_need_filled(map, error)) != SPC_OK)
         return status;
     take_set(r, map->to);
@@ -414,7 +414,7 @@ static spc_status enqueue(run *r, void *stream, spc_error *error)
     return status;
 }
 
-spc_status spc_feature_execute(const spc_feature_plan *plan,
+spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
                                const spc_coords *set, const spc_map *map,
                                const spc_feature_buffers *buffers, void *stream)
 {

@@ -118,11 +118,11 @@ static void add_refusal(lookup *look)
 
 static void explain_record(lookup *look, const spc__choice *choice, bool stale)
 {
-    enum { OF_TWIN = SPC_ORIGIN_DEFAULT + 1 };
+    enum { OF_TWIN = SPC_MATCH_DEFAULT + 1 };
     static const char *const how[] = {
-        [SPC_ORIGIN_EXACT] = "measured for exactly this problem",
-        [SPC_ORIGIN_BUCKET] = "measured for this layer on a similar scene",
-        [SPC_ORIGIN_NEAREST] = ("the nearest measured problem whose "
+        [SPC_MATCH_EXACT] = "measured for exactly this problem",
+        [SPC_MATCH_BUCKET] = "measured for this layer on a similar scene",
+        [SPC_MATCH_NEAREST] = ("the nearest measured problem whose "
                                 "configuration is legal here"),
         [OF_TWIN] = ("measured for the forward layer that this gradient "
                      "computes as"),
@@ -143,7 +143,7 @@ static void explain_record(lookup *look, const spc__choice *choice, bool stale)
 
 static void explain_class(lookup *look, const spc__choice *choice)
 {
-    look->out->origin = SPC_ORIGIN_DEFAULT;
+    look->out->origin = SPC_MATCH_DEFAULT;
     snprintf(look->out->reason, sizeof(look->out->reason),
              "the measured default of its class, %s", choice->reason);
     add_refusal(look);
@@ -261,14 +261,14 @@ static spc_status take_recorded(lookup *look, const spc__trial *trial)
 /* A stale record was the best configuration of an older template, so it ranks
  * as a nearest record, like one of a neighbouring problem. The time of the
  * forward layer does not apply to the gradient. */
-static spc_origin origin_of(const lookup *look, const spc__choice *choice,
+static spc_match origin_of(const lookup *look, const spc__choice *choice,
                             bool stale)
 {
     if (stale || choice->match == SPC__MATCH_NEAREST ||
         is_of_twin(look, choice))
-        return SPC_ORIGIN_NEAREST;
-    return choice->match == SPC__MATCH_EXACT ? SPC_ORIGIN_EXACT
-                                             : SPC_ORIGIN_BUCKET;
+        return SPC_MATCH_NEAREST;
+    return choice->match == SPC__MATCH_EXACT ? SPC_MATCH_EXACT
+                                             : SPC_MATCH_BUCKET;
 }
 
 /* Code does not depend on the scene, so a record of the same layer has code
@@ -544,7 +544,7 @@ static spc_status try_defaults(lookup *look, const fallback *all, int count)
             status = check_library(look, &look->out->code.launch,
                                    spc__error_of(ctx));
         if (status == SPC_OK) {
-            look->out->origin = SPC_ORIGIN_DEFAULT;
+            look->out->origin = SPC_MATCH_DEFAULT;
             set_config(look->out, name, &all[i].config);
             explain_default(look, name);
             return SPC_OK;
@@ -578,7 +578,7 @@ static spc_status try_stored_defaults(lookup *look)
             continue;
         best = preference;
         look->out->code = code;
-        look->out->origin = SPC_ORIGIN_DEFAULT;
+        look->out->origin = SPC_MATCH_DEFAULT;
         set_config(look->out, name, &config);
         explain_default(look, name);
         status = SPC_OK;
@@ -678,11 +678,11 @@ static void find_twin(lookup *look, const spc_conv *conv, int64_t rows_in,
 
 /* ---- entry --------------------------------------------------------------- */
 
-static void count(spc_stats *stats, spc_origin origin)
+static void count(spc_stats *stats, spc_match origin)
 {
-    if (origin == SPC_ORIGIN_EXACT)
+    if (origin == SPC_MATCH_EXACT)
         stats->hits++;
-    else if (origin == SPC_ORIGIN_DEFAULT)
+    else if (origin == SPC_MATCH_DEFAULT)
         stats->misses++;
     else
         stats->near_hits++;

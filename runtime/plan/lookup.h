@@ -10,7 +10,7 @@
 
 typedef struct spc__pick {
     spc__code code;
-    spc_origin origin;
+    spc_match origin;
     bool is_shipped; /* from a database that is installed with the library */
     char template_name[32];
     char config[256];

@@ -107,7 +107,7 @@ static spc_status get_kernels(spc_plan *plan, const spc__code *code)
  * other slices. */
 static spc_status check_clear(const spc_plan *plan)
 {
-    spc__operand out = spc__operand_of(&plan->conv, SPC_OUT, 2);
+    spc__operand out = spc__operand_of(&plan->conv, SPC_OPERAND_OUT, 2);
 
     if (!plan->geometry.clear || out.bytes == out.dense_bytes)
         return SPC_OK;
@@ -131,7 +131,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     plan->ctx = spc__ctx_share(ctx);
     plan->conv = *conv;
     plan->statics = code->statics;
-    plan->origin = SPC_ORIGIN_DEFAULT;
+    plan->origin = SPC_MATCH_DEFAULT;
     snprintf(plan->template_name, sizeof(plan->template_name), "%s",
              template_name);
     snprintf(plan->config, sizeof(plan->config), "%s", config);
@@ -165,7 +165,7 @@ spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
                                    spc__error_of(plan->ctx))) != SPC_OK)
         return status;
     status = spc_map_prepare(map, plan, NULL);
-    return status == SPC_OK ? spc_synchronize(plan->ctx) : status;
+    return status == SPC_OK ? spc_ctx_synchronize(plan->ctx) : status;
 }
 
 spc_status spc__plan_set_krsc(spc_plan *plan, unsigned flags)
@@ -247,7 +247,7 @@ static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
     (*out)->origin = pick.origin;
     (*out)->is_shipped = pick.is_shipped;
     memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
-    if (flags & SPC_PLAN_BACKGROUND && pick.origin != SPC_ORIGIN_EXACT)
+    if (flags & SPC_PLAN_BACKGROUND && pick.origin != SPC_MATCH_EXACT)
         (*out)->outdated = ctx->background->ask(ctx->background, lack);
     return SPC_OK;
 }
@@ -348,7 +348,7 @@ static spc_status check_linear(const spc_conv *conv, int64_t rows,
     return status == SPC_OK ? spc__rows_check(&count, error) : status;
 }
 
-spc_status spc_plan_create_rows(spc_plan **out, spc_ctx *ctx,
+spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
                                 const spc_conv *conv, int64_t rows,
                                 unsigned flags)
 {
@@ -388,9 +388,9 @@ const spc_ctx *spc_plan_ctx(const spc_plan *plan)
     return plan != NULL ? plan->ctx : NULL;
 }
 
-spc_origin spc_plan_origin(const spc_plan *plan)
+spc_match spc_plan_match(const spc_plan *plan)
 {
-    return plan != NULL ? plan->origin : SPC_ORIGIN_DEFAULT;
+    return plan != NULL ? plan->origin : SPC_MATCH_DEFAULT;
 }
 
 bool spc_plan_is_shipped(const spc_plan *plan)
@@ -435,6 +435,6 @@ size_t spc_plan_weights_bytes(const spc_plan *plan)
     if (plan == NULL)
         return 0;
     return plan->geometry.gradient
-               ? spc__operand_of(&plan->conv, SPC_WEIGHTS, 0).bytes
+               ? spc__operand_of(&plan->conv, SPC_OPERAND_WEIGHTS, 0).bytes
                : plan->geometry.packed_bytes;
 }

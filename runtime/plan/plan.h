@@ -8,7 +8,7 @@
 
 /*
  * Makes a plan from code that already exists; used by the tuner. Does not
- * prepare the map. `origin` is SPC_ORIGIN_DEFAULT and the reason is empty.
+ * prepare the map. `origin` is SPC_MATCH_DEFAULT and the reason is empty.
  */
 spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
                                  const spc_conv *conv, const spc__code *code,
@@ -23,7 +23,7 @@ spc_status spc__plan_create_unprepared(spc_plan **out, spc_ctx *ctx,
 spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map);
 void spc__plan_reorder(spc_plan *plan, const char *order);
 
-/* Prepares a plan of a linear layer for spc_plan_execute_rows. */
+/* Prepares a plan of a linear layer for spc_plan_execute_linear. */
 spc_status spc__plan_take_rows(spc_plan *plan);
 
 /*

@@ -33,7 +33,7 @@ static spc_status check_packing(const spc_plan *plan, const void *packed,
                                 const void *weights, spc_weights_layout layout,
                                 spc_error *error)
 {
-    spc__operand as = spc__operand_of(&plan->conv, SPC_WEIGHTS, 0);
+    spc__operand as = spc__operand_of(&plan->conv, SPC_OPERAND_WEIGHTS, 0);
     uintptr_t from = (uintptr_t)weights, to = (uintptr_t)packed;
     spc_status status;
 
@@ -197,11 +197,11 @@ static int list_extents(extent out[SPC_OPERANDS + 1],
 {
     int count = 2;
 
-    out[0] = extent_of(&operands[SPC_OUT], given[SPC_OUT]);
+    out[0] = extent_of(&operands[SPC_OPERAND_OUT], given[SPC_OPERAND_OUT]);
     out[1] =
         (extent){"workspace", (uintptr_t)workspace, e->workspace_bytes, 0, 0};
     for (int i = 0; i < SPC_OPERANDS; i++)
-        if (i != SPC_OUT && operands[i].present)
+        if (i != SPC_OPERAND_OUT && operands[i].present)
             out[count++] = extent_of(&operands[i], given[i]);
     return count;
 }
@@ -225,7 +225,7 @@ static spc_status check_overlaps(const spc__operand operands[SPC_OPERANDS],
     for (int written = 0; written < 2; written++)
         for (int i = written + 1; i < count; i++)
             if (overlap(&all[written], &all[i]) &&
-                !may_be_one(&operands[SPC_WEIGHTS], &all[written], &all[i]))
+                !may_be_one(&operands[SPC_OPERAND_WEIGHTS], &all[written], &all[i]))
                 return spc__fail(error, SPC_EINVAL,
                                  "buffers `%s` and `%s` overlap: what is "
                                  "written must lie apart from all others",
@@ -249,8 +249,8 @@ static spc_status check_buffers(const spc_plan *plan, const execution *e,
     spc__operand operands[SPC_OPERANDS];
 
     spc__operands(operands, &plan->conv, e->rows_in, e->rows_out);
-    operands[SPC_WEIGHTS].bytes = spc_plan_weights_bytes(plan);
-    operands[SPC_WEIGHTS].pitch = 0;
+    operands[SPC_OPERAND_WEIGHTS].bytes = spc_plan_weights_bytes(plan);
+    operands[SPC_OPERAND_WEIGHTS].pitch = 0;
     for (int i = 0; i < SPC_OPERANDS; i++)
         if (operands[i].present && needs_memory(plan, &operands[i]) &&
             spc__check_buffer(operands[i].name, given[i], operands[i].alignment,
@@ -322,7 +322,7 @@ static spc_status enqueue_clear(const spc_plan *plan, const spc_map *map,
     if (geometry->clear)
         status = ops->fill(
             device, args->out, 0,
-            spc__operand_of(&plan->conv, SPC_OUT, args->map.rows).bytes, stream,
+            spc__operand_of(&plan->conv, SPC_OPERAND_OUT, args->map.rows).bytes, stream,
             error);
     if (status == SPC_OK && geometry->clear_workspace)
         status = ops->fill(
@@ -447,7 +447,7 @@ static spc_status enqueue_krsc(const spc_plan *plan, const spc_map *map,
                                spc_error *error)
 {
     const spc_conv *conv = &plan->conv;
-    spc__operand out = spc__operand_of(conv, SPC_OUT, 0);
+    spc__operand out = spc__operand_of(conv, SPC_OPERAND_OUT, 0);
     size_t at = spc_plan_workspace_bytes(plan, map) - out.bytes;
     spc_conv_args rsck = *args;
     spc_status status = SPC_OK;
@@ -550,7 +550,7 @@ static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
 
     if (status == SPC_OK && !plan->takes_rows)
         status = spc__fail(error, SPC_ESTATE,
-                           "the plan was made for maps: spc_plan_create_rows "
+                           "the plan was made for maps: spc_plan_create_linear "
                            "makes one that needs none");
     if (status != SPC_OK || rows->rows == 0)
         return status;
@@ -560,7 +560,7 @@ static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
     return check_buffers(plan, &e, buffers, error);
 }
 
-spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
+spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
                                  const int32_t *count,
                                  const spc_buffers *buffers, void *stream)
 {
@@ -571,7 +571,7 @@ spc_status spc_plan_execute_rows(const spc_plan *plan, int64_t rows,
 
     if (status != SPC_OK)
         return status;
-    status = check_rows(plan, &how_many, spc_plan_workspace_rows(plan, rows),
+    status = check_rows(plan, &how_many, spc_plan_workspace_bytes_linear(plan, rows),
                         buffers, &error);
     if (status == SPC_OK && rows > 0) {
         set_buffers(&args, plan, buffers);

@@ -114,7 +114,7 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
         spc__plan_work_bytes(&plan->geometry, map->to->rows_padded,
                              spc__map_pair_capacity(map));
     return plan->is_krsc ? spc__plan_align(work) +
-                               spc__operand_of(&plan->conv, SPC_OUT, 0).bytes
+                               spc__operand_of(&plan->conv, SPC_OPERAND_OUT, 0).bytes
                          : work;
 }
 
@@ -127,7 +127,7 @@ size_t spc__plan_layout_at(const spc_plan *plan, int64_t rows)
     return spc__plan_align(work);
 }
 
-size_t spc_plan_workspace_rows(const spc_plan *plan, int64_t rows)
+size_t spc_plan_workspace_bytes_linear(const spc_plan *plan, int64_t rows)
 {
     spc__row_count count = {rows, NULL};
 

@@ -22,7 +22,7 @@ struct spc_plan {
     spc__kernel *lay_rows; /* fills the layout of rows then, if the host does
                             * not */
     spc__scene_buckets scene; /* of the map, or the rows, it was made for */
-    spc_origin origin;
+    spc_match origin;
     bool is_shipped;
     char template_name[32];
     char config[256];

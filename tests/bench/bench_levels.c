@@ -44,7 +44,7 @@ static void *take(const bench *b, size_t bytes)
 {
     void *memory;
 
-    must(b, "memory", spc_alloc(&memory, b->ctx, bytes + 256));
+    must(b, "memory", spc_memory_alloc(&memory, b->ctx, bytes + 256));
     return memory;
 }
 
@@ -86,11 +86,11 @@ static double replay_us(const bench *b)
 {
     double samples[SAMPLES];
 
-    must(b, "capture", spc_net_capture(b->plan, &b->buffers));
+    must(b, "capture", spc_net_plan_capture(b->plan, &b->buffers));
     for (int i = -3; i < SAMPLES; i++) {
         uint64_t begin = spc__now_ns();
-        must(b, "replay", spc_net_replay(b->plan, NULL));
-        must(b, "replay", spc_synchronize(b->ctx));
+        must(b, "replay", spc_net_plan_replay(b->plan, NULL));
+        must(b, "replay", spc_ctx_synchronize(b->ctx));
         if (i >= 0)
             samples[i] = 1e-3 * (double)(spc__now_ns() - begin);
     }
@@ -123,7 +123,7 @@ static void print_work(bench *b, int i)
 
     b->first = i;
     b->last = i + 1;
-    spc_net_step_at(&step, b->plan, i);
+    spc_net_plan_step_at(&step, b->plan, i);
     double whole = median_us(b, one_after_the_other);
     spc__net_limit(b->plan, i, branch->blocks);
     double share = median_us(b, one_after_the_other);
@@ -142,7 +142,7 @@ static long long holds(const bench *b)
 {
     long long all = 0;
 
-    must(b, "check", spc_net_check(b->plan, NULL));
+    must(b, "check", spc_net_plan_check(b->plan, NULL));
     for (int i = 0; i < b->plan->net->set_count; i++)
         all = 31 * all + spc_coords_rows(b->plan->sets[i]);
     for (int i = 0; i < b->plan->net->map_count; i++)
@@ -165,8 +165,8 @@ static char *read_output(const bench *b, size_t *bytes)
     spc_net_output out;
     const char *memory = b->buffers.memory;
 
-    must(b, "check", spc_net_check(b->plan, NULL));
-    must(b, "output", spc_net_output_at(&out, b->plan, 0));
+    must(b, "check", spc_net_plan_check(b->plan, NULL));
+    must(b, "output", spc_net_plan_output_at(&out, b->plan, 0));
     *bytes = output_bytes(&out);
     char *host = malloc(*bytes + 1);
     must(b, "output",
@@ -176,7 +176,7 @@ static char *read_output(const bench *b, size_t *bytes)
 
 static void poison(const bench *b)
 {
-    size_t bytes = spc_net_memory_bytes(b->plan);
+    size_t bytes = spc_net_plan_memory_bytes(b->plan);
     char *host = malloc(bytes);
 
     memset(host, 0x7f, bytes);
@@ -191,12 +191,12 @@ static void compare_bits(const bench *b)
     size_t bytes, again;
 
     poison(b);
-    must(b, "run", spc_net_execute(b->plan, &b->buffers, NULL));
+    must(b, "run", spc_net_plan_execute(b->plan, &b->buffers, NULL));
     char *want = read_output(b, &bytes);
-    must(b, "capture", spc_net_capture(b->plan, &b->buffers));
+    must(b, "capture", spc_net_plan_capture(b->plan, &b->buffers));
     for (int i = 0; i < 3; i++) {
         poison(b);
-        must(b, "replay", spc_net_replay(b->plan, NULL));
+        must(b, "replay", spc_net_plan_replay(b->plan, NULL));
         char *got = read_output(b, &again);
         if (again != bytes || memcmp(want, got, bytes) != 0)
             fail("replay", "the output differs from a run's");
@@ -269,7 +269,7 @@ static void bench_scene(spc_ctx *ctx, const spc_net *net, const char *spec,
     spc_error error;
     spc_scene *scene;
 
-    if (spc_net_scene(&scene, net, spec, &error) != SPC_OK)
+    if (spc_net_load_scene(&scene, net, spec, &error) != SPC_OK)
         fail(spec, error.text);
     int64_t rows = spc_scene_rows(scene);
     o.capacity = capacity > rows ? capacity : rows;
@@ -286,14 +286,14 @@ static void bench_scene(spc_ctx *ctx, const spc_net *net, const char *spec,
         .coords = coords,
         .rows = rows,
         .features = draw_features(&b, (size_t)o.capacity * 64),
-        .memory = take(&b, spc_net_memory_bytes(b.plan)),
+        .memory = take(&b, spc_net_plan_memory_bytes(b.plan)),
     };
     printf("%s, %lld rows, room for %lld\n", spec, (long long)rows,
            (long long)o.capacity);
     print_all(&b);
-    spc_dealloc(ctx, coords);
-    spc_dealloc(ctx, (void *)(uintptr_t)b.buffers.features);
-    spc_dealloc(ctx, b.buffers.memory);
+    spc_memory_free(ctx, coords);
+    spc_memory_free(ctx, (void *)(uintptr_t)b.buffers.features);
+    spc_memory_free(ctx, b.buffers.memory);
     spc_net_plan_free(b.plan);
     spc_scene_free(scene);
 }
@@ -314,7 +314,7 @@ int main(int argc, char **argv)
     if (spc_ctx_create(&ctx, &options, &error) != SPC_OK)
         fail(argv[1], error.text);
     if (spc_net_load(&net, argv[2], SPC_F16, &error) != SPC_OK ||
-        spc_net_draw_params(net, 3, &error) != SPC_OK)
+        spc_net_init_params(net, 3, &error) != SPC_OK)
         fail(argv[2], error.text);
     for (int i = 4; i < argc; i++)
         bench_scene(ctx, net, argv[i], atoll(argv[3]));

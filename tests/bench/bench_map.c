@@ -91,7 +91,7 @@ static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
 {
     void *to;
 
-    if (spc_alloc(&to, ctx, bytes) != SPC_OK ||
+    if (spc_memory_alloc(&to, ctx, bytes) != SPC_OK ||
         spc_copy_to_device(ctx, to, from, bytes) != SPC_OK)
         fail("upload", spc_ctx_error(ctx));
     return to;
@@ -132,7 +132,7 @@ static spc_coords *reserve(spc_ctx *ctx, int64_t capacity)
                                   .duplicates = SPC_DUPLICATES_FIRST};
     spc_coords *set;
 
-    if (spc_coords_reserve(&set, ctx, &options) != SPC_OK)
+    if (spc_coords_create_reserved(&set, ctx, &options) != SPC_OK)
         fail("reserve", spc_ctx_error(ctx));
     return set;
 }
@@ -158,7 +158,7 @@ static void bench_frame(spc_ctx *ctx, const spc_scene *scene, int kernel,
     double cold = median_us_of(ctx, enqueue_frame, &f, true);
     double two = median_us_of(ctx, enqueue_two, &f, false);
     if (spc_coords_check(set, NULL) != SPC_OK ||
-        spc_map_check(f.map, NULL) != SPC_OK || spc_map_rows(f.map) != rows)
+        spc_map_check(f.map, NULL) != SPC_OK || spc_map_rows_out(f.map) != rows)
         fail(spc_scene_name(scene), spc_ctx_error(ctx));
     printf("    frame of K%d, room for %lld, %d-bit keys: warm %.1f, cold "
            "%.1f, one of two in turn %.1f\n",
@@ -167,9 +167,9 @@ static void bench_frame(spc_ctx *ctx, const spc_scene *scene, int kernel,
     fflush(stdout);
     spc_map_free(f.map);
     spc_coords_free(set);
-    spc_dealloc(ctx, f.coords);
-    spc_dealloc(ctx, f.count);
-    spc_dealloc(ctx, f.mirrored);
+    spc_memory_free(ctx, f.coords);
+    spc_memory_free(ctx, f.count);
+    spc_memory_free(ctx, f.mirrored);
 }
 
 /* ---- scenes -------------------------------------------------------------- */
@@ -287,7 +287,7 @@ static void bench(spc_ctx *ctx, const spc_scene *scene, int kernel, bool waste)
         fail(spc_scene_name(scene), spc_ctx_error(ctx));
     check(map, &conv, scene);
     printf("%-32s %8lld %2d %3d %8.1f %8.1f %8.1f %8.1f %6.3f\n",
-           spc_scene_name(scene), (long long)spc_map_rows(map),
+           spc_scene_name(scene), (long long)spc_map_rows_out(map),
            spc_map_key_bits(map), kernel, index, cold, order, both,
            tile_waste(ctx, map, "gray", TILE_ROWS));
     if (waste)

@@ -91,7 +91,7 @@ static void *take(const bench *b, size_t bytes)
 {
     void *memory;
 
-    must(b, "memory", spc_alloc(&memory, b->ctx, bytes + 256));
+    must(b, "memory", spc_memory_alloc(&memory, b->ctx, bytes + 256));
     return memory;
 }
 
@@ -114,13 +114,13 @@ static void *draw(const bench *b, uint16_t **host, size_t bytes, uint64_t seed)
 
 static void make_layer(bench *b)
 {
-    size_t in = spc_conv_bytes(&b->conv, SPC_IN, spc_map_rows_in(b->map));
-    size_t weights = spc_conv_bytes(&b->conv, SPC_WEIGHTS, 0);
+    size_t in = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_IN, spc_map_rows_in(b->map));
+    size_t weights = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_WEIGHTS, 0);
 
     must(b, "plan",
          spc_plan_create(&b->plan, b->ctx, &b->conv, b->map, SPC_PLAN_JIT));
     bool is_wgrad = b->conv.pass == SPC_WGRAD;
-    size_t grad = spc_conv_bytes(&b->conv, SPC_RESIDUAL, spc_map_rows(b->map));
+    size_t grad = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_RESIDUAL, spc_map_rows_out(b->map));
     void *raw = draw(b, &b->weights, is_wgrad ? grad : weights, 2);
     void *packed = take(b, spc_plan_weights_bytes(b->plan));
     if (!is_wgrad)
@@ -128,25 +128,25 @@ static void make_layer(bench *b)
              spc_plan_pack_weights(b->plan, packed, raw, SPC_KRSC, NULL));
     b->buffers = (spc_buffers){
         .in = draw(b, &b->in, in, 1),
-        .out = take(b, spc_conv_bytes(&b->conv, SPC_OUT, spc_map_rows(b->map))),
+        .out = take(b, spc_conv_operand_bytes(&b->conv, SPC_OPERAND_OUT, spc_map_rows_out(b->map))),
         .weights = packed,
         .workspace = take(b, spc_plan_workspace_bytes(b->plan, b->map)),
         .grad = is_wgrad ? raw : NULL,
     };
     must(b, "layout", spc_map_prepare(b->map, b->plan, NULL));
     must(b, "run", run_layer(b, NULL));
-    must(b, "run", spc_synchronize(b->ctx));
+    must(b, "run", spc_ctx_synchronize(b->ctx));
     if (!is_wgrad)
-        spc_dealloc(b->ctx, raw);
+        spc_memory_free(b->ctx, raw);
 }
 
 static void free_layer(bench *b)
 {
-    spc_dealloc(b->ctx, (void *)(uintptr_t)b->buffers.in);
-    spc_dealloc(b->ctx, (void *)(uintptr_t)b->buffers.weights);
-    spc_dealloc(b->ctx, (void *)(uintptr_t)b->buffers.grad);
-    spc_dealloc(b->ctx, b->buffers.out);
-    spc_dealloc(b->ctx, b->buffers.workspace);
+    spc_memory_free(b->ctx, (void *)(uintptr_t)b->buffers.in);
+    spc_memory_free(b->ctx, (void *)(uintptr_t)b->buffers.weights);
+    spc_memory_free(b->ctx, (void *)(uintptr_t)b->buffers.grad);
+    spc_memory_free(b->ctx, b->buffers.out);
+    spc_memory_free(b->ctx, b->buffers.workspace);
     spc_plan_free(b->plan);
     free(b->in);
     free(b->weights);
@@ -240,7 +240,7 @@ static void look(const bench *b)
     spc_triplet *all = malloc((size_t)pairs * sizeof(*all) + 1);
     spc__random random;
 
-    must(b, "triplets", spc_map_triplets(b->map, all));
+    must(b, "triplets", spc_map_download_triplets(b->map, all));
     spc__random_init(&random, 3);
     for (int i = 0; i < LOOKS && pairs > 0; i++)
         look_at(b, all, spc__random_below(&random, (uint32_t)pairs));
@@ -256,8 +256,8 @@ static void print_layer(bench *b, const char *text)
     double mega = 1e-6, pairs = (double)spc_map_pairs(b->map);
     bool lists =
         launch->reads_pairs || launch->reads_bundles || launch->reads_inputs;
-    size_t rows = spc_conv_bytes(&b->conv, SPC_IN, spc_map_rows_in(b->map)) +
-                  spc_conv_bytes(&b->conv, SPC_OUT, spc_map_rows(b->map));
+    size_t rows = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_IN, spc_map_rows_in(b->map)) +
+                  spc_conv_operand_bytes(&b->conv, SPC_OPERAND_OUT, spc_map_rows_out(b->map));
 
     bool looks = is_points && b->conv.pass == SPC_FORWARD;
 
@@ -269,7 +269,7 @@ static void print_layer(bench *b, const char *text)
     printf("%-44s %8lld rows %9.0f pairs  layer %8.1f us  map %8.1f  layout "
            "%7.1f  MB: rows %6.1f triplets %6.1f in another order %6.1f "
            "workspace %.1f  %s %s%s\n",
-           text, (long long)spc_map_rows(b->map), pairs, layer, map, layout,
+           text, (long long)spc_map_rows_out(b->map), pairs, layer, map, layout,
            mega * (double)rows, is_points ? 8 * mega * pairs : 0,
            is_points && lists ? 8 * mega * pairs : 0,
            mega * (double)spc_plan_workspace_bytes(b->plan, b->map),
@@ -320,7 +320,7 @@ int main(int argc, char **argv)
          spc_copy_to_device(b.ctx, b.coords, spc_scene_coords(scene), bytes));
     for (int i = 3; i < argc; i++)
         bench_layer(&b, argv[i]);
-    spc_dealloc(b.ctx, b.coords);
+    spc_memory_free(b.ctx, b.coords);
     spc_scene_free(scene);
     spc_ctx_free(b.ctx);
     return EXIT_SUCCESS;

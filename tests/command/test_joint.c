@@ -200,9 +200,9 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     ck_abort_msg("layer %d has no kernel '%s'", brought, args->chosen);
 }
 
-spc_status __wrap_spc_net_capture(spc_net_plan *plan,
+spc_status __wrap_spc_net_plan_capture(spc_net_plan *plan,
                                   const spc_net_buffers *buffers);
-spc_status __wrap_spc_net_capture(spc_net_plan *plan,
+spc_status __wrap_spc_net_plan_capture(spc_net_plan *plan,
                                   const spc_net_buffers *buffers)
 {
     (void)plan;
@@ -210,9 +210,9 @@ spc_status __wrap_spc_net_capture(spc_net_plan *plan,
     return SPC_OK;
 }
 
-spc_status __wrap_spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
+spc_status __wrap_spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan,
                                   int i);
-spc_status __wrap_spc_net_step_at(spc_net_step *out, const spc_net_plan *plan,
+spc_status __wrap_spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan,
                                   int i)
 {
     (void)plan;

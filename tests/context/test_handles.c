@@ -113,7 +113,7 @@ static void make_plans(spc_plan *plans[PLANS], void *packed[PLANS],
         assert_ok(spc_plan_create(&plans[i], ctx, &conv, map, 0));
         spc_map_free(map);
         bytes[i] = spc_plan_weights_bytes(plans[i]);
-        assert_ok(spc_alloc(&packed[i], ctx, bytes[i]));
+        assert_ok(spc_memory_alloc(&packed[i], ctx, bytes[i]));
     }
 }
 
@@ -134,12 +134,12 @@ START_TEST(many_plans_are_packed_as_each_by_itself)
                                      packed, from, PLANS, SPC_RSCK, NULL));
     ck_assert_int_eq(failed, -1);
     for (int i = 0; i < PLANS; i++) {
-        assert_ok(spc_alloc(&alone, ctx, bytes[i]));
+        assert_ok(spc_memory_alloc(&alone, ctx, bytes[i]));
         memset(alone, 0x55, bytes[i]);
         assert_ok(
             spc_plan_pack_weights(plans[i], alone, weights, SPC_RSCK, NULL));
         ck_assert_mem_eq(packed[i], alone, bytes[i]);
-        spc_dealloc(ctx, alone);
+        spc_memory_free(ctx, alone);
     }
     /* One that is wrong: it is named, and none is written. */
     memset(packed[0], 0x33, bytes[0]);
@@ -154,7 +154,7 @@ START_TEST(many_plans_are_packed_as_each_by_itself)
     ck_assert_mem_eq(packed[0], alone, bytes[0]);
     free(alone);
     for (int i = 0; i < PLANS; i++) {
-        spc_dealloc(ctx, packed[i]);
+        spc_memory_free(ctx, packed[i]);
         spc_plan_free(plans[i]);
     }
     spc_ctx_free(ctx);
@@ -175,10 +175,10 @@ START_TEST(a_handle_says_which_context_and_process_it_belongs_to)
     ck_assert_ptr_eq(spc_plan_ctx(plan), ctx);
     ck_assert_ptr_eq(spc_map_ctx(map), ctx);
     ck_assert_ptr_eq(spc_coords_ctx(spc_map_in(map)), ctx);
-    ck_assert(spc_ctx_belongs(ctx) && !spc_ctx_belongs(NULL));
+    ck_assert(spc_ctx_is_from_this_process(ctx) && !spc_ctx_is_from_this_process(NULL));
     pid_t child = fork();
     if (child == 0) {
-        bool belongs = spc_ctx_belongs(ctx);
+        bool belongs = spc_ctx_is_from_this_process(ctx);
         spc_plan_free(plan);
         spc_map_free(map);
         spc_ctx_free(ctx);
@@ -186,7 +186,7 @@ START_TEST(a_handle_says_which_context_and_process_it_belongs_to)
     }
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    ck_assert(spc_ctx_belongs(ctx));
+    ck_assert(spc_ctx_is_from_this_process(ctx));
     spc_plan_free(plan);
     spc_map_free(map);
     spc_ctx_free(ctx);
@@ -203,18 +203,18 @@ START_TEST(memory_comes_from_the_hook_and_goes_back_to_it)
     void *memory = NULL;
 
     open_ctx(devices[_i], &hook);
-    assert_ok(spc_alloc(&memory, ctx, 1000));
+    assert_ok(spc_memory_alloc(&memory, ctx, 1000));
     ck_assert_int_eq(hook.live, 1);
     ck_assert_uint_eq(hook.live_bytes, 1000);
     memset(memory, 1, 1000);
-    spc_dealloc(ctx, memory);
+    spc_memory_free(ctx, memory);
     assert_hook_is_empty(&hook);
     hook.fail = hook.calls + 1;
-    ck_assert_int_eq(spc_alloc(&memory, ctx, 1000), SPC_ENOMEM);
+    ck_assert_int_eq(spc_memory_alloc(&memory, ctx, 1000), SPC_ENOMEM);
     ck_assert_ptr_null(memory);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "memory hook"));
     hook.skewed = 16;
-    ck_assert_int_eq(spc_alloc(&memory, ctx, 1000), SPC_ENOMEM);
+    ck_assert_int_eq(spc_memory_alloc(&memory, ctx, 1000), SPC_ENOMEM);
     ck_assert_ptr_null(memory);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "256"));
     spc_ctx_free(ctx);
@@ -271,7 +271,7 @@ START_TEST(when_any_allocation_fails_nothing_is_left)
     snprintf(path, sizeof(path), "%s/networks/chain.lua", SPC_TEST_DATA);
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=64,extent=6", &error));
     assert_ok(spc_net_load(&net, path, SPC_F32, &error));
-    assert_ok(spc_net_draw_params(net, 1, &error));
+    assert_ok(spc_net_init_params(net, 1, &error));
     open_ctx("cpu", &hook);
     assert_ok(live(scene, net));
     int calls = hook.calls;

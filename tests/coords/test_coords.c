@@ -98,10 +98,10 @@ static spc_conv as_list(const spc_conv *box)
     spc_conv conv = *box;
     spc_geometry plain = SPC_GEOMETRY_INIT, *g = &conv.geometry;
 
-    g->offset_count = spc_geometry_offsets(&box->geometry);
+    g->offset_count = spc_geometry_offset_count(&box->geometry);
     for (int k = 0; k < g->offset_count; k++) {
         int at[3];
-        spc_geometry_offset(at, &box->geometry, k);
+        spc_geometry_offset_at(at, &box->geometry, k);
         for (int a = 0; a < 3; a++)
             g->offsets[k][a] = (int16_t)at[a];
     }
@@ -182,7 +182,7 @@ static void open_level(level *l, const char *device, int capacity)
     l->down = parse("conv,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint");
     l->up = parse("inverse,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint");
     l->fine = reserve(l->ctx, capacity, -400, 400, SPC_DUPLICATES_FIRST);
-    assert_ok(l->ctx, spc_coords_reserve_outputs(&l->coarse, l->fine,
+    assert_ok(l->ctx, spc_coords_create_outputs_reserved(&l->coarse, l->fine,
                                                  &l->down.geometry, 0));
     assert_ok(l->ctx,
               spc_map_create(&l->same, l->fine, l->fine, &l->subm.geometry));
@@ -233,8 +233,8 @@ START_TEST(frames_are_filled_with_counts_that_live_on_the_device)
         check_map(l.ctx, l.same, &l.subm, &r);
         check_map(l.ctx, l.strided, &l.down, &r);
         check_map(l.ctx, l.inverse, &l.up, &r);
-        spc_dealloc(l.ctx, coords);
-        spc_dealloc(l.ctx, device_count);
+        spc_memory_free(l.ctx, coords);
+        spc_memory_free(l.ctx, device_count);
         free(r.at);
     }
     close_level(&l);
@@ -257,7 +257,7 @@ START_TEST(a_large_set_is_sorted_by_bins_that_are_summed_apart)
         assert_ok(ctx, spc_map_update(map, coords, NULL, r.count, NULL));
         assert_ok(ctx, spc_map_check(map, NULL));
         check_map(ctx, map, &conv, &r);
-        spc_dealloc(ctx, coords);
+        spc_memory_free(ctx, coords);
         free(r.at);
     }
     spc_map_free(map);
@@ -303,8 +303,8 @@ static void derive_levels(spc_ctx *ctx, spc_coords *const sets[4],
         assert_ok(ctx,
                   spc__coords_derive(sets[l], coords, device_count, 0, NULL));
     check_levels(ctx, sets, r);
-    spc_dealloc(ctx, coords);
-    spc_dealloc(ctx, device_count);
+    spc_memory_free(ctx, coords);
+    spc_memory_free(ctx, device_count);
 }
 
 START_TEST(levels_by_the_floor_rule_follow_from_the_first_set)
@@ -314,7 +314,7 @@ START_TEST(levels_by_the_floor_rule_follow_from_the_first_set)
 
     for (int l = 0; l < 3; l++) {
         spc_conv conv = parse(levels[l][0]);
-        assert_ok(ctx, spc_coords_reserve_outputs(&sets[l + 1], sets[l],
+        assert_ok(ctx, spc_coords_create_outputs_reserved(&sets[l + 1], sets[l],
                                                   &conv.geometry, 0));
     }
     for (int frame = 0; frame < 2; frame++) {
@@ -327,7 +327,7 @@ START_TEST(levels_by_the_floor_rule_follow_from_the_first_set)
         for (int l = 1; l < 4; l++)
             assert_ok(ctx, spc_coords_update(sets[l], NULL, NULL, 0, NULL));
         check_levels(ctx, sets, &r);
-        spc_dealloc(ctx, coords);
+        spc_memory_free(ctx, coords);
         free(r.at);
     }
     for (int l = 0; l < 4; l++)
@@ -452,7 +452,7 @@ START_TEST(a_footprint_of_footprints_is_one)
             g->shape[a] = out[a];
             out[a] = (int)spc__geometry_out_shape(g, a);
         }
-        assert_ok(ctx, spc_coords_reserve_outputs(&sets[l + 1], sets[l], g, 0));
+        assert_ok(ctx, spc_coords_create_outputs_reserved(&sets[l + 1], sets[l], g, 0));
     }
     for (int frame = 0; frame < 2; frame++) {
         rows r = draw(900 - 700 * frame, shape > 0 ? 0 : -17, extent, 2,
@@ -462,7 +462,7 @@ START_TEST(a_footprint_of_footprints_is_one)
         for (int l = 1; l <= CHAIN; l++)
             assert_ok(ctx, spc_coords_update(sets[l], NULL, NULL, 0, NULL));
         check_chain(ctx, c, sets, convs, &r);
-        spc_dealloc(ctx, coords);
+        spc_memory_free(ctx, coords);
         free(r.at);
     }
     for (int l = 0; l <= CHAIN; l++)
@@ -497,7 +497,7 @@ static void check_turned_frame(level *l, int size, uint64_t seed)
     assert_ok(l->ctx, spc_map_update(l->inverse, NULL, NULL, 0, NULL));
     assert_ok(l->ctx, spc_map_check(l->inverse, NULL));
     check_map(l->ctx, l->inverse, &l->up, &r);
-    spc_dealloc(l->ctx, coords);
+    spc_memory_free(l->ctx, coords);
     free(r.at);
 }
 
@@ -540,8 +540,8 @@ START_TEST(launches_of_fewer_blocks_find_the_same)
         check_map(l.ctx, l.same, &l.subm, &r);
         check_map(l.ctx, l.strided, &l.down, &r);
         check_map(l.ctx, l.inverse, &l.up, &r);
-        spc_dealloc(l.ctx, coords);
-        spc_dealloc(l.ctx, device_count);
+        spc_memory_free(l.ctx, coords);
+        spc_memory_free(l.ctx, device_count);
         free(r.at);
     }
     search_by_hash(&l);
@@ -621,7 +621,7 @@ START_TEST(equal_rows_and_rows_out_of_range_take_no_part)
     free(got);
     free(first);
     spc__relation_release(&want);
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_map_free(map);
     spc_coords_free(set);
     spc_scene_free(scene);
@@ -649,8 +649,8 @@ START_TEST(duplicates_follow_the_policy_of_the_set)
         spc_status status = spc_coords_check(set, NULL);
         ck_assert_int_eq(status, policy ? SPC_OK : SPC_EDUPLICATE);
         ck_assert_int_eq(spc_coords_rows(set), clean.count);
-        assert_ok(ctx, spc_coords_merge(set, device, SPC_F32, 2, NULL));
-        assert_ok(ctx, spc_synchronize(ctx));
+        assert_ok(ctx, spc_coords_merge_features(set, device, SPC_F32, 2, NULL));
+        assert_ok(ctx, spc_ctx_synchronize(ctx));
         float *got = fetch(ctx, device, 2 * (size_t)r.count);
         for (int i = 0; i < clean.count; i++) {
             float want = 0, count = 0;
@@ -669,14 +669,14 @@ START_TEST(duplicates_follow_the_policy_of_the_set)
                     (double)want);
         }
         free(got);
-        spc_dealloc(ctx, device);
+        spc_memory_free(ctx, device);
         spc_coords_free(set);
     }
     free(first);
     free(features);
     free(r.at);
     free(clean.at);
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -703,7 +703,7 @@ START_TEST(what_does_not_fit_leaves_the_set_empty)
     ck_assert_int_eq(spc_coords_update(small, coords, NULL, r.count, NULL),
                      SPC_ECAPACITY);
 
-    assert_ok(ctx, spc_coords_reserve_outputs(&out, set, &down.geometry, 100));
+    assert_ok(ctx, spc_coords_create_outputs_reserved(&out, set, &down.geometry, 100));
     assert_ok(ctx, spc_coords_update(set, coords, count, 0, NULL));
     assert_ok(ctx, spc_coords_update(out, NULL, NULL, 0, NULL));
     ck_assert_int_eq(spc_coords_check(out, NULL), SPC_ECAPACITY);
@@ -712,8 +712,8 @@ START_TEST(what_does_not_fit_leaves_the_set_empty)
     spc_coords_free(out);
     spc_coords_free(set);
     spc_coords_free(small);
-    spc_dealloc(ctx, coords);
-    spc_dealloc(ctx, count);
+    spc_memory_free(ctx, coords);
+    spc_memory_free(ctx, count);
     spc_ctx_free(ctx);
     free(r.at);
 }
@@ -735,18 +735,18 @@ START_TEST(impossible_sets_and_maps_are_refused_with_a_sentence)
         ck_assert_msg(strstr(spc_ctx_error(ctx), says), "%s",                  \
                       spc_ctx_error(ctx));                                     \
     } while (0)
-    assert_ok(ctx, spc_coords_reserve_outputs(&out, set, &down.geometry, 0));
+    assert_ok(ctx, spc_coords_create_outputs_reserved(&out, set, &down.geometry, 0));
     options.capacity = -1;
-    refused(SPC_EINVAL, "-1 rows", spc_coords_reserve(&none, ctx, &options));
+    refused(SPC_EINVAL, "-1 rows", spc_coords_create_reserved(&none, ctx, &options));
     options.capacity = 10;
     options.low[2] = 5;
     refused(SPC_EINVAL, "extent of y runs from 5 to 0",
-            spc_coords_reserve(&none, ctx, &options));
+            spc_coords_create_reserved(&none, ctx, &options));
     options.high[2] = INT32_MAX;
     options.high[1] = INT32_MAX;
     options.high[3] = INT32_MAX;
     refused(SPC_ERANGE, "do not fit a 64-bit key",
-            spc_coords_reserve(&none, ctx, &options));
+            spc_coords_create_reserved(&none, ctx, &options));
     refused(SPC_ERANGE, "reserve it with halo=27",
             spc_map_create(&map, set, set, &wide.geometry));
     refused(SPC_EINVAL, "these are two",

@@ -60,7 +60,7 @@ static bool is_drawn(int n, const char *device)
 /* The same relation in reverse direction: that of the transposed table. */
 static void check_transposed(spc_ctx *ctx, const spc_map *map)
 {
-    size_t in = (size_t)spc_map_rows_in(map), to = (size_t)spc_map_rows(map);
+    size_t in = (size_t)spc_map_rows_in(map), to = (size_t)spc_map_rows_out(map);
     spc_map *back;
 
     assert_ok(ctx, spc__map_create_transposed(&back, map));
@@ -228,7 +228,7 @@ static void open_frame(frame *f, const char *device, int capacity)
     f->given = parse("conv,cin=4,cout=4,k=3,stride=2,rule=given");
     f->coarse = reserve(f->ctx, capacity, -400, 400, SPC_DUPLICATES_ERROR);
     f->targets = reserve(f->ctx, capacity, -400, 400, SPC_DUPLICATES_ERROR);
-    assert_ok(f->ctx, spc_coords_reserve_outputs(&f->fine, f->coarse,
+    assert_ok(f->ctx, spc_coords_create_outputs_reserved(&f->fine, f->coarse,
                                                  &f->up.geometry, 0));
     ck_assert_int_eq(spc_coords_capacity(f->fine), 8 * capacity);
     assert_ok(f->ctx, spc_map_create_inverse(&f->generated, f->coarse, f->fine,
@@ -254,9 +254,9 @@ static void fill(frame *f, spc_coords *set, const rows *r)
     int32_t *count = upload(f->ctx, &r->count, 4);
 
     assert_ok(f->ctx, spc_coords_update(set, coords, count, 0, NULL));
-    assert_ok(f->ctx, spc_synchronize(f->ctx));
-    spc_dealloc(f->ctx, coords);
-    spc_dealloc(f->ctx, count);
+    assert_ok(f->ctx, spc_ctx_synchronize(f->ctx));
+    spc_memory_free(f->ctx, coords);
+    spc_memory_free(f->ctx, count);
 }
 
 static void check_given(frame *f, const rows *mine, const rows *theirs)
@@ -361,10 +361,10 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
     refused(SPC_ERANGE, "reserve it with halo=13",
             spc_map_create(&map, set, high, &wide.geometry));
     refused(SPC_ERANGE, "do not fit 32 bits",
-            spc_coords_reserve_outputs(&none, high, &up.geometry, 0));
+            spc_coords_create_outputs_reserved(&none, high, &up.geometry, 0));
     refused(SPC_EINVAL, "only the rules SUBM and GIVEN",
             spc_map_create_inverse(&map, set, set, &up.geometry));
-    assert_ok(ctx, spc_coords_reserve_outputs(&out, set, &up.geometry, 100));
+    assert_ok(ctx, spc_coords_create_outputs_reserved(&out, set, &up.geometry, 100));
     assert_ok(ctx, spc_coords_update(set, coords, NULL, r.count, NULL));
     assert_ok(ctx, spc_coords_update(out, NULL, NULL, 0, NULL));
     refused(SPC_ECAPACITY, "a capacity of", spc_coords_check(out, NULL));
@@ -372,7 +372,7 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
     spc_coords_free(out);
     spc_coords_free(high);
     spc_coords_free(set);
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_ctx_free(ctx);
     free(r.at);
 }

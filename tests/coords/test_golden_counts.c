@@ -120,10 +120,10 @@ static keys floors(const keys *in, const spc_geometry *g)
 /* The outputs at all offsets. */
 static keys footprints(const keys *in, const spc_geometry *g)
 {
-    int offsets = spc_geometry_offsets(g), offset[3];
+    int offsets = spc_geometry_offset_count(g), offset[3];
     keys out = keys_create(in->count * offsets);
     for (int k = 0; k < offsets; k++) {
-        spc_geometry_offset(offset, g, k);
+        spc_geometry_offset_at(offset, g, k);
         append_seen(&out, in, g, offset);
     }
     sort_unique(&out);
@@ -152,8 +152,8 @@ static keys merge(int64_t *pairs, const keys *in, const spc_geometry *g)
     if (g->rule != SPC_RULE_SUBM)
         out = g->rule == SPC_RULE_FLOOR ? floors(in, g) : footprints(in, g);
     *pairs = 0;
-    for (int k = 0; k < spc_geometry_offsets(g); k++) {
-        spc_geometry_offset(offset, g, k);
+    for (int k = 0; k < spc_geometry_offset_count(g); k++) {
+        spc_geometry_offset_at(offset, g, k);
         seen.count = 0;
         append_seen(&seen, in, g, offset);
         *pairs += count_common(&seen, &out);

@@ -309,7 +309,7 @@ static int32_t *check_index(spc_ctx *ctx, const spc_map *map,
                 (int)(i / (size_t)rows), (int)(i % (size_t)rows), got[i],
                 want.index[i]);
     ck_assert_int_eq(spc_map_pairs(map), want.pairs);
-    ck_assert_int_eq(spc_map_rows(map), want.rows_out);
+    ck_assert_int_eq(spc_map_rows_out(map), want.rows_out);
     spc_relation_release(&want);
     return got;
 }
@@ -326,10 +326,10 @@ static void check_same_order(spc_ctx *ctx, spc_map *map, const spc_conv *conv,
     for (size_t i = 0; i < sizeof orders / sizeof *orders; i++) {
         assert_ok(cpu, spc__map_prepare(other, orders[i], 0, NULL));
         assert_ok(ctx, spc__map_prepare(map, orders[i], 0, NULL));
-        assert_ok(ctx, spc_synchronize(ctx));
+        assert_ok(ctx, spc_ctx_synchronize(ctx));
         int *want = check_view(cpu, other, orders[i], 0, plain);
         int *got = check_view(ctx, map, orders[i], 0, plain);
-        for (int64_t p = 0; p < spc_map_rows(map); p++)
+        for (int64_t p = 0; p < spc_map_rows_out(map); p++)
             require(got[p] == want[p], "%s, position %d: row %d, not %d",
                     orders[i], (int)p, got[p], want[p]);
         free(got);
@@ -431,7 +431,7 @@ START_TEST(scans_need_fewer_steps_by_lines_and_fewest_by_planes)
     int64_t planes = steps_of(ctx, map, "planes");
     printf("steps of %lld rows: none %lld, gray %lld, gray_x %lld, planes "
            "%lld\n",
-           (long long)spc_map_rows(map), (long long)none, (long long)gray,
+           (long long)spc_map_rows_out(map), (long long)none, (long long)gray,
            (long long)lines, (long long)planes);
     ck_assert_int_lt(gray * 4, none * 3);
     ck_assert_int_lt(lines * 20, gray * 19);
@@ -472,7 +472,7 @@ static void check_room(spc_ctx *ctx, const spc_map *map)
 
     spc__map_view_rows(&v, map, 32);
     int *order = fetch(ctx, v.order, (size_t)v.rows_padded);
-    for (int p = (int)spc_map_rows(map); p < v.rows_padded; p++)
+    for (int p = (int)spc_map_rows_out(map); p < v.rows_padded; p++)
         require(order[p] == -1, "order[%d] is %d", p, order[p]);
     free(order);
 }
@@ -498,7 +498,7 @@ START_TEST(rebuilt_maps_equal_new_ones)
         void *coords;
         shuffle(&p, (uint64_t)round);
         scene = make_scene(&p);
-        assert_ok(ctx, spc_alloc(&coords, ctx, 16 * (size_t)p.rows));
+        assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * (size_t)p.rows));
         assert_ok(ctx,
                   spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
         assert_ok(ctx, spc__map_rebuild(map, coords, p.rows, false, NULL));
@@ -509,11 +509,11 @@ START_TEST(rebuilt_maps_equal_new_ones)
         free(check_view(ctx, map, "gray", 16, plain));
         free(check_view(ctx, map, "none", 32, plain));
         assert_ok(ctx, spc__map_relayout(map, "gray", 16, NULL));
-        assert_ok(ctx, spc_synchronize(ctx));
+        assert_ok(ctx, spc_ctx_synchronize(ctx));
         free(check_view(ctx, map, "gray", 16, plain));
         check_same_order(ctx, map, &conv, scene, plain);
         free(plain);
-        spc_dealloc(ctx, coords);
+        spc_memory_free(ctx, coords);
         spc_scene_free(scene);
     }
     spc_map_free(map);
@@ -531,14 +531,14 @@ START_TEST(coordinates_on_the_device_give_the_same_map)
     spc_map *map;
     void *coords;
 
-    assert_ok(ctx, spc_alloc(&coords, ctx, 16 * (size_t)p.rows));
+    assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * (size_t)p.rows));
     assert_ok(ctx, spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
-    assert_ok(ctx, spc_map_create_from_coords(&map, ctx, &conv, coords, p.rows,
+    assert_ok(ctx, spc_map_create_from_rows(&map, ctx, &conv, coords, p.rows,
                                               NULL));
     free(check_index(ctx, map, &conv, scene));
     ck_assert_ptr_null(spc__map_coords(map));
     spc_map_free(map);
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_ctx_free(ctx);
     spc_scene_free(scene);
     free(p.at);
@@ -633,7 +633,7 @@ START_TEST(a_rebuild_outside_the_key_layout_is_reported)
     p.at[9][2] = 5000;
     p.at[4][3] = -10; /* the lowest z is -9: just inside the guard band */
     p.at[200][0] = INT32_MIN;
-    assert_ok(ctx, spc_alloc(&coords, ctx, 16 * (size_t)p.rows));
+    assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * (size_t)p.rows));
     assert_ok(ctx, spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
     assert_ok(ctx, spc__map_rebuild(map, coords, p.rows, true, NULL));
     ck_assert_int_eq(spc_map_check(map, NULL), SPC_ERANGE);
@@ -642,7 +642,7 @@ START_TEST(a_rebuild_outside_the_key_layout_is_reported)
     ck_assert_int_eq(spc__map_rebuild(map, coords, p.rows + 1, true, NULL),
                      SPC_ECAPACITY);
     spc_map_free(map);
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_ctx_free(ctx);
     spc_scene_free(scene);
     free(p.at);
@@ -660,21 +660,21 @@ START_TEST(impossible_requests_are_refused)
     int32_t coords[4] = {0};
 
     ck_assert_int_eq(
-        spc_map_create_from_coords(&map, ctx, &conv, coords, -1, NULL),
+        spc_map_create_from_rows(&map, ctx, &conv, coords, -1, NULL),
         SPC_EINVAL);
     ck_assert_int_eq(
-        spc_map_create_from_coords(&map, ctx, &conv, NULL, 5, NULL),
+        spc_map_create_from_rows(&map, ctx, &conv, NULL, 5, NULL),
         SPC_EINVAL);
     ck_assert_int_eq(
-        spc_map_create_from_coords(&map, ctx, &conv, coords, 100000000, NULL),
+        spc_map_create_from_rows(&map, ctx, &conv, coords, 100000000, NULL),
         SPC_EINVAL);
     conv.geometry.kernel[1] = 0;
     ck_assert_int_eq(
-        spc_map_create_from_coords(&map, ctx, &conv, coords, 1, NULL),
+        spc_map_create_from_rows(&map, ctx, &conv, coords, 1, NULL),
         SPC_EINVAL);
     conv.geometry.kernel[1] = 200;
     ck_assert_int_eq(
-        spc_map_create_from_coords(&map, ctx, &conv, coords, 1, NULL),
+        spc_map_create_from_rows(&map, ctx, &conv, coords, 1, NULL),
         SPC_EINVAL);
     ck_assert_ptr_null(map);
     for (int a = 0; a < 3; a++)

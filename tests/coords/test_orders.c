@@ -234,11 +234,11 @@ static void fill_anew(spc_ctx *ctx, spc_map *map, int32_t at[ROWS][4])
 {
     void *coords;
 
-    assert_ok(ctx, spc_alloc(&coords, ctx, 16 * ROWS));
+    assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * ROWS));
     assert_ok(ctx, spc_copy_to_device(ctx, coords, at, 16 * ROWS));
     assert_ok(ctx, spc_map_update(map, coords, NULL, ROWS, NULL));
     assert_ok(ctx, spc_map_check(map, NULL));
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
 }
 
 START_TEST(rows_are_in_the_order_that_was_asked_for)
@@ -262,7 +262,7 @@ START_TEST(rows_are_in_the_order_that_was_asked_for)
         assert_ok(ctx, spc_map_create_from_scene(&map, ctx, &conv, scene));
         assert_ok(ctx, spc__map_prepare(map, c->order, c->tile_rows, NULL));
         assert_ok(ctx, spc__map_prepare(map, c->order, 192, NULL));
-        assert_ok(ctx, spc_synchronize(ctx));
+        assert_ok(ctx, spc_ctx_synchronize(ctx));
         orders[d] = orders_of(ctx, map, c, &conv, scene);
         spc_scene_free(scene);
 

@@ -415,7 +415,7 @@ static void *memory(frames *f, size_t bytes)
     void *out;
 
     ck_assert_int_lt(f->pieces, LENGTH(f->memory));
-    assert_ok(spc_alloc(&out, f->ctx, bytes + 16), spc_ctx_error(f->ctx));
+    assert_ok(spc_memory_alloc(&out, f->ctx, bytes + 16), spc_ctx_error(f->ctx));
     return f->memory[f->pieces++] = out;
 }
 
@@ -446,7 +446,7 @@ static void frames_open(frames *f)
         error.text);
     options.capacity = CAPACITY;
     options.high[1] = options.high[2] = options.high[3] = 9;
-    assert_ok(spc_coords_reserve(&f->set, f->ctx, &options),
+    assert_ok(spc_coords_create_reserved(&f->set, f->ctx, &options),
               spc_ctx_error(f->ctx));
     assert_ok(spc_map_create(&f->map, f->set, f->set, &f->conv.geometry),
               spc_ctx_error(f->ctx));
@@ -481,12 +481,12 @@ static runner runner_of(frames *f, const char *name, const char *values)
     runner r = {.plan = plan_of(f->ctx, &f->conv, name, values)};
 
     assert_ok(spc_map_prepare(f->map, r.plan, NULL), spc_ctx_error(f->ctx));
-    assert_ok(spc_alloc(&r.packed, f->ctx, spc_plan_weights_bytes(r.plan)),
+    assert_ok(spc_memory_alloc(&r.packed, f->ctx, spc_plan_weights_bytes(r.plan)),
               spc_ctx_error(f->ctx));
-    assert_ok(spc_alloc(&r.work, f->ctx,
+    assert_ok(spc_memory_alloc(&r.work, f->ctx,
                         spc_plan_workspace_bytes(r.plan, f->map) + 16),
               spc_ctx_error(f->ctx));
-    assert_ok(spc_alloc(&r.out, f->ctx, 4 * CAPACITY * CHANNELS),
+    assert_ok(spc_memory_alloc(&r.out, f->ctx, 4 * CAPACITY * CHANNELS),
               spc_ctx_error(f->ctx));
     assert_ok(
         spc_plan_pack_weights(r.plan, r.packed, f->weights, SPC_KRSC, NULL),
@@ -508,9 +508,9 @@ static void runner_run(const runner *r, frames *f, float *result, int rows)
 
 static void runner_close(const runner *r, frames *f)
 {
-    spc_dealloc(f->ctx, r->packed);
-    spc_dealloc(f->ctx, r->work);
-    spc_dealloc(f->ctx, r->out);
+    spc_memory_free(f->ctx, r->packed);
+    spc_memory_free(f->ctx, r->work);
+    spc_memory_free(f->ctx, r->out);
     spc_plan_free(r->plan);
 }
 
@@ -544,7 +544,7 @@ START_TEST(frames_of_any_size_run_on_the_pairs_that_they_have)
     spc_map_free(f.map);
     spc_coords_free(f.set);
     for (int i = 0; i < f.pieces; i++)
-        spc_dealloc(f.ctx, f.memory[i]);
+        spc_memory_free(f.ctx, f.memory[i]);
     spc_ctx_free(f.ctx);
 }
 END_TEST

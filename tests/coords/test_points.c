@@ -232,7 +232,7 @@ static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
 {
     void *to;
 
-    assert_done(spc_alloc(&to, ctx, bytes + 16));
+    assert_done(spc_memory_alloc(&to, ctx, bytes + 16));
     if (bytes > 0)
         assert_done(spc_copy_to_device(ctx, to, from, bytes));
     return to;
@@ -245,8 +245,8 @@ static spc_points *make_points(spc_ctx *ctx, const cloud *c)
     spc_points *points;
 
     assert_done(spc_points_create(&points, ctx, xyz, batch, c->rows, NULL));
-    spc_dealloc(ctx, xyz);
-    spc_dealloc(ctx, batch);
+    spc_memory_free(ctx, xyz);
+    spc_memory_free(ctx, batch);
     return points;
 }
 
@@ -425,7 +425,7 @@ static void check_map(spc_ctx *ctx, spc_map *map, const relation *want,
     ck_assert_msg(spc_map_pairs(map) == want->count,
                   "%s: %lld triplets and not %d", what,
                   (long long)spc_map_pairs(map), want->count);
-    assert_done(spc_map_triplets(map, got));
+    assert_done(spc_map_download_triplets(map, got));
     check_order(got, want->count);
     check_bundles(ctx, map, got, what);
     check_inputs(ctx, map, got, what);
@@ -470,7 +470,7 @@ static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
     relation want = define(g, in, out, inverse);
     spc_map *map;
 
-    assert_done((inverse ? spc_map_radius_inverse : spc_map_radius)(
+    assert_done((inverse ? spc_map_create_radius_inverse : spc_map_create_radius)(
         &map, inputs, outputs, g, want.count));
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     assert_done(spc_map_check(map, NULL));
@@ -681,12 +681,12 @@ static spc_triplet *pairs_by_cells(spc_ctx *ctx, spc_points *points, int cells,
 
     for (int a = 0; a < 3; a++)
         g.kernel[a] = cells;
-    assert_done(spc_map_radius(&map, points, points, &g, 100000));
+    assert_done(spc_map_create_radius(&map, points, points, &g, 100000));
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     assert_done(spc_map_check(map, NULL));
     *count = (int)spc_map_pairs(map);
     spc_triplet *out = calloc((size_t)*count + 1, sizeof *out);
-    assert_done(spc_map_triplets(map, out));
+    assert_done(spc_map_download_triplets(map, out));
     qsort(out, (size_t)*count, sizeof *out, compare_pairs);
     spc_map_free(map);
     return out;
@@ -741,13 +741,13 @@ START_TEST(a_map_without_room_holds_nothing_and_says_what_would_fit)
     spc_geometry g = geometry_of(layers[0]);
     spc_map *map;
 
-    assert_done(spc_map_radius(&map, points, points, &g, 27));
+    assert_done(spc_map_create_radius(&map, points, points, &g, 27));
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     ck_assert_int_eq(spc_map_check(map, NULL), SPC_ECAPACITY);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "28 triplets"));
     ck_assert_int_eq(spc_map_pairs(map), 0);
     spc_map_free(map);
-    assert_done(spc_map_radius(&map, points, points, &g, 28));
+    assert_done(spc_map_create_radius(&map, points, points, &g, 28));
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     assert_done(spc_map_check(map, NULL));
     ck_assert_int_eq(spc_map_pairs(map), 28);
@@ -771,8 +771,8 @@ START_TEST(clouds_are_filled_anew_by_a_count_on_the_device)
 
     o.capacity = 12;
     o.high[0] = 1;
-    assert_done(spc_points_reserve(&points, ctx, &o));
-    assert_done(spc_map_radius(&map, points, points, &g, 40));
+    assert_done(spc_points_create_reserved(&points, ctx, &o));
+    assert_done(spc_map_create_radius(&map, points, points, &g, 40));
     void *xyz = upload(ctx, c.at, 12 * 12);
     void *count = upload(ctx, counts, sizeof counts);
     for (int i = 0; i < 2; i++) {
@@ -791,8 +791,8 @@ START_TEST(clouds_are_filled_anew_by_a_count_on_the_device)
     ck_assert_int_eq(spc_points_check(points, NULL), SPC_ECAPACITY);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "17"));
     ck_assert_int_eq(spc_points_rows(points), 0);
-    spc_dealloc(ctx, xyz);
-    spc_dealloc(ctx, count);
+    spc_memory_free(ctx, xyz);
+    spc_memory_free(ctx, count);
     spc_map_free(map);
     spc_points_free(points);
     release(&c);
@@ -836,7 +836,7 @@ START_TEST(what_is_no_cloud_is_refused)
 
     o.capacity = 6;
     o.high[0] = 1;
-    assert_done(spc_points_reserve(&points, ctx, &o));
+    assert_done(spc_points_create_reserved(&points, ctx, &o));
     float *xyz = upload(ctx, c.at, 12 * 6);
     int32_t *count = upload(ctx, counts, sizeof counts);
     for (int i = 0; i < 3; i++)
@@ -862,9 +862,9 @@ START_TEST(what_is_no_cloud_is_refused)
                   "a multiple of 4 bytes");
     refuse_create(ctx, xyz, (int32_t *)((char *)batch + 1), 5,
                   "a multiple of 4 bytes");
-    spc_dealloc(ctx, xyz);
-    spc_dealloc(ctx, count);
-    spc_dealloc(ctx, batch);
+    spc_memory_free(ctx, xyz);
+    spc_memory_free(ctx, count);
+    spc_memory_free(ctx, batch);
     release(&c);
 }
 END_TEST
@@ -883,8 +883,8 @@ START_TEST(rows_that_are_no_points_are_seen_by_nobody)
     c.batch[5] = 1;
     o.capacity = 6;
     o.high[0] = 1;
-    assert_done(spc_points_reserve(&points, ctx, &o));
-    assert_done(spc_map_radius(&map, points, points, &g, 40));
+    assert_done(spc_points_create_reserved(&points, ctx, &o));
+    assert_done(spc_map_create_radius(&map, points, points, &g, 40));
     void *xyz = upload(ctx, c.at, 12 * 6);
     void *batch = upload(ctx, c.batch, 4 * 6);
     assert_done(spc_points_update(points, xyz, batch, NULL, 6, NULL));
@@ -899,11 +899,11 @@ START_TEST(rows_that_are_no_points_are_seen_by_nobody)
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     assert_done(spc_map_check(map, NULL));
     ck_assert_int_eq(spc_map_pairs(map), 3);
-    assert_done(spc_map_triplets(map, got));
+    assert_done(spc_map_download_triplets(map, got));
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(got[i].in, got[i].out);
-    spc_dealloc(ctx, xyz);
-    spc_dealloc(ctx, batch);
+    spc_memory_free(ctx, xyz);
+    spc_memory_free(ctx, batch);
     spc_map_free(map);
     spc_points_free(points);
     release(&c);
@@ -944,7 +944,7 @@ static void check_down(spc_ctx *ctx, const cloud *c, float edge)
     float at[150][4];
     spc_points *points = make_points(ctx, c), *sampled;
 
-    assert_done(spc_points_reserve_sampled(&sampled, points, edge));
+    assert_done(spc_points_create_sampled(&sampled, points, edge));
     spc_points_free(points); /* the sampled cloud keeps its source alive */
     assert_done(spc_points_update(sampled, NULL, NULL, NULL, 0, NULL));
     assert_done(spc_points_check(sampled, NULL));
@@ -1008,18 +1008,18 @@ static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
                   error.text);
     assert_done(spc_map_create_from_scene(&l.map, ctx, &l.conv, scene));
     assert_done(spc_plan_create(&l.plan, ctx, &l.conv, l.map, SPC_PLAN_JIT));
-    size_t in = spc_conv_bytes(&l.conv, SPC_IN, spc_map_rows_in(l.map));
+    size_t in = spc_conv_operand_bytes(&l.conv, SPC_OPERAND_IN, spc_map_rows_in(l.map));
     bool wgrad = l.conv.pass == SPC_WGRAD;
     size_t weights =
-        wgrad ? spc_conv_bytes(&l.conv, SPC_RESIDUAL, spc_map_rows(l.map))
-              : spc_conv_bytes(&l.conv, SPC_WEIGHTS, 0);
-    l.out_bytes = spc_conv_bytes(&l.conv, SPC_OUT, spc_map_rows(l.map));
-    assert_done(spc_alloc(&l.in, ctx, in));
-    assert_done(spc_alloc(&l.out, ctx, l.out_bytes));
-    assert_done(spc_alloc(&l.weights, ctx, weights));
-    assert_done(spc_alloc(&l.packed, ctx, spc_plan_weights_bytes(l.plan)));
+        wgrad ? spc_conv_operand_bytes(&l.conv, SPC_OPERAND_RESIDUAL, spc_map_rows_out(l.map))
+              : spc_conv_operand_bytes(&l.conv, SPC_OPERAND_WEIGHTS, 0);
+    l.out_bytes = spc_conv_operand_bytes(&l.conv, SPC_OPERAND_OUT, spc_map_rows_out(l.map));
+    assert_done(spc_memory_alloc(&l.in, ctx, in));
+    assert_done(spc_memory_alloc(&l.out, ctx, l.out_bytes));
+    assert_done(spc_memory_alloc(&l.weights, ctx, weights));
+    assert_done(spc_memory_alloc(&l.packed, ctx, spc_plan_weights_bytes(l.plan)));
     assert_done(
-        spc_alloc(&l.work, ctx, spc_plan_workspace_bytes(l.plan, l.map) + 1));
+        spc_memory_alloc(&l.work, ctx, spc_plan_workspace_bytes(l.plan, l.map) + 1));
     fill_with(ctx, l.in, in / 4, 1);
     fill_with(ctx, l.weights, weights / 4, 2);
     if (!wgrad)
@@ -1039,7 +1039,7 @@ static void *run_layer(spc_ctx *ctx, layer *l)
     void *host = malloc(l->out_bytes);
 
     assert_done(spc_plan_execute(l->plan, l->map, &buffers, NULL));
-    assert_done(spc_synchronize(ctx));
+    assert_done(spc_ctx_synchronize(ctx));
     assert_done(spc_copy_to_host(ctx, host, l->out, l->out_bytes));
     return host;
 }
@@ -1048,11 +1048,11 @@ static void free_layer(spc_ctx *ctx, layer *l)
 {
     spc_plan_free(l->plan);
     spc_map_free(l->map);
-    spc_dealloc(ctx, l->in);
-    spc_dealloc(ctx, l->out);
-    spc_dealloc(ctx, l->weights);
-    spc_dealloc(ctx, l->packed);
-    spc_dealloc(ctx, l->work);
+    spc_memory_free(ctx, l->in);
+    spc_memory_free(ctx, l->out);
+    spc_memory_free(ctx, l->weights);
+    spc_memory_free(ctx, l->packed);
+    spc_memory_free(ctx, l->work);
 }
 
 /* With whole steps, a radius of 1.75 steps contains exactly the cube of 27. */
@@ -1090,7 +1090,7 @@ static float *fetch_floats(spc_ctx *ctx, const void *from, size_t floats)
 static void swap_weights(spc_ctx *ctx, layer *back, const layer *forth)
 {
     size_t in = (size_t)forth->conv.cin, out = (size_t)forth->conv.cout;
-    size_t offsets = (size_t)spc_geometry_offsets(&forth->conv.geometry);
+    size_t offsets = (size_t)spc_geometry_offset_count(&forth->conv.geometry);
     float *from = fetch_floats(ctx, forth->weights, in * out * offsets);
     float *to = malloc(in * out * offsets * sizeof *to);
 

@@ -297,7 +297,7 @@ static void check_gather(const subject *s)
     for (int i = 0; i < sources_of(s->p); i++)
         in[i] =
             draw_features(s->ctx, s->how.dtype, i, s->capacity[i], wide * c);
-    assert_ok(s->ctx, spc_alloc(&out, s->ctx, 4 * n + 16));
+    assert_ok(s->ctx, spc_memory_alloc(&out, s->ctx, 4 * n + 16));
     assert_ok(s->ctx, spc_coords_gather(s->set, out, in, &s->how, NULL));
     float *got = fetch_features(s->ctx, s->how.dtype, out, n);
     for (int i = 0; i < s->want->count; i++)
@@ -308,8 +308,8 @@ static void check_gather(const subject *s)
         require(got[i] == sums[i], "row %d, channel %d: %g, not %g", (int)i / c,
                 (int)i % c, (double)got[i], (double)sums[i]);
     for (int i = 0; i < sources_of(s->p); i++)
-        spc_dealloc(s->ctx, (void *)in[i]);
-    spc_dealloc(s->ctx, out);
+        spc_memory_free(s->ctx, (void *)in[i]);
+    spc_memory_free(s->ctx, out);
     free(got);
     free(sums);
 }
@@ -356,14 +356,14 @@ static void check_spread(const subject *s)
         draw_features(s->ctx, s->how.dtype, 9, s->want->rows, s->how.channels);
 
     for (int i = 0; i < sources; i++)
-        assert_ok(s->ctx, spc_alloc(&out[i], s->ctx,
+        assert_ok(s->ctx, spc_memory_alloc(&out[i], s->ctx,
                                     4 * (size_t)(s->capacity[i] * c) + 16));
-    assert_ok(s->ctx, spc_coords_spread(s->set, out, in, &s->how, NULL));
+    assert_ok(s->ctx, spc_coords_scatter(s->set, out, in, &s->how, NULL));
     for (int i = 0; i < sources; first += s->capacity[i++])
         check_source(s, out[i], first, s->capacity[i], c);
     for (int i = 0; i < sources; i++)
-        spc_dealloc(s->ctx, out[i]);
-    spc_dealloc(s->ctx, in);
+        spc_memory_free(s->ctx, out[i]);
+    spc_memory_free(s->ctx, in);
 }
 
 /* Moves 16 bytes at once, or a channel at a time. */
@@ -462,7 +462,7 @@ static void check_plan(spc_ctx *ctx, const plan *p, uint64_t seed)
         free(r[i].at);
     }
     if (device_mask)
-        spc_dealloc(ctx, device_mask);
+        spc_memory_free(ctx, device_mask);
     free(mask);
     release_list(&want);
 }
@@ -574,9 +574,9 @@ static void fill(spc_ctx *ctx, spc_coords *set, const rows *r)
     int32_t *count = upload(ctx, &r->count, 4);
 
     assert_ok(ctx, spc_coords_update(set, coords, count, 0, NULL));
-    assert_ok(ctx, spc_synchronize(ctx));
-    spc_dealloc(ctx, coords);
-    spc_dealloc(ctx, count);
+    assert_ok(ctx, spc_ctx_synchronize(ctx));
+    spc_memory_free(ctx, coords);
+    spc_memory_free(ctx, count);
 }
 
 /* Rows and masks differ between frames, with counts on the device. A frame that
@@ -594,7 +594,7 @@ START_TEST(frames_regroup_within_a_capacity)
 
     for (int i = 0; i < 2; i++)
         source[i] = reserve(ctx, capacity[i], -400, 400, SPC_DUPLICATES_ERROR);
-    assert_ok(ctx, spc_coords_reserve_regrouped(&made, source, 2, &how, most));
+    assert_ok(ctx, spc_coords_create_regrouped_reserved(&made, source, 2, &how, most));
     for (int n = 0; n < LENGTH(sizes); n++) {
         uint8_t *mask = n == 2 ? NULL : draw_mask(&p, 1000, (uint64_t)n);
         uint8_t *device_mask = mask ? upload(ctx, mask, 1000) : NULL;
@@ -604,7 +604,7 @@ START_TEST(frames_regroup_within_a_capacity)
             fill(ctx, source[i], &r[i]);
         }
         slot_list want = list_slots(&p, r, capacity, mask);
-        assert_ok(ctx, spc_coords_regroup(made, device_mask, NULL));
+        assert_ok(ctx, spc_coords_update_regrouped(made, device_mask, NULL));
         spc_status status = spc_coords_check(made, NULL);
         if (want.count > most) {
             ck_assert_int_eq(status, SPC_ECAPACITY);
@@ -619,7 +619,7 @@ START_TEST(frames_regroup_within_a_capacity)
             free(r[i].at);
         release_list(&want);
         if (device_mask)
-            spc_dealloc(ctx, device_mask);
+            spc_memory_free(ctx, device_mask);
         free(mask);
     }
     spc_coords_free(made);
@@ -655,29 +655,29 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
     const void *in[1] = {NULL};
 
     refused(SPC_EINVAL, "made of 9 sets",
-            spc_coords_reserve_regrouped(&none, two, 9, &how, 0));
+            spc_coords_create_regrouped_reserved(&none, two, 9, &how, 0));
     refused(SPC_EINVAL, "source 1 is NULL",
-            spc_coords_reserve_regrouped(&none, two, 2, &how, 0));
+            spc_coords_create_regrouped_reserved(&none, two, 2, &how, 0));
     two[1] = strange;
     refused(SPC_EINVAL, "belong to two contexts",
-            spc_coords_reserve_regrouped(&none, two, 2, &how, 0));
+            spc_coords_create_regrouped_reserved(&none, two, 2, &how, 0));
     refused(SPC_EINVAL, "scale -1 along x",
-            spc_coords_reserve_regrouped(&none, two, 1, &negative, 0));
+            spc_coords_create_regrouped_reserved(&none, two, 1, &negative, 0));
     refused(SPC_EINVAL, "split 0 along x",
-            spc_coords_reserve_regrouped(&none, two, 1, &nothing, 0));
+            spc_coords_create_regrouped_reserved(&none, two, 1, &nothing, 0));
     refused(SPC_EINVAL, "more than 64 children",
-            spc_coords_reserve_regrouped(&none, two, 1, &many, 0));
+            spc_coords_create_regrouped_reserved(&none, two, 1, &many, 0));
     refused(SPC_EINVAL, "a capacity of -3",
-            spc_coords_reserve_regrouped(&none, two, 1, &how, -3));
+            spc_coords_create_regrouped_reserved(&none, two, 1, &how, -3));
     refused(SPC_EINVAL, "`how`",
-            spc_coords_reserve_regrouped(&none, two, 1, NULL, 0));
+            spc_coords_create_regrouped_reserved(&none, two, 1, NULL, 0));
     ck_assert_ptr_null(none);
     spc_coords *wide = reserve(ctx, 10, 0, 40000, 0);
     refused(SPC_ERANGE, "do not fit 32 bits",
-            spc_coords_reserve_regrouped(&none, &wide, 1, &far, 0));
+            spc_coords_create_regrouped_reserved(&none, &wide, 1, &far, 0));
     refused(SPC_EINVAL, "was not made of other sets",
-            spc_coords_regroup(set, NULL, NULL));
-    assert_ok(ctx, spc_coords_reserve_regrouped(&made, two, 1, &how, 0));
+            spc_coords_update_regrouped(set, NULL, NULL));
+    assert_ok(ctx, spc_coords_create_regrouped_reserved(&made, two, 1, &how, 0));
     refused(SPC_EINVAL, "derived from its inputs",
             spc_coords_update(made, (int32_t *)set, NULL, 1, NULL));
     refused(SPC_EINVAL, "`in[0]`",
@@ -687,7 +687,7 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
             spc_coords_gather(made, set, in, &gather, NULL));
     gather.dtype = (spc_dtype)77;
     refused(SPC_EINVAL, "type 77",
-            spc_coords_spread(made, (void **)in, set, &gather, NULL));
+            spc_coords_scatter(made, (void **)in, set, &gather, NULL));
     spc_coords_free(made);
     spc_coords_free(wide);
     spc_coords_free(set);

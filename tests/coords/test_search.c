@@ -179,13 +179,13 @@ static void rebuild(spc_ctx *ctx, spc_map *map, const subject *s)
     size_t bytes = 16 * (size_t)spc_scene_rows(s->scene);
     void *coords;
 
-    assert_ok(ctx, spc_alloc(&coords, ctx, bytes));
+    assert_ok(ctx, spc_memory_alloc(&coords, ctx, bytes));
     assert_ok(ctx, spc_copy_to_device(ctx, coords, spc_scene_coords(s->scene),
                                       bytes));
     assert_ok(ctx, spc__map_rebuild(map, coords, spc_scene_rows(s->scene),
                                     false, NULL));
     assert_ok(ctx, spc_map_check(map, NULL));
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
 }
 
 /* ---- maps against the relation ---------------------------------------- */
@@ -198,7 +198,7 @@ static void check_index(spc_ctx *ctx, const spc_map *map,
     size_t rows = (size_t)want->rows_out;
     int32_t *got = malloc(4 * (size_t)map->offsets * (capacity + 1));
 
-    ck_assert_int_eq(spc_map_rows(map), want->rows_out);
+    ck_assert_int_eq(spc_map_rows_out(map), want->rows_out);
     ck_assert_int_eq(spc_map_pairs(map), want->pairs);
     assert_ok(ctx, spc_map_download(map, got));
     for (size_t k = 0; k < (size_t)map->offsets; k++)
@@ -388,9 +388,9 @@ START_TEST(every_searcher_sees_merged_sets)
     options.capacity = 300;
     options.high[1] = options.high[2] = options.high[3] = 160;
     options.duplicates = SPC_DUPLICATES_FIRST;
-    assert_ok(ctx, spc_coords_reserve(&set, ctx, &options));
+    assert_ok(ctx, spc_coords_create_reserved(&set, ctx, &options));
     assert_ok(ctx, spc_map_create(&map, set, set, &g));
-    assert_ok(ctx, spc_alloc(&coords, ctx, sizeof rows));
+    assert_ok(ctx, spc_memory_alloc(&coords, ctx, sizeof rows));
     assert_ok(ctx, spc_copy_to_device(ctx, coords, rows, sizeof rows));
     for (int i = 0; i < SEARCHERS; i++) {
         spc_error error = {0};
@@ -401,7 +401,7 @@ START_TEST(every_searcher_sees_merged_sets)
         check_line(ctx, map); /* searches again without sorting first */
         ck_assert_int_eq(spc_map_check(map, NULL), SPC_ERANGE);
     }
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_map_free(map);
     spc_coords_free(set);
     spc_ctx_free(ctx);
@@ -674,9 +674,9 @@ START_TEST(no_rows_have_no_pairs)
 
     options.capacity = 500;
     options.high[1] = options.high[2] = options.high[3] = 30;
-    assert_ok(ctx, spc_coords_reserve(&set, ctx, &options));
+    assert_ok(ctx, spc_coords_create_reserved(&set, ctx, &options));
     assert_ok(ctx, spc_map_create(&map, set, set, &g));
-    assert_ok(ctx, spc_alloc(&coords, ctx, 16));
+    assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16));
     assert_ok(ctx, spc_map_update(map, coords, NULL, 0, NULL));
     assert_ok(ctx, spc__map_prepare_pairs(map, NULL));
     ck_assert(spc__map_pairs_view(&v, map));
@@ -684,7 +684,7 @@ START_TEST(no_rows_have_no_pairs)
     for (int k = 0; k <= 27; k++)
         ck_assert_int_eq(begin[k], 0);
     free(begin);
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_map_free(map);
     spc_coords_free(set);
     spc_ctx_free(ctx);
@@ -734,7 +734,7 @@ static void check_transposed(spc_ctx *ctx, const spc_map *map,
     int32_t *got = malloc(4 * (size_t)map->offsets * (capacity + 1));
     int32_t *expected = malloc(4 * in + 4);
 
-    ck_assert_int_eq(spc_map_rows(map), want->rows_in);
+    ck_assert_int_eq(spc_map_rows_out(map), want->rows_in);
     ck_assert_int_eq(spc_map_rows_in(map), want->rows_out);
     ck_assert_int_eq(spc_map_pairs(map), want->pairs);
     assert_ok(ctx, spc_map_download(map, got));

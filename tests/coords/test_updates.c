@@ -62,7 +62,7 @@ static spc_geometry geometry_of(const char *text)
 static spc_status take(bench *b, void *out, size_t count)
 {
     spc_status status = b->pieces < PIECES
-                            ? spc_alloc(&b->memory[b->pieces], b->ctx, count)
+                            ? spc_memory_alloc(&b->memory[b->pieces], b->ctx, count)
                             : SPC_EINVAL;
 
     if (status == SPC_OK)
@@ -79,7 +79,7 @@ static spc_status reserve_set(bench *b, spc_duplicates duplicates)
                             .high = {1, 40, 40, 40},
                             .duplicates = duplicates};
 
-    return spc_coords_reserve(&b->set, b->ctx, &o);
+    return spc_coords_create_reserved(&b->set, b->ctx, &o);
 }
 
 static const char strided[] = "conv,cin=4,cout=4,k=3,stride=2,padding=1,"
@@ -90,7 +90,7 @@ static spc_status reserve_outputs(bench *b, const spc_geometry *geometry)
     spc_status status = reserve_set(b, SPC_DUPLICATES_FIRST);
 
     return status == SPC_OK
-               ? spc_coords_reserve_outputs(&b->made, b->set, geometry, 0)
+               ? spc_coords_create_outputs_reserved(&b->made, b->set, geometry, 0)
                : status;
 }
 
@@ -112,7 +112,7 @@ static spc_status run_set(bench *b)
     for (int i = 0; i < ROWS * CHANNELS; i++)
         features[i] = (float)(i % 1009);
     return status == SPC_OK
-               ? spc_coords_merge(b->set, features, SPC_F32, CHANNELS, NULL)
+               ? spc_coords_merge_features(b->set, features, SPC_F32, CHANNELS, NULL)
                : status;
 }
 
@@ -224,10 +224,10 @@ static spc_status make_cloud(bench *b, int nearest, bool inverse)
     for (int i = 0; i < 3 * ROWS && status == SPC_OK; i++)
         xyz[i] = (float)b->coords[4 * (i / 3) + 1 + i % 3];
     if (status == SPC_OK)
-        status = spc_points_reserve(&b->cloud, b->ctx, &o);
+        status = spc_points_create_reserved(&b->cloud, b->ctx, &o);
     if (status != SPC_OK)
         return status;
-    return (inverse ? spc_map_radius_inverse : spc_map_radius)(
+    return (inverse ? spc_map_create_radius_inverse : spc_map_create_radius)(
         &b->map, b->cloud, b->cloud, &geometry, 100 * ROWS);
 }
 
@@ -263,7 +263,7 @@ static void read_points(bytes *out, bench *b)
     size_t count = sizeof *all * (size_t)spc_map_pairs(b->map);
     ck_assert_uint_gt(count, ROWS);
     all = malloc(count);
-    assert_ok(b->ctx, spc_map_triplets(b->map, all));
+    assert_ok(b->ctx, spc_map_download_triplets(b->map, all));
     append(out, all, count);
     free(all);
 }
@@ -293,7 +293,7 @@ static spc_status run_voxels(bench *b)
 
 static void read_voxels(bytes *out, bench *b)
 {
-    size_t count = (size_t)*spc_voxels_count(b->voxels);
+    size_t count = (size_t)*spc_voxels_device_count(b->voxels);
 
     ck_assert_uint_gt(count, 1000);
     append(out, spc_voxels_coords(b->voxels), 16 * count);
@@ -311,7 +311,7 @@ static spc_status make_regrouped(bench *b)
     void *memory;
 
     if (status == SPC_OK)
-        status = spc_coords_reserve_regrouped(&b->made, &b->set, 1, &how, 0);
+        status = spc_coords_create_regrouped_reserved(&b->made, &b->set, 1, &how, 0);
     if (status == SPC_OK)
         status = take(b, &memory, slots);
     for (int i = 0; i < 3 && status == SPC_OK; i++)
@@ -330,13 +330,13 @@ static spc_status run_regrouped(bench *b)
 
     if (status == SPC_OK) /* two numbers per row */
         status =
-            spc_coords_mask(b->made, b->memory[0], in, SPC_F32, -400, NULL);
+            spc_coords_mask_above(b->made, b->memory[0], in, SPC_F32, -400, NULL);
     if (status == SPC_OK)
-        status = spc_coords_regroup(b->made, b->memory[0], NULL);
+        status = spc_coords_update_regrouped(b->made, b->memory[0], NULL);
     if (status == SPC_OK)
         status = spc_coords_gather(b->made, b->memory[2], in, &how, NULL);
     return status == SPC_OK
-               ? spc_coords_spread(b->made, out, b->memory[2], &how, NULL)
+               ? spc_coords_scatter(b->made, out, b->memory[2], &how, NULL)
                : status;
 }
 
@@ -405,7 +405,7 @@ static spc_status make_network(bench *b)
                                      SPC_F32, &error);
 
     ck_assert_msg(status == SPC_OK, "%s", error.text);
-    assert_ok(b->ctx, spc_net_draw_params(b->net, 3, &error));
+    assert_ok(b->ctx, spc_net_init_params(b->net, 3, &error));
     o.capacity = ROWS;
     o.high[0] = 1;
     for (int a = 1; a < 4; a++)
@@ -415,7 +415,7 @@ static spc_status make_network(bench *b)
         status = take(b, &b->net_buffers.features, 4 * 8 * ROWS);
     if (status == SPC_OK)
         status =
-            take(b, &b->net_buffers.memory, spc_net_memory_bytes(b->net_plan));
+            take(b, &b->net_buffers.memory, spc_net_plan_memory_bytes(b->net_plan));
     if (status == SPC_OK)
         status = take(b, &b->net_buffers.coords, 16 * ROWS);
     if (status != SPC_OK)
@@ -431,15 +431,15 @@ static spc_status make_network(bench *b)
 
 static spc_status run_network(bench *b)
 {
-    return spc_net_execute(b->net_plan, &b->net_buffers, NULL);
+    return spc_net_plan_execute(b->net_plan, &b->net_buffers, NULL);
 }
 
 static void read_network(bytes *out, bench *b)
 {
     spc_net_output o;
 
-    assert_ok(b->ctx, spc_net_check(b->net_plan, NULL));
-    for (int i = 0; spc_net_output_at(&o, b->net_plan, i) == SPC_OK; i++)
+    assert_ok(b->ctx, spc_net_plan_check(b->net_plan, NULL));
+    for (int i = 0; spc_net_plan_output_at(&o, b->net_plan, i) == SPC_OK; i++)
         append(out, (char *)b->net_buffers.memory + o.offset,
                4 * (size_t)((o.dense ? o.batches : spc_coords_rows(o.set)) *
                             o.elements));
@@ -515,7 +515,7 @@ static void end(bench *b)
     spc_coords_free(b->made);
     spc_coords_free(b->set);
     for (int i = 0; i < b->pieces; i++)
-        spc_dealloc(b->ctx, b->memory[i]);
+        spc_memory_free(b->ctx, b->memory[i]);
     free(b->coords);
 }
 
@@ -646,7 +646,7 @@ START_TEST(wide_features_are_merged_as_narrow_ones)
         for (int i = 0; i < ROWS * NARROW; i++)
             one[i] =
                 (float)((i / NARROW * CHANNELS + first + i % NARROW) % 1009);
-        assert_ok(b.ctx, spc_coords_merge(b.set, one, SPC_F32, NARROW, NULL));
+        assert_ok(b.ctx, spc_coords_merge_features(b.set, one, SPC_F32, NARROW, NULL));
         for (int i = 0; i < ROWS * NARROW; i++)
             ck_assert(one[i] == ((float *)b.memory[0])[i / NARROW * CHANNELS +
                                                        first + i % NARROW]);

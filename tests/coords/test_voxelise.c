@@ -118,15 +118,15 @@ static void open_harness(harness *r, spc_ctx *ctx, const spc_voxelisation *how,
     *r = (harness){.ctx = ctx};
     assert_ok(ctx, spc_voxels_create(&r->voxels, ctx, how, points, capacity));
     assert_ok(ctx,
-              spc_alloc(&r->points, ctx, 4 * (size_t)points * NUMBERS + 4));
-    assert_ok(ctx, spc_alloc(&count, ctx, 4));
+              spc_memory_alloc(&r->points, ctx, 4 * (size_t)points * NUMBERS + 4));
+    assert_ok(ctx, spc_memory_alloc(&count, ctx, 4));
     r->count = count;
 }
 
 static void close_harness(harness *r)
 {
-    spc_dealloc(r->ctx, r->points);
-    spc_dealloc(r->ctx, r->count);
+    spc_memory_free(r->ctx, r->points);
+    spc_memory_free(r->ctx, r->count);
     spc_voxels_free(r->voxels);
 }
 
@@ -293,7 +293,7 @@ START_TEST(means_of_whole_numbers_are_exact)
                   spc_copy_to_host(r.ctx, got, spc_voxels_features(r.voxels),
                                    8 * 4 * 4));
         assert_ok(r.ctx, spc_copy_to_host(r.ctx, counts,
-                                          spc_voxels_points(r.voxels), 8 * 4));
+                                          spc_voxels_point_counts(r.voxels), 8 * 4));
         for (int v = 0; v < 8; v++) {
             /* Points v, v + 8, v + 16 and v + 24 are in the same voxel. */
             require(got[4 * v + 3] == (float)(v + 12), "voxel %d: %g", v,

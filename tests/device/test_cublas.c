@@ -72,7 +72,7 @@ typedef struct run {
 
 static void *memory(run *r, int i, size_t bytes)
 {
-    assert_ok(spc_alloc(&r->memory[i], r->ctx, bytes), spc_ctx_error(r->ctx));
+    assert_ok(spc_memory_alloc(&r->memory[i], r->ctx, bytes), spc_ctx_error(r->ctx));
     return r->memory[i];
 }
 
@@ -103,7 +103,7 @@ static void run_open(run *r, const char *layer)
 static void run_close(run *r)
 {
     for (int i = 0; i < LENGTH(r->memory); i++)
-        spc_dealloc(r->ctx, r->memory[i]);
+        spc_memory_free(r->ctx, r->memory[i]);
     spc_plan_free(r->plan);
     spc_map_free(r->map);
     spc_scene_free(r->scene);

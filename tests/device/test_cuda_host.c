@@ -160,7 +160,7 @@ static spc_status need_memory(life *l, void **out, size_t bytes)
 {
     if (*out != NULL)
         return SPC_OK;
-    spc_status status = spc_alloc(out, l->ctx, bytes);
+    spc_status status = spc_memory_alloc(out, l->ctx, bytes);
     if (status != SPC_OK)
         ck_assert_ptr_null(*out);
     return status;
@@ -188,7 +188,7 @@ static spc_status step_copy_in(life *l)
 
 static spc_status step_map(life *l)
 {
-    spc_status status = spc_map_create_from_coords(&l->map, l->ctx, &l->conv,
+    spc_status status = spc_map_create_from_rows(&l->map, l->ctx, &l->conv,
                                                    l->coords, l->rows, NULL);
     ck_assert((status == SPC_OK) == (l->map != NULL));
     return status;
@@ -249,7 +249,7 @@ static spc_status step_execute_other(life *l)
 
 static spc_status step_synchronize(life *l)
 {
-    return spc_synchronize(l->ctx);
+    return spc_ctx_synchronize(l->ctx);
 }
 
 static spc_status step_copy_out(life *l)
@@ -278,16 +278,16 @@ typedef struct step {
 
 static const step steps[] = {
     {"spc_ctx_create", step_open},
-    {"spc_alloc", step_alloc},
+    {"spc_memory_alloc", step_alloc},
     {"spc_copy_to_device", step_copy_in},
-    {"spc_map_create_from_coords", step_map},
+    {"spc_map_create_from_rows", step_map},
     {"spc_map_create_from_scene", step_map_from_scene},
     {"spc_plan_create", step_plan},
     {"spc_map_prepare", step_prepare},
     {"spc_plan_pack_weights", step_pack},
     {"spc_plan_execute", step_execute},
     {"spc_plan_execute", step_execute_other},
-    {"spc_synchronize", step_synchronize},
+    {"spc_ctx_synchronize", step_synchronize},
     {"spc_copy_to_host", step_copy_out},
     {"spc_map_download", step_download},
 };
@@ -312,7 +312,7 @@ static void life_end(life *l)
     void *const memory[] = {l->coords, l->in,   l->out,      l->weights,
                             l->packed, l->bias, l->workspace};
     for (int i = 0; i < LENGTH(memory); i++)
-        spc_dealloc(l->ctx, memory[i]);
+        spc_memory_free(l->ctx, memory[i]);
     spc_ctx_free(l->ctx);
     spc_scene_free(l->scene);
     free(l->index);
@@ -581,11 +581,11 @@ START_TEST(an_error_that_the_driver_cannot_name_keeps_its_number)
     assert_ok(try_open(&ctx, "cuda"), error.text);
     fake->fail_call = FAKE_MemAlloc;
     fake->fail_with = 4711;
-    ck_assert_int_eq(spc_alloc(&memory, ctx, 12), SPC_EDEVICE);
+    ck_assert_int_eq(spc_memory_alloc(&memory, ctx, 12), SPC_EDEVICE);
     assert_says(spc_ctx_error(ctx), "cannot allocate 12 bytes on cuda:0: "
                                     "unknown CUDA error (4711)");
     fake->fail_with = CUDA_ERROR_OUT_OF_MEMORY;
-    ck_assert_int_eq(spc_alloc(&memory, ctx, 12), SPC_ENOMEM);
+    ck_assert_int_eq(spc_memory_alloc(&memory, ctx, 12), SPC_ENOMEM);
     ck_assert_ptr_null(memory);
     spc_ctx_free(ctx);
 }
@@ -973,9 +973,9 @@ static int waits_of_free(bool ordered, hooked *h)
     options.template_dir = TEMPLATES;
     options.memory = (spc_memory_hook){hook_alloc, hook_free, h, ordered};
     assert_ok(spc_ctx_create(&ctx, &options, &error), error.text);
-    assert_ok(spc_alloc(&memory, ctx, 100), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&memory, ctx, 100), spc_ctx_error(ctx));
     int before = fake->count[FAKE_CtxSynchronize];
-    spc_dealloc(ctx, memory);
+    spc_memory_free(ctx, memory);
     int waits = fake->count[FAKE_CtxSynchronize] - before;
     spc_ctx_free(ctx);
     return waits;
@@ -1037,13 +1037,13 @@ static int use_after_fork(life *l)
     int calls = fake->calls;
     void *memory = NULL;
 
-    if (spc_ctx_belongs(l->ctx))
+    if (spc_ctx_is_from_this_process(l->ctx))
         return 1;
     if (step_execute(l) != SPC_ESTATE || strstr(sentence(l), "fork()") == NULL)
         return 2;
-    if (spc_alloc(&memory, l->ctx, 16) != SPC_ESTATE || memory != NULL)
+    if (spc_memory_alloc(&memory, l->ctx, 16) != SPC_ESTATE || memory != NULL)
         return 3;
-    if (spc_synchronize(l->ctx) != SPC_ESTATE || step_pack(l) != SPC_ESTATE ||
+    if (spc_ctx_synchronize(l->ctx) != SPC_ESTATE || step_pack(l) != SPC_ESTATE ||
         step_copy_out(l) != SPC_ESTATE)
         return 4;
     life_end(l);
@@ -1064,7 +1064,7 @@ START_TEST(a_child_of_fork_is_refused_and_disturbs_nothing)
     ck_assert_int_eq(waitpid(child, &status, 0), child);
     ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0,
                   "the child ended with %d", status);
-    ck_assert(spc_ctx_belongs(l.ctx));
+    ck_assert(spc_ctx_is_from_this_process(l.ctx));
     ck_assert_int_eq(step_execute(&l), SPC_OK);
     life_end(&l);
     assert_all_freed();
@@ -1364,7 +1364,7 @@ START_TEST(a_map_is_built_on_the_stream_that_was_given)
     life_begin(&l, LAYER, "gen:uniform,n=300,extent=9");
     run_steps(&l, 3);
     CUstream stream = open_stream();
-    assert_ok(spc_map_create_from_coords(&l.map, l.ctx, &l.conv, l.coords,
+    assert_ok(spc_map_create_from_rows(&l.map, l.ctx, &l.conv, l.coords,
                                          l.rows, stream),
               spc_ctx_error(l.ctx));
     ck_assert_ptr_eq(last_launch()->stream, stream);
@@ -1383,7 +1383,7 @@ static void fill_on(life *l, spc_coords **set, CUstream stream)
 
     o.capacity = 300;
     o.high[1] = o.high[2] = o.high[3] = 8;
-    assert_ok(spc_coords_reserve(set, l->ctx, &o), spc_ctx_error(l->ctx));
+    assert_ok(spc_coords_create_reserved(set, l->ctx, &o), spc_ctx_error(l->ctx));
     assert_ok(spc_map_create(&l->map, *set, *set, &l->conv.geometry),
               spc_ctx_error(l->ctx));
     assert_ok(spc_coords_update(*set, l->coords, NULL, l->rows, stream),

@@ -125,7 +125,7 @@ static inline void *upload(spc_ctx *ctx, const void *from, size_t bytes)
 {
     void *memory;
 
-    assert_ok(ctx, spc_alloc(&memory, ctx, bytes + 16));
+    assert_ok(ctx, spc_memory_alloc(&memory, ctx, bytes + 16));
     assert_ok(ctx, spc_copy_to_device(ctx, memory, from, bytes));
     return memory;
 }
@@ -136,7 +136,7 @@ static inline void *upload(spc_ctx *ctx, const void *from, size_t bytes)
 static inline int32_t *download(spc_ctx *ctx, const spc_map *map)
 {
     size_t capacity = (size_t)spc_coords_capacity(spc_map_out(map));
-    size_t rows_out = (size_t)spc_map_rows(map);
+    size_t rows_out = (size_t)spc_map_rows_out(map);
     int32_t *index = malloc(4 * (size_t)map->offsets * (capacity + 1));
 
     assert_ok(ctx, spc_map_download(map, index));
@@ -148,7 +148,7 @@ static inline int32_t *download(spc_ctx *ctx, const spc_map *map)
 static inline void check_relation(spc_ctx *ctx, spc_map *map,
                                   const spc__relation *want)
 {
-    ck_assert_int_eq(spc_map_rows(map), want->rows_out);
+    ck_assert_int_eq(spc_map_rows_out(map), want->rows_out);
     ck_assert_int_eq(spc_map_rows_in(map), want->rows_in);
     ck_assert_int_eq(spc_map_pairs(map), want->pairs);
     int32_t *got = download(ctx, map);
@@ -206,7 +206,7 @@ static inline spc_coords *reserve(spc_ctx *ctx, int capacity, int low, int high,
         options.high[i] = high;
     }
     options.duplicates = duplicates;
-    assert_ok(ctx, spc_coords_reserve(&coords, ctx, &options));
+    assert_ok(ctx, spc_coords_create_reserved(&coords, ctx, &options));
     return coords;
 }
 

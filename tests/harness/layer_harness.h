@@ -79,11 +79,11 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
     assert_ok(spc__bed_create(&r->bed, ctx, &r->sample), spc_ctx_error(ctx));
     assert_ok(spc__bed_lay(
                   r->bed, &r->bed->out,
-                  spc_conv_bytes(&r->conv, SPC_OUT, spc_scene_rows(r->scene))),
+                  spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT, spc_scene_rows(r->scene))),
               spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&r->packed, ctx, spc_plan_weights_bytes(r->plan)),
+    assert_ok(spc_memory_alloc(&r->packed, ctx, spc_plan_weights_bytes(r->plan)),
               spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&r->workspace, ctx,
+    assert_ok(spc_memory_alloc(&r->workspace, ctx,
                         spc_plan_workspace_bytes(r->plan, r->map)),
               spc_ctx_error(ctx));
     if (layout == SPC_KRSC)
@@ -120,7 +120,7 @@ static inline void harness_check(harness *r)
     harness_poison(r);
     assert_ok(spc_plan_execute(r->plan, r->map, &r->buffers, NULL),
               spc_ctx_error(r->ctx));
-    assert_ok(spc_synchronize(r->ctx), spc_ctx_error(r->ctx));
+    assert_ok(spc_ctx_synchronize(r->ctx), spc_ctx_error(r->ctx));
     harness_compare(r);
 }
 
@@ -128,8 +128,8 @@ static inline void harness_close(harness *r)
 {
     spc__bed_free(r->bed);
     spc__sample_release(&r->sample);
-    spc_dealloc(r->ctx, r->packed);
-    spc_dealloc(r->ctx, r->workspace);
+    spc_memory_free(r->ctx, r->packed);
+    spc_memory_free(r->ctx, r->workspace);
     spc_plan_free(r->plan);
     spc_map_free(r->map);
     spc_scene_free(r->scene);

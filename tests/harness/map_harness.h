@@ -152,7 +152,7 @@ static int *check_group(spc_ctx *ctx, const spc_map *map, const char *name,
     spc_map_view v;
 
     ck_assert(spc__map_view_group(&v, map, name, tile_rows, group));
-    v.rows = (int)spc_map_rows(map); /* of the capacity */
+    v.rows = (int)spc_map_rows_out(map); /* of the capacity */
     size_t padded = (size_t)v.rows_padded;
     int *order = fetch(ctx, v.order, padded);
     int *index = fetch(ctx, v.index, padded * (size_t)v.offsets);
@@ -187,7 +187,7 @@ static inline void check_layouts(spc_ctx *ctx, spc_map *map,
     for (size_t i = 0; i < sizeof views / sizeof *views; i++) {
         assert_ok(ctx, spc__map_prepare(map, views[i].order, views[i].tile_rows,
                                         NULL));
-        assert_ok(ctx, spc_synchronize(ctx));
+        assert_ok(ctx, spc_ctx_synchronize(ctx));
         free(check_view(ctx, map, views[i].order, views[i].tile_rows, plain));
     }
 }

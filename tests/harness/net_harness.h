@@ -69,7 +69,7 @@ static inline void load(harness *r, const char *name, spc_dtype dtype)
 {
     memset(r, 0, sizeof(*r));
     assert_net(spc_net_load(&r->net, network_path(name), dtype, &error));
-    assert_net(spc_net_draw_params(r->net, 3, &error));
+    assert_net(spc_net_init_params(r->net, 3, &error));
     spc_net_describe(&r->info, r->net);
 }
 
@@ -92,7 +92,7 @@ static inline void *take(harness *r, size_t bytes)
 {
     void *memory;
 
-    assert_ok(r->ctx, spc_alloc(&memory, r->ctx, bytes + 16));
+    assert_ok(r->ctx, spc_memory_alloc(&memory, r->ctx, bytes + 16));
     return memory;
 }
 
@@ -110,16 +110,16 @@ static inline void plan_net(harness *r, const spc_net_options *o)
         .coords = r->coords,
         .count = r->count,
         .features = r->features,
-        .memory = take(r, spc_net_memory_bytes(r->plan)),
+        .memory = take(r, spc_net_plan_memory_bytes(r->plan)),
     };
 }
 
 static inline void close_plan(harness *r)
 {
-    spc_dealloc(r->ctx, r->coords);
-    spc_dealloc(r->ctx, r->count);
-    spc_dealloc(r->ctx, r->features);
-    spc_dealloc(r->ctx, r->buffers.memory);
+    spc_memory_free(r->ctx, r->coords);
+    spc_memory_free(r->ctx, r->count);
+    spc_memory_free(r->ctx, r->features);
+    spc_memory_free(r->ctx, r->buffers.memory);
     spc_net_plan_free(r->plan);
 }
 
@@ -158,7 +158,7 @@ static inline void upload(harness *r, const spc_scene *scene, uint64_t seed)
  * ones. */
 static inline void poison(harness *r)
 {
-    size_t bytes = spc_net_memory_bytes(r->plan);
+    size_t bytes = spc_net_plan_memory_bytes(r->plan);
     void *nonsense = malloc(bytes);
 
     memset(nonsense, 0xff, bytes);
@@ -231,8 +231,8 @@ static inline void check_run(harness *r, const spc_scene *scene, bool exact)
 {
     spc_net_verdict verdict;
 
-    assert_ok(r->ctx, spc_net_check(r->plan, NULL));
-    assert_ok(r->ctx, spc_net_verify(&verdict, r->plan, &r->buffers, scene));
+    assert_ok(r->ctx, spc_net_plan_check(r->plan, NULL));
+    assert_ok(r->ctx, spc_net_plan_verify(&verdict, r->plan, &r->buffers, scene));
     ck_assert_int_gt(verdict.layers, 0);
     ck_assert_msg(!exact || verdict.error == 0, "layer '%s' is not exact",
                   verdict.worst);
@@ -244,9 +244,9 @@ static inline char *outputs_of(harness *r, size_t *bytes)
     char *out = NULL;
     spc_net_output o;
 
-    assert_ok(r->ctx, spc_net_check(r->plan, NULL));
+    assert_ok(r->ctx, spc_net_plan_check(r->plan, NULL));
     *bytes = 0;
-    for (int i = 0; spc_net_output_at(&o, r->plan, i) == SPC_OK; i++) {
+    for (int i = 0; spc_net_plan_output_at(&o, r->plan, i) == SPC_OK; i++) {
         int64_t rows = o.dense ? o.batches : spc_coords_rows(o.set);
         size_t more =
             (size_t)(rows * o.elements) * spc__dtype_of(o.dtype)->bytes;
@@ -288,18 +288,18 @@ static inline void compare_replays(harness *r, const spc_net_options *o,
                  .growth = o->growth,
                  .keep = true});
     plan_net(r, o);
-    ck_assert_uint_lt(spc_net_memory_bytes(r->plan),
-                      spc_net_memory_bytes(other.plan));
-    ck_assert_int_eq(spc_net_replay(r->plan, NULL), SPC_ESTATE);
-    assert_ok(r->ctx, spc_net_capture(r->plan, &r->buffers));
+    ck_assert_uint_lt(spc_net_plan_memory_bytes(r->plan),
+                      spc_net_plan_memory_bytes(other.plan));
+    ck_assert_int_eq(spc_net_plan_replay(r->plan, NULL), SPC_ESTATE);
+    assert_ok(r->ctx, spc_net_plan_capture(r->plan, &r->buffers));
     spc__random_init(&random, 11);
     for (int i = 0; i < scenes; i++) {
         spc_scene *scene = scene_of((int)spc__random_below(&random, 60));
         upload(&other, scene, (uint64_t)i);
         upload(r, scene, (uint64_t)i);
         poison(r);
-        assert_ok(r->ctx, spc_net_execute(other.plan, &other.buffers, NULL));
-        assert_ok(r->ctx, spc_net_replay(r->plan, NULL));
+        assert_ok(r->ctx, spc_net_plan_execute(other.plan, &other.buffers, NULL));
+        assert_ok(r->ctx, spc_net_plan_replay(r->plan, NULL));
         char *want = outputs_of(&other, &want_bytes);
         char *got = outputs_of(r, &bytes);
         ck_assert_uint_eq(bytes, want_bytes);
@@ -378,7 +378,7 @@ static inline void count_calls(harness *r, int least)
         int launched = fake->launches;
         memcpy(before, fake->count, sizeof(before));
         atomic_store(&watching, 1);
-        spc_status status = spc_net_execute(r->plan, &r->buffers, NULL);
+        spc_status status = spc_net_plan_execute(r->plan, &r->buffers, NULL);
         atomic_store(&watching, 0);
         assert_ok(r->ctx, status);
         check_calls(before, FAKE_LaunchKernelEx, FAKE_MemsetD8Async);
@@ -386,13 +386,13 @@ static inline void count_calls(harness *r, int least)
         ck_assert_int_eq(fake->launches - launched, launches);
     }
     ck_assert_int_ge(launches, least);
-    assert_ok(r->ctx, spc_net_capture(r->plan, &r->buffers));
+    assert_ok(r->ctx, spc_net_plan_capture(r->plan, &r->buffers));
     ck_assert_int_eq(fake->live.graphs, 0);
     ck_assert_int_eq(fake->live.graph_execs, 1);
     for (int i = 0; i < 20; i++) {
         memcpy(before, fake->count, sizeof(before));
         atomic_store(&watching, 1);
-        spc_status status = spc_net_replay(r->plan, NULL);
+        spc_status status = spc_net_plan_replay(r->plan, NULL);
         atomic_store(&watching, 0);
         assert_ok(r->ctx, status);
         check_calls(before, FAKE_GraphLaunch, -1);

@@ -124,7 +124,7 @@ static inline bool output_of(int out[3], const spc_geometry *g, const int in[3],
 {
     int offset[3];
 
-    spc_geometry_offset(offset, g, k);
+    spc_geometry_offset_at(offset, g, k);
     for (int i = 0; i < 3; i++) {
         int at = in[i] - offset[i], s = g->stride[i];
         if (((at % s) + s) % s != 0)
@@ -139,7 +139,7 @@ static inline bool output_of(int out[3], const spc_geometry *g, const int in[3],
 static inline void points_of_rule(points *out, const points *in,
                                   const spc_geometry *g)
 {
-    int offsets = spc_geometry_offsets(g);
+    int offsets = spc_geometry_offset_count(g);
 
     points_init(out, in->count * (offsets + 1));
     for (int row = 0; row < in->count; row++) {

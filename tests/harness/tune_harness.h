@@ -153,7 +153,7 @@ static inline void check_plan(spc_ctx *ctx, const char *layer,
     assert_ok(
         spc_plan_create(&r.plan, ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(ctx));
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
     assert_ok(spc_ctx_device(ctx, &info), spc_ctx_error(ctx));
     if (strcmp(info.id, "cpu") == 0) /* maps need no kernel on this device */
         ck_assert_int_eq(spc_ctx_stats(ctx).compiles, before);

@@ -81,16 +81,16 @@ static inline void layer_open(layer *out, spc_ctx *ctx, const spc_conv *conv,
     size_t bytes = (size_t)voxels->rows * 16;
 
     *out = (layer){.ctx = ctx, .conv = *conv};
-    assert_ok(spc_alloc(&coords, ctx, bytes + 16), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&coords, ctx, bytes + 16), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, coords, voxels->at, bytes),
               spc_ctx_error(ctx));
-    assert_ok(spc_map_create_from_coords(&out->map, ctx, conv, coords,
+    assert_ok(spc_map_create_from_rows(&out->map, ctx, conv, coords,
                                          voxels->rows, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
-    spc_dealloc(ctx, coords);
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
+    spc_memory_free(ctx, coords);
     out->rows_in = spc_map_rows_in(out->map);
-    out->rows_out = spc_map_rows(out->map);
+    out->rows_out = spc_map_rows_out(out->map);
 }
 
 static inline void layer_close(layer *l)
@@ -124,7 +124,7 @@ static inline void *upload(spc_ctx *ctx, spc_dtype dtype, const float *values,
     void *stored = malloc(bytes + 16), *out = NULL;
 
     type->encode(stored, values, (size_t)count);
-    assert_ok(spc_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, out, stored, bytes), spc_ctx_error(ctx));
     free(stored);
     return out;
@@ -138,7 +138,7 @@ static inline float *download(spc_ctx *ctx, spc_dtype dtype, const void *from,
     void *stored = malloc(bytes + 16);
     float *out = malloc((size_t)count * sizeof(*out) + 4);
 
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_host(ctx, stored, from, bytes), spc_ctx_error(ctx));
     type->decode(out, stored, (size_t)count);
     free(stored);
@@ -204,9 +204,9 @@ static inline float *run(layer *l, spc_plan *plan, const float *in,
 
     if (l->bias != NULL)
         bias = upload(ctx, SPC_F32, l->bias, l->conv.cout);
-    assert_ok(spc_alloc(&packed, ctx, spc_plan_weights_bytes(plan)),
+    assert_ok(spc_memory_alloc(&packed, ctx, spc_plan_weights_bytes(plan)),
               spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&work, ctx, spc_plan_workspace_bytes(plan, l->map)),
+    assert_ok(spc_memory_alloc(&work, ctx, spc_plan_workspace_bytes(plan, l->map)),
               spc_ctx_error(ctx));
     assert_ok(spc_plan_pack_weights(plan, packed, w, SPC_KRSC, NULL),
               spc_ctx_error(ctx));
@@ -221,7 +221,7 @@ static inline float *run(layer *l, spc_plan *plan, const float *in,
     float *out = download(ctx, type, y, l->rows_out * l->conv.cout);
     void *all[] = {x, w, y, bias, packed, work};
     for (int i = 0; i < LENGTH(all); i++)
-        spc_dealloc(ctx, all[i]);
+        spc_memory_free(ctx, all[i]);
     free(nothing);
     spc_plan_free(plan);
     return out;

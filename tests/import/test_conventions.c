@@ -68,7 +68,7 @@ static void open_inverse(layer *out, spc_ctx *ctx, const spc_conv *conv,
     size_t bytes = (size_t)voxels->rows * 16;
 
     *out = (layer){.ctx = ctx, .conv = *conv};
-    assert_ok(spc_alloc(&coords, ctx, bytes + 16), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&coords, ctx, bytes + 16), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, coords, voxels->at, bytes),
               spc_ctx_error(ctx));
     assert_ok(spc_coords_create(&fine, ctx, coords, voxels->rows, NULL),
@@ -80,11 +80,11 @@ static void open_inverse(layer *out, spc_ctx *ctx, const spc_conv *conv,
     assert_ok(spc_map_update(out->map, NULL, NULL, 0, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_map_check(out->map, NULL), spc_ctx_error(ctx));
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_coords_free(fine);
     spc_coords_free(coarse);
     out->rows_in = spc_map_rows_in(out->map);
-    out->rows_out = spc_map_rows(out->map);
+    out->rows_out = spc_map_rows_out(out->map);
 }
 
 /* The contribution of coarse voxel i to fine voxel o: o = i s - p + r d, with
@@ -94,7 +94,7 @@ static double from_coarse(const spc_conv *conv, const int32_t *o,
                           const float *weights, int co)
 {
     const spc_geometry *g = &conv->geometry;
-    int offsets = spc_geometry_offsets(g), k = 0;
+    int offsets = spc_geometry_offset_count(g), k = 0;
     double sum = 0;
 
     if (o[0] != i[0]) /* another batch element */
@@ -342,7 +342,7 @@ START_TEST(strided_layers_of_torchsparse_have_its_outputs)
     for (int a = 0; a < 3 && !floors; a++)
         conv.geometry.padding[a] = downsamplings[n].padding;
     draw_cloud(&voxels, 30, 9, 12 + (uint64_t)n);
-    assert_ok(spc_alloc(&coords, ctx, (size_t)voxels.rows * 16),
+    assert_ok(spc_memory_alloc(&coords, ctx, (size_t)voxels.rows * 16),
               spc_ctx_error(ctx));
     assert_ok(
         spc_copy_to_device(ctx, coords, voxels.at, (size_t)voxels.rows * 16),
@@ -359,7 +359,7 @@ START_TEST(strided_layers_of_torchsparse_have_its_outputs)
     free(rows);
     spc_coords_free(out);
     spc_coords_free(in);
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -447,7 +447,7 @@ START_TEST(a_transposed_layer_generates_what_its_engine_does)
     voxels.rows = 12; /* of the first batch element */
     shuffle(&voxels, 12);
     geometry_of(&g, by);
-    assert_ok(spc_alloc(&coords, ctx, sizeof(voxels.at)), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&coords, ctx, sizeof(voxels.at)), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, coords, voxels.at, sizeof(voxels.at)),
               spc_ctx_error(ctx));
     assert_ok(spc_coords_create(&in, ctx, coords, voxels.rows, NULL),
@@ -471,7 +471,7 @@ START_TEST(a_transposed_layer_generates_what_its_engine_does)
     ck_assert_int_eq(next, count);
     ck_assert_int_gt(count, voxels.rows);
     free(got);
-    spc_dealloc(ctx, coords);
+    spc_memory_free(ctx, coords);
     spc_coords_free(in);
     spc_coords_free(out);
     spc_ctx_free(ctx);

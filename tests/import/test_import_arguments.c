@@ -198,19 +198,19 @@ static const spc_onnx_options *onnx_options(which w)
     X(V, 1, spc_engine_name, engine)                                           \
     X(S, 3, spc_engine_parse, out_engine, word, error)                         \
     X(S, 2, spc_axes_check, axes, error)                                       \
-    X(S, 4, spc_kernel_look, out_shape, array, form, error)                    \
+    X(S, 4, spc_kernel_describe, out_shape, array, form, error)                    \
     X(S, 4, spc_kernel_convert, buffer, array, form, error)                    \
     X(S, 6, spc_kernel_restore, buffer, other_buffer, element_bytes, shape,    \
       form, error)                                                             \
     X(S, 5, spc_kernel_load, floats_out, conv, array, form, error)             \
     X(V, 3, spc_engine_origin, engine, number, number)                         \
-    X(V, 3, spc_engine_owns, engine, array, axes)                              \
+    X(V, 3, spc_engine_is_kernel, engine, array, axes)                              \
     X(S, 6, spc_batch_norm_fold, floats_out, floats_out, channels, norm,       \
       floats, error)                                                           \
     X(S, 8, spc_batch_norm_load, floats_out, floats_out, channels, weights,    \
       word, real_double, floats, error)                                        \
     X(S, 4, spc_weights_fill_net, net, weights, use, error)                    \
-    X(V, 4, spc_weights_unread, out_array, net, weights, use)                  \
+    X(V, 4, spc_weights_unread_count, out_array, net, weights, use)                  \
     X(S, 3, spc_onnx_open, out_onnx, no_file, error)                           \
     X(V, 1, spc_onnx_free, no_onnx)                                            \
     X(S, 4, spc_onnx_build, out_net, no_onnx, onnx_options, error)             \

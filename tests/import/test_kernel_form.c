@@ -4,7 +4,7 @@
  * own definition of a convolution, written here by coordinates.
  *
  * Every voxel of a grid has integer features. An engine's definition lists its
- * offsets in the order of its weights; the library's is spc_geometry_offset.
+ * offsets in the order of its weights; the library's is spc_geometry_offset_at.
  * Both sums must be equal. All weights differ, so any error in the order of
  * offsets or channels shows.
  */
@@ -157,12 +157,12 @@ static int64_t their_sum(const layer *l, const offset_list *list,
 static int64_t our_sum(const spc_geometry *g, const float *weights,
                        const int o[3], int co)
 {
-    int offsets = spc_geometry_offsets(g);
+    int offsets = spc_geometry_offset_count(g);
     int64_t sum = 0;
 
     for (int k = 0; k < offsets; k++) {
         int at[3];
-        spc_geometry_offset(at, g, k);
+        spc_geometry_offset_at(at, g, k);
         for (int axis = 0; axis < 3; axis++)
             at[axis] += o[axis] * g->stride[axis];
         for (int ci = 0; ci < CIN; ci++)
@@ -254,7 +254,7 @@ static void check_round_trip(const layer *l, const spc_array *array,
     spc_kernel_shape shape;
     float *back = malloc(array->bytes);
 
-    ck_assert_msg(spc_kernel_look(&shape, array, form, &error) == SPC_OK, "%s",
+    ck_assert_msg(spc_kernel_describe(&shape, array, form, &error) == SPC_OK, "%s",
                   error.text);
     ck_assert_int_eq(
         spc_kernel_restore(back, ours, sizeof(*ours), &shape, form, &error),
@@ -536,7 +536,7 @@ START_TEST(a_kernel_that_begins_elsewhere_is_refused)
              COUT);
     ck_assert_msg(spc_conv_parse(&conv, text, &error) == SPC_OK, "%s",
                   error.text);
-    const int64_t shape[] = {spc_geometry_offsets(&conv.geometry), CIN, COUT};
+    const int64_t shape[] = {spc_geometry_offset_count(&conv.geometry), CIN, COUT};
     memcpy(array.shape, shape, sizeof(shape));
     array.bytes = (size_t)shape[0] * CIN * COUT * sizeof(float);
     form.engine = origins[_i].engine;
@@ -557,7 +557,7 @@ START_TEST(a_shape_that_is_no_kernel_is_refused_in_one_sentence)
 
     memcpy(array.shape, shapes[_i].shape, sizeof(shapes[_i].shape));
     spc_status status =
-        spc_kernel_look(&shape, &array, &shapes[_i].form, &error);
+        spc_kernel_describe(&shape, &array, &shapes[_i].form, &error);
     if (shapes[_i].said == NULL) {
         ck_assert_msg(status == SPC_OK, "%s", error.text);
         ck_assert_int_eq(shape.kernel[0] * shape.kernel[1] * shape.kernel[2],

@@ -138,15 +138,15 @@ static void assert_folded(const char *layer, const char *norm,
 
     assert_ok(spc_batch_norm_load(scale, bias, COUT, weights, norm, 1e-3,
                                   conv_bias, &error));
-    assert_vector(layer, SPC_SCALE, scale, COUT);
-    assert_vector(layer, SPC_BIAS, bias, COUT);
+    assert_vector(layer, SPC_OPERAND_SCALE, scale, COUT);
+    assert_vector(layer, SPC_OPERAND_BIAS, bias, COUT);
 }
 
 /* Detectors use [cout][z][y][x][cin]. */
 static void assert_kernel_zyx(const char *layer, const float *theirs)
 {
     int64_t count;
-    const float *got = param(layer, SPC_WEIGHTS, &count);
+    const float *got = param(layer, SPC_OPERAND_WEIGHTS, &count);
 
     ck_assert_int_eq(count, COUT * 27 * CIN);
     for (int co = 0; co < COUT; co++)
@@ -197,15 +197,15 @@ START_TEST(a_detector_of_spconv_is_filled)
     /* The bias of a convolution is added before its normalisation. */
     assert_folded("conv2", "backbone.bn2", values_of("backbone.conv2.bias"));
     const float *matrix = values_of("backbone.conv2.weight");
-    const float *got = param("conv2", SPC_WEIGHTS, &count);
+    const float *got = param("conv2", SPC_OPERAND_WEIGHTS, &count);
     for (int co = 0; co < COUT; co++)
         for (int ci = 0; ci < COUT; ci++)
             ck_assert(got[co * COUT + ci] == matrix[ci * COUT + co]);
-    assert_vector("head", SPC_WEIGHTS, values_of("backbone.head.weight"),
+    assert_vector("head", SPC_OPERAND_WEIGHTS, values_of("backbone.head.weight"),
                   2 * COUT);
-    assert_vector("head", SPC_BIAS, values_of("backbone.head.bias"), 2);
+    assert_vector("head", SPC_OPERAND_BIAS, values_of("backbone.head.bias"), 2);
     const spc_array *first;
-    ck_assert_int_eq(spc_weights_unread(&first, net, weights, &use), 0);
+    ck_assert_int_eq(spc_weights_unread_count(&first, net, weights, &use), 0);
     ck_assert_ptr_null(first);
 }
 END_TEST
@@ -226,7 +226,7 @@ START_TEST(arrays_that_no_layer_reads_are_counted)
     assert_ok(spc__weights_finish(weights, &error));
     add_detector_layers();
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    ck_assert_int_eq(spc_weights_unread(&first, net, weights, &use), 5);
+    ck_assert_int_eq(spc_weights_unread_count(&first, net, weights, &use), 5);
     ck_assert_str_eq(first->name, "backbone.bn3.bias");
 }
 END_TEST
@@ -246,11 +246,11 @@ START_TEST(a_network_of_minkowski_engine_is_filled)
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
 
     assert_folded("conv0", "bn0.bn", NULL);
-    const float *got = param("conv0", SPC_WEIGHTS, &count);
+    const float *got = param("conv0", SPC_OPERAND_WEIGHTS, &count);
     for (int k = 0; k < 27; k++) /* x is fastest there, z is fastest here */
         ck_assert(got[k * CIN] ==
                   theirs[(k % 3 * 9 + k / 3 % 3 * 3 + k / 9) * CIN * COUT]);
-    assert_vector("final", SPC_WEIGHTS, values_of("final.linear.weight"),
+    assert_vector("final", SPC_OPERAND_WEIGHTS, values_of("final.linear.weight"),
                   3 * COUT);
 }
 END_TEST
@@ -304,7 +304,7 @@ START_TEST(a_batch_normalisation_is_no_scale_and_bias)
     assert_ok(spc_net_add_feature(net, &last, "free", &affine, last,
                                   SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    assert_vector("free", SPC_SCALE, values_of("backbone.free.weight"), CIN);
+    assert_vector("free", SPC_OPERAND_SCALE, values_of("backbone.free.weight"), CIN);
     assert_ok(spc_net_add_feature(net, &last, "folded", &affine, last,
                                   SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
     ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
@@ -326,9 +326,9 @@ START_TEST(a_linear_layer_of_minkowski_engine_has_its_bias)
     assert_ok(spc__weights_finish(weights, &error));
     add_conv("subm,cin=4,cout=6,k=1,epilogue=bias", "fc", NULL);
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    assert_vector("fc", SPC_WEIGHTS, values_of("fc.linear.weight"), COUT * CIN);
-    assert_vector("fc", SPC_BIAS, values_of("fc.linear.bias"), COUT);
-    ck_assert_int_eq(spc_weights_unread(&unread, net, weights, &use), 0);
+    assert_vector("fc", SPC_OPERAND_WEIGHTS, values_of("fc.linear.weight"), COUT * CIN);
+    assert_vector("fc", SPC_OPERAND_BIAS, values_of("fc.linear.bias"), COUT);
+    ck_assert_int_eq(spc_weights_unread_count(&unread, net, weights, &use), 0);
     free_net();
     open_net();
     add_conv("subm,cin=4,cout=6,k=1", "fc", NULL);
@@ -361,8 +361,8 @@ START_TEST(layers_of_one_name_have_one_array)
     spc_net_describe(&info, net);
     ck_assert_int_eq(info.params, 2);
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    assert_vector("head", SPC_WEIGHTS, values_of("head.weight"), COUT * CIN);
-    ck_assert_int_eq(spc_weights_unread(&unread, net, weights, &use), 0);
+    assert_vector("head", SPC_OPERAND_WEIGHTS, values_of("head.weight"), COUT * CIN);
+    ck_assert_int_eq(spc_weights_unread_count(&unread, net, weights, &use), 0);
 }
 END_TEST
 
@@ -437,12 +437,12 @@ START_TEST(what_is_no_number_is_noted)
     assert_ok(spc__weights_finish(weights, &error));
     add_conv("subm,cin=4,cout=6,k=3,epilogue=bias", "conv", NULL);
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    ck_assert_str_eq(spc_net_note(net, 0),
+    ck_assert_str_eq(spc_net_note_at(net, 0),
                      "layer 'conv': 2 of its 648 numbers called weights are "
                      "NaN or infinite, and so is what it computes of them");
     ck_assert_ptr_nonnull(
-        strstr(spc_net_note(net, 1), "6 numbers called bias"));
-    ck_assert_ptr_null(spc_net_note(net, 2));
+        strstr(spc_net_note_at(net, 1), "6 numbers called bias"));
+    ck_assert_ptr_null(spc_net_note_at(net, 2));
 
     float ranges[2] = {1, 1};
     spc_net_info info;
@@ -450,7 +450,7 @@ START_TEST(what_is_no_number_is_noted)
     ck_assert_int_le(info.tensors, 2);
     bias[2] = theirs[3] = theirs[300] = 0; /* without the unusual values */
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    ck_assert_ptr_null(spc_net_note(net, 0));
+    ck_assert_ptr_null(spc_net_note_at(net, 0));
     assert_ok(spc_net_quantise(net, ranges, NULL, &error));
 }
 END_TEST
@@ -461,12 +461,12 @@ START_TEST(steps_of_i8_need_numbers)
 
     add_conv("subm,cin=4,cout=6,k=3", "a", NULL);
     add_conv("subm,cin=6,cout=6,k=3", "b", NULL);
-    assert_ok(spc_net_set_param(net, "b", SPC_WEIGHTS, values, COUT * 27 * COUT,
+    assert_ok(spc_net_set_param(net, "b", SPC_OPERAND_WEIGHTS, values, COUT * 27 * COUT,
                                 &error));
     ck_assert_int_eq(spc_net_quantise(net, ranges, NULL, &error), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "layer 'b': 1 of its 972"));
     values[5] = 65520;
-    ck_assert_int_eq(spc_net_set_param(net, "b", SPC_WEIGHTS, values,
+    ck_assert_int_eq(spc_net_set_param(net, "b", SPC_OPERAND_WEIGHTS, values,
                                        COUT * 27 * COUT, &error),
                      SPC_ERANGE);
     ck_assert_ptr_nonnull(strstr(error.text, "the weights of layer 'b'"));

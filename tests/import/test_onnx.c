@@ -149,7 +149,7 @@ static bool has_matrix(const spc_net *net)
     for (int i = 0; i < net->node_count; i++)
         if (net->nodes[i].kind == SPC__NODE_CONV &&
             net->nodes[i].conv.op == SPC_SUBM &&
-            spc_geometry_offsets(&net->nodes[i].conv.geometry) == 1)
+            spc_geometry_offset_count(&net->nodes[i].conv.geometry) == 1)
             return true;
     return false;
 }
@@ -159,10 +159,10 @@ static void assert_same_net(const spc_net *lua, const spc_net *onnx)
     assert_same_layers(lua, onnx);
     /* Its rulebooks are correct, so the only note is about the layout of
      * kernels of one offset. */
-    const char *note = spc_net_note(onnx, 0);
+    const char *note = spc_net_note_at(onnx, 0);
     ck_assert_int_eq(note != NULL, has_matrix(lua));
     ck_assert(note == NULL || strstr(note, "of one offset") != NULL);
-    ck_assert_ptr_null(note == NULL ? NULL : spc_net_note(onnx, 1));
+    ck_assert_ptr_null(note == NULL ? NULL : spc_net_note_at(onnx, 1));
 }
 
 static const struct {
@@ -241,7 +241,7 @@ START_TEST(rulebooks_are_hints)
     spc_net_describe(&info, onnx);
     ck_assert_int_eq(info.maps, keyed[_i].maps);
     assert_same_layers(lua, onnx);
-    const char *note = spc_net_note(onnx, 0);
+    const char *note = spc_net_note_at(onnx, 0);
     const char *said = keyed[_i].noted;
     ck_assert_str_eq(note != NULL ? note : "", said != NULL ? said : "");
     spc_net_free(lua);
@@ -305,7 +305,7 @@ static void take_output(run_result *out, const spc_net_plan *plan, int i,
 {
     spc_net_output o;
 
-    ck_assert_int_eq(spc_net_output_at(&o, plan, i), SPC_OK);
+    ck_assert_int_eq(spc_net_plan_output_at(&o, plan, i), SPC_OK);
     int64_t rows = o.dense ? o.batches : spc_coords_rows(o.set);
     out->elements[i] = rows * o.elements;
     out->values[i] = malloc((size_t)out->elements[i] * sizeof(float) + 1);
@@ -336,17 +336,17 @@ static void run(run_result *out, const spc_net *net, spc_ctx *ctx)
         options.high[i] = 31;
     ck_assert_msg(spc_net_plan_create(&plan, ctx, net, &options) == SPC_OK,
                   "%s", spc_ctx_error(ctx));
-    ck_assert_int_eq(spc_alloc(&memory, ctx, spc_net_memory_bytes(plan)),
+    ck_assert_int_eq(spc_memory_alloc(&memory, ctx, spc_net_plan_memory_bytes(plan)),
                      SPC_OK);
     spc_net_buffers buffers = {coords,   NULL,   ROWS,
                                features, memory, .points = NULL};
-    ck_assert_msg(spc_net_execute(plan, &buffers, NULL) == SPC_OK &&
-                      spc_net_check(plan, NULL) == SPC_OK,
+    ck_assert_msg(spc_net_plan_execute(plan, &buffers, NULL) == SPC_OK &&
+                      spc_net_plan_check(plan, NULL) == SPC_OK,
                   "%s", spc_ctx_error(ctx));
     out->count = info.outputs;
     for (int i = 0; i < info.outputs; i++)
         take_output(out, plan, i, memory);
-    spc_dealloc(ctx, memory);
+    spc_memory_free(ctx, memory);
     spc_net_plan_free(plan);
 }
 
@@ -601,7 +601,7 @@ START_TEST(a_matrix_is_read_as_its_exporter_wrote_it)
             for (int ci = 0; ci < 4; ci++)
                 ck_assert(got[co * 4 + ci] ==
                           (float)(plain ? co * 4 + ci : ci * 4 + co));
-        const char *note = spc_net_note(net, 0);
+        const char *note = spc_net_note_at(net, 0);
         ck_assert_int_eq(note != NULL, !plain);
         ck_assert(plain ||
                   strstr(note, "1 kernel of one offset (the first: "
@@ -694,7 +694,7 @@ START_TEST(a_submanifold_layer_ignores_padding_and_stride)
     const spc_geometry *got = &conv_at(net, 0)->conv.geometry;
     int first[3];
 
-    spc_geometry_offset(first, got, 0);
+    spc_geometry_offset_at(first, got, 0);
     ck_assert_int_eq(got->rule, SPC_RULE_SUBM);
     ck_assert_int_eq(net->set_count, 1);
     ck_assert(first[0] == -2 && first[1] == -2 && first[2] == -4);

@@ -90,7 +90,7 @@ static void assert_unreadable(const char *path, const char *name,
     ck_assert_int_eq(spc_array_elements(array), 0);
     ck_assert_int_eq(spc_array_floats(&one, array, &error), SPC_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(error.text, said));
-    ck_assert_int_eq(spc_kernel_look(&shape, array, &form, &error),
+    ck_assert_int_eq(spc_kernel_describe(&shape, array, &form, &error),
                      SPC_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(error.text, said));
     path = in_folder("out.safetensors");
@@ -611,7 +611,7 @@ START_TEST(questions_about_null_have_an_answer)
     ck_assert_ptr_null(spc_weights_at(NULL, 0));
     ck_assert_ptr_null(spc_weights_find(NULL, "a"));
     ck_assert_int_eq(spc_array_elements(NULL), 0);
-    ck_assert(!spc_engine_owns(SPC_ENGINE_SPCONV2, NULL, NULL));
+    ck_assert(!spc_engine_is_kernel(SPC_ENGINE_SPCONV2, NULL, NULL));
     ck_assert_str_eq(spc_engine_name(SPC_ENGINES), "?");
     ck_assert_str_eq(spc_element_name(SPC_ELEMENTS), "?");
     ck_assert_uint_eq(spc_element_bytes(SPC_ELEMENTS), 0);

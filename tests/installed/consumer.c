@@ -17,7 +17,7 @@ int main(void)
         spc_ctx_create(&ctx, &options, &error) != SPC_OK)
         return puts(error.text), 1;
     printf("spc %s, %d offsets\n", SPC_VERSION_TEXT,
-           spc_geometry_offsets(&conv.geometry));
+           spc_geometry_offset_count(&conv.geometry));
     spc_ctx_free(ctx);
     return 0;
 }

@@ -69,7 +69,7 @@ static void assert_scene(const spc_net *net, const char *spec,
     spc_scene *scene;
     spc_scene_info info;
 
-    assert_ok(spc_net_scene(&scene, net, spec, &error));
+    assert_ok(spc_net_load_scene(&scene, net, spec, &error));
     spc_scene_describe(&info, scene);
     ck_assert_int_eq(spc_scene_rows(scene), count);
     if (count > 0)
@@ -116,7 +116,7 @@ START_TEST(generated_scans_are_cropped_too)
     spc_scene *scene;
     spc_scene_info info;
 
-    assert_ok(spc_net_scene(&scene, net, specs[_i], &error));
+    assert_ok(spc_net_load_scene(&scene, net, specs[_i], &error));
     spc_scene_describe(&info, scene);
     ck_assert_int_gt(spc_scene_rows(scene), 0);
     ck_assert_int_gt(info.outside, 0);
@@ -179,7 +179,7 @@ START_TEST(rows_may_have_as_many_numbers_as_the_network_has_channels)
         inside += *cell == 0;
         *cell = 1;
     }
-    spc_status status = spc_net_scene(
+    spc_status status = spc_net_load_scene(
         &scene, net, write_points(data.data, data.length, ""), &error);
     if (columns < 6) {
         ck_assert_msg(status == SPC_OK, "%s", error.text);

@@ -30,7 +30,7 @@ static spc_error error;
 
 static int offsets_of(const spc_conv *conv)
 {
-    return spc_geometry_offsets(&conv->geometry);
+    return spc_geometry_offset_count(&conv->geometry);
 }
 
 typedef struct layer {
@@ -128,7 +128,7 @@ START_TEST(the_oracle_computes_the_definition)
     layer l;
     layer_create(&l, layers[_i].scene, layers[_i].layer);
     for (int threads = 1; threads <= 4; threads++) {
-        spc_oracle(l.out, threads == 3 ? NULL : l.magnitude, &l.conv, l.index,
+        spc_oracle_sums(l.out, threads == 3 ? NULL : l.magnitude, &l.conv, l.index,
                    l.rows, l.in, l.weights, l.bias, threads);
         for (int64_t i = 0; i < l.rows * l.conv.cout; i++) {
             double size;
@@ -150,8 +150,8 @@ START_TEST(the_number_of_threads_changes_no_bit)
                  "subm,cin=12,cout=20,k=3,dtype=f32");
     size_t bytes = (size_t)l.rows * 20 * sizeof(double);
     double *other = malloc(bytes);
-    spc_oracle(l.out, NULL, &l.conv, l.index, l.rows, l.in, l.weights, NULL, 1);
-    spc_oracle(other, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
+    spc_oracle_sums(l.out, NULL, &l.conv, l.index, l.rows, l.in, l.weights, NULL, 1);
+    spc_oracle_sums(other, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
                NULL, 4);
     ck_assert_mem_eq(l.out, other, bytes);
     free(other);
@@ -201,7 +201,7 @@ START_TEST(no_rows_are_no_work)
     spc_conv conv = SPC_CONV_INIT;
     float weights[27] = {0};
     conv.cin = conv.cout = 1;
-    spc_oracle(NULL, NULL, &conv, NULL, 0, NULL, weights, NULL, 0);
+    spc_oracle_sums(NULL, NULL, &conv, NULL, 0, NULL, weights, NULL, 0);
 }
 END_TEST
 
@@ -212,7 +212,7 @@ START_TEST(a_sum_in_float_is_within_the_tolerance)
     layer l;
     double worst = 0;
     layer_create(&l, layers[_i].scene, layers[_i].layer);
-    spc_oracle(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
+    spc_oracle_sums(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
                l.bias, 2);
     for (int64_t i = 0; i < l.rows * l.conv.cout; i++) {
         double size;
@@ -235,7 +235,7 @@ START_TEST(a_missing_product_is_beyond_the_tolerance)
     layer l;
     layer_create(&l, "gen:uniform,n=300,extent=8",
                  "subm,cin=32,cout=4,k=3,dtype=f32");
-    spc_oracle(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
+    spc_oracle_sums(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
                NULL, 2);
     int caught = 0;
     for (int64_t i = 0; i < l.rows * 4; i++) {

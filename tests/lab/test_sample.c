@@ -380,7 +380,7 @@ START_TEST(a_device_digests_as_the_host_does)
     spc__random_init(&random, 1);
     for (int i = 0; i < BYTES; i++)
         bytes[i] = (unsigned char)spc__random_u64(&random);
-    assert_ok(spc_alloc(&memory, ctx, BYTES), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&memory, ctx, BYTES), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, memory, bytes, BYTES),
               spc_ctx_error(ctx));
     assert_ok(spc__digester_create(&digester, ctx), spc_ctx_error(ctx));
@@ -397,7 +397,7 @@ START_TEST(a_device_digests_as_the_host_does)
         bytes[70000] ^= (unsigned char)(1 << bit % 8);
     }
     spc__digester_free(digester);
-    spc_dealloc(ctx, memory);
+    spc_memory_free(ctx, memory);
     spc_ctx_free(ctx);
     free(bytes);
 }
@@ -413,32 +413,32 @@ START_TEST(operands_have_their_shapes_and_bytes)
     assert_ok(spc_conv_parse(&conv, "subm,cin=5,cout=7,k=3x3x1,bias=1", &error),
               error.text);
     spc__operands(all, &conv, 10, 20);
-    ck_assert(all[SPC_BIAS].present && !all[SPC_SCALE].present);
-    ck_assert_uint_eq(all[SPC_IN].bytes, 10 * 5 * 2);
-    ck_assert_uint_eq(all[SPC_OUT].bytes, 20 * 7 * 2);
-    ck_assert_uint_eq(all[SPC_WEIGHTS].bytes, 9 * 5 * 7 * 2);
-    ck_assert_uint_eq(all[SPC_BIAS].bytes, 7 * 4);
-    ck_assert(all[SPC_OUT].written && !all[SPC_IN].written);
-    ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_OUT, 20), 20 * 7 * 2);
+    ck_assert(all[SPC_OPERAND_BIAS].present && !all[SPC_OPERAND_SCALE].present);
+    ck_assert_uint_eq(all[SPC_OPERAND_IN].bytes, 10 * 5 * 2);
+    ck_assert_uint_eq(all[SPC_OPERAND_OUT].bytes, 20 * 7 * 2);
+    ck_assert_uint_eq(all[SPC_OPERAND_WEIGHTS].bytes, 9 * 5 * 7 * 2);
+    ck_assert_uint_eq(all[SPC_OPERAND_BIAS].bytes, 7 * 4);
+    ck_assert(all[SPC_OPERAND_OUT].written && !all[SPC_OPERAND_IN].written);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_OUT, 20), 20 * 7 * 2);
     conv.bias = false;
     conv.dtype = SPC_TF32;
     spc__operands(all, &conv, 10, 20);
-    ck_assert(!all[SPC_BIAS].present && !all[SPC_RESIDUAL].present);
-    ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_BIAS, 0), 0);
-    ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_IN, 10), 10 * 5 * 4);
-    ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_IN, -1), 0);
+    ck_assert(!all[SPC_OPERAND_BIAS].present && !all[SPC_OPERAND_RESIDUAL].present);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_BIAS, 0), 0);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_IN, 10), 10 * 5 * 4);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_IN, -1), 0);
     /* A slice reaches from its first element to the end of its last. */
     conv.scale = true;
     conv.add = SPC_ADD_AFTER;
     conv.out = SPC_OUT_BF16;
     conv.out_pitch = 16;
     spc__operands(all, &conv, 10, 20);
-    ck_assert_uint_eq(all[SPC_OUT].bytes, (19 * 16 + 7) * 2);
-    ck_assert_uint_eq(all[SPC_OUT].dense_bytes, 20 * 7 * 2);
-    ck_assert_uint_eq(all[SPC_RESIDUAL].bytes, 20 * 7 * 2);
-    ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_SCALE, 0), 7 * 4);
-    ck_assert_uint_eq(spc_conv_bytes(&conv, SPC_OUT, 0), 0);
-    ck_assert_uint_eq(spc_conv_bytes(NULL, SPC_IN, 1), 0);
+    ck_assert_uint_eq(all[SPC_OPERAND_OUT].bytes, (19 * 16 + 7) * 2);
+    ck_assert_uint_eq(all[SPC_OPERAND_OUT].dense_bytes, 20 * 7 * 2);
+    ck_assert_uint_eq(all[SPC_OPERAND_RESIDUAL].bytes, 20 * 7 * 2);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_SCALE, 0), 7 * 4);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_OUT, 0), 0);
+    ck_assert_uint_eq(spc_conv_operand_bytes(NULL, SPC_OPERAND_IN, 1), 0);
 }
 END_TEST
 

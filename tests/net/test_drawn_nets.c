@@ -364,7 +364,7 @@ static spc_net *draw_network(drawing *d, uint64_t seed, const char *path)
             spc__buf_printf(&d->text, "output(t%d, \"t%d\")\n", i, i);
     spc_net *net = load(d, path);
     ck_assert_msg(net != NULL, "%s\n%s", error.text, spc__buf_text(&d->text));
-    assert_ok(spc_net_draw_params(net, seed, &error), error.text);
+    assert_ok(spc_net_init_params(net, seed, &error), error.text);
     return net;
 }
 
@@ -409,7 +409,7 @@ static void task_open(task *t, uint64_t seed)
     float *x = draw(t->rows * CHANNELS, seed + 1);
     t->features = upload(t->ctx, x, t->rows * CHANNELS);
     free(x);
-    for (int i = 0; spc_training_output(&out, t->training, i) == SPC_OK; i++) {
+    for (int i = 0; spc_training_output_at(&out, t->training, i) == SPC_OK; i++) {
         t->count[i] = out.rows * out.elements;
         t->dy[i] = draw(t->count[i], seed + 100 + (uint64_t)i);
         t->grad[i] = upload(t->ctx, t->dy[i], t->count[i]);
@@ -420,11 +420,11 @@ static void task_open(task *t, uint64_t seed)
 static void task_close(task *t)
 {
     for (int i = 0; i < t->outputs; i++) {
-        spc_dealloc(t->ctx, t->grad[i]);
+        spc_memory_free(t->ctx, t->grad[i]);
         free(t->dy[i]);
     }
     spc_training_free(t->training);
-    spc_dealloc(t->ctx, t->features);
+    spc_memory_free(t->ctx, t->features);
     spc_scene_free(t->scene);
     spc_net_free(t->net);
     spc_ctx_free(t->ctx);
@@ -436,7 +436,7 @@ static float *output_of(const task *t, int i, int64_t *count)
 {
     spc_training_out out;
 
-    ck_assert_int_eq(spc_training_output(&out, t->training, i), SPC_OK);
+    ck_assert_int_eq(spc_training_output_at(&out, t->training, i), SPC_OK);
     assert_ok(spc_coords_check(out.set, NULL), spc_ctx_error(t->ctx));
     int64_t rows = spc_coords_rows(out.set) < out.rows
                        ? spc_coords_rows(out.set)
@@ -454,9 +454,9 @@ static double loss_of(task *t)
     const void *first;
     double loss = 0;
 
-    assert_ok(spc_net_forward(t->training, t->features, &first, NULL),
+    assert_ok(spc_training_forward(t->training, t->features, &first, NULL),
               spc_ctx_error(t->ctx));
-    assert_ok(spc_synchronize(t->ctx), spc_ctx_error(t->ctx));
+    assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
     t->size = 0;
     for (int i = 0; i < t->outputs; i++) {
         int64_t count;
@@ -555,7 +555,7 @@ static void check_param(task *t, const spc_net_param *p, int *settled)
     float *values = malloc((size_t)p->count * sizeof(float));
     float *gradient = malloc((size_t)p->count * sizeof(float));
 
-    assert_ok(spc_training_param(t->training, p->layer, p->which, values,
+    assert_ok(spc_training_get_param(t->training, p->layer, p->which, values,
                                  gradient, p->count),
               spc_ctx_error(t->ctx));
     if (strcmp(p->layer, "keep") == 0) /* masks have no gradient */
@@ -572,7 +572,7 @@ static void check_features(task *t, int *settled)
     int64_t count = t->rows * CHANNELS;
     size_t bytes = (size_t)count * sizeof(float);
     float *values = malloc(bytes), *gradient = malloc(bytes);
-    const void *from = spc_training_features(t->training);
+    const void *from = spc_training_features_gradient(t->training);
 
     if (from != NULL) {
         assert_ok(spc_copy_to_host(t->ctx, values, t->features, bytes),
@@ -612,7 +612,7 @@ static void check_output(task *t, const spc_net_plan *plan, const char *memory,
     float *y = output_of(t, i, &count);
     float *run = malloc((size_t)count * sizeof(*run) + 1);
 
-    assert_ok(spc_net_output_at(&out, plan, i), spc_ctx_error(t->ctx));
+    assert_ok(spc_net_plan_output_at(&out, plan, i), spc_ctx_error(t->ctx));
     ck_assert_int_eq(spc_coords_rows(out.set) * out.elements, count);
     assert_ok(spc_copy_to_host(t->ctx, run, memory + out.offset,
                                (size_t)count * sizeof(*run)),
@@ -635,7 +635,7 @@ static void check_forward(task *t)
     spc_net_verdict verdict;
     void *memory, *coords;
 
-    assert_ok(spc_alloc(&memory, t->ctx, spc_net_memory_bytes(plan)),
+    assert_ok(spc_memory_alloc(&memory, t->ctx, spc_net_plan_memory_bytes(plan)),
               spc_ctx_error(t->ctx));
     coords =
         upload(t->ctx, (const void *)spc_scene_coords(t->scene), 4 * t->rows);
@@ -643,15 +643,15 @@ static void check_forward(task *t)
                                .features = t->features,
                                .rows = t->rows,
                                .memory = memory};
-    assert_ok(spc_net_execute(plan, &buffers, NULL), spc_ctx_error(t->ctx));
-    assert_ok(spc_net_check(plan, NULL), spc_ctx_error(t->ctx));
-    ck_assert_msg(spc_net_verify(&verdict, plan, &buffers, t->scene) == SPC_OK,
+    assert_ok(spc_net_plan_execute(plan, &buffers, NULL), spc_ctx_error(t->ctx));
+    assert_ok(spc_net_plan_check(plan, NULL), spc_ctx_error(t->ctx));
+    ck_assert_msg(spc_net_plan_verify(&verdict, plan, &buffers, t->scene) == SPC_OK,
                   "%s\n%s", spc_ctx_error(t->ctx), t->text);
     for (int i = 0; i < t->outputs; i++)
         check_output(t, plan, memory, i);
     spc_net_plan_free(plan);
-    spc_dealloc(t->ctx, memory);
-    spc_dealloc(t->ctx, coords);
+    spc_memory_free(t->ctx, memory);
+    spc_memory_free(t->ctx, coords);
 }
 
 /* ---- the suite ----------------------------------------------------------- */
@@ -667,7 +667,7 @@ static void check_network(uint64_t seed, const char *path)
     task_open(&t, seed);
     loss_of(&t);
     check_forward(&t);
-    assert_ok(spc_net_backward_all(t.training, (const void *const *)t.grad,
+    assert_ok(spc_training_backward_all(t.training, (const void *const *)t.grad,
                                    t.outputs, NULL),
               spc_ctx_error(t.ctx));
     for (int i = 0; spc_net_param_at(&p, t.net, i) == SPC_OK; i++)

@@ -43,7 +43,7 @@ START_TEST(known_networks_share_what_they_can)
                 info.maps == known[i].maps && info.outputs == known[i].outputs,
             "%s: %d layers, %d sets, %d maps, %d outputs", known[i].file,
             info.layers, info.sets, info.maps, info.outputs);
-        ck_assert_ptr_null(spc_net_note(net, 0));
+        ck_assert_ptr_null(spc_net_note_at(net, 0));
         spc_net_free(net);
     }
 }
@@ -111,11 +111,11 @@ START_TEST(a_key_that_disagrees_is_reported)
                                "output(y)\n",
                                SPC_F32),
                      SPC_OK);
-    note = spc_net_note(net, 0);
+    note = spc_net_note_at(net, 0);
     ck_assert_ptr_nonnull(note);
     ck_assert_str_eq(note, "layers 'one' and 'two' have the key 'k', but their "
                            "maps differ: the key is not followed");
-    ck_assert_ptr_null(spc_net_note(net, 1));
+    ck_assert_ptr_null(spc_net_note_at(net, 1));
     spc_net_free(net);
 }
 END_TEST
@@ -225,13 +225,13 @@ START_TEST(weights_are_set_by_name)
 
     load(&r, "chain.lua", SPC_F32);
     ck_assert_int_eq(
-        spc_net_set_param(r.net, "aa", SPC_WEIGHTS, values, 16, &error),
+        spc_net_set_param(r.net, "aa", SPC_OPERAND_WEIGHTS, values, 16, &error),
         SPC_ENOTFOUND);
     ck_assert_ptr_nonnull(strstr(error.text, "did you mean 'a'?"));
-    ck_assert_int_eq(spc_net_set_param(r.net, "f", SPC_BIAS, values, 8, &error),
+    ck_assert_int_eq(spc_net_set_param(r.net, "f", SPC_OPERAND_BIAS, values, 8, &error),
                      SPC_ENOTFOUND);
     ck_assert_str_eq(error.text, "layer 'f' has no bias");
-    ck_assert_int_eq(spc_net_set_param(r.net, "a", SPC_BIAS, values, 7, &error),
+    ck_assert_int_eq(spc_net_set_param(r.net, "a", SPC_OPERAND_BIAS, values, 7, &error),
                      SPC_EINVAL);
     ck_assert_str_eq(error.text, "layer 'a' has 8 bias, these are 7");
     ck_assert_int_eq(spc_net_param_at(&p, r.net, 0), SPC_OK);
@@ -306,7 +306,7 @@ START_TEST(networks_of_all_operators_are_as_the_oracle_says)
         spc_scene *scene = scene_of(i);
         upload(&r, scene, (uint64_t)i);
         poison(&r);
-        assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+        assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
         check_run(&r, scene, false);
         spc_scene_free(scene);
     }
@@ -326,7 +326,7 @@ static void set_integers(spc_net *net, uint64_t seed)
     for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++) {
         float *values = malloc(sizeof(float) * (size_t)p.count);
         for (int64_t j = 0; j < p.count; j++)
-            values[j] = p.which == SPC_SCALE
+            values[j] = p.which == SPC_OPERAND_SCALE
                             ? 1
                             : (float)spc__random_below(&random, 3) - 1;
         assert_net(
@@ -347,7 +347,7 @@ START_TEST(integers_come_out_exactly)
     o.keep = true;
     plan_net(&r, &o);
     upload(&r, scene, 1);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, true);
     spc_scene_free(scene);
     close_harness(&r);
@@ -371,7 +371,7 @@ START_TEST(what_is_no_number_harms_what_sees_it_alone)
     plan_net(&r, &o);
     upload(&r, scene, 1);
     assert_ok(r.ctx, spc_copy_to_device(r.ctx, r.features, odd, sizeof(odd)));
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, false);
     float *values = (float *)(void *)outputs_of(&r, &bytes);
     int count = (int)(bytes / sizeof(*values));
@@ -428,8 +428,8 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
     o.growth = 3.5;
     plan_net(&r, &o);
     upload(&r, bad, 1);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), "layer 'c'") != NULL &&
                       strstr(spc_ctx_error(r.ctx),
                              "240 rows for a set of 210, which is growth 3.5 "
@@ -439,7 +439,7 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
                   "%s", spc_ctx_error(r.ctx));
     r.buffers.rows = 61;
     r.buffers.count = NULL;
-    ck_assert_int_eq(spc_net_execute(r.plan, &r.buffers, NULL), SPC_ECAPACITY);
+    ck_assert_int_eq(spc_net_plan_execute(r.plan, &r.buffers, NULL), SPC_ECAPACITY);
     r.buffers.count = r.count;
     /* The next scene is unaffected; it fits by the rule's bound. */
     close_plan(&r);
@@ -447,7 +447,7 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
     plan_net(&r, &o);
     for (int i = 0; i < 2; i++) {
         upload(&r, i ? good : bad, 2);
-        assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+        assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
         check_run(&r, i ? good : bad, false);
     }
     spc_scene_free(good);
@@ -468,8 +468,8 @@ START_TEST(the_growth_that_would_have_fitted_fits)
     o.growth = 4;
     plan_net(&r, &o);
     upload(&r, scene, 1);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
     const char *said = strstr(spc_ctx_error(r.ctx), "of them; growth ");
     ck_assert_msg(said != NULL &&
                       sscanf(said, "of them; growth %lf", &o.growth) == 1,
@@ -477,8 +477,8 @@ START_TEST(the_growth_that_would_have_fitted_fits)
     close_plan(&r);
     plan_net(&r, &o);
     upload(&r, scene, 1);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-    ck_assert_msg(spc_net_check(r.plan, NULL) == SPC_OK, "growth %g: %s",
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
+    ck_assert_msg(spc_net_plan_check(r.plan, NULL) == SPC_OK, "growth %g: %s",
                   o.growth, spc_ctx_error(r.ctx));
     spc_scene_free(scene);
     close_harness(&r);
@@ -513,13 +513,13 @@ START_TEST(layers_that_dilate_have_room_by_default)
     layer.in = x;
     assert_net(spc_net_add_conv(r.net, &y, &layer, &error));
     assert_net(spc_net_add_output(r.net, y, "y", &error));
-    assert_net(spc_net_draw_params(r.net, 1, &error));
+    assert_net(spc_net_init_params(r.net, 1, &error));
     open_context(&r, suite_device != NULL ? suite_device : "cpu");
     ck_assert_double_eq(o.growth, 2);
     plan_net(&r, &o);
     upload(&r, scene, 1);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-    ck_assert_msg(spc_net_check(r.plan, NULL) == SPC_OK, "%s",
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
+    ck_assert_msg(spc_net_plan_check(r.plan, NULL) == SPC_OK, "%s",
                   spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_coords_rows(r.plan->sets[1]), cases[_i].rows);
     spc_scene_free(scene);
@@ -553,11 +553,11 @@ START_TEST(what_cannot_be_planned_is_refused)
     spc_net_free(empty);
     assert_ok(r.ctx, spc_net_plan_create(&r.plan, r.ctx, r.net, &o));
     ck_assert_int_eq(
-        spc_net_execute(r.plan, &(spc_net_buffers){.rows = 1}, NULL),
+        spc_net_plan_execute(r.plan, &(spc_net_buffers){.rows = 1}, NULL),
         SPC_EINVAL);
     spc_net_free(r.net); /* the plan keeps it alive */
     r.net = NULL;
-    ck_assert_int_gt(spc_net_steps(r.plan), 0);
+    ck_assert_int_gt(spc_net_plan_step_count(r.plan), 0);
     close_harness(&r);
 }
 END_TEST
@@ -713,7 +713,7 @@ START_TEST(layers_of_a_graph_wait_for_their_own_maps)
     open_context(&r, "cuda");
     plan_net(&r, &o);
     int launched = fake->launches;
-    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
     size_t nodes = (size_t)(fake->launches - launched);
     ck_assert_uint_le(nodes, FAKE_LAUNCHES);
     for (size_t n = 1; n <= nodes; n++) {
@@ -784,13 +784,13 @@ START_TEST(a_capture_that_fails_leaves_nothing)
     open_context(&r, "cuda");
     plan_net(&r, &o);
     int calls = fake->calls, failures = 0;
-    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
     calls = fake->calls - calls;
     drop_graph(&r);
     fake->fail_with = FAKE_LAUNCH_FAILED;
     for (int i = 1; i <= calls; i++) {
         fake->fail_at = fake->calls + i;
-        spc_status status = spc_net_capture(r.plan, &r.buffers);
+        spc_status status = spc_net_plan_capture(r.plan, &r.buffers);
         fake->fail_at = 0;
         ck_assert_int_eq(fake->live.streams, 0);
         ck_assert_int_eq(fake->live.graphs, 0);
@@ -826,7 +826,7 @@ START_TEST(recorded_scans_have_the_published_levels)
 
     load(&r, scans[_i].network, SPC_F16);
     snprintf(path, sizeof(path), "%s/%s", suite_scenes(), scans[_i].file);
-    assert_net(spc_net_scene(&scene, r.net, path, &error));
+    assert_net(spc_net_load_scene(&scene, r.net, path, &error));
     open_context(&r, "cpu");
     o.capacity = o.sample_rows = spc_scene_rows(scene);
     o.sample = spc_scene_coords(scene);

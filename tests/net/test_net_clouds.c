@@ -60,7 +60,7 @@ static void open_clouds(harness *r, const char *device, spc_dtype dtype,
 static void run(harness *r)
 {
     poison(r);
-    assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
+    assert_ok(r->ctx, spc_net_plan_execute(r->plan, &r->buffers, NULL));
 }
 
 /* ---- properties ---------------------------------------------------------- */
@@ -123,9 +123,9 @@ START_TEST(floats_steps_and_a_replay_give_the_same_bits)
     upload(&r, scene, 1);
     run(&r);
     char *first = outputs_of(&r, &bytes);
-    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
     poison(&r);
-    assert_ok(r.ctx, spc_net_replay(r.plan, NULL));
+    assert_ok(r.ctx, spc_net_plan_replay(r.plan, NULL));
     char *second = outputs_of(&r, &again);
     ck_assert_uint_eq(bytes, again);
     ck_assert_mem_eq(first, second, bytes);
@@ -135,8 +135,8 @@ START_TEST(floats_steps_and_a_replay_give_the_same_bits)
     second = outputs_of(&r, &again);
     ck_assert_uint_eq(bytes, again);
     ck_assert_mem_eq(first, second, bytes);
-    spc_dealloc(r.ctx, points);
-    spc_dealloc(r.ctx, batch);
+    spc_memory_free(r.ctx, points);
+    spc_memory_free(r.ctx, batch);
     free(first);
     free(second);
     close_harness(&r);
@@ -156,14 +156,14 @@ START_TEST(what_does_not_fit_is_said)
     open_clouds(&r, "cpu", SPC_F32, sample);
     upload(&r, wide, 1);
     run(&r);
-    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), "set 1, of layer 'down': ") !=
                           NULL &&
                       strstr(spc_ctx_error(r.ctx), "points for a cloud of 2"),
                   "%s", spc_ctx_error(r.ctx));
     upload(&r, out, 1);
     run(&r);
-    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ERANGE);
+    ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ERANGE);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx), "the input: row 0: "));
     close_harness(&r);
     spc_scene_free(sample);

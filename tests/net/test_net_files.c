@@ -151,7 +151,7 @@ START_TEST(every_layer_is_as_the_oracle_says)
     plan_net(&r, &o);
     upload(&r, scene, seed);
     poison(&r);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, false);
     spc_scene_free(scene);
     close_harness(&r);

@@ -20,7 +20,7 @@ static void load_blocks(harness *r, const char *text)
              "local same = 'subm,cout=16,k=3,epilogue=scale+bias'\n%s",
              text);
     ck_assert_msg(load_text(&r->net, all, SPC_F16) == SPC_OK, "%s", error.text);
-    assert_net(spc_net_draw_params(r->net, 3, &error));
+    assert_net(spc_net_init_params(r->net, 3, &error));
     spc_net_describe(&r->info, r->net);
 }
 
@@ -92,7 +92,7 @@ START_TEST(ranges_that_cannot_be_are_refused)
     ranges[2] = 0; /* only `a`, which is a residual, so neither becomes i8 */
     assert_net(spc_net_quantise(r.net, ranges, NULL, &error));
     ck_assert_str_eq(types_of(r.net), "hhhhhh");
-    ck_assert_int_eq(spc_net_ranges(ranges, NULL, NULL), SPC_EINVAL);
+    ck_assert_int_eq(spc_net_plan_widen_ranges(ranges, NULL, NULL), SPC_EINVAL);
     spc_net_free(r.net);
 }
 END_TEST
@@ -101,7 +101,7 @@ static void run_once(harness *r, const spc_scene *scene)
 {
     upload(r, scene, 4);
     poison(r);
-    assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
+    assert_ok(r->ctx, spc_net_plan_execute(r->plan, &r->buffers, NULL));
     check_run(r, scene, false);
 }
 
@@ -142,7 +142,7 @@ START_TEST(a_network_of_whole_numbers_is_as_the_oracle_says)
     o.keep = true;
     plan_net(&r, &o);
     run_once(&r, scene);
-    assert_ok(r.ctx, spc_net_ranges(ranges, r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_plan_widen_ranges(ranges, r.plan, &r.buffers));
     float *want = output_numbers(&r, &count);
     ck_assert_int_eq(spc_net_quantise(r.net, ranges, NULL, &error), SPC_ESTATE);
     close_plan(&r);

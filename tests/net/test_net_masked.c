@@ -56,7 +56,7 @@ static void load_narrow(harness *r, int i, spc_dtype dtype)
     }
     ck_assert_msg(load_text(&r->net, spc__buf_text(&out), dtype) == SPC_OK,
                   "%s: %s", narrow[i].file, error.text);
-    assert_net(spc_net_draw_params(r->net, 3, &error));
+    assert_net(spc_net_init_params(r->net, 3, &error));
     spc_net_describe(&r->info, r->net);
     spc__buf_release(&text);
     spc__buf_release(&out);
@@ -72,7 +72,7 @@ static void run_scenes(harness *r, int first, int count)
         spc_scene *scene = scene_of(i);
         upload(r, scene, (uint64_t)i);
         poison(r);
-        assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
+        assert_ok(r->ctx, spc_net_plan_execute(r->plan, &r->buffers, NULL));
         check_run(r, scene, false);
         spc_scene_free(scene);
     }
@@ -133,12 +133,12 @@ START_TEST(a_layer_decides_which_voxels_stay)
         float bias = turn ? 1e4f : -1e4f;
         load(&r, "masked.lua", SPC_F32);
         assert_net(
-            spc_net_set_param(r.net, "keep", SPC_BIAS, &bias, 1, &error));
+            spc_net_set_param(r.net, "keep", SPC_OPERAND_BIAS, &bias, 1, &error));
         open_context(&r, device_of(0));
         o.keep = true;
         plan_net(&r, &o);
         upload(&r, scene, 1);
-        assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+        assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
         check_run(&r, scene, false);
         ck_assert_int_eq(rows_of_set(&r, 1), turn ? rows : 0);
         ck_assert((rows_of_set(&r, 2) > 0) == turn);
@@ -173,14 +173,14 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
 
     load(&r, "masked.lua", SPC_F32);
     /* All 300 stay in set 1, and each keeps half of its children. */
-    assert_net(spc_net_set_param(r.net, "keep", SPC_BIAS, &bias, 1, &error));
+    assert_net(spc_net_set_param(r.net, "keep", SPC_OPERAND_BIAS, &bias, 1, &error));
     r.net->sets[2].room = 2;
     open_context(&r, device_of(0));
     o.keep = true;
     plan_net(&r, &o);
     upload(&r, scene, 1);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
     ck_assert_msg(
         strstr(spc_ctx_error(r.ctx), "set 2, of layer 'layer7' of network "),
         "%s", spc_ctx_error(r.ctx));
@@ -190,7 +190,7 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), " would have fitted"), "%s",
                   spc_ctx_error(r.ctx));
     upload(&r, small, 2); /* the next run is unaffected */
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     check_run(&r, small, false);
     spc_scene_free(scene);
     spc_scene_free(small);
@@ -269,17 +269,17 @@ static void compare_masks(spc_ctx *ctx, const spc_coords *set, spc_dtype dtype)
     void *in[SOURCES], *mask, *stored = malloc(count * 4);
 
     memset(got, 7, sizeof(got));
-    assert_ok(ctx, spc_alloc(&mask, ctx, sizeof(got)));
+    assert_ok(ctx, spc_memory_alloc(&mask, ctx, sizeof(got)));
     assert_ok(ctx, spc_copy_to_device(ctx, mask, got, sizeof(got)));
     for (int s = 0; s < SOURCES; s++) {
         for (size_t i = 0; i < count; i++)
             numbers[i] = number_of((int)i + s);
         type->encode(stored, numbers, count);
-        assert_ok(ctx, spc_alloc(&in[s], ctx, count * type->bytes));
+        assert_ok(ctx, spc_memory_alloc(&in[s], ctx, count * type->bytes));
         assert_ok(ctx,
                   spc_copy_to_device(ctx, in[s], stored, count * type->bytes));
     }
-    assert_ok(ctx, spc_coords_mask(set, mask, (const void *const *)in, dtype,
+    assert_ok(ctx, spc_coords_mask_above(set, mask, (const void *const *)in, dtype,
                                    0.5f, NULL));
     assert_ok(ctx, spc_copy_to_host(ctx, got, mask, sizeof(got)));
     for (int s = 0; s < SOURCES; s++)
@@ -290,9 +290,9 @@ static void compare_masks(spc_ctx *ctx, const spc_coords *set, spc_dtype dtype)
                     spc_dtype_name(dtype), s, i);
         }
     ck_assert_int_eq(got[SOURCES * count], 7);
-    spc_dealloc(ctx, mask);
+    spc_memory_free(ctx, mask);
     for (int s = 0; s < SOURCES; s++)
-        spc_dealloc(ctx, in[s]);
+        spc_memory_free(ctx, in[s]);
     free(stored);
 }
 
@@ -310,12 +310,12 @@ static spc_coords *source(spc_ctx *ctx, int rows)
         int32_t row[4] = {0, i, i % 3, i == 5 ? 99 : 1};
         memcpy(coords[i], row, sizeof(row));
     }
-    assert_ok(ctx, spc_coords_reserve(&set, ctx, &o));
-    assert_ok(ctx, spc_alloc(&device, ctx, sizeof(coords)));
+    assert_ok(ctx, spc_coords_create_reserved(&set, ctx, &o));
+    assert_ok(ctx, spc_memory_alloc(&device, ctx, sizeof(coords)));
     assert_ok(ctx, spc_copy_to_device(ctx, device, coords, sizeof(coords)));
     assert_ok(ctx, spc_coords_update(set, device, NULL, rows, NULL));
-    assert_ok(ctx, spc_synchronize(ctx));
-    spc_dealloc(ctx, device);
+    assert_ok(ctx, spc_ctx_synchronize(ctx));
+    spc_memory_free(ctx, device);
     return set;
 }
 
@@ -330,13 +330,13 @@ START_TEST(a_mask_has_what_is_above_the_threshold)
     for (int s = 0; s < SOURCES; s++)
         sources[s] = source(r.ctx, ROWS - 10 * s);
     assert_ok(r.ctx,
-              spc_coords_reserve_regrouped(&set, sources, SOURCES, &how, 0));
+              spc_coords_create_regrouped_reserved(&set, sources, SOURCES, &how, 0));
     for (int i = 0; i < LENGTH(dtypes); i++)
         compare_masks(r.ctx, set, dtypes[i]);
-    ck_assert_int_eq(spc_coords_mask(set, dummy, (const void *const *)sources,
+    ck_assert_int_eq(spc_coords_mask_above(set, dummy, (const void *const *)sources,
                                      SPC_I8, 0, NULL),
                      SPC_EINVAL);
-    ck_assert_int_eq(spc_coords_mask(sources[0], dummy,
+    ck_assert_int_eq(spc_coords_mask_above(sources[0], dummy,
                                      (const void *const *)sources, SPC_F32, 0,
                                      NULL),
                      SPC_EINVAL);

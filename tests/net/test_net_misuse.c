@@ -84,7 +84,7 @@ START_TEST(an_input_that_cannot_be_is_refused)
     assert_says(error.text, inputs[_i].says);
     ck_assert_int_eq(x, SPC_NO_TENSOR);
     ck_assert_int_eq(
-        spc_net_set_param(net, "a", SPC_BIAS, (float[]){1}, 1, &error),
+        spc_net_set_param(net, "a", SPC_OPERAND_BIAS, (float[]){1}, 1, &error),
         SPC_ENOTFOUND);
     ck_assert_str_eq(error.text, "unknown layer 'a': there is none");
     spc_net_free(net);
@@ -211,7 +211,7 @@ START_TEST(an_endless_growth_is_the_rules_bound)
     for (int i = 0; i < 2; i++) {
         o.growth = i == 0 ? 0 : INFINITY;
         assert_ok(r.ctx, spc_net_plan_create(&r.plan, r.ctx, r.net, &o));
-        bytes[i] = spc_net_memory_bytes(r.plan);
+        bytes[i] = spc_net_plan_memory_bytes(r.plan);
         spc_net_plan_free(r.plan);
     }
     ck_assert_uint_eq(bytes[0], bytes[1]);
@@ -226,31 +226,31 @@ typedef spc_status (*action)(harness *r, const spc_net_buffers *b);
 
 static spc_status execute(harness *r, const spc_net_buffers *b)
 {
-    return spc_net_execute(r->plan, b, NULL);
+    return spc_net_plan_execute(r->plan, b, NULL);
 }
 
 static spc_status capture(harness *r, const spc_net_buffers *b)
 {
-    return spc_net_capture(r->plan, b);
+    return spc_net_plan_capture(r->plan, b);
 }
 
 static spc_status profile(harness *r, const spc_net_buffers *b)
 {
     spc_net_time times[100];
 
-    return spc_net_profile(times, r->plan, b);
+    return spc_net_plan_profile(times, r->plan, b);
 }
 
 static spc_status widen(harness *r, const spc_net_buffers *b)
 {
     float ranges[100] = {0};
 
-    return spc_net_ranges(ranges, r->plan, b);
+    return spc_net_plan_widen_ranges(ranges, r->plan, b);
 }
 
 static spc_status write_down(harness *r, const spc_net_buffers *b)
 {
-    return spc_capture_net(r->plan, "never", b);
+    return spc_record_layers(r->plan, "never", b);
 }
 
 static void check_missing(harness *r, action act)
@@ -278,7 +278,7 @@ static void check_good(harness *r, const spc_scene *scene)
 {
     upload(r, scene, 1);
     poison(r);
-    assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
+    assert_ok(r->ctx, spc_net_plan_execute(r->plan, &r->buffers, NULL));
     check_run(r, scene, false);
 }
 
@@ -297,7 +297,7 @@ START_TEST(a_missing_buffer_is_named)
     check_good(&r, scene);
     for (int i = 0; i < LENGTH(actions); i++)
         check_missing(&r, actions[i]);
-    ck_assert_int_eq(spc_net_replay(r.plan, NULL), SPC_ESTATE);
+    ck_assert_int_eq(spc_net_plan_replay(r.plan, NULL), SPC_ESTATE);
     check_good(&r, scene);
     spc_scene_free(scene);
     close_harness(&r);
@@ -369,8 +369,8 @@ END_TEST
 
 static void run_and_expect(harness *r, spc_status status, const char *says)
 {
-    assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
-    ck_assert_int_eq(spc_net_check(r->plan, NULL), status);
+    assert_ok(r->ctx, spc_net_plan_execute(r->plan, &r->buffers, NULL));
+    ck_assert_int_eq(spc_net_plan_check(r->plan, NULL), status);
     assert_says(spc_ctx_error(r->ctx), says);
 }
 
@@ -408,9 +408,9 @@ START_TEST(questions_past_the_end_have_their_sentence)
     open_context(&r, device_of(0));
     plan_net(&r, &o);
     for (int i = -1; i < 100; i += 100) {
-        ck_assert_int_eq(spc_net_output_at(&output, r.plan, i), SPC_EINVAL);
+        ck_assert_int_eq(spc_net_plan_output_at(&output, r.plan, i), SPC_EINVAL);
         assert_says(spc_ctx_error(r.ctx), "the network has 1");
-        ck_assert_int_eq(spc_net_step_at(&step, r.plan, i), SPC_EINVAL);
+        ck_assert_int_eq(spc_net_plan_step_at(&step, r.plan, i), SPC_EINVAL);
         assert_says(spc_ctx_error(r.ctx), "there is no step");
     }
     close_harness(&r);

@@ -58,7 +58,7 @@ static void open_points(harness *r, int device, spc_dtype dtype, int batches)
     load(r, "points.lua", dtype);
     open_context(r, device < 0 ? "cuda" : device_of(device));
     plan_net(r, &o);
-    spc_dealloc(r->ctx, r->features);
+    spc_memory_free(r->ctx, r->features);
     r->features = take(r, 4 * POINTS * NUMBERS);
 }
 
@@ -76,11 +76,11 @@ START_TEST(points_go_in_and_all_is_as_the_oracle_says)
         draw_points(points, rows[i], numbers, (uint64_t)(10 * _i + i));
         give_points(&r, points, rows[i], numbers);
         poison(&r);
-        assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-        assert_ok(r.ctx, spc_net_check(r.plan, NULL));
-        assert_ok(r.ctx, spc_net_verify(&verdict, r.plan, &r.buffers, NULL));
+        assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
+        assert_ok(r.ctx, spc_net_plan_check(r.plan, NULL));
+        assert_ok(r.ctx, spc_net_plan_verify(&verdict, r.plan, &r.buffers, NULL));
         ck_assert_int_eq(verdict.layers, 3);
-        ck_assert_int_eq(spc_net_step_at(&step, r.plan, 0), SPC_OK);
+        ck_assert_int_eq(spc_net_plan_step_at(&step, r.plan, 0), SPC_OK);
         ck_assert_str_eq(step.name, "voxels");
         ck_assert_int_eq(step.rows_in, rows[i]);
         if (rows[i] != 1) /* it may be outside */
@@ -102,17 +102,17 @@ START_TEST(bad_points_do_no_harm)
     draw_points(points, POINTS, 4, 5);
     points[4 * 77 + 1] = NAN;
     give_points(&r, points, POINTS, 4);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ERANGE);
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ERANGE);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx),
                                  "the points: 1 points have a coordinate that "
                                  "is no number; the first is point 77"));
-    assert_ok(r.ctx, spc_net_verify(&verdict, r.plan, &r.buffers, NULL));
+    assert_ok(r.ctx, spc_net_plan_verify(&verdict, r.plan, &r.buffers, NULL));
     assert_ok(r.ctx, spc_copy_to_device(r.ctx, r.count, &many, 4));
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
-    ck_assert_int_eq(spc_net_check(r.plan, NULL), SPC_ECAPACITY);
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
+    ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
     r.buffers.points = NULL;
-    ck_assert_int_eq(spc_net_execute(r.plan, &r.buffers, NULL), SPC_EINVAL);
+    ck_assert_int_eq(spc_net_plan_execute(r.plan, &r.buffers, NULL), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx), "`points` is NULL"));
     close_harness(&r);
 }
@@ -124,7 +124,7 @@ static void refuse(const char *text, int64_t points, const char *says)
     harness r = {0};
 
     assert_net(load_text(&r.net, text, SPC_F32));
-    assert_net(spc_net_draw_params(r.net, 1, &error));
+    assert_net(spc_net_init_params(r.net, 1, &error));
     open_context(&r, "cpu");
     o.points = points;
     ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),
@@ -187,7 +187,7 @@ START_TEST(in_a_graph_all_waits_for_the_voxels)
     r.buffers.points = r.features;
     r.buffers.count = r.count;
     int launched = fake->launches;
-    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
     size_t nodes = (size_t)(fake->launches - launched);
     size_t voxels = last_node("spc_voxel_fill", nodes);
     for (size_t n = voxels + 1; n <= nodes; n++)
@@ -195,7 +195,7 @@ START_TEST(in_a_graph_all_waits_for_the_voxels)
     ck_assert_uint_gt(nodes, voxels + 5);
     const fake_launch *derive = launch_at(last_node("spc_derive", nodes));
     ck_assert_ptr_eq(derive->args.derive.source,
-                     spc_voxels_count(r.plan->voxels));
+                     spc_voxels_device_count(r.plan->voxels));
     close_harness(&r);
 }
 END_TEST

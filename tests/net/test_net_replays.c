@@ -98,7 +98,7 @@ static void run_each(harness *r, stage *s)
     plan_net(r, &o);
     for (int i = 0; i < SCENES; i++) {
         upload(r, s->scenes[i], (uint64_t)i);
-        assert_ok(r->ctx, spc_net_execute(r->plan, &r->buffers, NULL));
+        assert_ok(r->ctx, spc_net_plan_execute(r->plan, &r->buffers, NULL));
         check_run(r, s->scenes[i], false);
         s->want[i] = outputs_of(r, &s->bytes[i]);
     }
@@ -110,7 +110,7 @@ static void replay_one(harness *r, const stage *s, int i)
     size_t bytes;
 
     upload(r, s->scenes[i], (uint64_t)i);
-    assert_ok(r->ctx, spc_net_replay(r->plan, NULL));
+    assert_ok(r->ctx, spc_net_plan_replay(r->plan, NULL));
     char *got = outputs_of(r, &bytes);
     ck_assert_uint_eq(bytes, s->bytes[i]);
     require(memcmp(got, s->want[i], bytes) == 0, "scene %d differs", i);
@@ -124,7 +124,7 @@ static void replay_all(harness *r, const stage *s)
     spc__random random;
 
     plan_net(r, &o);
-    assert_ok(r->ctx, spc_net_capture(r->plan, &r->buffers));
+    assert_ok(r->ctx, spc_net_plan_capture(r->plan, &r->buffers));
     poison(r);
     spc__random_init(&random, 17);
     for (int turn = 0; turn < 100; turn++)
@@ -250,7 +250,7 @@ static spc_net *draw_net(uint64_t seed)
     assert_net(spc_net_add_output(d.net, last, "last", &error));
     last = d.tensors[1 + spc__random_below(&d.random, LAYERS)];
     assert_net(spc_net_add_output(d.net, last, "other", &error));
-    assert_net(spc_net_draw_params(d.net, seed, &error));
+    assert_net(spc_net_init_params(d.net, seed, &error));
     return d.net;
 }
 

@@ -114,7 +114,7 @@ static spc_net *load_every(uint64_t seed)
 {
     spc_net *net = load("networks/every.lua");
 
-    assert_net(spc_net_draw_params(net, seed, &error));
+    assert_net(spc_net_init_params(net, seed, &error));
     return net;
 }
 
@@ -358,7 +358,7 @@ START_TEST(a_quantised_network_is_stored_and_opened)
         *net = load_quantised("../examples/networks/resn21.lua", 7, &layers);
 
     ck_assert_int_ge(layers, 19); /* of 21: the input and the output stay f16 */
-    assert_net(spc_net_draw_params(net, 7, &error));
+    assert_net(spc_net_init_params(net, 7, &error));
     round_halves(net);
     assert_ok(spc_net_store(ctx, net, "small", NULL, false));
     assert_ok(spc_net_open(&back, ctx, "small"));
@@ -569,7 +569,7 @@ START_TEST(what_is_stored_is_opened_with_the_same_bits)
     spc_net *net = load_every(5), *back;
     float halves[8] = {1, -2, 0.5, 65504, 0x1p-24f, 0, 3, 1};
 
-    assert_net(spc_net_set_param(net, "a", SPC_SCALE, halves, 8, &error));
+    assert_net(spc_net_set_param(net, "a", SPC_OPERAND_SCALE, halves, 8, &error));
     assert_ok(spc_net_store(ctx, net, "every", "a file", false));
     assert_ok(spc_net_open(&back, ctx, "every"));
     compare_nets(net, back);
@@ -596,7 +596,7 @@ START_TEST(what_layers_share_is_stored_once)
 
     spc_net_describe(&info, net);
     ck_assert_int_eq(info.params, 9); /* 1 + 1 + 3 + 2 + 2 */
-    assert_net(spc_net_draw_params(net, 5, &error));
+    assert_net(spc_net_init_params(net, 5, &error));
     ck_assert_int_eq(net->node_count, 8);
     for (int n = 2; n < 5; n++) {
         ck_assert_str_eq(net->nodes[n].name, net->nodes[n + 3].name);
@@ -606,7 +606,7 @@ START_TEST(what_layers_share_is_stored_once)
                                  net->nodes[n + 3].params[j],
                                  (size_t)net->nodes[n].counts[j] * 4);
     }
-    assert_net(spc_net_set_param(net, "head.2", SPC_BIAS, bias, 3, &error));
+    assert_net(spc_net_set_param(net, "head.2", SPC_OPERAND_BIAS, bias, 3, &error));
     ck_assert(net->nodes[7].params[2][1] == 2);
     for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++)
         ck_assert(p.layer != net->nodes[5].name);
@@ -615,7 +615,7 @@ START_TEST(what_layers_share_is_stored_once)
     compare_nets(net, back);
     compare_weights(net, back);
     assert_says(
-        spc_net_note(back, 0),
+        spc_net_note_at(back, 0),
         "layers 3 and 6 are both called 'head.0' and share its weights");
     spc_net_free(back);
     spc_net_free(net);
@@ -628,12 +628,12 @@ START_TEST(what_is_no_number_is_said_of_a_stored_network_too)
 
     assert_net(
         spc_net_load(&net, suite_path("networks/chain.lua"), SPC_F16, &error));
-    assert_net(spc_net_draw_params(net, 4, &error));
+    assert_net(spc_net_init_params(net, 4, &error));
     net->nodes[0].params[0][9] = NAN;
     assert_ok(spc_net_store(ctx, net, "n", NULL, false));
     assert_ok(spc_net_open(&back, ctx, "n"));
-    assert_says(spc_net_note(back, 0), "layer 'a': 1 of its 1728 numbers");
-    ck_assert_ptr_null(spc_net_note(back, 1));
+    assert_says(spc_net_note_at(back, 0), "layer 'a': 1 of its 1728 numbers");
+    ck_assert_ptr_null(spc_net_note_at(back, 1));
     spc_net_free(back);
     spc_net_free(net);
 }
@@ -648,7 +648,7 @@ START_TEST(weights_are_stored_as_their_layer_multiplies_them)
 
     assert_net(spc_net_load(&net, suite_path("networks/chain.lua"), types[_i],
                             &error));
-    assert_net(spc_net_draw_params(net, 4, &error));
+    assert_net(spc_net_init_params(net, 4, &error));
     assert_ok(spc_net_store(ctx, net, "n", NULL, false));
     assert_ok(spc_net_open(&back, ctx, "n"));
     for (int n = 0; n < net->node_count; n++) {
@@ -688,7 +688,7 @@ START_TEST(large_arrays_are_stored_in_parts)
     layer.in = x;
     assert_net(spc_net_add_conv(net, &x, &layer, &error));
     assert_net(spc_net_add_output(net, x, "y", &error));
-    assert_net(spc_net_draw_params(net, 1, &error));
+    assert_net(spc_net_init_params(net, 1, &error));
     assert_ok(spc_net_store(ctx, net, "wide", NULL, false));
     ck_assert_int_eq(number_in("user.db", "SELECT parts FROM network"), 4);
     ck_assert_int_le(
@@ -760,7 +760,7 @@ START_TEST(what_cannot_be_stored_is_refused)
 
     ck_assert_int_eq(spc_net_store(ctx, net, "n", NULL, false), SPC_ESTATE);
     assert_says(spc_ctx_error(ctx), "layer 'a' has no weights yet");
-    assert_net(spc_net_draw_params(net, 1, &error));
+    assert_net(spc_net_init_params(net, 1, &error));
     for (int i = 0; i < LENGTH(names); i++) {
         ck_assert_int_eq(spc_net_store(ctx, net, names[i], NULL, false),
                          SPC_EINVAL);

@@ -38,7 +38,7 @@ START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
     ck_assert_int_eq(api.StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
                      CUDA_SUCCESS);
     int before = fake->launches;
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, stream));
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, stream));
     ck_assert_int_ge(fake->launches - before, 8); /* sets, maps, five layers */
     ck_assert_int_le(fake->launches - before, FAKE_LAUNCHES);
     for (int i = before; i < fake->launches; i++) {
@@ -47,8 +47,8 @@ START_TEST(a_run_and_a_replay_are_on_the_callers_stream)
         require(it->unwaited == 0, "%s does not wait for what it needs",
                 it->kernel);
     }
-    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
-    assert_ok(r.ctx, spc_net_replay(r.plan, stream));
+    assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_plan_replay(r.plan, stream));
     ck_assert_ptr_eq(fake->replayed, stream);
     api.StreamDestroy(stream);
     leave(context);
@@ -62,7 +62,7 @@ static void load_words(harness *r, const char *words, spc_dtype dtype)
 {
     memset(r, 0, sizeof(*r));
     ck_assert_msg(load_text(&r->net, words, dtype) == SPC_OK, "%s", error.text);
-    assert_net(spc_net_draw_params(r->net, 3, &error));
+    assert_net(spc_net_init_params(r->net, 3, &error));
     spc_net_describe(&r->info, r->net);
 }
 
@@ -128,7 +128,7 @@ START_TEST(layers_that_share_memory_are_in_order)
         load_heads(&r, 14, false);
     open_context(&r, "cuda");
     plan_net(&r, &o);
-    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
     int count = find_convs(convs);
     ck_assert_int_ge(count, _i == 0 ? 42 : 29);
     for (int j = 0; j < count; j++)
@@ -172,7 +172,7 @@ START_TEST(heads_begin_with_one_layer_and_do_not_wait_for_each_other)
     load_heads(&r, 5, true);
     open_context(&r, "cuda");
     plan_net(&r, &o);
-    assert_ok(r.ctx, spc_net_capture(r.plan, &r.buffers));
+    assert_ok(r.ctx, spc_net_plan_capture(r.plan, &r.buffers));
     ck_assert_int_eq(find_convs(convs), 7);
     ck_assert_int_eq(count_layouts(convs, 7), r.plan->layout_count);
     ck_assert_int_le(r.plan->layout_count, 2); /* for 10 layers of two kinds */
@@ -227,7 +227,7 @@ START_TEST(layers_that_read_one_tensor_are_one_layer)
     ck_assert_int_eq(r.plan->work_count, 1 + 10); /* a map, with its set */
     upload(&r, scene, 1);
     poison(&r);
-    assert_ok(r.ctx, spc_net_execute(r.plan, &r.buffers, NULL));
+    assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, false);
     spc_scene_free(scene);
     close_harness(&r);
@@ -332,7 +332,7 @@ static void plan_in(harness *r, spc_ctx *ctx, const char *name)
     r->ctx = ctx;
     o.growth = 0;
     plan_net(r, &o);
-    assert_ok(ctx, spc_net_capture(r->plan, &r->buffers));
+    assert_ok(ctx, spc_net_plan_capture(r->plan, &r->buffers));
 }
 
 static void drop(harness *r)
@@ -357,7 +357,7 @@ START_TEST(networks_of_one_context_do_not_meet)
         plan_in(&all[n], first.ctx, names[n]);
         upload(&all[n], scene, (uint64_t)n);
         poison(&all[n]);
-        assert_ok(first.ctx, spc_net_replay(all[n].plan, NULL));
+        assert_ok(first.ctx, spc_net_plan_replay(all[n].plan, NULL));
         alone[n] = outputs_of(&all[n], &bytes[n]);
         ck_assert_uint_gt(bytes[n], 0);
         poison(&all[n]);
@@ -365,8 +365,8 @@ START_TEST(networks_of_one_context_do_not_meet)
     }
     for (int n = LENGTH(names) - 1; n >= 0; n--)
         assert_ok(first.ctx,
-                  n % 2 ? spc_net_execute(all[n].plan, &all[n].buffers, NULL)
-                        : spc_net_replay(all[n].plan, NULL));
+                  n % 2 ? spc_net_plan_execute(all[n].plan, &all[n].buffers, NULL)
+                        : spc_net_plan_replay(all[n].plan, NULL));
     for (int n = 0; n < LENGTH(names); n++) {
         char *got = outputs_of(&all[n], &again);
         ck_assert_uint_eq(again, bytes[n]);

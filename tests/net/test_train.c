@@ -40,7 +40,7 @@ static void open_net(task *t, spc_ctx *ctx, const char *file)
     t->ctx = ctx;
     assert_ok(spc_net_load(&t->net, suite_path(file), SPC_F32, &error),
               error.text);
-    assert_ok(spc_net_draw_params(t->net, 4, &error), error.text);
+    assert_ok(spc_net_init_params(t->net, 4, &error), error.text);
     assert_ok(spc_scene_load(&t->scene, "gen:uniform,n=120,extent=8", &error),
               error.text);
     t->rows = spc_scene_rows(t->scene);
@@ -56,7 +56,7 @@ static void task_open(task *t, spc_ctx *ctx, const char *file)
     spc_net_info info;
     spc_tensor_info last;
     spc_net_describe(&info, t->net);
-    assert_ok(spc_net_tensor(&last, t->net, info.tensors - 1, &error),
+    assert_ok(spc_net_tensor_at(&last, t->net, info.tensors - 1, &error),
               error.text);
     t->count = spc_training_rows(t->training) * last.elements;
     float *x = draw(t->rows * CHANNELS, 1);
@@ -69,8 +69,8 @@ static void task_open(task *t, spc_ctx *ctx, const char *file)
 static void task_close(task *t)
 {
     spc_training_free(t->training);
-    spc_dealloc(t->ctx, t->features);
-    spc_dealloc(t->ctx, t->grad);
+    spc_memory_free(t->ctx, t->features);
+    spc_memory_free(t->ctx, t->grad);
     free(t->dy);
     spc_net_free(t->net);
     spc_scene_free(t->scene);
@@ -82,9 +82,9 @@ static float *outputs_of(const task *t)
     float *y = malloc((size_t)t->count * sizeof(*y));
     const void *out;
 
-    assert_ok(spc_net_forward(t->training, t->features, &out, NULL),
+    assert_ok(spc_training_forward(t->training, t->features, &out, NULL),
               spc_ctx_error(t->ctx));
-    assert_ok(spc_synchronize(t->ctx), spc_ctx_error(t->ctx));
+    assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
     assert_ok(spc_copy_to_host(t->ctx, y, out, (size_t)t->count * sizeof(*y)),
               spc_ctx_error(t->ctx));
     return y;
@@ -129,7 +129,7 @@ static float *run_network(const task *t)
     float *y = malloc((size_t)t->count * sizeof(*y));
     void *memory, *coords;
 
-    assert_ok(spc_alloc(&memory, t->ctx, spc_net_memory_bytes(plan)),
+    assert_ok(spc_memory_alloc(&memory, t->ctx, spc_net_plan_memory_bytes(plan)),
               spc_ctx_error(t->ctx));
     coords =
         upload(t->ctx, (const void *)spc_scene_coords(t->scene), 4 * t->rows);
@@ -137,17 +137,17 @@ static float *run_network(const task *t)
                                .features = t->features,
                                .rows = t->rows,
                                .memory = memory};
-    assert_ok(spc_net_execute(plan, &buffers, NULL), spc_ctx_error(t->ctx));
-    assert_ok(spc_net_check(plan, NULL), spc_ctx_error(t->ctx));
-    assert_ok(spc_net_verify(&verdict, plan, &buffers, t->scene),
+    assert_ok(spc_net_plan_execute(plan, &buffers, NULL), spc_ctx_error(t->ctx));
+    assert_ok(spc_net_plan_check(plan, NULL), spc_ctx_error(t->ctx));
+    assert_ok(spc_net_plan_verify(&verdict, plan, &buffers, t->scene),
               spc_ctx_error(t->ctx));
-    assert_ok(spc_net_output_at(&out, plan, 0), spc_ctx_error(t->ctx));
+    assert_ok(spc_net_plan_output_at(&out, plan, 0), spc_ctx_error(t->ctx));
     assert_ok(spc_copy_to_host(t->ctx, y, (char *)memory + out.offset,
                                (size_t)t->count * sizeof(*y)),
               spc_ctx_error(t->ctx));
     spc_net_plan_free(plan);
-    spc_dealloc(t->ctx, memory);
-    spc_dealloc(t->ctx, coords);
+    spc_memory_free(t->ctx, memory);
+    spc_memory_free(t->ctx, coords);
     return y;
 }
 
@@ -213,7 +213,7 @@ static void check_param(const task *t, const spc_net_param *p)
     float *gradient = malloc((size_t)p->count * sizeof(float));
     double size = 0;
 
-    assert_ok(spc_training_param(t->training, p->layer, p->which, values,
+    assert_ok(spc_training_get_param(t->training, p->layer, p->which, values,
                                  gradient, p->count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < p->count; i++)
@@ -256,11 +256,11 @@ static void check_features(const task *t, const char *file)
     float *x = malloc(bytes), *gradient = malloc(bytes);
     double size = 0;
 
-    assert_ok(spc_synchronize(t->ctx), spc_ctx_error(t->ctx));
+    assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
     assert_ok(spc_copy_to_host(t->ctx, x, t->features, bytes),
               spc_ctx_error(t->ctx));
     assert_ok(spc_copy_to_host(t->ctx, gradient,
-                               spc_training_features(t->training), bytes),
+                               spc_training_features_gradient(t->training), bytes),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < t->rows * CHANNELS; i++)
         size += fabs((double)gradient[i]);
@@ -285,7 +285,7 @@ static void check_no_gradient(const task *t, const spc_net_param *p)
 {
     float *gradient = malloc((size_t)p->count * sizeof(float));
 
-    assert_ok(spc_training_param(t->training, p->layer, p->which, NULL,
+    assert_ok(spc_training_get_param(t->training, p->layer, p->which, NULL,
                                  gradient, p->count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < p->count; i++)
@@ -302,7 +302,7 @@ static void check_network(spc_ctx *ctx, int i)
 
     task_open(&t, ctx, networks[i].file);
     check_forward(&t);
-    assert_ok(spc_net_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_training_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
     for (; spc_net_param_at(&p, t.net, params) == SPC_OK; params++)
         if (chooses(&p)) {
             check_no_gradient(&t, &p);
@@ -333,7 +333,7 @@ static void assert_same_gradients(const task *t, const spc_net_param *p,
 {
     float *now = malloc((size_t)p->count * sizeof(*now));
 
-    assert_ok(spc_training_param(t->training, p->layer, p->which, NULL, now,
+    assert_ok(spc_training_get_param(t->training, p->layer, p->which, NULL, now,
                                  p->count),
               spc_ctx_error(t->ctx));
     ck_assert_msg(memcmp(before, now, (size_t)p->count * sizeof(*now)) == 0,
@@ -350,23 +350,23 @@ START_TEST(a_step_gives_the_same_bits_again)
 
     task_open(&t, ctx, networks[1].file);
     loss_of(&t);
-    assert_ok(spc_net_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_training_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
     for (int i = 0; spc_net_param_at(&p, t.net, i) == SPC_OK; i++) {
         before[i] = malloc((size_t)p.count * sizeof(float));
-        assert_ok(spc_training_param(t.training, p.layer, p.which, NULL,
+        assert_ok(spc_training_get_param(t.training, p.layer, p.which, NULL,
                                      before[i], p.count),
                   spc_ctx_error(ctx));
     }
     other = upload(ctx, t.dy + 1, t.count - 1);
-    assert_ok(spc_net_backward(t.training, t.features, NULL),
+    assert_ok(spc_training_backward(t.training, t.features, NULL),
               spc_ctx_error(ctx));
     loss_of(&t);
-    assert_ok(spc_net_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_training_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
     for (int i = 0; spc_net_param_at(&p, t.net, i) == SPC_OK; i++) {
         assert_same_gradients(&t, &p, before[i]);
         free(before[i]);
     }
-    spc_dealloc(ctx, other);
+    spc_memory_free(ctx, other);
     task_close(&t);
     spc_ctx_free(ctx);
 }
@@ -380,12 +380,12 @@ static double loss_of_heads(const task *t, float *const *dy)
     const void *first;
     double loss = 0;
 
-    assert_ok(spc_net_forward(t->training, t->features, &first, NULL),
+    assert_ok(spc_training_forward(t->training, t->features, &first, NULL),
               spc_ctx_error(t->ctx));
-    assert_ok(spc_synchronize(t->ctx), spc_ctx_error(t->ctx));
+    assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
     for (int i = 0; i < 2; i++) {
         spc_training_out out;
-        ck_assert_int_eq(spc_training_output(&out, t->training, i), SPC_OK);
+        ck_assert_int_eq(spc_training_output_at(&out, t->training, i), SPC_OK);
         ck_assert(i > 0 || out.data == first);
         int64_t count = out.rows * out.elements;
         float *y = malloc((size_t)count * sizeof(*y));
@@ -410,11 +410,11 @@ static double loss_beside(const task *t, const char *layer, const float *values,
     for (int64_t i = 0; i < count; i++)
         moved[i] = values[i] + 0.25f * gradient[i];
     assert_ok(
-        spc_training_set_param(t->training, layer, SPC_WEIGHTS, moved, count),
+        spc_training_set_param(t->training, layer, SPC_OPERAND_WEIGHTS, moved, count),
         spc_ctx_error(t->ctx));
     double loss = loss_of_heads(t, dy);
     assert_ok(
-        spc_training_set_param(t->training, layer, SPC_WEIGHTS, values, count),
+        spc_training_set_param(t->training, layer, SPC_OPERAND_WEIGHTS, values, count),
         spc_ctx_error(t->ctx));
     free(moved);
     return loss;
@@ -427,7 +427,7 @@ static void check_head(const task *t, const char *layer, int64_t count,
     float *gradient = malloc((size_t)count * sizeof(*gradient));
     double size = 0, before = loss_of_heads(t, dy);
 
-    assert_ok(spc_training_param(t->training, layer, SPC_WEIGHTS, values,
+    assert_ok(spc_training_get_param(t->training, layer, SPC_OPERAND_WEIGHTS, values,
                                  gradient, count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < count; i++)
@@ -450,23 +450,23 @@ START_TEST(several_outputs_have_a_gradient_each)
     task_open(&t, ctx, "networks/trained_heads.lua");
     for (int i = 0; i < 2; i++) {
         spc_training_out out;
-        ck_assert_int_eq(spc_training_output(&out, t.training, i), SPC_OK);
+        ck_assert_int_eq(spc_training_output_at(&out, t.training, i), SPC_OK);
         ck_assert_str_eq(out.name, i == 0 ? "near" : "far");
         ck_assert_int_eq(out.rows, spc_coords_rows(out.set));
         dy[i] = draw(out.rows * out.elements, 40 + (uint64_t)i);
         grads[i] = upload(ctx, dy[i], out.rows * out.elements);
     }
     loss_of_heads(&t, dy);
-    ck_assert_int_eq(spc_net_backward(t.training, grads[0], NULL), SPC_EINVAL);
+    ck_assert_int_eq(spc_training_backward(t.training, grads[0], NULL), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "1 gradients of 2 outputs");
-    assert_ok(spc_net_backward_all(t.training,
+    assert_ok(spc_training_backward_all(t.training,
                                    (const void *const[]){grads[0], grads[1]}, 2,
                                    NULL),
               spc_ctx_error(ctx));
     check_head(&t, "far", 8 * 10 * 3, dy);
     check_head(&t, "near", 27 * 8 * 2, dy);
     for (int i = 0; i < 2; i++) {
-        spc_dealloc(ctx, grads[i]);
+        spc_memory_free(ctx, grads[i]);
         free(dy[i]);
     }
     task_close(&t);
@@ -521,7 +521,7 @@ static void give_back(task *t)
 
     for (int i = 0; spc_net_param_at(&p, t->net, i) == SPC_OK; i++) {
         float *values = malloc((size_t)p.count * sizeof(*values));
-        assert_ok(spc_training_param(t->training, p.layer, p.which, values,
+        assert_ok(spc_training_get_param(t->training, p.layer, p.which, values,
                                      NULL, p.count),
                   spc_ctx_error(t->ctx));
         assert_ok(spc_net_set_param(t->net, p.layer, p.which, values, p.count,
@@ -554,7 +554,7 @@ START_TEST(a_small_network_learns)
         first = step == 0 ? last : first;
         if (step == STEPS)
             break;
-        assert_ok(spc_net_backward(t.training, t.grad, NULL),
+        assert_ok(spc_training_backward(t.training, t.grad, NULL),
                   spc_ctx_error(ctx));
         assert_ok(spc_training_descend(t.training, 0.2f), spc_ctx_error(ctx));
     }
@@ -593,9 +593,9 @@ START_TEST(descent_lowers_the_loss)
     task_open(&t, ctx, networks[0].file);
     double before = half_square(&t);
     for (int step = 0; step < 8; step++) {
-        assert_ok(spc_net_forward(t.training, t.features, &out, NULL),
+        assert_ok(spc_training_forward(t.training, t.features, &out, NULL),
                   spc_ctx_error(ctx));
-        assert_ok(spc_net_backward(t.training, out, NULL), spc_ctx_error(ctx));
+        assert_ok(spc_training_backward(t.training, out, NULL), spc_ctx_error(ctx));
         assert_ok(spc_training_descend(t.training, 5e-4f), spc_ctx_error(ctx));
         double after = half_square(&t);
         ck_assert_msg(after < before, "step %d: from %g to %g", step, before,
@@ -646,32 +646,32 @@ START_TEST(wrong_questions_have_their_sentence)
     task t;
 
     task_open(&t, ctx, networks[0].file);
-    ck_assert_ptr_null(spc_training_features(NULL));
-    ck_assert_int_eq(spc_net_backward(t.training, t.grad, NULL), SPC_ESTATE);
+    ck_assert_ptr_null(spc_training_features_gradient(NULL));
+    ck_assert_int_eq(spc_training_backward(t.training, t.grad, NULL), SPC_ESTATE);
     assert_says(spc_ctx_error(ctx), "no forward pass");
     const void *out;
-    assert_ok(spc_net_forward(t.training, t.features, &out, NULL),
+    assert_ok(spc_training_forward(t.training, t.features, &out, NULL),
               spc_ctx_error(ctx));
     ck_assert_int_eq(
-        spc_net_forward(t.training, (char *)t.features + 4, &out, NULL),
+        spc_training_forward(t.training, (char *)t.features + 4, &out, NULL),
         SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "layer 'one': ");
-    ck_assert_int_eq(spc_net_backward(t.training, t.grad, NULL), SPC_ESTATE);
+    ck_assert_int_eq(spc_training_backward(t.training, t.grad, NULL), SPC_ESTATE);
     ck_assert_int_eq(
-        spc_training_param(t.training, "two", SPC_WEIGHTS, &value, NULL, 1),
+        spc_training_get_param(t.training, "two", SPC_OPERAND_WEIGHTS, &value, NULL, 1),
         SPC_ENOTFOUND);
     assert_says(spc_ctx_error(ctx), "no layer 'two' has such an array");
     ck_assert_int_eq(
-        spc_training_param(t.training, "one", SPC_BIAS, &value, NULL, 1),
+        spc_training_get_param(t.training, "one", SPC_OPERAND_BIAS, &value, NULL, 1),
         SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "has 8 such values");
     ck_assert_int_eq(
-        spc_training_set_param(t.training, "one", SPC_SCALE, &value, 8),
+        spc_training_set_param(t.training, "one", SPC_OPERAND_SCALE, &value, 8),
         SPC_ENOTFOUND);
     ck_assert_int_eq(
-        spc_training_set_param(t.training, "one", SPC_BIAS, NULL, 8),
+        spc_training_set_param(t.training, "one", SPC_OPERAND_BIAS, NULL, 8),
         SPC_EINVAL);
-    ck_assert_int_eq(spc_training_output(&output, t.training, 1), SPC_EINVAL);
+    ck_assert_int_eq(spc_training_output_at(&output, t.training, 1), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "no output 1: the network has 1");
     ck_assert_int_eq(spc_training_descend(t.training, NAN), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "a rate of nan");

@@ -87,7 +87,7 @@ static spc_coords *an_empty_set(void)
     o.capacity = 8;
     o.high[0] = o.high[1] = o.high[2] = o.high[3] = 8;
     if (set == NULL)
-        MAKE_IN(spc_coords_reserve(&set, a_ctx(), &o));
+        MAKE_IN(spc_coords_create_reserved(&set, a_ctx(), &o));
     return set;
 }
 
@@ -152,7 +152,7 @@ static spc_plan *a_rows_plan(void)
     spc_conv conv = a_conv("linear,cin=8,cout=8,dtype=f32");
 
     if (plan == NULL)
-        MAKE_IN(spc_plan_create_rows(&plan, a_ctx(), &conv, 4, 0));
+        MAKE_IN(spc_plan_create_linear(&plan, a_ctx(), &conv, 4, 0));
     return plan;
 }
 
@@ -207,7 +207,7 @@ static spc_net *a_net(void)
     snprintf(path, sizeof(path), "%s/networks/chain.lua", SPC_TEST_DATA);
     if (net == NULL) {
         MAKE(spc_net_load(&net, path, SPC_F32, &made));
-        MAKE(spc_net_draw_params(net, 1, &made));
+        MAKE(spc_net_init_params(net, 1, &made));
     }
     return net;
 }
@@ -816,7 +816,7 @@ static spc_net_buffers net_buffers_of_four(void)
     static void *work;
 
     if (work == NULL)
-        MAKE_IN(spc_alloc(&work, a_ctx(), spc_net_memory_bytes(a_net_plan())));
+        MAKE_IN(spc_memory_alloc(&work, a_ctx(), spc_net_plan_memory_bytes(a_net_plan())));
     return (spc_net_buffers){.coords = four_voxels[0],
                              .rows = 4,
                              .features = memory,
@@ -1048,21 +1048,21 @@ static spc_db_exchange *exchange(which w)
     X(V, 2, spc_devices_list, out_device_info, device_room)                    \
     X(S, 2, spc_ctx_device, ctx, out_device_info)                              \
     X(S, 1, spc_device_measure, null_ctx)                                      \
-    X(S, 3, spc_alloc, out_memory, ctx, any_bytes)                             \
-    X(V, 2, spc_dealloc, ctx, null_memory)                                     \
+    X(S, 3, spc_memory_alloc, out_memory, ctx, any_bytes)                             \
+    X(V, 2, spc_memory_free, ctx, null_memory)                                     \
     X(S, 4, spc_copy_to_device, ctx, buffer, other_buffer, small_bytes)        \
     X(S, 4, spc_copy_to_host, ctx, buffer, other_buffer, small_bytes)          \
-    X(S, 1, spc_synchronize, ctx)                                              \
+    X(S, 1, spc_ctx_synchronize, ctx)                                              \
     X(S, 2, spc_geometry_check, geometry, error)                               \
-    X(V, 1, spc_geometry_offsets, geometry)                                    \
-    X(V, 3, spc_geometry_offset, out_place, geometry, number)                  \
+    X(V, 1, spc_geometry_offset_count, geometry)                                    \
+    X(V, 3, spc_geometry_offset_at, out_place, geometry, number)                  \
     X(V, 1, spc_dtype_name, dtype)                                             \
     X(S, 3, spc_conv_parse, out_conv, conv_text, error)                        \
     X(V, 3, spc_conv_format, text_out, text_bytes, conv)                       \
     X(S, 2, spc_conv_check, conv, error)                                       \
     X(S, 4, spc_conv_pass, out_conv, conv, pass, error)                        \
     X(V, 1, spc_conv_is_linear, conv)                                          \
-    X(V, 3, spc_conv_bytes, conv, operand, rows)                               \
+    X(V, 3, spc_conv_operand_bytes, conv, operand, rows)                               \
     X(S, 3, spc_scene_load, out_scene, scene_text, error)                      \
     X(S, 5, spc_scene_create, out_scene, voxel_rows, rows_of_four, word, error)\
     X(V, 1, spc_scene_free, no_scene)                                          \
@@ -1075,30 +1075,30 @@ static spc_db_exchange *exchange(which w)
     X(S, 5, spc_coords_create, out_set, ctx, voxel_rows, rows_of_four, stream) \
     X(S, 3, spc_coords_create_from_scene, out_set, ctx, scene)                 \
     X(S, 3, spc_coords_create_outputs, out_set, set, floor_geometry)           \
-    X(S, 3, spc_coords_reserve, out_set, ctx, coords_options)                  \
-    X(S, 4, spc_coords_reserve_outputs, out_set, set, floor_geometry, capacity)\
+    X(S, 3, spc_coords_create_reserved, out_set, ctx, coords_options)                  \
+    X(S, 4, spc_coords_create_outputs_reserved, out_set, set, floor_geometry, capacity)\
     X(V, 1, spc_coords_free, no_set)                                           \
     X(S, 5, spc_coords_update, set, voxel_rows, device_count, rows_of_four,    \
       stream)                                                                  \
     X(S, 2, spc_coords_check, set, stream)                                     \
-    X(S, 5, spc_coords_merge, set, buffer, dtype, channels, stream)            \
+    X(S, 5, spc_coords_merge_features, set, buffer, dtype, channels, stream)            \
     X(V, 1, spc_coords_rows, set)                                              \
     X(V, 1, spc_coords_capacity, set)                                          \
     X(V, 1, spc_coords_key_bits, set)                                          \
-    X(V, 1, spc_coords_count, set)                                             \
+    X(V, 1, spc_coords_device_count, set)                                             \
     X(V, 1, spc_coords_data, set)                                              \
     X(S, 3, spc_regrouping_parse, out_regrouping, regrouping_text, error)      \
     X(V, 3, spc_regrouping_format, text_out, text_bytes, regrouping)           \
     X(S, 2, spc_regrouping_check, regrouping, error)                           \
-    X(S, 5, spc_coords_reserve_regrouped, out_set, sources, source_count,      \
+    X(S, 5, spc_coords_create_regrouped_reserved, out_set, sources, source_count,      \
       regrouping, capacity)                                                    \
     X(S, 5, spc_coords_create_regrouped, out_set, sources, source_count,       \
       regrouping, mask)                                                        \
-    X(S, 3, spc_coords_regroup, regrouped, mask, stream)                       \
-    X(S, 6, spc_coords_mask, regrouped, mask_out, pointers, dtype, real,       \
+    X(S, 3, spc_coords_update_regrouped, regrouped, mask, stream)                       \
+    X(S, 6, spc_coords_mask_above, regrouped, mask_out, pointers, dtype, real,       \
       stream)                                                                  \
     X(S, 5, spc_coords_gather, regrouped, buffer, pointers, gather, stream)    \
-    X(S, 5, spc_coords_spread, regrouped, pointers_out, other_buffer, gather,  \
+    X(S, 5, spc_coords_scatter, regrouped, pointers_out, other_buffer, gather,  \
       stream)                                                                  \
     X(V, 2, spc_coords_row_lists, out_row_lists, set)                          \
     X(S, 2, spc_voxelisation_check, voxelisation, error)                       \
@@ -1110,40 +1110,40 @@ static spc_db_exchange *exchange(which w)
     X(S, 3, spc_voxels_check, voxels, out_voxels_info, stream)                 \
     X(S, 4, spc_voxels_verify, out_double, voxels, points, few_rows)           \
     X(V, 1, spc_voxels_coords, voxels)                                         \
-    X(V, 1, spc_voxels_count, voxels)                                          \
+    X(V, 1, spc_voxels_device_count, voxels)                                          \
     X(V, 1, spc_voxels_features, voxels)                                       \
-    X(V, 1, spc_voxels_points, voxels)                                         \
+    X(V, 1, spc_voxels_point_counts, voxels)                                         \
     X(S, 6, spc_points_create, out_cloud, ctx, points, no_batch, rows_of_four, \
       stream)                                                                  \
-    X(S, 3, spc_points_reserve, out_cloud, ctx, points_options)                \
-    X(S, 3, spc_points_reserve_sampled, out_cloud, cloud, real)                \
+    X(S, 3, spc_points_create_reserved, out_cloud, ctx, points_options)                \
+    X(S, 3, spc_points_create_sampled, out_cloud, cloud, real)                \
     X(V, 1, spc_points_free, no_cloud)                                         \
     X(S, 6, spc_points_update, cloud, points, no_batch, device_count,          \
       rows_of_four, stream)                                                    \
     X(S, 2, spc_points_check, cloud, stream)                                   \
     X(V, 1, spc_points_rows, cloud)                                            \
     X(V, 1, spc_points_capacity, cloud)                                        \
-    X(V, 1, spc_points_count, cloud)                                           \
+    X(V, 1, spc_points_device_count, cloud)                                           \
     X(V, 1, spc_points_data, cloud)                                            \
     X(V, 1, spc_points_sources, cloud)                                         \
-    X(S, 5, spc_map_radius, out_map, cloud, cloud, radius_geometry, capacity)  \
-    X(S, 5, spc_map_radius_inverse, out_map, cloud, cloud, radius_geometry,    \
+    X(S, 5, spc_map_create_radius, out_map, cloud, cloud, radius_geometry, capacity)  \
+    X(S, 5, spc_map_create_radius_inverse, out_map, cloud, cloud, radius_geometry,    \
       capacity)                                                                \
-    X(S, 2, spc_map_triplets, map, triplets_out)                               \
+    X(S, 2, spc_map_download_triplets, map, triplets_out)                               \
     X(S, 4, spc_map_create, out_map, set, set, geometry)                       \
     X(S, 4, spc_map_create_inverse, out_map, set, set, geometry)               \
     X(S, 5, spc_map_update, map, voxel_rows, device_count, rows_of_four,       \
       stream)                                                                  \
     X(S, 2, spc_map_check, map, stream)                                        \
     X(S, 4, spc_map_create_from_scene, out_map, ctx, conv, scene)              \
-    X(S, 6, spc_map_create_from_coords, out_map, ctx, conv, voxel_rows,        \
+    X(S, 6, spc_map_create_from_rows, out_map, ctx, conv, voxel_rows,        \
       rows_of_four, stream)                                                    \
-    X(S, 6, spc_capture, ctx, no_folder, conv, voxel_rows, rows_of_four,       \
+    X(S, 6, spc_record_layer, ctx, no_folder, conv, voxel_rows, rows_of_four,       \
       stream)                                                                  \
     X(V, 1, spc_map_free, no_map)                                              \
     X(V, 1, spc_map_in, map)                                                   \
     X(V, 1, spc_map_out, map)                                                  \
-    X(V, 1, spc_map_rows, map)                                                 \
+    X(V, 1, spc_map_rows_out, map)                                                 \
     X(V, 1, spc_map_rows_in, map)                                              \
     X(V, 1, spc_map_pairs, map)                                                \
     X(V, 1, spc_map_density, map)                                              \
@@ -1151,7 +1151,7 @@ static spc_db_exchange *exchange(which w)
     X(S, 2, spc_map_download, map, ints_out)                                   \
     X(S, 5, spc_plan_create, out_plan, ctx, conv, map, flags)                  \
     X(V, 1, spc_plan_free, no_plan)                                            \
-    X(V, 1, spc_plan_origin, plan)                                             \
+    X(V, 1, spc_plan_match, plan)                                             \
     X(V, 1, spc_plan_reason, plan)                                             \
     X(V, 1, spc_plan_is_shipped, plan)                                         \
     X(V, 1, spc_plan_template, plan)                                           \
@@ -1159,7 +1159,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_plan_weights_bytes, plan)                                      \
     X(V, 2, spc_plan_workspace_bytes, plan, map)                               \
     X(V, 2, spc_plan_fits, plan, map)                                          \
-    X(V, 1, spc_ctx_belongs, ctx)                                              \
+    X(V, 1, spc_ctx_is_from_this_process, ctx)                                              \
     X(V, 1, spc_plan_ctx, plan)                                                \
     X(V, 1, spc_map_ctx, map)                                                  \
     X(V, 1, spc_coords_ctx, set)                                               \
@@ -1169,26 +1169,26 @@ static spc_db_exchange *exchange(which w)
       weights_list, one_of_them, layout, stream)                               \
     X(S, 3, spc_map_prepare, map, plan, stream)                                \
     X(S, 4, spc_plan_execute, plan, map, buffers, stream)                      \
-    X(S, 5, spc_plan_create_rows, out_plan, ctx, linear, rows, flags)          \
-    X(V, 2, spc_plan_workspace_rows, rows_plan, rows)                          \
-    X(S, 5, spc_plan_execute_rows, rows_plan, rows_of_four, device_count,      \
+    X(S, 5, spc_plan_create_linear, out_plan, ctx, linear, rows, flags)          \
+    X(V, 2, spc_plan_workspace_bytes_linear, rows_plan, rows)                          \
+    X(S, 5, spc_plan_execute_linear, rows_plan, rows_of_four, device_count,      \
       buffers, stream)                                                         \
     X(S, 3, spc_feature_parse, out_feature, feature_text, error)               \
     X(V, 3, spc_feature_format, text_out, text_bytes, feature)                 \
     X(S, 2, spc_feature_check, feature, error)                                 \
     X(S, 4, spc_feature_pass, out_feature, feature, pass, error)               \
-    X(V, 1, spc_feature_example, number)                                       \
+    X(V, 1, spc_feature_example_at, number)                                       \
     X(V, 3, spc_feature_words, text_out, text_bytes, feature_op)               \
-    X(V, 1, spc_feature_row_out, feature)                                      \
-    X(V, 1, spc_feature_row_in, feature)                                       \
+    X(V, 1, spc_feature_elements_out, feature)                                      \
+    X(V, 1, spc_feature_elements_in, feature)                                       \
     X(V, 3, spc_feature_rows_out, feature, rows, rows)                         \
     X(V, 3, spc_feature_rows_in, feature, rows, rows)                          \
     X(V, 3, spc_feature_rows_add, feature, rows, rows)                         \
     X(S, 4, spc_feature_plan_create, out_feature_plan, ctx, feature, flags)    \
     X(V, 1, spc_feature_plan_free, no_feature_plan)                            \
-    X(V, 2, spc_feature_workspace_bytes, feature_plan, set)                    \
-    X(S, 3, spc_feature_prepare, feature_plan, map, stream)                    \
-    X(S, 5, spc_feature_execute, feature_plan, set, no_map, feature_buffers,   \
+    X(V, 2, spc_feature_plan_workspace_bytes, feature_plan, set)                    \
+    X(S, 3, spc_feature_plan_prepare, feature_plan, map, stream)                    \
+    X(S, 5, spc_feature_plan_execute, feature_plan, set, no_map, feature_buffers,   \
       stream)                                                                  \
     X(V, 1, spc_coords_batches, set)                                           \
     X(V, 1, spc_operators, number)                                             \
@@ -1209,49 +1209,49 @@ static spc_db_exchange *exchange(which w)
       regrouping, flag, error)                                                 \
     X(S, 4, spc_net_add_masked, bare_net, out_tensor, masked, error)           \
     X(S, 4, spc_net_add_output, bare_net, number, word, error)                 \
-    X(S, 4, spc_net_scene, out_scene, net, scene_text, error)                  \
+    X(S, 4, spc_net_load_scene, out_scene, net, scene_text, error)                  \
     X(S, 4, spc_net_voxelisation, out_voxelisation, net, number, error)        \
     X(V, 2, spc_net_describe, out_net_info, net)                               \
-    X(V, 2, spc_net_note, net, number)                                         \
+    X(V, 2, spc_net_note_at, net, number)                                         \
     X(S, 3, spc_net_add_note, bare_net, word, error)                           \
-    X(S, 4, spc_net_tensor, out_tensor_info, net, number, error)               \
+    X(S, 4, spc_net_tensor_at, out_tensor_info, net, number, error)               \
     X(S, 3, spc_net_param_at, out_param, net, number)                          \
     X(S, 6, spc_net_set_param, net, layer_name, operand, floats, param_count,  \
       error)                                                                   \
-    X(S, 3, spc_net_draw_params, bare_net, seed, error)                        \
+    X(S, 3, spc_net_init_params, bare_net, seed, error)                        \
     X(S, 4, spc_net_quantise, net, ranges, out_int, error)                     \
     X(S, 4, spc_net_plan_create, out_net_plan, ctx, net, net_options)          \
     X(V, 1, spc_net_plan_free, no_net_plan)                                    \
-    X(V, 1, spc_net_memory_bytes, net_plan)                                    \
-    X(V, 1, spc_net_weights_bytes, net_plan)                                   \
-    X(S, 3, spc_net_execute, net_plan, net_buffers, stream)                    \
-    X(S, 2, spc_net_check, net_plan, stream)                                   \
-    X(S, 2, spc_net_capture, net_plan, net_buffers)                            \
-    X(S, 2, spc_net_replay, net_plan, stream)                                  \
-    X(S, 3, spc_net_output_at, out_net_output, net_plan, number)               \
-    X(V, 1, spc_net_steps, net_plan)                                           \
-    X(S, 3, spc_net_step_at, out_step, net_plan, number)                       \
-    X(S, 3, spc_net_set_scene, out_scene, net_plan, number)                    \
-    X(S, 3, spc_capture_net, net_plan, no_folder, net_buffers)                 \
-    X(S, 4, spc_net_verify, out_verdict, net_plan, net_buffers, scene)         \
-    X(S, 3, spc_net_ranges, floats_out, net_plan, net_buffers)                 \
-    X(S, 3, spc_net_profile, out_times, net_plan, net_buffers)                 \
+    X(V, 1, spc_net_plan_memory_bytes, net_plan)                                    \
+    X(V, 1, spc_net_plan_weights_bytes, net_plan)                                   \
+    X(S, 3, spc_net_plan_execute, net_plan, net_buffers, stream)                    \
+    X(S, 2, spc_net_plan_check, net_plan, stream)                                   \
+    X(S, 2, spc_net_plan_capture, net_plan, net_buffers)                            \
+    X(S, 2, spc_net_plan_replay, net_plan, stream)                                  \
+    X(S, 3, spc_net_plan_output_at, out_net_output, net_plan, number)               \
+    X(V, 1, spc_net_plan_step_count, net_plan)                                           \
+    X(S, 3, spc_net_plan_step_at, out_step, net_plan, number)                       \
+    X(S, 3, spc_net_plan_scene_of_set, out_scene, net_plan, number)                    \
+    X(S, 3, spc_record_layers, net_plan, no_folder, net_buffers)                 \
+    X(S, 4, spc_net_plan_verify, out_verdict, net_plan, net_buffers, scene)         \
+    X(S, 3, spc_net_plan_widen_ranges, floats_out, net_plan, net_buffers)                 \
+    X(S, 3, spc_net_plan_profile, out_times, net_plan, net_buffers)                 \
     X(S, 5, spc_training_create, out_training, ctx, net, scene, flags)         \
     X(V, 1, spc_training_free, no_training)                                    \
     X(V, 1, spc_training_rows, training)                                       \
-    X(S, 3, spc_training_output, out_training_out, training, number)           \
-    X(S, 4, spc_net_forward, training, other_buffer, out_pointer, stream)      \
-    X(S, 3, spc_net_backward, training, other_buffer, stream)                  \
-    X(S, 4, spc_net_backward_all, training, pointers, source_count, stream)    \
-    X(V, 1, spc_training_features, training)                                   \
-    X(S, 6, spc_training_param, training, layer_name, operand, floats_out,     \
+    X(S, 3, spc_training_output_at, out_training_out, training, number)           \
+    X(S, 4, spc_training_forward, training, other_buffer, out_pointer, stream)      \
+    X(S, 3, spc_training_backward, training, other_buffer, stream)                  \
+    X(S, 4, spc_training_backward_all, training, pointers, source_count, stream)    \
+    X(V, 1, spc_training_features_gradient, training)                                   \
+    X(S, 6, spc_training_get_param, training, layer_name, operand, floats_out,     \
       floats_out, param_count)                                                 \
     X(S, 5, spc_training_set_param, training, layer_name, operand, floats,     \
       param_count)                                                             \
     X(S, 2, spc_training_descend, training, real)                              \
     X(S, 5, spc_oracle_relation, out_relation, conv, scene, number, error)     \
     X(V, 1, spc_relation_release, no_relation)                                 \
-    X(V, 9, spc_oracle, doubles, more_doubles, conv, no_pairs, few_rows,       \
+    X(V, 9, spc_oracle_sums, doubles, more_doubles, conv, no_pairs, few_rows,       \
       floats, floats, floats, number)                                          \
     X(V, 6, spc_oracle_epilogue, doubles, conv, few_rows, floats, floats,      \
       floats)                                                                  \
@@ -1262,12 +1262,12 @@ static spc_db_exchange *exchange(which w)
     X(S, 6, spc_tune_map, ctx, conv, scenes, scene_count, tune_options,        \
       out_report)                                                              \
     X(S, 1, spc_tune_worker, null_ctx)                                         \
-    X(S, 5, spc_space_render, out_text, ctx, conv, word, number)               \
+    X(S, 5, spc_candidate_render, out_text, ctx, conv, word, number)               \
     X(S, 5, spc_bench, ctx, bad_conv, scene, seed, out_bench)                  \
     X(S, 6, spc_bench_capacity, ctx, bad_conv, scene, seed, capacity,          \
       out_bench)                                                               \
     X(S, 5, spc_feature_bench, ctx, bad_feature, scene, seed, out_bench)       \
-    X(S, 7, spc_floor, out_bench, ctx, word, conv, real_double, real_double,   \
+    X(S, 7, spc_bench_floor, out_bench, ctx, word, conv, real_double, real_double,   \
       real_double)                                                             \
     X(S, 6, spc_feature_verify, ctx, bad_feature, scenes, scene_count, seed,   \
       out_double)                                                              \
@@ -1278,7 +1278,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_plan_is_outdated, plan)                                        \
     X(S, 3, spc_db_each, ctx, each_row, payload)                               \
     X(S, 3, spc_db_each_record, ctx, each_row, payload)                        \
-    X(S, 4, spc_db_trials, ctx, rows, each_trial, payload)                     \
+    X(S, 4, spc_db_each_trial, ctx, rows, each_trial, payload)                     \
     X(S, 4, spc_db_verify, ctx, out_count, each_fault, payload)                \
     X(S, 5, spc_db_export, ctx, what, each_write, payload, out_count)          \
     X(S, 4, spc_db_import, ctx, text_out_const, small_bytes, exchange)         \
@@ -1286,7 +1286,7 @@ static spc_db_exchange *exchange(which w)
     X(S, 4, spc_db_diff, ctx, no_file, each_line, payload)                     \
     X(S, 4, spc_db_pack, ctx, no_file, pack_options, out_packed)               \
     X(S, 3, spc_db_prune, ctx, prune_options, out_count)                       \
-    X(S, 2, spc_db_release, ctx, out_count)                                    \
+    X(S, 2, spc_db_restore, ctx, out_count)                                    \
     X(S, 3, spc_db_pin, ctx, rows, word)                                       \
     X(S, 4, spc_db_migrate, no_file, out_int, out_int, error)                  \
     X(V, 1, spc_status_name, status)                                           \

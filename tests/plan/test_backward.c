@@ -136,7 +136,7 @@ static void *upload(spc_ctx *ctx, const void *values, size_t bytes)
     void *out = NULL, *ones = malloc(bytes + 16);
 
     memset(ones, 0xff, bytes + 16);
-    assert_ok(spc_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
     assert_ok(
         spc_copy_to_device(ctx, out, values != NULL ? values : ones, bytes),
         spc_ctx_error(ctx));
@@ -158,18 +158,18 @@ static running run_open(spc_ctx *ctx, const spc_conv *conv, spc_map *map)
 
     assert_ok(spc_plan_create(&r.plan, ctx, conv, map, SPC_PLAN_ESTIMATE),
               spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&r.packed, ctx, spc_plan_weights_bytes(r.plan) + 16),
+    assert_ok(spc_memory_alloc(&r.packed, ctx, spc_plan_weights_bytes(r.plan) + 16),
               spc_ctx_error(ctx));
     assert_ok(
-        spc_alloc(&r.work, ctx, spc_plan_workspace_bytes(r.plan, map) + 16),
+        spc_memory_alloc(&r.work, ctx, spc_plan_workspace_bytes(r.plan, map) + 16),
         spc_ctx_error(ctx));
     return r;
 }
 
 static void run_close(running *r)
 {
-    spc_dealloc(r->ctx, r->packed);
-    spc_dealloc(r->ctx, r->work);
+    spc_memory_free(r->ctx, r->packed);
+    spc_memory_free(r->ctx, r->work);
     spc_plan_free(r->plan);
 }
 
@@ -179,13 +179,13 @@ static float *run(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
                   const void *in, const void *other, int64_t *count)
 {
     bool wgrad = conv->pass == SPC_WGRAD;
-    spc_operand second = wgrad ? SPC_RESIDUAL : SPC_WEIGHTS;
-    size_t bytes = spc_conv_bytes(conv, SPC_OUT, spc_map_rows(map));
+    spc_operand second = wgrad ? SPC_OPERAND_RESIDUAL : SPC_OPERAND_WEIGHTS;
+    size_t bytes = spc_conv_operand_bytes(conv, SPC_OPERAND_OUT, spc_map_rows_out(map));
     running r = run_open(ctx, conv, map);
     void *x =
-        upload(ctx, in, spc_conv_bytes(conv, SPC_IN, spc_map_rows_in(map)));
+        upload(ctx, in, spc_conv_operand_bytes(conv, SPC_OPERAND_IN, spc_map_rows_in(map)));
     void *w =
-        upload(ctx, other, spc_conv_bytes(conv, second, spc_map_rows(map)));
+        upload(ctx, other, spc_conv_operand_bytes(conv, second, spc_map_rows_out(map)));
     void *y = upload(ctx, NULL, bytes);
     spc_buffers buffers = {
         .in = x, .out = y, .weights = r.packed, .workspace = r.work};
@@ -197,13 +197,13 @@ static float *run(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
                   spc_ctx_error(ctx));
     assert_ok(spc_plan_execute(r.plan, map, &buffers, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     float *out = malloc(bytes + 4);
     assert_ok(spc_copy_to_host(ctx, out, y, bytes), spc_ctx_error(ctx));
     *count = (int64_t)(bytes / sizeof(float));
-    spc_dealloc(ctx, x);
-    spc_dealloc(ctx, w);
-    spc_dealloc(ctx, y);
+    spc_memory_free(ctx, x);
+    spc_memory_free(ctx, w);
+    spc_memory_free(ctx, y);
     run_close(&r);
     return out;
 }
@@ -260,7 +260,7 @@ static void check_step(step *s, spc__random *random, const char *text)
 {
     const spc_conv *layer = &s->passes[SPC_FORWARD];
     int64_t ins = spc_map_rows_in(s->map) * layer->cin, outs, inputs, weights;
-    int64_t taps = (int64_t)(spc_conv_bytes(layer, SPC_WEIGHTS, 0) / 4);
+    int64_t taps = (int64_t)(spc_conv_operand_bytes(layer, SPC_OPERAND_WEIGHTS, 0) / 4);
     float *x = draw(ins, random), *w = draw(taps, random);
     float *y = run(s->ctx, layer, s->map, x, w, &outs);
     float *dy = draw(outs, random);
@@ -356,7 +356,7 @@ static void check_halves(step *s, spc_dtype dtype, spc__random *random,
 {
     spc_conv short_one = s->passes[SPC_WGRAD];
     int64_t ins = spc_map_rows_in(s->map) * short_one.cin, count, same;
-    int64_t outs = spc_map_rows(s->map) * short_one.cout;
+    int64_t outs = spc_map_rows_out(s->map) * short_one.cout;
     float *x = draw(ins, random), *dy = draw(outs, random);
     float *want = run_on_cpu(s, x, dy, &count);
 
@@ -442,7 +442,7 @@ START_TEST(a_gradient_is_added_to_where_it_lies)
                            .workspace = r.work};
     assert_ok(spc_plan_execute(r.plan, map, &buffers, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     float *got = malloc((size_t)count * 4);
     assert_ok(spc_copy_to_host(ctx, got, out, (size_t)count * 4),
               spc_ctx_error(ctx));
@@ -460,7 +460,7 @@ START_TEST(a_gradient_is_added_to_where_it_lies)
     void *memory[] = {in, grad, out};
     float *all[] = {x, dy, want, got};
     for (int i = 0; i < LENGTH(memory); i++)
-        spc_dealloc(ctx, memory[i]);
+        spc_memory_free(ctx, memory[i]);
     for (int i = 0; i < LENGTH(all); i++)
         free(all[i]);
     spc_map_free(map);
@@ -510,10 +510,10 @@ static void check_runs(int threads, const spc_conv *pass,
               spc_ctx_error(ctx));
     spc__random_init(&random, 77);
     float *x = draw_reals(spc_map_rows_in(map) * pass->cin, &random);
-    float *dy = draw_reals(spc_map_rows(map) * pass->cout, &random);
+    float *dy = draw_reals(spc_map_rows_out(map) * pass->cout, &random);
     for (int i = 0; i < 3; i++) {
         int64_t count;
-        assert_ok(spc_alloc(&between, ctx, 48 + 4096 * (size_t)(threads + i)),
+        assert_ok(spc_memory_alloc(&between, ctx, 48 + 4096 * (size_t)(threads + i)),
                   spc_ctx_error(ctx));
         float *got = run(ctx, pass, map, x, dy, &count);
         if (*want == NULL)
@@ -522,7 +522,7 @@ static void check_runs(int threads, const spc_conv *pass,
             ck_assert_mem_eq(got, *want, (size_t)count * sizeof(*got));
         if (got != *want)
             free(got);
-        spc_dealloc(ctx, between);
+        spc_memory_free(ctx, between);
     }
     free(x);
     free(dy);

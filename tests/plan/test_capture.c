@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_capture.c - spc_capture writes each layer and scene once, and the result
+ * test_capture.c - spc_record_layer writes each layer and scene once, and the result
  * can be read as a list of layers.
  */
 #include "harness/suite.h"
@@ -95,9 +95,9 @@ START_TEST(a_layer_on_a_scene_is_a_line_and_a_file)
     char lines[8][800];
 
     for (int i = 0; i < 2; i++) { /* each is written once */
-        assert_ok(spc_capture(ctx, to, &one, some[0], 3, NULL));
-        assert_ok(spc_capture(ctx, to, &two, some[0], 3, NULL));
-        assert_ok(spc_capture(ctx, to, &one, some[0], 2, NULL));
+        assert_ok(spc_record_layer(ctx, to, &one, some[0], 3, NULL));
+        assert_ok(spc_record_layer(ctx, to, &two, some[0], 3, NULL));
+        assert_ok(spc_record_layer(ctx, to, &one, some[0], 2, NULL));
     }
     ck_assert_int_eq(read_list(lines), 3);
     ck_assert_str_eq(strstr(lines[0], " --scene "),
@@ -115,16 +115,16 @@ START_TEST(what_cannot_be_captured_is_refused)
     char lines[8][800];
 
     ck_assert_int_eq(
-        spc_capture(ctx, spc__buf_text(&folder), &one, some[0], 0, NULL),
+        spc_record_layer(ctx, spc__buf_text(&folder), &one, some[0], 0, NULL),
         SPC_EINVAL);
     ck_assert_str_eq(spc_ctx_error(ctx), "0 voxels are no scene to tune on");
     snprintf(path, sizeof(path), "%s/a b", spc__buf_text(&folder));
-    ck_assert_int_eq(spc_capture(ctx, path, &one, some[0], 3, NULL),
+    ck_assert_int_eq(spc_record_layer(ctx, path, &one, some[0], 3, NULL),
                      SPC_EINVAL);
     rmdir(path);
     ck_assert_int_eq(
-        spc_capture(ctx, "/proc/none/at/all", &one, some[0], 3, NULL), SPC_EIO);
-    ck_assert_int_eq(spc_capture(ctx, NULL, &one, some[0], 3, NULL),
+        spc_record_layer(ctx, "/proc/none/at/all", &one, some[0], 3, NULL), SPC_EIO);
+    ck_assert_int_eq(spc_record_layer(ctx, NULL, &one, some[0], 3, NULL),
                      SPC_EINVAL);
     ck_assert_int_eq(read_list(lines), 0);
 }
@@ -144,7 +144,7 @@ START_TEST(processes_that_write_one_folder_lose_nothing)
                 snprintf(wanted, sizeof(wanted), "subm,cin=%d,cout=%d,k=3", i,
                          i == LAYERS ? 1 : 1 + p);
                 spc_conv conv = layer(wanted);
-                if (spc_capture(ctx, spc__buf_text(&folder), &conv, some[0], 3,
+                if (spc_record_layer(ctx, spc__buf_text(&folder), &conv, some[0], 3,
                                 NULL) != SPC_OK)
                     _exit(1);
             }
@@ -181,25 +181,25 @@ START_TEST(a_network_is_captured_level_by_level)
 
     assert_good(
         spc_net_load(&net, suite_path("networks/chain.lua"), SPC_F32, &error));
-    assert_good(spc_net_draw_params(net, 1, &error));
+    assert_good(spc_net_init_params(net, 1, &error));
     assert_good(spc_scene_load(&scene, "gen:uniform,n=60,extent=10", &error));
     o.capacity = 60;
     o.high[1] = o.high[2] = o.high[3] = 10;
     assert_ok(spc_net_plan_create(&plan, ctx, net, &o));
-    assert_ok(spc_alloc(&features, ctx, 60 * 8 * 4));
+    assert_ok(spc_memory_alloc(&features, ctx, 60 * 8 * 4));
     memset(features, 0, 60 * 8 * 4);
-    assert_ok(spc_alloc(&memory, ctx, spc_net_memory_bytes(plan)));
+    assert_ok(spc_memory_alloc(&memory, ctx, spc_net_plan_memory_bytes(plan)));
     buffers = (spc_net_buffers){.coords = spc_scene_coords(scene),
                                 .rows = 60,
                                 .features = features,
                                 .memory = memory};
-    ck_assert_int_eq(spc_capture_net(plan, spc__buf_text(&folder), &buffers),
+    ck_assert_int_eq(spc_record_layers(plan, spc__buf_text(&folder), &buffers),
                      SPC_ESTATE);
-    assert_ok(spc_net_execute(plan, &buffers, NULL));
-    assert_ok(spc_net_check(plan, NULL));
-    assert_ok(spc_capture_net(plan, spc__buf_text(&folder), &buffers));
+    assert_ok(spc_net_plan_execute(plan, &buffers, NULL));
+    assert_ok(spc_net_plan_check(plan, NULL));
+    assert_ok(spc_record_layers(plan, spc__buf_text(&folder), &buffers));
     ck_assert_int_eq(read_list(lines), 5);
-    assert_ok(spc_net_set_scene(&level, plan, 1));
+    assert_ok(spc_net_plan_scene_of_set(&level, plan, 1));
     /* Layers a and b are on the scene, c is on the coarse level, and e inverts
      * a layer that begins at the scene. */
     check_line(lines[0],
@@ -214,8 +214,8 @@ START_TEST(a_network_is_captured_level_by_level)
                      strstr(lines[1], " --scene "));
     spc_scene_free(level);
     spc_scene_free(scene);
-    spc_dealloc(ctx, features);
-    spc_dealloc(ctx, memory);
+    spc_memory_free(ctx, features);
+    spc_memory_free(ctx, memory);
     spc_net_plan_free(plan);
     spc_net_free(net);
 }

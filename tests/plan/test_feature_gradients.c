@@ -178,7 +178,7 @@ static spc__feature_case case_of(const place *p, bool turned)
 static int64_t count_out(const spc_feature *f, const spc__feature_case *of)
 {
     return spc_feature_rows_out(f, of->rows_out, of->batches) *
-           spc_feature_row_out(f);
+           spc_feature_elements_out(f);
 }
 
 /* The result; the caller frees it. */
@@ -441,17 +441,17 @@ static spc_coords *fill_set(spc_ctx *ctx, int64_t spare)
 
     for (int i = 0; i < ROWS; i++)
         memcpy(at[i], (int32_t[]){0, i / 64, i / 8 % 8, i % 8}, sizeof(at[i]));
-    assert_ok(spc_alloc(&rows, ctx, sizeof(at)), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&rows, ctx, sizeof(at)), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, rows, at, sizeof(at)),
               spc_ctx_error(ctx));
     o.capacity = ROWS + spare;
     for (int i = 1; i < 4; i++)
         o.high[i] = 7;
-    assert_ok(spc_coords_reserve(&set, ctx, &o), spc_ctx_error(ctx));
+    assert_ok(spc_coords_create_reserved(&set, ctx, &o), spc_ctx_error(ctx));
     assert_ok(spc_coords_update(set, rows, NULL, ROWS, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_coords_check(set, NULL), spc_ctx_error(ctx));
-    spc_dealloc(ctx, rows);
+    spc_memory_free(ctx, rows);
     return set;
 }
 
@@ -466,22 +466,22 @@ static float *run_in(spc_ctx *ctx, const spc_feature *f, int64_t spare,
 
     assert_ok(spc_feature_plan_create(&plan, ctx, f, SPC_PLAN_JIT),
               spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&out, ctx, (size_t)(ROWS + spare) * WIDTH * 4),
+    assert_ok(spc_memory_alloc(&out, ctx, (size_t)(ROWS + spare) * WIDTH * 4),
               spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&work, ctx, spc_feature_workspace_bytes(plan, set) + 1),
+    assert_ok(spc_memory_alloc(&work, ctx, spc_feature_plan_workspace_bytes(plan, set) + 1),
               spc_ctx_error(ctx));
     spc_feature_buffers b = {.in = arrays[0],
                              .add = arrays[1],
                              .scale = arrays[2],
                              .out = out,
                              .workspace = work};
-    assert_ok(spc_feature_execute(plan, set, NULL, &b, NULL),
+    assert_ok(spc_feature_plan_execute(plan, set, NULL, &b, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_host(ctx, result, out, (size_t)count * 4),
               spc_ctx_error(ctx));
-    spc_dealloc(ctx, out);
-    spc_dealloc(ctx, work);
+    spc_memory_free(ctx, out);
+    spc_memory_free(ctx, work);
     spc_feature_plan_free(plan);
     spc_coords_free(set);
     return result;
@@ -497,7 +497,7 @@ START_TEST(a_gradient_does_not_depend_on_the_capacity)
     spc__random_init(&random, seed);
     for (int i = 0; i < 3; i++) {
         float *values = draw(ROWS * WIDTH, false, &random);
-        assert_ok(spc_alloc(&arrays[i], ctx, ROWS * WIDTH * 4),
+        assert_ok(spc_memory_alloc(&arrays[i], ctx, ROWS * WIDTH * 4),
                   spc_ctx_error(ctx));
         assert_ok(spc_copy_to_device(ctx, arrays[i], values, ROWS * WIDTH * 4),
                   spc_ctx_error(ctx));
@@ -507,7 +507,7 @@ START_TEST(a_gradient_does_not_depend_on_the_capacity)
         spc_feature f;
         assert_ok(spc_feature_parse(&f, summed[i], &error), error.text);
         int64_t count =
-            spc_feature_rows_out(&f, ROWS, 1) * spc_feature_row_out(&f);
+            spc_feature_rows_out(&f, ROWS, 1) * spc_feature_elements_out(&f);
         float *tight = run_in(ctx, &f, 0, arrays, count);
         float *roomy = run_in(ctx, &f, 20000, arrays, count);
         ck_assert_msg(memcmp(tight, roomy, (size_t)count * 4) == 0,
@@ -517,7 +517,7 @@ START_TEST(a_gradient_does_not_depend_on_the_capacity)
         free(roomy);
     }
     for (int i = 0; i < 3; i++)
-        spc_dealloc(ctx, arrays[i]);
+        spc_memory_free(ctx, arrays[i]);
     spc_ctx_free(ctx);
 }
 END_TEST

@@ -202,7 +202,7 @@ static void fill_sets(place *p, int rows, bool spare, int batches)
     /* Every second seed has 64-bit keys. */
     int side = seed % 2 ? 1 << 18 : SIDE;
 
-    assert_ok(spc_alloc(&p->device_coords, p->ctx, bytes + 16),
+    assert_ok(spc_memory_alloc(&p->device_coords, p->ctx, bytes + 16),
               spc_ctx_error(p->ctx));
     assert_ok(spc_copy_to_device(p->ctx, p->device_coords, p->coords, bytes),
               spc_ctx_error(p->ctx));
@@ -212,7 +212,7 @@ static void fill_sets(place *p, int rows, bool spare, int batches)
         options.low[i] = LOW;
         options.high[i] = LOW + side - 1;
     }
-    assert_ok(spc_coords_reserve(&p->fine, p->ctx, &options),
+    assert_ok(spc_coords_create_reserved(&p->fine, p->ctx, &options),
               spc_ctx_error(p->ctx));
     assert_ok(spc_coords_update(p->fine, p->device_coords, NULL, rows, NULL),
               spc_ctx_error(p->ctx));
@@ -225,7 +225,7 @@ static void fill_map(place *p, const spc_feature *f, int rows)
     bool back = spc__feature_takes_inverse(f), subm = g->rule == SPC_RULE_SUBM;
 
     if (!subm) {
-        assert_ok(spc_coords_reserve_outputs(&p->coarse, p->fine, g, 0),
+        assert_ok(spc_coords_create_outputs_reserved(&p->coarse, p->fine, g, 0),
                   spc_ctx_error(p->ctx));
         assert_ok(spc_coords_update(p->coarse, NULL, NULL, 0, NULL),
                   spc_ctx_error(p->ctx));
@@ -267,7 +267,7 @@ static void place_close(place *p)
     spc_coords_free(p->fine);
     spc_relation_release(&p->relation);
     spc_relation_release(&p->down);
-    spc_dealloc(p->ctx, p->device_coords);
+    spc_memory_free(p->ctx, p->device_coords);
     free(p->coords);
 }
 
@@ -307,7 +307,7 @@ static rows_of lay(spc_ctx *ctx, spc_dtype dtype, int64_t rows, int64_t row,
 
     r.bytes =
         2 * MARGIN + (size_t)(rows * r.pitch + shift) * element_bytes(dtype);
-    assert_ok(spc_alloc(&memory, ctx, r.bytes), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&memory, ctx, r.bytes), spc_ctx_error(ctx));
     r.base = memory;
     r.data = r.base + MARGIN + (size_t)shift * element_bytes(dtype);
     poison(ctx, &r);
@@ -337,7 +337,7 @@ static char *fetch(spc_ctx *ctx, const rows_of *r)
 {
     char *copy = malloc(r->bytes);
 
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_host(ctx, copy, r->base, r->bytes),
               spc_ctx_error(ctx));
     return copy;
@@ -386,7 +386,7 @@ static void *copy_of(spc_ctx *ctx, const void *from, size_t bytes)
 {
     void *to;
 
-    assert_ok(spc_alloc(&to, ctx, bytes + 16), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&to, ctx, bytes + 16), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, to, from, bytes), spc_ctx_error(ctx));
     return to;
 }
@@ -397,7 +397,7 @@ static void *floats_of(spc_ctx *ctx, const float *from, int n, int off)
     size_t bytes = (size_t)n * 4;
     void *to;
 
-    assert_ok(spc_alloc(&to, ctx, bytes + 16), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&to, ctx, bytes + 16), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, (float *)to + off, from, bytes),
               spc_ctx_error(ctx));
     return to;
@@ -468,13 +468,13 @@ static void move_trial(trial *t, const spc_feature *f, int slices)
 
     t->in = lay(ctx, f->dtype, in, f->channels, shift, wider);
     t->add = lay(ctx, f->dtype, in, f->channels, shift, wider);
-    t->out = lay(ctx, f->dtype, out, spc_feature_row_out(f), shift, wider);
+    t->out = lay(ctx, f->dtype, out, spc_feature_elements_out(f), shift, wider);
     move_in(ctx, &t->in, t->values, t->at.of.rows_in);
     move_in(ctx, &t->add, t->more, t->at.of.rows_in);
     t->off = off[slices];
     t->scales = floats_of(ctx, t->scale, f->channels, t->off);
     t->shifts = floats_of(ctx, t->shift, f->channels, t->off);
-    assert_ok(spc_alloc(&t->index, ctx, entries * 4 + 4), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&t->index, ctx, entries * 4 + 4), spc_ctx_error(ctx));
     if (f->op == SPC_FEATURE_UNPOOL)
         assert_ok(spc_copy_to_device(ctx, t->index, t->stored,
                                      (size_t)t->at.of.rows_in *
@@ -507,19 +507,19 @@ static void prepare(trial *t, const spc_feature_plan *plan,
 
     if (!spc__device_ops_of(ctx->device)->builds_maps_on_host) {
         ck_assert_int_eq(
-            spc_feature_execute(plan, NULL, t->at.map, buffers, NULL),
+            spc_feature_plan_execute(plan, NULL, t->at.map, buffers, NULL),
             SPC_ESTATE);
         ck_assert_ptr_nonnull(
-            strstr(spc_ctx_error(ctx), "call spc_feature_prepare first"));
+            strstr(spc_ctx_error(ctx), "call spc_feature_plan_prepare first"));
     }
-    assert_ok(spc_feature_prepare(plan, t->at.map, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_feature_plan_prepare(plan, t->at.map, NULL), spc_ctx_error(ctx));
 }
 
 static void execute(trial *t, const spc_feature_plan *plan)
 {
     spc_ctx *ctx = t->at.ctx;
     spc_feature_buffers buffers;
-    size_t bytes = spc_feature_workspace_bytes(plan, t->at.fine);
+    size_t bytes = spc_feature_plan_workspace_bytes(plan, t->at.fine);
     char *ones = malloc(bytes + 1);
 
     memset(ones, 0xff, bytes);
@@ -529,7 +529,7 @@ static void execute(trial *t, const spc_feature_plan *plan)
     buffers = buffers_of(t);
     if (t->at.map != NULL)
         prepare(t, plan, &buffers);
-    assert_ok(spc_feature_execute(plan, t->at.map != NULL ? NULL : t->at.fine,
+    assert_ok(spc_feature_plan_execute(plan, t->at.map != NULL ? NULL : t->at.fine,
                                   t->at.map, &buffers, NULL),
               spc_ctx_error(ctx));
 }
@@ -541,7 +541,7 @@ static void release_trial(trial *t)
                          t->shifts,  t->index,    t->workspace};
 
     for (int i = 0; i < LENGTH(on_device); i++)
-        spc_dealloc(ctx, on_device[i]);
+        spc_memory_free(ctx, on_device[i]);
     free(t->values);
     free(t->more);
     free(t->scale);
@@ -740,7 +740,7 @@ END_TEST
 
 START_TEST(every_example_reads_back_as_it_is_written)
 {
-    const char *text = spc_feature_example(_i);
+    const char *text = spc_feature_example_at(_i);
     spc_feature feature, again;
     spc_error error = {0};
     char written[200], rewritten[200];
@@ -868,11 +868,11 @@ START_TEST(sizes_follow_from_the_words)
     for (int i = 0; i < LENGTH(sizes); i++) {
         assert_ok(spc_feature_parse(&feature, sizes[i].text, &error),
                   error.text);
-        ck_assert_int_eq(spc_feature_row_out(&feature), sizes[i].row);
+        ck_assert_int_eq(spc_feature_elements_out(&feature), sizes[i].row);
         ck_assert_int_eq(spc_feature_rows_out(&feature, 100, 4), sizes[i].rows);
     }
-    ck_assert_int_eq(spc_feature_row_out(NULL), 0);
-    ck_assert_ptr_null(spc_feature_example(1000));
+    ck_assert_int_eq(spc_feature_elements_out(NULL), 0);
+    ck_assert_ptr_null(spc_feature_example_at(1000));
     char words[80];
     spc_feature_words(words, sizeof(words), SPC_FEATURE_GROUPSUM);
     ck_assert_str_eq(words, "c, by, dtype, pass");
@@ -925,7 +925,7 @@ START_TEST(bad_arguments_have_their_sentence)
     do {                                                                       \
         b = good;                                                              \
         change;                                                                \
-        assert_says(ctx, spc_feature_execute(plan, t.at.fine, NULL, &b, NULL), \
+        assert_says(ctx, spc_feature_plan_execute(plan, t.at.fine, NULL, &b, NULL), \
                     SPC_EINVAL, says);                                         \
     } while (0)
 
@@ -938,13 +938,13 @@ START_TEST(bad_arguments_have_their_sentence)
     EXPECT(b.workspace = NULL, "buffer `workspace` is NULL");
     EXPECT(b.workspace = (char *)b.workspace + 64, "256-byte aligned");
 #undef EXPECT
-    assert_says(ctx, spc_feature_execute(plan, NULL, NULL, &good, NULL),
+    assert_says(ctx, spc_feature_plan_execute(plan, NULL, NULL, &good, NULL),
                 SPC_EINVAL, "takes a set, and no map");
-    assert_says(ctx, spc_feature_execute(plan, t.at.fine, NULL, NULL, NULL),
+    assert_says(ctx, spc_feature_plan_execute(plan, t.at.fine, NULL, NULL, NULL),
                 SPC_EINVAL, "the buffers are NULL");
-    assert_says(ctx, spc_feature_execute(pools, t.at.fine, NULL, &good, NULL),
+    assert_says(ctx, spc_feature_plan_execute(pools, t.at.fine, NULL, &good, NULL),
                 SPC_EINVAL, "takes a map, and no set");
-    ck_assert_int_eq(spc_feature_execute(NULL, t.at.fine, NULL, &good, NULL),
+    ck_assert_int_eq(spc_feature_plan_execute(NULL, t.at.fine, NULL, &good, NULL),
                      SPC_EINVAL);
     spc_feature_plan *none = plan;
     assert_says(ctx, spc_feature_plan_create(&none, ctx, NULL, 0), SPC_EINVAL,
@@ -975,12 +975,12 @@ START_TEST(only_a_map_of_the_operator_is_taken)
     place p;
 
     place_open(&p, ctx, &pool, coords, 2, 1, true);
-    assert_says(ctx, spc_feature_prepare(others, p.map, NULL), SPC_EINVAL,
+    assert_says(ctx, spc_feature_plan_prepare(others, p.map, NULL), SPC_EINVAL,
                 "another rule, kernel");
-    assert_says(ctx, spc_feature_prepare(backs, p.map, NULL), SPC_EINVAL,
+    assert_says(ctx, spc_feature_plan_prepare(backs, p.map, NULL), SPC_EINVAL,
                 "takes the inverse map");
-    assert_ok(spc_feature_prepare(plan, p.map, NULL), spc_ctx_error(ctx));
-    assert_says(ctx, spc_feature_execute(plan, NULL, p.map, &none, NULL),
+    assert_ok(spc_feature_plan_prepare(plan, p.map, NULL), spc_ctx_error(ctx));
+    assert_says(ctx, spc_feature_plan_execute(plan, NULL, p.map, &none, NULL),
                 SPC_EINVAL, "buffer `in` is NULL");
     place_close(&p);
     spc_feature_plan_free(plan);
@@ -1008,7 +1008,7 @@ START_TEST(executing_allocates_nothing)
     atomic_store(&allocations, 0);
     atomic_store(&watching, 1);
     spc_status status =
-        spc_feature_execute(plan, t.at.fine, NULL, &buffers, NULL);
+        spc_feature_plan_execute(plan, t.at.fine, NULL, &buffers, NULL);
     atomic_store(&watching, 0);
     assert_ok(status, spc_ctx_error(ctx));
     ck_assert_int_eq(atomic_load(&allocations), 0);
@@ -1112,22 +1112,22 @@ START_TEST(planes_lie_as_detectors_read_them)
     memset(got, 0xff, sizeof(got));
     assert_ok(spc_copy_to_device(ctx, out, got, sizeof(got)),
               spc_ctx_error(ctx));
-    assert_ok(spc_coords_reserve(&set, ctx, &options), spc_ctx_error(ctx));
+    assert_ok(spc_coords_create_reserved(&set, ctx, &options), spc_ctx_error(ctx));
     assert_ok(spc_coords_update(set, rows, NULL, ROWS, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&work, ctx, spc_feature_workspace_bytes(plan, set)),
+    assert_ok(spc_memory_alloc(&work, ctx, spc_feature_plan_workspace_bytes(plan, set)),
               spc_ctx_error(ctx));
     buffers.workspace = work;
-    assert_ok(spc_feature_execute(plan, set, NULL, &buffers, NULL),
+    assert_ok(spc_feature_plan_execute(plan, set, NULL, &buffers, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_host(ctx, got, out, sizeof(got)), spc_ctx_error(ctx));
     ck_assert_mem_eq(got, wanted, sizeof(got));
     spc_coords_free(set);
-    spc_dealloc(ctx, rows);
-    spc_dealloc(ctx, in);
-    spc_dealloc(ctx, out);
-    spc_dealloc(ctx, work);
+    spc_memory_free(ctx, rows);
+    spc_memory_free(ctx, in);
+    spc_memory_free(ctx, out);
+    spc_memory_free(ctx, work);
     spc_feature_plan_free(plan);
     spc_ctx_free(ctx);
 }
@@ -1149,17 +1149,17 @@ START_TEST(operators_by_rows_take_every_row_given)
     void *out = copy_of(ctx, values, sizeof(values));
     spc_feature_buffers buffers = {.in = in, .out = out};
 
-    assert_ok(spc_coords_reserve(&set, ctx, &options), spc_ctx_error(ctx));
+    assert_ok(spc_coords_create_reserved(&set, ctx, &options), spc_ctx_error(ctx));
     assert_ok(spc_coords_update(set, rows, NULL, 4, NULL), spc_ctx_error(ctx));
-    assert_ok(spc_feature_execute(plan, set, NULL, &buffers, NULL),
+    assert_ok(spc_feature_plan_execute(plan, set, NULL, &buffers, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_host(ctx, got, out, sizeof(got)), spc_ctx_error(ctx));
     ck_assert_int_eq(memcmp(got, wanted, sizeof(got)), 0);
     spc_coords_free(set);
-    spc_dealloc(ctx, rows);
-    spc_dealloc(ctx, in);
-    spc_dealloc(ctx, out);
+    spc_memory_free(ctx, rows);
+    spc_memory_free(ctx, in);
+    spc_memory_free(ctx, out);
     spc_feature_plan_free(plan);
     spc_ctx_free(ctx);
 }

@@ -54,7 +54,7 @@ static void *memory(network *n, size_t bytes)
     void *out;
 
     ck_assert_int_lt(n->pieces, 20);
-    assert_ok(n->ctx, spc_alloc(&out, n->ctx, bytes + 16));
+    assert_ok(n->ctx, spc_memory_alloc(&out, n->ctx, bytes + 16));
     return n->memory[n->pieces++] = out;
 }
 
@@ -81,8 +81,8 @@ static void reserve(network *n, int capacity)
     n->capacity = capacity;
     for (int i = 0; i < LAYERS; i++)
         assert_ok(n->ctx, spc_conv_parse(&n->layers[i], words[i], NULL));
-    assert_ok(n->ctx, spc_coords_reserve(&n->fine, n->ctx, &set));
-    assert_ok(n->ctx, spc_coords_reserve_outputs(&n->coarse, n->fine,
+    assert_ok(n->ctx, spc_coords_create_reserved(&n->fine, n->ctx, &set));
+    assert_ok(n->ctx, spc_coords_create_outputs_reserved(&n->coarse, n->fine,
                                                  &n->layers[1].geometry,
                                                  4 * (int64_t)capacity));
     assert_ok(n->ctx, spc_map_create(&n->maps[0], n->fine, n->fine,
@@ -110,7 +110,7 @@ static float *draw_values(size_t count, uint64_t seed)
 
 static void make_plan(network *n, int i)
 {
-    size_t bytes = spc_conv_bytes(&n->layers[i], SPC_WEIGHTS, 0);
+    size_t bytes = spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_WEIGHTS, 0);
     int64_t rows = spc_coords_capacity(spc_map_out(n->maps[i]));
     spc_buffers *b = &n->buffers[i];
     void *canonical = memory(n, bytes);
@@ -125,7 +125,7 @@ static void make_plan(network *n, int i)
     assert_ok(n->ctx, spc_plan_pack_weights(n->plans[i], packed, canonical,
                                             SPC_KRSC, NULL));
     b->in = i == 0 ? n->in : n->buffers[i - 1].out;
-    b->out = memory(n, spc_conv_bytes(&n->layers[i], SPC_OUT, rows));
+    b->out = memory(n, spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows));
     b->weights = packed;
     b->workspace = memory(n, spc_plan_workspace_bytes(n->plans[i], n->maps[i]));
 }
@@ -164,7 +164,7 @@ static void close_network(network *n)
     spc_coords_free(n->coarse);
     spc_coords_free(n->fine);
     for (int i = 0; i < n->pieces; i++)
-        spc_dealloc(n->ctx, n->memory[i]);
+        spc_memory_free(n->ctx, n->memory[i]);
     spc_ctx_free(n->ctx);
 }
 
@@ -201,7 +201,7 @@ static void open_on_double(network *n)
     assert_ok(n->ctx, update(n, NULL));
     for (int i = 0; i < LAYERS; i++)
         make_plan(n, i);
-    assert_ok(n->ctx, spc_synchronize(n->ctx));
+    assert_ok(n->ctx, spc_ctx_synchronize(n->ctx));
 }
 
 /* All other driver calls allocate, wait, copy, load or create something.
@@ -312,7 +312,7 @@ static void go_by_pairs(network *n)
     n->buffers[0].weights = memory(n, spc_plan_weights_bytes(n->plans[0]));
     n->buffers[0].workspace =
         memory(n, spc_plan_workspace_bytes(n->plans[0], map));
-    assert_ok(n->ctx, spc_synchronize(n->ctx));
+    assert_ok(n->ctx, spc_ctx_synchronize(n->ctx));
 }
 
 static int count_kernels(const char *name, int launches)
@@ -513,7 +513,7 @@ static void poison(network *n)
 {
     for (int i = 0; i < LAYERS; i++) {
         int64_t rows = spc_coords_capacity(spc_map_out(n->maps[i]));
-        size_t bytes = spc_conv_bytes(&n->layers[i], SPC_OUT, rows);
+        size_t bytes = spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows);
         void *nonsense = malloc(bytes);
         memset(nonsense, 0xff, bytes);
         assert_ok(n->ctx, spc_copy_to_device(n->ctx, n->buffers[i].out,
@@ -529,7 +529,7 @@ static void check_index(network *n, int i, const spc_relation *want)
     size_t rows = (size_t)want->rows_out;
     int32_t *index = malloc(4 * capacity * (size_t)want->offsets);
 
-    ck_assert_int_eq(spc_map_rows(n->maps[i]), want->rows_out);
+    ck_assert_int_eq(spc_map_rows_out(n->maps[i]), want->rows_out);
     ck_assert_int_eq(spc_map_pairs(n->maps[i]), want->pairs);
     assert_ok(n->ctx, spc_map_download(n->maps[i], index));
     for (size_t k = 0; k < (size_t)want->offsets; k++)
@@ -548,7 +548,7 @@ static float *check_output(network *n, int i, const spc_relation *relation,
     double *want = malloc(8 * count + 8), *magnitude = malloc(8 * count + 8);
     float *got = fetch(n->ctx, n->buffers[i].out, count);
 
-    spc_oracle(want, magnitude, &n->layers[i], relation->index,
+    spc_oracle_sums(want, magnitude, &n->layers[i], relation->index,
                relation->rows_out, in, n->weights[i], NULL, 0);
     for (size_t j = 0; j < count; j++) {
         require(magnitude[j] < 1 << 24, "fp32 may round this");
@@ -697,7 +697,7 @@ static void run_bad(network *n, int kind, const spc_scene *scan)
     poison(n);
     assert_ok(n->ctx, update(n, NULL));
     assert_ok(n->ctx, execute(n, NULL));
-    assert_ok(n->ctx, spc_synchronize(n->ctx));
+    assert_ok(n->ctx, spc_ctx_synchronize(n->ctx));
     check_written(n, bad[kind].rows);
     ck_assert_int_eq(spc_coords_check(n->coarse, NULL), bad[kind].coarse);
     if (bad[kind].coarse == SPC_OK)

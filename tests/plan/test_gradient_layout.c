@@ -73,7 +73,7 @@ static void open_trial(trial *t, const char *device, const char *text)
               error.text);
     assert_ok(spc_map_create_from_scene(&t->map, t->ctx, &t->conv, t->scene),
               spc_ctx_error(t->ctx));
-    t->out = spc__operand_of(&t->conv, SPC_OUT, 0);
+    t->out = spc__operand_of(&t->conv, SPC_OPERAND_OUT, 0);
     t->element_bytes = spc__dtype_of(t->out.dtype)->bytes;
     t->elements = t->out.rows * t->out.columns;
 }
@@ -120,7 +120,7 @@ static char *upload(const trial *t, const void *from, size_t bytes)
     memset(host, 0xff, bytes + 16);
     if (from != NULL)
         memcpy(host, from, bytes);
-    assert_ok(spc_alloc((void **)&out, t->ctx, bytes + 16),
+    assert_ok(spc_memory_alloc((void **)&out, t->ctx, bytes + 16),
               spc_ctx_error(t->ctx));
     assert_ok(spc_copy_to_device(t->ctx, out, host, bytes + 16),
               spc_ctx_error(t->ctx));
@@ -132,7 +132,7 @@ static char *download(const trial *t, const char *from, size_t bytes)
 {
     char *host = malloc(bytes + 16);
 
-    assert_ok(spc_synchronize(t->ctx), spc_ctx_error(t->ctx));
+    assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
     assert_ok(spc_copy_to_host(t->ctx, host, from, bytes + 16),
               spc_ctx_error(t->ctx));
     for (int i = 0; i < 16; i++)
@@ -162,11 +162,11 @@ static char *run(const trial *t, const spc_plan *plan, const char *before,
                  bool in_place)
 {
     size_t bytes = (size_t)t->elements * t->element_bytes;
-    int64_t ins = spc_map_rows_in(t->map), outs = spc_map_rows(t->map);
+    int64_t ins = spc_map_rows_in(t->map), outs = spc_map_rows_out(t->map);
     char *x = draw(t->conv.dtype, ins * t->conv.cin, 5);
     char *dy = draw(t->conv.dtype, outs * t->conv.cout, 6);
-    char *in = upload(t, x, spc_conv_bytes(&t->conv, SPC_IN, ins));
-    char *grad = upload(t, dy, spc_conv_bytes(&t->conv, SPC_RESIDUAL, outs));
+    char *in = upload(t, x, spc_conv_operand_bytes(&t->conv, SPC_OPERAND_IN, ins));
+    char *grad = upload(t, dy, spc_conv_operand_bytes(&t->conv, SPC_OPERAND_RESIDUAL, outs));
     char *out = upload(t, in_place ? before : NULL, bytes);
     char *other = upload(t, before, bytes);
     char *work = upload(t, NULL, spc_plan_workspace_bytes(plan, t->map));
@@ -182,7 +182,7 @@ static char *run(const trial *t, const spc_plan *plan, const char *before,
     char *result = download(t, out, bytes);
     void *const memory[] = {in, grad, out, other, work};
     for (int i = 0; i < LENGTH(memory); i++)
-        spc_dealloc(t->ctx, memory[i]);
+        spc_memory_free(t->ctx, memory[i]);
     free(x);
     free(dy);
     return result;
@@ -334,7 +334,7 @@ START_TEST(the_workspace_is_checked)
     buffers.workspace = buffers.out;
     ck_assert_int_eq(spc_plan_execute(plan, t.map, &buffers, NULL), SPC_EINVAL);
     assert_says(spc_ctx_error(t.ctx), "`out` and `workspace` overlap");
-    spc_dealloc(t.ctx, memory);
+    spc_memory_free(t.ctx, memory);
     spc_plan_free(plan);
     close_trial(&t);
 }

@@ -49,7 +49,7 @@ static void *take(size_t bytes)
 {
     void *out = NULL;
 
-    assert_ok(spc_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
     return out;
 }
 
@@ -196,7 +196,7 @@ static void check_rows(const spc_conv *conv, const void *out, int64_t rows)
 {
     float got[CHANNELS];
 
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     for (int i = 0; i < SAMPLES; i++) {
         int64_t row = sample(i, rows);
         fetch_row(got, out, row);
@@ -252,14 +252,14 @@ static void run_plan(spc_plan *plan, const spc_conv *conv, const spc_map *map,
     spc_buffers buffers = {
         .in = in, .out = out, .weights = packed, .workspace = work};
 
-    poison(out, spc_map_rows(map));
+    poison(out, spc_map_rows_out(map));
     assert_ok(spc_plan_pack_weights(plan, packed, weights, SPC_KRSC, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_plan_execute(plan, map, &buffers, NULL), spc_ctx_error(ctx));
-    check_rows(conv, out, spc_map_rows(map));
-    spc_dealloc(ctx, weights);
-    spc_dealloc(ctx, packed);
-    spc_dealloc(ctx, work);
+    check_rows(conv, out, spc_map_rows_out(map));
+    spc_memory_free(ctx, weights);
+    spc_memory_free(ctx, packed);
+    spc_memory_free(ctx, work);
 }
 
 static const char *const texts[] = {
@@ -284,9 +284,9 @@ static void check_layer(const char *text, const void *coords, const void *in,
 
     assert_ok(spc_conv_parse(&conv, text, &error), error.text);
     assert_ok(
-        spc_map_create_from_coords(&map, ctx, &conv, coords, cube(side), NULL),
+        spc_map_create_from_rows(&map, ctx, &conv, coords, cube(side), NULL),
         spc_ctx_error(ctx));
-    ck_assert_int_eq(spc_map_rows(map), cube(edge_of(&conv, true)));
+    ck_assert_int_eq(spc_map_rows_out(map), cube(edge_of(&conv, true)));
     for (int i = 0; i < LENGTH(templates); i++) {
         spc_plan *plan = plan_of(&conv, map, templates[i]);
         if (plan == NULL)
@@ -310,9 +310,9 @@ START_TEST(rows_behind_2_31_elements_are_read_and_written)
     for (int i = 0; i < LENGTH(texts); i++)
         if (side == LARGE || suite_takes(i))
             check_layer(texts[i], coords, in, out);
-    spc_dealloc(ctx, coords);
-    spc_dealloc(ctx, in);
-    spc_dealloc(ctx, out);
+    spc_memory_free(ctx, coords);
+    spc_memory_free(ctx, in);
+    spc_memory_free(ctx, out);
 }
 END_TEST
 
@@ -331,9 +331,9 @@ static void check_operator(const char *text, const spc_coords *set,
               spc_ctx_error(ctx));
     poison(out, cube(side));
     spc_feature_buffers buffers = {.in = in, .add = in, .out = out};
-    assert_ok(spc_feature_execute(plan, set, NULL, &buffers, NULL),
+    assert_ok(spc_feature_plan_execute(plan, set, NULL, &buffers, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_synchronize(ctx), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     for (int i = 0; i < SAMPLES; i++) {
         int64_t row = sample(i, cube(side));
         fetch_row(got, out, row);
@@ -358,9 +358,9 @@ START_TEST(operators_reach_behind_2_31_elements)
     check_operator("act=relu,c=192,dtype=f16", set, in, out);
     check_operator("add,c=192,act=relu,dtype=f16", set, in, out);
     spc_coords_free(set);
-    spc_dealloc(ctx, coords);
-    spc_dealloc(ctx, in);
-    spc_dealloc(ctx, out);
+    spc_memory_free(ctx, coords);
+    spc_memory_free(ctx, in);
+    spc_memory_free(ctx, out);
 }
 END_TEST
 

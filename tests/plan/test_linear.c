@@ -31,7 +31,7 @@ static void *upload(const run *r, const void *from, size_t bytes)
 {
     void *to = NULL;
 
-    assert_ok(spc_alloc(&to, r->ctx, bytes), spc_ctx_error(r->ctx));
+    assert_ok(spc_memory_alloc(&to, r->ctx, bytes), spc_ctx_error(r->ctx));
     assert_ok(spc_copy_to_device(r->ctx, to, from, bytes),
               spc_ctx_error(r->ctx));
     return to;
@@ -52,7 +52,7 @@ static void open_run(run *r, const char *device)
     r->ctx = open_ctx(device, suite_database(), NULL);
     assert_ok(spc_conv_parse(&r->conv, layer, &error), error.text);
     ck_assert(spc_conv_is_linear(&r->conv));
-    assert_ok(spc_plan_create_rows(&r->plan, r->ctx, &r->conv, ROWS,
+    assert_ok(spc_plan_create_linear(&r->plan, r->ctx, &r->conv, ROWS,
                                    SPC_PLAN_ESTIMATE),
               spc_ctx_error(r->ctx));
     spc__random_init(&random, 5);
@@ -62,12 +62,12 @@ static void open_run(run *r, const char *device)
     r->in = upload(r, r->host_in, sizeof(r->host_in));
     r->weights = upload(r, r->host_weights, sizeof(r->host_weights));
     r->bias = upload(r, r->host_bias, sizeof(r->host_bias));
-    assert_ok(spc_alloc(&r->out, r->ctx, ROWS * COUT * 4),
+    assert_ok(spc_memory_alloc(&r->out, r->ctx, ROWS * COUT * 4),
               spc_ctx_error(r->ctx));
     assert_ok(
-        spc_alloc(&r->work, r->ctx, spc_plan_workspace_rows(r->plan, ROWS)),
+        spc_memory_alloc(&r->work, r->ctx, spc_plan_workspace_bytes_linear(r->plan, ROWS)),
         spc_ctx_error(r->ctx));
-    assert_ok(spc_alloc(&r->packed, r->ctx, spc_plan_weights_bytes(r->plan)),
+    assert_ok(spc_memory_alloc(&r->packed, r->ctx, spc_plan_weights_bytes(r->plan)),
               spc_ctx_error(r->ctx));
     assert_ok(
         spc_plan_pack_weights(r->plan, r->packed, r->weights, SPC_KRSC, NULL),
@@ -85,7 +85,7 @@ static void close_run(run *r)
                          r->bias, r->work, r->packed};
 
     for (int i = 0; i < LENGTH(all); i++)
-        spc_dealloc(r->ctx, all[i]);
+        spc_memory_free(r->ctx, all[i]);
     spc_plan_free(r->plan);
     spc_ctx_free(r->ctx);
 }
@@ -110,9 +110,9 @@ static void check_rows(const run *r, int rows, const int32_t *device_count,
               spc_ctx_error(r->ctx));
     float before = out[0][0];
     assert_ok(
-        spc_plan_execute_rows(r->plan, rows, device_count, &r->buffers, NULL),
+        spc_plan_execute_linear(r->plan, rows, device_count, &r->buffers, NULL),
         spc_ctx_error(r->ctx));
-    assert_ok(spc_synchronize(r->ctx), spc_ctx_error(r->ctx));
+    assert_ok(spc_ctx_synchronize(r->ctx), spc_ctx_error(r->ctx));
     assert_ok(spc_copy_to_host(r->ctx, out, r->out, sizeof(out)),
               spc_ctx_error(r->ctx));
     for (int row = 0; row < ROWS; row++)
@@ -144,7 +144,7 @@ START_TEST(a_linear_layer_runs_on_so_many_rows)
         check_rows(&r, ROWS, device, fits ? count : 0);
         if (fits)
             check_rows(&r, count, NULL, count);
-        spc_dealloc(r.ctx, device);
+        spc_memory_free(r.ctx, device);
     }
     close_run(&r);
 }
@@ -170,10 +170,10 @@ START_TEST(the_same_plan_runs_on_a_map)
               spc_ctx_error(r.ctx));
     assert_ok(spc_map_prepare(map, r.plan, NULL), spc_ctx_error(r.ctx));
     ck_assert_uint_le(spc_plan_workspace_bytes(r.plan, map),
-                      spc_plan_workspace_rows(r.plan, ROWS));
+                      spc_plan_workspace_bytes_linear(r.plan, ROWS));
     assert_ok(spc_plan_execute(r.plan, map, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
-    assert_ok(spc_synchronize(r.ctx), spc_ctx_error(r.ctx));
+    assert_ok(spc_ctx_synchronize(r.ctx), spc_ctx_error(r.ctx));
     assert_ok(spc_copy_to_host(r.ctx, out, r.out, sizeof(out)),
               spc_ctx_error(r.ctx));
     for (int row = 0; row < ROWS; row++)
@@ -206,27 +206,27 @@ START_TEST(what_cannot_run_on_rows_is_refused_with_a_sentence)
     open_run(&r, device_of(_i));
     conv.cin = conv.cout = 8;
     ck_assert(!spc_conv_is_linear(&conv) && !spc_conv_is_linear(NULL));
-    refuse(&r, spc_plan_create_rows(&plan, r.ctx, &conv, 10, 0), SPC_EINVAL,
+    refuse(&r, spc_plan_create_linear(&plan, r.ctx, &conv, 10, 0), SPC_EINVAL,
            "the layer needs a map");
-    refuse(&r, spc_plan_create_rows(&plan, r.ctx, &r.conv, -1, 0), SPC_EINVAL,
+    refuse(&r, spc_plan_create_linear(&plan, r.ctx, &r.conv, -1, 0), SPC_EINVAL,
            "cannot run on -1 rows");
-    refuse(&r, spc_plan_create_rows(&plan, r.ctx, &r.conv, 1, 64), SPC_EINVAL,
+    refuse(&r, spc_plan_create_linear(&plan, r.ctx, &r.conv, 1, 64), SPC_EINVAL,
            "unknown plan flags");
-    refuse(&r, spc_plan_create_rows(&plan, r.ctx, NULL, 1, 0), SPC_EINVAL,
+    refuse(&r, spc_plan_create_linear(&plan, r.ctx, NULL, 1, 0), SPC_EINVAL,
            "conv");
     refuse(&r,
-           spc_plan_execute_rows(r.plan, 3000000000, NULL, &r.buffers, NULL),
+           spc_plan_execute_linear(r.plan, 3000000000, NULL, &r.buffers, NULL),
            SPC_EINVAL, "3000000000 rows");
-    refuse(&r, spc_plan_execute_rows(r.plan, 5, NULL, NULL, NULL), SPC_EINVAL,
+    refuse(&r, spc_plan_execute_linear(r.plan, 5, NULL, NULL, NULL), SPC_EINVAL,
            "the buffers are NULL");
     none.in = r.in;
-    refuse(&r, spc_plan_execute_rows(r.plan, 5, NULL, &none, NULL), SPC_EINVAL,
+    refuse(&r, spc_plan_execute_linear(r.plan, 5, NULL, &none, NULL), SPC_EINVAL,
            "buffer `out` is NULL");
     none = r.buffers;
     none.workspace = NULL;
-    refuse(&r, spc_plan_execute_rows(r.plan, 5, NULL, &none, NULL), SPC_EINVAL,
+    refuse(&r, spc_plan_execute_linear(r.plan, 5, NULL, &none, NULL), SPC_EINVAL,
            "buffer `workspace` is NULL");
-    assert_ok(spc_plan_execute_rows(r.plan, 0, NULL, NULL, NULL),
+    assert_ok(spc_plan_execute_linear(r.plan, 0, NULL, NULL, NULL),
               spc_ctx_error(r.ctx));
 
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=9,extent=4", &error),
@@ -235,8 +235,8 @@ START_TEST(what_cannot_run_on_rows_is_refused_with_a_sentence)
               spc_ctx_error(r.ctx));
     assert_ok(spc_plan_create(&plan, r.ctx, &r.conv, map, SPC_PLAN_ESTIMATE),
               spc_ctx_error(r.ctx));
-    refuse(&r, spc_plan_execute_rows(plan, 5, NULL, &r.buffers, NULL),
-           SPC_ESTATE, "spc_plan_create_rows makes one");
+    refuse(&r, spc_plan_execute_linear(plan, 5, NULL, &r.buffers, NULL),
+           SPC_ESTATE, "spc_plan_create_linear makes one");
     spc_plan_free(plan);
     spc_map_free(map);
     spc_scene_free(scene);

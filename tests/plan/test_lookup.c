@@ -85,8 +85,8 @@ static void put_record(spc_ctx *ctx, const spc_map *map, const record *from)
 
     memset(&trial, 0, sizeof(trial));
     assert_ok(spc_conv_parse(&conv, from->layer, &error), error.text);
-    spc__problem_key_init(&key, ctx, &conv, spc_map_rows(map),
-                          spc_map_rows(map), spc_map_density(map));
+    spc__problem_key_init(&key, ctx, &conv, spc_map_rows_out(map),
+                          spc_map_rows_out(map), spc_map_density(map));
     ck_assert_str_eq(key.features[0].name, "rows");
     key.features[0].value += from->octaves;
     spc__ctx_provenance(&provenance, ctx);
@@ -116,39 +116,39 @@ static const struct lookup_case {
     const char *layer;
     record records[3];
     unsigned flags;
-    spc_origin origin;
+    spc_match origin;
     const char *config, *says;
 } cases[] = {
     {LAYER,
      {{LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false}},
      0,
-     SPC_ORIGIN_EXACT,
+     SPC_MATCH_EXACT,
      "tile=32,order=gray,arrival=0",
      "exactly this problem"},
     {LAYER,
      {{LAYER, 1, "probe", "tile=64,order=none,arrival=0", false},
       {LAYER, 0, "probe", "tile=32,order=none,arrival=0", false}},
      0,
-     SPC_ORIGIN_EXACT,
+     SPC_MATCH_EXACT,
      "tile=32,order=none,arrival=0",
      "12.5 us"},
     {LAYER,
      {{LAYER, 0.6, "probe", "tile=32,order=none,arrival=0", false}},
      0,
-     SPC_ORIGIN_BUCKET,
+     SPC_MATCH_BUCKET,
      "tile=32,order=none,arrival=0",
      "similar scene"},
     {LAYER,
      {{LAYER, 6, "probe", "tile=32,order=none,arrival=0", false}},
      0,
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      "tile=32,order=none,arrival=0",
      "nearest measured problem"},
     {LAYER,
      {{"subm,cin=16,cout=12,dtype=f32", 0, "probe",
        "tile=64,order=gray,arrival=0", false}},
      0,
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      "tile=64,order=gray,arrival=0",
      "subm,cin=16,cout=12"},
     /* Twice the channels on both sides: the default is preferred. */
@@ -156,7 +156,7 @@ static const struct lookup_case {
      {{"subm,cin=16,cout=16,dtype=f32", 0, "probe",
        "tile=64,order=gray,arrival=0", false}},
      0,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "the nearest record is of channels far from these, "
      "'subm,cin=16,cout=16"},
@@ -167,13 +167,13 @@ static const struct lookup_case {
       {"subm,cin=12,cout=8,dtype=f32", 0, "probe",
        "tile=32,order=gray,arrival=0", false}},
      0,
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      "tile=32,order=gray,arrival=0",
      "subm,cin=12,cout=8"},
     {"subm,cin=4,cout=8,dtype=f32",
      {{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false}},
      0,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "wide tiles need eight channels"},
     /* Another kernel size is a different problem. */
@@ -181,7 +181,7 @@ static const struct lookup_case {
      {{"subm,cin=8,cout=8,k=5,dtype=f32", 0, "probe",
        "tile=32,order=gray,arrival=0", false}},
      0,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "no record near"},
     /* A record of an older template is a hint: its configuration is compiled
@@ -189,49 +189,49 @@ static const struct lookup_case {
     {LAYER,
      {{LAYER, 0, "probe", "tile=32,order=gray,arrival=0", true}},
      0,
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      "tile=32,order=gray,arrival=0",
      "by an earlier version of its kernel"},
     {LAYER,
      {{LAYER, 0, "probe", "tile=48,order=gray,arrival=0", true}},
      0,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "tile"},
     {LAYER,
      {{LAYER, 0, "gone", "tile=32", false}},
      0,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "no longer there"},
     {LAYER,
      {{LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false}},
      SPC_PLAN_ESTIMATE,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "estimate"},
     {LAYER ",deterministic=1",
      {{LAYER ",deterministic=1", 0, "probe", "tile=32,order=gray,arrival=1",
        false}},
      0,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "order of arrival"},
     {LAYER,
      {{NULL, 0, NULL, NULL, false}},
      0,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "no record"},
 };
 
-static void expect_stats(spc_stats stats, spc_origin origin)
+static void expect_stats(spc_stats stats, spc_match origin)
 {
     ck_assert_int_eq(stats.lookups, 1);
-    ck_assert_int_eq(stats.hits, origin == SPC_ORIGIN_EXACT);
-    ck_assert_int_eq(stats.near_hits, origin == SPC_ORIGIN_BUCKET ||
-                                          origin == SPC_ORIGIN_NEAREST);
-    ck_assert_int_eq(stats.misses, origin == SPC_ORIGIN_DEFAULT);
+    ck_assert_int_eq(stats.hits, origin == SPC_MATCH_EXACT);
+    ck_assert_int_eq(stats.near_hits, origin == SPC_MATCH_BUCKET ||
+                                          origin == SPC_MATCH_NEAREST);
+    ck_assert_int_eq(stats.misses, origin == SPC_MATCH_DEFAULT);
 }
 
 START_TEST(the_record_that_serves_is_the_documented_one)
@@ -245,7 +245,7 @@ START_TEST(the_record_that_serves_is_the_documented_one)
         put_record(r.ctx, r.map, &c->records[i]);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, c->flags),
               spc_ctx_error(r.ctx));
-    ck_assert_msg(spc_plan_origin(r.plan) == c->origin, "%s",
+    ck_assert_msg(spc_plan_match(r.plan) == c->origin, "%s",
                   spc_plan_reason(r.plan));
     ck_assert_str_eq(spc_plan_template(r.plan), "probe");
     ck_assert_str_eq(spc_plan_config(r.plan), c->config);
@@ -286,24 +286,24 @@ START_TEST(
 {
     static const struct {
         record from;
-        spc_origin origin;
+        spc_match origin;
         const char *config, *says;
     } rows[] = {
         {{LAYER, 6, "probe", "tile=64,order=gray,arrival=0", false},
-         SPC_ORIGIN_DEFAULT,
+         SPC_MATCH_DEFAULT,
          "tile=16,order=none,arrival=0",
          "where 'probe' divides its work in another way"},
         {{LAYER, -3, "probe", "tile=64,order=gray,arrival=0", false},
-         SPC_ORIGIN_DEFAULT,
+         SPC_MATCH_DEFAULT,
          "tile=16,order=none,arrival=0",
          "where 'probe' divides its work in another way"},
         {{"subm,cin=16,cout=12,dtype=f32", 0, "probe",
           "tile=64,order=gray,arrival=0", false},
-         SPC_ORIGIN_NEAREST,
+         SPC_MATCH_NEAREST,
          "tile=64,order=gray,arrival=0",
          "nearest measured problem"},
         {{LAYER, 0.6, "probe", "tile=64,order=gray,arrival=0", false},
-         SPC_ORIGIN_BUCKET,
+         SPC_MATCH_BUCKET,
          "tile=64,order=gray,arrival=0",
          "similar scene"},
     };
@@ -339,56 +339,56 @@ END_TEST
 static const struct gradient_case {
     const char *layer;
     record records[2];
-    spc_origin origin;
+    spc_match origin;
     const char *config, *says;
 } gradient_cases[] = {
     {GRADIENT,
      {{"subm,cin=32,cout=32,dtype=f32,pass=dgrad", 0, "probe", OTHER, false},
       {FORWARD, 0, "probe", SERVES, false}},
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      SERVES,
      "measured for the forward layer that this gradient computes as: "
      "'subm,cin=16,cout=32,k=3,dtype=f32' at"},
     {GRADIENT,
      {{GRADIENT, 6, "probe", OTHER, false},
       {FORWARD, 0.6, "probe", SERVES, false}},
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      SERVES,
      "forward layer"},
     {GRADIENT,
      {{FORWARD, 0, "probe", OTHER, false},
       {GRADIENT, 0, "probe", SERVES, false}},
-     SPC_ORIGIN_EXACT,
+     SPC_MATCH_EXACT,
      SERVES,
      "exactly this problem"},
     {GRADIENT,
      {{FORWARD, 0, "probe", OTHER, false},
       {GRADIENT, 0.6, "probe", SERVES, false}},
-     SPC_ORIGIN_BUCKET,
+     SPC_MATCH_BUCKET,
      SERVES,
      "similar scene"},
     /* At equal distance the gradient's own record is preferred. */
     {GRADIENT,
      {{FORWARD, 6, "probe", OTHER, false},
       {GRADIENT, 6, "probe", SERVES, false}},
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      SERVES,
      "pass=dgrad' at"},
     {GRADIENT,
      {{FORWARD, 0, "probe", "tile=48,order=gray,arrival=0", false},
       {GRADIENT, 6, "probe", SERVES, false}},
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      SERVES,
      "one before it cannot serve: "},
     /* Not the layer's own channels, another bias, or the opposite direction. */
     {GRADIENT,
      {{"subm,cin=16,cout=32,bias=1,dtype=f32", 0, "probe", OTHER, false}},
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "no record near"},
     {FORWARD,
      {{GRADIENT, 0, "probe", OTHER, false}},
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "no record near"},
 };
@@ -536,11 +536,11 @@ START_TEST(a_record_says_from_how_many_rows_it_came)
               error.text);
     assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 810, 201, 0.25, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_int_eq(pick.origin, SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(pick.origin, SPC_MATCH_EXACT);
     assert_says(pick.reason, "at 200 rows from 800 and density 0.250");
     assert_ok(spc__lookup(&pick, r.ctx, &r.conv, 200, 200, 0.25, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_int_eq(pick.origin, SPC_ORIGIN_NEAREST);
+    ck_assert_int_eq(pick.origin, SPC_MATCH_NEAREST);
     assert_says(pick.reason, "distance 1.14"); /* 0.14: rows to a bucket */
     assert_ok(spc_db_each(r.ctx, see_rows, &row), spc_ctx_error(r.ctx));
     ck_assert_double_eq(row.rows, 200);
@@ -605,26 +605,26 @@ static void forge(const char *file, const char *text)
 static const struct hidden_case {
     record own[2], shipped; /* the first of `own` cannot be used */
     const char *harm;       /* SQL that damages the record */
-    spc_origin origin;
+    spc_match origin;
     const char *config, *says;
 } hidden[] = {
     {{{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false},
       {LAYER, 1, "probe", "tile=32,order=gray,arrival=0", false}},
      {NULL, 0, NULL, NULL, false},
      DAMAGE,
-     SPC_ORIGIN_BUCKET,
+     SPC_MATCH_BUCKET,
      "tile=32,order=gray,arrival=0",
      "is damaged"},
     {{{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false}},
      {NULL, 0, NULL, NULL, false},
      DAMAGE,
-     SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
      "is damaged"},
     {{{LAYER, 0, "probe", "tile=64,order=gray,arrival=0", false}},
      {LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false},
      DAMAGE,
-     SPC_ORIGIN_EXACT,
+     SPC_MATCH_EXACT,
      "tile=32,order=gray,arrival=0",
      "is damaged"},
     /* A record of a neighbouring problem from the lower layer, if both have
@@ -632,14 +632,14 @@ static const struct hidden_case {
     {{{LAYER, 1, "probe", "tile=64,order=gray,arrival=0", false}},
      {LAYER, 1, "probe", "tile=32,order=gray,arrival=0", false},
      DAMAGE,
-     SPC_ORIGIN_BUCKET,
+     SPC_MATCH_BUCKET,
      "tile=32,order=gray,arrival=0",
      "is damaged"},
     {{{LAYER, 0, "probe", "tile=999,order=gray,arrival=0", true},
       {LAYER, 1, "probe", "tile=64,order=gray,arrival=0", false}},
      {LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false},
      FASTER,
-     SPC_ORIGIN_EXACT,
+     SPC_MATCH_EXACT,
      "tile=32,order=gray,arrival=0",
      "tile"},
 };
@@ -659,7 +659,7 @@ START_TEST(a_record_that_cannot_serve_hides_no_other)
                  "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_msg(spc_plan_origin(r.plan) == c->origin, "%s",
+    ck_assert_msg(spc_plan_match(r.plan) == c->origin, "%s",
                   spc_plan_reason(r.plan));
     ck_assert_str_eq(spc_plan_config(r.plan), c->config);
     assert_says(spc_plan_reason(r.plan), c->says);
@@ -671,35 +671,35 @@ END_TEST
  * to them. */
 static const struct {
     const char *harm;
-    spc_origin origin;
+    spc_match origin;
     const char *config; /* the expected configuration */
 } losses[] = {
-    {"SELECT 1", SPC_ORIGIN_EXACT, "tile=64,order=gray,arrival=0"},
+    {"SELECT 1", SPC_MATCH_EXACT, "tile=64,order=gray,arrival=0"},
     {"UPDATE trial SET median_us = 0.5 WHERE config LIKE 'tile=64%'",
-     SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
+     SPC_MATCH_EXACT, "tile=32,order=gray,arrival=0"},
     {"UPDATE trial SET config = '!!' WHERE config LIKE 'tile=64%'",
-     SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
+     SPC_MATCH_EXACT, "tile=32,order=gray,arrival=0"},
     {"UPDATE trial SET status = 'fault' WHERE config LIKE 'tile=64%'",
-     SPC_ORIGIN_EXACT, "tile=32,order=gray,arrival=0"},
-    {"DELETE FROM trial WHERE config LIKE 'tile=64%'", SPC_ORIGIN_EXACT,
+     SPC_MATCH_EXACT, "tile=32,order=gray,arrival=0"},
+    {"DELETE FROM trial WHERE config LIKE 'tile=64%'", SPC_MATCH_EXACT,
      "tile=32,order=gray,arrival=0"},
     /* The choice record is damaged or missing, the chosen trial is not. */
-    {"UPDATE choice SET reason = 'none'", SPC_ORIGIN_EXACT,
+    {"UPDATE choice SET reason = 'none'", SPC_MATCH_EXACT,
      "tile=64,order=gray,arrival=0"},
-    {"UPDATE choice SET trial = 1", SPC_ORIGIN_EXACT,
+    {"UPDATE choice SET trial = 1", SPC_MATCH_EXACT,
      "tile=64,order=gray,arrival=0"},
-    {"DELETE FROM choice", SPC_ORIGIN_EXACT, "tile=64,order=gray,arrival=0"},
+    {"DELETE FROM choice", SPC_MATCH_EXACT, "tile=64,order=gray,arrival=0"},
     {"UPDATE choice SET reason = 'none';"
      " UPDATE trial SET median_us = 1 WHERE config LIKE 'tile=32%'",
-     SPC_ORIGIN_EXACT, "tile=64,order=gray,arrival=0"},
+     SPC_MATCH_EXACT, "tile=64,order=gray,arrival=0"},
     {"UPDATE trial SET config = config || '!' WHERE config NOT LIKE 'tile=16%'",
-     SPC_ORIGIN_EXACT, "tile=16,order=gray,arrival=0"},
-    {"UPDATE trial SET median_us = 0.5", SPC_ORIGIN_DEFAULT,
+     SPC_MATCH_EXACT, "tile=16,order=gray,arrival=0"},
+    {"UPDATE trial SET median_us = 0.5", SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0"},
-    {"DELETE FROM choice; UPDATE trial SET median_us = 0.5", SPC_ORIGIN_DEFAULT,
+    {"DELETE FROM choice; UPDATE trial SET median_us = 0.5", SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0"},
     {"DELETE FROM choice; DELETE FROM seal WHERE kind = 'choice'",
-     SPC_ORIGIN_DEFAULT, "tile=16,order=none,arrival=0"}, /* not chosen */
+     SPC_MATCH_DEFAULT, "tile=16,order=none,arrival=0"}, /* not chosen */
 };
 
 /* The slowest first; each is chosen when it is stored. */
@@ -730,12 +730,12 @@ START_TEST(the_next_best_of_the_problem_takes_the_place_of_what_is_damaged)
                      "gen:uniform,n=300,extent=9");
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
-        ck_assert_msg(spc_plan_origin(r.plan) == losses[_i].origin, "%s",
+        ck_assert_msg(spc_plan_match(r.plan) == losses[_i].origin, "%s",
                       spc_plan_reason(r.plan));
         ck_assert_str_eq(spc_plan_config(r.plan), losses[_i].config);
         if (_i == 0 || _i + 1 == LENGTH(losses))
             ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "damaged"));
-        else if (again == 0 || losses[_i].origin == SPC_ORIGIN_DEFAULT)
+        else if (again == 0 || losses[_i].origin == SPC_MATCH_DEFAULT)
             assert_says(spc_plan_reason(r.plan), "is damaged");
         harness_close(&r);
     }
@@ -757,7 +757,7 @@ START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
         for (int i = 0; i < 2; i++) { /* the second lookup uses memory */
             assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                       spc_ctx_error(r.ctx));
-            ck_assert_msg(spc_plan_origin(r.plan) == losses[_i].origin, "%s",
+            ck_assert_msg(spc_plan_match(r.plan) == losses[_i].origin, "%s",
                           spc_plan_reason(r.plan));
             ck_assert_str_eq(spc_plan_config(r.plan), losses[_i].config);
             if (_i != 0 && _i + 1 != LENGTH(losses))
@@ -793,8 +793,8 @@ static void make_old_file(const char *file, spc_ctx *ctx, const spc_map *map)
         "UPDATE problem SET device = '%s', target = '%s', rows_bucket = %d,"
         " density_bucket = %d, layer = replace(layer, 'f16', 'f32'),"
         " shape = replace(shape, 'f16', 'f32') WHERE id = 4",
-        (int)log2((double)spc_map_rows(map)), ctx->info.name, ctx->info.target,
-        (int)round(2 * log2((double)spc_map_rows(map))),
+        (int)log2((double)spc_map_rows_out(map)), ctx->info.name, ctx->info.target,
+        (int)round(2 * log2((double)spc_map_rows_out(map))),
         (int)round(2 * log2(spc_map_density(map))));
     harm(file, spc__buf_text(&text));
     spc__buf_release(&text);
@@ -825,7 +825,7 @@ START_TEST(what_was_measured_before_an_upgrade_serves_after_it)
                  old_cases[c].layer, "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_NEAREST);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_NEAREST);
     assert_says(spc_plan_reason(r.plan), old_cases[c].says);
     ck_assert_str_eq(spc_plan_config(r.plan), "tile=32,order=gray,arrival=0");
     harness_close(&r);
@@ -870,7 +870,7 @@ START_TEST(cached_only_never_compiles)
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).artefacts_loaded, 1);
     harness_prepare(&r, SPC_KRSC);
@@ -1035,8 +1035,8 @@ static void choose_as(harness *r, const char *template_name, const char *config,
     assert_ok(
         spc__ctx_code(&code, r->ctx, template_name, &problem, &trial.config, 0),
         spc_ctx_error(r->ctx));
-    spc__problem_key_init(&key, r->ctx, &r->conv, spc_map_rows(r->map),
-                          spc_map_rows(r->map), spc_map_density(r->map));
+    spc__problem_key_init(&key, r->ctx, &r->conv, spc_map_rows_out(r->map),
+                          spc_map_rows_out(r->map), spc_map_density(r->map));
     key.features[0].value += octaves;
     snprintf(trial.template_name, sizeof(trial.template_name), "%s",
              template_name);
@@ -1087,24 +1087,24 @@ static void choose_two(const char *file)
 static const struct {
     const char *harm;
     bool sealed; /* the change is sealed */
-    spc_origin origin;
+    spc_match origin;
     const char *says;
 } lies[] = {
     /* Changes one number in the text of a launch geometry or configuration. */
     {"UPDATE trial SET launch = replace(launch, 'packed_bytes=',"
      " 'packed_bytes=1,was=') WHERE " FIRST,
-     false, SPC_ORIGIN_BUCKET, "digest"},
+     false, SPC_MATCH_BUCKET, "digest"},
     {"UPDATE trial SET config = replace(config, '32', '16') WHERE " FIRST,
-     false, SPC_ORIGIN_BUCKET, "digest"},
+     false, SPC_MATCH_BUCKET, "digest"},
     {"UPDATE choice SET trial = (SELECT max(trial) FROM choice)", false,
-     SPC_ORIGIN_EXACT, "digest"},
+     SPC_MATCH_EXACT, "digest"},
     {"UPDATE artefact SET launch = 'block=1' WHERE id = 1", false,
-     SPC_ORIGIN_EXACT, ""},
+     SPC_MATCH_EXACT, ""},
     /* Two files were merged, with mixed-up rows. */
-    {EXCHANGE_CODE, false, SPC_ORIGIN_DEFAULT, "digest"},
-    {EXCHANGE_CODE, true, SPC_ORIGIN_DEFAULT, "it is the code of 'probe|"},
+    {EXCHANGE_CODE, false, SPC_MATCH_DEFAULT, "digest"},
+    {EXCHANGE_CODE, true, SPC_MATCH_DEFAULT, "it is the code of 'probe|"},
     {"UPDATE artefact SET id = -id; UPDATE artefact SET id = 3 + id", false,
-     SPC_ORIGIN_EXACT, ""},
+     SPC_MATCH_EXACT, ""},
 };
 
 /* A record whose contents changed is set aside, and the next best is used. */
@@ -1119,11 +1119,11 @@ START_TEST(a_record_that_lies_is_set_aside)
                      "gen:uniform,n=300,extent=9");
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
-        ck_assert_msg(spc_plan_origin(r.plan) == lies[_i].origin, "%s",
+        ck_assert_msg(spc_plan_match(r.plan) == lies[_i].origin, "%s",
                       spc_plan_reason(r.plan));
         if (again == 0)
             assert_says(spc_plan_reason(r.plan), lies[_i].says);
-        else if (lies[_i].origin == SPC_ORIGIN_DEFAULT)
+        else if (lies[_i].origin == SPC_MATCH_DEFAULT)
             assert_says(spc_plan_reason(r.plan), "was set aside");
         else /* not read a second time */
             ck_assert_ptr_null(strstr(spc_plan_reason(r.plan), "digest"));
@@ -1184,7 +1184,7 @@ START_TEST(host_code_of_a_layer_runs_only_if_it_is_trusted)
     if (_i == 0) { /* the measured configuration is used, compiled here */
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
                   spc_ctx_error(r.ctx));
-        ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+        ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
         ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 1);
         ck_assert_int_ne(access(mark, F_OK), 0);
     }
@@ -1229,7 +1229,7 @@ START_TEST(a_choice_without_code_does_not_hide_one_that_has_it)
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
     ck_assert_str_eq(spc_plan_config(r.plan), other.config);
     harness_close(&r);
 }
@@ -1248,7 +1248,7 @@ START_TEST(a_record_that_cannot_be_launched_is_made_anew)
                  "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_msg(spc_plan_origin(r.plan) == SPC_ORIGIN_EXACT, "%s",
+    ck_assert_msg(spc_plan_match(r.plan) == SPC_MATCH_EXACT, "%s",
                   spc_plan_reason(r.plan));
     harness_prepare(&r, SPC_KRSC);
     harness_check(&r);
@@ -1267,7 +1267,7 @@ START_TEST(a_shipped_layer_serves_alone)
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
     harness_close(&r);
 }
 END_TEST
@@ -1373,7 +1373,7 @@ START_TEST(a_stored_default_is_served_without_asking_templates)
     assert_ok(
         spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(r.ctx));
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_DEFAULT);
     ck_assert(r.ctx->library == NULL);
     harness_prepare(&r, SPC_KRSC);
     harness_check(&r);
@@ -1405,7 +1405,7 @@ START_TEST(an_explanation_is_what_the_plan_will_be)
     assert_ok(spc_explain(&is, r.ctx, &ask, 0), spc_ctx_error(r.ctx));
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_int_eq(is.origin, spc_plan_origin(r.plan));
+    ck_assert_int_eq(is.origin, spc_plan_match(r.plan));
     ck_assert_str_eq(is.template_name, spc_plan_template(r.plan));
     ck_assert_str_eq(is.config, spc_plan_config(r.plan));
     ck_assert_str_eq(is.reason, spc_plan_reason(r.plan));
@@ -1492,7 +1492,7 @@ START_TEST(a_pack_serves_an_unseen_layer_by_the_default_of_its_class)
                  "gen:uniform,n=300,extent=9");
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_DEFAULT);
     ck_assert_msg(
         (strstr(spc_plan_reason(r.plan), "the measured default of its class") !=
          NULL) == unseen[_i].of_class,
@@ -1560,9 +1560,9 @@ START_TEST(the_listing_shows_what_was_measured_and_no_code_records)
     ck_assert_int_eq(all.rows, 1);
     ck_assert_str_eq(all.layer, "subm,cin=8,cout=8,k=3,dtype=f32");
     ck_assert_str_eq(all.choice, "probe tile=32,order=gray,arrival=0");
-    assert_ok(spc_db_trials(ctx, all.id, see_trial, &all), spc_ctx_error(ctx));
+    assert_ok(spc_db_each_trial(ctx, all.id, see_trial, &all), spc_ctx_error(ctx));
     ck_assert_int_eq(all.trials, 1);
-    ck_assert_int_eq(spc_db_trials(ctx, 999999, see_trial, &all),
+    ck_assert_int_eq(spc_db_each_trial(ctx, 999999, see_trial, &all),
                      SPC_ENOTFOUND);
     spc_ctx_free(ctx);
     ctx = open_ctx("cpu", "", templates);
@@ -1585,13 +1585,13 @@ START_TEST(trials_are_those_of_the_problem_that_is_listed_first)
     fill(database, own, LENGTH(own));
     fill(shipped, other, LENGTH(other));
     spc_ctx *ctx = open_layered(database, shipped, templates);
-    assert_ok(spc_db_trials(ctx, 1, see_trial, &all), spc_ctx_error(ctx));
+    assert_ok(spc_db_each_trial(ctx, 1, see_trial, &all), spc_ctx_error(ctx));
     ck_assert_int_eq(all.trials, 1);
     ck_assert_str_eq(all.config, own[0].config);
-    assert_ok(spc_db_trials(ctx, 2, see_trial, &all), spc_ctx_error(ctx));
+    assert_ok(spc_db_each_trial(ctx, 2, see_trial, &all), spc_ctx_error(ctx));
     ck_assert_int_eq(all.trials, 1 + 2);
     ck_assert_str_eq(all.config, other[2].config);
-    ck_assert_int_eq(spc_db_trials(ctx, 3, see_trial, &all), SPC_ENOTFOUND);
+    ck_assert_int_eq(spc_db_each_trial(ctx, 3, see_trial, &all), SPC_ENOTFOUND);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -1606,7 +1606,7 @@ START_TEST(a_damaged_trial_is_named_and_the_others_are_listed)
     fill(database, own, LENGTH(own));
     harm(database, DAMAGE);
     spc_ctx *ctx = open_ctx("cpu", database, templates);
-    ck_assert_int_eq(spc_db_trials(ctx, 1, see_trial, &all), SPC_EDB);
+    ck_assert_int_eq(spc_db_each_trial(ctx, 1, see_trial, &all), SPC_EDB);
     assert_says(spc_ctx_error(ctx), "damaged");
     ck_assert_int_eq(all.trials, 1);
     ck_assert_str_eq(all.config, own[1].config);

@@ -172,7 +172,7 @@ static array make_array(spc_ctx *ctx, int64_t rows, int columns,
 
     for (size_t i = 0; i < n; i++)
         out.values[i] = (float)spc__random_below(random, 7) - 3;
-    assert_ok(spc_alloc(&out.device, ctx, n * spc__dtype_of(dtype)->bytes),
+    assert_ok(spc_memory_alloc(&out.device, ctx, n * spc__dtype_of(dtype)->bytes),
               spc_ctx_error(ctx));
     return out;
 }
@@ -203,7 +203,7 @@ static void download(const array *to, spc_ctx *ctx)
 
 static void free_array(array *from, spc_ctx *ctx)
 {
-    spc_dealloc(ctx, from->device);
+    spc_memory_free(ctx, from->device);
     free(from->values);
 }
 
@@ -331,9 +331,9 @@ static void open_bench(bench *b, const char *device, const char *layer)
                       &random);
     b->dy = make_array(b->ctx, b->relation.rows_out, b->conv.cout,
                        b->conv.dtype, &random);
-    b->dw = make_array(b->ctx, spc__operand_of(&b->conv, SPC_OUT, 0).rows,
+    b->dw = make_array(b->ctx, spc__operand_of(&b->conv, SPC_OPERAND_OUT, 0).rows,
                        b->conv.cout,
-                       spc__operand_of(&b->conv, SPC_OUT, 0).dtype, &random);
+                       spc__operand_of(&b->conv, SPC_OPERAND_OUT, 0).dtype, &random);
     b->count = b->dw.rows * b->dw.columns;
     for (int i = 0; i < LENGTH(odds); i++)
         b->want[i] = expect_odd(b, &odds[i]);
@@ -379,7 +379,7 @@ static void check(const bench *b, const candidate *which, int odd,
     put_back(b, &odds[odd], kept);
     assert_ok(spc_plan_execute(plan, b->map, &buffers, NULL),
               spc_ctx_error(b->ctx));
-    assert_ok(spc_synchronize(b->ctx), spc_ctx_error(b->ctx));
+    assert_ok(spc_ctx_synchronize(b->ctx), spc_ctx_error(b->ctx));
     download(&b->dw, b->ctx);
     for (int64_t i = 0; i < b->count; i++)
         ck_assert_msg(is_right(b->dw.values[i], b->want[odd][i]),
@@ -394,11 +394,11 @@ static void check_candidate(const bench *b, const candidate *which)
     void *work;
 
     assert_ok(
-        spc_alloc(&work, b->ctx, spc_plan_workspace_bytes(plan, b->map) + 16),
+        spc_memory_alloc(&work, b->ctx, spc_plan_workspace_bytes(plan, b->map) + 16),
         spc_ctx_error(b->ctx));
     for (int odd = 0; odd < LENGTH(odds); odd++)
         check(b, which, odd, plan, work);
-    spc_dealloc(b->ctx, work);
+    spc_memory_free(b->ctx, work);
     spc_plan_free(plan);
 }
 

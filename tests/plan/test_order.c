@@ -74,14 +74,14 @@ static void reserve_sets(reserved *r)
         v.high[i] = 8;
     }
     o.duplicates = SPC_DUPLICATES_SUM;
-    assert_ok(spc_coords_reserve(&r->set, ctx, &o));
+    assert_ok(spc_coords_create_reserved(&r->set, ctx, &o));
     assert_ok(spc_conv_parse(
         &down, "conv,cin=8,cout=8,k=2,stride=2,rule=floor,dtype=f32", &error));
-    assert_ok(spc_coords_reserve_outputs(&r->out, r->set, &down.geometry, 0));
+    assert_ok(spc_coords_create_outputs_reserved(&r->out, r->set, &down.geometry, 0));
     assert_ok(spc_map_create(&r->down, r->set, r->out, &down.geometry));
-    assert_ok(spc_coords_reserve_regrouped(&r->regrouped, &r->set, 1, &how, 0));
-    assert_ok(spc_points_reserve(&r->cloud, ctx, &p));
-    assert_ok(spc_points_reserve_sampled(&r->sampled, r->cloud, 1));
+    assert_ok(spc_coords_create_regrouped_reserved(&r->regrouped, &r->set, 1, &how, 0));
+    assert_ok(spc_points_create_reserved(&r->cloud, ctx, &p));
+    assert_ok(spc_points_create_sampled(&r->sampled, r->cloud, 1));
     assert_ok(spc_voxels_create(&r->voxels, ctx, &v, 8, 8));
 }
 
@@ -96,14 +96,14 @@ static void reserve_plans(reserved *r)
     assert_ok(spc_conv_parse(
         &conv, "points,cin=8,cout=8,k=3,radius=1.5,dtype=f32", &error));
     assert_ok(
-        spc_map_radius(&r->radius, r->cloud, r->cloud, &conv.geometry, 64));
+        spc_map_create_radius(&r->radius, r->cloud, r->cloud, &conv.geometry, 64));
     assert_ok(spc_plan_create(&r->points_plan, ctx, &conv, r->radius, 0));
     assert_ok(spc_feature_parse(&f, "act=relu,c=8,dtype=f32", &error));
     assert_ok(spc_feature_plan_create(&r->act, ctx, &f, 0));
     assert_ok(spc_feature_parse(
         &f, "pool=max,c=8,rule=floor,k=2,stride=2,dtype=f32", &error));
     assert_ok(spc_feature_plan_create(&r->pool, ctx, &f, 0));
-    assert_ok(spc_feature_prepare(r->pool, r->down, NULL));
+    assert_ok(spc_feature_plan_prepare(r->pool, r->down, NULL));
 }
 
 static void reserve_net(reserved *r)
@@ -113,7 +113,7 @@ static void reserve_net(reserved *r)
 
     snprintf(path, sizeof(path), "%s/networks/chain.lua", SPC_TEST_DATA);
     assert_ok(spc_net_load(&r->net, path, SPC_F32, &error));
-    assert_ok(spc_net_draw_params(r->net, 1, &error));
+    assert_ok(spc_net_init_params(r->net, 1, &error));
     o.capacity = 4;
     o.high[1] = o.high[2] = o.high[3] = 3;
     assert_ok(spc_net_plan_create(&r->net_plan, ctx, r->net, &o));
@@ -151,21 +151,21 @@ static const spc_gather gather = {SPC_F32, 8, false};
 /* Calls that need a filled object, each with the missing call. */
 #define EARLY(X)                                                               \
     X(spc_coords_check(r->set, NULL), "spc_coords_update")                     \
-    X(spc_coords_merge(r->set, memory, SPC_F32, 8, NULL), "spc_coords_update") \
+    X(spc_coords_merge_features(r->set, memory, SPC_F32, 8, NULL), "spc_coords_update") \
     X(spc_coords_update(r->out, NULL, NULL, 0, NULL), "spc_coords_update")     \
     X(spc_coords_check(r->out, NULL), "spc_coords_update")                     \
     X(spc_coords_create_outputs(&made, r->set, &floor_rule),                   \
       "spc_coords_update")                                                     \
-    X(spc_coords_regroup(r->regrouped, NULL, NULL), "spc_coords_update")       \
+    X(spc_coords_update_regrouped(r->regrouped, NULL, NULL), "spc_coords_update")       \
     X(spc_coords_create_regrouped(&made, &r->set, 1, &same, NULL),             \
       "spc_coords_update")                                                     \
-    X(spc_coords_check(r->regrouped, NULL), "spc_coords_regroup")              \
-    X(spc_coords_mask(r->regrouped, mask, in, SPC_F32, 0, NULL),               \
+    X(spc_coords_check(r->regrouped, NULL), "spc_coords_update_regrouped")              \
+    X(spc_coords_mask_above(r->regrouped, mask, in, SPC_F32, 0, NULL),               \
       "spc_coords_update")                                                     \
     X(spc_coords_gather(r->regrouped, memory, in, &gather, NULL),              \
-      "spc_coords_regroup")                                                    \
-    X(spc_coords_spread(r->regrouped, out, memory, &gather, NULL),             \
-      "spc_coords_regroup")                                                    \
+      "spc_coords_update_regrouped")                                                    \
+    X(spc_coords_scatter(r->regrouped, out, memory, &gather, NULL),             \
+      "spc_coords_update_regrouped")                                                    \
     X(spc_points_check(r->cloud, NULL), "spc_points_update")                   \
     X(spc_points_update(r->sampled, NULL, NULL, NULL, 0, NULL),                \
       "spc_points_update")                                                     \
@@ -176,16 +176,16 @@ static const spc_gather gather = {SPC_F32, 8, false};
     X(spc_map_update(r->radius, NULL, NULL, 0, NULL), "spc_points_update")     \
     X(spc_map_check(r->map, NULL), "spc_map_update")                           \
     X(spc_map_download(r->map, index), "spc_map_update")                       \
-    X(spc_map_triplets(r->radius, triplets), "spc_map_update")                 \
+    X(spc_map_download_triplets(r->radius, triplets), "spc_map_update")                 \
     X(spc_plan_execute(r->plan, r->map, &buffers, NULL), "spc_map_update")     \
     X(spc_plan_execute(r->points_plan, r->radius, &buffers, NULL),             \
       "spc_map_update")                                                        \
-    X(spc_feature_execute(r->act, r->set, NULL, &feature_buffers, NULL),       \
+    X(spc_feature_plan_execute(r->act, r->set, NULL, &feature_buffers, NULL),       \
       "spc_coords_update")                                                     \
-    X(spc_feature_execute(r->pool, NULL, r->down, &feature_buffers, NULL),     \
+    X(spc_feature_plan_execute(r->pool, NULL, r->down, &feature_buffers, NULL),     \
       "spc_map_update")                                                        \
-    X(spc_net_check(r->net_plan, NULL), "spc_net_execute")                     \
-    X(spc_net_replay(r->net_plan, NULL), "spc_net_capture")
+    X(spc_net_plan_check(r->net_plan, NULL), "spc_net_plan_execute")                     \
+    X(spc_net_plan_replay(r->net_plan, NULL), "spc_net_plan_capture")
 
 typedef struct early {
     const char *call;
@@ -252,7 +252,7 @@ START_TEST(a_download_has_the_rows_of_a_map_that_was_never_checked)
     open_ctx();
     o.capacity = 8;
     o.high[1] = o.high[2] = o.high[3] = 7;
-    assert_ok(spc_coords_reserve(&set, ctx, &o));
+    assert_ok(spc_coords_create_reserved(&set, ctx, &o));
     assert_ok(spc_map_create(&map, set, set, &g));
     assert_ok(spc_map_update(map, voxels[0], NULL, 4, NULL));
     assert_ok(spc_map_download(map, index));
@@ -282,13 +282,13 @@ START_TEST(an_extent_that_was_never_set_is_refused_at_creation)
     n.capacity = c.capacity = p.capacity = 1000;
     ck_assert_int_eq(spc_net_plan_create(&plan, ctx, r.net, &n), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "`low` and `high`"));
-    ck_assert_int_eq(spc_coords_reserve(&r.set, ctx, &c), SPC_EINVAL);
+    ck_assert_int_eq(spc_coords_create_reserved(&r.set, ctx, &c), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "`low` and `high`"));
-    ck_assert_int_eq(spc_points_reserve(&r.cloud, ctx, &p), SPC_EINVAL);
+    ck_assert_int_eq(spc_points_create_reserved(&r.cloud, ctx, &p), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "`low` and `high`"));
     c.capacity = p.capacity = 1; /* one voxel has room for one row */
-    assert_ok(spc_coords_reserve(&r.set, ctx, &c));
-    assert_ok(spc_points_reserve(&r.cloud, ctx, &p));
+    assert_ok(spc_coords_create_reserved(&r.set, ctx, &c));
+    assert_ok(spc_points_create_reserved(&r.cloud, ctx, &p));
     release(&r);
     spc_ctx_free(ctx);
 }
@@ -311,7 +311,7 @@ START_TEST(a_context_may_be_freed_before_what_was_made_with_it)
     ck_assert_int_eq(spc_map_download(r.map, index), SPC_OK);
     ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &buffers, NULL), SPC_OK);
     ck_assert_int_eq(
-        spc_feature_execute(r.act, r.set, NULL, &feature_buffers, NULL),
+        spc_feature_plan_execute(r.act, r.set, NULL, &feature_buffers, NULL),
         SPC_OK);
     ck_assert(!spc_plan_is_outdated(r.plan));
     release(&r);
@@ -336,9 +336,9 @@ START_TEST(success_clears_the_error_of_an_earlier_call)
     ck_assert_ptr_nonnull(strstr(spc_error_text(&error, ctx), "nothing"));
     ck_assert_int_eq(spc_conv_parse(&conv, "subm,cin=1,cout=1,k=3", &error),
                      SPC_OK);
-    ck_assert_int_eq(spc_alloc(NULL, ctx, 1), SPC_EINVAL);
+    ck_assert_int_eq(spc_memory_alloc(NULL, ctx, 1), SPC_EINVAL);
     ck_assert_str_eq(spc_error_text(&error, ctx),
-                     "spc_alloc: `out` must not be NULL");
+                     "spc_memory_alloc: `out` must not be NULL");
     ck_assert_str_eq(spc_error_text(NULL, ctx), spc_ctx_error(ctx));
     ck_assert_str_eq(spc_error_text(NULL, NULL), "");
     spc_ctx_free(ctx);

@@ -361,14 +361,14 @@ START_TEST(memory_of_the_device_copies_both_ways)
     char there[] = "there", back[6] = "";
     void *memory, *nothing;
 
-    assert_ok(spc_alloc(&memory, ctx, sizeof(there)), spc_ctx_error(ctx));
-    assert_ok(spc_alloc(&nothing, ctx, 0), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&memory, ctx, sizeof(there)), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&nothing, ctx, 0), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, memory, there, sizeof(there)), "");
     assert_ok(spc_copy_to_host(ctx, back, memory, sizeof(back)), "");
     ck_assert_str_eq(back, there);
-    spc_dealloc(ctx, memory);
-    spc_dealloc(ctx, nothing);
-    spc_dealloc(ctx, NULL);
+    spc_memory_free(ctx, memory);
+    spc_memory_free(ctx, nothing);
+    spc_memory_free(ctx, NULL);
     spc_ctx_free(ctx);
 }
 END_TEST
@@ -424,7 +424,7 @@ static void check_case(const char *device, int i)
                  cases[i].scene);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_DEFAULT);
     assert_says(spc_plan_reason(r.plan), "default");
     harness_prepare(&r, SPC_KRSC);
     harness_check(&r);
@@ -480,7 +480,7 @@ START_TEST(no_voxels_are_no_trouble)
     harness_open(&r, open_ctx(device_or(devices[_i]), suite_database(), NULL),
                  "subm,cin=4,cout=4", "gen:uniform,n=1");
     spc_map_free(r.map);
-    assert_ok(spc_map_create_from_coords(&r.map, r.ctx, &r.conv, NULL, 0, NULL),
+    assert_ok(spc_map_create_from_rows(&r.map, r.ctx, &r.conv, NULL, 0, NULL),
               spc_ctx_error(r.ctx));
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
@@ -507,12 +507,12 @@ START_TEST(both_weight_layouts_pack_to_the_same_bytes)
             for (int co = 0; co < 5; co++)
                 rsck[k][ci][co] = krsc[(co * 6 + k) * 6 + ci];
     void *other;
-    assert_ok(spc_alloc(&other, r.ctx, sizeof(rsck)), "");
+    assert_ok(spc_memory_alloc(&other, r.ctx, sizeof(rsck)), "");
     assert_ok(spc_copy_to_device(r.ctx, other, rsck, sizeof(rsck)), "");
     assert_ok(spc_plan_pack_weights(r.plan, r.packed, other, SPC_RSCK, NULL),
               spc_ctx_error(r.ctx));
     harness_check(&r);
-    spc_dealloc(r.ctx, other);
+    spc_memory_free(r.ctx, other);
     harness_close(&r);
 }
 END_TEST
@@ -586,7 +586,7 @@ START_TEST(buffers_that_overlap_are_refused)
     harness r;
 
     open_probe(&r);
-    size_t rows = (size_t)spc_map_rows(r.map);
+    size_t rows = (size_t)spc_map_rows_out(r.map);
     spc_buffers bad = r.buffers;
     switch (_i) {
     case 0:
@@ -625,7 +625,7 @@ START_TEST(slices_of_one_buffer_do_not_overlap)
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
     harness_prepare(&r, SPC_KRSC);
-    size_t rows = (size_t)spc_map_rows(r.map);
+    size_t rows = (size_t)spc_map_rows_out(r.map);
     float *both = calloc(rows + 1, 16 * sizeof(float));
     spc_buffers slices = r.buffers;
     slices.in = both + 8 * (size_t)(_i == 0);
@@ -808,7 +808,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     harness_check(&r);
     for (int i = 0; i < THREADS; i++) {
         runners[i] = (runner){.r = &r, .number = i};
-        assert_ok(spc_alloc(&runners[i].out, r.ctx, r.bed->out.bytes), "");
+        assert_ok(spc_memory_alloc(&runners[i].out, r.ctx, r.bed->out.bytes), "");
         ck_assert_int_eq(
             pthread_create(&threads[i], NULL, run_often, &runners[i]), 0);
     }
@@ -822,7 +822,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
         pthread_join(threads[i], NULL);
         ck_assert_int_eq(runners[i].failed, 0);
         assert_equal_on_device(&r, runners[i].out, r.bed->out.data);
-        spc_dealloc(r.ctx, runners[i].out);
+        spc_memory_free(r.ctx, runners[i].out);
     }
     harness_close(&r);
 }
@@ -846,7 +846,7 @@ START_TEST(the_bench_checks_and_times_everything)
     ck_assert(result.index_us > 0 && result.layout_us >= 0);
     ck_assert(result.error <= 1 && result.samples > 0);
     ck_assert_double_eq(result.gathered_bytes * 16, result.flops);
-    ck_assert_int_eq(result.origin, SPC_ORIGIN_DEFAULT);
+    ck_assert_int_eq(result.origin, SPC_MATCH_DEFAULT);
     spc_scene_free(scene);
     spc_ctx_free(ctx);
 }
@@ -935,15 +935,15 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("", "", spc_ctx_device(NULL, &info))                                     \
     X("`out`", told, spc_ctx_device(ctx, NULL))                                \
     X("", "", spc_device_measure(NULL))                                        \
-    X("`out`", told, spc_alloc(NULL, ctx, 1))                                  \
-    X("", "", spc_alloc(&memory, NULL, 1))                                     \
+    X("`out`", told, spc_memory_alloc(NULL, ctx, 1))                                  \
+    X("", "", spc_memory_alloc(&memory, NULL, 1))                                     \
     X("", "", spc_copy_to_device(NULL, room, room, 1))                         \
     X("`device`", told, spc_copy_to_device(ctx, NULL, room, 1))                \
     X("`host`", told, spc_copy_to_device(ctx, room, NULL, 1))                  \
     X("", "", spc_copy_to_host(NULL, room, room, 1))                           \
     X("`host`", told, spc_copy_to_host(ctx, NULL, room, 1))                    \
     X("`device`", told, spc_copy_to_host(ctx, room, NULL, 1))                  \
-    X("", "", spc_synchronize(NULL))                                           \
+    X("", "", spc_ctx_synchronize(NULL))                                           \
     X("`out`", error.text, spc_conv_parse(NULL, "subm,cin=1,cout=1", &error))  \
     X("empty", error.text, spc_conv_parse(&conv, NULL, &error))                \
     X("`conv`", error.text, spc_conv_check(NULL, &error))                      \
@@ -952,12 +952,12 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("`out`", error.text, spc_scene_create(NULL, room, 1, "", &error))        \
     X("NULL", error.text, spc_scene_create(&scene, NULL, 1, "", &error))       \
     X("`out`", told,                                                           \
-      spc_map_create_from_coords(NULL, ctx, &r.conv, room, 1, NULL))           \
-    X("", "", spc_map_create_from_coords(&map, NULL, &r.conv, room, 1, NULL))  \
+      spc_map_create_from_rows(NULL, ctx, &r.conv, room, 1, NULL))           \
+    X("", "", spc_map_create_from_rows(&map, NULL, &r.conv, room, 1, NULL))  \
     X("`conv`", told,                                                          \
-      spc_map_create_from_coords(&map, ctx, NULL, room, 1, NULL))              \
+      spc_map_create_from_rows(&map, ctx, NULL, room, 1, NULL))              \
     X("without coordinates", told,                                             \
-      spc_map_create_from_coords(&map, ctx, &r.conv, NULL, 1, NULL))           \
+      spc_map_create_from_rows(&map, ctx, &r.conv, NULL, 1, NULL))           \
     X("`out`", told, spc_map_create_from_scene(NULL, ctx, &r.conv, r.scene))   \
     X("", "", spc_map_create_from_scene(&map, NULL, &r.conv, r.scene))         \
     X("`conv`", told, spc_map_create_from_scene(&map, ctx, NULL, r.scene))     \
@@ -987,13 +987,13 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("NULL", told, spc_tune(ctx, NULL, &one_scene, 1, NULL, NULL))            \
     X("scene", told, spc_tune(ctx, &r.conv, NULL, 1, NULL, NULL))              \
     X("", "", spc_tune_worker(NULL))                                           \
-    X("", "", spc_space_render(&text, NULL, &r.conv, NULL, 0))                 \
-    X("`conv`", told, spc_space_render(&text, ctx, NULL, NULL, 0))             \
-    X("`out`", told, spc_space_render(NULL, ctx, &r.conv, NULL, 0))            \
+    X("", "", spc_candidate_render(&text, NULL, &r.conv, NULL, 0))                 \
+    X("`conv`", told, spc_candidate_render(&text, ctx, NULL, NULL, 0))             \
+    X("`out`", told, spc_candidate_render(NULL, ctx, &r.conv, NULL, 0))            \
     X("", "", spc_db_each(NULL, tell_nothing, NULL))                           \
     X("`each`", told, spc_db_each(ctx, NULL, NULL))                            \
-    X("", "", spc_db_trials(NULL, 1, see_nothing, NULL))                       \
-    X("`each`", told, spc_db_trials(ctx, 1, NULL, NULL))
+    X("", "", spc_db_each_trial(NULL, 1, see_nothing, NULL))                       \
+    X("`each`", told, spc_db_each_trial(ctx, 1, NULL, NULL))
 
 START_TEST(what_is_null_is_refused_and_named)
 {
@@ -1039,12 +1039,12 @@ START_TEST(null_has_no_rows_and_no_name)
     char text[8] = "before";
 
     spc_ctx_free(NULL);
-    spc_dealloc(NULL, NULL);
+    spc_memory_free(NULL, NULL);
     spc_scene_free(NULL);
     spc_map_free(NULL);
     spc_plan_free(NULL);
-    spc_oracle(out, NULL, NULL, NULL, 1, NULL, NULL, NULL, 1);
-    spc_oracle(NULL, NULL, NULL, NULL, 1, NULL, NULL, NULL, 1);
+    spc_oracle_sums(out, NULL, NULL, NULL, 1, NULL, NULL, NULL, 1);
+    spc_oracle_sums(NULL, NULL, NULL, NULL, 1, NULL, NULL, NULL, 1);
     ck_assert_double_eq(out[0], 7);
     assert_says(spc_ctx_error(NULL), "no context");
     ck_assert_int_eq(spc_ctx_stats(NULL).lookups, 0);
@@ -1055,9 +1055,9 @@ START_TEST(null_has_no_rows_and_no_name)
                      spc_conv_format(NULL, 0, &(spc_conv)SPC_CONV_INIT));
     ck_assert(spc_scene_rows(NULL) == 0 && spc_scene_coords(NULL) == NULL);
     ck_assert_str_eq(spc_scene_name(NULL), "");
-    ck_assert(spc_map_rows(NULL) == 0 && spc_map_pairs(NULL) == 0);
+    ck_assert(spc_map_rows_out(NULL) == 0 && spc_map_pairs(NULL) == 0);
     ck_assert(spc_map_density(NULL) == 0 && spc_map_key_bits(NULL) == 0);
-    ck_assert_int_eq(spc_plan_origin(NULL), SPC_ORIGIN_DEFAULT);
+    ck_assert_int_eq(spc_plan_match(NULL), SPC_MATCH_DEFAULT);
     ck_assert_str_eq(spc_plan_reason(NULL), "");
     ck_assert_str_eq(spc_plan_template(NULL), "");
     ck_assert_str_eq(spc_plan_config(NULL), "");

@@ -87,8 +87,8 @@ static void put(const char *file, const choice *from)
     if (from->tile == 0)
         return;
     harness_open(&r, open_above(file, NULL, ""), LAYER, SCENE);
-    spc__problem_key_init(&key, r.ctx, &r.conv, spc_map_rows(r.map),
-                          spc_map_rows(r.map), spc_map_density(r.map));
+    spc__problem_key_init(&key, r.ctx, &r.conv, spc_map_rows_out(r.map),
+                          spc_map_rows_out(r.map), spc_map_density(r.map));
     key.features[0].value += from->octaves;
     spc__ctx_provenance(&provenance, r.ctx);
     spc__ctx_template_hash(trial.template_hash, r.ctx, "probe");
@@ -110,34 +110,34 @@ static void put(const char *file, const choice *from)
 static const struct {
     choice own, shipped;
     int serves; /* the expected record, by its tile */
-    spc_origin origin;
+    spc_match origin;
     bool is_shipped;
     const char *says;
 } cases[] = {
     {{0, 0, 0, false},
      {0, 32, 5, false},
      32,
-     SPC_ORIGIN_EXACT,
+     SPC_MATCH_EXACT,
      true,
      "shipped with"},
     {{0, 0, 0, false},
      {6, 32, 5, false},
      32,
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      true,
      "shipped with"},
     /* Its time was measured on another machine. */
-    {{0, 64, 9, false}, {0, 32, 5, false}, 64, SPC_ORIGIN_EXACT, false, "9.0"},
-    {{6, 64, 9, false}, {6, 32, 5, false}, 64, SPC_ORIGIN_NEAREST, false, "9."},
-    {{6, 64, 9, false}, {0, 32, 5, false}, 32, SPC_ORIGIN_EXACT, true, "5.0"},
+    {{0, 64, 9, false}, {0, 32, 5, false}, 64, SPC_MATCH_EXACT, false, "9.0"},
+    {{6, 64, 9, false}, {6, 32, 5, false}, 64, SPC_MATCH_NEAREST, false, "9."},
+    {{6, 64, 9, false}, {0, 32, 5, false}, 32, SPC_MATCH_EXACT, true, "5.0"},
     {{0, 0, 0, false},
      {0, 32, 5, true},
      32,
-     SPC_ORIGIN_NEAREST,
+     SPC_MATCH_NEAREST,
      true,
      "by an earlier version of its kernel"},
     /* A configuration that its template no longer has. */
-    {{0, 0, 0, false}, {0, 48, 5, true}, 16, SPC_ORIGIN_DEFAULT, false, "tile"},
+    {{0, 0, 0, false}, {0, 48, 5, true}, 16, SPC_MATCH_DEFAULT, false, "tile"},
 };
 
 START_TEST(what_ships_comes_behind_what_is_known_as_nearly)
@@ -151,7 +151,7 @@ START_TEST(what_ships_comes_behind_what_is_known_as_nearly)
                  SCENE);
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_msg(spc_plan_origin(r.plan) == cases[_i].origin, "%s",
+    ck_assert_msg(spc_plan_match(r.plan) == cases[_i].origin, "%s",
                   spc_plan_reason(r.plan));
     snprintf(tile, sizeof(tile), "tile=%d,", cases[_i].serves);
     assert_says(spc_plan_config(r.plan), tile);
@@ -177,8 +177,8 @@ START_TEST(in_the_background_a_stale_choice_is_tuned_anew)
         assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map,
                                   SPC_PLAN_BACKGROUND),
                   spc_ctx_error(r.ctx));
-        ck_assert_msg(spc_plan_origin(r.plan) ==
-                          (tuned ? SPC_ORIGIN_EXACT : SPC_ORIGIN_NEAREST),
+        ck_assert_msg(spc_plan_match(r.plan) ==
+                          (tuned ? SPC_MATCH_EXACT : SPC_MATCH_NEAREST),
                       "%s", spc_plan_reason(r.plan));
         ck_assert(spc_plan_is_shipped(r.plan) == !tuned);
         spc_background_wait(r.ctx);

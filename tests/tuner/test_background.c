@@ -74,8 +74,8 @@ static void run_plan(harness *r)
     harness_check(r);
     spc__bed_free(r->bed);
     spc__sample_release(&r->sample);
-    spc_dealloc(r->ctx, r->packed);
-    spc_dealloc(r->ctx, r->workspace);
+    spc_memory_free(r->ctx, r->packed);
+    spc_memory_free(r->ctx, r->workspace);
     r->bed = NULL;
     r->packed = r->workspace = NULL;
     memset(&r->sample, 0, sizeof(r->sample));
@@ -89,14 +89,14 @@ START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
     open_harness(&r, "user.db");
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     make_plan(&r);
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_DEFAULT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_DEFAULT);
     run_plan(&r);
     spc_background_wait(r.ctx);
     ck_assert(spc_plan_is_outdated(r.plan));
     run_plan(&r); /* the old plan still works */
     int64_t compiled = spc_ctx_stats(r.ctx).compiles;
     make_plan(&r);
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, compiled);
     ck_assert(!spc_plan_is_outdated(r.plan));
     run_plan(&r);
@@ -154,7 +154,7 @@ START_TEST(without_leave_to_tune_it_compiles)
     spc_background_wait(r.ctx);
     int64_t compiled = spc_ctx_stats(r.ctx).compiles;
     make_plan(&r);
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_NEAREST);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_NEAREST);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, compiled);
     ck_assert(!spc_plan_is_outdated(r.plan));
     harness_close(&r);
@@ -234,11 +234,11 @@ static void start_runner(runner *out, harness *r, const void *in,
 
     *out = (runner){.plan = r->plan, .map = r->map, .ends = ends};
     assert_ok(
-        spc_alloc(&own, r->ctx,
-                  spc_conv_bytes(&r->conv, SPC_OUT, spc_map_rows(r->map))),
+        spc_memory_alloc(&own, r->ctx,
+                  spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT, spc_map_rows_out(r->map))),
         spc_ctx_error(r->ctx));
     out->buffers = (spc_buffers){.in = in, .out = own, .weights = packed};
-    assert_ok(spc_alloc(&out->buffers.workspace, r->ctx,
+    assert_ok(spc_memory_alloc(&out->buffers.workspace, r->ctx,
                         spc_plan_workspace_bytes(r->plan, r->map)),
               spc_ctx_error(r->ctx));
     ck_assert_int_eq(pthread_create(&out->thread, NULL, run_often, out), 0);
@@ -256,15 +256,15 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     make_plan(&r);
     assert_ok(
-        spc_alloc(&in, r.ctx,
-                  spc_conv_bytes(&r.conv, SPC_IN, spc_map_rows_in(r.map))),
+        spc_memory_alloc(&in, r.ctx,
+                  spc_conv_operand_bytes(&r.conv, SPC_OPERAND_IN, spc_map_rows_in(r.map))),
         spc_ctx_error(r.ctx));
     assert_ok(
-        spc_alloc(&weights, r.ctx, spc_conv_bytes(&r.conv, SPC_WEIGHTS, 0)),
+        spc_memory_alloc(&weights, r.ctx, spc_conv_operand_bytes(&r.conv, SPC_OPERAND_WEIGHTS, 0)),
         spc_ctx_error(r.ctx));
-    memset(in, 0, spc_conv_bytes(&r.conv, SPC_IN, spc_map_rows_in(r.map)));
-    memset(weights, 0, spc_conv_bytes(&r.conv, SPC_WEIGHTS, 0));
-    assert_ok(spc_alloc(&packed, r.ctx, spc_plan_weights_bytes(r.plan)),
+    memset(in, 0, spc_conv_operand_bytes(&r.conv, SPC_OPERAND_IN, spc_map_rows_in(r.map)));
+    memset(weights, 0, spc_conv_operand_bytes(&r.conv, SPC_OPERAND_WEIGHTS, 0));
+    assert_ok(spc_memory_alloc(&packed, r.ctx, spc_plan_weights_bytes(r.plan)),
               spc_ctx_error(r.ctx));
     assert_ok(spc_plan_pack_weights(r.plan, packed, weights, SPC_KRSC, NULL),
               spc_ctx_error(r.ctx));
@@ -286,14 +286,14 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
         ck_assert_msg(failed == NULL, "%s", (const char *)failed);
         ck_assert_int_gt(runners[i].runs, 0);
         ck_assert(spc_plan_is_outdated(runners[i].plan));
-        spc_dealloc(r.ctx, runners[i].buffers.out);
-        spc_dealloc(r.ctx, runners[i].buffers.workspace);
+        spc_memory_free(r.ctx, runners[i].buffers.out);
+        spc_memory_free(r.ctx, runners[i].buffers.workspace);
     }
     make_plan(&r);
-    ck_assert_int_eq(spc_plan_origin(r.plan), SPC_ORIGIN_EXACT);
-    spc_dealloc(r.ctx, in);
-    spc_dealloc(r.ctx, weights);
-    spc_dealloc(r.ctx, packed);
+    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
+    spc_memory_free(r.ctx, in);
+    spc_memory_free(r.ctx, weights);
+    spc_memory_free(r.ctx, packed);
     harness_close(&r);
 }
 END_TEST
@@ -329,7 +329,7 @@ static void *serve_one(void *payload)
     plan = NULL;
     if (failed == NULL && (spc_plan_create(&plan, ctx, &shared->conv, map,
                                            SPC_PLAN_CACHED_ONLY) != SPC_OK ||
-                           spc_plan_origin(plan) != SPC_ORIGIN_EXACT))
+                           spc_plan_match(plan) != SPC_MATCH_EXACT))
         failed = "no choice in the end";
     spc_plan_free(plan);
     spc_map_free(map);

@@ -406,11 +406,11 @@ START_TEST(a_candidate_is_rendered_by_its_number)
     char *source = NULL;
 
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
-    assert_ok(spc_space_render(&source, ctx, &conv, NULL, 3),
+    assert_ok(spc_candidate_render(&source, ctx, &conv, NULL, 3),
               spc_ctx_error(ctx));
     assert_says(source, "mood=wrong");
     free(source);
-    ck_assert_int_eq(spc_space_render(&source, ctx, &conv, NULL, 6),
+    ck_assert_int_eq(spc_candidate_render(&source, ctx, &conv, NULL, 6),
                      SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "0 to 5");
     spc_ctx_free(ctx);

@@ -159,7 +159,7 @@ START_TEST(a_layer_that_cannot_be_is_refused_with_a_sentence)
         ck_assert_int_eq(spc_tune(ctx, &wrong[i], NULL, 0, &options, NULL),
                          SPC_EINVAL);
         ck_assert_str_ne(spc_ctx_error(ctx), "");
-        ck_assert_int_eq(spc_space_render(&text, ctx, &wrong[i], NULL, 0),
+        ck_assert_int_eq(spc_candidate_render(&text, ctx, &wrong[i], NULL, 0),
                          SPC_EINVAL);
         ck_assert_ptr_null(text);
     }

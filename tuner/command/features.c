@@ -47,18 +47,18 @@ static spc_status list_operators(const cli *self)
     table_init(&list, columns);
     spc__json_init(&json, &text);
     spc__json_array(&json, NULL);
-    for (int i = 0; spc_feature_example(i) != NULL; i++) {
+    for (int i = 0; spc_feature_example_at(i) != NULL; i++) {
         spc_feature feature;
         char full[200], words[200];
-        if (spc_feature_parse(&feature, spc_feature_example(i), NULL) != SPC_OK)
+        if (spc_feature_parse(&feature, spc_feature_example_at(i), NULL) != SPC_OK)
             continue;
         spc_feature_format(full, sizeof(full), &feature);
-        table_cell(&list, "%s", spc_feature_example(i));
+        table_cell(&list, "%s", spc_feature_example_at(i));
         spc_feature_words(words, sizeof(words), feature.op);
         table_cell(&list, "%s", full);
         table_cell(&list, "%s", words);
         spc__json_object(&json, NULL);
-        spc__json_text(&json, "operator", spc_feature_example(i));
+        spc__json_text(&json, "operator", spc_feature_example_at(i));
         spc__json_text(&json, "in_full", full);
         spc__json_text(&json, "words", words);
         spc__json_end_object(&json);

@@ -98,7 +98,7 @@ static spc_status find_form(spc_kernel_form *out, bool *is_kernel,
     out->strided = is_listed(&job->args->strided, array->name);
     *is_kernel = job->args->from != NULL &&
                  (kernel != NULL || out->strided ||
-                  spc_engine_owns(job->engine, array, job->args->axes));
+                  spc_engine_is_kernel(job->engine, array, job->args->axes));
     if (kernel == NULL)
         return SPC_OK;
     out->offsets = strcmp(kernel, "list") == 0 ? SPC_OFFSETS_ANY : 0;
@@ -221,7 +221,7 @@ static spc_status look_at(struct job *job, const spc_array *array, table *t,
         return status;
     *own = *array;
     job->count += array->unreadable == NULL;
-    if (is_kernel && spc_kernel_look(&kernel, array, &form, &error) != SPC_OK)
+    if (is_kernel && spc_kernel_describe(&kernel, array, &form, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     add_row(t, array, is_kernel ? &kernel : NULL);
     write_array(json, array, is_kernel ? &kernel : NULL);

@@ -359,7 +359,7 @@ static spc_status render_one(spc__buf *source,
                                 &candidates->target, &candidate->config, error);
 }
 
-spc_status spc_space_render(char **out, spc_ctx *ctx, const spc_conv *conv,
+spc_status spc_candidate_render(char **out, spc_ctx *ctx, const spc_conv *conv,
                             const char *target, int i)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;

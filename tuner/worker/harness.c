@@ -154,7 +154,7 @@ static void note_failure(spc__outcome *out, spc__harness *harness,
     out->status = status_for(cause, status);
     out->trouble = trouble_of(cause);
     out->dead =
-        cause == SPC_ETIMEOUT || spc_synchronize(harness->ctx) != SPC_OK;
+        cause == SPC_ETIMEOUT || spc_ctx_synchronize(harness->ctx) != SPC_OK;
 }
 
 /*
@@ -328,6 +328,6 @@ void spc__harness_probe(spc__outcome *out, spc__harness *harness)
 {
     begin(out, harness);
     if (digest_little(harness) != SPC_OK ||
-        spc_synchronize(harness->ctx) != SPC_OK)
+        spc_ctx_synchronize(harness->ctx) != SPC_OK)
         note_failure(out, harness, SPC__TRIAL_FAULT);
 }

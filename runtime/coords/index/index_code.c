@@ -228,7 +228,7 @@ void spc__index_ladder_init(spc__index_ladder *out, unsigned block,
             if (key == other)
                 add_index(out, &w, &sorting, false);
         }
-    if (g->rule == SPC_RULE_SUBM && spc_geometry_offsets(g) == 1)
+    if (g->rule == SPC_RULE_SUBM && spc_geometry_offset_count(g) == 1)
         add_rows(out);
     if (apart)
         add_layouts(out, block, g, inverse);

@@ -65,7 +65,7 @@ static line line_at(const spc_map *map, int number)
     int length = g->offset_count > 0 ? 1 : g->kernel[2], at[3];
     int step[3] = {0, 0, g->dilation[2]};
 
-    spc_geometry_offset(at, g, number * length);
+    spc_geometry_offset_at(at, g, number * length);
     return (line){number * length, length, key_of_step(layout, at),
                   key_of_step(layout, step)};
 }
@@ -144,7 +144,7 @@ static int64_t search_inverse(const search *s, int p)
         int64_t c[4] = {voxel[0]};
         int at[3], place = -1;
         bool whole = true;
-        spc_geometry_offset(at, g, k);
+        spc_geometry_offset_at(at, g, k);
         for (int i = 0; i < 3; i++) {
             int64_t value = (int64_t)voxel[1 + i] - at[i];
             c[1 + i] = spc__floor_div(value, g->stride[i]);

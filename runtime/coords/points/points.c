@@ -166,7 +166,7 @@ spc_status spc__points_check_extent(const spc_points_options *o,
                      (long long)o->capacity);
 }
 
-spc_status spc_points_reserve(spc_points **out, spc_ctx *ctx,
+spc_status spc_points_create_reserved(spc_points **out, spc_ctx *ctx,
                               const spc_points_options *options)
 {
     spc_error error = {0};
@@ -287,7 +287,7 @@ spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
     return status;
 }
 
-spc_status spc_points_reserve_sampled(spc_points **out, spc_points *in,
+spc_status spc_points_create_sampled(spc_points **out, spc_points *in,
                                       float edge)
 {
     spc_error error = {0};
@@ -493,7 +493,7 @@ int64_t spc_points_capacity(const spc_points *p)
     return p ? p->rows.capacity : 0;
 }
 
-const int32_t *spc_points_count(const spc_points *p)
+const int32_t *spc_points_device_count(const spc_points *p)
 {
     return p ? p->rows.count : NULL;
 }

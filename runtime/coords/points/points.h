@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * points.h - clouds of points and the maps between them, inside the library.
- * Public part: spc_points and spc_map_radius in spc/points.h.
+ * Public part: spc_points and spc_map_create_radius in spc/points.h.
  *
  * To maps and plans a cloud is a coordinate set: it has rows and an indexer
  * that fills maps of them, but no keys. points.c owns clouds, radius.c their

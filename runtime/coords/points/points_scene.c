@@ -233,7 +233,7 @@ static spc_status make_other(spc_points **out, spc_points *scene, float voxel,
         spc__coords_share(&scene->rows);
         return SPC_OK;
     }
-    if ((status = spc_points_reserve_sampled(out, scene, voxel)) != SPC_OK) {
+    if ((status = spc_points_create_sampled(out, scene, voxel)) != SPC_OK) {
         *error = *spc__error_of(scene->rows.ctx);
         return status;
     }

@@ -192,7 +192,7 @@ static void describe(spc_map *map, spc_points *in, spc_points *to,
     map->to = spc__coords_share(&to->rows);
     map->geometry = *geometry;
     map->inverse = inverse;
-    map->offsets = spc_geometry_offsets(geometry);
+    map->offsets = spc_geometry_offset_count(geometry);
     map->mask_words = (map->offsets + 31) / 32;
     map->centre = -1;
 }
@@ -262,13 +262,13 @@ static spc_status create_public(const char *name, spc_map **out, spc_points *in,
     return status == SPC_OK ? status : spc__ctx_fail(in->rows.ctx, &error);
 }
 
-spc_status spc_map_radius(spc_map **out, spc_points *in, spc_points *to,
+spc_status spc_map_create_radius(spc_map **out, spc_points *in, spc_points *to,
                           const spc_geometry *geometry, int64_t triplets)
 {
     return create_public(__func__, out, in, to, geometry, triplets, false);
 }
 
-spc_status spc_map_radius_inverse(spc_map **out, spc_points *in, spc_points *to,
+spc_status spc_map_create_radius_inverse(spc_map **out, spc_points *in, spc_points *to,
                                   const spc_geometry *geometry,
                                   int64_t triplets)
 {

@@ -264,7 +264,7 @@ static spc_status fail(spc_ctx *ctx, const spc_error *error)
     return ctx ? spc__ctx_fail(ctx, error) : error->status;
 }
 
-spc_status spc_coords_reserve_regrouped(spc_coords **out,
+spc_status spc_coords_create_regrouped_reserved(spc_coords **out,
                                         spc_coords *const *sources, int count,
                                         const spc_regrouping *how,
                                         int64_t capacity)
@@ -355,7 +355,7 @@ static spc_status check_regrouped(const spc_coords *c, spc_error *error)
     return spc__fail(error, SPC_EINVAL, "the set was not made of other sets");
 }
 
-spc_status spc_coords_regroup(spc_coords *c, const uint8_t *mask, void *stream)
+spc_status spc_coords_update_regrouped(spc_coords *c, const uint8_t *mask, void *stream)
 {
     spc_error error = {0};
     spc_status status = spc__need(NULL, __func__, "set", c, NULL);
@@ -482,7 +482,7 @@ static void describe_mask(spc_mask_args *args, const spc_coords *c,
     args->children = r->children;
 }
 
-spc_status spc_coords_mask(const spc_coords *c, uint8_t *mask,
+spc_status spc_coords_mask_above(const spc_coords *c, uint8_t *mask,
                            const void *const *in, spc_dtype dtype, float above,
                            void *stream)
 {
@@ -522,7 +522,7 @@ spc_status spc_coords_gather(const spc_coords *c, void *out,
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 
-spc_status spc_coords_spread(const spc_coords *c, void *const *out,
+spc_status spc_coords_scatter(const spc_coords *c, void *const *out,
                              const void *in, const spc_gather *how,
                              void *stream)
 {

@@ -187,7 +187,7 @@ static const char *complete(lua_State *L, reader *r, int tensor,
 {
     spc_tensor_info info;
 
-    if (spc_net_tensor(&info, r->net, tensor, &r->error) != SPC_OK)
+    if (spc_net_tensor_at(&info, r->net, tensor, &r->error) != SPC_OK)
         raise(L, r);
     if (!has_word(text, word))
         text = lua_pushfstring(L, "%s,%s=%d", text, word, info.channels);
@@ -413,7 +413,7 @@ static int do_channels(lua_State *L)
     reader *r = self(L);
     spc_tensor_info info;
 
-    if (spc_net_tensor(&info, r->net, tensor_argument(L, 1), &r->error) !=
+    if (spc_net_tensor_at(&info, r->net, tensor_argument(L, 1), &r->error) !=
         SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, info.channels);
@@ -425,7 +425,7 @@ static int do_shape(lua_State *L)
     reader *r = self(L);
     spc_tensor_info info;
 
-    if (spc_net_tensor(&info, r->net, tensor_argument(L, 1), &r->error) !=
+    if (spc_net_tensor_at(&info, r->net, tensor_argument(L, 1), &r->error) !=
         SPC_OK)
         return raise(L, r);
     for (int i = 0; i < 3; i++)

@@ -36,7 +36,7 @@ static spc_dtype stored_type(const spc__net_node *node, int j)
 {
     spc_dtype own = node->kind == SPC__NODE_CONV ? node->conv.dtype : SPC_F32;
 
-    if (spc__net_operands[j] == SPC_WEIGHTS &&
+    if (spc__net_operands[j] == SPC_OPERAND_WEIGHTS &&
         (own == SPC_F16 || own == SPC_BF16))
         return own;
     return fits_half(node->params[j], node->counts[j]) ? SPC_F16 : SPC_F32;

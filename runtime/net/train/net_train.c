@@ -39,8 +39,8 @@ static spc_status put_weights(spc_training *t, step *s)
         status = spc_copy_to_device(t->ctx, weights, host, bytes);
     if (status == SPC_OK && (status = pack(&s->forward, weights)) == SPC_OK &&
         (status = pack(&s->dgrad, weights)) == SPC_OK)
-        status = spc_synchronize(t->ctx);
-    spc_dealloc(t->ctx, weights);
+        status = spc_ctx_synchronize(t->ctx);
+    spc_memory_free(t->ctx, weights);
     free(host);
     return status;
 }
@@ -139,7 +139,7 @@ spc_status spc_training_create(spc_training **out, spc_ctx *ctx,
 static void release_pass(const spc_training *t, spc__train_pass *p)
 {
     spc_plan_free(p->plan);
-    spc_dealloc(t->ctx, p->packed);
+    spc_memory_free(t->ctx, p->packed);
     if (p->owned)
         spc_map_free(p->map);
 }
@@ -155,9 +155,9 @@ static void release_step(const spc_training *t, step *s)
     for (int i = 0; i < SPC__NET_SOURCES; i++)
         spc__train_release(&s->copy[i]);
     if (!s->borrows)
-        spc_dealloc(t->ctx, s->index);
-    spc_dealloc(t->ctx, s->vector);
-    spc_dealloc(t->ctx, s->change);
+        spc_memory_free(t->ctx, s->index);
+    spc_memory_free(t->ctx, s->vector);
+    spc_memory_free(t->ctx, s->change);
     free(s->values);
 }
 
@@ -170,11 +170,11 @@ void spc_training_free(spc_training *t)
     for (int i = 0; i < t->action_count; i++)
         spc__train_release(&t->actions[i].sum);
     for (int i = 0; i < t->value_count; i++)
-        spc_dealloc(t->ctx, t->values[i].data);
+        spc_memory_free(t->ctx, t->values[i].data);
     for (int i = t->array_count > 0 ? t->plan->net->out_count : 0;
          i < t->array_count; i++)
-        spc_dealloc(t->ctx, t->arrays[i]);
-    spc_dealloc(t->ctx, t->work);
+        spc_memory_free(t->ctx, t->arrays[i]);
+    spc_memory_free(t->ctx, t->work);
     free(t->steps);
     free(t->values);
     free(t->value_of);
@@ -195,7 +195,7 @@ int64_t spc_training_rows(const spc_training *t)
     return t != NULL ? spc__train_output(t, 0)->rows : 0;
 }
 
-spc_status spc_training_output(spc_training_out *out, const spc_training *t,
+spc_status spc_training_output_at(spc_training_out *out, const spc_training *t,
                                int i)
 {
     if (out == NULL || t == NULL)
@@ -231,10 +231,10 @@ typedef struct param {
 static bool is_param(param *out, step *s, spc_operand which)
 {
     bool weights = s->kind == SPC__TRAIN_CONV;
-    bool second = which == SPC_BIAS;
+    bool second = which == SPC_OPERAND_BIAS;
 
     if (!spc__train_has_params(s) || (second && s->keeps_second) ||
-        (!second && which != (weights ? SPC_WEIGHTS : SPC_SCALE)))
+        (!second && which != (weights ? SPC_OPERAND_WEIGHTS : SPC_OPERAND_SCALE)))
         return false;
     *out = (param){s, second, second ? s->second : s->first};
     return out->count > 0;
@@ -284,7 +284,7 @@ static spc_status give_gradient(float *out, const spc_training *t,
 
     if (change == NULL)
         return spc__fail_memory(spc__error_of(t->ctx), bytes);
-    if ((status = spc_synchronize(t->ctx)) == SPC_OK &&
+    if ((status = spc_ctx_synchronize(t->ctx)) == SPC_OK &&
         (status = fetch(t, p->step, change)) == SPC_OK)
         give(out, p, change);
     free(change);
@@ -317,7 +317,7 @@ static spc_status take_param(param *out, spc_training *t, const char *function,
                            layer, (long long)out->count, (long long)count);
 }
 
-spc_status spc_training_param(spc_training *t, const char *layer,
+spc_status spc_training_get_param(spc_training *t, const char *layer,
                               spc_operand which, float *values, float *gradient,
                               int64_t count)
 {
@@ -341,7 +341,7 @@ spc_status spc_training_set_param(spc_training *t, const char *layer,
     if (status == SPC_OK)
         status =
             spc__need(spc__error_of(t->ctx), __func__, "values", values, NULL);
-    if (status != SPC_OK || (status = spc_synchronize(t->ctx)) != SPC_OK)
+    if (status != SPC_OK || (status = spc_ctx_synchronize(t->ctx)) != SPC_OK)
         return status;
     for (int64_t i = 0; i < count; i++)
         p.step->values[place_in(&p, i)] = values[i];
@@ -376,7 +376,7 @@ spc_status spc_training_descend(spc_training *t, float rate)
             spc__fail(spc__error_of(t->ctx), SPC_EINVAL,
                       "a rate of %g is no step to descend by", (double)rate);
     if (status == SPC_OK)
-        status = spc_synchronize(t->ctx);
+        status = spc_ctx_synchronize(t->ctx);
     for (int i = 0; status == SPC_OK && i < t->step_count; i++)
         if (spc__train_has_params(&t->steps[i]))
             status = descend(t, &t->steps[i], rate);

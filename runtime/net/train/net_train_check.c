@@ -17,7 +17,7 @@ static spc_status check_conv(const spc__net_node *node, spc_error *error)
 {
     const spc_conv *conv = &node->conv;
 
-    if (conv->out != SPC_OUT_OWN || spc__dtype_is_whole(conv->dtype))
+    if (conv->out != SPC_OUT_DEFAULT || spc__dtype_is_whole(conv->dtype))
         return fail_node(node,
                          "it has whole numbers, or another type of outputs "
                          "than of inputs",

@@ -19,7 +19,7 @@ static spc_status make_line(spc_map **out, spc_ctx *ctx, int64_t rows,
     int32_t *at = calloc(1, bytes);
     spc_coords *line = NULL;
     void *memory = NULL;
-    spc_status status = spc_alloc(&memory, ctx, bytes);
+    spc_status status = spc_memory_alloc(&memory, ctx, bytes);
 
     if (at == NULL)
         status = spc__fail_memory(spc__error_of(ctx), bytes);
@@ -33,7 +33,7 @@ static spc_status make_line(spc_map **out, spc_ctx *ctx, int64_t rows,
         (status = spc_map_update(*out, NULL, NULL, 0, NULL)) == SPC_OK)
         status = spc_map_check(*out, NULL);
     spc_coords_free(line); /* the map holds a reference */
-    spc_dealloc(ctx, memory);
+    spc_memory_free(ctx, memory);
     free(at);
     return status;
 }

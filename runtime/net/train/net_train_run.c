@@ -34,7 +34,7 @@ static spc_status run_operator(const spc_training *t,
     const spc_coords *set = t->plan->sets[t->values[value].set];
 
     buffers.workspace = t->work;
-    return spc_feature_execute(f->plan, f->map != NULL ? NULL : set, f->map,
+    return spc_feature_plan_execute(f->plan, f->map != NULL ? NULL : set, f->map,
                                &buffers, stream);
 }
 
@@ -118,9 +118,9 @@ static spc_status choose_voxels(const spc_training *t, int set, void *stream)
     const void *numbers = data_of(t, t->value_of[of->mask]);
     spc_coords *coords = t->plan->sets[set];
     spc_status status =
-        spc_coords_mask(coords, t->work, &numbers, v->dtype, of->above, stream);
+        spc_coords_mask_above(coords, t->work, &numbers, v->dtype, of->above, stream);
 
-    return status == SPC_OK ? spc_coords_regroup(coords, t->work, stream)
+    return status == SPC_OK ? spc_coords_update_regrouped(coords, t->work, stream)
                             : status;
 }
 
@@ -163,7 +163,7 @@ static spc_status name_step(const spc_training *t, const step *s,
                                                "layer '%s': ", s->node->name);
 }
 
-spc_status spc_net_forward(spc_training *t, const void *features,
+spc_status spc_training_forward(spc_training *t, const void *features,
                            const void **out, void *stream)
 {
     spc_status status =
@@ -241,7 +241,7 @@ static spc_status to_sources(const spc_training *t, const action *a,
 
     for (int i = 0; i < s->ins; i++)
         out[i] = t->arrays[a->out[i]];
-    return spc_coords_spread(t->plan->sets[t->values[s->out].set], out, dy,
+    return spc_coords_scatter(t->plan->sets[t->values[s->out].set], out, dy,
                              &how, stream);
 }
 
@@ -274,7 +274,7 @@ static spc_status run_actions(spc_training *t, void *stream)
     return status;
 }
 
-spc_status spc_net_backward_all(spc_training *t, const void *const *grads,
+spc_status spc_training_backward_all(spc_training *t, const void *const *grads,
                                 int count, void *stream)
 {
     spc_error *error = t != NULL ? spc__error_of(t->ctx) : NULL;
@@ -286,7 +286,7 @@ spc_status spc_net_backward_all(spc_training *t, const void *const *grads,
     if (t->features == NULL)
         return spc__fail(error, SPC_ESTATE,
                          "there was no forward pass to go back from: call "
-                         "spc_net_forward first");
+                         "spc_training_forward first");
     if (count != t->plan->net->out_count)
         return spc__fail(error, SPC_EINVAL,
                          "%d gradients of %d outputs: one of each is right",
@@ -301,7 +301,7 @@ spc_status spc_net_backward_all(spc_training *t, const void *const *grads,
     return run_actions(t, stream);
 }
 
-const void *spc_training_features(const spc_training *t)
+const void *spc_training_features_gradient(const spc_training *t)
 {
     int array =
         t != NULL && t->values[0].wanted ? t->values[0].grad : SPC__TRAIN_NONE;
@@ -309,11 +309,11 @@ const void *spc_training_features(const spc_training *t)
     return array != SPC__TRAIN_NONE ? t->arrays[array] : NULL;
 }
 
-spc_status spc_net_backward(spc_training *t, const void *grad, void *stream)
+spc_status spc_training_backward(spc_training *t, const void *grad, void *stream)
 {
     spc_status status = spc__need(t != NULL ? spc__error_of(t->ctx) : NULL,
                                   __func__, "training", t, "grad", grad, NULL);
 
-    return status == SPC_OK ? spc_net_backward_all(t, &grad, 1, stream)
+    return status == SPC_OK ? spc_training_backward_all(t, &grad, 1, stream)
                             : status;
 }

@@ -159,7 +159,7 @@ static spc_status find_map(spc_map **out, bool *owned, spc_training *t,
 
 spc_status spc__train_take(void **out, spc_training *t, size_t bytes)
 {
-    return spc_alloc(out, t->ctx, bytes + 16);
+    return spc_memory_alloc(out, t->ctx, bytes + 16);
 }
 
 spc_status spc__train_operator(spc__train_feature *out, spc_training *t,
@@ -172,12 +172,12 @@ spc_status spc__train_operator(spc__train_feature *out, spc_training *t,
     if ((status = spc_feature_plan_create(&out->plan, t->ctx, feature,
                                           flags)) != SPC_OK)
         return status;
-    need_work(t, spc_feature_workspace_bytes(out->plan, t->plan->sets[in]));
+    need_work(t, spc_feature_plan_workspace_bytes(out->plan, t->plan->sets[in]));
     if (!spc__feature_takes_map(feature))
         return SPC_OK;
     status = find_map(&out->map, &out->owned, t, &feature->geometry,
                       spc__feature_takes_inverse(feature), in, to);
-    return status == SPC_OK ? spc_feature_prepare(out->plan, out->map, NULL)
+    return status == SPC_OK ? spc_feature_plan_prepare(out->plan, out->map, NULL)
                             : status;
 }
 

@@ -359,7 +359,7 @@ static void write_finding(spc__json *json, const finding *f)
  * Finds the choice that a program would get there, from the database that knows
  * only the layer's own scene.
  */
-static spc_status find_served(char name[NAME], spc_origin *origin, audit *a,
+static spc_status find_served(char name[NAME], spc_match *origin, audit *a,
                               const finding *f)
 {
     spc_map *map = NULL;
@@ -367,7 +367,7 @@ static spc_status find_served(char name[NAME], spc_origin *origin, audit *a,
     spc_status status;
 
     if (spc_conv_is_linear(f->layer))
-        status = spc_plan_create_rows(&plan, a->served, f->layer,
+        status = spc_plan_create_linear(&plan, a->served, f->layer,
                                       spc_scene_rows(f->scene), SPC_PLAN_JIT);
     else if ((status = spc_map_create_from_scene(&map, a->served, f->layer,
                                                  f->scene)) == SPC_OK)
@@ -375,7 +375,7 @@ static spc_status find_served(char name[NAME], spc_origin *origin, audit *a,
     if (status == SPC_OK) {
         snprintf(name, NAME, "%s %s", spc_plan_template(plan),
                  spc_plan_config(plan));
-        *origin = spc_plan_origin(plan);
+        *origin = spc_plan_match(plan);
     } else {
         cli_fail(status, "%s on %s: %s", f->text, spc_scene_name(f->scene),
                  spc_ctx_error(a->served));
@@ -385,7 +385,7 @@ static spc_status find_served(char name[NAME], spc_origin *origin, audit *a,
     return status;
 }
 
-static void print_neighbour(audit *a, const finding *f, spc_origin origin,
+static void print_neighbour(audit *a, const finding *f, spc_match origin,
                             const char *served, double cost)
 {
     if (a->json == NULL) {
@@ -414,7 +414,7 @@ static spc_status study_neighbour(audit *a, finding *f)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
     char served[NAME];
-    spc_origin origin;
+    spc_match origin;
     spc_status status;
 
     options.effort = SPC_EFFORT_QUICK;

@@ -48,7 +48,7 @@ void output_error(void)
     output_json(&text);
 }
 
-const char *origin_name(spc_origin origin)
+const char *origin_name(spc_match origin)
 {
     static const char *const names[] = {"exact", "bucket", "nearest",
                                         "default"};

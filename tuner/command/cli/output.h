@@ -15,6 +15,6 @@ void output_error(void);
 void json_error(spc__json *json, spc_status status, const char *message);
 
 /* "exact", "bucket", "nearest", "default" */
-const char *origin_name(spc_origin origin);
+const char *origin_name(spc_match origin);
 
 #endif

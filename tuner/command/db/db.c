@@ -164,7 +164,7 @@ static spc_status show(spc_ctx *ctx, const cli *self, int64_t id)
     if (status == SPC_EDB && listing.found > 0)
         status = SPC_OK;
     if (status == SPC_OK && listing.found > 0)
-        status = spc_db_trials(ctx, id, trials_collect, &found);
+        status = spc_db_each_trial(ctx, id, trials_collect, &found);
     if (status != SPC_OK) {
         cli_fail_ctx(status, ctx);
     } else if (listing.found == 0) {

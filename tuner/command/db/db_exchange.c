@@ -77,7 +77,7 @@ spc_status db_export(spc_ctx *ctx, cli *self, const db_args *args,
 {
     out_file to;
     spc_db_what what = args->choices ? SPC_DB_CHOICES
-                       : args->code  ? SPC_DB_AND_CODE
+                       : args->code  ? SPC_DB_RECORDS_AND_CODE
                                      : SPC_DB_RECORDS;
     spc_status status;
 

@@ -107,7 +107,7 @@ spc_status db_release(spc_ctx *ctx, cli *self, const db_args *args,
     int64_t released = 0;
 
     (void)args, (void)words;
-    spc_status status = spc_db_release(ctx, &released);
+    spc_status status = spc_db_restore(ctx, &released);
     return status == SPC_OK
                ? print_count(self, "released", released,
                              "records that were set aside are used again")

@@ -111,7 +111,7 @@ static spc_status read_network(spc_net **out, const cli *self,
     if (!args->net.int8) /* which reads it again */
         network_say_notes(self, args->net.file, *out);
     if (args->net.seed > 0)
-        status = spc_net_draw_params(*out, args->net.seed, &error);
+        status = spc_net_init_params(*out, args->net.seed, &error);
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
     for (int i = 0; spc_net_param_at(&p, *out, i) == SPC_OK; i++)

@@ -37,7 +37,7 @@ static spc_status replay(network *n)
 
 static spc_status capture(network *n)
 {
-    spc_status status = spc_net_capture(n->plan, &n->buffers);
+    spc_status status = spc_net_plan_capture(n->plan, &n->buffers);
 
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }

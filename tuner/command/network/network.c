@@ -64,8 +64,8 @@ static spc_status read_file(network *n)
 
 void network_say_notes(const cli *self, const char *file, const spc_net *net)
 {
-    for (int i = 0; spc_net_note(net, i) != NULL; i++)
-        cli_say(self, "%s: %s", file, spc_net_note(net, i));
+    for (int i = 0; spc_net_note_at(net, i) != NULL; i++)
+        cli_say(self, "%s: %s", file, spc_net_note_at(net, i));
 }
 
 static spc_status read_network(network *n)
@@ -76,7 +76,7 @@ static spc_status read_network(network *n)
 
     if (status != SPC_OK)
         return status;
-    status = spc_net_draw_params(n->net, n->args->seed, &error);
+    status = spc_net_init_params(n->net, n->args->seed, &error);
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
     spc_net_describe(&n->info, n->net);
@@ -94,7 +94,7 @@ static spc_status load_scene_of(network *n, int i)
 
     if (status != SPC_OK)
         return status;
-    status = spc_net_scene(&n->scenes[i], n->net, spec, &error);
+    status = spc_net_load_scene(&n->scenes[i], n->net, spec, &error);
     free(spec);
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);
@@ -290,7 +290,7 @@ static spc_status upload_features(network *n, int i)
 
 static spc_status take(void **out, network *n, size_t bytes)
 {
-    spc_status status = spc_alloc(out, n->ctx, bytes + 1);
+    spc_status status = spc_memory_alloc(out, n->ctx, bytes + 1);
 
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }
@@ -313,7 +313,7 @@ static spc_status take_memory(network *n)
     n->buffers.count = n->count;
     n->buffers.features = n->values;
     n->buffers.points = n->points_there;
-    return take(&n->buffers.memory, n, spc_net_memory_bytes(n->plan));
+    return take(&n->buffers.memory, n, spc_net_plan_memory_bytes(n->plan));
 }
 
 spc_status network_upload(network *n, int i)
@@ -419,10 +419,10 @@ spc_status network_open(network *out, cli *self, const network_args *args)
 void network_drop_plan(network *n)
 {
     if (n->ctx != NULL) {
-        spc_dealloc(n->ctx, n->coords);
-        spc_dealloc(n->ctx, n->values);
-        spc_dealloc(n->ctx, n->count);
-        spc_dealloc(n->ctx, n->buffers.memory);
+        spc_memory_free(n->ctx, n->coords);
+        spc_memory_free(n->ctx, n->values);
+        spc_memory_free(n->ctx, n->count);
+        spc_memory_free(n->ctx, n->buffers.memory);
     }
     spc_net_plan_free(n->plan);
     n->plan = NULL;
@@ -443,7 +443,7 @@ void network_close(network *n)
 {
     network_drop_plan(n);
     if (n->ctx != NULL)
-        spc_dealloc(n->ctx, n->points_there);
+        spc_memory_free(n->ctx, n->points_there);
     free(n->points);
     free(n->reference);
     spc_net_free(n->net);
@@ -456,7 +456,7 @@ void network_close(network *n)
 
 spc_status network_check(network *n)
 {
-    spc_status status = spc_net_check(n->plan, NULL);
+    spc_status status = spc_net_plan_check(n->plan, NULL);
 
     return status == SPC_ERANGE && n->points != NULL ? SPC_OK : status;
 }
@@ -464,10 +464,10 @@ spc_status network_check(network *n)
 spc_status network_replay(network *n, double *us)
 {
     double start = network_clock_ms();
-    spc_status status = spc_net_replay(n->plan, NULL);
+    spc_status status = spc_net_plan_replay(n->plan, NULL);
 
     if (status == SPC_OK)
-        status = spc_synchronize(n->ctx);
+        status = spc_ctx_synchronize(n->ctx);
     *us = (network_clock_ms() - start) * 1e3;
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }

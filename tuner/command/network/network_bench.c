@@ -69,7 +69,7 @@ static spc_status verify_scene(bench *b, int scene, int run)
     if (status != SPC_OK || (status = network_replay(n, &us)) != SPC_OK)
         return status;
     if ((status = network_check(n)) != SPC_OK ||
-        (status = spc_net_verify(&found, n->plan, &n->buffers,
+        (status = spc_net_plan_verify(&found, n->plan, &n->buffers,
                                  n->scenes[scene])) != SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     if (b->verdict.layers == 0 || found.error > b->verdict.error)
@@ -171,8 +171,8 @@ static spc_status print(bench *b)
                b->net.info.name, spc__count(b->net.info.layers, "layer"),
                spc__count(b->net.info.sets, "set"),
                spc__count(b->net.info.maps, "map"),
-               (double)spc_net_memory_bytes(b->net.plan) * 1e-6,
-               (double)spc_net_weights_bytes(b->net.plan) * 1e-6);
+               (double)spc_net_plan_memory_bytes(b->net.plan) * 1e-6,
+               (double)spc_net_plan_weights_bytes(b->net.plan) * 1e-6);
         table_print(&t, stdout);
         if (b->verdict.layers > 0)
             printf("%s on every scene %s as the oracle says: largest error "
@@ -198,7 +198,7 @@ static spc_status run_all(bench *b)
     b->times = malloc((count + 1) * sizeof(*b->times));
     if (b->times == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    if ((status = spc_net_capture(b->net.plan, &b->net.buffers)) != SPC_OK)
+    if ((status = spc_net_plan_capture(b->net.plan, &b->net.buffers)) != SPC_OK)
         return cli_fail_ctx(status, b->net.ctx);
     for (int run = 0; run < b->runs && status == SPC_OK; run++)
         status = each_scene(b, run, &state, time_scene);

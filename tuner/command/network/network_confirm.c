@@ -53,7 +53,7 @@ static spc_status time_network(double *us, network *n, unsigned flags)
 
     if (status != SPC_OK)
         return status;
-    if ((status = spc_net_capture(n->plan, &n->buffers)) != SPC_OK)
+    if ((status = spc_net_plan_capture(n->plan, &n->buffers)) != SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     for (int i = 0; i < n->scene_count && status == SPC_OK; i++) {
         status = time_scene(&one, n, i);
@@ -217,7 +217,7 @@ static spc_status note_untuned(tuning *t)
 {
     spc_net_step step;
 
-    for (int i = 0; spc_net_step_at(&step, t->net.plan, i) == SPC_OK; i++) {
+    for (int i = 0; spc_net_plan_step_at(&step, t->net.plan, i) == SPC_OK; i++) {
         problem *p =
             step.kind == SPC_NET_CONV ? network_find_problem(t, &step) : NULL;
         if (p == NULL || p->untuned != NULL)

@@ -138,7 +138,7 @@ static void say_unread(const cli *self, const spc_net *net,
                        const spc_weights *weights, const spc_weights_use *use)
 {
     const spc_array *first;
-    int count = spc_weights_unread(&first, net, weights, use);
+    int count = spc_weights_unread_count(&first, net, weights, use);
 
     if (count > 0)
         cli_say(self,
@@ -217,6 +217,6 @@ int network_whole_layers(const spc_net *net)
 
     for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++)
         count +=
-            p.which == SPC_WEIGHTS && p.conv != NULL && p.conv->dtype == SPC_I8;
+            p.which == SPC_OPERAND_WEIGHTS && p.conv != NULL && p.conv->dtype == SPC_I8;
     return count;
 }

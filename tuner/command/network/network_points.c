@@ -183,7 +183,7 @@ spc_status network_load_points(network *n)
         return status;
     if (n->info.input.cloud)
         return take_cloud(n);
-    status = spc_alloc(&n->points_there, n->ctx,
+    status = spc_memory_alloc(&n->points_there, n->ctx,
                        (size_t)n->point_rows * (size_t)n->info.input.channels *
                                sizeof(float) +
                            1);

@@ -66,7 +66,7 @@ static spc_status add_problem(tuning *t, const spc_net_step *step)
 
 static spc_status find_problems(tuning *t)
 {
-    int steps = spc_net_steps(t->net.plan);
+    int steps = spc_net_plan_step_count(t->net.plan);
     spc_status status = SPC_OK;
 
     t->problems = calloc((size_t)steps + 1, sizeof(*t->problems));
@@ -74,7 +74,7 @@ static spc_status find_problems(tuning *t)
         return cli_fail(SPC_ENOMEM, "out of memory");
     for (int i = 0; i < steps && status == SPC_OK; i++) {
         spc_net_step step;
-        if (spc_net_step_at(&step, t->net.plan, i) == SPC_OK &&
+        if (spc_net_plan_step_at(&step, t->net.plan, i) == SPC_OK &&
             step.kind == SPC_NET_CONV)
             status = add_problem(t, &step);
     }
@@ -94,12 +94,12 @@ static spc_status find_levels(tuning *t, int scene)
         return cli_fail(SPC_ENOMEM, "out of memory");
     if ((status = network_upload(n, scene)) != SPC_OK)
         return status;
-    if ((status = spc_net_execute(n->plan, &n->buffers, NULL)) == SPC_OK)
+    if ((status = spc_net_plan_execute(n->plan, &n->buffers, NULL)) == SPC_OK)
         status = network_check(n);
     for (int i = 0; i < t->count && status == SPC_OK; i++) {
         int set = t->problems[i].set;
         if (set > 0 && levels[set] == NULL)
-            status = spc_net_set_scene(&levels[set], n->plan, set);
+            status = spc_net_plan_scene_of_set(&levels[set], n->plan, set);
     }
     return status == SPC_OK ? status : network_fail(n, status);
 }
@@ -138,7 +138,7 @@ static bool is_new_order(const tuning *t, const spc_net_step *step, int i)
 
     joint_order_of(order, step->kernel, step->kernel);
     for (int j = 0; j < i; j++) {
-        if (spc_net_step_at(&before, t->net.plan, j) != SPC_OK ||
+        if (spc_net_plan_step_at(&before, t->net.plan, j) != SPC_OK ||
             before.kind != SPC_NET_CONV || before.map != step->map)
             continue;
         joint_order_of(other, before.kernel, before.kernel);
@@ -160,7 +160,7 @@ static spc_status find_prices(tuning *t, const spc_net_time *times, int steps)
     t->price_us = price;
     for (int i = 0; i < steps && price != NULL && orders != NULL; i++) {
         spc_net_step step;
-        if (spc_net_step_at(&step, t->net.plan, i) != SPC_OK || step.map < 0)
+        if (spc_net_plan_step_at(&step, t->net.plan, i) != SPC_OK || step.map < 0)
             continue;
         if (step.kind == SPC_NET_MAP)
             price[step.map] = times[i].warm_us;
@@ -195,18 +195,18 @@ static int by_gain(const void *a, const void *b)
 static spc_status weigh_problems(tuning *t)
 {
     network *n = &t->net;
-    int steps = spc_net_steps(n->plan);
+    int steps = spc_net_plan_step_count(n->plan);
     spc_net_time *times = calloc((size_t)steps + 1, sizeof(*times));
     spc_status status = SPC_OK;
 
     if (times == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     /* The last scene is still loaded, from finding its levels. */
-    if ((status = spc_net_profile(times, n->plan, &n->buffers)) != SPC_OK)
+    if ((status = spc_net_plan_profile(times, n->plan, &n->buffers)) != SPC_OK)
         cli_fail_ctx(status, n->ctx);
     for (int i = 0; i < steps && status == SPC_OK; i++) {
         spc_net_step step;
-        if (spc_net_step_at(&step, n->plan, i) == SPC_OK &&
+        if (spc_net_plan_step_at(&step, n->plan, i) == SPC_OK &&
             step.kind == SPC_NET_CONV)
             add_time(t, &step, &times[i]);
     }

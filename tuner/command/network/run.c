@@ -131,7 +131,7 @@ static double sum_times(const sheet *s, bool layers, bool floors)
 
     for (int i = 0; i < s->steps; i++) {
         spc_net_step step;
-        if (spc_net_step_at(&step, s->net->plan, i) == SPC_OK &&
+        if (spc_net_plan_step_at(&step, s->net->plan, i) == SPC_OK &&
             (step.kind >= SPC_NET_CONV) == layers)
             sum += floors ? s->times[i].floor_us : s->times[i].warm_us;
     }
@@ -158,7 +158,7 @@ static void print_table(const sheet *s)
     table_init(&t, titles);
     for (int i = 0; i < s->steps; i++) {
         spc_net_step step;
-        if (spc_net_step_at(&step, n->plan, i) == SPC_OK)
+        if (spc_net_plan_step_at(&step, n->plan, i) == SPC_OK)
             add_step(&t, &step, &s->times[i]);
     }
     table_print(&t, stdout);
@@ -174,8 +174,8 @@ static void print_table(const sheet *s)
            "weights\n",
            spc__count(n->info.layers, "layer"), spc__count(n->info.sets, "set"),
            spc__count(n->info.maps, "map"),
-           (double)spc_net_memory_bytes(n->plan) * 1e-6,
-           (double)spc_net_weights_bytes(n->plan) * 1e-6);
+           (double)spc_net_plan_memory_bytes(n->plan) * 1e-6,
+           (double)spc_net_plan_weights_bytes(n->plan) * 1e-6);
     if (n->args->int8)
         printf("%s on i8 by the ranges of %s: the last output is %.3g "
                "of its size away from that of f16\n",
@@ -205,9 +205,9 @@ static spc_status print_json(const sheet *s)
     spc__json_real(&json, "floors_us", sum_times(s, true, true));
     spc__json_real(&json, "indexing_us", sum_times(s, false, false));
     spc__json_int(&json, "memory_bytes",
-                  (int64_t)spc_net_memory_bytes(n->plan));
+                  (int64_t)spc_net_plan_memory_bytes(n->plan));
     spc__json_int(&json, "weights_bytes",
-                  (int64_t)spc_net_weights_bytes(n->plan));
+                  (int64_t)spc_net_plan_weights_bytes(n->plan));
     if (n->args->int8) {
         spc__json_text(&json, "int8_ranges", ranges_from(n));
         spc__json_real(&json, "int8_error", s->int8_error);
@@ -217,7 +217,7 @@ static spc_status print_json(const sheet *s)
     spc__json_array(&json, "steps");
     for (int i = 0; i < s->steps; i++) {
         spc_net_step step;
-        if (spc_net_step_at(&step, n->plan, i) == SPC_OK)
+        if (spc_net_plan_step_at(&step, n->plan, i) == SPC_OK)
             write_step(&json, &step, &s->times[i]);
     }
     spc__json_end_array(&json);
@@ -238,7 +238,7 @@ static spc_status write_trace(const sheet *s)
     spc__json_array(&json, NULL);
     for (int i = 0; i < s->steps; i++) {
         spc_net_step step;
-        if (spc_net_step_at(&step, s->net->plan, i) != SPC_OK)
+        if (spc_net_plan_step_at(&step, s->net->plan, i) != SPC_OK)
             continue;
         spc__json_object(&json, NULL);
         spc__json_text(&json, "name", step.name);
@@ -272,7 +272,7 @@ static spc_status find_output(spc_net_output *out, const sheet *s)
     const network *n = s->net;
 
     for (int i = n->info.outputs - 1; i >= 0; i--)
-        if (spc_net_output_at(out, n->plan, i) == SPC_OK &&
+        if (spc_net_plan_output_at(out, n->plan, i) == SPC_OK &&
             (s->args->output_name == NULL ||
              strcmp(out->name, s->args->output_name) == 0))
             return SPC_OK;
@@ -398,7 +398,7 @@ static int compare_times(const void *a, const void *b)
 static spc_status replay(sheet *s)
 {
     double times[REPLAYS];
-    spc_status status = spc_net_capture(s->net->plan, &s->net->buffers);
+    spc_status status = spc_net_plan_capture(s->net->plan, &s->net->buffers);
 
     for (int i = 0; i < REPLAYS && status == SPC_OK; i++) {
         status = *cli_cancel_flag() ? SPC_EINTERRUPTED
@@ -420,15 +420,15 @@ static spc_status profile(sheet *s)
     network *n = s->net;
     spc_status status;
 
-    s->steps = spc_net_steps(n->plan);
+    s->steps = spc_net_plan_step_count(n->plan);
     s->times = calloc((size_t)s->steps + 1, sizeof(*s->times));
     if (s->times == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
     if (s->args->check &&
-        (status = spc_net_verify(&s->verdict, n->plan, &n->buffers,
+        (status = spc_net_plan_verify(&s->verdict, n->plan, &n->buffers,
                                  n->scenes[0])) != SPC_OK)
         return network_fail(n, status);
-    status = spc_net_profile(s->times, n->plan, &n->buffers);
+    status = spc_net_plan_profile(s->times, n->plan, &n->buffers);
     return status == SPC_OK ? status : network_fail(n, status);
 }
 

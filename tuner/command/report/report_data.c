@@ -79,7 +79,7 @@ static spc_status read_trials(reading *r)
         if (*cli_cancel_flag())
             return cli_fail(SPC_EINTERRUPTED, "interrupted");
         r->problem = p;
-        status = spc_db_trials(r->ctx, p->id, add_trial, r);
+        status = spc_db_each_trial(r->ctx, p->id, add_trial, r);
         r->data->unread += status == SPC_EDB;
         if (status == SPC_EDB)
             status = SPC_OK;
@@ -98,7 +98,7 @@ static void find_floor(report_problem *p, spc_ctx *ctx)
     spc_conv conv;
 
     if (spc_conv_parse(&conv, p->layer, &error) != SPC_OK ||
-        spc_floor(&floor, ctx, p->device, &conv, p->rows_in, p->rows,
+        spc_bench_floor(&floor, ctx, p->device, &conv, p->rows_in, p->rows,
                   p->density) != SPC_OK)
         return;
     p->floor_us = floor.warm_floor_us;
