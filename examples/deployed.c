@@ -121,7 +121,8 @@ int main(int argc, char **argv)
     spc_net_buffers buffers = {.coords = coords,
                                .rows = options.capacity,
                                .features = features,
-                               .memory = memory(spc_net_plan_memory_bytes(plan))};
+                               .memory =
+                                   memory(spc_net_plan_memory_bytes(plan))};
     check(spc_copy_to_device(ctx, coords, options.sample, 16 * rows));
     fill(features, count, info.input.dtype);
     check(spc_net_plan_capture(plan, &buffers));

@@ -66,7 +66,7 @@ static void make_maps(int64_t capacity)
         check(spc_conv_parse(&layers[i], words[i], NULL));
     check(spc_coords_create_reserved(&fine, ctx, &set));
     check(spc_coords_create_outputs_reserved(&coarse, fine, &layers[1].geometry,
-                                     4 * capacity));
+                                             4 * capacity));
     check(spc_map_create(&maps[0], fine, fine, &layers[0].geometry));
     check(spc_map_create(&maps[1], fine, coarse, &layers[1].geometry));
     check(spc_map_create_inverse(&maps[2], coarse, fine, &layers[2].geometry));
@@ -98,7 +98,8 @@ static void make_plan(int i, unsigned flags)
 {
     int64_t rows_in = spc_coords_capacity(spc_map_in(maps[i]));
     int64_t rows_out = spc_coords_capacity(spc_map_out(maps[i]));
-    void *weights = memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_WEIGHTS, 0));
+    void *weights =
+        memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_WEIGHTS, 0));
 
     check(spc_map_check(maps[i], NULL));
     check(spc_plan_create(&plans[i], ctx, &layers[i], maps[i], flags));
@@ -106,8 +107,10 @@ static void make_plan(int i, unsigned flags)
     check(spc_plan_pack_weights(plans[i], packed, weights, SPC_KRSC, NULL));
     buffers[i] = (spc_buffers){
         .in = i ? buffers[i - 1].out
-                : memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_IN, rows_in)),
-        .out = memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_OUT, rows_out)),
+                : memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_IN,
+                                                rows_in)),
+        .out = memory(
+            spc_conv_operand_bytes(&layers[i], SPC_OPERAND_OUT, rows_out)),
         .weights = packed,
         .workspace = memory(spc_plan_workspace_bytes(plans[i], maps[i]))};
 }

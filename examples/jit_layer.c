@@ -69,7 +69,8 @@ static float float_of(unsigned short half)
 /* The size of an input of one row and channel. */
 static size_t element(const layer *l)
 {
-    return spc_conv_operand_bytes(&l->conv, SPC_OPERAND_IN, 1) / (size_t)l->conv.cin;
+    return spc_conv_operand_bytes(&l->conv, SPC_OPERAND_IN, 1) /
+           (size_t)l->conv.cin;
 }
 
 /* ---- data ---------------------------------------------------------------- */
@@ -190,9 +191,10 @@ static spc_status make_data(layer *l)
     if ((status = upload(&l->d_in, l, l->in, l->rows_in * cin)) != SPC_OK ||
         (status = upload(&l->d_weights, l, l->weights,
                          l->offsets * cin * cout)) != SPC_OK ||
-        (status = spc_memory_alloc(&l->d_out, l->ctx,
-                            spc_conv_operand_bytes(&l->conv, SPC_OPERAND_OUT,
-                                           (int64_t)l->rows_out))) != SPC_OK)
+        (status = spc_memory_alloc(
+             &l->d_out, l->ctx,
+             spc_conv_operand_bytes(&l->conv, SPC_OPERAND_OUT,
+                                    (int64_t)l->rows_out))) != SPC_OK)
         return status;
     return make_bias(l);
 }
@@ -204,10 +206,11 @@ static spc_status make_plan(layer *l, unsigned flags)
     if ((status = spc_plan_create(&l->plan, l->ctx, &l->conv, l->map, flags)) !=
             SPC_OK ||
         (status = spc_memory_alloc(&l->d_packed, l->ctx,
-                            spc_plan_weights_bytes(l->plan))) != SPC_OK ||
-        (status = spc_memory_alloc(&l->d_workspace, l->ctx,
-                            spc_plan_workspace_bytes(l->plan, l->map))) !=
-            SPC_OK)
+                                   spc_plan_weights_bytes(l->plan))) !=
+            SPC_OK ||
+        (status = spc_memory_alloc(
+             &l->d_workspace, l->ctx,
+             spc_plan_workspace_bytes(l->plan, l->map))) != SPC_OK)
         return status;
     return spc_plan_pack_weights(l->plan, l->d_packed, l->d_weights, SPC_KRSC,
                                  NULL);

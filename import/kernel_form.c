@@ -314,7 +314,7 @@ static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
 }
 
 spc_status spc_kernel_describe(spc_kernel_shape *out, const spc_array *array,
-                           const spc_kernel_form *form, spc_error *error)
+                               const spc_kernel_form *form, spc_error *error)
 {
     int axes[3], count = 0;
     spc_status status = spc__need(error, __func__, "out", out, "array", array,
@@ -335,7 +335,7 @@ spc_status spc_kernel_describe(spc_kernel_shape *out, const spc_array *array,
 }
 
 bool spc_engine_is_kernel(spc_engine engine, const spc_array *array,
-                     const char *axes)
+                          const char *axes)
 {
     int order[3], count = read_axes(order, axes);
 

@@ -136,7 +136,8 @@ static spc_status fold(float *room, const struct filling *f,
 static spc_status load_own(float *room, const struct filling *f,
                            const spc_net_param *param)
 {
-    const char *suffix = param->which == SPC_OPERAND_SCALE ? ".weight" : ".bias";
+    const char *suffix =
+        param->which == SPC_OPERAND_SCALE ? ".weight" : ".bias";
     const spc_array *mean = find(f, param->layer, ".running_mean");
 
     if (mean == NULL)
@@ -185,8 +186,9 @@ static spc_status fill_param(const struct filling *f,
 
     if (room == NULL)
         return spc__fail_memory(f->error, 3 * count * sizeof(*room));
-    status = param->which == SPC_OPERAND_WEIGHTS ? load_kernel(room, f, param)
-                                         : load_scale_or_bias(room, f, param);
+    status = param->which == SPC_OPERAND_WEIGHTS
+                 ? load_kernel(room, f, param)
+                 : load_scale_or_bias(room, f, param);
     if (status == SPC_OK)
         status = spc_net_set_param(f->net, param->layer, param->which, room,
                                    param->count, f->error);
@@ -242,7 +244,8 @@ static bool has_prefix(const struct filling *f, const spc_array *array)
 }
 
 int spc_weights_unread_count(const spc_array **first, const spc_net *net,
-                       const spc_weights *weights, const spc_weights_use *use)
+                             const spc_weights *weights,
+                             const spc_weights_use *use)
 {
     struct filling f = {NULL, weights, use, NULL};
     int count = spc_weights_count(weights), left = 0;

@@ -167,7 +167,8 @@ static spc_status scatter(spc_tensor *out, spc__onnx_builder *b,
 {
     spc_feature f = SPC_FEATURE_INIT;
     spc_tensor_info info;
-    spc_status status = spc_net_tensor_at(&info, b->net, value->tensor, b->error);
+    spc_status status =
+        spc_net_tensor_at(&info, b->net, value->tensor, b->error);
 
     if (status != SPC_OK)
         return status;

@@ -9,9 +9,10 @@
  * new scene for every frame reserves coordinate sets and maps once and then
  * only updates them.
  *
- * It includes the seven headers that such a program needs. Training, tuning, the
- * database, and the laboratory (scenes, the oracle, verification and benchmarks)
- * have headers of their own: spc/train.h, spc/tune.h, spc/db.h, spc/lab.h.
+ * It includes the seven headers that such a program needs. Training, tuning,
+ * the database, and the laboratory (scenes, the oracle, verification and
+ * benchmarks) have headers of their own: spc/train.h, spc/tune.h, spc/db.h,
+ * spc/lab.h.
  *
  * Conventions
  *  - Functions return an spc_status: 0 or a negative code. The sentence for a
@@ -22,8 +23,9 @@
  *    (without a context there is no place for one). Functions that return no
  *    status answer 0, "" or NULL, or do nothing, for a NULL, an index that is
  *    out of range or a layer whose numbers are.
- *  - SPC_ESTATE: a set, cloud, map or network is used before anything has filled
- *    or run it. The call that fills it counts when it is enqueued or captured.
+ *  - SPC_ESTATE: a set, cloud, map or network is used before anything has
+ * filled or run it. The call that fills it counts when it is enqueued or
+ * captured.
  *  - `T **out` is the caller's to free; on failure *out is NULL. Every free
  *    accepts NULL. A returned `const T *` lives as long as its parent.
  *  - Feature buffers, weights, workspace and stream belong to the caller and
@@ -40,11 +42,11 @@
 #define SPC_H
 
 #include "spc/context.h"
-#include "spc/layer.h"
 #include "spc/coords.h"
-#include "spc/plan.h"
 #include "spc/features.h"
+#include "spc/layer.h"
 #include "spc/net.h"
+#include "spc/plan.h"
 #include "spc/points.h"
 
 #endif

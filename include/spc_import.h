@@ -186,9 +186,9 @@ typedef struct spc_kernel_shape {
 /* SPC_EINVAL: the array does not have the shape of a kernel of this form, or
  * the form itself is invalid; the sentence names the right shape or form. */
 SPC_API spc_status spc_kernel_describe(spc_kernel_shape *out,
-                                   const spc_array *array,
-                                   const spc_kernel_form *form,
-                                   spc_error *error);
+                                       const spc_array *array,
+                                       const spc_kernel_form *form,
+                                       spc_error *error);
 /* Writes the kernel (as many bytes as the array has) in the canonical layout of
  * spc.h: [cout][K][cin], offsets with z fastest. Elements keep their type. */
 SPC_API spc_status spc_kernel_convert(void *out, const spc_array *array,
@@ -216,7 +216,7 @@ SPC_API int spc_engine_origin(spc_engine engine, int kernel, int dilation);
 /* Is this array the kernel of a convolution, by its name and shape? `axes` as
  * in spc_kernel_form. */
 SPC_API bool spc_engine_is_kernel(spc_engine engine, const spc_array *array,
-                             const char *axes);
+                                  const char *axes);
 
 /* ---- normalisations ------------------------------------------------------ */
 
@@ -284,9 +284,10 @@ SPC_API spc_status spc_weights_fill_net(spc_net *net,
  * checkpoint has more than a backbone; but a deeper network of the same names
  * looks so too.
  */
-SPC_API int spc_weights_unread_count(const spc_array **first, const spc_net *net,
-                               const spc_weights *weights,
-                               const spc_weights_use *use);
+SPC_API int spc_weights_unread_count(const spc_array **first,
+                                     const spc_net *net,
+                                     const spc_weights *weights,
+                                     const spc_weights_use *use);
 
 /* ---- ONNX ---------------------------------------------------------------- */
 

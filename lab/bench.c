@@ -125,7 +125,7 @@ static spc_status prepare_plan(bench *b, spc_bench_result *out)
     spc_status status =
         spc_conv_is_linear(b->conv)
             ? spc_plan_create_linear(&b->plan, b->ctx, b->conv,
-                                   spc_scene_rows(b->scene), SPC_PLAN_JIT)
+                                     spc_scene_rows(b->scene), SPC_PLAN_JIT)
             : spc_plan_create(&b->plan, b->ctx, b->conv, b->bed->maps[0],
                               SPC_PLAN_JIT);
 
@@ -164,10 +164,11 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
         memcpy(coords[i], coords[j], sizeof(row));
         memcpy(coords[j], row, sizeof(row));
     }
-    if ((status = spc_memory_alloc((void **)&b->coords, ctx, bytes)) == SPC_OK &&
+    if ((status = spc_memory_alloc((void **)&b->coords, ctx, bytes)) ==
+            SPC_OK &&
         (status = spc_copy_to_device(ctx, b->coords, coords, bytes)) == SPC_OK)
-        status = spc_map_create_from_rows(&b->shuffled, ctx, b->conv,
-                                            b->coords, rows, NULL);
+        status = spc_map_create_from_rows(&b->shuffled, ctx, b->conv, b->coords,
+                                          rows, NULL);
     free(coords);
     return status;
 }

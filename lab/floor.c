@@ -173,13 +173,16 @@ static void count_bytes(spc__floor *out, const spc__work *work)
     spc__operand of[SPC_OPERANDS];
 
     spc__operands(of, conv, work->rows_in, work->rows_out);
-    double an_offset = (double)of[SPC_OPERAND_WEIGHTS].bytes / spc__conv_offsets(conv);
+    double an_offset =
+        (double)of[SPC_OPERAND_WEIGHTS].bytes / spc__conv_offsets(conv);
 
     out->gathered_bytes =
-        (double)work->pairs * (double)spc__operand_of(conv, SPC_OPERAND_IN, 1).bytes;
+        (double)work->pairs *
+        (double)spc__operand_of(conv, SPC_OPERAND_IN, 1).bytes;
     out->read_bytes = (double)of[SPC_OPERAND_IN].dense_bytes +
                       work->offsets * an_offset + index_bytes(work) +
-                      (double)of[SPC_OPERAND_BIAS].bytes + (double)of[SPC_OPERAND_SCALE].bytes +
+                      (double)of[SPC_OPERAND_BIAS].bytes +
+                      (double)of[SPC_OPERAND_SCALE].bytes +
                       (double)of[SPC_OPERAND_RESIDUAL].dense_bytes;
     out->written_bytes = (double)of[SPC_OPERAND_OUT].dense_bytes;
 }

@@ -25,9 +25,9 @@ static void find_device(spc_device_info *out, const spc_ctx *ctx,
     spc__ceilings_read(out, &facts);
 }
 
-spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx, const char *device,
-                     const spc_conv *conv, double rows_in, double rows_out,
-                     double density)
+spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx,
+                           const char *device, const spc_conv *conv,
+                           double rows_in, double rows_out, double density)
 {
     spc_error *error = spc__error_of(ctx);
     spc_device_info info;

@@ -214,7 +214,7 @@ static spc_status find_floor(spc_net_time *out, spc_net_plan *plan,
 /* ---- entry --------------------------------------------------------------- */
 
 spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
-                           const spc_net_buffers *buffers)
+                                const spc_net_buffers *buffers)
 {
     spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
     spc_status status = spc__need(error, __func__, "out", out, "plan", plan,

@@ -53,7 +53,7 @@ static spc_status look(float *range, const spc_net_plan *plan,
 }
 
 spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
-                          const spc_net_buffers *buffers)
+                                     const spc_net_buffers *buffers)
 {
     spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
     spc_status status = spc__need(error, __func__, "ranges", ranges, "plan",

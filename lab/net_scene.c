@@ -30,8 +30,8 @@ static void grid_of(spc__grid *out, const spc_net_input *input,
     }
 }
 
-spc_status spc_net_load_scene(spc_scene **out, const spc_net *net, const char *spec,
-                         spc_error *error)
+spc_status spc_net_load_scene(spc_scene **out, const spc_net *net,
+                              const char *spec, spc_error *error)
 {
     spc__scene_spec read;
     spc__grid grid;
@@ -56,7 +56,8 @@ spc_status spc_net_load_scene(spc_scene **out, const spc_net *net, const char *s
     return status;
 }
 
-spc_status spc_net_plan_scene_of_set(spc_scene **out, const spc_net_plan *plan, int set)
+spc_status spc_net_plan_scene_of_set(spc_scene **out, const spc_net_plan *plan,
+                                     int set)
 {
     spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
     spc_status status =

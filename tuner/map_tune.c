@@ -52,8 +52,8 @@ static spc_status search(void *payload, void *stream)
     spc_map *map = payload;
 
     if (spc__map_is_subm(map))
-        return spc__map_rebuild(map, spc__map_coords(map), spc_map_rows_out(map),
-                                true, stream);
+        return spc__map_rebuild(map, spc__map_coords(map),
+                                spc_map_rows_out(map), true, stream);
     return spc_map_update(map, NULL, NULL, 0, stream);
 }
 

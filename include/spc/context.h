@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/context.h - contexts on devices, the memory of devices, the version of the
- * library.
+ * spc/context.h - contexts on devices, the memory of devices, the version of
+ * the library.
  */
 #ifndef SPC_CONTEXT_H
 #define SPC_CONTEXT_H
@@ -49,10 +49,11 @@ typedef struct spc_points spc_points; /* clouds of points on the device */
 typedef struct spc_plan spc_plan;     /* a problem bound to one loaded kernel */
 
 /*
- * A caller's allocator for device memory (host memory for cpu and sim): of sets,
- * clouds, voxels, maps, networks, trainings, the laboratory's samples, and of
- * spc_memory_alloc. Code, and what the driver itself needs, do not go through it, nor
- * does the scratch buffer by which a benchmark empties the cache.
+ * A caller's allocator for device memory (host memory for cpu and sim): of
+ * sets, clouds, voxels, maps, networks, trainings, the laboratory's samples,
+ * and of spc_memory_alloc. Code, and what the driver itself needs, do not go
+ * through it, nor does the scratch buffer by which a benchmark empties the
+ * cache.
  *
  * Both functions are called on the thread that calls the library, during that
  * call; on cuda the context's CUcontext is current. They must not call the
@@ -123,7 +124,10 @@ typedef struct spc_ctx_options {
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
         NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false, NULL,    \
-            NULL, {NULL, NULL, NULL, false}                                    \
+            NULL,                                                              \
+        {                                                                      \
+            NULL, NULL, NULL, false                                            \
+        }                                                                      \
     }
 
 /*
@@ -161,13 +165,13 @@ SPC_API const char *spc_error_text(const spc_error *error, const spc_ctx *ctx);
 
 /*
  * Was the context made by the calling process? False in a child of fork(), and
- * for NULL. A driver's state does not survive fork(): with a cuda context of its
- * parent, a child gets SPC_ESTATE from every call that needs the driver, its
- * free functions release nothing, and the parent is not disturbed. The child
- * makes a context of its own, which CUDA allows only if the parent had not used
- * CUDA before it forked; start such workers by exec. Contexts of cpu and sim
- * serve a child whose parent's threads were idle, but one database must not be
- * used through one context in both processes.
+ * for NULL. A driver's state does not survive fork(): with a cuda context of
+ * its parent, a child gets SPC_ESTATE from every call that needs the driver,
+ * its free functions release nothing, and the parent is not disturbed. The
+ * child makes a context of its own, which CUDA allows only if the parent had
+ * not used CUDA before it forked; start such workers by exec. Contexts of cpu
+ * and sim serve a child whose parent's threads were idle, but one database must
+ * not be used through one context in both processes.
  */
 SPC_API bool spc_ctx_is_from_this_process(const spc_ctx *ctx);
 
@@ -226,8 +230,8 @@ typedef struct spc_device_info {
     double f32_tflops;
     double i8_tflops; /* 10^12 whole ones a second */
     double launch_us; /* launch of an empty kernel in a graph of such */
-    bool emulates;    /* another device, to verify kernels: its times say nothing
-                       */
+    bool emulates; /* another device, to verify kernels: its times say nothing
+                    */
 } spc_device_info;
 
 /* Writes up to `capacity` devices of this machine, best first, and returns how

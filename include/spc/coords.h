@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/coords.h - coordinate sets on the device, sets made of other sets, voxels of
- * points, and kernel maps.
+ * spc/coords.h - coordinate sets on the device, sets made of other sets, voxels
+ * of points, and kernel maps.
  */
 #ifndef SPC_COORDS_H
 #define SPC_COORDS_H
@@ -22,11 +22,11 @@ extern "C" {
  *  - spc_coords_create, _create_from_scene and _create_outputs wait for the
  *    device to learn the extent or the count, and fit exactly;
  *
- *  - spc_coords_create_reserved and _reserve_outputs take a capacity and an extent that
- *    are stated beforehand. From then on spc_coords_update and spc_map_update
- *    only enqueue: no allocation, no synchronisation, no copy to the host, no
- *    compiling, and a CUDA graph may capture them. An error becomes a status on
- *    the device; the caller reads it with spc_coords_check at any time.
+ *  - spc_coords_create_reserved and _reserve_outputs take a capacity and an
+ * extent that are stated beforehand. From then on spc_coords_update and
+ * spc_map_update only enqueue: no allocation, no synchronisation, no copy to
+ * the host, no compiling, and a CUDA graph may capture them. An error becomes a
+ * status on the device; the caller reads it with spc_coords_check at any time.
  *
  * A frame of a strided layer, its sets and its map reserved before the first:
  *
@@ -88,16 +88,16 @@ SPC_API spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
 /* An empty set of a stated capacity and extent. SPC_EINVAL: the extent is that
  * of SPC_COORDS_OPTIONS_INIT, one voxel, for more rows than one a batch
  * element. */
-SPC_API spc_status spc_coords_create_reserved(spc_coords **out, spc_ctx *ctx,
-                                      const spc_coords_options *options);
+SPC_API spc_status spc_coords_create_reserved(
+    spc_coords **out, spc_ctx *ctx, const spc_coords_options *options);
 /* The same for the outputs of `geometry` over `in`. `capacity` 0: as many as
  * there can be: the capacity of `in` times one for FLOOR, and for FOOTPRINT
  * times the outputs that can see one input, on each axis ceil(kernel / stride)
  * where stride and dilation have no common divisor, and for GENERATIVE times
  * the kernel's offsets; or the whole extent of the outputs, if that is less. */
-SPC_API spc_status spc_coords_create_outputs_reserved(spc_coords **out, spc_coords *in,
-                                              const spc_geometry *geometry,
-                                              int64_t capacity);
+SPC_API spc_status spc_coords_create_outputs_reserved(
+    spc_coords **out, spc_coords *in, const spc_geometry *geometry,
+    int64_t capacity);
 /* Maps and sets of outputs that use the set keep it alive. */
 SPC_API void spc_coords_free(spc_coords *coords);
 
@@ -119,9 +119,9 @@ SPC_API spc_status spc_coords_check(spc_coords *coords, void *stream);
 /* Combines the features [rows][channels] (device, stored as `dtype`) of equal
  * rows into the first of these rows: their sum or their mean, by the set's
  * policy. Enqueues; does nothing with the other policies. */
-SPC_API spc_status spc_coords_merge_features(const spc_coords *coords, void *features,
-                                    spc_dtype dtype, int channels,
-                                    void *stream);
+SPC_API spc_status spc_coords_merge_features(const spc_coords *coords,
+                                             void *features, spc_dtype dtype,
+                                             int channels, void *stream);
 
 /* Voxels as of the last check, or of creation; 0 for a reserved set that was
  * never checked. */
@@ -214,11 +214,9 @@ SPC_API spc_status spc_regrouping_check(const spc_regrouping *how,
 /* Creates an empty set over 1 to 8 sources. `capacity` 0 means the number of
  * slots. SPC_ERANGE: the extent that results from the sources' does not fit 32
  * bits, or its key does not fit 64 bits. */
-SPC_API spc_status spc_coords_create_regrouped_reserved(spc_coords **out,
-                                                spc_coords *const *sources,
-                                                int count,
-                                                const spc_regrouping *how,
-                                                int64_t capacity);
+SPC_API spc_status spc_coords_create_regrouped_reserved(
+    spc_coords **out, spc_coords *const *sources, int count,
+    const spc_regrouping *how, int64_t capacity);
 /* The same, filled; waits for the device to learn how many voxels there are. */
 SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
                                                spc_coords *const *sources,
@@ -228,15 +226,16 @@ SPC_API spc_status spc_coords_create_regrouped(spc_coords **out,
 /* Fills it anew on `stream` from its sources as they are then. `mask` (device,
  * a byte for each slot) leaves out the slots whose byte is 0; NULL: all stay,
  * as with spc_coords_update. */
-SPC_API spc_status spc_coords_update_regrouped(spc_coords *set, const uint8_t *mask,
-                                      void *stream);
+SPC_API spc_status spc_coords_update_regrouped(spc_coords *set,
+                                               const uint8_t *mask,
+                                               void *stream);
 
 /* Makes such a mask from features (device, [rows of source i][children] at
  * in[i], stored as `dtype`): a slot stays where its feature is above `above`.
  * NaN is never above. Enqueues. */
 SPC_API spc_status spc_coords_mask_above(const spc_coords *set, uint8_t *mask,
-                                   const void *const *in, spc_dtype dtype,
-                                   float above, void *stream);
+                                         const void *const *in, spc_dtype dtype,
+                                         float above, void *stream);
 
 typedef struct spc_gather {
     spc_dtype dtype; /* type in memory */
@@ -259,8 +258,8 @@ SPC_API spc_status spc_coords_gather(const spc_coords *set, void *out,
  * zeros if there are no such voxels. Writes as many rows of out[i] as the
  * capacity of source i. */
 SPC_API spc_status spc_coords_scatter(const spc_coords *set, void *const *out,
-                                     const void *in, const spc_gather *how,
-                                     void *stream);
+                                      const void *in, const spc_gather *how,
+                                      void *stream);
 
 /* Which rows came from where, on the device: row r of the set is made of the
  * slots slots[begin[r]] to slots[begin[r + 1] - 1], in ascending order, and
@@ -425,19 +424,19 @@ SPC_API spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
                                              const spc_scene *scene);
 /* The same from coordinates as those of spc_coords_create. */
 SPC_API spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
-                                              const spc_conv *conv,
-                                              const int32_t *coords,
-                                              int64_t rows, void *stream);
+                                            const spc_conv *conv,
+                                            const int32_t *coords, int64_t rows,
+                                            void *stream);
 
 SPC_API void spc_map_free(spc_map *map); /* NULL is fine */
 
-SPC_API spc_coords *spc_map_in(const spc_map *map); /* the map's own */
-SPC_API spc_coords *spc_map_out(const spc_map *map); /* outputs */
-SPC_API int64_t spc_map_rows_out(const spc_map *map);    /* outputs */
-SPC_API int64_t spc_map_rows_in(const spc_map *map); /* inputs */
-SPC_API int64_t spc_map_pairs(const spc_map *map); /* (output, input, k) */
-SPC_API double spc_map_density(const spc_map *map); /* pairs / (rows * K) */
-SPC_API int spc_map_key_bits(const spc_map *map);   /* of the inputs */
+SPC_API spc_coords *spc_map_in(const spc_map *map);   /* the map's own */
+SPC_API spc_coords *spc_map_out(const spc_map *map);  /* outputs */
+SPC_API int64_t spc_map_rows_out(const spc_map *map); /* outputs */
+SPC_API int64_t spc_map_rows_in(const spc_map *map);  /* inputs */
+SPC_API int64_t spc_map_pairs(const spc_map *map);    /* (output, input, k) */
+SPC_API double spc_map_density(const spc_map *map);   /* pairs / (rows * K) */
+SPC_API int spc_map_key_bits(const spc_map *map);     /* of the inputs */
 
 /*
  * Copies the map to the host in plain form: index[k * rows + row] is the input

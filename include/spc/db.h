@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/db.h - the database: listing, exchanging, packing and pruning its records.
+ * spc/db.h - the database: listing, exchanging, packing and pruning its
+ * records.
  */
 #ifndef SPC_DB_H
 #define SPC_DB_H
@@ -38,8 +39,8 @@ SPC_API spc_status spc_db_each(spc_ctx *ctx,
                                                   void *payload),
                                void *payload);
 
-/* The same with the records of maps and code, whose `layer` is the list of words
- * by which they are found. */
+/* The same with the records of maps and code, whose `layer` is the list of
+ * words by which they are found. */
 SPC_API spc_status spc_db_each_record(spc_ctx *ctx,
                                       spc_status (*each)(const spc_db_row *row,
                                                          void *payload),
@@ -49,9 +50,9 @@ SPC_API spc_status spc_db_each_record(spc_ctx *ctx,
  * the one that spc_db_each lists first, in the uppermost file. SPC_EDB: some
  * trials could not be read, the others were reported. */
 SPC_API spc_status spc_db_each_trial(spc_ctx *ctx, int64_t id,
-                                 void (*each)(const spc_trial *trial,
-                                              void *payload),
-                                 void *payload);
+                                     void (*each)(const spc_trial *trial,
+                                                  void *payload),
+                                     void *payload);
 
 /* A record that is not what was stored, or was set aside; strings live during
  * the call. */
@@ -105,10 +106,10 @@ typedef struct spc_db_exchange {
 } spc_db_exchange;
 
 typedef enum spc_db_what {
-    SPC_DB_RECORDS,  /* choices, trials, facts of devices */
+    SPC_DB_RECORDS,          /* choices, trials, facts of devices */
     SPC_DB_RECORDS_AND_CODE, /* those, and compiled code */
-    SPC_DB_CHOICES   /* choices and the trials that they chose, for shipping:
-                        host names are left out */
+    SPC_DB_CHOICES /* choices and the trials that they chose, for shipping:
+                      host names are left out */
 } spc_db_what;
 
 /* Writes records as text, one a line, sorted. *damaged (may be NULL): how many

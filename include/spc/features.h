@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/features.h - operators on features: pooling, normalisation, activation and
- * the like.
+ * spc/features.h - operators on features: pooling, normalisation, activation
+ * and the like.
  */
 #ifndef SPC_FEATURES_H
 #define SPC_FEATURES_H
@@ -46,10 +46,10 @@ extern "C" {
  *                       has the slice s = x + kx * (y + ky * z), as children of
  *                       a regrouped set are numbered (TRELLIS.2); of an
  *                       explicit list s = k
- *   unpool=slices       channel to space, over the inverse map: out[i][j] is the
- *                       sum of in[o][s * c / K + j] over the offsets k that have
- *                       an input o; rows of c / K. Where windows do not overlap
- *                       it undoes pool=slices
+ *   unpool=slices       channel to space, over the inverse map: out[i][j] is
+ *                       the sum of in[o][s * c / K + j] over the offsets k that
+ *                       have an input o; rows of c / K. Where windows do not
+ *                       overlap it undoes pool=slices
  *   global=max|mean|sum over the voxels of each batch element: out [batches][c]
  *                       with batches = spc_coords_batches; 0 where an element
  *                       has no voxel (MinkowskiEngine's global pooling)
@@ -61,10 +61,10 @@ extern "C" {
  *                       x < 0 (leaky: Maas, Hannun, Ng, 2013; silu, gelu:
  *                       Hendrycks, Gimpel, 2016; elu: Clevert, Unterthiner,
  *                       Hochreiter, ICLR 2016)
- *   actgrad=NAME        the gradient of act=NAME: add[r][c], that of its outputs,
- *                       times the derivative at in[r][c], its inputs; of relu
- *                       and leaky its outputs do as well. At 0 these have the
- *                       derivative of negative numbers
+ *   actgrad=NAME        the gradient of act=NAME: add[r][c], that of its
+ *                       outputs, times the derivative at in[r][c], its inputs;
+ *                       of relu and leaky its outputs do as well. At 0 these
+ *                       have the derivative of negative numbers
  *   affine              in * scale[c] + shift[c], then the activation `act`: a
  *                       folded batch normalisation (Ioffe, Szegedy, ICML 2015)
  *                       as a step of its own
@@ -93,14 +93,14 @@ extern "C" {
  * Operators that look at each row alone work on every row that the set was
  * given; the others on its voxels.
  *
- * Gradients are problems like those of convolutions: pass=dgrad from dy, that of
- * the outputs, to that of the inputs, and pass=wgrad to that of scale and shift.
+ * Gradients are problems like those of convolutions: pass=dgrad from dy, that
+ * of the outputs, to that of the inputs; pass=wgrad to that of scale and shift.
  * An operator with an activation is two steps. Where another operator is the
  * gradient (spc_feature_pass), that is meant:
  *
  *   of                  in              add    out
- *   pool=mean|sum       dy              -      dx, over the inverse map (of subm
- *                                              over that of its mirrored
+ *   pool=mean|sum       dy              -      dx, over the inverse map (of
+ *                                              subm over that of its mirrored
  *                                              offsets)
  *   pool=max,index=1    unpool=index of dy
  *   unpool              dy              -      dx, over the pooling's map
@@ -114,7 +114,7 @@ extern "C" {
  *   groupsum, repeat    each other's of dy
  *   groupmean           dy              -      dx
  *   pool=slices, unpool=slices   each other's of dy
- *   bev                 dy, dense       -      dx, 0 of voxels outside the shape
+ *   bev                 dy, dense       -      dx, 0 outside the shape
  *   affine, norms       x               dy     pass=wgrad: fp32 [2][c], that of
  *                                              scale and that of shift
  */
@@ -180,9 +180,9 @@ typedef struct spc_feature {
 /*
  * Reads the operator and its words, separated by commas:
  *
- *   pool=max,c=64,rule=floor,k=2,stride=2   rule, k or offsets, stride, dilation,
- *   unpool=index,c=64,rule=floor,k=2,...    padding, origin, shape as a layer's;
- *                                           index (0, 1) of pool=max
+ *   pool=max,c=64,rule=floor,k=2,stride=2   rule, k or offsets, stride,
+ *   unpool=index,c=64,rule=floor,k=2,...    dilation, padding, origin, shape as
+ *                                           a layer's; index (0, 1) of pool=max
  *   pool=slices,c=64,rule=floor,...         and unpool=slices
  *   global=mean,c=64
  *   add,c=64,act=relu                       act, slope (0.01; of elu 1)
@@ -245,11 +245,11 @@ SPC_API void spc_feature_plan_free(spc_feature_plan *plan);
  * operator that reads a map (only gradients need workspace then) the set is
  * that of the inputs. */
 SPC_API size_t spc_feature_plan_workspace_bytes(const spc_feature_plan *plan,
-                                           const spc_coords *set);
-/* Makes a map ready for POOL, UNPOOL, SLICE and UNSLICE, and their gradients, on
- * `stream`; as spc_map_prepare. */
+                                                const spc_coords *set);
+/* Makes a map ready for POOL, UNPOOL, SLICE and UNSLICE, and their gradients,
+ * on `stream`; as spc_map_prepare. */
 SPC_API spc_status spc_feature_plan_prepare(const spc_feature_plan *plan,
-                                       spc_map *map, void *stream);
+                                            spc_map *map, void *stream);
 
 /* A pitch is the number of elements from one row to the next: 0 where rows
  * follow each other; more for a slice of wider rows. Arrays whose addresses and
@@ -275,14 +275,15 @@ typedef struct spc_feature_buffers {
  * and SLICE take a map of their geometry, UNPOOL and UNSLICE the inverse map,
  * their gradients each other's; all others take the set whose rows they work
  * on. The other of the two is NULL. Rows past those that there are remain as
- * they were. SPC_ESTATE: the map is not prepared; SPC_EINVAL: a missing or misaligned buffer, a pitch
- * below the row, another operator's map; SPC_EDEVICE.
+ * they were. SPC_ESTATE: the map is not prepared; SPC_EINVAL: a missing or
+ * misaligned buffer, a pitch below the row, another operator's map;
+ * SPC_EDEVICE.
  */
 SPC_API spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
-                                       const spc_coords *set,
-                                       const spc_map *map,
-                                       const spc_feature_buffers *buffers,
-                                       void *stream);
+                                            const spc_coords *set,
+                                            const spc_map *map,
+                                            const spc_feature_buffers *buffers,
+                                            void *stream);
 
 /* ---- all operators ------------------------------------------------------- */
 

@@ -31,13 +31,13 @@ extern "C" {
  * and after any of them ",level=N" (0 to 30): a network's level of stride 2^N
  * under the floor rule, coordinates divided by 2^N and rounded down; after a
  * .bin or .npy file ",columns=C": how many numbers a row has, or what they are,
- * by a letter for each: x, y, z, b (batch) and any others, as in xyzir. Suffixes
- * may be in capitals.
+ * by a letter for each: x, y, z, b (batch) and any others, as in xyzir.
+ * Suffixes may be in capitals.
  *
  * A .bin file whose columns are not stated is tested: SPC_EFORMAT if another
  * number of columns fits much better. The test sees nothing where all columns
- * have the same distribution. A file of no bytes is a scene of no voxels. Points
- * with a coordinate that is NaN or infinite are left out and counted
+ * have the same distribution. A file of no bytes is a scene of no voxels.
+ * Points with a coordinate that is NaN or infinite are left out and counted
  * (spc_scene_describe).
  *
  * Duplicates merge; rows are in ascending order of (batch, x, y, z). The same
@@ -96,12 +96,12 @@ SPC_API void spc_point_rows_release(spc_point_rows *rows); /* NULL is fine */
  * may also have as many numbers as the input has channels.
  */
 SPC_API spc_status spc_net_load_scene(spc_scene **out, const spc_net *net,
-                                 const char *spec, spc_error *error);
+                                      const char *spec, spc_error *error);
 
 /* Returns the voxels of a set as of the last check, for tuning the layers of
  * its level. SPC_EINVAL for the input's set, as its rows are the caller's. */
-SPC_API spc_status spc_net_plan_scene_of_set(spc_scene **out, const spc_net_plan *plan,
-                                     int set);
+SPC_API spc_status spc_net_plan_scene_of_set(spc_scene **out,
+                                             const spc_net_plan *plan, int set);
 
 /* ---- the oracle ---------------------------------------------------------- */
 
@@ -157,9 +157,11 @@ SPC_API void spc_relation_release(spc_relation *relation); /* NULL is fine */
  * the epilogue is added if no scale precedes it (inputs of I8 have a scale);
  * spc_oracle_epilogue or spc_oracle_quantised does the rest.
  */
-SPC_API void spc_oracle_sums(double *out, double *magnitude, const spc_conv *conv,
-                        const int32_t *index, int64_t rows, const float *in,
-                        const float *weights, const float *bias, int threads);
+SPC_API void spc_oracle_sums(double *out, double *magnitude,
+                             const spc_conv *conv, const int32_t *index,
+                             int64_t rows, const float *in,
+                             const float *weights, const float *bias,
+                             int threads);
 
 /* The rest of the layer's epilogue on those sums, in place: scale (and then the
  * bias), activation, residual [rows][cout] as float, without gaps. Arrays that
@@ -193,14 +195,14 @@ typedef struct spc_net_verdict {
     char worst[96]; /* the layer that has it */
 } spc_net_verdict;
 
-/* Compares the last run, which spc_net_plan_check has found well, with the oracle:
- * the voxels of every set, and each layer on what it read. The plan was made
- * with `keep`; `scene` has the rows that were run; of points it is NULL, and
- * they are compared too. SPC_EWRONG names what is
- * wrong first. SPC_ESTATE: nothing was run and checked, or it was not kept. */
+/* Compares the last run, which spc_net_plan_check has found well, with the
+ * oracle: the voxels of every set, and each layer on what it read. The plan was
+ * made with `keep`; `scene` has the rows that were run; of points it is NULL,
+ * and they are compared too. SPC_EWRONG names what is wrong first. SPC_ESTATE:
+ * nothing was run and checked, or it was not kept. */
 SPC_API spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
-                                  const spc_net_buffers *buffers,
-                                  const spc_scene *scene);
+                                       const spc_net_buffers *buffers,
+                                       const spc_scene *scene);
 
 /* Measures the context's device once (a few seconds) and stores the figures in
  * the database; spc_ctx_device then reports them, to contexts on as many
@@ -208,8 +210,8 @@ SPC_API spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
 SPC_API spc_status spc_device_measure(spc_ctx *ctx);
 
 typedef struct spc_bench_result {
-    double warm_us, warm_spread_us;   /* convolution, map built */
-    double cold_us, cold_spread_us;   /* flushed caches */
+    double warm_us, warm_spread_us; /* convolution, map built */
+    double cold_us, cold_spread_us; /* flushed caches */
     /* Of linear layers, which have no map, all of these are 0. */
     double index_us, index_spread_us; /* pack + sort + map, in key order */
     double layout_us; /* row order, tile table, pairs: what the plan reads */
@@ -265,8 +267,9 @@ SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
  * floors, their limits, flops and bytes of *out are filled in.
  */
 SPC_API spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx,
-                             const char *device, const spc_conv *conv,
-                             double rows_in, double rows_out, double density);
+                                   const char *device, const spc_conv *conv,
+                                   double rows_in, double rows_out,
+                                   double density);
 
 /*
  * Verifies an operator on features against its definition, as the stage
@@ -293,11 +296,11 @@ SPC_API spc_status spc_regrouping_verify(spc_ctx *ctx,
                                          const spc_scene *const *scenes,
                                          int scene_count, uint64_t seed);
 
-/* Widens ranges [tensors] by what the last run, which spc_net_plan_check has found
- * well, has in its tensors: of several scenes, beginning with zeros, the
+/* Widens ranges [tensors] by what the last run, which spc_net_plan_check has
+ * found well, has in its tensors: of several scenes, beginning with zeros, the
  * ranges that spc_net_quantise takes. The plan was made with `keep`. */
 SPC_API spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
-                                  const spc_net_buffers *buffers);
+                                             const spc_net_buffers *buffers);
 
 /* The time of each step alone, again and again with what the last run left,
  * and the least that it could need; floors of maps are 0. */
@@ -306,10 +309,10 @@ typedef struct spc_net_time {
     const char *floor_by;
 } spc_net_time;
 
-/* Times every step: `out` has room for spc_net_plan_step_count. SPC_ESTATE: nothing was
- * run and checked. */
+/* Times every step: `out` has room for spc_net_plan_step_count. SPC_ESTATE:
+ * nothing was run and checked. */
 SPC_API spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
-                                   const spc_net_buffers *buffers);
+                                        const spc_net_buffers *buffers);
 
 #ifdef __cplusplus
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/layer.h - a convolution layer as a value: its geometry, types, epilogue and
- * passes, and its text.
+ * spc/layer.h - a convolution layer as a value: its geometry, types, epilogue
+ * and passes, and its text.
  */
 #ifndef SPC_LAYER_H
 #define SPC_LAYER_H
@@ -76,9 +76,9 @@ typedef struct spc_geometry {
     int shape[3];    /* up to 2^30; 0: none on this axis. FOOTPRINT: spatial
                         shape of the inputs; GENERATIVE: of what is generated */
     /* An explicit list instead of the box: displacements in input voxels, in
-     * the order of the weights, each once. 0: the box. kernel, dilation, padding
-     * and origin then stay as in SPC_GEOMETRY_INIT. With every rule but RADIUS
-     * the input of output o lies at o * stride + displacement. FOOTPRINT
+     * the order of the weights, each once. 0: the box. kernel, dilation,
+     * padding and origin then stay as in SPC_GEOMETRY_INIT. With every rule but
+     * RADIUS the input of output o lies at o * stride + displacement. FOOTPRINT
      * produces every o, and GENERATIVE every i, for which that holds with a
      * displacement of the list. With a shape S, FOOTPRINT's outputs are 0 <= o
      * < O, O = (S - low - high - 1) / stride + 1, where low and high are the
@@ -97,7 +97,7 @@ typedef struct spc_geometry {
     {                                                                          \
         SPC_RULE_SUBM, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0},             \
             {SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO, SPC_ORIGIN_AUTO}, {0, 0, 0}, 0, \
-        {{0}}, 0, 0, 0                                                         \
+            {{0}}, 0, 0, 0                                                     \
     }
 
 /* SPC_OK, or SPC_EINVAL with the reason. */
@@ -109,7 +109,7 @@ SPC_API int spc_geometry_offset_count(const spc_geometry *geometry);
  * other k (0, 0, 0). Offsets of a box count with z fastest: k = (i * ky + j) *
  * kz + l. */
 SPC_API void spc_geometry_offset_at(int out[3], const spc_geometry *geometry,
-                                 int k);
+                                    int k);
 
 /*
  * The sum that all operators compute from inputs [rows in][cin] and weights
@@ -241,7 +241,7 @@ typedef enum spc_out_type {
  *          places, and so all that serves convolutions serves it. Its weights
  *          are those of the layer as they are: spc_plan_pack_weights turns
  *          them. The gradient of a GENERATIVE layer is a CONV by that rule
- *   WGRAD  dw[k][ci][co] = the sum over the pairs (i, o) of offset k of x[i][ci]
+ *   WGRAD  dw[k][ci][co] = the sum over pairs (i, o) of offset k of x[i][ci]
  *          * dy[o][co], and with `bias` db[co] = the sum over o of dy[o][co];
  *          ci counts in co's group. The layer's own operator, channels and map.
  *          x is `in`, dy `grad`, of the layer's type; out is SPC_RSCK,
@@ -293,8 +293,8 @@ typedef struct spc_conv {
 #define SPC_CONV_INIT                                                          \
     {                                                                          \
         SPC_SUBM, 0, 0, 1, SPC_GEOMETRY_INIT, SPC_F16, false, false, false,    \
-            SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_DEFAULT, 0, 0, 0, SPC_FORWARD,  \
-            false, SPC_ACCUMULATOR_DEFAULT                                                \
+            SPC_ACT_NONE, 0, SPC_ADD_NONE, SPC_OUT_DEFAULT, 0, 0, 0,           \
+            SPC_FORWARD, false, SPC_ACCUMULATOR_DEFAULT                        \
     }
 
 /*
@@ -331,8 +331,8 @@ SPC_API spc_status spc_conv_check(const spc_conv *conv, spc_error *error);
  * The problem of a pass of `layer`, a forward layer without an epilogue but a
  * bias: its gradients have the layer's type. DGRAD has no bias, and the layer's
  * pitches in each other's place; WGRAD has the bias's gradient, and add_pitch
- * for dy. In text they are the layer's words and pass=dgrad or pass=wgrad, where
- * `epilogue`, `out` and the pitches are the pass's own, and accumulate=1.
+ * for dy. In text they are the layer's words and pass=dgrad or pass=wgrad,
+ * where `epilogue`, `out` and the pitches are the pass's own, and accumulate=1.
  * SPC_EINVAL: whole numbers, or an epilogue.
  */
 SPC_API spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer,
@@ -346,10 +346,10 @@ SPC_API bool spc_conv_is_linear(const spc_conv *conv);
 typedef enum spc_operand {
     SPC_OPERAND_IN = 0,       /* [rows of the inputs][cin] */
     SPC_OPERAND_OUT = 1,      /* [rows of the outputs][cout] */
-    SPC_OPERAND_WEIGHTS = 2,  /* canonical: [cout][K][cin / groups], or as SPC_RSCK */
+    SPC_OPERAND_WEIGHTS = 2,  /* [cout][K][cin / groups], or as SPC_RSCK */
     SPC_OPERAND_BIAS = 3,     /* [cout], fp32; none: 0 bytes */
     SPC_OPERAND_SCALE = 4,    /* [cout], fp32; none: 0 bytes */
-    SPC_OPERAND_RESIDUAL = 5, /* [rows of the outputs][cout], as SPC_OPERAND_OUT; none: 0 */
+    SPC_OPERAND_RESIDUAL = 5, /* as SPC_OPERAND_OUT; none: 0 bytes */
     /* Of tensors of I8 the scale, one fp32; of others none: 0 bytes. */
     SPC_OPERAND_IN_SCALE = 6,
     SPC_OPERAND_OUT_SCALE = 7,
@@ -357,12 +357,12 @@ typedef enum spc_operand {
     SPC_OPERANDS = 9
 } spc_operand;
 
-/* The bytes of one of them. `rows` are those of the inputs for SPC_OPERAND_IN, of the
- * outputs for SPC_OPERAND_OUT and SPC_OPERAND_RESIDUAL, else ignored; 0 for what is no layer.
- * Of a slice these are the bytes from its first element to behind its last. How
- * large packed weights are says spc_plan_weights_bytes. */
+/* The bytes of one of them. `rows` are those of the inputs for SPC_OPERAND_IN,
+ * of the outputs for SPC_OPERAND_OUT and SPC_OPERAND_RESIDUAL, else ignored; 0
+ * for what is no layer. Of a slice these are the bytes from its first element
+ * to behind its last. For packed weights see spc_plan_weights_bytes. */
 SPC_API size_t spc_conv_operand_bytes(const spc_conv *conv, spc_operand which,
-                              int64_t rows);
+                                      int64_t rows);
 
 #ifdef __cplusplus
 }

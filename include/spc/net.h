@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/net.h - networks: built or loaded, planned for a device, run with one call.
+ * spc/net.h - networks: built or loaded, planned for a device, run with one
+ * call.
  */
 #ifndef SPC_NET_H
 #define SPC_NET_H
@@ -118,8 +119,8 @@ typedef struct spc_net_layer {
      * kernel, type, scale, bias and normalisation must be the same. A note
      * reports the sharing. */
     const char *name;
-    spc_conv conv;    /* pitches stay 0. The shape of a FOOTPRINT is optional if
-                         the network can derive it */
+    spc_conv conv; /* pitches stay 0. The shape of a FOOTPRINT is optional if
+                      the network can derive it */
     spc_tensor in;
     spc_tensor residual; /* of epilogues that add one */
     spc_tensor at;    /* inverse, transposed and given layers: the tensor whose
@@ -248,14 +249,15 @@ typedef struct spc_tensor_info {
 
 /* Describes a tensor. SPC_EINVAL: the network has no such tensor. */
 SPC_API spc_status spc_net_tensor_at(spc_tensor_info *out, const spc_net *net,
-                                  spc_tensor tensor, spc_error *error);
+                                     spc_tensor tensor, spc_error *error);
 
 /* Weights (canonical, KRSC), scale and bias of convolutions, scale and bias of
  * normalisations, as fp32; counted in the order of the layers. Shared arrays
  * are counted once, with the first layer that has them. */
 typedef struct spc_net_param {
     const char *layer; /* its name */
-    spc_operand which; /* SPC_OPERAND_WEIGHTS, SPC_OPERAND_SCALE or SPC_OPERAND_BIAS */
+    spc_operand
+        which; /* SPC_OPERAND_WEIGHTS, SPC_OPERAND_SCALE or SPC_OPERAND_BIAS */
     int64_t count;
     const float *values;  /* the network's; NULL: not set yet */
     const spc_conv *conv; /* NULL: of a normalisation */
@@ -270,9 +272,9 @@ SPC_API spc_status spc_net_param_at(spc_net_param *out, const spc_net *net,
  * mean another one? SPC_EINVAL: another count than it has. SPC_ERANGE: finite
  * weights would be infinite in the layer's type, such as those above 65504 in
  * F16; the sentence gives their number, the greatest, and a type that would
- * hold them. NaN and infinite values are accepted unchanged, and spc_net_note_at
- * reports them; but I8 cannot represent them, and spc_net_quantise refuses
- * them. */
+ * hold them. NaN and infinite values are accepted unchanged, and
+ * spc_net_note_at reports them; but I8 cannot represent them, and
+ * spc_net_quantise refuses them. */
 SPC_API spc_status spc_net_set_param(spc_net *net, const char *layer,
                                      spc_operand which, const float *values,
                                      int64_t count, spc_error *error);
@@ -368,22 +370,23 @@ typedef struct spc_net_buffers {
  * Runs the network: sets, maps, layers. Enqueues on `stream` and returns,
  * without allocation, synchronisation, compiling or copies to or from the host,
  * so that a CUDA graph may capture it. A plan runs once at a time: its sets are
- * its own. spc_net_plan_check reports errors of a scene; but a bad `rows` that is
- * counted on the host is returned at once, as SPC_EINVAL or SPC_ECAPACITY.
+ * its own. spc_net_plan_check reports errors of a scene; but a bad `rows` that
+ * is counted on the host is returned at once, as SPC_EINVAL or SPC_ECAPACITY.
  */
 SPC_API spc_status spc_net_plan_execute(spc_net_plan *plan,
-                                   const spc_net_buffers *buffers,
-                                   void *stream);
+                                        const spc_net_buffers *buffers,
+                                        void *stream);
 /* Waits for `stream`. SPC_ECAPACITY names the level, and the capacity that
  * would have fitted; SPC_ERANGE, SPC_EDUPLICATE as spc_coords_check; of points
  * SPC_ECAPACITY and SPC_ERANGE as spc_voxels_check, and after the latter the
  * results of the other points are there. */
 SPC_API spc_status spc_net_plan_check(spc_net_plan *plan, void *stream);
 
-/* Keeps what spc_net_plan_execute would do with these buffers as one graph, which
- * spc_net_plan_replay launches. Where a device has no graphs that is executing. */
+/* Keeps what spc_net_plan_execute would do with these buffers as one graph,
+ * which spc_net_plan_replay launches. Where a device has no graphs that is
+ * executing. */
 SPC_API spc_status spc_net_plan_capture(spc_net_plan *plan,
-                                   const spc_net_buffers *buffers);
+                                        const spc_net_buffers *buffers);
 /* SPC_ESTATE: nothing was captured. */
 SPC_API spc_status spc_net_plan_replay(spc_net_plan *plan, void *stream);
 
@@ -393,8 +396,8 @@ typedef struct spc_net_output {
     spc_dtype dtype;
     bool dense; /* [batches][elements], else [rows of the set][elements] */
     int64_t elements;
-    int64_t batches;       /* of a dense one */
-    const spc_coords *set; /* the plan's */
+    int64_t batches;         /* of a dense one */
+    const spc_coords *set;   /* the plan's */
     const spc_points *cloud; /* where rows are points; else NULL */
     int64_t plane[3]; /* of `bev`: channels * D and the plane's sides, whose
                          product is `elements`; else 0 */
@@ -402,7 +405,7 @@ typedef struct spc_net_output {
 
 /* SPC_EINVAL: the index is out of range. */
 SPC_API spc_status spc_net_plan_output_at(spc_net_output *out,
-                                     const spc_net_plan *plan, int i);
+                                          const spc_net_plan *plan, int i);
 
 /* The steps of a run, in their order. */
 typedef enum spc_net_step_kind {
@@ -419,7 +422,7 @@ typedef struct spc_net_step {
     const char *name;   /* of the layer; else "set" or "map" */
     char text[256];     /* the layer as text; of a map its geometry */
     const char *kernel; /* "os_mma rows=64,..." or "" */
-    spc_match origin;  /* of a convolution's plan */
+    spc_match origin;   /* of a convolution's plan */
     int set;            /* that is filled, or where its outputs lie */
     int set_in;         /* of a layer: where its inputs lie */
     int map;            /* that is filled, or that a layer reads; -1: none */
@@ -432,8 +435,8 @@ typedef struct spc_net_step {
 /* Returns the number of steps of a run; 0 for NULL. */
 SPC_API int spc_net_plan_step_count(const spc_net_plan *plan);
 /* Describes step `i`, from 0. SPC_EINVAL: the index is out of range. */
-SPC_API spc_status spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan,
-                                   int i);
+SPC_API spc_status spc_net_plan_step_at(spc_net_step *out,
+                                        const spc_net_plan *plan, int i);
 
 #ifdef __cplusplus
 }

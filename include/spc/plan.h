@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/plan.h - plans: a layer bound to one loaded kernel, its packed weights, and
- * its execution.
+ * spc/plan.h - plans: a layer bound to one loaded kernel, its packed weights,
+ * and its execution.
  */
 #ifndef SPC_PLAN_H
 #define SPC_PLAN_H
@@ -37,11 +37,11 @@ enum {
  * the kernel chosen and waits for it: any stream may then run the plan. A map
  * that was updated and not checked since may still be being filled: then it
  * first waits for all work on the device, as spc_map_download,
- * spc_map_download_triplets, spc_coords_create_outputs and spc_coords_create_regrouped
- * do. It does not know of a filling that a graph replays: wait for that first.
- * SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY the database cannot serve;
- * SPC_EUNSUPPORTED: no template accepts the layer; SPC_EINVAL: the map is
- * another layer's; SPC_ECOMPILE, SPC_EDEVICE.
+ * spc_map_download_triplets, spc_coords_create_outputs and
+ * spc_coords_create_regrouped do. It does not know of a filling that a graph
+ * replays: wait for that first. SPC_ENOTFOUND: with SPC_PLAN_CACHED_ONLY the
+ * database cannot serve; SPC_EUNSUPPORTED: no template accepts the layer;
+ * SPC_EINVAL: the map is another layer's; SPC_ECOMPILE, SPC_EDEVICE.
  */
 SPC_API spc_status spc_plan_create(spc_plan **out, spc_ctx *ctx,
                                    const spc_conv *conv, spc_map *map,
@@ -95,7 +95,7 @@ typedef struct spc_explanation {
     size_t weights_bytes;    /* packed */
     int64_t workspace_bytes; /* -1: depends on how many blocks are resident,
                                 which only loaded code says */
-    char layout[64]; /* the form of the map that it reads */
+    char layout[64];         /* the form of the map that it reads */
 } spc_explanation;
 
 /*
@@ -115,9 +115,9 @@ typedef enum spc_weights_layout {
                */
 } spc_weights_layout;
 
-/* Packs canonical weights (device, the problem's type in memory, at a multiple of
- * its size) into `packed` (device, spc_plan_weights_bytes, 256-byte aligned, apart
- * from them). Asynchronous on `stream`. */
+/* Packs canonical weights (device, the problem's type in memory, at a multiple
+ * of its size) into `packed` (device, spc_plan_weights_bytes, 256-byte aligned,
+ * apart from them). Asynchronous on `stream`. */
 SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
                                          const void *weights,
                                          spc_weights_layout layout,
@@ -125,13 +125,13 @@ SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
 
 /*
  * Packs the weights of `count` plans, as after a step of training: weights[i]
- * into packed[i] for plans[i], each as spc_plan_pack_weights does. The plans may
- * be of several contexts on one device. All arguments are checked before
+ * into packed[i] for plans[i], each as spc_plan_pack_weights does. The plans
+ * may be of several contexts on one device. All arguments are checked before
  * anything is enqueued. *failed (may be NULL) is the index of the plan that
- * failed, and its context has the sentence; -1: none, or the failure is not that
- * of one plan. SPC_EINVAL: `count` is negative, an array or a plan is NULL, and
- * what spc_plan_pack_weights refuses; SPC_EDEVICE: a launch failed, and those
- * before *failed are enqueued.
+ * failed, and its context has the sentence; -1: none, or the failure is not
+ * that of one plan. SPC_EINVAL: `count` is negative, an array or a plan is
+ * NULL, and what spc_plan_pack_weights refuses; SPC_EDEVICE: a launch failed,
+ * and those before *failed are enqueued.
  */
 SPC_API spc_status spc_plans_pack_weights(int *failed,
                                           const spc_plan *const *plans,
@@ -150,12 +150,12 @@ SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
 /* Rows are those of the map's sets; of `out` there are as many as the capacity
  * of the outputs' set, as kernels that add to it clear all of it first. */
 typedef struct spc_buffers {
-    const void *in;       /* [rows in][cin], 16-byte aligned */
-    void *out;            /* [rows out][cout], 16-byte aligned; apart from in */
-    const void *weights;  /* packed */
-    const float *bias;    /* [cout], if the layer has one */
-    void *workspace;      /* spc_plan_workspace_bytes, 256-byte aligned */
-    const float *scale;   /* [cout], if the layer has one */
+    const void *in;      /* [rows in][cin], 16-byte aligned */
+    void *out;           /* [rows out][cout], 16-byte aligned; apart from in */
+    const void *weights; /* packed */
+    const float *bias;   /* [cout], if the layer has one */
+    void *workspace;     /* spc_plan_workspace_bytes, 256-byte aligned */
+    const float *scale;  /* [cout], if the layer has one */
     union {
         const void *residual; /* [rows out][cout] in the type of out, 16-byte
                                  aligned, if the layer adds one; apart from
@@ -181,23 +181,24 @@ SPC_API spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
 /*
  * A linear layer ("linear,...", a submanifold kernel of one offset) needs no
  * map, no coordinates and no set: row i of the outputs is made of row i of the
- * inputs. spc_plan_create_linear makes a plan for about `rows` rows, which choose
- * the record; it runs on any number of them, and on maps too. SPC_EINVAL: the
- * layer sees other rows than its own; else as spc_plan_create.
+ * inputs. spc_plan_create_linear makes a plan for about `rows` rows, which
+ * choose the record; it runs on any number of them, and on maps too.
+ * SPC_EINVAL: the layer sees other rows than its own; else as spc_plan_create.
  */
 SPC_API spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
-                                        const spc_conv *conv, int64_t rows,
-                                        unsigned flags);
+                                          const spc_conv *conv, int64_t rows,
+                                          unsigned flags);
 /* The workspace for `rows` rows; 0 for more than a plan can run on. */
-SPC_API size_t spc_plan_workspace_bytes_linear(const spc_plan *plan, int64_t rows);
+SPC_API size_t spc_plan_workspace_bytes_linear(const spc_plan *plan,
+                                               int64_t rows);
 /* As spc_plan_execute, for at most `rows` rows. *count (device) is the number
  * of rows; if `count` is NULL, `rows` is. If *count is more than `rows`, no row
  * is computed. Output rows from `rows` on are left unchanged. SPC_ESTATE: the
  * plan was made for maps. */
 SPC_API spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
-                                         const int32_t *count,
-                                         const spc_buffers *buffers,
-                                         void *stream);
+                                           const int32_t *count,
+                                           const spc_buffers *buffers,
+                                           void *stream);
 
 #ifdef __cplusplus
 }

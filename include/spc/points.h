@@ -68,10 +68,10 @@ typedef struct spc_points_options {
 SPC_API spc_status spc_points_create(spc_points **out, spc_ctx *ctx,
                                      const float *xyz, const int32_t *batch,
                                      int64_t rows, void *stream);
-/* An empty cloud of a stated capacity and extent. SPC_EINVAL: the extent is that
- * of SPC_POINTS_OPTIONS_INIT, one point, for more points than one. */
-SPC_API spc_status spc_points_create_reserved(spc_points **out, spc_ctx *ctx,
-                                      const spc_points_options *options);
+/* An empty cloud of a stated capacity and extent. SPC_EINVAL: the extent is
+ * that of SPC_POINTS_OPTIONS_INIT, one point, for more points than one. */
+SPC_API spc_status spc_points_create_reserved(
+    spc_points **out, spc_ctx *ctx, const spc_points_options *options);
 /*
  * Down-sampling that keeps true points: the result has, for each voxel floor(p
  * * (1 / edge)) computed in fp32, the first row of `in` inside it. Its rows are
@@ -79,7 +79,7 @@ SPC_API spc_status spc_points_create_reserved(spc_points **out, spc_ctx *ctx,
  * SPC_ERANGE: voxels so small that their numbers do not fit.
  */
 SPC_API spc_status spc_points_create_sampled(spc_points **out, spc_points *in,
-                                              float edge);
+                                             float edge);
 SPC_API void spc_points_free(spc_points *points); /* maps keep it alive */
 
 /* Fills a cloud anew on `stream` from `rows` points, or, if `count` (device) is
@@ -109,17 +109,18 @@ SPC_API const int32_t *spc_points_sources(const spc_points *points);
  * alive, serves plans as any map, and has no table (spc_map_download).
  * SPC_EINVAL; SPC_ERANGE: the radius is too small for the extent.
  */
-SPC_API spc_status spc_map_create_radius(spc_map **out, spc_points *in, spc_points *to,
-                                  const spc_geometry *geometry,
-                                  int64_t triplets);
+SPC_API spc_status spc_map_create_radius(spc_map **out, spc_points *in,
+                                         spc_points *to,
+                                         const spc_geometry *geometry,
+                                         int64_t triplets);
 /* The same relation in reverse, for inverse layers (up-sampling, and gradients
  * through a layer). An output at `to`, the inputs of the layer, reads each
  * point of `in` that has this output within its radius, at the same k; with
  * `nearest`, each point that has it among its nearest. */
 SPC_API spc_status spc_map_create_radius_inverse(spc_map **out, spc_points *in,
-                                          spc_points *to,
-                                          const spc_geometry *geometry,
-                                          int64_t triplets);
+                                                 spc_points *to,
+                                                 const spc_geometry *geometry,
+                                                 int64_t triplets);
 
 typedef struct spc_triplet {
     int32_t out, in, k;
@@ -127,7 +128,8 @@ typedef struct spc_triplet {
 
 /* Copies the spc_map_pairs triplets of a checked map to the host, those of an
  * output together and in their order. */
-SPC_API spc_status spc_map_download_triplets(const spc_map *map, spc_triplet *out);
+SPC_API spc_status spc_map_download_triplets(const spc_map *map,
+                                             spc_triplet *out);
 
 #ifdef __cplusplus
 }

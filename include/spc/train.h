@@ -57,38 +57,41 @@ typedef struct spc_training_out {
 
 /* Outputs count from 0. SPC_EINVAL: the index is out of range. */
 SPC_API spc_status spc_training_output_at(spc_training_out *out,
-                                       const spc_training *training, int i);
+                                          const spc_training *training, int i);
 
 /* `features` [rows of the scene][channels], which must stay until the way back;
  * *out, the first output, [spc_training_rows][channels], both on the device. */
-SPC_API spc_status spc_training_forward(spc_training *training, const void *features,
-                                   const void **out, void *stream);
+SPC_API spc_status spc_training_forward(spc_training *training,
+                                        const void *features, const void **out,
+                                        void *stream);
 /* From the gradient of the output, on the device and in its type, to those of
  * all parameters; of a network with several outputs from that of each, `count`
  * of them. SPC_ESTATE: there was no forward pass; SPC_EINVAL: another count. */
-SPC_API spc_status spc_training_backward(spc_training *training, const void *grad,
-                                    void *stream);
+SPC_API spc_status spc_training_backward(spc_training *training,
+                                         const void *grad, void *stream);
 SPC_API spc_status spc_training_backward_all(spc_training *training,
-                                        const void *const *grads, int count,
-                                        void *stream);
+                                             const void *const *grads,
+                                             int count, void *stream);
 /* The gradient of the features, [rows of the scene][channels] on the device, as
- * the last spc_training_backward has enqueued it: the training's, or an array that
- * was given to that. NULL: it was not asked for, or no output depends on them. */
-SPC_API const void *spc_training_features_gradient(const spc_training *training);
+ * the last spc_training_backward has enqueued it: the training's, or an array
+ * that was given to that. NULL: it was not asked for, or no output depends on
+ * them. */
+SPC_API const void *
+spc_training_features_gradient(const spc_training *training);
 /* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
  * NULL: not wanted. Waits. SPC_ENOTFOUND: the layer lacks such an array that
  * the output depends on; SPC_EINVAL: another count. */
-SPC_API spc_status spc_training_get_param(spc_training *training, const char *layer,
-                                      spc_operand which, float *values,
-                                      float *gradient, int64_t count);
+SPC_API spc_status spc_training_get_param(spc_training *training,
+                                          const char *layer, spc_operand which,
+                                          float *values, float *gradient,
+                                          int64_t count);
 /* Sets the values of a parameter, for callers with their own optimiser. Waits.
  * Fails as spc_training_get_param. */
 SPC_API spc_status spc_training_set_param(spc_training *training,
-                                          const char *layer,
-                                          spc_operand which,
+                                          const char *layer, spc_operand which,
                                           const float *values, int64_t count);
-/* Plain descent: each parameter less `rate` times its gradient. Waits. SPC_EINVAL:
- * the rate is not finite. */
+/* Plain descent: each parameter less `rate` times its gradient. Waits.
+ * SPC_EINVAL: the rate is not finite. */
 SPC_API spc_status spc_training_descend(spc_training *training, float rate);
 
 #ifdef __cplusplus

@@ -36,7 +36,7 @@ typedef struct spc_trial {
     /* "ok", "constraint", "template", "compile", "timeout", "launch" (it could
      * not be loaded), "fault" (a call failed when it ran), "wrong" */
     const char *status;
-    const char *note;   /* text of a failure, else "" */
+    const char *note; /* text of a failure, else "" */
     bool is_default;
     bool from_database; /* known before; neither compiled nor timed now */
     bool is_finalist;   /* its time is of the turns that chose the winner; times
@@ -80,20 +80,19 @@ typedef struct spc_tune_options {
      * in the caller's process, where limit_s cannot be enforced. */
     const char *const *worker;
     bool allow_spills; /* run also what spills registers */
-    /* Those of all candidates for which this is true, whatever the effort; NULL:
-     * those of the effort. Stage TIME then compares: all of them are measured
-     * anew, in turns, with as many samples as the effort's finalists, and none
-     * is chosen. */
-    bool (*wants)(const char *template_name, const char *config,
-                  void *payload);
+    /* Those of all candidates for which this is true, whatever the effort;
+     * NULL: those of the effort. Stage TIME then compares: all of them are
+     * measured anew, in turns, with as many samples as the effort's finalists,
+     * and none is chosen. */
+    bool (*wants)(const char *template_name, const char *config, void *payload);
     /* Stage TIME: seconds after which no further candidate is started. The best
      * measured one is chosen, and a later run continues from there. At least
      * one is measured, if that takes at most another limit_s. 0: no limit. */
     double budget_s;
-    /* Stage TIME: nothing is measured, and "TEMPLATE CONFIG" is chosen, which the
-     * database must have times of, whatever is faster alone; SPC_ENOTFOUND. For
-     * a caller that knows more than one layer shows: which other layers read
-     * the same layout. */
+    /* Stage TIME: nothing is measured, and "TEMPLATE CONFIG" is chosen, which
+     * the database must have times of, whatever is faster alone; SPC_ENOTFOUND.
+     * For a caller that knows more than one layer shows: which other layers
+     * read the same layout. */
     const char *chosen;
     /* Stage TIME: measure nothing where the database has a choice for this very
      * layer on each scene's buckets, of templates as they are now and of a
@@ -116,8 +115,8 @@ typedef struct spc_tune_report {
     bool out_of_time; /* options.budget_s ended the search */
     bool was_there;   /* the winner is the choice that options.missing found */
     double elapsed_s;
-    double gate_s;    /* of that: comparing results, of all candidates and, run
-                         after run, of those that might win */
+    double gate_s; /* of that: comparing results, of all candidates and, run
+                      after run, of those that might win */
     /* And, of that: drawing the sample and what is right on it; until the
      * measuring process was ready; loading and verifying candidates, gate_s
      * included; timing them; waiting for compilers with nothing to measure. */
@@ -178,22 +177,22 @@ SPC_API spc_status spc_tune_worker(spc_ctx *ctx);
 /* Renders candidate number `i` (from 0) of SPC_STAGE_LIST, in the order of
  * on_trial; *out is the caller's. */
 SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
-                                    const spc_conv *conv, const char *target,
-                                    int i);
+                                        const spc_conv *conv,
+                                        const char *target, int i);
 
 /* ---- background mode ----------------------------------------------------- */
 
 /*
- * Background mode: a thread of the context prepares what plans lack, while these
- * run. A plan made with SPC_PLAN_BACKGROUND uses the kernel that the database
- * can serve without a compiler; only if that is impossible it waits for a
- * default kernel. The thread compiles, and tunes if allowed, until a record of
- * exactly this problem exists. Once it is stored, spc_plan_is_outdated returns
- * true, and another spc_plan_create finds it in some microseconds. Weights are
- * then packed again, because each kernel reads its own layout. So no plan
- * changes under its caller, and no execute ever waits. A problem is worked on
- * once, however many plans ask for it; other processes that tune it are waited
- * for, and what they find is taken.
+ * Background mode: a thread of the context prepares what plans lack, while
+ * these run. A plan made with SPC_PLAN_BACKGROUND uses the kernel that the
+ * database can serve without a compiler; only if that is impossible it waits
+ * for a default kernel. The thread compiles, and tunes if allowed, until a
+ * record of exactly this problem exists. Once it is stored,
+ * spc_plan_is_outdated returns true, and another spc_plan_create finds it in
+ * some microseconds. Weights are then packed again, because each kernel reads
+ * its own layout. So no plan changes under its caller, and no execute ever
+ * waits. A problem is worked on once, however many plans ask for it; other
+ * processes that tune it are waited for, and what they find is taken.
  */
 typedef struct spc_background_options {
     bool tune; /* not only compile: on the coordinates of the plan's map */
@@ -201,11 +200,11 @@ typedef struct spc_background_options {
     const char *const *worker; /* as in spc_tune_options */
 } spc_background_options;
 
-/* `options` may be NULL: compile only. SPC_EDB: the context has no database that
- * may be written, through which its thread hands over what it finds;
+/* `options` may be NULL: compile only. SPC_EDB: the context has no database
+ * that may be written, through which its thread hands over what it finds;
  * SPC_ESTATE: it was started before. */
-SPC_API spc_status
-spc_background_start(spc_ctx *ctx, const spc_background_options *options);
+SPC_API spc_status spc_background_start(spc_ctx *ctx,
+                                        const spc_background_options *options);
 /* Waits until nothing is left to do. spc_ctx_free does not: what is under way
  * ends soon, and is resumed another time. */
 SPC_API void spc_background_wait(spc_ctx *ctx);
@@ -222,16 +221,18 @@ SPC_API bool spc_plan_is_outdated(const spc_plan *plan);
  * SPC_EIO; SPC_EINVAL: no rows, or the folder's path has a blank in it.
  */
 SPC_API spc_status spc_record_layer(spc_ctx *ctx, const char *folder,
-                               const spc_conv *conv, const int32_t *coords,
-                               int64_t rows, void *stream);
+                                    const spc_conv *conv, const int32_t *coords,
+                                    int64_t rows, void *stream);
 
 /*
- * Writes every convolution of the last run, which spc_net_plan_check has found well,
- * with the voxels of its level into `folder`, as spc_record_layer does. `buffers`
- * are those that were run. Waits. SPC_ESTATE: nothing was run and checked.
+ * Writes every convolution of the last run, which spc_net_plan_check has found
+ * well, with the voxels of its level into `folder`, as spc_record_layer does.
+ * `buffers` are those that were run. Waits. SPC_ESTATE: nothing was run and
+ * checked.
  */
-SPC_API spc_status spc_record_layers(const spc_net_plan *plan, const char *folder,
-                                   const spc_net_buffers *buffers);
+SPC_API spc_status spc_record_layers(const spc_net_plan *plan,
+                                     const char *folder,
+                                     const spc_net_buffers *buffers);
 
 #ifdef __cplusplus
 }

@@ -13,8 +13,8 @@ static void judge(const spc__gate *g, const spc__large *large)
 {
     const spc_conv *conv = &g->bed->sample->conv;
     bool is_gradient = conv->pass == SPC_WGRAD;
-    int64_t count =
-        is_gradient ? spc__operand_of(conv, SPC_OPERAND_OUT, 0).rows : large->count;
+    int64_t count = is_gradient ? spc__operand_of(conv, SPC_OPERAND_OUT, 0).rows
+                                : large->count;
     spc__worst worst =
         spc__compare_exact(large->got, conv, count, large->exact, large->slack);
 

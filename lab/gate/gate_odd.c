@@ -151,7 +151,8 @@ static void add_residuals(odd_launch *l)
     const spc__bed *bed = l->g->bed;
     const spc_conv *conv = &bed->sample->conv;
     const spc__sample_scene *scene = scene_of(l);
-    spc__operand as = spc__operand_of(conv, SPC_OPERAND_RESIDUAL, scene->rows_out);
+    spc__operand as =
+        spc__operand_of(conv, SPC_OPERAND_RESIDUAL, scene->rows_out);
     size_t element = spc__dtype_of(as.dtype)->bytes;
 
     for (int64_t row = 0; as.present && row < as.rows; row++)

@@ -72,14 +72,14 @@ static spc_status list_operands(places *p)
     b->weights = spc__gate_packed(p->g, p->at->draw);
     add(p, &b->in, scene->in[d], all[SPC_OPERAND_IN].bytes, SPC__TENSOR_PLACE);
     if (scene->residual[d] != NULL)
-        add(p, &b->residual, scene->residual[d], all[SPC_OPERAND_RESIDUAL].bytes,
-            SPC__TENSOR_PLACE);
+        add(p, &b->residual, scene->residual[d],
+            all[SPC_OPERAND_RESIDUAL].bytes, SPC__TENSOR_PLACE);
     if (sample->bias[d] != NULL)
-        add(p, (const void **)&b->bias, sample->bias[d], all[SPC_OPERAND_BIAS].bytes,
-            SPC__VECTOR_PLACE);
+        add(p, (const void **)&b->bias, sample->bias[d],
+            all[SPC_OPERAND_BIAS].bytes, SPC__VECTOR_PLACE);
     if (sample->scale[d] != NULL)
-        add(p, (const void **)&b->scale, sample->scale[d], all[SPC_OPERAND_SCALE].bytes,
-            SPC__VECTOR_PLACE);
+        add(p, (const void **)&b->scale, sample->scale[d],
+            all[SPC_OPERAND_SCALE].bytes, SPC__VECTOR_PLACE);
     add(p, (const void **)&b->workspace, NULL, bed->workspace.bytes,
         PACKED_PLACE);
     return fetch_weights(p);
@@ -91,7 +91,7 @@ static spc_status allocate(places *p)
 
     for (int i = 0; i < p->count && status == SPC_OK; i++)
         status = spc_memory_alloc((void **)&p->all[i].device, p->g->bed->ctx,
-                           p->all[i].bytes + 2 * REACH);
+                                  p->all[i].bytes + 2 * REACH);
     return status;
 }
 

@@ -28,7 +28,8 @@ static size_t room_behind(const spc__gate *g)
 {
     const spc__bed *bed = g->bed;
     size_t all =
-        spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, bed->capacity).bytes;
+        spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, bed->capacity)
+            .bytes;
     size_t used = (size_t)(spc__guarded_end(&bed->out) - bed->out.data);
 
     if (!spc__plan_launch(g->tested->plan)->clear || all <= used)

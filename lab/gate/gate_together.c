@@ -83,10 +83,10 @@ static spc_status allocate(together *t, int launches)
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
-    size_t bytes =
-        SIDES * (padded(all[SPC_OPERAND_IN].bytes) + padded(all[SPC_OPERAND_RESIDUAL].bytes) +
-                 padded(bed->workspace.bytes) +
-                 (size_t)launches * padded(t->out_bytes));
+    size_t bytes = SIDES * (padded(all[SPC_OPERAND_IN].bytes) +
+                            padded(all[SPC_OPERAND_RESIDUAL].bytes) +
+                            padded(bed->workspace.bytes) +
+                            (size_t)launches * padded(t->out_bytes));
     spc_status status = spc_memory_alloc((void **)&t->memory, bed->ctx, bytes);
     char *at = t->memory;
     for (int i = 0; i < SIDES && status == SPC_OK; i++)

@@ -290,8 +290,8 @@ static spc_status draw_patterns(maker *m)
     if ((m->in = malloc(in)) == NULL || (m->residual = malloc(out)) == NULL)
         return spc__fail_memory(m->error, in + out);
     spc__draw_in(m->in, conv, SPC__COUNT, PATTERN, &m->random);
-    spc_status status =
-        spc__large_upload(&m->to->in, m->bed, SPC_OPERAND_IN, m->in, m->to->rows_in);
+    spc_status status = spc__large_upload(&m->to->in, m->bed, SPC_OPERAND_IN,
+                                          m->in, m->to->rows_in);
     if (!adds || status != SPC_OK)
         return status;
     spc__draw_residual(m->residual, conv, SPC__COUNT, PATTERN, &m->random);
@@ -457,9 +457,9 @@ static spc_status make(maker *m, int64_t rows)
     if (status == SPC_OK)
         status = draw_and_know(m);
     if (status == SPC_OK)
-        status =
-            spc__bed_lay(m->bed, &to->out,
-                         spc__operand_of(m->conv, SPC_OPERAND_OUT, to->rows_out).bytes);
+        status = spc__bed_lay(
+            m->bed, &to->out,
+            spc__operand_of(m->conv, SPC_OPERAND_OUT, to->rows_out).bytes);
     to->is_there = status == SPC_OK && to->count > 0;
     spc_scene_free(m->scene);
     free(m->in);
@@ -613,7 +613,7 @@ spc_status spc__large_run(spc__large *large, spc__bed *bed, spc_plan *plan,
         status = large->map != NULL
                      ? spc_plan_execute(plan, large->map, &buffers, NULL)
                      : spc_plan_execute_linear(plan, large->rows_out, NULL,
-                                             &buffers, NULL);
+                                               &buffers, NULL);
     if (status == SPC_OK)
         status = spc_ctx_synchronize(ctx);
     return status == SPC_OK ? fetch(large, bed) : status;

@@ -51,7 +51,8 @@ static spc_status upload_dy(const maker *m)
 {
     spc__large *to = m->to;
     spc_ctx *ctx = m->bed->ctx;
-    spc__operand all = spc__operand_of(m->conv, SPC_OPERAND_RESIDUAL, to->rows_out);
+    spc__operand all =
+        spc__operand_of(m->conv, SPC_OPERAND_RESIDUAL, to->rows_out);
     spc__operand one = spc__operand_of(m->conv, SPC_OPERAND_RESIDUAL, 1);
     size_t pitch = (size_t)all.pitch * spc__dtype_of(all.dtype)->bytes;
     char *encoded = malloc(one.bytes);
@@ -111,8 +112,8 @@ spc_status spc__large_know_gradient(spc__large *large, spc__bed *bed,
             spc__dtype_of(m.out.dtype)
                 ->decode(m.before, sample->weights[SPC__COUNT],
                          (size_t)(m.out.rows * m.out.columns));
-        status =
-            spc__large_upload(&large->in, bed, SPC_OPERAND_IN, m.x, large->rows_in);
+        status = spc__large_upload(&large->in, bed, SPC_OPERAND_IN, m.x,
+                                   large->rows_in);
     }
     if (status == SPC_OK)
         status = upload_dy(&m);

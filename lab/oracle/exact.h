@@ -6,9 +6,9 @@
 #include "lab/oracle/relation.h"
 
 /*
- * As spc_oracle_sums, but in fp32: on the draws of integers (draw.h) it is exact in
- * any order, and several times faster than double with magnitudes. Returns
- * SPC_EINTERRUPTED once *cancel (may be NULL) is set.
+ * As spc_oracle_sums, but in fp32: on the draws of integers (draw.h) it is
+ * exact in any order, and several times faster than double with magnitudes.
+ * Returns SPC_EINTERRUPTED once *cancel (may be NULL) is set.
  */
 spc_status spc__oracle_exact(float *out, const spc_conv *conv,
                              const spc__seen *seen, int64_t rows,

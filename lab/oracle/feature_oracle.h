@@ -26,9 +26,9 @@ typedef struct spc__feature_case {
 } spc__feature_case;
 
 /*
- * Computes spc_feature_rows_out rows of spc_feature_elements_out elements, and the
- * tolerance of each, without rounding to the operator's type. `index` (may be
- * NULL) receives what POOL stores. May return SPC_ENOMEM.
+ * Computes spc_feature_rows_out rows of spc_feature_elements_out elements, and
+ * the tolerance of each, without rounding to the operator's type. `index` (may
+ * be NULL) receives what POOL stores. May return SPC_ENOMEM.
  */
 spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
                                const spc_feature *feature,

@@ -287,8 +287,8 @@ spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
 }
 
 void spc_oracle_sums(double *out, double *magnitude, const spc_conv *conv,
-                const int32_t *index, int64_t rows, const float *in,
-                const float *weights, const float *bias, int threads)
+                     const int32_t *index, int64_t rows, const float *in,
+                     const float *weights, const float *bias, int threads)
 {
     spc__seen seen = {index, NULL,
                       conv ? spc_geometry_offset_count(&conv->geometry) : 0};

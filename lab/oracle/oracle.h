@@ -22,8 +22,8 @@ double spc__tolerance(const spc_conv *conv, double reference, double magnitude,
 double spc__sum_error(const spc_conv *conv, double magnitude, int64_t terms);
 
 /*
- * spc_oracle_sums, but returns SPC_EINTERRUPTED soon after *cancel is set (NULL:
- * never).
+ * spc_oracle_sums, but returns SPC_EINTERRUPTED soon after *cancel is set
+ * (NULL: never).
  */
 spc_status spc__oracle(double *out, double *magnitude, const spc_conv *conv,
                        const spc__seen *seen, int64_t rows, const float *in,

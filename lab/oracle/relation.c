@@ -270,13 +270,15 @@ static int64_t find_input(const search *s, int64_t row, const int offset[3])
 static void search_tile(void *payload, int64_t i)
 {
     search *s = payload;
-    int offsets = spc_geometry_offset_count(s->geometry), k = (int)(i % offsets);
+    int offsets = spc_geometry_offset_count(s->geometry),
+        k = (int)(i % offsets);
     int64_t rows = s->rows, first = i / offsets * TILE;
     int64_t last = first + TILE < rows ? first + TILE : rows;
     int64_t pairs = 0;
     int offset[3];
 
-    spc_geometry_offset_at(offset, s->geometry, s->mirrored ? offsets - 1 - k : k);
+    spc_geometry_offset_at(offset, s->geometry,
+                           s->mirrored ? offsets - 1 - k : k);
     for (int64_t row = first; row < last; row++) {
         int64_t output = s->only != NULL ? s->only->at[row] : row;
         int64_t input = find_input(s, output, offset);

@@ -70,7 +70,7 @@ spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
     to->is_far = to == &bed->out || to == &bed->workspace;
     size_t zone = bed->zone_bytes[to->is_far];
     spc_status status = spc_memory_alloc((void **)&to->base, bed->ctx,
-                                  to->room + 2 * zone + SPC__PLACES);
+                                         to->room + 2 * zone + SPC__PLACES);
     to->data = status == SPC_OK ? to->base + zone : NULL;
     return status;
 }
@@ -170,8 +170,8 @@ static spc_status upload_draw(spc__bed *bed, int s, spc__draw draw)
                                all[SPC_OPERAND_IN].bytes, place);
     if (status != SPC_OK || scene->residual[draw] == NULL)
         return status;
-    bed->residual_digest[s][draw] =
-        spc__digest_host(scene->residual[draw], all[SPC_OPERAND_RESIDUAL].bytes);
+    bed->residual_digest[s][draw] = spc__digest_host(
+        scene->residual[draw], all[SPC_OPERAND_RESIDUAL].bytes);
     return upload(bed, &bed->residual[s][array], scene->residual[draw],
                   all[SPC_OPERAND_RESIDUAL].bytes, place);
 }
@@ -215,13 +215,13 @@ static spc_status upload_vectors(spc__bed *bed, int d)
     spc_status status = SPC_OK;
 
     if (sample->bias[d] != NULL)
-        status =
-            upload(bed, &bed->bias[d], sample->bias[d],
-                   spc__operand_of(&sample->conv, SPC_OPERAND_BIAS, 0).bytes, place);
+        status = upload(
+            bed, &bed->bias[d], sample->bias[d],
+            spc__operand_of(&sample->conv, SPC_OPERAND_BIAS, 0).bytes, place);
     if (sample->scale[d] != NULL && status == SPC_OK)
-        status =
-            upload(bed, &bed->scale[d], sample->scale[d],
-                   spc__operand_of(&sample->conv, SPC_OPERAND_SCALE, 0).bytes, place);
+        status = upload(
+            bed, &bed->scale[d], sample->scale[d],
+            spc__operand_of(&sample->conv, SPC_OPERAND_SCALE, 0).bytes, place);
     if (sample->weights[d] != NULL && status == SPC_OK)
         status = upload(bed, &bed->scales[d], &sample->scales[d],
                         sizeof(sample->scales[d]), place);
@@ -377,7 +377,8 @@ static size_t out_bytes(const spc__bed *bed, int s)
 
 static spc_status choose_zone(spc__bed *bed, bool is_far)
 {
-    size_t rows = spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, ZONE_ROWS).bytes;
+    size_t rows =
+        spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, ZONE_ROWS).bytes;
     size_t least = is_far ? LEAST_FAR_ZONE : LEAST_ZONE;
     size_t bytes = round_up(rows > least ? rows : least);
     void *zone = malloc(bytes);
@@ -476,8 +477,9 @@ static int64_t linear_rows(const spc__bed *bed, int s)
 
 static size_t workspace_bytes(const spc__bed *bed, const spc_plan *plan, int s)
 {
-    return is_linear(bed) ? spc_plan_workspace_bytes_linear(plan, linear_rows(bed, s))
-                          : spc_plan_workspace_bytes(plan, bed->maps[s]);
+    return is_linear(bed)
+               ? spc_plan_workspace_bytes_linear(plan, linear_rows(bed, s))
+               : spc_plan_workspace_bytes(plan, bed->maps[s]);
 }
 
 spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan)
@@ -583,8 +585,8 @@ spc_status spc__bed_execute_on(const spc__bed *bed, const spc_plan *plan, int s,
 {
     return is_linear(bed)
                ? spc_plan_execute_linear(plan, linear_rows(bed, s),
-                                       s == bed->counted ? bed->count : NULL,
-                                       buffers, stream)
+                                         s == bed->counted ? bed->count : NULL,
+                                         buffers, stream)
                : spc_plan_execute(plan, bed->maps[s], buffers, stream);
 }
 

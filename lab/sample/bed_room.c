@@ -132,11 +132,13 @@ static spc_status leave_room(spc__bed *bed, int64_t capacity)
 {
     int32_t rows = (int32_t)bed->sample->scenes[0].rows_out;
     spc__operand all[SPC_OPERANDS];
-    spc_status status = spc_memory_alloc((void **)&bed->count, bed->ctx, sizeof rows);
+    spc_status status =
+        spc_memory_alloc((void **)&bed->count, bed->ctx, sizeof rows);
 
     spc__operands(all, &bed->sample->conv, capacity, capacity);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status = spc__bed_reserve(bed, &bed->in[0][d], all[SPC_OPERAND_IN].bytes);
+        status =
+            spc__bed_reserve(bed, &bed->in[0][d], all[SPC_OPERAND_IN].bytes);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         status = spc__bed_reserve(bed, &bed->residual[0][d],
                                   all[SPC_OPERAND_RESIDUAL].bytes);
@@ -235,10 +237,12 @@ static spc_status reserve_arrays(spc__bed *bed, const int *scenes, int count,
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &bed->sample->conv, rows_in, rows_out);
-    spc_status status = spc__bed_reserve(bed, &bed->out, all[SPC_OPERAND_OUT].bytes);
+    spc_status status =
+        spc__bed_reserve(bed, &bed->out, all[SPC_OPERAND_OUT].bytes);
     for (int i = 0; i < count && status == SPC_OK; i++) {
         int s = scenes[i];
-        status = spc__bed_reserve(bed, &bed->in[s][0], all[SPC_OPERAND_IN].bytes);
+        status =
+            spc__bed_reserve(bed, &bed->in[s][0], all[SPC_OPERAND_IN].bytes);
         if (status == SPC_OK && all[SPC_OPERAND_RESIDUAL].present)
             status = spc__bed_reserve(bed, &bed->residual[s][0],
                                       all[SPC_OPERAND_RESIDUAL].bytes);
@@ -258,15 +262,16 @@ spc_status spc__bed_build_spare(spc__bed *bed)
     int largest = largest_of(bed, scenes, count);
     int64_t rows = bed->sample->scenes[largest].rows_out + SPARE_ROWS;
     if (spc_conv_is_linear(&bed->sample->conv)) {
-        spc_status status =
-            spc_memory_alloc((void **)&bed->spare_count, bed->ctx, sizeof(int32_t));
+        spc_status status = spc_memory_alloc((void **)&bed->spare_count,
+                                             bed->ctx, sizeof(int32_t));
         return status == SPC_OK ? reserve_arrays(bed, scenes, count, rows, rows)
                                 : status;
     }
     spc_status status = spc__bed_build_map(&bed->spare, bed, largest);
     if (status == SPC_OK)
-        status = spc_memory_alloc((void **)&bed->spare_coords, bed->ctx,
-                           16 * (size_t)bed->sample->scenes[largest].voxels);
+        status =
+            spc_memory_alloc((void **)&bed->spare_coords, bed->ctx,
+                             16 * (size_t)bed->sample->scenes[largest].voxels);
     return status == SPC_OK
                ? reserve_arrays(bed, scenes, count,
                                 spc_coords_capacity(bed->spare->in),

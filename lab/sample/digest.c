@@ -82,7 +82,7 @@ spc_status spc__digester_create(spc__digester **out, spc_ctx *ctx)
         return SPC_OK;
     }
     return spc_memory_alloc((void **)&d->sums, ctx,
-                     SPC__DIGESTS_MAX * 2 * sizeof(*d->sums));
+                            SPC__DIGESTS_MAX * 2 * sizeof(*d->sums));
 }
 
 void spc__digester_free(spc__digester *d)

@@ -115,7 +115,8 @@ static bool is_line(const spc_conv *conv)
 static bool is_exact(const spc_conv *conv)
 {
     return spc__dtype_of(conv->dtype)->factor_bits < 24 &&
-           conv->accumulator == SPC_ACCUMULATOR_DEFAULT && spc__epilogue_is_exact(conv);
+           conv->accumulator == SPC_ACCUMULATOR_DEFAULT &&
+           spc__epilogue_is_exact(conv);
 }
 
 static spans spans_of(const spc_conv *conv)

@@ -98,7 +98,8 @@ static void lay_out_scene(spc__sample_header *header, int s,
     for (int d = 0; d < SPC__DRAWS; d++)
         if (is_drawn(header, s, judges, (spc__draw)d))
             lay_out_draw(header, s, (spc__draw)d, all, end);
-    size_t out = (size_t)(all[SPC_OPERAND_OUT].rows * all[SPC_OPERAND_OUT].columns);
+    size_t out =
+        (size_t)(all[SPC_OPERAND_OUT].rows * all[SPC_OPERAND_OUT].columns);
     if (s == header->given + SPC__AWKWARD_BORDER && spc__odd_is_for(conv))
         for (int odd = 0; odd < SPC__ODDS; odd++)
             header->scenes[s].odd[odd] = reserve(end, out);
@@ -128,8 +129,8 @@ static void lay_out(spc__sample_header *header, const spc_conv *conv,
             header->bias[d] =
                 reserve(&end, spc__operand_of(conv, SPC_OPERAND_BIAS, 0).bytes);
         if (conv->scale)
-            header->scale[d] =
-                reserve(&end, spc__operand_of(conv, SPC_OPERAND_SCALE, 0).bytes);
+            header->scale[d] = reserve(
+                &end, spc__operand_of(conv, SPC_OPERAND_SCALE, 0).bytes);
         spc__draw_scales(&header->scales[d], conv, (spc__draw)d);
     }
     for (int s = 0; s < count; s++)

@@ -162,7 +162,8 @@ static spc_status expect_exact(spc__sample_maker *m, int s, spc__draw draw,
 {
     spc__sample *sample = m->sample;
     const spc__sample_scene *scene = &sample->scenes[s];
-    spc__operand out = spc__operand_of(&sample->conv, SPC_OPERAND_OUT, scene->rows_out);
+    spc__operand out =
+        spc__operand_of(&sample->conv, SPC_OPERAND_OUT, scene->rows_out);
     size_t n = (size_t)(out.rows * out.columns);
     float *sums = malloc(n * sizeof(float) + 1);
 
@@ -284,8 +285,8 @@ static spc_status fill_arrays(spc__sample_maker *m, int s, spc__draw draw,
     }
     spc__encode_rows((void *)scene->in[draw], &all[SPC_OPERAND_IN], in);
     if (all[SPC_OPERAND_RESIDUAL].present)
-        spc__encode_rows((void *)scene->residual[draw], &all[SPC_OPERAND_RESIDUAL],
-                         residual);
+        spc__encode_rows((void *)scene->residual[draw],
+                         &all[SPC_OPERAND_RESIDUAL], residual);
     if (draw != SPC__REAL)
         return expect_exact(m, s, draw, seen, &values);
     if (is_gradient(m))

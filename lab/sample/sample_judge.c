@@ -29,8 +29,8 @@ bool spc__sample_is_size(const spc__sample *sample, int s)
 
 int64_t spc__sample_results(const spc__sample *sample, int s)
 {
-    spc__operand out =
-        spc__operand_of(&sample->conv, SPC_OPERAND_OUT, sample->scenes[s].rows_out);
+    spc__operand out = spc__operand_of(&sample->conv, SPC_OPERAND_OUT,
+                                       sample->scenes[s].rows_out);
 
     return out.rows * out.columns;
 }
@@ -50,8 +50,8 @@ spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
 
 bool spc__sample_gaps_hold(const spc__sample *sample, int s, const void *out)
 {
-    spc__operand of =
-        spc__operand_of(&sample->conv, SPC_OPERAND_OUT, sample->scenes[s].rows_out);
+    spc__operand of = spc__operand_of(&sample->conv, SPC_OPERAND_OUT,
+                                      sample->scenes[s].rows_out);
     size_t element = spc__dtype_of(of.dtype)->bytes;
     const unsigned char *bytes = out;
 

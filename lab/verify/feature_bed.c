@@ -269,8 +269,8 @@ static spc_status draw_rows(spc__feature_bed *b, spc__random *random)
     const spc_feature *f = b->feature;
     int64_t in = spc_feature_rows_in(f, b->of.rows_in, b->of.batches);
     int64_t add = spc_feature_rows_add(f, b->of.rows_in, b->of.batches);
-    spc_status status =
-        draw_array(&b->host[0], &b->in, b, in, spc_feature_elements_in(f), random);
+    spc_status status = draw_array(&b->host[0], &b->in, b, in,
+                                   spc_feature_elements_in(f), random);
 
     return status == SPC_OK && spc__feature_adds(f)
                ? draw_array(&b->host[1], &b->add, b, add, f->channels, random)
@@ -370,7 +370,8 @@ spc_status spc__feature_bed_clear(const spc__feature_bed *b)
 
 spc_status spc__feature_bed_run(const spc__feature_bed *b, void *stream)
 {
-    return spc_feature_plan_execute(b->plan, b->set, b->map, &b->buffers, stream);
+    return spc_feature_plan_execute(b->plan, b->set, b->map, &b->buffers,
+                                    stream);
 }
 
 /* ---- judging ------------------------------------------------------------- */

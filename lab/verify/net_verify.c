@@ -509,8 +509,8 @@ static spc_status verify(spc__net_verifier *v, const spc_scene *scene)
 }
 
 spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
-                          const spc_net_buffers *buffers,
-                          const spc_scene *scene)
+                               const spc_net_buffers *buffers,
+                               const spc_scene *scene)
 {
     spc_error *error = plan != NULL ? spc__error_of(plan->ctx) : NULL;
     bool takes_points = plan != NULL && plan->voxels != NULL;

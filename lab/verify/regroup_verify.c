@@ -81,8 +81,8 @@ static spc_status draw_mask(subject *s, uint64_t seed)
         s->mask[i] = spc__random_below(&random, 100) < MASK_PERCENT
                          ? (uint8_t)(1 + i % 255)
                          : 0;
-    if ((status = spc_memory_alloc(&s->device_mask, s->ctx, (size_t)s->slots + 16)) !=
-        SPC_OK)
+    if ((status = spc_memory_alloc(&s->device_mask, s->ctx,
+                                   (size_t)s->slots + 16)) != SPC_OK)
         return status;
     return spc_copy_to_device(s->ctx, s->device_mask, s->mask,
                               (size_t)s->slots);
@@ -384,9 +384,9 @@ static spc_status check_spread(const subject *s)
 
     for (int i = 0; i < s->count && status == SPC_OK; i++)
         status = spc_memory_alloc(&arrays[i], s->ctx,
-                           (size_t)spc_scene_rows(s->scenes[i]) *
-                                   (size_t)source_channels(s) * 4 +
-                               16);
+                                  (size_t)spc_scene_rows(s->scenes[i]) *
+                                          (size_t)source_channels(s) * 4 +
+                                      16);
     if (status == SPC_OK)
         status = run_spread(s, arrays, arrays[s->count]);
     free_arrays(s, arrays, s->count + 1);

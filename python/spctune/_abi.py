@@ -270,64 +270,6 @@ class spc_voxels_info(Structure):
         ("voxels", c_int64),
     ]
 
-SPC_PLAN_JIT = 0
-SPC_PLAN_CACHED_ONLY = 1
-SPC_PLAN_ESTIMATE = 2
-SPC_PLAN_BACKGROUND = 4
-SPC_PLAN_KRSC = 8
-SPC_MATCH_EXACT = 0
-SPC_MATCH_BUCKET = 1
-SPC_MATCH_NEAREST = 2
-SPC_MATCH_DEFAULT = 3
-
-
-class spc_explain_question(Structure):
-    _fields_ = [
-        ("conv", POINTER(spc_conv)),
-        ("rows_in", c_int64),
-        ("rows_out", c_int64),
-        ("pairs", c_int64),
-    ]
-
-
-class spc_explanation(Structure):
-    _fields_ = [
-        ("origin", c_int),
-        ("has_code", c_int),
-        ("template_name", c_char * 32),
-        ("config", c_char * 256),
-        ("reason", c_char * 512),
-        ("weights_bytes", c_size_t),
-        ("workspace_bytes", c_int64),
-        ("layout", c_char * 64),
-    ]
-
-SPC_KRSC = 0
-SPC_RSCK = 1
-
-
-class spc_buffers__union6(Union):
-    _fields_ = [
-        ("residual", c_void_p),
-        ("grad", c_void_p),
-    ]
-
-
-class spc_buffers(Structure):
-    _anonymous_ = ("_union6",)
-    _fields_ = [
-        ("in_", c_void_p),
-        ("out", c_void_p),
-        ("weights", c_void_p),
-        ("bias", c_void_p),
-        ("workspace", c_void_p),
-        ("scale", c_void_p),
-        ("_union6", spc_buffers__union6),
-        ("in_scale", c_void_p),
-        ("out_scale", c_void_p),
-        ("residual_scale", c_void_p),
-    ]
-
 SPC_FEATURE_POOL = 0
 SPC_FEATURE_UNPOOL = 1
 SPC_FEATURE_GLOBAL = 2
@@ -393,6 +335,64 @@ class spc_operator_info(Structure):
         ("does", c_char_p),
         ("words", c_char_p),
         ("example", c_char_p),
+    ]
+
+SPC_PLAN_JIT = 0
+SPC_PLAN_CACHED_ONLY = 1
+SPC_PLAN_ESTIMATE = 2
+SPC_PLAN_BACKGROUND = 4
+SPC_PLAN_KRSC = 8
+SPC_MATCH_EXACT = 0
+SPC_MATCH_BUCKET = 1
+SPC_MATCH_NEAREST = 2
+SPC_MATCH_DEFAULT = 3
+
+
+class spc_explain_question(Structure):
+    _fields_ = [
+        ("conv", POINTER(spc_conv)),
+        ("rows_in", c_int64),
+        ("rows_out", c_int64),
+        ("pairs", c_int64),
+    ]
+
+
+class spc_explanation(Structure):
+    _fields_ = [
+        ("origin", c_int),
+        ("has_code", c_int),
+        ("template_name", c_char * 32),
+        ("config", c_char * 256),
+        ("reason", c_char * 512),
+        ("weights_bytes", c_size_t),
+        ("workspace_bytes", c_int64),
+        ("layout", c_char * 64),
+    ]
+
+SPC_KRSC = 0
+SPC_RSCK = 1
+
+
+class spc_buffers__union6(Union):
+    _fields_ = [
+        ("residual", c_void_p),
+        ("grad", c_void_p),
+    ]
+
+
+class spc_buffers(Structure):
+    _anonymous_ = ("_union6",)
+    _fields_ = [
+        ("in_", c_void_p),
+        ("out", c_void_p),
+        ("weights", c_void_p),
+        ("bias", c_void_p),
+        ("workspace", c_void_p),
+        ("scale", c_void_p),
+        ("_union6", spc_buffers__union6),
+        ("in_scale", c_void_p),
+        ("out_scale", c_void_p),
+        ("residual_scale", c_void_p),
     ]
 
 
@@ -865,12 +865,12 @@ STRUCTS: Tuple[Any, ...] = (
     spc_row_lists,
     spc_voxelisation,
     spc_voxels_info,
-    spc_explain_question,
-    spc_explanation,
-    spc_buffers,
     spc_feature,
     spc_feature_buffers,
     spc_operator_info,
+    spc_explain_question,
+    spc_explanation,
+    spc_buffers,
     spc_net_row,
     spc_net_input,
     spc_net_layer,
@@ -1004,7 +1004,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_coords_update": (c_int, (
         c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
     "spc_coords_check": (c_int, (c_void_p, c_void_p)),
-    "spc_coords_merge_features": (c_int, (c_void_p, c_void_p, c_int, c_int, c_void_p)),
+    "spc_coords_merge_features": (c_int, (
+        c_void_p, c_void_p, c_int, c_int, c_void_p)),
     "spc_coords_rows": (c_int64, (c_void_p,)),
     "spc_coords_capacity": (c_int64, (c_void_p,)),
     "spc_coords_key_bits": (c_int, (c_void_p,)),
@@ -1065,6 +1066,27 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_map_density": (c_double, (c_void_p,)),
     "spc_map_key_bits": (c_int, (c_void_p,)),
     "spc_map_download": (c_int, (c_void_p, c_void_p)),
+    "spc_feature_parse": (c_int, (
+        POINTER(spc_feature), c_char_p, POINTER(spc_error))),
+    "spc_feature_format": (c_int, (c_char_p, c_size_t, POINTER(spc_feature))),
+    "spc_feature_check": (c_int, (POINTER(spc_feature), POINTER(spc_error))),
+    "spc_feature_pass": (c_int, (
+        POINTER(spc_feature), POINTER(spc_feature), c_int, POINTER(spc_error))),
+    "spc_feature_example_at": (c_char_p, (c_int,)),
+    "spc_feature_words": (c_int, (c_char_p, c_size_t, c_int)),
+    "spc_feature_elements_out": (c_int64, (POINTER(spc_feature),)),
+    "spc_feature_elements_in": (c_int64, (POINTER(spc_feature),)),
+    "spc_feature_rows_out": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
+    "spc_feature_rows_in": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
+    "spc_feature_rows_add": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
+    "spc_feature_plan_create": (c_int, (
+        POINTER(c_void_p), c_void_p, POINTER(spc_feature), c_uint)),
+    "spc_feature_plan_free": (None, (c_void_p,)),
+    "spc_feature_plan_workspace_bytes": (c_size_t, (c_void_p, c_void_p)),
+    "spc_feature_plan_prepare": (c_int, (c_void_p, c_void_p, c_void_p)),
+    "spc_feature_plan_execute": (c_int, (
+        c_void_p, c_void_p, c_void_p, POINTER(spc_feature_buffers), c_void_p)),
+    "spc_operators": (POINTER(spc_operator_info), (c_int,)),
     "spc_plan_create": (c_int, (
         POINTER(c_void_p), c_void_p, POINTER(spc_conv), c_void_p, c_uint)),
     "spc_plan_free": (None, (c_void_p,)),
@@ -1092,27 +1114,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_plan_workspace_bytes_linear": (c_size_t, (c_void_p, c_int64)),
     "spc_plan_execute_linear": (c_int, (
         c_void_p, c_int64, c_void_p, POINTER(spc_buffers), c_void_p)),
-    "spc_feature_parse": (c_int, (
-        POINTER(spc_feature), c_char_p, POINTER(spc_error))),
-    "spc_feature_format": (c_int, (c_char_p, c_size_t, POINTER(spc_feature))),
-    "spc_feature_check": (c_int, (POINTER(spc_feature), POINTER(spc_error))),
-    "spc_feature_pass": (c_int, (
-        POINTER(spc_feature), POINTER(spc_feature), c_int, POINTER(spc_error))),
-    "spc_feature_example_at": (c_char_p, (c_int,)),
-    "spc_feature_words": (c_int, (c_char_p, c_size_t, c_int)),
-    "spc_feature_elements_out": (c_int64, (POINTER(spc_feature),)),
-    "spc_feature_elements_in": (c_int64, (POINTER(spc_feature),)),
-    "spc_feature_rows_out": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
-    "spc_feature_rows_in": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
-    "spc_feature_rows_add": (c_int64, (POINTER(spc_feature), c_int64, c_int64)),
-    "spc_feature_plan_create": (c_int, (
-        POINTER(c_void_p), c_void_p, POINTER(spc_feature), c_uint)),
-    "spc_feature_plan_free": (None, (c_void_p,)),
-    "spc_feature_plan_workspace_bytes": (c_size_t, (c_void_p, c_void_p)),
-    "spc_feature_plan_prepare": (c_int, (c_void_p, c_void_p, c_void_p)),
-    "spc_feature_plan_execute": (c_int, (
-        c_void_p, c_void_p, c_void_p, POINTER(spc_feature_buffers), c_void_p)),
-    "spc_operators": (POINTER(spc_operator_info), (c_int,)),
     "spc_net_create": (c_int, (
         POINTER(c_void_p), c_char_p, POINTER(spc_error))),
     "spc_net_load": (c_int, (
@@ -1157,11 +1158,13 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_net_plan_free": (None, (c_void_p,)),
     "spc_net_plan_memory_bytes": (c_size_t, (c_void_p,)),
     "spc_net_plan_weights_bytes": (c_size_t, (c_void_p,)),
-    "spc_net_plan_execute": (c_int, (c_void_p, POINTER(spc_net_buffers), c_void_p)),
+    "spc_net_plan_execute": (c_int, (
+        c_void_p, POINTER(spc_net_buffers), c_void_p)),
     "spc_net_plan_check": (c_int, (c_void_p, c_void_p)),
     "spc_net_plan_capture": (c_int, (c_void_p, POINTER(spc_net_buffers))),
     "spc_net_plan_replay": (c_int, (c_void_p, c_void_p)),
-    "spc_net_plan_output_at": (c_int, (POINTER(spc_net_output), c_void_p, c_int)),
+    "spc_net_plan_output_at": (c_int, (
+        POINTER(spc_net_output), c_void_p, c_int)),
     "spc_net_plan_step_count": (c_int, (c_void_p,)),
     "spc_net_plan_step_at": (c_int, (POINTER(spc_net_step), c_void_p, c_int)),
     "spc_points_create": (c_int, (
@@ -1199,7 +1202,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_plan_is_outdated": (c_bool, (c_void_p,)),
     "spc_record_layer": (c_int, (
         c_void_p, c_char_p, POINTER(spc_conv), c_void_p, c_int64, c_void_p)),
-    "spc_record_layers": (c_int, (c_void_p, c_char_p, POINTER(spc_net_buffers))),
+    "spc_record_layers": (c_int, (
+        c_void_p, c_char_p, POINTER(spc_net_buffers))),
     "spc_db_each": (c_int, (
         c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_row), c_void_p), c_void_p)),
     "spc_db_each_record": (c_int, (
@@ -1277,7 +1281,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p)),
     "spc_regrouping_verify": (c_int, (
         c_void_p, POINTER(spc_regrouping), POINTER(c_void_p), c_int, c_uint64)),
-    "spc_net_plan_widen_ranges": (c_int, (c_void_p, c_void_p, POINTER(spc_net_buffers))),
+    "spc_net_plan_widen_ranges": (c_int, (
+        c_void_p, c_void_p, POINTER(spc_net_buffers))),
     "spc_net_plan_profile": (c_int, (
         POINTER(spc_net_time), c_void_p, POINTER(spc_net_buffers))),
     "spc_training_create": (c_int, (

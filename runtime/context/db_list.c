@@ -192,8 +192,9 @@ static void report_trial(const spc__trial *from,
 }
 
 spc_status spc_db_each_trial(spc_ctx *ctx, int64_t id,
-                         void (*each)(const spc_trial *trial, void *payload),
-                         void *payload)
+                             void (*each)(const spc_trial *trial,
+                                          void *payload),
+                             void *payload)
 {
     trial_query query = {.id = id};
     spc__trial *trials = NULL;

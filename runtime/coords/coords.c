@@ -312,7 +312,7 @@ static spc_status check_extent_is_set(const spc_coords_options *o,
 }
 
 spc_status spc_coords_create_reserved(spc_coords **out, spc_ctx *ctx,
-                              const spc_coords_options *options)
+                                      const spc_coords_options *options)
 {
     spc_error error = {0};
     spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
@@ -580,8 +580,8 @@ static spc_status make_outputs(spc_coords **out, spc_coords *in,
 }
 
 spc_status spc_coords_create_outputs_reserved(spc_coords **out, spc_coords *in,
-                                      const spc_geometry *geometry,
-                                      int64_t capacity)
+                                              const spc_geometry *geometry,
+                                              int64_t capacity)
 {
     spc_error error = {0};
     spc_status status =

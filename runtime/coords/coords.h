@@ -66,8 +66,8 @@ spc_status spc__coords_create_exact(spc_coords **out, spc_ctx *ctx,
                                     const int32_t *host, int64_t rows,
                                     const spc__guard *guard, spc_error *error);
 
-/* Like spc_coords_create_reserved, but accepts an extent of one voxel: here it was
- * computed and not forgotten. */
+/* Like spc_coords_create_reserved, but accepts an extent of one voxel: here it
+ * was computed and not forgotten. */
 spc_status spc__coords_reserve(spc_coords **out, spc_ctx *ctx,
                                const spc_coords_options *options,
                                spc_error *error);

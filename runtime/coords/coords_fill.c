@@ -111,7 +111,8 @@ spc_status spc__coords_build_checked(spc_coords *c, const int32_t *coords,
 }
 
 spc_status spc_coords_merge_features(const spc_coords *c, void *features,
-                            spc_dtype dtype, int channels, void *stream)
+                                     spc_dtype dtype, int channels,
+                                     void *stream)
 {
     spc_error error = {0};
     spc_status status = spc__need(c ? spc__error_of(c->ctx) : NULL, __func__,

@@ -99,8 +99,9 @@ static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
     }
     if ((status = check_sets(in, to, geometry, error)) != SPC_OK ||
         (status = check_guard(in, geometry, inverse, error)) != SPC_OK ||
-        (status = check_entries(to->capacity, spc_geometry_offset_count(geometry),
-                                error)) != SPC_OK)
+        (status = check_entries(to->capacity,
+                                spc_geometry_offset_count(geometry), error)) !=
+            SPC_OK)
         return status;
     if (!(map = calloc(1, sizeof *map)))
         return spc__fail_memory(error, sizeof *map);
@@ -475,7 +476,8 @@ static spc_status check_layer(const spc_conv *conv, const int32_t *coords,
         return spc__fail(
             error, SPC_EINVAL, "cannot build a kernel map of %lld rows%s",
             (long long)rows, rows < 0 ? "" : " without coordinates");
-    return check_entries(rows, spc_geometry_offset_count(&conv->geometry), error);
+    return check_entries(rows, spc_geometry_offset_count(&conv->geometry),
+                         error);
 }
 
 spc_status spc_map_create_from_scene(spc_map **out, spc_ctx *ctx,
@@ -515,9 +517,8 @@ spc_status spc__map_create_between(spc_map **out, spc_ctx *ctx,
 }
 
 spc_status spc_map_create_from_rows(spc_map **out, spc_ctx *ctx,
-                                      const spc_conv *conv,
-                                      const int32_t *coords, int64_t rows,
-                                      void *stream)
+                                    const spc_conv *conv, const int32_t *coords,
+                                    int64_t rows, void *stream)
 {
     spc_coords *set = NULL;
     int32_t *host = NULL;

@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-const spc_operand spc__net_operands[SPC__NET_PARAMS] = {SPC_OPERAND_WEIGHTS, SPC_OPERAND_SCALE,
-                                                        SPC_OPERAND_BIAS};
+const spc_operand spc__net_operands[SPC__NET_PARAMS] = {
+    SPC_OPERAND_WEIGHTS, SPC_OPERAND_SCALE, SPC_OPERAND_BIAS};
 
 /* ---- memory -------------------------------------------------------------- */
 
@@ -286,7 +286,7 @@ const char *spc_net_note_at(const spc_net *net, int i)
 }
 
 spc_status spc_net_tensor_at(spc_tensor_info *out, const spc_net *net,
-                          spc_tensor tensor, spc_error *error)
+                             spc_tensor tensor, spc_error *error)
 {
     spc_status status =
         spc__need(error, __func__, "out", out, "net", net, NULL);

@@ -45,7 +45,7 @@ static spc_status capture_layer(const spc_net_plan *plan, const char *folder,
 }
 
 spc_status spc_record_layers(const spc_net_plan *plan, const char *folder,
-                           const spc_net_buffers *buffers)
+                             const spc_net_buffers *buffers)
 {
     spc_error error = {0};
     spc_status status =

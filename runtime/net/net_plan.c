@@ -39,14 +39,15 @@ static spc_status check_params(const spc_net *net, spc_error *error)
     for (int i = 0; i < net->node_count; i++)
         for (int j = 0; j < SPC__NET_PARAMS; j++)
             if (net->nodes[i].counts[j] > 0 && net->nodes[i].params[j] == NULL)
-                return spc__fail(error, SPC_EINVAL,
-                                 "layer '%s' has no %s yet: "
-                                 "spc_net_set_param, or "
-                                 "spc_net_init_params",
-                                 net->nodes[i].name,
-                                 spc__net_operands[j] == SPC_OPERAND_WEIGHTS ? "weights"
-                                 : spc__net_operands[j] == SPC_OPERAND_SCALE ? "scale"
-                                                                     : "bias");
+                return spc__fail(
+                    error, SPC_EINVAL,
+                    "layer '%s' has no %s yet: "
+                    "spc_net_set_param, or "
+                    "spc_net_init_params",
+                    net->nodes[i].name,
+                    spc__net_operands[j] == SPC_OPERAND_WEIGHTS ? "weights"
+                    : spc__net_operands[j] == SPC_OPERAND_SCALE ? "scale"
+                                                                : "bias");
     return SPC_OK;
 }
 
@@ -248,13 +249,13 @@ static spc_status make_feature(spc_net_plan *plan, spc__net_work *work)
                                                 &work->feature, flags);
 
     if (status == SPC_OK && spc__feature_takes_map(&work->feature) &&
-        (status = spc_feature_plan_prepare(work->feature_plan, plan->maps[work->map],
-                                      NULL)) == SPC_OK)
+        (status = spc_feature_plan_prepare(
+             work->feature_plan, plan->maps[work->map], NULL)) == SPC_OK)
         status = spc_ctx_synchronize(plan->ctx);
     if (status != SPC_OK)
         return status;
-    work->bytes =
-        spc_feature_plan_workspace_bytes(work->feature_plan, plan->sets[work->set]);
+    work->bytes = spc_feature_plan_workspace_bytes(work->feature_plan,
+                                                   plan->sets[work->set]);
     snprintf(work->kernel, sizeof(work->kernel), "%s",
              spc__feature_plan_template(work->feature_plan));
     const spc__net_node *node = &plan->net->nodes[work->node];

@@ -203,10 +203,10 @@ spc_status spc__net_make_radius(spc_net_plan *plan, int i)
     const spc__net_map *map = &plan->net->maps[i];
     spc_points *in = cloud_of(plan, map->in), *to = cloud_of(plan, map->to);
 
-    return map->inverse
-               ? spc_map_create_radius_inverse(&plan->maps[i], in, to, &map->geometry,
-                                        0)
-               : spc_map_create_radius(&plan->maps[i], in, to, &map->geometry, 0);
+    return map->inverse ? spc_map_create_radius_inverse(&plan->maps[i], in, to,
+                                                        &map->geometry, 0)
+                        : spc_map_create_radius(&plan->maps[i], in, to,
+                                                &map->geometry, 0);
 }
 
 static int64_t triplets_for(const spc_net_plan *plan, const spc_map *map)

@@ -33,8 +33,9 @@ static spc_status add_layout(spc_net_plan *plan, int set, int tile_rows,
     plan->layouts = layouts;
     spc__net_layout *layout = &plan->layouts[plan->layout_count++];
     *layout = (spc__net_layout){set, tile_rows, kernel, NULL};
-    return spc_memory_alloc(&layout->memory, plan->ctx,
-                     spc__plan_rows_bytes(kernel, plan->sets[set]->capacity));
+    return spc_memory_alloc(
+        &layout->memory, plan->ctx,
+        spc__plan_rows_bytes(kernel, plan->sets[set]->capacity));
 }
 
 spc_status spc__net_share_rows(spc_net_plan *plan, spc__net_work *work)

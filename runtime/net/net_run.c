@@ -80,12 +80,12 @@ static spc_status run_masked(const spc_net_plan *plan,
     uint8_t *mask = workspace(work, b);
     spc_status status =
         spc_coords_mask_above(plan->sets[work->set], mask, &numbers,
-                        plan->net->tensors[work->in].dtype,
-                        plan->net->sets[work->set].above, stream);
+                              plan->net->tensors[work->in].dtype,
+                              plan->net->sets[work->set].above, stream);
 
-    return status == SPC_OK
-               ? spc_coords_update_regrouped(plan->sets[work->set], mask, stream)
-               : status;
+    return status == SPC_OK ? spc_coords_update_regrouped(plan->sets[work->set],
+                                                          mask, stream)
+                            : status;
 }
 
 static spc_status fill_set(const spc_net_plan *plan, const spc__net_work *work,
@@ -316,8 +316,8 @@ static spc_status run_all(spc_net_plan *plan, const spc_net_buffers *buffers,
     return status;
 }
 
-spc_status spc_net_plan_execute(spc_net_plan *plan, const spc_net_buffers *buffers,
-                           void *stream)
+spc_status spc_net_plan_execute(spc_net_plan *plan,
+                                const spc_net_buffers *buffers, void *stream)
 {
     spc_status status =
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
@@ -457,9 +457,10 @@ spc_status spc_net_plan_check(spc_net_plan *plan, void *stream)
     if (status != SPC_OK)
         return status;
     if (!plan->ran)
-        return spc__fail(spc__error_of(plan->ctx), SPC_ESTATE,
-                         "the network was never run: call spc_net_plan_execute or "
-                         "spc_net_plan_replay first");
+        return spc__fail(
+            spc__error_of(plan->ctx), SPC_ESTATE,
+            "the network was never run: call spc_net_plan_execute or "
+            "spc_net_plan_replay first");
     points = check_voxels(plan, stream);
     if (points != SPC_OK && points != SPC_ERANGE)
         return points;
@@ -477,7 +478,8 @@ static spc_status enqueue(void *payload, void *stream)
     return run_all(plan, &plan->captured, true, stream);
 }
 
-spc_status spc_net_plan_capture(spc_net_plan *plan, const spc_net_buffers *buffers)
+spc_status spc_net_plan_capture(spc_net_plan *plan,
+                                const spc_net_buffers *buffers)
 {
     spc_status status =
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
@@ -505,8 +507,9 @@ spc_status spc_net_plan_replay(spc_net_plan *plan, void *stream)
     if (status != SPC_OK)
         return status;
     if (plan->graph == NULL)
-        return spc__fail(spc__error_of(plan->ctx), SPC_ESTATE,
-                         "nothing was captured: spc_net_plan_capture comes first");
+        return spc__fail(
+            spc__error_of(plan->ctx), SPC_ESTATE,
+            "nothing was captured: spc_net_plan_capture comes first");
     plan->checked = false;
     status = spc__device_ops_of(plan->ctx->device)
                  ->graph_launch(plan->ctx->device, plan->graph, stream,
@@ -542,7 +545,7 @@ static void describe_plane(int64_t out[3], const spc__net_node *node)
 }
 
 spc_status spc_net_plan_output_at(spc_net_output *out, const spc_net_plan *plan,
-                             int i)
+                                  int i)
 {
     if (out == NULL || plan == NULL)
         return SPC_EINVAL;
@@ -630,7 +633,8 @@ static void write_text(char *out, size_t bytes, const spc_net_plan *plan,
         write_geometry(out, bytes, &plan->net->maps[work->map].geometry);
 }
 
-spc_status spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan, int i)
+spc_status spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan,
+                                int i)
 {
     const spc__net_work *work;
 

@@ -181,8 +181,8 @@ static spc_status reserve_regrouped(spc_net_plan *plan, spc_coords **out,
 
     for (int i = 0; i < set->sources; i++)
         sources[i] = plan->sets[set->from[i]];
-    return spc_coords_create_regrouped_reserved(out, sources, set->sources, &set->how,
-                                        regrouped_capacity(plan, set));
+    return spc_coords_create_regrouped_reserved(
+        out, sources, set->sources, &set->how, regrouped_capacity(plan, set));
 }
 
 static spc_status reserve_set(spc_net_plan *plan, int i)
@@ -197,9 +197,9 @@ static spc_status reserve_set(spc_net_plan *plan, int i)
     else if (set->kind == SPC__NET_REGROUPED)
         status = reserve_regrouped(plan, &plan->sets[i], set);
     else
-        status =
-            spc_coords_create_outputs_reserved(&plan->sets[i], plan->sets[set->from[0]],
-                                       &set->rule, outputs_capacity(plan, set));
+        status = spc_coords_create_outputs_reserved(
+            &plan->sets[i], plan->sets[set->from[0]], &set->rule,
+            outputs_capacity(plan, set));
     return status == SPC_OK
                ? status
                : spc__fail_prefix(spc__error_of(plan->ctx), "set %d: ", i);
@@ -279,10 +279,12 @@ static spc_status sample_masked(spc_net_plan *plan, int set)
     if (host == NULL)
         return spc__fail_memory(spc__error_of(plan->ctx), (size_t)slots);
     draw_mask(host, slots, spc_coords_capacity(plan->sets[set]));
-    if ((status = spc_memory_alloc(&mask, plan->ctx, (size_t)slots + 1)) == SPC_OK &&
+    if ((status = spc_memory_alloc(&mask, plan->ctx, (size_t)slots + 1)) ==
+            SPC_OK &&
         (status = spc_copy_to_device(plan->ctx, mask, host, (size_t)slots)) ==
             SPC_OK &&
-        (status = spc_coords_update_regrouped(plan->sets[set], mask, NULL)) == SPC_OK)
+        (status = spc_coords_update_regrouped(plan->sets[set], mask, NULL)) ==
+            SPC_OK)
         status = spc_ctx_synchronize(plan->ctx); /* before the mask is freed */
     spc_memory_free(plan->ctx, mask);
     free(host);

@@ -103,10 +103,11 @@ static spc_status check_sums(const spc_conv *conv, spc_error *error)
     if (conv->accumulator == SPC_ACCUMULATOR_DEFAULT)
         return SPC_OK;
     if (conv->accumulator != SPC_ACCUMULATOR_F16)
-        return spc__fail(error, SPC_EINVAL,
-                         "accumulator %d is unknown: SPC_ACCUMULATOR_DEFAULT or "
-                         "SPC_ACCUMULATOR_F16 is right",
-                         (int)conv->accumulator);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "accumulator %d is unknown: SPC_ACCUMULATOR_DEFAULT or "
+            "SPC_ACCUMULATOR_F16 is right",
+            (int)conv->accumulator);
     if (conv->dtype != SPC_F16)
         return spc__fail(error, SPC_EINVAL,
                          "accumulator=f16: layers of %s are summed in %s; "

@@ -121,18 +121,18 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
     format_geometry(geometry, sizeof(geometry), &conv->geometry,
                     spc__operator_only_rule(conv->op) !=
                         (int)conv->geometry.rule);
-    return snprintf(out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s%s%s%s%s",
-                    spc__name_at(spc__operator_names, (unsigned)conv->op),
-                    conv->cin, conv->cout, groups, geometry,
-                    spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
-                    epilogue, conv->deterministic ? ",deterministic=1" : "",
-                    conv->pass != SPC_FORWARD ? ",pass=" : "",
-                    conv->pass != SPC_FORWARD
-                        ? spc__name_at(spc__pass_names, (unsigned)conv->pass)
-                        : "",
-                    conv->accumulate ? ",accumulate=1" : "",
-                    conv->accumulator == SPC_ACCUMULATOR_F16 ? ",accumulator=f16"
-                                                      : "");
+    return snprintf(
+        out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s%s%s%s%s",
+        spc__name_at(spc__operator_names, (unsigned)conv->op), conv->cin,
+        conv->cout, groups, geometry,
+        spc__name_at(spc__dtype_names, (unsigned)conv->dtype), epilogue,
+        conv->deterministic ? ",deterministic=1" : "",
+        conv->pass != SPC_FORWARD ? ",pass=" : "",
+        conv->pass != SPC_FORWARD
+            ? spc__name_at(spc__pass_names, (unsigned)conv->pass)
+            : "",
+        conv->accumulate ? ",accumulate=1" : "",
+        conv->accumulator == SPC_ACCUMULATOR_F16 ? ",accumulator=f16" : "");
 }
 
 int spc__geometry_format(char *out, size_t bytes, const spc_geometry *geometry)

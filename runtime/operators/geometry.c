@@ -44,7 +44,8 @@ void spc_geometry_offset_at(int out[3], const spc_geometry *g, int k)
     if (out == NULL)
         return;
     out[0] = out[1] = out[2] = 0;
-    if (k < 0 || k >= spc_geometry_offset_count(g) || !spc__geometry_is_sound(g))
+    if (k < 0 || k >= spc_geometry_offset_count(g) ||
+        !spc__geometry_is_sound(g))
         return;
     if (g->offset_count > 0) {
         for (int axis = 0; axis < 3; axis++)

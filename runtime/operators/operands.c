@@ -57,9 +57,10 @@ static void set_gradient(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OPERAND_OUT] = gradient("out", conv);
     out[SPC_OPERAND_OUT].written = true;
     out[SPC_OPERAND_WEIGHTS] = conv->accumulate
-                           ? gradient("weights", conv)
-                           : matrix("weights", conv->dtype, 0, 0, 0);
-    out[SPC_OPERAND_WEIGHTS].present = out[SPC_OPERAND_WEIGHTS].in_place = conv->accumulate;
+                                   ? gradient("weights", conv)
+                                   : matrix("weights", conv->dtype, 0, 0, 0);
+    out[SPC_OPERAND_WEIGHTS].present = out[SPC_OPERAND_WEIGHTS].in_place =
+        conv->accumulate;
     out[SPC_OPERAND_BIAS] = vector("bias", false, conv->cout);
     out[SPC_OPERAND_RESIDUAL] =
         matrix("grad", conv->dtype, rows_out, conv->cout, conv->add_pitch);
@@ -72,10 +73,13 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     bool adds = conv->add != SPC_ADD_NONE;
     spc_dtype type = spc__conv_out(conv);
 
-    out[SPC_OPERAND_IN] = matrix("in", conv->dtype, rows_in, conv->cin, conv->in_pitch);
-    out[SPC_OPERAND_OUT] = matrix("out", type, rows_out, conv->cout, conv->out_pitch);
+    out[SPC_OPERAND_IN] =
+        matrix("in", conv->dtype, rows_in, conv->cin, conv->in_pitch);
+    out[SPC_OPERAND_OUT] =
+        matrix("out", type, rows_out, conv->cout, conv->out_pitch);
     out[SPC_OPERAND_OUT].written = true;
-    out[SPC_OPERAND_WEIGHTS] = matrix("weights", conv->dtype, conv->cout, taps, 0);
+    out[SPC_OPERAND_WEIGHTS] =
+        matrix("weights", conv->dtype, conv->cout, taps, 0);
     if (conv->pass == SPC_DGRAD) /* the layer's channels */
         out[SPC_OPERAND_WEIGHTS] = matrix(
             "weights", conv->dtype, conv->cin,
@@ -85,10 +89,11 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OPERAND_BIAS] = vector("bias", conv->bias, conv->cout);
     out[SPC_OPERAND_SCALE] = vector("scale", conv->scale, conv->cout);
     out[SPC_OPERAND_RESIDUAL] = matrix("residual", type, adds ? rows_out : 0,
-                               conv->cout, conv->add_pitch);
+                                       conv->cout, conv->add_pitch);
     out[SPC_OPERAND_RESIDUAL].present = adds;
     out[SPC_OPERAND_IN_SCALE] = number("in_scale", spc__conv_in_is_whole(conv));
-    out[SPC_OPERAND_OUT_SCALE] = number("out_scale", spc__conv_out_is_whole(conv));
+    out[SPC_OPERAND_OUT_SCALE] =
+        number("out_scale", spc__conv_out_is_whole(conv));
     out[SPC_OPERAND_RESIDUAL_SCALE] =
         number("residual_scale", adds && spc__conv_out_is_whole(conv));
     if (conv->pass == SPC_WGRAD)
@@ -104,7 +109,8 @@ spc__operand spc__operand_of(const spc_conv *conv, spc_operand which,
     return all[which];
 }
 
-size_t spc_conv_operand_bytes(const spc_conv *conv, spc_operand which, int64_t rows)
+size_t spc_conv_operand_bytes(const spc_conv *conv, spc_operand which,
+                              int64_t rows)
 {
     if (spc_conv_check(conv, NULL) != SPC_OK || rows < 0 ||
         (unsigned)which >= SPC_OPERANDS)

@@ -176,8 +176,9 @@ spc_status spc__capture_write(const char *folder, const spc_conv *conv,
     return status;
 }
 
-spc_status spc_record_layer(spc_ctx *ctx, const char *folder, const spc_conv *conv,
-                       const int32_t *coords, int64_t rows, void *stream)
+spc_status spc_record_layer(spc_ctx *ctx, const char *folder,
+                            const spc_conv *conv, const int32_t *coords,
+                            int64_t rows, void *stream)
 {
     spc_error error = {0};
     int32_t *host = NULL;

@@ -162,7 +162,7 @@ int64_t spc_coords_batches(const spc_coords *coords)
 }
 
 size_t spc_feature_plan_workspace_bytes(const spc_feature_plan *plan,
-                                   const spc_coords *set)
+                                        const spc_coords *set)
 {
     spc__feature_room room;
 
@@ -213,7 +213,7 @@ static spc_status fail(const spc_feature_plan *plan, spc_error *error)
 }
 
 spc_status spc_feature_plan_prepare(const spc_feature_plan *plan, spc_map *map,
-                               void *stream)
+                                    void *stream)
 {
     spc_error error = {0};
     spc_status status =
@@ -282,12 +282,12 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
     spc_status status;
 
     r->aligned = true;
-    if ((status =
-             take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
-                       spc_feature_elements_in(f), spc__feature_inputs(f), error)) ||
-        (status =
-             take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
-                       spc_feature_elements_out(f), spc__feature_outputs(f), error)))
+    if ((status = take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
+                            spc_feature_elements_in(f), spc__feature_inputs(f),
+                            error)) ||
+        (status = take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
+                            spc_feature_elements_out(f),
+                            spc__feature_outputs(f), error)))
         return status;
     if (spc__feature_adds(f) &&
         (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
@@ -415,8 +415,9 @@ static spc_status enqueue(run *r, void *stream, spc_error *error)
 }
 
 spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
-                               const spc_coords *set, const spc_map *map,
-                               const spc_feature_buffers *buffers, void *stream)
+                                    const spc_coords *set, const spc_map *map,
+                                    const spc_feature_buffers *buffers,
+                                    void *stream)
 {
     run r = {.plan = plan};
     spc_error error = {0};

@@ -123,7 +123,7 @@ static void explain_record(lookup *look, const spc__choice *choice, bool stale)
         [SPC_MATCH_EXACT] = "measured for exactly this problem",
         [SPC_MATCH_BUCKET] = "measured for this layer on a similar scene",
         [SPC_MATCH_NEAREST] = ("the nearest measured problem whose "
-                                "configuration is legal here"),
+                               "configuration is legal here"),
         [OF_TWIN] = ("measured for the forward layer that this gradient "
                      "computes as"),
     };
@@ -262,7 +262,7 @@ static spc_status take_recorded(lookup *look, const spc__trial *trial)
  * as a nearest record, like one of a neighbouring problem. The time of the
  * forward layer does not apply to the gradient. */
 static spc_match origin_of(const lookup *look, const spc__choice *choice,
-                            bool stale)
+                           bool stale)
 {
     if (stale || choice->match == SPC__MATCH_NEAREST ||
         is_of_twin(look, choice))

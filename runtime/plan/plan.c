@@ -349,8 +349,8 @@ static spc_status check_linear(const spc_conv *conv, int64_t rows,
 }
 
 spc_status spc_plan_create_linear(spc_plan **out, spc_ctx *ctx,
-                                const spc_conv *conv, int64_t rows,
-                                unsigned flags)
+                                  const spc_conv *conv, int64_t rows,
+                                  unsigned flags)
 {
     spc_error *error = spc__error_of(ctx);
     spc_plan *plan = NULL;

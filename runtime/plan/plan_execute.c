@@ -225,7 +225,8 @@ static spc_status check_overlaps(const spc__operand operands[SPC_OPERANDS],
     for (int written = 0; written < 2; written++)
         for (int i = written + 1; i < count; i++)
             if (overlap(&all[written], &all[i]) &&
-                !may_be_one(&operands[SPC_OPERAND_WEIGHTS], &all[written], &all[i]))
+                !may_be_one(&operands[SPC_OPERAND_WEIGHTS], &all[written],
+                            &all[i]))
                 return spc__fail(error, SPC_EINVAL,
                                  "buffers `%s` and `%s` overlap: what is "
                                  "written must lie apart from all others",
@@ -322,8 +323,8 @@ static spc_status enqueue_clear(const spc_plan *plan, const spc_map *map,
     if (geometry->clear)
         status = ops->fill(
             device, args->out, 0,
-            spc__operand_of(&plan->conv, SPC_OPERAND_OUT, args->map.rows).bytes, stream,
-            error);
+            spc__operand_of(&plan->conv, SPC_OPERAND_OUT, args->map.rows).bytes,
+            stream, error);
     if (status == SPC_OK && geometry->clear_workspace)
         status = ops->fill(
             device, args->workspace, 0,
@@ -561,8 +562,8 @@ static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
 }
 
 spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
-                                 const int32_t *count,
-                                 const spc_buffers *buffers, void *stream)
+                                   const int32_t *count,
+                                   const spc_buffers *buffers, void *stream)
 {
     spc__row_count how_many = {rows, count};
     spc_error error = {0};
@@ -571,8 +572,9 @@ spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
 
     if (status != SPC_OK)
         return status;
-    status = check_rows(plan, &how_many, spc_plan_workspace_bytes_linear(plan, rows),
-                        buffers, &error);
+    status =
+        check_rows(plan, &how_many, spc_plan_workspace_bytes_linear(plan, rows),
+                   buffers, &error);
     if (status == SPC_OK && rows > 0) {
         set_buffers(&args, plan, buffers);
         char *layout = (char *)args.workspace + spc__plan_layout_at(plan, rows);

@@ -113,9 +113,10 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
     size_t work =
         spc__plan_work_bytes(&plan->geometry, map->to->rows_padded,
                              spc__map_pair_capacity(map));
-    return plan->is_krsc ? spc__plan_align(work) +
-                               spc__operand_of(&plan->conv, SPC_OPERAND_OUT, 0).bytes
-                         : work;
+    return plan->is_krsc
+               ? spc__plan_align(work) +
+                     spc__operand_of(&plan->conv, SPC_OPERAND_OUT, 0).bytes
+               : work;
 }
 
 /* The error that a call with this plan or map reports to. */

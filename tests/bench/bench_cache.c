@@ -369,8 +369,7 @@ static int bench_first(char **words)
     print("the map", (double)(mapped - opened) / 1e6, "ms", 0);
     print("the plan, its code from the pack", (double)(planned - mapped) / 1e6,
           "ms", 0);
-    printf("origin %d: %s\n", (int)spc_plan_match(plan),
-           spc_plan_reason(plan));
+    printf("origin %d: %s\n", (int)spc_plan_match(plan), spc_plan_reason(plan));
     spc_plan_free(plan);
     spc_map_free(map);
     spc_ctx_free(ctx);

@@ -114,13 +114,15 @@ static void *draw(const bench *b, uint16_t **host, size_t bytes, uint64_t seed)
 
 static void make_layer(bench *b)
 {
-    size_t in = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_IN, spc_map_rows_in(b->map));
+    size_t in = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_IN,
+                                       spc_map_rows_in(b->map));
     size_t weights = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_WEIGHTS, 0);
 
     must(b, "plan",
          spc_plan_create(&b->plan, b->ctx, &b->conv, b->map, SPC_PLAN_JIT));
     bool is_wgrad = b->conv.pass == SPC_WGRAD;
-    size_t grad = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_RESIDUAL, spc_map_rows_out(b->map));
+    size_t grad = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_RESIDUAL,
+                                         spc_map_rows_out(b->map));
     void *raw = draw(b, &b->weights, is_wgrad ? grad : weights, 2);
     void *packed = take(b, spc_plan_weights_bytes(b->plan));
     if (!is_wgrad)
@@ -128,7 +130,8 @@ static void make_layer(bench *b)
              spc_plan_pack_weights(b->plan, packed, raw, SPC_KRSC, NULL));
     b->buffers = (spc_buffers){
         .in = draw(b, &b->in, in, 1),
-        .out = take(b, spc_conv_operand_bytes(&b->conv, SPC_OPERAND_OUT, spc_map_rows_out(b->map))),
+        .out = take(b, spc_conv_operand_bytes(&b->conv, SPC_OPERAND_OUT,
+                                              spc_map_rows_out(b->map))),
         .weights = packed,
         .workspace = take(b, spc_plan_workspace_bytes(b->plan, b->map)),
         .grad = is_wgrad ? raw : NULL,
@@ -256,8 +259,10 @@ static void print_layer(bench *b, const char *text)
     double mega = 1e-6, pairs = (double)spc_map_pairs(b->map);
     bool lists =
         launch->reads_pairs || launch->reads_bundles || launch->reads_inputs;
-    size_t rows = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_IN, spc_map_rows_in(b->map)) +
-                  spc_conv_operand_bytes(&b->conv, SPC_OPERAND_OUT, spc_map_rows_out(b->map));
+    size_t rows = spc_conv_operand_bytes(&b->conv, SPC_OPERAND_IN,
+                                         spc_map_rows_in(b->map)) +
+                  spc_conv_operand_bytes(&b->conv, SPC_OPERAND_OUT,
+                                         spc_map_rows_out(b->map));
 
     bool looks = is_points && b->conv.pass == SPC_FORWARD;
 

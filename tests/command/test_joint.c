@@ -201,19 +201,19 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
 }
 
 spc_status __wrap_spc_net_plan_capture(spc_net_plan *plan,
-                                  const spc_net_buffers *buffers);
+                                       const spc_net_buffers *buffers);
 spc_status __wrap_spc_net_plan_capture(spc_net_plan *plan,
-                                  const spc_net_buffers *buffers)
+                                       const spc_net_buffers *buffers)
 {
     (void)plan;
     (void)buffers;
     return SPC_OK;
 }
 
-spc_status __wrap_spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan,
-                                  int i);
-spc_status __wrap_spc_net_plan_step_at(spc_net_step *out, const spc_net_plan *plan,
-                                  int i)
+spc_status __wrap_spc_net_plan_step_at(spc_net_step *out,
+                                       const spc_net_plan *plan, int i);
+spc_status __wrap_spc_net_plan_step_at(spc_net_step *out,
+                                       const spc_net_plan *plan, int i)
 {
     (void)plan;
     if (i >= LAYERS)

@@ -175,7 +175,8 @@ START_TEST(a_handle_says_which_context_and_process_it_belongs_to)
     ck_assert_ptr_eq(spc_plan_ctx(plan), ctx);
     ck_assert_ptr_eq(spc_map_ctx(map), ctx);
     ck_assert_ptr_eq(spc_coords_ctx(spc_map_in(map)), ctx);
-    ck_assert(spc_ctx_is_from_this_process(ctx) && !spc_ctx_is_from_this_process(NULL));
+    ck_assert(spc_ctx_is_from_this_process(ctx) &&
+              !spc_ctx_is_from_this_process(NULL));
     pid_t child = fork();
     if (child == 0) {
         bool belongs = spc_ctx_is_from_this_process(ctx);

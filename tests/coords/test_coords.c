@@ -183,7 +183,7 @@ static void open_level(level *l, const char *device, int capacity)
     l->up = parse("inverse,cin=4,cout=4,k=3,stride=2,padding=1,rule=footprint");
     l->fine = reserve(l->ctx, capacity, -400, 400, SPC_DUPLICATES_FIRST);
     assert_ok(l->ctx, spc_coords_create_outputs_reserved(&l->coarse, l->fine,
-                                                 &l->down.geometry, 0));
+                                                         &l->down.geometry, 0));
     assert_ok(l->ctx,
               spc_map_create(&l->same, l->fine, l->fine, &l->subm.geometry));
     assert_ok(l->ctx, spc_map_create(&l->strided, l->fine, l->coarse,
@@ -315,7 +315,7 @@ START_TEST(levels_by_the_floor_rule_follow_from_the_first_set)
     for (int l = 0; l < 3; l++) {
         spc_conv conv = parse(levels[l][0]);
         assert_ok(ctx, spc_coords_create_outputs_reserved(&sets[l + 1], sets[l],
-                                                  &conv.geometry, 0));
+                                                          &conv.geometry, 0));
     }
     for (int frame = 0; frame < 2; frame++) {
         rows r = draw(1200 - 900 * frame, -37, 50, 2, (uint64_t)frame);
@@ -452,7 +452,8 @@ START_TEST(a_footprint_of_footprints_is_one)
             g->shape[a] = out[a];
             out[a] = (int)spc__geometry_out_shape(g, a);
         }
-        assert_ok(ctx, spc_coords_create_outputs_reserved(&sets[l + 1], sets[l], g, 0));
+        assert_ok(ctx, spc_coords_create_outputs_reserved(&sets[l + 1], sets[l],
+                                                          g, 0));
     }
     for (int frame = 0; frame < 2; frame++) {
         rows r = draw(900 - 700 * frame, shape > 0 ? 0 : -17, extent, 2,
@@ -649,7 +650,8 @@ START_TEST(duplicates_follow_the_policy_of_the_set)
         spc_status status = spc_coords_check(set, NULL);
         ck_assert_int_eq(status, policy ? SPC_OK : SPC_EDUPLICATE);
         ck_assert_int_eq(spc_coords_rows(set), clean.count);
-        assert_ok(ctx, spc_coords_merge_features(set, device, SPC_F32, 2, NULL));
+        assert_ok(ctx,
+                  spc_coords_merge_features(set, device, SPC_F32, 2, NULL));
         assert_ok(ctx, spc_ctx_synchronize(ctx));
         float *got = fetch(ctx, device, 2 * (size_t)r.count);
         for (int i = 0; i < clean.count; i++) {
@@ -703,7 +705,8 @@ START_TEST(what_does_not_fit_leaves_the_set_empty)
     ck_assert_int_eq(spc_coords_update(small, coords, NULL, r.count, NULL),
                      SPC_ECAPACITY);
 
-    assert_ok(ctx, spc_coords_create_outputs_reserved(&out, set, &down.geometry, 100));
+    assert_ok(ctx, spc_coords_create_outputs_reserved(&out, set, &down.geometry,
+                                                      100));
     assert_ok(ctx, spc_coords_update(set, coords, count, 0, NULL));
     assert_ok(ctx, spc_coords_update(out, NULL, NULL, 0, NULL));
     ck_assert_int_eq(spc_coords_check(out, NULL), SPC_ECAPACITY);
@@ -735,9 +738,11 @@ START_TEST(impossible_sets_and_maps_are_refused_with_a_sentence)
         ck_assert_msg(strstr(spc_ctx_error(ctx), says), "%s",                  \
                       spc_ctx_error(ctx));                                     \
     } while (0)
-    assert_ok(ctx, spc_coords_create_outputs_reserved(&out, set, &down.geometry, 0));
+    assert_ok(ctx,
+              spc_coords_create_outputs_reserved(&out, set, &down.geometry, 0));
     options.capacity = -1;
-    refused(SPC_EINVAL, "-1 rows", spc_coords_create_reserved(&none, ctx, &options));
+    refused(SPC_EINVAL, "-1 rows",
+            spc_coords_create_reserved(&none, ctx, &options));
     options.capacity = 10;
     options.low[2] = 5;
     refused(SPC_EINVAL, "extent of y runs from 5 to 0",

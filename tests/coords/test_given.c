@@ -60,7 +60,8 @@ static bool is_drawn(int n, const char *device)
 /* The same relation in reverse direction: that of the transposed table. */
 static void check_transposed(spc_ctx *ctx, const spc_map *map)
 {
-    size_t in = (size_t)spc_map_rows_in(map), to = (size_t)spc_map_rows_out(map);
+    size_t in = (size_t)spc_map_rows_in(map),
+           to = (size_t)spc_map_rows_out(map);
     spc_map *back;
 
     assert_ok(ctx, spc__map_create_transposed(&back, map));
@@ -229,7 +230,7 @@ static void open_frame(frame *f, const char *device, int capacity)
     f->coarse = reserve(f->ctx, capacity, -400, 400, SPC_DUPLICATES_ERROR);
     f->targets = reserve(f->ctx, capacity, -400, 400, SPC_DUPLICATES_ERROR);
     assert_ok(f->ctx, spc_coords_create_outputs_reserved(&f->fine, f->coarse,
-                                                 &f->up.geometry, 0));
+                                                         &f->up.geometry, 0));
     ck_assert_int_eq(spc_coords_capacity(f->fine), 8 * capacity);
     assert_ok(f->ctx, spc_map_create_inverse(&f->generated, f->coarse, f->fine,
                                              &f->up.geometry));
@@ -364,7 +365,8 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
             spc_coords_create_outputs_reserved(&none, high, &up.geometry, 0));
     refused(SPC_EINVAL, "only the rules SUBM and GIVEN",
             spc_map_create_inverse(&map, set, set, &up.geometry));
-    assert_ok(ctx, spc_coords_create_outputs_reserved(&out, set, &up.geometry, 100));
+    assert_ok(ctx,
+              spc_coords_create_outputs_reserved(&out, set, &up.geometry, 100));
     assert_ok(ctx, spc_coords_update(set, coords, NULL, r.count, NULL));
     assert_ok(ctx, spc_coords_update(out, NULL, NULL, 0, NULL));
     refused(SPC_ECAPACITY, "a capacity of", spc_coords_check(out, NULL));

@@ -533,8 +533,8 @@ START_TEST(coordinates_on_the_device_give_the_same_map)
 
     assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * (size_t)p.rows));
     assert_ok(ctx, spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
-    assert_ok(ctx, spc_map_create_from_rows(&map, ctx, &conv, coords, p.rows,
-                                              NULL));
+    assert_ok(ctx,
+              spc_map_create_from_rows(&map, ctx, &conv, coords, p.rows, NULL));
     free(check_index(ctx, map, &conv, scene));
     ck_assert_ptr_null(spc__map_coords(map));
     spc_map_free(map);
@@ -662,9 +662,8 @@ START_TEST(impossible_requests_are_refused)
     ck_assert_int_eq(
         spc_map_create_from_rows(&map, ctx, &conv, coords, -1, NULL),
         SPC_EINVAL);
-    ck_assert_int_eq(
-        spc_map_create_from_rows(&map, ctx, &conv, NULL, 5, NULL),
-        SPC_EINVAL);
+    ck_assert_int_eq(spc_map_create_from_rows(&map, ctx, &conv, NULL, 5, NULL),
+                     SPC_EINVAL);
     ck_assert_int_eq(
         spc_map_create_from_rows(&map, ctx, &conv, coords, 100000000, NULL),
         SPC_EINVAL);

@@ -415,7 +415,8 @@ static void *memory(frames *f, size_t bytes)
     void *out;
 
     ck_assert_int_lt(f->pieces, LENGTH(f->memory));
-    assert_ok(spc_memory_alloc(&out, f->ctx, bytes + 16), spc_ctx_error(f->ctx));
+    assert_ok(spc_memory_alloc(&out, f->ctx, bytes + 16),
+              spc_ctx_error(f->ctx));
     return f->memory[f->pieces++] = out;
 }
 
@@ -481,10 +482,11 @@ static runner runner_of(frames *f, const char *name, const char *values)
     runner r = {.plan = plan_of(f->ctx, &f->conv, name, values)};
 
     assert_ok(spc_map_prepare(f->map, r.plan, NULL), spc_ctx_error(f->ctx));
-    assert_ok(spc_memory_alloc(&r.packed, f->ctx, spc_plan_weights_bytes(r.plan)),
-              spc_ctx_error(f->ctx));
+    assert_ok(
+        spc_memory_alloc(&r.packed, f->ctx, spc_plan_weights_bytes(r.plan)),
+        spc_ctx_error(f->ctx));
     assert_ok(spc_memory_alloc(&r.work, f->ctx,
-                        spc_plan_workspace_bytes(r.plan, f->map) + 16),
+                               spc_plan_workspace_bytes(r.plan, f->map) + 16),
               spc_ctx_error(f->ctx));
     assert_ok(spc_memory_alloc(&r.out, f->ctx, 4 * CAPACITY * CHANNELS),
               spc_ctx_error(f->ctx));

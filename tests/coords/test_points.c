@@ -470,8 +470,9 @@ static void check_way(spc_ctx *ctx, const spc_geometry *g, const cloud *in,
     relation want = define(g, in, out, inverse);
     spc_map *map;
 
-    assert_done((inverse ? spc_map_create_radius_inverse : spc_map_create_radius)(
-        &map, inputs, outputs, g, want.count));
+    assert_done((inverse ? spc_map_create_radius_inverse
+                         : spc_map_create_radius)(&map, inputs, outputs, g,
+                                                  want.count));
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     assert_done(spc_map_check(map, NULL));
     check_map(ctx, map, &want, what);
@@ -1008,18 +1009,22 @@ static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
                   error.text);
     assert_done(spc_map_create_from_scene(&l.map, ctx, &l.conv, scene));
     assert_done(spc_plan_create(&l.plan, ctx, &l.conv, l.map, SPC_PLAN_JIT));
-    size_t in = spc_conv_operand_bytes(&l.conv, SPC_OPERAND_IN, spc_map_rows_in(l.map));
+    size_t in =
+        spc_conv_operand_bytes(&l.conv, SPC_OPERAND_IN, spc_map_rows_in(l.map));
     bool wgrad = l.conv.pass == SPC_WGRAD;
     size_t weights =
-        wgrad ? spc_conv_operand_bytes(&l.conv, SPC_OPERAND_RESIDUAL, spc_map_rows_out(l.map))
+        wgrad ? spc_conv_operand_bytes(&l.conv, SPC_OPERAND_RESIDUAL,
+                                       spc_map_rows_out(l.map))
               : spc_conv_operand_bytes(&l.conv, SPC_OPERAND_WEIGHTS, 0);
-    l.out_bytes = spc_conv_operand_bytes(&l.conv, SPC_OPERAND_OUT, spc_map_rows_out(l.map));
+    l.out_bytes = spc_conv_operand_bytes(&l.conv, SPC_OPERAND_OUT,
+                                         spc_map_rows_out(l.map));
     assert_done(spc_memory_alloc(&l.in, ctx, in));
     assert_done(spc_memory_alloc(&l.out, ctx, l.out_bytes));
     assert_done(spc_memory_alloc(&l.weights, ctx, weights));
-    assert_done(spc_memory_alloc(&l.packed, ctx, spc_plan_weights_bytes(l.plan)));
     assert_done(
-        spc_memory_alloc(&l.work, ctx, spc_plan_workspace_bytes(l.plan, l.map) + 1));
+        spc_memory_alloc(&l.packed, ctx, spc_plan_weights_bytes(l.plan)));
+    assert_done(spc_memory_alloc(&l.work, ctx,
+                                 spc_plan_workspace_bytes(l.plan, l.map) + 1));
     fill_with(ctx, l.in, in / 4, 1);
     fill_with(ctx, l.weights, weights / 4, 2);
     if (!wgrad)

@@ -356,8 +356,9 @@ static void check_spread(const subject *s)
         draw_features(s->ctx, s->how.dtype, 9, s->want->rows, s->how.channels);
 
     for (int i = 0; i < sources; i++)
-        assert_ok(s->ctx, spc_memory_alloc(&out[i], s->ctx,
-                                    4 * (size_t)(s->capacity[i] * c) + 16));
+        assert_ok(s->ctx,
+                  spc_memory_alloc(&out[i], s->ctx,
+                                   4 * (size_t)(s->capacity[i] * c) + 16));
     assert_ok(s->ctx, spc_coords_scatter(s->set, out, in, &s->how, NULL));
     for (int i = 0; i < sources; first += s->capacity[i++])
         check_source(s, out[i], first, s->capacity[i], c);
@@ -594,7 +595,8 @@ START_TEST(frames_regroup_within_a_capacity)
 
     for (int i = 0; i < 2; i++)
         source[i] = reserve(ctx, capacity[i], -400, 400, SPC_DUPLICATES_ERROR);
-    assert_ok(ctx, spc_coords_create_regrouped_reserved(&made, source, 2, &how, most));
+    assert_ok(ctx, spc_coords_create_regrouped_reserved(&made, source, 2, &how,
+                                                        most));
     for (int n = 0; n < LENGTH(sizes); n++) {
         uint8_t *mask = n == 2 ? NULL : draw_mask(&p, 1000, (uint64_t)n);
         uint8_t *device_mask = mask ? upload(ctx, mask, 1000) : NULL;
@@ -677,7 +679,8 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
             spc_coords_create_regrouped_reserved(&none, &wide, 1, &far, 0));
     refused(SPC_EINVAL, "was not made of other sets",
             spc_coords_update_regrouped(set, NULL, NULL));
-    assert_ok(ctx, spc_coords_create_regrouped_reserved(&made, two, 1, &how, 0));
+    assert_ok(ctx,
+              spc_coords_create_regrouped_reserved(&made, two, 1, &how, 0));
     refused(SPC_EINVAL, "derived from its inputs",
             spc_coords_update(made, (int32_t *)set, NULL, 1, NULL));
     refused(SPC_EINVAL, "`in[0]`",

@@ -61,9 +61,10 @@ static spc_geometry geometry_of(const char *text)
 
 static spc_status take(bench *b, void *out, size_t count)
 {
-    spc_status status = b->pieces < PIECES
-                            ? spc_memory_alloc(&b->memory[b->pieces], b->ctx, count)
-                            : SPC_EINVAL;
+    spc_status status =
+        b->pieces < PIECES
+            ? spc_memory_alloc(&b->memory[b->pieces], b->ctx, count)
+            : SPC_EINVAL;
 
     if (status == SPC_OK)
         memset(b->memory[b->pieces], 0, count); /* the device is the host */
@@ -89,9 +90,9 @@ static spc_status reserve_outputs(bench *b, const spc_geometry *geometry)
 {
     spc_status status = reserve_set(b, SPC_DUPLICATES_FIRST);
 
-    return status == SPC_OK
-               ? spc_coords_create_outputs_reserved(&b->made, b->set, geometry, 0)
-               : status;
+    return status == SPC_OK ? spc_coords_create_outputs_reserved(
+                                  &b->made, b->set, geometry, 0)
+                            : status;
 }
 
 /* ---- sets ---------------------------------------------------------------- */
@@ -111,9 +112,9 @@ static spc_status run_set(bench *b)
 
     for (int i = 0; i < ROWS * CHANNELS; i++)
         features[i] = (float)(i % 1009);
-    return status == SPC_OK
-               ? spc_coords_merge_features(b->set, features, SPC_F32, CHANNELS, NULL)
-               : status;
+    return status == SPC_OK ? spc_coords_merge_features(b->set, features,
+                                                        SPC_F32, CHANNELS, NULL)
+                            : status;
 }
 
 static void read_set(bytes *out, bench *b)
@@ -311,7 +312,8 @@ static spc_status make_regrouped(bench *b)
     void *memory;
 
     if (status == SPC_OK)
-        status = spc_coords_create_regrouped_reserved(&b->made, &b->set, 1, &how, 0);
+        status =
+            spc_coords_create_regrouped_reserved(&b->made, &b->set, 1, &how, 0);
     if (status == SPC_OK)
         status = take(b, &memory, slots);
     for (int i = 0; i < 3 && status == SPC_OK; i++)
@@ -329,8 +331,8 @@ static spc_status run_regrouped(bench *b)
     spc_status status = spc_coords_update(b->set, b->coords, NULL, ROWS, NULL);
 
     if (status == SPC_OK) /* two numbers per row */
-        status =
-            spc_coords_mask_above(b->made, b->memory[0], in, SPC_F32, -400, NULL);
+        status = spc_coords_mask_above(b->made, b->memory[0], in, SPC_F32, -400,
+                                       NULL);
     if (status == SPC_OK)
         status = spc_coords_update_regrouped(b->made, b->memory[0], NULL);
     if (status == SPC_OK)
@@ -414,8 +416,8 @@ static spc_status make_network(bench *b)
     if (status == SPC_OK)
         status = take(b, &b->net_buffers.features, 4 * 8 * ROWS);
     if (status == SPC_OK)
-        status =
-            take(b, &b->net_buffers.memory, spc_net_plan_memory_bytes(b->net_plan));
+        status = take(b, &b->net_buffers.memory,
+                      spc_net_plan_memory_bytes(b->net_plan));
     if (status == SPC_OK)
         status = take(b, &b->net_buffers.coords, 16 * ROWS);
     if (status != SPC_OK)
@@ -646,7 +648,8 @@ START_TEST(wide_features_are_merged_as_narrow_ones)
         for (int i = 0; i < ROWS * NARROW; i++)
             one[i] =
                 (float)((i / NARROW * CHANNELS + first + i % NARROW) % 1009);
-        assert_ok(b.ctx, spc_coords_merge_features(b.set, one, SPC_F32, NARROW, NULL));
+        assert_ok(b.ctx,
+                  spc_coords_merge_features(b.set, one, SPC_F32, NARROW, NULL));
         for (int i = 0; i < ROWS * NARROW; i++)
             ck_assert(one[i] == ((float *)b.memory[0])[i / NARROW * CHANNELS +
                                                        first + i % NARROW]);

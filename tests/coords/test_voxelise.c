@@ -117,8 +117,8 @@ static void open_harness(harness *r, spc_ctx *ctx, const spc_voxelisation *how,
 
     *r = (harness){.ctx = ctx};
     assert_ok(ctx, spc_voxels_create(&r->voxels, ctx, how, points, capacity));
-    assert_ok(ctx,
-              spc_memory_alloc(&r->points, ctx, 4 * (size_t)points * NUMBERS + 4));
+    assert_ok(ctx, spc_memory_alloc(&r->points, ctx,
+                                    4 * (size_t)points * NUMBERS + 4));
     assert_ok(ctx, spc_memory_alloc(&count, ctx, 4));
     r->count = count;
 }
@@ -292,8 +292,9 @@ START_TEST(means_of_whole_numbers_are_exact)
         assert_ok(r.ctx,
                   spc_copy_to_host(r.ctx, got, spc_voxels_features(r.voxels),
                                    8 * 4 * 4));
-        assert_ok(r.ctx, spc_copy_to_host(r.ctx, counts,
-                                          spc_voxels_point_counts(r.voxels), 8 * 4));
+        assert_ok(r.ctx,
+                  spc_copy_to_host(r.ctx, counts,
+                                   spc_voxels_point_counts(r.voxels), 8 * 4));
         for (int v = 0; v < 8; v++) {
             /* Points v, v + 8, v + 16 and v + 24 are in the same voxel. */
             require(got[4 * v + 3] == (float)(v + 12), "voxel %d: %g", v,

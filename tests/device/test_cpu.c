@@ -82,7 +82,7 @@ static double judge(const spc_conv *conv, const relation *rel,
     double worst = 0;
 
     spc_oracle_sums(want, size, conv, rel->from, rows, data->in, data->weights,
-               conv->bias ? data->bias : NULL, 0);
+                    conv->bias ? data->bias : NULL, 0);
     for (int64_t i = 0; i < n; i++) {
         int64_t terms = 0;
         for (int k = 0; k < rel->offsets; k++)

@@ -72,7 +72,8 @@ typedef struct run {
 
 static void *memory(run *r, int i, size_t bytes)
 {
-    assert_ok(spc_memory_alloc(&r->memory[i], r->ctx, bytes), spc_ctx_error(r->ctx));
+    assert_ok(spc_memory_alloc(&r->memory[i], r->ctx, bytes),
+              spc_ctx_error(r->ctx));
     return r->memory[i];
 }
 

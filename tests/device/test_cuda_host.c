@@ -189,7 +189,7 @@ static spc_status step_copy_in(life *l)
 static spc_status step_map(life *l)
 {
     spc_status status = spc_map_create_from_rows(&l->map, l->ctx, &l->conv,
-                                                   l->coords, l->rows, NULL);
+                                                 l->coords, l->rows, NULL);
     ck_assert((status == SPC_OK) == (l->map != NULL));
     return status;
 }
@@ -1043,8 +1043,8 @@ static int use_after_fork(life *l)
         return 2;
     if (spc_memory_alloc(&memory, l->ctx, 16) != SPC_ESTATE || memory != NULL)
         return 3;
-    if (spc_ctx_synchronize(l->ctx) != SPC_ESTATE || step_pack(l) != SPC_ESTATE ||
-        step_copy_out(l) != SPC_ESTATE)
+    if (spc_ctx_synchronize(l->ctx) != SPC_ESTATE ||
+        step_pack(l) != SPC_ESTATE || step_copy_out(l) != SPC_ESTATE)
         return 4;
     life_end(l);
     return fake->calls == calls ? 0 : 5;
@@ -1364,8 +1364,8 @@ START_TEST(a_map_is_built_on_the_stream_that_was_given)
     life_begin(&l, LAYER, "gen:uniform,n=300,extent=9");
     run_steps(&l, 3);
     CUstream stream = open_stream();
-    assert_ok(spc_map_create_from_rows(&l.map, l.ctx, &l.conv, l.coords,
-                                         l.rows, stream),
+    assert_ok(spc_map_create_from_rows(&l.map, l.ctx, &l.conv, l.coords, l.rows,
+                                       stream),
               spc_ctx_error(l.ctx));
     ck_assert_ptr_eq(last_launch()->stream, stream);
     ck_assert_int_eq(last_launch()->unwaited, 0);
@@ -1383,7 +1383,8 @@ static void fill_on(life *l, spc_coords **set, CUstream stream)
 
     o.capacity = 300;
     o.high[1] = o.high[2] = o.high[3] = 8;
-    assert_ok(spc_coords_create_reserved(set, l->ctx, &o), spc_ctx_error(l->ctx));
+    assert_ok(spc_coords_create_reserved(set, l->ctx, &o),
+              spc_ctx_error(l->ctx));
     assert_ok(spc_map_create(&l->map, *set, *set, &l->conv.geometry),
               spc_ctx_error(l->ctx));
     assert_ok(spc_coords_update(*set, l->coords, NULL, l->rows, stream),

@@ -77,14 +77,15 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
         spc__sample_init(&r->sample, &r->conv, &source, 1, &options, &error),
         error.text);
     assert_ok(spc__bed_create(&r->bed, ctx, &r->sample), spc_ctx_error(ctx));
-    assert_ok(spc__bed_lay(
-                  r->bed, &r->bed->out,
-                  spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT, spc_scene_rows(r->scene))),
+    assert_ok(spc__bed_lay(r->bed, &r->bed->out,
+                           spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT,
+                                                  spc_scene_rows(r->scene))),
               spc_ctx_error(ctx));
-    assert_ok(spc_memory_alloc(&r->packed, ctx, spc_plan_weights_bytes(r->plan)),
-              spc_ctx_error(ctx));
+    assert_ok(
+        spc_memory_alloc(&r->packed, ctx, spc_plan_weights_bytes(r->plan)),
+        spc_ctx_error(ctx));
     assert_ok(spc_memory_alloc(&r->workspace, ctx,
-                        spc_plan_workspace_bytes(r->plan, r->map)),
+                               spc_plan_workspace_bytes(r->plan, r->map)),
               spc_ctx_error(ctx));
     if (layout == SPC_KRSC)
         assert_ok(spc_plan_pack_weights(r->plan, r->packed,

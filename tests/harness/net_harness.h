@@ -232,7 +232,8 @@ static inline void check_run(harness *r, const spc_scene *scene, bool exact)
     spc_net_verdict verdict;
 
     assert_ok(r->ctx, spc_net_plan_check(r->plan, NULL));
-    assert_ok(r->ctx, spc_net_plan_verify(&verdict, r->plan, &r->buffers, scene));
+    assert_ok(r->ctx,
+              spc_net_plan_verify(&verdict, r->plan, &r->buffers, scene));
     ck_assert_int_gt(verdict.layers, 0);
     ck_assert_msg(!exact || verdict.error == 0, "layer '%s' is not exact",
                   verdict.worst);
@@ -298,7 +299,8 @@ static inline void compare_replays(harness *r, const spc_net_options *o,
         upload(&other, scene, (uint64_t)i);
         upload(r, scene, (uint64_t)i);
         poison(r);
-        assert_ok(r->ctx, spc_net_plan_execute(other.plan, &other.buffers, NULL));
+        assert_ok(r->ctx,
+                  spc_net_plan_execute(other.plan, &other.buffers, NULL));
         assert_ok(r->ctx, spc_net_plan_replay(r->plan, NULL));
         char *want = outputs_of(&other, &want_bytes);
         char *got = outputs_of(r, &bytes);

@@ -85,7 +85,7 @@ static inline void layer_open(layer *out, spc_ctx *ctx, const spc_conv *conv,
     assert_ok(spc_copy_to_device(ctx, coords, voxels->at, bytes),
               spc_ctx_error(ctx));
     assert_ok(spc_map_create_from_rows(&out->map, ctx, conv, coords,
-                                         voxels->rows, NULL),
+                                       voxels->rows, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     spc_memory_free(ctx, coords);
@@ -206,8 +206,9 @@ static inline float *run(layer *l, spc_plan *plan, const float *in,
         bias = upload(ctx, SPC_F32, l->bias, l->conv.cout);
     assert_ok(spc_memory_alloc(&packed, ctx, spc_plan_weights_bytes(plan)),
               spc_ctx_error(ctx));
-    assert_ok(spc_memory_alloc(&work, ctx, spc_plan_workspace_bytes(plan, l->map)),
-              spc_ctx_error(ctx));
+    assert_ok(
+        spc_memory_alloc(&work, ctx, spc_plan_workspace_bytes(plan, l->map)),
+        spc_ctx_error(ctx));
     assert_ok(spc_plan_pack_weights(plan, packed, w, SPC_KRSC, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_plan_execute(plan, l->map,

@@ -447,7 +447,8 @@ START_TEST(a_transposed_layer_generates_what_its_engine_does)
     voxels.rows = 12; /* of the first batch element */
     shuffle(&voxels, 12);
     geometry_of(&g, by);
-    assert_ok(spc_memory_alloc(&coords, ctx, sizeof(voxels.at)), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&coords, ctx, sizeof(voxels.at)),
+              spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, coords, voxels.at, sizeof(voxels.at)),
               spc_ctx_error(ctx));
     assert_ok(spc_coords_create(&in, ctx, coords, voxels.rows, NULL),

@@ -254,8 +254,8 @@ static void check_round_trip(const layer *l, const spc_array *array,
     spc_kernel_shape shape;
     float *back = malloc(array->bytes);
 
-    ck_assert_msg(spc_kernel_describe(&shape, array, form, &error) == SPC_OK, "%s",
-                  error.text);
+    ck_assert_msg(spc_kernel_describe(&shape, array, form, &error) == SPC_OK,
+                  "%s", error.text);
     ck_assert_int_eq(
         spc_kernel_restore(back, ours, sizeof(*ours), &shape, form, &error),
         SPC_OK);
@@ -536,7 +536,8 @@ START_TEST(a_kernel_that_begins_elsewhere_is_refused)
              COUT);
     ck_assert_msg(spc_conv_parse(&conv, text, &error) == SPC_OK, "%s",
                   error.text);
-    const int64_t shape[] = {spc_geometry_offset_count(&conv.geometry), CIN, COUT};
+    const int64_t shape[] = {spc_geometry_offset_count(&conv.geometry), CIN,
+                             COUT};
     memcpy(array.shape, shape, sizeof(shape));
     array.bytes = (size_t)shape[0] * CIN * COUT * sizeof(float);
     form.engine = origins[_i].engine;

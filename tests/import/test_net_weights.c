@@ -201,8 +201,8 @@ START_TEST(a_detector_of_spconv_is_filled)
     for (int co = 0; co < COUT; co++)
         for (int ci = 0; ci < COUT; ci++)
             ck_assert(got[co * COUT + ci] == matrix[ci * COUT + co]);
-    assert_vector("head", SPC_OPERAND_WEIGHTS, values_of("backbone.head.weight"),
-                  2 * COUT);
+    assert_vector("head", SPC_OPERAND_WEIGHTS,
+                  values_of("backbone.head.weight"), 2 * COUT);
     assert_vector("head", SPC_OPERAND_BIAS, values_of("backbone.head.bias"), 2);
     const spc_array *first;
     ck_assert_int_eq(spc_weights_unread_count(&first, net, weights, &use), 0);
@@ -250,8 +250,8 @@ START_TEST(a_network_of_minkowski_engine_is_filled)
     for (int k = 0; k < 27; k++) /* x is fastest there, z is fastest here */
         ck_assert(got[k * CIN] ==
                   theirs[(k % 3 * 9 + k / 3 % 3 * 3 + k / 9) * CIN * COUT]);
-    assert_vector("final", SPC_OPERAND_WEIGHTS, values_of("final.linear.weight"),
-                  3 * COUT);
+    assert_vector("final", SPC_OPERAND_WEIGHTS,
+                  values_of("final.linear.weight"), 3 * COUT);
 }
 END_TEST
 
@@ -304,7 +304,8 @@ START_TEST(a_batch_normalisation_is_no_scale_and_bias)
     assert_ok(spc_net_add_feature(net, &last, "free", &affine, last,
                                   SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    assert_vector("free", SPC_OPERAND_SCALE, values_of("backbone.free.weight"), CIN);
+    assert_vector("free", SPC_OPERAND_SCALE, values_of("backbone.free.weight"),
+                  CIN);
     assert_ok(spc_net_add_feature(net, &last, "folded", &affine, last,
                                   SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
     ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
@@ -326,7 +327,8 @@ START_TEST(a_linear_layer_of_minkowski_engine_has_its_bias)
     assert_ok(spc__weights_finish(weights, &error));
     add_conv("subm,cin=4,cout=6,k=1,epilogue=bias", "fc", NULL);
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    assert_vector("fc", SPC_OPERAND_WEIGHTS, values_of("fc.linear.weight"), COUT * CIN);
+    assert_vector("fc", SPC_OPERAND_WEIGHTS, values_of("fc.linear.weight"),
+                  COUT * CIN);
     assert_vector("fc", SPC_OPERAND_BIAS, values_of("fc.linear.bias"), COUT);
     ck_assert_int_eq(spc_weights_unread_count(&unread, net, weights, &use), 0);
     free_net();
@@ -361,7 +363,8 @@ START_TEST(layers_of_one_name_have_one_array)
     spc_net_describe(&info, net);
     ck_assert_int_eq(info.params, 2);
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
-    assert_vector("head", SPC_OPERAND_WEIGHTS, values_of("head.weight"), COUT * CIN);
+    assert_vector("head", SPC_OPERAND_WEIGHTS, values_of("head.weight"),
+                  COUT * CIN);
     ck_assert_int_eq(spc_weights_unread_count(&unread, net, weights, &use), 0);
 }
 END_TEST
@@ -461,8 +464,8 @@ START_TEST(steps_of_i8_need_numbers)
 
     add_conv("subm,cin=4,cout=6,k=3", "a", NULL);
     add_conv("subm,cin=6,cout=6,k=3", "b", NULL);
-    assert_ok(spc_net_set_param(net, "b", SPC_OPERAND_WEIGHTS, values, COUT * 27 * COUT,
-                                &error));
+    assert_ok(spc_net_set_param(net, "b", SPC_OPERAND_WEIGHTS, values,
+                                COUT * 27 * COUT, &error));
     ck_assert_int_eq(spc_net_quantise(net, ranges, NULL, &error), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "layer 'b': 1 of its 972"));
     values[5] = 65520;

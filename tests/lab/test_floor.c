@@ -321,9 +321,9 @@ static void check_known(spc_ctx *ctx, const spc_device_info *device,
     spc_bench_result got;
     const int64_t of[] = {KITTI};
 
-    ck_assert_int_eq(spc_bench_floor(&got, ctx, device->name, &conv, (double)of[0],
-                               (double)of[0],
-                               (double)of[1] / (27.0 * (double)of[0])),
+    ck_assert_int_eq(spc_bench_floor(&got, ctx, device->name, &conv,
+                                     (double)of[0], (double)of[0],
+                                     (double)of[1] / (27.0 * (double)of[0])),
                      SPC_OK);
     ck_assert_double_eq(got.warm_floor_us, f.warm_us);
     ck_assert_double_eq(got.cold_floor_us, f.cold_us);

@@ -128,8 +128,8 @@ START_TEST(the_oracle_computes_the_definition)
     layer l;
     layer_create(&l, layers[_i].scene, layers[_i].layer);
     for (int threads = 1; threads <= 4; threads++) {
-        spc_oracle_sums(l.out, threads == 3 ? NULL : l.magnitude, &l.conv, l.index,
-                   l.rows, l.in, l.weights, l.bias, threads);
+        spc_oracle_sums(l.out, threads == 3 ? NULL : l.magnitude, &l.conv,
+                        l.index, l.rows, l.in, l.weights, l.bias, threads);
         for (int64_t i = 0; i < l.rows * l.conv.cout; i++) {
             double size;
             int64_t terms;
@@ -150,9 +150,10 @@ START_TEST(the_number_of_threads_changes_no_bit)
                  "subm,cin=12,cout=20,k=3,dtype=f32");
     size_t bytes = (size_t)l.rows * 20 * sizeof(double);
     double *other = malloc(bytes);
-    spc_oracle_sums(l.out, NULL, &l.conv, l.index, l.rows, l.in, l.weights, NULL, 1);
-    spc_oracle_sums(other, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
-               NULL, 4);
+    spc_oracle_sums(l.out, NULL, &l.conv, l.index, l.rows, l.in, l.weights,
+                    NULL, 1);
+    spc_oracle_sums(other, l.magnitude, &l.conv, l.index, l.rows, l.in,
+                    l.weights, NULL, 4);
     ck_assert_mem_eq(l.out, other, bytes);
     free(other);
     layer_free(&l);
@@ -212,8 +213,8 @@ START_TEST(a_sum_in_float_is_within_the_tolerance)
     layer l;
     double worst = 0;
     layer_create(&l, layers[_i].scene, layers[_i].layer);
-    spc_oracle_sums(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
-               l.bias, 2);
+    spc_oracle_sums(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in,
+                    l.weights, l.bias, 2);
     for (int64_t i = 0; i < l.rows * l.conv.cout; i++) {
         double size;
         int64_t terms;
@@ -235,8 +236,8 @@ START_TEST(a_missing_product_is_beyond_the_tolerance)
     layer l;
     layer_create(&l, "gen:uniform,n=300,extent=8",
                  "subm,cin=32,cout=4,k=3,dtype=f32");
-    spc_oracle_sums(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in, l.weights,
-               NULL, 2);
+    spc_oracle_sums(l.out, l.magnitude, &l.conv, l.index, l.rows, l.in,
+                    l.weights, NULL, 2);
     int caught = 0;
     for (int64_t i = 0; i < l.rows * 4; i++) {
         double size;

@@ -419,13 +419,16 @@ START_TEST(operands_have_their_shapes_and_bytes)
     ck_assert_uint_eq(all[SPC_OPERAND_WEIGHTS].bytes, 9 * 5 * 7 * 2);
     ck_assert_uint_eq(all[SPC_OPERAND_BIAS].bytes, 7 * 4);
     ck_assert(all[SPC_OPERAND_OUT].written && !all[SPC_OPERAND_IN].written);
-    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_OUT, 20), 20 * 7 * 2);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_OUT, 20),
+                      20 * 7 * 2);
     conv.bias = false;
     conv.dtype = SPC_TF32;
     spc__operands(all, &conv, 10, 20);
-    ck_assert(!all[SPC_OPERAND_BIAS].present && !all[SPC_OPERAND_RESIDUAL].present);
+    ck_assert(!all[SPC_OPERAND_BIAS].present &&
+              !all[SPC_OPERAND_RESIDUAL].present);
     ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_BIAS, 0), 0);
-    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_IN, 10), 10 * 5 * 4);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_IN, 10),
+                      10 * 5 * 4);
     ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_IN, -1), 0);
     /* A slice reaches from its first element to the end of its last. */
     conv.scale = true;
@@ -436,7 +439,8 @@ START_TEST(operands_have_their_shapes_and_bytes)
     ck_assert_uint_eq(all[SPC_OPERAND_OUT].bytes, (19 * 16 + 7) * 2);
     ck_assert_uint_eq(all[SPC_OPERAND_OUT].dense_bytes, 20 * 7 * 2);
     ck_assert_uint_eq(all[SPC_OPERAND_RESIDUAL].bytes, 20 * 7 * 2);
-    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_SCALE, 0), 7 * 4);
+    ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_SCALE, 0),
+                      7 * 4);
     ck_assert_uint_eq(spc_conv_operand_bytes(&conv, SPC_OPERAND_OUT, 0), 0);
     ck_assert_uint_eq(spc_conv_operand_bytes(NULL, SPC_OPERAND_IN, 1), 0);
 }

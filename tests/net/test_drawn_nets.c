@@ -409,7 +409,8 @@ static void task_open(task *t, uint64_t seed)
     float *x = draw(t->rows * CHANNELS, seed + 1);
     t->features = upload(t->ctx, x, t->rows * CHANNELS);
     free(x);
-    for (int i = 0; spc_training_output_at(&out, t->training, i) == SPC_OK; i++) {
+    for (int i = 0; spc_training_output_at(&out, t->training, i) == SPC_OK;
+         i++) {
         t->count[i] = out.rows * out.elements;
         t->dy[i] = draw(t->count[i], seed + 100 + (uint64_t)i);
         t->grad[i] = upload(t->ctx, t->dy[i], t->count[i]);
@@ -556,7 +557,7 @@ static void check_param(task *t, const spc_net_param *p, int *settled)
     float *gradient = malloc((size_t)p->count * sizeof(float));
 
     assert_ok(spc_training_get_param(t->training, p->layer, p->which, values,
-                                 gradient, p->count),
+                                     gradient, p->count),
               spc_ctx_error(t->ctx));
     if (strcmp(p->layer, "keep") == 0) /* masks have no gradient */
         for (int64_t i = 0; i < p->count; i++)
@@ -635,17 +636,20 @@ static void check_forward(task *t)
     spc_net_verdict verdict;
     void *memory, *coords;
 
-    assert_ok(spc_memory_alloc(&memory, t->ctx, spc_net_plan_memory_bytes(plan)),
-              spc_ctx_error(t->ctx));
+    assert_ok(
+        spc_memory_alloc(&memory, t->ctx, spc_net_plan_memory_bytes(plan)),
+        spc_ctx_error(t->ctx));
     coords =
         upload(t->ctx, (const void *)spc_scene_coords(t->scene), 4 * t->rows);
     spc_net_buffers buffers = {.coords = coords,
                                .features = t->features,
                                .rows = t->rows,
                                .memory = memory};
-    assert_ok(spc_net_plan_execute(plan, &buffers, NULL), spc_ctx_error(t->ctx));
+    assert_ok(spc_net_plan_execute(plan, &buffers, NULL),
+              spc_ctx_error(t->ctx));
     assert_ok(spc_net_plan_check(plan, NULL), spc_ctx_error(t->ctx));
-    ck_assert_msg(spc_net_plan_verify(&verdict, plan, &buffers, t->scene) == SPC_OK,
+    ck_assert_msg(spc_net_plan_verify(&verdict, plan, &buffers, t->scene) ==
+                      SPC_OK,
                   "%s\n%s", spc_ctx_error(t->ctx), t->text);
     for (int i = 0; i < t->outputs; i++)
         check_output(t, plan, memory, i);
@@ -668,7 +672,7 @@ static void check_network(uint64_t seed, const char *path)
     loss_of(&t);
     check_forward(&t);
     assert_ok(spc_training_backward_all(t.training, (const void *const *)t.grad,
-                                   t.outputs, NULL),
+                                        t.outputs, NULL),
               spc_ctx_error(t.ctx));
     for (int i = 0; spc_net_param_at(&p, t.net, i) == SPC_OK; i++)
         check_param(&t, &p, &settled);

@@ -228,11 +228,13 @@ START_TEST(weights_are_set_by_name)
         spc_net_set_param(r.net, "aa", SPC_OPERAND_WEIGHTS, values, 16, &error),
         SPC_ENOTFOUND);
     ck_assert_ptr_nonnull(strstr(error.text, "did you mean 'a'?"));
-    ck_assert_int_eq(spc_net_set_param(r.net, "f", SPC_OPERAND_BIAS, values, 8, &error),
-                     SPC_ENOTFOUND);
+    ck_assert_int_eq(
+        spc_net_set_param(r.net, "f", SPC_OPERAND_BIAS, values, 8, &error),
+        SPC_ENOTFOUND);
     ck_assert_str_eq(error.text, "layer 'f' has no bias");
-    ck_assert_int_eq(spc_net_set_param(r.net, "a", SPC_OPERAND_BIAS, values, 7, &error),
-                     SPC_EINVAL);
+    ck_assert_int_eq(
+        spc_net_set_param(r.net, "a", SPC_OPERAND_BIAS, values, 7, &error),
+        SPC_EINVAL);
     ck_assert_str_eq(error.text, "layer 'a' has 8 bias, these are 7");
     ck_assert_int_eq(spc_net_param_at(&p, r.net, 0), SPC_OK);
     ck_assert_str_eq(p.layer, "a");
@@ -439,7 +441,8 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
                   "%s", spc_ctx_error(r.ctx));
     r.buffers.rows = 61;
     r.buffers.count = NULL;
-    ck_assert_int_eq(spc_net_plan_execute(r.plan, &r.buffers, NULL), SPC_ECAPACITY);
+    ck_assert_int_eq(spc_net_plan_execute(r.plan, &r.buffers, NULL),
+                     SPC_ECAPACITY);
     r.buffers.count = r.count;
     /* The next scene is unaffected; it fits by the rule's bound. */
     close_plan(&r);

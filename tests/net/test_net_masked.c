@@ -132,8 +132,8 @@ START_TEST(a_layer_decides_which_voxels_stay)
     for (int turn = 0; turn < 2; turn++) {
         float bias = turn ? 1e4f : -1e4f;
         load(&r, "masked.lua", SPC_F32);
-        assert_net(
-            spc_net_set_param(r.net, "keep", SPC_OPERAND_BIAS, &bias, 1, &error));
+        assert_net(spc_net_set_param(r.net, "keep", SPC_OPERAND_BIAS, &bias, 1,
+                                     &error));
         open_context(&r, device_of(0));
         o.keep = true;
         plan_net(&r, &o);
@@ -173,7 +173,8 @@ START_TEST(more_than_there_is_room_for_is_said_with_the_layer)
 
     load(&r, "masked.lua", SPC_F32);
     /* All 300 stay in set 1, and each keeps half of its children. */
-    assert_net(spc_net_set_param(r.net, "keep", SPC_OPERAND_BIAS, &bias, 1, &error));
+    assert_net(
+        spc_net_set_param(r.net, "keep", SPC_OPERAND_BIAS, &bias, 1, &error));
     r.net->sets[2].room = 2;
     open_context(&r, device_of(0));
     o.keep = true;
@@ -279,8 +280,8 @@ static void compare_masks(spc_ctx *ctx, const spc_coords *set, spc_dtype dtype)
         assert_ok(ctx,
                   spc_copy_to_device(ctx, in[s], stored, count * type->bytes));
     }
-    assert_ok(ctx, spc_coords_mask_above(set, mask, (const void *const *)in, dtype,
-                                   0.5f, NULL));
+    assert_ok(ctx, spc_coords_mask_above(set, mask, (const void *const *)in,
+                                         dtype, 0.5f, NULL));
     assert_ok(ctx, spc_copy_to_host(ctx, got, mask, sizeof(got)));
     for (int s = 0; s < SOURCES; s++)
         for (int i = 0; i < (int)count; i++) {
@@ -329,16 +330,17 @@ START_TEST(a_mask_has_what_is_above_the_threshold)
     open_context(&r, device_of(_i));
     for (int s = 0; s < SOURCES; s++)
         sources[s] = source(r.ctx, ROWS - 10 * s);
-    assert_ok(r.ctx,
-              spc_coords_create_regrouped_reserved(&set, sources, SOURCES, &how, 0));
+    assert_ok(r.ctx, spc_coords_create_regrouped_reserved(&set, sources,
+                                                          SOURCES, &how, 0));
     for (int i = 0; i < LENGTH(dtypes); i++)
         compare_masks(r.ctx, set, dtypes[i]);
-    ck_assert_int_eq(spc_coords_mask_above(set, dummy, (const void *const *)sources,
-                                     SPC_I8, 0, NULL),
+    ck_assert_int_eq(spc_coords_mask_above(set, dummy,
+                                           (const void *const *)sources, SPC_I8,
+                                           0, NULL),
                      SPC_EINVAL);
     ck_assert_int_eq(spc_coords_mask_above(sources[0], dummy,
-                                     (const void *const *)sources, SPC_F32, 0,
-                                     NULL),
+                                           (const void *const *)sources,
+                                           SPC_F32, 0, NULL),
                      SPC_EINVAL);
     spc_coords_free(set);
     for (int s = 0; s < SOURCES; s++)

@@ -408,7 +408,8 @@ START_TEST(questions_past_the_end_have_their_sentence)
     open_context(&r, device_of(0));
     plan_net(&r, &o);
     for (int i = -1; i < 100; i += 100) {
-        ck_assert_int_eq(spc_net_plan_output_at(&output, r.plan, i), SPC_EINVAL);
+        ck_assert_int_eq(spc_net_plan_output_at(&output, r.plan, i),
+                         SPC_EINVAL);
         assert_says(spc_ctx_error(r.ctx), "the network has 1");
         ck_assert_int_eq(spc_net_plan_step_at(&step, r.plan, i), SPC_EINVAL);
         assert_says(spc_ctx_error(r.ctx), "there is no step");

@@ -78,7 +78,8 @@ START_TEST(points_go_in_and_all_is_as_the_oracle_says)
         poison(&r);
         assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
         assert_ok(r.ctx, spc_net_plan_check(r.plan, NULL));
-        assert_ok(r.ctx, spc_net_plan_verify(&verdict, r.plan, &r.buffers, NULL));
+        assert_ok(r.ctx,
+                  spc_net_plan_verify(&verdict, r.plan, &r.buffers, NULL));
         ck_assert_int_eq(verdict.layers, 3);
         ck_assert_int_eq(spc_net_plan_step_at(&step, r.plan, 0), SPC_OK);
         ck_assert_str_eq(step.name, "voxels");
@@ -112,7 +113,8 @@ START_TEST(bad_points_do_no_harm)
     assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
     r.buffers.points = NULL;
-    ck_assert_int_eq(spc_net_plan_execute(r.plan, &r.buffers, NULL), SPC_EINVAL);
+    ck_assert_int_eq(spc_net_plan_execute(r.plan, &r.buffers, NULL),
+                     SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx), "`points` is NULL"));
     close_harness(&r);
 }

@@ -569,7 +569,8 @@ START_TEST(what_is_stored_is_opened_with_the_same_bits)
     spc_net *net = load_every(5), *back;
     float halves[8] = {1, -2, 0.5, 65504, 0x1p-24f, 0, 3, 1};
 
-    assert_net(spc_net_set_param(net, "a", SPC_OPERAND_SCALE, halves, 8, &error));
+    assert_net(
+        spc_net_set_param(net, "a", SPC_OPERAND_SCALE, halves, 8, &error));
     assert_ok(spc_net_store(ctx, net, "every", "a file", false));
     assert_ok(spc_net_open(&back, ctx, "every"));
     compare_nets(net, back);
@@ -606,7 +607,8 @@ START_TEST(what_layers_share_is_stored_once)
                                  net->nodes[n + 3].params[j],
                                  (size_t)net->nodes[n].counts[j] * 4);
     }
-    assert_net(spc_net_set_param(net, "head.2", SPC_OPERAND_BIAS, bias, 3, &error));
+    assert_net(
+        spc_net_set_param(net, "head.2", SPC_OPERAND_BIAS, bias, 3, &error));
     ck_assert(net->nodes[7].params[2][1] == 2);
     for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++)
         ck_assert(p.layer != net->nodes[5].name);

@@ -364,9 +364,9 @@ START_TEST(networks_of_one_context_do_not_meet)
         spc_scene_free(scene);
     }
     for (int n = LENGTH(names) - 1; n >= 0; n--)
-        assert_ok(first.ctx,
-                  n % 2 ? spc_net_plan_execute(all[n].plan, &all[n].buffers, NULL)
-                        : spc_net_plan_replay(all[n].plan, NULL));
+        assert_ok(first.ctx, n % 2 ? spc_net_plan_execute(all[n].plan,
+                                                          &all[n].buffers, NULL)
+                                   : spc_net_plan_replay(all[n].plan, NULL));
     for (int n = 0; n < LENGTH(names); n++) {
         char *got = outputs_of(&all[n], &again);
         ck_assert_uint_eq(again, bytes[n]);

@@ -129,15 +129,17 @@ static float *run_network(const task *t)
     float *y = malloc((size_t)t->count * sizeof(*y));
     void *memory, *coords;
 
-    assert_ok(spc_memory_alloc(&memory, t->ctx, spc_net_plan_memory_bytes(plan)),
-              spc_ctx_error(t->ctx));
+    assert_ok(
+        spc_memory_alloc(&memory, t->ctx, spc_net_plan_memory_bytes(plan)),
+        spc_ctx_error(t->ctx));
     coords =
         upload(t->ctx, (const void *)spc_scene_coords(t->scene), 4 * t->rows);
     spc_net_buffers buffers = {.coords = coords,
                                .features = t->features,
                                .rows = t->rows,
                                .memory = memory};
-    assert_ok(spc_net_plan_execute(plan, &buffers, NULL), spc_ctx_error(t->ctx));
+    assert_ok(spc_net_plan_execute(plan, &buffers, NULL),
+              spc_ctx_error(t->ctx));
     assert_ok(spc_net_plan_check(plan, NULL), spc_ctx_error(t->ctx));
     assert_ok(spc_net_plan_verify(&verdict, plan, &buffers, t->scene),
               spc_ctx_error(t->ctx));
@@ -214,7 +216,7 @@ static void check_param(const task *t, const spc_net_param *p)
     double size = 0;
 
     assert_ok(spc_training_get_param(t->training, p->layer, p->which, values,
-                                 gradient, p->count),
+                                     gradient, p->count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < p->count; i++)
         size += fabs((double)gradient[i]);
@@ -260,7 +262,8 @@ static void check_features(const task *t, const char *file)
     assert_ok(spc_copy_to_host(t->ctx, x, t->features, bytes),
               spc_ctx_error(t->ctx));
     assert_ok(spc_copy_to_host(t->ctx, gradient,
-                               spc_training_features_gradient(t->training), bytes),
+                               spc_training_features_gradient(t->training),
+                               bytes),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < t->rows * CHANNELS; i++)
         size += fabs((double)gradient[i]);
@@ -286,7 +289,7 @@ static void check_no_gradient(const task *t, const spc_net_param *p)
     float *gradient = malloc((size_t)p->count * sizeof(float));
 
     assert_ok(spc_training_get_param(t->training, p->layer, p->which, NULL,
-                                 gradient, p->count),
+                                     gradient, p->count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < p->count; i++)
         ck_assert(gradient[i] == 0);
@@ -302,7 +305,8 @@ static void check_network(spc_ctx *ctx, int i)
 
     task_open(&t, ctx, networks[i].file);
     check_forward(&t);
-    assert_ok(spc_training_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_training_backward(t.training, t.grad, NULL),
+              spc_ctx_error(ctx));
     for (; spc_net_param_at(&p, t.net, params) == SPC_OK; params++)
         if (chooses(&p)) {
             check_no_gradient(&t, &p);
@@ -334,7 +338,7 @@ static void assert_same_gradients(const task *t, const spc_net_param *p,
     float *now = malloc((size_t)p->count * sizeof(*now));
 
     assert_ok(spc_training_get_param(t->training, p->layer, p->which, NULL, now,
-                                 p->count),
+                                     p->count),
               spc_ctx_error(t->ctx));
     ck_assert_msg(memcmp(before, now, (size_t)p->count * sizeof(*now)) == 0,
                   "%s, array %d: another gradient", p->layer, (int)p->which);
@@ -350,18 +354,20 @@ START_TEST(a_step_gives_the_same_bits_again)
 
     task_open(&t, ctx, networks[1].file);
     loss_of(&t);
-    assert_ok(spc_training_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_training_backward(t.training, t.grad, NULL),
+              spc_ctx_error(ctx));
     for (int i = 0; spc_net_param_at(&p, t.net, i) == SPC_OK; i++) {
         before[i] = malloc((size_t)p.count * sizeof(float));
         assert_ok(spc_training_get_param(t.training, p.layer, p.which, NULL,
-                                     before[i], p.count),
+                                         before[i], p.count),
                   spc_ctx_error(ctx));
     }
     other = upload(ctx, t.dy + 1, t.count - 1);
     assert_ok(spc_training_backward(t.training, t.features, NULL),
               spc_ctx_error(ctx));
     loss_of(&t);
-    assert_ok(spc_training_backward(t.training, t.grad, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_training_backward(t.training, t.grad, NULL),
+              spc_ctx_error(ctx));
     for (int i = 0; spc_net_param_at(&p, t.net, i) == SPC_OK; i++) {
         assert_same_gradients(&t, &p, before[i]);
         free(before[i]);
@@ -409,13 +415,13 @@ static double loss_beside(const task *t, const char *layer, const float *values,
 
     for (int64_t i = 0; i < count; i++)
         moved[i] = values[i] + 0.25f * gradient[i];
-    assert_ok(
-        spc_training_set_param(t->training, layer, SPC_OPERAND_WEIGHTS, moved, count),
-        spc_ctx_error(t->ctx));
+    assert_ok(spc_training_set_param(t->training, layer, SPC_OPERAND_WEIGHTS,
+                                     moved, count),
+              spc_ctx_error(t->ctx));
     double loss = loss_of_heads(t, dy);
-    assert_ok(
-        spc_training_set_param(t->training, layer, SPC_OPERAND_WEIGHTS, values, count),
-        spc_ctx_error(t->ctx));
+    assert_ok(spc_training_set_param(t->training, layer, SPC_OPERAND_WEIGHTS,
+                                     values, count),
+              spc_ctx_error(t->ctx));
     free(moved);
     return loss;
 }
@@ -427,8 +433,8 @@ static void check_head(const task *t, const char *layer, int64_t count,
     float *gradient = malloc((size_t)count * sizeof(*gradient));
     double size = 0, before = loss_of_heads(t, dy);
 
-    assert_ok(spc_training_get_param(t->training, layer, SPC_OPERAND_WEIGHTS, values,
-                                 gradient, count),
+    assert_ok(spc_training_get_param(t->training, layer, SPC_OPERAND_WEIGHTS,
+                                     values, gradient, count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < count; i++)
         size += 0.25 * (double)gradient[i] * (double)gradient[i];
@@ -457,12 +463,13 @@ START_TEST(several_outputs_have_a_gradient_each)
         grads[i] = upload(ctx, dy[i], out.rows * out.elements);
     }
     loss_of_heads(&t, dy);
-    ck_assert_int_eq(spc_training_backward(t.training, grads[0], NULL), SPC_EINVAL);
+    ck_assert_int_eq(spc_training_backward(t.training, grads[0], NULL),
+                     SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "1 gradients of 2 outputs");
-    assert_ok(spc_training_backward_all(t.training,
-                                   (const void *const[]){grads[0], grads[1]}, 2,
-                                   NULL),
-              spc_ctx_error(ctx));
+    assert_ok(
+        spc_training_backward_all(
+            t.training, (const void *const[]){grads[0], grads[1]}, 2, NULL),
+        spc_ctx_error(ctx));
     check_head(&t, "far", 8 * 10 * 3, dy);
     check_head(&t, "near", 27 * 8 * 2, dy);
     for (int i = 0; i < 2; i++) {
@@ -522,7 +529,7 @@ static void give_back(task *t)
     for (int i = 0; spc_net_param_at(&p, t->net, i) == SPC_OK; i++) {
         float *values = malloc((size_t)p.count * sizeof(*values));
         assert_ok(spc_training_get_param(t->training, p.layer, p.which, values,
-                                     NULL, p.count),
+                                         NULL, p.count),
                   spc_ctx_error(t->ctx));
         assert_ok(spc_net_set_param(t->net, p.layer, p.which, values, p.count,
                                     &error),
@@ -595,7 +602,8 @@ START_TEST(descent_lowers_the_loss)
     for (int step = 0; step < 8; step++) {
         assert_ok(spc_training_forward(t.training, t.features, &out, NULL),
                   spc_ctx_error(ctx));
-        assert_ok(spc_training_backward(t.training, out, NULL), spc_ctx_error(ctx));
+        assert_ok(spc_training_backward(t.training, out, NULL),
+                  spc_ctx_error(ctx));
         assert_ok(spc_training_descend(t.training, 5e-4f), spc_ctx_error(ctx));
         double after = half_square(&t);
         ck_assert_msg(after < before, "step %d: from %g to %g", step, before,
@@ -647,7 +655,8 @@ START_TEST(wrong_questions_have_their_sentence)
 
     task_open(&t, ctx, networks[0].file);
     ck_assert_ptr_null(spc_training_features_gradient(NULL));
-    ck_assert_int_eq(spc_training_backward(t.training, t.grad, NULL), SPC_ESTATE);
+    ck_assert_int_eq(spc_training_backward(t.training, t.grad, NULL),
+                     SPC_ESTATE);
     assert_says(spc_ctx_error(ctx), "no forward pass");
     const void *out;
     assert_ok(spc_training_forward(t.training, t.features, &out, NULL),
@@ -656,14 +665,16 @@ START_TEST(wrong_questions_have_their_sentence)
         spc_training_forward(t.training, (char *)t.features + 4, &out, NULL),
         SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "layer 'one': ");
-    ck_assert_int_eq(spc_training_backward(t.training, t.grad, NULL), SPC_ESTATE);
-    ck_assert_int_eq(
-        spc_training_get_param(t.training, "two", SPC_OPERAND_WEIGHTS, &value, NULL, 1),
-        SPC_ENOTFOUND);
+    ck_assert_int_eq(spc_training_backward(t.training, t.grad, NULL),
+                     SPC_ESTATE);
+    ck_assert_int_eq(spc_training_get_param(t.training, "two",
+                                            SPC_OPERAND_WEIGHTS, &value, NULL,
+                                            1),
+                     SPC_ENOTFOUND);
     assert_says(spc_ctx_error(ctx), "no layer 'two' has such an array");
-    ck_assert_int_eq(
-        spc_training_get_param(t.training, "one", SPC_OPERAND_BIAS, &value, NULL, 1),
-        SPC_EINVAL);
+    ck_assert_int_eq(spc_training_get_param(t.training, "one", SPC_OPERAND_BIAS,
+                                            &value, NULL, 1),
+                     SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "has 8 such values");
     ck_assert_int_eq(
         spc_training_set_param(t.training, "one", SPC_OPERAND_SCALE, &value, 8),
@@ -671,7 +682,8 @@ START_TEST(wrong_questions_have_their_sentence)
     ck_assert_int_eq(
         spc_training_set_param(t.training, "one", SPC_OPERAND_BIAS, NULL, 8),
         SPC_EINVAL);
-    ck_assert_int_eq(spc_training_output_at(&output, t.training, 1), SPC_EINVAL);
+    ck_assert_int_eq(spc_training_output_at(&output, t.training, 1),
+                     SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "no output 1: the network has 1");
     ck_assert_int_eq(spc_training_descend(t.training, NAN), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "a rate of nan");

@@ -816,7 +816,8 @@ static spc_net_buffers net_buffers_of_four(void)
     static void *work;
 
     if (work == NULL)
-        MAKE_IN(spc_memory_alloc(&work, a_ctx(), spc_net_plan_memory_bytes(a_net_plan())));
+        MAKE_IN(spc_memory_alloc(&work, a_ctx(),
+                                 spc_net_plan_memory_bytes(a_net_plan())));
     return (spc_net_buffers){.coords = four_voxels[0],
                              .rows = 4,
                              .features = memory,

@@ -158,11 +158,12 @@ static running run_open(spc_ctx *ctx, const spc_conv *conv, spc_map *map)
 
     assert_ok(spc_plan_create(&r.plan, ctx, conv, map, SPC_PLAN_ESTIMATE),
               spc_ctx_error(ctx));
-    assert_ok(spc_memory_alloc(&r.packed, ctx, spc_plan_weights_bytes(r.plan) + 16),
-              spc_ctx_error(ctx));
     assert_ok(
-        spc_memory_alloc(&r.work, ctx, spc_plan_workspace_bytes(r.plan, map) + 16),
+        spc_memory_alloc(&r.packed, ctx, spc_plan_weights_bytes(r.plan) + 16),
         spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&r.work, ctx,
+                               spc_plan_workspace_bytes(r.plan, map) + 16),
+              spc_ctx_error(ctx));
     return r;
 }
 
@@ -180,12 +181,15 @@ static float *run(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
 {
     bool wgrad = conv->pass == SPC_WGRAD;
     spc_operand second = wgrad ? SPC_OPERAND_RESIDUAL : SPC_OPERAND_WEIGHTS;
-    size_t bytes = spc_conv_operand_bytes(conv, SPC_OPERAND_OUT, spc_map_rows_out(map));
+    size_t bytes =
+        spc_conv_operand_bytes(conv, SPC_OPERAND_OUT, spc_map_rows_out(map));
     running r = run_open(ctx, conv, map);
-    void *x =
-        upload(ctx, in, spc_conv_operand_bytes(conv, SPC_OPERAND_IN, spc_map_rows_in(map)));
+    void *x = upload(
+        ctx, in,
+        spc_conv_operand_bytes(conv, SPC_OPERAND_IN, spc_map_rows_in(map)));
     void *w =
-        upload(ctx, other, spc_conv_operand_bytes(conv, second, spc_map_rows_out(map)));
+        upload(ctx, other,
+               spc_conv_operand_bytes(conv, second, spc_map_rows_out(map)));
     void *y = upload(ctx, NULL, bytes);
     spc_buffers buffers = {
         .in = x, .out = y, .weights = r.packed, .workspace = r.work};
@@ -260,7 +264,8 @@ static void check_step(step *s, spc__random *random, const char *text)
 {
     const spc_conv *layer = &s->passes[SPC_FORWARD];
     int64_t ins = spc_map_rows_in(s->map) * layer->cin, outs, inputs, weights;
-    int64_t taps = (int64_t)(spc_conv_operand_bytes(layer, SPC_OPERAND_WEIGHTS, 0) / 4);
+    int64_t taps =
+        (int64_t)(spc_conv_operand_bytes(layer, SPC_OPERAND_WEIGHTS, 0) / 4);
     float *x = draw(ins, random), *w = draw(taps, random);
     float *y = run(s->ctx, layer, s->map, x, w, &outs);
     float *dy = draw(outs, random);
@@ -513,8 +518,9 @@ static void check_runs(int threads, const spc_conv *pass,
     float *dy = draw_reals(spc_map_rows_out(map) * pass->cout, &random);
     for (int i = 0; i < 3; i++) {
         int64_t count;
-        assert_ok(spc_memory_alloc(&between, ctx, 48 + 4096 * (size_t)(threads + i)),
-                  spc_ctx_error(ctx));
+        assert_ok(
+            spc_memory_alloc(&between, ctx, 48 + 4096 * (size_t)(threads + i)),
+            spc_ctx_error(ctx));
         float *got = run(ctx, pass, map, x, dy, &count);
         if (*want == NULL)
             *want = got;

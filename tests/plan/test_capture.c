@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * test_capture.c - spc_record_layer writes each layer and scene once, and the result
- * can be read as a list of layers.
+ * test_capture.c - spc_record_layer writes each layer and scene once, and the
+ * result can be read as a list of layers.
  */
 #include "harness/suite.h"
 #include "spc/lab.h"
@@ -123,7 +123,8 @@ START_TEST(what_cannot_be_captured_is_refused)
                      SPC_EINVAL);
     rmdir(path);
     ck_assert_int_eq(
-        spc_record_layer(ctx, "/proc/none/at/all", &one, some[0], 3, NULL), SPC_EIO);
+        spc_record_layer(ctx, "/proc/none/at/all", &one, some[0], 3, NULL),
+        SPC_EIO);
     ck_assert_int_eq(spc_record_layer(ctx, NULL, &one, some[0], 3, NULL),
                      SPC_EINVAL);
     ck_assert_int_eq(read_list(lines), 0);
@@ -144,8 +145,8 @@ START_TEST(processes_that_write_one_folder_lose_nothing)
                 snprintf(wanted, sizeof(wanted), "subm,cin=%d,cout=%d,k=3", i,
                          i == LAYERS ? 1 : 1 + p);
                 spc_conv conv = layer(wanted);
-                if (spc_record_layer(ctx, spc__buf_text(&folder), &conv, some[0], 3,
-                                NULL) != SPC_OK)
+                if (spc_record_layer(ctx, spc__buf_text(&folder), &conv,
+                                     some[0], 3, NULL) != SPC_OK)
                     _exit(1);
             }
             _exit(0);

@@ -468,7 +468,8 @@ static float *run_in(spc_ctx *ctx, const spc_feature *f, int64_t spare,
               spc_ctx_error(ctx));
     assert_ok(spc_memory_alloc(&out, ctx, (size_t)(ROWS + spare) * WIDTH * 4),
               spc_ctx_error(ctx));
-    assert_ok(spc_memory_alloc(&work, ctx, spc_feature_plan_workspace_bytes(plan, set) + 1),
+    assert_ok(spc_memory_alloc(&work, ctx,
+                               spc_feature_plan_workspace_bytes(plan, set) + 1),
               spc_ctx_error(ctx));
     spc_feature_buffers b = {.in = arrays[0],
                              .add = arrays[1],

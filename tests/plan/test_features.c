@@ -474,7 +474,8 @@ static void move_trial(trial *t, const spc_feature *f, int slices)
     t->off = off[slices];
     t->scales = floats_of(ctx, t->scale, f->channels, t->off);
     t->shifts = floats_of(ctx, t->shift, f->channels, t->off);
-    assert_ok(spc_memory_alloc(&t->index, ctx, entries * 4 + 4), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&t->index, ctx, entries * 4 + 4),
+              spc_ctx_error(ctx));
     if (f->op == SPC_FEATURE_UNPOOL)
         assert_ok(spc_copy_to_device(ctx, t->index, t->stored,
                                      (size_t)t->at.of.rows_in *
@@ -512,7 +513,8 @@ static void prepare(trial *t, const spc_feature_plan *plan,
         ck_assert_ptr_nonnull(
             strstr(spc_ctx_error(ctx), "call spc_feature_plan_prepare first"));
     }
-    assert_ok(spc_feature_plan_prepare(plan, t->at.map, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_feature_plan_prepare(plan, t->at.map, NULL),
+              spc_ctx_error(ctx));
 }
 
 static void execute(trial *t, const spc_feature_plan *plan)
@@ -529,8 +531,9 @@ static void execute(trial *t, const spc_feature_plan *plan)
     buffers = buffers_of(t);
     if (t->at.map != NULL)
         prepare(t, plan, &buffers);
-    assert_ok(spc_feature_plan_execute(plan, t->at.map != NULL ? NULL : t->at.fine,
-                                  t->at.map, &buffers, NULL),
+    assert_ok(spc_feature_plan_execute(plan,
+                                       t->at.map != NULL ? NULL : t->at.fine,
+                                       t->at.map, &buffers, NULL),
               spc_ctx_error(ctx));
 }
 
@@ -925,7 +928,8 @@ START_TEST(bad_arguments_have_their_sentence)
     do {                                                                       \
         b = good;                                                              \
         change;                                                                \
-        assert_says(ctx, spc_feature_plan_execute(plan, t.at.fine, NULL, &b, NULL), \
+        assert_says(ctx,                                                       \
+                    spc_feature_plan_execute(plan, t.at.fine, NULL, &b, NULL), \
                     SPC_EINVAL, says);                                         \
     } while (0)
 
@@ -940,12 +944,15 @@ START_TEST(bad_arguments_have_their_sentence)
 #undef EXPECT
     assert_says(ctx, spc_feature_plan_execute(plan, NULL, NULL, &good, NULL),
                 SPC_EINVAL, "takes a set, and no map");
-    assert_says(ctx, spc_feature_plan_execute(plan, t.at.fine, NULL, NULL, NULL),
+    assert_says(ctx,
+                spc_feature_plan_execute(plan, t.at.fine, NULL, NULL, NULL),
                 SPC_EINVAL, "the buffers are NULL");
-    assert_says(ctx, spc_feature_plan_execute(pools, t.at.fine, NULL, &good, NULL),
+    assert_says(ctx,
+                spc_feature_plan_execute(pools, t.at.fine, NULL, &good, NULL),
                 SPC_EINVAL, "takes a map, and no set");
-    ck_assert_int_eq(spc_feature_plan_execute(NULL, t.at.fine, NULL, &good, NULL),
-                     SPC_EINVAL);
+    ck_assert_int_eq(
+        spc_feature_plan_execute(NULL, t.at.fine, NULL, &good, NULL),
+        SPC_EINVAL);
     spc_feature_plan *none = plan;
     assert_says(ctx, spc_feature_plan_create(&none, ctx, NULL, 0), SPC_EINVAL,
                 "feature");
@@ -1112,10 +1119,12 @@ START_TEST(planes_lie_as_detectors_read_them)
     memset(got, 0xff, sizeof(got));
     assert_ok(spc_copy_to_device(ctx, out, got, sizeof(got)),
               spc_ctx_error(ctx));
-    assert_ok(spc_coords_create_reserved(&set, ctx, &options), spc_ctx_error(ctx));
+    assert_ok(spc_coords_create_reserved(&set, ctx, &options),
+              spc_ctx_error(ctx));
     assert_ok(spc_coords_update(set, rows, NULL, ROWS, NULL),
               spc_ctx_error(ctx));
-    assert_ok(spc_memory_alloc(&work, ctx, spc_feature_plan_workspace_bytes(plan, set)),
+    assert_ok(spc_memory_alloc(&work, ctx,
+                               spc_feature_plan_workspace_bytes(plan, set)),
               spc_ctx_error(ctx));
     buffers.workspace = work;
     assert_ok(spc_feature_plan_execute(plan, set, NULL, &buffers, NULL),
@@ -1149,7 +1158,8 @@ START_TEST(operators_by_rows_take_every_row_given)
     void *out = copy_of(ctx, values, sizeof(values));
     spc_feature_buffers buffers = {.in = in, .out = out};
 
-    assert_ok(spc_coords_create_reserved(&set, ctx, &options), spc_ctx_error(ctx));
+    assert_ok(spc_coords_create_reserved(&set, ctx, &options),
+              spc_ctx_error(ctx));
     assert_ok(spc_coords_update(set, rows, NULL, 4, NULL), spc_ctx_error(ctx));
     assert_ok(spc_feature_plan_execute(plan, set, NULL, &buffers, NULL),
               spc_ctx_error(ctx));

@@ -82,9 +82,9 @@ static void reserve(network *n, int capacity)
     for (int i = 0; i < LAYERS; i++)
         assert_ok(n->ctx, spc_conv_parse(&n->layers[i], words[i], NULL));
     assert_ok(n->ctx, spc_coords_create_reserved(&n->fine, n->ctx, &set));
-    assert_ok(n->ctx, spc_coords_create_outputs_reserved(&n->coarse, n->fine,
-                                                 &n->layers[1].geometry,
-                                                 4 * (int64_t)capacity));
+    assert_ok(n->ctx, spc_coords_create_outputs_reserved(
+                          &n->coarse, n->fine, &n->layers[1].geometry,
+                          4 * (int64_t)capacity));
     assert_ok(n->ctx, spc_map_create(&n->maps[0], n->fine, n->fine,
                                      &n->layers[0].geometry));
     assert_ok(n->ctx, spc_map_create(&n->maps[1], n->fine, n->coarse,
@@ -110,7 +110,8 @@ static float *draw_values(size_t count, uint64_t seed)
 
 static void make_plan(network *n, int i)
 {
-    size_t bytes = spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_WEIGHTS, 0);
+    size_t bytes =
+        spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_WEIGHTS, 0);
     int64_t rows = spc_coords_capacity(spc_map_out(n->maps[i]));
     spc_buffers *b = &n->buffers[i];
     void *canonical = memory(n, bytes);
@@ -125,7 +126,8 @@ static void make_plan(network *n, int i)
     assert_ok(n->ctx, spc_plan_pack_weights(n->plans[i], packed, canonical,
                                             SPC_KRSC, NULL));
     b->in = i == 0 ? n->in : n->buffers[i - 1].out;
-    b->out = memory(n, spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows));
+    b->out =
+        memory(n, spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows));
     b->weights = packed;
     b->workspace = memory(n, spc_plan_workspace_bytes(n->plans[i], n->maps[i]));
 }
@@ -513,7 +515,8 @@ static void poison(network *n)
 {
     for (int i = 0; i < LAYERS; i++) {
         int64_t rows = spc_coords_capacity(spc_map_out(n->maps[i]));
-        size_t bytes = spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows);
+        size_t bytes =
+            spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows);
         void *nonsense = malloc(bytes);
         memset(nonsense, 0xff, bytes);
         assert_ok(n->ctx, spc_copy_to_device(n->ctx, n->buffers[i].out,
@@ -549,7 +552,7 @@ static float *check_output(network *n, int i, const spc_relation *relation,
     float *got = fetch(n->ctx, n->buffers[i].out, count);
 
     spc_oracle_sums(want, magnitude, &n->layers[i], relation->index,
-               relation->rows_out, in, n->weights[i], NULL, 0);
+                    relation->rows_out, in, n->weights[i], NULL, 0);
     for (size_t j = 0; j < count; j++) {
         require(magnitude[j] < 1 << 24, "fp32 may round this");
         require((double)got[j] == want[j],

@@ -165,8 +165,10 @@ static char *run(const trial *t, const spc_plan *plan, const char *before,
     int64_t ins = spc_map_rows_in(t->map), outs = spc_map_rows_out(t->map);
     char *x = draw(t->conv.dtype, ins * t->conv.cin, 5);
     char *dy = draw(t->conv.dtype, outs * t->conv.cout, 6);
-    char *in = upload(t, x, spc_conv_operand_bytes(&t->conv, SPC_OPERAND_IN, ins));
-    char *grad = upload(t, dy, spc_conv_operand_bytes(&t->conv, SPC_OPERAND_RESIDUAL, outs));
+    char *in =
+        upload(t, x, spc_conv_operand_bytes(&t->conv, SPC_OPERAND_IN, ins));
+    char *grad = upload(
+        t, dy, spc_conv_operand_bytes(&t->conv, SPC_OPERAND_RESIDUAL, outs));
     char *out = upload(t, in_place ? before : NULL, bytes);
     char *other = upload(t, before, bytes);
     char *work = upload(t, NULL, spc_plan_workspace_bytes(plan, t->map));

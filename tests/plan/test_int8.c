@@ -76,10 +76,11 @@ START_TEST(arrays_have_as_many_bytes_as_their_numbers)
 
     assert_ok(spc_conv_parse(&conv, arrays[_i].layer, &error), error.text);
     for (int i = 0; i < SPC_OPERANDS; i++)
-        ck_assert_msg(
-            spc_conv_operand_bytes(&conv, (spc_operand)i, 10) == arrays[_i].bytes[i],
-            "%s: array %d has %zu bytes, not %zu", arrays[_i].layer, i,
-            spc_conv_operand_bytes(&conv, (spc_operand)i, 10), arrays[_i].bytes[i]);
+        ck_assert_msg(spc_conv_operand_bytes(&conv, (spc_operand)i, 10) ==
+                          arrays[_i].bytes[i],
+                      "%s: array %d has %zu bytes, not %zu", arrays[_i].layer,
+                      i, spc_conv_operand_bytes(&conv, (spc_operand)i, 10),
+                      arrays[_i].bytes[i]);
 }
 END_TEST
 
@@ -126,9 +127,11 @@ START_TEST(rows_of_whole_numbers_are_not_merged)
     for (int axis = 0; axis < 3; axis++)
         options.high[axis] = 3;
     options.duplicates = SPC_DUPLICATES_SUM;
-    assert_ok(spc_coords_create_reserved(&coords, ctx, &options), spc_ctx_error(ctx));
-    ck_assert_int_eq(spc_coords_merge_features(coords, features, SPC_I8, 4, NULL),
-                     SPC_EUNSUPPORTED);
+    assert_ok(spc_coords_create_reserved(&coords, ctx, &options),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(
+        spc_coords_merge_features(coords, features, SPC_I8, 4, NULL),
+        SPC_EUNSUPPORTED);
     assert_says(spc_ctx_error(ctx), "quantised features (i8)");
     spc_coords_free(coords);
     spc_ctx_free(ctx);
@@ -282,7 +285,8 @@ static int64_t large_sum(const spc_relation *relation, int64_t row, int co)
 
 static void fill_large(harness *r)
 {
-    size_t in = spc_conv_operand_bytes(&r->conv, SPC_OPERAND_IN, spc_scene_rows(r->scene));
+    size_t in = spc_conv_operand_bytes(&r->conv, SPC_OPERAND_IN,
+                                       spc_scene_rows(r->scene));
     size_t weights = spc_conv_operand_bytes(&r->conv, SPC_OPERAND_WEIGHTS, 0);
     size_t most = in > weights ? in : weights;
     int8_t *numbers = malloc(most);

@@ -53,7 +53,7 @@ static void open_run(run *r, const char *device)
     assert_ok(spc_conv_parse(&r->conv, layer, &error), error.text);
     ck_assert(spc_conv_is_linear(&r->conv));
     assert_ok(spc_plan_create_linear(&r->plan, r->ctx, &r->conv, ROWS,
-                                   SPC_PLAN_ESTIMATE),
+                                     SPC_PLAN_ESTIMATE),
               spc_ctx_error(r->ctx));
     spc__random_init(&random, 5);
     draw(r->host_in[0], ROWS * CIN, &random);
@@ -64,11 +64,12 @@ static void open_run(run *r, const char *device)
     r->bias = upload(r, r->host_bias, sizeof(r->host_bias));
     assert_ok(spc_memory_alloc(&r->out, r->ctx, ROWS * COUT * 4),
               spc_ctx_error(r->ctx));
-    assert_ok(
-        spc_memory_alloc(&r->work, r->ctx, spc_plan_workspace_bytes_linear(r->plan, ROWS)),
-        spc_ctx_error(r->ctx));
-    assert_ok(spc_memory_alloc(&r->packed, r->ctx, spc_plan_weights_bytes(r->plan)),
+    assert_ok(spc_memory_alloc(&r->work, r->ctx,
+                               spc_plan_workspace_bytes_linear(r->plan, ROWS)),
               spc_ctx_error(r->ctx));
+    assert_ok(
+        spc_memory_alloc(&r->packed, r->ctx, spc_plan_weights_bytes(r->plan)),
+        spc_ctx_error(r->ctx));
     assert_ok(
         spc_plan_pack_weights(r->plan, r->packed, r->weights, SPC_KRSC, NULL),
         spc_ctx_error(r->ctx));
@@ -220,12 +221,12 @@ START_TEST(what_cannot_run_on_rows_is_refused_with_a_sentence)
     refuse(&r, spc_plan_execute_linear(r.plan, 5, NULL, NULL, NULL), SPC_EINVAL,
            "the buffers are NULL");
     none.in = r.in;
-    refuse(&r, spc_plan_execute_linear(r.plan, 5, NULL, &none, NULL), SPC_EINVAL,
-           "buffer `out` is NULL");
+    refuse(&r, spc_plan_execute_linear(r.plan, 5, NULL, &none, NULL),
+           SPC_EINVAL, "buffer `out` is NULL");
     none = r.buffers;
     none.workspace = NULL;
-    refuse(&r, spc_plan_execute_linear(r.plan, 5, NULL, &none, NULL), SPC_EINVAL,
-           "buffer `workspace` is NULL");
+    refuse(&r, spc_plan_execute_linear(r.plan, 5, NULL, &none, NULL),
+           SPC_EINVAL, "buffer `workspace` is NULL");
     assert_ok(spc_plan_execute_linear(r.plan, 0, NULL, NULL, NULL),
               spc_ctx_error(r.ctx));
 

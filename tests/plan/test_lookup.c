@@ -229,8 +229,8 @@ static void expect_stats(spc_stats stats, spc_match origin)
 {
     ck_assert_int_eq(stats.lookups, 1);
     ck_assert_int_eq(stats.hits, origin == SPC_MATCH_EXACT);
-    ck_assert_int_eq(stats.near_hits, origin == SPC_MATCH_BUCKET ||
-                                          origin == SPC_MATCH_NEAREST);
+    ck_assert_int_eq(stats.near_hits,
+                     origin == SPC_MATCH_BUCKET || origin == SPC_MATCH_NEAREST);
     ck_assert_int_eq(stats.misses, origin == SPC_MATCH_DEFAULT);
 }
 
@@ -793,8 +793,8 @@ static void make_old_file(const char *file, spc_ctx *ctx, const spc_map *map)
         "UPDATE problem SET device = '%s', target = '%s', rows_bucket = %d,"
         " density_bucket = %d, layer = replace(layer, 'f16', 'f32'),"
         " shape = replace(shape, 'f16', 'f32') WHERE id = 4",
-        (int)log2((double)spc_map_rows_out(map)), ctx->info.name, ctx->info.target,
-        (int)round(2 * log2((double)spc_map_rows_out(map))),
+        (int)log2((double)spc_map_rows_out(map)), ctx->info.name,
+        ctx->info.target, (int)round(2 * log2((double)spc_map_rows_out(map))),
         (int)round(2 * log2(spc_map_density(map))));
     harm(file, spc__buf_text(&text));
     spc__buf_release(&text);
@@ -1560,7 +1560,8 @@ START_TEST(the_listing_shows_what_was_measured_and_no_code_records)
     ck_assert_int_eq(all.rows, 1);
     ck_assert_str_eq(all.layer, "subm,cin=8,cout=8,k=3,dtype=f32");
     ck_assert_str_eq(all.choice, "probe tile=32,order=gray,arrival=0");
-    assert_ok(spc_db_each_trial(ctx, all.id, see_trial, &all), spc_ctx_error(ctx));
+    assert_ok(spc_db_each_trial(ctx, all.id, see_trial, &all),
+              spc_ctx_error(ctx));
     ck_assert_int_eq(all.trials, 1);
     ck_assert_int_eq(spc_db_each_trial(ctx, 999999, see_trial, &all),
                      SPC_ENOTFOUND);

@@ -172,8 +172,9 @@ static array make_array(spc_ctx *ctx, int64_t rows, int columns,
 
     for (size_t i = 0; i < n; i++)
         out.values[i] = (float)spc__random_below(random, 7) - 3;
-    assert_ok(spc_memory_alloc(&out.device, ctx, n * spc__dtype_of(dtype)->bytes),
-              spc_ctx_error(ctx));
+    assert_ok(
+        spc_memory_alloc(&out.device, ctx, n * spc__dtype_of(dtype)->bytes),
+        spc_ctx_error(ctx));
     return out;
 }
 
@@ -331,9 +332,10 @@ static void open_bench(bench *b, const char *device, const char *layer)
                       &random);
     b->dy = make_array(b->ctx, b->relation.rows_out, b->conv.cout,
                        b->conv.dtype, &random);
-    b->dw = make_array(b->ctx, spc__operand_of(&b->conv, SPC_OPERAND_OUT, 0).rows,
-                       b->conv.cout,
-                       spc__operand_of(&b->conv, SPC_OPERAND_OUT, 0).dtype, &random);
+    b->dw = make_array(
+        b->ctx, spc__operand_of(&b->conv, SPC_OPERAND_OUT, 0).rows,
+        b->conv.cout, spc__operand_of(&b->conv, SPC_OPERAND_OUT, 0).dtype,
+        &random);
     b->count = b->dw.rows * b->dw.columns;
     for (int i = 0; i < LENGTH(odds); i++)
         b->want[i] = expect_odd(b, &odds[i]);
@@ -393,9 +395,9 @@ static void check_candidate(const bench *b, const candidate *which)
     spc_plan *plan = plan_of(b->ctx, &b->conv, b->map, which);
     void *work;
 
-    assert_ok(
-        spc_memory_alloc(&work, b->ctx, spc_plan_workspace_bytes(plan, b->map) + 16),
-        spc_ctx_error(b->ctx));
+    assert_ok(spc_memory_alloc(&work, b->ctx,
+                               spc_plan_workspace_bytes(plan, b->map) + 16),
+              spc_ctx_error(b->ctx));
     for (int odd = 0; odd < LENGTH(odds); odd++)
         check(b, which, odd, plan, work);
     spc_memory_free(b->ctx, work);

@@ -77,9 +77,11 @@ static void reserve_sets(reserved *r)
     assert_ok(spc_coords_create_reserved(&r->set, ctx, &o));
     assert_ok(spc_conv_parse(
         &down, "conv,cin=8,cout=8,k=2,stride=2,rule=floor,dtype=f32", &error));
-    assert_ok(spc_coords_create_outputs_reserved(&r->out, r->set, &down.geometry, 0));
+    assert_ok(
+        spc_coords_create_outputs_reserved(&r->out, r->set, &down.geometry, 0));
     assert_ok(spc_map_create(&r->down, r->set, r->out, &down.geometry));
-    assert_ok(spc_coords_create_regrouped_reserved(&r->regrouped, &r->set, 1, &how, 0));
+    assert_ok(spc_coords_create_regrouped_reserved(&r->regrouped, &r->set, 1,
+                                                   &how, 0));
     assert_ok(spc_points_create_reserved(&r->cloud, ctx, &p));
     assert_ok(spc_points_create_sampled(&r->sampled, r->cloud, 1));
     assert_ok(spc_voxels_create(&r->voxels, ctx, &v, 8, 8));
@@ -95,8 +97,8 @@ static void reserve_plans(reserved *r)
     assert_ok(spc_plan_create(&r->plan, ctx, &conv, r->map, 0));
     assert_ok(spc_conv_parse(
         &conv, "points,cin=8,cout=8,k=3,radius=1.5,dtype=f32", &error));
-    assert_ok(
-        spc_map_create_radius(&r->radius, r->cloud, r->cloud, &conv.geometry, 64));
+    assert_ok(spc_map_create_radius(&r->radius, r->cloud, r->cloud,
+                                    &conv.geometry, 64));
     assert_ok(spc_plan_create(&r->points_plan, ctx, &conv, r->radius, 0));
     assert_ok(spc_feature_parse(&f, "act=relu,c=8,dtype=f32", &error));
     assert_ok(spc_feature_plan_create(&r->act, ctx, &f, 0));
@@ -151,21 +153,23 @@ static const spc_gather gather = {SPC_F32, 8, false};
 /* Calls that need a filled object, each with the missing call. */
 #define EARLY(X)                                                               \
     X(spc_coords_check(r->set, NULL), "spc_coords_update")                     \
-    X(spc_coords_merge_features(r->set, memory, SPC_F32, 8, NULL), "spc_coords_update") \
+    X(spc_coords_merge_features(r->set, memory, SPC_F32, 8, NULL),             \
+      "spc_coords_update")                                                     \
     X(spc_coords_update(r->out, NULL, NULL, 0, NULL), "spc_coords_update")     \
     X(spc_coords_check(r->out, NULL), "spc_coords_update")                     \
     X(spc_coords_create_outputs(&made, r->set, &floor_rule),                   \
       "spc_coords_update")                                                     \
-    X(spc_coords_update_regrouped(r->regrouped, NULL, NULL), "spc_coords_update")       \
+    X(spc_coords_update_regrouped(r->regrouped, NULL, NULL),                   \
+      "spc_coords_update")                                                     \
     X(spc_coords_create_regrouped(&made, &r->set, 1, &same, NULL),             \
       "spc_coords_update")                                                     \
-    X(spc_coords_check(r->regrouped, NULL), "spc_coords_update_regrouped")              \
-    X(spc_coords_mask_above(r->regrouped, mask, in, SPC_F32, 0, NULL),               \
+    X(spc_coords_check(r->regrouped, NULL), "spc_coords_update_regrouped")     \
+    X(spc_coords_mask_above(r->regrouped, mask, in, SPC_F32, 0, NULL),         \
       "spc_coords_update")                                                     \
     X(spc_coords_gather(r->regrouped, memory, in, &gather, NULL),              \
-      "spc_coords_update_regrouped")                                                    \
-    X(spc_coords_scatter(r->regrouped, out, memory, &gather, NULL),             \
-      "spc_coords_update_regrouped")                                                    \
+      "spc_coords_update_regrouped")                                           \
+    X(spc_coords_scatter(r->regrouped, out, memory, &gather, NULL),            \
+      "spc_coords_update_regrouped")                                           \
     X(spc_points_check(r->cloud, NULL), "spc_points_update")                   \
     X(spc_points_update(r->sampled, NULL, NULL, NULL, 0, NULL),                \
       "spc_points_update")                                                     \
@@ -176,15 +180,16 @@ static const spc_gather gather = {SPC_F32, 8, false};
     X(spc_map_update(r->radius, NULL, NULL, 0, NULL), "spc_points_update")     \
     X(spc_map_check(r->map, NULL), "spc_map_update")                           \
     X(spc_map_download(r->map, index), "spc_map_update")                       \
-    X(spc_map_download_triplets(r->radius, triplets), "spc_map_update")                 \
+    X(spc_map_download_triplets(r->radius, triplets), "spc_map_update")        \
     X(spc_plan_execute(r->plan, r->map, &buffers, NULL), "spc_map_update")     \
     X(spc_plan_execute(r->points_plan, r->radius, &buffers, NULL),             \
       "spc_map_update")                                                        \
-    X(spc_feature_plan_execute(r->act, r->set, NULL, &feature_buffers, NULL),       \
+    X(spc_feature_plan_execute(r->act, r->set, NULL, &feature_buffers, NULL),  \
       "spc_coords_update")                                                     \
-    X(spc_feature_plan_execute(r->pool, NULL, r->down, &feature_buffers, NULL),     \
+    X(spc_feature_plan_execute(r->pool, NULL, r->down, &feature_buffers,       \
+                               NULL),                                          \
       "spc_map_update")                                                        \
-    X(spc_net_plan_check(r->net_plan, NULL), "spc_net_plan_execute")                     \
+    X(spc_net_plan_check(r->net_plan, NULL), "spc_net_plan_execute")           \
     X(spc_net_plan_replay(r->net_plan, NULL), "spc_net_plan_capture")
 
 typedef struct early {

@@ -361,7 +361,8 @@ START_TEST(memory_of_the_device_copies_both_ways)
     char there[] = "there", back[6] = "";
     void *memory, *nothing;
 
-    assert_ok(spc_memory_alloc(&memory, ctx, sizeof(there)), spc_ctx_error(ctx));
+    assert_ok(spc_memory_alloc(&memory, ctx, sizeof(there)),
+              spc_ctx_error(ctx));
     assert_ok(spc_memory_alloc(&nothing, ctx, 0), spc_ctx_error(ctx));
     assert_ok(spc_copy_to_device(ctx, memory, there, sizeof(there)), "");
     assert_ok(spc_copy_to_host(ctx, back, memory, sizeof(back)), "");
@@ -808,7 +809,8 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     harness_check(&r);
     for (int i = 0; i < THREADS; i++) {
         runners[i] = (runner){.r = &r, .number = i};
-        assert_ok(spc_memory_alloc(&runners[i].out, r.ctx, r.bed->out.bytes), "");
+        assert_ok(spc_memory_alloc(&runners[i].out, r.ctx, r.bed->out.bytes),
+                  "");
         ck_assert_int_eq(
             pthread_create(&threads[i], NULL, run_often, &runners[i]), 0);
     }
@@ -935,15 +937,15 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("", "", spc_ctx_device(NULL, &info))                                     \
     X("`out`", told, spc_ctx_device(ctx, NULL))                                \
     X("", "", spc_device_measure(NULL))                                        \
-    X("`out`", told, spc_memory_alloc(NULL, ctx, 1))                                  \
-    X("", "", spc_memory_alloc(&memory, NULL, 1))                                     \
+    X("`out`", told, spc_memory_alloc(NULL, ctx, 1))                           \
+    X("", "", spc_memory_alloc(&memory, NULL, 1))                              \
     X("", "", spc_copy_to_device(NULL, room, room, 1))                         \
     X("`device`", told, spc_copy_to_device(ctx, NULL, room, 1))                \
     X("`host`", told, spc_copy_to_device(ctx, room, NULL, 1))                  \
     X("", "", spc_copy_to_host(NULL, room, room, 1))                           \
     X("`host`", told, spc_copy_to_host(ctx, NULL, room, 1))                    \
     X("`device`", told, spc_copy_to_host(ctx, room, NULL, 1))                  \
-    X("", "", spc_ctx_synchronize(NULL))                                           \
+    X("", "", spc_ctx_synchronize(NULL))                                       \
     X("`out`", error.text, spc_conv_parse(NULL, "subm,cin=1,cout=1", &error))  \
     X("empty", error.text, spc_conv_parse(&conv, NULL, &error))                \
     X("`conv`", error.text, spc_conv_check(NULL, &error))                      \
@@ -952,12 +954,12 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("`out`", error.text, spc_scene_create(NULL, room, 1, "", &error))        \
     X("NULL", error.text, spc_scene_create(&scene, NULL, 1, "", &error))       \
     X("`out`", told,                                                           \
-      spc_map_create_from_rows(NULL, ctx, &r.conv, room, 1, NULL))           \
-    X("", "", spc_map_create_from_rows(&map, NULL, &r.conv, room, 1, NULL))  \
+      spc_map_create_from_rows(NULL, ctx, &r.conv, room, 1, NULL))             \
+    X("", "", spc_map_create_from_rows(&map, NULL, &r.conv, room, 1, NULL))    \
     X("`conv`", told,                                                          \
-      spc_map_create_from_rows(&map, ctx, NULL, room, 1, NULL))              \
+      spc_map_create_from_rows(&map, ctx, NULL, room, 1, NULL))                \
     X("without coordinates", told,                                             \
-      spc_map_create_from_rows(&map, ctx, &r.conv, NULL, 1, NULL))           \
+      spc_map_create_from_rows(&map, ctx, &r.conv, NULL, 1, NULL))             \
     X("`out`", told, spc_map_create_from_scene(NULL, ctx, &r.conv, r.scene))   \
     X("", "", spc_map_create_from_scene(&map, NULL, &r.conv, r.scene))         \
     X("`conv`", told, spc_map_create_from_scene(&map, ctx, NULL, r.scene))     \
@@ -987,12 +989,12 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("NULL", told, spc_tune(ctx, NULL, &one_scene, 1, NULL, NULL))            \
     X("scene", told, spc_tune(ctx, &r.conv, NULL, 1, NULL, NULL))              \
     X("", "", spc_tune_worker(NULL))                                           \
-    X("", "", spc_candidate_render(&text, NULL, &r.conv, NULL, 0))                 \
-    X("`conv`", told, spc_candidate_render(&text, ctx, NULL, NULL, 0))             \
-    X("`out`", told, spc_candidate_render(NULL, ctx, &r.conv, NULL, 0))            \
+    X("", "", spc_candidate_render(&text, NULL, &r.conv, NULL, 0))             \
+    X("`conv`", told, spc_candidate_render(&text, ctx, NULL, NULL, 0))         \
+    X("`out`", told, spc_candidate_render(NULL, ctx, &r.conv, NULL, 0))        \
     X("", "", spc_db_each(NULL, tell_nothing, NULL))                           \
     X("`each`", told, spc_db_each(ctx, NULL, NULL))                            \
-    X("", "", spc_db_each_trial(NULL, 1, see_nothing, NULL))                       \
+    X("", "", spc_db_each_trial(NULL, 1, see_nothing, NULL))                   \
     X("`each`", told, spc_db_each_trial(ctx, 1, NULL, NULL))
 
 START_TEST(what_is_null_is_refused_and_named)

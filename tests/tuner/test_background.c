@@ -235,11 +235,12 @@ static void start_runner(runner *out, harness *r, const void *in,
     *out = (runner){.plan = r->plan, .map = r->map, .ends = ends};
     assert_ok(
         spc_memory_alloc(&own, r->ctx,
-                  spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT, spc_map_rows_out(r->map))),
+                         spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT,
+                                                spc_map_rows_out(r->map))),
         spc_ctx_error(r->ctx));
     out->buffers = (spc_buffers){.in = in, .out = own, .weights = packed};
     assert_ok(spc_memory_alloc(&out->buffers.workspace, r->ctx,
-                        spc_plan_workspace_bytes(r->plan, r->map)),
+                               spc_plan_workspace_bytes(r->plan, r->map)),
               spc_ctx_error(r->ctx));
     ck_assert_int_eq(pthread_create(&out->thread, NULL, run_often, out), 0);
 }
@@ -255,14 +256,17 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
     open_harness(&r, "user.db");
     assert_ok(spc_background_start(r.ctx, &options), spc_ctx_error(r.ctx));
     make_plan(&r);
-    assert_ok(
-        spc_memory_alloc(&in, r.ctx,
-                  spc_conv_operand_bytes(&r.conv, SPC_OPERAND_IN, spc_map_rows_in(r.map))),
-        spc_ctx_error(r.ctx));
-    assert_ok(
-        spc_memory_alloc(&weights, r.ctx, spc_conv_operand_bytes(&r.conv, SPC_OPERAND_WEIGHTS, 0)),
-        spc_ctx_error(r.ctx));
-    memset(in, 0, spc_conv_operand_bytes(&r.conv, SPC_OPERAND_IN, spc_map_rows_in(r.map)));
+    assert_ok(spc_memory_alloc(&in, r.ctx,
+                               spc_conv_operand_bytes(&r.conv, SPC_OPERAND_IN,
+                                                      spc_map_rows_in(r.map))),
+              spc_ctx_error(r.ctx));
+    assert_ok(spc_memory_alloc(
+                  &weights, r.ctx,
+                  spc_conv_operand_bytes(&r.conv, SPC_OPERAND_WEIGHTS, 0)),
+              spc_ctx_error(r.ctx));
+    memset(in, 0,
+           spc_conv_operand_bytes(&r.conv, SPC_OPERAND_IN,
+                                  spc_map_rows_in(r.map)));
     memset(weights, 0, spc_conv_operand_bytes(&r.conv, SPC_OPERAND_WEIGHTS, 0));
     assert_ok(spc_memory_alloc(&packed, r.ctx, spc_plan_weights_bytes(r.plan)),
               spc_ctx_error(r.ctx));

@@ -50,7 +50,8 @@ static spc_status list_operators(const cli *self)
     for (int i = 0; spc_feature_example_at(i) != NULL; i++) {
         spc_feature feature;
         char full[200], words[200];
-        if (spc_feature_parse(&feature, spc_feature_example_at(i), NULL) != SPC_OK)
+        if (spc_feature_parse(&feature, spc_feature_example_at(i), NULL) !=
+            SPC_OK)
             continue;
         spc_feature_format(full, sizeof(full), &feature);
         table_cell(&list, "%s", spc_feature_example_at(i));

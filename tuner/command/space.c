@@ -46,7 +46,7 @@ static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
         return cli_fail(SPC_EINVAL, "--render counts the candidates of all "
                                     "templates: leave out --only");
     spc_status status = spc_candidate_render(&source, job->ctx, layer,
-                                         args->view.target, (int)number);
+                                             args->view.target, (int)number);
     if (status != SPC_OK)
         return cli_fail(status, "%s: %s", text, spc_ctx_error(job->ctx));
     if (job->json != NULL)

@@ -221,7 +221,8 @@ static spc_status look_at(struct job *job, const spc_array *array, table *t,
         return status;
     *own = *array;
     job->count += array->unreadable == NULL;
-    if (is_kernel && spc_kernel_describe(&kernel, array, &form, &error) != SPC_OK)
+    if (is_kernel &&
+        spc_kernel_describe(&kernel, array, &form, &error) != SPC_OK)
         return cli_fail(error.status, "%s", error.text);
     add_row(t, array, is_kernel ? &kernel : NULL);
     write_array(json, array, is_kernel ? &kernel : NULL);

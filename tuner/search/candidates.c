@@ -360,7 +360,7 @@ static spc_status render_one(spc__buf *source,
 }
 
 spc_status spc_candidate_render(char **out, spc_ctx *ctx, const spc_conv *conv,
-                            const char *target, int i)
+                                const char *target, int i)
 {
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
     spc_error *error = spc__error_of(ctx);

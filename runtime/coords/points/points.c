@@ -167,7 +167,7 @@ spc_status spc__points_check_extent(const spc_points_options *o,
 }
 
 spc_status spc_points_create_reserved(spc_points **out, spc_ctx *ctx,
-                              const spc_points_options *options)
+                                      const spc_points_options *options)
 {
     spc_error error = {0};
     spc_status status = spc__need(spc__error_of(ctx), __func__, "out", out,
@@ -288,7 +288,7 @@ spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
 }
 
 spc_status spc_points_create_sampled(spc_points **out, spc_points *in,
-                                      float edge)
+                                     float edge)
 {
     spc_error error = {0};
     spc_status status = spc__need(in ? spc__error_of(in->rows.ctx) : NULL,

@@ -263,14 +263,15 @@ static spc_status create_public(const char *name, spc_map **out, spc_points *in,
 }
 
 spc_status spc_map_create_radius(spc_map **out, spc_points *in, spc_points *to,
-                          const spc_geometry *geometry, int64_t triplets)
+                                 const spc_geometry *geometry, int64_t triplets)
 {
     return create_public(__func__, out, in, to, geometry, triplets, false);
 }
 
-spc_status spc_map_create_radius_inverse(spc_map **out, spc_points *in, spc_points *to,
-                                  const spc_geometry *geometry,
-                                  int64_t triplets)
+spc_status spc_map_create_radius_inverse(spc_map **out, spc_points *in,
+                                         spc_points *to,
+                                         const spc_geometry *geometry,
+                                         int64_t triplets)
 {
     return create_public(__func__, out, in, to, geometry, triplets, true);
 }

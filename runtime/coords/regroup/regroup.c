@@ -265,9 +265,10 @@ static spc_status fail(spc_ctx *ctx, const spc_error *error)
 }
 
 spc_status spc_coords_create_regrouped_reserved(spc_coords **out,
-                                        spc_coords *const *sources, int count,
-                                        const spc_regrouping *how,
-                                        int64_t capacity)
+                                                spc_coords *const *sources,
+                                                int count,
+                                                const spc_regrouping *how,
+                                                int64_t capacity)
 {
     spc_ctx *ctx = ctx_of(sources, count);
     spc_error error = {0};
@@ -355,7 +356,8 @@ static spc_status check_regrouped(const spc_coords *c, spc_error *error)
     return spc__fail(error, SPC_EINVAL, "the set was not made of other sets");
 }
 
-spc_status spc_coords_update_regrouped(spc_coords *c, const uint8_t *mask, void *stream)
+spc_status spc_coords_update_regrouped(spc_coords *c, const uint8_t *mask,
+                                       void *stream)
 {
     spc_error error = {0};
     spc_status status = spc__need(NULL, __func__, "set", c, NULL);
@@ -483,8 +485,8 @@ static void describe_mask(spc_mask_args *args, const spc_coords *c,
 }
 
 spc_status spc_coords_mask_above(const spc_coords *c, uint8_t *mask,
-                           const void *const *in, spc_dtype dtype, float above,
-                           void *stream)
+                                 const void *const *in, spc_dtype dtype,
+                                 float above, void *stream)
 {
     spc_mask_args args = {.mask = mask, .half = half_of(dtype), .above = above};
     spc_error error = {0};
@@ -523,8 +525,8 @@ spc_status spc_coords_gather(const spc_coords *c, void *out,
 }
 
 spc_status spc_coords_scatter(const spc_coords *c, void *const *out,
-                             const void *in, const spc_gather *how,
-                             void *stream)
+                              const void *in, const spc_gather *how,
+                              void *stream)
 {
     spc_gather_args args = {.in = {in}};
     spc_error error = {0};

@@ -196,7 +196,7 @@ int64_t spc_training_rows(const spc_training *t)
 }
 
 spc_status spc_training_output_at(spc_training_out *out, const spc_training *t,
-                               int i)
+                                  int i)
 {
     if (out == NULL || t == NULL)
         return SPC_EINVAL;
@@ -234,7 +234,8 @@ static bool is_param(param *out, step *s, spc_operand which)
     bool second = which == SPC_OPERAND_BIAS;
 
     if (!spc__train_has_params(s) || (second && s->keeps_second) ||
-        (!second && which != (weights ? SPC_OPERAND_WEIGHTS : SPC_OPERAND_SCALE)))
+        (!second &&
+         which != (weights ? SPC_OPERAND_WEIGHTS : SPC_OPERAND_SCALE)))
         return false;
     *out = (param){s, second, second ? s->second : s->first};
     return out->count > 0;
@@ -318,8 +319,8 @@ static spc_status take_param(param *out, spc_training *t, const char *function,
 }
 
 spc_status spc_training_get_param(spc_training *t, const char *layer,
-                              spc_operand which, float *values, float *gradient,
-                              int64_t count)
+                                  spc_operand which, float *values,
+                                  float *gradient, int64_t count)
 {
     param p;
     spc_status status = take_param(&p, t, __func__, layer, which, count);

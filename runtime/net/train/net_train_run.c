@@ -34,8 +34,8 @@ static spc_status run_operator(const spc_training *t,
     const spc_coords *set = t->plan->sets[t->values[value].set];
 
     buffers.workspace = t->work;
-    return spc_feature_plan_execute(f->plan, f->map != NULL ? NULL : set, f->map,
-                               &buffers, stream);
+    return spc_feature_plan_execute(f->plan, f->map != NULL ? NULL : set,
+                                    f->map, &buffers, stream);
 }
 
 /* ---- forward ------------------------------------------------------------- */
@@ -117,11 +117,12 @@ static spc_status choose_voxels(const spc_training *t, int set, void *stream)
     const spc__train_value *v = &t->values[t->value_of[of->mask]];
     const void *numbers = data_of(t, t->value_of[of->mask]);
     spc_coords *coords = t->plan->sets[set];
-    spc_status status =
-        spc_coords_mask_above(coords, t->work, &numbers, v->dtype, of->above, stream);
+    spc_status status = spc_coords_mask_above(coords, t->work, &numbers,
+                                              v->dtype, of->above, stream);
 
-    return status == SPC_OK ? spc_coords_update_regrouped(coords, t->work, stream)
-                            : status;
+    return status == SPC_OK
+               ? spc_coords_update_regrouped(coords, t->work, stream)
+               : status;
 }
 
 static spc_status update(const spc_training *t, const spc__train_update *u,
@@ -164,7 +165,7 @@ static spc_status name_step(const spc_training *t, const step *s,
 }
 
 spc_status spc_training_forward(spc_training *t, const void *features,
-                           const void **out, void *stream)
+                                const void **out, void *stream)
 {
     spc_status status =
         spc__need(t != NULL ? spc__error_of(t->ctx) : NULL, __func__,
@@ -242,7 +243,7 @@ static spc_status to_sources(const spc_training *t, const action *a,
     for (int i = 0; i < s->ins; i++)
         out[i] = t->arrays[a->out[i]];
     return spc_coords_scatter(t->plan->sets[t->values[s->out].set], out, dy,
-                             &how, stream);
+                              &how, stream);
 }
 
 static spc_status add_up(const spc_training *t, const action *a, const void *dy,
@@ -275,7 +276,7 @@ static spc_status run_actions(spc_training *t, void *stream)
 }
 
 spc_status spc_training_backward_all(spc_training *t, const void *const *grads,
-                                int count, void *stream)
+                                     int count, void *stream)
 {
     spc_error *error = t != NULL ? spc__error_of(t->ctx) : NULL;
     spc_status status =
@@ -309,7 +310,8 @@ const void *spc_training_features_gradient(const spc_training *t)
     return array != SPC__TRAIN_NONE ? t->arrays[array] : NULL;
 }
 
-spc_status spc_training_backward(spc_training *t, const void *grad, void *stream)
+spc_status spc_training_backward(spc_training *t, const void *grad,
+                                 void *stream)
 {
     spc_status status = spc__need(t != NULL ? spc__error_of(t->ctx) : NULL,
                                   __func__, "training", t, "grad", grad, NULL);

@@ -172,13 +172,15 @@ spc_status spc__train_operator(spc__train_feature *out, spc_training *t,
     if ((status = spc_feature_plan_create(&out->plan, t->ctx, feature,
                                           flags)) != SPC_OK)
         return status;
-    need_work(t, spc_feature_plan_workspace_bytes(out->plan, t->plan->sets[in]));
+    need_work(t,
+              spc_feature_plan_workspace_bytes(out->plan, t->plan->sets[in]));
     if (!spc__feature_takes_map(feature))
         return SPC_OK;
     status = find_map(&out->map, &out->owned, t, &feature->geometry,
                       spc__feature_takes_inverse(feature), in, to);
-    return status == SPC_OK ? spc_feature_plan_prepare(out->plan, out->map, NULL)
-                            : status;
+    return status == SPC_OK
+               ? spc_feature_plan_prepare(out->plan, out->map, NULL)
+               : status;
 }
 
 void spc__train_release(spc__train_feature *f)

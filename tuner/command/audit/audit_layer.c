@@ -368,7 +368,7 @@ static spc_status find_served(char name[NAME], spc_match *origin, audit *a,
 
     if (spc_conv_is_linear(f->layer))
         status = spc_plan_create_linear(&plan, a->served, f->layer,
-                                      spc_scene_rows(f->scene), SPC_PLAN_JIT);
+                                        spc_scene_rows(f->scene), SPC_PLAN_JIT);
     else if ((status = spc_map_create_from_scene(&map, a->served, f->layer,
                                                  f->scene)) == SPC_OK)
         status = spc_plan_create(&plan, a->served, f->layer, map, SPC_PLAN_JIT);

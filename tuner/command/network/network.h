@@ -196,8 +196,8 @@ spc_status network_fail(const network *n, spc_status status);
 spc_status network_need_voxels(const network *n);
 
 /*
- * As spc_net_plan_check, but points that are left out are no error: loading them has
- * reported that.
+ * As spc_net_plan_check, but points that are left out are no error: loading
+ * them has reported that.
  */
 spc_status network_check(network *n);
 

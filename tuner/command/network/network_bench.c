@@ -70,7 +70,7 @@ static spc_status verify_scene(bench *b, int scene, int run)
         return status;
     if ((status = network_check(n)) != SPC_OK ||
         (status = spc_net_plan_verify(&found, n->plan, &n->buffers,
-                                 n->scenes[scene])) != SPC_OK)
+                                      n->scenes[scene])) != SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     if (b->verdict.layers == 0 || found.error > b->verdict.error)
         b->verdict = found;

@@ -217,7 +217,8 @@ static spc_status note_untuned(tuning *t)
 {
     spc_net_step step;
 
-    for (int i = 0; spc_net_plan_step_at(&step, t->net.plan, i) == SPC_OK; i++) {
+    for (int i = 0; spc_net_plan_step_at(&step, t->net.plan, i) == SPC_OK;
+         i++) {
         problem *p =
             step.kind == SPC_NET_CONV ? network_find_problem(t, &step) : NULL;
         if (p == NULL || p->untuned != NULL)

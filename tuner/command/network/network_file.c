@@ -216,7 +216,7 @@ int network_whole_layers(const spc_net *net)
     int count = 0;
 
     for (int i = 0; spc_net_param_at(&p, net, i) == SPC_OK; i++)
-        count +=
-            p.which == SPC_OPERAND_WEIGHTS && p.conv != NULL && p.conv->dtype == SPC_I8;
+        count += p.which == SPC_OPERAND_WEIGHTS && p.conv != NULL &&
+                 p.conv->dtype == SPC_I8;
     return count;
 }

@@ -15,7 +15,8 @@
 static spc_status fetch_output(float **out, int64_t *count, const network *n)
 {
     spc_net_output o;
-    spc_status status = spc_net_plan_output_at(&o, n->plan, n->info.outputs - 1);
+    spc_status status =
+        spc_net_plan_output_at(&o, n->plan, n->info.outputs - 1);
 
     *out = NULL;
     if (status != SPC_OK)
@@ -44,7 +45,8 @@ static spc_status run_scene(network *n, int scene, float *ranges)
         return status;
     if ((status = spc_net_plan_execute(n->plan, &n->buffers, NULL)) != SPC_OK ||
         (status = network_check(n)) != SPC_OK ||
-        (status = spc_net_plan_widen_ranges(ranges, n->plan, &n->buffers)) != SPC_OK)
+        (status = spc_net_plan_widen_ranges(ranges, n->plan, &n->buffers)) !=
+            SPC_OK)
         return network_fail(n, status);
     return scene == 0 ? fetch_output(&n->reference, &n->reference_count, n)
                       : SPC_OK;

@@ -183,10 +183,10 @@ spc_status network_load_points(network *n)
         return status;
     if (n->info.input.cloud)
         return take_cloud(n);
-    status = spc_memory_alloc(&n->points_there, n->ctx,
-                       (size_t)n->point_rows * (size_t)n->info.input.channels *
-                               sizeof(float) +
-                           1);
+    status = spc_memory_alloc(
+        &n->points_there, n->ctx,
+        (size_t)n->point_rows * (size_t)n->info.input.channels * sizeof(float) +
+            1);
     if (status != SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     if ((status = find_voxels(n)) == SPC_OK)

@@ -160,7 +160,8 @@ static spc_status find_prices(tuning *t, const spc_net_time *times, int steps)
     t->price_us = price;
     for (int i = 0; i < steps && price != NULL && orders != NULL; i++) {
         spc_net_step step;
-        if (spc_net_plan_step_at(&step, t->net.plan, i) != SPC_OK || step.map < 0)
+        if (spc_net_plan_step_at(&step, t->net.plan, i) != SPC_OK ||
+            step.map < 0)
             continue;
         if (step.kind == SPC_NET_MAP)
             price[step.map] = times[i].warm_us;

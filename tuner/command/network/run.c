@@ -426,7 +426,7 @@ static spc_status profile(sheet *s)
         return cli_fail(SPC_ENOMEM, "out of memory");
     if (s->args->check &&
         (status = spc_net_plan_verify(&s->verdict, n->plan, &n->buffers,
-                                 n->scenes[0])) != SPC_OK)
+                                      n->scenes[0])) != SPC_OK)
         return network_fail(n, status);
     status = spc_net_plan_profile(s->times, n->plan, &n->buffers);
     return status == SPC_OK ? status : network_fail(n, status);

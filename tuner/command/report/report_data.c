@@ -99,7 +99,7 @@ static void find_floor(report_problem *p, spc_ctx *ctx)
 
     if (spc_conv_parse(&conv, p->layer, &error) != SPC_OK ||
         spc_bench_floor(&floor, ctx, p->device, &conv, p->rows_in, p->rows,
-                  p->density) != SPC_OK)
+                        p->density) != SPC_OK)
         return;
     p->floor_us = floor.warm_floor_us;
     p->floor_measured = floor.floor_measured;
