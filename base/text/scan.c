@@ -57,7 +57,7 @@ bool spc__scan_integer(int64_t *out, spc__span span, int64_t least,
     return span.length > minus && *out >= least && *out <= most;
 }
 
-bool spc__scan_axes(int out[3], spc__span span, int least, int most)
+bool spc__scan_axes(int out[3], spc__span span, int64_t least, int64_t most)
 {
     int count = 0;
 

@@ -38,7 +38,7 @@ void spc__scan_pair(spc__span *name, spc__span *value, spc__span word);
 bool spc__scan_integer(int64_t *out, spc__span span, int64_t least,
                        int64_t most);
 /* "3" sets all three; "3x3x1" sets each. */
-bool spc__scan_axes(int out[3], spc__span span, int least, int most);
+bool spc__scan_axes(int out[3], spc__span span, int64_t least, int64_t most);
 /* A decimal number in any locale; also "inf" and "nan". */
 bool spc__scan_real(double *out, spc__span span);
 

@@ -3,6 +3,7 @@
 #include "base/text/words.h"
 
 #include "base/error.h"
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,11 +17,12 @@ static spc_status fail_value(const spc__word *word, spc__span value,
 {
     char right[120] = "";
 
-    if (word->form == SPC__WORD_INT)
-        snprintf(right, sizeof(right), "%d to %d %s", word->least, word->most,
-                 word->what);
+    if (word->form == SPC__WORD_INT || word->form == SPC__WORD_INT64)
+        snprintf(right, sizeof(right), "%" PRId64 " to %" PRId64 " %s",
+                 word->least, word->most, word->what);
     if (word->form == SPC__WORD_AXES)
-        snprintf(right, sizeof(right), "one number or three, each %d to %d",
+        snprintf(right, sizeof(right),
+                 "one number or three, each %" PRId64 " to %" PRId64,
                  word->least, word->most);
     if (word->form == SPC__WORD_REAL)
         snprintf(right, sizeof(right), "a number");
@@ -28,18 +30,23 @@ static spc_status fail_value(const spc__word *word, spc__span value,
         snprintf(right, sizeof(right), "a number above 0");
     if (word->form == SPC__WORD_FLAG)
         snprintf(right, sizeof(right), "0 or 1");
-    return spc__fail(error, SPC_EINVAL, "%s=%.*s: expected %s, as in %s=%s",
+    bool has_note = word->form == SPC__WORD_AXES && word->what != NULL;
+    return spc__fail(error, SPC_EINVAL, "%s=%.*s: expected %s, as in %s=%s%s%s",
                      word->name, SPC__SPAN(value), right, word->name,
-                     word->example);
+                     word->example, has_note ? "; " : "",
+                     has_note ? word->what : "");
 }
 
-static bool read_int(void *field, const spc__word *word, spc__span value)
+static bool read_integer(void *field, const spc__word *word, spc__span value)
 {
     int64_t number;
 
     if (!spc__scan_integer(&number, value, word->least, word->most))
         return false;
-    *(int *)field = (int)number;
+    if (word->form == SPC__WORD_INT)
+        *(int *)field = (int)number;
+    else
+        *(int64_t *)field = number;
     return true;
 }
 
@@ -58,13 +65,12 @@ static bool read_real(void *field, spc__span value)
 static spc_status read_name(void *field, const spc__word *word, spc__span value,
                             spc_error *error)
 {
-    int index = spc__name_find(word->names + word->least, value);
+    const char *what = word->what != NULL ? word->what : word->name;
+    int first = (int)word->least, index;
 
-    if (index < 0)
-        return spc__fail_unknown(error,
-                                 word->what != NULL ? word->what : word->name,
-                                 value, word->names + word->least);
-    index += word->least;
+    if ((index = spc__name_find(word->names + first, value)) < 0)
+        return spc__fail_unknown(error, what, value, word->names + first);
+    index += first;
     memcpy(field, &index, sizeof(index)); /* an enum has the size of an int */
     return SPC_OK;
 }
@@ -76,7 +82,8 @@ static spc_status read_value(void *field, const spc__word *word,
 
     switch (word->form) {
     case SPC__WORD_INT:
-        good = read_int(field, word, value);
+    case SPC__WORD_INT64:
+        good = read_integer(field, word, value);
         break;
     case SPC__WORD_AXES:
         good = spc__scan_axes(field, value, word->least, word->most);

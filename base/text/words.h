@@ -10,6 +10,7 @@
 
 typedef enum spc__word_form {
     SPC__WORD_INT,    /* int */
+    SPC__WORD_INT64,  /* int64_t */
     SPC__WORD_AXES,   /* int[3]: one number for all axes, or three */
     SPC__WORD_FLAG,   /* bool: 0 or 1 */
     SPC__WORD_REAL,   /* float: any finite number */
@@ -23,8 +24,9 @@ typedef struct spc__word {
     size_t at;           /* offset of the field in the struct */
     const char *example; /* a valid value */
     spc__word_form form;
-    int least, most;  /* of INT and AXES; NAME: least is the first index */
-    const char *what; /* of INT: what it counts */
+    int64_t least, most; /* of numbers; NAME: least is the first index */
+    const char *what;    /* what a number counts; what a name is called; a
+                            note on axes, or NULL */
     const char *const *names;
     spc_status (*read)(void *field, spc__span value, spc_error *error);
     unsigned only; /* kinds of text that have the word, as bits; 0: all */
@@ -34,6 +36,8 @@ typedef struct spc__word {
 /* What a row has after its example: {"cin", AT(cin), "64", SPC__INT(...)}. */
 #define SPC__INT(low, high, counted)                                           \
     .form = SPC__WORD_INT, .least = low, .most = high, .what = counted
+#define SPC__INT64(low, high, counted)                                         \
+    .form = SPC__WORD_INT64, .least = low, .most = high, .what = counted
 #define SPC__AXES(low, high) .form = SPC__WORD_AXES, .least = low, .most = high
 #define SPC__NAME(list) .form = SPC__WORD_NAME, .names = list
 #define SPC__OWN(function) .form = SPC__WORD_OWN, .read = function

@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/random.h"
+#include "base/text/columns.h"
 #include "spc.h"
 #include "spc/lab.h"
 
@@ -76,21 +77,6 @@ spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error);
 void spc__voxels_crop(spc__voxels *voxels, const int shape[3]);
 
 /* ---- specifications ------------------------------------------------------ */
-
-enum { SPC__COLUMNS_MOST = 64 };
-
-/* The meaning of the numbers of a row. */
-typedef struct spc__columns {
-    int count; /* numbers of a row; 0: unknown */
-    int at[4]; /* columns of batch, x, y and z; -1: there is no batch */
-} spc__columns;
-
-/* `count` columns; the first three are x, y and z. */
-void spc__columns_count(spc__columns *out, int count);
-
-/* Reads "5" or "bxyzi". */
-spc_status spc__columns_read(spc__columns *out, const char *text,
-                             spc_error *error);
 
 typedef struct spc__scene_spec {
     /* the name of a file, or a generator and its options with "gen:" */

@@ -10,6 +10,7 @@
 #include "lab/scene/scene.h"
 
 #include "base/error.h"
+#include "base/text/words.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,135 +186,79 @@ static spc_status uniform(spc__voxels *out, const spc__scene_values *values,
 
 enum { MOST_OPTIONS = 4 };
 
+#define AT(i) offsetof(spc__scene_values, at) + (i) * sizeof(int64_t)
+#define SEED(i)                                                                \
+    {                                                                          \
+        "seed", AT(i), "1", SPC__INT64(0, INT64_MAX, "as a seed")              \
+    }
+
 static const struct generator {
     const char *name;
     spc_status (*run)(spc__voxels *out, const spc__scene_values *values,
                       spc_error *error);
     /* the default; 0: the generator makes voxels and takes no @VOXEL */
     double voxel;
-    struct option {
-        const char *name;
-        int64_t otherwise, least, most;
-    } options[MOST_OPTIONS];
+    int64_t otherwise[MOST_OPTIONS]; /* defaults of the options */
+    spc__word options[MOST_OPTIONS + 1];
 } generators[] = {
-    {"shell", shell, 0, {{"r", 256, 1, 2048}}},
+    {"shell",
+     shell,
+     0,
+     {256},
+     {{"r", AT(0), "256", SPC__INT64(1, 2048, "voxels")}}},
     {"lidar",
      spc__scene_street,
      0.05,
-     {{"seed", 1, 0, INT64_MAX}, {"beams", 64, 1, 1024}}},
+     {1, 64},
+     {SEED(0), {"beams", AT(1), "64", SPC__INT64(1, 1024, "beams")}}},
     {"room",
      spc__scene_room,
      0.02,
-     {{"seed", 1, 0, INT64_MAX}, {"n", 0, 1, 100000000}}},
+     {1, 0},
+     {SEED(0), {"n", AT(1), "100000", SPC__INT64(1, 100000000, "points")}}},
     {"uniform",
      uniform,
      0,
-     {{"n", 1000, 1, INT32_MAX},
-      {"extent", 64, 1, 1 << 20},
-      {"seed", 1, 0, INT64_MAX},
-      {"batch", 1, 1, 65536}}},
+     {1000, 64, 1, 1},
+     {{"n", AT(0), "1000", SPC__INT64(1, INT32_MAX, "voxels")},
+      {"extent", AT(1), "64", SPC__INT64(1, 1 << 20, "voxels along an axis")},
+      SEED(2),
+      {"batch", AT(3), "1", SPC__INT64(1, 65536, "batch elements")}}},
 };
 
 enum { GENERATORS = sizeof(generators) / sizeof(*generators) };
 
-/* True if the `length` characters at `text` are `name`. */
-static bool is_word(const char *text, size_t length, const char *name)
+/* Reads "shell,r=256". */
+static spc_status read_options(spc__scene_values *values,
+                               const struct generator **out, const char *text,
+                               spc_error *error)
 {
-    return strlen(name) == length && memcmp(text, name, length) == 0;
-}
+    const char *names[GENERATORS + 1] = {NULL};
+    spc__span rest = spc__span_of(text), name = spc__scan_part(&rest, ',');
 
-static spc_status fail_generator(const char *text, size_t length,
-                                 spc_error *error)
-{
-    spc__buf names = SPC__BUF_INIT;
     for (int i = 0; i < GENERATORS; i++)
-        spc__buf_printf(&names, "%s%s", i > 0 ? ", " : "", generators[i].name);
-    spc__fail(error, SPC_EINVAL,
-              "gen:%.*s: there is no such generator; known are %s", (int)length,
-              text, spc__buf_text(&names));
-    spc__buf_release(&names);
-    return SPC_EINVAL;
-}
-
-static spc_status fail_option(const struct generator *generator,
-                              const char *text, size_t length, spc_error *error)
-{
-    spc__buf names = SPC__BUF_INIT;
-    for (int i = 0; i < MOST_OPTIONS && generator->options[i].name; i++)
-        spc__buf_printf(&names, "%s%s=%lld", i > 0 ? ", " : "",
-                        generator->options[i].name,
-                        (long long)generator->options[i].otherwise);
-    spc__fail(error, SPC_EINVAL,
-              "gen:%s has no option '%.*s'; its options and defaults are %s",
-              generator->name, (int)length, text, spc__buf_text(&names));
-    spc__buf_release(&names);
-    return SPC_EINVAL;
-}
-
-static bool read_integer(int64_t *out, const char *text, size_t length)
-{
-    *out = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] < '0' || text[i] > '9' ||
-            *out > (INT64_MAX - (text[i] - '0')) / 10)
-            return false;
-        *out = *out * 10 + (text[i] - '0');
-    }
-    return length > 0;
-}
-
-/* Reads "name=value", `length` characters; `seen` is the set of options read so
- * far. */
-static spc_status read_option(spc__scene_values *values, unsigned *seen,
-                              const struct generator *generator,
-                              const char *text, size_t length, spc_error *error)
-{
-    const char *equals = memchr(text, '=', length);
-    size_t name = equals != NULL ? (size_t)(equals - text) : length;
-
-    for (int i = 0; i < MOST_OPTIONS && generator->options[i].name; i++) {
-        const struct option *option = &generator->options[i];
-        int64_t *value = &values->at[i];
-        if (!is_word(text, name, option->name))
-            continue;
-        if (*seen & 1u << i)
-            return spc__fail(error, SPC_EINVAL,
-                             "gen:%s: '%s' is given twice; once is right",
-                             generator->name, option->name);
-        *seen |= 1u << i;
-        if (equals != NULL &&
-            read_integer(value, equals + 1, length - name - 1) &&
-            *value >= option->least && *value <= option->most)
-            return SPC_OK;
-        return spc__fail(error, SPC_EINVAL,
-                         "gen:%s: '%.*s' is wrong; %s takes a whole number "
-                         "from %lld to %lld, as in %s=%lld",
-                         generator->name, (int)length, text, option->name,
-                         (long long)option->least, (long long)option->most,
-                         option->name, (long long)option->otherwise);
-    }
-    return fail_option(generator, text, length, error);
-}
-
-static const struct generator *find_generator(const char *text, size_t length)
-{
-    for (int i = 0; i < GENERATORS; i++)
-        if (is_word(text, length, generators[i].name))
-            return &generators[i];
-    return NULL;
+        names[i] = generators[i].name;
+    int index = spc__name_find(names, name);
+    if (index < 0)
+        return spc__fail_unknown(error, "generator", name, names);
+    *out = &generators[index];
+    spc__word_list list = {.table = (*out)->options, .head = (*out)->name};
+    memcpy(values->at, (*out)->otherwise, sizeof(values->at));
+    spc_status status = spc__word_list_read(values, &list, text, rest, error);
+    if (status != SPC_OK)
+        spc__fail_prefix(error, "gen:%s: ", (*out)->name);
+    return status;
 }
 
 spc_status spc__scene_generate(spc__voxels *out, const char *text,
                                spc_error *error)
 {
-    size_t length = strcspn(text, ",");
-    const struct generator *generator = find_generator(text, length);
     spc__scene_values values = {{0}, out->size[0] > 0};
-    spc_status status = SPC_OK;
-    unsigned seen = 0;
+    const struct generator *generator = NULL;
+    spc_status status = read_options(&values, &generator, text, error);
 
-    if (generator == NULL)
-        return fail_generator(text, length, error);
+    if (status != SPC_OK)
+        return status;
     if (generator->voxel == 0 && values.has_voxel)
         return spc__fail(error, SPC_EINVAL,
                          "gen:%s makes voxels, which take no voxel size; drop "
@@ -321,12 +266,5 @@ spc_status spc__scene_generate(spc__voxels *out, const char *text,
                          generator->name, out->size[0]);
     for (int a = 0; a < 3 && !values.has_voxel; a++)
         out->size[a] = generator->voxel;
-    for (int i = 0; i < MOST_OPTIONS; i++)
-        values.at[i] = generator->options[i].otherwise;
-    while (text[length] == ',' && status == SPC_OK) {
-        text += length + 1;
-        length = strcspn(text, ",");
-        status = read_option(&values, &seen, generator, text, length, error);
-    }
-    return status == SPC_OK ? generator->run(out, &values, error) : status;
+    return generator->run(out, &values, error);
 }

@@ -12,177 +12,64 @@
 #include "lab/scene/scene.h"
 
 #include "base/error.h"
-#include "base/number.h"
+#include "base/text/words.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- columns ------------------------------------------------------------- */
-
-enum { FEWEST_COLUMNS = 3 };
-
-static spc_status fail_columns(const char *text, spc_error *error)
-{
-    return spc__fail(error, SPC_EINVAL,
-                     "columns '%s': write their number, %d to %d, if x, y and "
-                     "z come first, or a letter for each: x, y, z, b (batch) "
-                     "and any others, such as xyzir",
-                     text, FEWEST_COLUMNS, SPC__COLUMNS_MOST);
-}
-
-void spc__columns_count(spc__columns *out, int count)
-{
-    *out = (spc__columns){count, {-1, 0, 1, 2}};
-}
-
-static bool read_letters(spc__columns *out, const char *text)
-{
-    static const char axes[] = "bxyz";
-
-    *out = (spc__columns){(int)strlen(text), {-1, -1, -1, -1}};
-    for (int i = 0; i < out->count; i++) {
-        const char *axis = strchr(axes, text[i]);
-        if (text[i] < 'a' || text[i] > 'z')
-            return false;
-        if (axis != NULL && out->at[axis - axes] >= 0)
-            return false;
-        if (axis != NULL)
-            out->at[axis - axes] = i;
-    }
-    return out->at[1] >= 0 && out->at[2] >= 0 && out->at[3] >= 0;
-}
-
-spc_status spc__columns_read(spc__columns *out, const char *text,
-                             spc_error *error)
-{
-    size_t length = strlen(text), digits = strspn(text, "0123456789");
-    int count = digits == length && length > 0 && length < 4 ? atoi(text) : 0;
-
-    if (count >= FEWEST_COLUMNS && count <= SPC__COLUMNS_MOST) {
-        spc__columns_count(out, count);
-        return SPC_OK;
-    }
-    if (length <= SPC__COLUMNS_MOST && read_letters(out, text))
-        return SPC_OK;
-    return fail_columns(text, error);
-}
-
 /* ---- words after the name ------------------------------------------------ */
 
-static spc_status read_level(spc__scene_spec *out, const char *text,
-                             const char *spec, spc_error *error)
-{
-    double value = 0;
+enum { OF_FILE = 1, OF_GENERATOR = 2 };
 
-    if (!spc__number_read(&value, text) || value != floor(value) || value < 0 ||
-        value > 30)
+static const spc__word words[] = {
+    {"level", offsetof(spc__scene_spec, level), "3",
+     SPC__INT(0, 30, "halvings of the resolution")},
+    {"columns", offsetof(spc__scene_spec, columns), "xyzir",
+     SPC__OWN(spc__columns_read), .only = OF_FILE},
+    {0},
+};
+
+/* Reads one size for all axes, or three. The words after them have an '='. */
+static spc_status read_sizes(double sizes[3], spc__span *rest, spc_error *error)
+{
+    int count = 0;
+
+    do {
+        spc__span size = spc__scan_part(rest, ',');
+        if (!spc__scan_real(&sizes[count++], size) || !(sizes[count - 1] > 0) ||
+            !isfinite(sizes[count - 1]))
+            return spc__fail(error, SPC_EINVAL,
+                             "voxel size '%.*s': expected a number above 0, as "
+                             "in FILE.bin@0.05 or FILE.bin@0.05,0.05,0.1",
+                             SPC__SPAN(size));
+    } while (count < 3 && rest->at != NULL &&
+             strcspn(rest->at, "=") >= strcspn(rest->at, ","));
+    if (count == 2)
         return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': level '%s' is wrong; a whole number from "
-                         "0 to 30 is right, as in FILE.bin@0.05,level=3",
-                         spec, text);
-    out->level = (int)value;
+                         "two voxel sizes: expected one for all axes, or one "
+                         "for each of x, y and z");
+    if (count == 1)
+        sizes[1] = sizes[2] = sizes[0];
     return SPC_OK;
 }
 
-static spc_status read_columns(spc__scene_spec *out, const char *text,
-                               const char *spec, spc_error *error)
+/* Reads "@0.05,0.05,0.1,level=2". */
+static spc_status read_tail(spc__scene_spec *out, const char *tail,
+                            const char *spec, spc_error *error)
 {
-    if (out->is_file)
-        return spc__columns_read(&out->columns, text, error);
-    return spc__fail(error, SPC_EINVAL,
-                     "scene '%s': only files of points have columns", spec);
-}
-
-static const struct word {
-    const char *name;
-    spc_status (*read)(spc__scene_spec *out, const char *text, const char *spec,
-                       spc_error *error);
-} words[] = {{"level", read_level}, {"columns", read_columns}};
-
-enum { WORDS = sizeof(words) / sizeof(*words) };
-
-static const struct word *find_word(const char *text)
-{
-    size_t length = strcspn(text, "=");
-
-    for (int i = 0; i < WORDS && text[length] == '='; i++)
-        if (strlen(words[i].name) == length &&
-            strncmp(text, words[i].name, length) == 0)
-            return &words[i];
-    return NULL;
-}
-
-/* One word of the tail, "level=3". */
-static spc_status read_word(spc__scene_spec *out, unsigned *seen,
-                            const char *text, const char *spec,
-                            spc_error *error)
-{
-    const struct word *word = find_word(text);
-
-    if (word == NULL)
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': '%s' is no word of a scene: level=N and, "
-                         "of files, columns=N are known",
-                         spec, text);
-    if (*seen & 1u << (word - words))
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': '%s' is given twice; once is right", spec,
-                         word->name);
-    *seen |= 1u << (word - words);
-    return word->read(out, text + strlen(word->name) + 1, spec, error);
-}
-
-/* ---- the voxel size ------------------------------------------------------ */
-
-static spc_status read_size(double *out, const char *text, const char *spec,
-                            spc_error *error)
-{
-    if (!spc__number_read(out, text))
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': voxel size '%s' is not a number; write "
-                         "it as in FILE.bin@0.05 or FILE.bin@0.05,0.05,0.1",
-                         spec, text);
-    if (!(*out > 0) || !isfinite(*out))
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': voxel size %s must be positive and "
-                         "finite, as in FILE.bin@0.05",
-                         spec, text);
-    return SPC_OK;
-}
-
-/* ---- the whole ----------------------------------------------------------- */
-
-/* Reads "@0.05,0.05,0.1,level=2", cutting `tail` at its commas: sizes come
- * first, and words have an '='. */
-static spc_status read_tail(spc__scene_spec *out, char *tail, const char *spec,
-                            spc_error *error)
-{
-    bool has_size = *tail == '@';
+    spc__word_list list = {.table = words,
+                           .kind = out->is_file ? OF_FILE : OF_GENERATOR};
+    spc__span rest = {NULL, 0};
     spc_status status = SPC_OK;
-    unsigned seen = 0;
-    int sizes = 0;
 
-    for (char *at = tail; *at != '\0' && status == SPC_OK;) {
-        bool is_size = *at == '@' || (has_size && sizes < 3 && sizes > 0 &&
-                                      strcspn(at + 1, "=") >=
-                                          strcspn(at + 1, ","));
-        char *end = at + 1 + strcspn(at + 1, ",");
-        char kept = *end;
-        *end = '\0';
-        status = is_size ? read_size(&out->voxel[sizes++], at + 1, spec, error)
-                         : read_word(out, &seen, at + 1, spec, error);
-        *end = kept;
-        at = end;
-    }
-    if (status != SPC_OK || sizes == 0 || sizes == 3)
-        return status;
-    if (sizes == 2)
-        return spc__fail(error, SPC_EINVAL,
-                         "scene '%s': two voxel sizes; one for all axes or "
-                         "three, of x, y and z, are right",
-                         spec);
-    out->voxel[1] = out->voxel[2] = out->voxel[0];
-    return SPC_OK;
+    if (*tail != '\0')
+        rest = spc__span_of(tail + 1);
+    if (*tail == '@')
+        status = read_sizes(out->voxel, &rest, error);
+    if (status == SPC_OK)
+        status = spc__word_list_read(out, &list, spec, rest, error);
+    return status == SPC_OK ? SPC_OK
+                            : spc__fail_prefix(error, "scene '%s': ", spec);
 }
 
 /* The length of the file's name; 0 if the text names no file. */
@@ -195,28 +82,26 @@ static size_t file_length(const char *spec)
     return 0;
 }
 
-/* The start of the words that every generator has: at "@" or at a word. */
+/* The start of the words that every generator has. */
 static size_t generator_length(const char *spec)
 {
-    size_t at = strcspn(spec, "@");
+    size_t length = strcspn(spec, "@");
+    const char *level = strstr(spec, ",level=");
 
-    for (size_t i = 0; i < at; i++)
-        if (spec[i] == ',' && find_word(spec + i + 1) != NULL)
-            return i;
-    return at;
+    return level != NULL && level < spec + length ? (size_t)(level - spec)
+                                                  : length;
 }
 
 /* The first `length` characters are the name. */
 static spc_status split(spc__scene_spec *out, const char *spec, size_t length,
                         spc_error *error)
 {
-    char *tail = strdup(spec + length);
+    spc_status status;
+
     out->name = strndup(spec, length);
-    spc_status status = tail != NULL && out->name != NULL
-                            ? read_tail(out, tail, spec, error)
-                            : spc__fail_memory(error, strlen(spec) + 1);
-    free(tail);
-    if (status != SPC_OK)
+    if (out->name == NULL)
+        return spc__fail_memory(error, length + 1);
+    if ((status = read_tail(out, spec + length, spec, error)) != SPC_OK)
         spc__scene_spec_release(out);
     return status;
 }

@@ -180,6 +180,7 @@ static const spc__word words[] = {
      .only = OP(GROUPNORM), .need = OP(GROUPNORM)},
     SPC__GEOMETRY_WORDS(spc_feature, MAPPED),
     {"shape", AT(shape), "176x200x2", SPC__AXES(1, SPC__BEV_MOST),
+     .what = "a network takes the shape of its input, which must be bounded",
      .only = OP(BEV), .need = OP(BEV)},
     {"index", AT(index), "1", SPC__FLAG, .only = OP(POOL)},
     {"act", AT(activation), "relu", SPC__NAME(spc__activation_names),

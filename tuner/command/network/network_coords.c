@@ -4,10 +4,12 @@
  * voxels are within the network's range.
  */
 #include "base/plural.h"
+#include "base/text/columns.h"
 #include "command/cli/npy.h"
 #include "command/network/network.h"
 #include "spc/lab.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,62 +19,32 @@ static const char *const names[] = {"batch", "x", "y", "z"};
 
 /* ---- columns ------------------------------------------------------------- */
 
-enum { COLUMNS_MOST = 64 };
-
-static spc_status fail_columns(const char *said)
-{
-    return cli_fail(SPC_EINVAL,
-                    "--columns %s: a letter for each column is right, x, y, z "
-                    "and b (batch) once, any other letter for what is not "
-                    "read, as in bzyx; or of points their number, 3 to %d",
-                    said, COLUMNS_MOST);
-}
-
-/*
- * Reads the letters of the columns: n->at by field, n->columns in their order.
- */
-static spc_status set_letters(network *n, const char *text)
-{
-    int found = 0;
-
-    n->column_count = (int)strlen(text);
-    for (int f = 0; f < 4; f++)
-        n->at[f] = -1;
-    for (int c = 0; c < n->column_count; c++) {
-        const char *at = strchr(fields, text[c]);
-        if (text[c] < 'a' || text[c] > 'z' || n->column_count > COLUMNS_MOST ||
-            (at != NULL && n->at[at - fields] >= 0))
-            return fail_columns(text);
-        if (at == NULL)
-            continue;
-        n->at[at - fields] = c;
-        n->columns[found++] = (int)(at - fields);
-    }
-    if (n->at[1] < 0 || n->at[2] < 0 || n->at[3] < 0)
-        return fail_columns(text);
-    if (n->at[0] < 0) { /* written first */
-        memmove(n->columns + 1, n->columns, 3 * sizeof(n->columns[0]));
-        n->columns[0] = 0;
-    }
-    return SPC_OK;
-}
-
+/* The columns of a file are those of --columns. A number of columns, and no
+ * option, leave the network's own order. */
 spc_status network_set_columns(network *n)
 {
     const char *said = n->args->columns;
     char text[5] = "b";
+    spc__columns columns;
+    spc_error error;
+    int found = 0;
 
     memcpy(text + 1, n->info.input.axes, 4);
-    if (said == NULL)
-        return set_letters(n, text);
-    size_t digits = strspn(said, "0123456789");
-    if (digits == 0 || said[digits] != '\0')
-        return set_letters(n, said);
-    int count = digits < 4 ? atoi(said) : 0;
-    if (count < 3 || count > COLUMNS_MOST)
-        return fail_columns(said);
-    n->counts_columns = true;
-    return set_letters(n, text);
+    if (said != NULL &&
+        spc__columns_read(&columns, spc__span_of(said), &error) != SPC_OK)
+        return cli_fail(SPC_EINVAL, "--%s", error.text);
+    n->counts_columns = said != NULL && isdigit((unsigned char)said[0]);
+    if (said == NULL || n->counts_columns)
+        spc__columns_read(&columns, spc__span_of(text), NULL);
+    memcpy(n->at, columns.at, sizeof(n->at));
+    n->column_count = columns.count;
+    if (n->at[0] < 0)
+        n->columns[found++] = 0; /* written first */
+    for (int c = 0; c < n->column_count; c++)
+        for (int f = 0; f < 4; f++)
+            if (n->at[f] == c)
+                n->columns[found++] = f;
+    return SPC_OK;
 }
 
 spc_status network_file_spec(char **out, const network *n, const char *spec)
