@@ -29,6 +29,23 @@ spc__span spc__scan_part(spc__span *rest, char stop)
     return (spc__span){part.at, length};
 }
 
+spc__span spc__scan_word(spc__span *rest)
+{
+    const char *end = rest->at + rest->length, *at = rest->at;
+
+    while (at < end && (*at == ' ' || *at == '\t'))
+        at++;
+    spc__span word = {at, 0};
+    while (at < end && *at != ' ' && *at != '\t') {
+        word.length++;
+        at++;
+    }
+    while (at < end && (*at == ' ' || *at == '\t'))
+        at++;
+    *rest = (spc__span){at < end ? at : NULL, (size_t)(end - at)};
+    return word;
+}
+
 void spc__scan_pair(spc__span *name, spc__span *value, spc__span word)
 {
     const char *equals = memchr(word.at, '=', word.length);
@@ -41,20 +58,44 @@ void spc__scan_pair(spc__span *name, spc__span *value, spc__span word)
     *value = (spc__span){equals + 1, word.length - name->length - 1};
 }
 
+bool spc__scan_unsigned(uint64_t *out, spc__span span, uint64_t most)
+{
+    uint64_t value = 0;
+
+    for (size_t i = 0; i < span.length; i++) {
+        unsigned digit = (unsigned)(span.at[i] - '0');
+        if (digit > 9 || value > (most - digit) / 10 || digit > most)
+            return false;
+        value = value * 10 + digit;
+    }
+    *out = value;
+    return span.length > 0;
+}
+
 bool spc__scan_integer(int64_t *out, spc__span span, int64_t least,
                        int64_t most)
 {
     bool minus = least < 0 && span.length > 0 && span.at[0] == '-';
-    int64_t value = 0;
+    spc__span digits = {span.at + minus, span.length - minus};
+    uint64_t value;
 
-    for (size_t i = minus; i < span.length; i++) {
-        int digit = span.at[i] - '0';
-        if (digit < 0 || digit > 9 || value > (INT64_MAX - digit) / 10)
-            return false;
-        value = value * 10 + digit;
-    }
-    *out = minus ? -value : value;
-    return span.length > minus && *out >= least && *out <= most;
+    if (!spc__scan_unsigned(&value, digits, INT64_MAX))
+        return false;
+    *out = minus ? -(int64_t)value : (int64_t)value;
+    return *out >= least && *out <= most;
+}
+
+bool spc__scan_share(int *index, int *count, spc__span span, int most)
+{
+    spc__span rest = span, first = spc__scan_part(&rest, '/');
+    int64_t k, n;
+
+    if (rest.at == NULL || !spc__scan_integer(&n, rest, 1, most) ||
+        !spc__scan_integer(&k, first, 1, n))
+        return false;
+    *index = (int)k - 1;
+    *count = (int)n;
+    return true;
 }
 
 bool spc__scan_axes(int out[3], spc__span span, int64_t least, int64_t most)

@@ -30,6 +30,10 @@ bool spc__span_is(spc__span span, const char *text);
  * one. */
 spc__span spc__scan_part(spc__span *rest, char stop);
 
+/* Takes the next word of *rest between blanks or tabs. The word is empty, and
+ * *rest missing, after the last one. */
+spc__span spc__scan_word(spc__span *rest);
+
 /* Splits "name=value" at the first '='. Without one, the value is missing. */
 void spc__scan_pair(spc__span *name, spc__span *value, spc__span word);
 
@@ -37,6 +41,9 @@ void spc__scan_pair(spc__span *name, spc__span *value, spc__span word);
  * sign is allowed if `least` is negative; a plus sign and blanks are not. */
 bool spc__scan_integer(int64_t *out, spc__span span, int64_t least,
                        int64_t most);
+bool spc__scan_unsigned(uint64_t *out, spc__span span, uint64_t most);
+/* "2/5" is the second of five parts: 1 is then stored as *index. */
+bool spc__scan_share(int *index, int *count, spc__span span, int most);
 /* "3" sets all three; "3x3x1" sets each. */
 bool spc__scan_axes(int out[3], spc__span span, int64_t least, int64_t most);
 /* A decimal number in any locale; also "inf" and "nan". */

@@ -456,6 +456,36 @@ static void check_parts(spc__span whole)
     ck_assert(at == whole.at + whole.length + 1);
 }
 
+/* Words between blanks cover all other bytes, in order. */
+static void check_words(spc__span whole)
+{
+    const char *at = whole.at, *end = whole.at + whole.length;
+
+    for (spc__span rest = whole; rest.at != NULL;) {
+        spc__span word = spc__scan_word(&rest);
+        ck_assert(word.at >= at && word.at + word.length <= end);
+        for (; at < word.at; at++)
+            ck_assert(*at == ' ' || *at == '\t');
+        for (; at < word.at + word.length; at++)
+            ck_assert(*at != ' ' && *at != '\t');
+        ck_assert(word.length > 0 || rest.at == NULL);
+    }
+    for (; at < end; at++)
+        ck_assert(*at == ' ' || *at == '\t');
+}
+
+/* A share is accepted exactly if 1 <= k <= n <= most. */
+static void check_share(int64_t k, int64_t n)
+{
+    char text[64];
+    int index = -1, count = -1;
+
+    snprintf(text, sizeof(text), "%lld/%lld", (long long)k, (long long)n);
+    bool read = spc__scan_share(&index, &count, spc__span_of(text), 1000);
+    ck_assert_msg(read == (k >= 1 && k <= n && n <= 1000), "%s", text);
+    ck_assert(!read || (index == k - 1 && count == n));
+}
+
 /* A struct with all forms of words. */
 typedef struct typed {
     int count, axes[3], name;
@@ -496,6 +526,8 @@ static spc_status read_typed(const char *data, size_t bytes, spc_error *error)
     typed value, again;
 
     check_parts((spc__span){data, bytes});
+    check_words((spc__span){data, bytes});
+    check_share(bytes > 0 ? data[0] % 12 : 0, (int64_t)(bytes * 13 % 1300));
     spc_status status = parse_typed(&value, data, bytes, error);
     if (status != SPC_OK)
         return status;

@@ -5,6 +5,7 @@
 #include "command/space.h"
 
 #include "base/plural.h"
+#include "base/text/scan.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,10 +35,10 @@ static const cli_option options[] = {
 static spc_status render(cli_job *job, const spc_conv *layer, const char *text)
 {
     const struct args *args = job->args;
-    char *end = NULL, *source = NULL;
-    long number = strtol(args->render, &end, 10);
+    char *source = NULL;
+    int64_t number;
 
-    if (end == args->render || *end != '\0' || number < 0 || number > 1 << 30)
+    if (!spc__scan_integer(&number, spc__span_of(args->render), 0, 1 << 30))
         return cli_fail(SPC_EINVAL,
                         "--render: '%s' is not the number of a candidate, as "
                         "'spctune space --all' prints it",

@@ -16,6 +16,7 @@
  */
 #include "command/audit/audit.h"
 #include "base/plural.h"
+#include "base/text/scan.h"
 #include "command/cli/output.h"
 #include "command/tune/trials.h"
 #include "command/tune/worklist.h"
@@ -207,12 +208,11 @@ static spc_status open_lines(audit *a)
 static spc_status read_around(audit_args *args)
 {
     const char *text = args->around_text;
-    char *end = NULL;
+    int64_t value;
 
     if (text == NULL)
         return SPC_OK;
-    long value = strtol(text, &end, 10);
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || value > AUDIT_AROUND)
+    if (!spc__scan_integer(&value, spc__span_of(text), 0, AUDIT_AROUND))
         return cli_fail(SPC_EINVAL,
                         "--around: '%s' is not a number of scenes near each "
                         "one, from 0 to %d",

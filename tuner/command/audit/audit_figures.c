@@ -2,7 +2,7 @@
 /* audit_figures.c - results of an audit, as numbers and as lines. */
 #include "command/audit/audit_figures.h"
 
-#include "base/number.h"
+#include "base/text/scan.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -62,20 +62,15 @@ bool audit_is_reached(const audit_sample *sample)
 bool audit_read_line(audit_figure *figure, double *share, const char **about,
                      const char *line)
 {
-    size_t word = strcspn(line, " ");
-    char number[40];
+    spc__span rest = spc__span_of(line), word = spc__scan_part(&rest, ' ');
 
-    for (int i = 0; i < AUDIT_FIGURES; i++) {
-        if (strlen(audit_names[i]) != word ||
-            strncmp(audit_names[i], line, word) != 0)
+    for (int i = 0; i < AUDIT_FIGURES && rest.at != NULL; i++) {
+        if (!spc__span_is(word, audit_names[i]))
             continue;
-        line += word + (line[word] == ' ');
-        size_t digits = strcspn(line, " ");
-        snprintf(number, sizeof(number), "%.*s", (int)digits, line);
+        spc__span number = spc__scan_part(&rest, ' ');
         *figure = (audit_figure)i;
-        *about = line + digits + (line[digits] == ' ');
-        return digits < sizeof(number) && spc__number_read(share, number) &&
-               isfinite(*share) && *share >= 0;
+        *about = rest.at != NULL ? rest.at : number.at + number.length;
+        return spc__scan_real(share, number) && isfinite(*share) && *share >= 0;
     }
     return false;
 }

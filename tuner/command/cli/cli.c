@@ -7,6 +7,7 @@
 #include "base/text/names.h"
 #include <ctype.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdarg.h>
@@ -143,23 +144,22 @@ static spc_status bad_value(const cli_option *option, const char *text,
 
 /* The range of each kind of whole number. */
 static const struct range {
-    unsigned long long least, most;
+    uint64_t least, most;
 } ranges[] = {
     [CLI_INT] = {0, 1000000},
     [CLI_COUNT] = {1, 1000000},
     [CLI_ROWS] = {1, INT_MAX},
-    [CLI_SEED] = {0, ULLONG_MAX},
+    [CLI_SEED] = {0, UINT64_MAX},
 };
 
 static spc_status read_real(const cli_option *option, double *to,
                             const char *text)
 {
-    char *end = NULL;
-    double value = strtod(text, &end);
+    double value;
 
-    /* strtod skips blanks and reads 'inf'. */
-    if (strchr(".0123456789", text[0]) == NULL || end == text || *end != '\0' ||
-        !(value > 0) || value > 1e9)
+    if (strchr(".0123456789", text[0]) == NULL || /* no "inf" */
+        !spc__scan_real(&value, spc__span_of(text)) || !(value > 0) ||
+        value > 1e9)
         return bad_value(option, text, "a positive number up to 1e9");
     *to = value;
     return SPC_OK;
@@ -169,15 +169,14 @@ static spc_status read_number(const cli_option *option, void *to,
                               const char *text)
 {
     const struct range *range = &ranges[option->kind];
-    char *end = NULL, right[80];
+    char right[80];
+    uint64_t value;
 
-    errno = 0;
-    unsigned long long value = strtoull(text, &end, 10);
-    /* strtoull skips blanks and takes a sign, even a minus. */
-    if (!isdigit((unsigned char)text[0]) || *end != '\0' || errno != 0 ||
-        value < range->least || value > range->most) {
-        snprintf(right, sizeof(right), "a whole number from %llu to %llu",
-                 range->least, range->most);
+    if (!spc__scan_unsigned(&value, spc__span_of(text), range->most) ||
+        value < range->least) {
+        snprintf(right, sizeof(right),
+                 "a whole number from %" PRIu64 " to %" PRIu64, range->least,
+                 range->most);
         return bad_value(option, text, right);
     }
     if (option->kind == CLI_SEED)
@@ -243,22 +242,21 @@ static spc_status read_time(const cli_option *option, void *to,
 {
     static const char units[] = "smh";
     static const double seconds[] = {1, 60, 3600};
-    static const char right[] = "a time such as 90s, 10m or 1h30m";
-    const char *at = text;
     double sum = 0;
+    bool good = true;
 
-    do {
-        char *end;
-        double value = isdigit((unsigned char)at[0]) ? strtod(at, &end) : -1;
+    for (const char *at = text; good && (at == text || *at != '\0');) {
+        size_t digits = strcspn(at, units);
         const char *unit =
-            value >= 0 && *end != '\0' ? strchr(units, *end) : units;
-        if (value < 0 || unit == NULL)
-            return bad_value(option, text, right);
+            at[digits] != '\0' ? strchr(units, at[digits]) : units;
+        double value = 0;
+        good = isdigit((unsigned char)at[0]) &&
+               spc__scan_real(&value, (spc__span){at, digits});
         sum += value * seconds[unit - units];
-        at = end + (*end != '\0');
-    } while (*at != '\0');
-    if (!(sum > 0) || sum > 1e9)
-        return bad_value(option, text, right);
+        at += digits + (at[digits] != '\0');
+    }
+    if (!good || !(sum > 0) || sum > 1e9)
+        return bad_value(option, text, "a time such as 90s, 10m or 1h30m");
     *(double *)to = sum;
     return SPC_OK;
 }

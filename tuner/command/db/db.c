@@ -2,6 +2,7 @@
 /* db.c - spctune db: its verbs; looking into a database. */
 #include "command/db/db.h"
 #include "base/plural.h"
+#include "base/text/scan.h"
 #include "command/cli/idle.h"
 #include "command/database.h"
 #include "command/tune/trials.h"
@@ -316,11 +317,9 @@ spc_status cli_database_there(const cli *self, const char *file)
 
 int64_t db_read_id(const char *text)
 {
-    bool digits = text[0] != '\0' && text[strspn(text, "0123456789")] == '\0';
+    int64_t id;
 
-    errno = 0;
-    long long id = digits ? strtoll(text, NULL, 10) : 0;
-    return errno == 0 ? id : 0;
+    return spc__scan_integer(&id, spc__span_of(text), 1, INT64_MAX) ? id : 0;
 }
 
 /* ---- verbs --------------------------------------------------------------- */

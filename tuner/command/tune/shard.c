@@ -9,9 +9,8 @@
  */
 #include "command/tune/shard.h"
 
+#include "base/text/scan.h"
 #include "command/cli/cli.h"
-#include <ctype.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,31 +50,20 @@ static const launcher outer[] = {
 
 enum { MOST = 1000000 };
 
-static bool read_number(int *out, const char *text)
-{
-    char *end;
-
-    if (!isdigit((unsigned char)text[0]))
-        return false;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (*end != '\0' || errno != 0 || value > MOST)
-        return false;
-    *out = (int)value;
-    return true;
-}
-
 static spc_status read_variable(int *out, const char *name, int otherwise)
 {
     const char *text = name != NULL ? getenv(name) : NULL;
 
+    int64_t value;
+
     *out = otherwise;
     if (text == NULL || text[0] == '\0')
         return SPC_OK;
-    if (!read_number(out, text))
+    if (!spc__scan_integer(&value, spc__span_of(text), 0, MOST))
         return cli_fail(SPC_EINVAL,
                         "--shard auto: '%.40s' in %s is no number from 0 on",
                         text, name);
+    *out = (int)value;
     return SPC_OK;
 }
 
@@ -143,25 +131,16 @@ static spc_status read_auto(shard *out)
 
 spc_status shard_read(shard *out, const char *text)
 {
-    char first[16] = "";
-    const char *slash;
-
     *out = (shard){0, 1, ""};
     if (text == NULL)
         return SPC_OK;
     if (strcmp(text, "auto") == 0)
         return read_auto(out);
-    slash = strchr(text, '/');
-    if (slash != NULL && slash - text < (int)sizeof(first))
-        memcpy(first, text, (size_t)(slash - text));
-    if (slash == NULL || !read_number(&out->index, first) ||
-        !read_number(&out->count, slash + 1) || out->index < 1 ||
-        out->index > out->count)
+    if (!spc__scan_share(&out->index, &out->count, spc__span_of(text), MOST))
         return cli_fail(SPC_EINVAL,
                         "--shard: '%s' is not K/N, such as 2/5 for the second "
                         "of five parts, nor auto",
                         text);
-    out->index--;
     snprintf(out->source, sizeof(out->source), "--shard");
     return SPC_OK;
 }

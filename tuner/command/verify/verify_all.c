@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/plural.h"
+#include "base/text/scan.h"
 #include "command/cli/output.h"
 #include "command/verify/corners.h"
 #include "command/verify/matrix.h"
@@ -528,13 +529,12 @@ static void write_end(walk *w, spc_status status)
 
 static spc_status read_cases(int *out, const char *text)
 {
-    char *end = NULL;
+    int64_t count;
 
     *out = text == NULL ? CASES : strcmp(text, "each") == 0 ? EACH : ALL;
     if (text == NULL || *out == EACH || strcmp(text, "all") == 0)
         return SPC_OK;
-    long count = strtol(text, &end, 10);
-    if (end == text || *end != '\0' || count < 1 || count > 1000000)
+    if (!spc__scan_integer(&count, spc__span_of(text), 1, 1000000))
         return cli_fail(SPC_EINVAL,
                         "--cases: '%s' is not a whole number from 1 to "
                         "1000000, each or all",
@@ -546,15 +546,12 @@ static spc_status read_cases(int *out, const char *text)
 /* "2/8" is the second of eight parts. */
 static spc_status read_part(walk *w, const char *text)
 {
-    char end = '\0';
-
-    w->part = w->parts = 1;
+    w->part = 0;
+    w->parts = 1;
     if (text != NULL &&
-        (sscanf(text, "%4d/%4d%c", &w->part, &w->parts, &end) != 2 ||
-         w->part < 1 || w->part > w->parts))
+        !spc__scan_share(&w->part, &w->parts, spc__span_of(text), 9999))
         return cli_fail(SPC_EINVAL,
                         "--part: '%s' is not a part such as 1/8 to 8/8", text);
-    w->part--;
     return SPC_OK;
 }
 
