@@ -5,11 +5,13 @@
     python3 tools/abi.py [--cc CC] [--check] [INCLUDE_FOLDER [OUTPUT]]
 
 Reads what the C preprocessor makes of spc.h and the headers in spc/:
-enumerations, structs, functions, and the SPC_..._INIT macros. Writes python/spctune/_abi.py, or, with --check,
-fails if that file is stale. --check also has the C compiler compare the size of
-each struct and the place of each field with those of ctypes. A declaration that
-this parser does not understand is an error; none is skipped.
+enumerations, structs, functions, and the SPC_..._INIT macros. Writes
+python/spctune/_abi.py, or, with --check, fails if that file is stale. --check
+also has the C compiler compare the size of each struct and the place of each
+field with those of ctypes. A declaration that this parser does not understand
+is an error; none is skipped.
 """
+
 import argparse
 import ctypes
 import os
@@ -25,11 +27,22 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 TOKEN = re.compile(r"\s*(\w+|\.\.\.|<<|\S)")
 SCALARS = {
-    "bool": "c_bool", "_Bool": "c_bool", "char": "c_char", "int": "c_int",
-    "unsigned": "c_uint", "float": "c_float", "double": "c_double",
-    "size_t": "c_size_t", "int8_t": "c_int8", "uint8_t": "c_uint8",
-    "int16_t": "c_int16", "uint16_t": "c_uint16", "int32_t": "c_int32",
-    "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64",
+    "bool": "c_bool",
+    "_Bool": "c_bool",
+    "char": "c_char",
+    "int": "c_int",
+    "unsigned": "c_uint",
+    "float": "c_float",
+    "double": "c_double",
+    "size_t": "c_size_t",
+    "int8_t": "c_int8",
+    "uint8_t": "c_uint8",
+    "int16_t": "c_int16",
+    "uint16_t": "c_uint16",
+    "int32_t": "c_int32",
+    "uint32_t": "c_uint32",
+    "int64_t": "c_int64",
+    "uint64_t": "c_uint64",
 }
 QUALIFIERS = {"const", "volatile", "extern", "struct", "enum", "restrict"}
 # Names that Python keeps for itself.
@@ -38,9 +51,13 @@ KEYWORDS = {"in": "in_", "pass": "pass_", "from": "from_", "is": "is_"}
 
 def preprocess(cc, include, text, flags=()):
     """`text`, which includes a header, after the C preprocessor."""
-    done = subprocess.run([*cc.split(), "-std=c11", "-E", *flags, "-I", include,
-                           "-x", "c", "-"], input=text, text=True,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        [*cc.split(), "-std=c11", "-E", *flags, "-I", include, "-x", "c", "-"],
+        input=text,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     if done.returncode:
         sys.exit("abi.py: the preprocessor failed:\n" + done.stderr)
     return done.stdout
@@ -49,8 +66,10 @@ def preprocess(cc, include, text, flags=()):
 def headers(include):
     """The lines that include spc.h and the headers in the folder spc."""
     more = sorted(os.listdir(os.path.join(include, "spc")))
-    return "".join('#include "%s"\n' % name for name in
-                   ["spc.h", *("spc/" + m for m in more if m.endswith(".h"))])
+    return "".join(
+        '#include "%s"\n' % name
+        for name in ["spc.h", *("spc/" + m for m in more if m.endswith(".h"))]
+    )
 
 
 def ours(text, include):
@@ -72,11 +91,11 @@ class Parser:
     def __init__(self, text):
         self.tokens = TOKEN.findall(text)
         self.at = 0
-        self.constants = {}   # name -> value
-        self.types = {}       # name -> ctypes expression
-        self.structs = {}     # name -> fields, in order
-        self.functions = {}   # name -> (result, arguments)
-        self.order = []       # (kind, name), as in the headers
+        self.constants = {}  # name -> value
+        self.types = {}  # name -> ctypes expression
+        self.structs = {}  # name -> fields, in order
+        self.functions = {}  # name -> (result, arguments)
+        self.order = []  # (kind, name), as in the headers
 
     def peek(self, ahead=0):
         at = self.at + ahead
@@ -85,9 +104,11 @@ class Parser:
     def take(self, expected=None):
         token = self.peek()
         if expected is not None and token != expected:
-            near = " ".join(self.tokens[max(0, self.at - 12):self.at + 4])
-            sys.exit("abi.py: expected '%s' and found '%s' near: %s"
-                     % (expected, token, near))
+            near = " ".join(self.tokens[max(0, self.at - 12) : self.at + 4])
+            sys.exit(
+                "abi.py: expected '%s' and found '%s' near: %s"
+                % (expected, token, near)
+            )
         self.at += 1
         return token
 
@@ -281,7 +302,8 @@ def initialisers(cc, include, parser):
     names = re.findall(r"#define (SPC_\w+)_INIT\b", macros)
     wanted = [n.lower() for n in names if n.lower() in parser.structs]
     text = headers(include) + "".join(
-        "@%s %s_INIT\n" % (n, n.upper()) for n in wanted)
+        "@%s %s_INIT\n" % (n, n.upper()) for n in wanted
+    )
     text += "@version SPC_VERSION_NUMBER\n@end\n"
     tail = preprocess(cc, include, text, ("-P",)).split("@")
     values = {}
@@ -318,10 +340,14 @@ def struct_text(name, kind, fields):
         words.append('("%s", %s)' % (KEYWORDS.get(field, field), expression))
     body = ["class %s(%s):" % (name, kind)]
     if anonymous:
-        body.append("    _anonymous_ = (%s,)"
-                    % ", ".join('"%s"' % a for a in anonymous))
-    body.append("    _fields_ = [\n" + "".join(
-        "        %s,\n" % w for w in words) + "    ]")
+        body.append(
+            "    _anonymous_ = (%s,)" % ", ".join('"%s"' % a for a in anonymous)
+        )
+    body.append(
+        "    _fields_ = [\n"
+        + "".join("        %s,\n" % w for w in words)
+        + "    ]"
+    )
     return "\n".join(body)
 
 
@@ -329,41 +355,62 @@ def generate(cc, include):
     text = preprocess(cc, include, headers(include))
     parser = Parser(ours(text, include)).parse()
     version, values = initialisers(cc, include, parser)
-    out = ["# SPDX-License-Identifier: Apache-2.0",
-           '"""The ctypes mirror of libspc\'s public headers.',
-           "", "Generated by tools/abi.py; do not edit.", '"""',
-           "# mypy: disable-error-code=\"misc\"",
-           "@imports",
-           "from typing import Any, Dict, Tuple", "",
-           "# SPC_VERSION_NUMBER of the headers.",
-           "VERSION = %d" % version, ""]
+    out = [
+        "# SPDX-License-Identifier: Apache-2.0",
+        '"""The ctypes mirror of libspc\'s public headers.',
+        "",
+        "Generated by tools/abi.py; do not edit.",
+        '"""',
+        '# mypy: disable-error-code="misc"',
+        "@imports",
+        "from typing import Any, Dict, Tuple",
+        "",
+        "# SPC_VERSION_NUMBER of the headers.",
+        "VERSION = %d" % version,
+        "",
+    ]
     for kind, name in parser.order:
         if kind == "constant":
             out.append("%s = %d" % (name, parser.constants[name]))
         else:
             out += ["", "", struct_text(name, *parser.structs[name]), ""]
     structs = [n for k, n in parser.order if k == "struct" and "__" not in n]
-    out += ["", "", "# Structs whose size spc_struct_bytes() tells.",
-            "STRUCTS: Tuple[Any, ...] = (",
-            *["    %s," % name for name in structs], ")"]
-    out += ["", "# The values of the macros SPC_..._INIT.",
-            "INIT: Dict[Any, Tuple[Any, ...]] = {"]
+    out += [
+        "",
+        "",
+        "# Structs whose size spc_struct_bytes() tells.",
+        "STRUCTS: Tuple[Any, ...] = (",
+        *["    %s," % name for name in structs],
+        ")",
+    ]
+    out += [
+        "",
+        "# The values of the macros SPC_..._INIT.",
+        "INIT: Dict[Any, Tuple[Any, ...]] = {",
+    ]
     for name, value in values.items():
         lines = pprint.pformat(value, width=70, compact=True)
         out.append("    %s:\n" % name + textwrap.indent(lines, " " * 8) + ",")
-    out += ["}", "", "# The result and the arguments of every function.",
-            "FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {"]
+    out += [
+        "}",
+        "",
+        "# The result and the arguments of every function.",
+        "FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {",
+    ]
     for name, (result, arguments) in parser.functions.items():
         words = list(arguments)
         tail = ",))," if len(words) == 1 else ")),"
-        out.append(wrapped('    "%s": (%s, (' % (name, result), words, tail,
-                           " " * 8))
+        out.append(
+            wrapped('    "%s": (%s, (' % (name, result), words, tail, " " * 8)
+        )
     out.append("}")
     text = "\n".join(out) + "\n"
-    used = set(re.findall(
-        r"\b(?:c_\w+|CFUNCTYPE|POINTER|Structure|Union)\b", text))
-    text = text.replace("@imports", wrapped(
-        "from ctypes import (", sorted(used), ")", " " * 4))
+    used = set(
+        re.findall(r"\b(?:c_\w+|CFUNCTYPE|POINTER|Structure|Union)\b", text)
+    )
+    text = text.replace(
+        "@imports", wrapped("from ctypes import (", sorted(used), ")", " " * 4)
+    )
     return re.sub(r"\n{4,}", "\n\n\n", text)
 
 
@@ -372,10 +419,12 @@ def check_layout(cc, include, text):
     module = types.ModuleType("_abi")
     exec(compile(text, "_abi.py", "exec"), module.__dict__)
     back = {v: k for k, v in KEYWORDS.items()}
-    lines = [headers(include), "#define AT(s, f, n) _Static_assert("
-             'offsetof(s, f) == n, #s "." #f)',
-             "#define SIZE(s, n) _Static_assert(sizeof(s) == n, #s)",
-             "#define IS(c, n) _Static_assert(c == n, #c)"]
+    lines = [
+        headers(include),
+        '#define AT(s, f, n) _Static_assert(offsetof(s, f) == n, #s "." #f)',
+        "#define SIZE(s, n) _Static_assert(sizeof(s) == n, #s)",
+        "#define IS(c, n) _Static_assert(c == n, #c)",
+    ]
     for struct in module.STRUCTS:
         name = struct.__name__
         lines.append("SIZE(%s, %d);" % (name, ctypes.sizeof(struct)))
@@ -383,17 +432,28 @@ def check_layout(cc, include, text):
             if field[0] in getattr(struct, "_anonymous_", ()):
                 continue
             place = getattr(struct, field[0]).offset
-            lines.append("AT(%s, %s, %d);"
-                         % (name, back.get(field[0], field[0]), place))
+            lines.append(
+                "AT(%s, %s, %d);" % (name, back.get(field[0], field[0]), place)
+            )
     for name, value in vars(module).items():
         if name.startswith("SPC_"):
             lines.append("IS(%s, %d);" % (name, value))
     with tempfile.NamedTemporaryFile("w", suffix=".c") as source:
         source.write("\n".join(lines) + "\n")
         source.flush()
-        done = subprocess.run([*cc.split(), "-std=c11", "-fsyntax-only", "-I",
-                               include, source.name], capture_output=True,
-                              text=True, check=False)
+        done = subprocess.run(
+            [
+                *cc.split(),
+                "-std=c11",
+                "-fsyntax-only",
+                "-I",
+                include,
+                source.name,
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
     if done.returncode:
         sys.exit("abi.py: ctypes and the compiler differ:\n" + done.stderr)
     return len(lines) - 4
@@ -401,10 +461,14 @@ def check_layout(cc, include, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("include", nargs="?",
-                        default=os.path.join(TOP, "include"))
-    parser.add_argument("output", nargs="?", default=os.path.join(
-        TOP, "python", "spctune", "_abi.py"))
+    parser.add_argument(
+        "include", nargs="?", default=os.path.join(TOP, "include")
+    )
+    parser.add_argument(
+        "output",
+        nargs="?",
+        default=os.path.join(TOP, "python", "spctune", "_abi.py"),
+    )
     parser.add_argument("--cc", default=os.environ.get("CC", "cc"))
     parser.add_argument("--check", action="store_true")
     args = parser.parse_args()

@@ -9,15 +9,58 @@ package; NumPy and PyTorch are used where they are installed.
     spctune.tune      measures the kernels of a layer and stores the best
     spctune.explain   which kernel a layer gets, and why
     spctune.db        what the database has
+
+With PyTorch:
+
+    spctune.SparseTensor, spctune.nn   a sparse tensor, and layers
+    spctune.ops                        functions on tensors
 """
+
+import importlib
+from typing import Any
+
 from . import array
 from ._abi import VERSION as _VERSION
-from ._lib import (Error, InvalidError, NotFoundError, OutOfMemoryError,
-                   UnsupportedError, version_text)
+from ._lib import (
+    Error,
+    InvalidError,
+    NotFoundError,
+    OutOfMemoryError,
+    UnsupportedError,
+    version_text,
+)
 from .context import Context, options
 from .tuning import db, devices, explain, tune
 
 __version__ = version_text(_VERSION)
-__all__ = ["Context", "Error", "InvalidError", "NotFoundError",
-           "OutOfMemoryError", "UnsupportedError", "array", "db", "devices",
-           "explain", "options", "tune"]
+__all__ = [
+    "Context",
+    "Error",
+    "InvalidError",
+    "NotFoundError",
+    "OutOfMemoryError",
+    "UnsupportedError",
+    "array",
+    "db",
+    "devices",
+    "explain",
+    "options",
+    "tune",
+]
+
+# What needs PyTorch is imported when it is first asked for.
+_LATER = {"SparseTensor": "sparse", "nn": "", "ops": ""}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'spctune' has no attribute '{name}'")
+    try:
+        found = importlib.import_module(f".{_LATER[name] or name}", __name__)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError(
+            f"spctune.{name} needs PyTorch 2.4 or later: pip install torch"
+        ) from None
+    return getattr(found, name) if _LATER[name] else found

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command `spctune` of the wheel: starts the program that is in it."""
+
 import os
 import sys
 
@@ -11,8 +12,10 @@ def main() -> None:
     try:
         os.execv(program, [program, *sys.argv[1:]])
     except OSError as error:
-        sys.exit(f"spctune: cannot start {program}: {error.strerror}; "
-                 "install the spctune package again")
+        sys.exit(
+            f"spctune: cannot start {program}: {error.strerror}; "
+            "install the spctune package again"
+        )
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 that only enqueue work. A failure becomes an exception with the library's
 sentence (`spctune.Error` and its kinds).
 """
+
 import ctypes
 import os
 from typing import Any, Dict, List, Optional, Type
@@ -64,23 +65,30 @@ def _candidates() -> List[str]:
 
 def _mistake(loaded: Any, path: str) -> Optional[str]:
     """Why this library does not serve this package; None if it does."""
-    again = ("install the spctune package again, or set SPC_LIBRARY to a "
-             "libspc of version " + version_text(_abi.VERSION))
+    again = (
+        "install the spctune package again, or set SPC_LIBRARY to a "
+        "libspc of version " + version_text(_abi.VERSION)
+    )
     try:
         version = int(loaded.spc_version())
         loaded.spc_struct_bytes.restype = ctypes.c_size_t
     except AttributeError:
-        return (f"{path} is no libspc, or an old one without spc_version(); "
-                f"{again}")
+        return (
+            f"{path} is no libspc, or an old one without spc_version(); {again}"
+        )
     if version != _abi.VERSION:
-        return (f"{path} has version {version_text(version)}, and this package "
-                f"was made for version {version_text(_abi.VERSION)}; {again}")
+        return (
+            f"{path} has version {version_text(version)}, and this package "
+            f"was made for version {version_text(_abi.VERSION)}; {again}"
+        )
     for struct in _abi.STRUCTS:
         name, size = struct.__name__, ctypes.sizeof(struct)
         there = int(loaded.spc_struct_bytes(name.encode()))
         if there != size:
-            return (f"in {path} the struct {name} has {there} bytes, and this "
-                    f"package expects {size}; {again}")
+            return (
+                f"in {path} the struct {name} has {there} bytes, and this "
+                f"package expects {size}; {again}"
+            )
     missing = [f for f in _abi.FUNCTIONS if not hasattr(loaded, f)]
     if missing:
         return f"{path} has no function {missing[0]}(); {again}"
@@ -101,8 +109,12 @@ def _open() -> str:
             return path
         except OSError as error:
             failures.append(str(error))
-    raise ImportError("cannot load libspc: " + "; ".join(failures) +
-                      "; set SPC_LIBRARY to the path of " + _SONAME)
+    raise ImportError(
+        "cannot load libspc: "
+        + "; ".join(failures)
+        + "; set SPC_LIBRARY to the path of "
+        + _SONAME
+    )
 
 
 library_path = _open()
@@ -144,8 +156,9 @@ def exception(status: int, sentence: str) -> Error:
     return error
 
 
-def check(status: int, error: Optional[spc_error] = None,
-          ctx: Any = None) -> None:
+def check(
+    status: int, error: Optional[spc_error] = None, ctx: Any = None
+) -> None:
     """Raises `spctune.Error` unless `status` is SPC_OK. The sentence is that of
     `error`, a struct that was given to the call, else that of the context."""
     if status == 0:

@@ -9,16 +9,23 @@ Voxels are int32 rows (batch, x, y, z), features [rows, channels], and weights
 [cout, kx, ky, kz, cin / groups]. Other arrays of the DLPack protocol are read
 without a copy where NumPy or CuPy can do so.
 """
+
 from typing import Any, Optional, Tuple
 
 from . import _abi
 from ._lib import InvalidError
 from .context import Context
-from .maps import Coords, Layer, Map, inverse_of, join, layer_of
+from .maps import KRSC, Coords, Layer, Map, inverse_of, join, layer_of
 from .maps import make_map as _make_map
 
-__all__ = ["ArrayMap", "conv", "conv_gradients", "inverse_map", "join_maps",
-           "make_map"]
+__all__ = [
+    "ArrayMap",
+    "conv",
+    "conv_gradients",
+    "inverse_map",
+    "join_maps",
+    "make_map",
+]
 
 _NAMES = {"float16": "f16", "float32": "f32", "bfloat16": "bf16"}
 
@@ -46,29 +53,41 @@ def _as_array(value: Any) -> Tuple[_Library, Any]:
     """An array and the library that it is of."""
     if hasattr(value, "__cuda_array_interface__"):
         import cupy  # type: ignore[import-not-found, unused-ignore]
+
         array = cupy.asarray(value)
-        return (_Library(f"cuda:{array.device.id}", cupy,
-                         cupy.cuda.get_current_stream().ptr), array)
+        return (
+            _Library(
+                f"cuda:{array.device.id}",
+                cupy,
+                cupy.cuda.get_current_stream().ptr,
+            ),
+            array,
+        )
     try:
         import numpy
     except ImportError:
-        raise ImportError("spctune.array needs numpy (or cupy, for a GPU): "
-                          "pip install numpy") from None
+        raise ImportError(
+            "spctune.array needs numpy (or cupy, for a GPU): pip install numpy"
+        ) from None
     if hasattr(value, "__dlpack__") and not isinstance(value, numpy.ndarray):
         return _Library("cpu", numpy, None), numpy.from_dlpack(value)
     return _Library("cpu", numpy, None), numpy.asarray(value)
 
 
-def _matrix(library: _Library, value: Any, what: str, columns: int,
-            dtype: Any = None) -> Any:
+def _matrix(
+    library: _Library, value: Any, what: str, columns: int, dtype: Any = None
+) -> Any:
     """A contiguous matrix at a multiple of 16 bytes."""
     other, array = _as_array(value)
     if other.device != library.device:
-        raise InvalidError(f"{what} is on {other.device} and the map on "
-                           f"{library.device}")
+        raise InvalidError(
+            f"{what} is on {other.device} and the map on {library.device}"
+        )
     if array.ndim != 2 or array.shape[1] != columns:
-        raise InvalidError(f"{what} has the shape {tuple(array.shape)}; it is "
-                           f"[rows, {columns}]")
+        raise InvalidError(
+            f"{what} has the shape {tuple(array.shape)}; it is "
+            f"[rows, {columns}]"
+        )
     array = library.module.ascontiguousarray(array, dtype=dtype)
     if _address(array) % 16:
         array = array.copy()
@@ -90,8 +109,9 @@ class ArrayMap:
         side = relation.fine if self.map.inverse else relation.coarse
         data = side.data()
         if data is None:
-            raise InvalidError(f"the outputs of '{self.words}' are voxels that "
-                               "the caller has")
+            raise InvalidError(
+                f"the outputs of '{self.words}' are voxels that the caller has"
+            )
         module = self._library.module
         out = module.empty((side.rows, 4), dtype="int32")
         if side.rows:
@@ -99,8 +119,10 @@ class ArrayMap:
         return out
 
     def __repr__(self) -> str:
-        return (f"<spctune map '{self.words}' {self.rows_in} -> "
-                f"{self.rows_out} rows on {self._library.device}>")
+        return (
+            f"<spctune map '{self.words}' {self.rows_in} -> "
+            f"{self.rows_out} rows on {self._library.device}>"
+        )
 
 
 def make_map(coords: Any, words: str) -> ArrayMap:
@@ -114,8 +136,9 @@ def make_map(coords: Any, words: str) -> ArrayMap:
     """
     library, _ = _as_array(coords)
     rows = _matrix(library, coords, "coords", 4, "int32")
-    made = Coords.of_rows(Context.get(library.device), _address(rows),
-                          len(rows), library.stream)
+    made = Coords.of_rows(
+        Context.get(library.device), _address(rows), len(rows), library.stream
+    )
     return ArrayMap(_make_map(made, words), library)
 
 
@@ -133,8 +156,9 @@ def join_maps(coords_in: Any, coords_out: Any, words: str) -> ArrayMap:
     ends = []
     for what, coords in (("coords_in", coords_in), ("coords_out", coords_out)):
         rows = _matrix(library, coords, what, 4, "int32")
-        ends.append(Coords.of_rows(ctx, _address(rows), len(rows),
-                                   library.stream))
+        ends.append(
+            Coords.of_rows(ctx, _address(rows), len(rows), library.stream)
+        )
     return ArrayMap(join(ends[0], ends[1], words), library)
 
 
@@ -142,19 +166,24 @@ def _layer(m: ArrayMap, weight: Any, deterministic: bool) -> Tuple[Any, Layer]:
     """The weights as a contiguous array, and the layer that they are of."""
     _, array = _as_array(weight)
     if array.ndim != 5:
-        raise InvalidError(f"weight has the shape {tuple(array.shape)}; it is "
-                           "[cout, kx, ky, kz, cin / groups]")
+        raise InvalidError(
+            f"weight has the shape {tuple(array.shape)}; it is "
+            "[cout, kx, ky, kz, cin / groups]"
+        )
     name = _NAMES.get(str(array.dtype))
     if name is None:
-        raise InvalidError(f"weight is {array.dtype}; types are " +
-                           ", ".join(_NAMES))
+        raise InvalidError(
+            f"weight is {array.dtype}; types are " + ", ".join(_NAMES)
+        )
     array = m._library.module.ascontiguousarray(array)
-    return array, layer_of(m.words, array.shape[4], array.shape[0], 1, name,
-                           deterministic)
+    return array, layer_of(
+        m.words, array.shape[4], array.shape[0], 1, name, deterministic
+    )
 
 
-def _features(m: ArrayMap, value: Any, what: str, rows: int, channels: int,
-              weight: Any) -> Any:
+def _features(
+    m: ArrayMap, value: Any, what: str, rows: int, channels: int, weight: Any
+) -> Any:
     array = _matrix(m._library, value, what, channels)
     if array.dtype != weight.dtype:
         raise InvalidError(f"{what} is {array.dtype} and weight {weight.dtype}")
@@ -163,22 +192,42 @@ def _features(m: ArrayMap, value: Any, what: str, rows: int, channels: int,
     return array
 
 
-def _run(m: ArrayMap, layer: Layer, which: int, out: Any, inputs: Any,
-         weight: Any = None, grad: Any = None, bias: Any = None) -> None:
+def _run(
+    m: ArrayMap,
+    layer: Layer,
+    which: int,
+    out: Any,
+    inputs: Any,
+    weight: Any = None,
+    grad: Any = None,
+    bias: Any = None,
+) -> None:
     library = m._library
     call = m.map.relation.call(layer, which, bias is not None, library.stream)
     memory, packed = library.bytes(call.plan.weights_bytes)
     scratch, work = library.bytes(call.work_bytes)
     if weight is not None:
         call.pack(packed, _address(weight), library.stream)
-    call.run(_address(inputs), _address(out), packed if weight is not None
-             else None, None if bias is None else _address(bias), work,
-             None if grad is None else _address(grad), library.stream, False)
+    call.run(
+        _address(inputs),
+        _address(out),
+        packed if weight is not None else None,
+        None if bias is None else _address(bias),
+        work,
+        None if grad is None else _address(grad),
+        library.stream,
+        False,
+    )
     del memory, scratch  # until here
 
 
-def conv(x: Any, weight: Any, m: ArrayMap, bias: Any = None,
-         deterministic: bool = False) -> Any:
+def conv(
+    x: Any,
+    weight: Any,
+    m: ArrayMap,
+    bias: Any = None,
+    deterministic: bool = False,
+) -> Any:
     """The layer's outputs [rows_out, cout].
 
     x       features [rows_in, cin], of the type of the weights
@@ -194,8 +243,9 @@ def conv(x: Any, weight: Any, m: ArrayMap, bias: Any = None,
     if bias is not None:
         bias = module.ascontiguousarray(bias, dtype="float32")
         if bias.shape != (layer.cout,):
-            raise InvalidError(f"bias has the shape {tuple(bias.shape)}; it is "
-                               f"[{layer.cout}]")
+            raise InvalidError(
+                f"bias has the shape {tuple(bias.shape)}; it is [{layer.cout}]"
+            )
     out = module.zeros((m.rows_out, layer.cout), dtype=weight.dtype)
     if m.rows_out and m.rows_in:
         _run(m, layer, _abi.SPC_FORWARD, out, x, weight, None, bias)
@@ -204,8 +254,9 @@ def conv(x: Any, weight: Any, m: ArrayMap, bias: Any = None,
     return out
 
 
-def conv_gradients(grad: Any, x: Any, weight: Any, m: ArrayMap,
-                   deterministic: bool = False) -> Tuple[Any, Any]:
+def conv_gradients(
+    grad: Any, x: Any, weight: Any, m: ArrayMap, deterministic: bool = False
+) -> Tuple[Any, Any]:
     """The gradients of x and of weight, for `grad` [rows_out, cout], that of
     the outputs. Shapes and errors as conv()."""
     weight, layer = _layer(m, weight, deterministic)
@@ -213,14 +264,16 @@ def conv_gradients(grad: Any, x: Any, weight: Any, m: ArrayMap,
     grad = _features(m, grad, "grad", m.rows_out, layer.cout, weight)
     module = m._library.module
     grad_x = module.zeros((m.rows_in, layer.cin), dtype=weight.dtype)
-    krsc = hasattr(_abi, "SPC_PLAN_KRSC")
     offsets = weight[0, ..., 0].size
-    shape = (layer.cout, offsets, layer.cin) if krsc else \
-        (offsets, layer.cin, layer.cout)
+    shape = (
+        (layer.cout, offsets, layer.cin)
+        if KRSC
+        else (offsets, layer.cin, layer.cout)
+    )
     grad_w = module.zeros(shape, dtype=weight.dtype)
     if m.rows_out and m.rows_in:
         _run(m, layer, _abi.SPC_DGRAD, grad_x, grad, weight)
         _run(m, layer, _abi.SPC_WGRAD, grad_w, x, None, grad)
-    if not krsc:
+    if not KRSC:
         grad_w = module.ascontiguousarray(grad_w.transpose(2, 0, 1))
     return grad_x, grad_w.reshape(weight.shape)

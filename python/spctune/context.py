@@ -4,6 +4,7 @@
 A child of fork() has contexts of its own. Handles of the parent are neither
 used nor freed there.
 """
+
 import atexit
 import collections
 import ctypes
@@ -30,6 +31,7 @@ _options: Dict[str, Any] = {
     "threads": 0,
     "background": True,
     "deterministic": None,
+    "frozen": False,
 }
 
 
@@ -46,22 +48,41 @@ def options(**changes: Any) -> Dict[str, Any]:
                    waits for its kernel
     deterministic  True, False, or None: as
                    torch.use_deterministic_algorithms() says
+    frozen         True: modules keep packed weights from call to call and pack
+                   again after a write that PyTorch counts. Writes to
+                   `weight.data` are not counted: leave it False where a program
+                   makes them
 
     The first four count for contexts that do not exist yet: set them before the
     first layer runs. ValueError: an unknown option or a bad value.
     """
     for name, value in changes.items():
         if name not in _options:
-            raise ValueError(f"unknown option '{name}'; the options are " +
-                             ", ".join(_options))
+            raise ValueError(
+                f"unknown option '{name}'; the options are "
+                + ", ".join(_options)
+            )
         if name == "background" and value not in (True, False, "tune"):
-            raise ValueError(f"background={value!r}: it is True, False or "
-                             "'tune'")
+            raise ValueError(
+                f"background={value!r}: it is True, False or 'tune'"
+            )
         if name == "deterministic" and value not in (True, False, None):
-            raise ValueError(f"deterministic={value!r}: it is True, False or "
-                             "None")
+            raise ValueError(
+                f"deterministic={value!r}: it is True, False or None"
+            )
     _options.update(changes)
     return dict(_options)
+
+
+def deterministic(default: bool) -> bool:
+    """Are atomics ruled out? `default` where the option leaves it open."""
+    chosen = _options["deterministic"]
+    return default if chosen is None else bool(chosen)
+
+
+def frozen() -> bool:
+    """May packed weights be kept?"""
+    return bool(_options["frozen"])
 
 
 # ---- contexts ----------------------------------------------------------------
@@ -75,8 +96,9 @@ _lock = threading.Lock()
 
 
 def _write_log(level: int, text: bytes, payload: Any) -> None:
-    logger.log(_LEVELS.get(level, logging.INFO),
-               "%s", text.decode("utf-8", "replace"))
+    logger.log(
+        _LEVELS.get(level, logging.INFO), "%s", text.decode("utf-8", "replace")
+    )
 
 
 _log = type(_abi.spc_ctx_options().log)(_write_log)
@@ -106,14 +128,21 @@ class Context:
 
     def _words(self) -> Any:
         """The spc_ctx_options of this device."""
+
         def text(name: str) -> Optional[bytes]:
             value = _options[name]
             return None if value is None else os.fsencode(value)
+
         layers = [os.fsencode(path) for path in _options["layers"]]
-        words = new(_abi.spc_ctx_options, device=self.device.encode(),
-                    database=text("database"), shipped=text("shipped"),
-                    threads=int(_options["threads"]), log=_log,
-                    layer_count=len(layers))
+        words = new(
+            _abi.spc_ctx_options,
+            device=self.device.encode(),
+            database=text("database"),
+            shipped=text("shipped"),
+            threads=int(_options["threads"]),
+            log=_log,
+            layer_count=len(layers),
+        )
         if layers:
             self._layers = (ctypes.c_char_p * len(layers))(*layers)
             words.layers = self._layers
@@ -126,13 +155,19 @@ class Context:
         written; without one the first use of a layer waits for its kernel."""
         if not _options["background"]:
             return _abi.SPC_PLAN_JIT
-        how = new(_abi.spc_background_options,
-                  tune=_options["background"] == "tune",
-                  effort=_abi.SPC_EFFORT_NORMAL)
+        how = new(
+            _abi.spc_background_options,
+            tune=_options["background"] == "tune",
+            effort=_abi.SPC_EFFORT_NORMAL,
+        )
         status = lib.spc_background_start(self.ptr, how)
         if status == _abi.SPC_EDB:
-            logger.info("%s: no database to write to, so layers wait for their "
-                        "kernels: %s", self.device, self.sentence())
+            logger.info(
+                "%s: no database to write to, so layers wait for their "
+                "kernels: %s",
+                self.device,
+                self.sentence(),
+            )
             return _abi.SPC_PLAN_JIT
         self.check(status)
         return _abi.SPC_PLAN_BACKGROUND
@@ -161,6 +196,7 @@ class Context:
         """Copies bytes of the device to the device, or on the host."""
         if self.kind == "cuda":
             import cupy  # type: ignore[import-not-found, unused-ignore]
+
             cupy.cuda.runtime.memcpy(to, data, size, 3)
         else:
             ctypes.memmove(to, data, size)
@@ -168,8 +204,10 @@ class Context:
     def need_own(self) -> None:
         """Refuses what a parent process made."""
         if self.pid != own_pid:
-            raise Error("a kernel map of the parent process cannot be used in "
-                        "a child of fork(); make the sparse tensor in the child")
+            raise Error(
+                "a kernel map of the parent process cannot be used in "
+                "a child of fork(); make the sparse tensor in the child"
+            )
 
     @contextmanager
     def calling(self) -> Iterator[None]:

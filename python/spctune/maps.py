@@ -5,6 +5,7 @@ A `Coords` is a set of voxels, a `Relation` two sets and a geometry, and a `Map`
 a relation read in one direction: the kernel map of a layer. Each lives as long
 as anything holds it. Nothing here knows NumPy or PyTorch: data are addresses.
 """
+
 import ctypes
 import functools
 import itertools
@@ -18,17 +19,24 @@ from .context import Context
 
 __all__ = ["Coords", "Layer", "Map", "Relation", "layer_of"]
 
-DTYPES = {"f16": _abi.SPC_F16, "f32": _abi.SPC_F32, "tf32": _abi.SPC_TF32,
-          "bf16": _abi.SPC_BF16}
+DTYPES = {
+    "f16": _abi.SPC_F16,
+    "f32": _abi.SPC_F32,
+    "tf32": _abi.SPC_TF32,
+    "bf16": _abi.SPC_BF16,
+}
 _INVERSE = (_abi.SPC_INVERSE, _abi.SPC_TRANSPOSED, _abi.SPC_GENERATIVE)
-_KRSC = getattr(_abi, "SPC_PLAN_KRSC", 0)
+# The layout of gradients of weights, where the library offers a choice.
+KRSC: int = getattr(_abi, "SPC_PLAN_KRSC", 0)
 _numbers = itertools.count(1)
 # Relations by number, for operators of torch.compile, which take tensors only.
-relations: "weakref.WeakValueDictionary[int, Relation]" = \
+relations: "weakref.WeakValueDictionary[int, Relation]" = (
     weakref.WeakValueDictionary()
+)
 
 
 # ---- layers ------------------------------------------------------------------
+
 
 class Layer(NamedTuple):
     """A layer as a value: its geometry in words, channels, and type.
@@ -37,6 +45,7 @@ class Layer(NamedTuple):
             "conv,k=3,stride=2,padding=1,rule=footprint,shape=41x1600x1408"
     dtype   "f16", "bf16", "f32", "tf32"
     """
+
     words: str
     cin: int
     cout: int
@@ -46,9 +55,11 @@ class Layer(NamedTuple):
 
     def text(self) -> str:
         """The layer in the words of spc_conv_parse."""
-        return (f"{self.words},cin={self.cin},cout={self.cout},"
-                f"groups={self.groups},dtype={self.dtype},"
-                f"deterministic={int(self.deterministic)}")
+        return (
+            f"{self.words},cin={self.cin},cout={self.cout},"
+            f"groups={self.groups},dtype={self.dtype},"
+            f"deterministic={int(self.deterministic)}"
+        )
 
 
 @functools.lru_cache(maxsize=4096)
@@ -64,8 +75,14 @@ def geometry_of(words: str) -> Any:
     return parse(words + ",cin=16,cout=16,dtype=f32")
 
 
-def layer_of(words: str, cin: int, cout: int, groups: int = 1,
-             dtype: str = "f32", deterministic: bool = False) -> Layer:
+def layer_of(
+    words: str,
+    cin: int,
+    cout: int,
+    groups: int = 1,
+    dtype: str = "f32",
+    deterministic: bool = False,
+) -> Layer:
     """A layer, its words in canonical form."""
     return Layer(canonical(words), cin, cout, groups, dtype, deterministic)
 
@@ -74,22 +91,30 @@ def layer_of(words: str, cin: int, cout: int, groups: int = 1,
 def canonical(words: str) -> str:
     """Equal geometries have equal canonical words."""
     kept = text_of(lib.spc_conv_format, geometry_of(words)).split(",")
-    return ",".join(w for w in kept if not w.startswith(
-        ("cin=", "cout=", "dtype=", "groups=")))
+    return ",".join(
+        w
+        for w in kept
+        if not w.startswith(("cin=", "cout=", "dtype=", "groups="))
+    )
 
 
 @functools.lru_cache(maxsize=4096)
-def problem(layer: Layer, which: int, bias: bool) -> Any:
-    """The spc_conv of a pass; not to be changed."""
+def problem(layer: Layer, which: int, extra: bool) -> Any:
+    """The spc_conv of a pass; not to be changed. `extra`: the forward pass adds
+    a bias, and the gradient of weights is stored as fp32."""
+    bias = extra and which == _abi.SPC_FORWARD
     forward = parse(layer.text() + (",bias=1" if bias else ""))
     if which == _abi.SPC_FORWARD:
         return forward
     conv, error = _abi.spc_conv(), _abi.spc_error()
     check(lib.spc_conv_pass(conv, forward, which, error), error)
+    if extra:
+        conv.out = _abi.SPC_OUT_F32
     return conv
 
 
 # ---- sets --------------------------------------------------------------------
+
 
 class Coords:
     """A set of voxels on a device. `rows` is their number."""
@@ -99,23 +124,26 @@ class Coords:
         self.rows: int = lib.spc_coords_rows(pointer)
 
     @classmethod
-    def of_rows(cls, ctx: Context, address: int, rows: int,
-                stream: Optional[int]) -> "Coords":
+    def of_rows(
+        cls, ctx: Context, address: int, rows: int, stream: Optional[int]
+    ) -> "Coords":
         """The set of int32 rows (batch, x, y, z) at a device address, a
         multiple of 16. Waits for the stream. InvalidError: two equal rows, or
         an extent that no key holds."""
         out = ctypes.c_void_p()
         with ctx.calling():
-            ctx.check(lib.spc_coords_create(out, ctx.ptr, address, rows,
-                                            stream))
+            ctx.check(
+                lib.spc_coords_create(out, ctx.ptr, address, rows, stream)
+            )
         return cls(ctx, _address(out))
 
     def outputs(self, geometry: Any) -> "Coords":
         """The set of outputs of a spc_geometry. Waits for the device."""
         out = ctypes.c_void_p()
         with self.ctx.calling():
-            self.ctx.check(lib.spc_coords_create_outputs(out, self.ptr,
-                                                         geometry))
+            self.ctx.check(
+                lib.spc_coords_create_outputs(out, self.ptr, geometry)
+            )
         return Coords(self.ctx, _address(out))
 
     def data(self) -> Optional[int]:
@@ -134,6 +162,7 @@ def _address(pointer: ctypes.c_void_p) -> int:
 
 # ---- maps --------------------------------------------------------------------
 
+
 class Plan:
     """A layer bound to a kernel. Any thread may run it."""
 
@@ -146,8 +175,11 @@ class Plan:
 
     def words(self) -> str:
         """Template and configuration: "os_warp rows=16,..."."""
-        words: bytes = lib.spc_plan_template(self.ptr) + b" " + \
-            lib.spc_plan_config(self.ptr)
+        words: bytes = (
+            lib.spc_plan_template(self.ptr)
+            + b" "
+            + lib.spc_plan_config(self.ptr)
+        )
         return words.decode()
 
 
@@ -161,12 +193,12 @@ class Table:
     def __del__(self) -> None:
         self.ctx.release(lib.spc_map_free, self.ptr)
 
-    def plan(self, key: Tuple["Layer", int, bool],
-             stream: Optional[int]) -> Plan:
+    def plan(
+        self, key: Tuple["Layer", int, bool], stream: Optional[int]
+    ) -> Plan:
         """A plan of a pass that fits the map, which is prepared for it. May
         compile."""
-        layer, which, bias = key
-        ctx, conv = self.ctx, problem(layer, which, bias)
+        ctx, conv, which = self.ctx, problem(*key), key[1]
         with self.lock, ctx.calling():
             known: List[Plan] = ctx.plans.setdefault(key, [])
             known[:] = [p for p in known if not lib.spc_plan_is_outdated(p.ptr)]
@@ -175,7 +207,7 @@ class Table:
                     ctx.check(lib.spc_map_prepare(self.ptr, plan.ptr, stream))
                     return plan
             out = ctypes.c_void_p()
-            flags = ctx.flags | (_KRSC if which == _abi.SPC_WGRAD else 0)
+            flags = ctx.flags | (KRSC if which == _abi.SPC_WGRAD else 0)
             ctx.check(lib.spc_plan_create(out, ctx.ptr, conv, self.ptr, flags))
             plan = Plan(ctx, _address(out))
             known.append(plan)
@@ -191,10 +223,17 @@ class Call:
         self.table, self.plan = table, plan
         self.work_bytes: int = lib.spc_plan_workspace_bytes(plan.ptr, table.ptr)
 
-    def run(self, inputs: int, out: int, weights: Optional[int] = None,
-            bias: Optional[int] = None, work: Optional[int] = None,
-            grad: Optional[int] = None, stream: Optional[int] = None,
-            quick: bool = True) -> None:
+    def run(
+        self,
+        inputs: int,
+        out: int,
+        weights: Optional[int] = None,
+        bias: Optional[int] = None,
+        work: Optional[int] = None,
+        grad: Optional[int] = None,
+        stream: Optional[int] = None,
+        quick: bool = True,
+    ) -> None:
         """Runs it: device addresses as in spc_buffers. `quick` calls keep the
         interpreter's lock."""
         buffers = _abi.spc_buffers(inputs, out, weights, bias, work)
@@ -203,14 +242,18 @@ class Call:
         table = self.table
         with table.lock:
             status = (fast if quick else lib).spc_plan_execute(
-                self.plan.ptr, table.ptr, buffers, stream)
+                self.plan.ptr, table.ptr, buffers, stream
+            )
         if status:
             table.ctx.check(status)
 
     def pack(self, packed: int, weights: int, stream: Optional[int]) -> None:
         """Packs canonical weights [cout][kx][ky][kz][cin / groups]."""
-        self.table.ctx.check(lib.spc_plan_pack_weights(
-            self.plan.ptr, packed, weights, _abi.SPC_KRSC, stream))
+        self.table.ctx.check(
+            lib.spc_plan_pack_weights(
+                self.plan.ptr, packed, weights, _abi.SPC_KRSC, stream
+            )
+        )
 
 
 class Relation:
@@ -226,22 +269,24 @@ class Relation:
         self.calls: Dict[Any, Call] = {}
         relations[self.number] = self
 
-    def call(self, layer: Layer, which: int, bias: bool,
-             stream: Optional[int]) -> Call:
+    def call(
+        self, layer: Layer, which: int, extra: bool, stream: Optional[int]
+    ) -> Call:
         """A pass of a layer, ready to run. May compile the first time."""
-        key = (layer, which, bias)
+        key = (layer, which, extra)
         found = self.calls.get(key)
         if found is None:
             self.ctx.need_own()
-            conv = problem(layer, which, bias)
+            conv = problem(*key)
             table = self.table(conv.geometry, conv.op in _INVERSE, stream)
             found = self.calls[key] = Call(table, table.plan(key, stream))
         elif self.ctx.pid != context.own_pid:
             self.ctx.need_own()
         return found
 
-    def table(self, geometry: Any, inverse: bool,
-              stream: Optional[int]) -> Table:
+    def table(
+        self, geometry: Any, inverse: bool, stream: Optional[int]
+    ) -> Table:
         """The map of a geometry between the two sets: from fine to coarse, or
         inverse. Found and checked when it is first asked for."""
         key = (bytes(geometry), inverse)
@@ -251,8 +296,9 @@ class Relation:
                 found = self.tables[key] = self._make(geometry, inverse, stream)
         return found
 
-    def _make(self, geometry: Any, inverse: bool,
-              stream: Optional[int]) -> Table:
+    def _make(
+        self, geometry: Any, inverse: bool, stream: Optional[int]
+    ) -> Table:
         ctx, out = self.ctx, ctypes.c_void_p()
         create = lib.spc_map_create_inverse if inverse else lib.spc_map_create
         ends = (self.coarse, self.fine) if inverse else (self.fine, self.coarse)
@@ -267,6 +313,7 @@ class Relation:
 class Map(NamedTuple):
     """The kernel map of a layer: a relation, and the direction in which the
     layer reads it. `words` are the layer's geometry."""
+
     relation: Relation
     inverse: bool
     words: str
@@ -317,7 +364,11 @@ def inverse_of(forward: Map) -> Map:
     """The map of the layer that inverts a strided one: its outputs are that
     layer's inputs, in their order."""
     if forward.inverse or not forward.words.startswith("conv,"):
-        raise Error(f"an inverse layer inverts a strided one, not "
-                    f"'{forward.words}'")
-    return Map(forward.relation, True,
-               canonical("inverse," + forward.words.split(",", 1)[1]))
+        raise Error(
+            f"an inverse layer inverts a strided one, not '{forward.words}'"
+        )
+    return Map(
+        forward.relation,
+        True,
+        canonical("inverse," + forward.words.split(",", 1)[1]),
+    )

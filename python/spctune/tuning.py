@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tuning, and looking into the database: thin functions over the library."""
+
 import ctypes
 import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
@@ -12,8 +13,11 @@ from .maps import parse
 __all__ = ["Explanation", "Report", "db", "devices", "explain", "tune"]
 
 _ORIGINS = ("exact", "bucket", "nearest", "default")
-_EFFORTS = {"quick": _abi.SPC_EFFORT_QUICK, "normal": _abi.SPC_EFFORT_NORMAL,
-            "exhaustive": _abi.SPC_EFFORT_EXHAUSTIVE}
+_EFFORTS = {
+    "quick": _abi.SPC_EFFORT_QUICK,
+    "normal": _abi.SPC_EFFORT_NORMAL,
+    "exhaustive": _abi.SPC_EFFORT_EXHAUSTIVE,
+}
 
 
 def _text(value: Optional[bytes]) -> str:
@@ -33,15 +37,23 @@ def devices() -> List[Dict[str, Any]]:
     multiprocessors."""
     table = (_abi.spc_device_info * 16)()
     count = lib.spc_devices_list(table, len(table))
-    return [{"id": _text(d.id), "name": _text(d.name),
-             "target": _text(d.target), "memory_bytes": d.memory_bytes,
-             "multiprocessors": d.multiprocessors} for d in table[:count]]
+    return [
+        {
+            "id": _text(d.id),
+            "name": _text(d.name),
+            "target": _text(d.target),
+            "memory_bytes": d.memory_bytes,
+            "multiprocessors": d.multiprocessors,
+        }
+        for d in table[:count]
+    ]
 
 
 class Explanation(NamedTuple):
     """How a layer would run: `origin` is "exact", "bucket", "nearest" or
     "default", `reason` a sentence, sizes are bytes (-1: not known before the
     code is loaded)."""
+
     origin: str
     has_code: bool
     kernel: str
@@ -51,9 +63,13 @@ class Explanation(NamedTuple):
     workspace_bytes: int
 
 
-def explain(layer: str, rows: int, rows_out: Optional[int] = None,
-            pairs: Optional[int] = None,
-            device: Optional[str] = None) -> Explanation:
+def explain(
+    layer: str,
+    rows: int,
+    rows_out: Optional[int] = None,
+    pairs: Optional[int] = None,
+    device: Optional[str] = None,
+) -> Explanation:
     """The kernel that a layer of so many rows would get, and why.
 
     layer     "subm,cin=64,cout=64,k=3,dtype=f16"
@@ -71,14 +87,20 @@ def explain(layer: str, rows: int, rows_out: Optional[int] = None,
     out = _abi.spc_explanation()
     with ctx.calling():
         ctx.check(lib.spc_explain(out, ctx.ptr, ask, 0))
-    return Explanation(_ORIGINS[out.origin], bool(out.has_code),
-                       f"{_text(out.template_name)} {_text(out.config)}",
-                       _text(out.reason), _text(out.layout),
-                       out.weights_bytes, out.workspace_bytes)
+    return Explanation(
+        _ORIGINS[out.origin],
+        bool(out.has_code),
+        f"{_text(out.template_name)} {_text(out.config)}",
+        _text(out.reason),
+        _text(out.layout),
+        out.weights_bytes,
+        out.workspace_bytes,
+    )
 
 
 class Report(NamedTuple):
     """What a search found: times in us, `elapsed_s` in seconds."""
+
     winner: str
     winner_us: float
     default_us: float
@@ -88,9 +110,14 @@ class Report(NamedTuple):
     elapsed_s: float
 
 
-def tune(layer: str, scenes: Sequence[str], effort: str = "normal",
-         budget_s: float = 0, device: Optional[str] = None,
-         progress: Optional[Callable[[float, str], None]] = None) -> Report:
+def tune(
+    layer: str,
+    scenes: Sequence[str],
+    effort: str = "normal",
+    budget_s: float = 0,
+    device: Optional[str] = None,
+    progress: Optional[Callable[[float, str], None]] = None,
+) -> Report:
     """Tunes a layer on scenes and stores the choice in the database.
 
     layer     "subm,cin=64,cout=64,k=3,dtype=f16"
@@ -104,16 +131,21 @@ def tune(layer: str, scenes: Sequence[str], effort: str = "normal",
     status SPC_EDB: all was measured and could not be stored.
     """
     if effort not in _EFFORTS:
-        raise InvalidError(f"unknown effort '{effort}' "
-                           f"({', '.join(_EFFORTS)})")
-    ctx, conv, error = Context.get(_device(device)), parse(layer), \
-        _abi.spc_error()
+        raise InvalidError(f"unknown effort '{effort}' ({', '.join(_EFFORTS)})")
+    ctx, conv, error = (
+        Context.get(_device(device)),
+        parse(layer),
+        _abi.spc_error(),
+    )
     loaded = (ctypes.c_void_p * max(len(scenes), 1))()
     how = new(_abi.spc_tune_options, effort=_EFFORTS[effort], budget_s=budget_s)
     if progress is not None:
         how.on_progress = type(how.on_progress)(
-            lambda at, _: progress(at.contents.done / max(at.contents.total, 1),
-                                   _text(at.contents.best)))
+            lambda at, _: progress(
+                at.contents.done / max(at.contents.total, 1),
+                _text(at.contents.best),
+            )
+        )
     report = _abi.spc_tune_report()
     try:
         for i, scene in enumerate(scenes):
@@ -121,14 +153,21 @@ def tune(layer: str, scenes: Sequence[str], effort: str = "normal",
             check(lib.spc_scene_load(one, os.fsencode(scene), error), error)
             loaded[i] = one.value
         with ctx.calling():
-            ctx.check(lib.spc_tune(ctx.ptr, conv, loaded, len(scenes), how,
-                                   report))
+            ctx.check(
+                lib.spc_tune(ctx.ptr, conv, loaded, len(scenes), how, report)
+            )
     finally:
         for pointer in loaded:
             lib.spc_scene_free(pointer)
-    return Report(_text(report.winner), report.winner_us, report.default_us,
-                  report.candidates, report.timed, report.known,
-                  report.elapsed_s)
+    return Report(
+        _text(report.winner),
+        report.winner_us,
+        report.default_us,
+        report.candidates,
+        report.timed,
+        report.known,
+        report.elapsed_s,
+    )
 
 
 def db(device: Optional[str] = None) -> List[Dict[str, Any]]:
@@ -139,12 +178,20 @@ def db(device: Optional[str] = None) -> List[Dict[str, Any]]:
 
     def each(row: Any, _: Any) -> int:
         r = row.contents
-        rows.append({"layer": _text(r.layer), "device": _text(r.device),
-                     "rows": r.rows, "density": r.density,
-                     "choice": _text(r.choice) or None,
-                     "median_us": r.median_us, "trials": r.trials,
-                     "file": _text(r.file)})
+        rows.append(
+            {
+                "layer": _text(r.layer),
+                "device": _text(r.device),
+                "rows": r.rows,
+                "density": r.density,
+                "choice": _text(r.choice) or None,
+                "median_us": r.median_us,
+                "trials": r.trials,
+                "file": _text(r.file),
+            }
+        )
         return 0
+
     each_type = _abi.FUNCTIONS["spc_db_each"][1][1]
     with ctx.calling():
         status = lib.spc_db_each(ctx.ptr, each_type(each), None)

@@ -5,6 +5,7 @@
 
 Ends with 77, which ctest shows as skipped, if every test was skipped.
 """
+
 import os
 import sys
 import unittest

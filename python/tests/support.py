@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scenes and a dense definition of convolution for the tests of arrays."""
+
 import itertools
 
 import numpy as np
@@ -8,8 +9,13 @@ import numpy as np
 def scene(rows, extent, seed=0, batches=1):
     """Distinct int32 rows (batch, x, y, z) in no order."""
     rng = np.random.default_rng(seed)
-    all_rows = np.stack([rng.integers(0, batches, rows),
-                         *(rng.integers(0, extent, rows) for _ in range(3))], 1)
+    all_rows = np.stack(
+        [
+            rng.integers(0, batches, rows),
+            *(rng.integers(0, extent, rows) for _ in range(3)),
+        ],
+        1,
+    )
     return rng.permutation(np.unique(all_rows, axis=0)).astype(np.int32)
 
 

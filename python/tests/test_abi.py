@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The mirror of the headers, and the check of the library at import."""
+
 import ctypes
 import os
 import re
@@ -23,8 +24,13 @@ size_t spc_struct_bytes(const char *name) { return %s; }
 def import_with(library):
     """The text on standard error of an import with another library."""
     env = dict(os.environ, SPC_LIBRARY=library, PYTHONPATH=PACKAGE)
-    return subprocess.run([sys.executable, "-c", "import spctune"], env=env,
-                          capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", "import spctune"],
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 class Mirror(unittest.TestCase):
@@ -34,13 +40,14 @@ class Mirror(unittest.TestCase):
             with self.subTest(struct.__name__):
                 self.assertEqual(
                     _lib.lib.spc_struct_bytes(struct.__name__.encode()),
-                    ctypes.sizeof(struct))
+                    ctypes.sizeof(struct),
+                )
 
     def test_a_struct_has_the_values_of_its_macro(self):
         conv = _lib.new(_abi.spc_conv, cin=8)
         self.assertEqual((conv.groups, conv.cin), (1, 8))
         self.assertEqual(list(conv.geometry.kernel), [3, 3, 3])
-        self.assertEqual(list(conv.geometry.origin), [-2 ** 31] * 3)
+        self.assertEqual(list(conv.geometry.origin), [-(2**31)] * 3)
         options = _lib.new(_abi.spc_ctx_options)
         self.assertIsNone(options.device)
         self.assertFalse(options.memory.alloc)
@@ -56,8 +63,9 @@ class Mirror(unittest.TestCase):
     def test_a_failure_is_an_exception_with_the_sentence(self):
         conv, error = _abi.spc_conv(), _abi.spc_error()
         with self.assertRaisesRegex(spctune.Error, "'bread'") as caught:
-            _lib.check(_lib.lib.spc_conv_parse(conv, b"subm,bread=1", error),
-                       error)
+            _lib.check(
+                _lib.lib.spc_conv_parse(conv, b"subm,bread=1", error), error
+            )
         self.assertEqual(caught.exception.status, "SPC_EINVAL")
         self.assertIsInstance(caught.exception, ValueError)
 
@@ -73,34 +81,50 @@ class AtImport(unittest.TestCase):
         out = os.path.join(self.folder.name, "libspc.so")
         with open(source, "w", encoding="utf-8") as file:
             file.write(text)
-        subprocess.run(["cc", "-shared", "-fPIC", "-o", out, source],
-                       check=True)
+        subprocess.run(
+            ["cc", "-shared", "-fPIC", "-o", out, source], check=True
+        )
         return out
 
     def refused(self, text, sentence):
         done = import_with(self.library(text))
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stderr.splitlines()[-1],
-                         "ImportError: .*" + sentence)
+        self.assertRegex(
+            done.stderr.splitlines()[-1], "ImportError: .*" + sentence
+        )
 
     def test_another_version_is_refused(self):
-        self.refused(HEADER % (_abi.VERSION + 100, "8"),
-                     "has version %s.*made for version %s" % (
-                         _lib.version_text(_abi.VERSION + 100),
-                         _lib.version_text(_abi.VERSION)))
+        self.refused(
+            HEADER % (_abi.VERSION + 100, "8"),
+            "has version %s.*made for version %s"
+            % (
+                _lib.version_text(_abi.VERSION + 100),
+                _lib.version_text(_abi.VERSION),
+            ),
+        )
 
     def test_another_size_of_a_struct_is_refused(self):
-        self.refused(HEADER % (_abi.VERSION, "8"),
-                     "struct spc_error has 8 bytes, and this package expects")
+        self.refused(
+            HEADER % (_abi.VERSION, "8"),
+            "struct spc_error has 8 bytes, and this package expects",
+        )
 
     def test_a_library_without_a_version_is_refused(self):
         self.refused("int nothing;", "no libspc, or an old one")
 
     def test_a_missing_function_is_refused(self):
-        sizes = "".join('__builtin_strcmp(name, "%s") == 0 ? %d : ' % (
-            s.__name__, ctypes.sizeof(s)) for s in _abi.STRUCTS) + "0"
-        self.refused(HEADER % (_abi.VERSION, sizes),
-                     re.escape("has no function spc_status_name()"))
+        sizes = (
+            "".join(
+                '__builtin_strcmp(name, "%s") == 0 ? %d : '
+                % (s.__name__, ctypes.sizeof(s))
+                for s in _abi.STRUCTS
+            )
+            + "0"
+        )
+        self.refused(
+            HEADER % (_abi.VERSION, sizes),
+            re.escape("has no function spc_status_name()"),
+        )
 
     def test_a_missing_library_is_named(self):
         done = import_with("/nowhere/libspc.so.0")

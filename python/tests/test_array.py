@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """spctune.array on the cpu device, with NumPy."""
+
 import gc
 import os
 import threading
@@ -10,9 +11,10 @@ try:
 except ImportError:
     raise unittest.SkipTest("NumPy is not installed") from None
 
+from support import dense_conv, scene
+
 import spctune
 from spctune import array, maps
-from support import dense_conv, scene
 
 CONV = "conv,k=3,stride=2,padding=1,rule=footprint,shape=12"
 
@@ -49,10 +51,13 @@ class Layers(unittest.TestCase):
     def test_a_strided_layer_has_the_voxels_of_the_definition(self):
         w = random(8, 3, 3, 3, 16)
         m = array.make_map(self.coords, CONV)
-        seen = {(b, *(v // 2 for v in at)) for b, *c in self.coords.tolist()
-                for at in np.ndindex(2, 2, 2)
-                for at in [[p + q for p, q in zip(c, at)]]
-                if all(v // 2 < 6 for v in at)}
+        seen = {
+            (b, *(v // 2 for v in at))
+            for b, *c in self.coords.tolist()
+            for at in np.ndindex(2, 2, 2)
+            for at in [[p + q for p, q in zip(c, at)]]
+            if all(v // 2 < 6 for v in at)
+        }
         self.assertEqual([tuple(r) for r in m.coords().tolist()], sorted(seen))
         want = dense_conv(self.x, self.coords, w, m.coords(), 2, -1)
         self.close(array.conv(self.x, w, m), want)
@@ -69,8 +74,11 @@ class Layers(unittest.TestCase):
                 dx, dw = array.conv_gradients(g, self.x, w, m)
                 for got, at in ((dx, self.x), (dw, w)):
                     step = random(*at.shape, seed=4)
-                    moved = array.conv(step, w, m) if at is self.x else \
-                        array.conv(self.x, step, m)
+                    moved = (
+                        array.conv(step, w, m)
+                        if at is self.x
+                        else array.conv(self.x, step, m)
+                    )
                     want = (moved.astype(float) * g).sum()
                     size = (np.abs(moved) * np.abs(g)).sum()
                     there = (got.astype(float) * step).sum()
@@ -89,17 +97,21 @@ class Layers(unittest.TestCase):
 
     def test_a_layer_between_two_given_sets(self):
         coarse = scene(80, 6, seed=5, batches=2)
-        m = array.join_maps(self.coords, coarse,
-                            "conv,k=3,stride=2,rule=given,origin=-1")
+        m = array.join_maps(
+            self.coords, coarse, "conv,k=3,stride=2,rule=given,origin=-1"
+        )
         w = random(8, 3, 3, 3, 16)
-        self.close(array.conv(self.x, w, m),
-                   dense_conv(self.x, self.coords, w, coarse, 2, -1))
+        self.close(
+            array.conv(self.x, w, m),
+            dense_conv(self.x, self.coords, w, coarse, 2, -1),
+        )
 
     def test_no_voxels_are_no_failure(self):
         m = array.make_map(np.zeros((0, 4), np.int32), "subm,k=3")
         w = random(24, 3, 3, 3, 16)
-        self.assertEqual(array.conv(np.zeros((0, 16), np.float32), w, m).shape,
-                         (0, 24))
+        self.assertEqual(
+            array.conv(np.zeros((0, 16), np.float32), w, m).shape, (0, 24)
+        )
         m = array.make_map(np.zeros((0, 4), np.int32), CONV)
         self.assertEqual(m.coords().shape, (0, 4))
 
@@ -107,23 +119,33 @@ class Layers(unittest.TestCase):
         m = array.make_map(self.coords, "subm,k=3")
         w = random(24, 3, 3, 3, 16)
         cases = (
-            (lambda: array.make_map(self.coords[:, :3], "subm,k=3"),
-             r"coords has the shape .* it is \[rows, 4\]"),
-            (lambda: array.make_map(self.coords[[0, 0]], "subm,k=3"),
-             "rows 0 and 1 have the same coordinate"),
+            (
+                lambda: array.make_map(self.coords[:, :3], "subm,k=3"),
+                r"coords has the shape .* it is \[rows, 4\]",
+            ),
+            (
+                lambda: array.make_map(self.coords[[0, 0]], "subm,k=3"),
+                "rows 0 and 1 have the same coordinate",
+            ),
             (lambda: array.make_map(self.coords, "subm,kk=3"), "'kk'"),
             (lambda: array.conv(self.x[1:], w, m), "rows and the map"),
-            (lambda: array.conv(self.x, w.astype(np.float16), m),
-             "x is float32 and weight float16"),
-            (lambda: array.conv(self.x, w.astype(float), m),
-             "weight is float64"),
+            (
+                lambda: array.conv(self.x, w.astype(np.float16), m),
+                "x is float32 and weight float16",
+            ),
+            (
+                lambda: array.conv(self.x, w.astype(float), m),
+                "weight is float64",
+            ),
             (lambda: array.conv(self.x, w, m, random(3)), "bias has the shape"),
             (lambda: m.coords(), "the caller has"),
             (lambda: array.inverse_map(m), "an inverse layer inverts"),
         )
         for call, sentence in cases:
-            with self.subTest(sentence), \
-                    self.assertRaisesRegex(spctune.Error, sentence):
+            with (
+                self.subTest(sentence),
+                self.assertRaisesRegex(spctune.Error, sentence),
+            ):
                 call()
 
 
@@ -149,6 +171,7 @@ class Lives(unittest.TestCase):
         def resident():
             with open("/proc/self/statm", encoding="ascii") as file:
                 return int(file.read().split()[1]) * 4096
+
         sizes = []
         for _ in range(3):
             for _ in range(100):
@@ -167,6 +190,7 @@ class Lives(unittest.TestCase):
                 got = array.conv(inputs[i], self.w, m)
                 if not np.array_equal(got, want[i]):
                     wrong.append(i)
+
         threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
         for thread in threads:
             thread.start()
@@ -186,6 +210,7 @@ class Lives(unittest.TestCase):
                     array.conv_gradients(array.conv(self.x, w, m), self.x, w, m)
             except BaseException as error:  # noqa: B036, told below
                 wrong.append(repr(error))
+
         threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
         for thread in threads:
             thread.start()
@@ -216,8 +241,10 @@ class Lives(unittest.TestCase):
         with os.fdopen(read, "rb") as pipe:
             answer = pipe.read().decode()
         os.waitpid(child, 0)
-        self.assertRegex(answer, "own map: right; a kernel map of the parent "
-                         "process cannot be used")
+        self.assertRegex(
+            answer,
+            "own map: right; a kernel map of the parent process cannot be used",
+        )
         self.assertTrue(np.array_equal(array.conv(self.x, self.w, m), want))
 
 
@@ -235,9 +262,14 @@ class Tuning(unittest.TestCase):
     def test_tune_stores_what_explain_and_db_find(self):
         layer = "subm,cin=5,cout=7,k=3,dtype=f32"
         seen = []
-        report = spctune.tune(layer, ["gen:uniform,n=300,extent=12,seed=1"],
-                              "quick", 1.0, "cpu",
-                              lambda part, best: seen.append(part))
+        report = spctune.tune(
+            layer,
+            ["gen:uniform,n=300,extent=12,seed=1"],
+            "quick",
+            1.0,
+            "cpu",
+            lambda part, best: seen.append(part),
+        )
         self.assertTrue(report.winner)
         self.assertGreater(report.winner_us, 0)
         self.assertTrue(seen and all(0 <= part <= 1 for part in seen))

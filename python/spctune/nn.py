@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Layers for PyTorch.
+
+    x = spctune.SparseTensor(features, coords)
+    x = spctune.nn.Conv3d(16, 32, 3)(x)             # submanifold
+    y = spctune.nn.Conv3d(32, 64, 2, stride=2)(x)   # half the resolution
+    z = spctune.nn.InverseConv3d(64, 32, 2, stride=2)(y, x)
+
+Weights are [cout, kx, ky, kz, cin / groups].
+"""
+
+import math
+from typing import Any, Optional, Sequence, Union
+
+import torch
+from torch import Tensor, nn
+
+from . import ops
+from ._lib import InvalidError
+from .maps import Map
+from .sparse import Made, SparseTensor, by_axis, footprint_shape, three
+
+__all__ = [
+    "BatchNorm",
+    "Conv3d",
+    "DepthwiseConv3d",
+    "GenerativeConv3d",
+    "InverseConv3d",
+    "OnFeatures",
+    "Sequential",
+    "SparseModule",
+    "TransposedConv3d",
+]
+
+Sizes = Union[int, Sequence[int]]
+
+
+class SparseModule(nn.Module):
+    """A module that takes a SparseTensor. Derive from it what Sequential is not
+    to apply to the features alone."""
+
+
+class Convolution(SparseModule):
+    """Weights and bias of a layer: [cout, *kernel, cin / groups] and [cout].
+    InvalidError: the groups do not divide the channels."""
+
+    bias: Optional[nn.Parameter]
+
+    def __init__(
+        self,
+        cin: int,
+        cout: int,
+        kernel: Sequence[int],
+        groups: int,
+        bias: bool,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        if groups < 1 or cin % groups or cout % groups:
+            raise InvalidError(
+                f"{groups} groups do not divide {cin} and {cout} channels"
+            )
+        self.in_channels, self.out_channels = cin, cout
+        self.groups = groups
+        self.weight = nn.Parameter(
+            torch.empty(
+                cout, *kernel, cin // groups, device=device, dtype=dtype
+            )
+        )
+        if bias:
+            self.bias = nn.Parameter(
+                torch.empty(cout, device=device, dtype=dtype)
+            )
+        else:
+            self.register_parameter("bias", None)
+        self._packs = ops.Packs()
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draws weights and bias as torch.nn.Conv3d does."""
+        bound = 1 / math.sqrt(max(self.weight[0].numel(), 1))
+        nn.init.uniform_(self.weight, -bound, bound)
+        if self.bias is not None:
+            nn.init.uniform_(self.bias, -bound, bound)
+
+    def run(
+        self, features: Tensor, m: ops.AnyMap, words: str, rows: int
+    ) -> Tensor:
+        """The outputs on a map: [rows, cout]."""
+        return ops.conv(
+            features, self.weight, m, words, rows, self.bias, self._packs
+        )
+
+
+class Conv3d(Convolution):
+    """A convolution of voxels.
+
+    rule "subm"       outputs at the inputs' voxels; stride 1, padding ignored
+                      (the default where the stride is 1)
+         "floor"      outputs at floor(voxel / stride), as MinkowskiEngine has
+                      them (the default for other strides)
+         "footprint"  outputs at all voxels that see an input, as spconv has
+                      them, inside the spatial shape if there is one
+
+    InvalidError: an unknown rule, or a stride that "subm" cannot have.
+    """
+
+    def __init__(
+        self,
+        cin: int,
+        cout: int,
+        kernel_size: Sizes = 3,
+        stride: Sizes = 1,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        groups: int = 1,
+        bias: bool = True,
+        rule: Optional[str] = None,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        kernel = three(kernel_size)
+        super().__init__(cin, cout, kernel, groups, bias, device, dtype)
+        self.kernel_size, self.stride = kernel, three(stride)
+        self.padding, self.dilation = three(padding), three(dilation)
+        still = self.stride == (1, 1, 1)
+        self.rule = rule or ("subm" if still else "floor")
+        if self.rule not in ("subm", "floor", "footprint"):
+            raise InvalidError(
+                f"unknown rule '{rule}' (subm, floor, footprint)"
+            )
+        if self.rule == "subm" and not still:
+            raise InvalidError(
+                f"a submanifold layer has the stride 1, not "
+                f"{by_axis(self.stride)}"
+            )
+
+    def words(self, shape: Optional[Sequence[int]]) -> str:
+        """The geometry of the layer on a spatial shape."""
+        words = (
+            f"k={by_axis(self.kernel_size)},dilation={by_axis(self.dilation)}"
+        )
+        if self.rule == "subm":
+            return "subm," + words
+        words = f"conv,rule={self.rule},{words},stride={by_axis(self.stride)}"
+        if self.rule == "footprint":
+            words += f",padding={by_axis(self.padding)}"
+            if shape is not None:
+                words += f",shape={by_axis(shape)}"
+        return words
+
+    def _shape(self, shape: Optional[Sequence[int]]) -> Any:
+        if shape is None or self.rule == "subm":
+            return shape
+        if self.rule == "floor":
+            return [(s - 1) // t + 1 for s, t in zip(shape, self.stride)]
+        return footprint_shape(
+            shape, self.kernel_size, self.stride, self.padding, self.dilation
+        )
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        """The layer's outputs on its own voxels."""
+        words = self.words(x.shape)
+        m, coords = ops.kernel_map(x.coords, words)
+        y = self.run(x.features, m, words, coords.shape[0])
+        if self.rule == "subm":
+            return x.replace(y)
+        return SparseTensor(
+            y, coords, self._shape(x.shape), x._batch_size, Made(m, words)
+        )
+
+    def extra_repr(self) -> str:
+        words = (
+            f"{self.in_channels}, {self.out_channels}, "
+            f"kernel_size={by_axis(self.kernel_size)}, rule={self.rule}"
+        )
+        if self.rule != "subm":
+            words += f", stride={by_axis(self.stride)}"
+        if self.groups != 1:
+            words += f", groups={self.groups}"
+        return words + ("" if self.bias is not None else ", bias=False")
+
+
+class DepthwiseConv3d(Conv3d):
+    """A Conv3d in which each channel is by itself."""
+
+    def __init__(
+        self,
+        channels: int,
+        kernel_size: Sizes = 3,
+        stride: Sizes = 1,
+        **more: Any,
+    ) -> None:
+        super().__init__(
+            channels, channels, kernel_size, stride, groups=channels, **more
+        )
+
+
+class InverseConv3d(Convolution):
+    """Inverts a strided layer: its outputs are on that layer's input voxels.
+
+    Kernel and stride are those of the strided layer. forward(y, x): y is what
+    came of that layer, x what went in.
+    """
+
+    def __init__(
+        self,
+        cin: int,
+        cout: int,
+        kernel_size: Sizes = 3,
+        groups: int = 1,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        kernel = three(kernel_size)
+        super().__init__(cin, cout, kernel, groups, bias, device, dtype)
+        self.kernel_size = kernel
+
+    def forward(self, y: SparseTensor, x: SparseTensor) -> SparseTensor:
+        """The outputs on the voxels of x. InvalidError: y did not come of a
+        strided layer with this kernel, or of other voxels."""
+        if y.made is None or not y.made.words.startswith("conv,"):
+            raise InvalidError(
+                "an inverse layer needs what came of a strided "
+                "layer; these voxels did not"
+            )
+        if f",k={by_axis(self.kernel_size)}," not in y.made.words:
+            raise InvalidError(
+                f"the layer to be inverted is '{y.made.words}', "
+                f"this kernel is {by_axis(self.kernel_size)}"
+            )
+        m = ops.inverse_map(y.made.map, y.made.words)
+        words = "inverse," + y.made.words.split(",", 1)[1]
+        if isinstance(m, Map) and m.rows_out != len(x):
+            raise InvalidError(
+                f"the strided layer read {m.rows_out} voxels, the "
+                f"outputs are to be on {len(x)}"
+            )
+        return x.replace(self.run(y.features, m, words, x.coords.shape[0]))
+
+
+class TransposedConv3d(Convolution):
+    """A transposed convolution onto voxels that are given. forward(y, x): an
+    output at voxel o of x sees the input i of y where o = i * stride + offset,
+    as MinkowskiEngine has it."""
+
+    def __init__(
+        self,
+        cin: int,
+        cout: int,
+        kernel_size: Sizes = 3,
+        stride: Sizes = 2,
+        groups: int = 1,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        kernel = three(kernel_size)
+        super().__init__(cin, cout, kernel, groups, bias, device, dtype)
+        self.kernel_size, self.stride = kernel, three(stride)
+
+    def forward(self, y: SparseTensor, x: SparseTensor) -> SparseTensor:
+        """The outputs on the voxels of x."""
+        words = (
+            f"transposed,k={by_axis(self.kernel_size)},"
+            f"stride={by_axis(self.stride)}"
+        )
+        m = ops.join_maps(y.coords, x.coords, words)
+        return x.replace(self.run(y.features, m, words, x.coords.shape[0]))
+
+
+class GenerativeConv3d(Convolution):
+    """A transposed convolution that makes the voxels of its outputs: all that
+    see an input (MinkowskiEngine's generative transposed convolution)."""
+
+    def __init__(
+        self,
+        cin: int,
+        cout: int,
+        kernel_size: Sizes = 2,
+        stride: Sizes = 2,
+        groups: int = 1,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        kernel = three(kernel_size)
+        super().__init__(cin, cout, kernel, groups, bias, device, dtype)
+        self.kernel_size, self.stride = kernel, three(stride)
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        """The outputs, on finer voxels."""
+        words = (
+            f"generative,k={by_axis(self.kernel_size)},"
+            f"stride={by_axis(self.stride)}"
+        )
+        m, coords = ops.kernel_map(x.coords, words)
+        return SparseTensor(
+            self.run(x.features, m, words, coords.shape[0]),
+            coords,
+            None,
+            x._batch_size,
+        )
+
+
+class OnFeatures(SparseModule):
+    """A dense module that is applied to the features: OnFeatures(nn.ReLU()).
+    It is not called where there are no voxels."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+
+    def forward(self, x: SparseTensor) -> SparseTensor:
+        """The same voxels with the module's features."""
+        return x.replace(self.module(x.features)) if len(x) else x
+
+
+class BatchNorm(nn.BatchNorm1d, SparseModule):
+    """Batch normalisation over all voxels of the batch."""
+
+    def forward(  # type: ignore[override]
+        self, x: SparseTensor
+    ) -> SparseTensor:
+        """The same voxels, normalised."""
+        return x.replace(super().forward(x.features)) if len(x) else x
+
+
+class Sequential(nn.Sequential, SparseModule):
+    """Modules in a row; those that are no SparseModule are applied to the
+    features."""
+
+    def forward(self, x: Any) -> Any:
+        """What comes of the last."""
+        for module in self:
+            if isinstance(module, SparseModule) or not isinstance(
+                x, SparseTensor
+            ):
+                x = module(x)
+            elif len(x):
+                x = x.replace(module(x.features))
+        return x

@@ -1,0 +1,668 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Sparse convolution on PyTorch tensors.
+
+Eager code calls an autograd.Function. While torch.compile or torch.export
+traces, the same work is done by the registered operators torch.ops.spctune.*,
+which have fake implementations. A kernel map is then a small tensor that keeps
+it alive.
+"""
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple, Union
+
+import torch
+from torch import Tensor
+
+from . import _abi, context, maps
+from ._lib import Error, InvalidError
+from .context import Context
+from .maps import KRSC, Coords, Layer, Map
+
+__all__ = ["AnyMap", "conv", "kernel_map", "inverse_map", "join_maps"]
+
+_NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+# A map, or while a graph is traced the tensor that stands for it.
+AnyMap = Union[Map, Tensor]
+
+
+# ---- devices -----------------------------------------------------------------
+
+
+def _context(tensor: Tensor) -> Context:
+    """The context of a tensor's device."""
+    device = tensor.device
+    if device.type == "cpu":
+        return Context.get("cpu")
+    if device.type != "cuda":
+        raise InvalidError(
+            f"no spctune device for tensors on '{device}'; move "
+            "them to 'cpu' or 'cuda'"
+        )
+    with torch.cuda.device(device):  # its CUcontext is the current one
+        return Context.get(f"cuda:{device.index}")
+
+
+def _stream(tensor: Tensor) -> Optional[int]:
+    """torch's current stream on a tensor's device; None on the processor."""
+    if tensor.device.type == "cpu":
+        return None
+    current: int = torch._C._cuda_getCurrentRawStream(tensor.device.index)
+    return current
+
+
+def _cuda_memory(device: str) -> Any:
+    """The spc_memory_hook by which libspc uses torch's caching allocator. It
+    orders reuse by stream; memory for any stream waits for the current one."""
+    index = int(device.partition(":")[2])
+    hook = _abi.spc_memory_hook(ordered=True)
+
+    def alloc(size: int, stream: Optional[int], _: Any) -> int:
+        try:
+            used = stream or torch._C._cuda_getCurrentRawStream(index)
+            if not stream and used:
+                torch.cuda.current_stream(index).synchronize()
+            return int(torch.cuda.caching_allocator_alloc(size, index, used))
+        except RuntimeError:  # torch.OutOfMemoryError: the library says so
+            return 0
+
+    def free(memory: int, size: int, stream: Optional[int], _: Any) -> None:
+        torch.cuda.caching_allocator_delete(memory)
+
+    hook.alloc, hook.free = type(hook.alloc)(alloc), type(hook.free)(free)
+    _hooks.append(hook)  # the library uses it until the process ends
+    return hook
+
+
+_hooks: List[Any] = []
+context.memory_hooks["cuda"] = _cuda_memory
+
+
+def _ready(tensor: Tensor) -> Tensor:
+    """The tensor, contiguous and at a multiple of 16 bytes."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % 16 else tensor
+
+
+def _bytes(size: int, like: Tensor) -> Tuple[Optional[Tensor], Optional[int]]:
+    """Memory of a device, and an address in it, a multiple of 256."""
+    if size == 0:
+        return None, None
+    memory = torch.empty(size + 256, dtype=torch.uint8, device=like.device)
+    return memory, (memory.data_ptr() + 255) & ~255
+
+
+def _version(tensor: Tensor) -> int:
+    """Counts writes to a tensor; inference tensors do not count theirs."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+# ---- maps --------------------------------------------------------------------
+
+
+class Level:
+    """What is known of a tensor of voxels: its set, and the maps over it. It
+    is an attribute of the tensor and ends with it; a write to the tensor makes
+    it stale. Copies and files of the tensor do not have it."""
+
+    def __init__(self, coords: Coords, version: int) -> None:
+        self.coords, self.version = coords, version
+        self.maps: Dict[str, Tuple[Map, Optional[Any]]] = {}
+
+    def __reduce__(self) -> Any:
+        return (type(None), ())
+
+
+def _level(indices: Tensor) -> Level:
+    """The level of a tensor of voxels, made if it has none."""
+    level = getattr(indices, "_spctune", None)
+    if (
+        level is not None
+        and level.version == _version(indices)
+        and level.coords.ctx.pid == context.own_pid
+    ):
+        return level  # type: ignore[no-any-return]
+    if indices.dim() != 2 or not 2 <= indices.shape[1] <= 4:
+        raise InvalidError(
+            f"voxels have the shape {tuple(indices.shape)}; it is "
+            "[rows, 4] (batch and three coordinates), or fewer "
+            "for fewer dimensions"
+        )
+    if indices.dtype not in (torch.int32, torch.int64):
+        raise InvalidError(f"voxels are {indices.dtype}, not int32")
+    rows = indices.detach().to(torch.int32)
+    if rows.shape[1] < 4:  # fewer dimensions: the others are one voxel wide
+        rows = torch.nn.functional.pad(rows, (0, 4 - rows.shape[1]))
+    rows = _ready(rows)
+    coords = Coords.of_rows(
+        _context(rows), rows.data_ptr(), rows.shape[0], _stream(rows)
+    )
+    return _attach(indices, coords)
+
+
+def _attach(indices: Tensor, coords: Coords) -> Level:
+    level = Level(coords, _version(indices))
+    indices._spctune = level  # type: ignore[attr-defined]
+    return level
+
+
+class _Rows:
+    """Device memory of a set, as torch.as_tensor and frombuffer take it."""
+
+    def __init__(self, coords: Coords) -> None:
+        self.coords = coords
+        self.__cuda_array_interface__ = {
+            "shape": (coords.rows, 4),
+            "typestr": "<i4",
+            "strides": None,
+            "data": (coords.data(), True),
+            "version": 2,
+        }
+
+
+def _rows_of(coords: Coords, like: Tensor) -> Tensor:
+    """The voxels of a set of outputs in the order of their rows, as a tensor
+    with the columns of `like`, and with its level."""
+    columns = like.shape[1]
+    out = torch.empty(coords.rows, 4, dtype=torch.int32, device=like.device)
+    if coords.rows:
+        if like.device.type == "cpu":
+            coords.ctx.copy(out.data_ptr(), coords.data() or 0, out.nbytes)
+        else:
+            out.copy_(torch.as_tensor(_Rows(coords), device=like.device))
+    if columns < 4:
+        out = out[:, :columns].contiguous()
+    _attach(out, coords)
+    return out
+
+
+def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
+    """The map of a layer over voxels, and the voxels of its outputs."""
+    level = _level(indices)
+    m, out = level.maps.get(words) or (maps.make_map(level.coords, words), None)
+    if m.relation.fine is m.relation.coarse:
+        # The tensor is not kept by its own level: that would be a circle.
+        level.maps[words] = (m, None)
+        return m, indices
+    if out is None or out._spctune.version != _version(out):
+        # There is none yet, or the caller has written to it since.
+        r = m.relation
+        out = _rows_of(r.fine if m.inverse else r.coarse, indices)
+        level.maps[words] = (m, out)
+    return m, out
+
+
+class _Owner(bytearray):
+    """The memory of a tensor that stands for a map: it keeps the map alive."""
+
+    relation: Optional[maps.Relation] = None
+
+
+def _handle(m: Map) -> Tensor:
+    owner = _Owner(16)
+    owner.relation = m.relation
+    handle = torch.frombuffer(owner, dtype=torch.int64)
+    handle[0], handle[1] = m.relation.number, int(m.inverse)
+    return handle
+
+
+def _map_of(handle: Tensor, words: str) -> Map:
+    number, inverse = handle.tolist()
+    relation = maps.relations.get(number)
+    if relation is None:
+        raise Error(
+            "this tensor names a kernel map that is no longer there; a "
+            "map cannot be stored or sent to another process"
+        )
+    return Map(relation, bool(inverse), maps.canonical(words))
+
+
+def kernel_map(indices: Tensor, words: str) -> Tuple[AnyMap, Tensor]:
+    """The map of a layer over voxels, and the voxels of its outputs.
+
+    indices  int32 [rows, 4]: batch, x, y, z; each voxel once
+    words    operator and geometry: "subm,k=3", "conv,k=2,stride=2,rule=floor"
+
+    The map is made once and kept with the tensor of voxels. InvalidError: a bad
+    word, equal voxels, or a wrong shape.
+    """
+    if torch.compiler.is_compiling():
+        if words.startswith("subm"):
+            return torch.ops.spctune.map(indices, words), indices
+        made, out = torch.ops.spctune.map_out(indices, words)
+        if torch.is_grad_enabled():  # batch normalisation asks for this
+            torch._check(
+                out.shape[0] > 1,
+                lambda: (
+                    "a compiled step of training needs two voxels at each level"
+                ),
+            )
+        return made, out
+    return _find_map(indices, words)
+
+
+def inverse_map(forward: AnyMap, words: str) -> AnyMap:
+    """The map of the layer that inverts a strided one of these words: its
+    outputs are that layer's inputs, in their order."""
+    if isinstance(forward, Map):
+        return maps.inverse_of(forward)
+    out: Tensor = torch.ops.spctune.map_inverse(forward, words)
+    return out
+
+
+def join_maps(inputs: Tensor, outputs: Tensor, words: str) -> AnyMap:
+    """The map of a layer between voxels that are both given: rule given."""
+    if torch.compiler.is_compiling():
+        made: Tensor = torch.ops.spctune.map_join(inputs, outputs, words)
+        return made
+    return _join(inputs, outputs, words)
+
+
+def _join(inputs: Tensor, outputs: Tensor, words: str) -> Map:
+    level, to = _level(inputs), _level(outputs)
+    # By the number of the other set, which is not kept for that.
+    key = f"{words} to {id(to.coords)}"
+    found = level.maps.get(key)
+    if (
+        found is None
+        or found[0].relation.coarse is not to.coords
+        and found[0].relation.fine is not to.coords
+    ):
+        found = level.maps[key] = (
+            maps.join(level.coords, to.coords, words),
+            None,
+        )
+    return found[0]
+
+
+# ---- passes ------------------------------------------------------------------
+
+
+class Packs:
+    """Packed weights of a module. They are kept only with the option `frozen`,
+    since a write to `weight.data` leaves no trace."""
+
+    def __init__(self) -> None:
+        self.kept: Dict[int, Tuple[Any, ...]] = {}
+
+    def __reduce__(self) -> Any:
+        return (Packs, ())
+
+    def __deepcopy__(self, memo: Any) -> "Packs":
+        return Packs()
+
+
+def _pack(
+    call: maps.Call,
+    weight: Tensor,
+    dtype: torch.dtype,
+    stream: Optional[int],
+    packs: Optional[Packs],
+    which: int,
+) -> Tuple[Any, Optional[int]]:
+    """Packed weights, with what keeps them alive."""
+    frozen = packs is not None and context.frozen()
+    if frozen:
+        assert packs is not None
+        stamp = (weight.data_ptr(), _version(weight), dtype, stream)
+        entry = packs.kept.get(which)
+        if entry is not None and entry[0] is call.plan and entry[1] == stamp:
+            return entry, entry[2]
+    source = _ready(weight.detach().to(dtype))
+    memory, address = _bytes(call.plan.weights_bytes, source)
+    if address is not None:
+        call.pack(address, source.data_ptr(), stream)
+    entry = (call.plan, stamp if frozen else None, address, memory)
+    if frozen and packs is not None:
+        packs.kept[which] = entry
+    return entry, address
+
+
+def _layer(x: Tensor, weight: Tensor, words: str) -> Layer:
+    """The layer of a call; checks what tensors have in common."""
+    name = _NAMES.get(x.dtype)
+    if name is None:
+        raise InvalidError(
+            f"features are {x.dtype}; types are float16, bfloat16 and float32"
+        )
+    if x.device != weight.device:
+        raise InvalidError(
+            f"features are on {x.device} and weights on {weight.device}"
+        )
+    cout, group_in, cin = weight.shape[0], weight.shape[-1], x.shape[1]
+    if group_in == 0 or cin % group_in:
+        raise InvalidError(
+            f"features have {cin} channels and weights take "
+            f"{group_in} for each group"
+        )
+    if name == "f32" and x.is_cuda and torch.backends.cudnn.allow_tf32:
+        name = "tf32"
+    return Layer(
+        words,
+        cin,
+        cout,
+        cin // group_in,
+        name,
+        context.deterministic(torch.are_deterministic_algorithms_enabled()),
+    )
+
+
+def _need_rows(tensor: Tensor, rows: int, what: str) -> None:
+    if tensor.shape[0] != rows:
+        raise InvalidError(
+            f"{what} have {tensor.shape[0]} rows and the kernel map has {rows}"
+        )
+
+
+def _forward(
+    x: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    m: Map,
+    packs: Optional[Packs],
+) -> Tensor:
+    """The outputs of a layer: [rows_out, cout]."""
+    layer, rows = _layer(x, weight, m.words), m.rows_out
+    _need_rows(x, m.rows_in, "features")
+    if rows == 0 or x.shape[0] == 0:
+        out = x.new_zeros(rows, layer.cout)
+        return out if bias is None else out + bias.to(x.dtype)
+    stream = _stream(x)
+    out = x.new_empty(rows, layer.cout)
+    call = m.relation.call(layer, _abi.SPC_FORWARD, bias is not None, stream)
+    kept, packed = _pack(call, weight, x.dtype, stream, packs, _abi.SPC_FORWARD)
+    scratch, work = _bytes(call.work_bytes, x)
+    x = _ready(x)
+    if bias is not None:
+        bias = _ready(bias.detach().float())
+    call.run(
+        x.data_ptr(),
+        out.data_ptr(),
+        packed,
+        None if bias is None else bias.data_ptr(),
+        work,
+        None,
+        stream,
+        stream is not None or rows < 1000,
+    )
+    return out
+
+
+def _backward_input(
+    grad: Tensor, weight: Tensor, layer: Layer, m: Map, packs: Optional[Packs]
+) -> Tensor:
+    """The gradient of the features: [rows_in, cin]."""
+    if grad.shape[0] == 0 or m.rows_in == 0:
+        return grad.new_zeros(m.rows_in, layer.cin)
+    stream = _stream(grad)
+    out = grad.new_empty(m.rows_in, layer.cin)
+    call = m.relation.call(layer, _abi.SPC_DGRAD, False, stream)
+    kept, packed = _pack(
+        call, weight, grad.dtype, stream, packs, _abi.SPC_DGRAD
+    )
+    scratch, work = _bytes(call.work_bytes, grad)
+    call.run(
+        grad.data_ptr(),
+        out.data_ptr(),
+        packed,
+        None,
+        work,
+        None,
+        stream,
+        stream is not None or m.rows_in < 1000,
+    )
+    return out
+
+
+def _backward_weight(
+    grad: Tensor, x: Tensor, weight: Tensor, layer: Layer, m: Map
+) -> Tensor:
+    """The gradient of the weights, in their shape and type."""
+    if grad.shape[0] == 0 or x.shape[0] == 0:
+        return torch.zeros_like(weight, memory_format=torch.contiguous_format)
+    stream = _stream(grad)
+    offsets, group_in = weight[0, ..., 0].numel(), weight.shape[-1]
+    wide = weight.dtype == torch.float32
+    shape = (
+        (layer.cout, offsets, group_in)
+        if KRSC
+        else (offsets, group_in, layer.cout)
+    )
+    out = torch.empty(
+        shape, device=x.device, dtype=torch.float32 if wide else x.dtype
+    )
+    call = m.relation.call(layer, _abi.SPC_WGRAD, wide, stream)
+    scratch, work = _bytes(call.work_bytes, x)
+    call.run(
+        x.data_ptr(),
+        out.data_ptr(),
+        None,
+        None,
+        work,
+        grad.data_ptr(),
+        stream,
+        stream is not None or x.shape[0] < 1000,
+    )
+    if not KRSC:
+        out = out.permute(2, 0, 1).contiguous()
+    return out.view(weight.shape).to(weight.dtype)
+
+
+def _gradients(
+    grad: Tensor,
+    x: Tensor,
+    weight: Tensor,
+    m: Map,
+    needs: Tuple[bool, bool],
+    packs: Optional[Packs],
+) -> Tuple[Optional[Tensor], Optional[Tensor]]:
+    layer = _layer(x, weight, m.words)
+    grad, x = _ready(grad), _ready(x)
+    return (
+        _backward_input(grad, weight, layer, m, packs) if needs[0] else None,
+        _backward_weight(grad, x, weight, layer, m) if needs[1] else None,
+    )
+
+
+class _Conv(torch.autograd.Function):
+    """A layer of eager code."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        weight: Tensor,
+        bias: Optional[Tensor],
+        m: Map,
+        packs: Optional[Packs],
+    ) -> Tensor:
+        ctx.save_for_backward(x, weight, bias)
+        ctx.map, ctx.packs = m, packs
+        return _forward(x, weight, bias, m, packs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> Any:
+        x, weight, bias = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        dx, dw = _gradients(grad, x, weight, ctx.map, needs[:2], ctx.packs)
+        db = _bias_gradient(grad, bias) if needs[2] else None
+        return dx, dw, db, None, None
+
+
+def _bias_gradient(grad: Tensor, bias: Tensor) -> Tensor:
+    return grad.sum(0, dtype=torch.float32).to(bias.dtype)
+
+
+def _autocast(x: Tensor, weight: Tensor) -> Tensor:
+    """The features in the type of the computation: autocast's, where it is on;
+    else theirs, which is that of the weights."""
+    kind = x.device.type
+    if kind not in ("cpu", "cuda"):
+        raise InvalidError(
+            f"features are on '{x.device}'; layers run on 'cpu' and 'cuda'"
+        )
+    if torch.is_autocast_enabled(kind):
+        if x.dtype.is_floating_point and x.dtype != torch.float64:
+            x = x.to(torch.get_autocast_dtype(kind))
+    elif x.dtype != weight.dtype:
+        raise InvalidError(f"features are {x.dtype} and weights {weight.dtype}")
+    return x
+
+
+def conv(
+    x: Tensor,
+    weight: Tensor,
+    m: AnyMap,
+    words: str,
+    rows: int,
+    bias: Optional[Tensor] = None,
+    packs: Optional[Packs] = None,
+) -> Tensor:
+    """The outputs of a layer, [rows, cout], with gradients.
+
+    x       features [rows of the inputs, cin]: float16, bfloat16, float32
+    weight  [cout, kx, ky, kz, cin / groups]
+    m       the map, of kernel_map() and the like; words: the layer's geometry
+    rows    rows of the outputs
+    bias    [cout]
+
+    Runs on torch's current stream. InvalidError: types, devices or sizes do not
+    fit each other.
+    """
+    x = _autocast(x, weight)
+    if isinstance(m, Map):
+        if torch.is_grad_enabled():
+            apply: Any = _Conv.apply
+            out: Tensor = apply(x, weight, bias, m, packs)
+            return out
+        return _forward(x, weight, bias, m, packs)
+    out = torch.ops.spctune.conv(x, weight, bias, m, rows, words)
+    return out
+
+
+# ---- registered operators ----------------------------------------------------
+
+_library = torch.library.Library("spctune", "DEF")
+_library.define("map(Tensor coords, str words) -> Tensor")
+_library.define("map_out(Tensor coords, str words) -> (Tensor, Tensor)")
+_library.define("map_inverse(Tensor map, str words) -> Tensor")
+_library.define("map_join(Tensor coords, Tensor to, str words) -> Tensor")
+_library.define(
+    "conv(Tensor x, Tensor weight, Tensor? bias, Tensor map, "
+    "SymInt rows, str words) -> Tensor"
+)
+_library.define(
+    "conv_backward(Tensor grad, Tensor x, Tensor weight, Tensor map, "
+    "str words) -> (Tensor, Tensor)"
+)
+
+
+def _op_map(coords: Tensor, words: str) -> Tensor:
+    return _handle(_find_map(coords, words)[0])
+
+
+def _op_map_out(coords: Tensor, words: str) -> Tuple[Tensor, Tensor]:
+    m, out = _find_map(coords, words)
+    # An operator's outputs are its own: the cached voxels stay as they are.
+    copy = out.clone()
+    _attach(copy, _level(out).coords)
+    return _handle(m), copy
+
+
+def _op_map_inverse(handle: Tensor, words: str) -> Tensor:
+    return _handle(maps.inverse_of(_map_of(handle, words)))
+
+
+def _op_map_join(coords: Tensor, to: Tensor, words: str) -> Tensor:
+    return _handle(_join(coords, to, words))
+
+
+def _op_conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    handle: Tensor,
+    rows: int,
+    words: str,
+) -> Tensor:
+    m = _map_of(handle, words)
+    if rows != m.rows_out:
+        raise InvalidError(
+            f"the kernel map has {m.rows_out} rows of outputs, not {rows}"
+        )
+    return _forward(x, weight, bias, m, None)
+
+
+def _op_conv_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, handle: Tensor, words: str
+) -> Tuple[Tensor, Tensor]:
+    dx, dw = _gradients(
+        grad, x, weight, _map_of(handle, words), (True, True), None
+    )
+    assert dx is not None and dw is not None
+    return dx, dw
+
+
+def _fake_handle(*_: Any) -> Tensor:
+    return torch.empty(2, dtype=torch.int64, device="cpu")
+
+
+def _fake_map_out(coords: Tensor, words: str) -> Tuple[Tensor, Tensor]:
+    rows = torch.library.get_ctx().new_dynamic_size()
+    return _fake_handle(), coords.new_empty(
+        (rows, coords.shape[1]), dtype=torch.int32
+    )
+
+
+def _fake_conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Optional[Tensor],
+    handle: Tensor,
+    rows: int,
+    words: str,
+) -> Tensor:
+    return x.new_empty(rows, weight.shape[0])
+
+
+def _fake_conv_backward(
+    grad: Tensor, x: Tensor, weight: Tensor, handle: Tensor, words: str
+) -> Tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), weight.new_empty(weight.shape)
+
+
+def _op_setup(ctx: Any, inputs: Any, output: Tensor) -> None:
+    x, weight, bias, handle, _, words = inputs
+    ctx.save_for_backward(x, weight, bias, handle)
+    ctx.words = words
+
+
+def _op_backward(ctx: Any, grad: Tensor) -> Any:
+    x, weight, bias, handle = ctx.saved_tensors
+    dx, dw = torch.ops.spctune.conv_backward(
+        grad.contiguous(), x, weight, handle, ctx.words
+    )
+    db = _bias_gradient(grad, bias) if bias is not None else None
+    return dx, dw, db, None, None, None
+
+
+class _Operator(NamedTuple):
+    run: Any
+    fake: Any
+
+
+for _name, _operator in {
+    "map": _Operator(_op_map, _fake_handle),
+    "map_out": _Operator(_op_map_out, _fake_map_out),
+    "map_inverse": _Operator(_op_map_inverse, _fake_handle),
+    "map_join": _Operator(_op_map_join, _fake_handle),
+    "conv": _Operator(_op_conv, _fake_conv),
+    "conv_backward": _Operator(_op_conv_backward, _fake_conv_backward),
+}.items():
+    # Maps are found by handles, which are on the CPU whatever the device is.
+    _library.impl(_name, _operator.run, "CompositeExplicitAutograd")
+    torch.library.register_fake(
+        f"spctune::{_name}", _operator.fake, lib=_library
+    )
+torch.library.register_autograd(
+    "spctune::conv", _op_backward, setup_context=_op_setup, lib=_library
+)
