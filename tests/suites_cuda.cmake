@@ -45,3 +45,12 @@ set_property(TEST cuda_host frames APPEND PROPERTY
   ENVIRONMENT "SPC_CUBLASLT=/nonexistent")
 set_property(TEST cublas cuda_host frames APPEND PROPERTY
   ENVIRONMENT_MODIFICATION LD_LIBRARY_PATH=path_list_prepend:${fake_cuda_dir})
+
+# Host time of a launch, for docs/performance.md; built, not run.
+add_executable(bench_execute bench/bench_execute.c)
+target_link_libraries(bench_execute PRIVATE spc_internal)
+target_compile_definitions(bench_execute PRIVATE
+  SPC_TEST_DATA="${CMAKE_CURRENT_SOURCE_DIR}"
+  SPC_TEST_CUDA="$<TARGET_FILE:fake_cuda>"
+  SPC_TEST_NVRTC="$<TARGET_FILE:fake_nvrtc>")
+add_dependencies(bench_execute fake_cuda fake_nvrtc)
