@@ -138,11 +138,27 @@ static void withdraw(spc__pool *pool)
     pthread_mutex_unlock(&pool->one_at_a_time);
 }
 
+/* A loop of one index is often a small layer, whose body takes less time than
+ * the atomic operations that hand out indices. */
+static bool run_one(const loop *l)
+{
+    bool was_in_body = in_body;
+
+    if (spc__cancelled(l->cancel))
+        return false;
+    in_body = true;
+    l->body(l->payload, 0);
+    in_body = was_in_body;
+    return true;
+}
+
 bool spc__pool_run_until(spc__pool *pool, const volatile int *cancel, int64_t n,
                          void (*body)(void *payload, int64_t i), void *payload)
 {
     loop l = {.n = n, .cancel = cancel, .body = body, .payload = payload};
 
+    if (n == 1)
+        return run_one(&l);
     atomic_init(&l.next, 0);
     bool is_shared = n > 1 && offer(pool, &l);
     work(&l);
