@@ -9,6 +9,10 @@ target_compile_definitions(test_header PRIVATE
 spc_suite(lookup)
 spc_suite(shipped)
 spc_suite(runtime)
+# What plans remember about maps; the execute path is watched for allocations.
+spc_suite(binding)
+spc_watch_allocations(test_binding)
+spc_threaded(binding)
 # Every public function with arguments that are wrong.
 spc_suite(arguments)
 # Calls out of order, and whose sentence a failure is.

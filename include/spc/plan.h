@@ -143,7 +143,10 @@ SPC_API spc_status spc_plans_pack_weights(int *failed,
 /* Makes `map` ready for `plan` (a map that was not the one given to
  * spc_plan_create), on `stream`. Allocates; not for the execute path. Other
  * streams, and other calls that prepare or read this map (spc_plan_create,
- * spc_map_download), must wait until that is done: spc_ctx_synchronize. */
+ * spc_map_download), must wait until that is done: spc_ctx_synchronize.
+ * What all launches of the plan on the map have in common is decided here. A
+ * plan also runs on a map that has its layout because of another plan, but then
+ * every launch decides that again. */
 SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
                                    void *stream);
 

@@ -22,7 +22,8 @@
  *                     offset. Made by spc__map_prepare_pairs
  *
  * Tables and pairs live in the map, are filled again whenever it is rebuilt,
- * and are sized for the capacity of its sets.
+ * and are sized for the capacity of its sets. They keep their addresses until
+ * the map is freed, so that a plan may remember a view (plan/binding.h).
  */
 #ifndef SPC_RUNTIME_LAYOUT_H
 #define SPC_RUNTIME_LAYOUT_H
@@ -41,6 +42,7 @@ const char *spc__row_order_names(void);
 bool spc__row_order_is_apart(const char *name);
 
 /* Number of groups of offsets, each with a layout of its own; 1 for NULL. */
+enum { SPC__ORDER_GROUPS = 4 }; /* the most */
 int spc__row_order_groups(const spc__row_order *order);
 /* The first offset of a group; group `groups` begins after the last offset. */
 int spc__group_begin(int group, int groups, int offsets);

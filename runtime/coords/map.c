@@ -172,10 +172,20 @@ static void unlink_turned(spc_map *map)
         map->turned_by->turned = NULL;
 }
 
+static void release_attachments(spc_map *map)
+{
+    for (int i = 0; i < SPC__ATTACHMENTS; i++)
+        for (spc__attachment *next, *at = map->attached[i]; at; at = next) {
+            next = at->next;
+            at->release(at);
+        }
+}
+
 void spc_map_free(spc_map *map)
 {
     if (!map)
         return;
+    release_attachments(map);
     unlink_turned(map);
     map->in->indexer->map_destroy(map);
     for (spc__map_layout *next, *layout = map->sorted; layout; layout = next) {

@@ -14,6 +14,17 @@
 #include "coords/coords.h"
 #include "coords/layout.h"
 
+/* What another room keeps with a map (plan/binding.h). It begins with this
+ * struct, and the map frees it. `owner` identifies it. */
+typedef struct spc__attachment {
+    struct spc__attachment *next;
+    const void *owner;
+    void (*release)(struct spc__attachment *attachment);
+} spc__attachment;
+
+/* Lists of attachments, so that each is short. */
+enum { SPC__ATTACHMENTS = 16 };
+
 struct spc_map {
     spc_ctx *ctx;
     spc_coords *in, *to;
@@ -31,6 +42,7 @@ struct spc_map {
                      * updated since */
     spc__map_layout plain;   /* in key order */
     spc__map_layout *sorted; /* prepared sorted orders */
+    spc__attachment *attached[SPC__ATTACHMENTS];
 };
 
 static inline bool spc__map_is_subm(const spc_map *map)

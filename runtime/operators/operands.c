@@ -64,6 +64,7 @@ static void set_gradient(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OPERAND_BIAS] = vector("bias", false, conv->cout);
     out[SPC_OPERAND_RESIDUAL] =
         matrix("grad", conv->dtype, rows_out, conv->cout, conv->add_pitch);
+    out[SPC_OPERAND_RESIDUAL].by = SPC__ROWS_OUT;
 }
 
 void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
@@ -75,8 +76,10 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
 
     out[SPC_OPERAND_IN] =
         matrix("in", conv->dtype, rows_in, conv->cin, conv->in_pitch);
+    out[SPC_OPERAND_IN].by = SPC__ROWS_IN;
     out[SPC_OPERAND_OUT] =
         matrix("out", type, rows_out, conv->cout, conv->out_pitch);
+    out[SPC_OPERAND_OUT].by = SPC__ROWS_OUT;
     out[SPC_OPERAND_OUT].written = true;
     out[SPC_OPERAND_WEIGHTS] =
         matrix("weights", conv->dtype, conv->cout, taps, 0);
@@ -90,6 +93,7 @@ void spc__operands(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OPERAND_SCALE] = vector("scale", conv->scale, conv->cout);
     out[SPC_OPERAND_RESIDUAL] = matrix("residual", type, adds ? rows_out : 0,
                                        conv->cout, conv->add_pitch);
+    out[SPC_OPERAND_RESIDUAL].by = SPC__ROWS_OUT;
     out[SPC_OPERAND_RESIDUAL].present = adds;
     out[SPC_OPERAND_IN_SCALE] = number("in_scale", spc__conv_in_is_whole(conv));
     out[SPC_OPERAND_OUT_SCALE] =

@@ -8,12 +8,20 @@
 
 #include "spc.h"
 
+/* Which rows an operand has: a number of its own, or those of the map. */
+typedef enum spc__operand_rows {
+    SPC__ROWS_OWN,
+    SPC__ROWS_IN,
+    SPC__ROWS_OUT
+} spc__operand_rows;
+
 /* A matrix [rows][columns], row major, `pitch` elements from row to row. An
  * operand that the layer lacks has 0 rows and 0 bytes. */
 typedef struct spc__operand {
     const char *name; /* as in spc_buffers */
     bool present;     /* the layer has it */
     int64_t rows, columns, pitch;
+    spc__operand_rows by; /* what `rows` is */
     spc_dtype dtype;
     size_t bytes;       /* from the first element to the end of the last */
     size_t dense_bytes; /* without the gaps between rows */

@@ -12,6 +12,7 @@
 #include "coords/rows.h"
 #include "operators/operands.h"
 #include "operators/pass.h"
+#include "plan/binding.h"
 #include "plan/lookup.h"
 #include "plan/transpose.h"
 #include <limits.h>
@@ -135,7 +136,9 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     snprintf(plan->template_name, sizeof(plan->template_name), "%s",
              template_name);
     snprintf(plan->config, sizeof(plan->config), "%s", config);
-    if ((status = spc__launch_read(&plan->geometry, &code->launch,
+    if ((status = spc__plan_life_create(&plan->life, spc__error_of(ctx))) !=
+            SPC_OK ||
+        (status = spc__launch_read(&plan->geometry, &code->launch,
                                    spc__error_of(ctx))) != SPC_OK ||
         (status = check_clear(plan)) != SPC_OK ||
         (status = check_gemm(plan)) != SPC_OK ||
@@ -146,13 +149,14 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
                                 "cannot use '%s' (%s): ", template_name,
                                 config);
     }
+    spc__buffers_list(&plan->buffers, conv, &plan->geometry);
     *out = plan;
     return SPC_OK;
 }
 
 /* Prepares on the default stream. It may not synchronise with the stream that
  * last filled the map, nor with the streams that the plan will run on, so the
- * host waits for both. Does nothing if the map is already prepared. */
+ * host waits for both. Enqueues nothing if the map is already prepared. */
 spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
 {
     const spc__launch_geometry *geometry = &plan->geometry;
@@ -160,7 +164,7 @@ spc_status spc__plan_prepare(const spc_plan *plan, spc_map *map)
     spc_status status;
 
     if (spc__plan_view_map(&args, map, geometry))
-        return SPC_OK;
+        return spc__binding_attach(plan, map, spc__error_of(plan->ctx));
     if ((status = spc__coords_land(plan->ctx, map->in_flight,
                                    spc__error_of(plan->ctx))) != SPC_OK)
         return status;
@@ -377,6 +381,7 @@ void spc_plan_free(spc_plan *plan)
 {
     if (plan == NULL)
         return;
+    spc__plan_life_end(plan->life);
     spc__ctx_leave(plan->ctx); /* the context owns the kernels' modules */
     free(plan);
 }

@@ -11,10 +11,9 @@
 #include "coords/rows.h"
 #include "operators/operands.h"
 #include "operators/pass.h"
+#include "plan/binding.h"
 #include "plan/transpose.h"
-#include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 /* Block size of packing kernels. */
 enum { PACK_BLOCK = 256 };
@@ -144,225 +143,88 @@ spc_status spc_plans_pack_weights(int *failed, const spc_plan *const *plans,
     return fail(plans[i - 1], &error);
 }
 
-/* Memory of an array: rows of `width` bytes at a distance of `pitch`. */
-typedef struct extent {
-    const char *name;
-    uintptr_t start;
-    size_t bytes, width, pitch;
-} extent;
+/* A call: what was decided before, and what is its own. */
+typedef struct call {
+    const spc_plan *plan;
+    const spc__binding *binding;
+    spc_conv_args args;
+    size_t work_bytes; /* of the workspace */
+    void *stream;
+} call;
 
-static extent extent_of(const spc__operand *operand, const void *memory)
+static spc_status launch(const call *c, spc__kernel *kernel,
+                         const spc__launch *how, const spc_conv_args *args,
+                         spc_error *error)
 {
-    size_t element = operand->columns > 0 && operand->rows > 0
-                         ? operand->dense_bytes / (size_t)operand->rows /
-                               (size_t)operand->columns
-                         : 0;
+    spc__device *device = c->plan->ctx->device;
 
-    return (extent){operand->name, (uintptr_t)memory, operand->bytes,
-                    (size_t)operand->columns * element,
-                    (size_t)operand->pitch * element};
-}
-
-/* Slices of one buffer interleave: one lies between the rows of the other, so
- * their address ranges intersect although they do not overlap. */
-static bool overlap(const extent *a, const extent *b)
-{
-    if (a->bytes == 0 || b->bytes == 0 || a->start >= b->start + b->bytes ||
-        b->start >= a->start + a->bytes)
-        return false;
-    if (a->pitch != b->pitch || a->pitch == 0)
-        return true;
-    ptrdiff_t pitch = (ptrdiff_t)a->pitch;
-    ptrdiff_t between = (ptrdiff_t)(b->start - a->start) % pitch;
-    if (between < 0)
-        between += pitch;
-    /* Rows of b begin `between` bytes after those of a. They are free of a if
-     * they begin after its row and end before its next one. */
-    return between < (ptrdiff_t)a->width ||
-           between + (ptrdiff_t)b->width > pitch;
-}
-
-/* The arguments of an execution. */
-typedef struct execution {
-    int64_t rows_in, rows_out;
-    size_t workspace_bytes;
-} execution;
-
-/* Lists the arrays, written ones first. Returns their number. */
-static int list_extents(extent out[SPC_OPERANDS + 1],
-                        const spc__operand operands[SPC_OPERANDS],
-                        const execution *e,
-                        const void *const given[SPC_OPERANDS],
-                        const void *workspace)
-{
-    int count = 2;
-
-    out[0] = extent_of(&operands[SPC_OPERAND_OUT], given[SPC_OPERAND_OUT]);
-    out[1] =
-        (extent){"workspace", (uintptr_t)workspace, e->workspace_bytes, 0, 0};
-    for (int i = 0; i < SPC_OPERANDS; i++)
-        if (i != SPC_OPERAND_OUT && operands[i].present)
-            out[count++] = extent_of(&operands[i], given[i]);
-    return count;
-}
-
-/* A gradient may be accumulated in place. */
-static bool may_be_one(const spc__operand *operand, const extent *a,
-                       const extent *b)
-{
-    return operand->in_place && a->start == b->start && a->bytes == b->bytes;
-}
-
-/* Blocks run in any order: one may write while others still read. */
-static spc_status check_overlaps(const spc__operand operands[SPC_OPERANDS],
-                                 const execution *e,
-                                 const void *const given[SPC_OPERANDS],
-                                 const void *workspace, spc_error *error)
-{
-    extent all[SPC_OPERANDS + 1];
-    int count = list_extents(all, operands, e, given, workspace);
-
-    for (int written = 0; written < 2; written++)
-        for (int i = written + 1; i < count; i++)
-            if (overlap(&all[written], &all[i]) &&
-                !may_be_one(&operands[SPC_OPERAND_WEIGHTS], &all[written],
-                            &all[i]))
-                return spc__fail(error, SPC_EINVAL,
-                                 "buffers `%s` and `%s` overlap: what is "
-                                 "written must lie apart from all others",
-                                 all[written].name, all[i].name);
-    return SPC_OK;
-}
-
-/* A weight gradient is written even if there are no rows. */
-static bool needs_memory(const spc_plan *plan, const spc__operand *operand)
-{
-    return operand->bytes > 0 || !plan->geometry.gradient;
-}
-
-static spc_status check_buffers(const spc_plan *plan, const execution *e,
-                                const spc_buffers *buffers, spc_error *error)
-{
-    const void *const given[SPC_OPERANDS] = {
-        buffers->in,       buffers->out,       buffers->weights,
-        buffers->bias,     buffers->scale,     buffers->residual,
-        buffers->in_scale, buffers->out_scale, buffers->residual_scale};
-    spc__operand operands[SPC_OPERANDS];
-
-    spc__operands(operands, &plan->conv, e->rows_in, e->rows_out);
-    operands[SPC_OPERAND_WEIGHTS].bytes = spc_plan_weights_bytes(plan);
-    operands[SPC_OPERAND_WEIGHTS].pitch = 0;
-    for (int i = 0; i < SPC_OPERANDS; i++)
-        if (operands[i].present && needs_memory(plan, &operands[i]) &&
-            spc__check_buffer(operands[i].name, given[i], operands[i].alignment,
-                              error) != SPC_OK)
-            return error->status;
-    if (e->workspace_bytes > 0 &&
-        spc__check_buffer("workspace", buffers->workspace, 256, error) !=
-            SPC_OK)
-        return error->status;
-    return check_overlaps(operands, e, given, buffers->workspace, error);
-}
-
-static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
-{
-    unsigned per_block = (unsigned)geometry->tiles_per_block;
-    unsigned blocks = ((unsigned)tiles + per_block - 1) / per_block;
-
-    if (geometry->grid_x > 0)
-        return geometry->grid_x;
-    if (geometry->persistent > 0 &&
-        (geometry->shares_tiles ||
-         geometry->persistent < blocks * geometry->cluster))
-        return geometry->persistent;
-    return blocks * geometry->cluster;
-}
-
-/* Blocks that loop over tiles: not more than fill the device. */
-static unsigned sum_grid_of(const spc_plan *plan, int tiles)
-{
-    const spc__launch_geometry *geometry = &plan->geometry;
-    unsigned most =
-        geometry->sum_per_sm * (unsigned)plan->ctx->info.multiprocessors;
-
-    if (geometry->sum_grid_x > 0)
-        return geometry->sum_grid_x;
-    return most > 0 && most < (unsigned)tiles ? most : (unsigned)tiles;
+    return spc__device_ops_of(device)->launch(device, kernel, how, args,
+                                              sizeof(*args), c->stream, error);
 }
 
 /* Enqueues the kernel that sums partial results: parts of tiles, or parts of
  * rows by pairs. */
-static spc_status enqueue_sum(const spc_plan *plan, const spc_conv_args *args,
-                              void *stream, spc_error *error)
+static spc_status enqueue_sum(const call *c, const spc_conv_args *args,
+                              spc_error *error)
 {
-    const spc__launch_geometry *geometry = &plan->geometry;
-    spc__launch launch = {
-        .grid_x = sum_grid_of(plan, args->map.tiles),
+    const spc__launch_geometry *geometry = &c->plan->geometry;
+    spc__launch how = {
+        .grid_x = c->binding->sum_blocks,
         .grid_y = geometry->sum_grid_y,
         .block = geometry->sum_block,
         .shared_bytes = geometry->sum_shared_bytes,
         .pdl = geometry->pdl,
     };
 
-    return spc__device_ops_of(plan->ctx->device)
-        ->launch(plan->ctx->device, plan->sum, &launch, args, sizeof(*args),
-                 stream, error);
+    return launch(c, c->plan->sum, &how, args, error);
 }
 
 /* Zeroes the arrays that kernels accumulate into. */
-static spc_status enqueue_clear(const spc_plan *plan, const spc_map *map,
-                                const spc_conv_args *args, void *stream,
-                                spc_error *error)
+static spc_status enqueue_clear(const call *c, spc_error *error)
 {
-    const spc__launch_geometry *geometry = &plan->geometry;
-    spc__device *device = plan->ctx->device;
+    const spc__launch_geometry *geometry = &c->plan->geometry;
+    spc__device *device = c->plan->ctx->device;
     const spc__device_ops *ops = spc__device_ops_of(device);
-    int64_t pairs = map ? spc__map_pair_capacity(map) : 0;
     spc_status status = SPC_OK;
 
     if (geometry->clear)
-        status = ops->fill(
-            device, args->out, 0,
-            spc__operand_of(&plan->conv, SPC_OPERAND_OUT, args->map.rows).bytes,
-            stream, error);
+        status = ops->fill(device, c->args.out, 0, c->binding->out_bytes,
+                           c->stream, error);
     if (status == SPC_OK && geometry->clear_workspace)
-        status = ops->fill(
-            device, args->workspace, 0,
-            spc__plan_work_bytes(geometry, args->map.rows_padded, pairs),
-            stream, error);
+        status = ops->fill(device, c->args.workspace, 0, c->work_bytes,
+                           c->stream, error);
     return status;
 }
 
 /* Multiplies the matrix that the first kernel left at the start of the
  * workspace by the weights. The product follows the matrix. */
-static spc_status enqueue_gemm(const spc_plan *plan, const spc_conv_args *args,
-                               void *stream, spc_error *error)
+static spc_status enqueue_gemm(const call *c, spc_error *error)
 {
-    spc__device *device = plan->ctx->device;
-    int depth = plan->geometry.gemm_depth;
-    size_t row = (size_t)depth * spc__dtype_of(plan->conv.dtype)->bytes;
+    const spc_conv *conv = &c->plan->conv;
+    const spc_conv_args *args = &c->args;
+    spc__device *device = c->plan->ctx->device;
+    int depth = c->plan->geometry.gemm_depth;
+    size_t row = (size_t)depth * spc__dtype_of(conv->dtype)->bytes;
     spc__gemm gemm = {
         .a = args->workspace,
         .b = args->weights,
         .c = (float *)(void *)((char *)args->workspace +
                                (size_t)args->map.rows_padded * row),
         .rows = args->map.rows_padded,
-        .columns = plan->conv.cout,
+        .columns = conv->cout,
         .depth = depth,
-        .dtype = plan->conv.dtype,
+        .dtype = conv->dtype,
     };
 
-    return spc__device_ops_of(device)->gemm(device, &gemm, stream, error);
+    return spc__device_ops_of(device)->gemm(device, &gemm, c->stream, error);
 }
 
-static spc_status enqueue_conv(const spc_plan *plan, const spc_conv_args *args,
-                               void *stream, spc_error *error)
+static spc_status enqueue_conv(const call *c, const spc_conv_args *args,
+                               spc_error *error)
 {
-    spc__device *device = plan->ctx->device;
-    const spc__device_ops *ops = spc__device_ops_of(device);
-    const spc__launch_geometry *geometry = &plan->geometry;
-    spc__launch launch = {
-        .grid_x = grid_of(geometry, args->map.tiles),
+    const spc__launch_geometry *geometry = &c->plan->geometry;
+    spc__launch how = {
+        .grid_x = c->binding->run_blocks,
         .grid_y = geometry->grid_y,
         .block = geometry->block,
         .shared_bytes = geometry->shared_bytes,
@@ -370,38 +232,32 @@ static spc_status enqueue_conv(const spc_plan *plan, const spc_conv_args *args,
         .cluster = geometry->cluster,
     };
 
-    return ops->launch(device, plan->run, &launch, args, sizeof(*args), stream,
-                       error);
+    return launch(c, c->plan->run, &how, args, error);
 }
 
 /* Enqueues the kernel that prepares input for the main kernel. */
-static spc_status enqueue_first(const spc_plan *plan, const spc_conv_args *args,
-                                void *stream, spc_error *error)
+static spc_status enqueue_first(const call *c, spc_error *error)
 {
-    const spc__launch_geometry *geometry = &plan->geometry;
-    int rows = geometry->first_rows;
-    spc__launch launch = {
-        .grid_x = (unsigned)((args->map.rows_padded + rows - 1) / rows),
+    const spc__launch_geometry *geometry = &c->plan->geometry;
+    spc__launch how = {
+        .grid_x = c->binding->first_blocks,
         .grid_y = 1,
         .block = geometry->first_block,
         .pdl = geometry->pdl,
     };
 
-    if (plan->first == NULL || launch.grid_x == 0)
+    if (c->plan->first == NULL || how.grid_x == 0)
         return SPC_OK;
-    return spc__device_ops_of(plan->ctx->device)
-        ->launch(plan->ctx->device, plan->first, &launch, args, sizeof(*args),
-                 stream, error);
+    return launch(c, c->plan->first, &how, &c->args, error);
 }
 
 /* Runs each group of offsets into its part of the workspace, then the kernel
  * that sums them, which needs only the rows. Only the first group writes the
  * output, so the others need not wait for the preceding kernel. */
-static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
-                                 const spc_conv_args *all, void *stream,
-                                 spc_error *error)
+static spc_status enqueue_groups(const call *c, spc_error *error)
 {
-    const spc__launch_geometry *geometry = &plan->geometry;
+    const spc__launch_geometry *geometry = &c->plan->geometry;
+    const spc_conv_args *all = &c->args;
     int groups = geometry->groups;
     size_t part = (size_t)all->map.rows_padded *
                   (geometry->workspace_row_bytes / (size_t)groups);
@@ -409,53 +265,47 @@ static spc_status enqueue_groups(const spc_plan *plan, const spc_map *map,
     spc_status status = SPC_OK;
 
     for (int g = 0; g < groups && status == SPC_OK; g++) {
-        spc__map_view_group(&args.map, map, geometry->order,
-                            geometry->tile_rows, g);
+        args.map = c->binding->groups[g];
         args.workspace = (char *)all->workspace + (size_t)g * part;
         args.out = g == 0 ? all->out : NULL;
-        status = enqueue_conv(plan, &args, stream, error);
+        status = enqueue_conv(c, &args, error);
     }
-    /* The sum reads all rows in key order instead of a group's order. */
     args = *all;
-    spc__map_view_rows(&args.map, map, geometry->tile_rows);
-    return status == SPC_OK ? enqueue_sum(plan, &args, stream, error) : status;
+    args.map = c->binding->groups[groups];
+    return status == SPC_OK ? enqueue_sum(c, &args, error) : status;
 }
 
-static spc_status enqueue(const spc_plan *plan, const spc_map *map,
-                          const spc_conv_args *args, void *stream,
-                          spc_error *error)
+static spc_status enqueue(const call *c, spc_error *error)
 {
-    spc_status status = enqueue_clear(plan, map, args, stream, error);
+    spc_status status = enqueue_clear(c, error);
 
     if (status != SPC_OK)
         return status;
-    if (plan->geometry.groups > 1)
-        return enqueue_groups(plan, map, args, stream, error);
-    status = enqueue_first(plan, args, stream, error);
+    if (c->plan->geometry.groups > 1)
+        return enqueue_groups(c, error);
+    status = enqueue_first(c, error);
     if (status == SPC_OK)
-        status = enqueue_conv(plan, args, stream, error);
-    if (status == SPC_OK && plan->geometry.gemm_depth > 0)
-        status = enqueue_gemm(plan, args, stream, error);
-    return status == SPC_OK && plan->sum != NULL
-               ? enqueue_sum(plan, args, stream, error)
+        status = enqueue_conv(c, &c->args, error);
+    if (status == SPC_OK && c->plan->geometry.gemm_depth > 0)
+        status = enqueue_gemm(c, error);
+    return status == SPC_OK && c->plan->sum != NULL
+               ? enqueue_sum(c, &c->args, error)
                : status;
 }
 
 /* A gradient in KRSC: the kernels write RSCK behind their workspace, which is
  * then transposed. A gradient that they add to is transposed first. */
-static spc_status enqueue_krsc(const spc_plan *plan, const spc_map *map,
-                               const spc_conv_args *args, void *stream,
-                               spc_error *error)
+static spc_status enqueue_krsc(const call *c, spc_error *error)
 {
+    const spc_plan *plan = c->plan;
     const spc_conv *conv = &plan->conv;
     spc__operand out = spc__operand_of(conv, SPC_OPERAND_OUT, 0);
-    size_t at = spc_plan_workspace_bytes(plan, map) - out.bytes;
-    spc_conv_args rsck = *args;
+    call rsck = *c;
     spc_status status = SPC_OK;
 
-    rsck.out = (char *)args->workspace + at;
-    spc_transpose_args there = {.from = rsck.out,
-                                .to = args->out,
+    rsck.args.out = (char *)c->args.workspace + spc__plan_align(c->work_bytes);
+    spc_transpose_args there = {.from = rsck.args.out,
+                                .to = c->args.out,
                                 .rows = out.rows - conv->bias,
                                 .columns = conv->cout,
                                 .tail = conv->bias ? conv->cout : 0,
@@ -463,19 +313,19 @@ static spc_status enqueue_krsc(const spc_plan *plan, const spc_map *map,
                                     (int)spc__dtype_of(out.dtype)->bytes};
     if (conv->accumulate) {
         spc_transpose_args back = there;
-        back.from = args->weights;
-        back.to = rsck.out;
+        back.from = c->args.weights;
+        back.to = rsck.args.out;
         back.rows = there.columns;
         back.columns = there.rows;
-        rsck.weights = rsck.out;
+        rsck.args.weights = rsck.args.out;
         status = spc__transpose(plan->ctx, plan->transpose, &back,
-                                plan->geometry.pdl, stream, error);
+                                plan->geometry.pdl, c->stream, error);
     }
     if (status == SPC_OK)
-        status = enqueue(plan, map, &rsck, stream, error);
+        status = enqueue(&rsck, error);
     return status == SPC_OK
                ? spc__transpose(plan->ctx, plan->transpose, &there,
-                                plan->geometry.pdl, stream, error)
+                                plan->geometry.pdl, c->stream, error)
                : status;
 }
 
@@ -498,55 +348,93 @@ static void set_buffers(spc_conv_args *args, const spc_plan *plan,
     args->workspace = buffers->workspace;
 }
 
-static spc_status check_map_buffers(const spc_plan *plan, const spc_map *map,
-                                    const spc_buffers *buffers,
-                                    spc_error *error)
-{
-    execution e = {spc__plan_rows(map->in), spc__plan_rows(map->to),
-                   spc_plan_workspace_bytes(plan, map)};
+/* ---- on maps ------------------------------------------------------------- */
 
-    return check_buffers(plan, &e, buffers, error);
+static spc_status check_buffers(const spc_plan *plan,
+                                const spc__buffer_sizes *sizes,
+                                const spc_buffers *buffers, spc_error *error)
+{
+    if (buffers == NULL)
+        return spc__fail(error, SPC_EINVAL, "the buffers are NULL");
+    return spc__buffers_check(&plan->buffers, sizes, buffers, error);
+}
+
+/* The plan fits the map, and the binding is that of both. */
+static spc_status execute(const spc_plan *plan, const spc_map *map,
+                          const spc__binding *binding,
+                          const spc_buffers *buffers, void *stream,
+                          spc_error *error)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    size_t work = geometry->workspace_pair_bytes == 0
+                      ? binding->work_bytes
+                      : spc__plan_work_bytes(geometry, map->to->rows_padded,
+                                             spc__map_pair_capacity(map));
+    spc__buffer_sizes sizes = {
+        {1, spc__plan_rows(map->in), spc__plan_rows(map->to)},
+        spc__plan_whole_bytes(plan, work)};
+    call c;
+    spc_status status;
+
+    if (binding->args.map.rows == 0 && !geometry->gradient)
+        return SPC_OK; /* buffers without rows may be NULL */
+    if ((status = check_buffers(plan, &sizes, buffers, error)) != SPC_OK)
+        return status;
+    c.plan = plan;
+    c.binding = binding;
+    c.args = binding->args;
+    c.work_bytes = work;
+    c.stream = stream;
+    set_buffers(&c.args, plan, buffers);
+    return plan->is_krsc ? enqueue_krsc(&c, error) : enqueue(&c, error);
+}
+
+/* Runs on a map that was not prepared for the plan. The layouts may be there
+ * all the same, as other plans use them. Makes a binding for this call alone,
+ * because the execute path allocates nothing. */
+static spc_status execute_unbound(const spc_plan *plan, const spc_map *map,
+                                  const spc_buffers *buffers, void *stream,
+                                  spc_error *error)
+{
+    spc__binding binding;
+    spc_status status = spc__plan_check_map(plan->ctx, &plan->conv, map, error);
+
+    if (status != SPC_OK ||
+        (status = spc__map_need_filled(map, error)) != SPC_OK)
+        return status;
+    if (!spc__binding_make(&binding, plan, map))
+        return spc__fail(error, SPC_ESTATE,
+                         "the map is not prepared for this plan: call "
+                         "spc_map_prepare first");
+    return execute(plan, map, &binding, buffers, stream, error);
 }
 
 spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
                             const spc_buffers *buffers, void *stream)
 {
-    const spc__launch_geometry *geometry;
-    spc_conv_args args;
-    spc_error error = {0};
-    spc_status status = SPC_OK;
+    const spc__binding *binding;
+    spc_error error; /* its text is long, and only a failure writes it */
+    spc_status status;
 
     if (plan == NULL || map == NULL)
         return spc__need(spc__plan_error(plan, map), __func__, "plan", plan,
                          "map", map, NULL);
-    if ((status = spc__plan_check_map(plan->ctx, &plan->conv, map, &error)) !=
-        SPC_OK)
-        return fail(plan, &error);
-    geometry = &plan->geometry;
-    if ((status = spc__map_need_filled(map, &error)) != SPC_OK)
-        return fail(plan, &error);
-    if (!spc__plan_view_map(&args, map, geometry))
-        status = spc__fail(&error, SPC_ESTATE,
-                           "the map is not prepared for this plan: call "
-                           "spc_map_prepare first");
-    else if (args.map.rows == 0 && !geometry->gradient)
-        return SPC_OK; /* buffers without rows may be NULL */
-    else if (buffers == NULL)
-        status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
-    else if ((status = check_map_buffers(plan, map, buffers, &error)) ==
-             SPC_OK) {
-        set_buffers(&args, plan, buffers);
-        status = plan->is_krsc
-                     ? enqueue_krsc(plan, map, &args, stream, &error)
-                     : enqueue(plan, map, &args, stream, &error);
-    }
+    spc__error_clear(&error);
+    binding = spc__binding_find(plan, map);
+    if (binding == NULL)
+        status = execute_unbound(plan, map, buffers, stream, &error);
+    else if ((status = spc__map_need_filled(map, &error)) == SPC_OK)
+        status = execute(plan, map, binding, buffers, stream, &error);
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
+
+/* ---- on rows without a map ----------------------------------------------- */
 
 static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
                              size_t workspace, const spc_buffers *buffers,
                              spc_error *error)
 {
+    spc__buffer_sizes sizes = {{1, rows->rows, rows->rows}, workspace};
     spc_status status = spc__rows_check(rows, error);
 
     if (status == SPC_OK && !plan->takes_rows)
@@ -555,10 +443,21 @@ static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
                            "makes one that needs none");
     if (status != SPC_OK || rows->rows == 0)
         return status;
-    if (buffers == NULL)
-        return spc__fail(error, SPC_EINVAL, "the buffers are NULL");
-    execution e = {rows->rows, rows->rows, workspace};
-    return check_buffers(plan, &e, buffers, error);
+    return check_buffers(plan, &sizes, buffers, error);
+}
+
+/* `map` describes the layout of the rows, without pairs. */
+static spc_status execute_view(const spc_plan *plan, const spc_map_view *map,
+                               const spc_buffers *buffers, void *stream,
+                               spc_error *error)
+{
+    spc__binding binding = {.args.map = *map};
+    call c = {plan, &binding, binding.args, 0, stream};
+
+    spc__binding_measure(&binding, plan);
+    c.work_bytes = binding.work_bytes;
+    set_buffers(&c.args, plan, buffers);
+    return enqueue(&c, error);
 }
 
 spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
@@ -566,8 +465,8 @@ spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
                                    const spc_buffers *buffers, void *stream)
 {
     spc__row_count how_many = {rows, count};
+    spc_map_view view;
     spc_error error = {0};
-    spc_conv_args args = {0}; /* without pairs */
     spc_status status = spc__need(NULL, __func__, "plan", plan, NULL);
 
     if (status != SPC_OK)
@@ -576,13 +475,13 @@ spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
         check_rows(plan, &how_many, spc_plan_workspace_bytes_linear(plan, rows),
                    buffers, &error);
     if (status == SPC_OK && rows > 0) {
-        set_buffers(&args, plan, buffers);
-        char *layout = (char *)args.workspace + spc__plan_layout_at(plan, rows);
+        char *layout =
+            (char *)buffers->workspace + spc__plan_layout_at(plan, rows);
         status =
-            spc__rows_fill(&args.map, plan->ctx, plan->lay_rows, layout,
-                           &how_many, plan->geometry.tile_rows, stream, &error);
+            spc__rows_fill(&view, plan->ctx, plan->lay_rows, layout, &how_many,
+                           plan->geometry.tile_rows, stream, &error);
         if (status == SPC_OK)
-            status = enqueue(plan, NULL, &args, stream, &error);
+            status = execute_view(plan, &view, buffers, stream, &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
@@ -618,14 +517,13 @@ spc_status spc__plan_execute_laid(const spc_plan *plan, void *layout,
 {
     spc__row_count how_many = {rows, NULL};
     spc_error error = {0};
-    spc_conv_args args = {0};
+    spc_map_view view;
     spc_status status = check_rows(
         plan, &how_many, spc__plan_workspace_laid(plan, rows), buffers, &error);
 
     if (status == SPC_OK && rows > 0) {
-        set_buffers(&args, plan, buffers);
-        spc__rows_view(&args.map, layout, &how_many, plan->geometry.tile_rows);
-        status = enqueue(plan, NULL, &args, stream, &error);
+        spc__rows_view(&view, layout, &how_many, plan->geometry.tile_rows);
+        status = execute_view(plan, &view, buffers, stream, &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

@@ -6,6 +6,7 @@
 #include "coords/map.h"
 #include "coords/rows.h"
 #include "operators/operands.h"
+#include "plan/binding.h"
 #include <string.h>
 
 static const char axes[] = "xyz";
@@ -105,18 +106,21 @@ size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
     return sum;
 }
 
-/* The workspace of the kernels. With KRSC the gradient in RSCK follows it. */
-size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
+size_t spc__plan_whole_bytes(const spc_plan *plan, size_t work)
 {
-    if (plan == NULL || map == NULL)
-        return 0;
-    size_t work =
-        spc__plan_work_bytes(&plan->geometry, map->to->rows_padded,
-                             spc__map_pair_capacity(map));
     return plan->is_krsc
                ? spc__plan_align(work) +
                      spc__operand_of(&plan->conv, SPC_OPERAND_OUT, 0).bytes
                : work;
+}
+
+size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
+{
+    if (plan == NULL || map == NULL)
+        return 0;
+    return spc__plan_whole_bytes(
+        plan, spc__plan_work_bytes(&plan->geometry, map->to->rows_padded,
+                                   spc__map_pair_capacity(map)));
 }
 
 /* The error that a call with this plan or map reports to. */
@@ -164,7 +168,7 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
         status = spc__map_prepare_bundles(map, stream);
     if (status == SPC_OK && plan->geometry.reads_inputs)
         status = spc__map_prepare_inputs(map, stream);
-    return status;
+    return status == SPC_OK ? spc__binding_attach(plan, map, error) : status;
 }
 
 spc_status spc__plan_relayout(const spc_plan *plan, spc_map *map, void *stream)

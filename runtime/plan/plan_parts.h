@@ -4,13 +4,18 @@
 #define SPC_RUNTIME_PLAN_PARTS_H
 
 #include "context/problem_key.h"
+#include "plan/buffers.h"
 #include "plan/plan.h"
 #include "templates/shared/spc_abi.h"
 
+typedef struct spc__plan_life spc__plan_life; /* binding.h */
+
 struct spc_plan {
     spc_ctx *ctx; /* the device; also keeps errors */
+    spc__plan_life *life;
     spc_conv conv;
     spc__launch_geometry geometry;
+    spc__buffer_list buffers;
     spc__kernel *run;
     spc__kernel *first; /* runs before `run`, or NULL */
     spc__kernel *sum;   /* runs after `run`, or NULL */
@@ -46,6 +51,10 @@ int64_t spc__plan_rows(const spc_coords *set);
 /* Workspace of the kernels in bytes, for these padded rows and pairs. */
 size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
                             int64_t padded, int64_t pairs);
+
+/* The workspace that the caller gives for these bytes. With KRSC the gradient
+ * in RSCK follows that of the kernels. */
+size_t spc__plan_whole_bytes(const spc_plan *plan, size_t work);
 
 /* The next multiple of 256, at which an array behind a workspace begins. */
 static inline size_t spc__plan_align(size_t bytes)

@@ -70,7 +70,7 @@ static void *need(const bench *b, size_t bytes)
 {
     void *memory = NULL;
 
-    must(b, "memory", spc_alloc(&memory, b->ctx, bytes > 0 ? bytes : 1));
+    must(b, "memory", spc_memory_alloc(&memory, b->ctx, bytes > 0 ? bytes : 1));
     return memory;
 }
 
@@ -166,7 +166,7 @@ int main(int argc, char **argv)
                             (void *)(uintptr_t)b.buffers.scale,
                             (void *)(uintptr_t)b.buffers.residual};
     for (size_t i = 0; i < sizeof(memory) / sizeof(*memory); i++)
-        spc_dealloc(b.ctx, memory[i]);
+        spc_memory_free(b.ctx, memory[i]);
     spc_ctx_free(b.ctx);
     return EXIT_SUCCESS;
 }

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* binding.c - decides once what launches of a plan on a map have in common. */
+#include "plan/binding.h"
+
+#include "base/error.h"
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the life of a plan -------------------------------------------------- */
+
+/* The plan holds it, and so does every binding. Its address identifies the
+ * plan: unlike the plan's own, it cannot be that of a later plan as long as
+ * there is a binding. */
+struct spc__plan_life {
+    int holders;
+    bool ended; /* the plan was freed */
+};
+
+spc_status spc__plan_life_create(spc__plan_life **out, spc_error *error)
+{
+    *out = calloc(1, sizeof(**out));
+    if (*out == NULL)
+        return spc__fail_memory(error, sizeof(**out));
+    (*out)->holders = 1;
+    return SPC_OK;
+}
+
+static void leave(spc__plan_life *life)
+{
+    if (life != NULL &&
+        __atomic_sub_fetch(&life->holders, 1, __ATOMIC_ACQ_REL) == 0)
+        free(life);
+}
+
+void spc__plan_life_end(spc__plan_life *life)
+{
+    if (life == NULL)
+        return;
+    __atomic_store_n(&life->ended, true, __ATOMIC_RELEASE);
+    leave(life);
+}
+
+static bool has_ended(const spc__binding *binding)
+{
+    return __atomic_load_n(&binding->life->ended, __ATOMIC_ACQUIRE);
+}
+
+/* ---- what is decided ----------------------------------------------------- */
+
+static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
+{
+    unsigned per_block = (unsigned)geometry->tiles_per_block;
+    unsigned blocks = ((unsigned)tiles + per_block - 1) / per_block;
+
+    if (geometry->grid_x > 0)
+        return geometry->grid_x;
+    if (geometry->persistent > 0 &&
+        (geometry->shares_tiles ||
+         geometry->persistent < blocks * geometry->cluster))
+        return geometry->persistent;
+    return blocks * geometry->cluster;
+}
+
+/* Blocks that loop over tiles: not more than fill the device. */
+static unsigned sum_grid_of(const spc_plan *plan, int tiles)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    unsigned most =
+        geometry->sum_per_sm * (unsigned)plan->ctx->info.multiprocessors;
+
+    if (geometry->sum_grid_x > 0)
+        return geometry->sum_grid_x;
+    return most > 0 && most < (unsigned)tiles ? most : (unsigned)tiles;
+}
+
+void spc__binding_measure(spc__binding *binding, const spc_plan *plan)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    const spc_map_view *map = &binding->args.map;
+    int rows = geometry->first_rows;
+
+    binding->run_blocks = grid_of(geometry, map->tiles);
+    binding->first_blocks = (unsigned)((map->rows_padded + rows - 1) / rows);
+    binding->sum_blocks = sum_grid_of(plan, map->tiles);
+    binding->out_bytes =
+        spc__operand_of(&plan->conv, SPC_OPERAND_OUT, map->rows).bytes;
+    binding->work_bytes = spc__plan_work_bytes(geometry, map->rows_padded, 0);
+}
+
+bool spc__binding_make(spc__binding *out, const spc_plan *plan,
+                       const spc_map *map)
+{
+    const spc__launch_geometry *geometry = &plan->geometry;
+    int groups = geometry->groups;
+
+    assert(groups <= SPC__ORDER_GROUPS);
+    memset(&out->args, 0, sizeof(out->args));
+    if (!spc__plan_view_map(&out->args, map, geometry))
+        return false;
+    for (int g = 0; g < groups && groups > 1; g++)
+        spc__map_view_group(&out->groups[g], map, geometry->order,
+                            geometry->tile_rows, g);
+    /* The sum reads all rows in key order instead of a group's order. */
+    if (groups > 1)
+        spc__map_view_rows(&out->groups[groups], map, geometry->tile_rows);
+    spc__binding_measure(out, plan);
+    return true;
+}
+
+/* ---- attached to a map --------------------------------------------------- */
+
+/* Multiplying by the golden ratio spreads addresses, whatever their distances,
+ * over the highest bits. */
+static int list_of(const spc_plan *plan)
+{
+    uint32_t spread = (uint32_t)((uintptr_t)plan->life >> 4) * 0x9e3779b9u;
+
+    return (int)(spread / (UINT32_MAX / SPC__ATTACHMENTS + 1));
+}
+
+const spc__binding *spc__binding_find(const spc_plan *plan, const spc_map *map)
+{
+    const spc__attachment *at =
+        __atomic_load_n(&map->attached[list_of(plan)], __ATOMIC_ACQUIRE);
+
+    while (at != NULL &&
+           __atomic_load_n(&at->owner, __ATOMIC_ACQUIRE) != plan->life)
+        at = at->next;
+    return (const spc__binding *)(const void *)at;
+}
+
+static void release(spc__attachment *attachment)
+{
+    spc__binding *binding = (spc__binding *)(void *)attachment;
+
+    leave(binding->life);
+    free(binding);
+}
+
+/* Returns a binding of this list whose plan was freed, or NULL. Other threads
+ * may be searching the list, but not for it. */
+static spc__binding *find_ended(const spc_map *map, int list)
+{
+    spc__attachment *at = map->attached[list];
+
+    while (at != NULL && !has_ended((spc__binding *)(void *)at))
+        at = at->next;
+    return (spc__binding *)(void *)at;
+}
+
+/* Fills the binding, and only then shows it to searches. */
+static void give(spc__binding *binding, const spc_plan *plan,
+                 const spc_map *map)
+{
+    bool prepared;
+
+    __atomic_store_n(&binding->attachment.owner, NULL, __ATOMIC_RELAXED);
+    leave(binding->life);
+    binding->life = plan->life;
+    __atomic_add_fetch(&plan->life->holders, 1, __ATOMIC_RELAXED);
+    prepared = spc__binding_make(binding, plan, map);
+    assert(prepared);
+    (void)prepared;
+    __atomic_store_n(&binding->attachment.owner, plan->life, __ATOMIC_RELEASE);
+}
+
+spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
+                               spc_error *error)
+{
+    int list = list_of(plan);
+    spc__binding *binding;
+
+    if (spc__binding_find(plan, map) != NULL)
+        return SPC_OK;
+    if ((binding = find_ended(map, list)) != NULL) {
+        give(binding, plan, map);
+        return SPC_OK;
+    }
+    if ((binding = calloc(1, sizeof(*binding))) == NULL)
+        return spc__fail_memory(error, sizeof(*binding));
+    give(binding, plan, map);
+    binding->attachment.release = release;
+    binding->attachment.next = map->attached[list];
+    __atomic_store_n(&map->attached[list], &binding->attachment,
+                     __ATOMIC_RELEASE);
+    return SPC_OK;
+}
