@@ -79,9 +79,9 @@ bool spc__scan_integer(int64_t *out, spc__span span, int64_t least,
     spc__span digits = {span.at + minus, span.length - minus};
     uint64_t value;
 
-    if (!spc__scan_unsigned(&value, digits, INT64_MAX))
+    if (!spc__scan_unsigned(&value, digits, (uint64_t)INT64_MAX + minus))
         return false;
-    *out = minus ? -(int64_t)value : (int64_t)value;
+    *out = (int64_t)(minus ? -value : value); /* also of INT64_MIN */
     return *out >= least && *out <= most;
 }
 
@@ -98,20 +98,27 @@ bool spc__scan_share(int *index, int *count, spc__span span, int most)
     return true;
 }
 
+int spc__scan_integers(int64_t *out, int count, spc__span span, char stop,
+                       int64_t least, int64_t most)
+{
+    int read = 0;
+
+    for (spc__span rest = span; rest.at != NULL; read++)
+        if (read == count ||
+            !spc__scan_integer(&out[read], spc__scan_part(&rest, stop), least,
+                               most))
+            return 0;
+    return read;
+}
+
 bool spc__scan_axes(int out[3], spc__span span, int64_t least, int64_t most)
 {
-    int count = 0;
+    int64_t axes[3];
+    int count = spc__scan_integers(axes, 3, span, 'x', least, most);
 
-    while (span.at != NULL) {
-        int64_t value;
-        if (count == 3 ||
-            !spc__scan_integer(&value, spc__scan_part(&span, 'x'), least, most))
-            return false;
-        out[count++] = (int)value;
-    }
-    if (count == 1)
-        out[1] = out[2] = out[0];
-    return count != 2;
+    for (int i = 0; i < 3 && count > 0; i++)
+        out[i] = (int)axes[count == 1 ? 0 : i];
+    return count == 1 || count == 3;
 }
 
 bool spc__scan_real(double *out, spc__span span)

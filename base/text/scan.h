@@ -44,6 +44,10 @@ bool spc__scan_integer(int64_t *out, spc__span span, int64_t least,
 bool spc__scan_unsigned(uint64_t *out, spc__span span, uint64_t most);
 /* "2/5" is the second of five parts: 1 is then stored as *index. */
 bool spc__scan_share(int *index, int *count, spc__span span, int most);
+/* Reads up to `count` numbers with `stop` between them. Returns how many, or 0
+ * for any other text. */
+int spc__scan_integers(int64_t *out, int count, spc__span span, char stop,
+                       int64_t least, int64_t most);
 /* "3" sets all three; "3x3x1" sets each. */
 bool spc__scan_axes(int out[3], spc__span span, int64_t least, int64_t most);
 /* A decimal number in any locale; also "inf" and "nan". */

@@ -10,6 +10,7 @@
 #include "cache/cache_internal.h"
 
 #include "base/number.h"
+#include "base/text/scan.h"
 #include <assert.h>
 #include <math.h>
 #include <stdio.h>
@@ -127,34 +128,28 @@ void spc__buckets_format(spc__buf *out, const spc__problem_key *key)
     }
 }
 
-/* Reads `length` bytes of "name=number". */
-static bool parse_word(spc__feature *out, const char *text, size_t length)
+static bool parse_word(spc__feature *out, spc__span word)
 {
-    size_t name = strcspn(text, "=,");
-    char number[NUMBER_BYTES];
+    spc__span name, value;
 
-    if (name == 0 || name >= sizeof(out->name) || text[name] != '=' ||
-        length - name - 1 >= sizeof(number))
+    spc__scan_pair(&name, &value, word);
+    if (name.length == 0 || name.length >= sizeof(out->name) ||
+        value.at == NULL || value.length >= NUMBER_BYTES)
         return false;
     *out = (spc__feature){0};
-    memcpy(out->name, text, name);
-    memcpy(number, text + name + 1, length - name - 1);
-    number[length - name - 1] = '\0';
-    return spc__number_read(&out->value, number);
+    memcpy(out->name, name.at, name.length);
+    return spc__scan_real(&out->value, value);
 }
 
 bool spc__features_parse(spc__problem_key *key, const char *text)
 {
+    spc__span rest = spc__span_of(text);
+
     key->feature_count = 0;
-    while (text[0] != '\0') {
-        size_t length = strcspn(text, ",");
+    while (rest.at != NULL && *text != '\0')
         if (key->feature_count == SPC__FEATURES_MAX ||
-            !parse_word(&key->features[key->feature_count], text, length))
+            !parse_word(&key->features[key->feature_count++],
+                        spc__scan_part(&rest, ',')))
             return false;
-        key->feature_count++;
-        text += length;
-        if (text[0] == ',' && *++text == '\0')
-            return false;
-    }
     return true;
 }

@@ -5,6 +5,7 @@
 #include "base/base64.h"
 #include "base/error.h"
 #include "base/sha256.h"
+#include "base/text/scan.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -108,77 +109,59 @@ spc_status spc__networks_write(spc__layer *layer,
 
 /* ---- reading ------------------------------------------------------------- */
 
-typedef struct words {
-    const char *at[FIELDS + 1];
-    size_t length[FIELDS + 1];
-    int count;
-} words;
-
 /* A network in lines, and the position of its next part. */
 typedef struct lines {
     spc__network network;
     spc__buf texts[3]; /* version, source, graph */
     spc__buf part;
     char weights[SPC__SHA256_HEX];
-    const char *parts, *at, *end;
+    spc__span parts, rest;
+    const char *end;
 } lines;
 
-/* Reads the line at *at, without its end. Returns false at the end of the
- * text. */
-static bool next_line(const char **line, size_t *length, const char **at,
-                      const char *end)
+/* Takes a line without its end. It is missing after the end of the text. */
+static spc__span next_line(spc__span *rest)
 {
-    if (*at >= end)
+    if (rest->at == NULL)
+        return *rest;
+    spc__span line = spc__scan_part(rest, '\n');
+    if (line.length > 0 && line.at[line.length - 1] == '\r')
+        line.length--;
+    return line;
+}
+
+/* Takes a line "part ..."; `out` is the text after the blank. */
+static bool next_part(spc__span *out, spc__span *rest)
+{
+    static const char word[] = "part ";
+    size_t length = strlen(word);
+
+    *out = next_line(rest);
+    if (out->length < length || memcmp(out->at, word, length) != 0)
         return false;
-    const char *stop = memchr(*at, '\n', (size_t)(end - *at));
-    *line = *at;
-    *length = (size_t)((stop != NULL ? stop : end) - *at);
-    *at = stop != NULL ? stop + 1 : end;
-    if (*length > 0 && (*line)[*length - 1] == '\r')
-        --*length;
+    *out = (spc__span){out->at + length, out->length - length};
     return true;
 }
 
-/* Splits a line at blanks. Stops after one word more than a line has, to
- * detect an excess. */
-static void split(words *out, const char *line, size_t length)
+static bool read_count(int64_t *out, spc__span word)
 {
-    const char *end = line + length;
-
-    out->count = 0;
-    while (line < end && out->count <= FIELDS) {
-        const char *stop = memchr(line, ' ', (size_t)(end - line));
-        const char *next = stop != NULL ? stop : end;
-        out->at[out->count] = line;
-        out->length[out->count++] = (size_t)(next - line);
-        line = next + 1;
-    }
+    return spc__scan_integer(out, word, 0, INT64_MAX);
 }
 
-static bool read_number(int64_t *out, const words *w, int i)
-{
-    char text[24], *end;
-
-    if (w->length[i] == 0 || w->length[i] >= sizeof(text))
-        return false;
-    memcpy(text, w->at[i], w->length[i]);
-    text[w->length[i]] = '\0';
-    *out = strtoll(text, &end, 10);
-    return *end == '\0' && *out >= 0;
-}
-
-static bool read_bytes(spc__buf *out, const char *text, size_t length)
+static bool read_bytes(spc__buf *out, spc__span text)
 {
     spc__buf_clear(out);
-    return (length == 1 && *text == '-') || spc__base64_read(out, text, length);
+    return spc__span_is(text, "-") ||
+           spc__base64_read(out, text.at, text.length);
 }
 
-static bool is_name(const char *text, size_t length)
+static bool is_name(spc__span text)
 {
-    for (size_t i = 0; i < length; i++)
-        if ((unsigned char)text[i] <= ' ' || text[i] == '/' || text[i] == 0x7f)
+    for (size_t i = 0; i < text.length; i++)
+        if ((unsigned char)text.at[i] <= ' ' || text.at[i] == '/' ||
+            text.at[i] == 0x7f)
             return false;
-    return length >= 1 && length <= NAME_MOST && text[0] != '-';
+    return text.length >= 1 && text.length <= NAME_MOST && text.at[0] != '-';
 }
 
 static bool has_failed(const lines *l)
@@ -186,10 +169,10 @@ static bool has_failed(const lines *l)
     return l->texts[0].failed || l->texts[1].failed || l->texts[2].failed;
 }
 
-static bool read_texts(lines *l, const words *w)
+static bool read_texts(lines *l, const spc__span *words)
 {
     for (int i = 0; i < 3; i++)
-        if (!read_bytes(&l->texts[i], w->at[6 + i], w->length[6 + i]) ||
+        if (!read_bytes(&l->texts[i], words[i]) ||
             memchr(l->texts[i].data != NULL ? l->texts[i].data : "", '\0',
                    l->texts[i].length) != NULL)
             return false;
@@ -201,26 +184,26 @@ static bool read_texts(lines *l, const words *w)
 
 static spc_status read_head(lines *l, char name[64], spc_error *why)
 {
-    const char *line = "";
-    size_t length = 0;
-    words w;
+    spc__span line = next_line(&l->rest), rest = line;
+    spc__span words[FIELDS + 1] = {{NULL, 0}};
+    int count = 0;
 
-    next_line(&line, &length, &l->at, l->end); /* or no words */
-    l->parts = l->at;
-    split(&w, line, length);
-    if (w.count >= 2 && is_name(w.at[1], w.length[1]))
-        snprintf(name, 64, "%.*s", (int)w.length[1], w.at[1]);
-    bool good = w.count == FIELDS + 1 && name[0] != '\0' &&
-                read_number(&l->network.parts, &w, 2) &&
-                read_number(&l->network.bytes, &w, 3) &&
-                w.length[4] == SPC__SHA256_HEX - 1 &&
-                read_number(&l->network.unix_seconds, &w, 5) &&
-                read_texts(l, &w);
+    l->parts = l->rest;
+    while (rest.at != NULL && count <= FIELDS)
+        words[count++] = spc__scan_part(&rest, ' ');
+    if (count >= 2 && is_name(words[1]))
+        snprintf(name, 64, "%.*s", (int)words[1].length, words[1].at);
+    bool good = count == FIELDS + 1 && rest.at == NULL && name[0] != '\0' &&
+                read_count(&l->network.parts, words[2]) &&
+                read_count(&l->network.bytes, words[3]) &&
+                words[4].length == SPC__SHA256_HEX - 1 &&
+                read_count(&l->network.unix_seconds, words[5]) &&
+                read_texts(l, words + 6);
     if (has_failed(l))
-        return spc__fail_memory(why, length);
+        return spc__fail_memory(why, line.length);
     if (!good)
         return spc__fail(why, SPC_EFORMAT, "its line is not that of a network");
-    memcpy(l->weights, w.at[4], w.length[4]);
+    memcpy(l->weights, words[4].at, words[4].length);
     l->network.weights = l->weights;
     l->network.name = name;
     return SPC_OK;
@@ -231,17 +214,15 @@ static spc_status give_part(const void **data, size_t *bytes, int64_t part,
                             void *payload, spc_error *error)
 {
     lines *l = payload;
-    const char *line = "";
-    size_t length = 0;
+    spc__span text;
+    bool good = next_part(&text, &l->rest) && text.length > 0 &&
+                read_bytes(&l->part, text);
 
-    bool good = next_line(&line, &length, &l->at, l->end) && length >= 6 &&
-                memcmp(line, "part ", 5) == 0 &&
-                read_bytes(&l->part, line + 5, length - 5);
     if (l->part.failed)
-        return spc__fail_memory(error, length);
+        return spc__fail_memory(error, text.length);
     if (!good)
         return spc__fail(error, SPC_EFORMAT,
-                         "part %" PRId64 " of its weights is missing, or no "
+                         "part %" PRId64 " of its weights is missing, or not "
                          "base64",
                          part);
     *data = l->part.data;
@@ -276,19 +257,16 @@ static spc_status check_parts(lines *l, spc_error *why)
                      "its weights are not those of its digest");
 }
 
-/* Skips all parts, whether the network is accepted or not. */
-static void skip_parts(lines *l, int64_t *count)
+/* Returns the end of the last part, whether the network is accepted or not.
+ * *count is the number of its lines. */
+static const char *skip_parts(const lines *l, int64_t *count)
 {
-    const char *line, *at = l->parts;
-    size_t length;
+    spc__span rest = l->parts, part;
+    const char *after = rest.at;
 
-    *count = 1;
-    l->at = at;
-    while (next_line(&line, &length, &at, l->end) && length >= 5 &&
-           memcmp(line, "part ", 5) == 0) {
-        ++*count;
-        l->at = at;
-    }
+    for (*count = 1; next_part(&part, &rest); ++*count)
+        after = rest.at;
+    return after != NULL ? after : l->end;
 }
 
 spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
@@ -298,7 +276,7 @@ spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
                                    spc_error *error)
 {
     const char *reason = "";
-    lines l = {.at = text, .end = end};
+    lines l = {.rest = {text, (size_t)(end - text)}, .end = end};
     spc__network_source source = {give_part, &l};
     spc_status status;
 
@@ -306,7 +284,7 @@ spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
     *fate = SPC__FATE_REJECTED;
     if ((status = read_head(&l, name, why)) == SPC_OK &&
         (status = check_parts(&l, why)) == SPC_OK) {
-        l.at = l.parts;
+        l.rest = l.parts;
         status = spc__network_offer(fate, &reason, to, &l.network, trusts,
                                     &source, error);
         snprintf(why->text, sizeof(why->text), "%s", reason);
@@ -315,8 +293,7 @@ spc_status spc__network_read_lines(spc__fate *fate, spc_error *why,
     } else if (error != NULL) {
         *error = *why;
     }
-    skip_parts(&l, count);
-    *after = l.at;
+    *after = skip_parts(&l, count);
     for (int i = 0; i < 3; i++)
         spc__buf_release(&l.texts[i]);
     spc__buf_release(&l.part);

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/pool.h"
+#include "base/text/names.h"
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <xmmintrin.h>
@@ -115,26 +116,23 @@ static const struct isa *best_isa(void)
 /* Chooses the machine's best, unless $SPC_CPU_ISA names another. */
 static spc_status choose_isa(const struct isa **out, spc_error *error)
 {
-    const char *wanted = getenv("SPC_CPU_ISA");
+    static const char name[] = "SPC_CPU_ISA";
+    const char *wanted = getenv(name), *names[ISAS + 1] = {NULL};
 
     *out = best_isa();
     if (wanted == NULL || *wanted == '\0')
         return SPC_OK;
-    for (int i = 0; i < ISAS; i++) {
-        if (strcmp(isas[i].name, wanted) != 0)
-            continue;
-        *out = &isas[i];
-        if (isas[i].present())
-            return SPC_OK;
-        return spc__fail(error, SPC_EINVAL,
-                         "SPC_CPU_ISA asks for %s, which this processor lacks; "
-                         "its best is %s",
-                         wanted, best_isa()->name);
-    }
+    for (int i = 0; i < ISAS; i++)
+        names[i] = isas[i].name;
+    int index = spc__name_index(names, wanted);
+    if (index < 0)
+        return spc__fail_unknown(error, name, spc__span_of(wanted), names);
+    *out = &isas[index];
+    if (isas[index].present())
+        return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "SPC_CPU_ISA is '%.40s'; avx512, avx2 and portable are "
-                     "right",
-                     wanted);
+                     "%s=%s: this processor lacks it; its best is %s", name,
+                     wanted, best_isa()->name);
 }
 
 /* ---- facts --------------------------------------------------------------- */

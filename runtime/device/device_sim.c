@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/parallel.h"
 #include "base/pool.h"
+#include "base/text/names.h"
 #include "device/sim.h"
 #include "device/sim_gemm.h"
 #include <stdatomic.h>
@@ -73,69 +74,59 @@ static const spc__sim_target targets[] = {
 
 enum { TARGETS = sizeof(targets) / sizeof(*targets) };
 
-static spc_status fail_option(spc_error *error, const char *name,
-                              const char *value, const char *right)
+/* Returns the variable's value, or NULL if it is not set or empty. */
+static const char *option(const char *name)
 {
-    return spc__fail(error, SPC_EINVAL, "%s is '%.40s'; %s", name, value,
-                     right);
+    const char *value = getenv(name);
+
+    return value != NULL && value[0] != '\0' ? value : NULL;
 }
 
 static spc_status choose_schedule(spc__sim_options *out, spc_error *error)
 {
-    static const char name[] = "SPC_SIM_SCHEDULE";
-    static const char random[] = "random:";
-    const char *value = getenv(name);
-    char *end;
+    /* By spc__sim_order. */
+    static const char *const names[] = {"forward", "reverse", "random:SEED",
+                                        NULL};
+    static const char name[] = "SPC_SIM_SCHEDULE", random[] = "random:";
+    const char *value = option(name);
+    int index =
+        value != NULL ? spc__name_index(names, value) : SPC__SIM_FORWARD;
 
-    if (value == NULL || *value == '\0' || strcmp(value, "forward") == 0) {
-        out->order = SPC__SIM_FORWARD;
-    } else if (strcmp(value, "reverse") == 0) {
-        out->order = SPC__SIM_REVERSE;
-    } else if (strncmp(value, random, strlen(random)) == 0) {
-        const char *digits = value + strlen(random);
-        out->order = SPC__SIM_RANDOM;
-        out->seed = strtoull(digits, &end, 10);
-        if (*digits < '0' || *digits > '9' || *end != '\0')
-            return fail_option(error, name, value,
-                               "the seed must be a number, as in random:1");
-    } else {
-        return fail_option(error, name, value,
-                           "forward, reverse and random:SEED are right");
-    }
+    if (index < 0 && strncmp(value, random, strlen(random)) == 0 &&
+        spc__scan_unsigned(&out->seed, spc__span_of(value + strlen(random)),
+                           UINT64_MAX))
+        index = SPC__SIM_RANDOM;
+    else if (index < 0 || index == SPC__SIM_RANDOM)
+        return spc__fail_unknown(error, name, spc__span_of(value), names);
+    out->order = index;
     return SPC_OK;
 }
 
 static spc_status choose_async(spc__sim_options *out, spc_error *error)
 {
-    const char *value = getenv("SPC_SIM_ASYNC");
+    static const char *const names[] = {"eager", "deferred", NULL};
+    static const char name[] = "SPC_SIM_ASYNC";
+    const char *value = option(name);
+    int index = value != NULL ? spc__name_index(names, value) : 0;
 
-    out->deferred = value != NULL && strcmp(value, "deferred") == 0;
-    if (value == NULL || *value == '\0' || out->deferred ||
-        strcmp(value, "eager") == 0)
-        return SPC_OK;
-    return fail_option(error, "SPC_SIM_ASYNC", value,
-                       "eager and deferred are right");
+    out->deferred = index == 1;
+    return index >= 0
+               ? SPC_OK
+               : spc__fail_unknown(error, name, spc__span_of(value), names);
 }
 
 static spc_status choose_target(spc__sim_options *out, spc_error *error)
 {
-    const char *value = getenv("SPC_SIM_TARGET");
-    char right[160] = "";
-    size_t used = 0;
+    static const char name[] = "SPC_SIM_TARGET";
+    const char *value = option(name), *names[TARGETS + 1] = {NULL};
 
-    out->target = &targets[0];
-    if (value == NULL || *value == '\0')
-        return SPC_OK;
-    for (int i = 0; i < TARGETS; i++) {
-        if (strcmp(value, targets[i].name) == 0) {
-            out->target = &targets[i];
-            return SPC_OK;
-        }
-        used += (size_t)snprintf(right + used, sizeof(right) - used, "%s%s",
-                                 i > 0 ? ", " : "", targets[i].name);
-    }
-    snprintf(right + used, sizeof(right) - used, " are right");
-    return fail_option(error, "SPC_SIM_TARGET", value, right);
+    for (int i = 0; i < TARGETS; i++)
+        names[i] = targets[i].name;
+    int index = value != NULL ? spc__name_index(names, value) : 0;
+    if (index < 0)
+        return spc__fail_unknown(error, name, spc__span_of(value), names);
+    out->target = &targets[index];
+    return SPC_OK;
 }
 
 static spc_status choose_options(spc__sim_options *out, spc_error *error)

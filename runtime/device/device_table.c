@@ -6,6 +6,7 @@
  * chosen by default.
  */
 #include "base/error.h"
+#include "base/text/scan.h"
 #include "device/device.h"
 #include <stdio.h>
 #include <string.h>
@@ -30,20 +31,16 @@ const spc__device_ops *const spc__device_table[] = {
  */
 static const spc__device_ops *parse_id(const char *id, int *ordinal)
 {
-    size_t length = strcspn(id, ":");
-    int end = -1;
+    spc__span rest = spc__span_of(id), name = spc__scan_part(&rest, ':');
+    int64_t value = -1;
 
     for (int i = 0; spc__device_table[i]; i++) {
         const spc__device_ops *ops = spc__device_table[i];
-        if (strlen(ops->name) != length || memcmp(ops->name, id, length) != 0)
-            continue;
-        *ordinal = -1;
-        if (id[length] == '\0')
+        if (spc__span_is(name, ops->name) &&
+            (rest.at == NULL || spc__scan_integer(&value, rest, 0, 9999))) {
+            *ordinal = (int)value;
             return ops;
-        if (sscanf(id + length, ":%4d%n", ordinal, &end) == 1 &&
-            id[length + (size_t)end] == '\0' && *ordinal >= 0 &&
-            id[length + 1] != '+')
-            return ops;
+        }
     }
     return NULL;
 }

@@ -868,10 +868,12 @@ END_TEST
 static const struct setting {
     const char *name, *value, *says;
 } settings[] = {
-    {"SPC_SIM_SCHEDULE", "sideways", "random:SEED are right"},
-    {"SPC_SIM_SCHEDULE", "random:", "must be a number"},
-    {"SPC_SIM_SCHEDULE", "random:1x", "must be a number"},
-    {"SPC_SIM_ASYNC", "late", "eager and deferred are right"},
+    {"SPC_SIM_SCHEDULE", "sideways",
+     "unknown SPC_SIM_SCHEDULE 'sideways' (forward, reverse, "},
+    {"SPC_SIM_SCHEDULE",
+     "random:", "'random:' (forward, reverse, random:SEED)"},
+    {"SPC_SIM_SCHEDULE", "random:1x", "'random:1x' (forward, reverse"},
+    {"SPC_SIM_ASYNC", "late", "'late' (eager, deferred)"},
     {"SPC_SIM_TARGET", "sm_1", "sm_90a"},
 };
 

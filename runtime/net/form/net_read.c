@@ -9,7 +9,6 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/text/names.h"
-#include <errno.h>
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -87,25 +86,16 @@ static spc_status read_name(char **out, reader *r, int i)
     return SPC_OK;
 }
 
-/* Parses an integer at the start of `text`; returns the end or NULL. */
-static const char *read_whole(int64_t *out, const char *text)
+static spc__span span_of(const reader *r, int i)
 {
-    char *end;
-
-    if (strchr("-0123456789", *text) == NULL || *text == '\0')
-        return NULL;
-    errno = 0;
-    long long value = strtoll(text, &end, 10);
-    *out = value;
-    return errno == 0 && end > text ? end : NULL;
+    return spc__span_of(r->fields[i]);
 }
 
 static spc_status read_int(int *out, reader *r, int i)
 {
-    int64_t value = 0;
-    const char *end = read_whole(&value, r->fields[i]);
+    int64_t value;
 
-    if (end == NULL || *end != '\0' || value < INT32_MIN || value > INT32_MAX)
+    if (!spc__scan_integer(&value, span_of(r, i), INT32_MIN, INT32_MAX))
         return fail_field(r, i, "whole number");
     *out = (int)value;
     return SPC_OK;
@@ -113,28 +103,22 @@ static spc_status read_int(int *out, reader *r, int i)
 
 static spc_status read_axes(int out[3], reader *r, int i)
 {
-    const char *at = r->fields[i];
+    int64_t axes[3];
 
-    for (int a = 0; a < 3; a++) {
-        int64_t value = 0;
-        at = read_whole(&value, at);
-        if (at == NULL || *at != (a < 2 ? 'x' : '\0') || value < INT32_MIN ||
-            value > INT32_MAX)
-            return fail_field(r, i, "three whole numbers");
-        out[a] = (int)value;
-        at++;
-    }
+    if (spc__scan_integers(axes, 3, span_of(r, i), 'x', INT32_MIN, INT32_MAX) !=
+        3)
+        return fail_field(r, i, "three whole numbers");
+    for (int a = 0; a < 3; a++)
+        out[a] = (int)axes[a];
     return SPC_OK;
 }
 
 static spc_status read_dtype(spc_dtype *out, reader *r, int i)
 {
-    for (int d = 0; spc__dtype_names[d] != NULL; d++)
-        if (strcmp(spc__dtype_names[d], r->fields[i]) == 0) {
-            *out = (spc_dtype)d;
-            return SPC_OK;
-        }
-    return fail_field(r, i, "type");
+    int dtype = spc__name_index(spc__dtype_names, r->fields[i]);
+
+    *out = (spc_dtype)dtype;
+    return dtype >= 0 ? SPC_OK : fail_field(r, i, "type");
 }
 
 static spc_status read_real(double *out, reader *r, int i)
@@ -147,14 +131,13 @@ static spc_status read_real(double *out, reader *r, int i)
 static spc_status read_grid(spc_net_input *input, reader *r, int i)
 {
     double *const grid[] = {input->voxel, input->low, input->high};
-    char *rest = r->fields[i];
+    spc__span rest = span_of(r, i);
+    int n = 0;
 
-    for (int n = 0; n < 9; n++) {
-        const char *word = strsep(&rest, ",");
-        if (word == NULL || !spc__number_read(&grid[n / 3][n % 3], word))
+    for (; n < 9 && rest.at != NULL; n++)
+        if (!spc__scan_real(&grid[n / 3][n % 3], spc__scan_part(&rest, ',')))
             return fail_field(r, i, "grid");
-    }
-    return rest == NULL ? SPC_OK : fail_field(r, i, "grid");
+    return n == 9 && rest.at == NULL ? SPC_OK : fail_field(r, i, "grid");
 }
 
 /* Adds the line number to the error of a public function. */
@@ -214,25 +197,20 @@ static spc_status read_input(reader *r)
 static spc_status read_offsets(spc_geometry *g, reader *r, int i)
 {
     const spc_geometry plain = SPC_GEOMETRY_INIT;
-    char *rest = r->fields[i][0] != '\0' ? r->fields[i] : NULL;
-    const char *word;
+    spc__span rest = span_of(r, i);
 
-    while ((word = strsep(&rest, ",")) != NULL) {
-        if (g->offset_count == SPC_MAX_OFFSETS)
+    if (rest.length == 0)
+        return SPC_OK;
+    for (; rest.at != NULL; g->offset_count++) {
+        int64_t axes[3];
+        if (g->offset_count == SPC_MAX_OFFSETS ||
+            spc__scan_integers(axes, 3, spc__scan_part(&rest, ','), ':',
+                               INT16_MIN, INT16_MAX) != 3)
             return fail_field(r, i, "list of offsets");
-        for (int a = 0; a < 3; a++) {
-            int64_t value = 0;
-            word = read_whole(&value, word);
-            if (word == NULL || *word != (a < 2 ? ':' : '\0') ||
-                value < INT16_MIN || value > INT16_MAX)
-                return fail_field(r, i, "list of offsets");
-            g->offsets[g->offset_count][a] = (int16_t)value;
-            word++;
-        }
-        g->offset_count++;
+        for (int a = 0; a < 3; a++)
+            g->offsets[g->offset_count][a] = (int16_t)axes[a];
     }
-    if (g->offset_count > 0) /* the kernel of the box does not apply */
-        memcpy(g->kernel, plain.kernel, sizeof(g->kernel));
+    memcpy(g->kernel, plain.kernel, sizeof(g->kernel)); /* of a box */
     return SPC_OK;
 }
 
@@ -394,8 +372,6 @@ static bool comes_next(const reader *r, const spc__net_array *a)
 static spc_status read_array(reader *r)
 {
     spc__net_array a = {0};
-    int64_t count = 0;
-    const char *end = read_whole(&count, r->fields[3]);
     spc_status status;
     void *arrays;
 
@@ -403,11 +379,10 @@ static spc_status read_array(reader *r)
         (status = read_dtype(&a.dtype, r, 2)) != SPC_OK)
         return status;
     a.param = param_named(r->fields[1]);
-    a.count = count;
     if (a.node < 0 || a.node >= r->net->node_count || a.param < 0 ||
-        end == NULL || *end != '\0' || count < 1 ||
+        !spc__scan_integer(&a.count, span_of(r, 3), 1, INT64_MAX) ||
         !spc__net_owns(r->net, a.node, a.param) ||
-        count != r->net->nodes[a.node].counts[a.param] ||
+        a.count != r->net->nodes[a.node].counts[a.param] ||
         (a.dtype != SPC_F16 && a.dtype != SPC_BF16 && a.dtype != SPC_F32) ||
         !comes_next(r, &a))
         return spc__fail(r->error, SPC_EFORMAT,
