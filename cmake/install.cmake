@@ -4,22 +4,25 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-set(installed spc)
+# Installs both kinds of a library; `component` gets the shared one.
+function(spc_install_library component name)
+  foreach(target ${name} ${name}_other)
+    if(TARGET ${target})
+      install(TARGETS ${target}
+        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${component}
+          NAMELINK_COMPONENT dev)
+    endif()
+  endforeach()
+endfunction()
+spc_install_library(runtime spc)
 set(headers include/spc.h)
 if(NOT SPC_RUNTIME_ONLY)
-  list(APPEND installed spc_import spctune)
+  spc_install_library(runtime spc_import)
+  spc_install_library(lab spclab)
   list(APPEND headers include/spc_import.h)
+  install(TARGETS spctune DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command)
 endif()
-foreach(target spc_other spc_import_other)
-  if(TARGET ${target})
-    list(APPEND installed ${target})
-  endif()
-endforeach()
-install(TARGETS ${installed}
-  RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT command
-  ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
-    NAMELINK_COMPONENT dev)
 install(FILES ${headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev)
 install(DIRECTORY include/spc DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   COMPONENT dev)
@@ -67,8 +70,11 @@ install(FILES ${PROJECT_BINARY_DIR}/spcConfig.cmake
   ${PROJECT_BINARY_DIR}/spcConfigVersion.cmake DESTINATION ${cmake_dir}
   COMPONENT dev)
 if(NOT SPC_RUNTIME_ONLY)
-  configure_file(cmake/spc_import.pc.in spc_import.pc @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/spc_import.pc DESTINATION ${pc_dir} COMPONENT dev)
+  foreach(name spc_import spclab)
+    configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
+    install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${pc_dir}
+      COMPONENT dev)
+  endforeach()
 endif()
 
 # ---- the command's manual page and completions -------------------------------

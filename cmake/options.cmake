@@ -14,7 +14,13 @@ set(SPC_SANITIZE "" CACHE STRING "Sanitizers: address,undefined or thread")
 set(CMAKE_C_STANDARD 11)
 set(CMAKE_C_STANDARD_REQUIRED ON)
 set(CMAKE_C_EXTENSIONS OFF)
-set(CMAKE_C_VISIBILITY_PRESET hidden)
+# A version script says what a shared library shows. libspclab uses functions of
+# libspc that are not public; a libspc for the runtime alone hides them.
+if(SPC_RUNTIME_ONLY)
+  set(CMAKE_C_VISIBILITY_PRESET hidden)
+else()
+  set(CMAKE_C_VISIBILITY_PRESET default)
+endif()
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE AND PROJECT_IS_TOP_LEVEL)
@@ -34,7 +40,8 @@ target_compile_definitions(spc_flags INTERFACE _GNU_SOURCE
 target_include_directories(spc_flags INTERFACE ${PROJECT_SOURCE_DIR}
   ${PROJECT_SOURCE_DIR}/runtime ${PROJECT_SOURCE_DIR}/tuner)
 target_compile_options(spc_flags INTERFACE -Wall -Wextra -Wshadow
-  -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter)
+  -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
+  -fno-semantic-interposition)
 if(SPC_SANITIZE)
   target_compile_options(spc_flags INTERFACE -fsanitize=${SPC_SANITIZE}
     -fno-omit-frame-pointer)

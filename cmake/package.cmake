@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Packages for Debian and Ubuntu: the runtime library, the development files, the
-# command, and the tuned choices. `cmake --preset deb` has the prefix under which
+# Packages for Debian and Ubuntu: the runtime library, the library that tunes, the
+# development files, the command, and the tuned choices. `cmake --preset deb` has the prefix under which
 # these systems search for libraries.
 set(SPC_PACKAGE_CONTACT "The spctune project <maintainers@spctune.invalid>"
   CACHE STRING "Maintainer of the packages: Name <address>")
@@ -52,7 +52,16 @@ spc_package(dev libspc-dev libdevel
 find libspc.")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "${runtime} (= ${SPC_DEBIAN_VERSION})")
 if(NOT SPC_RUNTIME_ONLY)
-  list(APPEND CPACK_COMPONENTS_ALL command data)
+  list(APPEND CPACK_COMPONENTS_ALL lab command data)
+  set(lab libspclab${PROJECT_VERSION_MAJOR})
+  spc_package(lab ${lab} libs
+    "This package has the library that verifies, measures and tunes kernels, in
+your own programs and in the command.")
+  set(CPACK_DEBIAN_LAB_PACKAGE_SHLIBDEPS ON)
+  # It uses functions of libspc that are not public.
+  set(CPACK_DEBIAN_LAB_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
+  string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
+    ", ${lab} (= ${PROJECT_VERSION})")
   spc_package(command spctune science
     "This package has the command, which generates, verifies and tunes kernels
 for your layers and scenes, and stores the fastest in a database.")

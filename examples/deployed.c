@@ -3,10 +3,11 @@
  * deployed.c - runs a network from a database alone, without a file of its
  * layers, Lua, or a compiler, and prints the time to the first result.
  *
- *     deployed DATABASE NETWORK DEVICE|best SCENE
+ *     deployed DATABASE NETWORK DEVICE|best VOXELS.npy
  *
  * `spctune net add` stores the network, `spctune tune --network` the kernels of
- * its layers. It also links with a libspc that has only the runtime.
+ * its layers, and `spctune scene SPEC -o VOXELS.npy` the voxels of a scene.
+ * It needs libspc alone, which may be one that has only the runtime.
  */
 #include <spc.h>
 #include <spc/lab.h>
@@ -44,13 +45,44 @@ static void *memory(size_t bytes) /* on the device */
     return out;
 }
 
-/* Makes room for the scene, whose rows and densities choose the kernels. */
-static spc_net_options room_for(const spc_scene *scene)
+/* Ends the program if `path` is not [rows][4] int32: batch, x, y, z. */
+static int32_t *read_voxels(int64_t *rows, const char *path)
+{
+    FILE *file = fopen(path, "rb");
+    unsigned char start[10] = {0};
+    char header[1024] = "", *shape;
+    long long count = -1;
+    int32_t *out = NULL;
+
+    /* A file begins with magic, version, and the header's length (16 bits). */
+    if (file != NULL && fread(start, 1, 10, file) == 10 &&
+        memcmp(start, "\x93NUMPY\1", 7) == 0) {
+        size_t bytes = start[8] + 256u * start[9];
+        if (bytes < sizeof(header) && fread(header, 1, bytes, file) == bytes &&
+            strstr(header, "'<i4'") != NULL &&
+            (shape = strstr(header, "'shape': (")) != NULL &&
+            strstr(shape, ", 4)") != NULL)
+            sscanf(shape, "'shape': (%lld", &count);
+    }
+    if (count > 0 && (out = malloc(16 * (size_t)count)) != NULL)
+        *rows = (int64_t)fread(out, 16, (size_t)count, file);
+    if (out == NULL || *rows != count) {
+        fprintf(stderr,
+                "deployed: '%s' has no voxels: an array of int32 with four "
+                "columns (batch, x, y, z) is right\n",
+                path);
+        exit(2);
+    }
+    fclose(file);
+    return out;
+}
+
+/* Makes room for the voxels; their number and densities choose the kernels. */
+static spc_net_options room_for(const int32_t *coords, int64_t rows)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
-    const int32_t *coords = spc_scene_coords(scene);
 
-    o.capacity = o.sample_rows = spc_scene_rows(scene);
+    o.capacity = o.sample_rows = rows;
     o.sample = coords;
     o.flags = SPC_PLAN_CACHED_ONLY;
     for (int64_t i = 0; i < 4 * o.capacity; i++) {
@@ -99,11 +131,13 @@ int main(int argc, char **argv)
     spc_net *net;
     spc_net_info info;
     spc_net_output out;
-    spc_scene *scene;
+    int64_t voxels = 0;
     double start = seconds(), opened, planned;
 
     if (argc != 5)
-        return puts("usage: deployed DATABASE NETWORK DEVICE|best SCENE"), 2;
+        return puts("usage: deployed DATABASE NETWORK DEVICE|best "
+                    "VOXELS.npy"),
+               2;
     where.database = argv[1];
     where.need_database = true;
     where.device = strcmp(argv[3], "best") != 0 ? argv[3] : NULL;
@@ -111,8 +145,8 @@ int main(int argc, char **argv)
     check(spc_net_open(&net, ctx, argv[2]));
     spc_net_describe(&info, net);
     opened = seconds();
-    check(spc_net_load_scene(&scene, net, argv[4], &error));
-    spc_net_options options = room_for(scene);
+    const int32_t *sample = read_voxels(&voxels, argv[4]);
+    spc_net_options options = room_for(sample, voxels);
     check(spc_net_plan_create(&plan, ctx, net, &options));
     planned = seconds();
     size_t rows = (size_t)options.capacity;

@@ -9,10 +9,11 @@
  * new scene for every frame reserves coordinate sets and maps once and then
  * only updates them.
  *
- * It includes the seven headers that such a program needs. Training, tuning,
- * the database, and the laboratory (scenes, the oracle, verification and
+ * It includes the seven headers that such a program needs. Training, tuning, the
+ * database, and the laboratory (scenes of files, the oracle, verification and
  * benchmarks) have headers of their own: spc/train.h, spc/tune.h, spc/db.h,
- * spc/lab.h.
+ * spc/lab.h. A program that tunes, or uses the laboratory, links libspclab
+ * besides libspc.
  *
  * Conventions
  *  - Functions return an spc_status: 0 or a negative code. The sentence for a

@@ -14,6 +14,7 @@ record=
 headers=$1
 library=$2
 dump=$3
+private=$(dirname "$0")/abi/private.suppr
 for tool in abidw abidiff; do
     command -v "$tool" >/dev/null ||
         { echo "skipped: no $tool on this machine (package abigail-tools)"; exit 77; }
@@ -22,13 +23,14 @@ done
 # Opaque types, source lines and the names of parameters are no part of it.
 if [ -n "$record" ]; then
     mkdir -p "$(dirname "$dump")"
-    exec abidw --headers-dir "$headers" --drop-private-types --no-elf-needed \
+    exec abidw --suppressions "$private" --headers-dir "$headers" \
+        --drop-private-types --no-elf-needed \
         --exported-interfaces-only --no-write-default-sizes --no-show-locs \
         --no-parameter-names --no-corpus-path --no-comp-dir-path \
         --type-id-style hash --out-file "$dump" "$library"
 fi
 # Exit status: 1 and 2 are errors; 4 a change, 8 an incompatible one.
-report=$(abidiff --no-added-syms "$dump" "$library")
+report=$(abidiff --suppressions "$private" --no-added-syms "$dump" "$library")
 status=$?
 [ "$status" != 0 ] || { echo "$(basename "$library"): nothing changed"; exit 0; }
 printf '%s\n' "$report"

@@ -4,13 +4,22 @@
 #
 #     sh tests/exports.sh LIBRARY HEADER...
 #
-# All that it defines for others begins with spc_, nothing with spc__, and all of
-# it stands in the headers; it has a soname; it needs nothing of Lua's.
+# All that it defines for others begins with spc_, has a version, and stands in
+# the headers; but for what libspc shows to libspclab of its version alone. It has
+# a soname.
 set -eu
 library=$1
 shift
-shown=$(nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' |
-    grep -v -x -e _init -e _fini | sort -u)
+all=$(nm -D --defined-only "$library" | awk '$2 != "A" { print $3 }' | sort -u)
+private=$(echo "$all" | grep '^spc__.*@@SPC_PRIVATE_[0-9.]*$' || true)
+[ -z "$private" ] || case $(basename "$library") in
+libspc.so*) ;;
+*) echo "what is private is shown"; exit 1 ;;
+esac
+versioned=$(echo "$all" | grep -v '@@SPC_PRIVATE_')
+odd=$(echo "$versioned" | grep -v '@@SPC\(LAB\|_IMPORT\|\)_[0-9]*$' || true)
+[ -z "$odd" ] || { echo "no version of it:" $odd; exit 1; }
+shown=$(echo "$versioned" | sed 's/@@.*//')
 [ "$(echo "$shown" | wc -l)" -gt 10 ]
 odd=$(echo "$shown" | grep -v '^spc_[a-z]' || true)
 [ -z "$odd" ] || { echo "shown to everybody:" $odd; exit 1; }

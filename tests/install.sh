@@ -25,20 +25,30 @@ check() { # NAME PROGRAM
     echo "ok: $1"
 }
 
+check_lab() { # NAME PROGRAM
+    says="848 voxels" check "$@"
+}
+
 # ---- pkg-config
 cp "$here/installed/consumer.c" "$work/consumer.cpp"
 cc $(pkg-config --cflags spc) "$here/installed/consumer.c" \
     $(pkg-config --libs spc) -o "$work/c_shared"
 check "C, pkg-config, shared" "$work/c_shared"
 readelf -d "$work/c_shared" | grep -q 'libspc.so.1' || fail "it is not shared"
+cc $(pkg-config --cflags spclab) "$here/installed/lab.c" \
+    $(pkg-config --libs spclab) -o "$work/lab_shared"
+check_lab "the lab, pkg-config, shared" "$work/lab_shared"
 c++ $(pkg-config --cflags spc) "$work/consumer.cpp" $(pkg-config --libs spc) \
     -o "$work/cxx_shared"
 check "C++, pkg-config, shared" "$work/cxx_shared"
 mkdir "$work/hidden"
-mv "$lib"/libspc.so* "$work/hidden"
+mv "$lib"/libspc.so* "$lib"/libspclab.so* "$work/hidden"
 cc $(pkg-config --cflags spc) "$here/installed/consumer.c" \
     $(pkg-config --static --libs spc) -o "$work/c_static"
 check "C, pkg-config, static" "$work/c_static"
+cc $(pkg-config --cflags spclab) "$here/installed/lab.c" \
+    $(pkg-config --static --libs spclab) -o "$work/lab_static"
+check_lab "the lab, pkg-config, static" "$work/lab_static"
 mv "$work/hidden"/* "$lib"
 
 # ---- find_package
@@ -48,6 +58,9 @@ cmake --build "$work/consumer" >>"$work/log" 2>&1 ||
     fail "build: $(cat "$work/log")"
 for kind in c_spc c_spc_static cxx_spc cxx_spc_static; do
     check "find_package, $kind" "$work/consumer/$kind"
+done
+for kind in lab lab_static; do
+    check_lab "find_package, $kind" "$work/consumer/c_$kind"
 done
 
 # ---- what ships, found from where the tree lies now
@@ -109,7 +122,7 @@ check "subproject" "$work/outer/outer"
 if command -v dpkg-deb >/dev/null; then
     cpack --config "$build/CPackConfig.cmake" -B "$work/deb" >>"$work/log" 2>&1 ||
         fail "cpack: $(cat "$work/log")"
-    for name in libspc1 libspc-dev spctune spctune-data; do
+    for name in libspc1 libspclab1 libspc-dev spctune spctune-data; do
         deb=$(echo "$work/deb/${name}"_*.deb)
         dpkg-deb -x "$deb" "$work/root" || fail "no package $name"
         [ -s "$work/root/usr/share/doc/$name/copyright" ] ||
@@ -121,6 +134,10 @@ if command -v dpkg-deb >/dev/null; then
     done
     dpkg-deb -f "$work"/deb/libspc1_*.deb Depends | grep -q libsqlite3 ||
         fail "its Depends"
+    dpkg-deb -f "$work"/deb/libspclab1_*.deb Depends |
+        grep -q 'libspc1 (= ' || fail "the Depends of libspclab1"
+    ! dpkg-deb -c "$work"/deb/libspc1_*.deb | grep libspclab ||
+        fail "libspc1 has libspclab"
     dpkg-deb --ctrl-tarfile "$work"/deb/libspc1_*.deb | tar t >"$work/control"
     grep -q shlibs "$work/control" || fail "no shlibs"
     grep -q triggers "$work/control" || fail "no triggers"

@@ -19,8 +19,9 @@ cmake -S "$sources" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release \
 cmake --build "$work/build" >>"$work/log" 2>&1 ||
     fail "build: $(tail -20 "$work/log")"
 
-library="$work/build/libspc.so.1"
+library="$work/build/runtime/libspc.so.1"
 sh "$sources/tests/exports.sh" "$library" "$sources"/include/spc/*.h
+! nm -D --defined-only "$library" | grep spc__ || fail "it shows what is private"
 needs=$(readelf -d "$library" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
 odd=$(echo "$needs" |
     grep -v -E '^(libsqlite3|libzstd|libsodium|libm|libc|libdl|libpthread|ld-linux.*)\.so' ||
@@ -33,11 +34,16 @@ echo "runtime only: $(stat -c %s "$work/stripped") bytes, needs" $needs
 # ---- a database, made by the whole and served by the part
 export SPC_DATABASE="$work/ship.db"
 scene=gen:uniform,n=60,extent=10
+voxels() { # SPEC FILE
+    "$spctune" -q scene "$1" -o "$2" >"$work/scene"
+}
+voxels $scene "$work/few.npy"
+voxels gen:uniform,n=300,extent=9 "$work/every.npy"
 "$spctune" -q net add "$sources/tests/networks/chain.lua" --name chain --seed 1
 "$spctune" -q -d cpu tune --network chain --only generic --effort quick \
     --scene $scene >"$work/tuned"
-want=$("$deployed" "$SPC_DATABASE" chain cpu $scene)
-got=$("$work/build/deployed" "$SPC_DATABASE" chain cpu $scene)
+want=$("$deployed" "$SPC_DATABASE" chain cpu "$work/few.npy")
+got=$("$work/build/examples/deployed" "$SPC_DATABASE" chain cpu "$work/few.npy")
 echo "$got"
 [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
 case $got in
@@ -47,8 +53,8 @@ esac
 
 # ---- what it has not is said
 "$spctune" -q net add "$sources/tests/networks/every.lua" --name every --seed 1
-if "$work/build/deployed" "$SPC_DATABASE" every cpu \
-    gen:uniform,n=300,extent=9 2>"$work/err"; then
+if "$work/build/examples/deployed" "$SPC_DATABASE" every cpu \
+    "$work/every.npy" 2>"$work/err"; then
     fail "nobody tuned this"
 fi
 grep -q "and this libspc has no compiler: tune the layer" "$work/err" ||
@@ -58,8 +64,8 @@ echo "ok: what is missing is said"
 # ---- defaults that somebody compiled are served as well
 "$spctune" -q -d cpu run --network every --scene gen:uniform,n=300,extent=9 \
     --growth 8 >"$work/ran"
-want=$("$deployed" "$SPC_DATABASE" every cpu gen:uniform,n=300,extent=9)
-got=$("$work/build/deployed" "$SPC_DATABASE" every cpu gen:uniform,n=300,extent=9)
+want=$("$deployed" "$SPC_DATABASE" every cpu "$work/every.npy")
+got=$("$work/build/examples/deployed" "$SPC_DATABASE" every cpu "$work/every.npy")
 echo "$got"
 [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
 
@@ -71,8 +77,9 @@ added=$("$spctune" -q net add "$sources/tests/corpus/small.onnx" \
 case $added in
 *"was built without"*) echo "skipped: $added"; imported=no ;;
 *)
+    voxels $shell "$work/shell.npy"
     "$spctune" -q -d cpu run --network centerpoint --scene $shell >"$work/ran"
-    got=$("$work/build/deployed" "$SPC_DATABASE" centerpoint cpu $shell)
+    got=$("$work/build/examples/deployed" "$SPC_DATABASE" centerpoint cpu "$work/shell.npy")
     echo "$got"
     ;;
 esac
@@ -82,13 +89,13 @@ mkdir "$work/target"
 "$spctune" -q -d cpu db pack --whole "$work/target/ship.db" >"$work/packed"
 rm "$work/target/ship.manifest"
 chmod -R a-w "$work/target"
-serve() { # NETWORK SCENE
+serve() { # NETWORK VOXELS
     want=$("$deployed" "$SPC_DATABASE" "$1" cpu "$2")
-    got=$(cd / && "$work/build/deployed" "$work/target/ship.db" "$1" cpu "$2")
+    got=$(cd / && "$work/build/examples/deployed" "$work/target/ship.db" "$1" cpu "$2")
     echo "packed: $got"
     [ "${want##*sum}" = "${got##*sum}" ] || fail "other bits: $want"
 }
-serve chain $scene
-[ $imported = no ] || serve centerpoint $shell
+serve chain "$work/few.npy"
+[ $imported = no ] || serve centerpoint "$work/shell.npy"
 [ "$(ls "$work/target")" = ship.db ] || fail "left $(ls "$work/target")"
 chmod -R u+w "$work/target"

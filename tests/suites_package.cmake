@@ -4,15 +4,29 @@ if(TARGET spc_other AND NOT BUILD_SHARED_LIBS)
   set(public ${PROJECT_SOURCE_DIR}/include)
   add_test(NAME exports COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/exports.sh
     $<TARGET_FILE:spc_other> ${SPC_PUBLIC_HEADERS})
+  add_test(NAME exports_lab COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/exports.sh
+    $<TARGET_FILE:spclab_other> ${SPC_PUBLIC_HEADERS})
   add_test(NAME exports_import COMMAND sh
     ${CMAKE_CURRENT_SOURCE_DIR}/exports.sh $<TARGET_FILE:spc_import_other>
     ${public}/spc_import.h)
-  foreach(library spc spc_import)
+  foreach(library spc spclab spc_import)
     add_test(NAME abi_${library} COMMAND sh ${CMAKE_CURRENT_SOURCE_DIR}/abi.sh
       ${public} $<TARGET_FILE:${library}_other>
       ${CMAKE_CURRENT_SOURCE_DIR}/abi/lib${library}.abi)
     set_tests_properties(abi_${library} PROPERTIES SKIP_RETURN_CODE 77)
   endforeach()
+
+  # Programs with libspc alone, and what libspc may not have.
+  add_executable(alone_deployed ../examples/deployed.c)
+  target_link_libraries(alone_deployed PRIVATE spc_other m)
+  add_executable(alone_plan installed/plan.c)
+  target_link_libraries(alone_plan PRIVATE spc_other)
+  add_test(NAME libspc_alone COMMAND sh
+    ${CMAKE_CURRENT_SOURCE_DIR}/libspc_alone.sh $<TARGET_FILE:spc_other>
+    $<TARGET_FILE:spclab> $<TARGET_FILE:spctune> $<TARGET_FILE:alone_deployed>
+    $<TARGET_FILE:alone_plan>)
+  set(shared_programs spc_other spclab_other spc_import_other alone_deployed
+    alone_plan)
 endif()
 
 # On request, as these build: ctest --preset dev -C package -L package

@@ -21,5 +21,5 @@ foreach(module IN LISTS modules)
   add_test(NAME ${name} COMMAND ${SPC_TEST_PYTHON} -B
     ${package}/tests/run.py ${module})
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3600
-    ENVIRONMENT "SPC_LIBRARY=$<TARGET_FILE:spc_other>;SPC_DATABASE=${CMAKE_CURRENT_BINARY_DIR}/python.db")
+    ENVIRONMENT "SPC_LIBRARY=$<TARGET_FILE:spclab_other>;SPC_DATABASE=${CMAKE_CURRENT_BINARY_DIR}/python.db")
 endforeach()

@@ -13,6 +13,29 @@
 extern "C" {
 #endif
 
+/* ---- scenes -------------------------------------------------------------- */
+
+/* Takes a copy of `rows` coordinates (host, [rows][4]) in their order,
+ * duplicates and all; `name` (may be NULL) is what spc_scene_name returns. */
+SPC_API spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
+                                    int64_t rows, const char *name,
+                                    spc_error *error);
+SPC_API void spc_scene_free(spc_scene *scene);
+SPC_API int64_t spc_scene_rows(const spc_scene *scene);
+SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
+SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
+
+/* The size of a scene's source, and how much of it was left out. */
+typedef struct spc_scene_info {
+    int64_t points;    /* of the file or generator; of voxels their number */
+    int64_t bad;       /* left out: a coordinate is NaN or infinite */
+    int64_t first_bad; /* the first such row, from 0; without one 0 */
+    int64_t outside;   /* left out: outside the range of a network */
+} spc_scene_info;
+
+/* Fills *out; all 0 for a NULL scene. */
+SPC_API void spc_scene_describe(spc_scene_info *out, const spc_scene *scene);
+
 /* ---- coordinate sets ----------------------------------------------------- */
 
 /*

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * spc/lab.h - the laboratory: scenes on the host, the oracle, verification and
- * benchmarks.
+ * spc/lab.h - the laboratory: scenes from files and generators, the oracle,
+ * verification and benchmarks. These functions are in libspclab.
  */
 #ifndef SPC_LAB_H
 #define SPC_LAB_H
@@ -47,27 +47,6 @@ extern "C" {
  */
 SPC_API spc_status spc_scene_load(spc_scene **out, const char *spec,
                                   spc_error *error);
-
-/* Takes a copy of `rows` coordinates (host, [rows][4]) in their order,
- * duplicates and all; `name` (may be NULL) is what spc_scene_name returns. */
-SPC_API spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
-                                    int64_t rows, const char *name,
-                                    spc_error *error);
-SPC_API void spc_scene_free(spc_scene *scene);
-SPC_API int64_t spc_scene_rows(const spc_scene *scene);
-SPC_API const int32_t *spc_scene_coords(const spc_scene *scene);
-SPC_API const char *spc_scene_name(const spc_scene *scene); /* its spec */
-
-/* The size of a scene's source, and how much of it was left out. */
-typedef struct spc_scene_info {
-    int64_t points;    /* of the file or generator; of voxels their number */
-    int64_t bad;       /* left out: a coordinate is NaN or infinite */
-    int64_t first_bad; /* the first such row, from 0; without one 0 */
-    int64_t outside;   /* left out: outside the range of a network */
-} spc_scene_info;
-
-/* Fills *out; all 0 for a NULL scene. */
-SPC_API void spc_scene_describe(spc_scene_info *out, const spc_scene *scene);
 
 /* Points of a file on the host, for spc_net_buffers.points. */
 typedef struct spc_point_rows {

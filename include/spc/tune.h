@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * spc/tune.h - tuning: of layers and maps, in the background, and of what an
- * application met.
+ * application met. What begins with spc_tune, and spc_candidate_render, is in
+ * libspclab; the rest in libspc.
  */
 #ifndef SPC_TUNE_H
 #define SPC_TUNE_H
@@ -186,7 +187,7 @@ SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
  * Background mode: a thread of the context prepares what plans lack, while
  * these run. A plan made with SPC_PLAN_BACKGROUND uses the kernel that the
  * database can serve without a compiler; only if that is impossible it waits
- * for a default kernel. The thread compiles, and tunes if allowed, until a
+ * for a default kernel. The thread compiles, and tunes if told to, until a
  * record of exactly this problem exists. Once it is stored,
  * spc_plan_is_outdated returns true, and another spc_plan_create finds it in
  * some microseconds. Weights are then packed again, because each kernel reads
@@ -195,7 +196,12 @@ SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
  * processes that tune it are waited for, and what they find is taken.
  */
 typedef struct spc_background_options {
-    bool tune; /* not only compile: on the coordinates of the plan's map */
+    /* spc_tune, of libspclab: the thread also tunes, on the coordinates of the
+     * plan's map. NULL: it only compiles. */
+    spc_status (*tune)(spc_ctx *ctx, const spc_conv *conv,
+                       const spc_scene *const *scenes, int scene_count,
+                       const spc_tune_options *options,
+                       spc_tune_report *report);
     spc_effort effort;
     const char *const *worker; /* as in spc_tune_options */
 } spc_background_options;

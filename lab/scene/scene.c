@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const char axes[] = "xyz";
 
@@ -20,33 +19,13 @@ void spc__voxels_release(spc__voxels *voxels)
     memset(voxels, 0, sizeof(*voxels));
 }
 
-/*
- * Refuses a scene that cannot fit into memory together with its sort keys.
- * Linux grants more memory than it has, and ends the process that uses it.
- */
-static spc_status check_memory(int64_t rows, spc_error *error)
-{
-    enum { ROW_BYTES = 32 };
-    double machine =
-        (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-    double needed = (double)rows * ROW_BYTES;
-
-    if (machine <= 0 || needed <= machine)
-        return SPC_OK;
-    return spc__fail(error, SPC_ENOMEM,
-                     "a scene of %lld voxels needs %.0f GiB of memory, and "
-                     "this machine has %.0f: make it smaller, or its voxels "
-                     "larger",
-                     (long long)rows, needed / (1 << 30), machine / (1 << 30));
-}
-
 spc_status spc__voxels_reserve(spc__voxels *voxels, int64_t more,
                                spc_error *error)
 {
     int64_t wanted = voxels->count + more;
     if (wanted <= voxels->capacity)
         return SPC_OK;
-    spc_status status = check_memory(wanted, error);
+    spc_status status = spc__scene_check_memory(wanted, error);
     if (status != SPC_OK)
         return status;
 
@@ -291,84 +270,6 @@ spc_status spc__voxels_sort(spc__voxels *voxels, spc_error *error)
     return SPC_OK;
 }
 
-/* ---- scenes -------------------------------------------------------------- */
-
-/* Takes ownership of *voxels. */
-static spc_status make_scene(spc_scene **out, spc__voxels *voxels,
-                             const char *name, spc_error *error)
-{
-    spc_scene *scene = calloc(1, sizeof(*scene));
-    if (scene != NULL)
-        scene->name = strdup(name != NULL ? name : "");
-    if (scene == NULL || scene->name == NULL) {
-        free(scene);
-        return spc__fail_memory(error, sizeof(*scene));
-    }
-    scene->coords = voxels->at;
-    scene->rows = voxels->count;
-    scene->info = voxels->info;
-    memset(voxels, 0, sizeof(*voxels));
-    *out = scene;
-    return SPC_OK;
-}
-
-spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
-                            int64_t rows, const char *name, spc_error *error)
-{
-    spc__voxels voxels = {0};
-    spc_status status = spc__need(error, __func__, "out", out, NULL);
-
-    if (status != SPC_OK)
-        return status;
-    *out = NULL;
-    if (rows < 0 || rows > SPC__SCENE_MAX_POINTS)
-        return spc__fail(error, SPC_EINVAL,
-                         "a scene cannot have %lld rows; 0 to %d are right",
-                         (long long)rows, (int)SPC__SCENE_MAX_POINTS);
-    if (rows > 0 && coords == NULL)
-        return spc__fail(error, SPC_EINVAL,
-                         "a scene of %lld rows needs coordinates, not NULL",
-                         (long long)rows);
-    status = spc__voxels_reserve(&voxels, rows, error);
-    if (status == SPC_OK && rows > 0)
-        memcpy(voxels.at, coords, (size_t)rows * 4 * sizeof(*coords));
-    voxels.count = voxels.info.points = rows;
-    if (status == SPC_OK)
-        status = make_scene(out, &voxels, name, error);
-    spc__voxels_release(&voxels);
-    return status;
-}
-
-void spc_scene_free(spc_scene *scene)
-{
-    if (scene == NULL)
-        return;
-    free(scene->coords);
-    free(scene->name);
-    free(scene);
-}
-
-int64_t spc_scene_rows(const spc_scene *scene)
-{
-    return scene != NULL ? scene->rows : 0;
-}
-
-const int32_t *spc_scene_coords(const spc_scene *scene)
-{
-    return scene != NULL ? scene->coords : NULL;
-}
-
-const char *spc_scene_name(const spc_scene *scene)
-{
-    return scene != NULL ? scene->name : "";
-}
-
-void spc_scene_describe(spc_scene_info *out, const spc_scene *scene)
-{
-    if (out != NULL)
-        *out = scene != NULL ? scene->info : (spc_scene_info){0};
-}
-
 /* ---- from specifications ------------------------------------------------- */
 
 static int32_t floor_divide(int32_t value, int level)
@@ -412,7 +313,10 @@ spc_status spc__scene_load(spc_scene **out, const char *text,
         status = spc__voxels_sort(&voxels, error);
     }
     if (status == SPC_OK)
-        status = make_scene(out, &voxels, text, error);
+        status = spc__scene_take(out, voxels.at, voxels.count, &voxels.info,
+                                 text, error);
+    if (status == SPC_OK)
+        voxels.at = NULL; /* the scene owns them now */
     spc__voxels_release(&voxels);
     return status;
 }

@@ -1,26 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * scene.h - scenes inside the runtime: voxels while they are collected, the
+ * scene.h - scenes from specifications: voxels while they are collected, the
  * readers of files and the generators.
  *
  * A new file format is a file scene_<format>.c and a row in scene_file.c; a new
  * generator is a row in scene_gen.c.
  */
-#ifndef SPC_RUNTIME_SCENE_H
-#define SPC_RUNTIME_SCENE_H
+#ifndef SPC_LAB_SCENE_H
+#define SPC_LAB_SCENE_H
 
 #include "base/buf.h"
 #include "base/random.h"
 #include "base/text/columns.h"
+#include "coords/scene.h"
 #include "spc.h"
 #include "spc/lab.h"
-
-struct spc_scene {
-    int32_t *coords; /* [rows][4] */
-    int64_t rows;
-    char *name;
-    spc_scene_info info;
-};
 
 /*
  * A network's rule to turn points into voxels: floor((p - low) / size) in
@@ -40,8 +34,6 @@ typedef struct spc__voxels {
     const spc__grid *grid; /* instead of sizes; may be NULL */
     spc_scene_info info;
 } spc__voxels;
-
-enum { SPC__SCENE_MAX_POINTS = INT32_MAX };
 
 void spc__voxels_release(spc__voxels *voxels);
 

@@ -205,6 +205,16 @@ SPC_OPERAND_IN_SCALE = 6
 SPC_OPERAND_OUT_SCALE = 7
 SPC_OPERAND_RESIDUAL_SCALE = 8
 SPC_OPERANDS = 9
+
+
+class spc_scene_info(Structure):
+    _fields_ = [
+        ("points", c_int64),
+        ("bad", c_int64),
+        ("first_bad", c_int64),
+        ("outside", c_int64),
+    ]
+
 SPC_DUPLICATES_ERROR = 0
 SPC_DUPLICATES_FIRST = 1
 SPC_DUPLICATES_SUM = 2
@@ -662,7 +672,7 @@ class spc_tune_report(Structure):
 
 class spc_background_options(Structure):
     _fields_ = [
-        ("tune", c_bool),
+        ("tune", CFUNCTYPE(c_int, c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int, POINTER(spc_tune_options), POINTER(spc_tune_report))),
         ("effort", c_int),
         ("worker", POINTER(c_char_p)),
     ]
@@ -750,15 +760,6 @@ class spc_db_prune_options(Structure):
         ("losers", c_bool),
         ("stale", c_bool),
         ("before_unix_seconds", c_int64),
-    ]
-
-
-class spc_scene_info(Structure):
-    _fields_ = [
-        ("points", c_int64),
-        ("bad", c_int64),
-        ("first_bad", c_int64),
-        ("outside", c_int64),
     ]
 
 
@@ -859,6 +860,7 @@ STRUCTS: Tuple[Any, ...] = (
     spc_device_info,
     spc_geometry,
     spc_conv,
+    spc_scene_info,
     spc_coords_options,
     spc_regrouping,
     spc_gather,
@@ -896,7 +898,6 @@ STRUCTS: Tuple[Any, ...] = (
     spc_db_packed,
     spc_db_pack_options,
     spc_db_prune_options,
-    spc_scene_info,
     spc_point_rows,
     spc_relation,
     spc_scales,
@@ -990,6 +991,13 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         POINTER(spc_conv), POINTER(spc_conv), c_int, POINTER(spc_error))),
     "spc_conv_is_linear": (c_bool, (POINTER(spc_conv),)),
     "spc_conv_operand_bytes": (c_size_t, (POINTER(spc_conv), c_int, c_int64)),
+    "spc_scene_create": (c_int, (
+        POINTER(c_void_p), c_void_p, c_int64, c_char_p, POINTER(spc_error))),
+    "spc_scene_free": (None, (c_void_p,)),
+    "spc_scene_rows": (c_int64, (c_void_p,)),
+    "spc_scene_coords": (c_void_p, (c_void_p,)),
+    "spc_scene_name": (c_char_p, (c_void_p,)),
+    "spc_scene_describe": (None, (POINTER(spc_scene_info), c_void_p)),
     "spc_coords_create": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, c_int64, c_void_p)),
     "spc_coords_create_from_scene": (c_int, (
@@ -1234,13 +1242,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_char_p, c_void_p, c_void_p, POINTER(spc_error))),
     "spc_scene_load": (c_int, (
         POINTER(c_void_p), c_char_p, POINTER(spc_error))),
-    "spc_scene_create": (c_int, (
-        POINTER(c_void_p), c_void_p, c_int64, c_char_p, POINTER(spc_error))),
-    "spc_scene_free": (None, (c_void_p,)),
-    "spc_scene_rows": (c_int64, (c_void_p,)),
-    "spc_scene_coords": (c_void_p, (c_void_p,)),
-    "spc_scene_name": (c_char_p, (c_void_p,)),
-    "spc_scene_describe": (None, (POINTER(spc_scene_info), c_void_p)),
     "spc_point_rows_load": (c_int, (
         POINTER(spc_point_rows), c_char_p, c_int, POINTER(spc_error))),
     "spc_point_rows_release": (None, (POINTER(spc_point_rows),)),

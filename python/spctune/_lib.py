@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads libspc and checks that it is the one this package was written for.
+"""Loads libspclab, and with it libspc, and checks that they are those this
+package was written for.
 
 `lib` releases the interpreter's lock during a call; `fast` keeps it, for calls
 that only enqueue work. A failure becomes an exception with the library's
@@ -49,12 +50,13 @@ _KINDS: Dict[int, Type[Error]] = {
 }
 
 
-# The soname has the major version of the interface.
-_SONAME = f"libspc.so.{_abi.VERSION // 10000}"
+# The soname has the major version of the interface. libspclab brings libspc
+# along: symbols of both are found by its handle.
+_SONAME = f"libspclab.so.{_abi.VERSION // 10000}"
 
 
 def _candidates() -> List[str]:
-    """Where libspc may be, best first."""
+    """Where libspclab may be, best first."""
     named = os.environ.get("SPC_LIBRARY")
     if named:
         return [named]
@@ -67,14 +69,15 @@ def _mistake(loaded: Any, path: str) -> Optional[str]:
     """Why this library does not serve this package; None if it does."""
     again = (
         "install the spctune package again, or set SPC_LIBRARY to a "
-        "libspc of version " + version_text(_abi.VERSION)
+        "libspclab of version " + version_text(_abi.VERSION)
     )
     try:
         version = int(loaded.spc_version())
         loaded.spc_struct_bytes.restype = ctypes.c_size_t
     except AttributeError:
         return (
-            f"{path} is no libspc, or an old one without spc_version(); {again}"
+            f"{path} is no libspclab, or an old one without spc_version(); "
+            f"{again}"
         )
     if version != _abi.VERSION:
         return (
@@ -110,7 +113,7 @@ def _open() -> str:
         except OSError as error:
             failures.append(str(error))
     raise ImportError(
-        "cannot load libspc: "
+        "cannot load libspclab: "
         + "; ".join(failures)
         + "; set SPC_LIBRARY to the path of "
         + _SONAME

@@ -155,11 +155,9 @@ class Context:
         written; without one the first use of a layer waits for its kernel."""
         if not _options["background"]:
             return _abi.SPC_PLAN_JIT
-        how = new(
-            _abi.spc_background_options,
-            tune=_options["background"] == "tune",
-            effort=_abi.SPC_EFFORT_NORMAL,
-        )
+        how = new(_abi.spc_background_options, effort=_abi.SPC_EFFORT_NORMAL)
+        if _options["background"] == "tune":
+            how.tune = ctypes.cast(lib.spc_tune, type(how.tune))
         status = lib.spc_background_start(self.ptr, how)
         if status == _abi.SPC_EDB:
             logger.info(

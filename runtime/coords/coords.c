@@ -6,7 +6,6 @@
  * (index_device.c), threaded C on the cpu device (index_host.c).
  */
 #include "coords/coords.h"
-#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/error.h"

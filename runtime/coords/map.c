@@ -3,7 +3,6 @@
  * map.c - kernel maps: creating and filling them.
  */
 #include "coords/map.h"
-#include "spc/lab.h"
 
 #include "base/error.h"
 #include "coords/given.h"

@@ -7,11 +7,11 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/text/names.h"
-#include "context/background.h"
 #include "coords/map.h"
 #include "coords/rows.h"
 #include "operators/operands.h"
 #include "operators/pass.h"
+#include "plan/background.h"
 #include "plan/binding.h"
 #include "plan/lookup.h"
 #include "plan/transpose.h"
@@ -252,7 +252,7 @@ static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
     (*out)->is_shipped = pick.is_shipped;
     memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
     if (flags & SPC_PLAN_BACKGROUND && pick.origin != SPC_MATCH_EXACT)
-        (*out)->outdated = ctx->background->ask(ctx->background, lack);
+        (*out)->outdated = spc__background_ask(ctx, lack);
     return SPC_OK;
 }
 
@@ -260,12 +260,6 @@ bool spc_plan_is_outdated(const spc_plan *plan)
 {
     return plan != NULL && plan->outdated != NULL &&
            __atomic_load_n(plan->outdated, __ATOMIC_ACQUIRE) != 0;
-}
-
-void spc_background_wait(spc_ctx *ctx)
-{
-    if (ctx != NULL && ctx->background != NULL)
-        ctx->background->wait(ctx->background);
 }
 
 spc_status spc__plan_create_unprepared(spc_plan **out, spc_ctx *ctx,

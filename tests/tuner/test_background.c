@@ -83,7 +83,7 @@ static void run_plan(harness *r)
 
 START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
 {
-    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
     harness r;
 
     open_harness(&r, "user.db");
@@ -108,7 +108,7 @@ END_TEST
 START_TEST(the_arguments_of_a_worker_are_copied)
 {
     char first[500], other[500], command[32] = "/bin/sh", *words[4];
-    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
     char wanted[450], unwanted[450];
     harness r;
 
@@ -186,7 +186,7 @@ END_TEST
 /* A context that is freed does not wait for a tuning run. */
 START_TEST(the_end_comes_soon)
 {
-    spc_background_options options = {.tune = true,
+    spc_background_options options = {.tune = spc_tune,
                                       .effort = SPC_EFFORT_EXHAUSTIVE};
     harness r;
 
@@ -247,7 +247,7 @@ static void start_runner(runner *out, harness *r, const void *in,
 
 START_TEST(threads_execute_while_a_better_plan_is_made)
 {
-    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
     runner runners[RUNNERS];
     atomic_bool ends = false;
     void *in, *weights, *packed, *failed;
@@ -314,7 +314,7 @@ typedef struct server {
 
 static void *serve_one(void *payload)
 {
-    spc_background_options options = {.tune = true, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
     const server *self = payload;
     const harness *shared = self->shared;
     spc_ctx *ctx = self->ctx;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* scene.c - spctune scene: describes a scene. */
+#include "command/cli/npy.h"
 #include "command/cli/output.h"
 #include "command/layer_text.h"
 #include "command/layers.h"
@@ -10,11 +11,14 @@
 
 struct args {
     cli_list layers;
+    const char *output;
 };
 
 static const cli_option options[] = {
     {'l', "layer", "LAYER", CLI_LIST, offsetof(struct args, layers),
      "rows, pairs and density of a layer on it (may be repeated)"},
+    {'o', "output", "FILE", CLI_OUT, offsetof(struct args, output),
+     "write the voxels of the scene there, .npy"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
 
@@ -224,6 +228,15 @@ static spc_status print_all(const scene_set *scenes, const spc_conv *layers,
     return status;
 }
 
+/* Writes batch, x, y, z of every voxel. */
+static spc_status write_voxels(const char *path, const spc_scene *scene)
+{
+    int64_t shape[2] = {spc_scene_rows(scene), 4};
+
+    return npy_write(path, "<i4", shape, 2, spc_scene_coords(scene),
+                     (size_t)shape[0] * 16);
+}
+
 static spc_status run(cli *self, void *payload)
 {
     const struct args *args = payload;
@@ -234,11 +247,17 @@ static spc_status run(cli *self, void *payload)
     if (self->operands.count == 0)
         return cli_fail(SPC_EINVAL, "scene needs a specification, such as "
                                     "scan.bin@0.05 or gen:lidar@0.1");
+    if (args->output != NULL && self->operands.count > 1)
+        return cli_fail(SPC_EINVAL,
+                        "--output takes the voxels of one scene, not of %d",
+                        self->operands.count);
     if ((status = read_layers(&layers, &args->layers)) != SPC_OK)
         return status;
     cli_catch_signals(self);
     if ((status = load_scenes(&scenes, self, &self->operands)) == SPC_OK) {
         status = print_all(&scenes, layers, args->layers.count, &self->globals);
+        if (status == SPC_OK && args->output != NULL)
+            status = write_voxels(args->output, scenes.at[0]);
         if (status != SPC_EINTERRUPTED)
             free_scenes(&scenes);
     }
@@ -272,7 +291,8 @@ const cli_command cli_scene = {
             "none but themselves.\nWith --layer: the rows and pairs of that "
             "layer, found on the host. The scene is\nits input; of an inverse "
             "layer it is the input of the strided layer that it\ninverts. "
-            "`density` is pairs / (rows out * offsets).",
+            "`density` is pairs / (rows out * offsets).\nThe file of --output has "
+            "a row of int32 for each voxel: batch, x, y, z.",
     .options = options,
     .args_bytes = sizeof(struct args),
     .run = run,

@@ -4,7 +4,6 @@
  * parameters, and plain gradient descent.
  */
 #include "net/train/net_train.h"
-#include "spc/lab.h"
 
 #include "base/dtype.h"
 #include "base/error.h"

@@ -7,17 +7,17 @@
  * results in the database, where the host's next plan finds them. So the two
  * share only the list of jobs and some flags.
  */
-#include "context/background.h"
-#include "spc/lab.h"
-#include "spc/tune.h"
+#include "plan/background.h"
 
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/pool.h"
+#include "context/background.h"
 #include "context/problem_key.h"
 #include "coords/coords.h"
 #include "coords/map.h"
 #include "plan/lookup.h"
+#include "spc/tune.h"
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -39,9 +39,8 @@ typedef struct job {
 typedef struct background {
     spc__background face;
     spc_ctx *host; /* the context whose thread asks */
-    bool tune;
-    spc_effort effort;
-    /* a copy of the caller's array, ended by NULL; NULL: no worker */
+    spc_background_options options;
+    /* a copy of options.worker, ended by NULL; NULL: no worker */
     char **worker;
     pthread_t thread;
     pthread_mutex_t lock; /* guards the list, states and `ends` */
@@ -93,10 +92,10 @@ static spc_status tune(spc_ctx *ctx, const background *b, const job *wanted)
     const spc_scene *scene = wanted->scene;
     spc_tune_options options = SPC_TUNE_OPTIONS_INIT;
 
-    options.effort = b->effort;
+    options.effort = b->options.effort;
     options.worker = (const char *const *)b->worker;
     options.cancel = &b->ends;
-    return spc_tune(ctx, &wanted->conv, &scene, 1, &options, NULL);
+    return b->options.tune(ctx, &wanted->conv, &scene, 1, &options, NULL);
 }
 
 /* The lookup of a plan that may compile also stores what it compiles. */
@@ -245,7 +244,7 @@ static job *make_job(background *b, const spc__lack *lack,
     out->rows_in = lack->rows_in;
     out->rows_out = lack->rows_out;
     out->density = lack->density;
-    if (b->tune)
+    if (b->options.tune != NULL)
         take_scene(out, lack);
     return out;
 }
@@ -254,9 +253,9 @@ static job *make_job(background *b, const spc__lack *lack,
  * A finished job is ignored: the plan has its result already, or there is
  * nothing better.
  */
-static const int *ask(spc__background *self, const spc__lack *lack)
+const int *spc__background_ask(spc_ctx *ctx, const spc__lack *lack)
 {
-    background *b = (background *)self;
+    background *b = (background *)ctx->background;
     spc__problem_key *key = malloc(sizeof(*key));
     const int *flag = NULL;
 
@@ -286,10 +285,12 @@ static bool is_idle(const background *b)
     return true;
 }
 
-static void wait_for_all(spc__background *self)
+void spc_background_wait(spc_ctx *ctx)
 {
-    background *b = (background *)self;
+    background *b = ctx != NULL ? (background *)ctx->background : NULL;
 
+    if (b == NULL)
+        return;
     pthread_mutex_lock(&b->lock);
     while (!is_idle(b))
         pthread_cond_wait(&b->changed, &b->lock);
@@ -396,10 +397,9 @@ spc_status spc_background_start(spc_ctx *ctx,
     background *b = calloc(1, sizeof(*b));
     if (b == NULL)
         return spc__fail_memory(error, sizeof(*b));
-    b->face = (spc__background){ask, wait_for_all, end, release_ended};
+    b->face = (spc__background){end, release_ended};
     b->host = ctx;
-    b->tune = options->tune;
-    b->effort = options->effort;
+    b->options = *options;
     pthread_mutex_init(&b->lock, NULL);
     pthread_cond_init(&b->changed, NULL);
     if ((status = copy_words(&b->worker, options->worker, error)) == SPC_OK)

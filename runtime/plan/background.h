@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* background.h - plans ask for a better choice in background mode. */
+#ifndef SPC_PLAN_BACKGROUND_H
+#define SPC_PLAN_BACKGROUND_H
+
+#include "spc.h"
+
+/* The problem for which a plan has no tuned choice. `map` is NULL for layers
+ * without one. */
+typedef struct spc__lack {
+    const spc_conv *conv;
+    const spc_map *map;
+    int64_t rows_in, rows_out;
+    double density;
+} spc__lack;
+
+/*
+ * Asks the thread of a context in background mode. Returns a flag that becomes
+ * nonzero once there is something better, and lives as long as the context.
+ * Returns NULL if there will be nothing.
+ */
+const int *spc__background_ask(spc_ctx *ctx, const spc__lack *lack);
+
+#endif
