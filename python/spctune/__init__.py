@@ -14,6 +14,7 @@ With PyTorch:
 
     spctune.SparseTensor, spctune.nn   a sparse tensor, and layers
     spctune.ops                        functions on tensors
+    spctune.compile, spctune.load      a model as one network
 """
 
 import importlib
@@ -49,7 +50,13 @@ __all__ = [
 ]
 
 # What needs PyTorch is imported when it is first asked for.
-_LATER = {"SparseTensor": "sparse", "nn": "", "ops": ""}
+_LATER = {
+    "SparseTensor": "sparse",
+    "compile": "compiled",
+    "load": "compiled",
+    "nn": "",
+    "ops": "",
+}
 
 
 def __getattr__(name: str) -> Any:

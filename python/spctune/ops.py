@@ -20,6 +20,8 @@ from .maps import KRSC, Coords, Layer, Map
 __all__ = ["AnyMap", "conv", "kernel_map", "inverse_map", "join_maps"]
 
 _NAMES = {torch.float16: "f16", torch.bfloat16: "bf16", torch.float32: "f32"}
+# What compile() records; None: nothing is being recorded.
+tape: Any = None
 # A map, or while a graph is traced the tensor that stands for it.
 AnyMap = Union[Map, Tensor]
 
@@ -236,7 +238,12 @@ def kernel_map(indices: Tensor, words: str) -> Tuple[AnyMap, Tensor]:
                 ),
             )
         return made, out
-    return _find_map(indices, words)
+    if tape is None:
+        return _find_map(indices, words)
+    with torch._C.DisableTorchFunction():
+        m, out = _find_map(indices, words)
+    tape.kernel_map(indices, m, out)
+    return m, out
 
 
 def inverse_map(forward: AnyMap, words: str) -> AnyMap:
@@ -529,6 +536,16 @@ def conv(
     fit each other.
     """
     x = _autocast(x, weight)
+    if tape is not None and isinstance(m, Map):
+        found = m
+        traced: Tensor = tape.layer(
+            x,
+            weight,
+            bias,
+            found,
+            lambda: _forward(x, weight, bias, found, None),
+        )
+        return traced
     if isinstance(m, Map):
         if torch.is_grad_enabled():
             apply: Any = _Conv.apply

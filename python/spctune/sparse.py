@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Optional, Sequence, Tuple, Union
 import torch
 from torch import Tensor
 
+from . import ops
 from ._lib import InvalidError
 from .ops import AnyMap
 
@@ -140,6 +141,21 @@ def to_dense(
     features: Tensor, indices: Tensor, shape: Sequence[int], batch_size: int
 ) -> Tensor:
     """[batch, channels, *shape] of features of voxels, with gradients."""
+    if ops.tape is not None:
+        traced: Tensor = ops.tape.dense(
+            features,
+            indices,
+            shape,
+            batch_size,
+            lambda: _to_dense(features, indices, shape, batch_size),
+        )
+        return traced
+    return _to_dense(features, indices, shape, batch_size)
+
+
+def _to_dense(
+    features: Tensor, indices: Tensor, shape: Sequence[int], batch_size: int
+) -> Tensor:
     rows = indices.long()
     place = rows[:, 0]
     for axis, size in enumerate(shape):

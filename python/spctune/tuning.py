@@ -130,14 +130,33 @@ def tune(
     InvalidError, NotFoundError: a bad word or no such file; Error with the
     status SPC_EDB: all was measured and could not be stored.
     """
+    ctx, error = Context.get(_device(device)), _abi.spc_error()
+    loaded: List[ctypes.c_void_p] = []
+    try:
+        for scene in scenes:
+            one = ctypes.c_void_p()
+            check(lib.spc_scene_load(one, os.fsencode(scene), error), error)
+            loaded.append(one)
+        return tune_scenes(ctx, layer, loaded, effort, budget_s, progress)
+    finally:
+        for one in loaded:
+            lib.spc_scene_free(one)
+
+
+def tune_scenes(
+    ctx: Context,
+    layer: str,
+    scenes: Sequence[ctypes.c_void_p],
+    effort: str = "normal",
+    budget_s: float = 0,
+    progress: Optional[Callable[[float, str], None]] = None,
+) -> Report:
+    """tune() on scenes that are loaded: objects of the library."""
     if effort not in _EFFORTS:
         raise InvalidError(f"unknown effort '{effort}' ({', '.join(_EFFORTS)})")
-    ctx, conv, error = (
-        Context.get(_device(device)),
-        parse(layer),
-        _abi.spc_error(),
+    handles = (ctypes.c_void_p * max(len(scenes), 1))(
+        *(scene.value for scene in scenes)
     )
-    loaded = (ctypes.c_void_p * max(len(scenes), 1))()
     how = new(_abi.spc_tune_options, effort=_EFFORTS[effort], budget_s=budget_s)
     if progress is not None:
         how.on_progress = type(how.on_progress)(
@@ -147,18 +166,12 @@ def tune(
             )
         )
     report = _abi.spc_tune_report()
-    try:
-        for i, scene in enumerate(scenes):
-            one = ctypes.c_void_p()
-            check(lib.spc_scene_load(one, os.fsencode(scene), error), error)
-            loaded[i] = one.value
-        with ctx.calling():
-            ctx.check(
-                lib.spc_tune(ctx.ptr, conv, loaded, len(scenes), how, report)
+    with ctx.calling():
+        ctx.check(
+            lib.spc_tune(
+                ctx.ptr, parse(layer), handles, len(scenes), how, report
             )
-    finally:
-        for pointer in loaded:
-            lib.spc_scene_free(pointer)
+        )
     return Report(
         _text(report.winner),
         report.winner_us,

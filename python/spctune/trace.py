@@ -1,0 +1,494 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tracing: one run of a model becomes a tape.
+
+The model runs as it is, so Python's branches are taken as they fall. Beside it
+each torch function and each layer is written down, with what it read and what
+it returned. Tensors on the tape are numbers. `same_path` compares the tapes of
+two samples: they differ in sizes alone, else the model branches on its data.
+"""
+
+import copy
+import os
+import sys
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterator,
+    List,
+    NamedTuple,
+    Optional,
+    Tuple,
+)
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from . import ops
+from ._lib import InvalidError
+from .maps import Map
+from .sparse import SparseTensor
+
+__all__ = ["Entry", "Ref", "Size", "Tape", "TraceError", "record"]
+
+
+class TraceError(InvalidError):
+    """The model cannot become a network; the sentence names its line."""
+
+
+class Ref(NamedTuple):
+    """A tensor of the tape."""
+
+    number: int
+
+
+class Size(NamedTuple):
+    """The size of a tensor of the tape along an axis, times a whole number, or
+    divided by one."""
+
+    number: int
+    axis: int
+    times: int = 1
+    over: int = 1
+
+
+class Given(NamedTuple):
+    """An argument that is no tensor and differs between samples: the keys that
+    lead to it."""
+
+    path: Tuple[Any, ...]
+
+
+class Sparse(NamedTuple):
+    """A sparse tensor: an example of its kind, its features and its voxels."""
+
+    like: Any
+    features: Any
+    coords: Any
+
+
+class Entry(NamedTuple):
+    """kind: "torch", or one of our layers ("conv", "map", "dense"); func: what
+    was called; args, kwargs, out: tensors are Refs; where: a line of the model;
+    map: of a layer."""
+
+    kind: str
+    func: Any
+    args: Any
+    kwargs: Any
+    out: Any
+    where: str
+    map: Optional[Map] = None
+
+
+class Escape(NamedTuple):
+    """A tensor became a number of Python's."""
+
+    name: str
+    value: Any
+    where: str
+
+
+# ---- structures --------------------------------------------------------------
+
+
+def is_sparse(value: Any) -> bool:
+    """A sparse tensor of this package or one of its drop-ins."""
+    return hasattr(value, "features") and (
+        isinstance(value, SparseTensor)
+        or type(value).__module__.startswith("spctune.")
+    )
+
+
+def voxels_of(value: Any) -> Tensor:
+    """The voxels of a sparse tensor."""
+    coords: Tensor = (
+        value.coords if isinstance(value, SparseTensor) else value.indices
+    )
+    return coords
+
+
+def remake(like: Any, features: Tensor, coords: Tensor) -> Any:
+    """A sparse tensor of the kind and shape of another."""
+    if isinstance(like, SparseTensor):
+        return SparseTensor(features, coords, like.shape, like._batch_size)
+    return type(like)(features, coords, like.spatial_shape, like.batch_size)
+
+
+def change(
+    value: Any,
+    tensor: Callable[[Tensor], Any],
+    sparse: Optional[Callable[[Any], Any]] = None,
+) -> Any:
+    """A copy of nested lists, tuples and dicts in which tensor() replaces
+    tensors and sparse() sparse tensors."""
+    if isinstance(value, Tensor):
+        return tensor(value)
+    if sparse is not None and is_sparse(value):
+        return sparse(value)
+    if isinstance(value, dict):
+        made = copy.copy(value)
+        for key, item in value.items():
+            made[key] = change(item, tensor, sparse)
+        return made
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(change(v, tensor, sparse) for v in value))
+    if type(value) in (list, tuple, torch.Size):
+        kind = list if isinstance(value, list) else tuple
+        return kind(change(v, tensor, sparse) for v in value)
+    return value
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """What nested lists, tuples and dicts hold, in order; what stands for a
+    value of the tape is whole."""
+    if isinstance(value, dict):
+        for item in value.values():
+            yield from leaves(item)
+    elif isinstance(value, (list, tuple)) and not isinstance(
+        value, (Ref, Size, Sparse, Given)
+    ):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def places(
+    value: Any, path: Tuple[Any, ...] = ()
+) -> Iterator[Tuple[Tuple[Any, ...], Any]]:
+    """As leaves(), each with the keys that lead to it."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from places(item, path + (key,))
+    elif isinstance(value, (list, tuple)) and not isinstance(
+        value, (Ref, Size, Sparse, Given)
+    ):
+        names = getattr(value, "_fields", range(len(value)))
+        for key, item in zip(names, value):
+            yield from places(item, path + (key,))
+    else:
+        yield path, value
+
+
+def fill(value: Any, of: Callable[[Any], Any]) -> Any:
+    """A copy in which of() replaces what stands for a value of the tape."""
+    if isinstance(value, (Ref, Size, Sparse, Given)):
+        return of(value)
+    if isinstance(value, slice):
+        return slice(
+            fill(value.start, of), fill(value.stop, of), fill(value.step, of)
+        )
+    if isinstance(value, dict):
+        made = copy.copy(value)
+        for key, item in value.items():
+            made[key] = fill(item, of)
+        return made
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(fill(v, of) for v in value))
+    if type(value) in (list, tuple):
+        return type(value)(fill(v, of) for v in value)
+    return value
+
+
+# ---- the tape ----------------------------------------------------------------
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__))
+
+
+def _where() -> str:
+    """The innermost line that is neither torch's nor ours."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if not path.startswith((_HERE, _TORCH)) and os.path.isabs(path):
+            return f"{path}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return "?"
+
+
+# Of these a tensor's number comes out.
+_ESCAPES = (
+    "__bool__",
+    "__int__",
+    "__float__",
+    "__index__",
+    "item",
+    "tolist",
+    "numpy",
+    "__contains__",
+)
+
+
+class Tape(TorchFunctionMode):
+    """What a run did. `inputs`: the arguments, `result`: what it returned, both
+    with Refs; tensors[number] is a tensor as it was at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entries: List[Entry] = []
+        self.escapes: List[Escape] = []
+        self.tensors: List[Tensor] = []
+        self.shapes: List[Tuple[int, ...]] = []
+        self.coords: Dict[int, Any] = {}  # sets of the voxels among tensors
+        self._numbers: Dict[int, int] = {}
+        self.inputs: Any = None
+        self.result: Any = None
+
+    def number(self, tensor: Tensor) -> Optional[int]:
+        """The number of a tensor; None: a constant, as a parameter is."""
+        return self._numbers.get(id(tensor))
+
+    def add(self, tensor: Tensor) -> Ref:
+        """A new number; of a tensor that was written to a new one, too."""
+        self._numbers[id(tensor)] = len(self.tensors)
+        self.tensors.append(tensor)  # keeps it, and so its id
+        self.shapes.append(tuple(tensor.shape))
+        return Ref(len(self.tensors) - 1)
+
+    def _ref(self, tensor: Tensor) -> Any:
+        number = self.number(tensor)
+        return tensor if number is None else Ref(number)
+
+    def refs(self, value: Any) -> Any:
+        """A structure with Refs in the place of tensors of the tape."""
+        return change(value, self._ref, self._sparse)
+
+    def _sparse(self, value: Any) -> Sparse:
+        return Sparse(
+            value, self._ref(value.features), self._ref(voxels_of(value))
+        )
+
+    def take_inputs(self, args: Any) -> None:
+        """Numbers the tensors of the arguments."""
+
+        def new(tensor: Tensor) -> Any:
+            number = self.number(tensor)
+            return self.add(tensor) if number is None else Ref(number)
+
+        self.inputs = change(
+            args, new, lambda s: Sparse(s, new(s.features), new(voxels_of(s)))
+        )
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        before = self.refs((args, kwargs))
+        result = func(*args, **kwargs)
+        name = getattr(func, "__name__", str(func))
+        reads = any(isinstance(v, Ref) for v in leaves(before))
+        if name in _ESCAPES and reads:
+            value = result.tolist() if name == "numpy" else result
+            self.escapes.append(Escape(name, value, _where()))
+            return result
+        returns = any(isinstance(v, Tensor) for v in leaves(result))
+        if not returns and not (reads and name == "__setitem__"):
+            return result
+        out = change(result, self.add)
+        if name == "__setitem__":  # a new state of what was written to
+            out = self.add(args[0])
+        self.entries.append(
+            Entry("torch", func, before[0], before[1], out, _where())
+        )
+        return result
+
+    # ---- our layers ----------------------------------------------------------
+
+    def layer(
+        self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Optional[Tensor],
+        m: Map,
+        run: Callable[[], Tensor],
+    ) -> Tensor:
+        """A convolution."""
+        with torch._C.DisableTorchFunction():
+            result = run()
+        args = self.refs((x, weight, bias))
+        self.entries.append(
+            Entry("conv", run, args, {}, self.add(result), _where(), m)
+        )
+        return result
+
+    def kernel_map(self, indices: Tensor, m: Map, out: Tensor) -> None:
+        """A map was made: from these voxels to those."""
+        r = m.relation
+        ends = (r.coarse, r.fine) if m.inverse else (r.fine, r.coarse)
+        before = self.refs(indices)
+        if isinstance(before, Ref):
+            self.coords.setdefault(before.number, ends[0])
+        if out is indices:
+            return
+        number = self.number(out)
+        after = self.add(out) if number is None else Ref(number)
+        self.coords[after.number] = ends[1]
+        if number is None:
+            self.entries.append(
+                Entry("map", None, (before, m.words), {}, after, _where(), m)
+            )
+
+    def dense(
+        self,
+        features: Tensor,
+        indices: Tensor,
+        shape: Any,
+        batch_size: int,
+        run: Callable[[], Tensor],
+    ) -> Tensor:
+        """A dense volume."""
+        with torch._C.DisableTorchFunction():
+            result = run()
+        args = self.refs((features, indices, list(shape), batch_size))
+        self.entries.append(
+            Entry("dense", run, args, {}, self.add(result), _where())
+        )
+        return result
+
+
+def record(
+    call: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]
+) -> Tape:
+    """Runs call(*args, **kwargs) and returns its tape."""
+    tape = Tape()
+    # The model may write to its containers: it gets copies of them.
+    given = change((args, kwargs), lambda t: t)
+    tape.take_inputs(given)
+    if ops.tape is not None:
+        raise TraceError("compile() within a model that is being compiled")
+    ops.tape = tape
+    try:
+        with torch.no_grad(), tape:
+            result = call(*given[0], **given[1])
+    finally:
+        ops.tape = None
+    tape.result = tape.refs(result)
+    return tape
+
+
+# ---- two samples -------------------------------------------------------------
+
+
+def _name(entry: Entry) -> str:
+    if entry.kind == "conv":
+        assert entry.map is not None
+        return f"the layer '{entry.map.words}'"
+    return str(getattr(entry.func, "__name__", entry.kind))
+
+
+def same_path(a: Tape, b: Tape) -> None:
+    """TraceError unless both tapes are those of one path through the model."""
+    for one, other in zip(a.escapes, b.escapes):
+        if one.where != other.where:
+            break
+        if one.value != other.value:
+            raise TraceError(
+                f"{one.where}: {one.name}() makes a number of Python's of the "
+                f"data, {str(one.value)[:40]} with the first sample and "
+                f"{str(other.value)[:40]} with the second; a network cannot "
+                "follow that"
+            )
+    for first, second in zip(a.entries, b.entries):
+        if _name(first) != _name(second) or first.where != second.where:
+            raise TraceError(
+                f"{first.where}: the model branches on its data: it goes on "
+                f"with {_name(first)} after the first sample, and with "
+                f"{_name(second)} at {second.where} after the second"
+            )
+    if len(a.entries) != len(b.entries):
+        longer = a if len(a.entries) > len(b.entries) else b
+        entry = longer.entries[min(len(a.entries), len(b.entries))]
+        raise TraceError(
+            f"{entry.where}: the model branches on its data: only "
+            f"one of the samples leads to {_name(entry)}"
+        )
+
+
+def _size_of(
+    a: Tape,
+    b: Tape,
+    one: int,
+    other: int,
+    limit: int,
+    known: Callable[[int], bool],
+) -> Optional[Size]:
+    """The tensor whose size explains two numbers, best by being equal."""
+    found: Optional[Size] = None
+    for number in range(limit):
+        if not known(number):
+            continue
+        for axis, (s, t) in enumerate(zip(a.shapes[number], b.shapes[number])):
+            if (s, t) == (one, other):
+                return Size(number, axis)
+            if s == t or not s or not t or found is not None:
+                continue
+            if one % s == other % t == 0 and one // s == other // t:
+                found = Size(number, axis, one // s)
+            elif (
+                one
+                and other
+                and s % one == t % other == 0
+                and s // one == t // other
+            ):
+                found = Size(number, axis, 1, s // one)
+    return found
+
+
+def unify(
+    a: Tape,
+    b: Tape,
+    one: Any,
+    other: Any,
+    entry: Entry,
+    known: Callable[[int], bool],
+) -> Any:
+    """The arguments of an entry for scenes of any size: numbers in which the
+    tapes differ become the sizes of tensors. TraceError if there is none."""
+    if isinstance(one, bool) or not isinstance(one, int):
+        return one
+    if one == other:
+        return one
+    limit = min(
+        (v.number for v in leaves(entry.out) if isinstance(v, Ref)),
+        default=len(a.shapes),
+    )
+    found = _size_of(a, b, one, other, limit, known)
+    if found is None:
+        raise TraceError(
+            f"{entry.where}: {_name(entry)} has the number {one} "
+            f"with the first sample and {other} with the second, "
+            "which is the size of no tensor"
+        )
+    return found
+
+
+def unify_all(
+    a: Tape,
+    b: Tape,
+    one: Any,
+    other: Any,
+    entry: Entry,
+    known: Callable[[int], bool],
+) -> Any:
+    """unify() of nested lists, tuples, dicts and slices."""
+
+    def again(x: Any, y: Any) -> Any:
+        return unify_all(a, b, x, y, entry, known)
+
+    if isinstance(one, (Ref, Size, Sparse, Given)):
+        return one
+    if isinstance(one, slice):
+        return slice(
+            again(one.start, other.start),
+            again(one.stop, other.stop),
+            again(one.step, other.step),
+        )
+    if isinstance(one, dict):
+        return {k: again(v, other[k]) for k, v in one.items()}
+    if type(one) in (list, tuple, torch.Size):
+        kind = list if isinstance(one, list) else tuple
+        return kind(again(x, y) for x, y in zip(one, other))
+    return unify(a, b, one, other, entry, known)
