@@ -3,7 +3,7 @@
 #include "base/attrs.h"
 
 #include "base/error.h"
-#include <errno.h>
+#include "base/text/scan.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,21 +37,6 @@ static size_t word_length(const char *text)
     return length;
 }
 
-/* Reads an optional minus and digits. False if they do not fit an int64_t. */
-static bool read_number(int64_t *out, const char *text)
-{
-    const char *digits = text + (text[0] == '-');
-    size_t count = 0;
-
-    while (digits[count] >= '0' && digits[count] <= '9')
-        count++;
-    if (count == 0 || digits[count] != '\0')
-        return false;
-    errno = 0;
-    *out = strtoll(text, NULL, 10);
-    return errno == 0;
-}
-
 static spc__attr *find(spc__attrs *attrs, const char *name)
 {
     for (int i = 0; i < attrs->count; i++)
@@ -66,7 +51,8 @@ static void set_value(spc__attr *attr, const char *value, size_t length)
     memcpy(attr->text, value, length);
     attr->text[length] = '\0';
     attr->number = 0;
-    attr->is_number = read_number(&attr->number, attr->text);
+    attr->is_number = spc__scan_integer(
+        &attr->number, (spc__span){attr->text, length}, INT64_MIN, INT64_MAX);
 }
 
 static spc__attr *append(spc__attrs *attrs, const char *name, size_t length)

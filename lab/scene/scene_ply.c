@@ -16,15 +16,11 @@ enum { MOST_ELEMENTS = 16, MOST_PROPERTIES = 128, MOST_LIST = 1 << 24 };
 
 typedef enum ply_type { NONE, I8, U8, I16, U16, I32, U32, F32, F64 } ply_type;
 
-static const struct type_name {
-    const char *name;
-    ply_type type;
-} type_names[] = {
-    {"char", I8},   {"uchar", U8},   {"short", I16},   {"ushort", U16},
-    {"int", I32},   {"uint", U32},   {"float", F32},   {"double", F64},
-    {"int8", I8},   {"uint8", U8},   {"int16", I16},   {"uint16", U16},
-    {"int32", I32}, {"uint32", U32}, {"float32", F32}, {"float64", F64},
-};
+/* By ply_type from I8 on, then the other names of the same types. */
+static const char *const type_names[] = {
+    "char",  "uchar",  "short",   "ushort",  "int",   "uint",
+    "float", "double", "int8",    "uint8",   "int16", "uint16",
+    "int32", "uint32", "float32", "float64", NULL};
 
 static const int type_bytes[] = {0, 1, 1, 2, 2, 4, 4, 4, 8};
 
@@ -60,11 +56,10 @@ typedef struct ply {
 
 /* ---- the header ---------------------------------------------------------- */
 
-enum { MOST_WORDS = 6, WORD_BYTES = 32 };
+enum { MOST_WORDS = 6 };
 
 typedef struct header_line {
-    char words[MOST_WORDS][WORD_BYTES]; /* longer words are truncated */
-    int count;
+    spc__span words[MOST_WORDS]; /* empty after the last one */
 } header_line;
 
 static spc_status bad_header(const ply *p, spc_error *error, const char *what)
@@ -74,49 +69,36 @@ static spc_status bad_header(const ply *p, spc_error *error, const char *what)
                      p->file->path, p->line, what);
 }
 
-static bool is_blank(char c)
-{
-    return c == ' ' || c == '\t' || c == '\r';
-}
-
 /* Splits the next line; false at the end of the file. */
 static bool next_line(ply *p, header_line *line)
 {
-    const char *stop = memchr(p->at, '\n', (size_t)(p->end - p->at));
-    if (stop == NULL)
+    spc__span rest = {p->at, (size_t)(p->end - p->at)};
+
+    if (memchr(rest.at, '\n', rest.length) == NULL)
         return false;
-    memset(line, 0, sizeof(*line));
+    spc__span words = spc__scan_part(&rest, '\n');
+    p->at = rest.at;
     p->line++;
-    while (p->at < stop) {
-        while (p->at < stop && is_blank(*p->at))
-            p->at++;
-        const char *word = p->at;
-        while (p->at < stop && !is_blank(*p->at))
-            p->at++;
-        size_t length = (size_t)(p->at - word);
-        if (length == 0 || line->count == MOST_WORDS)
-            continue;
-        if (length >= WORD_BYTES)
-            length = WORD_BYTES - 1;
-        memcpy(line->words[line->count++], word, length);
-    }
-    p->at = stop + 1;
+    if (words.length > 0 && words.at[words.length - 1] == '\r')
+        words.length--;
+    for (int i = 0; i < MOST_WORDS; i++)
+        line->words[i] =
+            words.at != NULL ? spc__scan_word(&words) : (spc__span){"", 0};
     return true;
 }
 
-static ply_type find_type(const char *name)
+static ply_type find_type(spc__span name)
 {
-    for (size_t i = 0; i < sizeof(type_names) / sizeof(*type_names); i++)
-        if (strcmp(type_names[i].name, name) == 0)
-            return type_names[i].type;
-    return NONE;
+    int index = spc__name_find(type_names, name);
+
+    return index < 0 ? NONE : (ply_type)(I8 + index % F64);
 }
 
 static spc_status read_format(ply *p, const header_line *line, spc_error *error)
 {
     static const char *const names[] = {"ascii", "binary_little_endian",
                                         "binary_big_endian", NULL};
-    int format = spc__name_index(names, line->words[1]);
+    int format = spc__name_find(names, line->words[1]);
 
     if (format >= 0) {
         p->format = format;
@@ -131,20 +113,18 @@ static spc_status read_format(ply *p, const header_line *line, spc_error *error)
 static spc_status read_element(ply *p, const header_line *line,
                                spc_error *error)
 {
-    char *end;
+    uint64_t rows;
+
     if (p->element_count == MOST_ELEMENTS)
         return bad_header(p, error, "declares more than 16 elements");
-    if (line->words[2][0] < '0' || line->words[2][0] > '9')
-        return bad_header(p, error, "has no count after 'element NAME'");
-    unsigned long long rows = strtoull(line->words[2], &end, 10);
-    if (*end != '\0')
+    if (!spc__scan_unsigned(&rows, line->words[2], UINT64_MAX))
         return bad_header(p, error, "has no count after 'element NAME'");
     if (rows > SPC__SCENE_MAX_POINTS)
         return spc__fail(error, SPC_ECAPACITY,
                          "cannot read '%s': line %d of the header announces "
-                         "%s rows; at most 2^31 - 1 are possible",
-                         p->file->path, p->line, line->words[2]);
-    bool is_vertex = strcmp(line->words[1], "vertex") == 0;
+                         "%.*s rows; at most 2^31 - 1 are possible",
+                         p->file->path, p->line, SPC__SPAN(line->words[2]));
+    bool is_vertex = spc__span_is(line->words[1], "vertex");
     for (int i = 0; i < p->element_count; i++)
         if (is_vertex && p->elements[i].is_vertex)
             return bad_header(p, error, "declares the element vertex again");
@@ -156,10 +136,10 @@ static spc_status read_element(ply *p, const header_line *line,
 }
 
 /* Columns 0 to 2 are x, y and z; others follow as long as there is room. */
-static int find_column(ply *p, const char *name)
+static int find_column(ply *p, spc__span name)
 {
     for (int axis = 0; axis < 3; axis++)
-        if (name[0] == "xyz"[axis] && name[1] == '\0') {
+        if (name.length == 1 && name.at[0] == "xyz"[axis]) {
             p->has_axis[axis] = true;
             return axis;
         }
@@ -169,8 +149,8 @@ static int find_column(ply *p, const char *name)
 static spc_status read_property(ply *p, const header_line *line,
                                 spc_error *error)
 {
-    bool is_list = strcmp(line->words[1], "list") == 0;
-    const char *name = line->words[is_list ? 4 : 2];
+    bool is_list = spc__span_is(line->words[1], "list");
+    spc__span name = line->words[is_list ? 4 : 2];
     ply_property property = {NONE, NONE, -1};
 
     if (p->element_count == 0)
@@ -180,7 +160,7 @@ static spc_status read_property(ply *p, const header_line *line,
     property.type = find_type(line->words[is_list ? 3 : 1]);
     if (is_list)
         property.count = find_type(line->words[2]);
-    if (property.type == NONE || name[0] == '\0' ||
+    if (property.type == NONE || name.length == 0 ||
         (is_list && (property.count == NONE || property.count >= F32)))
         return bad_header(p, error,
                           "is no property: 'property float x' and 'property "
@@ -206,10 +186,12 @@ static spc_status check_header(const ply *p, spc_error *error)
 
 static spc_status read_header(ply *p, spc_error *error)
 {
+    static const char *const words[] = {
+        "format", "element", "property", "comment", "obj_info", "", NULL};
     header_line line;
     spc_status status = SPC_OK;
 
-    if (!next_line(p, &line) || strcmp(line.words[0], "ply") != 0)
+    if (!next_line(p, &line) || !spc__span_is(line.words[0], "ply"))
         return spc__fail(error, SPC_EFORMAT,
                          "cannot read '%s': its first line is not 'ply'",
                          p->file->path);
@@ -219,18 +201,14 @@ static spc_status read_header(ply *p, spc_error *error)
                              "cannot read '%s': the header has no line "
                              "'end_header'",
                              p->file->path);
-        const char *word = line.words[0];
-        if (strcmp(word, "end_header") == 0)
+        if (spc__span_is(line.words[0], "end_header"))
             return check_header(p, error);
-        if (strcmp(word, "format") == 0)
-            status = read_format(p, &line, error);
-        else if (strcmp(word, "element") == 0)
-            status = read_element(p, &line, error);
-        else if (strcmp(word, "property") == 0)
-            status = read_property(p, &line, error);
-        else if (strcmp(word, "comment") != 0 &&
-                 strcmp(word, "obj_info") != 0 && word[0] != '\0')
-            status = bad_header(p, error, "begins with an unknown word");
+        int word = spc__name_find(words, line.words[0]);
+        status = word < 0 ? bad_header(p, error, "begins with an unknown word")
+                 : word == 0 ? read_format(p, &line, error)
+                 : word == 1 ? read_element(p, &line, error)
+                 : word == 2 ? read_property(p, &line, error)
+                             : SPC_OK;
     }
     return status;
 }
@@ -278,18 +256,22 @@ static bool read_binary(double *out, ply *p, ply_type type)
     return true;
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 /*
- * False at a word that is no number, or at the end. A float of an ascii file is
- * rounded to float, so that both forms of a file give the same scene.
+ * False at a word that is not a number, or at the end. A float of an ascii file
+ * is rounded to float, so that both forms of a file give the same scene.
  */
 static bool read_ascii(double *out, ply *p, ply_type type)
 {
     char *stop;
-    while (p->at < p->end && (is_blank(*p->at) || *p->at == '\n'))
+    while (p->at < p->end && is_space(*p->at))
         p->at++;
     *out = strtod_l(p->at, &stop, p->plain);
-    if (stop == p->at || stop > p->end ||
-        (stop < p->end && !is_blank(*stop) && *stop != '\n'))
+    if (stop == p->at || stop > p->end || (stop < p->end && !is_space(*stop)))
         return false;
     if (type == F32)
         *out = (float)*out;
@@ -392,9 +374,9 @@ spc_status spc__scene_read_ply(spc__rows *to, const spc__scene_file *file,
     if (status != SPC_OK)
         return status;
     if (file->columns.count > 0)
-        return spc__fail(error, SPC_EINVAL,
-                         "'%s' names its columns itself: drop the columns=",
-                         file->path);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "'%s' names its columns itself: drop the columns=", file->path);
     p.plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
     if (p.plain == (locale_t)0)
         return spc__fail(error, SPC_ENOMEM, "cannot make the C locale");
