@@ -85,9 +85,10 @@ static void pool_pair(const sums *s, const spc_feature *f,
     }
 }
 
-static spc_status by_map(const sums *s, const spc_feature *f,
-                         const spc__feature_case *of)
+spc_status spc__map_gradient(double *out, double *tolerance,
+                             const spc_feature *f, const spc__feature_case *of)
 {
+    sums s = {out, tolerance};
     int offsets = spc_geometry_offset_count(&f->geometry);
     double *count = calloc((size_t)of->rows_in + 1, sizeof(*count));
 
@@ -96,8 +97,8 @@ static spc_status by_map(const sums *s, const spc_feature *f,
     count_all(count, f, of);
     for (int64_t row = 0; row < of->rows_out; row++)
         for (int k = 0; k < offsets; k++)
-            pool_pair(s, f, of, count, row, k);
-    set_tolerance(s->size, of->rows_out * f->channels, offsets);
+            pool_pair(&s, f, of, count, row, k);
+    set_tolerance(tolerance, of->rows_out * f->channels, offsets);
     free(count);
     return SPC_OK;
 }
@@ -151,50 +152,69 @@ static void spread(const sums *s, const spc_feature *f,
                    (double)of->in[batch * f->channels + c] / n);
 }
 
-static void by_batch(const sums *s, const spc_feature *f,
-                     const spc__feature_case *of)
+spc_status spc__global_gradient(double *out, double *tolerance,
+                                const spc_feature *f,
+                                const spc__feature_case *of)
 {
+    sums s = {out, tolerance};
+
     for (int64_t b = 0; b < of->batches; b++) {
         if (f->reduction != SPC_REDUCE_MAX) {
-            spread(s, f, of, b);
+            spread(&s, f, of, b);
             continue;
         }
         for (int c = 0; c < f->channels; c++) {
             int64_t i = find_most(f, of, b, c);
             if (i >= 0)
-                add_to(s, i * f->channels + c,
+                add_to(&s, i * f->channels + c,
                        (double)of->add[b * f->channels + c]);
         }
     }
+    set_tolerance(tolerance, of->rows_out * f->channels, 1);
+    return SPC_OK;
 }
 
 /* Reads every cell of the planes that has a voxel. */
-static void from_planes(const sums *s, const spc_feature *f,
-                        const spc__feature_case *of)
+spc_status spc__planes_gradient(double *out, double *tolerance,
+                                const spc_feature *f,
+                                const spc__feature_case *of)
 {
+    sums s = {out, tolerance};
     int64_t step = (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
 
     for (int64_t row = 0; row < of->rows_out; row++) {
         int64_t place = spc__feature_bev_place(f, of->coords + 4 * row);
         for (int64_t c = 0; place >= 0 && c < f->channels; c++)
-            add_to(s, row * f->channels + c, (double)of->in[place + c * step]);
+            add_to(&s, row * f->channels + c, (double)of->in[place + c * step]);
     }
+    set_tolerance(tolerance, of->rows_out * f->channels, 1);
+    return SPC_OK;
 }
 
 /* ---- a row by itself ----------------------------------------------------- */
 
-static void by_row(const sums *s, const spc_feature *f,
-                   const spc__feature_case *of)
+spc_status spc__mean_gradient(double *out, double *tolerance,
+                              const spc_feature *f, const spc__feature_case *of)
 {
-    bool mean = f->op == SPC_FEATURE_GROUPMEAN;
-    int by = mean ? f->by : 1;
+    sums s = {out, tolerance};
 
-    for (int64_t at = 0; at < of->rows_out * f->channels; at++) {
-        double dy = (double)of->in[at / by];
-        double scale =
-            mean ? 1 / (double)by : (double)of->scale[at % f->channels];
-        add_to(s, at, mean ? dy / by : dy * scale);
-    }
+    for (int64_t at = 0; at < of->rows_out * f->channels; at++)
+        add_to(&s, at, (double)of->in[at / f->by] / f->by);
+    set_tolerance(tolerance, of->rows_out * f->channels, 1);
+    return SPC_OK;
+}
+
+spc_status spc__affine_gradient(double *out, double *tolerance,
+                                const spc_feature *f,
+                                const spc__feature_case *of)
+{
+    sums s = {out, tolerance};
+
+    for (int64_t at = 0; at < of->rows_out * f->channels; at++)
+        add_to(&s, at,
+               (double)of->in[at] * (double)of->scale[at % f->channels]);
+    set_tolerance(tolerance, of->rows_out * f->channels, 1);
+    return SPC_OK;
 }
 
 /* ---- normalisation ------------------------------------------------------- */
@@ -325,6 +345,13 @@ static void for_groups(double *out, double *tolerance, const spc_feature *f,
         }
 }
 
+spc_status spc__norm_gradient(double *out, double *tolerance,
+                              const spc_feature *f, const spc__feature_case *of)
+{
+    for_groups(out, tolerance, f, of, turn_group);
+    return SPC_OK;
+}
+
 /* ---- gradients of scale and shift ---------------------------------------- */
 
 /*
@@ -346,56 +373,37 @@ static void add_products(double *out, double *tolerance, group *g,
     }
 }
 
+/* The sums of dy, for the shift. */
 static void add_shifts(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of)
 {
     double grown = spc__feature_growth((double)of->rows_in);
 
     for (int64_t at = 0; at < of->rows_in * f->channels; at++) {
-        int64_t c = at % f->channels;
-        double dy = (double)of->add[at];
-        out[f->channels + c] += dy;
-        tolerance[f->channels + c] += grown * fabs(dy);
-        if (f->op != SPC_FEATURE_AFFINE)
-            continue;
-        out[c] += dy * (double)of->in[at];
-        tolerance[c] += (grown + unit) * fabs(dy * (double)of->in[at]);
+        int64_t c = f->channels + at % f->channels;
+        out[c] += (double)of->add[at];
+        tolerance[c] += grown * fabs((double)of->add[at]);
     }
 }
 
-/* ---- all of them --------------------------------------------------------- */
-
-static spc_status sum_up(const sums *s, const spc_feature *f,
-                         const spc__feature_case *of)
+spc_status spc__affine_sums(double *out, double *tolerance,
+                            const spc_feature *f, const spc__feature_case *of)
 {
-    if (spc__feature_takes_map(f))
-        return by_map(s, f, of);
-    if (f->op == SPC_FEATURE_GLOBAL)
-        by_batch(s, f, of);
-    else if (f->op == SPC_FEATURE_BEV)
-        from_planes(s, f, of);
-    else
-        by_row(s, f, of);
-    set_tolerance(s->size, of->rows_out * f->channels, 1);
+    double grown = spc__feature_growth((double)of->rows_in) + unit;
+
+    for (int64_t at = 0; at < of->rows_in * f->channels; at++) {
+        double product = (double)of->add[at] * (double)of->in[at];
+        out[at % f->channels] += product;
+        tolerance[at % f->channels] += grown * fabs(product);
+    }
+    add_shifts(out, tolerance, f, of);
     return SPC_OK;
 }
 
-spc_status spc__feature_grad_oracle(double *out, double *tolerance,
-                                    const spc_feature *f,
-                                    const spc__feature_case *of)
+spc_status spc__norm_sums(double *out, double *tolerance, const spc_feature *f,
+                          const spc__feature_case *of)
 {
-    bool norm =
-        f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM;
-    sums s = {out, tolerance};
-
-    if (f->pass == SPC_WGRAD) {
-        add_shifts(out, tolerance, f, of);
-        if (norm)
-            for_groups(out, tolerance, f, of, add_products);
-        return SPC_OK;
-    }
-    if (!norm)
-        return sum_up(&s, f, of);
-    for_groups(out, tolerance, f, of, turn_group);
+    for_groups(out, tolerance, f, of, add_products);
+    add_shifts(out, tolerance, f, of);
     return SPC_OK;
 }

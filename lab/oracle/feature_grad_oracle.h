@@ -14,6 +14,12 @@ typedef struct spc__feature_moments {
     double mean_error, variance_error;
 } spc__feature_moments;
 
+/* Computes a gradient and the tolerance of each element. May return
+ * SPC_ENOMEM. */
+typedef spc_status spc__feature_gradient(double *out, double *tolerance,
+                                         const spc_feature *feature,
+                                         const spc__feature_case *of);
+
 /* The moments of a row, or of a batch element's group. */
 void spc__feature_moments_of(spc__feature_moments *out, const spc_feature *f,
                              const spc__feature_case *of, int64_t row,
@@ -22,9 +28,14 @@ void spc__feature_moments_of(spc__feature_moments *out, const spc_feature *f,
 /* Error bound of a sum of n numbers, relative to their magnitudes. */
 double spc__feature_growth(double n);
 
-/* Adds to arrays of zeros. May return SPC_ENOMEM. */
-spc_status spc__feature_grad_oracle(double *out, double *tolerance,
-                                    const spc_feature *feature,
-                                    const spc__feature_case *of);
+/* Gradients of the inputs: of pooling and un-pooling over a map, global
+ * pooling, BEV, groupmean, affine and the normalisations. All functions add to
+ * arrays of zeros. */
+spc__feature_gradient spc__map_gradient, spc__global_gradient,
+    spc__planes_gradient, spc__mean_gradient, spc__affine_gradient,
+    spc__norm_gradient;
+
+/* Gradients of scale and shift. */
+spc__feature_gradient spc__affine_sums, spc__norm_sums;
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "operators/feature.h"
+#include "operators/feature_table.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -260,90 +261,108 @@ static void unslice_row(double *out, double *tolerance, const spc_feature *f,
         tolerance[c] *= present > 1 ? growth(present) : 0;
 }
 
-static void by_slices(double *out, double *tolerance, const spc_feature *f,
-                      const spc__feature_case *of)
+static void slice(double *out, double *tolerance, int32_t *index,
+                  const spc_feature *f, const spc__feature_case *of)
+{
+    (void)tolerance;
+    (void)index;
+    for (int64_t row = 0; row < of->rows_out; row++)
+        slice_row(out + row * spc_feature_elements_out(f), f, of, row);
+}
+
+static void unslice(double *out, double *tolerance, int32_t *index,
+                    const spc_feature *f, const spc__feature_case *of)
 {
     int64_t outputs = spc_feature_elements_out(f);
 
+    (void)index;
     for (int64_t row = 0; row < of->rows_out; row++)
-        if (f->op == SPC_FEATURE_SLICE)
-            slice_row(out + row * outputs, f, of, row);
-        else
-            unslice_row(out + row * outputs, tolerance + row * outputs, f, of,
-                        row);
+        unslice_row(out + row * outputs, tolerance + row * outputs, f, of, row);
 }
 
-static void by_map(double *out, double *tolerance, int32_t *index,
+static void pool(double *out, double *tolerance, int32_t *index,
+                 const spc_feature *f, const spc__feature_case *of)
+{
+    for (int64_t at = 0; at < of->rows_out * f->channels; at++)
+        pool_one(out + at, tolerance + at, index != NULL ? index + at : NULL, f,
+                 of, at / f->channels, (int)(at % f->channels));
+}
+
+static void unpool(double *out, double *tolerance, int32_t *index,
                    const spc_feature *f, const spc__feature_case *of)
 {
-    for (int64_t row = 0; row < of->rows_out; row++)
-        for (int c = 0; c < f->channels; c++) {
-            int64_t at = row * f->channels + c;
-            if (f->op == SPC_FEATURE_UNPOOL)
-                unpool_one(out + at, tolerance + at, f, of, row, c);
-            else
-                pool_one(out + at, tolerance + at,
-                         index != NULL ? index + at : NULL, f, of, row, c);
-        }
+    (void)index;
+    for (int64_t at = 0; at < of->rows_out * f->channels; at++)
+        unpool_one(out + at, tolerance + at, f, of, at / f->channels,
+                   (int)(at % f->channels));
 }
 
 /* ---- one row ------------------------------------------------------------- */
 
+/* Element `at` of the outputs. */
+typedef void element_of(double *out, double *tolerance, const spc_feature *f,
+                        const spc__feature_case *of, int64_t at);
+
+static void act_one(double *out, double *tolerance, const spc_feature *f,
+                    const spc__feature_case *of, int64_t at)
+{
+    finish(out, tolerance, f, (double)of->in[at], 0);
+}
+
+static void actgrad_one(double *out, double *tolerance, const spc_feature *f,
+                        const spc__feature_case *of, int64_t at)
+{
+    differentiate(out, tolerance, f, (double)of->in[at], (double)of->add[at]);
+}
+
 static void add_one(double *out, double *tolerance, const spc_feature *f,
                     const spc__feature_case *of, int64_t at)
 {
-    double x = (double)of->in[at];
+    double x = (double)of->in[at] + (double)of->add[at];
 
-    if (f->op == SPC_FEATURE_ACTGRAD) {
-        differentiate(out, tolerance, f, x, (double)of->add[at]);
-        return;
-    }
-    double error = 0;
-    if (f->op == SPC_FEATURE_ADD) {
-        x += (double)of->add[at];
-        error = unit * fabs(x);
-    } else if (f->op == SPC_FEATURE_AFFINE) {
-        double product = x * (double)of->scale[at % f->channels];
-        x = product + (double)of->shift[at % f->channels];
-        error = unit * (fabs(product) + fabs(x));
-    }
-    finish(out, tolerance, f, x, error);
+    finish(out, tolerance, f, x, unit * fabs(x));
 }
 
-static void regroup_one(double *out, double *tolerance, const spc_feature *f,
-                        const float *row, int64_t j)
+static void affine_one(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int64_t at)
+{
+    double product = (double)of->in[at] * (double)of->scale[at % f->channels];
+    double x = product + (double)of->shift[at % f->channels];
+
+    finish(out, tolerance, f, x, unit * (fabs(product) + fabs(x)));
+}
+
+static void repeat_one(double *out, double *tolerance, const spc_feature *f,
+                       const spc__feature_case *of, int64_t at)
+{
+    *out = (double)of->in[at / f->by];
+    *tolerance = 0;
+}
+
+/* The sum of `by` neighbours over n. */
+static void group_one(double *out, double *tolerance, const spc_feature *f,
+                      const spc__feature_case *of, int64_t at, double n)
 {
     double sum = 0, magnitude = 0;
-    double n = f->op == SPC_FEATURE_GROUPMEAN ? f->by : 1;
 
-    *tolerance = 0;
-    if (f->op == SPC_FEATURE_REPEAT) {
-        *out = (double)row[j / f->by];
-        return;
-    }
-    for (int q = 0; q < f->by; q++) {
-        sum += (double)row[j * f->by + q];
-        magnitude += fabs((double)row[j * f->by + q]);
+    for (int64_t q = at * f->by; q < (at + 1) * f->by; q++) {
+        sum += (double)of->in[q];
+        magnitude += fabs((double)of->in[q]);
     }
     *out = sum / n;
     *tolerance = growth(f->by) * magnitude / n + unit * fabs(*out);
 }
 
-static void by_row(double *out, double *tolerance, const spc_feature *f,
-                   const spc__feature_case *of)
+static void groupsum_one(double *out, double *tolerance, const spc_feature *f,
+                         const spc__feature_case *of, int64_t at)
 {
-    int64_t outputs = spc_feature_elements_out(f);
+    group_one(out, tolerance, f, of, at, 1);
+}
 
-    for (int64_t row = 0; row < of->rows_out; row++)
-        for (int64_t j = 0; j < outputs; j++) {
-            int64_t at = row * outputs + j;
-            if (spc__feature_adds(f) || f->op == SPC_FEATURE_ACT ||
-                f->op == SPC_FEATURE_AFFINE)
-                add_one(out + at, tolerance + at, f, of, at);
-            else
-                regroup_one(out + at, tolerance + at, f,
-                            of->in + row * f->channels, j);
-        }
+static void groupmean_one(double *out, double *tolerance, const spc_feature *f,
+                          const spc__feature_case *of, int64_t at)
+{
+    group_one(out, tolerance, f, of, at, f->by);
 }
 
 /* ---- normalisation ------------------------------------------------------- */
@@ -411,16 +430,18 @@ static void layer_moments(moments *m, const spc_feature *f,
     bound(m, 1);
 }
 
-static void layer_norm(double *out, double *tolerance, const spc_feature *f,
-                       const spc__feature_case *of, int64_t row)
+static void layer_norm(double *out, double *tolerance, int32_t *index,
+                       const spc_feature *f, const spc__feature_case *of)
 {
-    int64_t at = row * f->channels;
-    moments m;
-
-    spc__feature_moments_of(&m, f, of, row, 0, 0);
-    for (int c = 0; c < f->channels; c++)
-        normalise(out + at + c, tolerance + at + c, f, of, &m,
-                  (double)of->in[at + c], c);
+    (void)index;
+    for (int64_t row = 0; row < of->rows_out; row++) {
+        int64_t at = row * f->channels;
+        moments m;
+        spc__feature_moments_of(&m, f, of, row, 0, 0);
+        for (int c = 0; c < f->channels; c++)
+            normalise(out + at + c, tolerance + at + c, f, of, &m,
+                      (double)of->in[at + c], c);
+    }
 }
 
 /* Runs its body for every element of a batch element's group. */
@@ -456,8 +477,8 @@ void spc__feature_moments_of(moments *out, const spc_feature *f,
         group_moments(out, f, of, batch, group);
 }
 
-static void group_norm(double *out, double *tolerance, const spc_feature *f,
-                       const spc__feature_case *of, int batch, int group)
+static void one_group(double *out, double *tolerance, const spc_feature *f,
+                      const spc__feature_case *of, int batch, int group)
 {
     int size = f->channels / f->groups;
     int first = group * size, last = first + size;
@@ -469,6 +490,15 @@ static void group_norm(double *out, double *tolerance, const spc_feature *f,
         int64_t at = row * f->channels + c;
         normalise(out + at, tolerance + at, f, of, &m, (double)of->in[at], c);
     }
+}
+
+static void group_norm(double *out, double *tolerance, int32_t *index,
+                       const spc_feature *f, const spc__feature_case *of)
+{
+    (void)index;
+    for (int batch = 0; batch < of->batches; batch++)
+        for (int group = 0; group < f->groups; group++)
+            one_group(out, tolerance, f, of, batch, group);
 }
 
 /* ---- batch elements ------------------------------------------------------ */
@@ -517,11 +547,13 @@ int64_t spc__feature_bev_place(const spc_feature *f, const int32_t at[4])
     }
 }
 
-static void dense(double *out, const spc_feature *f,
-                  const spc__feature_case *of)
+static void bev(double *out, double *tolerance, int32_t *index,
+                const spc_feature *f, const spc__feature_case *of)
 {
     int64_t step = (int64_t)f->shape[0] * f->shape[1] * f->shape[2];
 
+    (void)tolerance;
+    (void)index;
     for (int64_t row = 0; row < of->rows_in; row++) {
         int64_t place = spc__feature_bev_place(f, of->coords + 4 * row);
         for (int64_t c = 0; place >= 0 && c < f->channels; c++)
@@ -529,57 +561,77 @@ static void dense(double *out, const spc_feature *f,
     }
 }
 
-static void by_batch(double *out, double *tolerance, const spc_feature *f,
-                     const spc__feature_case *of)
+static void global(double *out, double *tolerance, int32_t *index,
+                   const spc_feature *f, const spc__feature_case *of)
 {
-    if (f->op == SPC_FEATURE_BEV)
-        dense(out, f, of);
-    for (int b = 0; b < of->batches; b++) {
-        if (f->op == SPC_FEATURE_GROUPNORM)
-            for (int group = 0; group < f->groups; group++)
-                group_norm(out, tolerance, f, of, b, group);
-        if (f->op == SPC_FEATURE_GLOBAL)
-            for (int c = 0; c < f->channels; c++)
-                global_one(out + (int64_t)b * f->channels + c,
-                           tolerance + (int64_t)b * f->channels + c, f, of, b,
-                           c);
-    }
+    (void)index;
+    for (int64_t at = 0; at < of->batches * f->channels; at++)
+        global_one(out + at, tolerance + at, f, of, (int)(at / f->channels),
+                   (int)(at % f->channels));
 }
 
 /* ---- all of them --------------------------------------------------------- */
+
+/* How an operator and its gradients are defined; NULL: it has no such pass. An
+ * operator on single rows states one element. `rounds`: also integers have
+ * more than one correct result. */
+static const struct definition {
+    void (*all)(double *out, double *tolerance, int32_t *index,
+                const spc_feature *f, const spc__feature_case *of);
+    element_of *one;
+    spc__feature_gradient *dgrad, *wgrad;
+    bool rounds;
+} definitions[] = {
+    [SPC_FEATURE_POOL] = {pool, .dgrad = spc__map_gradient},
+    [SPC_FEATURE_UNPOOL] = {unpool, .dgrad = spc__map_gradient},
+    [SPC_FEATURE_SLICE] = {slice},
+    [SPC_FEATURE_UNSLICE] = {unslice},
+    [SPC_FEATURE_GLOBAL] = {global, .dgrad = spc__global_gradient},
+    [SPC_FEATURE_ADD] = {.one = add_one},
+    [SPC_FEATURE_ACT] = {.one = act_one},
+    [SPC_FEATURE_ACTGRAD] = {.one = actgrad_one},
+    [SPC_FEATURE_AFFINE] = {NULL, affine_one, spc__affine_gradient,
+                            spc__affine_sums},
+    [SPC_FEATURE_LAYERNORM] = {layer_norm, NULL, spc__norm_gradient,
+                               spc__norm_sums, .rounds = true},
+    [SPC_FEATURE_GROUPNORM] = {group_norm, NULL, spc__norm_gradient,
+                               spc__norm_sums, .rounds = true},
+    [SPC_FEATURE_GROUPSUM] = {.one = groupsum_one},
+    [SPC_FEATURE_GROUPMEAN] = {.one = groupmean_one,
+                               .dgrad = spc__mean_gradient},
+    [SPC_FEATURE_REPEAT] = {.one = repeat_one},
+    [SPC_FEATURE_BEV] = {bev, .dgrad = spc__planes_gradient},
+};
+_Static_assert(sizeof(definitions) / sizeof(definitions[0]) == SPC__FEATURES,
+               "each operator has a definition");
+
+bool spc__feature_is_defined(const spc_feature *f)
+{
+    const struct definition *of = &definitions[f->op];
+
+    return f->pass == SPC_DGRAD   ? of->dgrad != NULL
+           : f->pass == SPC_WGRAD ? of->wgrad != NULL
+                                  : (of->all != NULL) != (of->one != NULL);
+}
 
 spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
                                const spc_feature *f,
                                const spc__feature_case *of)
 {
-    size_t all = (size_t)(spc_feature_rows_out(f, of->rows_out, of->batches) *
-                          spc_feature_elements_out(f));
+    const struct definition *by = &definitions[f->op];
+    int64_t all = spc_feature_rows_out(f, of->rows_out, of->batches) *
+                  spc_feature_elements_out(f);
 
-    memset(out, 0, all * sizeof(*out));
-    memset(tolerance, 0, all * sizeof(*tolerance));
-    if (f->pass != SPC_FORWARD)
-        return spc__feature_grad_oracle(out, tolerance, f, of);
-    switch (f->op) {
-    case SPC_FEATURE_POOL:
-    case SPC_FEATURE_UNPOOL:
-        by_map(out, tolerance, index, f, of);
-        break;
-    case SPC_FEATURE_SLICE:
-    case SPC_FEATURE_UNSLICE:
-        by_slices(out, tolerance, f, of);
-        break;
-    case SPC_FEATURE_LAYERNORM:
-        for (int64_t row = 0; row < of->rows_out; row++)
-            layer_norm(out, tolerance, f, of, row);
-        break;
-    case SPC_FEATURE_GLOBAL:
-    case SPC_FEATURE_GROUPNORM:
-    case SPC_FEATURE_BEV:
-        by_batch(out, tolerance, f, of);
-        break;
-    default:
-        by_row(out, tolerance, f, of);
-    }
+    memset(out, 0, (size_t)all * sizeof(*out));
+    memset(tolerance, 0, (size_t)all * sizeof(*tolerance));
+    if (f->pass == SPC_DGRAD)
+        return by->dgrad(out, tolerance, f, of);
+    if (f->pass == SPC_WGRAD)
+        return by->wgrad(out, tolerance, f, of);
+    if (by->all != NULL)
+        by->all(out, tolerance, index, f, of);
+    for (int64_t at = 0; by->one != NULL && at < all; at++)
+        by->one(out + at, tolerance + at, f, of, at);
     return SPC_OK;
 }
 
@@ -595,7 +647,7 @@ double spc__feature_tolerance(const spc_feature *f, double reference,
 
 bool spc__feature_is_exact(const spc_feature *f)
 {
-    if (f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM)
+    if (definitions[f->op].rounds)
         return false;
     /* A sum of quotients has more than one rounding. */
     if (f->pass == SPC_DGRAD && f->op == SPC_FEATURE_POOL)
@@ -632,8 +684,8 @@ void spc__feature_bytes(double *read, double *written, const spc_feature *f,
         *read += (spc__feature_has_shift(f) ? 8.0 : 4.0) * f->channels;
     if (spc__feature_takes_map(f))
         *read += index_bytes(f, rows_out, pairs);
-    if (f->op == SPC_FEATURE_POOL)
+    if (spc__feature_stores_index(f))
         *written += (double)rows_out * stored;
-    if (f->op == SPC_FEATURE_UNPOOL)
+    if (spc__feature_reads_index(f))
         *read += (double)(back ? rows_out : rows_in) * stored;
 }

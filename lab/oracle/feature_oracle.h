@@ -34,6 +34,9 @@ spc_status spc__feature_oracle(double *out, double *tolerance, int32_t *index,
                                const spc_feature *feature,
                                const spc__feature_case *of);
 
+/* True if the oracle has a definition of the operator's pass. */
+bool spc__feature_is_defined(const spc_feature *feature);
+
 /*
  * Index of channel 0 of the voxel at `at` in the planes of BEV; each further
  * channel is X * Y * Z later. -1 if the voxel is outside.

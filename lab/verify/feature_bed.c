@@ -225,8 +225,8 @@ static void fill_stored(spc__feature_bed *b)
 
 static size_t stored_count(const spc__feature_bed *b)
 {
-    bool back =
-        b->feature->op == SPC_FEATURE_UNPOOL && b->feature->pass == SPC_FORWARD;
+    bool back = spc__feature_reads_index(b->feature) &&
+                b->feature->pass == SPC_FORWARD;
 
     return (size_t)(back ? b->of.rows_in : b->of.rows_out) *
            (size_t)b->feature->channels;
@@ -242,7 +242,7 @@ static spc_status draw_stored(spc__feature_bed *b)
     if ((status = allocate(&b->stored, b->ctx, count, 4)) != SPC_OK)
         return status;
     memset(b->stored, PATTERN, count * 4);
-    if (b->feature->op != SPC_FEATURE_UNPOOL)
+    if (!spc__feature_reads_index(b->feature))
         return move(&b->buffers.index, b->ctx, NULL, count * 4);
     fill_stored(b);
     b->of.index = b->stored;
@@ -286,8 +286,9 @@ static spc_status ask_oracle(spc__feature_bed *b)
         (status = allocate(&b->tolerance, b->ctx, count, 8)) != SPC_OK)
         return status;
     status = spc__feature_oracle(b->reference, b->tolerance,
-                                 b->feature->op == SPC_FEATURE_POOL ? b->stored
-                                                                    : NULL,
+                                 spc__feature_stores_index(b->feature)
+                                     ? b->stored
+                                     : NULL,
                                  b->feature, &b->of);
     return status == SPC_OK
                ? SPC_OK
@@ -473,7 +474,7 @@ static spc_status check_stored(const spc__feature_bed *b)
     int32_t *got = NULL;
     spc_status status = SPC_OK;
 
-    if (b->feature->op != SPC_FEATURE_POOL || !b->feature->index)
+    if (!spc__feature_stores_index(b->feature))
         return SPC_OK;
     if ((status = allocate(&got, b->ctx, count, 4)) == SPC_OK)
         status = spc_copy_to_host(b->ctx, got, b->buffers.index, count * 4);

@@ -347,7 +347,7 @@ static spc_status compare_feature(spc__net_verifier *v,
     double *reference = malloc((count + 1) * sizeof(*reference));
     double *tolerance = malloc((count + 1) * sizeof(*tolerance));
     int32_t *index = malloc((count + 1) * sizeof(*index));
-    bool stores = f->index && f->op == SPC_FEATURE_POOL;
+    bool stores = spc__feature_stores_index(f);
     spc_status status = SPC_OK;
 
     if (reference == NULL || tolerance == NULL || index == NULL) {
@@ -390,8 +390,7 @@ static spc_status verify_feature(spc__net_verifier *v,
 
     if (status == SPC_OK && spc__feature_adds(&node->feature))
         status = spc__net_fetch(&of.add, v, node->add);
-    if (status == SPC_OK && node->feature.op == SPC_FEATURE_UNPOOL &&
-        node->feature.index)
+    if (status == SPC_OK && spc__feature_reads_index(&node->feature))
         status = fetch_index(&index, v, work->index, of.rows_in);
     of.index = index;
     if (status == SPC_OK && spc__feature_takes_map(&node->feature) &&

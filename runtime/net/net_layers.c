@@ -311,13 +311,7 @@ int spc__net_index(const spc__net_node *node)
 
     if (node->kind != SPC__NODE_FEATURE || !f->index)
         return SPC_NO_TENSOR;
-    return (f->op == SPC_FEATURE_POOL ? node->out : node->add) + 1;
-}
-
-/* True if the layer is an un-pooling by stored indices. */
-static bool reads_index(const spc_feature *f)
-{
-    return f->op == SPC_FEATURE_UNPOOL && f->index;
+    return (spc__feature_stores_index(f) ? node->out : node->add) + 1;
 }
 
 /* The pooling that made `pooled` and stored the rows of its maxima, or NULL. */
@@ -330,7 +324,7 @@ static const spc__net_node *pooling_of(const spc_net *net, int pooled)
     bool stores = node != NULL && node->out == pooled &&
                   spc__net_index(node) == pooled + 1;
 
-    return stores && node->feature.op == SPC_FEATURE_POOL ? node : NULL;
+    return stores && spc__feature_stores_index(&node->feature) ? node : NULL;
 }
 
 /* Its inputs must be over the same set as the pooling's outputs. */
@@ -399,7 +393,7 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
     if (f->pass != SPC_FORWARD)
         return spc__fail(error, SPC_EINVAL,
                          "gradients are no layers: spc_training makes them");
-    if (reads_index(f))
+    if (spc__feature_reads_index(f))
         return SPC_OK; /* `add` was checked above */
     if (!spc__feature_adds(f))
         return add == SPC_NO_TENSOR
@@ -423,7 +417,7 @@ static void describe_feature(spc__net_node *node, spc__net_tensor *tensor)
 {
     const spc_feature *f = &node->feature;
 
-    tensor->dense = f->op == SPC_FEATURE_GLOBAL || f->op == SPC_FEATURE_BEV;
+    tensor->dense = spc__feature_is_by_batch(f);
     tensor->elements = spc_feature_elements_out(f);
     tensor->channels =
         f->op == SPC_FEATURE_BEV ? f->channels : (int)spc__feature_outputs(f);
@@ -437,7 +431,7 @@ static spc_status append_feature(spc_net *net, spc_tensor *out,
                                  spc__net_node *node, spc__net_tensor *tensor,
                                  spc_error *error)
 {
-    bool stores = node->feature.op == SPC_FEATURE_POOL && node->feature.index;
+    bool stores = spc__feature_stores_index(&node->feature);
     spc_status status = spc__net_add_node(net, out, node, tensor, error);
     spc__net_tensor index = {.set = tensor->set,
                              .channels = tensor->channels,
@@ -463,7 +457,7 @@ static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
     tensor->set = net->tensors[in].set;
     if (!spc__feature_takes_map(f))
         return SPC_OK;
-    if (reads_index(f)) {
+    if (spc__feature_reads_index(f)) {
         if ((status = check_pooling(net, in, node->add, error)) != SPC_OK)
             return status;
         if (at == SPC_NO_TENSOR)
@@ -472,8 +466,9 @@ static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
     status = spc__net_find_place(&tensor->set, &node->map, net, &f->geometry,
                                  spc__feature_takes_inverse(f), tensor->set, at,
                                  error);
-    return status == SPC_OK && reads_index(f) ? check_way_back(net, node, error)
-                                              : status;
+    return status == SPC_OK && spc__feature_reads_index(f)
+               ? check_way_back(net, node, error)
+               : status;
 }
 
 static spc_status make_feature(spc_net *net, spc_tensor *out,

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "context/ctx.h"
+#include "operators/feature.h"
 #include <limits.h>
 #include <stdlib.h>
 
@@ -58,7 +59,7 @@ static int find_uses(use list[MOST_USES], const spc_net_plan *plan, int i)
 
     count = add_use(list, count, plan, work->add, false);
     count = add_use(list, count, plan, work->index,
-                    work->feature.op == SPC_FEATURE_POOL);
+                    spc__feature_stores_index(&work->feature));
     for (int j = 0; node != NULL && j < node->ins; j++)
         count = add_use(list, count, plan, node->in[j], false);
     count = add_use(list, count, plan, work->out, true);

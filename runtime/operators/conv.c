@@ -9,6 +9,7 @@
 #include "base/number.h"
 #include "base/sha256.h"
 #include "base/text/names.h"
+#include "operators/conv_table.h"
 #include "operators/epilogue.h"
 #include "operators/geometry.h"
 #include "operators/pass.h"
@@ -18,9 +19,6 @@
 
 /* ---- names --------------------------------------------------------------- */
 
-const char *const spc__operator_names[] = {
-    "subm", "conv", "inverse", "transposed", "generative", "points", NULL,
-};
 const char *const spc__rule_names[] = {
     "subm", "floor", "footprint", "given", "generative", "radius", NULL,
 };
@@ -54,23 +52,6 @@ static spc_status check_groups(const spc_conv *conv, spc_error *error)
                      conv->groups, conv->cin, conv->cout);
 }
 
-/* The rules that each operator may have. */
-static const struct {
-    unsigned rules; /* one bit for each rule */
-    const char *names;
-} operator_rules[] = {
-    [SPC_SUBM] = {1u << SPC_RULE_SUBM, "subm"},
-    [SPC_CONV] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT |
-                      1u << SPC_RULE_GIVEN,
-                  "floor, footprint or given"},
-    [SPC_INVERSE] = {1u << SPC_RULE_FLOOR | 1u << SPC_RULE_FOOTPRINT |
-                         1u << SPC_RULE_RADIUS,
-                     "floor, footprint or radius"},
-    [SPC_TRANSPOSED] = {1u << SPC_RULE_GIVEN, "given"},
-    [SPC_GENERATIVE] = {1u << SPC_RULE_GENERATIVE, "generative"},
-    [SPC_POINTS] = {1u << SPC_RULE_RADIUS, "radius"},
-};
-
 spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
 {
     unsigned rule = (unsigned)conv->geometry.rule;
@@ -80,12 +61,13 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
         conv->op == SPC_CONV)
         return SPC_OK;
 
-    if ((unsigned)conv->op > SPC_POINTS)
+    if ((unsigned)conv->op >= SPC__CONVS)
         return spc__fail(error, SPC_EINVAL,
                          "operator %d is unknown: SPC_SUBM, _CONV, _INVERSE, "
                          "_TRANSPOSED, _GENERATIVE or _POINTS is right",
                          (int)conv->op);
-    if (operator_rules[conv->op].rules >> rule & 1u)
+    const spc__conv_row *row = spc__conv_row_of(conv->op);
+    if (row->rules >> rule & 1u)
         return SPC_OK;
     if (conv->op == SPC_SUBM)
         return spc__fail(error, SPC_EINVAL,
@@ -93,9 +75,8 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
                          "other operators have the others",
                          spc__name_at(spc__rule_names, rule));
     return spc__fail(error, SPC_EINVAL, "rule %s: operator %s has the rule %s",
-                     spc__name_at(spc__rule_names, rule),
-                     spc__operator_names[conv->op],
-                     operator_rules[conv->op].names);
+                     spc__name_at(spc__rule_names, rule), row->word,
+                     row->rules_text);
 }
 
 static spc_status check_sums(const spc_conv *conv, spc_error *error)
@@ -223,7 +204,7 @@ static void set_geometry(spc__attrs *out, const spc_geometry *g)
 void spc__conv_layer(spc__attrs *out, const spc_conv *conv)
 {
     out->count = 0;
-    spc__attrs_set_text(out, "op", spc__operator_names[conv->op]);
+    spc__attrs_set_text(out, "op", spc__conv_row_of(conv->op)->word);
     spc__attrs_set_number(out, "cin", conv->cin);
     spc__attrs_set_number(out, "cout", conv->cout);
     if (conv->groups != 1)
@@ -255,8 +236,7 @@ int spc__conv_group_out(const spc_conv *conv)
 
 bool spc__conv_is_inverse(const spc_conv *conv)
 {
-    return conv->op == SPC_INVERSE || conv->op == SPC_TRANSPOSED ||
-           conv->op == SPC_GENERATIVE;
+    return spc__conv_row_of(conv->op)->inverse;
 }
 
 bool spc__conv_ends_at_scene(const spc_conv *conv)
@@ -315,8 +295,7 @@ static void geometry_from_attrs(spc_geometry *g, const spc__attrs *attrs)
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
 {
     spc_conv conv = SPC_CONV_INIT;
-    int op =
-        spc__name_index(spc__operator_names, spc__attrs_text(attrs, "op", ""));
+    int op = spc__operator_find(spc__attrs_text(attrs, "op", ""));
     int dtype =
         spc__name_index(spc__dtype_names, spc__attrs_text(attrs, "dtype", ""));
 

@@ -15,8 +15,7 @@
  * Products of sizes below this limit fit 64 bits. */
 enum { SPC__CHANNELS_MOST = 65536 };
 
-/* Names by spc_operator and by spc_rule. Both end with NULL. */
-extern const char *const spc__operator_names[];
+/* Names by spc_rule, with NULL at the end. */
 extern const char *const spc__rule_names[];
 
 /* Writes a layer as attrs in canonical order: op, cin, cout, groups (unless 1),
@@ -50,6 +49,9 @@ bool spc__conv_has_triplets(const spc_conv *conv);
 /* True if the rows of the layer's sample scene are its outputs. Otherwise they
  * are its inputs, or both. */
 bool spc__conv_ends_at_scene(const spc_conv *conv);
+
+/* Returns the operator of this word, or -1. */
+int spc__operator_find(const char *word);
 
 /* Returns the rule of an operator that has only one, or -1 if the text selects
  * it. */

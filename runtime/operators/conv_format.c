@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/number.h"
 #include "base/text/names.h"
+#include "operators/conv_table.h"
 #include "operators/epilogue.h"
 #include "operators/geometry.h"
 #include "operators/offset_list.h"
@@ -123,10 +124,9 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
                         (int)conv->geometry.rule);
     return snprintf(
         out, bytes, "%s,cin=%d,cout=%d%s%s,dtype=%s%s%s%s%s%s%s",
-        spc__name_at(spc__operator_names, (unsigned)conv->op), conv->cin,
-        conv->cout, groups, geometry,
-        spc__name_at(spc__dtype_names, (unsigned)conv->dtype), epilogue,
-        conv->deterministic ? ",deterministic=1" : "",
+        spc__conv_row_of(conv->op)->word, conv->cin, conv->cout, groups,
+        geometry, spc__name_at(spc__dtype_names, (unsigned)conv->dtype),
+        epilogue, conv->deterministic ? ",deterministic=1" : "",
         conv->pass != SPC_FORWARD ? ",pass=" : "",
         conv->pass != SPC_FORWARD
             ? spc__name_at(spc__pass_names, (unsigned)conv->pass)

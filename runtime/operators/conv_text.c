@@ -4,6 +4,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "operators/conv_table.h"
 #include "operators/epilogue.h"
 #include "operators/geometry_words.h"
 #include "operators/pass.h"
@@ -15,7 +16,7 @@
  * submanifold layer with one offset, whose outputs see only their own voxel. It
  * has channels and a type, but no geometry. */
 enum {
-    LINEAR = 1 << (SPC_POINTS + 1),
+    LINEAR = 1 << SPC__CONVS,
     SPATIAL = LINEAR - 1,
     RULED = 1 << SPC_CONV | 1 << SPC_INVERSE,
     ALL = SPATIAL | LINEAR
@@ -62,40 +63,35 @@ static const spc__word words[] = {
 /* ---- the operator -------------------------------------------------------- */
 
 static const char linear[] = "linear";
-enum { OPERATORS_MOST = 32 };
+static const char linear_example[] = "linear,cin=64,cout=128";
 
-/* By spc_operator, then linear. */
-static const char *const examples[] = {
-    "subm,cin=64,cout=64,k=3,dtype=f16",
-    "conv,cin=32,cout=64,k=2,stride=2,rule=floor (MinkowskiEngine's), or "
-    "k=3,stride=2,padding=1,rule=footprint (spconv's)",
-    "inverse,cin=64,cout=32 and the other words of the layer that it inverts, "
-    "as in k=2,stride=2,rule=floor",
-    "transposed,cin=64,cout=32,k=2,stride=2",
-    "generative,cin=64,cout=32,k=2,stride=2",
-    "points,cin=64,cout=128,k=3,radius=0.1",
-    "linear,cin=64,cout=128",
-};
+int spc__operator_find(const char *word)
+{
+    for (int op = 0; op < SPC__CONVS; op++)
+        if (strcmp(spc__conv_row_of((spc_operator)op)->word, word) == 0)
+            return op;
+    return -1;
+}
 
 int spc__operator_only_rule(spc_operator op)
 {
-    return op == SPC_SUBM         ? SPC_RULE_SUBM
-           : op == SPC_TRANSPOSED ? SPC_RULE_GIVEN
-           : op == SPC_GENERATIVE ? SPC_RULE_GENERATIVE
-           : op == SPC_POINTS     ? SPC_RULE_RADIUS
-                                  : -1;
+    unsigned rules = spc__conv_row_of(op)->rules;
+    int rule = 0;
+
+    if ((rules & (rules - 1)) != 0)
+        return -1;
+    while (rules >> rule != 1)
+        rule++;
+    return rule;
 }
 
 static spc_status read_operator(spc_conv *conv, spc__word_list *text,
                                 spc__span word, spc_error *error)
 {
-    const char *names[OPERATORS_MOST];
-    int count = 0;
+    const char *names[SPC__CONVS + 2] = {[SPC__CONVS] = linear};
 
-    for (; spc__operator_names[count] != NULL; count++)
-        names[count] = spc__operator_names[count];
-    names[count] = linear;
-    names[count + 1] = NULL;
+    for (int op = 0; op < SPC__CONVS; op++)
+        names[op] = spc__conv_row_of((spc_operator)op)->word;
     int index = spc__name_find(names, word);
     if (index < 0 && memchr(word.at, '=', word.length) != NULL)
         return spc__fail(error, SPC_EINVAL,
@@ -106,11 +102,13 @@ static spc_status read_operator(spc_conv *conv, spc__word_list *text,
         return spc__fail_unknown(error, "operator", word, names);
     text->kind = 1u << index;
     text->head = names[index];
-    text->example = examples[index];
-    conv->op = index < count ? (spc_operator)index : SPC_SUBM;
+    bool is_linear = index == SPC__CONVS;
+    conv->op = is_linear ? SPC_SUBM : (spc_operator)index;
+    text->example =
+        is_linear ? linear_example : spc__conv_row_of(conv->op)->example;
     if (spc__operator_only_rule(conv->op) >= 0)
         conv->geometry.rule = (spc_rule)spc__operator_only_rule(conv->op);
-    for (int i = 0; i < 3 && index == count; i++)
+    for (int i = 0; i < 3 && is_linear; i++)
         conv->geometry.kernel[i] = 1;
     return SPC_OK;
 }
@@ -143,7 +141,7 @@ static spc_status check_radius(const spc_conv *conv, spc__word_list *text,
         return SPC_OK;
     if ((status = spc__operator_check(conv, error)) != SPC_OK)
         return status;
-    text->example = examples[SPC_POINTS];
+    text->example = spc__conv_row_of(SPC_POINTS)->example;
     return spc__word_list_lacks(text, "radius", error);
 }
 
@@ -188,7 +186,7 @@ spc_status spc_conv_parse(spc_conv *out, const char *text, spc_error *error)
         return status;
     if (text == NULL || text[0] == '\0')
         return spc__fail(error, SPC_EINVAL, "the layer is empty; example: %s",
-                         examples[0]);
+                         spc__conv_row_of(SPC_SUBM)->example);
     if ((status = read_layer(&conv, text, error)) != SPC_OK) {
         spc__fail_prefix(error, "layer '%.120s': ", text);
         return status; /* also if `error` is NULL */

@@ -2,7 +2,8 @@
 /*
  * feature.h - operators on features inside the library: their names and attrs.
  *
- * The public part is spc_feature in spc/features.h. feature_text.c parses and
+ * The public part is spc_feature in spc/features.h. feature_table.h has a row
+ * for each operator. These functions answer from it: feature_text.c parses and
  * writes their text, feature_pass.c derives their gradients, feature_shape.c
  * computes the shapes of their arrays, and feature_plan.c runs them.
  */
@@ -45,9 +46,19 @@ bool spc__feature_is_by_row(const spc_feature *feature);
 /* True if the operator reads a second array of rows, `add`. */
 bool spc__feature_adds(const spc_feature *feature);
 
-/* True if the operator reads or writes an array of input rows. The next two:
- * true if it reads a scale, and a shift. */
+/* True if the operator has a row of outputs for each batch element. Its
+ * gradient is the opposite. */
+bool spc__feature_is_by_batch(const spc_feature *feature);
+
+/* True if the operator reads or writes an array of input rows: any pass, the
+ * pooling that stores them, the un-pooling that reads them. */
 bool spc__feature_has_index(const spc_feature *feature);
+bool spc__feature_stores_index(const spc_feature *feature);
+bool spc__feature_reads_index(const spc_feature *feature);
+
+/* True if the layer has a scale and a shift, if this pass reads the scale, and
+ * if it reads the shift. */
+bool spc__feature_has_params(const spc_feature *feature);
 bool spc__feature_has_scale(const spc_feature *feature);
 bool spc__feature_has_shift(const spc_feature *feature);
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "operators/conv.h"
+#include "operators/feature_table.h"
 #include "operators/pass.h"
 
 /* ---- from an operator ---------------------------------------------------- */
@@ -42,55 +43,13 @@ void spc__feature_mirror(spc_geometry *geometry)
     *geometry = conv.geometry;
 }
 
-static void turn_pool(spc_feature *out)
-{
-    if (out->reduction == SPC_REDUCE_MAX) {
-        out->op = SPC_FEATURE_UNPOOL;
-        out->index = true; /* the gradient needs the positions of the maxima */
-        out->pass = SPC_FORWARD;
-    } else if (out->geometry.rule == SPC_RULE_SUBM) {
-        spc__feature_mirror(&out->geometry);
-    }
-}
-
-/* Turns the gradient into another operator applied to dy. */
-static void become(spc_feature *out, spc_feature_op op, int channels, int by)
+void spc__feature_become(spc_feature *out, spc_feature_op op, int channels,
+                         int by)
 {
     out->op = op;
     out->pass = SPC_FORWARD;
     out->channels = channels;
     out->by = by;
-}
-
-static void turn(spc_feature *out)
-{
-    int offsets = spc_geometry_offset_count(&out->geometry);
-
-    switch (out->op) {
-    case SPC_FEATURE_POOL:
-        turn_pool(out);
-        break;
-    case SPC_FEATURE_ADD:
-        become(out, SPC_FEATURE_REPEAT, out->channels, 1);
-        break;
-    case SPC_FEATURE_ACT:
-        become(out, SPC_FEATURE_ACTGRAD, out->channels, out->by);
-        break;
-    case SPC_FEATURE_GROUPSUM:
-        become(out, SPC_FEATURE_REPEAT, out->channels / out->by, out->by);
-        break;
-    case SPC_FEATURE_REPEAT:
-        become(out, SPC_FEATURE_GROUPSUM, out->channels * out->by, out->by);
-        break;
-    case SPC_FEATURE_SLICE:
-        become(out, SPC_FEATURE_UNSLICE, out->channels * offsets, out->by);
-        break;
-    case SPC_FEATURE_UNSLICE:
-        become(out, SPC_FEATURE_SLICE, out->channels / offsets, out->by);
-        break;
-    default:
-        break;
-    }
 }
 
 spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
@@ -105,8 +64,9 @@ spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
         return status;
     spc_feature made = *layer;
     made.pass = pass;
-    if (pass == SPC_DGRAD)
-        turn(&made);
+    const spc__feature_row *row = spc__feature_row_of(layer->op);
+    if (pass == SPC_DGRAD && row->turn != NULL)
+        row->turn(&made);
     if ((status = spc_feature_check(&made, error)) == SPC_OK)
         *out = made;
     return status;
@@ -114,31 +74,13 @@ spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
 
 /* ---- rules --------------------------------------------------------------- */
 
-static bool has_parameters(const spc_feature *f)
-{
-    bool norm =
-        f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM;
-
-    return f->op == SPC_FEATURE_AFFINE || (norm && f->affine);
-}
-
 /* True for operators whose gradient is not another operator. */
 static bool has_dgrad(const spc_feature *f)
 {
-    switch (f->op) {
-    case SPC_FEATURE_POOL:
-        return f->reduction != SPC_REDUCE_MAX;
-    case SPC_FEATURE_UNPOOL:
-    case SPC_FEATURE_GLOBAL:
-    case SPC_FEATURE_LAYERNORM:
-    case SPC_FEATURE_GROUPNORM:
-    case SPC_FEATURE_GROUPMEAN:
-    case SPC_FEATURE_BEV:
-    case SPC_FEATURE_AFFINE:
-        return true;
-    default:
-        return false;
-    }
+    const spc__feature_row *row = spc__feature_row_of(f->op);
+
+    return row->launches[SPC_DGRAD] != NULL &&
+           (row->has_dgrad == NULL || row->has_dgrad(f));
 }
 
 spc_status spc__feature_check_pass(const spc_feature *f, spc_error *error)
@@ -153,7 +95,7 @@ spc_status spc__feature_check_pass(const spc_feature *f, spc_error *error)
     if (is_activated(f))
         return spc__fail(error, SPC_EINVAL,
                          "a gradient has no activation: act=none is right");
-    if (f->pass == SPC_WGRAD && !has_parameters(f))
+    if (f->pass == SPC_WGRAD && !spc__feature_has_params(f))
         return spc__fail(error, SPC_EINVAL,
                          "pass=wgrad is the gradient of scale and shift, which "
                          "affine and, with affine=1, the norms have");

@@ -3,48 +3,53 @@
  * their rows and elements. */
 #include "operators/feature.h"
 
+#include "operators/feature_table.h"
+
+static const spc__feature_row *row_of(const spc_feature *f)
+{
+    return spc__feature_row_of(f->op);
+}
+
 static bool is_gradient(const spc_feature *f)
 {
     return f->pass != SPC_FORWARD;
 }
 
-static bool is_norm(const spc_feature *f)
+/* True for a gradient that reads the layer's inputs as `in` and dy as `add`. */
+static bool needs_in(const spc_feature *f)
 {
-    return f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM;
-}
+    const spc__feature_row *row = row_of(f);
 
-static bool is_global_maximum(const spc_feature *f)
-{
-    return f->op == SPC_FEATURE_GLOBAL && f->reduction == SPC_REDUCE_MAX;
+    return f->pass == SPC_WGRAD ||
+           (is_gradient(f) && row->needs_in != NULL && row->needs_in(f));
 }
 
 /* ---- inputs -------------------------------------------------------------- */
 
 bool spc__feature_takes_map(const spc_feature *f)
 {
-    return f->op == SPC_FEATURE_POOL || f->op == SPC_FEATURE_UNPOOL ||
-           f->op == SPC_FEATURE_SLICE || f->op == SPC_FEATURE_UNSLICE;
+    return row_of(f)->reads == SPC__READS_MAP;
 }
 
 bool spc__feature_is_by_row(const spc_feature *f)
 {
-    return !spc__feature_takes_map(f) && f->op != SPC_FEATURE_GLOBAL &&
-           f->op != SPC_FEATURE_GROUPNORM && f->op != SPC_FEATURE_BEV;
+    return row_of(f)->reads == SPC__READS_ROW;
 }
 
+/* The gradient of a pooling reads its map in the other direction; that of a
+ * submanifold pooling has mirrored offsets instead. */
 bool spc__feature_takes_inverse(const spc_feature *f)
 {
-    if (f->op == SPC_FEATURE_UNPOOL || f->op == SPC_FEATURE_UNSLICE)
-        return !is_gradient(f);
-    return f->op == SPC_FEATURE_POOL && is_gradient(f) &&
-           f->geometry.rule != SPC_RULE_SUBM;
+    const spc__feature_row *row = row_of(f);
+
+    if (row->inverse || !is_gradient(f))
+        return row->inverse && !is_gradient(f);
+    return row->reads == SPC__READS_MAP && f->geometry.rule != SPC_RULE_SUBM;
 }
 
 bool spc__feature_adds(const spc_feature *f)
 {
-    if (is_gradient(f))
-        return is_norm(f) || is_global_maximum(f) || f->pass == SPC_WGRAD;
-    return f->op == SPC_FEATURE_ADD || f->op == SPC_FEATURE_ACTGRAD;
+    return is_gradient(f) ? needs_in(f) : row_of(f)->adds;
 }
 
 bool spc__feature_has_index(const spc_feature *f)
@@ -52,10 +57,26 @@ bool spc__feature_has_index(const spc_feature *f)
     return f->index && spc__feature_takes_map(f);
 }
 
+bool spc__feature_stores_index(const spc_feature *f)
+{
+    return f->index && row_of(f)->stores_index;
+}
+
+bool spc__feature_reads_index(const spc_feature *f)
+{
+    return f->index && row_of(f)->reads_index;
+}
+
+bool spc__feature_has_params(const spc_feature *f)
+{
+    const spc__feature_row *row = row_of(f);
+
+    return row->scales || (row->scales_if_affine && f->affine);
+}
+
 bool spc__feature_has_scale(const spc_feature *f)
 {
-    return f->pass != SPC_WGRAD &&
-           (f->op == SPC_FEATURE_AFFINE || (f->affine && is_norm(f)));
+    return f->pass != SPC_WGRAD && spc__feature_has_params(f);
 }
 
 bool spc__feature_has_shift(const spc_feature *f)
@@ -70,34 +91,24 @@ static int64_t volume(const spc_feature *f)
     return (int64_t)f->channels * f->shape[0] * f->shape[1] * f->shape[2];
 }
 
+static int64_t forward_outputs(const spc_feature *f)
+{
+    const spc__feature_row *row = row_of(f);
+
+    return row->outputs != NULL ? row->outputs(f) : f->channels;
+}
+
+/* A DGRAD reads gradients of outputs. */
 int64_t spc__feature_inputs(const spc_feature *f)
 {
-    if (is_gradient(f) && f->op == SPC_FEATURE_BEV)
-        return 1;
-    return is_gradient(f) && f->op == SPC_FEATURE_GROUPMEAN
-               ? f->channels / f->by
-               : f->channels;
+    return f->pass == SPC_DGRAD ? forward_outputs(f) : f->channels;
 }
 
 int64_t spc__feature_outputs(const spc_feature *f)
 {
     if (is_gradient(f))
         return f->pass == SPC_WGRAD ? 1 : f->channels;
-    switch (f->op) {
-    case SPC_FEATURE_GROUPSUM:
-    case SPC_FEATURE_GROUPMEAN:
-        return f->channels / f->by;
-    case SPC_FEATURE_REPEAT:
-        return (int64_t)f->channels * f->by;
-    case SPC_FEATURE_SLICE:
-        return (int64_t)f->channels * spc_geometry_offset_count(&f->geometry);
-    case SPC_FEATURE_UNSLICE:
-        return f->channels / spc_geometry_offset_count(&f->geometry);
-    case SPC_FEATURE_BEV:
-        return 1;
-    default:
-        return f->channels;
-    }
+    return forward_outputs(f);
 }
 
 spc_dtype spc__feature_out_dtype(const spc_feature *f)
@@ -109,8 +120,8 @@ int64_t spc_feature_elements_in(const spc_feature *f)
 {
     if (spc_feature_check(f, NULL) != SPC_OK)
         return 0;
-    return is_gradient(f) && f->op == SPC_FEATURE_BEV ? volume(f)
-                                                      : spc__feature_inputs(f);
+    return is_gradient(f) && row_of(f)->planes ? volume(f)
+                                               : spc__feature_inputs(f);
 }
 
 int64_t spc_feature_elements_out(const spc_feature *f)
@@ -119,17 +130,15 @@ int64_t spc_feature_elements_out(const spc_feature *f)
         return 0;
     if (f->pass == SPC_WGRAD)
         return 2 * (int64_t)f->channels;
-    return !is_gradient(f) && f->op == SPC_FEATURE_BEV
-               ? volume(f)
-               : spc__feature_outputs(f);
+    return !is_gradient(f) && row_of(f)->planes ? volume(f)
+                                                : spc__feature_outputs(f);
 }
 
 /* ---- rows ---------------------------------------------------------------- */
 
-/* True if the far side has one row for each batch element. */
-static bool is_by_batch(const spc_feature *f)
+bool spc__feature_is_by_batch(const spc_feature *f)
 {
-    return f->op == SPC_FEATURE_GLOBAL || f->op == SPC_FEATURE_BEV;
+    return row_of(f)->out_by_batch;
 }
 
 int64_t spc_feature_rows_out(const spc_feature *f, int64_t rows,
@@ -139,15 +148,16 @@ int64_t spc_feature_rows_out(const spc_feature *f, int64_t rows,
         return 0;
     if (f->pass == SPC_WGRAD)
         return 1;
-    return is_by_batch(f) && !is_gradient(f) ? batches : rows;
+    return spc__feature_is_by_batch(f) && !is_gradient(f) ? batches : rows;
 }
 
 int64_t spc_feature_rows_in(const spc_feature *f, int64_t rows, int64_t batches)
 {
     if (spc_feature_check(f, NULL) != SPC_OK)
         return 0;
-    return is_by_batch(f) && is_gradient(f) && !is_global_maximum(f) ? batches
-                                                                     : rows;
+    return spc__feature_is_by_batch(f) && is_gradient(f) && !needs_in(f)
+               ? batches
+               : rows;
 }
 
 int64_t spc_feature_rows_add(const spc_feature *f, int64_t rows,
@@ -155,5 +165,5 @@ int64_t spc_feature_rows_add(const spc_feature *f, int64_t rows,
 {
     if (spc_feature_check(f, NULL) != SPC_OK || !spc__feature_adds(f))
         return 0;
-    return is_global_maximum(f) ? batches : rows;
+    return spc__feature_is_by_batch(f) ? batches : rows;
 }

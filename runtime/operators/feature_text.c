@@ -7,193 +7,152 @@
 #include "base/number.h"
 #include "operators/conv.h"
 #include "operators/epilogue.h"
+#include "operators/feature_table.h"
 #include "operators/geometry_words.h"
 #include "operators/pass.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-static const char *const examples[] = {
-    "pool=max,c=64,rule=floor,k=2,stride=2",
-    "unpool=nearest,c=64,rule=floor,k=2,stride=2",
-    "global=mean,c=64",
-    "add,c=64,act=relu",
-    "act=silu,c=64",
-    "norm=layer,c=96,eps=1e-5,affine=1",
-    "norm=group,c=768,groups=32",
-    "groupsum,c=128,by=2",
-    "groupmean,c=128,by=2",
-    "repeat,c=64,by=2",
-    "bev,c=64,shape=176x200x2,order=zyx",
-    "actgrad=silu,c=64",
-    "affine,c=64,act=relu",
-    "pool=slices,c=64,rule=floor,k=2,stride=2",
-    "unpool=slices,c=512,rule=floor,k=2,stride=2",
-};
-enum { EXAMPLES = sizeof(examples) / sizeof(examples[0]) };
-
 const char *spc_feature_example_at(int i)
 {
-    return i >= 0 && i < EXAMPLES ? examples[i] : NULL;
+    return i >= 0 ? spc__feature_row_of((spc_feature_op)i)->info.example : NULL;
 }
 
 /* ---- the operator -------------------------------------------------------- */
 
-/* The names of spc_reduction, then slices. */
-static const char *const pool_names[] = {"max", "mean", "sum", "slices", NULL};
-static const char *const unpool_names[] = {"nearest", "index", "slices", NULL};
-enum { POOL_SLICES = 3, UNPOOL_SLICES = 2 };
-static const char *const norm_names[] = {"layer", "group", NULL};
+enum { NAMES_MOST = SPC__FEATURES + 1, VALUES_MOST = 16 };
 
-/* The first word and the names of its values; NULL if it has no value. */
-typedef struct head {
-    const char *word;
+/* Lists the first words of all operators, each once. */
+static void list_heads(const char *names[NAMES_MOST])
+{
+    int count = 0;
+
+    for (int op = 0; op < SPC__FEATURES; op++) {
+        const char *word = spc__feature_row_of((spc_feature_op)op)->word;
+        names[count] = NULL;
+        if (spc__name_index(names, word) < 0)
+            names[count++] = word;
+    }
+    names[count] = NULL;
+}
+
+/* A value of a first word: the operator that has it, and which of this
+ * operator's values it is. */
+typedef struct head_value {
     spc_feature_op op;
-    const char *const *values;
-    const char *what; /* what the value is called in messages */
-} head;
+    int value;
+} head_value;
 
-static const head heads[] = {
-    {"pool", SPC_FEATURE_POOL, pool_names, "reduction"},
-    {"unpool", SPC_FEATURE_UNPOOL, unpool_names, "way to un-pool"},
-    {"global", SPC_FEATURE_GLOBAL, spc__reduction_names, "reduction"},
-    {"add", SPC_FEATURE_ADD, NULL, NULL},
-    {"act", SPC_FEATURE_ACT, spc__activation_names, "activation"},
-    {"norm", SPC_FEATURE_LAYERNORM, norm_names, "normalisation"},
-    {"groupsum", SPC_FEATURE_GROUPSUM, NULL, NULL},
-    {"groupmean", SPC_FEATURE_GROUPMEAN, NULL, NULL},
-    {"repeat", SPC_FEATURE_REPEAT, NULL, NULL},
-    {"bev", SPC_FEATURE_BEV, NULL, NULL},
-    {"actgrad", SPC_FEATURE_ACTGRAD, spc__activation_names, "activation"},
-    {"affine", SPC_FEATURE_AFFINE, NULL, NULL},
-};
-enum { HEADS = sizeof(heads) / sizeof(heads[0]) };
+/* Lists the values of a first word, which may be those of several operators. */
+static void list_values(const char *names[VALUES_MOST],
+                        head_value of[VALUES_MOST], const char *word)
+{
+    int count = 0;
 
-/* Applies the value of the first word. -1 means no value. */
-static void set_head(spc_feature *f, const head *of, int value)
+    for (int op = 0; op < SPC__FEATURES; op++) {
+        const spc__feature_row *row = spc__feature_row_of((spc_feature_op)op);
+        if (strcmp(row->word, word) != 0)
+            continue;
+        of[count] = (head_value){(spc_feature_op)op, 0};
+        for (int i = 0; row->values != NULL && row->values[i] != NULL; i++) {
+            of[count] = (head_value){(spc_feature_op)op, i};
+            names[count++] = row->values[i];
+        }
+    }
+    names[count] = NULL;
+}
+
+static void set_head(spc_feature *f, const head_value *of)
 {
     f->op = of->op;
-    if (of->values == pool_names && value == POOL_SLICES)
-        f->op = SPC_FEATURE_SLICE;
-    else if (of->values == unpool_names && value == UNPOOL_SLICES)
-        f->op = SPC_FEATURE_UNSLICE;
-    else if (of->values == pool_names || of->values == spc__reduction_names)
-        f->reduction = (spc_reduction)value;
-    else if (of->values == spc__activation_names)
-        f->activation = (spc_activation)value;
-    else if (of->values == unpool_names)
-        f->index = value == 1;
-    else if (of->values == norm_names && value == 1)
-        f->op = SPC_FEATURE_GROUPNORM;
-}
-
-static int head_value(const spc_feature *f, const head *of)
-{
-    if (f->op == SPC_FEATURE_SLICE)
-        return POOL_SLICES;
-    if (f->op == SPC_FEATURE_UNSLICE)
-        return UNPOOL_SLICES;
-    if (of->values == pool_names || of->values == spc__reduction_names)
-        return (int)f->reduction;
-    if (of->values == spc__activation_names)
-        return (int)f->activation;
-    if (of->values == unpool_names)
-        return f->index;
-    return f->op == SPC_FEATURE_GROUPNORM;
-}
-
-/* Returns the operator of the first word, whose value may select this one. */
-static spc_feature_op family_of(spc_feature_op op)
-{
-    switch (op) {
-    case SPC_FEATURE_GROUPNORM:
-        return SPC_FEATURE_LAYERNORM;
-    case SPC_FEATURE_SLICE:
-        return SPC_FEATURE_POOL;
-    case SPC_FEATURE_UNSLICE:
-        return SPC_FEATURE_UNPOOL;
-    default:
-        return op;
+    switch (spc__feature_row_of(of->op)->selects) {
+    case SPC__SELECTS_REDUCTION:
+        f->reduction = (spc_reduction)of->value;
+        break;
+    case SPC__SELECTS_ACTIVATION:
+        f->activation = (spc_activation)of->value;
+        break;
+    case SPC__SELECTS_INDEX:
+        f->index = of->value != 0;
+        break;
+    case SPC__SELECTS_NOTHING:
+        break;
     }
 }
 
-static const head *head_of(const spc_feature *f)
+static unsigned value_of(const spc_feature *f, const spc__feature_row *row)
 {
-    spc_feature_op op = family_of(f->op);
-
-    for (int i = 0; i < HEADS; i++)
-        if (heads[i].op == op)
-            return &heads[i];
-    return NULL;
+    switch (row->selects) {
+    case SPC__SELECTS_REDUCTION:
+        return (unsigned)f->reduction;
+    case SPC__SELECTS_ACTIVATION:
+        return (unsigned)f->activation;
+    case SPC__SELECTS_INDEX:
+        return f->index;
+    default:
+        return 0;
+    }
 }
 
 static spc_status read_head(spc_feature *f, spc__span text, spc_error *error)
 {
-    const char *names[HEADS + 1] = {NULL};
+    const char *heads[NAMES_MOST], *values[VALUES_MOST];
+    head_value of[VALUES_MOST];
     spc__span name, value;
 
-    for (int i = 0; i < HEADS; i++)
-        names[i] = heads[i].word;
+    list_heads(heads);
     spc__scan_pair(&name, &value, text);
-    int index = spc__name_find(names, name);
+    int index = spc__name_find(heads, name), at = 0;
     if (index < 0)
-        return spc__fail_unknown(error, "operator", name, names);
-    const head *of = &heads[index];
-    if (of->values == NULL && value.at != NULL)
+        return spc__fail_unknown(error, "operator", name, heads);
+    const char *head = heads[index];
+    list_values(values, of, head);
+    if (values[0] == NULL && value.at != NULL)
         return spc__fail(error, SPC_EINVAL,
-                         "the operator %s takes no value: found %s=%.*s",
-                         of->word, of->word, SPC__SPAN(value));
-    if (of->values != NULL && value.at == NULL)
+                         "the operator %s takes no value: found %s=%.*s", head,
+                         head, SPC__SPAN(value));
+    if (values[0] != NULL && value.at == NULL)
         return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=%s",
-                         of->word, of->word, of->values[of->values[1] != NULL]);
-    int at = of->values == NULL ? -1 : spc__name_find(of->values, value);
-    if (of->values != NULL && at < 0)
-        return spc__fail_unknown(error, of->what, value, of->values);
-    set_head(f, of, at);
+                         head, head, values[values[1] != NULL]);
+    if (values[0] != NULL && (at = spc__name_find(values, value)) < 0)
+        return spc__fail_unknown(error, spc__feature_row_of(of[0].op)->value_is,
+                                 value, values);
+    set_head(f, &of[at]);
     return SPC_OK;
 }
 
 /* ---- words --------------------------------------------------------------- */
 
-#define OP(name) (1u << SPC_FEATURE_##name)
-
-/* Kinds of operators, one bit each. */
-enum {
-    ALL = OP(UNSLICE) * 2 - 1,
-    MAPPED = OP(POOL) | OP(UNPOOL) | OP(SLICE) | OP(UNSLICE),
-    NORMS = OP(LAYERNORM) | OP(GROUPNORM),
-    ACTIVE = OP(ADD) | OP(AFFINE) | NORMS,
-    GROUPED = OP(GROUPSUM) | OP(GROUPMEAN) | OP(REPEAT)
-};
-
 #define AT(field) offsetof(spc_feature, field)
 
+/* Kinds of text are groups of words, of which an operator has several. */
 static const spc__word words[] = {
     {"c", AT(channels), "64", SPC__INT(1, SPC__CHANNELS_MOST, "channels"),
-     .need = ALL},
+     .need = ~0u},
     {"rule", AT(geometry.rule), "floor", SPC__NAME(spc__rule_names),
-     .only = MAPPED, .need = MAPPED},
+     .only = SPC__TAKES_MAP, .need = SPC__TAKES_MAP},
     {"by", AT(by), "2", SPC__INT(1, SPC__CHANNELS_MOST, "channels"),
-     .only = GROUPED, .need = GROUPED},
+     .only = SPC__TAKES_BY, .need = SPC__TAKES_BY},
     {"groups", AT(groups), "32",
      SPC__INT(1, SPC__CHANNELS_MOST, "groups that divide c"),
-     .only = OP(GROUPNORM), .need = OP(GROUPNORM)},
-    SPC__GEOMETRY_WORDS(spc_feature, MAPPED),
+     .only = SPC__TAKES_GROUPS, .need = SPC__TAKES_GROUPS},
+    SPC__GEOMETRY_WORDS(spc_feature, SPC__TAKES_MAP),
     {"shape", AT(shape), "176x200x2", SPC__AXES(1, SPC__BEV_MOST),
      .what = "a network takes the shape of its input, which must be bounded",
-     .only = OP(BEV), .need = OP(BEV)},
-    {"index", AT(index), "1", SPC__FLAG, .only = OP(POOL)},
+     .only = SPC__TAKES_PLANES, .need = SPC__TAKES_PLANES},
+    {"index", AT(index), "1", SPC__FLAG, .only = SPC__TAKES_INDEX},
     {"act", AT(activation), "relu", SPC__NAME(spc__activation_names),
-     .what = "activation", .only = ACTIVE},
+     .what = "activation", .only = SPC__TAKES_ACT},
     {"slope", AT(slope), "0.1", SPC__REAL,
-     .only = ACTIVE | OP(ACT) | OP(ACTGRAD)},
-    {"eps", AT(eps), "1e-5", SPC__REAL, .only = NORMS},
-    {"affine", AT(affine), "1", SPC__FLAG, .only = NORMS},
+     .only = SPC__TAKES_ACT | SPC__TAKES_SLOPE},
+    {"eps", AT(eps), "1e-5", SPC__REAL, .only = SPC__TAKES_EPS},
+    {"affine", AT(affine), "1", SPC__FLAG, .only = SPC__TAKES_EPS},
     {"order", AT(order), "zyx", SPC__NAME(spc__bev_order_names),
-     .only = OP(BEV)},
+     .only = SPC__TAKES_PLANES},
     {"dtype", AT(dtype), "f16", SPC__NAME(spc__dtype_names)},
     {"pass", AT(pass), "dgrad", SPC__NAME(spc__pass_names),
-     .only = ALL & ~OP(ACTGRAD)},
+     .only = SPC__TAKES_PASS},
     {0},
 };
 
@@ -224,13 +183,14 @@ static spc_status read_words(spc_feature *f, const char *text, spc_error *error)
         status = read_head(f, first, error);
     if (status != SPC_OK)
         return status;
-    list.kind = 1u << f->op;
-    list.head = head_of(f)->word;
-    list.example = examples[f->op];
+    const spc__feature_row *row = spc__feature_row_of(f->op);
+    list.kind = row->takes;
+    list.head = row->word;
+    list.example = row->info.example;
     status = spc__word_list_read(f, &list, text, rest, error);
     if (status == SPC_OK)
         status = settle_slope(f, &list, error);
-    if (status != SPC_OK || !(list.kind & MAPPED))
+    if (status != SPC_OK || !(list.kind & SPC__TAKES_MAP))
         return status;
     status = spc__geometry_words_check(&f->geometry, &list, error);
     if (status == SPC_OK && !spc__word_list_has(&list, "k") &&
@@ -249,7 +209,8 @@ spc_status spc_feature_parse(spc_feature *out, const char *text,
         return status;
     if (text == NULL || text[0] == '\0')
         return spc__fail(error, SPC_EINVAL,
-                         "the operator is empty; example: %s", examples[0]);
+                         "the operator is empty; example: %s",
+                         spc_feature_example_at(0));
     if ((status = read_words(&feature, text, error)) == SPC_OK) {
         spc_pass pass = feature.pass;
         feature.pass = SPC_FORWARD;
@@ -297,7 +258,7 @@ static void write_activation(writer *w, const spc_feature *f)
     static const spc_feature otherwise = SPC_FEATURE_INIT;
     bool elu = f->activation == SPC_ACT_ELU;
 
-    if (f->op != SPC_FEATURE_ACT && f->op != SPC_FEATURE_ACTGRAD &&
+    if (spc__feature_row_of(f->op)->takes & SPC__TAKES_ACT &&
         f->activation != SPC_ACT_NONE)
         write_text(
             w, ",act=%s",
@@ -324,23 +285,23 @@ static void write_geometry(writer *w, const spc_feature *f)
 
 static void write_words(writer *w, const spc_feature *f)
 {
-    unsigned op = 1u << f->op;
+    unsigned takes = spc__feature_row_of(f->op)->takes;
 
-    if (op & MAPPED)
+    if (takes & SPC__TAKES_MAP)
         write_geometry(w, f);
-    if (f->op == SPC_FEATURE_POOL && f->index)
+    if (takes & SPC__TAKES_INDEX && f->index)
         write_text(w, ",index=1");
-    if (op & GROUPED)
+    if (takes & SPC__TAKES_BY)
         write_text(w, ",by=%d", f->by);
-    if (f->op == SPC_FEATURE_GROUPNORM)
+    if (takes & SPC__TAKES_GROUPS)
         write_text(w, ",groups=%d", f->groups);
-    if (op & NORMS)
+    if (takes & SPC__TAKES_EPS)
         write_real(w, "eps", f->eps);
-    if (op & NORMS && f->affine)
+    if (takes & SPC__TAKES_EPS && f->affine)
         write_text(w, ",affine=1");
-    if (op & (ACTIVE | OP(ACT) | OP(ACTGRAD)))
+    if (takes & (SPC__TAKES_ACT | SPC__TAKES_SLOPE))
         write_activation(w, f);
-    if (f->op == SPC_FEATURE_BEV)
+    if (takes & SPC__TAKES_PLANES)
         write_text(w, ",shape=%dx%dx%d,order=%s", f->shape[0], f->shape[1],
                    f->shape[2],
                    spc__name_at(spc__bev_order_names, (unsigned)f->order));
@@ -348,12 +309,12 @@ static void write_words(writer *w, const spc_feature *f)
 
 int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
 {
+    unsigned takes = spc__feature_row_of(op)->takes;
     writer w = {out, out != NULL ? bytes : 0, 0};
 
     write_text(&w, "%s", "");
     for (const spc__word *word = words; word->name != NULL; word++)
-        if ((unsigned)op <= SPC_FEATURE_UNSLICE &&
-            (word->only == 0 || word->only >> op & 1))
+        if (takes != 0 && (word->only == 0 || (word->only & takes) != 0))
             write_text(&w, "%s%s", w.length > 0 ? ", " : "", word->name);
     return (int)w.length;
 }
@@ -361,17 +322,15 @@ int spc_feature_words(char *out, size_t bytes, spc_feature_op op)
 int spc_feature_format(char *out, size_t bytes, const spc_feature *f)
 {
     writer w = {out, out != NULL ? bytes : 0, 0};
-    bool is_one = f != NULL && (unsigned)f->op <= SPC_FEATURE_UNSLICE;
-    const head *of = is_one ? head_of(f) : NULL;
+    const spc__feature_row *row = f != NULL ? spc__feature_row_of(f->op) : NULL;
 
-    if (of == NULL) {
+    if (row == NULL || row->word == NULL) {
         write_text(&w, "%s", f != NULL ? "?" : "");
         return (int)w.length;
     }
-    write_text(&w, "%s", of->word);
-    if (of->values != NULL)
-        write_text(&w, "=%s",
-                   spc__name_at(of->values, (unsigned)head_value(f, of)));
+    write_text(&w, "%s", row->word);
+    if (row->values != NULL)
+        write_text(&w, "=%s", spc__name_at(row->values, value_of(f, row)));
     write_text(&w, ",c=%d", f->channels);
     write_words(&w, f);
     write_text(&w, ",dtype=%s",

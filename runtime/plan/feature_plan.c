@@ -2,9 +2,9 @@
 /*
  * feature_plan.c - plans of operators on features: made once, then only run.
  *
- * An operator is one launch or a few in sequence (feature_kind.c). code.c finds
- * the code and handles the case without a compiler; feature kernels are kept as
- * code records.
+ * An operator is one launch or a few in sequence (feature_table.h). code.c
+ * finds the code and handles the case without a compiler; feature kernels are
+ * kept as code records.
  */
 #include "operators/feature.h"
 
@@ -13,7 +13,7 @@
 #include "compiler/space.h"
 #include "context/ctx.h"
 #include "coords/map.h"
-#include "operators/feature_kind.h"
+#include "operators/feature_table.h"
 #include "operators/operands.h"
 
 #include "templates/shared/feature_abi.h"
@@ -27,7 +27,7 @@ typedef spc__feature_step step;
 struct spc_feature_plan {
     spc_ctx *ctx;
     spc_feature feature;
-    const spc__feature_kind *kind;
+    const spc__feature_launches *launches;
     spc__kernel *wide[SPC__FEATURE_STEPS];   /* for aligned rows */
     spc__kernel *single[SPC__FEATURE_STEPS]; /* for any rows; may be the same
                                               * kernel */
@@ -42,12 +42,10 @@ static bool is_for_processor(const spc_ctx *ctx)
     return strcmp(spc__target_templates(&ctx->target), "cpu") == 0;
 }
 
-/* Each operator has one template for processors and one for GPUs. */
-static const char *template_for(const spc_ctx *ctx, const spc__feature_kind *k)
+static const char *template_of(const spc_feature_plan *plan)
 {
-    if (!is_for_processor(ctx))
-        return k->template_name;
-    return k->pass == SPC_FORWARD ? "feature_cpu" : "feature_grad_cpu";
+    return is_for_processor(plan->ctx) ? plan->launches->on_host
+                                       : plan->launches->on_gpu;
 }
 
 /* True if there is a second kernel. A processor does not need one, since it
@@ -80,7 +78,7 @@ static spc_status set_resident(unsigned *out, spc_ctx *ctx, spc__kernel *kernel,
 static spc_status load_step(spc_feature_plan *plan, int i,
                             const spc__code *code)
 {
-    const step *s = &plan->kind->steps[i];
+    const step *s = &plan->launches->steps[i];
     char name[16];
     spc_status status = spc__ctx_kernel(&plan->wide[i], plan->ctx, code,
                                         s->name, s->shared_bytes);
@@ -101,12 +99,11 @@ static spc_status load(spc_feature_plan *plan, unsigned flags)
     spc__code code;
 
     spc__feature_attrs(&problem, &plan->feature);
-    spc_status status =
-        spc__ctx_code(&code, plan->ctx, template_for(plan->ctx, plan->kind),
-                      &problem, NULL, flags);
+    spc_status status = spc__ctx_code(&code, plan->ctx, template_of(plan),
+                                      &problem, NULL, flags);
 
     for (int i = 0; i < SPC__FEATURE_STEPS && status == SPC_OK; i++)
-        if (plan->kind->steps[i].name != NULL)
+        if (plan->launches->steps[i].name != NULL)
             status = load_step(plan, i, &code);
     return status;
 }
@@ -132,7 +129,7 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
         return spc__fail_memory(error, sizeof(*plan));
     plan->ctx = spc__ctx_share(ctx);
     plan->feature = *feature;
-    plan->kind = spc__feature_kind_of(feature);
+    plan->launches = spc__feature_launches_of(feature);
     if ((status = load(plan, flags)) == SPC_OK) {
         *out = plan;
         plan = NULL;
@@ -153,7 +150,7 @@ void spc_feature_plan_free(spc_feature_plan *plan)
 
 const char *spc__feature_plan_template(const spc_feature_plan *plan)
 {
-    return template_for(plan->ctx, plan->kind);
+    return template_of(plan);
 }
 
 int64_t spc_coords_batches(const spc_coords *coords)
@@ -182,9 +179,7 @@ static spc_status check_map(const spc_feature_plan *plan, const spc_map *map,
     const spc_feature *f = &plan->feature;
     bool back = spc__feature_takes_inverse(f);
     const char *pooling =
-        f->op == SPC_FEATURE_UNPOOL || f->op == SPC_FEATURE_UNSLICE
-            ? "un-pooling"
-            : "pooling";
+        spc__feature_row_of(f->op)->inverse ? "un-pooling" : "pooling";
     const char *of = f->pass == SPC_FORWARD ? "" : "the gradient of ";
 
     if (!spc__feature_takes_map(f))
@@ -208,7 +203,7 @@ static spc_status check_map(const spc_feature_plan *plan, const spc_map *map,
 
 static spc_status fail(const spc_feature_plan *plan, spc_error *error)
 {
-    spc__fail_prefix(error, "'%s': ", plan->kind->template_name);
+    spc__fail_prefix(error, "'%s': ", plan->launches->on_gpu);
     return spc__ctx_fail(plan->ctx, error);
 }
 
@@ -385,7 +380,7 @@ static spc_status set_workspace(run *r, char *workspace, void *stream,
 static unsigned grid_of(const run *r, int i)
 {
     int64_t threads =
-        r->plan->kind->steps[i].threads(&r->plan->feature, &r->sizes);
+        r->plan->launches->steps[i].threads(&r->plan->feature, &r->sizes);
     int64_t blocks = (threads + SPC_FEATURE_THREADS - 1) / SPC_FEATURE_THREADS;
     unsigned most = r->plan->resident[i];
 
@@ -399,7 +394,7 @@ static spc_status enqueue(run *r, void *stream, spc_error *error)
     spc_status status = SPC_OK;
 
     for (int i = 0; i < SPC__FEATURE_STEPS && status == SPC_OK; i++) {
-        const step *s = &plan->kind->steps[i];
+        const step *s = &plan->launches->steps[i];
         if (s->name == NULL)
             break;
         spc__launch launch = {.grid_x = grid_of(r, i),

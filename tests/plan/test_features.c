@@ -19,6 +19,7 @@
 #include "harness/suite.h"
 #include "lab/floor.h"
 #include "operators/feature.h"
+#include "operators/feature_table.h"
 #include "tuner/targets.h"
 #include <math.h>
 #include <unistd.h>
@@ -785,6 +786,34 @@ START_TEST(the_canonical_text_keeps_all_words)
 }
 END_TEST
 
+/* Every pass of operator `op` has kernels for both kinds of device, and a
+ * definition to compare them with. */
+START_TEST(every_operator_has_a_complete_row)
+{
+    spc_feature layer, f;
+    spc_error error = {0};
+
+    assert_ok(spc_feature_parse(&layer, spc_feature_example_at(_i), &error),
+              error.text);
+    ck_assert_int_eq(layer.op, _i);
+    layer.affine = spc__feature_row_of(layer.op)->scales_if_affine;
+    if (layer.op != SPC_FEATURE_ACT && layer.op != SPC_FEATURE_ACTGRAD)
+        layer.activation = SPC_ACT_NONE;
+    for (int pass = SPC_FORWARD; pass <= SPC_WGRAD; pass++) {
+        if (spc_feature_pass(&f, &layer, (spc_pass)pass, &error) != SPC_OK) {
+            ck_assert_int_ne(pass, SPC_FORWARD);
+            continue;
+        }
+        const spc__feature_launches *of = spc__feature_launches_of(&f);
+        ck_assert_ptr_nonnull(of);
+        ck_assert_ptr_nonnull(of->on_gpu);
+        ck_assert_ptr_nonnull(of->on_host);
+        ck_assert_ptr_nonnull(of->steps[0].name);
+        ck_assert(spc__feature_is_defined(&f));
+    }
+}
+END_TEST
+
 static const struct {
     const char *text, *says;
 } bad[] = {
@@ -1430,7 +1459,10 @@ int main(int argc, char **argv)
         return status;
     int turns = suite_device ? 1 : 2;
     Suite *suite = suite_create("features");
-    add(suite, "examples", every_example_reads_back_as_it_is_written, 15);
+    add(suite, "examples", every_example_reads_back_as_it_is_written,
+        SPC__FEATURES);
+    add(suite, "rows of the table", every_operator_has_a_complete_row,
+        SPC__FEATURES);
     add(suite, "text", the_canonical_text_keeps_all_words, LENGTH(canonical));
     add(suite, "words", bad_words_have_their_sentence, LENGTH(bad));
     add(suite, "sizes", sizes_follow_from_the_words, 1);

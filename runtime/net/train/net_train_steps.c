@@ -354,14 +354,6 @@ static spc_status make_conv(spc_training *t, const spc__net_node *node, int in,
     return status;
 }
 
-static bool has_vectors(const spc_feature *f)
-{
-    bool norm =
-        f->op == SPC_FEATURE_LAYERNORM || f->op == SPC_FEATURE_GROUPNORM;
-
-    return f->op == SPC_FEATURE_AFFINE || (norm && f->affine);
-}
-
 /* An addition passes its gradient on unchanged. */
 static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
                                  int from, int to)
@@ -370,7 +362,7 @@ static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
     spc_feature of;
     spc_status status = SPC_OK;
 
-    if (has_vectors(f) &&
+    if (spc__feature_has_params(f) &&
         ((status = spc_feature_pass(&of, f, SPC_WGRAD, error)) != SPC_OK ||
          (status = spc__train_operator(&s->sums, t, &of, from, to)) != SPC_OK))
         return status;
@@ -404,13 +396,14 @@ static spc_status make_operator(spc_training *t, const spc__net_node *node,
     s->add = add;
     if ((status = spc__train_operator(&s->run, t, f, from, to)) ||
         (status = make_gradients(s, t, f, from, to)) ||
-        (has_vectors(f) && (status = take_vectors(s, t, f->channels))) ||
+        (spc__feature_has_params(f) &&
+         (status = take_vectors(s, t, f->channels))) ||
         (status = finish_step(t, s, tensor)))
         return status;
     *out = s->out;
     if (!f->index)
         return SPC_OK;
-    if (f->op == SPC_FEATURE_UNPOOL) {
+    if (spc__feature_reads_index(f)) {
         s->index = index_of(t, t->value_of[node->add]);
         s->borrows = true;
         return SPC_OK;
