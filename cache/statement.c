@@ -132,7 +132,6 @@ static const char *const texts[SPC__SQL_COUNT] = {
         " WHERE n.problem = p.id LIMIT 1)), w.digest" FROM_WHAT_WAS_CHOSEN
         " WHERE p.device = ?1 AND p.family = ?2" IS_USABLE_OR_LOST,
     [SPC__SQL_DATA_VERSION] = "PRAGMA data_version",
-    [SPC__SQL_IS_CHOSEN] = "SELECT 1 FROM choice WHERE trial = ?1 LIMIT 1",
     [SPC__SQL_CHOICE_OF] =
         WHOLE_CHOICE("w.digest") FROM_CHOICE JOIN_SEAL IS_CHOSEN,
     [SPC__SQL_CHOICE_ROWS] = WHOLE_CHOICE("NULL") FROM_CHOICE IS_CHOSEN,

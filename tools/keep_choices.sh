@@ -8,8 +8,8 @@
 # changed, but compiles to the same machine code with the same launch, the record
 # still describes what runs, so it gets the hash of the new text. OLD and NEW are
 # folders of templates (`git worktree add` makes the OLD one). TEXT is a file of
-# tuned/, or the output of 'db export --choices'; KEPT has the same lines. Other
-# records are not changed, and are stale. Needs NVRTC but no GPU. It takes minutes;
+# tuned/, or the output of 'db export --choices'; KEPT has the same records. Others
+# are not changed, and are stale. Needs NVRTC but no GPU. It takes minutes;
 # the folder WORK is kept and has OLD's code, for another NEW.
 set -eu
 [ $# -ge 4 ] || {
@@ -31,6 +31,13 @@ hashes() {
     sed -n 's/^ *{"\([a-z0-9_]*\)[.]cu*[.]lua", .*, "\([0-9a-f]*\)"},$/\1 \2/p' \
         "$work/embedded"
 }
+# The records of TEXT, each as a line with the names of all fields.
+rm -f "$work/text.db" "$work/none.db" "$work/kept.db"
+"$spctune" -q --device cpu --database "$work/none.db" db import /dev/null >/dev/null
+"$spctune" -q --device cpu --database "$work/text.db" db import "$text" >/dev/null
+"$spctune" -q --device cpu --database "$work/text.db" db diff "$work/none.db" |
+    sed -n 's/^- //p' >"$work/records"
+
 hashes "$old" >"$work/old.hashes"
 hashes "$new" >"$work/new.hashes"
 
@@ -40,11 +47,10 @@ BEGIN {
     while ((getline <old) > 0) was[$1] = $2
     while ((getline <new) > 0) is[$1] = $2
 }
-NR == 1 { print }
 match($0, / template=[a-z0-9_]+ hash=[0-9a-f]+/) {
     split(substr($0, RSTART, RLENGTH), word, /[ =]/)
     if (was[word[3]] == word[5] && is[word[3]] != word[5]) print
-}' "$text" >"$work/changed"
+}' "$work/records" >"$work/changed"
 
 # code FOLDER: a line for each choice: its name, a tab, launch and machine code.
 code() {
@@ -62,7 +68,7 @@ code() {
         "$work/$2.txt" | sed 's/,offsets=[0-9]*,centre=[-0-9]*//' | sort
 }
 : >"$work/same"
-if [ "$(wc -l <"$work/changed")" -gt 1 ]; then
+if [ "$(wc -l <"$work/changed")" -gt 0 ]; then
     cmp -s "$work/changed" "$work/old.changed" || {
         code "$old" old >"$work/old.code"
         cp "$work/changed" "$work/old.changed"
@@ -94,4 +100,7 @@ BEGIN {
 END {
     printf "%d fresh, %d kept, as their code is the same, %d stale\n",
         count["fresh"], count["the same code"], count["stale"] >"/dev/stderr"
-}' "$text"
+}' "$work/records" >"$work/kept.records"
+"$spctune" -q --device cpu --database "$work/kept.db" \
+    db import "$work/kept.records" >/dev/null
+"$spctune" -q --device cpu --database "$work/kept.db" db export --choices

@@ -32,14 +32,18 @@ timeout -s TERM -k 20 "$limit" \
     --budget "$budget" || status=$?
 "$spctune" db export --choices -o "$out/choices"
 # As runtime/context/shipped.c writes the device's name.
-name=$(sed -n 's/^choice device="\([^"]*\)".*/\1/p' "$out/choices" | head -1 |
+name=$(sed -n 's/^for device="\([^"]*\)".*/\1/p' "$out/choices" | head -1 |
     tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9.]+/-/g; s/-$//')
 [ -n "$name" ] || {
     echo "tune_ships.sh: nothing was chosen" >&2
     exit 1
 }
 mv "$out/choices" "$out/$name.txt"
+# The reason of a choice stands in its line, or in a note.
+hasty=$(awk '/^note .*; its search was cut short"$/ { key["$" $2] = 1 }
+    NR == FNR { next }
+    $1 == "choice" { count += $7 in key || /; its search was cut short"/ }
+    END { print count + 0 }' "$out/$name.txt" "$out/$name.txt")
 echo "$out/$name.txt: $(grep -c '^choice' "$out/$name.txt") choices," \
-    "$(wc -c <"$out/$name.txt") bytes," \
-    "$(grep -c '^choice.*; its search was cut short"' "$out/$name.txt") hasty" || true
+    "$(wc -c <"$out/$name.txt") bytes, $hasty hasty"
 exit $status

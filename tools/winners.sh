@@ -22,6 +22,17 @@ function field(text, name) {
     text = substr(" " text, RSTART + 1, RLENGTH - 1)
     return substr(text, length(name) + 2)
 }
+# Where `name` stands in the list of names that the word `list` of a line gives.
+function place(line, list, name,    names, count, i) {
+    if (!match(line, " " list "=[^ ]*"))
+        return 0
+    count = split(substr(line, RSTART + length(list) + 2, \
+                         RLENGTH - length(list) - 2), names, ",")
+    for (i = 1; i <= count; i++)
+        if (names[i] == name || index(names[i], name "=") == 1)
+            return i
+    return 0
+}
 function widen(at, value) {
     if (!(at in low) || value < low[at]) low[at] = value
     if (!(at in high) || value > high[at]) high[at] = value
@@ -34,20 +45,30 @@ function add_word(list, word) {
            list == "" ? word : list " " word
 }
 { sub(/\r$/, "") }
+# A template names the attributes whose values stand in the cells of its rows.
+$1 == "template" {
+    rows_at[$2] = place($0, "buckets", "rows")
+    split_at[$2] = place($0, "config", "split")
+}
+$1 == "for" && match($0, / layer=[^ ]*/) {
+    layer = substr($0, RSTART + 7, RLENGTH - 7)
+}
 $1 == "choice" {
-    split_of = field($0, "split")
-    name = field($0, "template") (split_of == "" || split_of == "none" ? "" : \
-           ", " split_of)
-    pass = field($0, "pass")
+    split($2, bucket, ",")
+    split($4, config, ",")
+    split_of = split_at[$3] > 0 ? config[split_at[$3]] : ""
+    rows = rows_at[$3] > 0 ? bucket[rows_at[$3]] : 0
+    name = $3 (split_of == "" || split_of == "none" ? "" : ", " split_of)
+    pass = field(layer, "pass")
     count[name]++
     all++
     kinds[name] = add_word(kinds[name], \
-                  pass == "" || pass == "forward" ? field($0, "op") : pass)
-    types[name] = add_word(types[name], field($0, "dtype"))
-    widen(name " in", field($0, "cin") + 0)
-    widen(name " out", field($0, "cout") + 0)
+                  pass == "" || pass == "forward" ? field(layer, "op") : pass)
+    types[name] = add_word(types[name], field(layer, "dtype"))
+    widen(name " in", field(layer, "cin") + 0)
+    widen(name " out", field(layer, "cout") + 0)
     # Buckets are half octaves.
-    widen(name " rows", int(2 ^ (field($0, "rows") / 2) + 0.5))
+    widen(name " rows", int(2 ^ (rows / 2) + 0.5))
 }
 END {
     print "| dataflow | layers | operators, passes | types | cin | cout | rows, about |"

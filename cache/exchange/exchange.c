@@ -1,121 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exchange.c - export, import, merge, diff. */
+/* exchange.c - import, merge, diff. */
 #include "cache/exchange/exchange.h"
 
 #include "cache/network/network_text.h"
 
 #include "base/error.h"
 #include "cache/exchange/records.h"
+#include "cache/exchange/table_read.h"
 #include <string.h>
-
-static const char heading[] =
-    "# spctune records 1: spctune db import reads them\n";
-
-/* ---- export -------------------------------------------------------------- */
-
-typedef struct output {
-    spc_status (*write)(const char *text, size_t bytes, void *payload);
-    void *payload;
-    spc__export what;
-    spc__buf line;
-} output;
-
-static spc_status write_record(output *out, spc__record *record,
-                               spc_error *error)
-{
-    spc__buf_clear(&out->line);
-    if (out->what == SPC__EXPORT_CHOICES)
-        spc__record_blank(record, "host");
-    spc__record_format(&out->line, record, out->what == SPC__EXPORT_CODE);
-    spc__buf_puts(&out->line, "\n");
-    if (out->line.failed)
-        return spc__fail_memory(error, record->code.length);
-    spc_status status =
-        out->write(out->line.data, out->line.length, out->payload);
-    return status == SPC_OK
-               ? status
-               : spc__fail(error, status, "what is exported cannot be written");
-}
-
-/* True if a choice refers to the trial of that row. */
-static spc_status is_chosen(bool *chosen, spc__layer *layer, int64_t trial,
-                            spc_error *error)
-{
-    sqlite3_stmt *stmt;
-    spc_status status =
-        spc__layer_statement(&stmt, layer, SPC__SQL_IS_CHOSEN, error);
-
-    *chosen = false;
-    if (status != SPC_OK)
-        return status;
-    sqlite3_bind_int64(stmt, 1, trial);
-    status = spc__layer_step(chosen, layer, stmt, "read", error);
-    spc__sql_done(stmt);
-    return status;
-}
-
-static spc_status export_next(output *out, spc__record *record,
-                              const spc__record_cursor *cursor,
-                              spc_error *error)
-{
-    bool wanted = true;
-    spc_status status = SPC_OK;
-
-    if (out->what == SPC__EXPORT_CHOICES && cursor->kind == SPC__TRIAL)
-        status = is_chosen(&wanted, cursor->layer, cursor->row, error);
-    return status == SPC_OK && wanted ? write_record(out, record, error)
-                                      : status;
-}
-
-static spc_status export_kind(output *out, spc__layer *layer, spc__kind kind,
-                              int64_t *damaged, spc_error *error)
-{
-    spc__record_cursor cursor;
-    spc__record record = {0};
-    bool more = true;
-    spc_status status = spc__cursor_open(&cursor, layer, kind, error);
-
-    while (status == SPC_OK && more) {
-        status = spc__cursor_next(&more, &record, &cursor, error);
-        if (status == SPC_OK && more)
-            status = export_next(out, &record, &cursor, error);
-    }
-    *damaged += cursor.damaged;
-    spc__cursor_close(&cursor);
-    spc__record_release(&record);
-    return status;
-}
-
-spc_status spc__cache_export(spc__cache *cache, spc__export what,
-                             spc_status (*write)(const char *text, size_t bytes,
-                                                 void *payload),
-                             void *payload, int64_t *damaged, spc_error *error)
-{
-    /* Short records that people read come first, long code comes
-     * last. */
-    static const spc__kind order[] = {SPC__CHOICE, SPC__TRIAL, SPC__FACT,
-                                      SPC__CODE};
-    /* How many of the kinds are exported. Facts describe one machine, so the
-     * receiver of choices measures its own. Code is useless without its
-     * bytes. */
-    static const int kinds[] = {[SPC__EXPORT_RECORDS] = 3,
-                                [SPC__EXPORT_CODE] = 4,
-                                [SPC__EXPORT_CHOICES] = 2};
-    output out = {write, payload, what, SPC__BUF_INIT};
-    spc_status status = write(heading, sizeof(heading) - 1, payload);
-
-    *damaged = 0;
-    for (int i = 0; i < kinds[what] && status == SPC_OK; i++)
-        status = export_kind(&out, &cache->layers[0], order[i], damaged, error);
-    if (status == SPC_OK &&
-        what == SPC__EXPORT_CODE) /* weights are binary, like code */
-        status = spc__networks_write(&cache->layers[0], write, payload, damaged,
-                                     error);
-    spc__buf_release(&out.line);
-    return status;
-}
-
-/* ---- import -------------------------------------------------------------- */
 
 static spc_status tell(spc__exchange *exchange, spc__fate fate,
                        const spc__record *record, const char *reason,
@@ -189,47 +81,138 @@ static spc_status tell_network(spc__fate fate, const char *name,
 
 /* ---- import -------------------------------------------------------------- */
 
-/* A text is read twice, since choices refer to trials at any position. */
+/* A text is read three times: notes may stand anywhere, and choices refer to
+ * trials at any position. */
+typedef enum text_step { DEFINITIONS, TRIALS, CHOICES, STEPS } text_step;
+
 typedef struct text_pass {
     const char *at, *end;
     int64_t line;
-    bool choices;
+    int below; /* lines read below that line */
+    text_step step;
+    spc__table_reader *table;
 } text_pass;
 
-static bool next_line(const char **start, size_t *length, text_pass *pass)
+/* A line, and the second line of a row. */
+typedef struct text_line {
+    const char *start, *details;
+    size_t length, details_length;
+} text_line;
+
+static void take_line(const char **start, size_t *length, text_pass *pass)
 {
-    while (pass->at < pass->end) {
-        const char *stop =
-            memchr(pass->at, '\n', (size_t)(pass->end - pass->at));
-        const char *next = stop != NULL ? stop + 1 : pass->end;
-        *start = pass->at;
-        *length = (size_t)((stop != NULL ? stop : pass->end) - pass->at);
-        if (*length > 0 && (*start)[*length - 1] == '\r')
-            --*length;
-        pass->at = next;
-        pass->line++;
-        if (*length > 0 && **start != '#')
-            return true;
-    }
-    return false;
+    const char *stop = memchr(pass->at, '\n', (size_t)(pass->end - pass->at));
+
+    *start = pass->at;
+    *length = (size_t)((stop != NULL ? stop : pass->end) - pass->at);
+    if (*length > 0 && (*start)[*length - 1] == '\r')
+        --*length;
+    pass->at = stop != NULL ? stop + 1 : pass->end;
 }
 
-static spc_status import_line(spc__exchange *exchange, spc__intake *intake,
-                              spc__record *record, const text_pass *pass,
-                              const char *start, size_t length,
-                              spc_error *error)
+/* Finds the next line that is no remark. *more is false at the end. */
+static void next_line(bool *more, text_line *out, text_pass *pass)
 {
-    bool is_choice = length > 7 && memcmp(start, "choice ", 7) == 0;
-    spc_error why = {0};
+    *out = (text_line){.details = ""};
+    *more = false;
+    while (pass->at < pass->end && !*more) {
+        take_line(&out->start, &out->length, pass);
+        pass->line += 1 + pass->below;
+        pass->below = 0;
+        *more = out->length > 0 && *out->start != '#';
+    }
+}
 
-    if (is_choice != pass->choices)
-        return SPC_OK;
-    spc_status status = spc__record_parse(record, start, length, &why);
+static bool is_of(const text_line *line, const char *word)
+{
+    size_t length = strlen(word);
+
+    return line->length > length && memcmp(line->start, word, length) == 0;
+}
+
+/* Takes the line below a row if it begins with a space. */
+static void take_details(text_line *line, text_pass *pass)
+{
+    if (pass->at == pass->end || *pass->at != ' ')
+        return;
+    take_line(&line->details, &line->details_length, pass);
+    pass->below++;
+}
+
+/* A row has no names of fields. */
+static bool is_row(const text_line *line)
+{
+    return (is_of(line, "trial ") && !is_of(line, "trial device=")) ||
+           (is_of(line, "choice ") && !is_of(line, "choice device="));
+}
+
+/* Reads a line of a table that is no row. */
+static spc_status import_head(spc__exchange *exchange, const text_pass *pass,
+                              const text_line *line, spc_error *error)
+{
+    bool is_for = is_of(line, "for ");
+    spc_error why = {0};
+    spc_status status = SPC_OK;
+
+    if (is_for && pass->step == TRIALS)
+        status = spc__table_set(pass->table, line->start, line->length, &why);
+    else if (!is_for && pass->step == DEFINITIONS)
+        status =
+            spc__table_define(pass->table, line->start, line->length, &why);
     if (status == SPC_ENOMEM)
         return spc__fail(error, status, "%s", why.text);
+    return status == SPC_OK
+               ? status
+               : tell(exchange, SPC__FATE_REJECTED, NULL, why.text, pass->line);
+}
+
+static spc_status tell_unread(spc__exchange *exchange, spc_status status,
+                              const spc_error *why, int64_t line,
+                              spc_error *error)
+{
+    return status == SPC_ENOMEM
+               ? spc__fail(error, status, "%s", why->text)
+               : tell(exchange, SPC__FATE_REJECTED, NULL, why->text, line);
+}
+
+/* The row of a choice is that of its trial, too. */
+static spc_status import_row(spc__exchange *exchange, spc__intake *intake,
+                             spc__record *record, spc__record *choice,
+                             const text_pass *pass, const text_line *line,
+                             spc_error *error)
+{
+    bool is_choice = is_of(line, "choice ");
+    spc_error why = {0};
+    spc_status status = spc__table_read(
+        record, pass->table, SPC__TRIAL, line->start, line->length,
+        line->details, line->details_length, &why);
+
+    if (status == SPC_OK && is_choice)
+        status = spc__table_read(choice, pass->table, SPC__CHOICE, line->start,
+                                 line->length, line->details,
+                                 line->details_length, &why);
     if (status != SPC_OK)
-        return tell(exchange, SPC__FATE_REJECTED, NULL, why.text, pass->line);
-    return take(exchange, intake, record, pass->line, error);
+        return tell_unread(exchange, status, &why, pass->line, error);
+    status = take(exchange, intake, record, pass->line, error);
+    return status == SPC_OK && is_choice
+               ? take(exchange, intake, choice, pass->line, error)
+               : status;
+}
+
+/* Imports a line that is complete by itself. */
+static spc_status import_line(spc__exchange *exchange, spc__intake *intake,
+                              spc__record *record, const text_pass *pass,
+                              const text_line *line, spc_error *error)
+{
+    spc_error why = {0};
+
+    if ((pass->step == CHOICES) != is_of(line, "choice "))
+        return SPC_OK;
+    spc_status status =
+        spc__record_parse(record, line->start, line->length, &why);
+    return status == SPC_OK
+               ? take(exchange, intake, record, pass->line, error)
+               : tell_unread(exchange, status, &why, pass->line, error);
 }
 
 /* Imports the network whose line was read, with the parts after it. */
@@ -251,47 +234,59 @@ static spc_status import_network(spc__exchange *exchange, spc__intake *intake,
                : status;
 }
 
-/* Skips a network in the first of the two passes. */
-static bool skips_network(text_pass *pass, const char *start, size_t length)
+static spc_status import_any(spc__exchange *exchange, spc__intake *intake,
+                             spc__record records[2], text_pass *pass,
+                             text_line *line, spc_error *error)
 {
-    return pass->choices &&
-           ((length > 8 && memcmp(start, "network ", 8) == 0) ||
-            (length > 5 && memcmp(start, "part ", 5) == 0));
+    bool defines = is_of(line, "note ") || is_of(line, "template ");
+
+    if (is_row(line))
+        take_details(line, pass);
+    if (defines || is_of(line, "for "))
+        return import_head(exchange, pass, line, error);
+    if (pass->step == DEFINITIONS)
+        return SPC_OK;
+    if (is_row(line))
+        return pass->step == TRIALS ? import_row(exchange, intake, &records[0],
+                                                 &records[1], pass, line, error)
+                                    : SPC_OK;
+    if (pass->step == TRIALS && is_of(line, "network "))
+        return import_network(exchange, intake, pass, line->start, error);
+    if (pass->step == CHOICES && is_of(line, "part "))
+        return SPC_OK;
+    return import_line(exchange, intake, &records[0], pass, line, error);
 }
 
 static spc_status import_pass(spc__exchange *exchange, spc__intake *intake,
                               text_pass pass, spc_error *error)
 {
-    spc__record record = {0};
+    spc__record records[2] = {{0}};
     spc_status status = SPC_OK;
-    const char *start;
-    size_t length;
+    text_line line;
+    bool more;
 
-    while (status == SPC_OK && next_line(&start, &length, &pass)) {
-        if (skips_network(&pass, start, length))
-            continue;
-        if (length > 8 && memcmp(start, "network ", 8) == 0)
-            status = import_network(exchange, intake, &pass, start, error);
-        else
-            status = import_line(exchange, intake, &record, &pass, start,
-                                 length, error);
-    }
-    spc__record_release(&record);
+    for (next_line(&more, &line, &pass); more && status == SPC_OK;
+         next_line(&more, &line, &pass))
+        status = import_any(exchange, intake, records, &pass, &line, error);
+    spc__record_release(&records[0]);
+    spc__record_release(&records[1]);
     return status;
 }
 
 spc_status spc__cache_import(spc__cache *cache, const char *text, size_t bytes,
                              spc__exchange *exchange, spc_error *error)
 {
+    spc__table_reader table = {0};
     spc__intake intake;
     spc_status status = begin(&intake, cache, exchange, error);
 
     if (status != SPC_OK)
         return status;
-    for (int choices = 0; choices < 2 && status == SPC_OK; choices++)
-        status = import_pass(exchange, &intake,
-                             (text_pass){text, text + bytes, 0, choices != 0},
-                             error);
+    for (text_step step = 0; step < STEPS && status == SPC_OK; step++)
+        status = import_pass(
+            exchange, &intake,
+            (text_pass){text, text + bytes, 0, 0, step, &table}, error);
+    spc__table_reader_release(&table);
     return spc__intake_end(&intake, status, error);
 }
 

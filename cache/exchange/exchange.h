@@ -41,8 +41,9 @@ typedef enum spc__export {
     SPC__EXPORT_CHOICES /* choices and their trials, without host names */
 } spc__export;
 
-/* Writes the uppermost file's records as text, one per line, sorted. *damaged
- * counts the records that were left out. */
+/* Writes the uppermost file's records as sorted text: trials and choices as a
+ * table (table.h), others one per line. *damaged counts the records that were
+ * left out. */
 spc_status spc__cache_export(spc__cache *cache, spc__export what,
                              spc_status (*write)(const char *text, size_t bytes,
                                                  void *payload),

@@ -160,9 +160,9 @@ static void put_escaped(spc__buf *out, char byte)
         spc__buf_append(out, &byte, 1);
 }
 
-static void put_value(spc__buf *out, const char *value)
+void spc__value_put(spc__buf *out, const char *value, bool quoted)
 {
-    bool plain = true;
+    bool plain = !quoted;
 
     for (const char *at = value; *at != '\0'; at++)
         plain = plain && is_plain(*at);
@@ -186,7 +186,7 @@ static void put_fields(spc__buf *out, const spc__record *record, int count)
         if (value[0] == '\0' || kind->fields[i].form == SPC__FORM_SEAL)
             continue;
         spc__buf_printf(out, " %s=", kind->fields[i].name);
-        put_value(out, value);
+        spc__value_put(out, value, false);
     }
 }
 
@@ -293,7 +293,7 @@ static bool is_of_form(const char *text, spc__form form)
     }
 }
 
-static spc_status check_fields(const spc__record *record, spc_error *error)
+spc_status spc__record_check(const spc__record *record, spc_error *error)
 {
     const spc__record_kind *kind = &kinds[record->kind];
 
@@ -376,6 +376,16 @@ static spc_status read_value(spc__buf *out, reader *in)
     while (in->at < in->end && *in->at != ' ')
         spc__buf_append(out, in->at++, 1);
     return SPC_OK;
+}
+
+spc_status spc__value_read(spc__buf *out, const char **at, const char *end,
+                           spc_error *error)
+{
+    reader in = {*at, end, error};
+    spc_status status = read_value(out, &in);
+
+    *at = in.at;
+    return status;
 }
 
 /* Code is long, so it is not stored among the values. */
@@ -464,18 +474,35 @@ spc_status spc__record_parse(spc__record *out, const char *line, size_t length,
                          "the line is no fact, code, trial or choice");
     spc__record_clear(out, (spc__kind)kind);
     spc_status status = read_fields(out, &in);
-    return status == SPC_OK ? check_fields(out, error) : status;
+    return status == SPC_OK ? spc__record_check(out, error) : status;
 }
 
 /* ---- order --------------------------------------------------------------- */
+
+static int compare_first(const spc__record *a, const spc__record *b, int count)
+{
+    int order = 0;
+
+    for (int i = 0; i < count && order == 0; i++)
+        order = strcmp(spc__record_value(a, i), spc__record_value(b, i));
+    return order;
+}
 
 int spc__record_compare_keys(const spc__record *a, const spc__record *b)
 {
     int order = (a->kind > b->kind) - (a->kind < b->kind);
 
-    for (int i = 0; i < kinds[a->kind].keys && order == 0; i++)
-        order = strcmp(spc__record_value(a, i), spc__record_value(b, i));
-    return order;
+    return order != 0 ? order : compare_first(a, b, kinds[a->kind].keys);
+}
+
+int spc__record_compare_problems(const spc__record *a, const spc__record *b)
+{
+    return compare_first(a, b, kinds[SPC__CHOICE].keys);
+}
+
+bool spc__record_same_candidate(const spc__record *a, const spc__record *b)
+{
+    return compare_first(a, b, kinds[SPC__TRIAL].keys) == 0;
 }
 
 static bool is_pinned(const spc__record *record)

@@ -92,12 +92,27 @@ void spc__record_seal(char hex[SPC__SHA256_HEX], const spc__record *record);
 /* Writes the identifying part of the line. */
 void spc__record_format_key(spc__buf *out, const spc__record *record);
 
+/* Checks the values of a complete record. Returns SPC_EFORMAT and the error. */
+spc_status spc__record_check(const spc__record *record, spc_error *error);
+
+/* Writes a value: as it is, or in '"' if it has other characters than plain
+ * ones, or if `quoted` is set. */
+void spc__value_put(spc__buf *out, const char *value, bool quoted);
+/* Reads such a value, which ends at a space or at `end`, and appends it. */
+spc_status spc__value_read(spc__buf *out, const char **at, const char *end,
+                           spc_error *error);
+
 /* Reads and checks a line. Returns SPC_EFORMAT and the error. */
 spc_status spc__record_parse(spc__record *out, const char *line, size_t length,
                              spc_error *error);
 
 /* Compares kind and identity. Returns a value as strcmp does. */
 int spc__record_compare_keys(const spc__record *a, const spc__record *b);
+
+/* Compares the problems of a choice and a trial, and their candidates: these
+ * are the first fields of both. */
+int spc__record_compare_problems(const spc__record *a, const spc__record *b);
+bool spc__record_same_candidate(const spc__record *a, const spc__record *b);
 
 /* Compares two records with the same key. Returns a positive value if a is
  * above b, 0 if they are equal. Pinned choices are above others, then the newer

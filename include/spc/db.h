@@ -112,7 +112,7 @@ typedef enum spc_db_what {
                       host names are left out */
 } spc_db_what;
 
-/* Writes records as text, one a line, sorted. *damaged (may be NULL): how many
+/* Writes records as sorted text. *damaged (may be NULL): how many
  * were left out because they are not what was stored. */
 SPC_API spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
                                  spc_status (*write)(const char *text,

@@ -369,7 +369,7 @@ START_TEST(numbers_that_are_not_finite_come_back)
     assert_ok(spc__cache_put_trial(cache, &key, &trial, &from, &error));
     spc__cache_close(cache);
     char *text = text_of("from");
-    ck_assert_ptr_nonnull(strstr(text, " error=inf "));
+    ck_assert_ptr_nonnull(strstr(text, " inf "));
     assert_ok(import_text(&exchange, "into", text, strlen(text)));
     ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 1);
     ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED], 0);
@@ -428,6 +428,146 @@ START_TEST(a_line_that_makes_no_sense_is_rejected_with_the_reason)
 }
 END_TEST
 
+/* A table with a note, and with one line of it changed. */
+static const char table_head[] =
+    "template t template=m hash=00 buckets=rows,density config=a,b"
+    " launch=block=64,grid\n"
+    "note k1 \"the best of all\"\n"
+    "for device=d target=t version=1 seed=0\n"
+    "for layer=op=x,k*=3 family=op=x\n";
+static const char table_row[] = "choice 3,-2 t 1,2 5.5 - $k1\n"
+                                " 0.5 10 - 7 s rows=3 - ,big\n";
+
+static const struct {
+    const char *head, *row, *says; /* NULL: as above */
+} tables[] = {
+    {NULL, NULL, NULL},
+    {NULL,
+     "choice rows=3,density=-2 t a=1,b=2 5.5 - $k1\n"
+     " 0.5 10 - 7 s rows=3 - block=64,grid=big\n",
+     NULL},
+    {NULL, "trial 3,-2 t 1,2 5.5\n 0.5 10 - 7 s rows=3 - ,big\n",
+     "no 'cold_us'"},
+    {NULL, "trial 3,-2 t 1,2 5.5 -\n", "no 'spread_us'"},
+    {NULL, "trial 3,-2 u 1,2 5.5 -\n 0.5 10 - 7\n",
+     "no line describes the template 'u'"},
+    {NULL, "trial 3,-2\n", "no buckets and template"},
+    {NULL, "choice 3,-2 t 1,2,3 5.5 - $k1\n 0.5 10 - 7\n",
+     "more values than its template has names for, at '3'"},
+    {NULL, "choice 3,-2 t 1,2 5.5 - $k2\n 0.5 10 - 7\n", "no note 'k2'"},
+    {NULL, "choice 3,-2 t 1,2 5.5 - $k1\n 0.5 10 - 7 s - ~AAAA\n", "no digest"},
+    {NULL, "choice 3,-2 t 1,2 5.5 . $k1\n 0.5 10 - 7\n", "no 'cold_us'"},
+    {NULL, "choice 3,-2 t 1,2 5.5 - $k1\n 0.5 10 - 7 \"s\"x\n",
+     "a space is missing behind"},
+    {NULL, "choice 3,-2 t 1,2 5.5 - $k1\n 0.5 ten - 7\n", "samples='ten'"},
+    {NULL, "choice 3,-2 t 1,2 5.5 - \"$k1\" . . . . . . . 9\n 0.5 10 - 7\n",
+     "goes on behind its last cell, at '9'"},
+    {NULL,
+     "choice 3,-2 t 1,2 5.5 - $k1\n"
+     " 0.5 10 - 7 s - - - - 0 ok 1 - 9\n",
+     "goes on behind its last cell, at '9'"},
+    {NULL, " 0.5 10 - 7\n", "no fact, code, trial or choice"},
+    {"template t template=m hash=00\ntemplate t template=n hash=00\n", "",
+     "another line describes the template 't'"},
+    {"template t template=m hash=00 colour=a\n", "", "no field of a template"},
+    {"template t template=m hash=00 config=a config=b\n", "",
+     "no field of a template"},
+    {"template t template=\"m\"x hash=00\n", "", "a space is missing"},
+    {"template t template="
+     "a_name_of_thirty_two_bytes_here."
+     " hash=0\n",
+     "", "is too long"},
+    {"note k1 a\nnote k1 b\n", "", "another line has the note 'k1'"},
+    {"note k1 a b\n", "", "is not one text"},
+    {"note k1 $k2\n", "", "is not one text"},
+    {"note k1\n", "", "has a key and a text"},
+    {"for colour=red\n", "", "no field that 'for' gives"},
+    {"for device=.\n", "", "there is no usual value"},
+};
+
+static spc_status keep_last(spc__fate fate, const char *record,
+                            const char *reason, int64_t line, void *payload)
+{
+    ck_assert_int_eq(fate, SPC__FATE_REJECTED);
+    ck_assert_ptr_ne(record, NULL);
+    ck_assert_int_gt(line, 0);
+    snprintf(payload, 300, "%s", reason);
+    return SPC_OK;
+}
+
+START_TEST(a_table_that_makes_no_sense_is_rejected_with_the_reason)
+{
+    char text[1200], reason[300] = "";
+    spc__exchange exchange = {.each = keep_last, .payload = reason};
+    const char *row = tables[_i].row;
+
+    snprintf(text, sizeof(text), "# a remark\n%s%s",
+             tables[_i].head != NULL ? tables[_i].head : table_head,
+             row != NULL ? row : table_row);
+    assert_ok(import_text(&exchange, "into", text, strlen(text)));
+    ck_assert_msg((exchange.counts[SPC__FATE_REJECTED] == 0) ==
+                      (tables[_i].says == NULL),
+                  "%s: %s", text, reason);
+    if (tables[_i].says != NULL) {
+        ck_assert_msg(strstr(reason, tables[_i].says) != NULL, "%s: %s", text,
+                      reason);
+        return;
+    }
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 2);
+    char *all = text_of("into");
+    ck_assert_ptr_nonnull(strstr(all, "for layer=op=x,k*=3 family=op=x"));
+    ck_assert_ptr_nonnull(strstr(all, "\"the best of all\""));
+    free(all);
+}
+END_TEST
+
+/* The rows below a line 'for' that cannot be read are of no known layer. */
+START_TEST(rows_without_their_layer_are_rejected)
+{
+    char text[1200], reason[300] = "";
+    spc__exchange exchange = {.each = keep_last, .payload = reason};
+
+    snprintf(text, sizeof(text), "%sfor layer=\"op=y\n%s", table_head,
+             table_row);
+    assert_ok(import_text(&exchange, "into", text, strlen(text)));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_REJECTED], 2);
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 0);
+    ck_assert_msg(strstr(reason, "no line 'for' above") != NULL, "%s", reason);
+}
+END_TEST
+
+/* Two texts of one template, and a text that occurs again, are told apart. */
+START_TEST(a_table_has_each_template_once)
+{
+    static const char text[] =
+        "trial device=d target=t layer=op=x template=m hash=00 config=a=1"
+        " status=ok samples=1 error=0 verified=1 note=\"a text of some length\""
+        " at=1 seed=0\n"
+        "trial device=d target=t layer=op=x template=m hash=11 config=a=1,b=2"
+        " status=ok samples=1 error=0 verified=1 note=\"a text of some length\""
+        " at=1 seed=0\n"
+        "trial device=d target=t layer=op=x template=m hash=11 config=b=2,a=1"
+        " status=wrong samples=1 error=inf verified=0 note=$aaaa at=1 seed=0\n";
+    spc__exchange exchange = {.trusts = true};
+    spc__exchange again = {.trusts = true};
+
+    assert_ok(import_text(&exchange, "from", text, strlen(text)));
+    ck_assert_int_eq(exchange.counts[SPC__FATE_ACCEPTED], 3);
+    char *table = text_of("from");
+    ck_assert_ptr_nonnull(strstr(table, "\ntemplate m template=m hash=00"));
+    ck_assert_ptr_nonnull(strstr(table, "\ntemplate m.1 template=m hash=11"));
+    ck_assert_ptr_nonnull(strstr(table, "\ntrial - m.1 b=2,a=1 - -\n"));
+    ck_assert_ptr_nonnull(strstr(table, " wrong 0 \"$aaaa\"\n"));
+    char *note = strstr(table, "\nnote ");
+    ck_assert_ptr_nonnull(note);
+    ck_assert_ptr_eq(strstr(note + 1, "\nnote "), NULL);
+    assert_ok(import_text(&again, "into", table, strlen(table)));
+    ck_assert_int_eq(again.counts[SPC__FATE_ACCEPTED], 3);
+    assert_same("from", "into", "a table", 0);
+    free(table);
+}
+END_TEST
+
 /* Any text accepted after damage equals the text that would be written. */
 START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
 {
@@ -437,7 +577,7 @@ START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
     spc__buf again = SPC__BUF_INIT;
 
     make_drawn("from", &state, 30);
-    char *text = text_of("from");
+    char *text = spread(text_of("from"));
     size_t bytes = strlen(text);
     for (int i = 0; i < (all ? 2000000 : 20000); i++) {
         size_t start = draw_bits(&state) % bytes;
@@ -463,6 +603,35 @@ START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
     }
     spc__record_release(&record);
     spc__buf_release(&again);
+    free(text);
+}
+END_TEST
+
+/* What is accepted of a damaged table is exported as a table again. */
+START_TEST(a_damaged_table_is_read_as_it_stands)
+{
+    bool all = suite_wants_all();
+    uint64_t seed = 1 + (uint64_t)suite_variant(), state = seed;
+
+    make_drawn("from", &state, 30);
+    char *text = text_of("from");
+    size_t bytes = strlen(text);
+    for (int i = 0; i < (all ? 20000 : 100); i++) {
+        spc__exchange first = {.trusts = true};
+        spc__exchange second = {.trusts = true};
+        char *damaged = strdup(text);
+        for (int flips = draw(&state, 3); flips >= 0; flips--)
+            damaged[draw_bits(&state) % bytes] ^= (char)(1 << draw(&state, 8));
+        remove_file("into");
+        remove_file("copy");
+        assert_ok(import_text(&first, "into", damaged, bytes));
+        char *table = text_of("into");
+        assert_ok(import_text(&second, "copy", table, strlen(table)));
+        ck_assert_int_eq(second.counts[SPC__FATE_REJECTED], 0);
+        assert_same("into", "copy", "a damaged table", seed);
+        free(table);
+        free(damaged);
+    }
     free(text);
 }
 END_TEST
@@ -496,7 +665,13 @@ Suite *suite(void)
     tcase_add_loop_test(text,
                         a_line_that_makes_no_sense_is_rejected_with_the_reason,
                         0, LENGTH(mistakes));
+    tcase_add_loop_test(text,
+                        a_table_that_makes_no_sense_is_rejected_with_the_reason,
+                        0, LENGTH(tables));
+    tcase_add_test(text, rows_without_their_layer_are_rejected);
+    tcase_add_test(text, a_table_has_each_template_once);
     tcase_add_test(text, damaged_text_is_rejected_or_read_as_it_stands);
+    tcase_add_test(text, a_damaged_table_is_read_as_it_stands);
     suite_add_tcase(all, text);
     return all;
 }

@@ -138,8 +138,8 @@ START_TEST(nothing_that_was_stored_is_lost_by_a_kill)
         victim victims[AT_ONCE];
         int64_t checked;
         kill_all(victims, &seed);
-        char *text = text_of("killed.db"); /* asserts that no record is
-                                            * damaged */
+        /* Asserts that no record is damaged. */
+        char *text = spread(text_of("killed.db"));
         for (int v = 0; v < AT_ONCE; v++) {
             assert_stored(&victims[v], v, text);
             stored += victims[v].stored;

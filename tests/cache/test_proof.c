@@ -193,7 +193,11 @@ static void check_hurt(const char *whole, const asked *then, const char *how)
     spc_status status =
         spc__cache_export(cache, true, append_text, &text, &damaged, &error);
     ck_assert_msg(status == SPC_OK || error.text[0] != '\0', "%s", how);
-    assert_part_of(spc__buf_text(&text), whole, how);
+    if (status == SPC_OK) {
+        char *lines = spread(spc__buf_detach(&text));
+        assert_part_of(lines, whole, how);
+        free(lines);
+    }
     spc__buf_release(&text);
     snprintf(words, sizeof(words), "%s", how);
     networks_read += ask_network(cache, words);
@@ -275,7 +279,7 @@ START_TEST(a_bit_that_flips_changes_no_answer)
     int rounds = suite_wants_all() ? 30 : 1, flips = 0;
 
     make_whole();
-    char *whole = text_of("whole.db");
+    char *whole = spread(text_of("whole.db"));
     ask_whole(then);
     int count = list_places(places, 100);
     ck_assert_int_gt(count, 60);
@@ -307,7 +311,7 @@ START_TEST(a_byte_that_changes_changes_no_answer)
     spc__buf bytes = SPC__BUF_INIT;
 
     make_whole();
-    char *whole = text_of("whole.db");
+    char *whole = spread(text_of("whole.db"));
     ask_whole(then);
     for (int i = 0; i < (suite_wants_all() ? 5000 : 60); i++) {
         char how[60];

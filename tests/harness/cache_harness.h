@@ -11,6 +11,7 @@
 #include "base/sha256.h"
 #include "cache/cache_internal.h"
 #include "cache/exchange/exchange.h"
+#include "cache/exchange/table_read.h"
 #include "cache/exchange/record_form.h"
 #include "harness/suite.h"
 
@@ -301,6 +302,70 @@ static inline char *text_of(const char *name)
     ck_assert_int_eq(damaged, 0);
     spc__cache_close(cache);
     return spc__buf_detach(&text);
+}
+
+/* Takes the next line of a text, without its end. Returns its length. */
+static inline size_t take_line(const char **line, const char **at)
+{
+    size_t length = strcspn(*at, "\n");
+
+    *line = *at;
+    *at += length + ((*at)[length] == '\n');
+    return length;
+}
+
+static inline bool starts_with(const char *line, const char *word)
+{
+    return strncmp(line, word, strlen(word)) == 0;
+}
+
+static inline void spread_row(spc__buf *out, spc__table_reader *table,
+                              const char *line, size_t length, const char **at)
+{
+    spc__record record = {0};
+    const char *details = "";
+    size_t more = **at == ' ' ? take_line(&details, at) : 0;
+    int kinds = starts_with(line, "choice ") ? 2 : 1;
+
+    for (int i = 0; i < kinds; i++) {
+        assert_ok(spc__table_read(&record, table,
+                                  i == 0 ? SPC__TRIAL : SPC__CHOICE, line,
+                                  length, details, more, &error));
+        spc__record_format(out, &record, true);
+        spc__buf_puts(out, "\n");
+    }
+    spc__record_release(&record);
+}
+
+/* Each record of an exported text as a line that has the names of all fields,
+ * so that it is complete by itself. Frees the text. */
+static inline char *spread(char *text)
+{
+    spc__table_reader table = {0};
+    spc__buf out = SPC__BUF_INIT;
+    const char *line, *at = text;
+
+    while (*at != '\0') {
+        size_t length = take_line(&line, &at);
+        if (starts_with(line, "note ") || starts_with(line, "template "))
+            assert_ok(spc__table_define(&table, line, length, &error));
+    }
+    for (at = text; *at != '\0';) {
+        size_t length = take_line(&line, &at);
+        if (starts_with(line, "for ")) {
+            assert_ok(spc__table_set(&table, line, length, &error));
+        } else if (starts_with(line, "trial ") ||
+                   starts_with(line, "choice ")) {
+            spread_row(&out, &table, line, length, &at);
+        } else if (line[0] != '#' && !starts_with(line, "note ") &&
+                   !starts_with(line, "template ")) {
+            spc__buf_append(&out, line, length);
+            spc__buf_puts(&out, "\n");
+        }
+    }
+    spc__table_reader_release(&table);
+    free(text);
+    return spc__buf_detach(&out);
 }
 
 #endif

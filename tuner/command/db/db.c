@@ -481,7 +481,7 @@ const cli_command cli_db = {
         "of one; if several files have that\nID, of the first that 'db ls' "
         "lists. 'db verify' compares every record with its\ndigest and "
         "lists those that differ or are set aside.\n"
-        "'db export' prints the records as text, one a line, sorted; 'db "
+        "'db export' prints the records as a sorted table; 'db "
         "import FILE...'\nreads such text, 'db merge FILE...' other "
         "databases: the newer of two records\nis kept, in any order of the "
         "files. 'db diff FILE' shows the differences.\n"
