@@ -117,8 +117,8 @@ static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
 static spc_status parse_order(const spc__row_order **out, const char *order,
                               spc_error *error)
 {
-    *out = spc__row_order_find(order);
-    if (*out || strcmp(order, "none") == 0)
+    *out = NULL;
+    if (strcmp(order, "none") == 0 || (*out = spc__row_order_find(order)))
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL, "unknown row order '%.32s' (%s)", order,
                      spc__row_order_names());

@@ -441,6 +441,7 @@ spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
 
 static void release_work(spc_net_plan *plan, spc__net_work *work)
 {
+    free(work->rows);
     spc_plan_free(work->conv_plan);
     spc_feature_plan_free(work->feature_plan);
     spc_memory_free(plan->ctx, work->packed);

@@ -29,7 +29,8 @@ typedef struct spc__net_work {
     spc_conv conv;       /* with pitches and the fused ADD */
     spc_feature feature; /* with the pitches of its tensors */
     spc_plan *conv_plan;
-    int layout; /* of a linear layer: index of its rows' layout */
+    struct spc__binding *rows; /* of a linear layer: its plan on a layout of
+                                * rows (net_rows.c) */
     spc_feature_plan *feature_plan;
     void *packed;            /* weights on the device */
     float *scale, *bias;     /* on the device */

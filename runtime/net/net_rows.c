@@ -41,14 +41,18 @@ static spc_status add_layout(spc_net_plan *plan, int set, int tile_rows,
 spc_status spc__net_share_rows(spc_net_plan *plan, spc__net_work *work)
 {
     int tile_rows = spc__plan_launch(work->conv_plan)->tile_rows;
+    int layout = find_layout(plan, work->set, tile_rows);
     spc_status status = SPC_OK;
 
-    work->layout = find_layout(plan, work->set, tile_rows);
-    if (work->layout < 0) {
+    if (layout < 0) {
         status = add_layout(plan, work->set, tile_rows, work->conv_plan);
-        work->layout = plan->layout_count - 1;
+        layout = plan->layout_count - 1;
     }
-    return status;
+    return status == SPC_OK
+               ? spc__plan_bind_rows(&work->rows, work->conv_plan,
+                                     plan->layouts[layout].memory,
+                                     plan->sets[work->set]->capacity)
+               : status;
 }
 
 spc_status spc__net_lay_rows(const spc_net_plan *plan, int set, void *stream)

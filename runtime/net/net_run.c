@@ -125,15 +125,6 @@ static spc_status run_map(const spc_net_plan *plan, const spc__net_work *work,
                             : status;
 }
 
-static spc_status run_linear(const spc_net_plan *plan,
-                             const spc__net_work *work,
-                             const spc_buffers *buffers, void *stream)
-{
-    return spc__plan_execute_laid(
-        work->conv_plan, plan->layouts[work->layout].memory,
-        plan->sets[work->set]->capacity, buffers, stream);
-}
-
 /* Scale of an I8 tensor, else NULL. */
 static const float *scale_of(const spc_net_plan *plan, int tensor)
 {
@@ -159,7 +150,8 @@ static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
     };
 
     if (work->map < 0)
-        return run_linear(plan, work, &buffers, stream);
+        return spc__plan_execute_bound(work->conv_plan, work->rows, &buffers,
+                                       stream);
     return spc_plan_execute(work->conv_plan, plan->maps[work->map], &buffers,
                             stream);
 }

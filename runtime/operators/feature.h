@@ -35,6 +35,10 @@ int64_t spc__feature_outputs(const spc_feature *feature);
 /* The same for a row of inputs. */
 int64_t spc__feature_inputs(const spc_feature *feature);
 
+/* As spc_feature_rows_out, for an operator that was checked. */
+int64_t spc__feature_rows_out(const spc_feature *feature, int64_t rows,
+                              int64_t batches);
+
 /* True if the operator reads a map, false if it reads a set. */
 bool spc__feature_takes_map(const spc_feature *feature);
 /* True if the map is the inverse one. */

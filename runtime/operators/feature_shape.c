@@ -141,14 +141,20 @@ bool spc__feature_is_by_batch(const spc_feature *f)
     return row_of(f)->out_by_batch;
 }
 
-int64_t spc_feature_rows_out(const spc_feature *f, int64_t rows,
-                             int64_t batches)
+int64_t spc__feature_rows_out(const spc_feature *f, int64_t rows,
+                              int64_t batches)
 {
-    if (spc_feature_check(f, NULL) != SPC_OK)
-        return 0;
     if (f->pass == SPC_WGRAD)
         return 1;
     return spc__feature_is_by_batch(f) && !is_gradient(f) ? batches : rows;
+}
+
+int64_t spc_feature_rows_out(const spc_feature *f, int64_t rows,
+                             int64_t batches)
+{
+    return spc_feature_check(f, NULL) == SPC_OK
+               ? spc__feature_rows_out(f, rows, batches)
+               : 0;
 }
 
 int64_t spc_feature_rows_in(const spc_feature *f, int64_t rows, int64_t batches)

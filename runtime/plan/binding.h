@@ -17,7 +17,7 @@
 #include "coords/map.h"
 #include "plan/plan_parts.h"
 
-typedef struct spc__binding {
+struct spc__binding {
     spc__attachment attachment; /* must be first; its owner is `life` */
     spc__plan_life *life;       /* of the plan; outlives it */
     spc_conv_args args;         /* without the caller's arrays */
@@ -27,7 +27,7 @@ typedef struct spc__binding {
     /* The map as each group of offsets reads it, and after these as the kernel
      * that sums does. */
     spc_map_view groups[SPC__ORDER_GROUPS + 1];
-} spc__binding;
+};
 
 /* Computes what follows from `args.map`, which the caller has set. */
 void spc__binding_measure(spc__binding *binding, const spc_plan *plan);

@@ -27,6 +27,7 @@ typedef spc__feature_step step;
 struct spc_feature_plan {
     spc_ctx *ctx;
     spc_feature feature;
+    int64_t elements_in, elements_out; /* of a row */
     const spc__feature_launches *launches;
     spc__kernel *wide[SPC__FEATURE_STEPS];   /* for aligned rows */
     spc__kernel *single[SPC__FEATURE_STEPS]; /* for any rows; may be the same
@@ -129,6 +130,8 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
         return spc__fail_memory(error, sizeof(*plan));
     plan->ctx = spc__ctx_share(ctx);
     plan->feature = *feature;
+    plan->elements_in = spc_feature_elements_in(feature);
+    plan->elements_out = spc_feature_elements_out(feature);
     plan->launches = spc__feature_launches_of(feature);
     if ((status = load(plan, flags)) == SPC_OK) {
         *out = plan;
@@ -277,12 +280,12 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
     spc_status status;
 
     r->aligned = true;
-    if ((status = take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
-                            spc_feature_elements_in(f), spc__feature_inputs(f),
-                            error)) ||
-        (status = take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
-                            spc_feature_elements_out(f),
-                            spc__feature_outputs(f), error)))
+    if ((status =
+             take_rows(r, &a->in_pitch, "in", b->in, b->in_pitch,
+                       r->plan->elements_in, spc__feature_inputs(f), error)) ||
+        (status =
+             take_rows(r, &a->out_pitch, "out", b->out, b->out_pitch,
+                       r->plan->elements_out, spc__feature_outputs(f), error)))
         return status;
     if (spc__feature_adds(f) &&
         (status = take_rows(r, &a->add_pitch, "add", b->add, b->add_pitch,
@@ -415,19 +418,18 @@ spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
                                     void *stream)
 {
     run r = {.plan = plan};
-    spc_error error = {0};
-    spc_status status =
-        spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
-                  "plan", plan, NULL);
+    spc_error error; /* its text is long, and only a failure writes it */
+    spc_status status;
 
-    if (status != SPC_OK)
-        return status;
+    if (plan == NULL)
+        return spc__need(NULL, __func__, "plan", plan, NULL);
+    spc__error_clear(&error);
     r.args.eps = plan->feature.eps;
     r.args.slope = plan->feature.slope;
     if ((status = take_place(&r, set, map, &error)) == SPC_OK) {
         spc__feature_room_of(&r.room, &plan->feature, &r.sizes);
-        int64_t rows =
-            spc_feature_rows_out(&plan->feature, r.sizes.rows, r.sizes.batches);
+        int64_t rows = spc__feature_rows_out(&plan->feature, r.sizes.rows,
+                                             r.sizes.batches);
         if (rows == 0) /* buffers without rows may be NULL */
             return SPC_OK;
         if (buffers == NULL)

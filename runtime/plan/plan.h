@@ -28,14 +28,18 @@ spc_status spc__plan_take_rows(spc_plan *plan);
 
 /*
  * Layouts of rows that several plans share: the bytes of one for `rows` rows,
- * filling it, and running a plan on it. Both calls need the same `rows`.
+ * filling it, and binding a plan to it (free() releases the binding), which is
+ * then run. The first three need the same `rows`.
  */
+typedef struct spc__binding spc__binding; /* binding.h */
 size_t spc__plan_rows_bytes(const spc_plan *plan, int64_t rows);
 spc_status spc__plan_lay_rows(const spc_plan *plan, void *layout, int64_t rows,
                               const int32_t *count, void *stream);
-spc_status spc__plan_execute_laid(const spc_plan *plan, void *layout,
-                                  int64_t rows, const spc_buffers *buffers,
-                                  void *stream);
+spc_status spc__plan_bind_rows(spc__binding **out, const spc_plan *plan,
+                               void *layout, int64_t rows);
+spc_status spc__plan_execute_bound(const spc_plan *plan,
+                                   const spc__binding *binding,
+                                   const spc_buffers *buffers, void *stream);
 /* Workspace in bytes of a plan that runs on such a layout. */
 size_t spc__plan_workspace_laid(const spc_plan *plan, int64_t rows);
 

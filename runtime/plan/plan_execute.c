@@ -14,6 +14,8 @@
 #include "plan/binding.h"
 #include "plan/transpose.h"
 #include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
 
 /* Block size of packing kernels. */
 enum { PACK_BLOCK = 256 };
@@ -359,6 +361,23 @@ static spc_status check_buffers(const spc_plan *plan,
     return spc__buffers_check(&plan->buffers, sizes, buffers, error);
 }
 
+/* After the buffers were checked. `work` is the size of the kernels' workspace.
+ */
+static spc_status start(const spc_plan *plan, const spc__binding *binding,
+                        size_t work, const spc_buffers *buffers, void *stream,
+                        spc_error *error)
+{
+    call c;
+
+    c.plan = plan;
+    c.binding = binding;
+    c.args = binding->args;
+    c.work_bytes = work;
+    c.stream = stream;
+    set_buffers(&c.args, plan, buffers);
+    return plan->is_krsc ? enqueue_krsc(&c, error) : enqueue(&c, error);
+}
+
 /* The plan fits the map, and the binding is that of both. */
 static spc_status execute(const spc_plan *plan, const spc_map *map,
                           const spc__binding *binding,
@@ -373,20 +392,13 @@ static spc_status execute(const spc_plan *plan, const spc_map *map,
     spc__buffer_sizes sizes = {
         {1, spc__plan_rows(map->in), spc__plan_rows(map->to)},
         spc__plan_whole_bytes(plan, work)};
-    call c;
     spc_status status;
 
     if (binding->args.map.rows == 0 && !geometry->gradient)
         return SPC_OK; /* buffers without rows may be NULL */
-    if ((status = check_buffers(plan, &sizes, buffers, error)) != SPC_OK)
-        return status;
-    c.plan = plan;
-    c.binding = binding;
-    c.args = binding->args;
-    c.work_bytes = work;
-    c.stream = stream;
-    set_buffers(&c.args, plan, buffers);
-    return plan->is_krsc ? enqueue_krsc(&c, error) : enqueue(&c, error);
+    status = check_buffers(plan, &sizes, buffers, error);
+    return status == SPC_OK ? start(plan, binding, work, buffers, stream, error)
+                            : status;
 }
 
 /* Runs on a map that was not prepared for the plan. The layouts may be there
@@ -446,26 +458,12 @@ static spc_status check_rows(const spc_plan *plan, const spc__row_count *rows,
     return check_buffers(plan, &sizes, buffers, error);
 }
 
-/* `map` describes the layout of the rows, without pairs. */
-static spc_status execute_view(const spc_plan *plan, const spc_map_view *map,
-                               const spc_buffers *buffers, void *stream,
-                               spc_error *error)
-{
-    spc__binding binding = {.args.map = *map};
-    call c = {plan, &binding, binding.args, 0, stream};
-
-    spc__binding_measure(&binding, plan);
-    c.work_bytes = binding.work_bytes;
-    set_buffers(&c.args, plan, buffers);
-    return enqueue(&c, error);
-}
-
 spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
                                    const int32_t *count,
                                    const spc_buffers *buffers, void *stream)
 {
     spc__row_count how_many = {rows, count};
-    spc_map_view view;
+    spc__binding binding;
     spc_error error = {0};
     spc_status status = spc__need(NULL, __func__, "plan", plan, NULL);
 
@@ -477,11 +475,14 @@ spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
     if (status == SPC_OK && rows > 0) {
         char *layout =
             (char *)buffers->workspace + spc__plan_layout_at(plan, rows);
+        memset(&binding.args, 0, sizeof(binding.args)); /* no pairs */
         status =
-            spc__rows_fill(&view, plan->ctx, plan->lay_rows, layout, &how_many,
-                           plan->geometry.tile_rows, stream, &error);
+            spc__rows_fill(&binding.args.map, plan->ctx, plan->lay_rows, layout,
+                           &how_many, plan->geometry.tile_rows, stream, &error);
+        spc__binding_measure(&binding, plan);
         if (status == SPC_OK)
-            status = execute_view(plan, &view, buffers, stream, &error);
+            status = start(plan, &binding, binding.work_bytes, buffers, stream,
+                           &error);
     }
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
@@ -511,19 +512,36 @@ spc_status spc__plan_lay_rows(const spc_plan *plan, void *layout, int64_t rows,
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }
 
-spc_status spc__plan_execute_laid(const spc_plan *plan, void *layout,
-                                  int64_t rows, const spc_buffers *buffers,
-                                  void *stream)
+spc_status spc__plan_bind_rows(spc__binding **out, const spc_plan *plan,
+                               void *layout, int64_t rows)
 {
     spc__row_count how_many = {rows, NULL};
-    spc_error error = {0};
-    spc_map_view view;
-    spc_status status = check_rows(
-        plan, &how_many, spc__plan_workspace_laid(plan, rows), buffers, &error);
+    spc__binding *binding = calloc(1, sizeof(*binding));
 
-    if (status == SPC_OK && rows > 0) {
-        spc__rows_view(&view, layout, &how_many, plan->geometry.tile_rows);
-        status = execute_view(plan, &view, buffers, stream, &error);
-    }
+    *out = binding;
+    if (binding == NULL)
+        return spc__fail_memory(spc__error_of(plan->ctx), sizeof(*binding));
+    spc__rows_view(&binding->args.map, layout, &how_many,
+                   plan->geometry.tile_rows);
+    spc__binding_measure(binding, plan);
+    return SPC_OK;
+}
+
+spc_status spc__plan_execute_bound(const spc_plan *plan,
+                                   const spc__binding *binding,
+                                   const spc_buffers *buffers, void *stream)
+{
+    int rows = binding->args.map.rows;
+    spc__buffer_sizes sizes = {{1, rows, rows}, binding->work_bytes};
+    spc_error error;
+    spc_status status;
+
+    if (rows == 0)
+        return SPC_OK;
+    spc__error_clear(&error);
+    status = check_buffers(plan, &sizes, buffers, &error);
+    if (status == SPC_OK)
+        status =
+            start(plan, binding, binding->work_bytes, buffers, stream, &error);
     return status == SPC_OK ? SPC_OK : fail(plan, &error);
 }

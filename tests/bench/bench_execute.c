@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench_execute.c - host time of spc_plan_execute, for docs/performance.md:
+ * bench_execute.c - host time of the launches of plans, for
+ * docs/performance.md:
  *
- *   bench_execute cpu|double [CALLS [LAYER]]
+ *   bench_execute cpu|double [CALLS [NAME]]
  *
- * Runs a layer of eight rows whose kernel is empty, on the cpu device or on the
- * double of the CUDA driver. Prints nanoseconds of one call, and of one whose
- * launch does nothing, which is the time of the code above the devices. Each
- * figure is the smallest mean of BATCHES batches. Instructions repeat exactly
- * where times do not; two thirds of these calls launch nothing:
+ * Runs layers and operators on eight rows, on the cpu device or on the double
+ * of the CUDA driver, all or the one called NAME. Prints nanoseconds of one
+ * call, and of one whose launch does nothing: the time of the code above the
+ * devices. The kernels of layers are empty. Each figure is the smallest mean of
+ * BATCHES batches. Instructions repeat exactly where times do not. As of half
+ * of these calls, they are counted by
  *
  *   valgrind --tool=callgrind --toggle-collect=spc_plan_execute \
- *       bench_execute cpu 1000
+ *       bench_execute cpu 1000 layer
  */
 #include "base/clock.h"
 #include "plan/plan_parts.h"
@@ -21,15 +23,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BATCHES = 30, FEATURES = 1 << 16 };
+#define LAYER "subm,cin=16,cout=16,k=3,dtype=f32"
+#define LINEAR "linear,cin=16,cout=16,dtype=f32"
+#define ACT "act=relu,c=16,dtype=f32"
+#define POOL "pool=max,c=16,k=3,rule=subm,dtype=f32"
+
+enum { BATCHES = 30, ROWS = 8, BYTES = 1 << 16 };
 
 typedef struct bench {
     spc_ctx *ctx;
-    spc_conv conv;
+    spc_conv layer, linear;
     spc_scene *scene;
     spc_map *map;
-    spc_plan *plan;
+    spc_plan *layer_plan, *linear_plan;
+    spc_feature_plan *act, *pool;
+    spc__binding *rows; /* of the linear layer */
+    void *memory[8];
+    int count; /* of `memory` */
     spc_buffers buffers;
+    spc_feature_buffers features;
 } bench;
 
 _Noreturn static void fail(const char *what, const char *why)
@@ -43,6 +55,8 @@ static void must(const bench *b, const char *what, spc_status status)
     if (status != SPC_OK)
         fail(what, spc_ctx_error(b->ctx));
 }
+
+/* ---- setting up ---------------------------------------------------------- */
 
 /* The loader finds a library that is loaded by its name, so the device opens
  * the double. */
@@ -66,36 +80,116 @@ static void open_ctx(bench *b, const char *device)
         fail("the context", error.text);
 }
 
-static void *need(const bench *b, size_t bytes)
+static void *need(bench *b)
 {
-    void *memory = NULL;
+    void **out = &b->memory[b->count++];
 
-    must(b, "memory", spc_memory_alloc(&memory, b->ctx, bytes > 0 ? bytes : 1));
-    return memory;
+    must(b, "memory", spc_memory_alloc(out, b->ctx, BYTES));
+    return *out;
 }
 
-static void open_layer(bench *b, const char *layer)
+static void open_layers(bench *b)
 {
     spc_error error = {0};
 
-    if (spc_conv_parse(&b->conv, layer, &error) != SPC_OK ||
+    if (spc_conv_parse(&b->layer, LAYER, &error) != SPC_OK ||
+        spc_conv_parse(&b->linear, LINEAR, &error) != SPC_OK ||
         spc_scene_load(&b->scene, "gen:uniform,n=8,extent=4", &error) != SPC_OK)
-        fail("the layer", error.text);
+        fail("the layers", error.text);
     must(b, "the map",
-         spc_map_create_from_scene(&b->map, b->ctx, &b->conv, b->scene));
-    must(b, "the plan", spc_plan_create(&b->plan, b->ctx, &b->conv, b->map, 0));
-    b->buffers = (spc_buffers){
-        .in = need(b, FEATURES),
-        .out = need(b, FEATURES),
-        .weights = need(b, spc_plan_weights_bytes(b->plan)),
-        .bias = need(b, FEATURES),
-        .workspace = need(b, spc_plan_workspace_bytes(b->plan, b->map)),
-        .scale = need(b, FEATURES),
-        .residual = need(b, FEATURES),
-    };
+         spc_map_create_from_scene(&b->map, b->ctx, &b->layer, b->scene));
+    must(b, LAYER,
+         spc_plan_create(&b->layer_plan, b->ctx, &b->layer, b->map, 0));
+    must(b, LINEAR,
+         spc_plan_create_linear(&b->linear_plan, b->ctx, &b->linear, ROWS, 0));
+    b->buffers = (spc_buffers){.in = need(b),
+                               .out = need(b),
+                               .weights = need(b),
+                               .workspace = need(b)};
+    void *layout = need(b);
+    must(b, "the layout of rows",
+         spc__plan_lay_rows(b->linear_plan, layout, ROWS, NULL, NULL));
+    must(b, "the binding",
+         spc__plan_bind_rows(&b->rows, b->linear_plan, layout, ROWS));
 }
 
-/* ---- the launch left out ------------------------------------------------- */
+static void open_operator(bench *b, spc_feature_plan **out, const char *text)
+{
+    spc_feature feature;
+    spc_error error = {0};
+
+    if (spc_feature_parse(&feature, text, &error) != SPC_OK)
+        fail(text, error.text);
+    must(b, text, spc_feature_plan_create(out, b->ctx, &feature, 0));
+}
+
+static void open_operators(bench *b)
+{
+    open_operator(b, &b->act, ACT);
+    open_operator(b, &b->pool, POOL);
+    must(b, POOL, spc_feature_plan_prepare(b->pool, b->map, NULL));
+    b->features = (spc_feature_buffers){.in = b->buffers.in,
+                                        .out = b->buffers.out,
+                                        .workspace = b->buffers.workspace};
+}
+
+static void close_bench(bench *b)
+{
+    free(b->rows);
+    spc_plan_free(b->layer_plan);
+    spc_plan_free(b->linear_plan);
+    spc_feature_plan_free(b->act);
+    spc_feature_plan_free(b->pool);
+    spc_map_free(b->map);
+    spc_scene_free(b->scene);
+    for (int i = 0; i < b->count; i++)
+        spc_memory_free(b->ctx, b->memory[i]);
+    spc_ctx_free(b->ctx);
+}
+
+/* ---- what is timed ------------------------------------------------------- */
+
+static spc_status run_layer(const bench *b)
+{
+    return spc_plan_execute(b->layer_plan, b->map, &b->buffers, NULL);
+}
+
+static spc_status run_linear(const bench *b)
+{
+    return spc__plan_execute_bound(b->linear_plan, b->rows, &b->buffers, NULL);
+}
+
+static spc_status run_act(const bench *b)
+{
+    return spc_feature_plan_execute(b->act, spc_map_out(b->map), NULL,
+                                    &b->features, NULL);
+}
+
+static spc_status run_pool(const bench *b)
+{
+    return spc_feature_plan_execute(b->pool, NULL, b->map, &b->features, NULL);
+}
+
+typedef struct timed {
+    const char *name, *text;
+    spc_status (*run)(const bench *b);
+} timed;
+
+static const timed launches[] = {
+    {"layer", LAYER, run_layer},
+    {"linear", LINEAR ", in a network", run_linear},
+    {"act", ACT, run_act},
+    {"pool", POOL, run_pool},
+};
+
+static double batch_ns(const bench *b, const timed *s, int calls)
+{
+    uint64_t began = spc__now_ns();
+
+    for (int i = 0; i < calls; i++)
+        must(b, s->text, s->run(b));
+    return (double)(spc__now_ns() - began) / calls;
+}
 
 static spc_status skip_launch(spc__device *device, spc__kernel *kernel,
                               const spc__launch *launch, const void *args,
@@ -112,17 +206,8 @@ static void set_ops(const bench *b, const spc__device_ops *ops)
     ((struct spc__device_head *)b->ctx->device)->ops = ops;
 }
 
-static double batch_ns(const bench *b, int calls)
-{
-    uint64_t began = spc__now_ns();
-
-    for (int i = 0; i < calls; i++)
-        must(b, "a call", spc_plan_execute(b->plan, b->map, &b->buffers, NULL));
-    return (double)(spc__now_ns() - began) / calls;
-}
-
-/* Batches of both kinds take turns, so that both meet the same clock rate. */
-static void report(const bench *b, int calls)
+/* Batches of both kinds alternate, so that both meet the same clock rate. */
+static void report(const bench *b, const timed *s, int calls)
 {
     const spc__device_ops *ops = spc__device_ops_of(b->ctx->device);
     spc__device_ops without = *ops;
@@ -130,43 +215,35 @@ static void report(const bench *b, int calls)
 
     without.launch = skip_launch;
     for (int i = 0; i < BATCHES; i++) {
-        double ns = batch_ns(b, calls);
+        double ns = batch_ns(b, s, calls);
         whole = ns < whole ? ns : whole;
         set_ops(b, &without);
-        ns = batch_ns(b, calls);
+        ns = batch_ns(b, s, calls);
         host = ns < host ? ns : host;
         set_ops(b, ops);
     }
-    printf("spc_plan_execute: %.1f ns, %.1f ns without the launch\n", whole,
+    printf("%-44s %8.1f ns, %6.1f ns without the launch\n", s->text, whole,
            host);
 }
 
 int main(int argc, char **argv)
 {
     const char *device = argc > 1 ? argv[1] : "";
+    const char *name = argc > 3 ? argv[3] : NULL;
+    bool on_double = strcmp(device, "double") == 0;
     int calls = argc > 2 ? atoi(argv[2]) : 20000;
     bench b = {0};
 
-    if ((strcmp(device, "cpu") != 0 && strcmp(device, "double") != 0) ||
-        argc > 4 || calls < 1)
-        fail("usage", "bench_execute cpu|double [CALLS [LAYER]]");
-    if (strcmp(device, "double") == 0)
+    if ((strcmp(device, "cpu") != 0 && !on_double) || argc > 4 || calls < 1)
+        fail("usage", "bench_execute cpu|double [CALLS [NAME]]");
+    if (on_double)
         open_double();
-    open_ctx(&b, strcmp(device, "double") == 0 ? "cuda" : "cpu");
-    open_layer(&b, argc > 3 ? argv[3] : "subm,cin=16,cout=16,k=3,dtype=f32");
-    report(&b, calls);
-    spc_plan_free(b.plan);
-    spc_map_free(b.map);
-    spc_scene_free(b.scene);
-    void *const memory[] = {(void *)(uintptr_t)b.buffers.in,
-                            b.buffers.out,
-                            (void *)(uintptr_t)b.buffers.weights,
-                            (void *)(uintptr_t)b.buffers.bias,
-                            b.buffers.workspace,
-                            (void *)(uintptr_t)b.buffers.scale,
-                            (void *)(uintptr_t)b.buffers.residual};
-    for (size_t i = 0; i < sizeof(memory) / sizeof(*memory); i++)
-        spc_memory_free(b.ctx, memory[i]);
-    spc_ctx_free(b.ctx);
+    open_ctx(&b, on_double ? "cuda" : "cpu");
+    open_layers(&b);
+    open_operators(&b);
+    for (size_t i = 0; i < sizeof(launches) / sizeof(*launches); i++)
+        if (name == NULL || strcmp(name, launches[i].name) == 0)
+            report(&b, &launches[i], calls);
+    close_bench(&b);
     return EXIT_SUCCESS;
 }

@@ -924,6 +924,8 @@ static const struct {
     {"spc_offsets_write", sizeof(spc_by_offset_args)},
     {"spc_bundle", sizeof(spc_bundle_args)},
     {"spc_bundle_tiles", sizeof(spc_bundle_args)},
+    {"spc_pool", sizeof(spc_feature_args)},
+    {"spc_pool_1", sizeof(spc_feature_args)},
     {"spc_norm", sizeof(spc_feature_args)},
     {"spc_norm_1", sizeof(spc_feature_args)},
     {"spc_empty", sizeof(spc_measure_args)},

@@ -9,6 +9,7 @@
 #include "context/ctx.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
+#include "plan/plan.h"
 
 #include <stdlib.h>
 
@@ -100,19 +101,30 @@ static float expected(const run *r, int row, int co)
     return sum;
 }
 
-/* Runs with capacity `rows`, of which `count` are used. */
-static void check_rows(const run *r, int rows, const int32_t *device_count,
-                       int count)
+/* What the output is filled with before a run. */
+static float before_run(void)
+{
+    float value;
+
+    memset(&value, 0x7f, sizeof(value));
+    return value;
+}
+
+static void poison(const run *r)
 {
     static float out[ROWS][COUT];
 
     memset(out, 0x7f, sizeof(out));
     assert_ok(spc_copy_to_device(r->ctx, r->out, out, sizeof(out)),
               spc_ctx_error(r->ctx));
-    float before = out[0][0];
-    assert_ok(
-        spc_plan_execute_linear(r->plan, rows, device_count, &r->buffers, NULL),
-        spc_ctx_error(r->ctx));
+}
+
+/* The first `count` rows are computed, the others are as before. */
+static void check_output(const run *r, int rows, int count)
+{
+    static float out[ROWS][COUT];
+    float before = before_run();
+
     assert_ok(spc_ctx_synchronize(r->ctx), spc_ctx_error(r->ctx));
     assert_ok(spc_copy_to_host(r->ctx, out, r->out, sizeof(out)),
               spc_ctx_error(r->ctx));
@@ -125,6 +137,17 @@ static void check_rows(const run *r, int rows, const int32_t *device_count,
                              rows, count, row, co, (double)out[row][co],
                              (double)want);
         }
+}
+
+/* Runs with capacity `rows`, of which `count` are used. */
+static void check_rows(const run *r, int rows, const int32_t *device_count,
+                       int count)
+{
+    poison(r);
+    assert_ok(
+        spc_plan_execute_linear(r->plan, rows, device_count, &r->buffers, NULL),
+        spc_ctx_error(r->ctx));
+    check_output(r, rows, count);
 }
 
 static const char *device_of(int i)
@@ -147,6 +170,40 @@ START_TEST(a_linear_layer_runs_on_so_many_rows)
             check_rows(&r, count, NULL, count);
         spc_memory_free(r.ctx, device);
     }
+    close_run(&r);
+}
+END_TEST
+
+/* As networks do it: the layout is filled apart from the launch. */
+START_TEST(a_plan_that_is_bound_to_a_layout_runs_on_so_many_rows)
+{
+    static const int32_t counts[] = {ROWS, 0, 65};
+    spc__binding *binding;
+    run r;
+
+    open_run(&r, device_of(_i));
+    void *layout = NULL;
+    assert_ok(
+        spc_memory_alloc(&layout, r.ctx, spc__plan_rows_bytes(r.plan, ROWS)),
+        spc_ctx_error(r.ctx));
+    assert_ok(spc__plan_bind_rows(&binding, r.plan, layout, ROWS),
+              spc_ctx_error(r.ctx));
+    for (int i = 0; i < LENGTH(counts); i++) {
+        void *count = upload(&r, &counts[i], sizeof(counts[i]));
+        poison(&r);
+        assert_ok(spc__plan_lay_rows(r.plan, layout, ROWS, count, NULL),
+                  spc_ctx_error(r.ctx));
+        assert_ok(spc__plan_execute_bound(r.plan, binding, &r.buffers, NULL),
+                  spc_ctx_error(r.ctx));
+        check_output(&r, ROWS, counts[i]);
+        spc_memory_free(r.ctx, count);
+    }
+    r.buffers.out = r.in;
+    ck_assert_int_eq(spc__plan_execute_bound(r.plan, binding, &r.buffers, NULL),
+                     SPC_EINVAL);
+    assert_says(spc_ctx_error(r.ctx), "buffers `out` and `in` overlap");
+    free(binding);
+    spc_memory_free(r.ctx, layout);
     close_run(&r);
 }
 END_TEST
@@ -257,6 +314,9 @@ int main(int argc, char **argv)
 
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, a_linear_layer_runs_on_so_many_rows, 0, devices);
+    tcase_add_loop_test(tcase,
+                        a_plan_that_is_bound_to_a_layout_runs_on_so_many_rows,
+                        0, devices);
     tcase_add_loop_test(tcase, the_same_plan_runs_on_a_map, 0, devices);
     tcase_add_loop_test(
         tcase, what_cannot_run_on_rows_is_refused_with_a_sentence, 0, devices);
