@@ -68,8 +68,8 @@ static int32_t *read_voxels(int64_t *rows, const char *path)
         *rows = (int64_t)fread(out, 16, (size_t)count, file);
     if (out == NULL || *rows != count) {
         fprintf(stderr,
-                "deployed: '%s' has no voxels: an array of int32 with four "
-                "columns (batch, x, y, z) is right\n",
+                "deployed: '%s' has no voxels: expected an array of int32 with "
+                "four columns (batch, x, y, z)\n",
                 path);
         exit(2);
     }

@@ -61,8 +61,8 @@ spc_status spc__array_check_data(const spc_array *array, spc_error *error)
         (array->bytes == 0 || array->data != NULL))
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "the array '%s' has %zu bytes%s: data of the size that "
-                     "its type and shape make is right",
+                     "the array '%s' has %zu bytes%s: expected the size that "
+                     "its type and shape give",
                      array->name, array->bytes,
                      array->data == NULL ? " at NULL" : "");
 }
@@ -71,8 +71,8 @@ spc_status spc__array_check(const spc_array *array, spc_error *error)
 {
     if (array->name == NULL || array->rank < 0 || array->rank > SPC_ARRAY_RANK)
         return spc__fail(error, SPC_EINVAL,
-                         "an array without a name, or with %d sizes: at most "
-                         "%d are right",
+                         "an array has no name, or %d sizes: expected a name "
+                         "and at most %d sizes",
                          array->rank, SPC_ARRAY_RANK);
     if (array->unreadable == NULL)
         return SPC_OK;

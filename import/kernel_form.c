@@ -174,7 +174,7 @@ static spc_status look_linear(spc_kernel_shape *out, const spc_array *array,
 {
     if (read_size(&out->cout, array, 0) && read_size(&out->cin, array, 1))
         return SPC_OK;
-    return fail_shape(array, form, "[cout][cin] is right", error);
+    return fail_shape(array, form, "expected [cout][cin]", error);
 }
 
 /* Reads [K][i][o], or [i][o] for a single offset. */
@@ -189,7 +189,7 @@ static spc_status look_flat(spc_kernel_shape *out, const spc_array *array,
         (array->rank == 3 && !read_size(&offsets, array, 0)) ||
         !read_size(&out->cin, array, channels) ||
         !read_size(&out->cout, array, channels + 1))
-        return fail_shape(array, form, "[K][cin][cout] or [cin][cout] is right",
+        return fail_shape(array, form, "expected [K][cin][cout] or [cin][cout]",
                           error);
     if (form->kernel[0] != 0)
         return SPC_OK; /* sizes known to the caller are compared later */
@@ -210,8 +210,8 @@ static spc_status look_spread(spc_kernel_shape *out, const spc_array *array,
                               int count, spc_error *error)
 {
     bool is_first = layouts[form->engine].odd[0] == 'o';
-    const char *right = is_first ? "[cout][size along each axis][cin] is right"
-                                 : "[size along each axis][cin][cout] is right";
+    const char *right = is_first ? "expected [cout][size along each axis][cin]"
+                                 : "expected [size along each axis][cin][cout]";
 
     if (array->rank != count + 2)
         return fail_shape(array, form, right, error);
@@ -258,12 +258,12 @@ static spc_status look_list(spc_kernel_shape *out, const spc_array *array,
     char right[128], count[24] = "K";
     if (form->offsets != SPC_OFFSETS_ANY)
         snprintf(count, sizeof(count), "%d", form->offsets);
-    snprintf(right, sizeof(right),
-             first == 1 ? "[cout][%s][cin] is right, in the order of the list "
-                          "of offsets"
-                        : "[%s][cin][cout] is right, in the order of the list "
-                          "of offsets",
-             count);
+    snprintf(
+        right, sizeof(right),
+        first == 1
+            ? "expected [cout][%s][cin], in the order of the list of offsets"
+            : "expected [%s][cin][cout], in the order of the list of offsets",
+        count);
     return fail_shape(array, form, right, error);
 }
 
@@ -288,7 +288,7 @@ static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
     for (int axis = 0; axis < 3 && form->kernel[0] != 0 && !is_list; axis++) {
         if (form->kernel[axis] < 1 || form->kernel[axis] > SPC_MAX_OFFSETS)
             return spc__fail(error, SPC_EINVAL,
-                             "a kernel of %d along an axis: 1 to %d is right",
+                             "a kernel of %d along an axis: expected 1 to %d",
                              form->kernel[axis], SPC_MAX_OFFSETS);
         if (!is_flat && out->kernel[axis] != form->kernel[axis])
             return fail_size(array, form, error);
@@ -481,9 +481,8 @@ static spc_status check_shape(const spc_kernel_shape *shape,
         return SPC_OK;
     return spc__fail(
         error, SPC_EINVAL,
-        "a kernel of %dx%dx%d offsets, %d to %d channels, elements "
-        "of %zu bytes: positive numbers, at most %d offsets and 8 "
-        "bytes are right",
+        "a kernel of %dx%dx%d offsets, %d to %d channels, elements of %zu "
+        "bytes: expected positive numbers, at most %d offsets and 8 bytes",
         shape->kernel[0], shape->kernel[1], shape->kernel[2], shape->cin,
         shape->cout, element_bytes, most);
 }

@@ -428,8 +428,8 @@ static spc_status read_words(struct reading *r)
     conv->bias = r->node->pb->n_input == 3;
     if ((r->subm != 0) + (r->inverse != 0) + (r->transposed != 0) > 1)
         return spc__onnx_fail(r->node, SPC_EFORMAT,
-                              "has subm %d, inverse %d and transposed %d: one "
-                              "of them at most is right",
+                              "has subm %d, inverse %d and transposed %d: "
+                              "expected at most one of them",
                               r->subm, r->inverse, r->transposed);
     return SPC_OK;
 }

@@ -251,8 +251,7 @@ static spc_status check_node(const spc_onnx *onnx, int i, spc_error *error)
         return spc__onnx_fail(&node, SPC_EFORMAT, "has no type");
     if (node.pb->n_output != 1)
         return spc__onnx_fail(&node, SPC_EFORMAT,
-                              "has %zu outputs: one is "
-                              "right",
+                              "has %zu outputs: expected one",
                               node.pb->n_output);
     return check_attributes(&node);
 }

@@ -73,8 +73,8 @@ static spc_status add_inputs(spc__onnx_builder *b)
     b->input_count = b->value_count;
     if (status == SPC_OK && b->input_count != 1)
         status = spc__fail(b->error, SPC_EUNSUPPORTED,
-                           "cannot read '%s': its graph has %d inputs: one, of "
-                           "features, is right",
+                           "cannot read '%s': its graph has %d inputs; "
+                           "expected one, of features",
                            b->onnx->path, b->input_count);
     return status;
 }
@@ -280,8 +280,8 @@ static spc_status add_group_sum(spc__onnx_builder *b,
         return status;
     if ((axes[0] != 2 && axes[0] != -1) || keep != 0)
         return spc__onnx_fail(node, SPC_EUNSUPPORTED,
-                              "sums axis %d with keepdims %d: 2 with 0 are "
-                              "right after a Reshape of rows",
+                              "sums axis %d with keepdims %d: expected 2 with "
+                              "0 after a Reshape of rows",
                               axes[0], keep);
     snprintf(text, sizeof(text), "groupsum,c=%d,by=%d", in->by, in->by);
     return add_feature(b, node, text, in->tensor, SPC_NO_TENSOR,
@@ -359,10 +359,10 @@ static spc_status check_node(const spc__onnx_node *node)
     size_t count = node->pb->n_input;
 
     if (domain[0] != '\0' && strcmp(domain, "ai.onnx") != 0)
-        return spc__onnx_fail(node, SPC_EUNSUPPORTED,
-                              "is of the domain '%.40s', whose operators are "
-                              "not known: that of ONNX, '', is right",
-                              domain);
+        return spc__onnx_fail(
+            node, SPC_EUNSUPPORTED,
+            "has the unknown domain '%.40s': expected that of ONNX, ''",
+            domain);
     if (op == NULL)
         return spc__onnx_fail(node, SPC_EUNSUPPORTED,
                               "is of a type that is not known: "
@@ -371,7 +371,7 @@ static spc_status check_node(const spc__onnx_node *node)
                               "are");
     if (op->least == op->most && count != op->least)
         return spc__onnx_fail(node, SPC_EUNSUPPORTED,
-                              "has %zu inputs: %zu is right", count, op->least);
+                              "has %zu inputs: expected %zu", count, op->least);
     if (count < op->least || count > op->most)
         return spc__onnx_fail(node, SPC_EUNSUPPORTED,
                               "has %zu inputs: %zu to %zu are possible", count,
@@ -416,11 +416,10 @@ static spc_status find_axes(const char **out, const spc_onnx *onnx,
                           : strcmp(format, "xyz") == 0 ? "xyz"
                                                        : NULL;
         if (own == NULL || (found != NULL && found != own))
-            return spc__onnx_fail(
-                &node, SPC_EUNSUPPORTED,
-                "has the format '%s': zyx or xyz, and one for "
-                "the whole file, are right",
-                format);
+            return spc__onnx_fail(&node, SPC_EUNSUPPORTED,
+                                  "has the format '%s': expected zyx or xyz, "
+                                  "the same one in the whole file",
+                                  format);
         found = own;
     }
     if (found != NULL)

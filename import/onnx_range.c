@@ -64,15 +64,15 @@ static spc_status check_weight_ranges(const spc__onnx_node *node)
         return status;
     if (r.weight_count != channels)
         return spc__onnx_fail(node, SPC_EFORMAT,
-                              "has %d weight_dynamic_ranges: %d are right, one "
+                              "has %d weight_dynamic_ranges: expected %d, one "
                               "for each of its out_channels",
                               r.weight_count, channels);
     for (int i = 0; i < r.weight_count; i++)
         if (!(r.weights[i] >= 0 && r.weights[i] < INFINITY))
-            return spc__onnx_fail(node, SPC_EFORMAT,
-                                  "has weight_dynamic_ranges with %g: numbers "
-                                  "from 0 on are right",
-                                  (double)r.weights[i]);
+            return spc__onnx_fail(
+                node, SPC_EFORMAT,
+                "has weight_dynamic_ranges with %g: expected numbers >= 0",
+                (double)r.weights[i]);
     return SPC_OK;
 }
 
@@ -89,8 +89,7 @@ static spc_status check_ranges(const spc__onnx_node *node)
         status = spc__onnx_float(node, &range, inputs[i]);
         if (status == SPC_OK && !(range >= 0 && range < INFINITY))
             status = spc__onnx_fail(node, SPC_EFORMAT,
-                                    "has an %s of %g: a number from 0 on is "
-                                    "right",
+                                    "has an %s of %g: expected a number >= 0",
                                     inputs[i], (double)range);
     }
     return status;

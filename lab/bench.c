@@ -352,7 +352,7 @@ spc_status spc_bench_capacity(spc_ctx *ctx, const spc_conv *conv,
 {
     if (capacity <= 0 && out != NULL && ctx != NULL)
         return spc__fail(spc__error_of(ctx), SPC_EINVAL,
-                         "a capacity of %lld rows: at least 1 is right",
+                         "a capacity of %lld rows: expected at least 1",
                          (long long)capacity);
     return run_bench(__func__, ctx, conv, scene, seed, capacity, out);
 }

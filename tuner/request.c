@@ -70,30 +70,30 @@ static spc_status check_options(const spc__request *request)
         return spc__fail(request->error, SPC_EINVAL,
                          "the layer to tune is NULL");
     if ((unsigned)options->stage > SPC_STAGE_TIME)
-        return spc__fail(request->error, SPC_EINVAL,
-                         "stage %d: SPC_STAGE_LIST (%d) to SPC_STAGE_TIME (%d) "
-                         "are right",
-                         (int)options->stage, SPC_STAGE_LIST, SPC_STAGE_TIME);
+        return spc__fail(
+            request->error, SPC_EINVAL,
+            "stage %d: expected SPC_STAGE_LIST (%d) to SPC_STAGE_TIME (%d)",
+            (int)options->stage, SPC_STAGE_LIST, SPC_STAGE_TIME);
     if (options->wants != NULL && options->stage == SPC_STAGE_LIST)
         return spc__fail(request->error, SPC_EINVAL,
                          "`wants` chooses among candidates that are built, "
-                         "verified or timed: stages %d to %d are right",
+                         "verified or timed: expected stages %d to %d",
                          SPC_STAGE_BUILD, SPC_STAGE_TIME);
     if ((unsigned)options->effort > SPC_EFFORT_EXHAUSTIVE)
         return spc__fail(request->error, SPC_EINVAL,
-                         "effort %d: SPC_EFFORT_QUICK (%d) to "
-                         "SPC_EFFORT_EXHAUSTIVE (%d) are right",
+                         "effort %d: expected SPC_EFFORT_QUICK (%d) to "
+                         "SPC_EFFORT_EXHAUSTIVE (%d)",
                          (int)options->effort, SPC_EFFORT_QUICK,
                          SPC_EFFORT_EXHAUSTIVE);
     if (!(options->limit_s >= 0))
         return spc__fail(request->error, SPC_EINVAL,
-                         "a limit of %g s: a time from 0 on is right (0: %g s)",
+                         "a limit of %g s: expected a time >= 0; 0 means %g s",
                          options->limit_s, default_limits_s[options->stage]);
     if (!(options->budget_s >= 0))
-        return spc__fail(request->error, SPC_EINVAL,
-                         "a budget of %g s: a time from 0 on is right (0: no "
-                         "limit)",
-                         options->budget_s);
+        return spc__fail(
+            request->error, SPC_EINVAL,
+            "a budget of %g s: expected a time >= 0; 0 means no limit",
+            options->budget_s);
     if (worker != NULL && (worker[0] == NULL || worker[0][0] == '\0'))
         return spc__fail(request->error, SPC_EINVAL,
                          "the worker's arguments begin with no program's name");
@@ -108,7 +108,7 @@ static spc_status check_scenes(const spc__request *request)
 
     if (count < 0 || count > SPC__SCENES_MAX || (count == 0 && measures))
         return spc__fail(request->error, SPC_EINVAL,
-                         "%d sample scenes: 1 to %d are right", count,
+                         "%d sample scenes: expected 1 to %d", count,
                          SPC__SCENES_MAX);
     for (int s = 0; s < count; s++)
         if (request->scenes == NULL || request->scenes[s] == NULL)

@@ -207,11 +207,10 @@ static void compare_first(const spc__gate *g, int s, uint64_t digest)
     if (g->tested->atomics && worst.error <= 1)
         return;
     if (worst.error <= 1)
-        spc__gate_wrong(
-            g,
-            "after timing: the result on scene '%.40s' is right, but "
-            "not bit by bit the first one",
-            spc__gate_scene(g, s));
+        spc__gate_wrong(g,
+                        "after timing: the result on scene '%.40s' is correct, "
+                        "but differs in bits from the first one",
+                        spc__gate_scene(g, s));
     else
         spc__gate_wrong_at(g, "after timing", s, &worst);
 }

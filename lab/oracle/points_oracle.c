@@ -263,8 +263,8 @@ static spc_status check_seen(int64_t most, spc_error *error)
     if (most <= SPC__POINTS_SEEN)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "a point sees %lld others, and at most %d can be judged: "
-                     "a smaller radius is right",
+                     "a point sees %lld others, and at most %d can be "
+                     "verified: use a smaller radius",
                      (long long)most, SPC__POINTS_SEEN);
 }
 

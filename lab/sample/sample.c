@@ -11,7 +11,7 @@ spc_status spc__scenes_check(const spc_scene *const *scenes, int count,
                              spc_error *error)
 {
     if (count < 0)
-        return spc__fail(error, SPC_EINVAL, "%d scenes: 0 or more are right",
+        return spc__fail(error, SPC_EINVAL, "%d scenes: expected 0 or more",
                          count);
     for (int s = 0; s < count; s++)
         if (scenes == NULL || scenes[s] == NULL)

@@ -55,8 +55,8 @@ static spc_status choose_columns(spc__columns *out, bool *whole,
 
     if (rows->columns < 3 || rows->columns > SPC__COLUMNS_MOST)
         return spc__fail(error, SPC_EFORMAT,
-                         "cannot read '%s': its rows have %lld numbers; 3 to "
-                         "%d are right, among them x, y and z",
+                         "cannot read '%s': its rows have %lld numbers; "
+                         "expected 3 to %d, among them x, y and z",
                          file->path, (long long)rows->columns,
                          SPC__COLUMNS_MOST);
     if (file->columns.count > 0 && file->columns.count != rows->columns)

@@ -106,8 +106,8 @@ static spc_status read_format(ply *p, const header_line *line, spc_error *error)
         return SPC_OK;
     }
     return bad_header(p, error,
-                      "names an unknown format; ascii, binary_little_endian "
-                      "and binary_big_endian are right");
+                      "names an unknown format: expected ascii, "
+                      "binary_little_endian or binary_big_endian");
 }
 
 static spc_status read_element(ply *p, const header_line *line,
@@ -163,8 +163,8 @@ static spc_status read_property(ply *p, const header_line *line,
     if (property.type == NONE || name.length == 0 ||
         (is_list && (property.count == NONE || property.count >= F32)))
         return bad_header(p, error,
-                          "is no property: 'property float x' and 'property "
-                          "list uchar int NAME' are right");
+                          "is not a property: expected 'property float x' or "
+                          "'property list uchar int NAME'");
     ply_element *element = &p->elements[p->element_count - 1];
     if (element->is_vertex && !is_list)
         property.column = find_column(p, name);

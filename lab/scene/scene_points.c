@@ -106,10 +106,10 @@ spc_status spc_point_rows_load(spc_point_rows *out, const char *spec,
         return status;
     *out = (spc_point_rows){.columns = columns};
     if (columns < 3 || columns > SPC__COLUMNS_MOST)
-        return spc__fail(error, SPC_EINVAL,
-                         "points of %d numbers: 3 to %d are right, x, y and z "
-                         "first",
-                         columns, SPC__COLUMNS_MOST);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "points of %d numbers: expected 3 to %d, x, y and z first", columns,
+            SPC__COLUMNS_MOST);
     if ((status = spc__file_spec_read(&read, spec, error)) == SPC_OK)
         status = load(out, &read, spec, error);
     spc__scene_spec_release(&read);

@@ -182,11 +182,11 @@ static spc_status choose_columns(spc__columns *out, const spc__scene_file *file,
         return status;
     if (whole == 0)
         return fail_size(file, file->expected[0], &fits, error);
-    return spc__fail(error, SPC_EFORMAT,
-                     "cannot read '%s': its numbers are those of rows of %d "
-                     "float32, not of %d; state which is right: "
-                     "FILE.bin@0.05,columns=%d or columns=%d",
-                     file->path, fits.best, whole, fits.best, whole);
+    return spc__fail(
+        error, SPC_EFORMAT,
+        "cannot read '%s': its numbers look like rows of %d float32, not of "
+        "%d; state which: FILE.bin@0.05,columns=%d or columns=%d",
+        file->path, fits.best, whole, fits.best, whole);
 }
 
 spc_status spc__scene_read_raw(spc__rows *to, const spc__scene_file *file,

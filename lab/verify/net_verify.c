@@ -80,8 +80,8 @@ static spc_status judge(spc__net_verifier *v, const spc__net_work *work,
     if (error <= 1)
         return SPC_OK;
     return spc__fail(v->error, SPC_EWRONG,
-                     "layer '%s': row %lld, channel %lld is %.9g, %.9g is "
-                     "right (%.3g times the tolerance)",
+                     "layer '%s': row %lld, channel %lld is %.9g, expected "
+                     "%.9g (%.3g times the tolerance)",
                      name, (long long)row, (long long)column, got, reference,
                      error);
 }

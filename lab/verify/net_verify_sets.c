@@ -158,17 +158,16 @@ static spc_status compare_set(spc__net_verifier *v, int i)
 
     if (spc_coords_rows(set) != rows)
         return spc__fail(v->error, SPC_EWRONG,
-                         "set %d has %lld rows on the device, %lld are right",
-                         i, (long long)spc_coords_rows(set), (long long)rows);
+                         "set %d has %lld rows on the device, expected %lld", i,
+                         (long long)spc_coords_rows(set), (long long)rows);
     if (!v->net->sets[i].cloud && spc_coords_data(set) == NULL)
         return SPC_OK; /* the caller's rows keep their order */
     status = fetch_set(&got, v, i);
     if (status == SPC_OK && rows > 0 &&
         memcmp(got, spc_scene_coords(v->sets[i]), bytes) != 0)
-        status = spc__fail(v->error, SPC_EWRONG,
-                           "set %d has other rows on the device than are "
-                           "right, or in another order",
-                           i);
+        status = spc__fail(
+            v->error, SPC_EWRONG,
+            "set %d has wrong rows on the device, or in another order", i);
     free(got);
     return status;
 }

@@ -56,14 +56,14 @@ static spc_status check_voxel(const spc__voxel_oracle *o, const fetched *f,
     int64_t points = spc__voxel_oracle_points(o, voxel);
 
     if (memcmp(got, want, 16) != 0)
-        return spc__fail(error, SPC_EWRONG,
-                         "voxel %lld is (%d, %d, %d, %d), (%d, %d, %d, %d) is "
-                         "right",
-                         (long long)voxel, got[0], got[1], got[2], got[3],
-                         want[0], want[1], want[2], want[3]);
+        return spc__fail(
+            error, SPC_EWRONG,
+            "voxel %lld is (%d, %d, %d, %d), expected (%d, %d, %d, %d)",
+            (long long)voxel, got[0], got[1], got[2], got[3], want[0], want[1],
+            want[2], want[3]);
     if (f->points_of[voxel] != points)
         return spc__fail(
-            error, SPC_EWRONG, "voxel %lld has %d points, %lld are right",
+            error, SPC_EWRONG, "voxel %lld has %d points, expected %lld",
             (long long)voxel, f->points_of[voxel], (long long)points);
     return SPC_OK;
 }
@@ -97,7 +97,7 @@ static spc_status check_features(double *worst, const spc__voxel_oracle *o,
             continue;
         if (!(part <= 1))
             return spc__fail(error, SPC_EWRONG,
-                             "voxel %lld: feature %lld is %.9g, %.9g is right",
+                             "voxel %lld: feature %lld is %.9g, expected %.9g",
                              (long long)voxel, (long long)i, got, want);
         *worst = part > *worst ? part : *worst;
     }

@@ -89,11 +89,10 @@ spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
                                                write != NULL ? __func__ : NULL);
 
     if (status == SPC_OK && (unsigned)what > SPC_DB_CHOICES)
-        status = spc__fail(
-            spc__error_of(ctx), SPC_EINVAL,
-            "cannot export %d: SPC_DB_RECORDS, SPC_DB_RECORDS_AND_CODE "
-            "or SPC_DB_CHOICES is right",
-            (int)what);
+        status = spc__fail(spc__error_of(ctx), SPC_EINVAL,
+                           "cannot export %d: expected SPC_DB_RECORDS, "
+                           "SPC_DB_RECORDS_AND_CODE or SPC_DB_CHOICES",
+                           (int)what);
     if (status != SPC_OK)
         return status;
     return spc__cache_export(ctx->cache, (spc__export)what, write, payload,

@@ -181,12 +181,12 @@ static spc_status check_plan(const plan *p, spc_error *error)
 {
     if (p->capacity < 0 || p->capacity > INT32_MAX - SPC_ROW_PAD)
         return spc__fail(error, SPC_EINVAL,
-                         "a coordinate set of %lld rows: 0 to %d is right",
+                         "a coordinate set of %lld rows: expected 0 to %d",
                          (long long)p->capacity, INT32_MAX - SPC_ROW_PAD);
     if ((unsigned)p->duplicates > SPC_DUPLICATES_MEAN)
         return spc__fail(error, SPC_EINVAL,
-                         "policy %d for duplicates is unknown: "
-                         "SPC_DUPLICATES_ERROR, _FIRST, _SUM or _MEAN is right",
+                         "unknown policy %d for duplicates: expected "
+                         "SPC_DUPLICATES_ERROR, _FIRST, _SUM or _MEAN",
                          (int)p->duplicates);
     if (p->low[0] < 0)
         return spc__fail(error, SPC_ERANGE,
@@ -281,7 +281,7 @@ spc_status spc__coords_reserve(spc_coords **out, spc_ctx *ctx,
     *out = NULL;
     if (options->halo < 0 || options->halo > SPC__GEOMETRY_MOST)
         return spc__fail(error, SPC_EINVAL,
-                         "a halo of %d voxels: 0 to %d is right", options->halo,
+                         "a halo of %d voxels: expected 0 to %d", options->halo,
                          SPC__GEOMETRY_MOST);
     p.by_itself = true;
     p.capacity = options->capacity;
@@ -389,7 +389,7 @@ static spc_status check_rows(const int32_t *coords, int64_t rows,
     return spc__fail(
         error, SPC_EINVAL, "cannot build a coordinate set of %lld rows%s",
         (long long)rows,
-        is_count ? " without coordinates" : ": a count of 32 bits is right");
+        is_count ? " without coordinates" : ": expected a count of 32 bits");
 }
 
 spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,

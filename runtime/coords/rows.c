@@ -20,7 +20,7 @@ spc_status spc__rows_check(const spc__row_count *rows, spc_error *error)
     if (rows->rows >= 0 && rows->rows <= INT32_MAX - SPC_ROW_PAD)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "a layer cannot run on %lld rows: 0 to %d is right",
+                     "a layer cannot run on %lld rows: expected 0 to %d",
                      (long long)rows->rows, INT32_MAX - SPC_ROW_PAD);
 }
 

@@ -60,7 +60,7 @@ spc_status spc_scene_create(spc_scene **out, const int32_t *coords,
     *out = NULL;
     if (rows < 0 || rows > SPC__SCENE_MAX_POINTS)
         return spc__fail(error, SPC_EINVAL,
-                         "a scene cannot have %lld rows; 0 to %d are right",
+                         "a scene cannot have %lld rows: expected 0 to %d",
                          (long long)rows, (int)SPC__SCENE_MAX_POINTS);
     if (rows > 0 && coords == NULL)
         return spc__fail(error, SPC_EINVAL,

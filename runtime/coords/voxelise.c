@@ -43,7 +43,7 @@ spc_status spc__voxel_axis_check(double low, double high, double voxel,
     double cells = (high - low) / voxel;
     if (!(cells >= 0.5 && cells <= CELLS_MOST))
         return spc__fail(error, SPC_EINVAL,
-                         "%g voxels along %c: 1 to %d are right", cells,
+                         "%g voxels along %c: expected 1 to %d", cells,
                          "xyz"[axis], CELLS_MOST);
     return SPC_OK;
 }
@@ -54,13 +54,13 @@ static spc_status check_features(const spc_voxelisation *how, spc_error *error)
 
     if (!mean && how->features != SPC_VOXELS_POINTS)
         return spc__fail(error, SPC_EINVAL,
-                         "features of kind %d are unknown: SPC_VOXELS_MEAN or "
-                         "SPC_VOXELS_POINTS is right",
+                         "unknown kind %d of features: expected "
+                         "SPC_VOXELS_MEAN or SPC_VOXELS_POINTS",
                          (int)how->features);
     if (how->points < !mean || how->points > POINTS_MOST)
         return spc__fail(error, SPC_EINVAL,
-                         "%d points of a voxel: %d to %d are right",
-                         how->points, !mean, POINTS_MOST);
+                         "%d points of a voxel: expected %d to %d", how->points,
+                         !mean, POINTS_MOST);
     if (how->dtype != SPC_F16 && how->dtype != SPC_BF16 &&
         how->dtype != SPC_F32)
         return spc__fail(error, SPC_EINVAL,
@@ -79,13 +79,13 @@ spc_status spc_voxelisation_check(const spc_voxelisation *how, spc_error *error)
         return status;
     if (how->columns < 3 || how->columns > COLUMNS_MOST)
         return spc__fail(error, SPC_EINVAL,
-                         "points of %d columns: 3 to %d are right",
-                         how->columns, COLUMNS_MOST);
+                         "points of %d columns: expected 3 to %d", how->columns,
+                         COLUMNS_MOST);
     if (how->batches < 1 || how->batches > CELLS_MOST ||
         (!how->batched && how->batches != 1))
         return spc__fail(error, SPC_EINVAL,
-                         "%d batch elements: 1 is right, or up to %d of points "
-                         "that say theirs",
+                         "%d batch elements: expected 1, or up to %d if points "
+                         "have their own",
                          how->batches, CELLS_MOST);
     return check_features(how, error);
 }
@@ -159,7 +159,7 @@ static spc_status check_capacity(int64_t points, int64_t capacity,
         capacity <= INT32_MAX - SPC_ROW_PAD)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "%lld voxels of %lld points: 0 to 2^31-1 are right",
+                     "%lld voxels of %lld points: expected 0 to 2^31-1",
                      (long long)capacity, (long long)points);
 }
 

@@ -477,8 +477,8 @@ static spc_status check(const spc__sim_launch *launch, spc_error *error)
         launch->grid_x % launch->cluster != 0 ||
         (launch->cluster > 1 && launch->cooperative))
         return spc__fail(error, SPC_EINVAL,
-                         "kernel '%s': clusters of %d blocks in rows of %d; 1 "
-                         "to %d, and whole clusters, are right",
+                         "kernel '%s': clusters of %d blocks in rows of %d: "
+                         "expected 1 to %d, and whole clusters",
                          kernel->name, launch->cluster, launch->grid_x,
                          MOST_CLUSTER);
     if (launch->cooperative && blocks * launch->threads > MOST_FIBERS)

@@ -38,23 +38,23 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
 
     if (axes_of(input->axes) == NULL)
         return spc__fail(error, SPC_EINVAL,
-                         "the axes '%.20s' of an input: xyz or zyx is right",
+                         "the axes '%.20s' of an input: expected xyz or zyx",
                          input->axes);
     if (net->tensor_count > 0)
         return spc__fail(error, SPC_ESTATE, "the network has an input already");
     if (input->channels < 1 || input->channels > SPC__CHANNELS_MOST)
         return spc__fail(error, SPC_EINVAL,
-                         "an input of %d channels: 1 to %d is right",
+                         "an input of %d channels: expected 1 to %d",
                          input->channels, SPC__CHANNELS_MOST);
     if (input->dtype != SPC_F16 && input->dtype != SPC_F32 &&
         input->dtype != SPC_BF16)
         return spc__fail(error, SPC_EINVAL,
                          "inputs lie in memory as f16, bf16 or f32");
     if (input->points < 0)
-        return spc__fail(error, SPC_EINVAL,
-                         "%d points of a voxel: a positive number is right, or "
-                         "0 for all",
-                         input->points);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "%d points of a voxel: expected a positive number, or 0 for all",
+            input->points);
     if (input->cloud && (grid || input->shape[0] > 0))
         return spc__fail(error, SPC_EINVAL,
                          "a network of clouds has no voxels: its input has "
@@ -63,8 +63,8 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
         if (input->shape[i] < 0 || input->shape[i] > 1 << 20 ||
             (input->shape[i] > 0) != (input->shape[0] > 0))
             return spc__fail(error, SPC_EINVAL,
-                             "a shape of %dx%dx%d voxels: three positive "
-                             "numbers are right, or three times 0",
+                             "a shape of %dx%dx%d voxels: expected three "
+                             "positive numbers, or 0x0x0",
                              input->shape[0], input->shape[1], input->shape[2]);
         if (grid) {
             spc_status status = spc__voxel_axis_check(
@@ -197,7 +197,7 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
                          "plans of their own");
     if (!(layer->eps >= 0 && layer->eps < INFINITY))
         return spc__fail(error, SPC_EINVAL,
-                         "an eps of %g: a positive number is right, or 0",
+                         "an eps of %g: expected a positive number, or 0",
                          layer->eps);
     if ((status = spc_conv_check(conv, error)) != SPC_OK)
         return status;

@@ -55,7 +55,7 @@ static spc_status check_options(const spc_net_options *o, spc_error *error)
 {
     if (o->capacity < 1)
         return spc__fail(error, SPC_EINVAL,
-                         "a network for %lld rows: at least 1 is right",
+                         "a network for %lld rows: expected at least 1",
                          (long long)o->capacity);
     if (o->duplicates != SPC_DUPLICATES_ERROR &&
         o->duplicates != SPC_DUPLICATES_FIRST)
@@ -65,11 +65,11 @@ static spc_status check_options(const spc_net_options *o, spc_error *error)
                          "an error (SPC_DUPLICATES_ERROR)");
     if (!(o->growth >= 0))
         return spc__fail(error, SPC_EINVAL,
-                         "a growth of %g: a positive number is right, or 0",
+                         "a growth of %g: expected a positive number, or 0",
                          o->growth);
     if (!(o->neighbours >= 0))
         return spc__fail(error, SPC_EINVAL,
-                         "%g neighbours: a positive number is right, or 0",
+                         "%g neighbours: expected a positive number, or 0",
                          o->neighbours);
     if (o->points < 0)
         return spc__fail(error, SPC_EINVAL, "scenes of %lld points",

@@ -108,8 +108,8 @@ static spc_status check_ranges(const spc_net *net, const float *ranges,
     for (int t = 0; t < net->tensor_count; t++)
         if (!(ranges[t] >= 0) || isinf(ranges[t]))
             return spc__fail(error, SPC_EINVAL,
-                             "tensor %d has a range of %g: a number above 0 is "
-                             "right, or 0 for one that stays as it is",
+                             "tensor %d has a range of %g: expected a number "
+                             "above 0, or 0 to leave it unquantised",
                              t, (double)ranges[t]);
     if (net->set_count > 0 && net->sets[0].cloud)
         return spc__fail(error, SPC_EUNSUPPORTED,

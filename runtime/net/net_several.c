@@ -16,7 +16,7 @@ static spc_status take_parts(spc__net_node *node, const spc_net *net,
     spc_status status;
 
     if (count < 1 || count > SPC__NET_SOURCES)
-        return spc__fail(error, SPC_EINVAL, "%d tensors: 1 to %d are right",
+        return spc__fail(error, SPC_EINVAL, "%d tensors: expected 1 to %d",
                          count, SPC__NET_SOURCES);
     for (int i = 0; i < count; i++) {
         if ((status = spc__net_check_rows(net, parts[i], "parts", error)) !=
@@ -132,7 +132,7 @@ static spc_status check_mask(const spc_net *net, const spc__net_node *node,
                          "nothing is above a threshold that is no number");
     if (!(masked->room >= 0))
         return spc__fail(error, SPC_EINVAL,
-                         "a room of %g: a positive number is right, or 0",
+                         "a room of %g: expected a positive number, or 0",
                          masked->room);
     return SPC_OK;
 }

@@ -36,8 +36,7 @@ static spc_status check_channels(const char *name, int value, spc_error *error)
 {
     if (value >= 1 && value <= SPC__CHANNELS_MOST)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "%s=%d is not a number of channels: 1 to %d is right",
+    return spc__fail(error, SPC_EINVAL, "%s=%d: expected 1 to %d channels",
                      name, value, SPC__CHANNELS_MOST);
 }
 
@@ -63,8 +62,8 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
 
     if ((unsigned)conv->op >= SPC__CONVS)
         return spc__fail(error, SPC_EINVAL,
-                         "operator %d is unknown: SPC_SUBM, _CONV, _INVERSE, "
-                         "_TRANSPOSED, _GENERATIVE or _POINTS is right",
+                         "unknown operator %d: expected SPC_SUBM, _CONV, "
+                         "_INVERSE, _TRANSPOSED, _GENERATIVE or _POINTS",
                          (int)conv->op);
     const spc__conv_row *row = spc__conv_row_of(conv->op);
     if (row->rules >> rule & 1u)
@@ -84,11 +83,10 @@ static spc_status check_sums(const spc_conv *conv, spc_error *error)
     if (conv->accumulator == SPC_ACCUMULATOR_DEFAULT)
         return SPC_OK;
     if (conv->accumulator != SPC_ACCUMULATOR_F16)
-        return spc__fail(
-            error, SPC_EINVAL,
-            "accumulator %d is unknown: SPC_ACCUMULATOR_DEFAULT or "
-            "SPC_ACCUMULATOR_F16 is right",
-            (int)conv->accumulator);
+        return spc__fail(error, SPC_EINVAL,
+                         "unknown accumulator %d: expected "
+                         "SPC_ACCUMULATOR_DEFAULT or SPC_ACCUMULATOR_F16",
+                         (int)conv->accumulator);
     if (conv->dtype != SPC_F16)
         return spc__fail(error, SPC_EINVAL,
                          "accumulator=f16: layers of %s are summed in %s; "
@@ -116,8 +114,8 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
         return status;
     if (spc__dtype_of(conv->dtype) == NULL)
         return spc__fail(error, SPC_EINVAL,
-                         "dtype %d is unknown: SPC_F16, SPC_F32, SPC_TF32, "
-                         "SPC_BF16 or SPC_I8 is right",
+                         "unknown dtype %d: expected SPC_F16, SPC_F32, "
+                         "SPC_TF32, SPC_BF16 or SPC_I8",
                          (int)conv->dtype);
     if ((status = check_sums(conv, error)) != SPC_OK ||
         (status = spc__pass_check(conv, error)) != SPC_OK)

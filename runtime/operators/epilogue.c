@@ -106,8 +106,8 @@ static spc_status check_enum(const char *what, unsigned value, unsigned most,
 {
     if (value <= most)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL, "%s %d is unknown: 0 to %d is right",
-                     what, (int)value, (int)most);
+    return spc__fail(error, SPC_EINVAL, "unknown %s %d: expected 0 to %d", what,
+                     (int)value, (int)most);
 }
 
 spc_status spc__slope_check(float slope, spc_error *error)
@@ -115,7 +115,7 @@ spc_status spc__slope_check(float slope, spc_error *error)
     if (slope >= 0 && slope <= 16)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "slope=%g is out of range: above 0, up to 16 is right",
+                     "slope=%g: expected a number above 0, up to 16",
                      (double)slope);
 }
 
@@ -135,10 +135,10 @@ static spc_status check_pitch(const spc_conv *conv, const struct pitch *p,
 
     if (pitch == 0 || (pitch >= least && pitch <= SPC__PITCH_MOST))
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "%s=%d is not a number of elements from row to row: the "
-                     "%d channels to %d is right",
-                     p->name, pitch, least, SPC__PITCH_MOST);
+    return spc__fail(
+        error, SPC_EINVAL,
+        "%s=%d: expected %d (the channels) to %d elements from row to row",
+        p->name, pitch, least, SPC__PITCH_MOST);
 }
 
 spc_status spc__epilogue_check(const spc_conv *conv, spc_error *error)
@@ -159,8 +159,8 @@ spc_status spc__epilogue_check(const spc_conv *conv, spc_error *error)
         return status;
     if (conv->add == SPC_ADD_BEFORE && conv->activation == SPC_ACT_NONE)
         return spc__fail(error, SPC_EINVAL,
-                         "SPC_ADD_BEFORE needs an activation to be before: "
-                         "without one SPC_ADD_AFTER is right");
+                         "SPC_ADD_BEFORE needs an activation: without one, use "
+                         "SPC_ADD_AFTER");
     if (conv->add_pitch != 0 && conv->add == SPC_ADD_NONE &&
         conv->pass != SPC_WGRAD)
         return spc__fail(error, SPC_EINVAL,

@@ -22,7 +22,7 @@ spc_status spc__feature_check_range(const char *name, int64_t value,
 {
     if (value >= low && value <= high)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL, "%s=%lld: %lld to %lld is right", name,
+    return spc__fail(error, SPC_EINVAL, "%s=%lld: expected %lld to %lld", name,
                      (long long)value, (long long)low, (long long)high);
 }
 
@@ -32,7 +32,7 @@ spc_status spc__feature_check_divisor(const char *name, int value, int channels,
     if (value >= 1 && channels % value == 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "%s=%d: a divisor of the %d channels is right", name,
+                     "%s=%d: expected a divisor of the %d channels", name,
                      value, channels);
 }
 

@@ -12,15 +12,13 @@ static spc_status check_bev(const spc_feature *f, spc_error *error)
 
     for (int i = 0; i < 3; i++)
         if (f->shape[i] < 1 || f->shape[i] > SPC__BEV_MOST)
-            return spc__fail(error, SPC_EINVAL,
-                             "shape=%dx%dx%d: 1 to %d voxels along each of "
-                             "x, y, z is right",
-                             f->shape[0], f->shape[1], f->shape[2],
-                             SPC__BEV_MOST);
+            return spc__fail(
+                error, SPC_EINVAL,
+                "shape=%dx%dx%d: expected 1 to %d voxels along each of x, y, z",
+                f->shape[0], f->shape[1], f->shape[2], SPC__BEV_MOST);
     if (plane > INT32_MAX)
         return spc__fail(error, SPC_EINVAL,
-                         "shape=%dx%dx%d: at most %d cells in a plane are "
-                         "right",
+                         "shape=%dx%dx%d: expected at most %d cells in a plane",
                          f->shape[0], f->shape[1], f->shape[2], INT32_MAX);
     return SPC_OK;
 }

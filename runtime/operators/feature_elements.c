@@ -12,8 +12,8 @@ static spc_status check_activation(const spc_feature *f, spc_error *error)
     if (f->activation != SPC_ACT_NONE)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "%s=none does nothing: relu, leaky, sigmoid, "
-                     "silu, gelu or elu is right",
+                     "%s=none does nothing: expected relu, leaky, sigmoid, "
+                     "silu, gelu or elu",
                      spc__feature_row_of(f->op)->word);
 }
 

@@ -13,8 +13,7 @@ static spc_status check_pool(const spc_feature *f, spc_error *error)
 {
     if (f->index && f->op == SPC_FEATURE_POOL && f->reduction != SPC_REDUCE_MAX)
         return spc__fail(error, SPC_EINVAL,
-                         "index=1: only a maximum is from one row; pool=max "
-                         "is right");
+                         "index=1: only pool=max has an index");
     if (f->geometry.rule == SPC_RULE_GENERATIVE ||
         f->geometry.rule == SPC_RULE_RADIUS)
         return spc__fail(
@@ -33,12 +32,11 @@ static spc_status check_slice(const spc_feature *f, spc_error *error)
 
     if (status != SPC_OK || f->channels <= SPC__CHANNELS_MOST / offsets)
         return status;
-    return spc__fail(error, SPC_EINVAL,
-                     "c=%d: 1 to %d is right, as the outputs have "
-                     "a slice for each of the kernel's %d offsets, "
-                     "and at most %d channels",
-                     f->channels, SPC__CHANNELS_MOST / offsets, offsets,
-                     SPC__CHANNELS_MOST);
+    return spc__fail(
+        error, SPC_EINVAL,
+        "c=%d: expected 1 to %d, since the outputs have a slice for each of "
+        "the kernel's %d offsets, and at most %d channels",
+        f->channels, SPC__CHANNELS_MOST / offsets, offsets, SPC__CHANNELS_MOST);
 }
 
 static spc_status check_unslice(const spc_feature *f, spc_error *error)
@@ -49,7 +47,7 @@ static spc_status check_unslice(const spc_feature *f, spc_error *error)
     if (status != SPC_OK || f->channels % offsets == 0)
         return status;
     return spc__fail(error, SPC_EINVAL,
-                     "c=%d: a multiple of the kernel's %d offsets is right, "
+                     "c=%d: expected a multiple of the kernel's %d offsets, "
                      "each of which has a slice",
                      f->channels, offsets);
 }
@@ -58,7 +56,8 @@ static spc_status check_unslice(const spc_feature *f, spc_error *error)
 
 static void set_unpool(spc__attrs *out, const spc_feature *f)
 {
-    spc__attrs_set_number(out, "offsets", spc_geometry_offset_count(&f->geometry));
+    spc__attrs_set_number(out, "offsets",
+                          spc_geometry_offset_count(&f->geometry));
     spc__attrs_set_number(out, "index", f->index);
 }
 

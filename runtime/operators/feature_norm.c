@@ -10,8 +10,7 @@
 static spc_status check_layer(const spc_feature *f, spc_error *error)
 {
     if (!(f->eps >= 0) || isinf(f->eps))
-        return spc__fail(error, SPC_EINVAL,
-                         "eps=%g: a number that is not negative is right",
+        return spc__fail(error, SPC_EINVAL, "eps=%g: expected a number >= 0",
                          (double)f->eps);
     return SPC_OK;
 }

@@ -22,9 +22,9 @@ static bool is_activated(const spc_feature *f)
 static spc_status check_layer(const spc_feature *f, spc_error *error)
 {
     if (f->pass != SPC_FORWARD || f->op == SPC_FEATURE_ACTGRAD)
-        return spc__fail(error, SPC_EINVAL,
-                         "the operator is a gradient itself: a forward one is "
-                         "right");
+        return spc__fail(
+            error, SPC_EINVAL,
+            "the operator is a gradient itself: expected a forward one");
     if (is_activated(f))
         return spc__fail(error, SPC_EINVAL,
                          "the operator has an activation: what follows it is a "
@@ -86,15 +86,15 @@ static bool has_dgrad(const spc_feature *f)
 spc_status spc__feature_check_pass(const spc_feature *f, spc_error *error)
 {
     if ((unsigned)f->pass > SPC_WGRAD)
-        return spc__fail(error, SPC_EINVAL,
-                         "pass %d is unknown: SPC_FORWARD, SPC_DGRAD or "
-                         "SPC_WGRAD is right",
-                         (int)f->pass);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "unknown pass %d: expected SPC_FORWARD, SPC_DGRAD or SPC_WGRAD",
+            (int)f->pass);
     if (f->pass == SPC_FORWARD)
         return SPC_OK;
     if (is_activated(f))
         return spc__fail(error, SPC_EINVAL,
-                         "a gradient has no activation: act=none is right");
+                         "a gradient has no activation: expected act=none");
     if (f->pass == SPC_WGRAD && !spc__feature_has_params(f))
         return spc__fail(error, SPC_EINVAL,
                          "pass=wgrad is the gradient of scale and shift, which "

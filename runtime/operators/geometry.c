@@ -252,7 +252,7 @@ static spc_status check_kernel(const int kernel[3], spc_error *error)
     for (int i = 0; i < 3; i++) {
         if (kernel[i] < 1)
             return spc__fail(error, SPC_EINVAL,
-                             "kernel size %d along %c: at least 1 is right",
+                             "kernel size %d along %c: expected at least 1",
                              kernel[i], axes[i]);
         if (offsets <= SPC_MAX_OFFSETS)
             offsets *= kernel[i];
@@ -270,7 +270,7 @@ static spc_status check_range(const char *name, int value, int axis, int low,
 {
     if (value >= low && value <= SPC__GEOMETRY_MOST)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL, "%s %d along %c: %d to %d is right",
+    return spc__fail(error, SPC_EINVAL, "%s %d along %c: expected %d to %d",
                      name, value, axes[axis], low, SPC__GEOMETRY_MOST);
 }
 
@@ -361,7 +361,7 @@ static spc_status check_length(const char *name, float value, bool may_be_0,
     if ((value >= least && value <= most) || (may_be_0 && value == 0))
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "%s=%g: a length from %.3g to %.3g is right", name,
+                     "%s=%g: expected a length from %.3g to %.3g", name,
                      (double)value, (double)least, (double)most);
 }
 
@@ -401,7 +401,7 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
         return SPC_OK;
     if (g->offset_count < 0 || g->offset_count > SPC_MAX_OFFSETS)
         return spc__fail(error, SPC_EINVAL,
-                         "a list of %d offsets: 1 to %d is right",
+                         "a list of %d offsets: expected 1 to %d",
                          g->offset_count, SPC_MAX_OFFSETS);
     if (g->rule == SPC_RULE_RADIUS)
         return spc__fail(error, SPC_EINVAL,
@@ -420,7 +420,7 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
                 0)
                 return spc__fail(error, SPC_EINVAL,
                                  "offsets %d and %d of the list are both (%d, "
-                                 "%d, %d); once is right",
+                                 "%d, %d): expected each offset once",
                                  b, a, g->offsets[a][0], g->offsets[a][1],
                                  g->offsets[a][2]);
     return SPC_OK;
@@ -444,8 +444,8 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
         return status;
     if ((unsigned)g->rule > SPC_RULE_RADIUS)
         return spc__fail(error, SPC_EINVAL,
-                         "rule %d is unknown: SPC_RULE_SUBM, _FLOOR, "
-                         "_FOOTPRINT, _GIVEN, _GENERATIVE or _RADIUS is right",
+                         "unknown rule %d: expected SPC_RULE_SUBM, _FLOOR, "
+                         "_FOOTPRINT, _GIVEN, _GENERATIVE or _RADIUS",
                          (int)g->rule);
     if ((status = check_list(g, error)) != SPC_OK)
         return status;

@@ -85,10 +85,10 @@ spc_status spc__pass_read(spc_conv *conv, spc_error *error)
 static spc_status check_plain(const spc_conv *layer, spc_error *error)
 {
     if (layer->pass != SPC_FORWARD)
-        return spc__fail(error, SPC_EINVAL,
-                         "the layer is a pass=%s itself: a forward layer is "
-                         "right",
-                         spc__name_at(spc__pass_names, (unsigned)layer->pass));
+        return spc__fail(
+            error, SPC_EINVAL,
+            "the layer is a pass=%s itself: expected a forward layer",
+            spc__name_at(spc__pass_names, (unsigned)layer->pass));
     if (!spc__has_epilogue(layer) && layer->out == SPC_OUT_DEFAULT)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
@@ -140,10 +140,10 @@ static spc_status check_wgrad(const spc_conv *conv, spc_error *error)
 spc_status spc__pass_check(const spc_conv *conv, spc_error *error)
 {
     if ((unsigned)conv->pass > SPC_WGRAD)
-        return spc__fail(error, SPC_EINVAL,
-                         "pass %d is unknown: SPC_FORWARD, SPC_DGRAD or "
-                         "SPC_WGRAD is right",
-                         (int)conv->pass);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "unknown pass %d: expected SPC_FORWARD, SPC_DGRAD or SPC_WGRAD",
+            (int)conv->pass);
     if (conv->accumulate && conv->pass != SPC_WGRAD)
         return spc__fail(error, SPC_EINVAL,
                          "accumulate=1 is for pass=wgrad: other passes add "
@@ -151,10 +151,10 @@ spc_status spc__pass_check(const spc_conv *conv, spc_error *error)
     if (conv->pass == SPC_FORWARD)
         return SPC_OK;
     if (spc__conv_in_is_whole(conv) || spc__conv_out_is_whole(conv))
-        return spc__fail(error, SPC_EINVAL,
-                         "pass=%s is of real numbers: f16, bf16, f32 or tf32 "
-                         "is right",
-                         spc__pass_names[conv->pass]);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "pass=%s needs real numbers: expected f16, bf16, f32 or tf32",
+            spc__pass_names[conv->pass]);
     return conv->pass == SPC_WGRAD ? check_wgrad(conv, error) : SPC_OK;
 }
 

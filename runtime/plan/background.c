@@ -391,8 +391,8 @@ spc_status spc_background_start(spc_ctx *ctx,
         options = &usual;
     if ((unsigned)options->effort > SPC_EFFORT_EXHAUSTIVE)
         return spc__fail(error, SPC_EINVAL,
-                         "effort %d is unknown: SPC_EFFORT_QUICK, _NORMAL or "
-                         "_EXHAUSTIVE is right",
+                         "unknown effort %d: expected SPC_EFFORT_QUICK, "
+                         "_NORMAL or _EXHAUSTIVE",
                          (int)options->effort);
     background *b = calloc(1, sizeof(*b));
     if (b == NULL)

@@ -194,7 +194,7 @@ spc_status spc_record_layer(spc_ctx *ctx, const char *folder,
                       (long long)rows);
     else if (rows > INT32_MAX - SPC_ROW_PAD)
         status = spc__fail(&error, SPC_EINVAL,
-                           "a scene of %lld voxels: at most %d is right",
+                           "a scene of %lld voxels: expected at most %d",
                            (long long)rows, INT32_MAX - SPC_ROW_PAD);
     if (status == SPC_OK)
         status = spc_conv_check(conv, &error);

@@ -21,10 +21,10 @@ static spc_status check_question(const spc_explain_question *ask,
                          "to explain, SPC_PLAN_CACHED_ONLY and "
                          "SPC_PLAN_ESTIMATE are the flags that there are");
     if (ask->pairs < 0 || ask->pairs > INT32_MAX)
-        return spc__fail(error, SPC_EINVAL,
-                         "%lld pairs: 0 to %d, as many as a map can have, is "
-                         "right",
-                         (long long)ask->pairs, INT32_MAX);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "%lld pairs: expected 0 to %d, as many as a map can have",
+            (long long)ask->pairs, INT32_MAX);
     spc__row_count in = {ask->rows_in, NULL}, to = {ask->rows_out, NULL};
     if ((status = spc__rows_check(&in, error)) == SPC_OK)
         status = spc__rows_check(&to, error);

@@ -18,7 +18,7 @@ static spc_status read_number(int64_t *out, const spc__attrs *launch,
     if (*out >= low && *out <= high)
         return SPC_OK;
     return spc__fail(error, SPC_ETEMPLATE,
-                     "its launch geometry has %s=%lld: %lld to %lld is right",
+                     "its launch geometry has %s=%lld: expected %lld to %lld",
                      name, (long long)*out, (long long)low, (long long)high);
 }
 
@@ -28,7 +28,7 @@ static spc_status read_order(char out[8], const spc__attrs *launch,
     const char *order = spc__attrs_text(launch, "order", "none");
     if (strcmp(order, "none") != 0 && !spc__row_order_find(order))
         return spc__fail(error, SPC_ETEMPLATE,
-                         "its launch geometry has order=%s: %s is right", order,
+                         "its launch geometry has order=%s: expected %s", order,
                          spc__row_order_names());
     snprintf(out, 8, "%s", order);
     return SPC_OK;
@@ -41,8 +41,8 @@ static spc_status check_grid(const spc__attrs *launch, spc_error *error)
         strcmp(grid, "steps") == 0 || strcmp(grid, "blocks") == 0)
         return SPC_OK;
     return spc__fail(error, SPC_ETEMPLATE,
-                     "its launch geometry has grid=%s: tiles, persistent, "
-                     "steps or blocks is right",
+                     "its launch geometry has grid=%s: expected tiles, "
+                     "persistent, steps or blocks",
                      grid);
 }
 
@@ -61,8 +61,8 @@ static spc_status read_layout(spc__launch_geometry *out,
         out->reads_inputs)
         return SPC_OK;
     return spc__fail(error, SPC_ETEMPLATE,
-                     "its launch geometry has layout=%s: table, pairs, both, "
-                     "triplets, bundles or inputs is right",
+                     "its launch geometry has layout=%s: expected table, "
+                     "pairs, both, triplets, bundles or inputs",
                      layout);
 }
 
@@ -124,10 +124,10 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
     if (status != SPC_OK)
         return status;
     if (SPC_ROW_PAD % tile_rows != 0)
-        return spc__fail(error, SPC_ETEMPLATE,
-                         "its launch geometry has tile_rows=%lld: a divisor of "
-                         "%d is right",
-                         (long long)tile_rows, SPC_ROW_PAD);
+        return spc__fail(
+            error, SPC_ETEMPLATE,
+            "its launch geometry has tile_rows=%lld: expected a divisor of %d",
+            (long long)tile_rows, SPC_ROW_PAD);
     out->groups = spc__row_order_groups(spc__row_order_find(out->order));
     if (out->groups > 1 && (sum_block == 0 || row_work == 0))
         return spc__fail(error, SPC_ETEMPLATE,

@@ -196,15 +196,15 @@ static spc_status check_flags(unsigned flags, const spc_conv *conv,
                          "SPC_PLAN_BACKGROUND stands alone: it takes what the "
                          "database has, and compiles the rest");
     if (flags & SPC_PLAN_KRSC && conv->pass != SPC_WGRAD)
-        return spc__fail(error, SPC_EINVAL,
-                         "SPC_PLAN_KRSC is the layout of a gradient of "
-                         "weights, and the layer is a pass=%s: pass=wgrad is "
-                         "right",
-                         spc__name_at(spc__pass_names, (unsigned)conv->pass));
+        return spc__fail(
+            error, SPC_EINVAL,
+            "SPC_PLAN_KRSC is a layout of the gradient of weights, but the "
+            "layer has pass=%s: expected pass=wgrad",
+            spc__name_at(spc__pass_names, (unsigned)conv->pass));
     if ((flags & ~known) == 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "unknown plan flags: SPC_PLAN_* of spc.h are right");
+                     "unknown plan flags: expected SPC_PLAN_* of spc.h");
 }
 
 /* In background mode, first tries code that needs no compiler. */

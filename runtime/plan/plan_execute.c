@@ -43,10 +43,10 @@ static spc_status check_packing(const spc_plan *plan, const void *packed,
                          "a gradient of weights reads none: there is nothing "
                          "to pack");
     if (layout != SPC_KRSC && layout != SPC_RSCK)
-        return spc__fail(error, SPC_EINVAL,
-                         "weights layout %d is unknown: SPC_KRSC or SPC_RSCK "
-                         "is right",
-                         (int)layout);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "unknown weights layout %d: expected SPC_KRSC or SPC_RSCK",
+            (int)layout);
     if ((status = spc__check_buffer("weights", weights,
                                     spc__dtype_of(as.dtype)->bytes, error)) !=
             SPC_OK ||

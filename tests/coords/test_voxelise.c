@@ -390,13 +390,13 @@ START_TEST(what_cannot_be_is_refused)
     ck_assert_int_eq(spc_voxelisation_check(&how, &error), SPC_OK);
     REFUSED(how.voxel[1] = 0, "voxels along y of 0 from 1 to 4");
     REFUSED(how.high[2] = NAN, "voxels along z of 2 from -3 to nan");
-    REFUSED(how.voxel[0] = 1e-9, "voxels along x: 1 to 1048576");
-    REFUSED(how.columns = 2, "points of 2 columns: 3 to 64");
-    REFUSED(how.batches = 2, "2 batch elements: 1 is right");
-    REFUSED(how.points = -1, "-1 points of a voxel: 0 to 65536");
-    REFUSED(how.features = SPC_VOXELS_POINTS, "0 points of a voxel: 1 to");
+    REFUSED(how.voxel[0] = 1e-9, "voxels along x: expected 1 to 1048576");
+    REFUSED(how.columns = 2, "points of 2 columns: expected 3 to 64");
+    REFUSED(how.batches = 2, "2 batch elements: expected 1");
+    REFUSED(how.points = -1, "-1 points of a voxel: expected 0 to 65536");
+    REFUSED(how.features = SPC_VOXELS_POINTS, "0 points of a voxel: expected 1");
     REFUSED(how.dtype = SPC_I8, "f16, bf16 or f32");
-    REFUSED(how.features = (spc_voxel_features)9, "features of kind 9");
+    REFUSED(how.features = (spc_voxel_features)9, "unknown kind 9 of features");
 }
 END_TEST
 

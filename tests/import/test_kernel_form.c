@@ -462,7 +462,7 @@ static const struct {
     {{SPC_ENGINE_SPCONV1, NULL, {0}, false, 0},
      3,
      {27, 4, 8},
-     "[cin][cout] is"},
+     "expected [size along each axis][cin][cout]"},
     {{SPC_ENGINE_SPCONV2, NULL, {3, 3, 1}, false, 0},
      5,
      {8, 3, 3, 3, 4},

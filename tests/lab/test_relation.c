@@ -773,8 +773,8 @@ static const struct {
     {SPC_INVERSE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "floor, footprint or radius"},
     {SPC_TRANSPOSED, SPC_RULE_FLOOR, {3, 3, 3}, 1, "has the rule given"},
     {SPC_GENERATIVE, SPC_RULE_GIVEN, {3, 3, 3}, 1, "has the rule generative"},
-    {(spc_operator)99, SPC_RULE_FLOOR, {3, 3, 3}, 1, "operator 99 is unknown"},
-    {SPC_CONV, (spc_rule)9, {3, 3, 3}, 1, "rule 9 is unknown"},
+    {(spc_operator)99, SPC_RULE_FLOOR, {3, 3, 3}, 1, "unknown operator 99"},
+    {SPC_CONV, (spc_rule)9, {3, 3, 3}, 1, "unknown rule 9"},
 };
 
 START_TEST(an_impossible_layer_is_refused)

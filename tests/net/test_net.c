@@ -541,7 +541,7 @@ START_TEST(what_cannot_be_planned_is_refused)
     ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),
                      SPC_EINVAL);
     ck_assert_str_eq(spc_ctx_error(r.ctx),
-                     "a network for 0 rows: at least 1 is right");
+                     "a network for 0 rows: expected at least 1");
     o.capacity = 10;
     o.duplicates = SPC_DUPLICATES_SUM;
     ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),

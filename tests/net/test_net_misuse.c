@@ -37,9 +37,9 @@ static const struct {
     {8, 0, ones, nothing, endless, "from 0 to inf"},
     {8, 0, ones, ones, nothing, "from 1 to 0"},
     {8, 0, nothing, none, nothing, "from nan to 0"},
-    {8, 0, ones, nothing, far, "1e+09 voxels along x: 1 to"},
-    {8, 0, tiny, nothing, ones, "1e+300 voxels along x: 1 to"},
-    {8, 0, far, nothing, ones, "1e-09 voxels along x: 1 to"},
+    {8, 0, ones, nothing, far, "1e+09 voxels along x: expected 1 to"},
+    {8, 0, tiny, nothing, ones, "1e+300 voxels along x: expected 1 to"},
+    {8, 0, far, nothing, ones, "1e-09 voxels along x: expected 1 to"},
 };
 
 START_TEST(axes_that_are_none_are_refused)
@@ -55,7 +55,7 @@ START_TEST(axes_that_are_none_are_refused)
     for (int i = 0; i < LENGTH(wrong); i++) {
         in.axes = wrong[i];
         ck_assert_int_eq(spc_net_add_input(net, &x, &in, &error), SPC_EINVAL);
-        assert_says(error.text, "xyz or zyx is right");
+        assert_says(error.text, "expected xyz or zyx");
         ck_assert_int_eq(x, SPC_NO_TENSOR);
     }
     char own[] = "zyx"; /* the network copies it */
@@ -174,7 +174,7 @@ static spc_net_options spoil(int i, spc_net_options o)
 
 static const char *const said_of_plans[] = {
     "a network for -1 rows",
-    "0 to 2147482879 is right",
+    "expected 0 to 2147482879",
     "a growth of nan",
     "nan neighbours",
     "scenes of -1 points",

@@ -463,7 +463,7 @@ static const struct {
     {"conv\ta\t0", "conv\ta\t9", "line 4: layer 'a': its `in` is tensor 9"},
     {"conv\ta\t0", "conv\ta\t0x", "line 4: '0x' is no whole number"},
     {"conv\ta\t0", "konv\ta\t0", "line 4: unknown word 'konv'"},
-    {"conv\ta\t0", "conv\ta%0", "line 4: 7 fields, 8 are right"},
+    {"conv\ta\t0", "conv\ta%0", "line 4: 7 fields, expected 8"},
     {"cin=8", "cin=9", "it takes 9 channels"},
     {"conv\tb\t", "conv\ta\t", "there is a layer of this name"},
     {"24x24x16", "24x24", "is no three whole numbers"},

@@ -611,7 +611,7 @@ END_TEST
 static const char *const wrong[][2] = {
     {"subm,cin=8,cout=8,pass=wgrad,epilogue=relu", "no epilogue but a bias"},
     {"subm,cin=8,cout=8,pass=wgrad,out_pitch=16", "no out_pitch"},
-    {"subm,cin=8,cout=8,pass=dgrad,dtype=i8", "is of real numbers"},
+    {"subm,cin=8,cout=8,pass=dgrad,dtype=i8", "needs real numbers"},
     {"subm,cin=8,cout=8,accumulate=1", "accumulate=1 is for pass=wgrad"},
     {"subm,cin=8,cout=8,pass=sgrad", "did you mean 'dgrad'"},
 };

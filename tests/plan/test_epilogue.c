@@ -95,7 +95,7 @@ static const struct {
     {"out=f64",
      "unknown out 'f64': did you mean 'f16'? (f16, bf16, f32, i8)"},
     {"out=own", "unknown out 'own' (f16, bf16, f32, i8)"},
-    {"in_pitch=7", "in_pitch=7 is not a number of elements from row to row"},
+    {"in_pitch=7", "in_pitch=7: expected 8 (the channels) to 1048576 elements"},
     {"out_pitch=0", "out_pitch=0: expected 1 to 1048576 elements"},
     {"add_pitch=16", "add_pitch=16 needs a residual, as in epilogue=add"},
 };

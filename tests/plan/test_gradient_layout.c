@@ -348,8 +348,8 @@ static const struct {
     spc_status status;
     const char *says;
 } refused[] = {
-    {SPC_FORWARD, SPC_PLAN_KRSC, SPC_EINVAL, "pass=forward: pass=wgrad is"},
-    {SPC_DGRAD, SPC_PLAN_KRSC, SPC_EINVAL, "pass=dgrad: pass=wgrad is right"},
+    {SPC_FORWARD, SPC_PLAN_KRSC, SPC_EINVAL, "=forward: expected pass=wgrad"},
+    {SPC_DGRAD, SPC_PLAN_KRSC, SPC_EINVAL, "pass=dgrad: expected pass=wgrad"},
     {SPC_WGRAD, SPC_PLAN_KRSC | SPC_PLAN_BACKGROUND, SPC_ESTATE,
      "call spc_background_start first"},
     {SPC_WGRAD, SPC_PLAN_KRSC | SPC_PLAN_BACKGROUND | SPC_PLAN_ESTIMATE,

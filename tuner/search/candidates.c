@@ -349,7 +349,7 @@ static spc_status render_one(spc__buf *source,
 
     if (i < 0 || i >= space->count)
         return spc__fail(error, SPC_EINVAL,
-                         "there is no candidate %d: 0 to %d are right", i,
+                         "there is no candidate %d: expected 0 to %d", i,
                          space->count - 1);
     const spc__candidate *candidate = &space->candidates[i];
     if (!candidate->admitted)

@@ -83,7 +83,7 @@ spc_status spc__points_check_rows(int64_t rows, spc_error *error)
     if (rows >= 0 && rows <= most)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "a cloud of %lld points: 0 to %lld is right",
+                     "a cloud of %lld points: expected 0 to %lld",
                      (long long)rows, (long long)most);
 }
 
@@ -95,14 +95,14 @@ static spc_status check_options(const spc_points_options *o, spc_error *error)
         return status;
     if (o->batches < 1)
         return spc__fail(error, SPC_EINVAL,
-                         "a cloud of %d batch elements: at least 1 is right",
+                         "a cloud of %d batch elements: expected at least 1",
                          (int)o->batches);
     for (int i = 0; i < 3; i++)
         if (!isfinite(o->low[i]) || !isfinite(o->high[i]) ||
             o->low[i] > o->high[i])
             return spc__fail(error, SPC_EINVAL,
-                             "the extent of %s runs from %g to %g: two "
-                             "numbers, the larger one last, are right",
+                             "the extent of %s is %g to %g: expected two "
+                             "numbers, the larger one last",
                              field_names[i], (double)o->low[i],
                              (double)o->high[i]);
     return SPC_OK;
@@ -273,7 +273,7 @@ spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
     memcpy(o.high, in->high, sizeof o.high);
     if (!(isfinite(edge) && edge > 0))
         return spc__fail(error, SPC_EINVAL,
-                         "voxels of edge %g: a length above 0 is right",
+                         "voxels of edge %g: expected a length above 0",
                          (double)edge);
     status = spc__points_make(out, in->rows.ctx, &o, in, error);
     if (status == SPC_OK) {

@@ -215,7 +215,7 @@ static spc_status check_map(const spc_points *in, const spc_points *to,
                          "the two clouds belong to two contexts");
     if (triplets < 0 || triplets >= SPC_INDEX_NO_ROW)
         return spc__fail(error, SPC_EINVAL,
-                         "room for %lld triplets: 0 to 2^31-2 is right",
+                         "room for %lld triplets: expected 0 to 2^31-2",
                          (long long)triplets);
     return SPC_OK;
 }

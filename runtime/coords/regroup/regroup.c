@@ -24,11 +24,11 @@ static spc_status check_axis(const spc_regrouping *how, int i, spc_error *error)
 {
     if (how->scale[i] < 0 || how->scale[i] > SPC__GEOMETRY_MOST)
         return spc__fail(error, SPC_EINVAL,
-                         "scale %d along %c: 0 to %d is right", how->scale[i],
+                         "scale %d along %c: expected 0 to %d", how->scale[i],
                          axes[i], SPC__GEOMETRY_MOST);
     if (how->split[i] < 1 || how->split[i] > SPC_REGROUP_CHILDREN)
         return spc__fail(error, SPC_EINVAL,
-                         "split %d along %c: 1 to %d is right", how->split[i],
+                         "split %d along %c: expected 1 to %d", how->split[i],
                          axes[i], SPC_REGROUP_CHILDREN);
     return SPC_OK;
 }
@@ -58,7 +58,7 @@ static spc_status check_sources(spc_coords *const *sources, int count,
 {
     if (count < 1 || count > SPC_REGROUP_SOURCES)
         return spc__fail(error, SPC_EINVAL,
-                         "a set made of %d sets: 1 to %d is right", count,
+                         "a set made of %d sets: expected 1 to %d", count,
                          SPC_REGROUP_SOURCES);
     for (int i = 0; i < count; i++) {
         if (!sources[i])
@@ -387,14 +387,14 @@ static spc_status check_gather(const spc_coords *c, const spc_gather *how,
         return status;
     if (spc__dtype_of(how->dtype) == NULL || how->dtype == SPC_I8)
         return spc__fail(error, SPC_EINVAL,
-                         "cannot gather features of type %d: SPC_F16, "
-                         "SPC_BF16, SPC_F32 or SPC_TF32 is right",
+                         "cannot gather features of type %d: expected SPC_F16, "
+                         "SPC_BF16, SPC_F32 or SPC_TF32",
                          (int)how->dtype);
     if (how->channels < 1 || how->channels > SPC__GEOMETRY_MOST)
-        return spc__fail(error, SPC_EINVAL,
-                         "cannot gather features of %d channels: 1 to %d is "
-                         "right",
-                         how->channels, SPC__GEOMETRY_MOST);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "cannot gather features of %d channels: expected 1 to %d",
+            how->channels, SPC__GEOMETRY_MOST);
     return SPC_OK;
 }
 
@@ -453,8 +453,8 @@ static spc_status check_mask(const spc_coords *c, const void *const *in,
     if (status == SPC_OK &&
         (spc__dtype_of(dtype) == NULL || spc__dtype_is_whole(dtype)))
         return spc__fail(error, SPC_EINVAL,
-                         "cannot make a mask of numbers of type %d: SPC_F16, "
-                         "SPC_BF16, SPC_F32 or SPC_TF32 is right",
+                         "cannot make a mask of numbers of type %d: expected "
+                         "SPC_F16, SPC_BF16, SPC_F32 or SPC_TF32",
                          (int)dtype);
     if (status == SPC_OK && above != above)
         return spc__fail(error, SPC_EINVAL,

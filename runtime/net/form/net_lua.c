@@ -312,7 +312,7 @@ static int do_cat(lua_State *L)
     int count = lua_gettop(L);
 
     if (count > SPC__NET_SOURCES)
-        return luaL_error(L, "%d tensors: 1 to %d are right", count,
+        return luaL_error(L, "%d tensors: expected 1 to %d", count,
                           SPC__NET_SOURCES);
     for (int i = 0; i < count; i++)
         parts[i] = tensor_argument(L, i + 1);
@@ -358,7 +358,7 @@ static int sources_argument(lua_State *L, spc_tensor sources[SPC__NET_SOURCES])
     int count = (int)lua_rawlen(L, 1);
 
     if (count > SPC__NET_SOURCES)
-        luaL_error(L, "%d tensors: 1 to %d are right", count, SPC__NET_SOURCES);
+        luaL_error(L, "%d tensors: expected 1 to %d", count, SPC__NET_SOURCES);
     for (int i = 0; i < count; i++) {
         lua_rawgeti(L, 1, i + 1);
         sources[i] = tensor_argument(L, -1);

@@ -41,7 +41,7 @@ static spc_status need_fields(reader *r, int least, int most)
 {
     if (r->count >= least && r->count <= most)
         return SPC_OK;
-    return spc__fail(r->error, SPC_EFORMAT, "line %d: %d fields, %d are right",
+    return spc__fail(r->error, SPC_EFORMAT, "line %d: %d fields, expected %d",
                      r->line, r->count, least);
 }
 
@@ -340,7 +340,7 @@ static spc_status read_whole_tensor(reader *r)
     if (tensor < 0 || tensor >= r->net->tensor_count || !((float)scale > 0) ||
         isinf((float)scale))
         return spc__fail(r->error, SPC_EFORMAT,
-                         "line %d: a tensor and its scale, above 0, are right",
+                         "line %d: expected a tensor and its scale, above 0",
                          r->line);
     if (r->scales == NULL)
         r->scales = calloc(tensors, sizeof(*r->scales));

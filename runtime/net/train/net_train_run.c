@@ -289,9 +289,10 @@ spc_status spc_training_backward_all(spc_training *t, const void *const *grads,
                          "there was no forward pass to go back from: call "
                          "spc_training_forward first");
     if (count != t->plan->net->out_count)
-        return spc__fail(error, SPC_EINVAL,
-                         "%d gradients of %d outputs: one of each is right",
-                         count, t->plan->net->out_count);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "%d gradients of %d outputs: expected one for each output", count,
+            t->plan->net->out_count);
     for (int i = 0; i < count; i++) {
         if (grads[i] == NULL)
             return spc__fail(error, SPC_EINVAL,

@@ -144,7 +144,7 @@ static spc_status add_date(peers *all, char *text)
 static spc_status add_method(peers *all, char *text)
 {
     if (*text == '\0')
-        return fail_line(all, "method", "says nothing: 'method TEXT' is right");
+        return fail_line(all, "method", "has no text: expected 'method TEXT'");
     return SPC_OK; /* for people */
 }
 
@@ -155,8 +155,8 @@ static spc_status add_engine(peers *all, char *text)
 
     if (*text == '\0')
         return fail_line(all, name,
-                         "needs a name and a version: 'engine FlexGEMM "
-                         "6dd94a8, own tuner' is right");
+                         "needs a name and a version: expected 'engine "
+                         "FlexGEMM 6dd94a8, own tuner'");
     if (find_engine(all, name) != NULL)
         return fail_line(all, name, "is an engine already: give each one name");
     if ((one = calloc(1, sizeof(*one))) == NULL)
@@ -176,8 +176,8 @@ static spc_status add_figure(peers *all, char *text)
 
     if (*us == '\0')
         return fail_line(all, scene,
-                         "is not all of a figure: 'us SCENE LAYER ENGINE "
-                         "MICROSECONDS [NOTE]' is right");
+                         "is an incomplete figure: expected 'us SCENE LAYER "
+                         "ENGINE MICROSECONDS [NOTE]'");
     if (by == NULL)
         return fail_line(all, name,
                          "is no engine yet: a line 'engine NAME VERSION' must "

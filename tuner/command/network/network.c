@@ -222,7 +222,8 @@ static spc_status check_features(const network *n, const npy_table *t)
     char what[256];
 
     if (t->rows.count != rows || t->rows.columns != n->info.input.channels)
-        return cli_fail(SPC_EINVAL, "'%s' is [%lld][%lld]; [%lld][%d] is right",
+        return cli_fail(SPC_EINVAL,
+                        "'%s' has the shape [%lld][%lld]: expected [%lld][%d]",
                         n->args->features, (long long)t->rows.count,
                         (long long)t->rows.columns, (long long)rows,
                         n->info.input.channels);

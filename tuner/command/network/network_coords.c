@@ -85,12 +85,11 @@ static spc_status fail_outside(const network *n, int64_t row, int field,
     char columns[5];
 
     if (field == 0)
-        return cli_fail(SPC_ERANGE,
-                        "row %lld of '%s' has the batch element %d: with the "
-                        "columns %s; 0 and more are right, and --columns says "
-                        "another order",
-                        (long long)row, n->args->coords, (int)at,
-                        columns_text(columns, n));
+        return cli_fail(
+            SPC_ERANGE,
+            "row %lld of '%s' has the batch element %d with the columns %s: "
+            "expected 0 or more; --columns sets another order",
+            (long long)row, n->args->coords, (int)at, columns_text(columns, n));
     return cli_fail(SPC_ERANGE,
                     "row %lld of '%s' lies at %s=%d with the columns %s: the "
                     "network has %dx%dx%d voxels (x, y, z); --columns says "
