@@ -112,17 +112,17 @@ static void run(void)
     spc_net_output out;
     spc_net_step voxels;
 
-    check(spc_copy_to_device(ctx, (void *)device.points, scan.values,
-                             (size_t)count * channels * sizeof(*scan.values)));
-    check(spc_copy_to_device(ctx, (void *)device.count, &count, sizeof(count)));
+    check(spc_memory_upload((void *)device.points, ctx, scan.values,
+                            (size_t)count * channels * sizeof(*scan.values)));
+    check(spc_memory_upload((void *)device.count, ctx, &count, sizeof(count)));
     check(spc_net_plan_replay(plan, NULL));
     check(spc_net_plan_check(plan, NULL));
     check(spc_net_plan_output_at(&out, plan, 0));
     check(spc_net_plan_step_at(&voxels, plan, 0));
     size_t bytes = (size_t)(out.batches * out.elements) * 2;
     void *plane = malloc(bytes);
-    check(spc_copy_to_host(ctx, plane, (char *)device.memory + out.offset,
-                           bytes));
+    check(spc_memory_download(plane, ctx, (char *)device.memory + out.offset,
+                              bytes));
     need(fwrite(plane, 1, bytes, stdout) == bytes, "cannot write", "a plane");
     fprintf(stderr, "%lld voxels, a plane of %zu bytes\n",
             (long long)voxels.rows_out, bytes);

@@ -103,7 +103,7 @@ static void fill(void *features, size_t count, spc_dtype dtype)
             ((float *)ones)[i] = 1;
         else
             ((uint16_t *)ones)[i] = dtype == SPC_F16 ? 0x3c00 : 0x3f80;
-    check(spc_copy_to_device(ctx, features, ones, bytes));
+    check(spc_memory_upload(features, ctx, ones, bytes));
     free(ones);
 }
 
@@ -116,8 +116,8 @@ static unsigned long sum_of(const spc_net_output *out, const void *memory)
     unsigned char *host = malloc(bytes + 1);
     unsigned long sum = 0;
 
-    check(
-        spc_copy_to_host(ctx, host, (const char *)memory + out->offset, bytes));
+    check(spc_memory_download(host, ctx, (const char *)memory + out->offset,
+                              bytes));
     for (size_t i = 0; i < bytes; i++)
         sum = sum * 31 + host[i];
     free(host);
@@ -157,7 +157,7 @@ int main(int argc, char **argv)
                                .features = features,
                                .memory =
                                    memory(spc_net_plan_memory_bytes(plan))};
-    check(spc_copy_to_device(ctx, coords, options.sample, 16 * rows));
+    check(spc_memory_upload(coords, ctx, options.sample, 16 * rows));
     fill(features, count, info.input.dtype);
     check(spc_net_plan_capture(plan, &buffers));
     check(spc_net_plan_replay(plan, NULL));

@@ -45,7 +45,7 @@ static void *memory(size_t bytes) /* on the device, all zero */
     void *out = NULL, *zeros = calloc(bytes + 1, 1);
 
     check(spc_memory_alloc(&out, ctx, bytes + 1));
-    check(spc_copy_to_device(ctx, out, zeros, bytes + 1));
+    check(spc_memory_upload(out, ctx, zeros, bytes + 1));
     free(zeros);
     return owned[owned_count++] = out;
 }
@@ -79,9 +79,9 @@ static void receive(const spc_scene *scan, int32_t n)
 {
     int64_t first = rand() % (spc_scene_rows(scan) - n + 1);
 
-    check(spc_copy_to_device(ctx, coords, spc_scene_coords(scan) + 4 * first,
-                             16 * (size_t)n));
-    check(spc_copy_to_device(ctx, count, &n, sizeof(n)));
+    check(spc_memory_upload(coords, ctx, spc_scene_coords(scan) + 4 * first,
+                            16 * (size_t)n));
+    check(spc_memory_upload(count, ctx, &n, sizeof(n)));
 }
 
 /* Update and execution only enqueue work, so a CUDA graph may capture them. */
@@ -104,7 +104,7 @@ static void make_plan(int i, unsigned flags)
     check(spc_map_check(maps[i], NULL));
     check(spc_plan_create(&plans[i], ctx, &layers[i], maps[i], flags));
     void *packed = memory(spc_plan_weights_bytes(plans[i]));
-    check(spc_plan_pack_weights(plans[i], packed, weights, SPC_KRSC, NULL));
+    check(spc_plan_pack(packed, plans[i], weights, SPC_KRSC, NULL));
     buffers[i] = (spc_buffers){
         .in = i ? buffers[i - 1].out
                 : memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_IN,

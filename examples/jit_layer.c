@@ -100,8 +100,8 @@ static spc_status upload(void **out, layer *l, const float *values,
             halves[i] = half_of(values[i]);
     }
     if (status == SPC_OK)
-        status = spc_copy_to_device(
-            l->ctx, *out, halves ? (const void *)halves : values, bytes);
+        status = spc_memory_upload(
+            *out, l->ctx, halves ? (const void *)halves : values, bytes);
     free(halves);
     return status;
 }
@@ -109,7 +109,7 @@ static spc_status upload(void **out, layer *l, const float *values,
 static spc_status download(layer *l, size_t count)
 {
     spc_status status =
-        spc_copy_to_host(l->ctx, l->out, l->d_out, count * element(l));
+        spc_memory_download(l->out, l->ctx, l->d_out, count * element(l));
 
     if (status == SPC_OK && element(l) == 2) /* widen from the end, in place */
         for (size_t i = count; i-- > 0;)
@@ -173,7 +173,7 @@ static spc_status make_bias(layer *l)
         return status;
     if ((zeros = calloc(1, bytes)) == NULL)
         return SPC_ENOMEM;
-    status = spc_copy_to_device(l->ctx, l->d_bias, zeros, bytes);
+    status = spc_memory_upload(l->d_bias, l->ctx, zeros, bytes);
     free(zeros);
     return status;
 }
@@ -212,8 +212,7 @@ static spc_status make_plan(layer *l, unsigned flags)
              &l->d_workspace, l->ctx,
              spc_plan_workspace_bytes(l->plan, l->map))) != SPC_OK)
         return status;
-    return spc_plan_pack_weights(l->plan, l->d_packed, l->d_weights, SPC_KRSC,
-                                 NULL);
+    return spc_plan_pack(l->d_packed, l->plan, l->d_weights, SPC_KRSC, NULL);
 }
 
 static spc_status run(layer *l)
@@ -250,7 +249,7 @@ static spc_status check(layer *l, int *checked, int *wrong)
     size_t cout = (size_t)l->conv.cout;
     int32_t *index = malloc(l->offsets * l->rows_out * sizeof(*index) + 1);
     spc_status status =
-        index == NULL ? SPC_ENOMEM : spc_map_download(l->map, index);
+        index == NULL ? SPC_ENOMEM : spc_map_download(index, l->map);
 
     if (status == SPC_OK)
         status = download(l, l->rows_out * cout);
@@ -310,7 +309,7 @@ static void report(const layer *l, const options *o)
     spc_stats stats = spc_ctx_stats(l->ctx);
     spc_device_info device;
 
-    spc_ctx_device(l->ctx, &device);
+    spc_ctx_device(&device, l->ctx);
     printf("%s on %s (%s), %zu rows in, %zu out, %.2f neighbours each\n",
            o->layer, device.id, device.name, l->rows_in, l->rows_out,
            l->rows_out > 0 ? (double)spc_map_pairs(l->map) / (double)l->rows_out

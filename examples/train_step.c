@@ -72,13 +72,13 @@ static spc_net *make_network(uint64_t seed)
     input.channels = CHANNELS_IN;
     input.dtype = SPC_F32;
     check(spc_net_create(&net, "train_step", &error));
-    check(spc_net_add_input(net, &tensor, &input, &error));
+    check(spc_net_add_input(&tensor, net, &input, &error));
     for (int i = 0; i < LAYERS; i++) {
         spc_net_layer layer = SPC_NET_LAYER_INIT;
         layer.name = described[i].name;
         layer.in = tensor;
         check(spc_conv_parse(&layer.conv, described[i].words, &error));
-        check(spc_net_add_conv(net, &tensor, &layer, &error));
+        check(spc_net_add_conv(&tensor, net, &layer, &error));
     }
     check(spc_net_add_output(net, tensor, "y", &error));
     check(spc_net_init_params(net, seed, &error));
@@ -100,7 +100,7 @@ static void open_learner(learner *l, const spc_net *net, const spc_scene *scene,
     l->y = zeros(l->count, sizeof(float));
     check(spc_memory_alloc(&l->features, ctx, in));
     check(spc_memory_alloc(&l->grad, ctx, (size_t)l->count * sizeof(float)));
-    check(spc_copy_to_device(ctx, l->features, x, in));
+    check(spc_memory_upload(l->features, ctx, x, in));
 }
 
 static void close_learner(learner *l)
@@ -122,15 +122,15 @@ static double step(learner *l, const float *target)
     double loss = 0;
 
     /* Enqueues all layers; their results are kept for the backward pass. */
-    check(spc_training_forward(l->training, l->features, &out, NULL));
+    check(spc_training_forward(&out, l->training, l->features, NULL));
     check(spc_ctx_synchronize(ctx));
-    check(spc_copy_to_host(ctx, l->y, out, bytes));
+    check(spc_memory_download(l->y, ctx, out, bytes));
     for (int64_t i = 0; i < l->count; i++) {
         float off = l->y[i] - target[i];
         loss += (double)off * (double)off / (double)l->count;
         l->y[i] = 2 * off / (float)l->count;
     }
-    check(spc_copy_to_device(ctx, l->grad, l->y, bytes));
+    check(spc_memory_upload(l->grad, ctx, l->y, bytes));
     /* From the gradient of the outputs to that of every weight and bias. */
     check(spc_training_backward(l->training, l->grad, NULL));
     /*

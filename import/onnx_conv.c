@@ -441,7 +441,7 @@ static spc_status add_layer(struct reading *r)
     r->layer.name = r->name;
     r->layer.key = r->rulebook;
     status =
-        spc_net_add_conv(r->b->net, &r->out->tensor, &r->layer, r->b->error);
+        spc_net_add_conv(&r->out->tensor, r->b->net, &r->layer, r->b->error);
     r->out->kind = SPC__ONNX_ROWS;
     if (r->made != NULL)
         r->made->out = r->out->tensor;

@@ -177,7 +177,7 @@ static spc_status scatter(spc_tensor *out, spc__onnx_builder *b,
     f.dtype = info.dtype;
     f.order = order_of(value);
     memcpy(f.shape, info.shape, sizeof(f.shape));
-    return spc_net_add_feature(b->net, out, value->name, &f, value->tensor,
+    return spc_net_add_feature(out, b->net, value->name, &f, value->tensor,
                                SPC_NO_TENSOR, SPC_NO_TENSOR, b->error);
 }
 

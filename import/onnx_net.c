@@ -205,7 +205,7 @@ static spc_status add_feature(spc__onnx_builder *b, const spc__onnx_node *node,
     feature.dtype = info.dtype;
     spc__onnx_name(name, node);
     if (status == SPC_OK)
-        status = spc_net_add_feature(b->net, &value->tensor, name, &feature, in,
+        status = spc_net_add_feature(&value->tensor, b->net, name, &feature, in,
                                      add, SPC_NO_TENSOR, b->error);
     value->kind = SPC__ONNX_ROWS;
     return spc__onnx_pass_on(node, status);
@@ -259,7 +259,7 @@ static spc_status add_concat(spc__onnx_builder *b, const spc__onnx_node *node)
         return status;
     out->kind = SPC__ONNX_ROWS;
     return spc__onnx_pass_on(
-        node, spc_net_add_concat(b->net, &out->tensor, parts,
+        node, spc_net_add_concat(&out->tensor, b->net, parts,
                                  (int)node->pb->n_input, b->error));
 }
 
@@ -461,7 +461,7 @@ static spc_status add_input(spc__onnx_builder *b)
             "says how many channels that has",
             b->onnx->path, value->name);
     value->kind = SPC__ONNX_ROWS;
-    status = spc_net_add_input(b->net, &value->tensor, &input, &why);
+    status = spc_net_add_input(&value->tensor, b->net, &input, &why);
     return status == SPC_OK
                ? SPC_OK
                : spc__fail(b->error, status,

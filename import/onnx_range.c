@@ -134,7 +134,7 @@ spc_status spc__onnx_quantise(spc__onnx_builder *b)
     for (int t = 0; t < info.tensors; t++)
         ranges[t] = ranges[t] > 0 ? ranges[t] : 0;
     if (status == SPC_OK)
-        status = spc_net_quantise(b->net, ranges, NULL, b->error);
+        status = spc_net_quantise(NULL, b->net, ranges, b->error);
     free(ranges);
     return status;
 }

@@ -131,7 +131,7 @@ static spc_status prepare_plan(bench *b, spc_bench_result *out)
 
     if (status != SPC_OK)
         return status;
-    out->origin = spc_plan_match(b->plan);
+    out->match = spc_plan_match(b->plan);
     out->is_shipped = spc_plan_is_shipped(b->plan);
     snprintf(out->plan, sizeof(out->plan), "%s %.220s",
              spc_plan_template(b->plan), spc_plan_config(b->plan));
@@ -166,7 +166,7 @@ static spc_status prepare_shuffled(bench *b, uint64_t seed)
     }
     if ((status = spc_memory_alloc((void **)&b->coords, ctx, bytes)) ==
             SPC_OK &&
-        (status = spc_copy_to_device(ctx, b->coords, coords, bytes)) == SPC_OK)
+        (status = spc_memory_upload(b->coords, ctx, coords, bytes)) == SPC_OK)
         status = spc_map_create_from_rows(&b->shuffled, ctx, b->conv, b->coords,
                                           rows, NULL);
     free(coords);
@@ -340,15 +340,15 @@ static spc_status run_bench(const char *name, spc_ctx *ctx,
     return status;
 }
 
-spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv, const spc_scene *scene,
-                     uint64_t seed, spc_bench_result *out)
+spc_status spc_bench(spc_bench_result *out, spc_ctx *ctx, const spc_conv *conv,
+                     const spc_scene *scene, uint64_t seed)
 {
     return run_bench(__func__, ctx, conv, scene, seed, 0, out);
 }
 
-spc_status spc_bench_capacity(spc_ctx *ctx, const spc_conv *conv,
-                              const spc_scene *scene, uint64_t seed,
-                              int64_t capacity, spc_bench_result *out)
+spc_status spc_bench_capacity(spc_bench_result *out, spc_ctx *ctx,
+                              const spc_conv *conv, const spc_scene *scene,
+                              uint64_t seed, int64_t capacity)
 {
     if (capacity <= 0 && out != NULL && ctx != NULL)
         return spc__fail(spc__error_of(ctx), SPC_EINVAL,

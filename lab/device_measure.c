@@ -118,7 +118,7 @@ static spc_status work_done(bed *b, double *out)
 
     if (work == NULL)
         return spc__fail_memory(spc__error_of(b->ctx), bytes);
-    status = spc_copy_to_host(b->ctx, work, b->work, bytes);
+    status = spc_memory_download(work, b->ctx, b->work, bytes);
     *out = 0;
     for (int i = 0; i < b->args.blocks && status == SPC_OK; i++)
         *out += (double)work[i];

@@ -75,7 +75,7 @@ static spc_status run(spc__feature_bed *bed, uint64_t seed,
 
     snprintf(out->plan, sizeof(out->plan), "%s",
              spc__feature_plan_template(bed->plan));
-    out->origin = SPC_MATCH_DEFAULT;
+    out->match = SPC_MATCH_DEFAULT;
     if ((status = spc__feature_bed_fill(bed, &draw)) != SPC_OK ||
         (status = spc__feature_bed_clear(bed)) != SPC_OK ||
         (status = enqueue(bed, NULL)) != SPC_OK ||
@@ -89,9 +89,9 @@ static spc_status run(spc__feature_bed *bed, uint64_t seed,
                      &out->cold_spread_us, out);
 }
 
-spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
-                             const spc_scene *scene, uint64_t seed,
-                             spc_bench_result *out)
+spc_status spc_feature_bench(spc_bench_result *out, spc_ctx *ctx,
+                             const spc_feature *feature, const spc_scene *scene,
+                             uint64_t seed)
 {
     spc__feature_bed bed;
     spc_error *error = spc__error_of(ctx);

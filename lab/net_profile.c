@@ -101,7 +101,7 @@ static spc_status look_at_triplets(work_seen *out, spc_net_plan *plan,
     if (all == NULL || read == NULL)
         status =
             spc__fail_memory(spc__error_of(plan->ctx), count * sizeof(*all));
-    else if ((status = spc_map_download_triplets(m, all)) == SPC_OK)
+    else if ((status = spc_map_download_triplets(all, m)) == SPC_OK)
         count_triplets(out, all, (int64_t)count, read);
     free(all);
     free(read);
@@ -125,7 +125,7 @@ static spc_status look_at_map(work_seen *out, spc_net_plan *plan, int map)
     *out = (work_seen){0, 0};
     if (index == NULL || read == NULL)
         status = spc__fail_memory(spc__error_of(plan->ctx), entries * 4);
-    else if ((status = spc_map_download(m, index)) == SPC_OK)
+    else if ((status = spc_map_download(index, m)) == SPC_OK)
         count_seen(out, index, read, offsets, capacity, spc_map_rows_out(m));
     free(index);
     free(read);

@@ -40,9 +40,9 @@ static spc_status look(float *range, const spc_net_plan *plan,
     if (stored == NULL || values == NULL)
         status = spc__fail_memory(spc__error_of(plan->ctx), count * 4);
     else
-        status = spc_copy_to_host(plan->ctx, stored,
-                                  spc__net_data(plan, buffers, tensor),
-                                  count * type->bytes);
+        status = spc_memory_download(stored, plan->ctx,
+                                     spc__net_data(plan, buffers, tensor),
+                                     count * type->bytes);
     if (status == SPC_OK) {
         type->decode(values, stored, count);
         widen(range, values, rows, t->elements, place->pitch);

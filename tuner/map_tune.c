@@ -96,7 +96,7 @@ static spc_status compare(const run *r, const spc_map *map,
               : spc__fail_memory(r->error, bytes);
 
     if (status == SPC_OK)
-        status = spc_map_download(map, index);
+        status = spc_map_download(index, map);
     if (status == SPC_OK && !is_relation(index, map, &want))
         status = spc__fail(r->error, SPC_EWRONG,
                            "the map of scene '%.60s' is not the relation",
@@ -308,10 +308,9 @@ static spc_status try_all(run *r)
     return r->ctx->cache != NULL ? store_winner(r) : SPC_OK;
 }
 
-spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
-                        const spc_scene *const *scenes, int scene_count,
-                        const spc_tune_options *options,
-                        spc_tune_report *report)
+spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
+                        const spc_conv *conv, const spc_scene *const *scenes,
+                        int scene_count, const spc_tune_options *options)
 {
     const spc_tune_options usual = SPC_TUNE_OPTIONS_INIT;
     spc_tune_report unwanted;

@@ -363,9 +363,9 @@ static void fill_report(spc_tune_report *report, const run *r)
     report->was_there = r->was_there;
 }
 
-spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
+spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx, const spc_conv *conv,
                     const spc_scene *const *scenes, int scene_count,
-                    const spc_tune_options *options, spc_tune_report *report)
+                    const spc_tune_options *options)
 {
     spc_tune_report unwanted;
     run r = {0};

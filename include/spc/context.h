@@ -237,15 +237,15 @@ typedef struct spc_device_info {
 /* Writes up to `capacity` devices of this machine, best first, and returns how
  * many there are. Opens no context. */
 SPC_API int spc_devices_list(spc_device_info *out, int capacity);
-SPC_API spc_status spc_ctx_device(const spc_ctx *ctx, spc_device_info *out);
+SPC_API spc_status spc_ctx_device(spc_device_info *out, const spc_ctx *ctx);
 
 /* Device memory, for callers without an allocator of their own. */
 SPC_API spc_status spc_memory_alloc(void **out, spc_ctx *ctx, size_t bytes);
 SPC_API void spc_memory_free(spc_ctx *ctx, void *memory);
-SPC_API spc_status spc_copy_to_device(spc_ctx *ctx, void *device,
-                                      const void *host, size_t bytes);
-SPC_API spc_status spc_copy_to_host(spc_ctx *ctx, void *host,
-                                    const void *device, size_t bytes);
+SPC_API spc_status spc_memory_upload(void *device, spc_ctx *ctx,
+                                     const void *host, size_t bytes);
+SPC_API spc_status spc_memory_download(void *host, spc_ctx *ctx,
+                                       const void *device, size_t bytes);
 SPC_API spc_status spc_ctx_synchronize(spc_ctx *ctx);
 
 #ifdef __cplusplus

@@ -179,11 +179,12 @@ SPC_API int64_t spc_coords_batches(const spc_coords *coords);
  *   subdivide        scale 2, split 2: a voxel becomes eight children (TRELLIS:
  *                    Xiang and others, CVPR 2025)
  *   channel to space the same, with a mask of children or without, and features
- *                    gathered as slices; spc_coords_scatter is the way back
+ *                    gathered as slices; spc_coords_scatter_features is the
+ *                    reverse
  *
  * Features have shapes [rows of a source][channels] and [rows of the set]
  * [channels]. With slices a source has channels * children instead. See
- * spc_coords_gather and spc_coords_scatter.
+ * spc_coords_gather_features and spc_coords_scatter_features.
  *
  * Child (i, j, l) has the number i + split_x * (j + split_y * l).
  *
@@ -256,7 +257,7 @@ SPC_API spc_status spc_coords_update_regrouped(spc_coords *set,
 /* Makes such a mask from features (device, [rows of source i][children] at
  * in[i], stored as `dtype`): a slot stays where its feature is above `above`.
  * NaN is never above. Enqueues. */
-SPC_API spc_status spc_coords_mask_above(const spc_coords *set, uint8_t *mask,
+SPC_API spc_status spc_coords_mask_above(uint8_t *mask, const spc_coords *set,
                                          const void *const *in, spc_dtype dtype,
                                          float above, void *stream);
 
@@ -273,16 +274,19 @@ typedef struct spc_gather {
  * of its sources' rows: the slots that merge into one voxel are summed, in fp32
  * and in the order of slots. Of the sources' buffers only rows that are in the
  * set are read. Enqueues. */
-SPC_API spc_status spc_coords_gather(const spc_coords *set, void *out,
-                                     const void *const *in,
-                                     const spc_gather *how, void *stream);
-/* The reverse of spc_coords_gather: each row of a source receives the features
- * of the voxels made from it (without slices, their sum over its children), or
- * zeros if there are no such voxels. Writes as many rows of out[i] as the
- * capacity of source i. */
-SPC_API spc_status spc_coords_scatter(const spc_coords *set, void *const *out,
-                                      const void *in, const spc_gather *how,
-                                      void *stream);
+SPC_API spc_status spc_coords_gather_features(void *out, const spc_coords *set,
+                                              const void *const *in,
+                                              const spc_gather *how,
+                                              void *stream);
+/* The reverse of spc_coords_gather_features: each row of a source receives the
+ * features of the voxels made from it (without slices, their sum over its
+ * children), or zeros if there are no such voxels. Writes as many rows of
+ * out[i] as the capacity of source i. */
+SPC_API spc_status spc_coords_scatter_features(void *const *out,
+                                               const spc_coords *set,
+                                               const void *in,
+                                               const spc_gather *how,
+                                               void *stream);
 
 /* Which rows came from where, on the device: row r of the set is made of the
  * slots slots[begin[r]] to slots[begin[r + 1] - 1], in ascending order, and
@@ -383,7 +387,7 @@ typedef struct spc_voxels_info {
  * capacity that would have fitted; SPC_ERANGE: points are bad, with the first
  * of them: they were left out, and all else is as it should be. `info` (may be
  * NULL) is filled in any case but SPC_EDEVICE. */
-SPC_API spc_status spc_voxels_check(spc_voxels *voxels, spc_voxels_info *info,
+SPC_API spc_status spc_voxels_check(spc_voxels_info *info, spc_voxels *voxels,
                                     void *stream);
 
 /* On the device: coordinates [capacity][4] and how many there are, as
@@ -467,7 +471,7 @@ SPC_API int spc_map_key_bits(const spc_map *map);     /* of the inputs */
  * outputs' set, which for maps made by spc_map_create_from_scene is the number
  * of outputs; `index` holds K * rows entries. Waits.
  */
-SPC_API spc_status spc_map_download(const spc_map *map, int32_t *index);
+SPC_API spc_status spc_map_download(int32_t *index, const spc_map *map);
 
 #ifdef __cplusplus
 }

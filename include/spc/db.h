@@ -68,7 +68,7 @@ typedef struct spc_db_fault {
 /* Compares every record of the database's files with its digest; *checked (may
  * be NULL) is how many there are. A damaged record is reported and is not a
  * failure. */
-SPC_API spc_status spc_db_verify(spc_ctx *ctx, int64_t *checked,
+SPC_API spc_status spc_db_verify(int64_t *checked, spc_ctx *ctx,
                                  spc_status (*each)(const spc_db_fault *fault,
                                                     void *payload),
                                  void *payload);
@@ -114,11 +114,10 @@ typedef enum spc_db_what {
 
 /* Writes records as sorted text. *damaged (may be NULL): how many
  * were left out because they are not what was stored. */
-SPC_API spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
-                                 spc_status (*write)(const char *text,
-                                                     size_t bytes,
-                                                     void *payload),
-                                 void *payload, int64_t *damaged);
+SPC_API spc_status spc_db_export(
+    int64_t *damaged, spc_ctx *ctx, spc_db_what what,
+    spc_status (*write)(const char *text, size_t bytes, void *payload),
+    void *payload);
 
 /* Takes such text, or the records of another database, in one transaction. Host
  * code, and a network that would replace one of the same name, is rejected
@@ -164,9 +163,9 @@ typedef struct spc_db_pack_options {
  * may be open elsewhere, because SQLite keeps a log for it. Nothing is written
  * on these errors. `options` may be NULL.
  */
-SPC_API spc_status spc_db_pack(spc_ctx *ctx, const char *path,
-                               const spc_db_pack_options *options,
-                               spc_db_packed *packed);
+SPC_API spc_status spc_db_pack(spc_db_packed *packed, spc_ctx *ctx,
+                               const char *path,
+                               const spc_db_pack_options *options);
 
 typedef struct spc_db_prune_options {
     bool losers; /* trials that were not chosen, where something was */
@@ -177,14 +176,13 @@ typedef struct spc_db_prune_options {
 /* Removes that, what was set aside as damaged, and what nothing refers to any
  * more. Pinned choices stay. *removed (may be NULL) counts trials, choices and
  * code. */
-SPC_API spc_status spc_db_prune(spc_ctx *ctx,
-                                const spc_db_prune_options *options,
-                                int64_t *removed);
+SPC_API spc_status spc_db_prune(int64_t *removed, spc_ctx *ctx,
+                                const spc_db_prune_options *options);
 
 /* Uses records again that were set aside as damaged and are intact now, because
  * the file was restored or a read had failed. A record whose code was refused
  * stays aside until its layer is tuned again. */
-SPC_API spc_status spc_db_restore(spc_ctx *ctx, int64_t *released);
+SPC_API spc_status spc_db_restore(int64_t *released, spc_ctx *ctx);
 
 /* Chooses for problem `id` of the context's file the trial that is listed as
  * `choice` ("os_warp rows=16,...") by hand: it comes before all that is
@@ -194,7 +192,7 @@ SPC_API spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice);
 
 /* Brings a file to the schema of this library: *from and *to are versions.
  * Contexts do so too when they open a file that they may write. */
-SPC_API spc_status spc_db_migrate(const char *path, int *from, int *to,
+SPC_API spc_status spc_db_migrate(int *from, int *to, const char *path,
                                   spc_error *error);
 
 #ifdef __cplusplus

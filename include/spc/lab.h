@@ -208,7 +208,7 @@ typedef struct spc_bench_result {
     double error; /* against the oracle, over tolerance; the largest of those
                      before and after timing */
     int samples;
-    spc_match origin;
+    spc_match match;
     bool is_shipped; /* as spc_plan_is_shipped */
     char plan[256];  /* "os_warp rows=16,..." */
 } spc_bench_result;
@@ -216,16 +216,17 @@ typedef struct spc_bench_result {
 /* Times the plan that spc_plan_create gives for conv on scene. SPC_EINVAL: the
  * scene has no voxels; SPC_EWRONG: the result differs from the oracle's, before
  * the plan was timed or after it; SPC_EINTERRUPTED; others as that one's. */
-SPC_API spc_status spc_bench(spc_ctx *ctx, const spc_conv *conv,
-                             const spc_scene *scene, uint64_t seed,
-                             spc_bench_result *out);
+SPC_API spc_status spc_bench(spc_bench_result *out, spc_ctx *ctx,
+                             const spc_conv *conv, const spc_scene *scene,
+                             uint64_t seed);
 /* The same with a map that has room for `capacity` voxels, as networks and
  * frames have: grids are made for the capacity. Times of the map itself are
  * those of an exact one. SPC_ECAPACITY: the scene has more; SPC_EUNSUPPORTED:
  * the layer is given both sets, or its kernel clears what it adds to. */
-SPC_API spc_status spc_bench_capacity(spc_ctx *ctx, const spc_conv *conv,
+SPC_API spc_status spc_bench_capacity(spc_bench_result *out, spc_ctx *ctx,
+                                      const spc_conv *conv,
                                       const spc_scene *scene, uint64_t seed,
-                                      int64_t capacity, spc_bench_result *out);
+                                      int64_t capacity);
 
 /*
  * The same of an operator on features: its result on random features of the
@@ -235,9 +236,9 @@ SPC_API spc_status spc_bench_capacity(spc_ctx *ctx, const spc_conv *conv,
  * voxels as outputs. SPC_EINVAL, SPC_EWRONG, SPC_EINTERRUPTED, and as
  * spc_feature_plan_create, spc_map_create_from_scene.
  */
-SPC_API spc_status spc_feature_bench(spc_ctx *ctx, const spc_feature *feature,
-                                     const spc_scene *scene, uint64_t seed,
-                                     spc_bench_result *out);
+SPC_API spc_status spc_feature_bench(spc_bench_result *out, spc_ctx *ctx,
+                                     const spc_feature *feature,
+                                     const spc_scene *scene, uint64_t seed);
 
 /*
  * Computes the floors of a layer with this number of rows and density, on a
@@ -260,10 +261,10 @@ SPC_API spc_status spc_bench_floor(spc_bench_result *out, spc_ctx *ctx,
  * NULL) is the largest error over its tolerance. SPC_EWRONG; SPC_EINTERRUPTED;
  * and as spc_feature_plan_create, spc_map_create_from_scene.
  */
-SPC_API spc_status spc_feature_verify(spc_ctx *ctx, const spc_feature *feature,
+SPC_API spc_status spc_feature_verify(double *error, spc_ctx *ctx,
+                                      const spc_feature *feature,
                                       const spc_scene *const *scenes,
-                                      int scene_count, uint64_t seed,
-                                      double *error);
+                                      int scene_count, uint64_t seed);
 /*
  * The same of a regrouping: of each scene as the only source and of all
  * together (up to 8), with a mask and without one; its voxels, its lists of

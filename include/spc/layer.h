@@ -239,7 +239,7 @@ typedef enum spc_out_type {
  *          the operator is the one that reads the relation the other way (SUBM
  *          remains, with its offsets mirrored), cin and cout have changed
  *          places, and so all that serves convolutions serves it. Its weights
- *          are those of the layer as they are: spc_plan_pack_weights turns
+ *          are those of the layer as they are: spc_plan_pack turns
  *          them. The gradient of a GENERATIVE layer is a CONV by that rule
  *   WGRAD  dw[k][ci][co] = the sum over pairs (i, o) of offset k of x[i][ci]
  *          * dy[o][co], and with `bias` db[co] = the sum over o of dy[o][co];
@@ -248,8 +248,8 @@ typedef enum spc_out_type {
  *          [K][cin / groups][cout], then db[cout] if there is one, in the type
  *          `out`; with `accumulate` added to what `weights` points at, of that
  *          shape and type, which may be out itself. No epilogue. A plan made
- *          with SPC_PLAN_KRSC has SPC_KRSC, [cout][K][cin / groups], in place of
- *          SPC_RSCK, with the same bits; its workspace is larger by the result
+ *          with SPC_PLAN_KRSC has SPC_KRSC, [cout][K][cin / groups], in place
+ * of SPC_RSCK, with the same bits; its workspace is larger by the result
  *
  * Both sum in an order that does not change, without atomics, if the layer is
  * deterministic.

@@ -109,7 +109,7 @@ typedef struct spc_net_input {
     }
 
 /* The one input, and the first of the tensors. */
-SPC_API spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
+SPC_API spc_status spc_net_add_input(spc_tensor *out, spc_net *net,
                                      const spc_net_input *input,
                                      spc_error *error);
 
@@ -146,7 +146,7 @@ typedef struct spc_net_layer {
  * nearest=1 with a cube of one cell at the finer tensor, or an inverse layer,
  * and nearest=1 with a voxel takes the points that stay as they are.
  */
-SPC_API spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
+SPC_API spc_status spc_net_add_conv(spc_tensor *out, spc_net *net,
                                     const spc_net_layer *layer,
                                     spc_error *error);
 
@@ -156,7 +156,7 @@ SPC_API spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
  * left out. The indices are a tensor of the network that follows those outputs;
  * nothing else reads it. An ADD that follows a convolution becomes its residual
  * if no other layer reads the convolution's outputs. */
-SPC_API spc_status spc_net_add_feature(spc_net *net, spc_tensor *out,
+SPC_API spc_status spc_net_add_feature(spc_tensor *out, spc_net *net,
                                        const char *name,
                                        const spc_feature *feature,
                                        spc_tensor in, spc_tensor add,
@@ -164,14 +164,15 @@ SPC_API spc_status spc_net_add_feature(spc_net *net, spc_tensor *out,
 
 /* The channels of several tensors over one set, side by side. They are written
  * in place where each begins at a multiple of 16 bytes. */
-SPC_API spc_status spc_net_add_concat(spc_net *net, spc_tensor *out,
+SPC_API spc_status spc_net_add_concat(spc_tensor *out, spc_net *net,
                                       const spc_tensor *parts, int count,
                                       spc_error *error);
 
 /* A set made of those of 1 to 8 tensors, with their features as
- * spc_coords_gather has them. `slices`: children have slices of the channels.
+ * spc_coords_gather_features has them. `slices`: children have slices of the
+ * channels.
  */
-SPC_API spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
+SPC_API spc_status spc_net_add_regroup(spc_tensor *out, spc_net *net,
                                        const spc_tensor *sources, int count,
                                        const spc_regrouping *how, bool slices,
                                        spc_error *error);
@@ -204,7 +205,7 @@ typedef struct spc_net_masked {
     }
 
 /* Adds such a set; *out is its features. A bad one fails with a sentence. */
-SPC_API spc_status spc_net_add_masked(spc_net *net, spc_tensor *out,
+SPC_API spc_status spc_net_add_masked(spc_tensor *out, spc_net *net,
                                       const spc_net_masked *masked,
                                       spc_error *error);
 
@@ -294,8 +295,8 @@ SPC_API spc_status spc_net_init_params(spc_net *net, uint64_t seed,
  * NaN or infinite; SPC_ESTATE: the network is quantised already, or has plans.
  * spc_net_store stores it quantised.
  */
-SPC_API spc_status spc_net_quantise(spc_net *net, const float *ranges,
-                                    int *layers, spc_error *error);
+SPC_API spc_status spc_net_quantise(int *layers, spc_net *net,
+                                    const float *ranges, spc_error *error);
 
 typedef struct spc_net_options {
     int64_t capacity; /* most rows of a scene */
@@ -422,7 +423,7 @@ typedef struct spc_net_step {
     const char *name;   /* of the layer; else "set" or "map" */
     char text[256];     /* the layer as text; of a map its geometry */
     const char *kernel; /* "os_mma rows=64,..." or "" */
-    spc_match origin;   /* of a convolution's plan */
+    spc_match match;    /* of a convolution's plan */
     int set;            /* that is filled, or where its outputs lie */
     int set_in;         /* of a layer: where its inputs lie */
     int map;            /* that is filled, or that a layer reads; -1: none */

@@ -87,7 +87,7 @@ typedef struct spc_explain_question {
 } spc_explain_question;
 
 typedef struct spc_explanation {
-    spc_match origin;
+    spc_match match;
     int has_code; /* 0: no record names code of it; a plan may compile it */
     char template_name[32];
     char config[256];
@@ -118,27 +118,24 @@ typedef enum spc_weights_layout {
 /* Packs canonical weights (device, the problem's type in memory, at a multiple
  * of its size) into `packed` (device, spc_plan_weights_bytes, 256-byte aligned,
  * apart from them). Asynchronous on `stream`. */
-SPC_API spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
-                                         const void *weights,
-                                         spc_weights_layout layout,
-                                         void *stream);
+SPC_API spc_status spc_plan_pack(void *packed, const spc_plan *plan,
+                                 const void *weights, spc_weights_layout layout,
+                                 void *stream);
 
 /*
  * Packs the weights of `count` plans, as after a step of training: weights[i]
- * into packed[i] for plans[i], each as spc_plan_pack_weights does. The plans
+ * into packed[i] for plans[i], each as spc_plan_pack does. The plans
  * may be of several contexts on one device. All arguments are checked before
  * anything is enqueued. *failed (may be NULL) is the index of the plan that
  * failed, and its context has the sentence; -1: none, or the failure is not
  * that of one plan. SPC_EINVAL: `count` is negative, an array or a plan is
- * NULL, and what spc_plan_pack_weights refuses; SPC_EDEVICE: a launch failed,
+ * NULL, and what spc_plan_pack refuses; SPC_EDEVICE: a launch failed,
  * and those before *failed are enqueued.
  */
-SPC_API spc_status spc_plans_pack_weights(int *failed,
-                                          const spc_plan *const *plans,
-                                          void *const *packed,
-                                          const void *const *weights, int count,
-                                          spc_weights_layout layout,
-                                          void *stream);
+SPC_API spc_status spc_plan_pack_many(int *failed, void *const *packed,
+                                      const spc_plan *const *plans,
+                                      const void *const *weights, int count,
+                                      spc_weights_layout layout, void *stream);
 
 /* Makes `map` ready for `plan` (a map that was not the one given to
  * spc_plan_create), on `stream`. Allocates; not for the execute path. Other

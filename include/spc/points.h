@@ -128,8 +128,8 @@ typedef struct spc_triplet {
 
 /* Copies the spc_map_pairs triplets of a checked map to the host, those of an
  * output together and in their order. */
-SPC_API spc_status spc_map_download_triplets(const spc_map *map,
-                                             spc_triplet *out);
+SPC_API spc_status spc_map_download_triplets(spc_triplet *out,
+                                             const spc_map *map);
 
 #ifdef __cplusplus
 }

@@ -61,9 +61,9 @@ SPC_API spc_status spc_training_output_at(spc_training_out *out,
 
 /* `features` [rows of the scene][channels], which must stay until the way back;
  * *out, the first output, [spc_training_rows][channels], both on the device. */
-SPC_API spc_status spc_training_forward(spc_training *training,
-                                        const void *features, const void **out,
-                                        void *stream);
+SPC_API spc_status spc_training_forward(const void **out,
+                                        spc_training *training,
+                                        const void *features, void *stream);
 /* From the gradient of the output, on the device and in its type, to those of
  * all parameters; of a network with several outputs from that of each, `count`
  * of them. SPC_ESTATE: there was no forward pass; SPC_EINVAL: another count. */
@@ -81,9 +81,9 @@ spc_training_features_gradient(const spc_training *training);
 /* The weights (KRSC), scale or bias of a layer and their gradient, on the host;
  * NULL: not wanted. Waits. SPC_ENOTFOUND: the layer lacks such an array that
  * the output depends on; SPC_EINVAL: another count. */
-SPC_API spc_status spc_training_get_param(spc_training *training,
+SPC_API spc_status spc_training_get_param(float *values, float *gradient,
+                                          spc_training *training,
                                           const char *layer, spc_operand which,
-                                          float *values, float *gradient,
                                           int64_t count);
 /* Sets the values of a parameter, for callers with their own optimiser. Waits.
  * Fails as spc_training_get_param. */

@@ -149,10 +149,10 @@ typedef struct spc_tune_report {
  * some measurements (SPC_STAGE_BUILD: compiled code) could not be stored. It is
  * no failure where no database was asked for, by an empty name.
  */
-SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
+SPC_API spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx,
+                            const spc_conv *conv,
                             const spc_scene *const *scenes, int scene_count,
-                            const spc_tune_options *options,
-                            spc_tune_report *report);
+                            const spc_tune_options *options);
 
 /*
  * Tunes the search of a layer's map: every configuration of the template
@@ -162,10 +162,10 @@ SPC_API spc_status spc_tune(spc_ctx *ctx, const spc_conv *conv,
  * options only the callbacks count. SPC_EUNSUPPORTED where the host builds
  * maps: there is nothing to choose. Else as spc_tune.
  */
-SPC_API spc_status spc_tune_map(spc_ctx *ctx, const spc_conv *conv,
+SPC_API spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
+                                const spc_conv *conv,
                                 const spc_scene *const *scenes, int scene_count,
-                                const spc_tune_options *options,
-                                spc_tune_report *report);
+                                const spc_tune_options *options);
 
 /*
  * The other side of spc_tune_options.worker: measures candidates for the
@@ -198,10 +198,9 @@ SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
 typedef struct spc_background_options {
     /* spc_tune, of libspclab: the thread also tunes, on the coordinates of the
      * plan's map. NULL: it only compiles. */
-    spc_status (*tune)(spc_ctx *ctx, const spc_conv *conv,
-                       const spc_scene *const *scenes, int scene_count,
-                       const spc_tune_options *options,
-                       spc_tune_report *report);
+    spc_status (*tune)(spc_tune_report *report, spc_ctx *ctx,
+                       const spc_conv *conv, const spc_scene *const *scenes,
+                       int scene_count, const spc_tune_options *options);
     spc_effort effort;
     const char *const *worker; /* as in spc_tune_options */
 } spc_background_options;

@@ -162,9 +162,9 @@ static bool succeeds(const spc__gate *g, const spc__gate_setting *at,
     uint64_t digests[SPC__RUN_DIGESTS] = {0};
     spc__worst worst;
 
-    if (at->out_byte < 0 && spc_copy_to_device(g->bed->ctx, g->bed->out.data,
-                                               scene->exact[at->previous],
-                                               g->bed->out.bytes) != SPC_OK)
+    if (at->out_byte < 0 && spc_memory_upload(g->bed->out.data, g->bed->ctx,
+                                              scene->exact[at->previous],
+                                              g->bed->out.bytes) != SPC_OK)
         return false;
     if (!spc__gate_run(g, at, digests) ||
         !spc__gate_compare(g, at, digests[SPC__RESULT], &worst))

@@ -198,9 +198,9 @@ static spc_status write_patches(const odd_launch *l, bool right)
     }
     if (status != SPC_OK || l->odd != SPC__ODD_OTHERS)
         return status;
-    return spc_plan_pack_weights(g->tested->plan,
-                                 (void *)spc__gate_packed(g, SPC__COUNT),
-                                 bed->weights[SPC__COUNT].data, SPC_KRSC, NULL);
+    return spc_plan_pack((void *)spc__gate_packed(g, SPC__COUNT),
+                         g->tested->plan, bed->weights[SPC__COUNT].data,
+                         SPC_KRSC, NULL);
 }
 
 /* True if element i is correct. */

@@ -54,8 +54,8 @@ static spc_status fetch_weights(places *p)
     if ((p->packed = malloc(packed->bytes)) == NULL)
         return spc__fail_memory(spc__error_of(g->bed->ctx), packed->bytes);
     add(p, &p->buffers.weights, p->packed, packed->bytes, PACKED_PLACE);
-    return spc_copy_to_host(g->bed->ctx, p->packed, packed->data,
-                            packed->bytes);
+    return spc_memory_download(p->packed, g->bed->ctx, packed->data,
+                               packed->bytes);
 }
 
 static spc_status list_operands(places *p)
@@ -110,7 +110,7 @@ static spc_status move(places *p, moved *m, bool turned)
     if (m->host == NULL)
         return bed->ops->fill(bed->ctx->device, to, SPC__ZONE_BYTE, m->bytes,
                               NULL, spc__error_of(bed->ctx));
-    return spc_copy_to_device(bed->ctx, to, m->host, m->bytes);
+    return spc_memory_upload(to, bed->ctx, m->host, m->bytes);
 }
 
 static spc_status launch(places *p, bool turned, uint64_t *digest)

@@ -47,7 +47,7 @@ static spc_status copy(const together *t, const void **to, char **at,
         return SPC_OK;
     *to = *at;
     *at += padded(bytes);
-    return spc_copy_to_device(t->g->bed->ctx, (void *)*to, from, bytes);
+    return spc_memory_upload((void *)*to, t->g->bed->ctx, from, bytes);
 }
 
 /* Places the inputs of its draw, a workspace, and an output for each launch. */

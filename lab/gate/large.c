@@ -274,8 +274,8 @@ spc_status spc__large_upload(spc__guarded *to, spc__bed *bed, spc_operand which,
     spc_status status = spc__bed_lay(bed, to, all.bytes);
     for (size_t at = 0; at < all.bytes && status == SPC_OK; at += step)
         status =
-            spc_copy_to_device(bed->ctx, to->data + at, encoded,
-                               all.bytes - at < step ? all.bytes - at : step);
+            spc_memory_upload(to->data + at, bed->ctx, encoded,
+                              all.bytes - at < step ? all.bytes - at : step);
     free(encoded);
     return status;
 }
@@ -579,13 +579,13 @@ static spc_status fetch(const spc__large *large, const spc__bed *bed)
     spc_status status = SPC_OK;
 
     if (bed->sample->conv.pass == SPC_WGRAD)
-        return spc_copy_to_host(bed->ctx, large->got, large->out.data,
-                                large->out.bytes);
+        return spc_memory_download(large->got, bed->ctx, large->out.data,
+                                   large->out.bytes);
     for (int64_t i = 0; i < large->count && status == SPC_OK; i++)
-        status =
-            spc_copy_to_host(bed->ctx, (char *)large->got + (size_t)i * pitch,
-                             large->out.data + (size_t)large->at[i] * pitch,
-                             (size_t)out.columns * element);
+        status = spc_memory_download(
+            (char *)large->got + (size_t)i * pitch, bed->ctx,
+            large->out.data + (size_t)large->at[i] * pitch,
+            (size_t)out.columns * element);
     return status;
 }
 

@@ -65,9 +65,9 @@ static spc_status upload_dy(const maker *m)
                                    NULL, spc__error_of(ctx));
     for (int64_t i = 0; i < to->count && status == SPC_OK; i++) {
         spc__encode_rows(encoded, &one, m->dy + i * m->conv->cout);
-        status = spc_copy_to_device(
-            ctx, to->residual.data + (size_t)to->at[i] * pitch, encoded,
-            one.bytes);
+        status =
+            spc_memory_upload(to->residual.data + (size_t)to->at[i] * pitch,
+                              ctx, encoded, one.bytes);
     }
     free(encoded);
     return status;

@@ -143,7 +143,7 @@ static spc_status upload(spc__bed *bed, spc__guarded *to, const void *from,
 
     return status != SPC_OK || bytes == 0
                ? status
-               : spc_copy_to_device(bed->ctx, to->data, from, bytes);
+               : spc_memory_upload(to->data, bed->ctx, from, bytes);
 }
 
 /* ---- building ------------------------------------------------------------ */
@@ -510,10 +510,10 @@ spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
     if (status != SPC_OK || (bed->sample->conv.pass == SPC_WGRAD && bytes == 0))
         return status;
     if (bed->sample->conv.pass == SPC_WGRAD) /* an existing gradient */
-        return spc_copy_to_device(bed->ctx, to->data,
-                                  bed->sample->weights[draw], bytes);
-    return spc_plan_pack_weights(plan, to->data, bed->weights[draw].data,
-                                 spc__bed_layout(draw), NULL);
+        return spc_memory_upload(to->data, bed->ctx, bed->sample->weights[draw],
+                                 bytes);
+    return spc_plan_pack(to->data, plan, bed->weights[draw].data,
+                         spc__bed_layout(draw), NULL);
 }
 
 static spc_status set(spc__bed *bed, const spc_plan *plan, int s, size_t place)
@@ -552,7 +552,7 @@ spc_status spc__bed_fill_out(spc__bed *bed, int byte)
     for (int64_t row = 0; row < out.rows; row++)
         memset(rows + (size_t)(row * out.pitch) * element, byte,
                (size_t)out.columns * element);
-    return spc_copy_to_device(bed->ctx, bed->out.data, rows, out.bytes);
+    return spc_memory_upload(bed->out.data, bed->ctx, rows, out.bytes);
 }
 
 /* Sets the scales; those of absent tensors are ignored. */
@@ -607,5 +607,6 @@ spc_status spc__bed_fetch(const spc__bed *bed)
 {
     if (bed->out.bytes == 0)
         return SPC_OK;
-    return spc_copy_to_host(bed->ctx, bed->host, bed->out.data, bed->out.bytes);
+    return spc_memory_download(bed->host, bed->ctx, bed->out.data,
+                               bed->out.bytes);
 }

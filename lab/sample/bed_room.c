@@ -67,7 +67,7 @@ static spc_status reserve_scene(room *r, int64_t capacity)
     spc__coords_extent(options.low, options.high, scene->coords, scene->voxels);
     r->rows = scene->voxels;
     if (status == SPC_OK)
-        status = spc_copy_to_device(ctx, r->coords, scene->coords, bytes);
+        status = spc_memory_upload(r->coords, ctx, scene->coords, bytes);
     if (status == SPC_OK)
         status =
             spc__coords_reserve(&r->scene, ctx, &options, spc__error_of(ctx));
@@ -145,7 +145,7 @@ static spc_status leave_room(spc__bed *bed, int64_t capacity)
     if (status == SPC_OK)
         status = spc__bed_reserve(bed, &bed->out, all[SPC_OPERAND_OUT].bytes);
     if (status == SPC_OK)
-        status = spc_copy_to_device(bed->ctx, bed->count, &rows, sizeof rows);
+        status = spc_memory_upload(bed->count, bed->ctx, &rows, sizeof rows);
     bed->capacity = capacity;
     return status == SPC_OK ? spc__bed_refill(bed) : status;
 }
@@ -305,8 +305,8 @@ static void swap_rooms(spc__bed *bed, int s)
 static spc_status fill_map(const spc__bed *bed, spc_map *map,
                            const spc__sample_scene *scene)
 {
-    spc_status status = spc_copy_to_device(
-        bed->ctx, bed->spare_coords, scene->coords, 16 * (size_t)scene->voxels);
+    spc_status status = spc_memory_upload(
+        bed->spare_coords, bed->ctx, scene->coords, 16 * (size_t)scene->voxels);
 
     if (status == SPC_OK)
         status = spc__map_rebuild(map, bed->spare_coords, scene->voxels, false,
@@ -323,7 +323,7 @@ spc_status spc__bed_take_spare(spc__bed *bed, int s)
     bed->counted = s;
     return bed->maps[s] != NULL
                ? fill_map(bed, bed->maps[s], scene)
-               : spc_copy_to_device(bed->ctx, bed->count, &rows, sizeof rows);
+               : spc_memory_upload(bed->count, bed->ctx, &rows, sizeof rows);
 }
 
 void spc__bed_return_spare(spc__bed *bed, int s)

@@ -112,7 +112,7 @@ static spc_status add_at_host(spc__digester *d, const void *data, size_t bytes)
     if (copy == NULL)
         return spc__fail_memory(spc__error_of(d->ctx), bytes);
     if ((status = spc_ctx_synchronize(d->ctx)) == SPC_OK &&
-        (status = spc_copy_to_host(d->ctx, copy, data, bytes)) == SPC_OK)
+        (status = spc_memory_download(copy, d->ctx, data, bytes)) == SPC_OK)
         d->at_host[d->count++] = spc__digest_host(copy, bytes);
     free(copy);
     return status;
@@ -158,8 +158,8 @@ spc_status spc__digester_end(spc__digester *d, uint64_t *out)
         memcpy(out, d->at_host, (size_t)d->count * sizeof(*out));
         return SPC_OK;
     }
-    status = spc_copy_to_host(d->ctx, sums, d->sums,
-                              (size_t)d->count * 2 * sizeof(*sums));
+    status = spc_memory_download(sums, d->ctx, d->sums,
+                                 (size_t)d->count * 2 * sizeof(*sums));
     for (int i = 0; i < d->count && status == SPC_OK; i++)
         out[i] = join(sums[2 * i], sums[2 * i + 1]);
     return status;

@@ -77,7 +77,7 @@ static spc_status open_map(spc__feature_bed *b)
     size_t entries = (size_t)b->of.rows_out *
                      (size_t)spc_geometry_offset_count(&b->feature->geometry);
     if ((status = allocate(&b->index, b->ctx, entries, 4)) == SPC_OK &&
-        (status = spc_map_download(b->map, b->index)) == SPC_OK)
+        (status = spc_map_download(b->index, b->map)) == SPC_OK)
         status = spc_feature_plan_prepare(b->plan, b->map, NULL);
     b->of.map = b->index;
     return status;
@@ -146,7 +146,7 @@ static spc_status move_rows(const spc__feature_rows *to, spc_ctx *ctx,
     for (int64_t i = 0; i < to->rows; i++)
         spc__dtype_of(to->dtype)->encode(image + offset_of(to, i),
                                          values + i * to->row, (size_t)to->row);
-    status = spc_copy_to_device(ctx, to->base, image, to->bytes);
+    status = spc_memory_upload(to->base, ctx, image, to->bytes);
     free(image);
     return status;
 }
@@ -184,7 +184,7 @@ static spc_status move(void *out, spc_ctx *ctx, const void *from, size_t bytes)
     spc_status status = spc_memory_alloc(&memory, ctx, bytes + 16);
 
     if (status == SPC_OK && from != NULL)
-        status = spc_copy_to_device(ctx, memory, from, bytes);
+        status = spc_memory_upload(memory, ctx, from, bytes);
     else if (status == SPC_OK)
         status = spc__device_ops_of(ctx->device)
                      ->fill(ctx->device, memory, PATTERN, bytes + 16, NULL,
@@ -477,7 +477,7 @@ static spc_status check_stored(const spc__feature_bed *b)
     if (!spc__feature_stores_index(b->feature))
         return SPC_OK;
     if ((status = allocate(&got, b->ctx, count, 4)) == SPC_OK)
-        status = spc_copy_to_host(b->ctx, got, b->buffers.index, count * 4);
+        status = spc_memory_download(got, b->ctx, b->buffers.index, count * 4);
     for (size_t i = 0; i < count && status == SPC_OK; i++)
         if (got[i] != b->stored[i])
             status = fail_wrong(b, "index %lld is %d and must be %d",
@@ -492,7 +492,7 @@ spc_status spc__feature_bed_check(const spc__feature_bed *b, double *error)
     spc_status status = allocate(&result, b->ctx, b->out.bytes, 1);
 
     if (status == SPC_OK && (status = spc_ctx_synchronize(b->ctx)) == SPC_OK)
-        status = spc_copy_to_host(b->ctx, result, b->out.base, b->out.bytes);
+        status = spc_memory_download(result, b->ctx, b->out.base, b->out.bytes);
     if (status == SPC_OK && (status = check_rows(b, result, error)) == SPC_OK &&
         (status = check_gaps(b, result)) == SPC_OK)
         status = check_stored(b);

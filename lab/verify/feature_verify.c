@@ -68,9 +68,10 @@ static spc_status verify_awkward(spc_ctx *ctx, const spc_feature *feature,
     return status;
 }
 
-spc_status spc_feature_verify(spc_ctx *ctx, const spc_feature *feature,
+spc_status spc_feature_verify(double *error, spc_ctx *ctx,
+                              const spc_feature *feature,
                               const spc_scene *const *scenes, int scene_count,
-                              uint64_t seed, double *error)
+                              uint64_t seed)
 {
     double ignored, *worst = error != NULL ? error : &ignored;
     spc_error *failure = spc__error_of(ctx);

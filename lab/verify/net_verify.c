@@ -51,8 +51,8 @@ spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor)
         if (v->tensors[tensor] == NULL || raw == NULL)
             status = spc__fail_memory(v->error, bytes);
         else
-            status = spc_copy_to_host(
-                v->plan->ctx, raw, spc__net_data(v->plan, v->buffers, tensor),
+            status = spc_memory_download(
+                raw, v->plan->ctx, spc__net_data(v->plan, v->buffers, tensor),
                 bytes);
         for (size_t row = 0; row < rows && status == SPC_OK; row++)
             spc__dtype_of(t->dtype)->decode(v->tensors[tensor] + row * columns,
@@ -465,7 +465,7 @@ static spc_status fetch_points(float **out, spc_net_plan *plan,
 
     if ((*out = malloc(bytes + 1)) == NULL)
         return spc__fail_memory(spc__error_of(plan->ctx), bytes);
-    return spc_copy_to_host(plan->ctx, *out, buffers->points, bytes);
+    return spc_memory_download(*out, plan->ctx, buffers->points, bytes);
 }
 
 /* Makes the scene from the voxels of the points, which were verified. */
@@ -484,9 +484,9 @@ static spc_status scene_of_points(spc_scene **out, spc_net_plan *plan,
     if (status == SPC_OK &&
         (status = spc_voxels_verify(&worst, plan->voxels, points,
                                     plan->points.points)) == SPC_OK &&
-        (status = spc_copy_to_host(plan->ctx, coords,
-                                   spc_voxels_coords(plan->voxels),
-                                   16 * (size_t)rows)) == SPC_OK)
+        (status = spc_memory_download(coords, plan->ctx,
+                                      spc_voxels_coords(plan->voxels),
+                                      16 * (size_t)rows)) == SPC_OK)
         status = spc_scene_create(out, coords, rows, "points",
                                   spc__error_of(plan->ctx));
     free(coords);

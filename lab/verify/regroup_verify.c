@@ -84,8 +84,7 @@ static spc_status draw_mask(subject *s, uint64_t seed)
     if ((status = spc_memory_alloc(&s->device_mask, s->ctx,
                                    (size_t)s->slots + 16)) != SPC_OK)
         return status;
-    return spc_copy_to_device(s->ctx, s->device_mask, s->mask,
-                              (size_t)s->slots);
+    return spc_memory_upload(s->device_mask, s->ctx, s->mask, (size_t)s->slots);
 }
 
 static spc_status make_set(subject *s, uint64_t seed)
@@ -115,7 +114,7 @@ static spc_status fetch(int32_t **out, const subject *s, const int32_t *from,
     spc_status status = allocate(out, s, bytes);
 
     return status == SPC_OK && count > 0
-               ? spc_copy_to_host(s->ctx, *out, from, bytes)
+               ? spc_memory_download(*out, s->ctx, from, bytes)
                : status;
 }
 
@@ -226,7 +225,7 @@ static spc_status draw_features(void **out, const subject *s, int source,
         status = spc_memory_alloc(out, s->ctx, count * type->bytes + 16);
     }
     if (status == SPC_OK)
-        status = spc_copy_to_device(s->ctx, *out, stored, count * type->bytes);
+        status = spc_memory_upload(*out, s->ctx, stored, count * type->bytes);
     free(values);
     free(stored);
     return status;
@@ -243,7 +242,7 @@ static spc_status compare_features(const subject *s, const void *device,
 
     if ((status = allocate(&got, s, count * type->bytes)) == SPC_OK &&
         (status = allocate(&right, s, count * type->bytes)) == SPC_OK)
-        status = spc_copy_to_host(s->ctx, got, device, count * type->bytes);
+        status = spc_memory_download(got, s->ctx, device, count * type->bytes);
     if (status == SPC_OK)
         type->encode(right, want, count);
     for (size_t i = 0; i < count && status == SPC_OK; i++) {
@@ -307,8 +306,9 @@ static spc_status run_gather(const subject *s, void *const *in, void *out)
         return status;
     memset(sums, 0, count * sizeof(*sums));
     sum_slots(s, sums);
-    if ((status = spc_coords_gather(s->set, out, (const void *const *)in,
-                                    &s->gather, NULL)) == SPC_OK &&
+    if ((status =
+             spc_coords_gather_features(out, s->set, (const void *const *)in,
+                                        &s->gather, NULL)) == SPC_OK &&
         (status = spc_ctx_synchronize(s->ctx)) == SPC_OK)
         status = compare_features(s, out, sums, count, "gathered");
     free(sums);
@@ -363,8 +363,8 @@ static spc_status run_spread(const subject *s, void *const *out, const void *in)
         return status;
     memset(back, 0, (size_t)rows * width * 4);
     spread_slots(s, back);
-    if ((status = spc_coords_scatter(s->set, out, in, &s->gather, NULL)) ==
-        SPC_OK)
+    if ((status = spc_coords_scatter_features(out, s->set, in, &s->gather,
+                                              NULL)) == SPC_OK)
         status = spc_ctx_synchronize(s->ctx);
     for (int i = 0; i < s->count && status == SPC_OK; i++) {
         size_t count = (size_t)spc_scene_rows(s->scenes[i]) * width;

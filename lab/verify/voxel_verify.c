@@ -37,12 +37,12 @@ static spc_status fetch(fetched *out, const spc_voxels *v, int64_t voxels,
     if (!stored || !out->coords || !out->points_of || !out->features)
         status = spc__fail_memory(error, count * sizeof(float));
     if (status == SPC_OK &&
-        (status = spc_copy_to_host(v->ctx, out->coords, v->coords,
-                                   16 * rows)) == SPC_OK &&
-        (status = spc_copy_to_host(v->ctx, out->points_of, v->points_of,
-                                   4 * rows)) == SPC_OK &&
-        (status = spc_copy_to_host(v->ctx, stored, v->features,
-                                   count * type->bytes)) == SPC_OK)
+        (status = spc_memory_download(out->coords, v->ctx, v->coords,
+                                      16 * rows)) == SPC_OK &&
+        (status = spc_memory_download(out->points_of, v->ctx, v->points_of,
+                                      4 * rows)) == SPC_OK &&
+        (status = spc_memory_download(stored, v->ctx, v->features,
+                                      count * type->bytes)) == SPC_OK)
         type->decode(out->features, stored, count);
     free(stored);
     return status;
@@ -120,7 +120,7 @@ static spc_status compare(double *worst, const spc__voxel_oracle *o,
 /* Invalid points are left out here, as the caller has to report them. */
 static spc_status look(spc_voxels_info *info, spc_voxels *v)
 {
-    spc_status status = spc_voxels_check(v, info, NULL);
+    spc_status status = spc_voxels_check(info, v, NULL);
 
     return status == SPC_ERANGE ? SPC_OK : status;
 }

@@ -369,7 +369,7 @@ class spc_explain_question(Structure):
 
 class spc_explanation(Structure):
     _fields_ = [
-        ("origin", c_int),
+        ("match", c_int),
         ("has_code", c_int),
         ("template_name", c_char * 32),
         ("config", c_char * 256),
@@ -550,7 +550,7 @@ class spc_net_step(Structure):
         ("name", c_char_p),
         ("text", c_char * 256),
         ("kernel", c_char_p),
-        ("origin", c_int),
+        ("match", c_int),
         ("set", c_int),
         ("set_in", c_int),
         ("map", c_int),
@@ -672,7 +672,7 @@ class spc_tune_report(Structure):
 
 class spc_background_options(Structure):
     _fields_ = [
-        ("tune", CFUNCTYPE(c_int, c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int, POINTER(spc_tune_options), POINTER(spc_tune_report))),
+        ("tune", CFUNCTYPE(c_int, POINTER(spc_tune_report), c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int, POINTER(spc_tune_options))),
         ("effort", c_int),
         ("worker", POINTER(c_char_p)),
     ]
@@ -823,7 +823,7 @@ class spc_bench_result(Structure):
         ("compulsory_bytes", c_double),
         ("error", c_double),
         ("samples", c_int),
-        ("origin", c_int),
+        ("match", c_int),
         ("is_shipped", c_bool),
         ("plan", c_char * 256),
     ]
@@ -973,11 +973,11 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_coords_ctx": (c_void_p, (c_void_p,)),
     "spc_ctx_stats": (spc_stats, (c_void_p,)),
     "spc_devices_list": (c_int, (POINTER(spc_device_info), c_int)),
-    "spc_ctx_device": (c_int, (c_void_p, POINTER(spc_device_info))),
+    "spc_ctx_device": (c_int, (POINTER(spc_device_info), c_void_p)),
     "spc_memory_alloc": (c_int, (POINTER(c_void_p), c_void_p, c_size_t)),
     "spc_memory_free": (None, (c_void_p, c_void_p)),
-    "spc_copy_to_device": (c_int, (c_void_p, c_void_p, c_void_p, c_size_t)),
-    "spc_copy_to_host": (c_int, (c_void_p, c_void_p, c_void_p, c_size_t)),
+    "spc_memory_upload": (c_int, (c_void_p, c_void_p, c_void_p, c_size_t)),
+    "spc_memory_download": (c_int, (c_void_p, c_void_p, c_void_p, c_size_t)),
     "spc_ctx_synchronize": (c_int, (c_void_p,)),
     "spc_geometry_check": (c_int, (POINTER(spc_geometry), POINTER(spc_error))),
     "spc_geometry_offset_count": (c_int, (POINTER(spc_geometry),)),
@@ -1035,10 +1035,10 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_coords_update_regrouped": (c_int, (c_void_p, c_void_p, c_void_p)),
     "spc_coords_mask_above": (c_int, (
         c_void_p, c_void_p, POINTER(c_void_p), c_int, c_float, c_void_p)),
-    "spc_coords_gather": (c_int, (
+    "spc_coords_gather_features": (c_int, (
         c_void_p, c_void_p, POINTER(c_void_p), POINTER(spc_gather), c_void_p)),
-    "spc_coords_scatter": (c_int, (
-        c_void_p, POINTER(c_void_p), c_void_p, POINTER(spc_gather), c_void_p)),
+    "spc_coords_scatter_features": (c_int, (
+        POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_gather), c_void_p)),
     "spc_coords_row_lists": (c_bool, (POINTER(spc_row_lists), c_void_p)),
     "spc_voxelisation_check": (c_int, (
         POINTER(spc_voxelisation), POINTER(spc_error))),
@@ -1048,7 +1048,7 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_voxels_free": (None, (c_void_p,)),
     "spc_voxels_update": (c_int, (
         c_void_p, c_void_p, c_void_p, c_int64, c_void_p)),
-    "spc_voxels_check": (c_int, (c_void_p, POINTER(spc_voxels_info), c_void_p)),
+    "spc_voxels_check": (c_int, (POINTER(spc_voxels_info), c_void_p, c_void_p)),
     "spc_voxels_coords": (c_void_p, (c_void_p,)),
     "spc_voxels_device_count": (c_void_p, (c_void_p,)),
     "spc_voxels_features": (c_void_p, (c_void_p,)),
@@ -1109,9 +1109,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_explain": (c_int, (
         POINTER(spc_explanation), c_void_p, POINTER(spc_explain_question),
         c_uint)),
-    "spc_plan_pack_weights": (c_int, (
-        c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
-    "spc_plans_pack_weights": (c_int, (
+    "spc_plan_pack": (c_int, (c_void_p, c_void_p, c_void_p, c_int, c_void_p)),
+    "spc_plan_pack_many": (c_int, (
         c_void_p, POINTER(c_void_p), POINTER(c_void_p), POINTER(c_void_p),
         c_int, c_int, c_void_p)),
     "spc_map_prepare": (c_int, (c_void_p, c_void_p, c_void_p)),
@@ -1194,13 +1193,13 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
     "spc_map_create_radius_inverse": (c_int, (
         POINTER(c_void_p), c_void_p, c_void_p, POINTER(spc_geometry), c_int64)),
-    "spc_map_download_triplets": (c_int, (c_void_p, POINTER(spc_triplet))),
+    "spc_map_download_triplets": (c_int, (POINTER(spc_triplet), c_void_p)),
     "spc_tune": (c_int, (
-        c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int,
-        POINTER(spc_tune_options), POINTER(spc_tune_report))),
+        POINTER(spc_tune_report), c_void_p, POINTER(spc_conv),
+        POINTER(c_void_p), c_int, POINTER(spc_tune_options))),
     "spc_tune_map": (c_int, (
-        c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int,
-        POINTER(spc_tune_options), POINTER(spc_tune_report))),
+        POINTER(spc_tune_report), c_void_p, POINTER(spc_conv),
+        POINTER(c_void_p), c_int, POINTER(spc_tune_options))),
     "spc_tune_worker": (c_int, (c_void_p,)),
     "spc_candidate_render": (c_int, (
         POINTER(c_char_p), c_void_p, POINTER(spc_conv), c_char_p, c_int)),
@@ -1223,8 +1222,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, c_void_p, CFUNCTYPE(c_int, POINTER(spc_db_fault), c_void_p),
         c_void_p)),
     "spc_db_export": (c_int, (
-        c_void_p, c_int, CFUNCTYPE(c_int, c_char_p, c_size_t, c_void_p),
-        c_void_p, c_void_p)),
+        c_void_p, c_void_p, c_int,
+        CFUNCTYPE(c_int, c_char_p, c_size_t, c_void_p), c_void_p)),
     "spc_db_import": (c_int, (
         c_void_p, c_char_p, c_size_t, POINTER(spc_db_exchange))),
     "spc_db_merge": (c_int, (c_void_p, c_char_p, POINTER(spc_db_exchange))),
@@ -1232,14 +1231,14 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, c_char_p, CFUNCTYPE(c_int, c_char, c_char_p, c_void_p),
         c_void_p)),
     "spc_db_pack": (c_int, (
-        c_void_p, c_char_p, POINTER(spc_db_pack_options),
-        POINTER(spc_db_packed))),
+        POINTER(spc_db_packed), c_void_p, c_char_p,
+        POINTER(spc_db_pack_options))),
     "spc_db_prune": (c_int, (
-        c_void_p, POINTER(spc_db_prune_options), c_void_p)),
+        c_void_p, c_void_p, POINTER(spc_db_prune_options))),
     "spc_db_restore": (c_int, (c_void_p, c_void_p)),
     "spc_db_pin": (c_int, (c_void_p, c_int64, c_char_p)),
     "spc_db_migrate": (c_int, (
-        c_char_p, c_void_p, c_void_p, POINTER(spc_error))),
+        c_void_p, c_void_p, c_char_p, POINTER(spc_error))),
     "spc_scene_load": (c_int, (
         POINTER(c_void_p), c_char_p, POINTER(spc_error))),
     "spc_point_rows_load": (c_int, (
@@ -1266,20 +1265,20 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p)),
     "spc_device_measure": (c_int, (c_void_p,)),
     "spc_bench": (c_int, (
-        c_void_p, POINTER(spc_conv), c_void_p, c_uint64,
-        POINTER(spc_bench_result))),
+        POINTER(spc_bench_result), c_void_p, POINTER(spc_conv), c_void_p,
+        c_uint64)),
     "spc_bench_capacity": (c_int, (
-        c_void_p, POINTER(spc_conv), c_void_p, c_uint64, c_int64,
-        POINTER(spc_bench_result))),
+        POINTER(spc_bench_result), c_void_p, POINTER(spc_conv), c_void_p,
+        c_uint64, c_int64)),
     "spc_feature_bench": (c_int, (
-        c_void_p, POINTER(spc_feature), c_void_p, c_uint64,
-        POINTER(spc_bench_result))),
+        POINTER(spc_bench_result), c_void_p, POINTER(spc_feature), c_void_p,
+        c_uint64)),
     "spc_bench_floor": (c_int, (
         POINTER(spc_bench_result), c_void_p, c_char_p, POINTER(spc_conv),
         c_double, c_double, c_double)),
     "spc_feature_verify": (c_int, (
-        c_void_p, POINTER(spc_feature), POINTER(c_void_p), c_int, c_uint64,
-        c_void_p)),
+        c_void_p, c_void_p, POINTER(spc_feature), POINTER(c_void_p), c_int,
+        c_uint64)),
     "spc_regrouping_verify": (c_int, (
         c_void_p, POINTER(spc_regrouping), POINTER(c_void_p), c_int, c_uint64)),
     "spc_net_plan_widen_ranges": (c_int, (
@@ -1293,13 +1292,13 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
     "spc_training_output_at": (c_int, (
         POINTER(spc_training_out), c_void_p, c_int)),
     "spc_training_forward": (c_int, (
-        c_void_p, c_void_p, POINTER(c_void_p), c_void_p)),
+        POINTER(c_void_p), c_void_p, c_void_p, c_void_p)),
     "spc_training_backward": (c_int, (c_void_p, c_void_p, c_void_p)),
     "spc_training_backward_all": (c_int, (
         c_void_p, POINTER(c_void_p), c_int, c_void_p)),
     "spc_training_features_gradient": (c_void_p, (c_void_p,)),
     "spc_training_get_param": (c_int, (
-        c_void_p, c_char_p, c_int, c_void_p, c_void_p, c_int64)),
+        c_void_p, c_void_p, c_void_p, c_char_p, c_int, c_int64)),
     "spc_training_set_param": (c_int, (
         c_void_p, c_char_p, c_int, c_void_p, c_int64)),
     "spc_training_descend": (c_int, (c_void_p, c_float)),

@@ -250,8 +250,8 @@ class Call:
     def pack(self, packed: int, weights: int, stream: Optional[int]) -> None:
         """Packs canonical weights [cout][kx][ky][kz][cin / groups]."""
         self.table.ctx.check(
-            lib.spc_plan_pack_weights(
-                self.plan.ptr, packed, weights, _abi.SPC_KRSC, stream
+            lib.spc_plan_pack(
+                packed, self.plan.ptr, weights, _abi.SPC_KRSC, stream
             )
         )
 

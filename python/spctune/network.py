@@ -84,7 +84,7 @@ class Graph:
             shape=(ctypes.c_int * 3)(*shape),
         )
         check(
-            lib.spc_net_add_input(self.ptr, ctypes.byref(out), what, error),
+            lib.spc_net_add_input(ctypes.byref(out), self.ptr, what, error),
             error,
         )
         return out.value
@@ -111,7 +111,7 @@ class Graph:
         )
         check(lib.spc_conv_parse(layer.conv, words.encode(), error), error)
         check(
-            lib.spc_net_add_conv(self.ptr, ctypes.byref(out), layer, error),
+            lib.spc_net_add_conv(ctypes.byref(out), self.ptr, layer, error),
             error,
         )
         return out.value
@@ -130,8 +130,8 @@ class Graph:
         check(lib.spc_feature_parse(what, words.encode(), error), error)
         check(
             lib.spc_net_add_feature(
-                self.ptr,
                 ctypes.byref(out),
+                self.ptr,
                 None if name is None else name.encode(),
                 what,
                 x,
@@ -149,7 +149,7 @@ class Graph:
         array = (ctypes.c_int * len(parts))(*parts)
         check(
             lib.spc_net_add_concat(
-                self.ptr, ctypes.byref(out), array, len(parts), error
+                ctypes.byref(out), self.ptr, array, len(parts), error
             ),
             error,
         )

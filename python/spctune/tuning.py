@@ -88,7 +88,7 @@ def explain(
     with ctx.calling():
         ctx.check(lib.spc_explain(out, ctx.ptr, ask, 0))
     return Explanation(
-        _ORIGINS[out.origin],
+        _ORIGINS[out.match],
         bool(out.has_code),
         f"{_text(out.template_name)} {_text(out.config)}",
         _text(out.reason),
@@ -169,7 +169,7 @@ def tune_scenes(
     with ctx.calling():
         ctx.check(
             lib.spc_tune(
-                ctx.ptr, parse(layer), handles, len(scenes), how, report
+                report, ctx.ptr, parse(layer), handles, len(scenes), how
             )
         )
     return Report(

@@ -477,7 +477,7 @@ int spc_devices_list(spc_device_info *out, int capacity)
     return count;
 }
 
-spc_status spc_ctx_device(const spc_ctx *ctx, spc_device_info *out)
+spc_status spc_ctx_device(spc_device_info *out, const spc_ctx *ctx)
 {
     spc_status status = spc__need(spc__error_of((spc_ctx *)ctx), __func__,
                                   "ctx", ctx, "out", out, NULL);
@@ -507,8 +507,8 @@ void spc_memory_free(spc_ctx *ctx, void *memory)
         spc__device_ops_of(ctx->device)->dealloc(ctx->device, memory);
 }
 
-spc_status spc_copy_to_device(spc_ctx *ctx, void *device, const void *host,
-                              size_t bytes)
+spc_status spc_memory_upload(void *device, spc_ctx *ctx, const void *host,
+                             size_t bytes)
 {
     spc_error *error = spc__error_of(ctx);
     spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);
@@ -523,8 +523,8 @@ spc_status spc_copy_to_device(spc_ctx *ctx, void *device, const void *host,
     return status == SPC_OK ? ops->sync(ctx->device, NULL, error) : status;
 }
 
-spc_status spc_copy_to_host(spc_ctx *ctx, void *host, const void *device,
-                            size_t bytes)
+spc_status spc_memory_download(void *host, spc_ctx *ctx, const void *device,
+                               size_t bytes)
 {
     spc_error *error = spc__error_of(ctx);
     spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);

@@ -79,10 +79,10 @@ _Static_assert((int)SPC_DB_CHOICES == (int)SPC__EXPORT_CHOICES &&
                    (int)SPC_DB_RECORDS_AND_CODE == (int)SPC__EXPORT_CODE,
                "spc_db_what and spc__export");
 
-spc_status spc_db_export(spc_ctx *ctx, spc_db_what what,
+spc_status spc_db_export(int64_t *damaged, spc_ctx *ctx, spc_db_what what,
                          spc_status (*write)(const char *text, size_t bytes,
                                              void *payload),
-                         void *payload, int64_t *damaged)
+                         void *payload)
 {
     int64_t unwanted;
     spc_status status = spc__ctx_need_database(ctx, __func__, "write",

@@ -9,9 +9,8 @@
 #include "cache/pack/pack.h"
 #include <string.h>
 
-spc_status spc_db_pack(spc_ctx *ctx, const char *path,
-                       const spc_db_pack_options *options,
-                       spc_db_packed *packed)
+spc_status spc_db_pack(spc_db_packed *packed, spc_ctx *ctx, const char *path,
+                       const spc_db_pack_options *options)
 {
     bool whole = options != NULL && options->whole;
     spc__pack_report report;
@@ -50,8 +49,8 @@ static bool is_stale(const char *template_name, const char *hash, void *payload)
            strcmp(now, hash) != 0;
 }
 
-spc_status spc_db_prune(spc_ctx *ctx, const spc_db_prune_options *options,
-                        int64_t *removed)
+spc_status spc_db_prune(int64_t *removed, spc_ctx *ctx,
+                        const spc_db_prune_options *options)
 {
     int64_t unwanted;
     spc_status status =
@@ -70,7 +69,7 @@ spc_status spc_db_prune(spc_ctx *ctx, const spc_db_prune_options *options,
                             spc__error_of(ctx));
 }
 
-spc_status spc_db_restore(spc_ctx *ctx, int64_t *released)
+spc_status spc_db_restore(int64_t *released, spc_ctx *ctx)
 {
     int64_t unwanted;
     spc_status status = spc__ctx_need_database(ctx, __func__, "ctx", ctx);
@@ -91,7 +90,7 @@ spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice)
                : status;
 }
 
-spc_status spc_db_migrate(const char *path, int *from, int *to,
+spc_status spc_db_migrate(int *from, int *to, const char *path,
                           spc_error *error)
 {
     spc_status status =

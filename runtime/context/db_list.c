@@ -234,7 +234,7 @@ static spc_status report_fault(const spc__fault *fault, void *payload)
     return v->each(&out, v->payload);
 }
 
-spc_status spc_db_verify(spc_ctx *ctx, int64_t *checked,
+spc_status spc_db_verify(int64_t *checked, spc_ctx *ctx,
                          spc_status (*each)(const spc_db_fault *fault,
                                             void *payload),
                          void *payload)

@@ -123,7 +123,7 @@ spc_status spc_coords_merge_features(const spc_coords *c, void *features,
     if (c->regroup)
         status = spc__fail(&error, SPC_EINVAL,
                            "a set made of others has no rows of the caller to "
-                           "merge: spc_coords_gather adds up theirs");
+                           "merge: spc_coords_gather_features adds up theirs");
     else if (spc__dtype_is_whole(dtype))
         status = spc__fail(&error, SPC_EUNSUPPORTED,
                            "sums of quantised features (i8) are no i8: merge "

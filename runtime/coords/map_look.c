@@ -107,7 +107,7 @@ static spc_status fetch_plain(int32_t *host, int32_t *count, const spc_map *map,
     return ops_of(map)->sync(device, NULL, error);
 }
 
-spc_status spc_map_download(const spc_map *map, int32_t *index)
+spc_status spc_map_download(int32_t *index, const spc_map *map)
 {
     spc_error error = {0};
     spc_status status = spc__need(NULL, __func__, "map", map, NULL);

@@ -372,7 +372,7 @@ static spc_status check(spc_voxels *v, spc_voxels_info *info, void *stream,
     return judge(v, info, INT32_MAX - stats[SPC_VOXELISE_BAD_POINT], error);
 }
 
-spc_status spc_voxels_check(spc_voxels *v, spc_voxels_info *info, void *stream)
+spc_status spc_voxels_check(spc_voxels_info *info, spc_voxels *v, void *stream)
 {
     spc_error error = {0};
     spc_voxels_info own;

@@ -83,7 +83,7 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
     return SPC_OK;
 }
 
-spc_status spc_net_add_input(spc_net *net, spc_tensor *out,
+spc_status spc_net_add_input(spc_tensor *out, spc_net *net,
                              const spc_net_input *input, spc_error *error)
 {
     spc_status status = spc__need(error, __func__, "net", net, "out", out,
@@ -283,7 +283,7 @@ static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
     return spc__net_add_node(net, out, node, &tensor, error);
 }
 
-spc_status spc_net_add_conv(spc_net *net, spc_tensor *out,
+spc_status spc_net_add_conv(spc_tensor *out, spc_net *net,
                             const spc_net_layer *layer, spc_error *error)
 {
     spc_status status = spc__net_begin(__func__, net, out, layer, error);
@@ -491,7 +491,7 @@ static spc_status make_feature(spc_net *net, spc_tensor *out,
     return append_feature(net, out, node, &tensor, error);
 }
 
-spc_status spc_net_add_feature(spc_net *net, spc_tensor *out, const char *name,
+spc_status spc_net_add_feature(spc_tensor *out, spc_net *net, const char *name,
                                const spc_feature *feature, spc_tensor in,
                                spc_tensor add, spc_tensor at, spc_error *error)
 {

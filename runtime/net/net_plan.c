@@ -98,7 +98,7 @@ static spc_status put_floats(float **out, spc_net_plan *plan,
         return status;
     *out = memory;
     work->weights_bytes += bytes;
-    return spc_copy_to_device(plan->ctx, memory, values, bytes);
+    return spc_memory_upload(memory, plan->ctx, values, bytes);
 }
 
 /* Uploads canonical weights in the layer's type. */
@@ -114,7 +114,7 @@ static spc_status put_canonical(void **out, spc_net_plan *plan,
     spc__dtype_of(node->conv.dtype)
         ->encode(host, weights, (size_t)node->counts[0]);
     if ((status = spc_memory_alloc(out, plan->ctx, bytes)) == SPC_OK)
-        status = spc_copy_to_device(plan->ctx, *out, host, bytes);
+        status = spc_memory_upload(*out, plan->ctx, host, bytes);
     free(host);
     return status;
 }
@@ -130,8 +130,8 @@ static spc_status pack_weights(spc_net_plan *plan, spc__net_work *work,
         status = spc_memory_alloc(&work->packed, plan->ctx, bytes);
     work->weights_bytes += bytes;
     if (status == SPC_OK)
-        status = spc_plan_pack_weights(work->conv_plan, work->packed, canonical,
-                                       SPC_KRSC, NULL);
+        status = spc_plan_pack(work->packed, work->conv_plan, canonical,
+                               SPC_KRSC, NULL);
     if (status == SPC_OK)
         status = spc_ctx_synchronize(plan->ctx); /* before canonical is freed */
     spc_memory_free(plan->ctx, canonical);
@@ -175,8 +175,8 @@ static spc_status put_scales(spc_net_plan *plan)
     status = spc_memory_alloc(&memory, plan->ctx, count * sizeof(*scales));
     plan->scales = memory;
     if (status == SPC_OK)
-        status = spc_copy_to_device(plan->ctx, memory, scales,
-                                    count * sizeof(*scales));
+        status = spc_memory_upload(memory, plan->ctx, scales,
+                                   count * sizeof(*scales));
     free(scales);
     return status;
 }

@@ -94,7 +94,7 @@ static spc_status fill_with_sample(spc_net_plan *plan, spc_points *cloud,
     spc_status status = spc_memory_alloc(&steps, plan->ctx, bytes + 16);
 
     if (status == SPC_OK)
-        status = spc_copy_to_device(plan->ctx, steps, o->sample, bytes);
+        status = spc_memory_upload(steps, plan->ctx, o->sample, bytes);
     if (status != SPC_OK)
         *error = *spc__error_of(plan->ctx);
     else

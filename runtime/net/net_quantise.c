@@ -140,7 +140,7 @@ static spc_status check_weights(const spc_net *net, const bool *whole,
     return SPC_OK;
 }
 
-spc_status spc_net_quantise(spc_net *net, const float *ranges, int *layers,
+spc_status spc_net_quantise(int *layers, spc_net *net, const float *ranges,
                             spc_error *error)
 {
     spc_status status =

@@ -79,7 +79,7 @@ static spc_status run_masked(const spc_net_plan *plan,
     const void *numbers = spc__net_data(plan, b, work->in);
     uint8_t *mask = workspace(work, b);
     spc_status status =
-        spc_coords_mask_above(plan->sets[work->set], mask, &numbers,
+        spc_coords_mask_above(mask, plan->sets[work->set], &numbers,
                               plan->net->tensors[work->in].dtype,
                               plan->net->sets[work->set].above, stream);
 
@@ -192,9 +192,8 @@ static spc_status run_gather(const spc_net_plan *plan,
 
     for (int i = 0; i < node->ins; i++)
         in[i] = spc__net_data(plan, b, node->in[i]);
-    return spc_coords_gather(plan->sets[work->set],
-                             spc__net_data(plan, b, work->out), in, &how,
-                             stream);
+    return spc_coords_gather_features(spc__net_data(plan, b, work->out),
+                                      plan->sets[work->set], in, &how, stream);
 }
 
 typedef spc_status (*runner)(const spc_net_plan *plan,
@@ -412,7 +411,7 @@ static spc_status check_voxels(spc_net_plan *plan, void *stream)
 {
     spc_status status =
         plan->voxels != NULL
-            ? spc_voxels_check(plan->voxels, &plan->points, stream)
+            ? spc_voxels_check(&plan->points, plan->voxels, stream)
             : SPC_OK;
 
     return status == SPC_OK
@@ -591,7 +590,7 @@ static void describe_layer(spc_net_step *out, const spc_net_plan *plan,
     if (work->kind != SPC_NET_CONV)
         return;
     out->bytes = out->bytes / (size_t)t->elements * (size_t)work->conv.cout;
-    out->origin = spc_plan_match(work->conv_plan);
+    out->match = spc_plan_match(work->conv_plan);
 }
 
 static void describe_map(spc_net_step *out, const spc_map *map)

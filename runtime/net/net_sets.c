@@ -281,7 +281,7 @@ static spc_status sample_masked(spc_net_plan *plan, int set)
     draw_mask(host, slots, spc_coords_capacity(plan->sets[set]));
     if ((status = spc_memory_alloc(&mask, plan->ctx, (size_t)slots + 1)) ==
             SPC_OK &&
-        (status = spc_copy_to_device(plan->ctx, mask, host, (size_t)slots)) ==
+        (status = spc_memory_upload(mask, plan->ctx, host, (size_t)slots)) ==
             SPC_OK &&
         (status = spc_coords_update_regrouped(plan->sets[set], mask, NULL)) ==
             SPC_OK)
@@ -333,8 +333,8 @@ spc_status spc__net_index_sample(spc_net_plan *plan)
     spc_status status;
 
     if ((status = spc_memory_alloc(&coords, plan->ctx, bytes + 16)) != SPC_OK ||
-        (status = spc_copy_to_device(plan->ctx, coords, plan->options.sample,
-                                     bytes)) != SPC_OK)
+        (status = spc_memory_upload(coords, plan->ctx, plan->options.sample,
+                                    bytes)) != SPC_OK)
         goto done;
     buffers.coords = coords;
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)

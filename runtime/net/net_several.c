@@ -53,7 +53,7 @@ static spc_status make_concat(spc_net *net, spc_tensor *out,
     return spc__net_add_node(net, out, node, &tensor, error);
 }
 
-spc_status spc_net_add_concat(spc_net *net, spc_tensor *out,
+spc_status spc_net_add_concat(spc_tensor *out, spc_net *net,
                               const spc_tensor *parts, int count,
                               spc_error *error)
 {
@@ -196,7 +196,7 @@ static spc_status make_regroup(spc_net *net, spc_tensor *out,
     return spc__net_add_node(net, out, node, &tensor, error);
 }
 
-spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
+spc_status spc_net_add_regroup(spc_tensor *out, spc_net *net,
                                const spc_tensor *sources, int count,
                                const spc_regrouping *how, bool slices,
                                spc_error *error)
@@ -215,7 +215,7 @@ spc_status spc_net_add_regroup(spc_net *net, spc_tensor *out,
     return status == SPC_OK ? status : spc__net_fail_layer(net, NULL, error);
 }
 
-spc_status spc_net_add_masked(spc_net *net, spc_tensor *out,
+spc_status spc_net_add_masked(spc_tensor *out, spc_net *net,
                               const spc_net_masked *masked, spc_error *error)
 {
     spc_status status = spc__net_begin(__func__, net, out, masked, error);

@@ -95,7 +95,7 @@ static spc_status tune(spc_ctx *ctx, const background *b, const job *wanted)
     options.effort = b->options.effort;
     options.worker = (const char *const *)b->worker;
     options.cancel = &b->ends;
-    return b->options.tune(ctx, &wanted->conv, &scene, 1, &options, NULL);
+    return b->options.tune(NULL, ctx, &wanted->conv, &scene, 1, &options);
 }
 
 /* The lookup of a plan that may compile also stores what it compiles. */
@@ -192,7 +192,7 @@ static spc_status fetch_voxels(int32_t **out, const spc_coords *set,
         free(keys);
         return spc__fail_memory(error, bytes + rows * 16);
     }
-    status = spc_copy_to_host(set->ctx, keys, set->keys, bytes);
+    status = spc_memory_download(keys, set->ctx, set->keys, bytes);
     for (size_t i = 0; i < 4 * rows && status == SPC_OK; i++) {
         uint64_t key = wide ? ((const uint64_t *)keys)[i / 4]
                             : ((const uint32_t *)keys)[i / 4];

@@ -77,9 +77,9 @@ static spc_status enqueue_packing(const spc_plan *plan, void *packed,
                        sizeof(args), stream, error);
 }
 
-spc_status spc_plan_pack_weights(const spc_plan *plan, void *packed,
-                                 const void *weights, spc_weights_layout layout,
-                                 void *stream)
+spc_status spc_plan_pack(void *packed, const spc_plan *plan,
+                         const void *weights, spc_weights_layout layout,
+                         void *stream)
 {
     spc_error error = {0};
     spc_status status = spc__need(NULL, __func__, "plan", plan, NULL);
@@ -104,25 +104,24 @@ static spc_status check_plans(const spc_plan *const *plans, void *const *packed,
             to = spc__error_of(plans[i]->ctx);
     if (count < 0)
         return spc__fail(to, SPC_EINVAL,
-                         "spc_plans_pack_weights: %d plans are impossible",
-                         count);
+                         "spc_plan_pack_many: %d plans are impossible", count);
     if (count == 0)
         return SPC_OK;
-    spc_status status = spc__need(to, "spc_plans_pack_weights", "plans", plans,
+    spc_status status = spc__need(to, "spc_plan_pack_many", "plans", plans,
                                   "packed", packed, "weights", weights, NULL);
     for (int i = 0; status == SPC_OK && i < count; i++)
         if (plans[i] == NULL)
             status = spc__fail(to, SPC_EINVAL,
-                               "spc_plans_pack_weights: `plans[%d]` must not "
+                               "spc_plan_pack_many: `plans[%d]` must not "
                                "be NULL",
                                i);
     return status;
 }
 
-spc_status spc_plans_pack_weights(int *failed, const spc_plan *const *plans,
-                                  void *const *packed,
-                                  const void *const *weights, int count,
-                                  spc_weights_layout layout, void *stream)
+spc_status spc_plan_pack_many(int *failed, void *const *packed,
+                              const spc_plan *const *plans,
+                              const void *const *weights, int count,
+                              spc_weights_layout layout, void *stream)
 {
     spc_error error = {0};
     spc_status status = check_plans(plans, packed, weights, count);

@@ -170,7 +170,7 @@ static char *read_output(const bench *b, size_t *bytes)
     *bytes = output_bytes(&out);
     char *host = malloc(*bytes + 1);
     must(b, "output",
-         spc_copy_to_host(b->ctx, host, memory + out.offset, *bytes));
+         spc_memory_download(host, b->ctx, memory + out.offset, *bytes));
     return host;
 }
 
@@ -181,7 +181,7 @@ static void poison(const bench *b)
 
     memset(host, 0x7f, bytes);
     must(b, "poison",
-         spc_copy_to_device(b->ctx, b->buffers.memory, host, bytes));
+         spc_memory_upload(b->buffers.memory, b->ctx, host, bytes));
     free(host);
 }
 
@@ -256,7 +256,7 @@ static void *draw_features(const bench *b, size_t bytes)
         state = state * 1664525u + 1013904223u;
         host[i] = (uint16_t)((state >> 16 & 0x8fff) | 0x3000);
     }
-    must(b, "features", spc_copy_to_device(b->ctx, out, host, bytes));
+    must(b, "features", spc_memory_upload(out, b->ctx, host, bytes));
     free(host);
     return out;
 }
@@ -281,7 +281,7 @@ static void bench_scene(spc_ctx *ctx, const spc_net *net, const char *spec,
         fail(spec, "this device has no graphs with branches");
     size_t bytes = 16 * (size_t)rows;
     int32_t *coords = take(&b, bytes);
-    must(&b, spec, spc_copy_to_device(ctx, coords, o.sample, bytes));
+    must(&b, spec, spc_memory_upload(coords, ctx, o.sample, bytes));
     b.buffers = (spc_net_buffers){
         .coords = coords,
         .rows = rows,

@@ -92,7 +92,7 @@ static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
     void *to;
 
     if (spc_memory_alloc(&to, ctx, bytes) != SPC_OK ||
-        spc_copy_to_device(ctx, to, from, bytes) != SPC_OK)
+        spc_memory_upload(to, ctx, from, bytes) != SPC_OK)
         fail("upload", spc_ctx_error(ctx));
     return to;
 }
@@ -206,7 +206,7 @@ static void check(spc_map *map, const spc_conv *conv, const spc_scene *scene)
     int32_t *got = malloc(bytes);
     spc_relation want = {0};
 
-    if (spc_map_download(map, got) != SPC_OK ||
+    if (spc_map_download(got, map) != SPC_OK ||
         spc_oracle_relation(&want, conv, scene, 0, NULL) != SPC_OK ||
         memcmp(got, want.index, bytes) != 0)
         fail(spc_scene_name(scene), "the map differs from the oracle's");
@@ -225,7 +225,7 @@ static double rows_executed(spc_ctx *ctx, const spc_map *map, const char *order,
         fail(order, spc_ctx_error(ctx));
     size_t words = (size_t)view.tiles * (size_t)view.mask_words;
     unsigned *mask = malloc(4 * words + 4);
-    spc_copy_to_host(ctx, mask, view.tile_mask, 4 * words);
+    spc_memory_download(mask, ctx, view.tile_mask, 4 * words);
     for (size_t i = 0; i < words; i++)
         rows += tile_rows * __builtin_popcount(mask[i]);
     free(mask);

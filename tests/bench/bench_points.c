@@ -108,7 +108,7 @@ static void *draw(const bench *b, uint16_t **host, size_t bytes, uint64_t seed)
         float v = (float)spc__random_below(&random, 2048) / 1024 - 1;
         type->encode(*host + i, &v, 1);
     }
-    must(b, "operands", spc_copy_to_device(b->ctx, out, *host, bytes));
+    must(b, "operands", spc_memory_upload(out, b->ctx, *host, bytes));
     return out;
 }
 
@@ -126,8 +126,7 @@ static void make_layer(bench *b)
     void *raw = draw(b, &b->weights, is_wgrad ? grad : weights, 2);
     void *packed = take(b, spc_plan_weights_bytes(b->plan));
     if (!is_wgrad)
-        must(b, "weights",
-             spc_plan_pack_weights(b->plan, packed, raw, SPC_KRSC, NULL));
+        must(b, "weights", spc_plan_pack(packed, b->plan, raw, SPC_KRSC, NULL));
     b->buffers = (spc_buffers){
         .in = draw(b, &b->in, in, 1),
         .out = take(b, spc_conv_operand_bytes(&b->conv, SPC_OPERAND_OUT,
@@ -227,10 +226,10 @@ static void look_at(const bench *b, const spc_triplet *all, int64_t at)
     if (count_seen(b, all[at].out) != end - begin)
         fail("triplets", "an output has not those within the radius");
     must(b, "output",
-         spc_copy_to_host(b->ctx, got,
-                          (const char *)b->buffers.out +
-                              (size_t)all[at].out * bytes,
-                          bytes));
+         spc_memory_download(got, b->ctx,
+                             (const char *)b->buffers.out +
+                                 (size_t)all[at].out * bytes,
+                             bytes));
     double worst = worst_of(b, all + begin, end - begin, got);
     if (!(worst <= 1))
         fail("output", "a sum is wrong");
@@ -243,7 +242,7 @@ static void look(const bench *b)
     spc_triplet *all = malloc((size_t)pairs * sizeof(*all) + 1);
     spc__random random;
 
-    must(b, "triplets", spc_map_download_triplets(b->map, all));
+    must(b, "triplets", spc_map_download_triplets(all, b->map));
     spc__random_init(&random, 3);
     for (int i = 0; i < LOOKS && pairs > 0; i++)
         look_at(b, all, spc__random_below(&random, (uint32_t)pairs));
@@ -322,7 +321,7 @@ int main(int argc, char **argv)
     size_t bytes = 16 * (size_t)spc_scene_rows(scene);
     b.coords = take(&b, bytes);
     must(&b, "coordinates",
-         spc_copy_to_device(b.ctx, b.coords, spc_scene_coords(scene), bytes));
+         spc_memory_upload(b.coords, b.ctx, spc_scene_coords(scene), bytes));
     for (int i = 3; i < argc; i++)
         bench_layer(&b, argv[i]);
     spc_memory_free(b.ctx, b.coords);

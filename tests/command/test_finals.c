@@ -74,8 +74,8 @@ static spc_status tune_layer(spc_ctx *ctx, const char *layer, const char *spec,
     options.payload = s;
     assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
     assert_ok(spc_scene_load(&scene, spec, &error), error.text);
-    spc_status status = spc_tune(ctx, &conv, (const spc_scene *const *)&scene,
-                                 1, &options, report);
+    spc_status status = spc_tune(report, ctx, &conv,
+                                 (const spc_scene *const *)&scene, 1, &options);
     spc_scene_free(scene);
     return status;
 }

@@ -130,14 +130,14 @@ START_TEST(many_plans_are_packed_as_each_by_itself)
     for (int i = 0; i < WEIGHTS; i++)
         weights[i] = (float)i;
     make_plans(plans, packed, bytes);
-    assert_ok(spc_plans_pack_weights(&failed, (const spc_plan *const *)plans,
-                                     packed, from, PLANS, SPC_RSCK, NULL));
+    assert_ok(spc_plan_pack_many(&failed, packed,
+                                 (const spc_plan *const *)plans, from, PLANS,
+                                 SPC_RSCK, NULL));
     ck_assert_int_eq(failed, -1);
     for (int i = 0; i < PLANS; i++) {
         assert_ok(spc_memory_alloc(&alone, ctx, bytes[i]));
         memset(alone, 0x55, bytes[i]);
-        assert_ok(
-            spc_plan_pack_weights(plans[i], alone, weights, SPC_RSCK, NULL));
+        assert_ok(spc_plan_pack(alone, plans[i], weights, SPC_RSCK, NULL));
         ck_assert_mem_eq(packed[i], alone, bytes[i]);
         spc_memory_free(ctx, alone);
     }
@@ -145,10 +145,10 @@ START_TEST(many_plans_are_packed_as_each_by_itself)
     memset(packed[0], 0x33, bytes[0]);
     memset(alone = malloc(bytes[0]), 0x33, bytes[0]);
     from[1] = (const char *)weights + 1;
-    ck_assert_int_eq(
-        spc_plans_pack_weights(&failed, (const spc_plan *const *)plans, packed,
-                               from, PLANS, SPC_RSCK, NULL),
-        SPC_EINVAL);
+    ck_assert_int_eq(spc_plan_pack_many(&failed, packed,
+                                        (const spc_plan *const *)plans, from,
+                                        PLANS, SPC_RSCK, NULL),
+                     SPC_EINVAL);
     ck_assert_int_eq(failed, 1);
     ck_assert_ptr_nonnull(strstr(spc_ctx_error(ctx), "aligned"));
     ck_assert_mem_eq(packed[0], alone, bytes[0]);

@@ -297,8 +297,8 @@ static void derive_levels(spc_ctx *ctx, spc_coords *const sets[4],
     int32_t *device_count = upload(ctx, &count, 4);
 
     memcpy(more[1], r->at[r->count / 2], 16);
-    assert_ok(ctx, spc_copy_to_device(ctx, coords + 4 * (size_t)r->count, more,
-                                      sizeof more));
+    assert_ok(ctx, spc_memory_upload(coords + 4 * (size_t)r->count, ctx, more,
+                                     sizeof more));
     for (int l = 1; l < 4; l++)
         assert_ok(ctx,
                   spc__coords_derive(sets[l], coords, device_count, 0, NULL));
@@ -610,7 +610,7 @@ START_TEST(equal_rows_and_rows_out_of_range_take_no_part)
                   "%s", spc_ctx_error(ctx));
     ck_assert_int_eq(spc_coords_rows(set), clean.count);
     int32_t *got = malloc(4 * 27 * (size_t)r.count);
-    assert_ok(ctx, spc_map_download(map, got));
+    assert_ok(ctx, spc_map_download(got, map));
     for (int k = 0; k < 27; k++)
         for (int i = 0; i < clean.count; i++) {
             int source = want.index[k * clean.count + i];

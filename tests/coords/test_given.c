@@ -326,10 +326,10 @@ START_TEST(layers_are_verified_and_benched)
     ck_assert(spc_scene_load(&scene, "gen:uniform,n=90,extent=9", &error) ==
               SPC_OK);
     const spc_scene *const scenes[] = {scene};
-    assert_ok(ctx, spc_tune(ctx, &conv, scenes, 1, &options, &report));
+    assert_ok(ctx, spc_tune(&report, ctx, &conv, scenes, 1, &options));
     ck_assert_int_gt(report.verified, 0);
     ck_assert_int_eq(report.failed, 0);
-    assert_ok(ctx, spc_bench(ctx, &conv, scene, 1, &bench));
+    assert_ok(ctx, spc_bench(&bench, ctx, &conv, scene, 1));
     ck_assert_double_le(bench.error, 1);
     spc_scene_free(scene);
     spc_ctx_free(ctx);

@@ -299,7 +299,7 @@ static int32_t *check_index(spc_ctx *ctx, const spc_map *map,
     spc_relation want;
     spc_error error;
 
-    assert_ok(ctx, spc_map_download(map, got));
+    assert_ok(ctx, spc_map_download(got, map));
     for (int64_t k = 1; k < map->offsets && rows < capacity; k++)
         memmove(got + k * rows, got + k * capacity, 4 * (size_t)rows);
     spc_status status = spc_oracle_relation(&want, conv, scene, 2, &error);
@@ -500,7 +500,7 @@ START_TEST(rebuilt_maps_equal_new_ones)
         scene = make_scene(&p);
         assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * (size_t)p.rows));
         assert_ok(ctx,
-                  spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
+                  spc_memory_upload(coords, ctx, p.at, 16 * (size_t)p.rows));
         assert_ok(ctx, spc__map_rebuild(map, coords, p.rows, false, NULL));
         assert_ok(ctx, spc_map_check(map, NULL));
         check_room(ctx, map);
@@ -532,7 +532,7 @@ START_TEST(coordinates_on_the_device_give_the_same_map)
     void *coords;
 
     assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * (size_t)p.rows));
-    assert_ok(ctx, spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
+    assert_ok(ctx, spc_memory_upload(coords, ctx, p.at, 16 * (size_t)p.rows));
     assert_ok(ctx,
               spc_map_create_from_rows(&map, ctx, &conv, coords, p.rows, NULL));
     free(check_index(ctx, map, &conv, scene));
@@ -634,7 +634,7 @@ START_TEST(a_rebuild_outside_the_key_layout_is_reported)
     p.at[4][3] = -10; /* the lowest z is -9: just inside the guard band */
     p.at[200][0] = INT32_MIN;
     assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * (size_t)p.rows));
-    assert_ok(ctx, spc_copy_to_device(ctx, coords, p.at, 16 * (size_t)p.rows));
+    assert_ok(ctx, spc_memory_upload(coords, ctx, p.at, 16 * (size_t)p.rows));
     assert_ok(ctx, spc__map_rebuild(map, coords, p.rows, true, NULL));
     ck_assert_int_eq(spc_map_check(map, NULL), SPC_ERANGE);
     ck_assert_msg(strstr(spc_ctx_error(ctx), "row 4: its z"), "%s",

@@ -235,7 +235,7 @@ static void fill_anew(spc_ctx *ctx, spc_map *map, int32_t at[ROWS][4])
     void *coords;
 
     assert_ok(ctx, spc_memory_alloc(&coords, ctx, 16 * ROWS));
-    assert_ok(ctx, spc_copy_to_device(ctx, coords, at, 16 * ROWS));
+    assert_ok(ctx, spc_memory_upload(coords, ctx, at, 16 * ROWS));
     assert_ok(ctx, spc_map_update(map, coords, NULL, ROWS, NULL));
     assert_ok(ctx, spc_map_check(map, NULL));
     spc_memory_free(ctx, coords);

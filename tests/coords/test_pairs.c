@@ -301,7 +301,7 @@ START_TEST(a_deterministic_layer_takes_places_and_no_atomics)
     assert_ok(spc_conv_parse(&conv, "subm,cin=32,cout=32,k=3,deterministic=1",
                              &error),
               error.text);
-    assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, NULL),
+    assert_ok(spc_tune(NULL, ctx, &conv, NULL, 0, &options),
               spc_ctx_error(ctx));
     ck_assert_int_gt(seen[0] + seen[1], 0);
     ck_assert_int_eq(seen[1], 0);
@@ -429,7 +429,7 @@ static void *drawn(frames *f, size_t count)
     spc__random_init(&random, count);
     for (size_t i = 0; i < count; i++)
         values[i] = (float)spc__random_below(&random, 5) - 2;
-    assert_ok(spc_copy_to_device(f->ctx, out, values, 4 * count),
+    assert_ok(spc_memory_upload(out, f->ctx, values, 4 * count),
               spc_ctx_error(f->ctx));
     free(values);
     return out;
@@ -466,7 +466,7 @@ static void next_frame(frames *f, int rows)
         host[i][2] = cell / 9 % 9;
         host[i][3] = cell / 81;
     }
-    assert_ok(spc_copy_to_device(f->ctx, f->coords, host, sizeof(host)),
+    assert_ok(spc_memory_upload(f->coords, f->ctx, host, sizeof(host)),
               spc_ctx_error(f->ctx));
     assert_ok(spc_map_update(f->map, f->coords, NULL, rows, NULL),
               spc_ctx_error(f->ctx));
@@ -490,9 +490,8 @@ static runner runner_of(frames *f, const char *name, const char *values)
               spc_ctx_error(f->ctx));
     assert_ok(spc_memory_alloc(&r.out, f->ctx, 4 * CAPACITY * CHANNELS),
               spc_ctx_error(f->ctx));
-    assert_ok(
-        spc_plan_pack_weights(r.plan, r.packed, f->weights, SPC_KRSC, NULL),
-        spc_ctx_error(f->ctx));
+    assert_ok(spc_plan_pack(r.packed, r.plan, f->weights, SPC_KRSC, NULL),
+              spc_ctx_error(f->ctx));
     return r;
 }
 
@@ -503,9 +502,9 @@ static void runner_run(const runner *r, frames *f, float *result, int rows)
 
     assert_ok(spc_plan_execute(r->plan, f->map, &buffers, NULL),
               spc_ctx_error(f->ctx));
-    assert_ok(
-        spc_copy_to_host(f->ctx, result, r->out, 4 * CHANNELS * (size_t)rows),
-        spc_ctx_error(f->ctx));
+    assert_ok(spc_memory_download(result, f->ctx, r->out,
+                                  4 * CHANNELS * (size_t)rows),
+              spc_ctx_error(f->ctx));
 }
 
 static void runner_close(const runner *r, frames *f)

@@ -234,7 +234,7 @@ static void *upload(spc_ctx *ctx, const void *from, size_t bytes)
 
     assert_done(spc_memory_alloc(&to, ctx, bytes + 16));
     if (bytes > 0)
-        assert_done(spc_copy_to_device(ctx, to, from, bytes));
+        assert_done(spc_memory_upload(to, ctx, from, bytes));
     return to;
 }
 
@@ -328,13 +328,13 @@ static void check_bundles(spc_ctx *ctx, spc_map *map, const spc_triplet *all,
     assert_done(spc__map_prepare_bundles(map, NULL));
     ck_assert(spc__map_bundles_view(&view, map));
     assert_done(
-        spc_copy_to_host(ctx, first, view.first, 4 * ((size_t)rows + 1)));
+        spc_memory_download(first, ctx, view.first, 4 * ((size_t)rows + 1)));
     if (bytes > 0)
-        assert_done(spc_copy_to_host(ctx, got, view.list, bytes));
+        assert_done(spc_memory_download(got, ctx, view.list, bytes));
     assert_done(
-        spc_copy_to_host(ctx, order, map->plain.order, 4 * (size_t)rows));
-    assert_done(spc_copy_to_host(ctx, tiles, view.list + 2 * view.capacity,
-                                 4 * (size_t)rows / 64));
+        spc_memory_download(order, ctx, map->plain.order, 4 * (size_t)rows));
+    assert_done(spc_memory_download(tiles, ctx, view.list + 2 * view.capacity,
+                                    4 * (size_t)rows / 64));
     check_tiles(all, first, order, rows, tiles, what);
     int *want = define_bundles(all, first, rows, offsets);
     for (int i = 0; i < (int)(bytes / 4); i++)
@@ -393,10 +393,10 @@ static void check_inputs(spc_ctx *ctx, spc_map *map, const spc_triplet *all,
     int *order = calloc(rows, sizeof *order);
     int *first = calloc(rows + 1, sizeof *first);
     int *list = calloc(2 * count + 1, sizeof *list);
-    assert_done(spc_copy_to_host(ctx, order, inputs.in, 4 * rows));
-    assert_done(spc_copy_to_host(ctx, first, view.first, 4 * (rows + 1)));
+    assert_done(spc_memory_download(order, ctx, inputs.in, 4 * rows));
+    assert_done(spc_memory_download(first, ctx, view.first, 4 * (rows + 1)));
     if (count > 0)
-        assert_done(spc_copy_to_host(ctx, list, view.list, 8 * count));
+        assert_done(spc_memory_download(list, ctx, view.list, 8 * count));
     ck_assert_int_eq(
         read_inputs(got, (int)count, order, first, list, (int)rows),
         (int)count);
@@ -425,7 +425,7 @@ static void check_map(spc_ctx *ctx, spc_map *map, const relation *want,
     ck_assert_msg(spc_map_pairs(map) == want->count,
                   "%s: %lld triplets and not %d", what,
                   (long long)spc_map_pairs(map), want->count);
-    assert_done(spc_map_download_triplets(map, got));
+    assert_done(spc_map_download_triplets(got, map));
     check_order(got, want->count);
     check_bundles(ctx, map, got, what);
     check_inputs(ctx, map, got, what);
@@ -515,7 +515,7 @@ static bool is_slow(int context)
 {
     spc_device_info info;
 
-    spc_ctx_device(contexts[context], &info);
+    spc_ctx_device(&info, contexts[context]);
     return strncmp(info.id, "sim", 3) == 0;
 }
 
@@ -687,7 +687,7 @@ static spc_triplet *pairs_by_cells(spc_ctx *ctx, spc_points *points, int cells,
     assert_done(spc_map_check(map, NULL));
     *count = (int)spc_map_pairs(map);
     spc_triplet *out = calloc((size_t)*count + 1, sizeof *out);
-    assert_done(spc_map_download_triplets(map, out));
+    assert_done(spc_map_download_triplets(out, map));
     qsort(out, (size_t)*count, sizeof *out, compare_pairs);
     spc_map_free(map);
     return out;
@@ -895,12 +895,12 @@ START_TEST(rows_that_are_no_points_are_seen_by_nobody)
     ck_assert_int_eq(spc_map_check(map, NULL), SPC_ERANGE);
     spc_triplet got[3];
     const float line[6][3] = {{0, 0, 0}, {0.0625f, 0, 0}, {0.125f, 0, 0}};
-    assert_done(spc_copy_to_device(ctx, xyz, line, sizeof line));
+    assert_done(spc_memory_upload(xyz, ctx, line, sizeof line));
     assert_done(spc_points_update(points, xyz, NULL, NULL, 3, NULL));
     assert_done(spc_map_update(map, NULL, NULL, 0, NULL));
     assert_done(spc_map_check(map, NULL));
     ck_assert_int_eq(spc_map_pairs(map), 3);
-    assert_done(spc_map_download_triplets(map, got));
+    assert_done(spc_map_download_triplets(got, map));
     for (int i = 0; i < 3; i++)
         ck_assert_int_eq(got[i].in, got[i].out);
     spc_memory_free(ctx, xyz);
@@ -951,10 +951,10 @@ static void check_down(spc_ctx *ctx, const cloud *c, float edge)
     assert_done(spc_points_check(sampled, NULL));
     int count = (int)spc_points_rows(sampled);
     ck_assert_int_gt(count, 1);
-    assert_done(spc_copy_to_host(ctx, kept, spc_points_sources(sampled),
-                                 4 * (size_t)count));
-    assert_done(spc_copy_to_host(ctx, at, spc_points_data(sampled),
-                                 16 * (size_t)count));
+    assert_done(spc_memory_download(kept, ctx, spc_points_sources(sampled),
+                                    4 * (size_t)count));
+    assert_done(spc_memory_download(at, ctx, spc_points_data(sampled),
+                                    16 * (size_t)count));
     check_sampled(c, kept, count, edge);
     for (int i = 0; i < count; i++)
         ck_assert_mem_eq(at[i], c->at[kept[i]], 12);
@@ -997,7 +997,7 @@ static void fill_with(spc_ctx *ctx, void *to, size_t floats, uint64_t seed)
     spc__random_init(&random, seed);
     for (size_t i = 0; i < floats; i++)
         values[i] = (float)((int)spc__random_below(&random, 7) - 3);
-    assert_done(spc_copy_to_device(ctx, to, values, floats * sizeof *values));
+    assert_done(spc_memory_upload(to, ctx, values, floats * sizeof *values));
     free(values);
 }
 
@@ -1028,8 +1028,7 @@ static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
     fill_with(ctx, l.in, in / 4, 1);
     fill_with(ctx, l.weights, weights / 4, 2);
     if (!wgrad)
-        assert_done(
-            spc_plan_pack_weights(l.plan, l.packed, l.weights, SPC_KRSC, NULL));
+        assert_done(spc_plan_pack(l.packed, l.plan, l.weights, SPC_KRSC, NULL));
     return l;
 }
 
@@ -1045,7 +1044,7 @@ static void *run_layer(spc_ctx *ctx, layer *l)
 
     assert_done(spc_plan_execute(l->plan, l->map, &buffers, NULL));
     assert_done(spc_ctx_synchronize(ctx));
-    assert_done(spc_copy_to_host(ctx, host, l->out, l->out_bytes));
+    assert_done(spc_memory_download(host, ctx, l->out, l->out_bytes));
     return host;
 }
 
@@ -1087,7 +1086,7 @@ static float *fetch_floats(spc_ctx *ctx, const void *from, size_t floats)
 {
     float *to = malloc(floats * sizeof *to);
 
-    assert_done(spc_copy_to_host(ctx, to, from, floats * sizeof *to));
+    assert_done(spc_memory_download(to, ctx, from, floats * sizeof *to));
     return to;
 }
 
@@ -1104,10 +1103,10 @@ static void swap_weights(spc_ctx *ctx, layer *back, const layer *forth)
             for (size_t o = 0; o < out; o++)
                 to[(i * offsets + k) * out + o] =
                     from[(o * offsets + k) * in + i];
-    assert_done(spc_copy_to_device(ctx, back->weights, to,
-                                   in * out * offsets * sizeof *to));
-    assert_done(spc_plan_pack_weights(back->plan, back->packed, back->weights,
-                                      SPC_KRSC, NULL));
+    assert_done(spc_memory_upload(back->weights, ctx, to,
+                                  in * out * offsets * sizeof *to));
+    assert_done(
+        spc_plan_pack(back->packed, back->plan, back->weights, SPC_KRSC, NULL));
     free(from);
     free(to);
 }
@@ -1178,10 +1177,9 @@ static void add_large_inputs(spc_ctx *ctx)
         in[i] = 0x7b53; /* 60000, rounded */
     for (int i = 0; i < CHANNELS * OUT; i++)
         weights[i] = 0x1400; /* 2^-10 */
-    assert_done(spc_copy_to_device(ctx, l.in, in, sizeof in));
-    assert_done(spc_copy_to_device(ctx, l.weights, weights, sizeof weights));
-    assert_done(
-        spc_plan_pack_weights(l.plan, l.packed, l.weights, SPC_KRSC, NULL));
+    assert_done(spc_memory_upload(l.in, ctx, in, sizeof in));
+    assert_done(spc_memory_upload(l.weights, ctx, weights, sizeof weights));
+    assert_done(spc_plan_pack(l.packed, l.plan, l.weights, SPC_KRSC, NULL));
     float *out = run_layer(ctx, &l);
     for (int i = 0; i < ROWS * OUT; i++)
         ck_assert_float_eq(out[i], 60000.0f / 1024 * ROWS * CHANNELS);
@@ -1356,7 +1354,7 @@ START_TEST(every_candidate_passes_the_gate)
         o.wants = wants;
         o.payload = &seen;
     }
-    assert_done(spc_tune(ctx, &conv, scenes, 1, &o, &report));
+    assert_done(spc_tune(&report, ctx, &conv, scenes, 1, &o));
     ck_assert_int_gt(report.verified, 0);
     ck_assert_int_eq(report.failed, 0);
     spc_scene_free(scene);

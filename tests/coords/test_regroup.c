@@ -249,8 +249,8 @@ static float *fetch_features(spc_ctx *ctx, spc_dtype dtype, const void *from,
     float *to = malloc(4 * n + 4);
     void *bytes = malloc(4 * n + 4);
 
-    assert_ok(ctx, spc_copy_to_host(ctx, bytes, from,
-                                    n * spc__dtype_of(dtype)->bytes));
+    assert_ok(ctx, spc_memory_download(bytes, ctx, from,
+                                       n * spc__dtype_of(dtype)->bytes));
     spc__dtype_of(dtype)->decode(to, bytes, n);
     free(bytes);
     return to;
@@ -298,7 +298,8 @@ static void check_gather(const subject *s)
         in[i] =
             draw_features(s->ctx, s->how.dtype, i, s->capacity[i], wide * c);
     assert_ok(s->ctx, spc_memory_alloc(&out, s->ctx, 4 * n + 16));
-    assert_ok(s->ctx, spc_coords_gather(s->set, out, in, &s->how, NULL));
+    assert_ok(s->ctx,
+              spc_coords_gather_features(out, s->set, in, &s->how, NULL));
     float *got = fetch_features(s->ctx, s->how.dtype, out, n);
     for (int i = 0; i < s->want->count; i++)
         for (int k = 0; k < c; k++)
@@ -359,7 +360,8 @@ static void check_spread(const subject *s)
         assert_ok(s->ctx,
                   spc_memory_alloc(&out[i], s->ctx,
                                    4 * (size_t)(s->capacity[i] * c) + 16));
-    assert_ok(s->ctx, spc_coords_scatter(s->set, out, in, &s->how, NULL));
+    assert_ok(s->ctx,
+              spc_coords_scatter_features(out, s->set, in, &s->how, NULL));
     for (int i = 0; i < sources; first += s->capacity[i++])
         check_source(s, out[i], first, s->capacity[i], c);
     for (int i = 0; i < sources; i++)
@@ -684,13 +686,13 @@ START_TEST(impossible_sets_are_refused_with_a_sentence)
     refused(SPC_EINVAL, "derived from its inputs",
             spc_coords_update(made, (int32_t *)set, NULL, 1, NULL));
     refused(SPC_EINVAL, "`in[0]`",
-            spc_coords_gather(made, set, in, &gather, NULL));
+            spc_coords_gather_features(set, made, in, &gather, NULL));
     gather.channels = 0;
     refused(SPC_EINVAL, "0 channels",
-            spc_coords_gather(made, set, in, &gather, NULL));
+            spc_coords_gather_features(set, made, in, &gather, NULL));
     gather.dtype = (spc_dtype)77;
     refused(SPC_EINVAL, "type 77",
-            spc_coords_scatter(made, (void **)in, set, &gather, NULL));
+            spc_coords_scatter_features((void **)in, made, set, &gather, NULL));
     spc_coords_free(made);
     spc_coords_free(wide);
     spc_coords_free(set);
@@ -714,7 +716,7 @@ static spc_status make_and_move(spc_ctx *ctx, spc_coords *source)
         spc_coords_create_regrouped(&made, &source, 1, &how, NULL);
 
     if (status == SPC_OK)
-        status = spc_coords_gather(made, out, sources, &gather, NULL);
+        status = spc_coords_gather_features(out, made, sources, &gather, NULL);
     spc_coords_free(made);
     return status;
 }

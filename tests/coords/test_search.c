@@ -180,8 +180,8 @@ static void rebuild(spc_ctx *ctx, spc_map *map, const subject *s)
     void *coords;
 
     assert_ok(ctx, spc_memory_alloc(&coords, ctx, bytes));
-    assert_ok(ctx, spc_copy_to_device(ctx, coords, spc_scene_coords(s->scene),
-                                      bytes));
+    assert_ok(
+        ctx, spc_memory_upload(coords, ctx, spc_scene_coords(s->scene), bytes));
     assert_ok(ctx, spc__map_rebuild(map, coords, spc_scene_rows(s->scene),
                                     false, NULL));
     assert_ok(ctx, spc_map_check(map, NULL));
@@ -200,7 +200,7 @@ static void check_index(spc_ctx *ctx, const spc_map *map,
 
     ck_assert_int_eq(spc_map_rows_out(map), want->rows_out);
     ck_assert_int_eq(spc_map_pairs(map), want->pairs);
-    assert_ok(ctx, spc_map_download(map, got));
+    assert_ok(ctx, spc_map_download(got, map));
     for (size_t k = 0; k < (size_t)map->offsets; k++)
         for (size_t row = 0; row < rows; row++)
             require(got[k * capacity + row] == want->index[k * rows + row],
@@ -391,7 +391,7 @@ START_TEST(every_searcher_sees_merged_sets)
     assert_ok(ctx, spc_coords_create_reserved(&set, ctx, &options));
     assert_ok(ctx, spc_map_create(&map, set, set, &g));
     assert_ok(ctx, spc_memory_alloc(&coords, ctx, sizeof rows));
-    assert_ok(ctx, spc_copy_to_device(ctx, coords, rows, sizeof rows));
+    assert_ok(ctx, spc_memory_upload(coords, ctx, rows, sizeof rows));
     for (int i = 0; i < SEARCHERS; i++) {
         spc_error error = {0};
         ck_assert_int_eq(configure(map, searchers[i], &error), SPC_OK);
@@ -528,7 +528,7 @@ START_TEST(tuning_a_map_stores_its_choice)
     spc_ctx *ctx = open_recording(path);
 
     ck_assert(!spc__map_choice(&config, ctx, &s.conv.geometry, false));
-    assert_ok(ctx, spc_tune_map(ctx, &s.conv, scenes, 1, NULL, &report));
+    assert_ok(ctx, spc_tune_map(&report, ctx, &s.conv, scenes, 1, NULL));
     ck_assert_int_eq(report.candidates, SEARCHERS);
     ck_assert_int_eq(report.verified, SEARCHERS);
     ck_assert(report.winner_us > 0 && report.winner_us <= report.default_us);
@@ -551,9 +551,9 @@ START_TEST(the_host_has_no_searchers_to_choose_from)
     const spc_scene *scenes[] = {s.scene};
     spc_ctx *ctx = open_ctx("cpu");
 
-    ck_assert_int_eq(spc_tune_map(ctx, &s.conv, scenes, 1, NULL, NULL),
+    ck_assert_int_eq(spc_tune_map(NULL, ctx, &s.conv, scenes, 1, NULL),
                      SPC_EUNSUPPORTED);
-    ck_assert_int_eq(spc_tune_map(ctx, &s.conv, scenes, 0, NULL, NULL),
+    ck_assert_int_eq(spc_tune_map(NULL, ctx, &s.conv, scenes, 0, NULL),
                      SPC_EINVAL);
     spc_ctx_free(ctx);
     release(&s);
@@ -737,7 +737,7 @@ static void check_transposed(spc_ctx *ctx, const spc_map *map,
     ck_assert_int_eq(spc_map_rows_out(map), want->rows_in);
     ck_assert_int_eq(spc_map_rows_in(map), want->rows_out);
     ck_assert_int_eq(spc_map_pairs(map), want->pairs);
-    assert_ok(ctx, spc_map_download(map, got));
+    assert_ok(ctx, spc_map_download(got, map));
     for (size_t k = 0; k < (size_t)map->offsets; k++) {
         memset(expected, 0xff, 4 * in);
         for (size_t j = 0; j < out; j++)

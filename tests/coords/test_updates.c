@@ -264,7 +264,7 @@ static void read_points(bytes *out, bench *b)
     size_t count = sizeof *all * (size_t)spc_map_pairs(b->map);
     ck_assert_uint_gt(count, ROWS);
     all = malloc(count);
-    assert_ok(b->ctx, spc_map_download_triplets(b->map, all));
+    assert_ok(b->ctx, spc_map_download_triplets(all, b->map));
     append(out, all, count);
     free(all);
 }
@@ -331,15 +331,16 @@ static spc_status run_regrouped(bench *b)
     spc_status status = spc_coords_update(b->set, b->coords, NULL, ROWS, NULL);
 
     if (status == SPC_OK) /* two numbers per row */
-        status = spc_coords_mask_above(b->made, b->memory[0], in, SPC_F32, -400,
+        status = spc_coords_mask_above(b->memory[0], b->made, in, SPC_F32, -400,
                                        NULL);
     if (status == SPC_OK)
         status = spc_coords_update_regrouped(b->made, b->memory[0], NULL);
     if (status == SPC_OK)
-        status = spc_coords_gather(b->made, b->memory[2], in, &how, NULL);
-    return status == SPC_OK
-               ? spc_coords_scatter(b->made, out, b->memory[2], &how, NULL)
-               : status;
+        status =
+            spc_coords_gather_features(b->memory[2], b->made, in, &how, NULL);
+    return status == SPC_OK ? spc_coords_scatter_features(
+                                  out, b->made, b->memory[2], &how, NULL)
+                            : status;
 }
 
 static void read_regrouped(bytes *out, bench *b)
@@ -381,7 +382,7 @@ static spc_status make_layer(bench *b)
         status = take(b, &b->buffers.workspace,
                       spc_plan_workspace_bytes(b->plan, b->map) + 1);
     return status == SPC_OK
-               ? spc_plan_pack_weights(b->plan, packed, weights, SPC_KRSC, NULL)
+               ? spc_plan_pack(packed, b->plan, weights, SPC_KRSC, NULL)
                : status;
 }
 
@@ -674,7 +675,8 @@ START_TEST(wide_features_are_moved_as_narrow_ones)
     for (int first = 0; first < CHANNELS; first += NARROW) {
         for (int i = 0; i < ROWS * NARROW; i++)
             in[i] = wide_in[i / NARROW * CHANNELS + first + i % NARROW];
-        assert_ok(b.ctx, spc_coords_gather(b.made, out, sources, &how, NULL));
+        assert_ok(b.ctx,
+                  spc_coords_gather_features(out, b.made, sources, &how, NULL));
         for (int i = 0; i < *b.made->count * NARROW; i++)
             ck_assert(out[i] ==
                       wide[i / NARROW * CHANNELS + first + i % NARROW]);

@@ -142,11 +142,11 @@ static void poison(harness *r)
     void *nonsense = malloc(bytes + 16 * rows + 1);
 
     memset(nonsense, 0x5a, bytes + 16 * rows + 1);
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, v->features, nonsense, bytes));
+    assert_ok(r->ctx, spc_memory_upload(v->features, r->ctx, nonsense, bytes));
     assert_ok(r->ctx,
-              spc_copy_to_device(r->ctx, v->coords, nonsense, 16 * rows));
+              spc_memory_upload(v->coords, r->ctx, nonsense, 16 * rows));
     assert_ok(r->ctx,
-              spc_copy_to_device(r->ctx, v->points_of, nonsense, 4 * rows));
+              spc_memory_upload(v->points_of, r->ctx, nonsense, 4 * rows));
     free(nonsense);
 }
 
@@ -157,8 +157,8 @@ static void run(harness *r, const float *points, int rows, bool counted)
     int32_t count = rows;
 
     poison(r);
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->points, points, bytes));
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->count, &count, 4));
+    assert_ok(r->ctx, spc_memory_upload(r->points, r->ctx, points, bytes));
+    assert_ok(r->ctx, spc_memory_upload(r->count, r->ctx, &count, 4));
     assert_ok(r->ctx,
               spc_voxels_update(r->voxels, r->points, counted ? r->count : NULL,
                                 counted ? 0 : rows, NULL));
@@ -186,7 +186,7 @@ static void compare_bits(const harness *a, const harness *b)
 {
     const spc_voxels *v = a->voxels;
     spc_voxels_info info;
-    spc_status status = spc_voxels_check(a->voxels, &info, NULL);
+    spc_status status = spc_voxels_check(&info, a->voxels, NULL);
     ck_assert(status == SPC_OK || status == SPC_ERANGE);
     size_t rows = (size_t)info.voxels;
     size_t each =
@@ -195,9 +195,9 @@ static void compare_bits(const harness *a, const harness *b)
                    (v->how.dtype == SPC_F32 ? 4 : 2);
     char *x = malloc(bytes + 1), *y = malloc(bytes + 1);
 
-    assert_ok(a->ctx, spc_copy_to_host(a->ctx, x, v->features, bytes));
-    assert_ok(b->ctx, spc_copy_to_host(b->ctx, y,
-                                       spc_voxels_features(b->voxels), bytes));
+    assert_ok(a->ctx, spc_memory_download(x, a->ctx, v->features, bytes));
+    assert_ok(b->ctx, spc_memory_download(
+                          y, b->ctx, spc_voxels_features(b->voxels), bytes));
     ck_assert_msg(memcmp(x, y, bytes) == 0, "the devices differ");
     free(x);
     free(y);
@@ -261,9 +261,9 @@ START_TEST(points_that_crowd_are_sorted_as_all_others)
     run(&r, points, MANY, false);
     ck_assert_msg(spc_voxels_verify(&worst, r.voxels, points, MANY) == SPC_OK,
                   "%s", spc_ctx_error(ctx));
-    assert_ok(ctx,
-              spc_copy_to_host(ctx, &most_keys,
-                               r.voxels->set->stats + SPC_INDEX_MOST_KEYS, 4));
+    assert_ok(ctx, spc_memory_download(
+                       &most_keys, ctx,
+                       r.voxels->set->stats + SPC_INDEX_MOST_KEYS, 4));
     ck_assert_int_eq(most_keys, 0);
     close_harness(&r);
     close_contexts();
@@ -288,13 +288,13 @@ START_TEST(means_of_whole_numbers_are_exact)
     for (int d = 0; d < devices; d++) {
         open_harness(&r, ctxs[d], &how, 64, 8);
         run(&r, points, 64, false);
-        assert_ok(r.ctx, spc_voxels_check(r.voxels, NULL, NULL));
+        assert_ok(r.ctx, spc_voxels_check(NULL, r.voxels, NULL));
         assert_ok(r.ctx,
-                  spc_copy_to_host(r.ctx, got, spc_voxels_features(r.voxels),
-                                   8 * 4 * 4));
-        assert_ok(r.ctx,
-                  spc_copy_to_host(r.ctx, counts,
-                                   spc_voxels_point_counts(r.voxels), 8 * 4));
+                  spc_memory_download(got, r.ctx, spc_voxels_features(r.voxels),
+                                      8 * 4 * 4));
+        assert_ok(r.ctx, spc_memory_download(counts, r.ctx,
+                                             spc_voxels_point_counts(r.voxels),
+                                             8 * 4));
         for (int v = 0; v < 8; v++) {
             /* Points v, v + 8, v + 16 and v + 24 are in the same voxel. */
             require(got[4 * v + 3] == (float)(v + 12), "voxel %d: %g", v,
@@ -328,7 +328,7 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         memcpy(points + 4 * 9, nan_point, sizeof(nan_point));
         points[4 * 20] = 5; /* the first one outside */
         run(&r, points, 100, true);
-        ck_assert_int_eq(spc_voxels_check(r.voxels, &info, NULL), SPC_ERANGE);
+        ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL), SPC_ERANGE);
         ck_assert_str_eq(spc_ctx_error(r.ctx),
                          "2 points have a coordinate that is no number; the "
                          "first is point 7: they are left out");
@@ -339,19 +339,19 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         assert_ok(r.ctx, spc_voxels_verify(&worst, r.voxels, points, 100));
         points[4 * 30 + 1] = 3;
         run(&r, points, 100, true); /* a fourth voxel */
-        ck_assert_int_eq(spc_voxels_check(r.voxels, &info, NULL),
+        ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL),
                          SPC_ECAPACITY);
         ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx),
                                      "4 voxels: a capacity of 4 would have"));
         run(&r, points, 101, true);
-        ck_assert_int_eq(spc_voxels_check(r.voxels, &info, NULL),
+        ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL),
                          SPC_ECAPACITY);
         ck_assert_int_eq(info.voxels, 0);
         int32_t below = -3;
-        assert_ok(r.ctx, spc_copy_to_device(r.ctx, r.count, &below, 4));
+        assert_ok(r.ctx, spc_memory_upload(r.count, r.ctx, &below, 4));
         assert_ok(r.ctx,
                   spc_voxels_update(r.voxels, r.points, r.count, 0, NULL));
-        ck_assert_int_eq(spc_voxels_check(r.voxels, &info, NULL),
+        ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL),
                          SPC_ECAPACITY);
         ck_assert_str_eq(spc_ctx_error(r.ctx),
                          "a count of -3 points: none became a voxel");
@@ -364,7 +364,7 @@ START_TEST(what_is_wrong_with_points_is_a_status)
                                            NULL, 1, NULL),
                          SPC_EINVAL);
         assert_ok(r.ctx, spc_voxels_update(r.voxels, NULL, NULL, 0, NULL));
-        assert_ok(r.ctx, spc_voxels_check(r.voxels, &info, NULL));
+        assert_ok(r.ctx, spc_voxels_check(&info, r.voxels, NULL));
         ck_assert_int_eq(info.voxels, 0);
         ck_assert_int_eq(spc_voxels_verify(&worst, r.voxels, NULL, 3),
                          SPC_EINVAL);

@@ -205,7 +205,7 @@ START_TEST(without_the_library_its_candidate_is_not_offered)
     options.on_trial = note_library;
     options.payload = &refused;
     assert_ok(spc_conv_parse(&conv, products[0].layer, &error), error.text);
-    assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, &report),
+    assert_ok(spc_tune(&report, ctx, &conv, NULL, 0, &options),
               spc_ctx_error(ctx));
     ck_assert_int_eq(refused, 1);
     ck_assert_int_gt(report.candidates, 0);

@@ -182,8 +182,8 @@ static spc_status step_alloc(life *l)
 
 static spc_status step_copy_in(life *l)
 {
-    return spc_copy_to_device(l->ctx, l->coords, spc_scene_coords(l->scene),
-                              16 * (size_t)l->rows);
+    return spc_memory_upload(l->coords, l->ctx, spc_scene_coords(l->scene),
+                             16 * (size_t)l->rows);
 }
 
 static spc_status step_map(life *l)
@@ -222,9 +222,9 @@ static spc_status step_pack(life *l)
     if (status == SPC_OK)
         status = need_memory(l, &l->workspace,
                              spc_plan_workspace_bytes(l->plan, l->map));
-    return status == SPC_OK ? spc_plan_pack_weights(l->plan, l->packed,
-                                                    l->weights, SPC_KRSC, NULL)
-                            : status;
+    return status == SPC_OK
+               ? spc_plan_pack(l->packed, l->plan, l->weights, SPC_KRSC, NULL)
+               : status;
 }
 
 static spc_status execute(life *l, const spc_map *map, void *stream)
@@ -256,7 +256,7 @@ static spc_status step_copy_out(life *l)
 {
     int32_t first[4] = {-1, -1, -1, -1};
     spc_status status =
-        spc_copy_to_host(l->ctx, first, l->coords, sizeof(first));
+        spc_memory_download(first, l->ctx, l->coords, sizeof(first));
 
     if (status == SPC_OK)
         ck_assert_mem_eq(first, spc_scene_coords(l->scene), sizeof(first));
@@ -268,7 +268,7 @@ static spc_status step_download(life *l)
 {
     for (int i = 0; i < l->rows; i++)
         l->map->plain.order[i] = i;
-    return spc_map_download(l->map, l->index);
+    return spc_map_download(l->index, l->map);
 }
 
 typedef struct step {
@@ -279,16 +279,16 @@ typedef struct step {
 static const step steps[] = {
     {"spc_ctx_create", step_open},
     {"spc_memory_alloc", step_alloc},
-    {"spc_copy_to_device", step_copy_in},
+    {"spc_memory_upload", step_copy_in},
     {"spc_map_create_from_rows", step_map},
     {"spc_map_create_from_scene", step_map_from_scene},
     {"spc_plan_create", step_plan},
     {"spc_map_prepare", step_prepare},
-    {"spc_plan_pack_weights", step_pack},
+    {"spc_plan_pack", step_pack},
     {"spc_plan_execute", step_execute},
     {"spc_plan_execute", step_execute_other},
     {"spc_ctx_synchronize", step_synchronize},
-    {"spc_copy_to_host", step_copy_out},
+    {"spc_memory_download", step_copy_out},
     {"spc_map_download", step_download},
 };
 
@@ -494,7 +494,7 @@ START_TEST(what_a_device_is_comes_from_its_attributes)
 
     fake->devices = 2;
     assert_ok(try_open(&ctx, "cuda:1"), error.text);
-    assert_ok(spc_ctx_device(ctx, &info), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_device(&info, ctx), spc_ctx_error(ctx));
     ck_assert_str_eq(info.id, "cuda:1");
     ck_assert_str_eq(info.name, "NVIDIA H200");
     ck_assert_str_eq(info.target, "sm_90a");
@@ -533,7 +533,7 @@ START_TEST(only_compute_capability_9_0_has_a_target_of_its_own)
     fake->minor = 6;
     fake->version = 12040;
     assert_ok(try_open(&ctx, "cuda"), error.text);
-    assert_ok(spc_ctx_device(ctx, &info), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_device(&info, ctx), spc_ctx_error(ctx));
     ck_assert_str_eq(info.target, "sm_86");
     ck_assert_str_eq(info.driver, "12.4");
     spc_ctx_free(ctx);
@@ -715,7 +715,7 @@ START_TEST(a_context_on_another_device_than_the_one_asked_for_is_not_used)
 
     fake->devices = 2;
     assert_ok(try_open(&ctx, "cuda:1"), error.text);
-    assert_ok(spc_ctx_device(ctx, &info), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_device(&info, ctx), spc_ctx_error(ctx));
     ck_assert_str_eq(info.id, "cuda:1");
     ck_assert_int_eq(fake->retained, 1);
     assert_current(mine, 1, "spc_ctx_create");
@@ -733,7 +733,7 @@ START_TEST(without_an_ordinal_the_device_of_the_callers_context_is_meant)
     fake->devices = 2;
     CUcontext mine = fake->context_create(1);
     assert_ok(try_open(&ctx, "cuda"), error.text);
-    assert_ok(spc_ctx_device(ctx, &info), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_device(&info, ctx), spc_ctx_error(ctx));
     ck_assert_str_eq(info.id, "cuda:1");
     ck_assert_int_eq(fake->retained, 0);
     spc_ctx_free(ctx);
@@ -1318,9 +1318,9 @@ START_TEST(packing_is_told_the_strides_of_the_weights)
 
     life_begin(&l, LAYER, "gen:uniform,n=300,extent=9");
     run_steps(&l, 8);
-    assert_ok(spc_plan_pack_weights(l.plan, l.packed, l.weights,
-                                    packings[_i].layout, NULL),
-              spc_ctx_error(l.ctx));
+    assert_ok(
+        spc_plan_pack(l.packed, l.plan, l.weights, packings[_i].layout, NULL),
+        spc_ctx_error(l.ctx));
     const fake_launch *pack = last_launch();
     ck_assert_str_eq(pack->kernel, "spc_pack");
     ck_assert_uint_eq(pack->block, 256);
@@ -1424,7 +1424,7 @@ START_TEST(what_reads_a_map_waits_for_the_stream_that_fills_it)
     fill_on(&l, &set, stream);
     int from = fake->launches;
     status = _i == 0   ? spc_plan_create(&l.plan, l.ctx, &l.conv, l.map, 0)
-             : _i == 1 ? spc_map_download(l.map, index)
+             : _i == 1 ? spc_map_download(index, l.map)
              : _i == 2
                  ? spc_coords_create_outputs(&other, set, &floor_rule)
                  : spc_coords_create_regrouped(&other, &set, 1, &same, NULL);
@@ -1691,7 +1691,7 @@ START_TEST(the_devices_figures_come_from_the_events_clock)
     life_begin(&l, LAYER, "gen:uniform,n=30");
     run_steps(&l, 1);
     assert_ok(spc_device_measure(l.ctx), spc_ctx_error(l.ctx));
-    assert_ok(spc_ctx_device(l.ctx, &info), spc_ctx_error(l.ctx));
+    assert_ok(spc_ctx_device(&info, l.ctx), spc_ctx_error(l.ctx));
     ck_assert_msg(info.launch_us > 399 && info.launch_us < 401, "%g us",
                   info.launch_us);
     /* Kernels of the double do nothing, so the measured rates are 0. */
@@ -1702,7 +1702,7 @@ START_TEST(the_devices_figures_come_from_the_events_clock)
     /* The next context finds them in the database. */
     life_begin(&l, LAYER, "gen:uniform,n=30");
     run_steps(&l, 1);
-    assert_ok(spc_ctx_device(l.ctx, &info), spc_ctx_error(l.ctx));
+    assert_ok(spc_ctx_device(&info, l.ctx), spc_ctx_error(l.ctx));
     ck_assert_msg(info.launch_us > 399 && info.launch_us < 401, "%g us",
                   info.launch_us);
     life_end(&l);
@@ -1716,7 +1716,7 @@ START_TEST(a_bench_of_kernels_that_do_nothing_tells_that_they_are_wrong)
 
     life_begin(&l, SORTED, "gen:uniform,n=300,extent=9");
     run_steps(&l, 1);
-    ck_assert_int_eq(spc_bench(l.ctx, &l.conv, l.scene, 1, &result),
+    ck_assert_int_eq(spc_bench(&result, l.ctx, &l.conv, l.scene, 1),
                      SPC_EWRONG);
     assert_says(spc_ctx_error(l.ctx), "is wrong");
     life_end(&l);

@@ -126,7 +126,7 @@ static inline void *upload(spc_ctx *ctx, const void *from, size_t bytes)
     void *memory;
 
     assert_ok(ctx, spc_memory_alloc(&memory, ctx, bytes + 16));
-    assert_ok(ctx, spc_copy_to_device(ctx, memory, from, bytes));
+    assert_ok(ctx, spc_memory_upload(memory, ctx, from, bytes));
     return memory;
 }
 
@@ -139,7 +139,7 @@ static inline int32_t *download(spc_ctx *ctx, const spc_map *map)
     size_t rows_out = (size_t)spc_map_rows_out(map);
     int32_t *index = malloc(4 * (size_t)map->offsets * (capacity + 1));
 
-    assert_ok(ctx, spc_map_download(map, index));
+    assert_ok(ctx, spc_map_download(index, map));
     for (size_t k = 1; k < (size_t)map->offsets; k++)
         memmove(index + k * rows_out, index + k * capacity, 4 * rows_out);
     return index;

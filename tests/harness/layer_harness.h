@@ -88,9 +88,8 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
                                spc_plan_workspace_bytes(r->plan, r->map)),
               spc_ctx_error(ctx));
     if (layout == SPC_KRSC)
-        assert_ok(spc_plan_pack_weights(r->plan, r->packed,
-                                        r->bed->weights[SPC__REAL].data, layout,
-                                        NULL),
+        assert_ok(spc_plan_pack(r->packed, r->plan,
+                                r->bed->weights[SPC__REAL].data, layout, NULL),
                   spc_ctx_error(ctx));
     spc__bed_buffers(&r->buffers, r->bed, 0, SPC__REAL);
     r->buffers.weights = r->packed;

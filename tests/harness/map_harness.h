@@ -29,7 +29,7 @@ static void *fetch(spc_ctx *ctx, const void *from, size_t count)
     void *to = malloc(4 * count + 4);
 
     ck_assert_ptr_nonnull(to);
-    assert_ok(ctx, spc_copy_to_host(ctx, to, from, 4 * count));
+    assert_ok(ctx, spc_memory_download(to, ctx, from, 4 * count));
     return to;
 }
 

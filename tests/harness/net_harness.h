@@ -144,12 +144,12 @@ static inline void upload(harness *r, const spc_scene *scene, uint64_t seed)
     for (size_t i = 0; i < count; i++)
         values[i] = (float)spc__random_below(&random, 5) - 2;
     type->encode(stored, values, count);
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->features, stored,
-                                         count * type->bytes));
+    assert_ok(r->ctx, spc_memory_upload(r->features, r->ctx, stored,
+                                        count * type->bytes));
     assert_ok(r->ctx,
-              spc_copy_to_device(r->ctx, r->coords, spc_scene_coords(scene),
-                                 16 * (size_t)rows));
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->count, &rows, 4));
+              spc_memory_upload(r->coords, r->ctx, spc_scene_coords(scene),
+                                16 * (size_t)rows));
+    assert_ok(r->ctx, spc_memory_upload(r->count, r->ctx, &rows, 4));
     free(values);
     free(stored);
 }
@@ -163,7 +163,7 @@ static inline void poison(harness *r)
 
     memset(nonsense, 0xff, bytes);
     assert_ok(r->ctx,
-              spc_copy_to_device(r->ctx, r->buffers.memory, nonsense, bytes));
+              spc_memory_upload(r->buffers.memory, r->ctx, nonsense, bytes));
     free(nonsense);
 }
 
@@ -252,9 +252,9 @@ static inline char *outputs_of(harness *r, size_t *bytes)
         size_t more =
             (size_t)(rows * o.elements) * spc__dtype_of(o.dtype)->bytes;
         out = realloc(out, *bytes + more + 1);
-        assert_ok(r->ctx,
-                  spc_copy_to_host(r->ctx, out + *bytes,
-                                   (char *)r->buffers.memory + o.offset, more));
+        assert_ok(r->ctx, spc_memory_download(
+                              out + *bytes, r->ctx,
+                              (char *)r->buffers.memory + o.offset, more));
         *bytes += more;
     }
     return out;

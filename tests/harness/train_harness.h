@@ -33,7 +33,7 @@ static inline void *upload(spc_ctx *ctx, const float *values, int64_t count)
     size_t bytes = (size_t)count * sizeof(float);
 
     assert_ok(spc_memory_alloc(&out, ctx, bytes + 1), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, out, values, bytes), spc_ctx_error(ctx));
+    assert_ok(spc_memory_upload(out, ctx, values, bytes), spc_ctx_error(ctx));
     return out;
 }
 

@@ -105,8 +105,8 @@ static inline spc_status tune_on(spc_ctx *ctx, const char *layer,
     assert_ok(spc_conv_parse(&conv, layer, &error), error.text);
     for (int s = 0; s < count; s++)
         assert_ok(spc_scene_load(&scenes[s], specs[s], &error), error.text);
-    spc_status status = spc_tune(ctx, &conv, (const spc_scene *const *)scenes,
-                                 count, options, report);
+    spc_status status = spc_tune(
+        report, ctx, &conv, (const spc_scene *const *)scenes, count, options);
     for (int s = 0; s < count; s++)
         spc_scene_free(scenes[s]);
     return status;
@@ -154,7 +154,7 @@ static inline void check_plan(spc_ctx *ctx, const char *layer,
         spc_plan_create(&r.plan, ctx, &r.conv, r.map, SPC_PLAN_CACHED_ONLY),
         spc_ctx_error(ctx));
     ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_EXACT);
-    assert_ok(spc_ctx_device(ctx, &info), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_device(&info, ctx), spc_ctx_error(ctx));
     if (strcmp(info.id, "cpu") == 0) /* maps need no kernel on this device */
         ck_assert_int_eq(spc_ctx_stats(ctx).compiles, before);
     snprintf(plan, sizeof(plan), "%s %s", spc_plan_template(r.plan),

@@ -82,7 +82,7 @@ static inline void layer_open(layer *out, spc_ctx *ctx, const spc_conv *conv,
 
     *out = (layer){.ctx = ctx, .conv = *conv};
     assert_ok(spc_memory_alloc(&coords, ctx, bytes + 16), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, coords, voxels->at, bytes),
+    assert_ok(spc_memory_upload(coords, ctx, voxels->at, bytes),
               spc_ctx_error(ctx));
     assert_ok(spc_map_create_from_rows(&out->map, ctx, conv, coords,
                                        voxels->rows, NULL),
@@ -125,7 +125,7 @@ static inline void *upload(spc_ctx *ctx, spc_dtype dtype, const float *values,
 
     type->encode(stored, values, (size_t)count);
     assert_ok(spc_memory_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, out, stored, bytes), spc_ctx_error(ctx));
+    assert_ok(spc_memory_upload(out, ctx, stored, bytes), spc_ctx_error(ctx));
     free(stored);
     return out;
 }
@@ -139,7 +139,8 @@ static inline float *download(spc_ctx *ctx, spc_dtype dtype, const void *from,
     float *out = malloc((size_t)count * sizeof(*out) + 4);
 
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_host(ctx, stored, from, bytes), spc_ctx_error(ctx));
+    assert_ok(spc_memory_download(stored, ctx, from, bytes),
+              spc_ctx_error(ctx));
     type->decode(out, stored, (size_t)count);
     free(stored);
     return out;
@@ -209,7 +210,7 @@ static inline float *run(layer *l, spc_plan *plan, const float *in,
     assert_ok(
         spc_memory_alloc(&work, ctx, spc_plan_workspace_bytes(plan, l->map)),
         spc_ctx_error(ctx));
-    assert_ok(spc_plan_pack_weights(plan, packed, w, SPC_KRSC, NULL),
+    assert_ok(spc_plan_pack(packed, plan, w, SPC_KRSC, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_plan_execute(plan, l->map,
                                &(spc_buffers){.in = x,

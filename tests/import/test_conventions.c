@@ -53,9 +53,9 @@ static int32_t *rows_of(spc_ctx *ctx, const spc_coords *set, int64_t *count)
     *count = spc_coords_rows(set);
     int32_t *rows = malloc((size_t)*count * 16 + 16);
 
-    assert_ok(
-        spc_copy_to_host(ctx, rows, spc_coords_data(set), (size_t)*count * 16),
-        spc_ctx_error(ctx));
+    assert_ok(spc_memory_download(rows, ctx, spc_coords_data(set),
+                                  (size_t)*count * 16),
+              spc_ctx_error(ctx));
     return rows;
 }
 
@@ -69,7 +69,7 @@ static void open_inverse(layer *out, spc_ctx *ctx, const spc_conv *conv,
 
     *out = (layer){.ctx = ctx, .conv = *conv};
     assert_ok(spc_memory_alloc(&coords, ctx, bytes + 16), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, coords, voxels->at, bytes),
+    assert_ok(spc_memory_upload(coords, ctx, voxels->at, bytes),
               spc_ctx_error(ctx));
     assert_ok(spc_coords_create(&fine, ctx, coords, voxels->rows, NULL),
               spc_ctx_error(ctx));
@@ -345,7 +345,7 @@ START_TEST(strided_layers_of_torchsparse_have_its_outputs)
     assert_ok(spc_memory_alloc(&coords, ctx, (size_t)voxels.rows * 16),
               spc_ctx_error(ctx));
     assert_ok(
-        spc_copy_to_device(ctx, coords, voxels.at, (size_t)voxels.rows * 16),
+        spc_memory_upload(coords, ctx, voxels.at, (size_t)voxels.rows * 16),
         spc_ctx_error(ctx));
     assert_ok(spc_coords_create(&in, ctx, coords, voxels.rows, NULL),
               spc_ctx_error(ctx));
@@ -449,7 +449,7 @@ START_TEST(a_transposed_layer_generates_what_its_engine_does)
     geometry_of(&g, by);
     assert_ok(spc_memory_alloc(&coords, ctx, sizeof(voxels.at)),
               spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, coords, voxels.at, sizeof(voxels.at)),
+    assert_ok(spc_memory_upload(coords, ctx, voxels.at, sizeof(voxels.at)),
               spc_ctx_error(ctx));
     assert_ok(spc_coords_create(&in, ctx, coords, voxels.rows, NULL),
               spc_ctx_error(ctx));

@@ -82,7 +82,7 @@ static void open_net(void)
 
     assert_ok(spc_net_create(&net, "test", &error));
     input.channels = CIN;
-    assert_ok(spc_net_add_input(net, &last, &input, &error));
+    assert_ok(spc_net_add_input(&last, net, &input, &error));
 }
 
 static void free_net(void)
@@ -99,7 +99,7 @@ static void add_conv(const char *text, const char *name, const char *norm)
     layer.norm = norm;
     layer.eps = 1e-3;
     layer.in = last;
-    assert_ok(spc_net_add_conv(net, &last, &layer, &error));
+    assert_ok(spc_net_add_conv(&last, net, &layer, &error));
 }
 
 static const float *param(const char *layer, spc_operand which, int64_t *count)
@@ -301,12 +301,12 @@ START_TEST(a_batch_normalisation_is_no_scale_and_bias)
     add_norm("backbone.folded", CIN);
     assert_ok(spc__weights_finish(weights, &error));
     assert_ok(spc_feature_parse(&affine, "affine,c=4", &error));
-    assert_ok(spc_net_add_feature(net, &last, "free", &affine, last,
+    assert_ok(spc_net_add_feature(&last, net, "free", &affine, last,
                                   SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
     assert_vector("free", SPC_OPERAND_SCALE, values_of("backbone.free.weight"),
                   CIN);
-    assert_ok(spc_net_add_feature(net, &last, "folded", &affine, last,
+    assert_ok(spc_net_add_feature(&last, net, "folded", &affine, last,
                                   SPC_NO_TENSOR, SPC_NO_TENSOR, &error));
     ck_assert_int_eq(spc_weights_fill_net(net, weights, &use, &error),
                      SPC_EUNSUPPORTED);
@@ -454,7 +454,7 @@ START_TEST(what_is_no_number_is_noted)
     bias[2] = theirs[3] = theirs[300] = 0; /* without the unusual values */
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
     ck_assert_ptr_null(spc_net_note_at(net, 0));
-    assert_ok(spc_net_quantise(net, ranges, NULL, &error));
+    assert_ok(spc_net_quantise(NULL, net, ranges, &error));
 }
 END_TEST
 
@@ -466,7 +466,7 @@ START_TEST(steps_of_i8_need_numbers)
     add_conv("subm,cin=6,cout=6,k=3", "b", NULL);
     assert_ok(spc_net_set_param(net, "b", SPC_OPERAND_WEIGHTS, values,
                                 COUT * 27 * COUT, &error));
-    ck_assert_int_eq(spc_net_quantise(net, ranges, NULL, &error), SPC_EINVAL);
+    ck_assert_int_eq(spc_net_quantise(NULL, net, ranges, &error), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "layer 'b': 1 of its 972"));
     values[5] = 65520;
     ck_assert_int_eq(spc_net_set_param(net, "b", SPC_OPERAND_WEIGHTS, values,

@@ -32,7 +32,7 @@ static float *filled(size_t count, float value)
     for (size_t i = 0; i < count; i++)
         host[i] = value;
     check(spc_memory_alloc(&out, ctx, count * sizeof(*host)));
-    check(spc_copy_to_device(ctx, out, host, count * sizeof(*host)));
+    check(spc_memory_upload(out, ctx, host, count * sizeof(*host)));
     free(host);
     return out;
 }
@@ -82,14 +82,14 @@ int main(int argc, char **argv)
     float *weights = filled(27 * CHANNELS * CHANNELS, 0.5f);
     check(spc_memory_alloc(&packed, ctx, spc_plan_weights_bytes(plan)));
     check(spc_memory_alloc(&workspace, ctx, spc_plan_workspace_bytes(plan, map)));
-    check(spc_plan_pack_weights(plan, packed, weights, SPC_KRSC, NULL));
+    check(spc_plan_pack(packed, plan, weights, SPC_KRSC, NULL));
     buffers.in = filled(ROWS * CHANNELS, 1);
     buffers.out = filled(ROWS * CHANNELS, -1);
     buffers.weights = packed;
     buffers.workspace = workspace;
     check(spc_plan_execute(plan, map, &buffers, NULL));
     check(spc_ctx_synchronize(ctx));
-    check(spc_copy_to_host(ctx, sums, buffers.out, sizeof(sums)));
+    check(spc_memory_download(sums, ctx, buffers.out, sizeof(sums)));
     for (int i = 0; i < ROWS; i++) {
         int neighbours = near(i / (SIDE * SIDE)) * near(i / SIDE % SIDE) *
                          near(i % SIDE);

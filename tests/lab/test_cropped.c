@@ -59,7 +59,7 @@ static spc_net *make_detector(int channels, const int shape[3], double scale)
         input.high[a] = high[a] * scale;
     }
     assert_ok(spc_net_create(&net, "detector", &error));
-    assert_ok(spc_net_add_input(net, &x, &input, &error));
+    assert_ok(spc_net_add_input(&x, net, &input, &error));
     return net;
 }
 
@@ -144,7 +144,7 @@ START_TEST(voxels_outside_a_shape_without_a_range_are_left_out)
     for (int a = 0; a < 3; a++)
         input.shape[a] = 4;
     assert_ok(spc_net_create(&net, "shape", &error));
-    assert_ok(spc_net_add_input(net, &x, &input, &error));
+    assert_ok(spc_net_add_input(&x, net, &input, &error));
     assert_scene(net, write_points(points, sizeof(points), "@1"), rows, 2, 3);
     spc_net_free(net);
 }

@@ -441,7 +441,7 @@ static void bench_above_its_floor(spc_ctx *ctx, const char *layer,
     for (int i = 0; i < TRIES; i++) {
         if (i > 0)
             raise_ceilings(ctx);
-        ck_assert_msg(spc_bench(ctx, &conv, scene, 1, &r) == SPC_OK, "%s",
+        ck_assert_msg(spc_bench(&r, ctx, &conv, scene, 1) == SPC_OK, "%s",
                       spc_ctx_error(ctx));
         if (r.warm_us >= r.warm_floor_us && r.cold_us >= r.cold_floor_us)
             break;
@@ -516,7 +516,7 @@ START_TEST(a_kernel_that_stops_working_while_it_is_timed_is_wrong)
     ck_assert_msg(
         spc_scene_load(&scene, "gen:uniform,n=300,extent=12", &error) == SPC_OK,
         "%s", error.text);
-    ck_assert_int_eq(spc_bench(ctx, &conv, scene, 1, &result), SPC_EWRONG);
+    ck_assert_int_eq(spc_bench(&result, ctx, &conv, scene, 1), SPC_EWRONG);
     ck_assert_ptr_nonnull(
         strstr(spc_ctx_error(ctx), "'tired tile=64' is wrong: after timing: "));
     spc_scene_free(scene);

@@ -595,8 +595,8 @@ static void tune(verdicts *out, const char *on, const job *j, uint64_t seed,
     options.payload = out;
     assert_ok(spc_conv_parse(&conv, j->layer, &error), error.text);
     assert_ok(spc_scene_load(&scene, scene_of(j), &error), error.text);
-    assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
-                       &options, &report),
+    assert_ok(spc_tune(&report, ctx, &conv, (const spc_scene *const *)&scene, 1,
+                       &options),
               spc_ctx_error(ctx));
     snprintf(out->winner, sizeof(out->winner), "%s", report.winner);
     spc_scene_free(scene);

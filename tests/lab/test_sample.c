@@ -381,8 +381,7 @@ START_TEST(a_device_digests_as_the_host_does)
     for (int i = 0; i < BYTES; i++)
         bytes[i] = (unsigned char)spc__random_u64(&random);
     assert_ok(spc_memory_alloc(&memory, ctx, BYTES), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, memory, bytes, BYTES),
-              spc_ctx_error(ctx));
+    assert_ok(spc_memory_upload(memory, ctx, bytes, BYTES), spc_ctx_error(ctx));
     assert_ok(spc__digester_create(&digester, ctx), spc_ctx_error(ctx));
     assert_ok(spc__digester_begin(digester), spc_ctx_error(ctx));
     for (int i = 0; i < COUNT; i++)

@@ -445,7 +445,7 @@ static float *output_of(const task *t, int i, int64_t *count)
     *count = rows * out.elements;
     float *y = malloc((size_t)*count * sizeof(*y) + 1);
     assert_ok(
-        spc_copy_to_host(t->ctx, y, out.data, (size_t)*count * sizeof(*y)),
+        spc_memory_download(y, t->ctx, out.data, (size_t)*count * sizeof(*y)),
         spc_ctx_error(t->ctx));
     return y;
 }
@@ -455,7 +455,7 @@ static double loss_of(task *t)
     const void *first;
     double loss = 0;
 
-    assert_ok(spc_training_forward(t->training, t->features, &first, NULL),
+    assert_ok(spc_training_forward(&first, t->training, t->features, NULL),
               spc_ctx_error(t->ctx));
     assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
     t->size = 0;
@@ -486,8 +486,8 @@ typedef struct subject {
 static void put(task *t, const subject *s, const float *values)
 {
     if (s->param == NULL)
-        assert_ok(spc_copy_to_device(t->ctx, t->features, values,
-                                     (size_t)s->count * sizeof(*values)),
+        assert_ok(spc_memory_upload(t->features, t->ctx, values,
+                                    (size_t)s->count * sizeof(*values)),
                   spc_ctx_error(t->ctx));
     else
         assert_ok(spc_training_set_param(t->training, s->param->layer,
@@ -556,8 +556,8 @@ static void check_param(task *t, const spc_net_param *p, int *settled)
     float *values = malloc((size_t)p->count * sizeof(float));
     float *gradient = malloc((size_t)p->count * sizeof(float));
 
-    assert_ok(spc_training_get_param(t->training, p->layer, p->which, values,
-                                     gradient, p->count),
+    assert_ok(spc_training_get_param(values, gradient, t->training, p->layer,
+                                     p->which, p->count),
               spc_ctx_error(t->ctx));
     if (strcmp(p->layer, "keep") == 0) /* masks have no gradient */
         for (int64_t i = 0; i < p->count; i++)
@@ -576,9 +576,9 @@ static void check_features(task *t, int *settled)
     const void *from = spc_training_features_gradient(t->training);
 
     if (from != NULL) {
-        assert_ok(spc_copy_to_host(t->ctx, values, t->features, bytes),
+        assert_ok(spc_memory_download(values, t->ctx, t->features, bytes),
                   spc_ctx_error(t->ctx));
-        assert_ok(spc_copy_to_host(t->ctx, gradient, from, bytes),
+        assert_ok(spc_memory_download(gradient, t->ctx, from, bytes),
                   spc_ctx_error(t->ctx));
         check_subject(t, &(subject){NULL, values, gradient, count}, settled);
     }
@@ -615,8 +615,8 @@ static void check_output(task *t, const spc_net_plan *plan, const char *memory,
 
     assert_ok(spc_net_plan_output_at(&out, plan, i), spc_ctx_error(t->ctx));
     ck_assert_int_eq(spc_coords_rows(out.set) * out.elements, count);
-    assert_ok(spc_copy_to_host(t->ctx, run, memory + out.offset,
-                               (size_t)count * sizeof(*run)),
+    assert_ok(spc_memory_download(run, t->ctx, memory + out.offset,
+                                  (size_t)count * sizeof(*run)),
               spc_ctx_error(t->ctx));
     for (int64_t j = 0; j < count; j++) {
         size = fmax(size, fabs((double)run[j]));

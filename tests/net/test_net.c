@@ -372,7 +372,7 @@ START_TEST(what_is_no_number_harms_what_sees_it_alone)
     o.keep = true;
     plan_net(&r, &o);
     upload(&r, scene, 1);
-    assert_ok(r.ctx, spc_copy_to_device(r.ctx, r.features, odd, sizeof(odd)));
+    assert_ok(r.ctx, spc_memory_upload(r.features, r.ctx, odd, sizeof(odd)));
     assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     check_run(&r, scene, false);
     float *values = (float *)(void *)outputs_of(&r, &bytes);
@@ -511,10 +511,10 @@ START_TEST(layers_that_dilate_have_room_by_default)
     input.channels = 4;
     input.dtype = SPC_F32;
     assert_net(spc_net_create(&r.net, "dilates", &error));
-    assert_net(spc_net_add_input(r.net, &x, &input, &error));
+    assert_net(spc_net_add_input(&x, r.net, &input, &error));
     assert_net(spc_conv_parse(&layer.conv, cases[_i].layer, &error));
     layer.in = x;
-    assert_net(spc_net_add_conv(r.net, &y, &layer, &error));
+    assert_net(spc_net_add_conv(&y, r.net, &layer, &error));
     assert_net(spc_net_add_output(r.net, y, "y", &error));
     assert_net(spc_net_init_params(r.net, 1, &error));
     open_context(&r, suite_device != NULL ? suite_device : "cpu");

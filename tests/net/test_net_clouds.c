@@ -105,8 +105,8 @@ static void give_floats(harness *r, const spc_scene *scene, void **points,
     *points = take(r, sizeof(xyz));
     *batch = take(r, sizeof(of));
     assert_ok(r->ctx,
-              spc_copy_to_device(r->ctx, *points, xyz, 12 * (size_t)rows));
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, *batch, of, 4 * (size_t)rows));
+              spc_memory_upload(*points, r->ctx, xyz, 12 * (size_t)rows));
+    assert_ok(r->ctx, spc_memory_upload(*batch, r->ctx, of, 4 * (size_t)rows));
     r->buffers.coords = NULL;
     r->buffers.points = *points;
     r->buffers.batch = *batch;
@@ -247,7 +247,7 @@ START_TEST(other_ways_to_run_it_say_no)
 
     load(&r, "cloud.lua", SPC_F16);
     open_context(&r, "cpu");
-    ck_assert_int_eq(spc_net_quantise(r.net, ranges, NULL, &error),
+    ck_assert_int_eq(spc_net_quantise(NULL, r.net, ranges, &error),
                      SPC_EUNSUPPORTED);
     o.points = 5;
     ck_assert_int_eq(spc_net_plan_create(&r.plan, r.ctx, r.net, &o),

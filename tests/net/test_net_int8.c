@@ -73,7 +73,7 @@ START_TEST(what_convolutions_alone_read_becomes_whole)
     load_blocks(&r, chosen[_i].text);
     for (int t = 0; t < 64; t++)
         ranges[t] = 2;
-    assert_net(spc_net_quantise(r.net, ranges, &layers, &error));
+    assert_net(spc_net_quantise(&layers, r.net, ranges, &error));
     ck_assert_str_eq(types_of(r.net), chosen[_i].types);
     ck_assert_int_eq(layers, chosen[_i].layers);
     spc_net_free(r.net);
@@ -86,11 +86,11 @@ START_TEST(ranges_that_cannot_be_are_refused)
     harness r;
 
     load_blocks(&r, blocks);
-    ck_assert_int_eq(spc_net_quantise(r.net, ranges, NULL, &error), SPC_EINVAL);
+    ck_assert_int_eq(spc_net_quantise(NULL, r.net, ranges, &error), SPC_EINVAL);
     ck_assert_ptr_nonnull(strstr(error.text, "tensor 2 has a range of nan"));
     ck_assert_str_eq(types_of(r.net), "hhhhhh");
     ranges[2] = 0; /* only `a`, which is a residual, so neither becomes i8 */
-    assert_net(spc_net_quantise(r.net, ranges, NULL, &error));
+    assert_net(spc_net_quantise(NULL, r.net, ranges, &error));
     ck_assert_str_eq(types_of(r.net), "hhhhhh");
     ck_assert_int_eq(spc_net_plan_widen_ranges(ranges, NULL, NULL), SPC_EINVAL);
     spc_net_free(r.net);
@@ -144,9 +144,9 @@ START_TEST(a_network_of_whole_numbers_is_as_the_oracle_says)
     run_once(&r, scene);
     assert_ok(r.ctx, spc_net_plan_widen_ranges(ranges, r.plan, &r.buffers));
     float *want = output_numbers(&r, &count);
-    ck_assert_int_eq(spc_net_quantise(r.net, ranges, NULL, &error), SPC_ESTATE);
+    ck_assert_int_eq(spc_net_quantise(NULL, r.net, ranges, &error), SPC_ESTATE);
     close_plan(&r);
-    assert_net(spc_net_quantise(r.net, ranges, NULL, &error));
+    assert_net(spc_net_quantise(NULL, r.net, ranges, &error));
     plan_net(&r, &o);
     run_once(&r, scene);
     float *got = output_numbers(&r, &again);

@@ -271,18 +271,18 @@ static void compare_masks(spc_ctx *ctx, const spc_coords *set, spc_dtype dtype)
 
     memset(got, 7, sizeof(got));
     assert_ok(ctx, spc_memory_alloc(&mask, ctx, sizeof(got)));
-    assert_ok(ctx, spc_copy_to_device(ctx, mask, got, sizeof(got)));
+    assert_ok(ctx, spc_memory_upload(mask, ctx, got, sizeof(got)));
     for (int s = 0; s < SOURCES; s++) {
         for (size_t i = 0; i < count; i++)
             numbers[i] = number_of((int)i + s);
         type->encode(stored, numbers, count);
         assert_ok(ctx, spc_memory_alloc(&in[s], ctx, count * type->bytes));
         assert_ok(ctx,
-                  spc_copy_to_device(ctx, in[s], stored, count * type->bytes));
+                  spc_memory_upload(in[s], ctx, stored, count * type->bytes));
     }
-    assert_ok(ctx, spc_coords_mask_above(set, mask, (const void *const *)in,
+    assert_ok(ctx, spc_coords_mask_above(mask, set, (const void *const *)in,
                                          dtype, 0.5f, NULL));
-    assert_ok(ctx, spc_copy_to_host(ctx, got, mask, sizeof(got)));
+    assert_ok(ctx, spc_memory_download(got, ctx, mask, sizeof(got)));
     for (int s = 0; s < SOURCES; s++)
         for (int i = 0; i < (int)count; i++) {
             bool there = i / CHILDREN < ROWS - 10 * s;
@@ -313,7 +313,7 @@ static spc_coords *source(spc_ctx *ctx, int rows)
     }
     assert_ok(ctx, spc_coords_create_reserved(&set, ctx, &o));
     assert_ok(ctx, spc_memory_alloc(&device, ctx, sizeof(coords)));
-    assert_ok(ctx, spc_copy_to_device(ctx, device, coords, sizeof(coords)));
+    assert_ok(ctx, spc_memory_upload(device, ctx, coords, sizeof(coords)));
     assert_ok(ctx, spc_coords_update(set, device, NULL, rows, NULL));
     assert_ok(ctx, spc_ctx_synchronize(ctx));
     spc_memory_free(ctx, device);
@@ -334,11 +334,11 @@ START_TEST(a_mask_has_what_is_above_the_threshold)
                                                           SOURCES, &how, 0));
     for (int i = 0; i < LENGTH(dtypes); i++)
         compare_masks(r.ctx, set, dtypes[i]);
-    ck_assert_int_eq(spc_coords_mask_above(set, dummy,
+    ck_assert_int_eq(spc_coords_mask_above(dummy, set,
                                            (const void *const *)sources, SPC_I8,
                                            0, NULL),
                      SPC_EINVAL);
-    ck_assert_int_eq(spc_coords_mask_above(sources[0], dummy,
+    ck_assert_int_eq(spc_coords_mask_above(dummy, sources[0],
                                            (const void *const *)sources,
                                            SPC_F32, 0, NULL),
                      SPC_EINVAL);

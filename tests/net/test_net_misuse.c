@@ -54,13 +54,13 @@ START_TEST(axes_that_are_none_are_refused)
     in.channels = 8;
     for (int i = 0; i < LENGTH(wrong); i++) {
         in.axes = wrong[i];
-        ck_assert_int_eq(spc_net_add_input(net, &x, &in, &error), SPC_EINVAL);
+        ck_assert_int_eq(spc_net_add_input(&x, net, &in, &error), SPC_EINVAL);
         assert_says(error.text, "expected xyz or zyx");
         ck_assert_int_eq(x, SPC_NO_TENSOR);
     }
     char own[] = "zyx"; /* the network copies it */
     in.axes = own;
-    assert_net(spc_net_add_input(net, &x, &in, &error));
+    assert_net(spc_net_add_input(&x, net, &in, &error));
     own[0] = '?';
     spc_net_describe(&info, net);
     ck_assert_str_eq(info.input.axes, "zyx");
@@ -80,7 +80,7 @@ START_TEST(an_input_that_cannot_be_is_refused)
     memcpy(in.voxel, inputs[_i].voxel, sizeof(in.voxel));
     memcpy(in.low, inputs[_i].low, sizeof(in.low));
     memcpy(in.high, inputs[_i].high, sizeof(in.high));
-    ck_assert_int_eq(spc_net_add_input(net, &x, &in, &error), SPC_EINVAL);
+    ck_assert_int_eq(spc_net_add_input(&x, net, &in, &error), SPC_EINVAL);
     assert_says(error.text, inputs[_i].says);
     ck_assert_int_eq(x, SPC_NO_TENSOR);
     ck_assert_int_eq(
@@ -123,7 +123,7 @@ START_TEST(what_a_refused_layer_made_is_gone)
     layer.eps = layers[_i].eps;
     layer.key = "new";
     layer.conv.geometry.kernel[0] = 5; /* of no existing layer */
-    ck_assert_int_eq(spc_net_add_conv(r.net, &out, &layer, &error), SPC_EINVAL);
+    ck_assert_int_eq(spc_net_add_conv(&out, r.net, &layer, &error), SPC_EINVAL);
     assert_says(error.text, layers[_i].says);
     spc_net_describe(&after, r.net);
     ck_assert_int_eq(after.sets, before.sets);
@@ -382,13 +382,13 @@ START_TEST(what_is_wrong_on_the_device_is_found_behind_the_run)
     for (int i = 0; i < LENGTH(counts); i++) {
         upload(&r, scene, 1);
         assert_ok(r.ctx,
-                  spc_copy_to_device(r.ctx, r.count, &counts[i].count, 4));
+                  spc_memory_upload(r.count, r.ctx, &counts[i].count, 4));
         run_and_expect(&r, counts[i].status, counts[i].says);
     }
     for (int i = 0; i < LENGTH(strays); i++) {
         upload(&r, scene, 1);
-        assert_ok(r.ctx, spc_copy_to_device(r.ctx, (char *)r.coords + 3 * 16,
-                                            strays[i].row, 16));
+        assert_ok(r.ctx, spc_memory_upload((char *)r.coords + 3 * 16, r.ctx,
+                                           strays[i].row, 16));
         run_and_expect(&r, SPC_ERANGE, strays[i].says);
     }
     check_good(&r, scene);

@@ -46,8 +46,8 @@ static void give_points(harness *r, const float *points, int rows, int numbers)
     size_t bytes = 4 * (size_t)rows * (size_t)numbers;
 
     r->buffers.points = r->features;
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->features, points, bytes));
-    assert_ok(r->ctx, spc_copy_to_device(r->ctx, r->count, &count, 4));
+    assert_ok(r->ctx, spc_memory_upload(r->features, r->ctx, points, bytes));
+    assert_ok(r->ctx, spc_memory_upload(r->count, r->ctx, &count, 4));
 }
 
 /* In f32 a row of features has room for all numbers of a point. */
@@ -109,7 +109,7 @@ START_TEST(bad_points_do_no_harm)
                                  "the points: 1 points have a coordinate that "
                                  "is no number; the first is point 77"));
     assert_ok(r.ctx, spc_net_plan_verify(&verdict, r.plan, &r.buffers, NULL));
-    assert_ok(r.ctx, spc_copy_to_device(r.ctx, r.count, &many, 4));
+    assert_ok(r.ctx, spc_memory_upload(r.count, r.ctx, &many, 4));
     assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
     r.buffers.points = NULL;

@@ -187,7 +187,7 @@ static spc_status draw_conv(spc_tensor *out, drawing *d, const char *text,
     layer.residual = adds ? any(d) : SPC_NO_TENSOR;
     assert_net(spc_conv_parse(&layer.conv, text, &error));
     layer.conv.cin = d->net->tensors[layer.in].channels;
-    return spc_net_add_conv(d->net, out, &layer, NULL);
+    return spc_net_add_conv(out, d->net, &layer, NULL);
 }
 
 static spc_status draw_feature(spc_tensor *out, drawing *d, const char *text,
@@ -198,7 +198,7 @@ static spc_status draw_feature(spc_tensor *out, drawing *d, const char *text,
 
     assert_net(spc_feature_parse(&feature, text, &error));
     feature.channels = d->net->tensors[in].channels;
-    return spc_net_add_feature(d->net, out, NULL, &feature, in,
+    return spc_net_add_feature(out, d->net, NULL, &feature, in,
                                adds ? any(d) : SPC_NO_TENSOR, SPC_NO_TENSOR,
                                NULL);
 }
@@ -225,7 +225,7 @@ static spc_status draw_layer(spc_tensor *out, drawing *d)
     spc_tensor parts[2] = {any(d), any(d)};
     bool are_narrow = d->net->tensors[parts[0]].channels == 8 &&
                       d->net->tensors[parts[1]].channels == 8;
-    return are_narrow ? spc_net_add_concat(d->net, out, parts, 2, NULL)
+    return are_narrow ? spc_net_add_concat(out, d->net, parts, 2, NULL)
                       : SPC_EINVAL;
 }
 
@@ -241,7 +241,7 @@ static spc_net *draw_net(uint64_t seed)
     assert_net(spc_net_create(&d.net, "drawn", &error));
     input.channels = 8;
     input.dtype = SPC_F32;
-    assert_net(spc_net_add_input(d.net, &d.tensors[0], &input, &error));
+    assert_net(spc_net_add_input(&d.tensors[0], d.net, &input, &error));
     while (d.count <= LAYERS)
         d.count += draw_layer(&d.tensors[d.count], &d) == SPC_OK;
     last = d.tensors[LAYERS];

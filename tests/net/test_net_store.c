@@ -321,7 +321,7 @@ static spc_net *load_quantised(const char *file, uint64_t seed, int *layers)
     float *ranges = malloc((size_t)net->tensor_count * sizeof(*ranges));
     for (int t = 0; t < net->tensor_count; t++)
         ranges[t] = 0.01f + 9 * (float)spc__random_unit(&random);
-    assert_net(spc_net_quantise(net, ranges, layers, &error));
+    assert_net(spc_net_quantise(layers, net, ranges, &error));
     free(ranges);
     return net;
 }
@@ -365,7 +365,7 @@ START_TEST(a_quantised_network_is_stored_and_opened)
     compare_nets(net, back);
     compare_weights(net, back);
     float *ranges = calloc((size_t)net->tensor_count, sizeof(*ranges));
-    ck_assert_int_eq(spc_net_quantise(back, ranges, NULL, &error), SPC_ESTATE);
+    ck_assert_int_eq(spc_net_quantise(NULL, back, ranges, &error), SPC_ESTATE);
     assert_says(error.text, "quantised already");
     free(ranges);
     spc_net_free(back);
@@ -398,7 +398,7 @@ static spc_net *make_odd(void)
     input.axes = "zyx";
     input.voxel[0] = input.voxel[1] = input.voxel[2] = 0.1;
     input.high[0] = input.high[1] = input.high[2] = 1.0 / 3;
-    assert_net(spc_net_add_input(net, &x, &input, &error));
+    assert_net(spc_net_add_input(&x, net, &input, &error));
     layer.in = x;
     layer.conv.cin = layer.conv.cout = 4;
     layer.conv.geometry.offset_count = 3;
@@ -407,26 +407,26 @@ static spc_net *make_odd(void)
     layer.name = "a\x01%b\xc3\xa9 \x7f";
     layer.norm = "\tnorm";
     layer.eps = 1.0 / 7;
-    assert_net(spc_net_add_conv(net, &a, &layer, &error));
+    assert_net(spc_net_add_conv(&a, net, &layer, &error));
     layer = (spc_net_layer)SPC_NET_LAYER_INIT;
     assert_net(spc_conv_parse(&layer.conv,
                               "conv,cin=4,cout=8,k=2,stride=2,rule=floor,"
                               "epilogue=bias+leaky,slope=0.3,groups=2",
                               &error));
     layer.in = a;
-    assert_net(spc_net_add_conv(net, &b, &layer, &error));
+    assert_net(spc_net_add_conv(&b, net, &layer, &error));
     assert_net(spc_conv_parse(&layer.conv, "conv,cin=8,cout=4,k=3,rule=given",
                               &error));
     layer.in = b;
     layer.at = x;
-    assert_net(spc_net_add_conv(net, &b, &layer, &error));
+    assert_net(spc_net_add_conv(&b, net, &layer, &error));
     layer = (spc_net_layer)SPC_NET_LAYER_INIT;
     assert_net(spc_conv_parse(&layer.conv,
                               "conv,cin=4,cout=4,offsets=0x0x0+1x2x0,"
                               "rule=footprint,shape=40x40x1,accumulator=f16",
                               &error));
     layer.in = b;
-    assert_net(spc_net_add_conv(net, &b, &layer, &error));
+    assert_net(spc_net_add_conv(&b, net, &layer, &error));
     assert_net(spc_net_add_output(net, b, "", &error));
     return net;
 }
@@ -684,11 +684,11 @@ START_TEST(large_arrays_are_stored_in_parts)
     assert_net(spc_net_create(&net, "wide", &error));
     input.channels = 600;
     input.dtype = SPC_F32;
-    assert_net(spc_net_add_input(net, &x, &input, &error));
+    assert_net(spc_net_add_input(&x, net, &input, &error));
     assert_net(spc_conv_parse(
         &layer.conv, "linear,cin=600,cout=1100,bias=1,dtype=f32", &error));
     layer.in = x;
-    assert_net(spc_net_add_conv(net, &x, &layer, &error));
+    assert_net(spc_net_add_conv(&x, net, &layer, &error));
     assert_net(spc_net_add_output(net, x, "y", &error));
     assert_net(spc_net_init_params(net, 1, &error));
     assert_ok(spc_net_store(ctx, net, "wide", NULL, false));
@@ -836,7 +836,7 @@ START_TEST(a_changed_record_is_set_aside_with_a_sentence)
     }
     ck_assert_int_eq(number_in("user.db", "SELECT count(*) FROM quarantine"),
                      1);
-    assert_ok(spc_db_verify(ctx, NULL, count_fault, &faults));
+    assert_ok(spc_db_verify(NULL, ctx, count_fault, &faults));
     ck_assert_int_gt(faults, 0);
     /* Storing it again repairs it. */
     assert_ok(spc_net_store(ctx, net, "n", "f", true));
@@ -959,7 +959,7 @@ START_TEST(the_newer_network_stays_in_whatever_order_files_are_merged)
                _i ? SPC__FATE_OLDER : SPC__FATE_ACCEPTED);
     merge_from("new.db", SPC__FATE_KNOWN);
     assert_seed(2);
-    assert_ok(spc_db_verify(ctx, NULL, count_fault, &faults));
+    assert_ok(spc_db_verify(NULL, ctx, count_fault, &faults));
     ck_assert_int_eq(faults, 0);
 }
 END_TEST
@@ -1064,7 +1064,7 @@ START_TEST(networks_go_as_text_too)
     import_text(new, lengths[1], SPC__FATE_KNOWN);
     import_text(old, lengths[0], SPC__FATE_OLDER);
     assert_seed(2);
-    assert_ok(spc_db_verify(ctx, NULL, count_fault, &faults));
+    assert_ok(spc_db_verify(NULL, ctx, count_fault, &faults));
     ck_assert_int_eq(faults, 0);
     free(old);
     free(new);

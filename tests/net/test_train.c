@@ -82,11 +82,12 @@ static float *outputs_of(const task *t)
     float *y = malloc((size_t)t->count * sizeof(*y));
     const void *out;
 
-    assert_ok(spc_training_forward(t->training, t->features, &out, NULL),
+    assert_ok(spc_training_forward(&out, t->training, t->features, NULL),
               spc_ctx_error(t->ctx));
     assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
-    assert_ok(spc_copy_to_host(t->ctx, y, out, (size_t)t->count * sizeof(*y)),
-              spc_ctx_error(t->ctx));
+    assert_ok(
+        spc_memory_download(y, t->ctx, out, (size_t)t->count * sizeof(*y)),
+        spc_ctx_error(t->ctx));
     return y;
 }
 
@@ -144,8 +145,8 @@ static float *run_network(const task *t)
     assert_ok(spc_net_plan_verify(&verdict, plan, &buffers, t->scene),
               spc_ctx_error(t->ctx));
     assert_ok(spc_net_plan_output_at(&out, plan, 0), spc_ctx_error(t->ctx));
-    assert_ok(spc_copy_to_host(t->ctx, y, (char *)memory + out.offset,
-                               (size_t)t->count * sizeof(*y)),
+    assert_ok(spc_memory_download(y, t->ctx, (char *)memory + out.offset,
+                                  (size_t)t->count * sizeof(*y)),
               spc_ctx_error(t->ctx));
     spc_net_plan_free(plan);
     spc_memory_free(t->ctx, memory);
@@ -215,8 +216,8 @@ static void check_param(const task *t, const spc_net_param *p)
     float *gradient = malloc((size_t)p->count * sizeof(float));
     double size = 0;
 
-    assert_ok(spc_training_get_param(t->training, p->layer, p->which, values,
-                                     gradient, p->count),
+    assert_ok(spc_training_get_param(values, gradient, t->training, p->layer,
+                                     p->which, p->count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < p->count; i++)
         size += fabs((double)gradient[i]);
@@ -242,10 +243,10 @@ static double loss_on(const task *t, const float *x, const float *gradient,
 
     for (int64_t i = 0; i < count; i++)
         moved[i] = x[i] + (gradient[i] < 0 ? -by : by);
-    assert_ok(spc_copy_to_device(t->ctx, t->features, moved, bytes),
+    assert_ok(spc_memory_upload(t->features, t->ctx, moved, bytes),
               spc_ctx_error(t->ctx));
     double loss = loss_of(t);
-    assert_ok(spc_copy_to_device(t->ctx, t->features, x, bytes),
+    assert_ok(spc_memory_upload(t->features, t->ctx, x, bytes),
               spc_ctx_error(t->ctx));
     free(moved);
     return loss;
@@ -259,11 +260,11 @@ static void check_features(const task *t, const char *file)
     double size = 0;
 
     assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
-    assert_ok(spc_copy_to_host(t->ctx, x, t->features, bytes),
+    assert_ok(spc_memory_download(x, t->ctx, t->features, bytes),
               spc_ctx_error(t->ctx));
-    assert_ok(spc_copy_to_host(t->ctx, gradient,
-                               spc_training_features_gradient(t->training),
-                               bytes),
+    assert_ok(spc_memory_download(gradient, t->ctx,
+                                  spc_training_features_gradient(t->training),
+                                  bytes),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < t->rows * CHANNELS; i++)
         size += fabs((double)gradient[i]);
@@ -288,8 +289,8 @@ static void check_no_gradient(const task *t, const spc_net_param *p)
 {
     float *gradient = malloc((size_t)p->count * sizeof(float));
 
-    assert_ok(spc_training_get_param(t->training, p->layer, p->which, NULL,
-                                     gradient, p->count),
+    assert_ok(spc_training_get_param(NULL, gradient, t->training, p->layer,
+                                     p->which, p->count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < p->count; i++)
         ck_assert(gradient[i] == 0);
@@ -337,7 +338,7 @@ static void assert_same_gradients(const task *t, const spc_net_param *p,
 {
     float *now = malloc((size_t)p->count * sizeof(*now));
 
-    assert_ok(spc_training_get_param(t->training, p->layer, p->which, NULL, now,
+    assert_ok(spc_training_get_param(NULL, now, t->training, p->layer, p->which,
                                      p->count),
               spc_ctx_error(t->ctx));
     ck_assert_msg(memcmp(before, now, (size_t)p->count * sizeof(*now)) == 0,
@@ -358,8 +359,8 @@ START_TEST(a_step_gives_the_same_bits_again)
               spc_ctx_error(ctx));
     for (int i = 0; spc_net_param_at(&p, t.net, i) == SPC_OK; i++) {
         before[i] = malloc((size_t)p.count * sizeof(float));
-        assert_ok(spc_training_get_param(t.training, p.layer, p.which, NULL,
-                                         before[i], p.count),
+        assert_ok(spc_training_get_param(NULL, before[i], t.training, p.layer,
+                                         p.which, p.count),
                   spc_ctx_error(ctx));
     }
     other = upload(ctx, t.dy + 1, t.count - 1);
@@ -386,7 +387,7 @@ static double loss_of_heads(const task *t, float *const *dy)
     const void *first;
     double loss = 0;
 
-    assert_ok(spc_training_forward(t->training, t->features, &first, NULL),
+    assert_ok(spc_training_forward(&first, t->training, t->features, NULL),
               spc_ctx_error(t->ctx));
     assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
     for (int i = 0; i < 2; i++) {
@@ -395,9 +396,9 @@ static double loss_of_heads(const task *t, float *const *dy)
         ck_assert(i > 0 || out.data == first);
         int64_t count = out.rows * out.elements;
         float *y = malloc((size_t)count * sizeof(*y));
-        assert_ok(
-            spc_copy_to_host(t->ctx, y, out.data, (size_t)count * sizeof(*y)),
-            spc_ctx_error(t->ctx));
+        assert_ok(spc_memory_download(y, t->ctx, out.data,
+                                      (size_t)count * sizeof(*y)),
+                  spc_ctx_error(t->ctx));
         for (int64_t j = 0; j < count; j++)
             loss += (double)dy[i][j] * (double)y[j];
         free(y);
@@ -433,8 +434,8 @@ static void check_head(const task *t, const char *layer, int64_t count,
     float *gradient = malloc((size_t)count * sizeof(*gradient));
     double size = 0, before = loss_of_heads(t, dy);
 
-    assert_ok(spc_training_get_param(t->training, layer, SPC_OPERAND_WEIGHTS,
-                                     values, gradient, count),
+    assert_ok(spc_training_get_param(values, gradient, t->training, layer,
+                                     SPC_OPERAND_WEIGHTS, count),
               spc_ctx_error(t->ctx));
     for (int64_t i = 0; i < count; i++)
         size += 0.25 * (double)gradient[i] * (double)gradient[i];
@@ -496,7 +497,7 @@ static double miss(const task *t, const float *y, const float *target)
         dy[i] = (float)(off / (double)t->count);
     }
     assert_ok(
-        spc_copy_to_device(t->ctx, t->grad, dy, (size_t)t->count * sizeof(*dy)),
+        spc_memory_upload(t->grad, t->ctx, dy, (size_t)t->count * sizeof(*dy)),
         spc_ctx_error(t->ctx));
     free(dy);
     return loss;
@@ -528,8 +529,8 @@ static void give_back(task *t)
 
     for (int i = 0; spc_net_param_at(&p, t->net, i) == SPC_OK; i++) {
         float *values = malloc((size_t)p.count * sizeof(*values));
-        assert_ok(spc_training_get_param(t->training, p.layer, p.which, values,
-                                         NULL, p.count),
+        assert_ok(spc_training_get_param(values, NULL, t->training, p.layer,
+                                         p.which, p.count),
                   spc_ctx_error(t->ctx));
         assert_ok(spc_net_set_param(t->net, p.layer, p.which, values, p.count,
                                     &error),
@@ -600,7 +601,7 @@ START_TEST(descent_lowers_the_loss)
     task_open(&t, ctx, networks[0].file);
     double before = half_square(&t);
     for (int step = 0; step < 8; step++) {
-        assert_ok(spc_training_forward(t.training, t.features, &out, NULL),
+        assert_ok(spc_training_forward(&out, t.training, t.features, NULL),
                   spc_ctx_error(ctx));
         assert_ok(spc_training_backward(t.training, out, NULL),
                   spc_ctx_error(ctx));
@@ -659,21 +660,20 @@ START_TEST(wrong_questions_have_their_sentence)
                      SPC_ESTATE);
     assert_says(spc_ctx_error(ctx), "no forward pass");
     const void *out;
-    assert_ok(spc_training_forward(t.training, t.features, &out, NULL),
+    assert_ok(spc_training_forward(&out, t.training, t.features, NULL),
               spc_ctx_error(ctx));
     ck_assert_int_eq(
-        spc_training_forward(t.training, (char *)t.features + 4, &out, NULL),
+        spc_training_forward(&out, t.training, (char *)t.features + 4, NULL),
         SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "layer 'one': ");
     ck_assert_int_eq(spc_training_backward(t.training, t.grad, NULL),
                      SPC_ESTATE);
-    ck_assert_int_eq(spc_training_get_param(t.training, "two",
-                                            SPC_OPERAND_WEIGHTS, &value, NULL,
-                                            1),
+    ck_assert_int_eq(spc_training_get_param(&value, NULL, t.training, "two",
+                                            SPC_OPERAND_WEIGHTS, 1),
                      SPC_ENOTFOUND);
     assert_says(spc_ctx_error(ctx), "no layer 'two' has such an array");
-    ck_assert_int_eq(spc_training_get_param(t.training, "one", SPC_OPERAND_BIAS,
-                                            &value, NULL, 1),
+    ck_assert_int_eq(spc_training_get_param(&value, NULL, t.training, "one",
+                                            SPC_OPERAND_BIAS, 1),
                      SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "has 8 such values");
     ck_assert_int_eq(

@@ -577,7 +577,7 @@ START_TEST(of_nothing_comes_nothing)
     ck_assert_int_eq(l.rows_out, 0);
     ck_assert_int_eq(spc_coords_capacity(spc_map_out(l.map)), 0);
     ck_assert_int_eq(spc_map_pairs(l.map), 0);
-    assert_ok(spc_map_download(l.map, NULL), spc_ctx_error(ctx));
+    assert_ok(spc_map_download(NULL, l.map), spc_ctx_error(ctx));
     float nothing = 0, *weights = draw(weight_count(&conv), 1);
     free(apply(&l, &nothing, weights));
     free(weights);

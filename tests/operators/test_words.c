@@ -769,17 +769,17 @@ START_TEST(bad_arguments_of_verifying_have_their_sentence)
     spc_feature feature = SPC_FEATURE_INIT;
     double worst;
 
-    ck_assert_int_eq(spc_feature_verify(NULL, &feature, NULL, 0, 1, NULL),
+    ck_assert_int_eq(spc_feature_verify(NULL, NULL, &feature, NULL, 0, 1),
                      SPC_EINVAL);
-    ck_assert_int_eq(spc_feature_verify(ctx, NULL, NULL, 0, 1, &worst),
+    ck_assert_int_eq(spc_feature_verify(&worst, ctx, NULL, NULL, 0, 1),
                      SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "`feature`");
-    ck_assert_int_eq(spc_feature_verify(ctx, &feature, NULL, 0, 1, NULL),
+    ck_assert_int_eq(spc_feature_verify(NULL, ctx, &feature, NULL, 0, 1),
                      SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "c=0");
     feature.channels = 3;
     feature.activation = SPC_ACT_RELU;
-    ck_assert_int_eq(spc_feature_verify(ctx, &feature, none, 1, 1, NULL),
+    ck_assert_int_eq(spc_feature_verify(NULL, ctx, &feature, none, 1, 1),
                      SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "scene 1 of 1 is NULL");
     ck_assert_int_eq(spc_regrouping_verify(NULL, &how, NULL, 0, 1), SPC_EINVAL);

@@ -223,7 +223,7 @@ static spc_net *a_bare_net(void)
     x.dtype = SPC_F32;
     if (net == NULL) {
         MAKE(spc_net_create(&net, "bare", &made));
-        MAKE(spc_net_add_input(net, &tensor, &x, &made));
+        MAKE(spc_net_add_input(&tensor, net, &x, &made));
     }
     return net;
 }
@@ -1047,12 +1047,12 @@ static spc_db_exchange *exchange(which w)
     X(V, 2, spc_error_text, error, ctx)                                        \
     X(V, 1, spc_ctx_stats, ctx)                                                \
     X(V, 2, spc_devices_list, out_device_info, device_room)                    \
-    X(S, 2, spc_ctx_device, ctx, out_device_info)                              \
+    X(S, 2, spc_ctx_device, out_device_info, ctx)                              \
     X(S, 1, spc_device_measure, null_ctx)                                      \
     X(S, 3, spc_memory_alloc, out_memory, ctx, any_bytes)                             \
     X(V, 2, spc_memory_free, ctx, null_memory)                                     \
-    X(S, 4, spc_copy_to_device, ctx, buffer, other_buffer, small_bytes)        \
-    X(S, 4, spc_copy_to_host, ctx, buffer, other_buffer, small_bytes)          \
+    X(S, 4, spc_memory_upload, buffer, ctx, other_buffer, small_bytes)        \
+    X(S, 4, spc_memory_download, buffer, ctx, other_buffer, small_bytes)          \
     X(S, 1, spc_ctx_synchronize, ctx)                                              \
     X(S, 2, spc_geometry_check, geometry, error)                               \
     X(V, 1, spc_geometry_offset_count, geometry)                                    \
@@ -1096,10 +1096,10 @@ static spc_db_exchange *exchange(which w)
     X(S, 5, spc_coords_create_regrouped, out_set, sources, source_count,       \
       regrouping, mask)                                                        \
     X(S, 3, spc_coords_update_regrouped, regrouped, mask, stream)                       \
-    X(S, 6, spc_coords_mask_above, regrouped, mask_out, pointers, dtype, real,       \
+    X(S, 6, spc_coords_mask_above, mask_out, regrouped, pointers, dtype, real,       \
       stream)                                                                  \
-    X(S, 5, spc_coords_gather, regrouped, buffer, pointers, gather, stream)    \
-    X(S, 5, spc_coords_scatter, regrouped, pointers_out, other_buffer, gather,  \
+    X(S, 5, spc_coords_gather_features, buffer, regrouped, pointers, gather, stream)    \
+    X(S, 5, spc_coords_scatter_features, pointers_out, regrouped, other_buffer, gather,  \
       stream)                                                                  \
     X(V, 2, spc_coords_row_lists, out_row_lists, set)                          \
     X(S, 2, spc_voxelisation_check, voxelisation, error)                       \
@@ -1108,7 +1108,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_voxels_free, no_voxels)                                        \
     X(S, 5, spc_voxels_update, voxels, points, device_count, rows_of_four,     \
       stream)                                                                  \
-    X(S, 3, spc_voxels_check, voxels, out_voxels_info, stream)                 \
+    X(S, 3, spc_voxels_check, out_voxels_info, voxels, stream)                 \
     X(S, 4, spc_voxels_verify, out_double, voxels, points, few_rows)           \
     X(V, 1, spc_voxels_coords, voxels)                                         \
     X(V, 1, spc_voxels_device_count, voxels)                                          \
@@ -1130,7 +1130,7 @@ static spc_db_exchange *exchange(which w)
     X(S, 5, spc_map_create_radius, out_map, cloud, cloud, radius_geometry, capacity)  \
     X(S, 5, spc_map_create_radius_inverse, out_map, cloud, cloud, radius_geometry,    \
       capacity)                                                                \
-    X(S, 2, spc_map_download_triplets, map, triplets_out)                               \
+    X(S, 2, spc_map_download_triplets, triplets_out, map)                               \
     X(S, 4, spc_map_create, out_map, set, set, geometry)                       \
     X(S, 4, spc_map_create_inverse, out_map, set, set, geometry)               \
     X(S, 5, spc_map_update, map, voxel_rows, device_count, rows_of_four,       \
@@ -1149,7 +1149,7 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_map_pairs, map)                                                \
     X(V, 1, spc_map_density, map)                                              \
     X(V, 1, spc_map_key_bits, map)                                             \
-    X(S, 2, spc_map_download, map, ints_out)                                   \
+    X(S, 2, spc_map_download, ints_out, map)                                   \
     X(S, 5, spc_plan_create, out_plan, ctx, conv, map, flags)                  \
     X(V, 1, spc_plan_free, no_plan)                                            \
     X(V, 1, spc_plan_match, plan)                                             \
@@ -1165,8 +1165,8 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_map_ctx, map)                                                  \
     X(V, 1, spc_coords_ctx, set)                                               \
     X(S, 4, spc_explain, out_explanation, ctx, question, flags)                \
-    X(S, 5, spc_plan_pack_weights, plan, buffer, other_buffer, layout, stream) \
-    X(S, 7, spc_plans_pack_weights, failed_out, plan_list, packed_list,        \
+    X(S, 5, spc_plan_pack, buffer, plan, other_buffer, layout, stream) \
+    X(S, 7, spc_plan_pack_many, failed_out, packed_list, plan_list,        \
       weights_list, one_of_them, layout, stream)                               \
     X(S, 3, spc_map_prepare, map, plan, stream)                                \
     X(S, 4, spc_plan_execute, plan, map, buffers, stream)                      \
@@ -1200,15 +1200,15 @@ static spc_db_exchange *exchange(which w)
     X(S, 3, spc_net_open, out_net, ctx, word)                                  \
     X(S, 2, spc_net_remove, ctx, word)                                         \
     X(S, 3, spc_net_each, ctx, each_net, payload)                              \
-    X(S, 4, spc_net_add_input, empty_net, out_tensor, net_input, error)        \
-    X(S, 4, spc_net_add_conv, bare_net, out_tensor, net_layer, error)          \
-    X(S, 8, spc_net_add_feature, bare_net, out_tensor, word, feature, number,  \
+    X(S, 4, spc_net_add_input, out_tensor, empty_net, net_input, error)        \
+    X(S, 4, spc_net_add_conv, out_tensor, bare_net, net_layer, error)          \
+    X(S, 8, spc_net_add_feature, out_tensor, bare_net, word, feature, number,  \
       no_tensor, no_tensor, error)                                             \
-    X(S, 5, spc_net_add_concat, bare_net, out_tensor, tensors, source_count,   \
+    X(S, 5, spc_net_add_concat, out_tensor, bare_net, tensors, source_count,   \
       error)                                                                   \
-    X(S, 7, spc_net_add_regroup, bare_net, out_tensor, tensors, source_count,  \
+    X(S, 7, spc_net_add_regroup, out_tensor, bare_net, tensors, source_count,  \
       regrouping, flag, error)                                                 \
-    X(S, 4, spc_net_add_masked, bare_net, out_tensor, masked, error)           \
+    X(S, 4, spc_net_add_masked, out_tensor, bare_net, masked, error)           \
     X(S, 4, spc_net_add_output, bare_net, number, word, error)                 \
     X(S, 4, spc_net_load_scene, out_scene, net, scene_text, error)                  \
     X(S, 4, spc_net_voxelisation, out_voxelisation, net, number, error)        \
@@ -1220,7 +1220,7 @@ static spc_db_exchange *exchange(which w)
     X(S, 6, spc_net_set_param, net, layer_name, operand, floats, param_count,  \
       error)                                                                   \
     X(S, 3, spc_net_init_params, bare_net, seed, error)                        \
-    X(S, 4, spc_net_quantise, net, ranges, out_int, error)                     \
+    X(S, 4, spc_net_quantise, out_int, net, ranges, error)                     \
     X(S, 4, spc_net_plan_create, out_net_plan, ctx, net, net_options)          \
     X(V, 1, spc_net_plan_free, no_net_plan)                                    \
     X(V, 1, spc_net_plan_memory_bytes, net_plan)                                    \
@@ -1241,12 +1241,12 @@ static spc_db_exchange *exchange(which w)
     X(V, 1, spc_training_free, no_training)                                    \
     X(V, 1, spc_training_rows, training)                                       \
     X(S, 3, spc_training_output_at, out_training_out, training, number)           \
-    X(S, 4, spc_training_forward, training, other_buffer, out_pointer, stream)      \
+    X(S, 4, spc_training_forward, out_pointer, training, other_buffer, stream)      \
     X(S, 3, spc_training_backward, training, other_buffer, stream)                  \
     X(S, 4, spc_training_backward_all, training, pointers, source_count, stream)    \
     X(V, 1, spc_training_features_gradient, training)                                   \
-    X(S, 6, spc_training_get_param, training, layer_name, operand, floats_out,     \
-      floats_out, param_count)                                                 \
+    X(S, 6, spc_training_get_param, floats_out, floats_out, training, layer_name,     \
+      operand, param_count)                                                 \
     X(S, 5, spc_training_set_param, training, layer_name, operand, floats,     \
       param_count)                                                             \
     X(S, 2, spc_training_descend, training, real)                              \
@@ -1258,20 +1258,20 @@ static spc_db_exchange *exchange(which w)
       floats)                                                                  \
     X(V, 7, spc_oracle_quantised, doubles, conv, few_rows, scales, floats,     \
       floats, floats)                                                          \
-    X(S, 6, spc_tune, ctx, conv, scenes, scene_count, tune_options,            \
-      out_report)                                                              \
-    X(S, 6, spc_tune_map, ctx, conv, scenes, scene_count, tune_options,        \
-      out_report)                                                              \
+    X(S, 6, spc_tune, out_report, ctx, conv, scenes, scene_count,            \
+      tune_options)                                                              \
+    X(S, 6, spc_tune_map, out_report, ctx, conv, scenes, scene_count,        \
+      tune_options)                                                              \
     X(S, 1, spc_tune_worker, null_ctx)                                         \
     X(S, 5, spc_candidate_render, out_text, ctx, conv, word, number)               \
-    X(S, 5, spc_bench, ctx, bad_conv, scene, seed, out_bench)                  \
-    X(S, 6, spc_bench_capacity, ctx, bad_conv, scene, seed, capacity,          \
-      out_bench)                                                               \
-    X(S, 5, spc_feature_bench, ctx, bad_feature, scene, seed, out_bench)       \
+    X(S, 5, spc_bench, out_bench, ctx, bad_conv, scene, seed)                  \
+    X(S, 6, spc_bench_capacity, out_bench, ctx, bad_conv, scene, seed,          \
+      capacity)                                                               \
+    X(S, 5, spc_feature_bench, out_bench, ctx, bad_feature, scene, seed)       \
     X(S, 7, spc_bench_floor, out_bench, ctx, word, conv, real_double, real_double,   \
       real_double)                                                             \
-    X(S, 6, spc_feature_verify, ctx, bad_feature, scenes, scene_count, seed,   \
-      out_double)                                                              \
+    X(S, 6, spc_feature_verify, out_double, ctx, bad_feature, scenes, scene_count,   \
+      seed)                                                              \
     X(S, 5, spc_regrouping_verify, ctx, bad_regrouping, scenes, scene_count,   \
       seed)                                                                    \
     X(S, 2, spc_background_start, ctx, background_options)                     \
@@ -1280,16 +1280,16 @@ static spc_db_exchange *exchange(which w)
     X(S, 3, spc_db_each, ctx, each_row, payload)                               \
     X(S, 3, spc_db_each_record, ctx, each_row, payload)                        \
     X(S, 4, spc_db_each_trial, ctx, rows, each_trial, payload)                     \
-    X(S, 4, spc_db_verify, ctx, out_count, each_fault, payload)                \
-    X(S, 5, spc_db_export, ctx, what, each_write, payload, out_count)          \
+    X(S, 4, spc_db_verify, out_count, ctx, each_fault, payload)                \
+    X(S, 5, spc_db_export, out_count, ctx, what, each_write, payload)          \
     X(S, 4, spc_db_import, ctx, text_out_const, small_bytes, exchange)         \
     X(S, 3, spc_db_merge, ctx, no_file, exchange)                              \
     X(S, 4, spc_db_diff, ctx, no_file, each_line, payload)                     \
-    X(S, 4, spc_db_pack, ctx, no_file, pack_options, out_packed)               \
-    X(S, 3, spc_db_prune, ctx, prune_options, out_count)                       \
-    X(S, 2, spc_db_restore, ctx, out_count)                                    \
+    X(S, 4, spc_db_pack, out_packed, ctx, no_file, pack_options)               \
+    X(S, 3, spc_db_prune, out_count, ctx, prune_options)                       \
+    X(S, 2, spc_db_restore, out_count, ctx)                                    \
     X(S, 3, spc_db_pin, ctx, rows, word)                                       \
-    X(S, 4, spc_db_migrate, no_file, out_int, out_int, error)                  \
+    X(S, 4, spc_db_migrate, out_int, out_int, no_file, error)                  \
     X(V, 1, spc_status_name, status)                                           \
     X(V, 1, spc_status_text, status)                                           \
     X(V, 1, spc_status_exit_code, status)

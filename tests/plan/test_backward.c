@@ -138,7 +138,7 @@ static void *upload(spc_ctx *ctx, const void *values, size_t bytes)
     memset(ones, 0xff, bytes + 16);
     assert_ok(spc_memory_alloc(&out, ctx, bytes + 16), spc_ctx_error(ctx));
     assert_ok(
-        spc_copy_to_device(ctx, out, values != NULL ? values : ones, bytes),
+        spc_memory_upload(out, ctx, values != NULL ? values : ones, bytes),
         spc_ctx_error(ctx));
     free(ones);
     return out;
@@ -197,13 +197,13 @@ static float *run(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
     if (wgrad)
         buffers.grad = w;
     else
-        assert_ok(spc_plan_pack_weights(r.plan, r.packed, w, SPC_RSCK, NULL),
+        assert_ok(spc_plan_pack(r.packed, r.plan, w, SPC_RSCK, NULL),
                   spc_ctx_error(ctx));
     assert_ok(spc_plan_execute(r.plan, map, &buffers, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     float *out = malloc(bytes + 4);
-    assert_ok(spc_copy_to_host(ctx, out, y, bytes), spc_ctx_error(ctx));
+    assert_ok(spc_memory_download(out, ctx, y, bytes), spc_ctx_error(ctx));
     *count = (int64_t)(bytes / sizeof(float));
     spc_memory_free(ctx, x);
     spc_memory_free(ctx, w);
@@ -449,16 +449,15 @@ START_TEST(a_gradient_is_added_to_where_it_lies)
               spc_ctx_error(ctx));
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
     float *got = malloc((size_t)count * 4);
-    assert_ok(spc_copy_to_host(ctx, got, out, (size_t)count * 4),
+    assert_ok(spc_memory_download(got, ctx, out, (size_t)count * 4),
               spc_ctx_error(ctx));
     for (int64_t i = 0; i < count; i++)
         ck_assert_msg(got[i] == 2 * want[i], "element %lld", (long long)i);
     buffers.weights = (char *)out + 16; /* overlaps half of the output */
     ck_assert_int_eq(spc_plan_execute(r.plan, map, &buffers, NULL), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "`out` and `weights` overlap");
-    ck_assert_int_eq(
-        spc_plan_pack_weights(r.plan, r.packed, out, SPC_KRSC, NULL),
-        SPC_EINVAL);
+    ck_assert_int_eq(spc_plan_pack(r.packed, r.plan, out, SPC_KRSC, NULL),
+                     SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "nothing to pack");
 
     run_close(&r);

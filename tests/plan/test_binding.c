@@ -256,9 +256,8 @@ static void open_roomy(roomy *r)
         ((float *)r->weights)[i] = 1;
     for (int i = 0; i < ROOM * 8; i++)
         r->both[i] = 1;
-    assert_ok(
-        spc_plan_pack_weights(r->plan, r->packed, r->weights, SPC_KRSC, NULL),
-        spc_ctx_error(r->ctx));
+    assert_ok(spc_plan_pack(r->packed, r->plan, r->weights, SPC_KRSC, NULL),
+              spc_ctx_error(r->ctx));
     r->buffers = (spc_buffers){.in = r->both,
                                .out = r->both + FEW * 8,
                                .weights = r->packed,

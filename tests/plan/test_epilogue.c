@@ -355,8 +355,8 @@ START_TEST(the_gate_finds_every_fault_of_an_epilogue)
     assert_ok(spc_conv_parse(&conv, layers[_i], &error), error.text);
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=40,extent=5", &error),
               error.text);
-    assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
-                       &options, &report),
+    assert_ok(spc_tune(&report, ctx, &conv, (const spc_scene *const *)&scene, 1,
+                       &options),
               spc_ctx_error(ctx));
     ck_assert_int_eq(seen, 16);
     ck_assert_int_eq(report.verified, 1);

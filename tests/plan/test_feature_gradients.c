@@ -391,7 +391,7 @@ static void verify_one(spc_ctx *ctx, const char *words, const char *dtype,
 
     snprintf(text, sizeof(text), "%s,c=%d,dtype=%s", words, channels, dtype);
     assert_ok(spc_feature_parse(&f, text, &error), error.text);
-    spc_status status = spc_feature_verify(ctx, &f, NULL, 0, seed, &worst);
+    spc_status status = spc_feature_verify(&worst, ctx, &f, NULL, 0, seed);
     ck_assert_msg(status == SPC_OK, "%s: %s, seed %llu", text,
                   spc_ctx_error(ctx), (unsigned long long)seed);
 }
@@ -442,8 +442,7 @@ static spc_coords *fill_set(spc_ctx *ctx, int64_t spare)
     for (int i = 0; i < ROWS; i++)
         memcpy(at[i], (int32_t[]){0, i / 64, i / 8 % 8, i % 8}, sizeof(at[i]));
     assert_ok(spc_memory_alloc(&rows, ctx, sizeof(at)), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, rows, at, sizeof(at)),
-              spc_ctx_error(ctx));
+    assert_ok(spc_memory_upload(rows, ctx, at, sizeof(at)), spc_ctx_error(ctx));
     o.capacity = ROWS + spare;
     for (int i = 1; i < 4; i++)
         o.high[i] = 7;
@@ -479,7 +478,7 @@ static float *run_in(spc_ctx *ctx, const spc_feature *f, int64_t spare,
     assert_ok(spc_feature_plan_execute(plan, set, NULL, &b, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_host(ctx, result, out, (size_t)count * 4),
+    assert_ok(spc_memory_download(result, ctx, out, (size_t)count * 4),
               spc_ctx_error(ctx));
     spc_memory_free(ctx, out);
     spc_memory_free(ctx, work);
@@ -500,7 +499,7 @@ START_TEST(a_gradient_does_not_depend_on_the_capacity)
         float *values = draw(ROWS * WIDTH, false, &random);
         assert_ok(spc_memory_alloc(&arrays[i], ctx, ROWS * WIDTH * 4),
                   spc_ctx_error(ctx));
-        assert_ok(spc_copy_to_device(ctx, arrays[i], values, ROWS * WIDTH * 4),
+        assert_ok(spc_memory_upload(arrays[i], ctx, values, ROWS * WIDTH * 4),
                   spc_ctx_error(ctx));
         free(values);
     }

@@ -205,7 +205,7 @@ static void fill_sets(place *p, int rows, bool spare, int batches)
 
     assert_ok(spc_memory_alloc(&p->device_coords, p->ctx, bytes + 16),
               spc_ctx_error(p->ctx));
-    assert_ok(spc_copy_to_device(p->ctx, p->device_coords, p->coords, bytes),
+    assert_ok(spc_memory_upload(p->device_coords, p->ctx, p->coords, bytes),
               spc_ctx_error(p->ctx));
     options.capacity = rows + (spare ? SPARE_ROWS : 0);
     options.high[0] = batches - 1;
@@ -293,7 +293,7 @@ static void poison(spc_ctx *ctx, const rows_of *r)
     char *ones = malloc(r->bytes);
 
     memset(ones, 0xff, r->bytes);
-    assert_ok(spc_copy_to_device(ctx, r->base, ones, r->bytes),
+    assert_ok(spc_memory_upload(r->base, ctx, ones, r->bytes),
               spc_ctx_error(ctx));
     free(ones);
 }
@@ -324,10 +324,9 @@ static void move_in(spc_ctx *ctx, const rows_of *r, const float *values,
     for (int64_t i = 0; i < rows; i++) {
         spc__dtype_of(r->dtype)->encode(stored, values + i * r->row,
                                         (size_t)r->row);
-        assert_ok(spc_copy_to_device(ctx,
-                                     r->data + (size_t)(i * r->pitch) *
-                                                   element_bytes(r->dtype),
-                                     stored, bytes),
+        assert_ok(spc_memory_upload(r->data + (size_t)(i * r->pitch) *
+                                                  element_bytes(r->dtype),
+                                    ctx, stored, bytes),
                   spc_ctx_error(ctx));
     }
     free(stored);
@@ -339,7 +338,7 @@ static char *fetch(spc_ctx *ctx, const rows_of *r)
     char *copy = malloc(r->bytes);
 
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_host(ctx, copy, r->base, r->bytes),
+    assert_ok(spc_memory_download(copy, ctx, r->base, r->bytes),
               spc_ctx_error(ctx));
     return copy;
 }
@@ -388,7 +387,7 @@ static void *copy_of(spc_ctx *ctx, const void *from, size_t bytes)
     void *to;
 
     assert_ok(spc_memory_alloc(&to, ctx, bytes + 16), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, to, from, bytes), spc_ctx_error(ctx));
+    assert_ok(spc_memory_upload(to, ctx, from, bytes), spc_ctx_error(ctx));
     return to;
 }
 
@@ -399,7 +398,7 @@ static void *floats_of(spc_ctx *ctx, const float *from, int n, int off)
     void *to;
 
     assert_ok(spc_memory_alloc(&to, ctx, bytes + 16), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, (float *)to + off, from, bytes),
+    assert_ok(spc_memory_upload((float *)to + off, ctx, from, bytes),
               spc_ctx_error(ctx));
     return to;
 }
@@ -478,9 +477,9 @@ static void move_trial(trial *t, const spc_feature *f, int slices)
     assert_ok(spc_memory_alloc(&t->index, ctx, entries * 4 + 4),
               spc_ctx_error(ctx));
     if (f->op == SPC_FEATURE_UNPOOL)
-        assert_ok(spc_copy_to_device(ctx, t->index, t->stored,
-                                     (size_t)t->at.of.rows_in *
-                                         (size_t)f->channels * 4),
+        assert_ok(spc_memory_upload(t->index, ctx, t->stored,
+                                    (size_t)t->at.of.rows_in *
+                                        (size_t)f->channels * 4),
                   spc_ctx_error(ctx));
 }
 
@@ -583,7 +582,7 @@ static void check_index(const trial *t, const int32_t *want, int64_t n)
 {
     int32_t *got = malloc((size_t)n * 4 + 4);
 
-    assert_ok(spc_copy_to_host(t->at.ctx, got, t->index, (size_t)n * 4),
+    assert_ok(spc_memory_download(got, t->at.ctx, t->index, (size_t)n * 4),
               spc_ctx_error(t->at.ctx));
     for (int64_t i = 0; i < n; i++)
         if (got[i] != want[i])
@@ -1146,7 +1145,7 @@ START_TEST(planes_lie_as_detectors_read_them)
     spc_feature_buffers buffers = {.in = in, .out = out};
     void *work = NULL;
     memset(got, 0xff, sizeof(got));
-    assert_ok(spc_copy_to_device(ctx, out, got, sizeof(got)),
+    assert_ok(spc_memory_upload(out, ctx, got, sizeof(got)),
               spc_ctx_error(ctx));
     assert_ok(spc_coords_create_reserved(&set, ctx, &options),
               spc_ctx_error(ctx));
@@ -1159,7 +1158,8 @@ START_TEST(planes_lie_as_detectors_read_them)
     assert_ok(spc_feature_plan_execute(plan, set, NULL, &buffers, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_host(ctx, got, out, sizeof(got)), spc_ctx_error(ctx));
+    assert_ok(spc_memory_download(got, ctx, out, sizeof(got)),
+              spc_ctx_error(ctx));
     ck_assert_mem_eq(got, wanted, sizeof(got));
     spc_coords_free(set);
     spc_memory_free(ctx, rows);
@@ -1193,7 +1193,8 @@ START_TEST(operators_by_rows_take_every_row_given)
     assert_ok(spc_feature_plan_execute(plan, set, NULL, &buffers, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_host(ctx, got, out, sizeof(got)), spc_ctx_error(ctx));
+    assert_ok(spc_memory_download(got, ctx, out, sizeof(got)),
+              spc_ctx_error(ctx));
     ck_assert_int_eq(memcmp(got, wanted, sizeof(got)), 0);
     spc_coords_free(set);
     spc_memory_free(ctx, rows);
@@ -1282,12 +1283,12 @@ START_TEST(a_bench_checks_what_it_times)
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=60,extent=8", &error),
               error.text);
     assert_ok(spc_scene_create(&empty, NULL, 0, "empty", &error), error.text);
-    assert_ok(spc_feature_bench(ctx, &f, scene, 1, &result),
+    assert_ok(spc_feature_bench(&result, ctx, &f, scene, 1),
               spc_ctx_error(ctx));
     ck_assert(result.warm_us > 0 && result.cold_us > 0 && result.samples > 0);
     ck_assert(result.error <= 1 && result.compulsory_bytes > 60 * 16);
     ck_assert_int_eq(strncmp(result.plan, "feature_", 8), 0);
-    assert_says(ctx, spc_feature_bench(ctx, &f, empty, 1, &result), SPC_EINVAL,
+    assert_says(ctx, spc_feature_bench(&result, ctx, &f, empty, 1), SPC_EINVAL,
                 "'empty' has no voxels");
     spc_scene_free(scene);
     spc_scene_free(empty);

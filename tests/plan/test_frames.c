@@ -118,13 +118,13 @@ static void make_plan(network *n, int i)
 
     n->weights[i] = draw_values(bytes / 4, (uint64_t)i + 1);
     assert_ok(n->ctx,
-              spc_copy_to_device(n->ctx, canonical, n->weights[i], bytes));
+              spc_memory_upload(canonical, n->ctx, n->weights[i], bytes));
     assert_ok(n->ctx, spc_map_check(n->maps[i], NULL));
     assert_ok(n->ctx, spc_plan_create(&n->plans[i], n->ctx, &n->layers[i],
                                       n->maps[i], SPC_PLAN_JIT));
     void *packed = memory(n, spc_plan_weights_bytes(n->plans[i]));
-    assert_ok(n->ctx, spc_plan_pack_weights(n->plans[i], packed, canonical,
-                                            SPC_KRSC, NULL));
+    assert_ok(n->ctx,
+              spc_plan_pack(packed, n->plans[i], canonical, SPC_KRSC, NULL));
     b->in = i == 0 ? n->in : n->buffers[i - 1].out;
     b->out =
         memory(n, spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows));
@@ -396,7 +396,7 @@ static void build_far_away(const char *database, const spc_conv *layer)
     tune.effort = SPC_EFFORT_QUICK;
     tune.target = "sm_90a";
     open_context(&n, "cpu", database);
-    assert_ok(n.ctx, spc_tune(n.ctx, layer, NULL, 0, &tune, NULL));
+    assert_ok(n.ctx, spc_tune(NULL, n.ctx, layer, NULL, 0, &tune));
     close_network(&n);
 }
 
@@ -481,8 +481,8 @@ static spc_scene *frame_of(const spc_scene *scan, int first, int count)
 static void upload(network *n, const int32_t *coords, int rows, int count)
 {
     assert_ok(n->ctx,
-              spc_copy_to_device(n->ctx, n->coords, coords, 16 * (size_t)rows));
-    assert_ok(n->ctx, spc_copy_to_device(n->ctx, n->count, &count, 4));
+              spc_memory_upload(n->coords, n->ctx, coords, 16 * (size_t)rows));
+    assert_ok(n->ctx, spc_memory_upload(n->count, n->ctx, &count, 4));
 }
 
 static void upload_frame(network *n, const spc_scene *frame)
@@ -501,7 +501,7 @@ static void open_network(network *n, const char *device, const spc_scene *scan)
     reserve(n, CAPACITY / scale());
     size_t values = CHANNELS * (size_t)n->capacity;
     float *in = draw_values(values, 9);
-    assert_ok(n->ctx, spc_copy_to_device(n->ctx, n->in, in, 4 * values));
+    assert_ok(n->ctx, spc_memory_upload(n->in, n->ctx, in, 4 * values));
     free(in);
     upload_frame(n, first);
     assert_ok(n->ctx, update(n, NULL));
@@ -519,8 +519,8 @@ static void poison(network *n)
             spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows);
         void *nonsense = malloc(bytes);
         memset(nonsense, 0xff, bytes);
-        assert_ok(n->ctx, spc_copy_to_device(n->ctx, n->buffers[i].out,
-                                             nonsense, bytes));
+        assert_ok(n->ctx, spc_memory_upload(n->buffers[i].out, n->ctx, nonsense,
+                                            bytes));
         free(nonsense);
     }
 }
@@ -534,7 +534,7 @@ static void check_index(network *n, int i, const spc_relation *want)
 
     ck_assert_int_eq(spc_map_rows_out(n->maps[i]), want->rows_out);
     ck_assert_int_eq(spc_map_pairs(n->maps[i]), want->pairs);
-    assert_ok(n->ctx, spc_map_download(n->maps[i], index));
+    assert_ok(n->ctx, spc_map_download(index, n->maps[i]));
     for (size_t k = 0; k < (size_t)want->offsets; k++)
         require(
             memcmp(index + k * capacity, want->index + k * rows, 4 * rows) == 0,
@@ -573,7 +573,7 @@ static void check_frame(network *n, const spc_scene *frame, uint64_t seed)
     spc_relation relation;
 
     upload_frame(n, frame);
-    assert_ok(n->ctx, spc_copy_to_device(n->ctx, n->in, in, 4 * values));
+    assert_ok(n->ctx, spc_memory_upload(n->in, n->ctx, in, 4 * values));
     poison(n);
     assert_ok(n->ctx, update(n, NULL));
     assert_ok(n->ctx, execute(n, NULL));

@@ -122,7 +122,7 @@ static char *upload(const trial *t, const void *from, size_t bytes)
         memcpy(host, from, bytes);
     assert_ok(spc_memory_alloc((void **)&out, t->ctx, bytes + 16),
               spc_ctx_error(t->ctx));
-    assert_ok(spc_copy_to_device(t->ctx, out, host, bytes + 16),
+    assert_ok(spc_memory_upload(out, t->ctx, host, bytes + 16),
               spc_ctx_error(t->ctx));
     free(host);
     return out;
@@ -133,7 +133,7 @@ static char *download(const trial *t, const char *from, size_t bytes)
     char *host = malloc(bytes + 16);
 
     assert_ok(spc_ctx_synchronize(t->ctx), spc_ctx_error(t->ctx));
-    assert_ok(spc_copy_to_host(t->ctx, host, from, bytes + 16),
+    assert_ok(spc_memory_download(host, t->ctx, from, bytes + 16),
               spc_ctx_error(t->ctx));
     for (int i = 0; i < 16; i++)
         ck_assert_msg(host[bytes + (size_t)i] == (char)0xff,

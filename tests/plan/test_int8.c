@@ -249,8 +249,8 @@ START_TEST(the_gate_finds_every_fault_of_whole_numbers)
               error.text);
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=60,extent=5", &error),
               error.text);
-    assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
-                       &options, &report),
+    assert_ok(spc_tune(&report, ctx, &conv, (const spc_scene *const *)&scene, 1,
+                       &options),
               spc_ctx_error(ctx));
     ck_assert_int_eq(seen, 24);
     ck_assert_int_eq(report.verified, 1);
@@ -296,16 +296,15 @@ static void fill_large(harness *r)
 
     for (size_t i = 0; i < most; i++)
         numbers[i] = large_number((int64_t)i);
-    assert_ok(spc_copy_to_device(r->ctx, to, numbers, in),
+    assert_ok(spc_memory_upload(to, r->ctx, numbers, in),
               spc_ctx_error(r->ctx));
-    assert_ok(spc_copy_to_device(r->ctx, canonical, numbers, weights),
+    assert_ok(spc_memory_upload(canonical, r->ctx, numbers, weights),
               spc_ctx_error(r->ctx));
-    assert_ok(spc_copy_to_device(r->ctx, r->bed->scales[SPC__REAL].data, &one,
-                                 sizeof(one)),
+    assert_ok(spc_memory_upload(r->bed->scales[SPC__REAL].data, r->ctx, &one,
+                                sizeof(one)),
               spc_ctx_error(r->ctx));
-    assert_ok(
-        spc_plan_pack_weights(r->plan, r->packed, canonical, SPC_KRSC, NULL),
-        spc_ctx_error(r->ctx));
+    assert_ok(spc_plan_pack(r->packed, r->plan, canonical, SPC_KRSC, NULL),
+              spc_ctx_error(r->ctx));
     free(numbers);
 }
 

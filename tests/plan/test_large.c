@@ -55,7 +55,7 @@ static void *take(size_t bytes)
 
 static void put(void *to, const void *from, size_t bytes)
 {
-    assert_ok(spc_copy_to_device(ctx, to, from, bytes), spc_ctx_error(ctx));
+    assert_ok(spc_memory_upload(to, ctx, from, bytes), spc_ctx_error(ctx));
 }
 
 /* A row of a tensor on the device. */
@@ -187,7 +187,7 @@ static void fetch_row(float values[CHANNELS], const void *out, int64_t row)
 {
     char bytes[CHANNELS * 2];
 
-    assert_ok(spc_copy_to_host(ctx, bytes, row_of(out, row), sizeof(bytes)),
+    assert_ok(spc_memory_download(bytes, ctx, row_of(out, row), sizeof(bytes)),
               spc_ctx_error(ctx));
     spc__dtype_of(SPC_F16)->decode(values, bytes, CHANNELS);
 }
@@ -253,7 +253,7 @@ static void run_plan(spc_plan *plan, const spc_conv *conv, const spc_map *map,
         .in = in, .out = out, .weights = packed, .workspace = work};
 
     poison(out, spc_map_rows_out(map));
-    assert_ok(spc_plan_pack_weights(plan, packed, weights, SPC_KRSC, NULL),
+    assert_ok(spc_plan_pack(packed, plan, weights, SPC_KRSC, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_plan_execute(plan, map, &buffers, NULL), spc_ctx_error(ctx));
     check_rows(conv, out, spc_map_rows_out(map));

@@ -33,7 +33,7 @@ static void *upload(const run *r, const void *from, size_t bytes)
     void *to = NULL;
 
     assert_ok(spc_memory_alloc(&to, r->ctx, bytes), spc_ctx_error(r->ctx));
-    assert_ok(spc_copy_to_device(r->ctx, to, from, bytes),
+    assert_ok(spc_memory_upload(to, r->ctx, from, bytes),
               spc_ctx_error(r->ctx));
     return to;
 }
@@ -71,9 +71,8 @@ static void open_run(run *r, const char *device)
     assert_ok(
         spc_memory_alloc(&r->packed, r->ctx, spc_plan_weights_bytes(r->plan)),
         spc_ctx_error(r->ctx));
-    assert_ok(
-        spc_plan_pack_weights(r->plan, r->packed, r->weights, SPC_KRSC, NULL),
-        spc_ctx_error(r->ctx));
+    assert_ok(spc_plan_pack(r->packed, r->plan, r->weights, SPC_KRSC, NULL),
+              spc_ctx_error(r->ctx));
     r->buffers = (spc_buffers){.in = r->in,
                                .out = r->out,
                                .weights = r->packed,
@@ -115,7 +114,7 @@ static void poison(const run *r)
     static float out[ROWS][COUT];
 
     memset(out, 0x7f, sizeof(out));
-    assert_ok(spc_copy_to_device(r->ctx, r->out, out, sizeof(out)),
+    assert_ok(spc_memory_upload(r->out, r->ctx, out, sizeof(out)),
               spc_ctx_error(r->ctx));
 }
 
@@ -126,7 +125,7 @@ static void check_output(const run *r, int rows, int count)
     float before = before_run();
 
     assert_ok(spc_ctx_synchronize(r->ctx), spc_ctx_error(r->ctx));
-    assert_ok(spc_copy_to_host(r->ctx, out, r->out, sizeof(out)),
+    assert_ok(spc_memory_download(out, r->ctx, r->out, sizeof(out)),
               spc_ctx_error(r->ctx));
     for (int row = 0; row < ROWS; row++)
         for (int co = 0; co < COUT; co++) {
@@ -232,7 +231,7 @@ START_TEST(the_same_plan_runs_on_a_map)
     assert_ok(spc_plan_execute(r.plan, map, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
     assert_ok(spc_ctx_synchronize(r.ctx), spc_ctx_error(r.ctx));
-    assert_ok(spc_copy_to_host(r.ctx, out, r.out, sizeof(out)),
+    assert_ok(spc_memory_download(out, r.ctx, r.out, sizeof(out)),
               spc_ctx_error(r.ctx));
     for (int row = 0; row < ROWS; row++)
         for (int co = 0; co < COUT; co++)

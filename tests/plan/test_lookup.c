@@ -1405,7 +1405,7 @@ START_TEST(an_explanation_is_what_the_plan_will_be)
     assert_ok(spc_explain(&is, r.ctx, &ask, 0), spc_ctx_error(r.ctx));
     assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
               spc_ctx_error(r.ctx));
-    ck_assert_int_eq(is.origin, spc_plan_match(r.plan));
+    ck_assert_int_eq(is.match, spc_plan_match(r.plan));
     ck_assert_str_eq(is.template_name, spc_plan_template(r.plan));
     ck_assert_str_eq(is.config, spc_plan_config(r.plan));
     ck_assert_str_eq(is.reason, spc_plan_reason(r.plan));
@@ -1468,7 +1468,7 @@ static void pack_classes(void)
 
     for (int i = 0; i < LENGTH(class_trials); i++)
         put_timed(ctx, &class_trials[i]);
-    assert_ok(spc_db_pack(ctx, shipped, NULL, &packed), spc_ctx_error(ctx));
+    assert_ok(spc_db_pack(&packed, ctx, shipped, NULL), spc_ctx_error(ctx));
     ck_assert_int_eq(packed.choices, 3 + 2);
     spc_ctx_free(ctx);
 }
@@ -1514,7 +1514,7 @@ START_TEST(the_classes_of_a_pack_are_the_same_when_packed_again)
     pack_classes();
     snprintf(again, sizeof(again), "%s/again.db", folder);
     spc_ctx *ctx = open_ctx("cpu", shipped, templates);
-    assert_ok(spc_db_pack(ctx, again, NULL, &packed), spc_ctx_error(ctx));
+    assert_ok(spc_db_pack(&packed, ctx, again, NULL), spc_ctx_error(ctx));
     ck_assert_int_eq(packed.choices, 3 + 2);
     spc_ctx_free(ctx);
 }

@@ -93,7 +93,7 @@ static void list(candidates *out, spc_ctx *ctx, const spc_conv *conv)
     options.stage = SPC_STAGE_LIST;
     options.on_trial = note;
     options.payload = out;
-    assert_ok(spc_tune(ctx, conv, NULL, 0, &options, &report),
+    assert_ok(spc_tune(&report, ctx, conv, NULL, 0, &options),
               spc_ctx_error(ctx));
     ck_assert_int_gt(out->count, 0);
 }
@@ -185,7 +185,7 @@ static void upload(const array *from, spc_ctx *ctx)
     void *bytes = malloc(n * type->bytes);
 
     type->encode(bytes, from->values, n);
-    assert_ok(spc_copy_to_device(ctx, from->device, bytes, n * type->bytes),
+    assert_ok(spc_memory_upload(from->device, ctx, bytes, n * type->bytes),
               spc_ctx_error(ctx));
     free(bytes);
 }
@@ -196,7 +196,7 @@ static void download(const array *to, spc_ctx *ctx)
     size_t n = (size_t)to->rows * (size_t)to->columns;
     void *bytes = malloc(n * type->bytes);
 
-    assert_ok(spc_copy_to_host(ctx, bytes, to->device, n * type->bytes),
+    assert_ok(spc_memory_download(bytes, ctx, to->device, n * type->bytes),
               spc_ctx_error(ctx));
     type->decode(to->values, bytes, n);
     free(bytes);

@@ -164,23 +164,23 @@ static const spc_gather gather = {SPC_F32, 8, false};
     X(spc_coords_create_regrouped(&made, &r->set, 1, &same, NULL),             \
       "spc_coords_update")                                                     \
     X(spc_coords_check(r->regrouped, NULL), "spc_coords_update_regrouped")     \
-    X(spc_coords_mask_above(r->regrouped, mask, in, SPC_F32, 0, NULL),         \
+    X(spc_coords_mask_above(mask, r->regrouped, in, SPC_F32, 0, NULL),         \
       "spc_coords_update")                                                     \
-    X(spc_coords_gather(r->regrouped, memory, in, &gather, NULL),              \
+    X(spc_coords_gather_features(memory, r->regrouped, in, &gather, NULL),     \
       "spc_coords_update_regrouped")                                           \
-    X(spc_coords_scatter(r->regrouped, out, memory, &gather, NULL),            \
+    X(spc_coords_scatter_features(out, r->regrouped, memory, &gather, NULL),   \
       "spc_coords_update_regrouped")                                           \
     X(spc_points_check(r->cloud, NULL), "spc_points_update")                   \
     X(spc_points_update(r->sampled, NULL, NULL, NULL, 0, NULL),                \
       "spc_points_update")                                                     \
     X(spc_points_check(r->sampled, NULL), "spc_points_update")                 \
-    X(spc_voxels_check(r->voxels, NULL, NULL), "spc_voxels_update")            \
+    X(spc_voxels_check(NULL, r->voxels, NULL), "spc_voxels_update")            \
     X(spc_map_update(r->map, NULL, NULL, 0, NULL), "spc_coords_update")        \
     X(spc_map_update(r->down, NULL, NULL, 0, NULL), "spc_coords_update")       \
     X(spc_map_update(r->radius, NULL, NULL, 0, NULL), "spc_points_update")     \
     X(spc_map_check(r->map, NULL), "spc_map_update")                           \
-    X(spc_map_download(r->map, index), "spc_map_update")                       \
-    X(spc_map_download_triplets(r->radius, triplets), "spc_map_update")        \
+    X(spc_map_download(index, r->map), "spc_map_update")                       \
+    X(spc_map_download_triplets(triplets, r->radius), "spc_map_update")        \
     X(spc_plan_execute(r->plan, r->map, &buffers, NULL), "spc_map_update")     \
     X(spc_plan_execute(r->points_plan, r->radius, &buffers, NULL),             \
       "spc_map_update")                                                        \
@@ -260,7 +260,7 @@ START_TEST(a_download_has_the_rows_of_a_map_that_was_never_checked)
     assert_ok(spc_coords_create_reserved(&set, ctx, &o));
     assert_ok(spc_map_create(&map, set, set, &g));
     assert_ok(spc_map_update(map, voxels[0], NULL, 4, NULL));
-    assert_ok(spc_map_download(map, index));
+    assert_ok(spc_map_download(index, map));
     for (int i = 0; i < LENGTH(index); i++)
         pairs += index[i] >= 0;
     ck_assert_int_eq(index[13 * 8 + 3], 3); /* the centre is its own row */
@@ -313,7 +313,7 @@ START_TEST(a_context_may_be_freed_before_what_was_made_with_it)
     spc_ctx_free(ctx);
     ck_assert_int_eq(spc_map_update(r.map, voxels[0], NULL, 4, NULL), SPC_OK);
     ck_assert_int_eq(spc_map_check(r.map, NULL), SPC_OK);
-    ck_assert_int_eq(spc_map_download(r.map, index), SPC_OK);
+    ck_assert_int_eq(spc_map_download(index, r.map), SPC_OK);
     ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &buffers, NULL), SPC_OK);
     ck_assert_int_eq(
         spc_feature_plan_execute(r.act, r.set, NULL, &feature_buffers, NULL),

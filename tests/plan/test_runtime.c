@@ -364,8 +364,8 @@ START_TEST(memory_of_the_device_copies_both_ways)
     assert_ok(spc_memory_alloc(&memory, ctx, sizeof(there)),
               spc_ctx_error(ctx));
     assert_ok(spc_memory_alloc(&nothing, ctx, 0), spc_ctx_error(ctx));
-    assert_ok(spc_copy_to_device(ctx, memory, there, sizeof(there)), "");
-    assert_ok(spc_copy_to_host(ctx, back, memory, sizeof(back)), "");
+    assert_ok(spc_memory_upload(memory, ctx, there, sizeof(there)), "");
+    assert_ok(spc_memory_download(back, ctx, memory, sizeof(back)), "");
     ck_assert_str_eq(back, there);
     spc_memory_free(ctx, memory);
     spc_memory_free(ctx, nothing);
@@ -509,8 +509,8 @@ START_TEST(both_weight_layouts_pack_to_the_same_bytes)
                 rsck[k][ci][co] = krsc[(co * 6 + k) * 6 + ci];
     void *other;
     assert_ok(spc_memory_alloc(&other, r.ctx, sizeof(rsck)), "");
-    assert_ok(spc_copy_to_device(r.ctx, other, rsck, sizeof(rsck)), "");
-    assert_ok(spc_plan_pack_weights(r.plan, r.packed, other, SPC_RSCK, NULL),
+    assert_ok(spc_memory_upload(other, r.ctx, rsck, sizeof(rsck)), "");
+    assert_ok(spc_plan_pack(r.packed, r.plan, other, SPC_RSCK, NULL),
               spc_ctx_error(r.ctx));
     harness_check(&r);
     spc_memory_free(r.ctx, other);
@@ -671,17 +671,15 @@ START_TEST(a_plan_refuses_what_makes_no_sense)
     ck_assert_int_eq(spc_plan_create(&plan, r.ctx, &r.conv, r.map, 0),
                      SPC_EINVAL);
     ck_assert(plan == NULL);
-    ck_assert_int_eq(spc_plan_pack_weights(r.plan, r.packed, r.sample.weights,
-                                           (spc_weights_layout)5, NULL),
+    ck_assert_int_eq(spc_plan_pack(r.packed, r.plan, r.sample.weights,
+                                   (spc_weights_layout)5, NULL),
                      SPC_EINVAL);
-    ck_assert_int_eq(spc_plan_pack_weights(r.plan, r.packed,
-                                           (char *)r.packed + 1, SPC_KRSC,
-                                           NULL),
-                     SPC_EINVAL);
-    assert_says(spc_ctx_error(r.ctx), "buffer `weights` is at");
     ck_assert_int_eq(
-        spc_plan_pack_weights(r.plan, r.packed, r.packed, SPC_KRSC, NULL),
+        spc_plan_pack(r.packed, r.plan, (char *)r.packed + 1, SPC_KRSC, NULL),
         SPC_EINVAL);
+    assert_says(spc_ctx_error(r.ctx), "buffer `weights` is at");
+    ck_assert_int_eq(spc_plan_pack(r.packed, r.plan, r.packed, SPC_KRSC, NULL),
+                     SPC_EINVAL);
     assert_says(spc_ctx_error(r.ctx), "`packed` and `weights` overlap");
     harness_close(&r);
 }
@@ -792,8 +790,9 @@ static void assert_equal_on_device(const harness *r, const void *a,
     size_t bytes = r->bed->out.bytes;
     char *host = malloc(2 * bytes);
 
-    assert_ok(spc_copy_to_host(r->ctx, host, a, bytes), spc_ctx_error(r->ctx));
-    assert_ok(spc_copy_to_host(r->ctx, host + bytes, b, bytes),
+    assert_ok(spc_memory_download(host, r->ctx, a, bytes),
+              spc_ctx_error(r->ctx));
+    assert_ok(spc_memory_download(host + bytes, r->ctx, b, bytes),
               spc_ctx_error(r->ctx));
     ck_assert_mem_eq(host, host + bytes, bytes);
     free(host);
@@ -843,12 +842,12 @@ START_TEST(the_bench_checks_and_times_everything)
               error.text);
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=2000,extent=20", &error),
               error.text);
-    assert_ok(spc_bench(ctx, &conv, scene, 1, &result), spc_ctx_error(ctx));
+    assert_ok(spc_bench(&result, ctx, &conv, scene, 1), spc_ctx_error(ctx));
     ck_assert(result.warm_us > 0 && result.cold_us > 0);
     ck_assert(result.index_us > 0 && result.layout_us >= 0);
     ck_assert(result.error <= 1 && result.samples > 0);
     ck_assert_double_eq(result.gathered_bytes * 16, result.flops);
-    ck_assert_int_eq(result.origin, SPC_MATCH_DEFAULT);
+    ck_assert_int_eq(result.match, SPC_MATCH_DEFAULT);
     spc_scene_free(scene);
     spc_ctx_free(ctx);
 }
@@ -866,16 +865,16 @@ START_TEST(what_takes_long_ends_when_its_context_is_cancelled)
     assert_ok(spc_conv_parse(&conv, "subm,cin=16,cout=16", &error), error.text);
     assert_ok(spc_scene_load(&scene, "gen:uniform,n=200,extent=10", &error),
               error.text);
-    ck_assert_int_eq(spc_bench(ctx, &conv, NULL, 1, &result), SPC_EINVAL);
-    ck_assert_int_eq(spc_bench(ctx, NULL, scene, 1, &result), SPC_EINVAL);
+    ck_assert_int_eq(spc_bench(&result, ctx, &conv, NULL, 1), SPC_EINVAL);
+    ck_assert_int_eq(spc_bench(&result, ctx, NULL, scene, 1), SPC_EINVAL);
     assert_ok(spc_scene_create(&empty, NULL, 0, "void", &error), error.text);
-    ck_assert_int_eq(spc_bench(ctx, &conv, empty, 1, &result), SPC_EINVAL);
+    ck_assert_int_eq(spc_bench(&result, ctx, &conv, empty, 1), SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "scene 'void' has no voxels");
     spc_scene_free(empty);
     assert_ok(spc_map_create_from_scene(&map, ctx, &conv, scene),
               spc_ctx_error(ctx));
     ctx->cancel = &cancel;
-    ck_assert_int_eq(spc_bench(ctx, &conv, scene, 1, &result),
+    ck_assert_int_eq(spc_bench(&result, ctx, &conv, scene, 1),
                      SPC_EINTERRUPTED);
     ck_assert_double_eq(result.warm_us, 0);
     ck_assert_int_eq(spc_device_measure(ctx), SPC_EINTERRUPTED);
@@ -898,13 +897,13 @@ START_TEST(a_measured_device_remembers_its_ceilings)
 
     use_decimal_comma(); /* a host may do so */
     assert_ok(spc_device_measure(ctx), spc_ctx_error(ctx));
-    spc_ctx_device(ctx, &first);
+    spc_ctx_device(&first, ctx);
     ck_assert(first.memory.copy_gbps > 0.1 && first.cache.read_gbps > 0.1);
     ck_assert(first.f16_tflops > 1e-4 && first.tf32_tflops > 1e-4);
     ck_assert(first.f32_tflops > 1e-4 && first.launch_us > 0);
     spc_ctx_free(ctx);
     ctx = open_ctx(device_or("cpu"), inside("own.db"), NULL);
-    spc_ctx_device(ctx, &again);
+    spc_ctx_device(&again, ctx);
     ck_assert_double_eq_tol(again.memory.copy_gbps, first.memory.copy_gbps,
                             1e-5 * first.memory.copy_gbps);
     ck_assert_int_eq(spc_ctx_stats(ctx).compiles, 0);
@@ -934,17 +933,17 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("`out`", error.text, spc_ctx_create(NULL, NULL, &error))                 \
     X("`layers`", error.text, spc_ctx_create(&other, &no_layers, &error))      \
     X("`layers[0]`", error.text, spc_ctx_create(&other, &no_layer, &error))    \
-    X("", "", spc_ctx_device(NULL, &info))                                     \
-    X("`out`", told, spc_ctx_device(ctx, NULL))                                \
+    X("", "", spc_ctx_device(&info, NULL))                                     \
+    X("`out`", told, spc_ctx_device(NULL, ctx))                                \
     X("", "", spc_device_measure(NULL))                                        \
     X("`out`", told, spc_memory_alloc(NULL, ctx, 1))                           \
     X("", "", spc_memory_alloc(&memory, NULL, 1))                              \
-    X("", "", spc_copy_to_device(NULL, room, room, 1))                         \
-    X("`device`", told, spc_copy_to_device(ctx, NULL, room, 1))                \
-    X("`host`", told, spc_copy_to_device(ctx, room, NULL, 1))                  \
-    X("", "", spc_copy_to_host(NULL, room, room, 1))                           \
-    X("`host`", told, spc_copy_to_host(ctx, NULL, room, 1))                    \
-    X("`device`", told, spc_copy_to_host(ctx, room, NULL, 1))                  \
+    X("", "", spc_memory_upload(room, NULL, room, 1))                          \
+    X("`device`", told, spc_memory_upload(NULL, ctx, room, 1))                 \
+    X("`host`", told, spc_memory_upload(room, ctx, NULL, 1))                   \
+    X("", "", spc_memory_download(room, NULL, room, 1))                        \
+    X("`host`", told, spc_memory_download(NULL, ctx, room, 1))                 \
+    X("`device`", told, spc_memory_download(room, ctx, NULL, 1))               \
     X("", "", spc_ctx_synchronize(NULL))                                       \
     X("`out`", error.text, spc_conv_parse(NULL, "subm,cin=1,cout=1", &error))  \
     X("empty", error.text, spc_conv_parse(&conv, NULL, &error))                \
@@ -964,30 +963,29 @@ static void see_nothing(const spc_trial *trial, void *payload)
     X("", "", spc_map_create_from_scene(&map, NULL, &r.conv, r.scene))         \
     X("`conv`", told, spc_map_create_from_scene(&map, ctx, NULL, r.scene))     \
     X("`scene`", told, spc_map_create_from_scene(&map, ctx, &r.conv, NULL))    \
-    X("", "", spc_map_download(NULL, room))                                    \
-    X("`index`", told, spc_map_download(r.map, NULL))                          \
+    X("", "", spc_map_download(room, NULL))                                    \
+    X("`index`", told, spc_map_download(NULL, r.map))                          \
     X("`out`", told, spc_plan_create(NULL, ctx, &r.conv, r.map, 0))            \
     X("", "", spc_plan_create(&plan, NULL, &r.conv, r.map, 0))                 \
     X("`conv`", told, spc_plan_create(&plan, ctx, NULL, r.map, 0))             \
     X("`map`", told, spc_plan_create(&plan, ctx, &r.conv, NULL, 0))            \
-    X("", "", spc_plan_pack_weights(NULL, room, room, SPC_KRSC, NULL))         \
-    X("`packed`", told,                                                        \
-      spc_plan_pack_weights(r.plan, NULL, room, SPC_KRSC, NULL))               \
+    X("", "", spc_plan_pack(room, NULL, room, SPC_KRSC, NULL))                 \
+    X("`packed`", told, spc_plan_pack(NULL, r.plan, room, SPC_KRSC, NULL))     \
     X("`weights`", told,                                                       \
-      spc_plan_pack_weights(r.plan, r.packed, NULL, SPC_KRSC, NULL))           \
+      spc_plan_pack(r.packed, r.plan, NULL, SPC_KRSC, NULL))                   \
     X("`map`", told, spc_map_prepare(NULL, r.plan, NULL))                      \
     X("`plan`", told, spc_map_prepare(r.map, NULL, NULL))                      \
     X("", "", spc_map_prepare(NULL, NULL, NULL))                               \
     X("`plan`", told, spc_plan_execute(NULL, r.map, &r.buffers, NULL))         \
     X("`map`", told, spc_plan_execute(r.plan, NULL, &r.buffers, NULL))         \
     X("buffers", told, spc_plan_execute(r.plan, r.map, NULL, NULL))            \
-    X("", "", spc_bench(NULL, &r.conv, r.scene, 1, &result))                   \
-    X("`conv`", told, spc_bench(ctx, NULL, r.scene, 1, &result))               \
-    X("`scene`", told, spc_bench(ctx, &r.conv, NULL, 1, &result))              \
-    X("`out`", told, spc_bench(ctx, &r.conv, r.scene, 1, NULL))                \
-    X("", "", spc_tune(NULL, &r.conv, &one_scene, 1, NULL, NULL))              \
-    X("NULL", told, spc_tune(ctx, NULL, &one_scene, 1, NULL, NULL))            \
-    X("scene", told, spc_tune(ctx, &r.conv, NULL, 1, NULL, NULL))              \
+    X("", "", spc_bench(&result, NULL, &r.conv, r.scene, 1))                   \
+    X("`conv`", told, spc_bench(&result, ctx, NULL, r.scene, 1))               \
+    X("`scene`", told, spc_bench(&result, ctx, &r.conv, NULL, 1))              \
+    X("`out`", told, spc_bench(NULL, ctx, &r.conv, r.scene, 1))                \
+    X("", "", spc_tune(NULL, NULL, &r.conv, &one_scene, 1, NULL))              \
+    X("NULL", told, spc_tune(NULL, ctx, NULL, &one_scene, 1, NULL))            \
+    X("scene", told, spc_tune(NULL, ctx, &r.conv, NULL, 1, NULL))              \
     X("", "", spc_tune_worker(NULL))                                           \
     X("", "", spc_candidate_render(&text, NULL, &r.conv, NULL, 0))             \
     X("`conv`", told, spc_candidate_render(&text, ctx, NULL, NULL, 0))         \

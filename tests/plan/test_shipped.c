@@ -30,7 +30,7 @@ static void set_up(void)
     warning[0] = '\0';
     assert_ok(spc__temp_dir_create(&folder, &error), error.text);
     snprintf(own, sizeof(own), "%s/own.db", spc__buf_text(&folder));
-    assert_ok(spc_ctx_device(ctx, &info), spc_ctx_error(ctx));
+    assert_ok(spc_ctx_device(&info, ctx), spc_ctx_error(ctx));
     snprintf(shipped, sizeof(shipped), "%s/%s.db", spc__buf_text(&folder),
              info.name);
     *strchr(shipped + folder.length, ' ') = '-'; /* "cpu avx512" */

@@ -140,11 +140,11 @@ START_TEST(without_leave_to_tune_it_compiles)
     spc_conv wider;
 
     open_harness(&r, "user.db");
-    assert_ok(spc_tune(r.ctx, &r.conv, (const spc_scene *const *)&r.scene, 1,
+    assert_ok(spc_tune(NULL, r.ctx, &r.conv, (const spc_scene *const *)&r.scene,
+                       1,
                        &(spc_tune_options){.stage = SPC_STAGE_TIME,
                                            .effort = SPC_EFFORT_QUICK,
-                                           .seed = 1},
-                       NULL),
+                                           .seed = 1}),
               spc_ctx_error(r.ctx));
     assert_ok(spc_conv_parse(&wider, "subm,cin=4,cout=5,k=3,dtype=f32", &error),
               error.text);
@@ -270,7 +270,7 @@ START_TEST(threads_execute_while_a_better_plan_is_made)
     memset(weights, 0, spc_conv_operand_bytes(&r.conv, SPC_OPERAND_WEIGHTS, 0));
     assert_ok(spc_memory_alloc(&packed, r.ctx, spc_plan_weights_bytes(r.plan)),
               spc_ctx_error(r.ctx));
-    assert_ok(spc_plan_pack_weights(r.plan, packed, weights, SPC_KRSC, NULL),
+    assert_ok(spc_plan_pack(packed, r.plan, weights, SPC_KRSC, NULL),
               spc_ctx_error(r.ctx));
     for (int i = 0; i < RUNNERS; i++)
         start_runner(&runners[i], &r, in, packed, &ends);

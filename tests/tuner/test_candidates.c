@@ -177,8 +177,8 @@ START_TEST(every_candidate_of_the_space_gives_what_the_oracle_gives)
     options.payload = &failed;
     assert_ok(spc_conv_parse(&conv, rows[_i].layer, &error), error.text);
     assert_ok(spc_scene_load(&scene, rows[_i].scene, &error), error.text);
-    assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
-                       &options, &report),
+    assert_ok(spc_tune(&report, ctx, &conv, (const spc_scene *const *)&scene, 1,
+                       &options),
               spc_ctx_error(ctx));
     printf("%s %s: %d verified%s, %d failed, %d refused in %.1f s\n", device,
            rows[_i].layer, report.verified,

@@ -389,8 +389,8 @@ START_TEST(one_and_two_voxels_can_be_tuned_on)
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
     assert_ok(spc_scene_create(&scene, coords[0], _i, "few", &error),
               error.text);
-    assert_ok(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
-                       &options, &report),
+    assert_ok(spc_tune(&report, ctx, &conv, (const spc_scene *const *)&scene, 1,
+                       &options),
               spc_ctx_error(ctx));
     ck_assert_str_ne(report.winner, "");
     spc_scene_free(scene);

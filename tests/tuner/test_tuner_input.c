@@ -125,14 +125,14 @@ START_TEST(nonsense_is_refused_with_a_sentence)
     if (nonsense[_i].worker != NULL && strcmp(worker[0], "none") == 0)
         worker[0] = NULL;
     ck_assert_int_eq(
-        spc_tune(what == NO_CONTEXT ? NULL : ctx,
+        spc_tune(NULL, what == NO_CONTEXT ? NULL : ctx,
                  what == NO_LAYER ? NULL : &conv,
                  what == NO_SCENES ? NULL : (const spc_scene *const *)scenes,
                  what == NO_SCENES || what == NO_SCENE ? 2
                  : what == FEWER                       ? -1
                  : what == MORE                        ? 1000
                                                        : 1,
-                 &options, NULL),
+                 &options),
         SPC_EINVAL);
     if (nonsense[_i].says != NULL)
         assert_says(spc_ctx_error(ctx), nonsense[_i].says);
@@ -156,7 +156,7 @@ START_TEST(a_layer_that_cannot_be_is_refused_with_a_sentence)
     wrong[2].cin = 0;
     options.stage = SPC_STAGE_LIST;
     for (int i = 0; i < LENGTH(wrong); i++) {
-        ck_assert_int_eq(spc_tune(ctx, &wrong[i], NULL, 0, &options, NULL),
+        ck_assert_int_eq(spc_tune(NULL, ctx, &wrong[i], NULL, 0, &options),
                          SPC_EINVAL);
         ck_assert_str_ne(spc_ctx_error(ctx), "");
         ck_assert_int_eq(spc_candidate_render(&text, ctx, &wrong[i], NULL, 0),
@@ -181,11 +181,11 @@ START_TEST(the_flag_of_a_run_is_forgotten_with_it)
     options.stage = SPC_STAGE_LIST;
     options.on_trial = NULL; /* more than fit */
     options.cancel = &flag;
-    assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, NULL),
+    assert_ok(spc_tune(NULL, ctx, &conv, NULL, 0, &options),
               spc_ctx_error(ctx));
     flag = 1; /* the caller may reuse its memory */
     options.cancel = NULL;
-    assert_ok(spc_tune(ctx, &conv, NULL, 0, &options, NULL),
+    assert_ok(spc_tune(NULL, ctx, &conv, NULL, 0, &options),
               spc_ctx_error(ctx));
     spc_ctx_free(ctx);
 }
@@ -207,8 +207,8 @@ START_TEST(coordinates_that_fit_no_key_are_refused_before_anything_is_compiled)
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
     assert_ok(spc_scene_create(&scene, coords[0], 2, "vast", &error),
               error.text);
-    ck_assert_int_eq(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
-                              &options, &report),
+    ck_assert_int_eq(spc_tune(&report, ctx, &conv,
+                              (const spc_scene *const *)&scene, 1, &options),
                      SPC_ERANGE);
     assert_says(spc_ctx_error(ctx), "scene 'vast': the coordinates do not fit");
     ck_assert_int_eq(report.compiled, 0);
@@ -228,8 +228,8 @@ START_TEST(a_scene_without_voxels_is_nothing_to_tune_on)
 
     assert_ok(spc_conv_parse(&conv, LAYER, &error), error.text);
     assert_ok(spc_scene_create(&scene, NULL, 0, "void", &error), error.text);
-    ck_assert_int_eq(spc_tune(ctx, &conv, (const spc_scene *const *)&scene, 1,
-                              &options, NULL),
+    ck_assert_int_eq(spc_tune(NULL, ctx, &conv,
+                              (const spc_scene *const *)&scene, 1, &options),
                      SPC_EINVAL);
     assert_says(spc_ctx_error(ctx), "no voxels");
     spc_scene_free(scene);

@@ -228,8 +228,8 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
     tune.on_progress = trials_progress;
     tune.payload = &found;
     tune.cancel = cli_cancel_flag();
-    spc_ctx_device(job->ctx, &device);
-    spc_status status = spc_tune(job->ctx, layer, NULL, 0, &tune, &report);
+    spc_ctx_device(&device, job->ctx);
+    spc_status status = spc_tune(&report, job->ctx, layer, NULL, 0, &tune);
     progress_clear(&found.progress);
     struct summary sum = summarise(&found);
     if (target == NULL)

@@ -134,7 +134,7 @@ static spc_status fill_in(cli *self, spc_device_info *info, bool measure)
     if (measure && (status = spc_device_measure(ctx)) != SPC_OK)
         cli_fail_ctx(status, ctx);
     if (status == SPC_OK)
-        spc_ctx_device(ctx, info);
+        spc_ctx_device(info, ctx);
     spc_ctx_free(ctx);
     return status;
 }

@@ -50,7 +50,7 @@ static void print_answer(const answer *a)
            spc__count(a->rows, "row"), spc__count(a->pairs, "pair"),
            a->density);
     printf("kernel     %s %s\n", a->is.template_name, a->is.config);
-    printf("origin     %s\n", origin_name(a->is.origin));
+    printf("origin     %s\n", origin_name(a->is.match));
     printf("reason     %s\n", a->is.reason);
     printf("code       %s\n",
            a->is.has_code ? "in the database" : "to be compiled");
@@ -69,7 +69,7 @@ static void write_answer(spc__json *json, const answer *a)
     spc__json_real(json, "density", a->density);
     spc__json_text(json, "template", a->is.template_name);
     spc__json_text(json, "config", a->is.config);
-    spc__json_text(json, "origin", origin_name(a->is.origin));
+    spc__json_text(json, "origin", origin_name(a->is.match));
     spc__json_text(json, "reason", a->is.reason);
     spc__json_bool(json, "has_code", a->is.has_code);
     spc__json_int(json, "weights_bytes", (int64_t)a->is.weights_bytes);

@@ -144,8 +144,8 @@ static spc_status run_row(struct sheet *sheet, const spc_feature *feature,
     const char *name = spc_scene_name(scene);
     spc_bench_result result;
     char text[8192]; /* a list of offsets is long */
-    spc_status status = spc_feature_bench(sheet->ctx, feature, scene,
-                                          sheet->args->seed, &result);
+    spc_status status = spc_feature_bench(&result, sheet->ctx, feature, scene,
+                                          sheet->args->seed);
 
     spc_feature_format(text, sizeof(text), feature);
     if (status != SPC_OK) {

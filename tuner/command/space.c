@@ -88,7 +88,7 @@ static spc_status find_first(int *out, cli_job *job, const spc_conv *layer,
         tune.only = NULL;
         tune.on_trial = count_before;
         tune.payload = &place;
-        status = spc_tune(job->ctx, layer, NULL, 0, &tune, &report);
+        status = spc_tune(&report, job->ctx, layer, NULL, 0, &tune);
     }
     *out = place.before;
     return status;
@@ -141,7 +141,7 @@ spc_status space_list(cli_job *job, const spc_conv *layer, const char *text,
     tune.only = view->only;
     tune.on_trial = trials_collect;
     tune.payload = &found;
-    spc_status status = spc_tune(job->ctx, layer, NULL, 0, &tune, &report);
+    spc_status status = spc_tune(&report, job->ctx, layer, NULL, 0, &tune);
     if (status == SPC_OK)
         status = find_first(&first, job, layer, tune);
     if (status != SPC_OK) {

@@ -41,7 +41,7 @@ static void spell_out(spc_triplet *out, const int32_t *from, size_t rows)
                                    entries[2 * (size_t)t + 1]};
 }
 
-spc_status spc_map_download_triplets(const spc_map *map, spc_triplet *out)
+spc_status spc_map_download_triplets(spc_triplet *out, const spc_map *map)
 {
     spc_error error = {0};
     spc_status status = spc__need(NULL, __func__, "map", map, NULL);

@@ -484,7 +484,7 @@ static void describe_mask(spc_mask_args *args, const spc_coords *c,
     args->children = r->children;
 }
 
-spc_status spc_coords_mask_above(const spc_coords *c, uint8_t *mask,
+spc_status spc_coords_mask_above(uint8_t *mask, const spc_coords *c,
                                  const void *const *in, spc_dtype dtype,
                                  float above, void *stream)
 {
@@ -502,9 +502,9 @@ spc_status spc_coords_mask_above(const spc_coords *c, uint8_t *mask,
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 
-spc_status spc_coords_gather(const spc_coords *c, void *out,
-                             const void *const *in, const spc_gather *how,
-                             void *stream)
+spc_status spc_coords_gather_features(void *out, const spc_coords *c,
+                                      const void *const *in,
+                                      const spc_gather *how, void *stream)
 {
     spc_gather_args args = {.out = {out}};
     spc_error error = {0};
@@ -524,9 +524,9 @@ spc_status spc_coords_gather(const spc_coords *c, void *out,
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 
-spc_status spc_coords_scatter(const spc_coords *c, void *const *out,
-                              const void *in, const spc_gather *how,
-                              void *stream)
+spc_status spc_coords_scatter_features(void *const *out, const spc_coords *c,
+                                       const void *in, const spc_gather *how,
+                                       void *stream)
 {
     spc_gather_args args = {.in = {in}};
     spc_error error = {0};

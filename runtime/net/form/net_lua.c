@@ -247,7 +247,7 @@ static int do_input(lua_State *L)
     input.points = whole(L, number_field(L, 1, "points", 0), "points");
     lua_getfield(L, 1, "cloud");
     input.cloud = lua_toboolean(L, -1);
-    if (spc_net_add_input(r->net, &out, &input, &r->error) != SPC_OK)
+    if (spc_net_add_input(&out, r->net, &input, &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);
     return 1;
@@ -273,7 +273,7 @@ static int do_conv(lua_State *L)
     layer.at = tensor_field(L, 3, "at");
     text = complete(L, r, layer.in, text, "cin");
     if (spc_conv_parse(&layer.conv, text, &r->error) != SPC_OK ||
-        spc_net_add_conv(r->net, &out, &layer, &r->error) != SPC_OK)
+        spc_net_add_conv(&out, r->net, &layer, &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);
     return 1;
@@ -298,7 +298,7 @@ static int do_feature(lua_State *L)
         add = index;
     text = complete(L, r, in, text, "c");
     if (spc_feature_parse(&feature, text, &r->error) != SPC_OK ||
-        spc_net_add_feature(r->net, &out, name, &feature, in, add, at,
+        spc_net_add_feature(&out, r->net, name, &feature, in, add, at,
                             &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);
@@ -316,7 +316,7 @@ static int do_cat(lua_State *L)
                           SPC__NET_SOURCES);
     for (int i = 0; i < count; i++)
         parts[i] = tensor_argument(L, i + 1);
-    if (spc_net_add_concat(r->net, &out, parts, count, &r->error) != SPC_OK)
+    if (spc_net_add_concat(&out, r->net, parts, count, &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);
     return 1;
@@ -328,7 +328,7 @@ static int add_masked(lua_State *L, reader *r, spc_net_masked *masked)
 
     masked->above = (float)number_field(L, 2, "above", 0);
     masked->room = number_field(L, 2, "room", 0);
-    if (spc_net_add_masked(r->net, &out, masked, &r->error) != SPC_OK)
+    if (spc_net_add_masked(&out, r->net, masked, &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);
     return 1;
@@ -344,7 +344,7 @@ static int add_regroup(lua_State *L, reader *r, const spc_tensor *sources,
         lua_getfield(L, 2, "room") != LUA_TNIL)
         return luaL_error(L, "above and room belong to a mask, which is "
                              "missing");
-    if (spc_net_add_regroup(r->net, &out, sources, count, &as->how, as->slices,
+    if (spc_net_add_regroup(&out, r->net, sources, count, &as->how, as->slices,
                             &r->error) != SPC_OK)
         return raise(L, r);
     lua_pushinteger(L, out);

@@ -190,7 +190,7 @@ static spc_status read_input(reader *r)
     if (at < r->count)
         return fail_field(r, at, "word");
     input.name = name;
-    return at_line(r, spc_net_add_input(r->net, &out, &input, r->error));
+    return at_line(r, spc_net_add_input(&out, r->net, &input, r->error));
 }
 
 /* Parses "0:0:0,1:0:0", a list that replaces the box; empty means the box. */
@@ -233,7 +233,7 @@ static spc_status read_conv(reader *r)
         return status;
     layer.name = name;
     layer.norm = norm[0] != '\0' ? norm : NULL;
-    return at_line(r, spc_net_add_conv(r->net, &out, &layer, r->error));
+    return at_line(r, spc_net_add_conv(&out, r->net, &layer, r->error));
 }
 
 static spc_status read_feature(reader *r)
@@ -251,7 +251,7 @@ static spc_status read_feature(reader *r)
         (status = at_line(
              r, spc_feature_parse(&feature, r->fields[4], r->error))) != SPC_OK)
         return status;
-    return at_line(r, spc_net_add_feature(r->net, &out, name, &feature, in, add,
+    return at_line(r, spc_net_add_feature(&out, r->net, name, &feature, in, add,
                                           at, r->error));
 }
 
@@ -269,7 +269,7 @@ static spc_status read_concat(reader *r)
     spc_tensor out, parts[FIELDS];
     spc_status status = read_tensors(parts, r, 0);
 
-    return status == SPC_OK ? at_line(r, spc_net_add_concat(r->net, &out, parts,
+    return status == SPC_OK ? at_line(r, spc_net_add_concat(&out, r->net, parts,
                                                             r->count, r->error))
                             : status;
 }
@@ -286,7 +286,7 @@ static spc_status read_regroup(reader *r)
         (status = read_int(&slices, r, 2)) != SPC_OK ||
         (status = read_tensors(sources, r, 3)) != SPC_OK)
         return status;
-    return at_line(r, spc_net_add_regroup(r->net, &out, sources, r->count - 3,
+    return at_line(r, spc_net_add_regroup(&out, r->net, sources, r->count - 3,
                                           &how, slices != 0, r->error));
 }
 
@@ -311,7 +311,7 @@ static spc_status read_masked(reader *r)
     masked.name = name;
     masked.slices = slices != 0;
     masked.above = (float)above;
-    return at_line(r, spc_net_add_masked(r->net, &out, &masked, r->error));
+    return at_line(r, spc_net_add_masked(&out, r->net, &masked, r->error));
 }
 
 static spc_status read_output(reader *r)
@@ -510,7 +510,7 @@ static spc_status quantise(reader *r)
         return spc__fail_memory(r->error, count * sizeof(*ranges));
     for (size_t t = 0; t < count; t++)
         ranges[t] = fminf(r->scales[t], FLT_MAX / 127) * 127;
-    status = spc_net_quantise(r->net, ranges, NULL, r->error);
+    status = spc_net_quantise(NULL, r->net, ranges, r->error);
     free(ranges);
     return status == SPC_OK ? set_scales(r) : status;
 }

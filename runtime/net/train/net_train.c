@@ -18,9 +18,9 @@ typedef spc__train_step step;
 
 static spc_status pack(const spc__train_pass *p, const void *weights)
 {
-    return p->plan != NULL ? spc_plan_pack_weights(p->plan, p->packed, weights,
-                                                   SPC_RSCK, NULL)
-                           : SPC_OK;
+    return p->plan != NULL
+               ? spc_plan_pack(p->packed, p->plan, weights, SPC_RSCK, NULL)
+               : SPC_OK;
 }
 
 static spc_status put_weights(spc_training *t, step *s)
@@ -35,7 +35,7 @@ static spc_status put_weights(spc_training *t, step *s)
     else
         type->encode(host, s->values, (size_t)s->first);
     if (status == SPC_OK)
-        status = spc_copy_to_device(t->ctx, weights, host, bytes);
+        status = spc_memory_upload(weights, t->ctx, host, bytes);
     if (status == SPC_OK && (status = pack(&s->forward, weights)) == SPC_OK &&
         (status = pack(&s->dgrad, weights)) == SPC_OK)
         status = spc_ctx_synchronize(t->ctx);
@@ -53,9 +53,9 @@ spc_status spc__train_put(spc_training *t, step *s)
 
     if (status != SPC_OK)
         return status;
-    return spc_copy_to_device(t->ctx, s->vector, s->values + skipped,
-                              (size_t)(s->first + s->second - skipped) *
-                                  sizeof(float));
+    return spc_memory_upload(s->vector, t->ctx, s->values + skipped,
+                             (size_t)(s->first + s->second - skipped) *
+                                 sizeof(float));
 }
 
 static spc_status put_all(spc_training *t)
@@ -253,8 +253,8 @@ static bool find_param(param *out, spc_training *t, const char *layer,
 
 static spc_status fetch(const spc_training *t, const step *s, float *change)
 {
-    return spc_copy_to_host(t->ctx, change, s->change,
-                            (size_t)(s->first + s->second) * sizeof(float));
+    return spc_memory_download(change, t->ctx, s->change,
+                               (size_t)(s->first + s->second) * sizeof(float));
 }
 
 /* Index of value i of a parameter among the step's values. The network stores
@@ -317,9 +317,9 @@ static spc_status take_param(param *out, spc_training *t, const char *function,
                            layer, (long long)out->count, (long long)count);
 }
 
-spc_status spc_training_get_param(spc_training *t, const char *layer,
-                                  spc_operand which, float *values,
-                                  float *gradient, int64_t count)
+spc_status spc_training_get_param(float *values, float *gradient,
+                                  spc_training *t, const char *layer,
+                                  spc_operand which, int64_t count)
 {
     param p;
     spc_status status = take_param(&p, t, __func__, layer, which, count);

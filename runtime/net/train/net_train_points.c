@@ -26,7 +26,7 @@ static spc_status make_line(spc_map **out, spc_ctx *ctx, int64_t rows,
     for (int64_t i = 0; i < rows && status == SPC_OK; i++)
         at[4 * i + 1] = (int32_t)i;
     if (status == SPC_OK &&
-        (status = spc_copy_to_device(ctx, memory, at, bytes)) == SPC_OK &&
+        (status = spc_memory_upload(memory, ctx, at, bytes)) == SPC_OK &&
         (status = spc_coords_create(&line, ctx, memory, rows, NULL)) ==
             SPC_OK &&
         (status = spc_map_create(out, line, line, geometry)) == SPC_OK &&

@@ -106,8 +106,8 @@ static spc_status gather_forward(const spc_training *t, const step *s,
 
     for (int i = 0; i < s->ins; i++)
         in[i] = data_of(t, s->in[i]);
-    return spc_coords_gather(t->plan->sets[out->set], out->data, in, &how,
-                             stream);
+    return spc_coords_gather_features(out->data, t->plan->sets[out->set], in,
+                                      &how, stream);
 }
 
 /* The mask is in the workspace, which nothing else uses at that time. */
@@ -117,7 +117,7 @@ static spc_status choose_voxels(const spc_training *t, int set, void *stream)
     const spc__train_value *v = &t->values[t->value_of[of->mask]];
     const void *numbers = data_of(t, t->value_of[of->mask]);
     spc_coords *coords = t->plan->sets[set];
-    spc_status status = spc_coords_mask_above(coords, t->work, &numbers,
+    spc_status status = spc_coords_mask_above(t->work, coords, &numbers,
                                               v->dtype, of->above, stream);
 
     return status == SPC_OK
@@ -164,8 +164,8 @@ static spc_status name_step(const spc_training *t, const step *s,
                                                "layer '%s': ", s->node->name);
 }
 
-spc_status spc_training_forward(spc_training *t, const void *features,
-                                const void **out, void *stream)
+spc_status spc_training_forward(const void **out, spc_training *t,
+                                const void *features, void *stream)
 {
     spc_status status =
         spc__need(t != NULL ? spc__error_of(t->ctx) : NULL, __func__,
@@ -242,8 +242,8 @@ static spc_status to_sources(const spc_training *t, const action *a,
 
     for (int i = 0; i < s->ins; i++)
         out[i] = t->arrays[a->out[i]];
-    return spc_coords_scatter(t->plan->sets[t->values[s->out].set], out, dy,
-                              &how, stream);
+    return spc_coords_scatter_features(
+        out, t->plan->sets[t->values[s->out].set], dy, &how, stream);
 }
 
 static spc_status add_up(const spc_training *t, const action *a, const void *dy,

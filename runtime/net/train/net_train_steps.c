@@ -251,7 +251,7 @@ static spc_status take_params(step *s, spc_training *t, int64_t first,
         status = spc__train_take(&change, t, bytes);
     s->change = change;
     return status == SPC_OK
-               ? spc_copy_to_device(t->ctx, change, s->values, bytes)
+               ? spc_memory_upload(change, t->ctx, s->values, bytes)
                : status;
 }
 

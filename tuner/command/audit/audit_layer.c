@@ -115,7 +115,7 @@ static spc_status tune(trials *found, spc_tune_report *report, audit *a,
     options.payload = found;
     if (!a->args->in_process)
         options.worker = cli_worker_arguments(a->self);
-    spc_status status = spc_tune(ctx, f->layer, &f->scene, 1, &options, report);
+    spc_status status = spc_tune(report, ctx, f->layer, &f->scene, 1, &options);
     progress_clear(&found->progress);
     if (status != SPC_OK)
         cli_fail(status, "%s on %s: %s", f->text, spc_scene_name(f->scene),
@@ -221,7 +221,7 @@ static spc_status run_contest(contest *c, audit *a, const finding *f)
     if (!a->args->in_process)
         options.worker = cli_worker_arguments(a->self);
     spc_status status =
-        spc_tune(a->served, f->layer, &f->scene, 1, &options, &report);
+        spc_tune(&report, a->served, f->layer, &f->scene, 1, &options);
     if (status != SPC_OK)
         cli_fail(status, "%s on %s: %s", f->text, spc_scene_name(f->scene),
                  spc_ctx_error(a->served));
@@ -236,7 +236,7 @@ static spc_status time_served(finding *f, audit *a)
 {
     spc_bench_result result;
     spc_status status =
-        spc_bench(a->served, f->layer, f->scene, a->args->seed, &result);
+        spc_bench(&result, a->served, f->layer, f->scene, a->args->seed);
 
     if (status != SPC_OK)
         return cli_fail(status, "%s on %s: %s", f->text,

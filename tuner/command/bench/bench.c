@@ -116,7 +116,7 @@ static void sheet_release(struct sheet *sheet)
 /* The origin of the plan; empty for a step, which has several plans. */
 static const char *origin_of(const spc_bench_result *result)
 {
-    return result->plan[0] != '\0' ? origin_name(result->origin) : "";
+    return result->plan[0] != '\0' ? origin_name(result->match) : "";
 }
 
 /* Adds the ratio part / whole; empty if either is missing. */
@@ -313,9 +313,9 @@ static spc_status measure(struct sheet *sheet, const struct row *row,
     uint64_t seed = sheet->args->seed;
     spc_status status =
         capacity > 0
-            ? spc_bench_capacity(sheet->ctx, row->layer, row->scene, seed,
-                                 capacity, &result)
-            : spc_bench(sheet->ctx, row->layer, row->scene, seed, &result);
+            ? spc_bench_capacity(&result, sheet->ctx, row->layer, row->scene,
+                                 seed, capacity)
+            : spc_bench(&result, sheet->ctx, row->layer, row->scene, seed);
 
     if (status == SPC_EINTERRUPTED) /* which is reported once, at the end */
         return status;
@@ -390,7 +390,7 @@ static void print_sheet(const struct sheet *sheet)
     fputs(spc__buf_text(&sheet->unmatched), stdout);
     printf("peers: %s, %s; %d of their figures belong to no row here\n",
            peers_gpu(all), peers_date(all), peers_left(all));
-    spc_ctx_device(sheet->ctx, &device);
+    spc_ctx_device(&device, sheet->ctx);
     if (strcmp(device.name, peers_gpu(all)) != 0)
         printf("this is %s: the ratio says nothing about the engines\n",
                device.name);
@@ -521,7 +521,7 @@ static spc_status run_suite(cli *self, const struct args *args,
     spc__json_init(&json, &text);
     spc__json_array(&json, NULL);
     sheet_init(&show.sheet, ctx, args, self->globals.json ? &json : NULL);
-    spc_ctx_device(ctx, &device);
+    spc_ctx_device(&device, ctx);
     if (!self->globals.json)
         printf("suite %s: %s; %s\n", suite->name, suite->about, device.name);
     status = show_rows(&show, suite);

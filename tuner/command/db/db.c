@@ -261,7 +261,7 @@ static spc_status verify(spc_ctx *ctx, const cli *self)
     spc__json_object(&json, NULL);
     spc__json_array(&json, "faults");
     listing.json = self->globals.json ? &json : NULL;
-    spc_status status = spc_db_verify(ctx, &checked, list_fault, &listing);
+    spc_status status = spc_db_verify(&checked, ctx, list_fault, &listing);
     if (status != SPC_OK)
         cli_fail_ctx(status, ctx);
     else

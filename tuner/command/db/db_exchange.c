@@ -51,7 +51,7 @@ static spc_status export_json(spc_ctx *ctx, FILE *to, spc_db_what what)
     spc__json_init(&json, &text);
     spc__json_object(&json, NULL);
     spc__json_array(&json, "records");
-    spc_status status = spc_db_export(ctx, what, write_text, &out, &damaged);
+    spc_status status = spc_db_export(&damaged, ctx, what, write_text, &out);
     spc__json_end_array(&json);
     spc__json_int(&json, "damaged", damaged);
     spc__json_end_object(&json);
@@ -66,7 +66,7 @@ static spc_status export_text(spc_ctx *ctx, const cli *self, FILE *to,
 {
     sink out = {to, NULL};
     int64_t damaged = 0;
-    spc_status status = spc_db_export(ctx, what, write_text, &out, &damaged);
+    spc_status status = spc_db_export(&damaged, ctx, what, write_text, &out);
 
     return status == SPC_OK ? say_damaged(self, damaged)
                             : cli_fail_ctx(status, ctx);

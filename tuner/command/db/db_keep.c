@@ -54,7 +54,7 @@ spc_status db_pack(spc_ctx *ctx, cli *self, const db_args *args,
 {
     spc_db_pack_options options = {.whole = args->whole};
     spc_db_packed packed;
-    spc_status status = spc_db_pack(ctx, words[0], &options, &packed);
+    spc_status status = spc_db_pack(&packed, ctx, words[0], &options);
 
     if (status != SPC_OK)
         return cli_fail_ctx(status, ctx);
@@ -95,7 +95,7 @@ spc_status db_prune(spc_ctx *ctx, cli *self, const db_args *args,
     if (args->days > 0)
         options.before_unix_seconds =
             (int64_t)time(NULL) - (int64_t)(args->days * DAY);
-    spc_status status = spc_db_prune(ctx, &options, &removed);
+    spc_status status = spc_db_prune(&removed, ctx, &options);
     return status == SPC_OK ? print_count(self, "removed", removed,
                                           "trials, choices and kernels removed")
                             : cli_fail_ctx(status, ctx);
@@ -107,7 +107,7 @@ spc_status db_release(spc_ctx *ctx, cli *self, const db_args *args,
     int64_t released = 0;
 
     (void)args, (void)words;
-    spc_status status = spc_db_restore(ctx, &released);
+    spc_status status = spc_db_restore(&released, ctx);
     return status == SPC_OK
                ? print_count(self, "released", released,
                              "records that were set aside are used again")
@@ -135,7 +135,7 @@ static spc_status migrate_file(const cli *self, spc__json *json,
 {
     spc_error error = {0};
     int from = 0, to = 0;
-    spc_status status = spc_db_migrate(file, &from, &to, &error);
+    spc_status status = spc_db_migrate(&from, &to, file, &error);
 
     if (status != SPC_OK)
         return cli_fail(status, "%s", error.text);

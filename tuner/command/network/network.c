@@ -278,7 +278,7 @@ static spc_status upload_features(network *n, int i)
                 n->features != NULL ? n->features[j] : drawn(n->args->seed, j);
         type->encode(stored, values, count);
         status =
-            spc_copy_to_device(n->ctx, n->values, stored, count * type->bytes);
+            spc_memory_upload(n->values, n->ctx, stored, count * type->bytes);
         if (status != SPC_OK)
             cli_fail_ctx(status, n->ctx);
     }
@@ -324,10 +324,10 @@ spc_status network_upload(network *n, int i)
 
     if (n->points != NULL)
         return network_upload_points(n);
-    if ((status = spc_copy_to_device(n->ctx, n->coords,
-                                     spc_scene_coords(n->scenes[i]),
-                                     16 * (size_t)rows)) != SPC_OK ||
-        (status = spc_copy_to_device(n->ctx, n->count, &rows, sizeof(rows))) !=
+    if ((status = spc_memory_upload(n->coords, n->ctx,
+                                    spc_scene_coords(n->scenes[i]),
+                                    16 * (size_t)rows)) != SPC_OK ||
+        (status = spc_memory_upload(n->count, n->ctx, &rows, sizeof(rows))) !=
             SPC_OK)
         return cli_fail_ctx(status, n->ctx);
     return upload_features(n, i);

@@ -27,8 +27,8 @@ static spc_status fetch_output(float **out, int64_t *count, const network *n)
     *out = malloc(((size_t)*count + 1) * sizeof(**out));
     if (stored == NULL || *out == NULL)
         status = cli_fail(SPC_ENOMEM, "out of memory");
-    else if ((status = spc_copy_to_host(
-                  n->ctx, stored, (char *)n->buffers.memory + o.offset,
+    else if ((status = spc_memory_download(
+                  stored, n->ctx, (char *)n->buffers.memory + o.offset,
                   (size_t)*count * type->bytes)) != SPC_OK)
         cli_fail_ctx(status, n->ctx);
     else
@@ -81,7 +81,7 @@ static spc_status calibrate(network *n)
         status = run_scene(n, i, ranges);
     if (status == SPC_OK) {
         network_drop_plan(n);
-        status = spc_net_quantise(n->net, ranges, NULL, &error);
+        status = spc_net_quantise(NULL, n->net, ranges, &error);
         if (status != SPC_OK)
             cli_fail(status, "%s", error.text);
     }

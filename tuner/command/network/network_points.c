@@ -58,7 +58,7 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
 {
     spc_voxels_info info;
     spc_error error = {0};
-    spc_status status = spc_voxels_check(voxels, &info, NULL);
+    spc_status status = spc_voxels_check(&info, voxels, NULL);
     int32_t *coords;
 
     if (status != SPC_OK && status != SPC_ERANGE) /* points are left out */
@@ -66,8 +66,8 @@ static spc_status take_voxels(network *n, spc_voxels *voxels)
     say_left_out(n, &info);
     if ((coords = malloc(16 * (size_t)info.voxels + 1)) == NULL)
         return cli_fail(SPC_ENOMEM, "out of memory");
-    status = spc_copy_to_host(n->ctx, coords, spc_voxels_coords(voxels),
-                              16 * (size_t)info.voxels);
+    status = spc_memory_download(coords, n->ctx, spc_voxels_coords(voxels),
+                                 16 * (size_t)info.voxels);
     if (status != SPC_OK)
         cli_fail_ctx(status, n->ctx);
     else if ((status = spc_scene_create(&n->scenes[0], coords, info.voxels,
@@ -90,8 +90,8 @@ static spc_status find_voxels(network *n)
         return cli_fail(status, "%s", error.text);
     if ((status = spc_voxels_create(&voxels, n->ctx, &how, n->point_rows,
                                     n->point_rows)) == SPC_OK &&
-        (status = spc_copy_to_device(n->ctx, n->points_there, n->points,
-                                     bytes)) == SPC_OK)
+        (status = spc_memory_upload(n->points_there, n->ctx, n->points,
+                                    bytes)) == SPC_OK)
         status = spc_voxels_update(voxels, n->points_there, NULL, n->point_rows,
                                    NULL);
     status = status == SPC_OK ? take_voxels(n, voxels)
@@ -198,7 +198,7 @@ spc_status network_upload_points(network *n)
 {
     int32_t rows = (int32_t)n->point_rows;
     spc_status status =
-        spc_copy_to_device(n->ctx, n->count, &rows, sizeof(rows));
+        spc_memory_upload(n->count, n->ctx, &rows, sizeof(rows));
 
     return status == SPC_OK ? status : cli_fail_ctx(status, n->ctx);
 }

@@ -100,7 +100,7 @@ static void add_step(table *t, const spc_net_step *step,
     table_cell(t, "%s", step->text);
     table_cell(t, "%s", step->kernel);
     table_cell(t, "%s",
-               step->kind == SPC_NET_CONV ? origin_name(step->origin) : "");
+               step->kind == SPC_NET_CONV ? origin_name(step->match) : "");
 }
 
 static void write_step(spc__json *json, const spc_net_step *step,
@@ -120,7 +120,7 @@ static void write_step(spc__json *json, const spc_net_step *step,
     spc__json_real(json, "ratio", ratio(time->warm_us, time->floor_us));
     spc__json_text(json, "kernel", step->kernel);
     if (step->kind == SPC_NET_CONV)
-        spc__json_text(json, "origin", origin_name(step->origin));
+        spc__json_text(json, "origin", origin_name(step->match));
     spc__json_end_object(json);
 }
 
@@ -298,10 +298,10 @@ static spc_status write_values(const sheet *s, const spc_net_output *o)
     }
     if (stored == NULL || values == NULL) {
         status = cli_fail(SPC_ENOMEM, "out of memory");
-    } else if ((status =
-                    spc_copy_to_host(s->net->ctx, stored,
-                                     (char *)s->net->buffers.memory + o->offset,
-                                     bytes)) != SPC_OK) {
+    } else if ((status = spc_memory_download(
+                    stored, s->net->ctx,
+                    (char *)s->net->buffers.memory + o->offset, bytes)) !=
+               SPC_OK) {
         cli_fail_ctx(status, s->net->ctx);
     } else if (o->dtype == SPC_BF16) {
         type->decode(values, stored, count);
@@ -322,8 +322,8 @@ static spc_status fetch_cloud(const sheet *s, int32_t *rows,
 {
     int64_t count = spc_points_rows(o->cloud);
     float point[4];
-    spc_status status = spc_copy_to_host(
-        s->net->ctx, rows, spc_points_data(o->cloud), 16 * (size_t)count);
+    spc_status status = spc_memory_download(
+        rows, s->net->ctx, spc_points_data(o->cloud), 16 * (size_t)count);
 
     for (int64_t i = 0; i < count && status == SPC_OK; i++) {
         int32_t *row = rows + 4 * i;
@@ -351,7 +351,7 @@ static spc_status write_coords(const sheet *s, const spc_net_output *o)
             cli_fail_ctx(status, s->net->ctx);
     } else if (data == NULL)
         memcpy(rows, spc_scene_coords(s->net->scenes[0]), bytes);
-    else if ((status = spc_copy_to_host(s->net->ctx, rows, data, bytes)) !=
+    else if ((status = spc_memory_download(rows, s->net->ctx, data, bytes)) !=
              SPC_OK)
         cli_fail_ctx(status, s->net->ctx);
     if (status == SPC_OK)

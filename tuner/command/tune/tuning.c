@@ -108,16 +108,16 @@ spc_status tuning_run(trials *found, spc_tune_report *report, cli_job *job,
     options.payload = found;
     if (args->maps) {
         spc_status tuned = spc_tune_map(
-            job->ctx, layer, (const spc_scene *const *)job->scenes.at,
-            job->scenes.count, &options, report);
+            report, job->ctx, layer, (const spc_scene *const *)job->scenes.at,
+            job->scenes.count, &options);
         progress_clear(&found->progress);
         return tuned;
     }
     if (!args->in_process)
         options.worker = cli_worker_arguments(job->self);
-    spc_status status =
-        spc_tune(job->ctx, layer, (const spc_scene *const *)job->scenes.at,
-                 job->scenes.count, &options, report);
+    spc_status status = spc_tune(report, job->ctx, layer,
+                                 (const spc_scene *const *)job->scenes.at,
+                                 job->scenes.count, &options);
     progress_clear(&found->progress);
     args->timed += report->timed;
     return status;

@@ -136,7 +136,7 @@ static spc_status list_template(corners *list, spc_ctx *ctx,
     options.only = name;
     options.on_trial = collect;
     options.payload = list;
-    spc_status status = spc_tune(ctx, layer, NULL, 0, &options, &report);
+    spc_status status = spc_tune(&report, ctx, layer, NULL, 0, &options);
     if (status == SPC_OK && list->failed)
         return cli_fail(SPC_ENOMEM, "out of memory");
     return status;

@@ -159,9 +159,9 @@ spc_status verify_operator(spc_ctx *ctx, const char *text,
         return verify_set(ctx, text, scenes, seed);
     if ((status = spc_feature_parse(&feature, text, NULL)) != SPC_OK)
         return status;
-    return spc_feature_verify(ctx, &feature,
+    return spc_feature_verify(error, ctx, &feature,
                               (const spc_scene *const *)scenes->at,
-                              scenes->count, seed, error);
+                              scenes->count, seed);
 }
 
 struct operators {

@@ -560,7 +560,7 @@ static spc_status open_walk(walk *w)
     spc_device_info info;
     spc_status status = cli_open(&w->ctx, w->self);
 
-    if (status != SPC_OK || (status = spc_ctx_device(w->ctx, &info)) != SPC_OK)
+    if (status != SPC_OK || (status = spc_ctx_device(&info, w->ctx)) != SPC_OK)
         return status;
     snprintf(w->device, sizeof(w->device), "%s", info.id);
     w->is_emulation = info.emulates;
