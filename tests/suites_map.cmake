@@ -29,6 +29,8 @@ spc_suite(given)
 spc_gpu_suite(given)
 
 # Sets made of other sets.
+spc_suite(capacity)
+spc_gpu_suite(capacity)
 spc_suite(regroup)
 spc_watch_allocations(test_regroup)
 spc_run_suite(regroup_nvrtc regroup nvrtc)

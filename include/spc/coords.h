@@ -45,7 +45,7 @@ SPC_API void spc_scene_describe(spc_scene_info *out, const spc_scene *scene);
  *  - spc_coords_create, _create_from_scene and _create_outputs wait for the
  *    device to learn the extent or the count, and fit exactly;
  *
- *  - spc_coords_create_reserved and _reserve_outputs take a capacity and an
+ *  - spc_coords_create_reserved and _create_outputs_reserved take a capacity and an
  * extent that are stated beforehand. From then on spc_coords_update and
  * spc_map_update only enqueue: no allocation, no synchronisation, no copy to
  * the host, no compiling, and a CUDA graph may capture them. An error becomes a
@@ -57,6 +57,22 @@ SPC_API void spc_scene_describe(spc_scene_info *out, const spc_scene *scene);
  *     spc_coords_update(out, NULL, NULL, 0, stream);
  *     spc_map_update(map, NULL, NULL, 0, stream);
  *     spc_plan_execute(plan, map, &buffers, stream);
+ *
+ * Arrays of features have as many rows as the capacity of their set. A program
+ * that wants exactly as many as there are voxels, such as a binding to an eager
+ * framework, changes the capacities of reserved sets, which allocates nothing:
+ *
+ *     spc_coords_set_capacity(in, rows);
+ *     spc_coords_update(in, coords, NULL, rows, stream);
+ *     spc_coords_set_capacity(out, spc_coords_reserved(out));
+ *     spc_coords_update(out, NULL, NULL, 0, stream);
+ *     spc_coords_check(out, stream);            (the only wait)
+ *     spc_coords_set_capacity(out, spc_coords_rows(out));
+ *     spc_map_update(map, NULL, NULL, 0, stream);
+ *
+ * spc_map_update also fills all that spc_map_prepare has added to the map, such
+ * as the layouts of the three passes of a training step. A map can be prepared
+ * before it is filled for the first time.
  *
  * Features of a set stay in the order of the rows that the caller gave; a set
  * of outputs has its rows in ascending order of (batch, x, y, z).
@@ -150,6 +166,20 @@ SPC_API spc_status spc_coords_merge_features(const spc_coords *coords,
  * never checked. */
 SPC_API int64_t spc_coords_rows(const spc_coords *coords);
 SPC_API int64_t spc_coords_capacity(const spc_coords *coords);
+/* The most rows that the set has memory for: its capacity when it was made. */
+SPC_API int64_t spc_coords_reserved(const spc_coords *coords);
+/*
+ * Changes the capacity: to any number of rows from 0 to spc_coords_reserved. From
+ * then on kernels, buffers and workspaces are those of a set that was reserved
+ * with it; plans stay. The set keeps its voxels if a check has counted them and
+ * they fit, and the capacity does not become larger; else it must be filled
+ * again. Its maps must be filled again in any case. Before, calls that read them
+ * are SPC_ESTATE. A graph that was captured before is not to be launched any
+ * more. Allocates and enqueues nothing.
+ * SPC_ECAPACITY: `rows` is more than was reserved; SPC_EINVAL: it is negative;
+ * SPC_ESTATE: the set is a source of another one, or of a network's plan.
+ */
+SPC_API spc_status spc_coords_set_capacity(spc_coords *set, int64_t rows);
 SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
 /* How many voxels there are, on the device. */
 SPC_API const int32_t *spc_coords_device_count(const spc_coords *coords);

@@ -1016,6 +1016,8 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, c_void_p, c_int, c_int, c_void_p)),
     "spc_coords_rows": (c_int64, (c_void_p,)),
     "spc_coords_capacity": (c_int64, (c_void_p,)),
+    "spc_coords_reserved": (c_int64, (c_void_p,)),
+    "spc_coords_set_capacity": (c_int, (c_void_p, c_int64)),
     "spc_coords_key_bits": (c_int, (c_void_p,)),
     "spc_coords_device_count": (c_void_p, (c_void_p,)),
     "spc_coords_data": (c_void_p, (c_void_p,)),

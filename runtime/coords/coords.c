@@ -220,11 +220,8 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
     c->guard = p->guard;
     c->duplicates = p->duplicates;
     c->by_itself = p->by_itself;
-    c->capacity = (int)p->capacity;
-    c->rows_padded =
-        (c->capacity + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
-    if (c->rows_padded == 0)
-        c->rows_padded = SPC_ROW_PAD;
+    c->capacity = c->reserved = (int)p->capacity;
+    c->rows_padded = c->reserved_padded = spc__coords_padded(c->capacity);
     c->regroup = p->regroup;
     if (p->from) {
         c->from = spc__coords_share(p->from);
@@ -519,7 +516,7 @@ static int64_t places_along(const spc_geometry *g, int axis, int64_t low,
 static int64_t outputs_bound(const spc_coords *in, const spc_geometry *g,
                              const int32_t low[4], const int32_t high[4])
 {
-    int64_t bound = (int64_t)in->capacity * spc__geometry_fan_out(g);
+    int64_t bound = (int64_t)in->reserved * spc__geometry_fan_out(g);
     int64_t places = 1;
 
     for (int i = 0; i < 4 && places < bound; i++)

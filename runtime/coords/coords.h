@@ -7,8 +7,9 @@
  * number of voxels is on the device, too; the host knows it after
  * spc_coords_check. All maps of a level share its set.
  *
- * All arrays are on the device and are sized for the capacity. Arrays indexed
- * by position have rows_padded elements, a multiple of SPC_ROW_PAD.
+ * All arrays are on the device. Arrays indexed by position have rows_padded
+ * elements, a multiple of SPC_ROW_PAD. Their memory, and that of maps, has room
+ * for `reserved` rows; the capacity is that or less (spc_coords_set_capacity).
  */
 #ifndef SPC_RUNTIME_COORDS_H
 #define SPC_RUNTIME_COORDS_H
@@ -17,6 +18,7 @@
 #include "coords/keys.h"
 #include "coords/root.h"
 #include "operators/geometry.h"
+#include "templates/shared/spc_abi.h"
 
 typedef struct spc__indexer spc__indexer; /* indexer.h */
 
@@ -33,7 +35,9 @@ struct spc_coords {
     spc_duplicates duplicates;
     size_t zone_bytes; /* guard zone around each array, also those of maps: 0 or
                         * a multiple of 256 */
-    int capacity, rows_padded;
+    int capacity, rows_padded;     /* as kernels see them */
+    int reserved, reserved_padded; /* the most that they can become */
+    const char *fixed; /* why the capacity cannot change; NULL: it can */
     int rows;       /* at the last check, or as given by the caller */
     int asked;      /* rows that were given, as of the last check */
     bool checked;   /* `rows` agrees with the device */
@@ -121,6 +125,14 @@ spc_status spc__coords_adopt(spc_coords *coords, const int32_t *host,
 spc_status spc__coords_build_checked(spc_coords *coords, const int32_t *rows,
                                      const int32_t *host, void *stream,
                                      spc_error *error);
+
+/* Rows with padding; at least one unit of it. */
+static inline int spc__coords_padded(int rows)
+{
+    int padded = (rows + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
+
+    return padded > 0 ? padded : SPC_ROW_PAD;
+}
 
 /* Adds a reference, which spc_coords_free releases. */
 spc_coords *spc__coords_share(spc_coords *coords);

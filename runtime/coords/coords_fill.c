@@ -20,8 +20,9 @@ spc_status spc__coords_need_filled(const spc_coords *c, spc_error *error)
     if (c->filled)
         return SPC_OK;
     return spc__fail(error, SPC_ESTATE,
-                     "the %s was never filled: call %s first",
+                     "the %s was never filled%s: call %s first",
                      is_cloud ? "cloud" : "coordinate set",
+                     c->capacity < c->reserved ? " with its new capacity" : "",
                      is_cloud     ? "spc_points_update"
                      : c->regroup ? "spc_coords_update_regrouped"
                                   : "spc_coords_update");
@@ -231,6 +232,42 @@ spc_status spc_coords_check(spc_coords *c, void *stream)
     return status == SPC_OK || !c ? status : spc__ctx_fail(c->ctx, &error);
 }
 
+/* ---- the capacity ----------------------------------------------------- */
+
+static spc_status check_capacity(const spc_coords *c, int64_t rows,
+                                 spc_error *error)
+{
+    if (c->fixed)
+        return spc__fail(error, SPC_ESTATE,
+                         "the capacity of this set cannot change: %s",
+                         c->fixed);
+    if (rows < 0 || rows > c->reserved)
+        return spc__fail(error, rows < 0 ? SPC_EINVAL : SPC_ECAPACITY,
+                         "a capacity of %lld rows: the set has memory for %d",
+                         (long long)rows, c->reserved);
+    return SPC_OK;
+}
+
+spc_status spc_coords_set_capacity(spc_coords *c, int64_t rows)
+{
+    spc_error error = {0};
+    spc_status status = spc__need(NULL, __func__, "set", c, NULL);
+
+    if (status != SPC_OK)
+        return status;
+    if ((status = check_capacity(c, rows, &error)) != SPC_OK)
+        return spc__ctx_fail(c->ctx, &error);
+    int padded = spc__coords_padded((int)rows);
+    /* Positions after the last voxel are already padding, so fewer of them are
+     * a valid set, too. More of them have not been written. */
+    bool stays = c->checked && rows >= c->rows && padded <= c->rows_padded;
+    c->capacity = (int)rows;
+    c->rows_padded = padded;
+    c->filled &= stays;
+    c->checked &= stays;
+    return SPC_OK;
+}
+
 /* ---- queries ---------------------------------------------------------- */
 
 int64_t spc_coords_rows(const spc_coords *c)
@@ -241,6 +278,11 @@ int64_t spc_coords_rows(const spc_coords *c)
 int64_t spc_coords_capacity(const spc_coords *c)
 {
     return c ? c->capacity : 0;
+}
+
+int64_t spc_coords_reserved(const spc_coords *c)
+{
+    return c ? c->reserved : 0;
 }
 
 int spc_coords_key_bits(const spc_coords *c)

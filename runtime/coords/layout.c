@@ -59,7 +59,7 @@ void spc__map_layout_release(const spc_map *map, spc__map_layout *layout)
 spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
                                  spc_error *error)
 {
-    size_t rows = (size_t)map->to->rows_padded;
+    size_t rows = (size_t)map->to->reserved_padded;
     spc_status status = SPC_OK;
 
     if (!layout->sorted)
@@ -76,14 +76,18 @@ spc_status spc__map_index_alloc(spc__map_layout *layout, const spc_map *map,
                                 spc_error *error)
 {
     return alloc(&layout->index, map,
-                 4 * (size_t)map->to->rows_padded * (size_t)map->offsets,
+                 4 * (size_t)map->to->reserved_padded * (size_t)map->offsets,
                  error);
 }
 
-/* Maximum number of tiles for the set's capacity. */
-static int tile_capacity(const spc_map *map, int tile_rows)
+static int tiles_of(int rows, int tile_rows)
 {
-    return (map->to->capacity + tile_rows - 1) / tile_rows;
+    return (rows + tile_rows - 1) / tile_rows;
+}
+
+int spc__map_tile_count(const spc_map *map, int tile_rows)
+{
+    return tiles_of(map->to->capacity, tile_rows);
 }
 
 static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
@@ -96,8 +100,7 @@ static spc_status create_tiles(spc__map_tiles **out, const spc_map *map,
     if (!tiles)
         return spc__fail_memory(error, sizeof *tiles);
     tiles->rows = tile_rows;
-    tiles->capacity = tile_capacity(map, tile_rows);
-    size_t count = (size_t)tiles->capacity;
+    size_t count = (size_t)tiles_of(map->to->reserved, tile_rows);
     status = alloc(&tiles->order, map, 4 * count, error);
     if (status == SPC_OK)
         status = alloc(&tiles->mask, map, 4 * count * (size_t)map->mask_words,
@@ -212,7 +215,8 @@ static spc_status add_sorted(spc_map *map, const spc__row_order *order,
                                           &map->to->key, group, error)) ==
             SPC_OK &&
         (status = alloc_sorted(layout, map, error)) == SPC_OK &&
-        (status = indexer->order_create(map, layout, error)) == SPC_OK)
+        (status = indexer->order_create(map, layout, error)) == SPC_OK &&
+        spc__map_is_filled(map))
         status = indexer->fill(map, layout, stream, error);
     if (status == SPC_OK) {
         layout->next = map->sorted;
@@ -228,7 +232,7 @@ static spc_status add_plain_index(spc_map *map, void *stream, spc_error *error)
 {
     spc_status status = spc__map_index_alloc(&map->plain, map, error);
 
-    if (status == SPC_OK)
+    if (status == SPC_OK && spc__map_is_filled(map))
         status = map->in->indexer->fill(map, &map->plain, stream, error);
     if (status != SPC_OK) { /* an index that exists counts as filled */
         dealloc(map, map->plain.index);
@@ -250,7 +254,8 @@ static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
                          tile_rows, SPC_ROW_PAD);
     if ((status = create_tiles(&tiles, map, tile_rows, error)) != SPC_OK)
         return status;
-    status = map->in->indexer->tile(map, layout, tiles, stream, error);
+    if (spc__map_is_filled(map))
+        status = map->in->indexer->tile(map, layout, tiles, stream, error);
     if (status != SPC_OK) {
         free_tiles(map, tiles);
         return status;
@@ -309,7 +314,7 @@ static void view_layout(spc_map_view *out, const spc_map *map,
         .mask_words = map->mask_words,
         .centre = map->centre,
         .tile_rows = tiles ? tiles->rows : 0,
-        .tiles = tiles ? tiles->capacity : 0,
+        .tiles = tiles ? spc__map_tile_count(map, tiles->rows) : 0,
     };
 }
 
@@ -340,29 +345,31 @@ void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows)
     view_layout(out, map, &map->plain, NULL);
     out->index = NULL;
     out->tile_rows = tile_rows;
-    out->tiles = tile_capacity(map, tile_rows);
+    out->tiles = spc__map_tile_count(map, tile_rows);
 }
 
 /* ---- pairs by offset -------------------------------------------------- */
 
-/* Entries of a full set; map.c checks that they fit an int. */
-static size_t pair_capacity(const spc_map *map)
+/* Entries for so many rows; map.c checks that they fit an int. */
+static size_t pair_capacity(const spc_map *map, int rows_padded)
 {
     if (map->geometry.rule == SPC_RULE_RADIUS)
         return (size_t)spc__radius_capacity(map);
-    return (size_t)map->offsets * (size_t)map->to->rows_padded;
+    return (size_t)map->offsets * (size_t)rows_padded;
 }
 
 int64_t spc__map_pair_capacity(const spc_map *map)
 {
-    return map->counted ? map->pairs : (int64_t)pair_capacity(map);
+    return map->counted ? map->pairs
+                        : (int64_t)pair_capacity(map, map->to->rows_padded);
 }
 
 static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
                                spc_error *error)
 {
     spc__map_pairs *pairs = calloc(1, sizeof *pairs);
-    size_t bytes = 4 * pair_capacity(map);
+    size_t rows = (size_t)map->to->reserved_padded;
+    size_t bytes = 4 * pair_capacity(map, map->to->reserved_padded);
     spc_status status;
 
     *out = NULL;
@@ -371,8 +378,7 @@ static spc_status create_pairs(spc__map_pairs **out, const spc_map *map,
     if ((status = alloc(&pairs->in, map, bytes, error)) == SPC_OK &&
         (status = alloc(&pairs->out, map, bytes, error)) == SPC_OK &&
         (status = alloc(&pairs->place, map, bytes, error)) == SPC_OK &&
-        (status = alloc(&pairs->first, map, 4 * (size_t)map->to->rows_padded,
-                        error)) == SPC_OK &&
+        (status = alloc(&pairs->first, map, 4 * rows, error)) == SPC_OK &&
         (status = alloc(&pairs->begin, map, 4 * ((size_t)map->offsets + 1),
                         error)) == SPC_OK)
         *out = pairs;
@@ -389,7 +395,9 @@ static spc_status add_pairs(spc_map *map, void *stream, spc_error *error)
 
     if ((status = create_pairs(&pairs, map, error)) == SPC_OK &&
         (status = indexer->list_create(map, error)) == SPC_OK &&
-        (status = indexer->list(map, pairs, stream, error)) == SPC_OK)
+        spc__map_is_filled(map))
+        status = indexer->list(map, pairs, stream, error);
+    if (status == SPC_OK)
         map->plain.pairs = pairs;
     else
         free_pairs(map, pairs);
@@ -419,7 +427,7 @@ bool spc__map_pairs_view(spc_pairs_view *out, const spc_map *map)
         .first = pairs->first,
         .begin = pairs->begin,
         .offsets = map->offsets,
-        .capacity = (int)pair_capacity(map),
+        .capacity = (int)pair_capacity(map, map->to->rows_padded),
     };
     return true;
 }

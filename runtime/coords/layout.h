@@ -21,9 +21,11 @@
  *                     (spc_pairs_view): for kernels that work offset by
  *                     offset. Made by spc__map_prepare_pairs
  *
- * Tables and pairs live in the map, are filled again whenever it is rebuilt,
- * and are sized for the capacity of its sets. They keep their addresses until
- * the map is freed, so that a plan may remember a view (plan/binding.h).
+ * Tables and pairs live in the map and are filled again whenever it is rebuilt.
+ * Their memory has room for the rows that its sets reserved. They keep their
+ * addresses until the map is freed, so that a plan may remember a view
+ * (plan/binding.h). One that is prepared while the map is not filled is filled
+ * with the map.
  */
 #ifndef SPC_RUNTIME_LAYOUT_H
 #define SPC_RUNTIME_LAYOUT_H
@@ -60,10 +62,8 @@ int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
 /* One tile size of a layout. */
 typedef struct spc__map_tiles {
     struct spc__map_tiles *next;
-    int rows;     /* rows of a tile */
-    int capacity; /* entries of the table; those after the last tile are
-                   * cleared */
-    int *order;
+    int rows;   /* rows of a tile */
+    int *order; /* entries after the last tile are cleared */
     unsigned *mask;
     int *begin;
 } spc__map_tiles;
@@ -119,6 +119,9 @@ typedef struct spc__map_layout {
  */
 spc_status spc__map_prepare(spc_map *map, const char *order, int tile_rows,
                             void *stream);
+
+/* Entries of a table of tiles: as many as the capacity of the rows needs. */
+int spc__map_tile_count(const spc_map *map, int tile_rows);
 
 /* Returns the prepared layout of the first group of offsets; false if it was
  * never prepared. */

@@ -98,7 +98,7 @@ static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
     }
     if ((status = check_sets(in, to, geometry, error)) != SPC_OK ||
         (status = check_guard(in, geometry, inverse, error)) != SPC_OK ||
-        (status = check_entries(to->capacity,
+        (status = check_entries(to->reserved,
                                 spc_geometry_offset_count(geometry), error)) !=
             SPC_OK)
         return status;
@@ -201,12 +201,26 @@ void spc_map_free(spc_map *map)
 
 /* ---- filling ---------------------------------------------------------- */
 
+bool spc__map_is_filled(const spc_map *map)
+{
+    return map->filled && map->in_rows == map->in->capacity &&
+           map->to_rows == map->to->capacity;
+}
+
+void spc__map_set_filled(spc_map *map)
+{
+    map->filled = true;
+    map->in_rows = map->in->capacity;
+    map->to_rows = map->to->capacity;
+}
+
 spc_status spc__map_need_filled(const spc_map *map, spc_error *error)
 {
-    if (map->filled)
+    if (spc__map_is_filled(map))
         return SPC_OK;
     return spc__fail(error, SPC_ESTATE,
-                     "the map was never filled: call spc_map_update first");
+                     "the map was never filled%s: call spc_map_update first",
+                     map->filled ? " with the new capacity of its sets" : "");
 }
 
 /* With a source, this also fills the set of a submanifold map. */
@@ -225,7 +239,8 @@ static spc_status build(spc_map *map, const spc__source *source,
         map->to->filled = true;
     if (status == SPC_OK && !index_only)
         status = spc__map_refill(map, true, stream, error);
-    map->filled |= status == SPC_OK;
+    if (status == SPC_OK)
+        spc__map_set_filled(map);
     return status;
 }
 

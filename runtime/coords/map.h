@@ -37,6 +37,7 @@ struct spc_map {
     spc_map *turned, *turned_by; /* spc__map_turn */
     int64_t pairs;               /* at the last check */
     bool filled;    /* a fill was enqueued; until then the map is empty */
+    int in_rows, to_rows; /* capacities of its sets then */
     bool in_flight; /* the fill may still be running (spc__coords_land) */
     bool counted;   /* `pairs` is exact: the coordinates were known and were not
                      * updated since */
@@ -76,7 +77,12 @@ void spc__map_turn(spc_map *map, spc_map *inverse);
 /* Returns the set that is not derived from the other one: the scene's. */
 spc_coords *spc__map_scene_set(const spc_map *map);
 
-/* Returns SPC_ESTATE if the map was never filled. */
+/* True if the map was filled since the capacity of its sets last changed, which
+ * the layouts depend on. */
+bool spc__map_is_filled(const spc_map *map);
+void spc__map_set_filled(spc_map *map);
+
+/* Returns SPC_ESTATE if the map is not filled. */
 spc_status spc__map_need_filled(const spc_map *map, spc_error *error);
 
 /* The context of the map. */

@@ -200,6 +200,8 @@ static spc_status reserve_set(spc_net_plan *plan, int i)
         status = spc_coords_create_outputs_reserved(
             &plan->sets[i], plan->sets[set->from[0]], &set->rule,
             outputs_capacity(plan, set));
+    if (status == SPC_OK)
+        plan->sets[i]->fixed = "it belongs to a network's plan";
     return status == SPC_OK
                ? status
                : spc__fail_prefix(spc__error_of(plan->ctx), "set %d: ", i);

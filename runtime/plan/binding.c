@@ -119,15 +119,31 @@ static int list_of(const spc_plan *plan)
     return (int)(spread / (UINT32_MAX / SPC__ATTACHMENTS + 1));
 }
 
-const spc__binding *spc__binding_find(const spc_plan *plan, const spc_map *map)
+/* The plan's binding, which may have been made for other capacities. */
+static spc__binding *find_own(const spc_plan *plan, const spc_map *map)
 {
-    const spc__attachment *at =
+    spc__attachment *at =
         __atomic_load_n(&map->attached[list_of(plan)], __ATOMIC_ACQUIRE);
 
     while (at != NULL &&
            __atomic_load_n(&at->owner, __ATOMIC_ACQUIRE) != plan->life)
         at = at->next;
-    return (const spc__binding *)(const void *)at;
+    return (spc__binding *)(void *)at;
+}
+
+static bool is_current(const spc__binding *binding, const spc_map *map)
+{
+    const spc_map_view *view = &binding->args.map;
+
+    return view->rows == map->to->capacity &&
+           view->rows_in == map->in->capacity;
+}
+
+const spc__binding *spc__binding_find(const spc_plan *plan, const spc_map *map)
+{
+    const spc__binding *own = find_own(plan, map);
+
+    return own != NULL && is_current(own, map) ? own : NULL;
 }
 
 static void release(spc__attachment *attachment)
@@ -169,11 +185,13 @@ spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
                                spc_error *error)
 {
     int list = list_of(plan);
-    spc__binding *binding;
+    spc__binding *binding = find_own(plan, map);
 
-    if (spc__binding_find(plan, map) != NULL)
+    if (binding != NULL && is_current(binding, map))
         return SPC_OK;
-    if ((binding = find_ended(map, list)) != NULL) {
+    if (binding == NULL)
+        binding = find_ended(map, list);
+    if (binding != NULL) {
         give(binding, plan, map);
         return SPC_OK;
     }

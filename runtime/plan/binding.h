@@ -6,6 +6,8 @@
  * A binding stays right when the map is filled again, because the arrays of a
  * map keep their addresses. The two things that a fill or a check changes, the
  * rows that the host knows and the number of pairs, are read in every call.
+ * Where the capacity of a set has changed, it is not found any more, and
+ * spc_map_prepare makes it anew.
  *
  * Threads may execute plans on one map at the same time: while its plan lives,
  * a binding does not change. The memory of a binding whose plan was freed

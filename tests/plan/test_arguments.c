@@ -1085,6 +1085,8 @@ static spc_db_exchange *exchange(which w)
     X(S, 5, spc_coords_merge_features, set, buffer, dtype, channels, stream)            \
     X(V, 1, spc_coords_rows, set)                                              \
     X(V, 1, spc_coords_capacity, set)                                          \
+    X(V, 1, spc_coords_reserved, set)                                          \
+    X(S, 2, spc_coords_set_capacity, set, capacity)                            \
     X(V, 1, spc_coords_key_bits, set)                                          \
     X(V, 1, spc_coords_device_count, set)                                             \
     X(V, 1, spc_coords_data, set)                                              \

@@ -62,7 +62,7 @@ size_t spc__index_scratch_row(const spc__index_scratch *s, int mask_words)
 spc_status spc__index_scratch_alloc(spc__index_scratch *s, const spc_coords *c,
                                     int mask_words, spc_error *error)
 {
-    size_t rows = (size_t)c->rows_padded;
+    size_t rows = (size_t)c->reserved_padded;
     size_t digits = (size_t)1 << SPC_SORT_DIGIT;
     size_t tables =
         SPC_SORT_TABLES * SPC_SORT_TABLE((size_t)s->grid, digits) * sizeof(int);
@@ -112,7 +112,7 @@ static unsigned choose_grid(const spc_coords *c, const spc__index_scratch *s,
 {
     const spc_ctx *ctx = c->ctx;
     int most = ctx->info.multiprocessors;
-    int useful = (c->rows_padded + 127) / 128;
+    int useful = (c->reserved_padded + 127) / 128;
     int64_t shared = spc__attrs_number(&ctx->target, "shared_block", INT64_MAX);
 
     most = useful < most ? useful : most > 0 ? most : 1;

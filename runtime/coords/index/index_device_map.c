@@ -76,7 +76,7 @@ static size_t table_slots(const spc_coords *in)
 {
     size_t slots = SPC_INDEX_TABLE_LEAST;
 
-    while (slots < 2 * (size_t)in->capacity)
+    while (slots < 2 * (size_t)in->reserved)
         slots *= 2;
     return slots;
 }
@@ -155,7 +155,8 @@ static spc_status alloc_fours(map_work *w, const spc_map *map, spc_error *error)
     return map->mask_words == 1 || map->inverse
                ? SPC_OK
                : spc__coords_alloc(&w->fours, map->to,
-                                   16 * fours * (size_t)map->to->rows_padded,
+                                   16 * fours *
+                                       (size_t)map->to->reserved_padded,
                                    error);
 }
 
@@ -173,8 +174,9 @@ spc_status spc__device_map_create(spc_map *map, spc_error *error)
     if ((status = spc__index_scratch_alloc(&w->s, to, map->mask_words,
                                            error)) != SPC_OK ||
         (status = spc__coords_alloc(
-             &w->first, to, 16 * (size_t)to->rows_padded * (size_t)r.batches,
-             error)) != SPC_OK ||
+             &w->first, to,
+             16 * (size_t)to->reserved_padded * (size_t)r.batches, error)) !=
+            SPC_OK ||
         (status = alloc_fours(w, map, error)) != SPC_OK ||
         (status = spc__index_alloc_clear(&w->pairs, to, 4 * pair_words(&w->s),
                                          error)) != SPC_OK ||
@@ -223,7 +225,8 @@ static int least_multiple(int a, int b)
 
 static size_t tile_words(const spc_map *map, const spc__map_tiles *tiles)
 {
-    return (size_t)tiles->capacity * (size_t)map->mask_words;
+    return (size_t)spc__map_tile_count(map, tiles->rows) *
+           (size_t)map->mask_words;
 }
 
 /* True if the tables fit beside those that a launch already makes. Tile masks
@@ -260,7 +263,7 @@ static int add_tiles(spc_index_args *args, const spc_map *map,
             .scratch = (unsigned *)(void *)w->s.keys + words,
             .of = layout->mask,
             .rows = tiles->rows,
-            .capacity = tiles->capacity,
+            .capacity = spc__map_tile_count(map, tiles->rows),
             .order = tiles->order,
             .mask = tiles->mask,
             .begin = tiles->begin,

@@ -63,8 +63,8 @@ static void set_destroy(spc_coords *c)
 /* Number of rows to sort; for a set of outputs, all proposed ones. */
 static size_t rows_sorted(const spc_coords *c)
 {
-    size_t rows = (size_t)c->rows_padded;
-    size_t proposed = c->from ? (size_t)c->from->capacity *
+    size_t rows = (size_t)c->reserved_padded;
+    size_t proposed = c->from ? (size_t)c->from->reserved *
                                     (size_t)spc__geometry_fan_out(&c->rule)
                               : 0;
 
@@ -99,7 +99,7 @@ static spc_status map_create(spc_map *map, spc_error *error)
 
     if (!s)
         return spc__fail_memory(error, sizeof *s);
-    status = scratch_alloc(s, (size_t)map->to->rows_padded, error);
+    status = scratch_alloc(s, (size_t)map->to->reserved_padded, error);
     /* Row orders are copied from the plain index, so it must exist. */
     return status == SPC_OK ? spc__map_index_alloc(&map->plain, map, error)
                             : status;

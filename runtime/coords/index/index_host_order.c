@@ -125,7 +125,7 @@ typedef struct tiling {
     const spc_map *map;
     const spc__map_layout *layout;
     const spc__map_tiles *tiles;
-    int count;
+    int capacity, count;
     int *cost;
 } tiling;
 
@@ -162,7 +162,7 @@ static void mask_chunk(void *payload, int64_t chunk)
 
     for (int w = 0; w < t->map->mask_words; w++)
         for (int i = begin; i < end; i++)
-            t->tiles->mask[(size_t)w * (size_t)t->tiles->capacity + (size_t)i] =
+            t->tiles->mask[(size_t)w * (size_t)t->capacity + (size_t)i] =
                 tile_word(t, t->tiles->order[i], w);
 }
 
@@ -197,13 +197,12 @@ static int tiles_of_group(const tiling *t)
 /* Clears the entries after the last tile; kernels stop at the first one. */
 static void clear_tiles(const tiling *t)
 {
-    size_t left = (size_t)(t->tiles->capacity - t->count);
+    size_t left = (size_t)(t->capacity - t->count);
 
     memset(t->tiles->order + t->count, 0xff, 4 * left);
     for (int w = 0; w < t->map->mask_words; w++)
-        memset(t->tiles->mask + (size_t)w * (size_t)t->tiles->capacity +
-                   t->count,
-               0, 4 * left);
+        memset(t->tiles->mask + (size_t)w * (size_t)t->capacity + t->count, 0,
+               4 * left);
 }
 
 spc_status spc__host_map_tile(const spc_map *map, const spc__map_layout *layout,
@@ -211,7 +210,11 @@ spc_status spc__host_map_tile(const spc_map *map, const spc__map_layout *layout,
                               spc_error *error)
 {
     int count = (*map->to->count + tiles->rows - 1) / tiles->rows;
-    tiling t = {map, layout, tiles, count,
+    tiling t = {map,
+                layout,
+                tiles,
+                spc__map_tile_count(map, tiles->rows),
+                count,
                 ((spc__host_scratch *)map->work)->rows[0]};
 
     (void)stream;

@@ -114,11 +114,9 @@ static void set_rows(spc_points *p, spc_ctx *ctx, int64_t capacity)
     p->rows.users = 1;
     p->rows.zone_bytes = ctx->zone_bytes;
     p->rows.indexer = &spc__indexer_points;
-    p->rows.capacity = (int)capacity;
-    p->rows.rows_padded =
-        ((int)capacity + SPC_ROW_PAD - 1) / SPC_ROW_PAD * SPC_ROW_PAD;
-    if (p->rows.rows_padded == 0)
-        p->rows.rows_padded = SPC_ROW_PAD;
+    p->rows.capacity = p->rows.reserved = (int)capacity;
+    p->rows.rows_padded = p->rows.reserved_padded =
+        spc__coords_padded((int)capacity);
 }
 
 spc_status spc__points_make(spc_points **out, spc_ctx *ctx,

@@ -402,7 +402,8 @@ static spc_status map_build(spc_map *map, const spc__source *source,
     (void)sorted; /* unused: clouds have one order */
     spc_status status = spc__radius_fill(map, stream, error);
 
-    map->filled |= status == SPC_OK;
+    if (status == SPC_OK)
+        spc__map_set_filled(map);
     return status;
 }
 

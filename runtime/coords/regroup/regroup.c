@@ -108,6 +108,7 @@ static spc_status add_source(spc__regroup *r, spc_coords *source,
                          "%lld rows of sources with %d children each: 2^31-1 "
                          "together is the limit",
                          (long long)rows, r->children);
+    source->fixed = "a set made of it numbers its rows by their capacity";
     r->source[r->sources++] = spc__coords_share(source);
     r->first[r->sources] = (int)rows;
     return SPC_OK;
