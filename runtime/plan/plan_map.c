@@ -81,7 +81,7 @@ int64_t spc__plan_rows(const spc_coords *set)
     return set->checked ? set->rows : set->capacity;
 }
 
-/* Workspace of the kernels in bytes for `rows` padded rows. */
+/* A sum that would overflow stays at a size that no caller can allocate. */
 static void add_product(size_t *sum, size_t a, size_t b)
 {
     const size_t most = SIZE_MAX / 4;
@@ -92,7 +92,6 @@ static void add_product(size_t *sum, size_t a, size_t b)
         *sum = most;
 }
 
-/* The layout of the rows follows the workspace, 256-byte aligned. */
 size_t spc__plan_work_bytes(const spc__launch_geometry *geometry,
                             int64_t padded, int64_t pairs)
 {
@@ -123,7 +122,6 @@ size_t spc_plan_workspace_bytes(const spc_plan *plan, const spc_map *map)
                                    spc__map_pair_capacity(map)));
 }
 
-/* The error that a call with this plan or map reports to. */
 size_t spc__plan_layout_at(const spc_plan *plan, int64_t rows)
 {
     size_t work =
@@ -142,7 +140,6 @@ size_t spc_plan_workspace_bytes_linear(const spc_plan *plan, int64_t rows)
                : 0;
 }
 
-/* Where a failure of a call with either of them is kept. */
 spc_error *spc__plan_error(const spc_plan *plan, const spc_map *map)
 {
     if (plan != NULL)

@@ -112,6 +112,34 @@ START_TEST(a_plan_without_a_binding_runs_and_allocates_nothing)
 }
 END_TEST
 
+/* Of several missing arrays the first in this order is named. */
+START_TEST(missing_buffers_are_named_in_a_fixed_order)
+{
+    static const char *const names[] = {"in", "out", "weights", "workspace"};
+    harness r;
+
+    open_layer(&r);
+    spc_buffers given = {0};
+    for (int i = 0; i < LENGTH(names); i++) {
+        char says[64];
+        snprintf(says, sizeof(says), "'probe': buffer `%s` is NULL", names[i]);
+        ck_assert_int_eq(spc_plan_execute(r.plan, r.map, &given, NULL),
+                         SPC_EINVAL);
+        ck_assert_str_eq(spc_ctx_error(r.ctx), says);
+        if (i == 0)
+            given.in = r.buffers.in;
+        else if (i == 1)
+            given.out = r.buffers.out;
+        else
+            given.weights = r.buffers.weights;
+    }
+    given.workspace = r.workspace;
+    assert_ok(spc_plan_execute(r.plan, r.map, &given, NULL),
+              spc_ctx_error(r.ctx));
+    harness_close(&r);
+}
+END_TEST
+
 /* Plans come and go on one map, often at the address of one that was freed.
  * Their layouts differ, so the binding of another would give wrong results or
  * be refused. */
@@ -411,6 +439,7 @@ int main(int argc, char **argv)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, a_plan_is_bound_to_the_map_that_is_prepared_for_it);
     tcase_add_test(tc, a_plan_without_a_binding_runs_and_allocates_nothing);
+    tcase_add_test(tc, missing_buffers_are_named_in_a_fixed_order);
     tcase_add_test(tc, a_new_plan_never_gets_the_binding_of_one_that_was_freed);
     tcase_add_test(tc, a_new_map_is_bound_to_nothing);
     tcase_add_loop_test(tc, maps_and_plans_are_freed_in_any_order, 0, 2);

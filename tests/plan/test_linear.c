@@ -100,7 +100,7 @@ static float expected(const run *r, int row, int co)
     return sum;
 }
 
-/* What the output is filled with before a run. */
+/* The value that `poison` gives to each output. */
 static float before_run(void)
 {
     float value;
