@@ -9,6 +9,7 @@ spc_watch_allocations(test_relation)
 spc_suite(golden_counts)
 spc_run_suite(golden_counts_scenes golden_counts scenes)
 spc_suite(sample)
+spc_suite(judge)
 spc_suite(cpu)
 
 # Figures for docs/performance.md; built, not run. The naive loop is at -O2.

@@ -116,16 +116,8 @@ void spc__gate_weights_hold(const spc__gate *g)
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
                         int64_t i)
 {
-    const spc__sample_scene *scene = &g->bed->sample->scenes[at->s];
-    const spc_conv *conv = &g->bed->sample->conv;
-    double got = spc__result_value(g->bed->host, conv, i);
-
-    if (at->draw == SPC__REAL)
-        return fabs(got - scene->reference[i]) <= scene->tolerance[i];
-    double want = spc__result_value(scene->exact[at->draw], conv, i);
-    double slack =
-        scene->slack[at->draw] != NULL ? scene->slack[at->draw][i] : 0;
-    return got == want || fabs(got - want) <= slack;
+    return spc__sample_element(g->bed->sample, at->s, at->draw, g->bed->host, i)
+               .error <= 1;
 }
 
 /* True if each wrong element of the fetched result still has its old value. */
@@ -133,19 +125,19 @@ static bool is_left_alone(const spc__gate *g, const spc__gate_setting *at)
 {
     const spc__sample *sample = g->bed->sample;
     const spc__sample_scene *scene = &sample->scenes[at->s];
-    const spc_conv *conv = &sample->conv;
-    size_t bytes = spc__dtype_of(spc__conv_out(conv))->bytes;
+    spc__operand out = spc__sample_out(sample, at->s);
+    size_t bytes = spc__dtype_of(out.dtype)->bytes;
     const void *host = g->bed->host;
     char before[sizeof(float)];
 
     memset(before, at->out_byte, sizeof(before));
-    for (int64_t i = 0; i < spc__sample_results(sample, at->s); i++) {
+    for (int64_t i = 0; i < out.rows * out.columns; i++) {
         if (spc__gate_is_right(g, at, i))
             continue;
         if (at->out_byte < 0)
-            memcpy(before, spc__result_at(scene->exact[at->previous], conv, i),
+            memcpy(before, spc__element_at(scene->exact[at->previous], &out, i),
                    bytes);
-        if (memcmp(before, spc__result_at(host, conv, i), bytes) != 0)
+        if (memcmp(before, spc__element_at(host, &out, i), bytes) != 0)
             return false;
     }
     return true;

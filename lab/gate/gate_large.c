@@ -13,16 +13,16 @@ static void judge(const spc__gate *g, const spc__large *large)
 {
     const spc_conv *conv = &g->bed->sample->conv;
     bool is_gradient = conv->pass == SPC_WGRAD;
-    int64_t count = is_gradient ? spc__operand_of(conv, SPC_OPERAND_OUT, 0).rows
-                                : large->count;
-    spc__worst worst =
-        spc__compare_exact(large->got, conv, count, large->exact, large->slack);
+    spc__operand out = spc__operand_of(conv, SPC_OPERAND_OUT, large->count);
+    spc__expected expected = {.stored = large->exact,
+                              .tolerance = large->slack};
+    spc__worst worst = spc__judge(large->got, &out, &expected);
 
-    if (!(worst.error <= 1))
+    if (worst.error > 1)
         spc__gate_wrong(
             g,
-            "exact: of %lld rows, row %lld%s, channel %d is %.9g "
-            "and must be %.9g",
+            "exact: of %lld rows, row %lld%s, channel %d is %.9g, "
+            "expected %.9g",
             (long long)large->rows_out,
             (long long)(is_gradient ? worst.row : large->at[worst.row]),
             is_gradient ? " of the gradient" : "", worst.channel, worst.got,

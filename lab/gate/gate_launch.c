@@ -41,11 +41,10 @@ const char *spc__gate_scene(const spc__gate *g, int s)
 void spc__gate_wrong_at(const spc__gate *g, const char *test, int s,
                         const spc__worst *worst)
 {
-    spc__gate_wrong(g,
-                    "%s: scene '%.40s', row %lld, channel %d is %.9g and must "
-                    "be %.9g",
-                    test, spc__gate_scene(g, s), (long long)worst->row,
-                    worst->channel, worst->got, worst->reference);
+    char text[SPC__WORST_TEXT];
+
+    spc__gate_wrong(g, "%s: scene '%.40s', %s", test, spc__gate_scene(g, s),
+                    spc__worst_text(text, worst));
 }
 
 /* ---- one launch ---------------------------------------------------------- */
@@ -165,6 +164,7 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst)
 {
     const spc__sample *sample = g->bed->sample;
+    spc__operand out = spc__sample_out(sample, at->s);
 
     *worst = (spc__worst){0};
     if (at->draw != SPC__REAL &&
@@ -180,7 +180,7 @@ bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
         return false;
     }
     *worst = spc__sample_compare(sample, at->s, at->draw, g->bed->host);
-    if (spc__sample_gaps_hold(sample, at->s, g->bed->host)) {
+    if (spc__gaps_hold(g->bed->host, &out)) {
         if (worst->error <= 1)
             keep_right(g->bed, at, digest, worst);
         return true;

@@ -203,11 +203,18 @@ static spc_status write_patches(const odd_launch *l, bool right)
                          SPC_KRSC, NULL);
 }
 
+static double got_of(const odd_launch *l, int64_t i)
+{
+    return spc__sample_element(l->g->bed->sample, l->at.s, l->at.draw,
+                               l->g->bed->host, i)
+        .got;
+}
+
 /* True if element i is correct. */
 static bool is_right(const odd_launch *l, int64_t i, unsigned char must)
 {
     const spc__gate *g = l->g;
-    float got = spc__result_value(g->bed->host, &g->bed->sample->conv, i);
+    double got = got_of(l, i);
 
     if (must == SPC__ODD_RIGHT)
         return spc__gate_is_right(g, &l->at, i);
@@ -230,8 +237,7 @@ static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
                     "no number: scene '%.40s', row %lld, channel %d is %.9g, "
                     "where it sees %s %s",
                     spc__gate_scene(l->g, l->at.s), (long long)(i / conv->cout),
-                    (int)(i % conv->cout),
-                    (double)spc__result_value(l->g->bed->host, conv, i),
+                    (int)(i % conv->cout), got_of(l, i),
                     must <= SPC__ODD_RIGHT_OR_NONE ? "no"
                     : l->odd == SPC__ODD_OTHERS    ? "a"
                                                    : "an",
@@ -241,9 +247,9 @@ static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
 static void judge(const odd_launch *l)
 {
     const unsigned char *must = scene_of(l)->odd[l->odd];
-    int64_t count = spc__sample_results(l->g->bed->sample, l->at.s);
+    spc__operand out = spc__sample_out(l->g->bed->sample, l->at.s);
 
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < out.rows * out.columns; i++)
         if (!is_right(l, i, must[i])) {
             note_wrong(l, i, must[i]);
             return;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* expect.c - tolerances, and the comparison. */
+/* expect.c - expected results and their tolerances. */
 #include "lab/sample/expect.h"
 
 #include "base/dtype.h"
@@ -146,94 +146,4 @@ void spc__finish_full(float *out, float *slack, const spc_conv *conv,
         out[i] = (float)of.value;
         slack[i] = slack_of(conv, exact, &of);
     }
-}
-
-const void *spc__result_at(const void *out, const spc_conv *conv, int64_t i)
-{
-    int64_t pitch = conv->out_pitch > 0 ? conv->out_pitch : conv->cout;
-    int64_t at = i / conv->cout * pitch + i % conv->cout;
-
-    return (const char *)out +
-           (size_t)at * spc__dtype_of(spc__conv_out(conv))->bytes;
-}
-
-float spc__result_value(const void *out, const spc_conv *conv, int64_t i)
-{
-    float value;
-
-    spc__dtype_of(spc__conv_out(conv))
-        ->decode(&value, spc__result_at(out, conv, i), 1);
-    return value;
-}
-
-/* Elements that are decoded at once. */
-enum { SPAN = 256 };
-
-typedef struct element {
-    int64_t at; /* -1: none */
-    double got, error;
-} element;
-
-/*
- * Records an element if it is worse than the worst so far. A difference from an
- * exact result, or a NaN, counts as infinite.
- */
-static void judge(element *worst, int64_t at, double got, double reference,
-                  double tolerance)
-{
-    double off = fabs(got - reference);
-    double error = off == 0 ? 0 : off / tolerance;
-
-    if (!(error <= worst->error)) /* true for NaN as well */
-        *worst = (element){at, got, isnan(error) ? INFINITY : error};
-}
-
-static spc__worst describe(const element *worst, const spc_conv *conv,
-                           double reference)
-{
-    if (worst->at < 0)
-        return (spc__worst){0};
-    return (spc__worst){worst->error, worst->at / conv->cout,
-                        (int)(worst->at % conv->cout), worst->got, reference};
-}
-
-spc__worst spc__compare(const void *out, const spc_conv *conv, int64_t rows,
-                        const double *reference, const float *tolerance)
-{
-    const spc__dtype *type = spc__dtype_of(spc__conv_out(conv));
-    size_t columns = (size_t)conv->cout;
-    element worst = {.at = -1};
-    float got[SPAN];
-
-    for (int64_t row = 0; row < rows; row++)
-        for (size_t first = 0; first < columns; first += SPAN) {
-            size_t n = columns - first < SPAN ? columns - first : SPAN;
-            int64_t at = row * conv->cout + (int64_t)first;
-            type->decode(got, spc__result_at(out, conv, at), n);
-            for (size_t i = 0; i < n; i++)
-                judge(&worst, at + (int64_t)i, got[i],
-                      reference[at + (int64_t)i], tolerance[at + (int64_t)i]);
-        }
-    return describe(&worst, conv, worst.at < 0 ? 0 : reference[worst.at]);
-}
-
-spc__worst spc__compare_exact(const void *out, const spc_conv *conv,
-                              int64_t rows, const void *exact,
-                              const float *slack)
-{
-    size_t bytes = spc__dtype_of(spc__conv_out(conv))->bytes;
-    element worst = {.at = -1};
-
-    for (int64_t i = 0; i < rows * conv->cout; i++) {
-        if (memcmp(spc__result_at(out, conv, i), spc__result_at(exact, conv, i),
-                   bytes) == 0) /* zeros of either sign are equal as well */
-            continue;
-        judge(&worst, i, spc__result_value(out, conv, i),
-              spc__result_value(exact, conv, i), slack != NULL ? slack[i] : 0);
-        if (worst.at >= 0 && slack == NULL)
-            break;
-    }
-    return describe(&worst, conv,
-                    worst.at < 0 ? 0
-                                 : spc__result_value(exact, conv, worst.at));
 }

@@ -10,18 +10,12 @@
 #define SPC_RUNTIME_SAMPLE_H
 
 #include "lab/floor.h"
+#include "lab/judge.h"
 #include "lab/sample/awkward.h"
 #include "lab/sample/draw.h"
 #include "lab/sample/expect.h"
 #include "lab/sample/odd.h"
 #include "operators/operands.h"
-
-/*
- * Fills the gaps between the rows of slices, and the zones around arrays on a
- * device: NaN in every type. A kernel that reads it shows this, even if it
- * multiplies it by zero.
- */
-enum { SPC__ZONE_BYTE = 0xff };
 
 enum {
     SPC__SCENES_MAX = 16,
@@ -127,14 +121,11 @@ spc_status spc__sample_attach(spc__sample *out, int fd, spc_error *error);
 
 void spc__sample_release(spc__sample *sample);
 
-/* Encodes the rows of an operand in the device's layout, including gaps. */
-void spc__encode_rows(void *to, const spc__operand *as, const float *from);
-
 /* The layer's work on scene `s`, from which its floor is computed. */
 spc__work spc__sample_work(const spc__sample *sample, int s);
 
-/* The elements of a result on scene `s`. */
-int64_t spc__sample_results(const spc__sample *sample, int s);
+/* The results on scene `s` as an operand. */
+spc__operand spc__sample_out(const spc__sample *sample, int s);
 
 /* True if scene `s` has data of this draw. */
 bool spc__sample_has(const spc__sample *sample, int s, spc__draw draw);
@@ -149,7 +140,8 @@ bool spc__sample_is_size(const spc__sample *sample, int s);
 spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
                                const void *out);
 
-/* True if the gaps between the rows of a result are unchanged. */
-bool spc__sample_gaps_hold(const spc__sample *sample, int s, const void *out);
+/* Element `i` of it, right or wrong. */
+spc__worst spc__sample_element(const spc__sample *sample, int s, spc__draw draw,
+                               const void *out, int64_t i);
 
 #endif

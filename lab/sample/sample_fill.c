@@ -22,17 +22,6 @@
 
 /* ---- data ---------------------------------------------------------------- */
 
-void spc__encode_rows(void *to, const spc__operand *as, const float *from)
-{
-    const spc__dtype *type = spc__dtype_of(as->dtype);
-
-    if (as->bytes != as->dense_bytes)
-        memset(to, SPC__ZONE_BYTE, as->bytes);
-    for (int64_t row = 0; row < as->rows; row++)
-        type->encode((char *)to + (size_t)(row * as->pitch) * type->bytes,
-                     from + row * as->columns, (size_t)as->columns);
-}
-
 /*
  * In the device's layout, where the weights of a DGRAD are those of its layer.
  */

@@ -2,8 +2,6 @@
 /* sample_judge.c - compares a result with a sample. */
 #include "lab/sample/sample.h"
 
-#include "base/dtype.h"
-#include "lab/oracle/exact.h"
 #include "operators/operands.h"
 
 spc__work spc__sample_work(const spc__sample *sample, int s)
@@ -27,38 +25,38 @@ bool spc__sample_is_size(const spc__sample *sample, int s)
     return s >= sample->given + SPC__AWKWARD;
 }
 
-int64_t spc__sample_results(const spc__sample *sample, int s)
+spc__operand spc__sample_out(const spc__sample *sample, int s)
 {
-    spc__operand out = spc__operand_of(&sample->conv, SPC_OPERAND_OUT,
-                                       sample->scenes[s].rows_out);
+    return spc__operand_of(&sample->conv, SPC_OPERAND_OUT,
+                           sample->scenes[s].rows_out);
+}
 
-    return out.rows * out.columns;
+static spc__expected expected_of(const spc__sample *sample, int s,
+                                 spc__draw draw)
+{
+    const spc__sample_scene *scene = &sample->scenes[s];
+
+    return draw == SPC__REAL
+               ? (spc__expected){.reference = scene->reference,
+                                 .tolerance = scene->tolerance}
+               : (spc__expected){.stored = scene->exact[draw],
+                                 .tolerance = scene->slack[draw]};
 }
 
 spc__worst spc__sample_compare(const spc__sample *sample, int s, spc__draw draw,
                                const void *out)
 {
-    const spc__sample_scene *scene = &sample->scenes[s];
-    int64_t rows = spc__sample_results(sample, s) / sample->conv.cout;
+    spc__operand of = spc__sample_out(sample, s);
+    spc__expected expected = expected_of(sample, s, draw);
 
-    return draw == SPC__REAL
-               ? spc__compare(out, &sample->conv, rows, scene->reference,
-                              scene->tolerance)
-               : spc__compare_exact(out, &sample->conv, rows,
-                                    scene->exact[draw], scene->slack[draw]);
+    return spc__judge(out, &of, &expected);
 }
 
-bool spc__sample_gaps_hold(const spc__sample *sample, int s, const void *out)
+spc__worst spc__sample_element(const spc__sample *sample, int s, spc__draw draw,
+                               const void *out, int64_t i)
 {
-    spc__operand of = spc__operand_of(&sample->conv, SPC_OPERAND_OUT,
-                                      sample->scenes[s].rows_out);
-    size_t element = spc__dtype_of(of.dtype)->bytes;
-    const unsigned char *bytes = out;
+    spc__operand of = spc__sample_out(sample, s);
+    spc__expected expected = expected_of(sample, s, draw);
 
-    for (int64_t row = 0; row + 1 < of.rows && of.bytes > of.dense_bytes; row++)
-        for (size_t i = (size_t)(row * of.pitch + of.columns) * element;
-             i < (size_t)((row + 1) * of.pitch) * element; i++)
-            if (bytes[i] != SPC__ZONE_BYTE)
-                return false;
-    return true;
+    return spc__judge_element(out, &of, &expected, i);
 }

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "context/ctx.h"
+#include "lab/judge.h"
 #include "operators/feature.h"
 #include <math.h>
 #include <stdio.h>
@@ -290,6 +291,9 @@ static spc_status ask_oracle(spc__feature_bed *b)
                                      ? b->stored
                                      : NULL,
                                  b->feature, &b->of);
+    for (size_t i = 0; i < count && status == SPC_OK; i++)
+        b->tolerance[i] = spc__feature_tolerance(b->feature, b->reference[i],
+                                                 b->tolerance[i]);
     return status == SPC_OK
                ? SPC_OK
                : spc__fail_memory(spc__error_of(b->ctx), (size_t)b->of.rows_in);
@@ -395,57 +399,28 @@ fail_wrong(const spc__feature_bed *b, const char *format, ...)
                      b->draw.shift, b->draw.wider);
 }
 
-/* The definition's result rounded to the operator's type. */
-static double rounded(const spc__feature_bed *b, double reference)
+/* Integers are exact; other results are within the bounds of rounding. */
+static spc__expected expected_of(const spc__feature_bed *b)
 {
-    const spc__dtype *type = spc__dtype_of(b->out.dtype);
-    float value = (float)reference;
-    char stored[4];
+    bool exact = b->draw.integers && spc__feature_is_exact(b->feature);
 
-    type->encode(stored, &value, 1);
-    type->decode(&value, stored, 1);
-    return (double)value;
-}
-
-/*
- * An element's error over its tolerance. It is infinite for a wrong integer,
- * and for NaN, which a comparison would miss.
- */
-static double error_of(const spc__feature_bed *b, int64_t i, double got)
-{
-    double reference = b->reference[i];
-
-    if (b->draw.integers && spc__feature_is_exact(b->feature))
-        return got == rounded(b, reference) ? 0 : INFINITY;
-    double error =
-        fabs(got - reference) /
-        spc__feature_tolerance(b->feature, reference, b->tolerance[i]);
-    return isnan(error) ? INFINITY : error;
+    return (spc__expected){.reference = b->reference,
+                           .wide_tolerance = exact ? NULL : b->tolerance};
 }
 
 static spc_status check_rows(const spc__feature_bed *b, const char *result,
                              double *error)
 {
     const spc__feature_rows *out = &b->out;
-    const spc__dtype *type = spc__dtype_of(out->dtype);
+    spc__operand of =
+        spc__matrix_of(out->dtype, out->rows, out->row, out->pitch);
+    spc__expected expected = expected_of(b);
+    spc__worst worst = spc__judge(result + out->first, &of, &expected);
+    char text[SPC__WORST_TEXT];
 
-    for (int64_t row = 0; row < out->rows; row++)
-        for (int64_t c = 0; c < out->row; c++) {
-            int64_t i = row * out->row + c;
-            float got;
-            type->decode(&got,
-                         result + offset_of(out, row) + (size_t)c * type->bytes,
-                         1);
-            double found = error_of(b, i, (double)got);
-            *error = found > *error ? found : *error;
-            if (found > 1)
-                return fail_wrong(b,
-                                  "row %lld, element %lld is %.9g and must "
-                                  "be %.9g",
-                                  (long long)row, (long long)c, (double)got,
-                                  b->reference[i]);
-        }
-    return SPC_OK;
+    *error = worst.error > *error ? worst.error : *error;
+    return worst.error <= 1 ? SPC_OK
+                            : fail_wrong(b, "%s", spc__worst_text(text, &worst));
 }
 
 static bool is_element(const spc__feature_rows *r, size_t byte)

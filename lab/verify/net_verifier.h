@@ -6,6 +6,7 @@
 #ifndef SPC_LAB_NET_VERIFIER_H
 #define SPC_LAB_NET_VERIFIER_H
 
+#include "lab/judge.h"
 #include "lab/oracle/relation.h"
 #include "net/net_plan.h"
 
@@ -32,11 +33,14 @@ spc_status spc__net_relation_of(const spc__relation **out, spc__net_verifier *v,
  */
 int64_t spc__net_rows_of(const spc__net_verifier *v, int tensor);
 spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor);
-/* SPC_EWRONG names the worst element if a result is wrong. */
-spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
-                            const float *got, int64_t got_pitch,
-                            const double *reference, const double *tolerance,
-                            int64_t rows, int64_t columns);
+/*
+ * SPC_EWRONG names the worst element if a result is wrong. Where a reference is
+ * not finite the result must not be finite either; an activation may turn it
+ * into anything (odd.h).
+ */
+spc_status spc__net_judge(spc__net_verifier *v, const spc__net_work *work,
+                          const float *got, const spc__operand *of,
+                          const spc__expected *expected);
 
 /* Verifies layers that only move features. */
 spc_status spc__net_verify_gather(spc__net_verifier *v,

@@ -18,7 +18,6 @@
 #include "lab/sample/expect.h"
 #include "operators/conv.h"
 #include "operators/feature.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,41 +65,6 @@ spc_status spc__net_fetch(const float **out, spc__net_verifier *v, int tensor)
 
 /* ---- layers -------------------------------------------------------------- */
 
-static spc_status judge(spc__net_verifier *v, const spc__net_work *work,
-                        double error, int64_t row, int64_t column, double got,
-                        double reference)
-{
-    const char *name = v->net->nodes[work->node].name;
-
-    v->out->layers++;
-    if (error > v->out->error) {
-        v->out->error = error;
-        snprintf(v->out->worst, sizeof(v->out->worst), "%s", name);
-    }
-    if (error <= 1)
-        return SPC_OK;
-    return spc__fail(v->error, SPC_EWRONG,
-                     "layer '%s': row %lld, channel %lld is %.9g, expected "
-                     "%.9g (%.3g times the tolerance)",
-                     name, (long long)row, (long long)column, got, reference,
-                     error);
-}
-
-/*
- * The error of a number in tolerances. If the reference is not finite, the
- * value must not be either; an activation may turn it into anything (odd.h).
- */
-static double error_of(double value, double reference, double tolerance,
-                       bool is_activated)
-{
-    double off = fabs(value - reference);
-
-    if (!isfinite(reference))
-        return is_activated || !isfinite(value) ? 0 : INFINITY;
-    double error = off == 0 ? 0 : off / tolerance;
-    return isnan(error) ? INFINITY : error;
-}
-
 static bool is_activated(const spc__net_verifier *v, const spc__net_work *work)
 {
     const spc__net_node *node = &v->net->nodes[work->node];
@@ -111,28 +75,26 @@ static bool is_activated(const spc__net_verifier *v, const spc__net_work *work)
            last->feature.activation != SPC_ACT_NONE;
 }
 
-/* The worst element of a result. */
-spc_status spc__net_compare(spc__net_verifier *v, const spc__net_work *work,
-                            const float *got, int64_t got_pitch,
-                            const double *reference, const double *tolerance,
-                            int64_t rows, int64_t columns)
+spc_status spc__net_judge(spc__net_verifier *v, const spc__net_work *work,
+                          const float *got, const spc__operand *of,
+                          const spc__expected *expected)
 {
-    bool activated = is_activated(v, work);
-    double worst = 0;
-    int64_t at = 0;
+    const char *name = v->net->nodes[work->node].name;
+    char text[SPC__WORST_TEXT];
+    spc__expected e = *expected;
 
-    for (int64_t i = 0; i < rows * columns; i++) {
-        double value = (double)got[i / columns * got_pitch + i % columns];
-        double error = error_of(value, reference[i], tolerance[i], activated);
-        if (error > worst) {
-            worst = error;
-            at = i;
-        }
+    e.odd = is_activated(v, work) ? SPC__ODD_ANYTHING : SPC__ODD_NOT_FINITE;
+    spc__worst worst = spc__judge(got, of, &e);
+    v->out->layers++;
+    if (worst.error > v->out->error) {
+        v->out->error = worst.error;
+        snprintf(v->out->worst, sizeof(v->out->worst), "%s", name);
     }
-    return judge(v, work, worst, at / columns, at % columns,
-                 rows > 0 ? (double)got[at / columns * got_pitch + at % columns]
-                          : 0,
-                 rows > 0 ? reference[at] : 0);
+    if (worst.error <= 1)
+        return SPC_OK;
+    return spc__fail(v->error, SPC_EWRONG,
+                     "layer '%s': %s (%.3g times the tolerance)", name,
+                     spc__worst_text(text, &worst), worst.error);
 }
 
 /* Weights as they are stored, and their scale. */
@@ -200,21 +162,19 @@ static spc_status compare_sums(spc__net_verifier *v, const spc__net_work *work,
     size_t count = (size_t)relation->rows_out * (size_t)conv->cout;
     double *reference = malloc((count + 1) * sizeof(*reference));
     float *tolerance = malloc((count + 1) * sizeof(*tolerance));
-    double *wide = malloc((count + 1) * sizeof(*wide));
-    if (reference == NULL || tolerance == NULL || wide == NULL)
+    spc__expected expected = {.reference = reference, .tolerance = tolerance};
+    spc__operand of = spc__matrix_of(SPC_F32, relation->rows_out, conv->cout,
+                                     conv->cout);
+    if (reference == NULL || tolerance == NULL)
         status = spc__fail_memory(v->error, count * sizeof(*reference));
     else
         status = spc__expect(reference, tolerance, conv, &seen,
                              relation->rows_out, values, v->plan->ctx->threads,
                              v->plan->ctx->cancel, v->error);
-    for (size_t i = 0; i < count && status == SPC_OK; i++)
-        wide[i] = (double)tolerance[i];
     if (status == SPC_OK)
-        status = spc__net_compare(v, work, got, conv->cout, reference, wide,
-                                  relation->rows_out, conv->cout);
+        status = spc__net_judge(v, work, got, &of, &expected);
     free(reference);
     free(tolerance);
-    free(wide);
     return status;
 }
 
@@ -347,6 +307,9 @@ static spc_status compare_feature(spc__net_verifier *v,
     double *reference = malloc((count + 1) * sizeof(*reference));
     double *tolerance = malloc((count + 1) * sizeof(*tolerance));
     int32_t *index = malloc((count + 1) * sizeof(*index));
+    spc__expected expected = {.reference = reference,
+                              .wide_tolerance = tolerance};
+    spc__operand of_out = spc__matrix_of(SPC_F32, rows, columns, columns);
     bool stores = spc__feature_stores_index(f);
     spc_status status = SPC_OK;
 
@@ -361,8 +324,7 @@ static spc_status compare_feature(spc__net_verifier *v,
             tolerance[i] =
                 spc__feature_tolerance(f, reference[i], tolerance[i]);
         if (status == SPC_OK)
-            status = spc__net_compare(v, work, got, columns, reference,
-                                      tolerance, rows, columns);
+            status = spc__net_judge(v, work, got, &of_out, &expected);
     }
     free(reference);
     free(tolerance);

@@ -310,6 +310,9 @@ spc_status spc__net_verify_gather(spc__net_verifier *v,
     double *size = calloc(count + 1, sizeof(*size));
     gathered all = {.sum = sum, .size = size};
     double *tolerance = calloc(count + 1, sizeof(*tolerance));
+    spc__expected expected = {.reference = sum, .wide_tolerance = tolerance};
+    spc__operand of =
+        spc__matrix_of(SPC_F32, rows, t->channels, t->channels);
     const float *in, *got;
     spc_status status = SPC_OK;
 
@@ -324,8 +327,7 @@ spc_status spc__net_verify_gather(spc__net_verifier *v,
         (status = spc__net_fetch(&got, v, work->out)) == SPC_OK) {
         gather_tolerance(tolerance, sum, size, (int64_t)count,
                          most_merged(set, v), spc__dtype_of(t->dtype));
-        status = spc__net_compare(v, work, got, t->channels, sum, tolerance,
-                                  rows, t->channels);
+        status = spc__net_judge(v, work, got, &of, &expected);
     }
     free(sum);
     free(size);

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/random.h"
 #include "context/ctx.h"
+#include "lab/judge.h"
 #include "lab/sample/awkward.h"
 #include "lab/sample/sample.h"
 #include <stdio.h>
@@ -231,33 +232,26 @@ static spc_status draw_features(void **out, const subject *s, int source,
     return status;
 }
 
-/* Compares `count` stored features on the device with sums rounded once. */
+/* Compares `rows` rows on the device with sums rounded once. */
 static spc_status compare_features(const subject *s, const void *device,
-                                   const float *want, size_t count,
-                                   const char *what)
+                                   const double *want, int64_t rows,
+                                   int64_t channels, const char *what)
 {
-    const spc__dtype *type = spc__dtype_of(s->gather.dtype);
-    char *got = NULL, *right = NULL;
-    spc_status status;
+    spc__operand of =
+        spc__matrix_of(s->gather.dtype, rows, channels, channels);
+    spc__expected expected = {.reference = want};
+    spc__worst worst = {0};
+    char *got = NULL, text[SPC__WORST_TEXT];
+    spc_status status = allocate(&got, s, of.bytes);
 
-    if ((status = allocate(&got, s, count * type->bytes)) == SPC_OK &&
-        (status = allocate(&right, s, count * type->bytes)) == SPC_OK)
-        status = spc_memory_download(got, s->ctx, device, count * type->bytes);
-    if (status == SPC_OK)
-        type->encode(right, want, count);
-    for (size_t i = 0; i < count && status == SPC_OK; i++) {
-        float a, b;
-        type->decode(&a, got + i * type->bytes, 1);
-        type->decode(&b, right + i * type->bytes, 1);
-        if (!(a == b))
-            status = fail_wrong(s,
-                                "%s: element %lld of %d %s channels is %.9g "
-                                "and must be %.9g",
-                                what, (long long)i, s->gather.channels,
-                                type->name, (double)a, (double)b);
-    }
+    if (status == SPC_OK &&
+        (status = spc_memory_download(got, s->ctx, device, of.bytes)) == SPC_OK)
+        worst = spc__judge(got, &of, &expected);
+    if (worst.error > 1)
+        status = fail_wrong(s, "%s: of %d %s channels, %s", what,
+                            s->gather.channels, spc__dtype_of(of.dtype)->name,
+                            spc__worst_text(text, &worst));
     free(got);
-    free(right);
     return status;
 }
 
@@ -275,7 +269,7 @@ static int source_of(const subject *s, int row, int64_t *own)
     return source;
 }
 
-static spc_status sum_slots(const subject *s, float *sums)
+static void sum_slots(const subject *s, double *sums)
 {
     int channels = s->gather.channels;
 
@@ -288,7 +282,6 @@ static spc_status sum_slots(const subject *s, float *sums)
             sums[s->want.row[i] * channels + c] +=
                 feature_of(source, row, first + c);
     }
-    return SPC_OK;
 }
 
 static int source_channels(const subject *s)
@@ -299,7 +292,7 @@ static int source_channels(const subject *s)
 static spc_status run_gather(const subject *s, void *const *in, void *out)
 {
     size_t count = (size_t)(s->want.rows * s->gather.channels);
-    float *sums = NULL;
+    double *sums = NULL;
     spc_status status = allocate(&sums, s, count * sizeof(*sums));
 
     if (status != SPC_OK)
@@ -310,7 +303,8 @@ static spc_status run_gather(const subject *s, void *const *in, void *out)
              spc_coords_gather_features(out, s->set, (const void *const *)in,
                                         &s->gather, NULL)) == SPC_OK &&
         (status = spc_ctx_synchronize(s->ctx)) == SPC_OK)
-        status = compare_features(s, out, sums, count, "gathered");
+        status = compare_features(s, out, sums, s->want.rows,
+                                  s->gather.channels, "gathered");
     free(sums);
     return status;
 }
@@ -339,7 +333,7 @@ static spc_status check_gather(const subject *s)
 }
 
 /* The expected features of all sources after spreading. */
-static void spread_slots(const subject *s, float *back)
+static void spread_slots(const subject *s, double *back)
 {
     int channels = s->gather.channels, width = source_channels(s);
 
@@ -356,21 +350,21 @@ static spc_status run_spread(const subject *s, void *const *out, const void *in)
 {
     int64_t rows = s->slots / s->children, first = 0;
     size_t width = (size_t)source_channels(s);
-    float *back = NULL;
-    spc_status status = allocate(&back, s, (size_t)rows * width * 4);
+    double *back = NULL;
+    spc_status status = allocate(&back, s, (size_t)rows * width * sizeof(*back));
 
     if (status != SPC_OK)
         return status;
-    memset(back, 0, (size_t)rows * width * 4);
+    memset(back, 0, (size_t)rows * width * sizeof(*back));
     spread_slots(s, back);
     if ((status = spc_coords_scatter_features(out, s->set, in, &s->gather,
                                               NULL)) == SPC_OK)
         status = spc_ctx_synchronize(s->ctx);
     for (int i = 0; i < s->count && status == SPC_OK; i++) {
-        size_t count = (size_t)spc_scene_rows(s->scenes[i]) * width;
-        status = compare_features(s, out[i], back + (size_t)first * width,
-                                  count, "spread");
-        first += spc_scene_rows(s->scenes[i]);
+        int64_t own = spc_scene_rows(s->scenes[i]);
+        status = compare_features(s, out[i], back + (size_t)first * width, own,
+                                  (int64_t)width, "spread");
+        first += own;
     }
     free(back);
     return status;

@@ -3,16 +3,16 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "coords/voxelise.h"
+#include "lab/judge.h"
 #include "lab/oracle/voxel_oracle.h"
 #include "spc/lab.h"
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* A device's results, on the host. */
 typedef struct fetched {
     int32_t *coords, *points_of;
-    float *features;
+    void *features; /* as they are stored */
 } fetched;
 
 static void release(fetched *f)
@@ -25,26 +25,23 @@ static void release(fetched *f)
 static spc_status fetch(fetched *out, const spc_voxels *v, int64_t voxels,
                         spc_error *error)
 {
-    const spc__dtype *type = spc__dtype_of(v->how.dtype);
     size_t rows = (size_t)voxels;
-    size_t count = rows * (size_t)spc__voxel_oracle_elements(&v->how);
-    void *stored = malloc(count * type->bytes + 1);
+    size_t bytes = rows * (size_t)spc__voxel_oracle_elements(&v->how) *
+                   spc__dtype_of(v->how.dtype)->bytes;
     spc_status status = SPC_OK;
 
     out->coords = malloc(16 * rows + 1);
     out->points_of = malloc(4 * rows + 1);
-    out->features = malloc((count + 1) * sizeof(float));
-    if (!stored || !out->coords || !out->points_of || !out->features)
-        status = spc__fail_memory(error, count * sizeof(float));
+    out->features = malloc(bytes + 1);
+    if (!out->coords || !out->points_of || !out->features)
+        status = spc__fail_memory(error, bytes);
     if (status == SPC_OK &&
         (status = spc_memory_download(out->coords, v->ctx, v->coords,
                                       16 * rows)) == SPC_OK &&
         (status = spc_memory_download(out->points_of, v->ctx, v->points_of,
-                                      4 * rows)) == SPC_OK &&
-        (status = spc_memory_download(stored, v->ctx, v->features,
-                                      count * type->bytes)) == SPC_OK)
-        type->decode(out->features, stored, count);
-    free(stored);
+                                      4 * rows)) == SPC_OK)
+        status =
+            spc_memory_download(out->features, v->ctx, v->features, bytes);
     return status;
 }
 
@@ -68,40 +65,33 @@ static spc_status check_voxel(const spc__voxel_oracle *o, const fetched *f,
     return SPC_OK;
 }
 
-/*
- * True if `got` is the nearest value that the type has, including infinity and
- * NaN.
- */
-static bool is_stored(double want, double got, spc_dtype dtype)
-{
-    const spc__dtype *type = spc__dtype_of(dtype);
-    float value = (float)want;
-    uint32_t stored;
-
-    type->encode(&stored, &value, 1);
-    type->decode(&value, &stored, 1);
-    return (double)value == got || (isnan(value) && isnan(got));
-}
-
 static spc_status check_features(double *worst, const spc__voxel_oracle *o,
-                                 const fetched *f, int64_t voxel,
-                                 spc_error *error)
+                                 const fetched *f, spc_error *error)
 {
     int64_t elements = spc__voxel_oracle_elements(o->how);
+    size_t count = (size_t)(o->voxels * elements);
+    double *want = malloc((2 * count + 1) * sizeof(*want));
+    spc__expected expected = {
+        .reference = want, .wide_tolerance = want + count, .rounded = true};
+    spc__operand of =
+        spc__matrix_of(o->how->dtype, o->voxels, elements, elements);
+    spc_status status = SPC_OK;
 
-    for (int64_t i = 0; i < elements; i++) {
-        double tolerance, got = (double)f->features[voxel * elements + i];
-        double want = spc__voxel_oracle_feature(&tolerance, o, voxel, i);
-        double off = fabs(got - want), part = off / tolerance;
-        if (is_stored(want, got, o->how->dtype))
-            continue;
-        if (!(part <= 1))
-            return spc__fail(error, SPC_EWRONG,
-                             "voxel %lld: feature %lld is %.9g, expected %.9g",
-                             (long long)voxel, (long long)i, got, want);
-        *worst = part > *worst ? part : *worst;
-    }
-    return SPC_OK;
+    if (want == NULL)
+        return spc__fail_memory(error, 2 * count * sizeof(*want));
+    for (size_t i = 0; i < count; i++)
+        want[i] = spc__voxel_oracle_feature(&want[count + i], o,
+                                            (int64_t)i / elements,
+                                            (int64_t)i % elements);
+    spc__worst found = spc__judge(f->features, &of, &expected);
+    *worst = found.error;
+    if (found.error > 1)
+        status = spc__fail(error, SPC_EWRONG,
+                           "voxel %lld: feature %d is %.9g, expected %.9g",
+                           (long long)found.row, found.channel, found.got,
+                           found.reference);
+    free(want);
+    return status;
 }
 
 static spc_status compare(double *worst, const spc__voxel_oracle *o,
@@ -111,8 +101,9 @@ static spc_status compare(double *worst, const spc__voxel_oracle *o,
     spc_status status = fetch(&f, v, o->voxels, error);
 
     for (int64_t i = 0; i < o->voxels && status == SPC_OK; i++)
-        if ((status = check_voxel(o, &f, i, error)) == SPC_OK)
-            status = check_features(worst, o, &f, i, error);
+        status = check_voxel(o, &f, i, error);
+    if (status == SPC_OK)
+        status = check_features(worst, o, &f, error);
     release(&f);
     return status;
 }

@@ -349,13 +349,11 @@ START_TEST(a_zero_of_either_sign_is_the_exact_zero)
 {
     const float exact[4] = {1, 0, -2, 3}, got[4] = {1, -0.0f, -2, 3};
     const float wrong[4] = {1, 0, -2, NAN};
-    spc_conv conv = SPC_CONV_INIT;
+    const spc__expected expected = {.stored = exact};
+    spc__operand of = spc__matrix_of(SPC_F32, 2, 2, 2);
 
-    conv.dtype = SPC_F32;
-    conv.cin = conv.cout = 2;
-    ck_assert_double_eq(spc__compare_exact(got, &conv, 2, exact, NULL).error,
-                        0);
-    spc__worst worst = spc__compare_exact(wrong, &conv, 2, exact, NULL);
+    ck_assert_double_eq(spc__judge(got, &of, &expected).error, 0);
+    spc__worst worst = spc__judge(wrong, &of, &expected);
     ck_assert(isinf(worst.error));
     ck_assert_int_eq(worst.row, 1);
     ck_assert_int_eq(worst.channel, 1);
