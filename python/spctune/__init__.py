@@ -14,6 +14,7 @@ With PyTorch:
 
     spctune.SparseTensor, spctune.nn   a sparse tensor, and layers
     spctune.ops                        functions on tensors
+    spctune.spconv, spctune.install    spconv's interface
     spctune.compile, spctune.load      a model as one network
 """
 
@@ -53,9 +54,11 @@ __all__ = [
 _LATER = {
     "SparseTensor": "sparse",
     "compile": "compiled",
+    "install": "spconv",
     "load": "compiled",
     "nn": "",
     "ops": "",
+    "spconv": "",
 }
 
 

@@ -256,6 +256,56 @@ class Call:
         )
 
 
+class FeatureCall:
+    """An operator on features that is ready to run on a map."""
+
+    def __init__(self, table: Table, text: str, set_in: Coords) -> None:
+        ctx, out = table.ctx, ctypes.c_void_p()
+        self.table = table
+        with table.lock, ctx.calling():
+            ctx.check(
+                lib.spc_feature_plan_create(
+                    out, ctx.ptr, parse_feature(text), _abi.SPC_PLAN_JIT
+                )
+            )
+            self.ptr = _address(out)
+            ctx.check(lib.spc_feature_plan_prepare(self.ptr, table.ptr, None))
+        # Other streams may run it from here on.
+        ctx.check(lib.spc_ctx_synchronize(ctx.ptr))
+        self.work_bytes: int = lib.spc_feature_plan_workspace_bytes(
+            self.ptr, set_in.ptr
+        )
+
+    def __del__(self) -> None:
+        self.table.ctx.release(lib.spc_feature_plan_free, self.ptr)
+
+    def run(self, stream: Optional[int], **addresses: Optional[int]) -> None:
+        """Runs it: device addresses by the fields of spc_feature_buffers."""
+        buffers = _abi.spc_feature_buffers()
+        for name, address in addresses.items():
+            setattr(buffers, name, address)
+        with self.table.lock:
+            status = lib.spc_feature_plan_execute(
+                self.ptr, None, self.table.ptr, buffers, stream
+            )
+        self.table.ctx.check(status)
+
+
+@functools.lru_cache(maxsize=1024)
+def parse_feature(text: str) -> Any:
+    """The spc_feature of a text; not to be changed. With "pass=dgrad" before
+    the operator: its gradient."""
+    backward = text.startswith("pass=dgrad,")
+    feature, error = _abi.spc_feature(), _abi.spc_error()
+    words = text.split(",", 1)[1] if backward else text
+    check(lib.spc_feature_parse(feature, words.encode(), error), error)
+    if backward:
+        made = _abi.spc_feature()
+        check(lib.spc_feature_pass(made, feature, _abi.SPC_DGRAD, error), error)
+        return made
+    return feature
+
+
 class Relation:
     """Two sets and a geometry; the maps of both directions when they are
     needed."""
@@ -266,7 +316,7 @@ class Relation:
         self.geometry = geometry
         self.lock = threading.Lock()
         self.tables: Dict[Any, Table] = {}
-        self.calls: Dict[Any, Call] = {}
+        self.calls: Dict[Any, Any] = {}
         relations[self.number] = self
 
     def call(
@@ -282,6 +332,19 @@ class Relation:
             found = self.calls[key] = Call(table, table.plan(key, stream))
         elif self.ctx.pid != context.own_pid:
             self.ctx.need_own()
+        return found
+
+    def feature(
+        self, text: str, inverse: bool, stream: Optional[int]
+    ) -> FeatureCall:
+        """An operator on features over this relation, ready to run."""
+        self.ctx.need_own()
+        found = self.calls.get(text)
+        if found is None:
+            geometry = parse_feature(text).geometry
+            table = self.table(geometry, inverse, stream)
+            set_in = self.coarse if inverse else self.fine
+            found = self.calls[text] = FeatureCall(table, text, set_in)
         return found
 
     def table(

@@ -107,7 +107,8 @@ class Level:
 
     def __init__(self, coords: Coords, version: int) -> None:
         self.coords, self.version = coords, version
-        self.maps: Dict[str, Tuple[Map, Optional[Any]]] = {}
+        # By words: the map, the voxels of its outputs, and their version.
+        self.maps: Dict[str, Tuple[Map, Optional[Tensor], int]] = {}
 
     def __reduce__(self) -> Any:
         return (type(None), ())
@@ -179,16 +180,17 @@ def _rows_of(coords: Coords, like: Tensor) -> Tensor:
 def _find_map(indices: Tensor, words: str) -> Tuple[Map, Tensor]:
     """The map of a layer over voxels, and the voxels of its outputs."""
     level = _level(indices)
-    m, out = level.maps.get(words) or (maps.make_map(level.coords, words), None)
+    found = level.maps.get(words)
+    m, out, written = found or (maps.make_map(level.coords, words), None, 0)
     if m.relation.fine is m.relation.coarse:
         # The tensor is not kept by its own level: that would be a circle.
-        level.maps[words] = (m, None)
+        level.maps[words] = (m, None, 0)
         return m, indices
-    if out is None or out._spctune.version != _version(out):
+    if out is None or written != _version(out):
         # There is none yet, or the caller has written to it since.
         r = m.relation
         out = _rows_of(r.fine if m.inverse else r.coarse, indices)
-        level.maps[words] = (m, out)
+        level.maps[words] = (m, out, _version(out))
     return m, out
 
 
@@ -230,13 +232,10 @@ def kernel_map(indices: Tensor, words: str) -> Tuple[AnyMap, Tensor]:
         if words.startswith("subm"):
             return torch.ops.spctune.map(indices, words), indices
         made, out = torch.ops.spctune.map_out(indices, words)
-        if torch.is_grad_enabled():  # batch normalisation asks for this
-            torch._check(
-                out.shape[0] > 1,
-                lambda: (
-                    "a compiled step of training needs two voxels at each level"
-                ),
-            )
+        torch._check(
+            out.shape[0] > 1,
+            lambda: "a compiled graph needs two voxels at each level",
+        )
         return made, out
     if tape is None:
         return _find_map(indices, words)
@@ -273,10 +272,8 @@ def _join(inputs: Tensor, outputs: Tensor, words: str) -> Map:
         or found[0].relation.coarse is not to.coords
         and found[0].relation.fine is not to.coords
     ):
-        found = level.maps[key] = (
-            maps.join(level.coords, to.coords, words),
-            None,
-        )
+        made = maps.join(level.coords, to.coords, words)
+        found = level.maps[key] = (made, None, 0)
     return found[0]
 
 

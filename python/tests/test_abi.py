@@ -2,6 +2,7 @@
 """The mirror of the headers, and the check of the library at import."""
 
 import ctypes
+import glob
 import os
 import re
 import shutil
@@ -42,6 +43,19 @@ class Mirror(unittest.TestCase):
                     _lib.lib.spc_struct_bytes(struct.__name__.encode()),
                     ctypes.sizeof(struct),
                 )
+
+    def test_the_package_uses_names_of_the_mirror_only(self):
+        folder = os.path.dirname(os.path.abspath(spctune.__file__))
+        used = 0
+        for path in glob.glob(os.path.join(folder, "**/*.py"), recursive=True):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            for name in re.findall(r"\b(?:lib|fast)\.(spc_\w+)", text):
+                self.assertIn(name, _abi.FUNCTIONS, path)
+                used += 1
+            for name in re.findall(r"\b_abi\.((?:spc|SPC)_\w+)", text):
+                self.assertTrue(hasattr(_abi, name), (path, name))
+        self.assertGreater(used, 30)
 
     def test_a_struct_has_the_values_of_its_macro(self):
         conv = _lib.new(_abi.spc_conv, cin=8)
