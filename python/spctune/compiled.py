@@ -28,11 +28,13 @@ from typing import (
 import torch
 from torch import Tensor, nn
 
-from . import context
+from . import context, ops, pooling
 from ._lib import InvalidError, lib
 from .context import Context
 from .lower import Lowered, lower
+from .maps import Map
 from .network import Graph, Network, Output, Step, Verdict
+from .sparse import to_dense
 from .trace import (
     Entry,
     Given,
@@ -217,7 +219,7 @@ class CompiledModel:
         for other in tapes[1:]:
             same_path(first, other)
         names = {
-            id(p): n.rpartition(".")[0] or n
+            p.data_ptr(): n.rpartition(".")[0] or n
             for n, p in model.named_parameters(remove_duplicate=False)
         }
         lowered = lower(first, _paths(first.result), name, dtype, names)
@@ -286,11 +288,11 @@ class CompiledModel:
         late = set(from_network)
         for i in reversed(keep):
             entry = tape.entries[i]
-            if entry.kind == "conv":
+            if entry.kind in ("conv", "pool") and entry.args[-1] is None:
                 raise TraceError(
-                    f"{entry.where}: a layer reads features that a torch "
-                    "function made, or voxels that did not come of layers; "
-                    "that cannot be part of a network yet"
+                    f"{entry.where}: a layer onto voxels that are given reads "
+                    "features that a torch function made; that cannot be part "
+                    "of a compiled model yet"
                 )
             args, kwargs = entry.args, entry.kwargs
             for other in tapes[1:]:
@@ -480,12 +482,37 @@ def _writes(entry: Entry) -> bool:
     return in_place and bool(entry.args) and isinstance(entry.args[0], Ref)
 
 
+def _map_again(source: Tuple[Tensor, str], m: Map) -> Map:
+    """The map of a layer over other voxels."""
+    made, _ = ops.kernel_map(*source)
+    assert isinstance(made, Map)
+    return Map(made.relation, m.inverse, m.words)
+
+
 def _runner(entry: Entry) -> Any:
     """What replays an entry."""
-    if entry.kind == "dense":
-        from .sparse import to_dense
+    m = entry.map
 
-        return to_dense
+    def conv(x: Tensor, weight: Tensor, bias: Any, source: Any) -> Tensor:
+        assert m is not None
+        found = _map_again(source, m)
+        return ops.conv(x, weight, found, m.words, found.rows_out, bias)
+
+    def pool(x: Tensor, kind: str, source: Any) -> Tensor:
+        assert m is not None
+        found = _map_again(source, m)
+        return pooling.pool(x, found, m.words, found.rows_out, kind)
+
+    def voxels(indices: Tensor, words: str) -> Tensor:
+        return ops.kernel_map(indices, words)[1]
+
+    if entry.kind != "torch":
+        return {
+            "conv": conv,
+            "pool": pool,
+            "map": voxels,
+            "dense": to_dense,
+        }[entry.kind]
     if getattr(entry.func, "__name__", "") == "__setitem__":
 
         def set_item(target: Tensor, *rest: Any) -> Tensor:
@@ -705,8 +732,8 @@ def compile(
     growth    room of strided sets, as a multiple of the capacity
 
     The model runs once on each sample, and what it does becomes a network up to
-    the first operator that libspc does not have; torch goes on from there.
-    Layers between such operators and the network are refused.
+    the first operator that libspc does not have. From there torch goes on, and
+    layers behind such an operator run one by one.
 
     InvalidError (TraceError): a branch on data, with its line in the model; a
     layer that cannot be part of the network; a model in training mode.

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from . import _abi, maps
+from .maps import Map
 from .network import NO_TENSOR, Graph
 from .trace import Entry, Ref, Tape, TraceError, leaves
 
@@ -123,40 +124,69 @@ class _Lowering:
         self.by_number[node.number] = node
         self.sets.append(root)
 
+    def ends(self, m: Map) -> Tuple[Any, Any]:
+        """The voxels that a map leads from and to."""
+        r = m.relation
+        return (r.coarse, r.fine) if m.inverse else (r.fine, r.coarse)
+
+    def reach(self, m: Map) -> Optional[Tuple[bool, Optional[Node]]]:
+        """Whether a layer's outputs are voxels that the network has, or can
+        make; and for layers onto given voxels a node over these. None: it
+        cannot."""
+        conv, to = maps.geometry_of(m.words), self.ends(m)[1]
+        if conv.op in (_abi.SPC_INVERSE, _abi.SPC_TRANSPOSED):
+            at = next((n for n in self.nodes if n.set is to), None)
+            return None if at is None else (True, at)
+        if not any(s is to for s in self.sets):
+            if conv.op not in _STRIDED:
+                return None
+            self.sets.append(to)
+        return (True, None)
+
     def conv(self, entry: Entry) -> bool:
         """A layer whose voxels are known."""
         if not self.nodes:
             self.begin(entry)
         x, m = self.node(entry.args[0]), entry.map
         assert m is not None
-        r = m.relation
-        ends = (r.coarse, r.fine) if m.inverse else (r.fine, r.coarse)
-        if x is None or x.set is not ends[0]:
-            return False
-        conv = maps.geometry_of(m.words)
-        at = None
-        if conv.op == _abi.SPC_INVERSE or conv.op == _abi.SPC_TRANSPOSED:
-            at = next((n for n in self.nodes if n.set is ends[1]), None)
-            if at is None:
-                return False
-        elif not any(s is ends[1] for s in self.sets):
-            if conv.op not in _STRIDED:
-                return False
-            self.sets.append(ends[1])
         weight, bias = entry.args[1], entry.args[2]
         if not isinstance(weight, Tensor) or isinstance(bias, Ref):
             return False  # weights that are computed are torch's
+        if x is None or x.set is not self.ends(m)[0]:
+            return False
+        reached = self.reach(m)
+        if reached is None:
+            return False
         self.make(
             "conv",
             entry,
             [x],
-            ends[1],
+            self.ends(m)[1],
             weight.shape[0],
             weight=weight,
             bias=bias,
             words=m.words,
-            at=at,
+            at=reached[1],
             groups=x.channels // weight.shape[-1],
+        )
+        return True
+
+    def pool(self, entry: Entry) -> bool:
+        """A pooling of voxels that are known."""
+        x, m = self.node(entry.args[0]), entry.map
+        assert m is not None
+        if x is None or x.set is not self.ends(m)[0] or not self.reach(m):
+            return False
+        geometry = m.words.split(",", 1)[1]
+        to = self.ends(m)[1]
+        self.make(
+            "pool",
+            entry,
+            [x],
+            to,
+            x.channels,
+            word=entry.args[1],
+            geometry=geometry,
         )
         return True
 
@@ -194,6 +224,7 @@ class _Lowering:
                 "dense": self.dense,
                 "torch": self.function,
                 "map": _not_ours,
+                "pool": self.pool,
             }[entry.kind](entry)
             if done:
                 self.absorbed.add(i)
@@ -500,6 +531,11 @@ def _fuse(nodes: List[Node]) -> None:
             break
 
 
+def _address(weight: Optional[Tensor]) -> int:
+    """What a parameter and a view of all of it have in common."""
+    return 0 if weight is None else weight.data_ptr()
+
+
 class _Emitter:
     """Writes nodes into a graph."""
 
@@ -511,7 +547,7 @@ class _Emitter:
     def name(self, node: Node) -> str:
         """The module's name; another one each time that it is used again."""
         weight = node.facts.get("weight")
-        base = self.names.get(id(weight), "layer")
+        base = self.names.get(_address(weight), "layer")
         count = self.used[base] = self.used.get(base, 0) + 1
         return base if count == 1 else f"{base}#{count}"
 
@@ -589,6 +625,9 @@ class _Emitter:
             return self._scaled(
                 node, words + ",affine=1", facts["weight"], facts["bias"]
             )
+        if node.kind == "pool":
+            words = f"pool={facts['word']},{c},{facts['geometry']}{types}"
+            return self.graph.feature(x.tensor, words)
         if node.kind == "concat":
             return self.graph.concat([n.tensor for n in node.inputs])
         if node.kind == "add":
@@ -654,7 +693,7 @@ def lower(
     """The graph of a tape; None if it begins with nothing that is known.
 
     wanted  numbers on the tape that the result has, and what to call them
-    names   the layer's name by the id() of its weight
+    names   the layer's name by the address of its weight
     """
     low = _Lowering(tape)
     low.run()

@@ -6,6 +6,7 @@ from typing import Any, Tuple
 import torch
 from torch import Tensor
 
+from . import ops
 from ._lib import InvalidError
 from .maps import Map
 from .ops import _NAMES, AnyMap, _bytes, _map_of, _need_rows, _ready, _stream
@@ -97,6 +98,12 @@ def pool(x: Tensor, m: AnyMap, words: str, rows: int, kind: str) -> Tensor:
     rows  rows of the outputs
     kind  "max" or "mean"
     """
+    if ops.tape is not None and isinstance(m, Map):
+        found = m
+        traced: Tensor = ops.tape.pool(
+            x, found, kind, lambda: _forward(x, found, kind)[0]
+        )
+        return traced
     if isinstance(m, Map):
         apply: Any = _Pool.apply
         out: Tensor = apply(x, m, kind)

@@ -69,9 +69,13 @@ class Sparse(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """kind: "torch", or one of our layers ("conv", "map", "dense"); func: what
-    was called; args, kwargs, out: tensors are Refs; where: a line of the model;
-    map: of a layer."""
+    """Something that the model did.
+
+    kind   "torch", or one of our layers: "conv", "pool", "map", "dense"
+    func   what was called; args, kwargs, out: tensors are Refs
+    where  the line of the model
+    map    of a layer
+    """
 
     kind: str
     func: Any
@@ -233,6 +237,8 @@ class Tape(TorchFunctionMode):
         self.tensors: List[Tensor] = []
         self.shapes: List[Tuple[int, ...]] = []
         self.coords: Dict[int, Any] = {}  # sets of the voxels among tensors
+        # The voxels and the words that a relation was made of.
+        self._sources: Dict[int, Tuple[Any, str]] = {}
         self._numbers: Dict[int, int] = {}
         self.inputs: Any = None
         self.result: Any = None
@@ -280,6 +286,9 @@ class Tape(TorchFunctionMode):
         result = func(*args, **kwargs)
         name = getattr(func, "__name__", str(func))
         reads = any(isinstance(v, Ref) for v in leaves(before))
+        # What is made of parameters alone is as constant as they are.
+        if not reads and any(isinstance(v, Tensor) for v in leaves(before)):
+            return result
         if name in _ESCAPES and reads:
             value = result.tolist() if name == "numpy" else result
             self.escapes.append(Escape(name, value, _where()))
@@ -297,6 +306,21 @@ class Tape(TorchFunctionMode):
 
     # ---- our layers ----------------------------------------------------------
 
+    def _source(self, m: Map) -> Optional[Tuple[Any, str]]:
+        return self._sources.get(id(m.relation))
+
+    def pool(
+        self, x: Tensor, m: Map, kind: str, run: Callable[[], Tensor]
+    ) -> Tensor:
+        """A pooling by "max" or "mean"."""
+        with torch._C.DisableTorchFunction():
+            result = run()
+        args = (self.refs(x), kind, self._source(m))
+        self.entries.append(
+            Entry("pool", run, args, {}, self.add(result), _where(), m)
+        )
+        return result
+
     def layer(
         self,
         x: Tensor,
@@ -308,7 +332,7 @@ class Tape(TorchFunctionMode):
         """A convolution."""
         with torch._C.DisableTorchFunction():
             result = run()
-        args = self.refs((x, weight, bias))
+        args = self.refs((x, weight, bias)) + (self._source(m),)
         self.entries.append(
             Entry("conv", run, args, {}, self.add(result), _where(), m)
         )
@@ -319,6 +343,7 @@ class Tape(TorchFunctionMode):
         r = m.relation
         ends = (r.coarse, r.fine) if m.inverse else (r.fine, r.coarse)
         before = self.refs(indices)
+        self._sources.setdefault(id(r), (before, m.words))
         if isinstance(before, Ref):
             self.coords.setdefault(before.number, ends[0])
         if out is indices:
