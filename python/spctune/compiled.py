@@ -49,10 +49,8 @@ from .trace import (
     leaves,
     places,
     record,
-    remake,
     same_path,
     unify_all,
-    voxels_of,
 )
 from .tuning import Report, tune_scenes
 
@@ -534,7 +532,7 @@ def _value(value: Any, tensors: Dict[int, Tensor]) -> Any:
         v if isinstance(v, Tensor) else tensors[v.number]
         for v in (value.features, value.coords)
     ]
-    return remake(value.like, *parts)
+    return value.like.remade(*parts)
 
 
 def _run(step: _Step, tensors: Dict[int, Tensor]) -> None:
@@ -571,8 +569,9 @@ def _match(
     elif isinstance(expected, Sparse):
         if not is_sparse(given):
             fail(f"a sparse tensor in the samples, {type(given).__name__} here")
-        _match(expected.features, given.features, tensors, path, free)
-        _match(expected.coords, voxels_of(given), tensors, path, free)
+        features, coords = given.parts()
+        _match(expected.features, features, tensors, path, free)
+        _match(expected.coords, coords, tensors, path, free)
     elif isinstance(expected, dict):
         if not isinstance(given, dict) or not expected.keys() <= given.keys():
             fail(f"the samples have the keys {', '.join(map(str, expected))}")
@@ -761,7 +760,7 @@ def _largest(sample: Any) -> int:
     return max(
         (
             max(
-                len(v.features)
+                len(v.parts()[0])
                 if is_sparse(v)
                 else (v.shape[0] if v.dim() else 1),
                 1,

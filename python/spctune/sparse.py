@@ -105,6 +105,14 @@ class SparseTensor:
             features, self.coords, self.shape, self._batch_size, self.made
         )
 
+    def parts(self) -> Tuple[Tensor, Tensor]:
+        """Features and voxels, for spctune.compile()."""
+        return self.features, self.coords
+
+    def remade(self, features: Tensor, coords: Tensor) -> "SparseTensor":
+        """This tensor with other features and voxels."""
+        return SparseTensor(features, coords, self.shape, self._batch_size)
+
     def dense(self, shape: Optional[Sequence[int]] = None) -> Tensor:
         """[batch, channels, x, y, z], zero where there is no voxel.
         InvalidError: no shape is known."""

@@ -28,7 +28,6 @@ from torch.overrides import TorchFunctionMode
 from . import ops
 from ._lib import InvalidError
 from .maps import Map
-from .sparse import SparseTensor
 
 __all__ = ["Entry", "Ref", "Size", "Tape", "TraceError", "record"]
 
@@ -98,26 +97,9 @@ class Escape(NamedTuple):
 
 
 def is_sparse(value: Any) -> bool:
-    """A sparse tensor of this package or one of its drop-ins."""
-    return hasattr(value, "features") and (
-        isinstance(value, SparseTensor)
-        or type(value).__module__.startswith("spctune.")
-    )
-
-
-def voxels_of(value: Any) -> Tensor:
-    """The voxels of a sparse tensor."""
-    coords: Tensor = (
-        value.coords if isinstance(value, SparseTensor) else value.indices
-    )
-    return coords
-
-
-def remake(like: Any, features: Tensor, coords: Tensor) -> Any:
-    """A sparse tensor of the kind and shape of another."""
-    if isinstance(like, SparseTensor):
-        return SparseTensor(features, coords, like.shape, like._batch_size)
-    return type(like)(features, coords, like.spatial_shape, like.batch_size)
+    """A sparse tensor of this package or of one of its drop-ins: it has
+    parts(), its features and voxels, and remade() with others."""
+    return hasattr(type(value), "parts") and hasattr(type(value), "remade")
 
 
 def change(
@@ -263,9 +245,7 @@ class Tape(TorchFunctionMode):
         return change(value, self._ref, self._sparse)
 
     def _sparse(self, value: Any) -> Sparse:
-        return Sparse(
-            value, self._ref(value.features), self._ref(voxels_of(value))
-        )
+        return Sparse(value, *map(self._ref, value.parts()))
 
     def take_inputs(self, args: Any) -> None:
         """Numbers the tensors of the arguments."""
@@ -275,7 +255,7 @@ class Tape(TorchFunctionMode):
             return self.add(tensor) if number is None else Ref(number)
 
         self.inputs = change(
-            args, new, lambda s: Sparse(s, new(s.features), new(voxels_of(s)))
+            args, new, lambda s: Sparse(s, *map(new, s.parts()))
         )
 
     def __torch_function__(

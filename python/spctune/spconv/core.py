@@ -113,6 +113,16 @@ class SparseConvTensor:
         """The same voxels with other features; kernel maps are shared."""
         return self._with(feature, self.indices, self.spatial_shape)
 
+    def parts(self) -> Tuple[Tensor, Tensor]:
+        """Features and voxels, for spctune.compile()."""
+        return self._features, self.indices
+
+    def remade(self, features: Tensor, coords: Tensor) -> "SparseConvTensor":
+        """This tensor with other features and voxels."""
+        return SparseConvTensor(
+            features, coords, self.spatial_shape, self.batch_size
+        )
+
     def shadow_copy(self) -> "SparseConvTensor":
         """The same voxels and features."""
         return self.replace_feature(self._features)

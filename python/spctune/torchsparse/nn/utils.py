@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What programs import from torchsparse.nn.utils."""
+
+from . import fapply
+
+__all__ = ["fapply"]
