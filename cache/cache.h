@@ -26,14 +26,10 @@ typedef struct spc__cache spc__cache;
  * with its parent folders, for the user alone. If `path` is NULL, no layer is
  * writable. Layers are opened immutable, unless they are being written or a
  * journal exists next to them, whose content is then read too. Returns SPC_EDB
- * if a file is not a database or is unreadable, SPC_EDBVERSION if it has a
- * newer schema, SPC_ENOTFOUND if a layer does not exist. A failed open never
+ * if a file is not a database or is unreadable, SPC_EDBVERSION if it has
+ * another schema, SPC_ENOTFOUND if a layer does not exist. A failed open never
  * alters an existing file. If `path` is read-only, it is opened for reading,
  * and puts return SPC_EDB with the reason.
- *
- * A writable file of schema v1 to v3 is upgraded to v4 in one transaction, so
- * an interrupted process leaves a file of either version. If the file is not
- * writable or the upgrade fails, the file is read as it is.
  */
 spc_status spc__cache_open(spc__cache **out, const char *path,
                            const char *const *layers, int layer_count,

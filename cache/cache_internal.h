@@ -12,7 +12,6 @@
 enum {
     SPC__APPLICATION_ID = 0x53504354, /* "SPCT" */
     SPC__SCHEMA_VERSION = 4,
-    SPC__SEALED_VERSION = 3, /* the first with seals */
     SPC__BUSY_MS = 5000
 };
 
@@ -82,10 +81,9 @@ typedef struct spc__layer {
     char *path;
     sqlite3 *db;
     bool writable;
-    bool is_only_code; /* it never has choices */
-    bool yields;       /* its records rank last among equal ones */
-    int64_t version;   /* of its schema; views translate older tables */
-    spc_error refused; /* why it could not be upgraded */
+    bool is_only_code;              /* it never has choices */
+    bool yields;                    /* its records rank last among equal ones */
+    spc_error refused;              /* why it accepts no writes */
     struct spc__manifest *manifest; /* signed: records that it lacks are not
                                      * used; NULL: no signature required */
     sqlite3_stmt *statements[SPC__SQL_COUNT];
@@ -142,7 +140,6 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
                                                  void *payload),
                               void *payload, spc_error *error);
 
-/* The tables that differ in v1, with the given name. */
 #define SPC__TABLE_PROBLEM(name)                                               \
     "CREATE TABLE " name " ("                                                  \
     " id INTEGER PRIMARY KEY,"                                                 \
@@ -178,7 +175,7 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     " unix_seconds INTEGER NOT NULL,"                                          \
     " UNIQUE (problem, template, template_hash, config))"
 
-/* Added in v3. A seal is the digest of the row `record` of the table `kind`.
+/* A seal is the digest of the row `record` of the table `kind`.
  * For code it includes the identity. Every record must have a seal. */
 #define SPC__TABLE_SEAL                                                        \
     "CREATE TABLE seal ("                                                      \
@@ -195,7 +192,7 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     " unix_seconds INTEGER NOT NULL,"                                          \
     " PRIMARY KEY (kind, record)) WITHOUT ROWID"
 
-/* Added in v4: networks (network.c), and their weights in parts. */
+/* Networks (network.c), and their weights in parts. */
 #define SPC__TABLE_NETWORK                                                     \
     "CREATE TABLE network ("                                                   \
     " id INTEGER PRIMARY KEY,"                                                 \
@@ -215,7 +212,7 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     " bytes BLOB NOT NULL,"                                                    \
     " UNIQUE (network, part))"
 
-/* Added in v4: leases, which record who works on what until when (lease.c). */
+/* Leases, which record who works on what until when (lease.c). */
 #define SPC__TABLE_LEASE                                                       \
     "CREATE TABLE lease ("                                                     \
     " work TEXT PRIMARY KEY NOT NULL,"                                         \
@@ -326,14 +323,6 @@ bool spc__choose_next(spc__layer *layer, int64_t problem);
 /* The collation spc_buckets, which orders a listing. */
 int spc__compare_buckets(void *unused, int a_bytes, const void *a_text,
                          int b_bytes, const void *b_text);
-
-/* upgrade.c */
-
-/* Makes a checked file of an older version usable for the current statements.
- * It upgrades the file. If the file is not writable or that fails, it adds
- * views, and the layer is read-only. A file of the current version is
- * unchanged. */
-spc_status spc__upgrade(spc__layer *layer, spc_error *error);
 
 /* statement.c */
 

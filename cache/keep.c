@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keep.c - prunes, pins and migrates records. */
+/* keep.c - prunes and pins records. */
 #include "cache/keep.h"
 
 #include "base/clock.h"
@@ -368,36 +368,4 @@ bool spc__choose_next(spc__layer *layer, int64_t problem)
             spc__layer_end(layer, choose_next(layer, problem, &chosen), NULL);
     sqlite3_busy_timeout(layer->db, SPC__BUSY_MS);
     return status == SPC_OK && chosen;
-}
-
-/* ---- versions ------------------------------------------------------------ */
-
-/* Reads the current version. Opening for reading does not upgrade the file. */
-static spc_status version_of(int *out, const char *path, spc_error *error)
-{
-    spc__cache *cache = NULL;
-    spc_status status = spc__cache_open(&cache, NULL, &path, 1, error);
-
-    *out = status == SPC_OK ? (int)cache->layers[0].version : 0;
-    spc__cache_close(cache);
-    return status;
-}
-
-spc_status spc__cache_migrate(const char *path, int *from, int *to,
-                              spc_error *error)
-{
-    spc__cache *cache = NULL;
-    spc__layer *layer;
-    spc_status status = version_of(from, path, error);
-
-    if (status != SPC_OK)
-        return status;
-    status = spc__cache_open(&cache, path, NULL, 0, error);
-    *to = status == SPC_OK ? (int)cache->layers[0].version : *from;
-    if (status == SPC_OK && *to != SPC__SCHEMA_VERSION) /* the upgrade
-                                                         * failed: find the
-                                                         * reason */
-        status = spc__cache_writer(&layer, cache, error);
-    spc__cache_close(cache);
-    return status;
 }

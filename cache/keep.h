@@ -34,8 +34,4 @@ spc_status spc__cache_release(spc__cache *cache, int64_t *released,
 spc_status spc__cache_pin(spc__cache *cache, int64_t problem,
                           const char *choice, spc_error *error);
 
-/* Upgrades a file with an older schema to the current one. */
-spc_status spc__cache_migrate(const char *path, int *from, int *to,
-                              spc_error *error);
-
 #endif

@@ -46,20 +46,17 @@ static char *make_uri(const char *path, open_way way)
     return spc__buf_detach(&uri);
 }
 
-/* Our files have no views or triggers of their own. Those of a foreign file
- * could return endless rows or alter records, so they, and expressions in
- * tables, may not call functions. From SQLite 3.35 on only our temporary views
- * remain usable, which read older files. */
+/* Our files have no views or triggers. Those of a foreign file could return
+ * endless rows or alter records, so they are disabled, and expressions in
+ * tables may not call functions. */
 static void forbid_foreign(sqlite3 *db)
 {
-    enum { TEMPORARY_STAY = 3035000, MOST_BYTES = 1 << 29 };
+    enum { MOST_BYTES = 1 << 29 };
 
-    if (sqlite3_libversion_number() >= TEMPORARY_STAY) {
-        sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, NULL);
 #ifdef SQLITE_DBCONFIG_ENABLE_VIEW
-        sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
+    sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, NULL);
 #endif
-    }
     sqlite3_limit(db, SQLITE_LIMIT_LENGTH, MOST_BYTES);
 #ifdef SQLITE_DBCONFIG_TRUSTED_SCHEMA
     sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
@@ -242,8 +239,6 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
     if (empty && (status = spc__schema_create(layer, error)) != SPC_OK)
         return status;
     if (!empty && (status = check_columns(layer, rc, error)) != SPC_OK)
-        return status;
-    if (!empty && (status = spc__upgrade(layer, error)) != SPC_OK)
         return status;
     if (!layer->writable || leave_pack(layer))
         return SPC_OK;

@@ -24,7 +24,7 @@
  *   meta        facts about the file itself
  *
  * Numbers that may be NaN are stored as NULL. These are the tables of version
- * 4. upgrade.c reads and upgrades older ones.
+ * 4. Versions 1 to 3 were never released; their files are refused.
  */
 #include "cache/cache_internal.h"
 
@@ -107,6 +107,12 @@ static spc_status judge(const char *path, uint32_t application,
                          "cannot open '%s': its schema is version %u, and this "
                          "spctune knows version %d; update spctune, or name "
                          "another file",
+                         path, version, SPC__SCHEMA_VERSION);
+    if (version > 0 && version < SPC__SCHEMA_VERSION)
+        return spc__fail(error, SPC_EDBVERSION,
+                         "cannot open '%s': its schema is version %u, which "
+                         "was never released, and this spctune knows version "
+                         "%d; move it away and tune again",
                          path, version, SPC__SCHEMA_VERSION);
     if (version < 1)
         return spc__fail(error, SPC_EDB,
@@ -292,7 +298,6 @@ spc_status spc__schema_check(bool *empty, spc__layer *layer, int *rc,
         *rc = result;
     if (result != SQLITE_OK)
         return spc__layer_fail(layer, result, "open", error);
-    layer->version = version;
     *empty = tables == 0 && application == 0;
     if (*empty)
         return SPC_OK;

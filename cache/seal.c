@@ -268,8 +268,7 @@ spc_status spc__seal_check(const spc__layer *layer, sqlite3_stmt *stmt, int i,
 {
     bool sealed = sqlite3_column_type(stmt, i) != SQLITE_NULL;
 
-    if (sealed ? sqlite3_column_int(stmt, i) != 0
-               : layer->version < SPC__SEALED_VERSION)
+    if (sealed && sqlite3_column_int(stmt, i) != 0)
         return SPC_OK;
     return spc__seal_fail(layer, spc__seal_fault(layer, sealed), what, record,
                           error);

@@ -278,10 +278,6 @@ spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
     for (size_t i = 0; i < sizeof(causes) / sizeof(*causes); i++)
         if (causes[i].rc == primary || causes[i].rc == rc)
             says = causes[i].says;
-    if (primary == SQLITE_ERROR && layer->version < SPC__SCHEMA_VERSION)
-        says =
-            "its tables are not those of its version; if another process has "
-            "upgraded it since, open it again, else restore a copy";
 
     int cause = layer->db ? sqlite3_system_errno(layer->db) : 0;
     if (primary == SQLITE_IOERR && (cause == ENOSPC || cause == EDQUOT))

@@ -170,8 +170,6 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
     int rc;
 
     *usable = true;
-    if (layer->version != SPC__SCHEMA_VERSION)
-        return SPC_OK; /* read through views */
     if ((rc = read_ours(&ours)) != SQLITE_OK ||
         (rc = read_things(&there, layer->db)) != SQLITE_OK)
         status = spc__layer_fail(layer, rc, "verify", error);

@@ -2,8 +2,6 @@
 /*
  * verify.c - checks every record of every file against its seal, after checking
  * the tables.
- *
- * Records of older versions have no seals; only their code has a digest.
  */
 #include "cache/cache_internal.h"
 
@@ -87,8 +85,7 @@ static spc_status verify_row(verification *v, const spc__layer *layer,
     const char *kind = (const char *)sqlite3_column_text(stmt, 0);
 
     v->checked++;
-    if (sealed ? sqlite3_column_int(stmt, 2) != 0
-               : layer->version < SPC__SEALED_VERSION) {
+    if (sealed && sqlite3_column_int(stmt, 2) != 0) {
         v->listed += kind != NULL && strcmp(kind, "code") != 0;
         return SPC_OK;
     }

@@ -146,11 +146,9 @@ static void read_row(spc__record *out, spc__record_cursor *cursor)
 static bool is_sound(const spc__record_cursor *cursor)
 {
     int next = spc__record_kind_of(cursor->kind)->count;
-    bool sealed = sqlite3_column_type(cursor->stmt, next) != SQLITE_NULL;
 
     return sqlite3_column_int(cursor->stmt, next + 1) == 0 &&
-           (sealed ? sqlite3_column_int(cursor->stmt, next) != 0
-                   : cursor->layer->version < SPC__SEALED_VERSION);
+           sqlite3_column_int(cursor->stmt, next) != 0;
 }
 
 spc_status spc__cursor_next(bool *more, spc__record *out,

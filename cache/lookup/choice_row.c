@@ -251,14 +251,14 @@ static spc_status is_sound(bool *out, spc__cache *cache, spc__layer *layer,
     return status;
 }
 
-/* A record without a seal is intact only in a file older than seals. */
+/* A record without a seal is damaged. */
 static spc_status check_seal(unsound *out, spc__cache *cache, spc__layer *layer,
                              sqlite3_stmt *stmt, const recipe *from, int seal,
                              int record, spc_error *error)
 {
     spc__buf *bytes = &cache->sealed_bytes;
     bool sealed = has_seal(stmt, seal);
-    bool sound = !sealed && layer->version < SPC__SEALED_VERSION;
+    bool sound = false;
     char hex[SPC__SHA256_HEX];
     spc_status status = SPC_OK;
 

@@ -190,11 +190,6 @@ SPC_API spc_status spc_db_restore(int64_t *released, spc_ctx *ctx);
  * SPC_ENOTFOUND; SPC_EINVAL: that trial did not end well. */
 SPC_API spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice);
 
-/* Brings a file to the schema of this library: *from and *to are versions.
- * Contexts do so too when they open a file that they may write. */
-SPC_API spc_status spc_db_migrate(int *from, int *to, const char *path,
-                                  spc_error *error);
-
 #ifdef __cplusplus
 }
 #endif

@@ -41,7 +41,7 @@ extern "C" {
     X(SPC_EDEVICE, -9, 10, "device error")                                     \
     X(SPC_ENODEVICE, -10, 11, "no such device")                                \
     X(SPC_EDB, -11, 12, "database error")                                      \
-    X(SPC_EDBVERSION, -12, 13, "database has a newer schema")                  \
+    X(SPC_EDBVERSION, -12, 13, "database has another schema")                  \
     X(SPC_ERANGE, -13, 14, "numbers or coordinates out of range")              \
     X(SPC_EDUPLICATE, -14, 15, "duplicate coordinates")                        \
     X(SPC_ECAPACITY, -15, 16, "capacity exceeded")                             \

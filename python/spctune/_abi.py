@@ -1239,8 +1239,6 @@ FUNCTIONS: Dict[str, Tuple[Any, Tuple[Any, ...]]] = {
         c_void_p, c_void_p, POINTER(spc_db_prune_options))),
     "spc_db_restore": (c_int, (c_void_p, c_void_p)),
     "spc_db_pin": (c_int, (c_void_p, c_int64, c_char_p)),
-    "spc_db_migrate": (c_int, (
-        c_void_p, c_void_p, c_char_p, POINTER(spc_error))),
     "spc_scene_load": (c_int, (
         POINTER(c_void_p), c_char_p, POINTER(spc_error))),
     "spc_point_rows_load": (c_int, (

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* db_keep.c - packs, prunes, pins and migrates records, for users of spc.h. */
+/* db_keep.c - packs, prunes and pins records, for users of spc.h. */
 #include "context/class_default.h"
 #include "context/ctx.h"
 #include "spc/db.h"
@@ -88,16 +88,4 @@ spc_status spc_db_pin(spc_ctx *ctx, int64_t id, const char *choice)
     return status == SPC_OK
                ? spc__cache_pin(ctx->cache, id, choice, spc__error_of(ctx))
                : status;
-}
-
-spc_status spc_db_migrate(int *from, int *to, const char *path,
-                          spc_error *error)
-{
-    spc_status status =
-        spc__need(error, __func__, "path", path, "from", from, "to", to, NULL);
-
-    if (status == SPC_OK)
-        status = spc__cache_check_owner(path, error);
-    return status == SPC_OK ? spc__cache_migrate(path, from, to, error)
-                            : status;
 }

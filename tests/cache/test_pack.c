@@ -815,23 +815,6 @@ START_TEST(a_pinned_choice_comes_first_of_all_layers)
 }
 END_TEST
 
-START_TEST(an_old_file_is_brought_to_this_version)
-{
-    int before = 0, after = 0;
-
-    make_tuned("old.db");
-    sql("old.db", "DROP TABLE lease; DROP TABLE network_part; "
-                  "DROP TABLE network; PRAGMA user_version = 3");
-    assert_ok(spc__cache_migrate(at("old.db"), &before, &after, &error));
-    ck_assert_int_eq(before, 3);
-    ck_assert_int_eq(after, SPC__SCHEMA_VERSION);
-    assert_ok(spc__cache_migrate(at("old.db"), &before, &after, &error));
-    ck_assert_int_eq(before, SPC__SCHEMA_VERSION);
-    assert_status(spc__cache_migrate(at("none.db"), &before, &after, &error),
-                  SPC_ENOTFOUND);
-}
-END_TEST
-
 static void add(Suite *all, const char *name, const TTest *const *tests,
                 const int *loops)
 {
@@ -882,7 +865,7 @@ Suite *suite(void)
             pruning_leaves_what_serves,
             pruning_by_age_or_by_template_takes_choices_with_it,
             a_pinned_choice_stays, a_pinned_choice_comes_first_of_all_layers,
-            an_old_file_is_brought_to_this_version, NULL},
+            NULL},
         (const int[]){1, 2, 1, 1, 1});
     return all;
 }

@@ -1291,7 +1291,6 @@ static spc_db_exchange *exchange(which w)
     X(S, 3, spc_db_prune, out_count, ctx, prune_options)                       \
     X(S, 2, spc_db_restore, out_count, ctx)                                    \
     X(S, 3, spc_db_pin, ctx, rows, word)                                       \
-    X(S, 4, spc_db_migrate, out_int, out_int, no_file, error)                  \
     X(V, 1, spc_status_name, status)                                           \
     X(V, 1, spc_status_text, status)                                           \
     X(V, 1, spc_status_exit_code, status)

@@ -775,63 +775,6 @@ START_TEST(the_next_best_serves_where_it_cannot_be_chosen)
 }
 END_TEST
 
-/* ---- files of schema v1 -------------------------------------------------- */
-
-/* A layer of the golden file, as if measured on this machine. */
-static void make_old_file(const char *file, spc_ctx *ctx, const spc_map *map)
-{
-    spc__buf text = SPC__BUF_INIT;
-
-    assert_ok(
-        spc__file_read(&text, SPC_TEST_DATA "/golden/v1.sql", 1 << 20, &error),
-        error.text);
-    spc__buf_printf(
-        &text,
-        "UPDATE trial SET template = 'probe',"
-        " config = 'tile=32,order=gray,arrival=0', log2_rows = %d,"
-        " density = 0.25 WHERE problem = 4;"
-        "UPDATE problem SET device = '%s', target = '%s', rows_bucket = %d,"
-        " density_bucket = %d, layer = replace(layer, 'f16', 'f32'),"
-        " shape = replace(shape, 'f16', 'f32') WHERE id = 4",
-        (int)log2((double)spc_map_rows_out(map)), ctx->info.name,
-        ctx->info.target, (int)round(2 * log2((double)spc_map_rows_out(map))),
-        (int)round(2 * log2(spc_map_density(map))));
-    harm(file, spc__buf_text(&text));
-    spc__buf_release(&text);
-}
-
-static const struct {
-    const char *layer;
-    const char *says;
-} old_cases[] = {
-    {"subm,cin=32,cout=32,dtype=f32", "earlier version of its kernel "
-                                      "(distance 0.00)"},
-    {"subm,cin=16,cout=32,dtype=f32", "(distance 2.45)"},
-};
-
-/* As the user's file, which is upgraded, and as a layer, which is not. */
-START_TEST(what_was_measured_before_an_upgrade_serves_after_it)
-{
-    int c = _i % LENGTH(old_cases);
-    harness r;
-
-    harness_open(&r, open_ctx("cpu", "", templates), old_cases[c].layer,
-                 "gen:uniform,n=300,extent=9");
-    make_old_file(shipped, r.ctx, r.map);
-    harness_close(&r);
-    harness_open(&r,
-                 _i < LENGTH(old_cases) ? open_ctx("cpu", shipped, templates)
-                                        : open_layered("", shipped, templates),
-                 old_cases[c].layer, "gen:uniform,n=300,extent=9");
-    assert_ok(spc_plan_create(&r.plan, r.ctx, &r.conv, r.map, 0),
-              spc_ctx_error(r.ctx));
-    ck_assert_int_eq(spc_plan_match(r.plan), SPC_MATCH_NEAREST);
-    assert_says(spc_plan_reason(r.plan), old_cases[c].says);
-    ck_assert_str_eq(spc_plan_config(r.plan), "tile=32,order=gray,arrival=0");
-    harness_close(&r);
-}
-END_TEST
-
 /* ---- code from the database ---------------------------------------------- */
 
 /* Makes the plan once with permission to compile, in a separate context. */
@@ -1646,9 +1589,6 @@ int main(void)
                         LENGTH(families));
     tcase_add_loop_test(order, rows_in_and_rows_out_are_compared_apart, 0, 3);
     tcase_add_test(order, a_record_says_from_how_many_rows_it_came);
-    tcase_add_loop_test(order,
-                        what_was_measured_before_an_upgrade_serves_after_it, 0,
-                        2 * LENGTH(old_cases));
     tcase_add_loop_test(order, a_default_for_few_tiles_shares_them, 0,
                         LENGTH(few_tiles));
     tcase_add_loop_test(order,

@@ -352,21 +352,19 @@ static spc_status run_verify(spc_ctx *ctx, cli *self, const db_args *args,
 }
 
 static const db_verb verbs[] = {
-    {"ls", "[--all]", 0, 0, "all", false, run_ls, NULL},
-    {"show", "ID", 1, 1, "", false, run_show, NULL},
-    {"verify", "[--key FILE]", 0, 0, "", false, run_verify, NULL},
+    {"ls", "[--all]", 0, 0, "all", false, run_ls},
+    {"show", "ID", 1, 1, "", false, run_show},
+    {"verify", "[--key FILE]", 0, 0, "", false, run_verify},
     {"export", "[-o FILE] [--code|--choices]", 0, 0, "output choices code",
-     false, db_export, NULL},
-    {"import", "FILE...", 1, 999, "", true, db_import, NULL},
-    {"merge", "FILE...", 1, 999, "", true, db_merge, NULL},
-    {"diff", "FILE", 1, 1, "", false, db_diff, NULL},
+     false, db_export},
+    {"import", "FILE...", 1, 999, "", true, db_import},
+    {"merge", "FILE...", 1, 999, "", true, db_merge},
+    {"diff", "FILE", 1, 1, "", false, db_diff},
     {"prune", "[--losers] [--stale] [--days N]", 0, 0, "losers stale days",
-     false, db_prune, NULL},
-    {"release", "", 0, 0, "", false, db_release, NULL},
-    {"pin", "ID [--choice 'TEMPLATE CONFIG']", 1, 1, "choice", false, db_pin,
-     NULL},
-    {"pack", "[--whole] FILE.db", 1, 1, "whole", false, db_pack, NULL},
-    {"migrate", "FILE...", 1, 999, "", true, NULL, db_migrate},
+     false, db_prune},
+    {"release", "", 0, 0, "", false, db_release},
+    {"pin", "ID [--choice 'TEMPLATE CONFIG']", 1, 1, "choice", false, db_pin},
+    {"pack", "[--whole] FILE.db", 1, 1, "whole", false, db_pack},
 };
 
 enum { VERBS = sizeof(verbs) / sizeof(*verbs) };
@@ -464,8 +462,6 @@ static spc_status run(cli *self, void *args)
         return fail_words(verb, words->count > 0 ? words->at[0] : NULL);
     snprintf(where, sizeof(where), "on db %s", verb->name);
     idle_say_but(self, where, verb->used);
-    if (verb->run_closed != NULL)
-        return verb->run_closed(self, words->at + 1);
     return run_on(self, verb, args);
 }
 
@@ -489,8 +485,7 @@ const cli_command cli_db = {
         "code of each\ntarget, and NAME.manifest, which minisign may sign; "
         "'db verify --key FILE' checks\nit. 'db prune' removes unneeded "
         "records, 'db release' restores set-aside records\nthat match their "
-        "digest, 'db pin ID --choice TRIAL' chooses by hand,\n"
-        "'db migrate FILE...' converts files of older versions.",
+        "digest, 'db pin ID --choice TRIAL' chooses by hand.",
     .options = options,
     .args_bytes = sizeof(db_args),
     .run = run,

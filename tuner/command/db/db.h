@@ -21,8 +21,7 @@ typedef struct db_verb {
     int least, most;  /* operands */
     const char *used; /* of the command's options */
     bool creates;     /* the database need not exist */
-    db_run *run;      /* NULL for run_closed */
-    spc_status (*run_closed)(cli *self, const char *const *files);
+    db_run *run;
 } db_verb;
 
 /* A whole number from 1 on; otherwise 0. */
@@ -33,6 +32,5 @@ db_run db_export, db_import, db_merge, db_diff;
 
 /* db_keep.c */
 db_run db_pack, db_prune, db_release, db_pin;
-spc_status db_migrate(cli *self, const char *const *files);
 
 #endif

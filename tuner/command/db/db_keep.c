@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* db_keep.c - spctune db pack, prune, pin, migrate. */
+/* db_keep.c - spctune db pack, prune, pin. */
 #include "base/plural.h"
 #include "command/cli/output.h"
 #include "command/db/db.h"
@@ -126,44 +126,4 @@ spc_status db_pin(spc_ctx *ctx, cli *self, const db_args *args,
         return cli_fail_ctx(status, ctx);
     return print_count(self, "problem", id,
                        args->only != NULL ? "is pinned" : "is pinned no more");
-}
-
-/* ---- migrate ------------------------------------------------------------- */
-
-static spc_status migrate_file(const cli *self, spc__json *json,
-                               const char *file)
-{
-    spc_error error = {0};
-    int from = 0, to = 0;
-    spc_status status = spc_db_migrate(&from, &to, file, &error);
-
-    if (status != SPC_OK)
-        return cli_fail(status, "%s", error.text);
-    if (!self->globals.json) {
-        printf("%s: version %d -> %d\n", file, from, to);
-        return SPC_OK;
-    }
-    spc__json_object(json, NULL);
-    spc__json_text(json, "file", file);
-    spc__json_int(json, "from", from);
-    spc__json_int(json, "to", to);
-    spc__json_end_object(json);
-    return SPC_OK;
-}
-
-spc_status db_migrate(cli *self, const char *const *files)
-{
-    spc__buf text = SPC__BUF_INIT;
-    spc__json json;
-    spc_status status = SPC_OK;
-
-    spc__json_init(&json, &text);
-    spc__json_array(&json, NULL);
-    for (int i = 1; i < self->operands.count && status == SPC_OK; i++)
-        status = migrate_file(self, &json, *files++);
-    spc__json_end_array(&json);
-    if (status == SPC_OK && self->globals.json)
-        status = output_json(&text);
-    spc__buf_release(&text);
-    return status;
 }
