@@ -23,3 +23,10 @@ foreach(module IN LISTS modules)
   set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3600
     ENVIRONMENT "SPC_LIBRARY=$<TARGET_FILE:spclab_other>;SPC_DATABASE=${CMAKE_CURRENT_BINARY_DIR}/python.db")
 endforeach()
+
+# On request, as it builds everything once more: ctest -C package -L package
+add_test(NAME python_wheel CONFIGURATIONS package COMMAND sh
+  ${CMAKE_CURRENT_SOURCE_DIR}/python_wheel.sh ${PROJECT_SOURCE_DIR}
+  ${SPC_TEST_PYTHON} ${CMAKE_CURRENT_BINARY_DIR}/wheel)
+set_tests_properties(python_wheel PROPERTIES SKIP_RETURN_CODE 77
+  LABELS "package;slow" TIMEOUT 3600)

@@ -118,6 +118,7 @@ class Context:
         self.pid = os.getpid()
         self.plans: Dict[Any, List[Any]] = {}
         self.ptr: Optional[int] = None
+        self.has_told = False  # that kernels are being compiled
         self._busy = threading.Lock()
         self._ended: Deque[Tuple[Any, int]] = collections.deque()
         self._keep = self._words()

@@ -9,13 +9,14 @@ as anything holds it. Nothing here knows NumPy or PyTorch: data are addresses.
 import ctypes
 import functools
 import itertools
+import logging
 import threading
 import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _abi, context
 from ._lib import Error, check, fast, lib, text_of
-from .context import Context
+from .context import Context, logger
 
 __all__ = ["Coords", "Layer", "Map", "Relation", "layer_of"]
 
@@ -184,14 +185,31 @@ class Plan:
 
 
 class Table:
-    """A spc_map. One thread prepares it, and none runs on it meanwhile."""
+    """A spc_map. One thread prepares it, and none runs on it meanwhile.
 
-    def __init__(self, ctx: Context, pointer: int) -> None:
-        self.ctx, self.ptr = ctx, pointer
+    `home` is the stream on which its memory was taken, and given back in the
+    order of that stream: if others ran on the map, its end waits for them.
+    """
+
+    def __init__(self, ctx: Context, pointer: int, home: Optional[int]) -> None:
+        self.ctx, self.ptr, self.home = ctx, pointer, home
         self.lock = threading.Lock()
+        self.is_shared = False
 
     def __del__(self) -> None:
-        self.ctx.release(lib.spc_map_free, self.ptr)
+        free = self._wait_and_free if self.is_shared else lib.spc_map_free
+        self.ctx.release(free, self.ptr)
+
+    def _wait_and_free(self, pointer: int) -> None:
+        lib.spc_ctx_synchronize(self.ctx.ptr)
+        lib.spc_map_free(pointer)
+
+    def ready(self, stream: Optional[int]) -> None:
+        """Before a run on `stream`, which differs from home: what the home
+        stream has begun on the map is done."""
+        if not self.is_shared:
+            self.ctx.check(lib.spc_ctx_synchronize(self.ctx.ptr))
+            self.is_shared = True
 
     def plan(
         self, key: Tuple["Layer", int, bool], stream: Optional[int]
@@ -205,13 +223,36 @@ class Table:
             for plan in known:
                 if lib.spc_plan_fits(plan.ptr, self.ptr):
                     ctx.check(lib.spc_map_prepare(self.ptr, plan.ptr, stream))
+                    if stream != self.home:
+                        ctx.check(lib.spc_ctx_synchronize(ctx.ptr))
                     return plan
+            self._tell(conv)
             out = ctypes.c_void_p()
             flags = ctx.flags | (KRSC if which == _abi.SPC_WGRAD else 0)
             ctx.check(lib.spc_plan_create(out, ctx.ptr, conv, self.ptr, flags))
             plan = Plan(ctx, _address(out))
             known.append(plan)
             return plan
+
+    def _tell(self, conv: Any) -> None:
+        """Says that a kernel has to be compiled: the first time as a warning,
+        since that takes seconds."""
+        rows_in = lib.spc_map_rows_in(self.ptr)
+        rows_out = lib.spc_map_rows_out(self.ptr)
+        ask = _abi.spc_explain_question(
+            ctypes.pointer(conv), rows_in, rows_out, lib.spc_map_pairs(self.ptr)
+        )
+        out = _abi.spc_explanation()
+        if lib.spc_explain(out, self.ctx.ptr, ask, 0) or out.has_code:
+            return
+        level = logging.INFO if self.ctx.has_told else logging.WARNING
+        self.ctx.has_told = True
+        logger.log(
+            level,
+            "%s: compiling a kernel for '%s'; it is kept in the database",
+            self.ctx.device,
+            text_of(lib.spc_conv_format, conv),
+        )
 
 
 class Call:
@@ -240,6 +281,8 @@ class Call:
         if grad is not None:
             buffers.grad = grad
         table = self.table
+        if stream != table.home:
+            table.ready(stream)
         with table.lock:
             status = (fast if quick else lib).spc_plan_execute(
                 self.plan.ptr, table.ptr, buffers, stream
@@ -284,6 +327,8 @@ class FeatureCall:
         buffers = _abi.spc_feature_buffers()
         for name, address in addresses.items():
             setattr(buffers, name, address)
+        if stream != self.table.home:
+            self.table.ready(stream)
         with self.table.lock:
             status = lib.spc_feature_plan_execute(
                 self.ptr, None, self.table.ptr, buffers, stream
@@ -367,7 +412,7 @@ class Relation:
         ends = (self.coarse, self.fine) if inverse else (self.fine, self.coarse)
         with ctx.calling():
             ctx.check(create(out, ends[0].ptr, ends[1].ptr, geometry))
-            table = Table(ctx, _address(out))
+            table = Table(ctx, _address(out), stream)
             ctx.check(lib.spc_map_update(table.ptr, None, None, 0, stream))
             ctx.check(lib.spc_map_check(table.ptr, stream))
         return table

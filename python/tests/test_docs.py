@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Python lines of docs/python.md run as they are written."""
+
+import os
+import re
+import unittest
+
+try:
+    import numpy
+    import torch
+except ImportError as missing:
+    raise unittest.SkipTest(f"{missing.name} is not installed") from None
+
+import dense
+
+import spctune
+
+PAGE = os.path.join(
+    os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "python.md"
+)
+
+
+class Page(unittest.TestCase):
+    def test_blocks_run(self):
+        with open(PAGE, encoding="utf-8") as file:
+            blocks = re.findall(r"```python\n(.*?)```", file.read(), re.S)
+        voxels = dense.scene(200, 10)
+        rng = numpy.random.default_rng(0)
+
+        def draw(*shape):
+            return rng.standard_normal(shape).astype(numpy.float32)
+
+        tensors = {"features": torch.randn(len(voxels), 16), "coords": voxels}
+        arrays = {
+            "coords": voxels.numpy(),
+            "x": draw(len(voxels), 16),
+            "weight": draw(8, 3, 3, 3, 16),
+            "dy": draw(len(voxels), 8),
+        }
+        ran = 0
+        kept = spctune.options()
+        for block in blocks:
+            # Installing and searching would reach other tests.
+            if "install()" in block or "tune(" in block:
+                compile(block, "python.md", "exec")
+                continue
+            names = dict(arrays if "array." in block else tensors)
+            names["spctune"] = spctune
+            try:
+                exec(compile(block, "python.md", "exec"), names)
+            finally:
+                spctune.options(**kept)
+            ran += 1
+            if "z" in names:
+                self.assertEqual(names["z"].features.shape, (len(voxels), 16))
+            if "dw" in names:
+                self.assertEqual(names["dw"].shape, (8, 3, 3, 3, 16))
+        self.assertGreaterEqual(ran, 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
