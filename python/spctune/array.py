@@ -15,7 +15,7 @@ from typing import Any, Optional, Tuple
 from . import _abi
 from ._lib import InvalidError
 from .context import Context
-from .maps import KRSC, Coords, Layer, Map, inverse_of, join, layer_of
+from .maps import Coords, Layer, Map, inverse_of, join, layer_of
 from .maps import make_map as _make_map
 
 __all__ = [
@@ -264,16 +264,8 @@ def conv_gradients(
     grad = _features(m, grad, "grad", m.rows_out, layer.cout, weight)
     module = m._library.module
     grad_x = module.zeros((m.rows_in, layer.cin), dtype=weight.dtype)
-    offsets = weight[0, ..., 0].size
-    shape = (
-        (layer.cout, offsets, layer.cin)
-        if KRSC
-        else (offsets, layer.cin, layer.cout)
-    )
-    grad_w = module.zeros(shape, dtype=weight.dtype)
+    grad_w = module.zeros(weight.shape, dtype=weight.dtype)
     if m.rows_out and m.rows_in:
         _run(m, layer, _abi.SPC_DGRAD, grad_x, grad, weight)
         _run(m, layer, _abi.SPC_WGRAD, grad_w, x, None, grad)
-    if not KRSC:
-        grad_w = module.ascontiguousarray(grad_w.transpose(2, 0, 1))
-    return grad_x, grad_w.reshape(weight.shape)
+    return grad_x, grad_w

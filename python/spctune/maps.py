@@ -27,8 +27,6 @@ DTYPES = {
     "bf16": _abi.SPC_BF16,
 }
 _INVERSE = (_abi.SPC_INVERSE, _abi.SPC_TRANSPOSED, _abi.SPC_GENERATIVE)
-# The layout of gradients of weights, where the library offers a choice.
-KRSC: int = getattr(_abi, "SPC_PLAN_KRSC", 0)
 _numbers = itertools.count(1)
 # Relations by number, for operators of torch.compile, which take tensors only.
 relations: "weakref.WeakValueDictionary[int, Relation]" = (
@@ -228,7 +226,9 @@ class Table:
                     return plan
             self._tell(conv)
             out = ctypes.c_void_p()
-            flags = ctx.flags | (KRSC if which == _abi.SPC_WGRAD else 0)
+            flags = ctx.flags
+            if which == _abi.SPC_WGRAD:  # gradients in the layout of weights
+                flags |= _abi.SPC_PLAN_KRSC
             ctx.check(lib.spc_plan_create(out, ctx.ptr, conv, self.ptr, flags))
             plan = Plan(ctx, _address(out))
             known.append(plan)

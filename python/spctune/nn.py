@@ -10,7 +10,7 @@ Weights are [cout, kx, ky, kz, cin / groups].
 """
 
 import math
-from typing import Any, Optional, Sequence, Union
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
 import torch
 from torch import Tensor, nn
@@ -124,6 +124,7 @@ class Conv3d(Convolution):
         super().__init__(cin, cout, kernel, groups, bias, device, dtype)
         self.kernel_size, self.stride = kernel, three(stride)
         self.padding, self.dilation = three(padding), three(dilation)
+        self._words: Dict[Optional[Tuple[int, ...]], str] = {}
         still = self.stride == (1, 1, 1)
         self.rule = rule or ("subm" if still else "floor")
         if self.rule not in ("subm", "floor", "footprint"):
@@ -138,6 +139,13 @@ class Conv3d(Convolution):
 
     def words(self, shape: Optional[Sequence[int]]) -> str:
         """The geometry of the layer on a spatial shape."""
+        key = tuple(shape) if shape and self.rule == "footprint" else None
+        words = self._words.get(key)
+        if words is None:
+            words = self._words[key] = self._make_words(shape)
+        return words
+
+    def _make_words(self, shape: Optional[Sequence[int]]) -> str:
         words = (
             f"k={by_axis(self.kernel_size)},dilation={by_axis(self.dilation)}"
         )

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from . import _abi, context, maps
-from ._lib import Error, InvalidError
+from ._lib import Error, InvalidError, UnsupportedError
 from .context import Context
-from .maps import KRSC, Coords, Layer, Map
+from .maps import Coords, Layer, Map
 
 __all__ = ["AnyMap", "conv", "kernel_map", "inverse_map", "join_maps"]
 
@@ -423,15 +423,9 @@ def _backward_weight(
     if grad.shape[0] == 0 or x.shape[0] == 0:
         return torch.zeros_like(weight, memory_format=torch.contiguous_format)
     stream = _stream(grad)
-    offsets, group_in = weight[0, ..., 0].numel(), weight.shape[-1]
     wide = weight.dtype == torch.float32
-    shape = (
-        (layer.cout, offsets, group_in)
-        if KRSC
-        else (offsets, group_in, layer.cout)
-    )
     out = torch.empty(
-        shape, device=x.device, dtype=torch.float32 if wide else x.dtype
+        weight.shape, device=x.device, dtype=torch.float32 if wide else x.dtype
     )
     call = m.relation.call(layer, _abi.SPC_WGRAD, wide, stream)
     scratch, work = _bytes(call.work_bytes, x)
@@ -445,9 +439,7 @@ def _backward_weight(
         stream,
         stream is not None or x.shape[0] < 1000,
     )
-    if not KRSC:
-        out = out.permute(2, 0, 1).contiguous()
-    return out.view(weight.shape).to(weight.dtype)
+    return out if wide else out.to(weight.dtype)
 
 
 def _gradients(
@@ -483,13 +475,23 @@ class _Conv(torch.autograd.Function):
         return _forward(x, weight, bias, m, packs)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
+        need_first(grad)
         x, weight, bias = ctx.saved_tensors
         needs = ctx.needs_input_grad
         dx, dw = _gradients(grad, x, weight, ctx.map, needs[:2], ctx.packs)
         db = _bias_gradient(grad, bias) if needs[2] else None
         return dx, dw, db, None, None
+
+
+def need_first(grad: Tensor) -> None:
+    """Refuses a gradient that is itself to be differentiated: gradients are
+    computed outside of autograd."""
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise UnsupportedError(
+            "second derivatives of sparse layers are not supported: call "
+            "backward() without create_graph"
+        )
 
 
 def _bias_gradient(grad: Tensor, bias: Tensor) -> Tensor:

@@ -9,7 +9,16 @@ from torch import Tensor
 from . import ops
 from ._lib import InvalidError
 from .maps import Map
-from .ops import _NAMES, AnyMap, _bytes, _map_of, _need_rows, _ready, _stream
+from .ops import (
+    _NAMES,
+    AnyMap,
+    _bytes,
+    _map_of,
+    _need_rows,
+    _ready,
+    _stream,
+    need_first,
+)
 
 __all__ = ["pool"]
 
@@ -81,8 +90,8 @@ class _Pool(torch.autograd.Function):
         return out
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> Any:
+        need_first(grad)
         return (
             _backward(grad, ctx.saved_tensors[0], ctx.map, ctx.kind),
             None,

@@ -32,6 +32,52 @@ row, = spctune.db("cpu")
 assert "cin=5,cout=7" in row["layer"], row
 assert row["choice"] == report.winner, row
 """
+MEMORY = """
+import ctypes, gc
+import numpy as np
+import spctune
+from spctune import _abi, array, context, maps
+from support import scene
+
+held = {}
+
+def hook(device):
+    made = _abi.spc_memory_hook(ordered=True)
+
+    def alloc(size, stream, payload):
+        gc.collect()  # maps that ended are not freed within a call
+        memory = np.zeros(size + 256, np.uint8)
+        address = (memory.ctypes.data + 255) // 256 * 256
+        held[address] = memory
+        return address
+
+    def free(address, size, stream, payload):
+        del held[address]
+
+    made.alloc, made.free = type(made.alloc)(alloc), type(made.free)(free)
+    kept.append(made)
+    return made
+
+kept = []
+context.memory_hooks["cpu"] = hook
+coords = scene(300, 10)
+x = np.ones((len(coords), 16), np.float32)
+w = np.ones((16, 3, 3, 3, 16), np.float32)
+most = 0
+for i in range(20):
+    circle = [array.make_map(coords, "conv,k=3,stride=2,rule=floor")]
+    circle.append(circle)  # only the collector ends this one
+    array.conv(x, w, circle[0])
+    most = max(most, len(held))
+del circle
+gc.collect()
+array.make_map(coords, "subm,k=3")  # frees what ended within a call
+gc.collect()
+assert most > 0
+assert not maps.relations, len(maps.relations)
+assert len(held) < most, (len(held), most)
+print("held", len(held))
+"""
 CONV = "conv,k=3,stride=2,padding=1,rule=footprint,shape=12"
 
 
@@ -194,6 +240,24 @@ class Lives(unittest.TestCase):
                 array.conv(self.x, self.w, array.make_map(self.coords, CONV))
             sizes.append(resident())
         self.assertLess(sizes[2] - sizes[1], 2 << 20)
+
+    def test_memory_comes_from_a_hook_and_goes_back(self):
+        folder = os.path.dirname(os.path.abspath(spctune.__file__))
+        here = os.path.dirname(os.path.abspath(__file__))
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", MEMORY],
+            env=dict(
+                os.environ,
+                PYTHONPATH=os.path.dirname(folder) + os.pathsep + here,
+            ),
+            capture_output=True,
+            text=True,
+            timeout=600,
+            check=False,
+        )
+        self.assertEqual(
+            (done.returncode, done.stdout), (0, "held 0\n"), done.stderr
+        )
 
     def test_threads_share_a_map(self):
         m = array.make_map(self.coords, "subm,k=3")

@@ -285,6 +285,7 @@ class Layers(unittest.TestCase):
         """As VoxelNeXt does with coarser levels."""
         down = sp.SparseConv3d(4, 8, 3, 2, 1, bias=False)
         y = down(self.x)
+        kept = y.indices.clone()
         y.indices[:, 1:] *= 2
         wide = sp.SparseConvTensor(y.features, y.indices, self.shape + [], 2)
         wide.spatial_shape = [2 * s for s in y.spatial_shape]
@@ -296,7 +297,7 @@ class Layers(unittest.TestCase):
             )
         )
         self.assertTrue(torch.equal(got.features, again.features))
-        self.assertTrue(torch.equal(down(self.x).dense(), down(self.x).dense()))
+        self.assertTrue(torch.equal(down(self.x).indices, kept))
 
     def test_record_voxel_count(self):
         layer = sp.SparseConv3d(4, 8, 3, 2, 1, record_voxel_count=True)

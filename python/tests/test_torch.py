@@ -420,6 +420,13 @@ class Lives(Case):
         )
         close(self, layer(y).features, want)
 
+    def test_second_derivatives_are_refused(self):
+        layer = nn.Conv3d(16, 24, 3)
+        x = self.x.clone().requires_grad_()
+        y = layer(self.tensor(x)).features.sum()
+        with self.assertRaisesRegex(spctune.Error, "second derivatives"):
+            torch.autograd.grad(y, x, create_graph=True)
+
     def test_a_write_to_weights_is_seen(self):
         layer = nn.Conv3d(16, 24, 3).eval()
         with torch.no_grad():
