@@ -137,7 +137,7 @@ static char *run(const layer *l, int pass, const spc_plan *plan, size_t *bytes)
     char *host = malloc(*bytes + GUARD);
     memset(host, 0x7f, *bytes + GUARD);
     assert_ok(l->ctx, spc_memory_alloc((void **)&y, l->ctx, *bytes + GUARD));
-    assert_ok(l->ctx, spc_copy_to_device(l->ctx, y, host, *bytes + GUARD));
+    assert_ok(l->ctx, spc_memory_upload(y, l->ctx, host, *bytes + GUARD));
     assert_ok(l->ctx,
               spc_memory_alloc((void **)&work, l->ctx,
                                spc_plan_workspace_bytes(plan, map) + 1));
@@ -145,14 +145,13 @@ static char *run(const layer *l, int pass, const spc_plan *plan, size_t *bytes)
     if (pass != SPC_WGRAD) {
         assert_ok(l->ctx, spc_memory_alloc((void **)&packed, l->ctx,
                                            spc_plan_weights_bytes(plan)));
-        assert_ok(l->ctx,
-                  spc_plan_pack_weights(plan, packed, w, SPC_KRSC, NULL));
+        assert_ok(l->ctx, spc_plan_pack(packed, plan, w, SPC_KRSC, NULL));
         buffers.weights = packed;
         buffers.grad = NULL;
     }
     assert_ok(l->ctx, spc_plan_execute(plan, map, &buffers, NULL));
     assert_ok(l->ctx, spc_ctx_synchronize(l->ctx));
-    assert_ok(l->ctx, spc_copy_to_host(l->ctx, host, y, *bytes + GUARD));
+    assert_ok(l->ctx, spc_memory_download(host, l->ctx, y, *bytes + GUARD));
     for (int i = 0; i < GUARD; i++)
         ck_assert_msg(host[*bytes + (size_t)i] == 0x7f,
                       "byte %d after the output was written", i);
@@ -344,7 +343,7 @@ START_TEST(what_has_another_capacity_is_filled_again)
     refuses(spc_plan_execute(plan, l.map, &(spc_buffers){0}, NULL), SPC_ESTATE,
             "with the new capacity of its sets: call spc_map_update");
     refuses(spc_map_check(l.map, NULL), SPC_ESTATE, "spc_map_update");
-    refuses(spc_map_download(l.map, index), SPC_ESTATE, "spc_map_update");
+    refuses(spc_map_download(index, l.map), SPC_ESTATE, "spc_map_update");
     assert_ok(ctx, spc_map_update(l.map, NULL, NULL, 0, NULL));
     assert_ok(ctx, spc_map_check(l.map, NULL));
     ck_assert_int_eq(spc_map_rows_out(l.map), r.count);
