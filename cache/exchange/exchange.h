@@ -10,15 +10,7 @@
 #define SPC_CACHE_EXCHANGE_H
 
 #include "cache/cache.h"
-
-/* The result of offering a record to a file. */
-typedef enum spc__fate {
-    SPC__FATE_ACCEPTED,
-    SPC__FATE_KNOWN,   /* the file has the same record */
-    SPC__FATE_OLDER,   /* the file has a higher record */
-    SPC__FATE_STALE,   /* accepted, but its template has changed since */
-    SPC__FATE_REJECTED /* with a reason */
-} spc__fate;
+#include "cache/exchange/fate.h"
 
 /* The results of an exchange, and its callbacks. */
 typedef struct spc__exchange {

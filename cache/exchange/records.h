@@ -7,7 +7,7 @@
 #define SPC_CACHE_RECORDS_H
 
 #include "cache/cache_internal.h"
-#include "cache/exchange/exchange.h"
+#include "cache/exchange/fate.h"
 #include "cache/exchange/record_form.h"
 
 /* Reads the records of one kind from a file, in the order of their keys. */

@@ -4,7 +4,7 @@
 #define SPC_CACHE_NETWORK_H
 
 #include "cache/cache_internal.h"
-#include "cache/exchange/exchange.h"
+#include "cache/exchange/fate.h"
 
 /*
  * Merges the networks of another file into a writable one, within its

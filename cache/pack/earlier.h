@@ -3,7 +3,8 @@
 #ifndef SPC_CACHE_EARLIER_H
 #define SPC_CACHE_EARLIER_H
 
-#include "cache/pack/pack.h"
+#include "cache/pack/pack_report.h"
+#include "spc/status.h"
 
 typedef struct spc__earlier {
     const char *manifest; /* the name of the pack's manifest */

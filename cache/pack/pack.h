@@ -5,21 +5,12 @@
 
 #include "base/buf.h"
 #include "cache/cache.h"
+#include "cache/pack/pack_report.h"
 
 typedef enum spc__pack_form {
     SPC__PACK_APART, /* code in one file per target next to the pack */
     SPC__PACK_WHOLE  /* all code in the pack */
 } spc__pack_form;
-
-typedef struct spc__pack_report {
-    int64_t choices, trials, facts, code;
-    int files;          /* databases, including the first */
-    int64_t bytes;      /* of all of them */
-    int64_t code_bytes; /* of the code before it was compressed */
-    bool compressed;
-    int removed;     /* code files of an earlier pack of that name */
-    char left[1024]; /* a foreign file that is read with it, or "" */
-} spc__pack_report;
 
 /* Adds records before the trials that lost are removed. NULL: nothing. The
  * cache has only the records. */

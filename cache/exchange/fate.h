@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fate.h - what becomes of a record that is offered to a file. */
+#ifndef SPC_CACHE_FATE_H
+#define SPC_CACHE_FATE_H
+
+/* The result of offering a record to a file. */
+typedef enum spc__fate {
+    SPC__FATE_ACCEPTED,
+    SPC__FATE_KNOWN,   /* the file has the same record */
+    SPC__FATE_OLDER,   /* the file has a higher record */
+    SPC__FATE_STALE,   /* accepted, but its template has changed since */
+    SPC__FATE_REJECTED /* with a reason */
+} spc__fate;
+
+#endif

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pack_report.h - what a pack has, and what became of an earlier one. */
+#ifndef SPC_CACHE_PACK_REPORT_H
+#define SPC_CACHE_PACK_REPORT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct spc__pack_report {
+    int64_t choices, trials, facts, code;
+    int files;          /* databases, including the first */
+    int64_t bytes;      /* of all of them */
+    int64_t code_bytes; /* of the code before it was compressed */
+    bool compressed;
+    int removed;     /* code files of an earlier pack of that name */
+    char left[1024]; /* a foreign file that is read with it, or "" */
+} spc__pack_report;
+
+#endif
