@@ -152,7 +152,7 @@ void spc__domains_config(spc__attrs *out, const spc__domains *domains, int i);
 bool spc__domains_admit(spc__attrs *out, const spc__domains *domains,
                         const spc__attrs *config, spc_error *why);
 
-/* ---- template.c: parts of questions, shared with space.c ----------------- */
+/* ---- query.c: parts of questions, shared with space.c -------------------- */
 
 bool spc__session_accepts(lua_State *L, spc_error *why);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* artefact.c - the parts that all compilers share. */
+/* compile.c - the parts that all compilers share. */
 #include "compiler/artefact.h"
 
 #include "base/cancel.h"

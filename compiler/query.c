@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * template.c - queries to a template.
+ * query.c - queries to a template.
  *
  * Each public function fills in a question and runs it inside one protected
  * call under the library's lock.
