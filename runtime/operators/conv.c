@@ -217,21 +217,6 @@ void spc__conv_layer(spc__attrs *out, const spc_conv *conv)
         spc__attrs_set_text(out, "accumulator", "f16");
 }
 
-int spc__conv_offsets(const spc_conv *conv)
-{
-    return spc_geometry_offset_count(&conv->geometry);
-}
-
-int spc__conv_group_in(const spc_conv *conv)
-{
-    return conv->cin / conv->groups;
-}
-
-int spc__conv_group_out(const spc_conv *conv)
-{
-    return conv->cout / conv->groups;
-}
-
 bool spc__conv_is_inverse(const spc_conv *conv)
 {
     return spc__conv_row_of(conv->op)->inverse;

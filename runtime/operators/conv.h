@@ -9,6 +9,7 @@
 #define SPC_RUNTIME_CONV_H
 
 #include "base/attrs.h"
+#include "operators/conv_shape.h"
 #include "spc.h"
 
 /* Real layers have far fewer channels, so more are treated as an error.
@@ -31,12 +32,6 @@ void spc__conv_layer(spc__attrs *out, const spc_conv *conv);
 /* Reads a layer from such attrs (`offsets` and `centre` are not needed).
  * Returns false if they do not describe a layer. */
 bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs);
-
-int spc__conv_offsets(const spc_conv *conv); /* kernel volume */
-
-/* The input and output channels of one group. */
-int spc__conv_group_in(const spc_conv *conv);
-int spc__conv_group_out(const spc_conv *conv);
 
 /* True if the geometry is read in reverse: outputs are at the positions that
  * the formula gives to inputs. */

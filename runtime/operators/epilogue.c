@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/number.h"
 #include "base/text/names.h"
-#include "operators/conv.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* feature_bev.c - dense planes of a bird's-eye view. */
 #include "operators/feature_table.h"
+#include "operators/feature_launch.h"
 
 #include "base/error.h"
 #include "operators/feature.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* feature_channels.c - operators that join or repeat neighbouring channels. */
 #include "operators/feature_table.h"
+#include "operators/feature_launch.h"
 
 #include "operators/conv.h"
 

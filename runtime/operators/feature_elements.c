@@ -2,6 +2,7 @@
 /* feature_elements.c - operators on single elements: addition, activations,
  * scale and shift. */
 #include "operators/feature_table.h"
+#include "operators/feature_launch.h"
 
 #include "base/error.h"
 #include "operators/epilogue.h"

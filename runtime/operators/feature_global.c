@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* feature_global.c - pooling over the voxels of each batch element. */
 #include "operators/feature_table.h"
+#include "operators/feature_launch.h"
 
 #include "operators/feature.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* feature_map.c - operators over a map: pooling, un-pooling, and slices. */
 #include "operators/feature_table.h"
+#include "operators/feature_launch.h"
 
 #include "base/error.h"
 #include "base/text/names.h"

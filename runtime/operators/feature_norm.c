@@ -2,6 +2,7 @@
 /* feature_norm.c - normalisation: of a row, or of a group of channels in a
  * batch element. */
 #include "operators/feature_table.h"
+#include "operators/feature_launch.h"
 
 #include "base/error.h"
 #include "operators/feature.h"

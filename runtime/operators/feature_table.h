@@ -12,7 +12,7 @@
 #define SPC_RUNTIME_FEATURE_TABLE_H
 
 #include "base/attrs.h"
-#include "operators/feature_launch.h"
+#include "operators/feature_steps.h"
 #include "spc.h"
 
 /* All operators: the enumerator and the name of the row. Listings have this

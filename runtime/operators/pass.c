@@ -5,7 +5,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/text/names.h"
-#include "operators/conv.h"
+#include "operators/conv_shape.h"
 #include "operators/epilogue.h"
 #include "operators/geometry.h"
 #include <string.h>

@@ -14,6 +14,7 @@
 #include "context/ctx.h"
 #include "coords/map.h"
 #include "operators/feature_table.h"
+#include "operators/feature_launch.h"
 #include "operators/operands.h"
 
 #include "templates/shared/feature_abi.h"

@@ -20,6 +20,7 @@
 #include "lab/floor.h"
 #include "operators/feature.h"
 #include "operators/feature_table.h"
+#include "operators/feature_launch.h"
 #include "tuner/targets.h"
 #include <math.h>
 #include <unistd.h>
