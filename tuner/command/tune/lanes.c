@@ -159,41 +159,6 @@ void lanes_unshare(tune_list *t)
 
 /* ---- in a child ---------------------------------------------------------- */
 
-void lanes_begin(tune_list *t, int item)
-{
-    cli *self = t->job.self;
-
-    if (!self->is_lane) {
-        if (item > 0 && t->job.json == NULL)
-            putchar('\n');
-        return;
-    }
-    if (t->job.json == NULL)
-        return;
-    spc__buf_clear(&t->text);
-    spc__json_init(t->job.json, &t->text);
-    spc__json_array(t->job.json, NULL);
-}
-
-/*
- * Writes the elements of a JSON array without the brackets, which the parent
- * writes.
- */
-void lanes_end(tune_list *t)
-{
-    if (!t->job.self->is_lane) {
-        fflush(stdout); /* show the progress of a long list */
-        return;
-    }
-    if (t->job.json != NULL) {
-        spc__json_end_array(t->job.json);
-        if (t->text.length > 2)
-            fwrite(t->text.data + 1, 1, t->text.length - 2, stdout);
-    }
-    putchar('\0');
-    fflush(stdout);
-}
-
 static void be_child(family *f, int lane, int pipe)
 {
     tune_list *t = f->list;
@@ -214,11 +179,11 @@ static void be_child(family *f, int lane, int pipe)
         t->job.json = &json;
     cli_catch_signals(self);
     /* A process without a device takes no items from the others. */
-    spc_status status = tune_list_open(t);
+    spc_status status = tune_work_open(t);
     if (status == SPC_OK)
-        tune_list_work(t, own);
+        tune_work_take(t, own);
     else
-        tune_list_note(t->shared, status);
+        tune_work_note(t->shared, status);
     spc__buf_release(&t->text);
     fflush(stdout);
     cli_tidy();

@@ -6,7 +6,7 @@
 #ifndef SPC_CMD_LANES_H
 #define SPC_CMD_LANES_H
 
-#include "command/tune/tune_list.h"
+#include "command/tune/tune_work.h"
 
 /* The devices of --device: one; several, "cuda:0,cuda:2"; "cuda:all". */
 typedef struct lanes {
@@ -22,9 +22,5 @@ void lanes_unshare(tune_list *t);
 
 /* Starts the processes and prints their output, item by item. */
 spc_status lanes_run(tune_list *t, const lanes *devices);
-
-/* Called before and after the output of an item. */
-void lanes_begin(tune_list *t, int item);
-void lanes_end(tune_list *t);
 
 #endif

@@ -4,37 +4,8 @@
 #define SPC_CMD_TUNE_LIST_H
 
 #include "command/tune/tuning.h"
-#include "command/tune/worklist.h"
-
-/* The state shared by the processes of all devices. */
-typedef struct tune_shared {
-    int next;   /* item */
-    int status; /* an spc_status: the first failure so far */
-    progress_board board;
-} tune_shared;
-
-typedef struct tune_list {
-    tuning_args *args;
-    worklist list;
-    cli_job job;
-    const work_item *loaded; /* the job has the scenes of this item */
-    bool has_no_device;      /* no context could be opened */
-    tune_shared *shared;
-    spc__buf text; /* lanes.c: the output of one item */
-} tune_list;
 
 /* spctune tune */
 spc_status tune_list_run(cli *self, tuning_args *args);
-
-/* Opens the device of the job's options, once. */
-spc_status tune_list_open(tune_list *t);
-/* Records the result of an item. */
-void tune_list_note(tune_shared *shared, spc_status status);
-
-/*
- * Takes items until none are left, on the device of the job's options. The
- * shared part has the result.
- */
-void tune_list_work(tune_list *t, progress_lane *lane);
 
 #endif
