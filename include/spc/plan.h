@@ -142,8 +142,8 @@ SPC_API spc_status spc_plan_pack_many(int *failed, void *const *packed,
  * streams, and other calls that prepare or read this map (spc_plan_create,
  * spc_map_download), must wait until that is done: spc_ctx_synchronize.
  * What all launches of the plan on the map have in common is decided here. A
- * plan also runs on a map that has its layout because of another plan, but then
- * every launch decides that again. */
+ * plan also runs on a map that has its layout because of another plan. On the
+ * first such map the first launch decides it, on others every launch does. */
 SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
                                    void *stream);
 

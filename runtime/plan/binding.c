@@ -14,23 +14,34 @@
  * there is a binding. */
 struct spc__plan_life {
     int holders;
-    bool ended; /* the plan was freed */
+    bool ended;          /* the plan was freed */
+    spc__binding *spare; /* for spc__binding_keep; NULL: used */
 };
 
 spc_status spc__plan_life_create(spc__plan_life **out, spc_error *error)
 {
-    *out = calloc(1, sizeof(**out));
-    if (*out == NULL)
-        return spc__fail_memory(error, sizeof(**out));
-    (*out)->holders = 1;
+    spc__plan_life *life = calloc(1, sizeof(*life));
+    spc__binding *spare = calloc(1, sizeof(*spare));
+
+    *out = NULL;
+    if (life == NULL || spare == NULL) {
+        free(life);
+        free(spare);
+        return spc__fail_memory(error, sizeof(*life) + sizeof(*spare));
+    }
+    life->holders = 1;
+    life->spare = spare;
+    *out = life;
     return SPC_OK;
 }
 
 static void leave(spc__plan_life *life)
 {
-    if (life != NULL &&
-        __atomic_sub_fetch(&life->holders, 1, __ATOMIC_ACQ_REL) == 0)
-        free(life);
+    if (life == NULL ||
+        __atomic_sub_fetch(&life->holders, 1, __ATOMIC_ACQ_REL) > 0)
+        return;
+    free(life->spare);
+    free(life);
 }
 
 void spc__plan_life_end(spc__plan_life *life)
@@ -158,49 +169,71 @@ static void release(spc__attachment *attachment)
  * may be searching the list, but not for it. */
 static spc__binding *find_ended(const spc_map *map, int list)
 {
-    spc__attachment *at = map->attached[list];
+    spc__attachment *at =
+        __atomic_load_n(&map->attached[list], __ATOMIC_ACQUIRE);
 
     while (at != NULL && !has_ended((spc__binding *)(void *)at))
         at = at->next;
     return (spc__binding *)(void *)at;
 }
 
-/* Fills the binding, and only then shows it to searches. */
-static void give(spc__binding *binding, const spc_plan *plan,
-                 const spc_map *map)
+/* Makes it the plan's binding. Searches may find it from now on. */
+static void give(spc__binding *binding, const spc_plan *plan)
 {
-    bool prepared;
-
-    __atomic_store_n(&binding->attachment.owner, NULL, __ATOMIC_RELAXED);
-    leave(binding->life);
     binding->life = plan->life;
     __atomic_add_fetch(&plan->life->holders, 1, __ATOMIC_RELAXED);
-    prepared = spc__binding_make(binding, plan, map);
-    assert(prepared);
-    (void)prepared;
     __atomic_store_n(&binding->attachment.owner, plan->life, __ATOMIC_RELEASE);
+}
+
+/* Other threads may add to the list at the same time. */
+static void add(spc_map *map, int list, spc__binding *binding)
+{
+    spc__attachment **first = &map->attached[list];
+
+    binding->attachment.release = release;
+    binding->attachment.next = __atomic_load_n(first, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n(first, &binding->attachment.next,
+                                        &binding->attachment, true,
+                                        __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+        ;
 }
 
 spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
                                spc_error *error)
 {
     int list = list_of(plan);
-    spc__binding *binding = find_own(plan, map);
+    spc__binding *ended, *binding;
+    bool prepared;
 
-    if (binding != NULL && is_current(binding, map))
+    if (spc__binding_find(plan, map) != NULL)
         return SPC_OK;
-    if (binding == NULL)
-        binding = find_ended(map, list);
-    if (binding != NULL) {
-        give(binding, plan, map);
-        return SPC_OK;
+    ended = find_ended(map, list);
+    if (ended != NULL) {
+        __atomic_store_n(&ended->attachment.owner, NULL, __ATOMIC_RELAXED);
+        leave(ended->life);
     }
-    if ((binding = calloc(1, sizeof(*binding))) == NULL)
+    binding = ended != NULL ? ended : calloc(1, sizeof(*binding));
+    if (binding == NULL)
         return spc__fail_memory(error, sizeof(*binding));
-    give(binding, plan, map);
-    binding->attachment.release = release;
-    binding->attachment.next = map->attached[list];
-    __atomic_store_n(&map->attached[list], &binding->attachment,
-                     __ATOMIC_RELEASE);
+    prepared = spc__binding_make(binding, plan, map);
+    assert(prepared);
+    (void)prepared;
+    give(binding, plan);
+    if (ended == NULL)
+        add(map, list, binding);
     return SPC_OK;
+}
+
+void spc__binding_keep(const spc__binding *binding, const spc_plan *plan,
+                       const spc_map *map)
+{
+    spc__binding *spare =
+        __atomic_exchange_n(&plan->life->spare, NULL, __ATOMIC_ACQ_REL);
+
+    if (spare == NULL)
+        return;
+    *spare = *binding;
+    give(spare, plan);
+    /* Callers cannot see that a const map has another attachment. */
+    add((spc_map *)(uintptr_t)map, list_of(plan), spare);
 }

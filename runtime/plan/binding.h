@@ -9,6 +9,10 @@
  * Where the capacity of a set has changed, it is not found any more, and
  * spc_map_prepare makes it anew.
  *
+ * A map that has the layouts of a plan without having been prepared for it is
+ * bound by the first launch. The execute path allocates nothing, so this works
+ * for one map of each plan. Launches on others make a binding of their own.
+ *
  * Threads may execute plans on one map at the same time: while its plan lives,
  * a binding does not change. The memory of a binding whose plan was freed
  * serves the next plan.
@@ -42,6 +46,11 @@ bool spc__binding_make(spc__binding *out, const spc_plan *plan,
 /* Attaches the plan's binding to a map that is prepared, unless it is there. */
 spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
                                spc_error *error);
+
+/* Keeps a binding that was made for one call, if it is the first of the plan: it
+ * takes memory that was reserved with the plan. Any thread may call it. */
+void spc__binding_keep(const spc__binding *binding, const spc_plan *plan,
+                       const spc_map *map);
 
 /* Returns the plan's binding on this map, or NULL. */
 const spc__binding *spc__binding_find(const spc_plan *plan, const spc_map *map);

@@ -401,8 +401,7 @@ static spc_status execute(const spc_plan *plan, const spc_map *map,
 }
 
 /* Runs on a map that was not prepared for the plan. The layouts may be there
- * all the same, as other plans use them. Makes a binding for this call alone,
- * because the execute path allocates nothing. */
+ * all the same, as other plans use them. */
 static spc_status execute_unbound(const spc_plan *plan, const spc_map *map,
                                   const spc_buffers *buffers, void *stream,
                                   spc_error *error)
@@ -417,6 +416,7 @@ static spc_status execute_unbound(const spc_plan *plan, const spc_map *map,
         return spc__fail(error, SPC_ESTATE,
                          "the map is not prepared for this plan: call "
                          "spc_map_prepare first");
+    spc__binding_keep(&binding, plan, map);
     return execute(plan, map, &binding, buffers, stream, error);
 }
 
