@@ -81,7 +81,7 @@ class Profile(List[Step]):
             lines.append(
                 f"{s.us:9.1f} {s.floor_us:8.1f} {s.rows_out:9d}  "
                 f"{s.name}: {s.text}"
-                + (f"  [{s.kernel}, {s.origin}]" if s.kernel else "")
+                + (f"  [{s.kernel}, {s.match}]" if s.kernel else "")
             )
         lines.append(f"{self.total():9.1f}  in all, one step after the other")
         return "\n".join(lines)

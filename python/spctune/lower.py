@@ -134,7 +134,10 @@ class _Lowering:
         make; and for layers onto given voxels a node over these. None: it
         cannot."""
         conv, to = maps.geometry_of(m.words), self.ends(m)[1]
-        if conv.op in (_abi.SPC_INVERSE, _abi.SPC_TRANSPOSED):
+        if (
+            conv.op in (_abi.SPC_INVERSE, _abi.SPC_TRANSPOSED)
+            or conv.geometry.rule == _abi.SPC_RULE_GIVEN
+        ):
             at = next((n for n in self.nodes if n.set is to), None)
             return None if at is None else (True, at)
         if not any(s is to for s in self.sets):
@@ -543,6 +546,7 @@ class _Emitter:
         self.graph, self.dtype, self.names = graph, dtype, names
         self.plain = "f32" if dtype == "tf32" else dtype
         self.used: Dict[str, int] = {}
+        self.made: List[Tuple[Any, int]] = []  # voxels, and a tensor over them
 
     def name(self, node: Node) -> str:
         """The module's name; another one each time that it is used again."""
@@ -585,13 +589,16 @@ class _Emitter:
         if words:
             text += ",epilogue=" + "+".join(words)
         name = self.name(node)
-        at = facts["at"]
+        at = NO_TENSOR
+        if facts["at"] is not None:
+            # Any tensor over these voxels that there is already.
+            at = next(t for v, t in self.made if v is node.set)
         tensor = self.graph.conv(
             x.tensor,
             text,
             name,
             residual,
-            NO_TENSOR if at is None else at.tensor,
+            at,
         )
         self.graph.set_param(name, _abi.SPC_OPERAND_WEIGHTS, facts["weight"])
         if scale is not None:
@@ -599,6 +606,7 @@ class _Emitter:
         if shift is not None:
             self.graph.set_param(name, _abi.SPC_OPERAND_BIAS, shift)
         last.tensor = tensor
+        self.made.append((node.set, tensor))
         return tensor
 
     def _scaled(
@@ -654,6 +662,7 @@ class _Emitter:
 
     def run(self, nodes: List[Node]) -> None:
         """All nodes but the input, a layer where its epilogue ends."""
+        self.made.append((nodes[0].set, nodes[0].tensor))
         last = {
             n.epilogue[-1] if n.epilogue else n: n
             for n in nodes
@@ -668,6 +677,8 @@ class _Emitter:
                 and node not in joined
             ):
                 node.tensor = self.other(node)
+                if node.kind != "dense":
+                    self.made.append((node.set, node.tensor))
 
 
 # ---- the graph ---------------------------------------------------------------

@@ -27,7 +27,7 @@ _TORCH = {
     _abi.SPC_TF32: torch.float32,
 }
 _KINDS = ("voxels", "set", "map", "conv", "feature", "gather")
-_ORIGINS = ("exact", "bucket", "nearest", "default")
+_MATCHES = ("exact", "bucket", "nearest", "default")
 
 
 def _text(value: Optional[bytes]) -> str:
@@ -231,7 +231,7 @@ class Step(NamedTuple):
     name: str
     text: str
     kernel: str
-    origin: str
+    match: str
     rows_in: int
     rows_out: int
     density: float
@@ -491,7 +491,7 @@ class Network:
             _text(step.name),
             _text(step.text),
             _text(step.kernel),
-            _ORIGINS[step.origin] if step.kernel else "",
+            _MATCHES[step.match] if step.kernel else "",
             step.rows_in,
             step.rows_out,
             step.density,

@@ -12,7 +12,7 @@ from .maps import parse
 
 __all__ = ["Explanation", "Report", "db", "devices", "explain", "tune"]
 
-_ORIGINS = ("exact", "bucket", "nearest", "default")
+_MATCHES = ("exact", "bucket", "nearest", "default")
 _EFFORTS = {
     "quick": _abi.SPC_EFFORT_QUICK,
     "normal": _abi.SPC_EFFORT_NORMAL,
@@ -50,11 +50,11 @@ def devices() -> List[Dict[str, Any]]:
 
 
 class Explanation(NamedTuple):
-    """How a layer would run: `origin` is "exact", "bucket", "nearest" or
+    """How a layer would run: `match` is "exact", "bucket", "nearest" or
     "default", `reason` a sentence, sizes are bytes (-1: not known before the
     code is loaded)."""
 
-    origin: str
+    match: str
     has_code: bool
     kernel: str
     reason: str
@@ -88,7 +88,7 @@ def explain(
     with ctx.calling():
         ctx.check(lib.spc_explain(out, ctx.ptr, ask, 0))
     return Explanation(
-        _ORIGINS[out.match],
+        _MATCHES[out.match],
         bool(out.has_code),
         f"{_text(out.template_name)} {_text(out.config)}",
         _text(out.reason),
