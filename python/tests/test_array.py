@@ -333,7 +333,7 @@ class Tuning(unittest.TestCase):
 
     def test_explain_names_a_kernel_and_a_reason(self):
         found = spctune.explain(self.LAYER, 10000, device="cpu")
-        self.assertIn(found.origin, ("exact", "bucket", "nearest", "default"))
+        self.assertIn(found.match, ("exact", "bucket", "nearest", "default"))
         self.assertGreater(found.weights_bytes, 27 * 16 * 16 * 4 - 1)
         self.assertTrue(found.reason)
         with self.assertRaisesRegex(spctune.Error, "'colour'"):
