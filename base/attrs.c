@@ -91,7 +91,7 @@ void spc__attrs_set_text(spc__attrs *attrs, const char *name, const char *value)
 {
     size_t length = word_length(value);
 
-    require(value[length] == '\0', name, "its value is no word");
+    require(value[length] == '\0', name, "its value is not a word");
     require(length < SPC__ATTR_TEXT, name, "its value is too long");
     set_value(claim(attrs, name), value, length);
 }

@@ -172,8 +172,7 @@ static spc_status fail_write(const char *path, spc_error *error)
 
     return spc__fail(error, errno == ENOMEM ? SPC_ENOMEM : SPC_EIO,
                      "cannot write '%s': %s%s", path, strerror(errno),
-                     is_full ? "; free some space (what was there before is "
-                               "kept)"
+                     is_full ? "; free some space (the earlier file is kept)"
                              : "");
 }
 

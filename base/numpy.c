@@ -343,10 +343,10 @@ static spc_status find_header(size_t *start, size_t *length, const char *path,
                          "header",
                          path, count);
     if (bytes[6] < 1 || bytes[6] > 3)
-        return spc__fail(error, SPC_EFORMAT,
-                         "cannot read '%s': byte 6 says format version %d; 1, "
-                         "2 and 3 are known",
-                         path, bytes[6]);
+        return spc__fail(
+            error, SPC_EFORMAT,
+            "cannot read '%s': byte 6 is format version %d; expected 1, 2 or 3",
+            path, bytes[6]);
     *start = bytes[6] == 1 ? 10 : 12;
     *length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
     if (bytes[6] != 1)

@@ -103,7 +103,7 @@ const spc__numpy_field *spc__numpy_column(const spc__numpy_rows *rows,
 int spc__numpy_find(const spc__numpy_rows *rows, const char *name);
 
 /* Finds the columns of the fields 'batch' or 'b', 'x', 'y' and 'z'. The batch
- * is -1 if the table has none. Returns false if x, y or z is missing. */
+ * is -1 without such a field. Returns false if x, y or z is missing. */
 bool spc__numpy_find_xyz(int at[4], const spc__numpy_rows *rows);
 
 /* Returns a number of any type as a double. Integers beyond 2^53 are

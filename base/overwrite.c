@@ -78,7 +78,7 @@ static bool is_database(const file_kind *kind)
 static spc_status fail_read(const char *path, spc_error *error)
 {
     return spc__fail(error, SPC_EIO,
-                     "cannot write '%s': what is there cannot be looked at: %s",
+                     "cannot write '%s': cannot inspect the existing file: %s",
                      path, strerror(errno));
 }
 

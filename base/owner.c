@@ -73,7 +73,7 @@ static const char *find_folder_fault(const char *folder, char cure[MOST_CURE])
     struct stat facts;
 
     if (stat(folder, &facts) != 0 || !S_ISDIR(facts.st_mode))
-        return NULL; /* who opens the file will say why that fails */
+        return NULL; /* opening the file will report it */
     if (!is_ours(&facts) && !is_unknown(facts.st_uid)) {
         snprintf(cure, MOST_CURE, "copy it to a folder of your own");
         return "is in a folder of another user";
@@ -108,7 +108,7 @@ static const char *find_fault_above(const char *real, char cure[MOST_CURE])
 }
 
 /* Resolves all links among the folders of `path`; the last component may still
- * be a link. If the file does not exist yet, the result lies in its nearest
+ * be a link. If the file does not exist yet, the result is in its nearest
  * existing folder. */
 static bool find_place(char real[PATH_MAX], const char *path)
 {
@@ -157,7 +157,7 @@ static const char *find_link_fault(const char *name, char cure[MOST_CURE])
 
     if (lstat(name, &facts) != 0 || !S_ISLNK(facts.st_mode) || is_ours(&facts))
         return NULL;
-    snprintf(cure, MOST_CURE, "name what it leads to");
+    snprintf(cure, MOST_CURE, "name its target");
     return "is a link of another user";
 }
 
@@ -204,7 +204,8 @@ spc_status spc__owner_check(const char *path, const char *const siblings[],
     }
     if (fault == NULL)
         return SPC_OK;
-    return spc__fail(error, SPC_EIO,
-                     "'%.300s' %s, who could say what is run: %.400s, or %s",
-                     name, fault, cure, otherwise);
+    return spc__fail(
+        error, SPC_EIO,
+        "'%.300s' %s, who could choose the code that runs: %.400s, or %s", name,
+        fault, cure, otherwise);
 }

@@ -17,7 +17,7 @@
 /*
  * Checks the file at `path` and the files next to it whose names have one of
  * the endings `siblings` (ended by NULL). A file that does not exist yet passes
- * if its folder passes. Otherwise returns SPC_EIO. The sentence says who could
+ * if its folder passes. Otherwise returns SPC_EIO. The sentence names who could
  * write the file, how to prevent that, and `otherwise`: an alternative for the
  * user.
  */

@@ -46,7 +46,7 @@ void spc__cache_yield_lowest(spc__cache *cache);
 void spc__cache_close(spc__cache *cache);
 
 /* Checks that only the user and root can write the file, so that its content
- * may be executed. Otherwise returns SPC_EDB, and the sentence says who could
+ * may be executed. Otherwise returns SPC_EDB, and the sentence names who could
  * write it. A file that does not exist yet passes. */
 spc_status spc__cache_check_owner(const char *path, spc_error *error);
 
@@ -294,7 +294,7 @@ typedef struct spc__cache_row {
     int trials_ok;
     bool has_choice;
     spc__trial choice;
-    spc__provenance provenance; /* of the choice, else of the newest trial */
+    spc__provenance provenance; /* that of the newest trial if not chosen */
     char reason[128];           /* of the choice */
 } spc__cache_row;
 
@@ -351,8 +351,8 @@ spc_status spc__cache_get_network(spc__cache *cache, const char *name,
                                   const spc__network_reader *reader,
                                   spc_error *error);
 
-/* Removes a network from the writable file. Returns SPC_ENOTFOUND if it has
- * none of this name. */
+/* Removes a network from the writable file. Returns SPC_ENOTFOUND if it
+ * has no network of this name. */
 spc_status spc__cache_drop_network(spc__cache *cache, const char *name,
                                    spc_error *error);
 

@@ -314,8 +314,8 @@ spc_status spc__choice_read_doubtful(spc__choice *out, bool *got,
     " AND n.unix_seconds > t.unix_seconds)"                                    \
     " AND s.digest = " SPC__DIGEST_TRIAL " ORDER BY t.median_us, t.id LIMIT 1"
 
-/* Chooses that trial, unless another process is writing. Returns false if there
- * is none or the file is not writable. */
+/* Chooses that trial, unless another process is writing. Returns false without
+ * such a trial, or if the file is not writable. */
 bool spc__choose_next(spc__layer *layer, int64_t problem);
 
 /* list.c */
@@ -366,7 +366,7 @@ void spc__column_text(char *out, size_t size, sqlite3_stmt *stmt, int i);
 spc_status spc__column_attrs(spc__attrs *out, const spc__layer *layer,
                              sqlite3_stmt *stmt, int i, spc_error *error);
 
-/* Returns the writable layer, or the reason why there is none. */
+/* Returns the writable layer, or the reason why no layer is writable. */
 spc_status spc__cache_writer(spc__layer **out, spc__cache *cache,
                              spc_error *error);
 
@@ -469,7 +469,7 @@ typedef struct spc__similar_root {
 typedef struct spc__similar_list {
     const spc__similar_choice *at;
     int64_t own_first, own_end; /* records of the key's layer and target */
-    const spc__kd_trees *trees; /* of all records, by their middles */
+    const spc__kd_trees *trees; /* hold all records, by their middles */
     const spc__similar_root *roots;
     int root_count;
     int target_word; /* of the key; -1: no record has it */

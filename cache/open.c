@@ -425,8 +425,8 @@ static spc_status open_layer(spc__layer *layer, const char *path, bool is_user,
     if (layer->path == NULL)
         return spc__fail_memory(error, strlen(path) + 1);
     if (!is_user && !exists)
-        return spc__fail(error, SPC_ENOTFOUND,
-                         "cannot open '%s': there is no such file", path);
+        return spc__fail(error, SPC_ENOTFOUND, "cannot open '%s': no such file",
+                         path);
     return is_user ? open_user(layer, error) : open_signed(layer, key, error);
 }
 
@@ -517,8 +517,7 @@ spc_status spc__cache_check_owner(const char *path, spc_error *error)
     static const char *const journals[] = {"-wal", "-journal", "-shm", NULL};
     spc_error why;
 
-    return spc__owner_check(path, journals, "say that it is trusted", &why) ==
-                   SPC_OK
+    return spc__owner_check(path, journals, "trust it", &why) == SPC_OK
                ? SPC_OK
                : spc__fail(error, SPC_EDB, "cannot open '%s': %s", path,
                            why.text);

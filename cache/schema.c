@@ -194,9 +194,9 @@ static int read_first(unsigned char *header, size_t bytes, size_t *got,
 
 /*
  * Reads the header through SQLite only. POSIX drops all locks of a process on a
- * file when it closes any descriptor of that file, and only SQLite knows which
- * of its own it may close. Otherwise another process, which sees no lock, could
- * remove the log under a connection of this process
+ * file when it closes any descriptor of that file, and only SQLite can tell
+ * which descriptors it may close. Otherwise another process, which sees no lock,
+ * could remove the log under a connection of this process
  * (https://sqlite.org/howtocorrupt.html, 2.2). No statement is run, so nothing
  * is locked, rolled back or created.
  */

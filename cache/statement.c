@@ -231,8 +231,8 @@ static const struct {
     int rc; /* primary result code; an extended one takes precedence */
     const char *says;
 } causes[] = {
-    {SQLITE_FULL, "the disk is full; free some space (what was stored before "
-                  "is kept)"},
+    {SQLITE_FULL,
+     "the disk is full; free some space (earlier records are kept)"},
     {SQLITE_READONLY, "it is read-only; make the file and its folder writable, "
                       "or name another file"},
     {SQLITE_BUSY, "another process keeps it locked; wait for it to end, or "
@@ -243,18 +243,17 @@ static const struct {
                     "another file, or restore a copy"},
     {SQLITE_PROTOCOL, "its file system does not lock files properly (a network "
                       "share?); put it on a local disk"},
-    {SQLITE_CANTOPEN, "the file, or its journal beside it, cannot be opened; "
-                      "make both and their folder accessible, or name another "
-                      "file"},
+    {SQLITE_CANTOPEN, "the file or its journal cannot be opened; make both and "
+                      "their folder accessible, or name another file"},
     {SQLITE_PERM,
      "access was refused; make the file and its folder accessible"},
-    {SQLITE_IOERR, "its disk or file system refused; check its space and its "
-                   "health (what was stored before is kept)"},
+    {SQLITE_IOERR, "its disk or file system failed; check its space and its "
+                   "health (earlier records are kept)"},
     {SQLITE_ERROR, "its tables are not those of this version; move it away and "
                    "tune again, or restore a copy"},
     {SQLITE_READONLY_ROLLBACK,
-     "a writer that was stopped, or is at work, left a journal beside it; open "
-     "it once where it may be written: spctune db ls --database FILE"},
+     "another process left or holds its journal; open the file once with write "
+     "access: spctune db ls --database FILE"},
 };
 
 /* Returns SQLite's message. If the last call failed with this result, it

@@ -139,7 +139,7 @@ static void compare_other(spc__buf *out, const thing *other,
                           const thing_list *ours)
 {
     if (other->column[0] == '\0' && find(ours, other) == NULL)
-        spc__buf_printf(out, "the %s '%s' is none of ours", other->type,
+        spc__buf_printf(out, "the %s '%s' is unknown", other->type,
                         other->name);
 }
 

@@ -201,7 +201,7 @@ typedef struct gathering {
     damaged_row *damaged;
     int damaged_count, damaged_capacity;
     int64_t *problems;
-    spc_status status; /* of the first failure, which *error reports */
+    spc_status status; /* the first failure, which *error reports */
     spc_error *error;
 } gathering;
 

@@ -147,7 +147,7 @@ spc_status spc__fail_compile(const spc__compile_job *job, const char *log,
     return spc__fail(error, SPC_ECOMPILE, "cannot compile '%s'%s%s: %.*s",
                      job->name, job->target[0] != '\0' ? " for " : "",
                      job->target, (int)(length > 700 ? 700 : length),
-                     length > 0 ? line : "the compiler does not say why");
+                     length > 0 ? line : "the compiler gives no reason");
 }
 
 /* ---- compiling ----------------------------------------------------------- */

@@ -130,7 +130,7 @@ spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
 
     out->count = 0;
     if (!is_cubin(&file, code, bytes))
-        return spc__fail(error, SPC_EFORMAT, "%zu bytes that are no cubin",
+        return spc__fail(error, SPC_EFORMAT, "%zu bytes are not a cubin",
                          bytes);
     for (unsigned i = 0; i < file.header.e_shnum; i++) {
         Elf64_Shdr text;
@@ -176,8 +176,8 @@ spc_status spc__cubin_check(const void *code, size_t bytes, int capability,
     spc__elf file;
 
     if (!is_cubin(&file, code, bytes))
-        return spc__fail(error, SPC_EFORMAT,
-                         "%zu bytes that are no code for a GPU", bytes);
+        return spc__fail(error, SPC_EFORMAT, "%zu bytes are not code for a GPU",
+                         bytes);
     int built = (int)arch_of(&file);
     if (built / 10 != capability / 10 || built > capability)
         return spc__fail(error, SPC_EFORMAT,
@@ -185,9 +185,9 @@ spc_status spc__cubin_check(const void *code, size_t bytes, int capability,
                          "%d.%d does not run",
                          built, capability / 10, capability % 10);
     if (!is_whole(&file))
-        return spc__fail(error, SPC_EFORMAT,
-                         "code for a GPU that is damaged: parts of it lie "
-                         "outside of its %zu bytes",
-                         bytes);
+        return spc__fail(
+            error, SPC_EFORMAT,
+            "damaged code for a GPU: parts of it are outside its %zu bytes",
+            bytes);
     return SPC_OK;
 }

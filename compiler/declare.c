@@ -52,8 +52,7 @@ static void read_values(lua_State *L, int index, spc__domain *domain)
     int n = list_length(L, index, what);
 
     if (n == 0 || n > MOST_VALUES)
-        luaL_error(L, "%s: %d of them; 1 to %d are possible", what, n,
-                   MOST_VALUES);
+        luaL_error(L, "%s: %d of them; expected 1 to %d", what, n, MOST_VALUES);
     domain->values = calloc((size_t)n, sizeof(domain->values[0]));
     if (domain->values == NULL)
         luaL_error(L, "out of memory for %s", what);
@@ -102,9 +101,9 @@ static const char *push_parameter(lua_State *L, int params, int i)
                    what);
     const char *name = lua_tostring(L, -2);
     if (!spc__is_attr_name(name))
-        luaL_error(L,
-                   "%s: '%s' is no name (1 to %d letters, digits and . _ - :)",
-                   what, name, SPC__ATTR_NAME - 1);
+        luaL_error(
+            L, "%s: '%s' is not a name (1 to %d letters, digits and . _ - :)",
+            what, name, SPC__ATTR_NAME - 1);
     return name;
 }
 
@@ -348,5 +347,5 @@ void spc__declaration_check(lua_State *L, spc__template *tpl)
                    tpl->device, cuda ? ".cu.lua" : ".c.lua",
                    cuda ? "cuda" : "cpu");
     if (!spc__is_attr_name(tpl->role))
-        luaL_error(L, "template.role '%s' is no name", tpl->role);
+        luaL_error(L, "template.role '%s' is not a name", tpl->role);
 }

@@ -267,7 +267,7 @@ static spc_status find_compiler(hostcc *cc, spc_error *error)
     if (named != NULL && named[0] != '\0') {
         if (try_compiler(cc, named, error) == SPC_OK)
             return SPC_OK;
-        spc__fail_prefix(error, "there is no C compiler as SPC_CC says: ");
+        spc__fail_prefix(error, "SPC_CC names no C compiler: ");
         return SPC_EUNSUPPORTED;
     }
     for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)

@@ -53,7 +53,7 @@ static void drop_blocks(spc__buf *out, const char *text)
     }
 }
 
-/* Drops C comments within a line and the blanks before them. */
+/* Drops C comments within a line and the blanks in front. */
 static void drop_inline(spc__buf *out, const char *text)
 {
     while (*text != '\0') {
@@ -305,9 +305,9 @@ spc_status spc__template_check_includes(const spc__template *tpl,
 
     if (file == NULL)
         return SPC_OK;
-    return spc__fail(error, SPC_ETEMPLATE,
-                     "%s: what it renders includes '%s', but its text does not "
-                     "name that file after the word include, so that its hash "
-                     "does not cover it",
-                     tpl->file, file);
+    return spc__fail(
+        error, SPC_ETEMPLATE,
+        "%s: its output includes '%s', but its text has no include of that "
+        "file, so the template's hash does not cover it",
+        tpl->file, file);
 }

@@ -13,8 +13,8 @@
 static spc_status refuse(spc_error *error)
 {
     return spc__fail(error, SPC_EUNSUPPORTED,
-                     "this libspc serves what was compiled elsewhere: it has "
-                     "neither templates nor a compiler");
+                     "this libspc has neither templates nor a compiler: it "
+                     "only loads compiled code");
 }
 
 spc_status spc__library_open(spc__library **out, const char *directory,

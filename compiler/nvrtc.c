@@ -97,8 +97,8 @@ static spc_status open_library(void **out, spc_error *error)
         if ((*out = dlopen(path, RTLD_NOW | RTLD_LOCAL)) != NULL)
             return SPC_OK;
         return spc__fail(error, SPC_EUNSUPPORTED,
-                         "cannot open NVRTC as SPC_NVRTC says, '%s': %s", path,
-                         dlerror());
+                         "cannot open NVRTC, which SPC_NVRTC sets to '%s': %s",
+                         path, dlerror());
     }
     if ((*out = open_under("CUDA_HOME")) != NULL ||
         (*out = open_under("CUDA_PATH")) != NULL)
@@ -107,8 +107,8 @@ static spc_status open_library(void **out, spc_error *error)
         if ((*out = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL)) != NULL)
             return SPC_OK;
     return spc__fail(error, SPC_EUNSUPPORTED,
-                     "there is no NVRTC to compile CUDA with: install the "
-                     "CUDA Toolkit, or let SPC_NVRTC name libnvrtc.so");
+                     "no NVRTC found to compile CUDA: install the CUDA "
+                     "Toolkit, or set SPC_NVRTC to libnvrtc.so");
 }
 
 /* ---- the build id -------------------------------------------------------- */

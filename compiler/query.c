@@ -80,8 +80,7 @@ static int include(lua_State *L)
     const spc__shared *shared = spc__library_shared(tpl->library, name);
 
     if (shared == NULL || shared->chunk == LUA_NOREF)
-        return luaL_error(L, "include: there is no '%s' beside the templates",
-                          name);
+        return luaL_error(L, "include: no file '%s' among the templates", name);
     if (!spc__template_covers(tpl, name))
         return luaL_error(L,
                           "include: '%s' must be named in a line of text, "

@@ -76,9 +76,9 @@ void spc__read_attr(lua_State *L, int index, spc__attrs *out, const char *name,
                     const char *what)
 {
     if (!spc__is_attr_name(name))
-        luaL_error(L,
-                   "%s: '%s' is no name (1 to %d letters, digits and . _ - :)",
-                   what, name, SPC__ATTR_NAME - 1);
+        luaL_error(
+            L, "%s: '%s' is not a name (1 to %d letters, digits and . _ - :)",
+            what, name, SPC__ATTR_NAME - 1);
     if (out->count == SPC__ATTRS_MAX && spc__attrs_find(out, name) == NULL)
         luaL_error(L, "%s: more than %d values", what, SPC__ATTRS_MAX);
     switch (lua_type(L, index)) {

@@ -28,7 +28,7 @@ static spc_coords *fine, *coarse;
 static spc_map *maps[LAYERS];
 static spc_plan *plans[LAYERS];
 static spc_buffers buffers[LAYERS];
-static int32_t *coords, *count;     /* of the frame, on the device */
+static int32_t *coords, *count;     /* this frame's, on the device */
 static void *owned[4 * LAYERS + 3]; /* allocated by memory() */
 static int owned_count;
 
@@ -74,7 +74,7 @@ static void make_maps(int64_t capacity)
     count = memory(sizeof(*count));
 }
 
-/* Stands for the sensor: any n consecutive voxels of a scan. */
+/* Simulates the sensor: any n consecutive voxels of a scan. */
 static void receive(const spc_scene *scan, int32_t n)
 {
     int64_t first = rand() % (spc_scene_rows(scan) - n + 1);

@@ -112,7 +112,7 @@ static void close_learner(learner *l)
 }
 
 /*
- * Takes one step; returns the loss before it. The caller computes the loss:
+ * Takes one step and returns the previous loss. The caller computes the loss:
  * here the mean of squares, on the host.
  */
 static double step(learner *l, const float *target)

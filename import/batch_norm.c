@@ -4,6 +4,7 @@
 #include "spc_import.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "import/array.h"
 #include <math.h>
 #include <stdio.h>
@@ -20,10 +21,10 @@ static spc_status fold_channel(float *scale, float *bias, int c,
     double before = conv_bias != NULL ? conv_bias[c] : 0;
 
     if (!(spread > 0) || isinf(spread)) /* also catches NaN */
-        return spc__fail(error, SPC_EINVAL,
-                         "variance %g + epsilon %g of channel %d is no "
-                         "positive number",
-                         (double)norm->variance[c], norm->epsilon, c);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "variance %g + epsilon %g of channel %d is not a positive number",
+            (double)norm->variance[c], norm->epsilon, c);
     double exact = gamma / sqrt(spread);
     scale[c] = (float)exact;
     bias[c] = (float)(beta + (before - norm->mean[c]) * exact);
@@ -67,8 +68,8 @@ static bool load_part(float *out, spc_status *status,
         char shape[256];
         spc__array_print_shape(shape, sizeof(shape), array);
         *status = spc__fail(error, SPC_EINVAL,
-                            "'%s' has the shape %s; the layer has %d channels",
-                            full, shape, channels);
+                            "'%s' has the shape %s; the layer has %s", full,
+                            shape, spc__count(channels, "channel"));
     } else {
         *status = spc_array_floats(out, array, error);
     }

@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "import/array.h"
 #include <limits.h>
 #include <stdint.h>
@@ -98,9 +99,9 @@ spc_status spc_axes_check(const char *axes, spc_error *error)
     spc__error_clear(error);
     if (read_axes(unused, axes) > 0)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "'%s' is no order of axes: write xyz, zyx or, in 2D, yx",
-                     axes);
+    return spc__fail(
+        error, SPC_EINVAL,
+        "'%s' is not an order of axes: expected xyz, zyx or, in 2D, yx", axes);
 }
 
 static spc_status check_form(int axes[3], int *count,
@@ -108,8 +109,7 @@ static spc_status check_form(int axes[3], int *count,
 {
     if ((unsigned)form->engine >= SPC_ENGINES)
         return spc__fail(error, SPC_EINVAL,
-                         "engine %d of a kernel's form is "
-                         "none",
+                         "unknown engine %d of a kernel's form",
                          (int)form->engine);
     *count = read_axes(axes, form->axes);
     return spc_axes_check(form->axes, error);
@@ -151,7 +151,7 @@ static spc_status fail_shape(const spc_array *array,
 
     spc__array_print_shape(shape, sizeof(shape), array);
     return spc__fail(error, SPC_EINVAL,
-                     "'%s' of shape %s is no kernel of %s: %s", array->name,
+                     "'%s' of shape %s is not a kernel of %s: %s", array->name,
                      shape, spc_engine_name(form->engine), right);
 }
 
@@ -195,10 +195,10 @@ static spc_status look_flat(spc_kernel_shape *out, const spc_array *array,
         return SPC_OK; /* sizes known to the caller are compared later */
     int side = side_of(offsets, count);
     if (side == 0)
-        return fail_shape(array, form,
-                          "its offsets are no cube; say what the kernel is, "
-                          "such as 3x3x1",
-                          error);
+        return fail_shape(
+            array, form,
+            "its offsets are not a cube; set the kernel size, as in 3x3x1",
+            error);
     for (int i = 0; i < count; i++)
         out->kernel[axes[i]] = side;
     return SPC_OK;
@@ -305,8 +305,8 @@ static spc_status check_sizes(spc_kernel_shape *out, const spc_array *array,
     if (is_flat && offsets != held) {
         char what[96];
         snprintf(what, sizeof(what),
-                 "it has %lld offsets, and a kernel of %dx%dx%d has %lld",
-                 (long long)held, out->kernel[0], out->kernel[1],
+                 "it has %s, and a kernel of %dx%dx%d has %lld",
+                 spc__count(held, "offset"), out->kernel[0], out->kernel[1],
                  out->kernel[2], (long long)offsets);
         return fail_shape(array, form, what, error);
     }
@@ -523,7 +523,7 @@ static spc_status check_layer(const spc_kernel_shape *shape,
     spc_conv_format(text, sizeof(text), conv);
     return spc__fail(error, SPC_EINVAL,
                      "'%s' holds %d x %dx%dx%d x %d weights (cout, kernel, "
-                     "cin), which is not what the layer %s has",
+                     "cin), which differs from the layer %s",
                      array->name, shape->cout, shape->kernel[0],
                      shape->kernel[1], shape->kernel[2], shape->cin, text);
 }
@@ -612,8 +612,7 @@ spc_status spc_kernel_load(float *out, const spc_conv *conv,
     if (status == SPC_OK &&
         (spc_geometry_offset_count(&conv->geometry) == 0 || conv->groups < 1))
         status = spc__fail(error, SPC_EINVAL,
-                           "the layer has no kernel: spc_conv_check says what "
-                           "is wrong with it");
+                           "the layer has no valid kernel: see spc_conv_check");
     if (status != SPC_OK)
         return status;
     spc_kernel_form own = *form;

@@ -3,6 +3,7 @@
 #include "spc_import.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "import/array.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,8 +92,8 @@ static spc_status load_vector(float *out, const struct filling *f,
         spc_array_elements(array) == param->count)
         return spc_array_floats(out, array, f->error);
     return spc__fail(f->error, SPC_EINVAL,
-                     "'%s' has %lld numbers, the layer '%s' takes %lld",
-                     array->name, (long long)spc_array_elements(array),
+                     "'%s' has %s, the layer '%s' takes %lld", array->name,
+                     spc__count(spc_array_elements(array), "number"),
                      param->layer, (long long)param->count);
 }
 

@@ -60,7 +60,7 @@ spc_status spc__weights_add_npy(spc_weights *out, const spc__weight_file *file,
                                            error);
     if (numpy.is_record)
         return spc__weights_add_unreadable(
-            out, &array, "its elements are records, no numbers", error);
+            out, &array, "its elements are records, not numbers", error);
     array.type = type_of(&numpy.fields[0]);
     array.rank = numpy.rank;
     array.bytes = (size_t)numpy.elements * numpy.item_bytes;

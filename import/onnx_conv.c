@@ -401,10 +401,10 @@ static spc_status check_inputs(const struct reading *r)
 {
     for (size_t i = 1; i < r->node->pb->n_input; i++)
         if (array_of(r, i) == NULL)
-            return spc__onnx_fail(r->node, SPC_EFORMAT,
-                                  "reads '%.60s', which is no array of the "
-                                  "file",
-                                  r->node->pb->input[i]);
+            return spc__onnx_fail(
+                r->node, SPC_EFORMAT,
+                "reads '%.60s', which is not an array of the file",
+                r->node->pb->input[i]);
     return SPC_OK;
 }
 

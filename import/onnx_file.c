@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/plural.h"
 #include "import/array.h"
 #include <assert.h>
 #include <limits.h>
@@ -150,7 +151,7 @@ static spc_status read_array(spc_array *out, void **decoded,
     out->file = onnx->path;
     if (pb->n_external_data > 0 || pb->data_location != 0)
         return spc__fail(error, SPC_EUNSUPPORTED,
-                         "cannot read '%s': array '%s' lies in another file: "
+                         "cannot read '%s': array '%s' is in another file: "
                          "save the model with its weights inside",
                          onnx->path, out->name);
     if (pb->data_type != ONNX_FLOAT && pb->data_type != ONNX_FLOAT16)
@@ -250,9 +251,8 @@ static spc_status check_node(const spc_onnx *onnx, int i, spc_error *error)
     if (node.pb->op_type == NULL)
         return spc__onnx_fail(&node, SPC_EFORMAT, "has no type");
     if (node.pb->n_output != 1)
-        return spc__onnx_fail(&node, SPC_EFORMAT,
-                              "has %zu outputs: expected one",
-                              node.pb->n_output);
+        return spc__onnx_fail(&node, SPC_EFORMAT, "has %s: expected one",
+                              spc__count(node.pb->n_output, "output"));
     return check_attributes(&node);
 }
 
@@ -322,7 +322,8 @@ static spc_status unpack(spc_onnx *onnx, const void *data, size_t bytes,
     if (onnx->model != NULL)
         return SPC_OK;
     return failed ? spc__fail_memory(error, bytes)
-                  : bad(onnx, error, "it is no ONNX model, or it is cut short");
+                  : bad(onnx, error,
+                        "it is not an ONNX model, or it is truncated");
 }
 
 spc_status spc__onnx_read(spc_onnx **out, const char *path, const void *data,

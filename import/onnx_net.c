@@ -6,6 +6,7 @@
 #include "import/onnx_net.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -72,10 +73,10 @@ static spc_status add_inputs(spc__onnx_builder *b)
             status = add_value(b, graph->input[i]->name);
     b->input_count = b->value_count;
     if (status == SPC_OK && b->input_count != 1)
-        status = spc__fail(b->error, SPC_EUNSUPPORTED,
-                           "cannot read '%s': its graph has %d inputs; "
-                           "expected one, of features",
-                           b->onnx->path, b->input_count);
+        status = spc__fail(
+            b->error, SPC_EUNSUPPORTED,
+            "cannot read '%s': its graph has %s; expected one, of features",
+            b->onnx->path, spc__count(b->input_count, "input"));
     return status;
 }
 
@@ -173,11 +174,11 @@ spc_status spc__onnx_check_shape(const spc__onnx_builder *b,
     if (status != SPC_OK || !spc__onnx_has(node, attribute) ||
         memcmp(said, info.shape, sizeof(said)) == 0)
         return status;
-    return spc__onnx_fail(node, SPC_EFORMAT,
-                          "says %s is %dx%dx%d (x, y, z); by the layers before "
-                          "it it is %dx%dx%d",
-                          attribute, said[0], said[1], said[2], info.shape[0],
-                          info.shape[1], info.shape[2]);
+    return spc__onnx_fail(
+        node, SPC_EFORMAT,
+        "states %s %dx%dx%d (x, y, z), but the layers before it give %dx%dx%d",
+        attribute, said[0], said[1], said[2], info.shape[0], info.shape[1],
+        info.shape[2]);
 }
 
 spc_status spc__onnx_pass_on(const spc__onnx_node *node, spc_status status)
@@ -335,10 +336,10 @@ static spc_status check_attributes(const spc__onnx_node *node,
     for (size_t i = 0; i < node->pb->n_attribute; i++) {
         const char *name = node->pb->attribute[i]->name;
         if (!lists(op->attributes, name) && !lists(op->others, name))
-            return spc__onnx_fail(node, SPC_EUNSUPPORTED,
-                                  "has an attribute '%.60s', which is not "
-                                  "known: what it means would be lost",
-                                  name);
+            return spc__onnx_fail(
+                node, SPC_EUNSUPPORTED,
+                "has an unknown attribute '%.60s': its effect would be lost",
+                name);
     }
     return SPC_OK;
 }
@@ -370,12 +371,12 @@ static spc_status check_node(const spc__onnx_node *node)
                               "ReduceSum, ScatterDense, Reshape and Transpose "
                               "are");
     if (op->least == op->most && count != op->least)
-        return spc__onnx_fail(node, SPC_EUNSUPPORTED,
-                              "has %zu inputs: expected %zu", count, op->least);
+        return spc__onnx_fail(node, SPC_EUNSUPPORTED, "has %s: expected %zu",
+                              spc__count(count, "input"), op->least);
     if (count < op->least || count > op->most)
         return spc__onnx_fail(node, SPC_EUNSUPPORTED,
-                              "has %zu inputs: %zu to %zu are possible", count,
-                              op->least, op->most);
+                              "has %s: %zu to %zu are possible",
+                              spc__count(count, "input"), op->least, op->most);
     return check_attributes(node, op);
 }
 
@@ -455,11 +456,10 @@ static spc_status add_input(spc__onnx_builder *b)
             return status;
     }
     if (input.channels == 0)
-        return spc__fail(
-            b->error, SPC_EFORMAT,
-            "cannot read '%s': no convolution of its input '%.60s' "
-            "says how many channels that has",
-            b->onnx->path, value->name);
+        return spc__fail(b->error, SPC_EFORMAT,
+                         "cannot read '%s': no convolution of its input "
+                         "'%.60s' gives the number of its channels",
+                         b->onnx->path, value->name);
     value->kind = SPC__ONNX_ROWS;
     status = spc_net_add_input(&value->tensor, b->net, &input, &why);
     return status == SPC_OK
@@ -547,9 +547,10 @@ static spc_status check_options(const spc_onnx_options *options,
 
     if (axes == NULL || strcmp(axes, "zyx") == 0 || strcmp(axes, "xyz") == 0)
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "'%s' is no order of axes of such files: zyx and xyz are",
-                     axes);
+    return spc__fail(
+        error, SPC_EINVAL,
+        "'%s' is not an order of axes of such files: expected zyx or xyz",
+        axes);
 }
 
 spc_status spc_onnx_build(spc_net **out, const spc_onnx *onnx,

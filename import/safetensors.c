@@ -113,7 +113,7 @@ static spc_status read_place(struct found *out, const struct reader *r,
                    "has no \"data_offsets\" of two whole numbers");
     if (begin < 0 || end < begin || (uint64_t)end > r->data_bytes)
         return spc__fail(r->error, SPC_EFORMAT,
-                         "cannot read '%s': array '%s' lies at bytes %lld to "
+                         "cannot read '%s': array '%s' is at bytes %lld to "
                          "%lld of the data, which has %zu",
                          r->file->path, array->name, (long long)begin,
                          (long long)end, r->data_bytes);
@@ -168,7 +168,7 @@ static spc_status check_cover(const struct reader *r, struct found *arrays,
         if (array->data != at)
             return bad(r, array->name,
                        (const unsigned char *)array->data < at
-                           ? "lies on bytes of another one"
+                           ? "overlaps another one"
                            : "has bytes before it that belong to no array");
         at += array->bytes;
     }
@@ -258,8 +258,7 @@ spc_status spc__weights_read_safetensors(spc_weights *out,
     else
         status = spc__fail(
             error, SPC_EFORMAT,
-            "cannot read '%s': its header is no JSON object: %s "
-            "at byte %d",
+            "cannot read '%s': its header is not a JSON object: %s at byte %d",
             file->path, header == NULL ? mistake.text : "another value",
             header == NULL ? LENGTH_BYTES + mistake.position : LENGTH_BYTES);
     json_decref(header);

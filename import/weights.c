@@ -219,7 +219,7 @@ static spc_status find_format(const struct format **out, const char *path,
                          (*out)->needs);
     }
     return spc__fail(error, SPC_EINVAL,
-                     "'%s' is no file of weights: these end in .safetensors, "
+                     "'%s' is not a file of weights: expected .safetensors, "
                      ".npz or .npy; tools/pth2safetensors.py converts .pth",
                      path);
 }

@@ -29,7 +29,7 @@ static const spc__effort efforts[] = {
 
 /*
  * True if `target` differs from the target of the context's own compiler. The
- * target of an emulation only says which GPU it imitates.
+ * target of an emulation only names the imitated GPU.
  */
 static bool is_foreign(const spc_ctx *ctx, const char *target)
 {

@@ -283,8 +283,8 @@ static spc_status report_interrupted(const run *r, const spc_error *lost)
                          lost->text);
     return spc__fail(error, SPC_EINTERRUPTED, "interrupted: %s",
                      spc__record_keeps(&r->record)
-                         ? "what was measured is kept"
-                         : "there is no database to keep what was measured");
+                         ? "measurements are kept"
+                         : "no database to keep the measurements");
 }
 
 /*

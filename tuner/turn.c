@@ -46,8 +46,7 @@ static void say_holder(const spc__turn *turn, char said[SPC__LEASE_OWNER],
 {
     if (strcmp(said, holder) != 0)
         spc__log_printf(&turn->ctx->log, SPC_LOG_WARNING,
-                        "process %s tunes this layer: waiting for what it "
-                        "finds",
+                        "process %s tunes this layer: waiting for its result",
                         holder);
     memcpy(said, holder, SPC__LEASE_OWNER);
 }
@@ -60,7 +59,7 @@ static spc_status wait_for(const char *holder, const spc__request *request)
     if (spc__request_out_of_time(request, 0))
         return spc__fail(request->error, SPC_ETIMEOUT,
                          "process %s tunes this layer, and did not end within "
-                         "the budget of %g s: run again when it has",
+                         "the budget of %g s: run again when it has ended",
                          holder, request->options.budget_s);
     pause_shortly();
     return SPC_OK;

@@ -78,7 +78,7 @@ const char *spc__meant(const char *word, const char *const *names)
     return best;
 }
 
-/* What other programs call our words. */
+/* Names of other programs for our words. */
 static const struct {
     const char *theirs, *ours;
 } synonyms[] = {
@@ -130,7 +130,7 @@ spc_status spc__fail_unknown(spc_error *error, const char *what, spc__span word,
     char bare[41], text[480];
 
     if (names[0] == NULL)
-        return spc__fail(error, SPC_EINVAL, "unknown %s '%.*s': there is none",
+        return spc__fail(error, SPC_EINVAL, "unknown %s '%.*s': none exist",
                          what, SPC__SPAN(word));
     snprintf(bare, sizeof(bare), "%.*s", SPC__SPAN(word));
     const char *near = known_synonym(names, bare);

@@ -25,7 +25,7 @@ typedef struct spc__word {
     const char *example; /* a valid value */
     spc__word_form form;
     int64_t least, most; /* of numbers; NAME: least is the first index */
-    const char *what;    /* what a number counts; what a name is called; a
+    const char *what;    /* the noun of a number or a name, for messages; a
                             note on axes, or NULL */
     const char *const *names;
     spc_status (*read)(void *field, spc__span value, spc_error *error);
@@ -33,7 +33,8 @@ typedef struct spc__word {
     unsigned need; /* kinds of text that must have it */
 } spc__word;
 
-/* What a row has after its example: {"cin", AT(cin), "64", SPC__INT(...)}. */
+/* The rest of a row after its example, as in {"cin", AT(cin), "64",
+ * SPC__INT(...)}. */
 #define SPC__INT(low, high, counted)                                           \
     .form = SPC__WORD_INT, .least = low, .most = high, .what = counted
 #define SPC__INT64(low, high, counted)                                         \

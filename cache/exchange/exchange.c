@@ -175,7 +175,7 @@ static spc_status tell_unread(spc__exchange *exchange, spc_status status,
                : tell(exchange, SPC__FATE_REJECTED, NULL, why->text, line);
 }
 
-/* The row of a choice is that of its trial, too. */
+/* The row of a choice is also that of its trial. */
 static spc_status import_row(spc__exchange *exchange, spc__intake *intake,
                              spc__record *record, spc__record *choice,
                              const text_pass *pass, const text_line *line,

@@ -419,22 +419,22 @@ static bool permit_code(const spc__intake *intake, const spc__record *record,
     const char *seal = spc__record_named(record, "seal");
     if (seal[0] == '\0' && !intake->trusts) {
         spc__fail(why, SPC_EFORMAT,
-                  "it has no seal, so it may have been edited: export it anew, "
-                  "or say that the file is trusted");
+                  "it has no seal, so it may have been edited: export it "
+                  "again, or trust the file");
         return false;
     }
     spc__record_seal(hex, record);
     if (seal[0] != '\0' && strcmp(hex, seal) != 0) {
-        spc__fail(why, SPC_EFORMAT,
-                  "it does not fit its seal: how it is launched, or what it is "
-                  "of, was edited");
+        spc__fail(
+            why, SPC_EFORMAT,
+            "it does not match its seal: its launch or its origin was edited");
         return false;
     }
     if (intake->trusts || spc__is_gpu_code(code->data, code->length))
         return true;
     spc__fail(why, SPC_EFORMAT,
-              "it is code for the host, which could do all that you may: "
-              "compile it here, or say that the file is trusted");
+              "it is code for the host, which runs with your rights: compile "
+              "it here, or trust the file");
     return false;
 }
 
@@ -474,8 +474,8 @@ static bool permit(const spc__intake *intake, const spc__record *record,
     if (record->kind == SPC__CHOICE && !intake->trusts &&
         strncmp(reason, SPC__PINNED, strlen(SPC__PINNED)) == 0) {
         spc__fail(why, SPC_EFORMAT,
-                  "it was pinned there, and no tuning would replace it: pin "
-                  "it here, or say that the file is trusted");
+                  "it was pinned there, and tuning would not replace it: pin "
+                  "it here, or trust the file");
         return false;
     }
     return record->kind != SPC__CODE || permit_code(intake, record, why);

@@ -12,7 +12,7 @@
  *
  * A row consists of cells in the order of spc__table_first, then of
  * spc__table_chosen for a choice, and on a second line of spc__table_second. The
- * row of a choice is that of its trial, too. The other fields come from the last
+ * row of a choice is also that of its trial. The other fields come from the last
  * line 'for' that names them. The line of a template lists the names of its
  * attributes, so that a row needs only their values.
  *
@@ -28,7 +28,7 @@
  * Values of attributes are separated by commas, in the order of the names in the
  * template's line. An empty one is the usual value there (NAME=USUAL), or means
  * that there is no such attribute; '!' always means that. In layers and
- * families, k*=3 stands for kx=3,ky=3,kz=3.
+ * families, k*=3 means kx=3,ky=3,kz=3.
  */
 /* clang-format on */
 #ifndef SPC_CACHE_TABLE_H

@@ -157,7 +157,7 @@ static spc_status add_cell(spc__buf *out, const spc__table_reader *r,
     return SPC_OK;
 }
 
-/* A list of values may begin with a note, too. */
+/* A note may also precede a list of values. */
 static bool is_note(const char *cell)
 {
     return cell[0] == '$' && strchr(cell, ',') == NULL;
@@ -366,7 +366,7 @@ spc_status spc__table_define(spc__table_reader *r, const char *line,
     return spc__fail(error, SPC_EFORMAT, "the line is no note or template");
 }
 
-/* ---- what stands above --------------------------------------------------- */
+/* ---- values from above --------------------------------------------------- */
 
 static int above_of(const char *name)
 {

@@ -322,8 +322,8 @@ static spc_status put_locked(spc__layer *layer, const spc__network *network,
 
     if (status == SPC_OK && id != 0 && !replace)
         return spc__fail(error, SPC_ESTATE,
-                         "'%s' has a network '%s' already: remove it first, "
-                         "or say that it is to be replaced",
+                         "'%s' already has a network '%s': remove it first, or "
+                         "allow its replacement",
                          layer->path, network->name);
     if (status == SPC_OK && id != 0)
         status = drop(layer, id, error);
@@ -430,7 +430,7 @@ static spc__fate judge_beside(const char **reason, const spc__network *network,
         return SPC__FATE_ACCEPTED;
     if (order == 0)
         return SPC__FATE_KNOWN;
-    *reason = order < 0 ? "what is there is newer"
+    *reason = order < 0 ? "the existing one is newer"
                         : "there is another network of this name here, which "
                           "stays, as the file is not trusted";
     return order < 0 ? SPC__FATE_OLDER : SPC__FATE_REJECTED;

@@ -47,7 +47,7 @@ static spc_status write_line(writing *w, spc_error *error)
     spc__buf_clear(&w->line);
     return status == SPC_OK
                ? status
-               : spc__fail(error, status, "what is exported cannot be written");
+               : spc__fail(error, status, "cannot write the export");
 }
 
 static spc_status write_head(const spc__network *n, void *payload,

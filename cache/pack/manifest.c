@@ -89,7 +89,7 @@ static spc_status find_name(spc__buf *out, spc__layer *layer, spc_error *error)
     sqlite3_finalize(stmt);
     if (status == SPC_OK && out->length == 0)
         status = spc__fail(error, SPC_EDB,
-                           "cannot use '%s': a signature is asked for, and it "
+                           "cannot use '%s': a signature is required, and it "
                            "names no manifest; 'spctune db pack' makes one",
                            layer->path);
     return status;
@@ -99,8 +99,8 @@ static spc_status fail_unsigned(const spc__layer *layer, const char *why,
                                 spc_error *error)
 {
     return spc__fail(error, SPC_EDB,
-                     "cannot use '%s', as its manifest is not signed with the "
-                     "key that is asked for: %.400s",
+                     "cannot use '%s', because its manifest is not signed with "
+                     "the required key: %.400s",
                      layer->path, why);
 }
 
@@ -135,7 +135,7 @@ static spc_status read_signed(spc__manifest *out, spc__layer *layer,
                                       out->text.length, &why);
     if (status == SPC_OK &&
         strncmp(spc__buf_text(&out->text), heading, sizeof(heading) - 1) != 0)
-        status = spc__fail(&why, SPC_EFORMAT, "it is no manifest");
+        status = spc__fail(&why, SPC_EFORMAT, "it is not a manifest");
     if (status != SPC_OK)
         status = fail_unsigned(layer, why.text, error);
 done:

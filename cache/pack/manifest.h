@@ -27,7 +27,7 @@ bool spc__manifest_has(const spc__manifest *manifest, const char *digest);
 int64_t spc__manifest_count(const spc__manifest *manifest, const char *file);
 
 /* Adds a line for every record of the open file, which will be called `name`.
- * The second sorts all lines and puts the heading before them. */
+ * The second sorts all lines and inserts the heading at the top. */
 spc_status spc__manifest_list(spc__buf *out, spc__layer *layer,
                               const char *name, spc_error *error);
 spc_status spc__manifest_finish(spc__buf *text, spc_error *error);

@@ -45,8 +45,8 @@ static bool names_manifest(const char *path, const char *manifest)
 }
 
 /* Returns the name of a journal next to `path`, or NULL. A pack is never
- * written to, so it has none. Frames of an older file in a log would be taken
- * for part of the new file. */
+ * written to and needs no journal. Frames of an older file in a log would be
+ * taken for part of the new file. */
 static const char *find_journal(const char *path)
 {
     static const char *const endings[] = {"-wal", "-journal", "-shm"};
@@ -79,11 +79,11 @@ spc_status spc__place_check(const char *path, const char *manifest,
                          path, path, journal);
     if (!is_there || names_manifest(path, manifest))
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "cannot pack into '%s': what is there is no earlier pack "
-                     "of this name; name another file, or remove that one "
-                     "first",
-                     path);
+    return spc__fail(
+        error, SPC_EINVAL,
+        "cannot pack into '%s': the existing file is not an earlier pack of "
+        "this name; name another file, or remove it first",
+        path);
 }
 
 /* Moves the file. A new name is linked, which fails if another process has just

@@ -96,17 +96,17 @@ spc_status spc__signature_check(const char *key, const char *signature,
         return spc__fail(error, SPC_EINTERNAL, "libsodium does not start");
     if (!read_key(&with, key))
         return spc__fail(error, SPC_EFORMAT,
-                         "the key is no public key of minisign");
+                         "the key is not a public key of minisign");
     if (!read_line(&by, sizeof(by), line_of(signature, 1)) ||
         strncmp(comment, trusted, strlen(trusted)) != 0)
         return spc__fail(error, SPC_EFORMAT,
-                         "the signature is none of minisign's");
+                         "the signature is not one of minisign");
     if (memcmp(by.number, with.number, NUMBER) != 0)
         return spc__fail(error, SPC_EWRONG, "it was signed with another key");
     if (!verify_bytes(&by, &with, bytes, count) ||
         !verify_comment(&by, &with, comment + strlen(trusted),
                         line_of(signature, 3)))
-        return spc__fail(error, SPC_EWRONG, "it is not what was signed");
+        return spc__fail(error, SPC_EWRONG, "it differs from the signed text");
     return SPC_OK;
 }
 

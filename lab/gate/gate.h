@@ -37,7 +37,7 @@ typedef struct spc__tested {
  *               value
  *   together:   two launches at the same time give wrong results
  *   differs from run to run:  the same launch gives different results
- *   no number:  a NaN input reaches an output that does not see it, or does
+ *   non-finite: a NaN input reaches an output that does not see it, or does
  *               not reach one that does
  *   after timing:  the result after timing differs from the one before
  */

@@ -107,8 +107,9 @@ void spc__gate_weights_hold(const spc__gate *g)
     if (spc__bed_mend_weights(&held, g->bed) != SPC_OK)
         spc__gate_failed(g);
     else if (!held || g->tested->spoils)
-        spc__gate_wrong(g, "read-only: weights that are packed, of some draw, "
-                           "are written to, or beside them");
+        spc__gate_wrong(
+            g,
+            "read-only: the launch wrote to packed weights, or next to them");
 }
 
 /* ---- what a wrong result is wrong in ------------------------------------- */

@@ -176,7 +176,7 @@ static void blame(const spc__gate *g, int s, const array *of)
         spc__gate_wrong(g, "canary: something is written before the map's %s",
                         of->name);
     else if (!zone_holds(g, data + of->bytes, zone))
-        spc__gate_wrong(g, "canary: something is written behind the map's %s",
+        spc__gate_wrong(g, "canary: a write after the end of the map's %s",
                         of->name);
     else
         spc__gate_wrong(g, "read-only: the map's %s is written to", of->name);

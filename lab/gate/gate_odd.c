@@ -229,12 +229,12 @@ static bool is_right(const odd_launch *l, int64_t i, unsigned char must)
 static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
 {
     static const char *const reasons[SPC__ODDS] = {
-        "input that is no number", "infinite input",
-        "weight, bias, scale or residual that is no number"};
+        "input that is NaN", "infinite input",
+        "weight, bias, scale or residual that is NaN"};
     const spc_conv *conv = &l->g->bed->sample->conv;
 
     spc__gate_wrong(l->g,
-                    "no number: scene '%.40s', row %lld, channel %d is %.9g, "
+                    "non-finite: scene '%.40s', row %lld, channel %d is %.9g, "
                     "where it sees %s %s",
                     spc__gate_scene(l->g, l->at.s), (long long)(i / conv->cout),
                     (int)(i % conv->cout), got_of(l, i),

@@ -146,7 +146,7 @@ static void run(places *p)
     if (digest != first)
         spc__gate_wrong(g,
                         "differs from run to run: scene '%.40s' gives other "
-                        "bits where its operands lie at other addresses",
+                        "bits when its operands are at other addresses",
                         spc__gate_scene(g, p->at->s));
 }
 

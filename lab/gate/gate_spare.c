@@ -77,8 +77,8 @@ static bool is_zero(const spc__gate *g, size_t behind, uint64_t seen)
 
     free(zeros);
     if (!is)
-        spc__gate_wrong(g, "canary: something is written behind out, of a map "
-                           "with room to spare");
+        spc__gate_wrong(g, "canary: a write after the end of out, with a map "
+                           "below its capacity");
     return is;
 }
 

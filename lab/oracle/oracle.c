@@ -21,7 +21,7 @@
 /* ---- tolerance ----------------------------------------------------------- */
 
 /*
- * What rounding may do to a sum of n products p_i of independent factors that
+ * The effect of rounding on a sum of n products p_i of independent factors that
  * are uniform in [-1, 1), as tests draw them. All bounds hold with a stated
  * probability; what is beyond them is not rounding.
  *
@@ -37,8 +37,8 @@
  * 3. Truncation. Tensor cores add products of a step to the accumulator with
  *    all terms cut off 24 bits below the largest (Fasi, Higham, Mikaitis,
  *    Pranesh, Numerical behavior of NVIDIA tensor cores, 2021): u = 2^-23.
- *    What is cut from products has a random sign, as in 2. What is cut from
- *    the accumulator always draws it towards zero: a bias, which adds up
+ *    The part cut from products has a random sign, as in 2. The part cut
+ *    from the accumulator always draws it towards zero: a bias, which adds up
  *    linearly, u S for each step; the shortest steps known have 4 products.
  *    Which unit a candidate runs on is not known here: truncation is allowed
  *    for every type.

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/numpy.h"
+#include "base/plural.h"
 #include <string.h>
 
 /* Finds x, y, z and the optional batch among the fields of records. */
@@ -55,16 +56,16 @@ static spc_status choose_columns(spc__columns *out, bool *whole,
 
     if (rows->columns < 3 || rows->columns > SPC__COLUMNS_MOST)
         return spc__fail(error, SPC_EFORMAT,
-                         "cannot read '%s': its rows have %lld numbers; "
-                         "expected 3 to %d, among them x, y and z",
-                         file->path, (long long)rows->columns,
+                         "cannot read '%s': its rows have %s; expected 3 to "
+                         "%d, among them x, y and z",
+                         file->path, spc__count(rows->columns, "number"),
                          SPC__COLUMNS_MOST);
     if (file->columns.count > 0 && file->columns.count != rows->columns)
-        return spc__fail(error, SPC_EINVAL,
-                         "cannot read '%s': its rows have %lld numbers, "
-                         "columns= states %d",
-                         file->path, (long long)rows->columns,
-                         file->columns.count);
+        return spc__fail(
+            error, SPC_EINVAL,
+            "cannot read '%s': its rows have %s, columns= states %d",
+            file->path, spc__count(rows->columns, "number"),
+            file->columns.count);
     if (file->columns.count > 0)
         *out = file->columns;
     else if (rows->array->is_record)

@@ -7,6 +7,7 @@
 #include "lab/scene/scene.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/text/names.h"
 #include <locale.h>
 #include <stdlib.h>
@@ -315,8 +316,8 @@ static spc_status read_row(double *numbers, ply *p, const ply_element *element,
                 p->file->path, i, (long long)row, (int)(element - p->elements),
                 (long long)(p->at - p->file->data),
                 p->at >= p->end ? "is missing: the file ends"
-                                : "is no number of its type, or the file ends "
-                                  "inside it");
+                                : "is not a number of its type, or the file "
+                                  "ends inside it");
         if (property->column >= 0)
             numbers[property->column] = value;
     }
@@ -334,10 +335,10 @@ static spc_status check_count(const ply *p, const ply_element *element,
     if (element->properties == 0 || element->rows <= left)
         return SPC_OK;
     return spc__fail(error, SPC_EFORMAT,
-                     "cannot read '%s': the header announces %lld rows, but "
-                     "only %lld bytes follow byte %lld",
-                     p->file->path, (long long)element->rows, (long long)left,
-                     (long long)(p->at - p->file->data));
+                     "cannot read '%s': the header announces %s, but only %lld "
+                     "bytes follow byte %lld",
+                     p->file->path, spc__count(element->rows, "row"),
+                     (long long)left, (long long)(p->at - p->file->data));
 }
 
 static spc_status read_element_rows(spc__rows *to, ply *p,

@@ -6,6 +6,7 @@
 #include "lab/scene/scene.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,8 +52,8 @@ static spc_status begin_points(spc__rows *to, int64_t rows,
     set_order(p);
     if (p->out->found < p->out->columns)
         return spc__fail(error, SPC_EINVAL,
-                         "'%s' has %d numbers a point, and %d are needed",
-                         p->path, p->out->found, p->out->columns);
+                         "'%s' has %s a point, and %d are needed", p->path,
+                         spc__count(p->out->found, "number"), p->out->columns);
     p->out->values = malloc((size_t)rows * each + 1);
     return p->out->values != NULL
                ? SPC_OK

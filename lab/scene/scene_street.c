@@ -15,7 +15,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const double HEIGHT = 1.73;       /* of the sensor, metres */
+static const double HEIGHT = 1.73;       /* the sensor's, in metres */
 static const double ROAD = 6;            /* half its width */
 static const double KERB = 0.14;         /* height of the pavement */
 static const double RANGE = 80;          /* farthest return */

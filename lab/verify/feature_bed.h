@@ -34,7 +34,7 @@ typedef struct spc__feature_bed {
     spc_coords *set;
     spc_map *map;
     spc__feature_case of;
-    int32_t *index; /* of the map, on the host */
+    int32_t *index; /* the map's, on the host */
     /* Of the current draw. */
     spc__feature_draw draw;
     spc__feature_rows in, add, out;

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "context/ctx.h"
 #include "coords/points/points.h"
 #include "lab/oracle/points_oracle.h"
@@ -157,9 +158,9 @@ static spc_status compare_set(spc__net_verifier *v, int i)
     spc_status status = SPC_OK;
 
     if (spc_coords_rows(set) != rows)
-        return spc__fail(v->error, SPC_EWRONG,
-                         "set %d has %lld rows on the device, expected %lld", i,
-                         (long long)spc_coords_rows(set), (long long)rows);
+        return spc__fail(
+            v->error, SPC_EWRONG, "set %d has %s on the device, expected %lld",
+            i, spc__count(spc_coords_rows(set), "row"), (long long)rows);
     if (!v->net->sets[i].cloud && spc_coords_data(set) == NULL)
         return SPC_OK; /* the caller's rows keep their order */
     status = fetch_set(&got, v, i);

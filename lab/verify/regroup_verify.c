@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "base/random.h"
 #include "context/ctx.h"
 #include "lab/judge.h"
@@ -126,8 +127,9 @@ static spc_status check_voxels(const subject *s)
     spc_status status;
 
     if (spc_coords_rows(s->set) != want->rows)
-        return fail_wrong(s, "it has %lld rows and must have %d",
-                          (long long)spc_coords_rows(s->set), want->rows);
+        return fail_wrong(s, "it has %s and must have %d",
+                          spc__count(spc_coords_rows(s->set), "row"),
+                          want->rows);
     status = fetch(&got, s, spc_coords_data(s->set), 4 * want->rows);
     for (int i = 0; i < want->count && status == SPC_OK; i++)
         if (memcmp(got + 4 * want->row[i], want->at[i], sizeof(want->at[i])))
@@ -317,7 +319,7 @@ static void free_arrays(const subject *s, void **arrays, int count)
 
 static spc_status check_gather(const subject *s)
 {
-    void *arrays[SOURCES + 1] = {NULL}; /* of the sources, and the set's */
+    void *arrays[SOURCES + 1] = {NULL}; /* the sources' and the set's */
     size_t bytes = (size_t)(s->want.rows * s->gather.channels) * 4 + 16;
     spc_status status = SPC_OK;
 

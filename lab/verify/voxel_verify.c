@@ -2,6 +2,7 @@
 /* voxel_verify.c - verifies the voxels of given points. */
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "coords/voxelise.h"
 #include "lab/judge.h"
 #include "lab/oracle/voxel_oracle.h"
@@ -59,9 +60,10 @@ static spc_status check_voxel(const spc__voxel_oracle *o, const fetched *f,
             (long long)voxel, got[0], got[1], got[2], got[3], want[0], want[1],
             want[2], want[3]);
     if (f->points_of[voxel] != points)
-        return spc__fail(
-            error, SPC_EWRONG, "voxel %lld has %d points, expected %lld",
-            (long long)voxel, f->points_of[voxel], (long long)points);
+        return spc__fail(error, SPC_EWRONG, "voxel %lld has %s, expected %lld",
+                         (long long)voxel,
+                         spc__count(f->points_of[voxel], "point"),
+                         (long long)points);
     return SPC_OK;
 }
 
@@ -124,8 +126,8 @@ static spc_status check_counts(const spc__voxel_oracle *o,
         info->bad == o->bad && info->voxels == o->voxels)
         return SPC_OK;
     return spc__fail(error, SPC_EWRONG,
-                     "%lld voxels of %lld points, of which %lld lie outside "
-                     "and %lld are bad; right are %lld, %lld, %lld and %lld",
+                     "%lld voxels of %lld points, of which %lld are outside "
+                     "and %lld are bad; expected %lld, %lld, %lld and %lld",
                      (long long)info->voxels, (long long)info->points,
                      (long long)info->outside, (long long)info->bad,
                      (long long)o->voxels, (long long)rows,

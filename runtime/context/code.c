@@ -394,8 +394,7 @@ static spc_status fail_uncompiled(const request *want)
                      "the database has no code of '%s' for this problem on "
                      "%s%s, and compiling was not permitted",
                      want->template_name, ctx->info.target,
-                     skips ? " (what is in layers runs only if they are "
-                             "trusted)"
+                     skips ? " (code of layers runs only if they are trusted)"
                            : "");
 }
 

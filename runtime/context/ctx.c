@@ -272,7 +272,7 @@ const char *spc_ctx_error(const spc_ctx *ctx)
     pthread_mutex_t *lock;
 
     if (ctx == NULL)
-        return "there is no context: it is NULL";
+        return "the context is NULL";
     lock = &((spc_ctx *)ctx)->failures_lock;
     pthread_mutex_lock(lock);
     const spc__failure *mine = find_failure(ctx);

@@ -34,10 +34,11 @@ spc_status spc_db_pack(spc_db_packed *packed, spc_ctx *ctx, const char *path,
             .removed = report.removed,
         };
     if (report.left[0] != '\0')
-        spc__log_printf(&ctx->log, SPC_LOG_WARNING,
-                        "'%s' is no file of this pack and stays, but is read "
-                        "with it: move it away, or name the pack otherwise",
-                        report.left);
+        spc__log_printf(
+            &ctx->log, SPC_LOG_WARNING,
+            "'%s' is not a file of this pack and stays, but is read with it: "
+            "move it away, or give the pack another name",
+            report.left);
     return status;
 }
 

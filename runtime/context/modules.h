@@ -21,8 +21,8 @@ void spc__loaded_use(spc__loaded *module);
 void spc__loaded_code(spc__code *out, const spc__loaded *module,
                       const spc__attrs *launch);
 
-/* Gets the code stored under a name and counts one use. Returns false if there
- * is none. */
+/* Gets the code stored under a name and counts one use. Returns false if the
+ * name is unknown. */
 bool spc__modules_named(spc__code *out, spc_ctx *ctx, const char *name);
 /* Stores the name. A failure is ignored, since it only costs time later. */
 void spc__modules_name(spc__modules *modules, const char *name,

@@ -15,7 +15,7 @@
  * The weights by which problems are compared, in octaves. They reflect how much
  * each feature changes the best configuration. Channels set the shape of the
  * tiles, rows only their number, and density the useful part of a tile's work.
- * The ratio of rows in to rows out tells how often inputs are read again. It
+ * The ratio of rows in to rows out shows how often inputs are read again. It
  * replaces the rows in, so that a layer with equal rows on both sides does not
  * count them twice. Buckets are half octaves. A choice of the same bucket costs
  * 2 % in the median, one an octave away 3 %. Farther ones cost up to 80 %

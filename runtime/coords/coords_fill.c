@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "coords/index/indexer.h"
 #include "coords/regroup/regroup.h"
 #include <string.h>
@@ -59,8 +60,8 @@ static spc_status check_update(const spc_coords *c, const int32_t *coords,
                       : SPC_OK;
     if (count == NULL && (rows < 0 || rows > c->capacity))
         return spc__fail(error, rows < 0 ? SPC_EINVAL : SPC_ECAPACITY,
-                         "cannot fill a set with %lld rows: its capacity is %d",
-                         (long long)rows, c->capacity);
+                         "cannot fill a set with %s: its capacity is %d",
+                         spc__count(rows, "row"), c->capacity);
     if (coords == NULL && (count || rows > 0))
         return spc__fail(error, SPC_EINVAL,
                          "cannot fill a set without coordinates");
@@ -127,12 +128,12 @@ spc_status spc_coords_merge_features(const spc_coords *c, void *features,
                            "merge: spc_coords_gather_features adds up theirs");
     else if (spc__dtype_is_whole(dtype))
         status = spc__fail(&error, SPC_EUNSUPPORTED,
-                           "sums of quantised features (i8) are no i8: merge "
-                           "them before they are quantised");
+                           "sums of quantised features (i8) do not fit i8: "
+                           "merge duplicates before quantisation");
     else if (channels < 1 || spc__dtype_of(dtype) == NULL)
         status = spc__fail(&error, SPC_EINVAL,
-                           "cannot merge features of %d channels, type %d",
-                           channels, (int)dtype);
+                           "cannot merge features of %s, type %d",
+                           spc__count(channels, "channel"), (int)dtype);
     else if ((status = spc__coords_need_filled(c, &error)) == SPC_OK)
         status =
             c->indexer->set_merge(c, features, dtype, channels, stream, &error);
@@ -149,12 +150,12 @@ static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
     for (int i = 1; i < 4; i++)
         if (bad_row[i] < bad_row[at])
             at = i;
-    return spc__fail(error, SPC_ERANGE,
-                     "row %d: its %s lies outside the set's extent, %d to %d; "
-                     "reserve a set for the whole range of the sensor, or drop "
-                     "such rows first",
-                     (int)bad_row[at], spc__field_names[at],
-                     (int)c->key.low[at], (int)spc__key_high(&c->key, at));
+    return spc__fail(
+        error, SPC_ERANGE,
+        "row %d: its %s is outside the set's extent, %d to %d; reserve a set "
+        "for the whole range of the sensor, or drop such rows first",
+        (int)bad_row[at], spc__field_names[at], (int)c->key.low[at],
+        (int)spc__key_high(&c->key, at));
 }
 
 static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
@@ -165,10 +166,10 @@ static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
 
     if (!host || second < 0 || second >= set->capacity)
         return spc__fail(error, SPC_EDUPLICATE,
-                         "%d rows have the coordinate of an earlier row, the "
-                         "first of them is row %d; merge duplicates first, or "
-                         "choose another policy than SPC_DUPLICATES_ERROR",
-                         count, second);
+                         "%s with the coordinate of an earlier row, first in "
+                         "row %d; merge duplicates first, or choose another "
+                         "policy than SPC_DUPLICATES_ERROR",
+                         spc__count(count, "row"), second);
     const int32_t *c = host + 4 * (size_t)second;
     while (memcmp(host + 4 * (size_t)first, c, 16) != 0)
         first++;
@@ -187,9 +188,9 @@ static spc_status judge(const spc_coords *c, const int32_t *stats,
                          stats[SPC_INDEX_ROWS]);
     if (stats[SPC_INDEX_ROWS] > c->capacity)
         return spc__fail(error, SPC_ECAPACITY,
-                         "%d rows for a set of %d: it holds none of them; a "
-                         "capacity of %d would have fitted",
-                         stats[SPC_INDEX_ROWS], c->capacity,
+                         "%s for a set of %d: none were stored; a capacity of "
+                         "%d would have fitted",
+                         spc__count(stats[SPC_INDEX_ROWS], "row"), c->capacity,
                          stats[SPC_INDEX_ROWS]);
     if (stats[SPC_INDEX_BAD_ROWS] != 0)
         return fail_range(c, stats + SPC_INDEX_BAD_ROW, error);

@@ -5,6 +5,7 @@
 #include "coords/map.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "coords/given.h"
 #include "coords/index/indexer.h"
 #include "coords/points/points.h"
@@ -38,13 +39,12 @@ static spc_status check_guard(const spc_coords *in, const spc_geometry *g,
         long long made_after = in->guard.after[i];
 
         if (before > made_before || after > made_after)
-            return spc__fail(
-                error, SPC_ERANGE,
-                "the kernel looks %lld voxels before and %lld behind along %c, "
-                "the set was made for %lld and %lld: reserve it with "
-                "halo=%lld",
-                before, after, "bxyz"[i], made_before, made_after,
-                before > after ? before : after);
+            return spc__fail(error, SPC_ERANGE,
+                             "the kernel reaches %lld voxels before and %lld "
+                             "after along %c, but the set was made for %lld "
+                             "and %lld: reserve it with halo=%lld",
+                             before, after, "bxyz"[i], made_before, made_after,
+                             before > after ? before : after);
     }
     return SPC_OK;
 }
@@ -130,8 +130,8 @@ static spc_status create_public(const char *name, spc_map **out, spc_coords *in,
         return status;
     status = geometry->rule == SPC_RULE_RADIUS
                  ? spc__fail(&error, SPC_EINVAL,
-                             "a map of the rule RADIUS lies between clouds of "
-                             "points: spc_map_create_radius makes it")
+                             "a map of the rule RADIUS is between clouds of "
+                             "points: use spc_map_create_radius")
                  : create(out, in, to, geometry, inverse, &error);
     return status == SPC_OK ? status : spc__ctx_fail(in->ctx, &error);
 }
@@ -254,9 +254,8 @@ static spc_status check_update(const spc_map *map, const int32_t *coords,
                          "with spc_coords_update first");
     if (coords && count == NULL && (rows < 0 || rows > map->to->capacity))
         return spc__fail(error, SPC_ECAPACITY,
-                         "cannot rebuild a map with %lld rows: it was created "
-                         "for %d",
-                         (long long)rows, map->to->capacity);
+                         "cannot rebuild a map with %s: it was created for %d",
+                         spc__count(rows, "row"), map->to->capacity);
     if (coords && spc__coords_is_derived(map->to))
         return spc__fail(error, SPC_EINVAL,
                          "a set of outputs is derived from its inputs: its "
@@ -327,10 +326,10 @@ spc_status spc__map_rebuild(spc_map *map, const int32_t *coords, int64_t rows,
     spc_status status = SPC_OK;
 
     if (rows < 0 || rows > scene->capacity)
-        status = spc__fail(&error, SPC_ECAPACITY,
-                           "cannot rebuild a map with %lld rows: it was "
-                           "created for %d",
-                           (long long)rows, scene->capacity);
+        status =
+            spc__fail(&error, SPC_ECAPACITY,
+                      "cannot rebuild a map with %s: it was created for %d",
+                      spc__count(rows, "row"), scene->capacity);
     else if (map->geometry.rule == SPC_RULE_RADIUS)
         status = spc__radius_rebuild(map, coords, rows, stream, &error);
     else if (!subm)

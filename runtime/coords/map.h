@@ -14,7 +14,7 @@
 #include "coords/coords.h"
 #include "coords/layout.h"
 
-/* What another room keeps with a map (plan/binding.h). It begins with this
+/* Data that another room keeps with a map (plan/binding.h). It begins with this
  * struct, and the map frees it. `owner` identifies it. */
 typedef struct spc__attachment {
     struct spc__attachment *next;
@@ -59,7 +59,7 @@ spc_status spc__map_create_between(spc_map **out, spc_ctx *ctx,
 
 /*
  * Builds the map with all prepared layouts for new coordinates of its scene's
- * set. The other set is derived or built again, too. Neither allocates nor
+ * set. The other set is also derived or built again. Neither allocates nor
  * synchronises, so a bench can time it and a graph capture it. `index_only`
  * skips the layouts.
  */

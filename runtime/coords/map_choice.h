@@ -24,7 +24,7 @@ void spc__map_key(spc__problem_key *out, const spc_ctx *ctx,
 
 /*
  * Finds the database's configuration for maps of this geometry. Returns false
- * if the database has none; the template's default then applies. Maps call it
+ * if it has no such record; the template's default then applies. Maps call it
  * at creation, never per frame.
  */
 bool spc__map_choice(spc__attrs *config, spc_ctx *ctx,

@@ -115,10 +115,9 @@ spc_status spc_map_download(int32_t *index, const spc_map *map)
     if (status != SPC_OK)
         return status;
     if (map->geometry.rule == SPC_RULE_RADIUS) {
-        status =
-            spc__fail(&error, SPC_EUNSUPPORTED,
-                      "a map of points has no table: spc_map_download_triplets "
-                      "copies what it has");
+        status = spc__fail(
+            &error, SPC_EUNSUPPORTED,
+            "a map of points has no table: use spc_map_download_triplets");
         return spc__ctx_fail(map->ctx, &error);
     }
     if (map->to->capacity > 0 && index == NULL)

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "coords/index/indexer.h"
 #include <math.h>
 #include <stdlib.h>
@@ -332,16 +333,16 @@ static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
                          "voxel",
                          (long long)info->points, v->set->capacity);
     if (info->voxels > v->capacity)
-        return spc__fail(error, SPC_ECAPACITY,
-                         "%lld voxels: a capacity of %lld would have fitted, "
-                         "there is one of %d",
-                         (long long)info->voxels, (long long)info->voxels,
-                         v->capacity);
+        return spc__fail(
+            error, SPC_ECAPACITY,
+            "%s: a capacity of %lld would have fitted, there is one of %d",
+            spc__count(info->voxels, "voxel"), (long long)info->voxels,
+            v->capacity);
     if (info->bad > 0)
         return spc__fail(error, SPC_ERANGE,
-                         "%lld points have a coordinate that is no number%s; "
-                         "the first is point %d: they are left out",
-                         (long long)info->bad,
+                         "%s left out: NaN or infinite coordinate%s; the first "
+                         "is point %d",
+                         spc__count(info->bad, "point"),
                          v->how.batched ? ", or no batch element" : "",
                          first_bad);
     return SPC_OK;

@@ -38,7 +38,7 @@ static spc_status check_elf(const unsigned char *code, size_t bytes,
 
     if (bytes < sizeof(header) || memcmp(code, ELFMAG, SELFMAG) != 0)
         return spc__fail(error, SPC_EFORMAT,
-                         "the compiled code (%zu bytes) is no shared object",
+                         "the compiled code (%zu bytes) is not a shared object",
                          bytes);
     memcpy(&header, code, sizeof(header));
     uint64_t table = header.e_phoff;

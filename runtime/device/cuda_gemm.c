@@ -175,7 +175,7 @@ spc_status spc__cuda_gemm(spc__device *device, const spc__gemm *gemm,
 
     if (!spc__cuda_has_gemm(device))
         return spc__fail(error, SPC_EUNSUPPORTED,
-                         "there is no cuBLASLt on this machine");
+                         "this machine has no cuBLASLt");
     if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
         return status;
     int result = multiply(d->cublas, gemm, stream);

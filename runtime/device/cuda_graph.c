@@ -130,7 +130,7 @@ static spc_status find_place(const spc__cuda *api, place *out, CUstream stream,
         spc__cuda_check(api,
                         api->StreamGetCaptureInfo(stream, &state, NULL, NULL,
                                                   &out->nodes, &out->count),
-                        error, "ask where a capture stands");
+                        error, "query the nodes of a capture");
 
     out->active = status == SPC_OK && state == CU_STREAM_CAPTURE_STATUS_ACTIVE;
     return status;
@@ -146,10 +146,10 @@ static spc_status mark(const spc__cuda *api, spc__mark *out, CUstream stream,
     if (status != SPC_OK || !at.active)
         return status;
     if (at.count > SPC__MARK_NODES)
-        return spc__fail(error, SPC_EUNSUPPORTED,
-                         "a capture stands behind %zu nodes: at most %d can be "
-                         "marked",
-                         at.count, SPC__MARK_NODES);
+        return spc__fail(
+            error, SPC_EUNSUPPORTED,
+            "a capture depends on %zu nodes: at most %d can be marked",
+            at.count, SPC__MARK_NODES);
     for (size_t i = 0; i < at.count; i++)
         out->nodes[out->count++] = at.nodes[i];
     return SPC_OK;

@@ -51,8 +51,8 @@ static spc_status check_memory(const spc_memory_hook *hook, void *memory,
     if ((uintptr_t)memory % ALIGNMENT == 0)
         return SPC_OK;
     spc__fail(error, SPC_ENOMEM,
-              "the caller's memory hook returned %p for %zu bytes, which is no "
-              "multiple of %d bytes",
+              "the caller's memory hook returned %p for %zu bytes, which is "
+              "not a multiple of %d bytes",
               memory, bytes, ALIGNMENT);
     hook->free(memory, bytes, NULL, hook->payload);
     return SPC_ENOMEM;

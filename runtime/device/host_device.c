@@ -19,7 +19,7 @@ spc_status spc__host_init(spc__host_device *out, const spc__device_ops *ops,
 {
     if (ordinal > 0)
         return spc__fail(error, SPC_ENODEVICE,
-                         "there is no device %s:%d; there is one, \"%s\"",
+                         "there is no device %s:%d; the only one is \"%s\"",
                          ops->name, ordinal, ops->name);
     out->ops = ops;
     out->threads = options != NULL ? options->threads : 0;

@@ -17,7 +17,7 @@
 typedef struct spc__host_device {
     const spc__device_ops *ops;
     int threads;
-    const char *flags;    /* of the compiler, in addition to its defaults */
+    const char *flags;    /* added to the compiler's defaults */
     pthread_mutex_t lock; /* guards all fields below and the modules' kernels */
     spc__compiler *compiler;
     spc__hooked memory; /* has a lock of its own */

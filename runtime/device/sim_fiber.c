@@ -354,7 +354,7 @@ void spc__sim_acquire(void *token)
 #endif
 }
 
-/* `caller` is a return address. The call itself lies before it. */
+/* `caller` is a return address. The call itself precedes it. */
 void spc__sim_reads(const void *p, size_t bytes, const void *caller)
 {
 #if SPC__SIM_TSAN

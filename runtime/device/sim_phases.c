@@ -141,10 +141,10 @@ static void check_ahead(spc__sim_phases *all, spc_sim_thread *self, int bar)
         if (last[w] > told->waits[w])
             spc__sim_fault(
                 self,
-                "it ends phase %lld of a barrier, but nobody who arrived for it "
-                "knows that warp %d of the cluster's block %d has ended its "
-                "wait for the phase before: had that been later, it would "
-                "await a phase that has passed",
+                "it ends phase %lld of a barrier, but no thread that arrived "
+                "for it is ordered after the wait of warp %d of the cluster's "
+                "block %d for the previous phase: with a later wait, the warp "
+                "would wait for a phase that has passed",
                 (long long)phase, w % SPC__SIM_WARPS, w / SPC__SIM_WARPS);
 }
 
@@ -168,14 +168,13 @@ int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,
     int64_t now = all->ended[bar];
     int64_t awaited = now % PARITIES == parity ? now : now - 1;
     if (awaited > warp_of(all, self)->ended[bar])
-        spc__sim_fault(
-            self,
-            "%s at %s:%d: it awaits phase %lld of the barrier, by its parity, "
-            "but nothing that its warp has waited for says that phase %lld has "
-            "ended: either the wait may return before that, or the barrier is "
-            "a phase ahead of the warp",
-            place->primitive, place->file, place->line, (long long)awaited,
-            (long long)awaited - 1);
+        spc__sim_fault(self,
+                       "%s at %s:%d: it waits for phase %lld of the barrier by "
+                       "parity, but no earlier wait of its warp is ordered "
+                       "after phase %lld: the wait may return too early, or "
+                       "the barrier is a phase ahead of the warp",
+                       place->primitive, place->file, place->line,
+                       (long long)awaited, (long long)awaited - 1);
     /* Other lanes may be waiting too. Each of them counts. */
     int warp = number_of(self);
     uint32_t over = warp_of(all, self)->waits[warp];
@@ -202,8 +201,8 @@ void spc__sim_phases_see(const spc_sim_thread *self, int bar, int64_t phase)
         warp->ended[bar] = (uint32_t)phase + 1;
 }
 
-/* A thread that leaves a barrier of the block or of the cluster knows what the
- * threads that arrived knew. */
+/* A thread that leaves a barrier of the block or of the cluster gets the
+ * knowledge of the threads that arrived. */
 static void meet(const spc_sim_thread *self, seen *at, bool leaves)
 {
     spc__sim_phases *all = phases_of(self);

@@ -49,7 +49,7 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
     if (input->dtype != SPC_F16 && input->dtype != SPC_F32 &&
         input->dtype != SPC_BF16)
         return spc__fail(error, SPC_EINVAL,
-                         "inputs lie in memory as f16, bf16 or f32");
+                         "inputs are stored as f16, bf16 or f32");
     if (input->points < 0)
         return spc__fail(
             error, SPC_EINVAL,
@@ -139,8 +139,7 @@ spc_status spc_net_add_output(spc_net *net, spc_tensor tensor, const char *name,
                          "output '%s' is the network's input", name);
     if (has_output(net, name))
         return spc__fail(error, SPC_EINVAL,
-                         "two outputs are called '%s': which of them is meant "
-                         "could not be said; give each its own name",
+                         "two outputs are called '%s': give each its own name",
                          name);
     if ((status = spc__net_text(&out.name, name, error)) != SPC_OK)
         return status;
@@ -229,9 +228,9 @@ static spc_status check_residual(const spc_net *net, const spc_conv *conv,
         return status;
     add = &net->tensors[residual];
     if (add->set != set)
-        return spc__fail(error, SPC_EINVAL,
-                         "its residual lies over another coordinate set than "
-                         "its outputs");
+        return spc__fail(
+            error, SPC_EINVAL,
+            "its residual has another coordinate set than its outputs");
     status = spc__net_check_width("its residual must have", conv->cout,
                                   add->channels, error);
     return status == SPC_OK
@@ -338,7 +337,7 @@ static spc_status check_pooling(const spc_net *net, int in, int pooled,
                          "index=1");
     if (net->tensors[pooled].set != net->tensors[in].set)
         return spc__fail(error, SPC_EINVAL,
-                         "its inputs lie over another coordinate set than the "
+                         "its inputs have another coordinate set than the "
                          "indices that it reads");
     return spc__net_check_width("its indices are of",
                                 net->tensors[pooled].channels,
@@ -391,8 +390,9 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
             SPC_OK)
         return status;
     if (f->pass != SPC_FORWARD)
-        return spc__fail(error, SPC_EINVAL,
-                         "gradients are no layers: spc_training makes them");
+        return spc__fail(
+            error, SPC_EINVAL,
+            "gradients are not layers of a network: spc_training makes them");
     if (spc__feature_reads_index(f))
         return SPC_OK; /* `add` was checked above */
     if (!spc__feature_adds(f))
@@ -402,9 +402,9 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
     if ((status = spc__net_check_rows(net, add, "add", error)) != SPC_OK)
         return status;
     if (net->tensors[add].set != t->set)
-        return spc__fail(error, SPC_EINVAL,
-                         "what it adds lies over another coordinate set: a "
-                         "union of both has the sum");
+        return spc__fail(
+            error, SPC_EINVAL,
+            "its operands have two coordinate sets: use a union of both");
     status = spc__net_check_width("it adds", t->channels,
                                   net->tensors[add].channels, error);
     return status == SPC_OK

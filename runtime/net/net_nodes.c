@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,10 +48,10 @@ spc_status spc__net_check_rows(const spc_net *net, int tensor, const char *what,
 spc_status spc__net_check_width(const char *what, int has, int channels,
                                 spc_error *error)
 {
-    return has == channels ? SPC_OK
-                           : spc__fail(error, SPC_EINVAL,
-                                       "%s %d channels, the tensor has %d",
-                                       what, has, channels);
+    return has == channels
+               ? SPC_OK
+               : spc__fail(error, SPC_EINVAL, "%s %s, the tensor has %d", what,
+                           spc__count(has, "channel"), channels);
 }
 
 spc_status spc__net_check_type(const char *what, spc_dtype has, spc_dtype dtype,
@@ -123,13 +124,13 @@ static spc_status share(spc__net_node *node, spc_net *net, int first,
     char text[512];
 
     if (node->counts[0] + node->counts[1] + node->counts[2] == 0)
-        return spc__fail(error, SPC_EINVAL, "there is a layer of this name");
+        return spc__fail(error, SPC_EINVAL, "another layer has this name");
     if (!same_params(node, other))
-        return spc__fail(error, SPC_EINVAL,
-                         "there is a layer of this name whose weights are "
-                         "others: layers of one name share their weights, so "
-                         "they must have the same channels, kernel, type, "
-                         "scale, bias and normalisation");
+        return spc__fail(
+            error, SPC_EINVAL,
+            "another layer of this name has different weights: layers with one "
+            "name share their weights, so they need the same channels, kernel, "
+            "type, scale, bias and normalisation");
     node->shares = first;
     snprintf(text, sizeof(text),
              "layers %d and %d are both called '%.200s' and share its weights",
@@ -215,7 +216,7 @@ spc_status spc__net_begin(const char *function, const spc_net *net,
                           spc_tensor *out, const void *what, spc_error *error)
 {
     spc_status status = spc__need(error, function, "net", net, "out", out,
-                                  "what is to be added", what, NULL);
+                                  "the tensor to add", what, NULL);
 
     if (out != NULL)
         *out = SPC_NO_TENSOR;

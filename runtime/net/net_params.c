@@ -151,7 +151,7 @@ spc_status spc__net_note_values(spc__net_node *node, int j, const float *values,
 
     snprintf(text, sizeof(text),
              "layer '%.200s': %lld of its %lld numbers called %s are NaN or "
-             "infinite, and so is what it computes of them",
+             "infinite, and so would be its results",
              node->name, (long long)odd, (long long)node->counts[j], names[j]);
     if (odd > 0)
         status = spc__net_text(&note, text, error);

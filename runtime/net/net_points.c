@@ -7,6 +7,7 @@
 #include "net/net_plan.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "context/ctx.h"
 #include "coords/map.h"
 #include "coords/points/points.h"
@@ -55,9 +56,9 @@ spc_status spc__net_place_points(int *to, spc_net *net, const spc_geometry *g,
     if (g->voxel == 0)
         return SPC_OK;
     if (at != SPC_NO_TENSOR)
-        return spc__fail(error, SPC_EINVAL,
-                         "its voxel says where its outputs are: `at` is for "
-                         "layers without one");
+        return spc__fail(
+            error, SPC_EINVAL,
+            "its voxel determines its outputs: `at` is for layers without one");
     spc__net_outputs_of(&sampled, net, in, g);
     *to = spc__net_find_set(net, &sampled, error);
     return *to >= 0 ? SPC_OK : SPC_ENOMEM;
@@ -187,9 +188,8 @@ spc_status spc__net_fill_cloud(const spc_net_plan *plan, int set,
                                             b->count, b->rows, stream);
     if (!b->count && (b->rows < 0 || b->rows > cloud->rows.capacity))
         status = spc__fail(&error, SPC_ECAPACITY,
-                           "cannot fill a cloud with %lld points: its capacity "
-                           "is %d",
-                           (long long)b->rows, cloud->rows.capacity);
+                           "cannot fill a cloud with %s: its capacity is %d",
+                           spc__count(b->rows, "point"), cloud->rows.capacity);
     else
         status = spc__points_fill_steps(cloud, b->coords, b->count,
                                         (int)b->rows, stream, &error);

@@ -134,8 +134,7 @@ static spc_status check_weights(const spc_net *net, const bool *whole,
         const char *note = node->shares < 0 ? node->notes[0]
                                             : net->nodes[node->shares].notes[0];
         if (node->kind == SPC__NODE_CONV && whole[node->in[0]] && note != NULL)
-            return spc__fail(error, SPC_EINVAL,
-                             "i8 cannot have what is no number: %s", note);
+            return spc__fail(error, SPC_EINVAL, "i8 cannot hold NaN: %s", note);
     }
     return SPC_OK;
 }

@@ -8,6 +8,7 @@
 #include "net/net_plan.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "context/ctx.h"
 #include "coords/map.h"
 #include "coords/points/points.h"
@@ -382,14 +383,14 @@ static spc_status fail_room(const spc_net_plan *plan, const char *where,
     if (scale > 1)
         snprintf(more, sizeof(more), " times %g of its axes of stride 1",
                  scale);
-    return spc__fail(
-        spc__error_of(plan->ctx), SPC_ECAPACITY,
-        "%s of network '%s': %d rows for a set of %d, which is "
-        "%s %g times the plan's capacity of %.0f%s: it holds none "
-        "of them; %s %.12g or a capacity of %.0f would have fitted",
-        where, plan->net->name, set->asked, set->capacity, word, times, now,
-        more, word, least_times(asked, now * scale),
-        least(asked, times * scale));
+    return spc__fail(spc__error_of(plan->ctx), SPC_ECAPACITY,
+                     "%s of network '%s': %s for a set of %d, which is %s %g "
+                     "times the plan's capacity of %.0f%s: none were stored; "
+                     "%s %.12g or a capacity of %.0f would have fitted",
+                     where, plan->net->name, spc__count(set->asked, "row"),
+                     set->capacity, word, times, now, more, word,
+                     least_times(asked, now * scale),
+                     least(asked, times * scale));
 }
 
 static spc_status fail_set(spc_net_plan *plan, int set)

@@ -41,8 +41,8 @@ spc_status spc_net_voxelisation(spc_voxelisation *out, const spc_net *net,
     *out = (spc_voxelisation)SPC_VOXELISATION_INIT;
     if (!(input->voxel[0] > 0))
         return spc__fail(error, SPC_EINVAL,
-                         "network '%s' does not say how points become voxels: "
-                         "its input has no voxel, low and high",
+                         "network '%s' cannot turn points into voxels: its "
+                         "input has no voxel, low and high",
                          net->name);
     for (int a = 0; a < 3; a++) {
         out->voxel[a] = input->voxel[a];

@@ -6,6 +6,7 @@
 #include "net/net_nodes.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "operators/geometry.h"
 #include <string.h>
 
@@ -44,7 +45,7 @@ static spc_status make_concat(spc_net *net, spc_tensor *out,
     for (int i = 1; i < count; i++) {
         if (net->tensors[parts[i]].set != tensor.set)
             return spc__fail(error, SPC_EINVAL,
-                             "parts 0 and %d lie over two coordinate sets", i);
+                             "parts 0 and %d have two coordinate sets", i);
         tensor.channels += net->tensors[parts[i]].channels;
     }
     tensor.elements = tensor.channels;
@@ -121,15 +122,14 @@ static spc_status check_mask(const spc_net *net, const spc__net_node *node,
     mask = &net->tensors[masked->mask];
     if (mask->set != in->set)
         return spc__fail(error, SPC_EINVAL,
-                         "its mask lies over another coordinate set than its "
-                         "inputs");
+                         "its mask has another coordinate set than its inputs");
     if (mask->channels != children(how))
         return spc__fail(error, SPC_EINVAL,
-                         "its mask has %d channels, but a voxel %d children",
-                         mask->channels, children(how));
+                         "its mask has %s, but a voxel %d children",
+                         spc__count(mask->channels, "channel"), children(how));
     if (masked->above != masked->above)
         return spc__fail(error, SPC_EINVAL,
-                         "nothing is above a threshold that is no number");
+                         "the threshold is NaN: no row is above it");
     if (!(masked->room >= 0))
         return spc__fail(error, SPC_EINVAL,
                          "a room of %g: expected a positive number, or 0",
@@ -175,9 +175,8 @@ static spc_status make_regroup(spc_net *net, spc_tensor *out,
             return status;
     if (node->slices && tensor.channels % children(how) != 0)
         return spc__fail(error, SPC_EINVAL,
-                         "%d channels cannot be cut into slices for %d "
-                         "children",
-                         tensor.channels, children(how));
+                         "%s cannot be cut into slices for %d children",
+                         spc__count(tensor.channels, "channel"), children(how));
     if (node->slices)
         tensor.channels /= children(how);
     tensor.elements = tensor.channels;

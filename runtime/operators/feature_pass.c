@@ -27,8 +27,8 @@ static spc_status check_layer(const spc_feature *f, spc_error *error)
             "the operator is a gradient itself: expected a forward one");
     if (is_activated(f))
         return spc__fail(error, SPC_EINVAL,
-                         "the operator has an activation: what follows it is a "
-                         "step of its own in training");
+                         "the operator has an activation: in training, an "
+                         "activation is an operator of its own");
     return SPC_OK;
 }
 

@@ -53,7 +53,7 @@ enum {
     SPC__TAKES_PLANES = 1 << 8  /* shape, order */
 };
 
-/* What an output depends on, besides a row of `add`. */
+/* The inputs of an output, besides a row of `add`. */
 typedef enum spc__feature_reads {
     SPC__READS_ROW,  /* its own row of inputs */
     SPC__READS_MAP,  /* the rows that a map shows it */
@@ -68,13 +68,13 @@ typedef enum spc__feature_selects {
     SPC__SELECTS_INDEX
 } spc__feature_selects;
 
-/* What comes after a semicolon is meant where a function is NULL. */
+/* The text after a semicolon describes a function that is NULL. */
 typedef struct spc__feature_row {
     /* ---- text */
     const char *name;          /* for templates */
     const char *word;          /* the first word; several rows may have it */
     const char *const *values; /* its values, NULL at the end; NULL: none */
-    const char *value_is;      /* what messages call such a value */
+    const char *value_is;      /* the noun for it in messages */
     spc__feature_selects selects;
     unsigned takes;         /* groups of words */
     spc_operator_info info; /* of listings; its words are those groups */

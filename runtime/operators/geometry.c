@@ -119,9 +119,9 @@ void spc__geometry_span(int64_t low[3], int64_t high[3], const spc_geometry *g)
 /*
  * An output o sees o * s + [low, high].
  *
- * By the floor rule o = floor(i / s) for some input i, so o * s lies in [i - (s
+ * By the floor rule o = floor(i / s) for some input i, so o * s is in [i - (s
  * - 1), i]. By the footprint rule the window of o contains some input i, so it
- * lies within high - low of i. Seen from an input, outputs lie in [(i - high) /
+ * lies within high - low of i. Seen from an input, outputs are in [(i - high) /
  * s, (i - low) / s], and some output of the set lies in the same bounds. The
  * outputs that a generative layer's inputs see all exist, or lie within its
  * extent and are left out by its shape. Given sets may hold anything: a window
@@ -330,8 +330,7 @@ static spc_status check_rule(const spc_geometry *g, int i, spc_error *error)
                          "one%s",
                          axes[i],
                          g->rule == SPC_RULE_GENERATIVE
-                             ? ", and an origin of minus the padding says it "
-                               "here"
+                             ? "; set an origin of minus the padding here"
                              : "");
     if (g->rule != SPC_RULE_FOOTPRINT && g->rule != SPC_RULE_GENERATIVE &&
         g->shape[i])

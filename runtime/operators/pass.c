@@ -92,9 +92,9 @@ static spc_status check_plain(const spc_conv *layer, spc_error *error)
     if (!spc__has_epilogue(layer) && layer->out == SPC_OUT_DEFAULT)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "the layer has whole numbers, another type of outputs, or "
-                     "an epilogue besides its bias: what follows its sums is a "
-                     "step of its own in training");
+                     "the layer has integers, another type of outputs, or an "
+                     "epilogue besides its bias: in training, operations after "
+                     "the sums are layers of their own");
 }
 
 spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
@@ -130,10 +130,9 @@ static spc_status check_wgrad(const spc_conv *conv, spc_error *error)
 {
     if (conv->scale || conv->activation != SPC_ACT_NONE ||
         conv->add != SPC_ADD_NONE || conv->out_pitch != 0)
-        return spc__fail(
-            error, SPC_EINVAL,
-            "pass=wgrad has no epilogue but a bias, whose gradient "
-            "it gives, and no out_pitch");
+        return spc__fail(error, SPC_EINVAL,
+                         "pass=wgrad has no out_pitch, and no epilogue except "
+                         "a bias, whose gradient it computes");
     return SPC_OK;
 }
 

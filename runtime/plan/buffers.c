@@ -128,8 +128,8 @@ static spc_status check_overlaps(const spc__buffer_list *list,
             if (list->in_place && a->start == b->start && a->end == b->end)
                 continue;
             return spc__fail(error, SPC_EINVAL,
-                             "buffers `%s` and `%s` overlap: what is written "
-                             "must lie apart from all others",
+                             "buffers `%s` and `%s` overlap: a buffer that is "
+                             "written must not overlap others",
                              list->all[w].name, list->all[i].name);
         }
     return SPC_OK;

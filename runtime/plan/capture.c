@@ -190,8 +190,8 @@ spc_status spc_record_layer(spc_ctx *ctx, const char *folder,
         return status;
     if (rows < 1)
         status =
-            spc__fail(&error, SPC_EINVAL, "%lld voxels are no scene to tune on",
-                      (long long)rows);
+            spc__fail(&error, SPC_EINVAL,
+                      "cannot tune on a scene of %lld voxels", (long long)rows);
     else if (rows > INT32_MAX - SPC_ROW_PAD)
         status = spc__fail(&error, SPC_EINVAL,
                            "a scene of %lld voxels: expected at most %d",

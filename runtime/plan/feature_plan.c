@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/plural.h"
 #include "compiler/space.h"
 #include "context/ctx.h"
 #include "coords/map.h"
@@ -255,9 +256,8 @@ static spc_status take_rows(run *r, long long *pitch, const char *name,
                          "buffer `%s` is at %p: it must be %d-byte aligned",
                          name, memory, (int)element);
     if (*pitch < row)
-        return spc__fail(error, SPC_EINVAL,
-                         "`%s_pitch` is %lld: a row has %lld elements", name,
-                         *pitch, (long long)row);
+        return spc__fail(error, SPC_EINVAL, "`%s_pitch` is %lld: a row has %s",
+                         name, *pitch, spc__count(row, "element"));
     if (address % piece != 0 || (size_t)*pitch * element % piece != 0)
         r->aligned = false;
     return SPC_OK;

@@ -35,7 +35,7 @@ typedef struct lookup {
     const char *file;  /* this and the next: the last refused record */
     int64_t record;
     bool default_is_better; /* better than the nearest record */
-    spc_error fault;        /* of the first faulty template, or SPC_OK */
+    spc_error fault;        /* the first faulty template's, or SPC_OK */
 } lookup;
 
 /* ---- records of the database --------------------------------------------- */
@@ -198,7 +198,7 @@ static spc_status permit(lookup *look, const spc__trial *trial)
         return status == SPC_EUNSUPPORTED ? SPC_OK : status;
     if ((tpl = spc__library_find(library, trial->template_name)) == NULL)
         return spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
-                         "template '%s' is no longer there",
+                         "template '%s' no longer exists",
                          trial->template_name);
     if (!spc__ctx_serves(ctx, tpl))
         return spc__fail(spc__error_of(ctx), SPC_EUNSUPPORTED,
@@ -236,7 +236,7 @@ static spc_status check_library(const lookup *look, const spc__attrs *launch,
     if (spc__attrs_number(launch, "gemm_depth", 0) != 0 &&
         !spc__device_has_gemm(look->ctx->device))
         return spc__fail(error, SPC_EUNSUPPORTED,
-                         "there is no library for products of matrices");
+                         "no library for products of matrices is present");
     return SPC_OK;
 }
 
@@ -520,7 +520,7 @@ static void explain_default(lookup *look, const char *template_name)
     note_set_aside(look);
 
     if (look->flags & SPC_PLAN_ESTIMATE)
-        why = "an estimate was asked for";
+        why = "an estimate was requested";
     else if (look->ctx->cache == NULL)
         why = "there is no database";
     else if (look->refused[0] != '\0')

@@ -85,7 +85,7 @@ static spc_status check_gemm(const spc_plan *plan)
         spc__device_has_gemm(plan->ctx->device))
         return SPC_OK;
     return spc__fail(spc__error_of(plan->ctx), SPC_EUNSUPPORTED,
-                     "there is no library for products of matrices here");
+                     "no library for products of matrices is present");
 }
 
 /* ---- creating ------------------------------------------------------------ */
@@ -193,8 +193,8 @@ static spc_status check_flags(unsigned flags, const spc_conv *conv,
     if (flags & SPC_PLAN_BACKGROUND &&
         lookup_flags(flags) != SPC_PLAN_BACKGROUND)
         return spc__fail(error, SPC_EINVAL,
-                         "SPC_PLAN_BACKGROUND stands alone: it takes what the "
-                         "database has, and compiles the rest");
+                         "SPC_PLAN_BACKGROUND cannot be combined: it takes "
+                         "what the database has, and compiles the rest");
     if (flags & SPC_PLAN_KRSC && conv->pass != SPC_WGRAD)
         return spc__fail(
             error, SPC_EINVAL,

@@ -56,8 +56,8 @@ static spc_status check_packing(const spc_plan *plan, const void *packed,
         to >= from + as.dense_bytes)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
-                     "buffers `packed` and `weights` overlap: what is written "
-                     "must lie apart from all others");
+                     "buffers `packed` and `weights` overlap: a buffer that is "
+                     "written must not overlap others");
 }
 
 /* After check_packing. */

@@ -26,7 +26,7 @@ struct spc_plan {
     bool takes_rows;       /* can also run without a map */
     spc__kernel *lay_rows; /* fills the layout of rows then, if the host does
                             * not */
-    spc__scene_buckets scene; /* of the map, or the rows, it was made for */
+    spc__scene_buckets scene; /* the map's, or of the rows it is for */
     spc_match origin;
     bool is_shipped;
     char template_name[32];

@@ -5,7 +5,7 @@
  * Kernels write RSCK: a matrix [taps][cout], followed by the gradient of the
  * bias. KRSC is its transpose, followed by the same bias. The template
  * "transpose" moves a gradient from one layout to the other, or the host does
- * where it builds maps, too.
+ * where it also builds maps.
  */
 #ifndef SPC_RUNTIME_TRANSPOSE_H
 #define SPC_RUNTIME_TRANSPOSE_H

@@ -1164,7 +1164,7 @@ START_TEST(a_journal_that_cannot_be_read_is_named)
                                   _i != 2, &error),
                   SPC_EDB);
     assert_says("left.db");
-    assert_says("journal beside it");
+    assert_says("left or holds its journal");
     become_root();
 }
 END_TEST

@@ -52,10 +52,10 @@ static const struct {
      "table: the table 'trial' has no column 'launch'\n"},
     {"ALTER TABLE trial RENAME TO other",
      "table: the table 'trial' is missing\n"
-     "table: the table 'other' is none of ours\n"},
-    {"CREATE TABLE mine (a)", "table: the table 'mine' is none of ours\n"},
+     "table: the table 'other' is unknown\n"},
+    {"CREATE TABLE mine (a)", "table: the table 'mine' is unknown\n"},
     {"CREATE TRIGGER late AFTER INSERT ON trial BEGIN DELETE FROM choice; END",
-     "table: the trigger 'late' is none of ours\n"},
+     "table: the trigger 'late' is unknown\n"},
     {"DROP TABLE lease; CREATE VIEW lease AS SELECT 1 AS work",
      "table: 'lease' is a view, not a table\n"},
     {"DROP TABLE lease; CREATE TABLE lease (work TEXT PRIMARY KEY NOT NULL,"

@@ -249,9 +249,9 @@ static const struct {
     const char *from, *to, *says;
 } edits[] = {
     {NULL, NULL, NULL},
-    {"shared=32256", "shared=512", "does not fit its seal"},
-    {"is=is", "is=other", "does not fit its seal"},
-    {"target=sm_90a", "target=sm_80", "does not fit its seal"},
+    {"shared=32256", "shared=512", "does not match its seal"},
+    {"is=is", "is=other", "does not match its seal"},
+    {"target=sm_90a", "target=sm_80", "does not match its seal"},
     {" seal=", NULL, "it has no seal"},
 };
 

@@ -369,9 +369,9 @@ static const struct {
     const char *says;
 } occupied[] = {
     {"from.db", "from.db", NULL, SPC_EINVAL, "is open here"},
-    {"other.db", "other.db", NULL, SPC_EINVAL, "no earlier pack"},
-    {"notes.db", "notes.db", "text", SPC_EINVAL, "no earlier pack"},
-    {"ship.db", "ship.sm_90a.db", NULL, SPC_EINVAL, "no earlier pack"},
+    {"other.db", "other.db", NULL, SPC_EINVAL, "not an earlier pack"},
+    {"notes.db", "notes.db", "text", SPC_EINVAL, "not an earlier pack"},
+    {"ship.db", "ship.sm_90a.db", NULL, SPC_EINVAL, "not an earlier pack"},
     {"ship.db", "ship.manifest", "text", SPC_EINVAL, "it holds text"},
     {"ship.db", "ship.db-wal", "frames", SPC_EDB, "open elsewhere"},
     {"ship.db", "ship.db-journal", "pages", SPC_EDB, "open elsewhere"},

@@ -408,7 +408,7 @@ static const struct broken {
      "template.params[1] must be"},
     {HEAD "% params = {{'rows', {1}, 5}},\n" REST "%}\nx\n",
      "template.params[1] must be"},
-    {HEAD "% params = {{'a b', {1}}},\n" REST "%}\nx\n", "'a b' is no name"},
+    {HEAD "% params = {{'a b', {1}}},\n" REST "%}\nx\n", "'a b' is not a name"},
     {HEAD "% params = {{'rows', {}}},\n" REST "%}\nx\n",
      "the values of 'rows': 0 of them"},
     {HEAD "% params = {{'rows', {1, 2, 1}}},\n" REST "%}\nx\n",
@@ -438,7 +438,7 @@ static const struct broken {
      "template.device is 'cpu', but a .cu.lua file is for 'cuda'"},
     {"%template = {summary = 's', role = 'a b', device = 'cuda',\n"
      "% params = {},\n" REST "%}\nx\n",
-     "template.role 'a b' is no name"},
+     "template.role 'a b' is not a name"},
     {HEAD "% params = {},\n" REST "%}\n% if true then\nx\n% end\ny\n",
      "'end' expected (to close 'if' at line 7) before this line of text"},
 };
@@ -647,7 +647,7 @@ static const struct hostile rewriting[] = {
      "template.params[1] must be a list, not a number"},
     {"template.params = {{{}, {1}}}", "template.params[1] must be {"},
     {"template.params[1][1] = nil", "template.params[1] must be"},
-    {"template.params[1][1] = ('n'):rep(99)", "is no name"},
+    {"template.params[1][1] = ('n'):rep(99)", "is not a name"},
     {"for i = 1, 999 do template.params[i] = {'n' .. i, {1}} end",
      "template.params has more than"},
     {"template.params[1][2] = function() template.params[2] = {} end",
@@ -1252,7 +1252,7 @@ START_TEST(without_nvrtc_the_error_names_the_path)
 
     replace("SPC_NVRTC", "/nonexistent");
     assert_fails(spc__nvrtc_open(&compiler, &error), SPC_EUNSUPPORTED);
-    assert_says("SPC_NVRTC says, '/nonexistent'");
+    assert_says("SPC_NVRTC sets to '/nonexistent'");
     ck_assert(compiler == NULL);
     setenv("SPC_NVRTC", "libm.so.6", 1); /* a library, but another one */
     assert_fails(spc__nvrtc_open(&compiler, &error), SPC_EUNSUPPORTED);
@@ -1266,7 +1266,7 @@ static const struct bad_cc {
     const char *value;
     const char *says;
 } bad_ccs[] = {
-    {"SPC_CC", "/nonexistent", "as SPC_CC says: "},
+    {"SPC_CC", "/nonexistent", "SPC_CC names no C compiler: "},
     {"SPC_CC", "/bin/false", "'/bin/false --version' fails with status 1"},
     {"PATH", "/nonexistent", "there is no C compiler (cc, gcc, clang)"},
 };

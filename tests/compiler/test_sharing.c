@@ -162,11 +162,11 @@ static const struct mistake {
     const char *says; /* how the message starts */
 } mistakes[] = {
     {NULL, "%include 'rows.lua'", "x\n",
-     "t.cu.lua:1: include: there is no 'rows.lua' beside the templates"},
+     "t.cu.lua:1: include: no file 'rows.lua' among the templates"},
     {NULL, "%include 'spc_abi.h'", "x\n",
-     "t.cu.lua:1: include: there is no 'spc_abi.h' beside the templates"},
+     "t.cu.lua:1: include: no file 'spc_abi.h' among the templates"},
     {NULL, "%include 't.cu.lua'", "x\n",
-     "t.cu.lua:1: include: there is no 't.cu.lua' beside the templates"},
+     "t.cu.lua:1: include: no file 't.cu.lua' among the templates"},
     {NULL, "%include()", "x\n", "t.cu.lua:1: bad argument #1 to 'include'"},
     {"%\n%x = = 1\n", "%", "x\n", "rows.lua:2: unexpected symbol near '='"},
     {"%function f()\n", "%", "x\n",
@@ -302,8 +302,9 @@ START_TEST(a_mistake_in_lua_that_shared_lua_includes_names_its_line)
     ck_assert_str_eq(error.text, "rows.lua:4: unexpected symbol near '='");
     put_file("rows.lua", "%include 'none.lua'\n");
     ck_assert_int_eq(try(NULL, "%include 'more.lua'", "x\n"), SPC_ETEMPLATE);
-    ck_assert_str_eq(error.text, "rows.lua:1: include: there is no 'none.lua' "
-                                 "beside the templates (for t.cu.lua)");
+    ck_assert_str_eq(error.text,
+                     "rows.lua:1: include: no file 'none.lua' among "
+                     "the templates (for t.cu.lua)");
     put_file("rows.lua", "%function last() nothing() end\n");
     ck_assert_int_eq(try(NULL, "%include 'more.lua'", "x\n% last()\n"),
                      SPC_ETEMPLATE);
@@ -441,8 +442,8 @@ static const struct mistake uncovered[] = {
      "t.cu.lua:1: include: 'rows.lua' must be named in a line of text, include "
      "\"rows.lua\", for the template's hash to cover it"},
     {"%\n", "%", "#include $('\"spc_' .. 'abi.h\"')\n",
-     "t.cu.lua: what it renders includes 'spc_abi.h', but its text does not "
-     "name that file"},
+     "t.cu.lua: its output includes 'spc_abi.h', but its text has no "
+     "include of that file"},
 };
 
 START_TEST(what_a_hash_does_not_cover_is_not_included)

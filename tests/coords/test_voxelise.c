@@ -330,8 +330,8 @@ START_TEST(what_is_wrong_with_points_is_a_status)
         run(&r, points, 100, true);
         ck_assert_int_eq(spc_voxels_check(&info, r.voxels, NULL), SPC_ERANGE);
         ck_assert_str_eq(spc_ctx_error(r.ctx),
-                         "2 points have a coordinate that is no number; the "
-                         "first is point 7: they are left out");
+                         "2 points left out: NaN or infinite coordinate; the "
+                         "first is point 7");
         ck_assert_int_eq(info.points, 100);
         ck_assert_int_eq(info.bad, 2);
         ck_assert_int_eq(info.outside, 1);
@@ -394,7 +394,8 @@ START_TEST(what_cannot_be_is_refused)
     REFUSED(how.columns = 2, "points of 2 columns: expected 3 to 64");
     REFUSED(how.batches = 2, "2 batch elements: expected 1");
     REFUSED(how.points = -1, "-1 points of a voxel: expected 0 to 65536");
-    REFUSED(how.features = SPC_VOXELS_POINTS, "0 points of a voxel: expected 1");
+    REFUSED(how.features = SPC_VOXELS_POINTS,
+            "0 points of a voxel: expected 1");
     REFUSED(how.dtype = SPC_I8, "f16, bf16 or f32");
     REFUSED(how.features = (spc_voxel_features)9, "unknown kind 9 of features");
 }

@@ -444,7 +444,7 @@ START_TEST(damaged_code_is_refused_before_it_is_mapped)
     ck_assert_int_eq(r.ops->module_load(r.device, &module, counting_kernel,
                                         strlen(counting_kernel), &r.error),
                      SPC_EFORMAT);
-    ck_assert_ptr_nonnull(strstr(r.error.text, "no shared object"));
+    ck_assert_ptr_nonnull(strstr(r.error.text, "not a shared object"));
     counter_free(&c);
 }
 END_TEST

@@ -1445,12 +1445,12 @@ static const struct {
     const char *says;
 } troubles[] = {
     {SPC_INDEX_BAD_ROW + 2, 17, SPC_INDEX_BAD_ROWS, SPC_ERANGE,
-     "row 17: its y lies outside"},
+     "row 17: its y is outside"},
     {SPC_INDEX_DUPLICATE_ROW, 299, SPC_INDEX_DUPLICATES, SPC_EDUPLICATE,
      "have the same coordinate"},
     /* There is no such row, so the sentence omits its voxel. */
     {SPC_INDEX_DUPLICATE_ROW, 300, SPC_INDEX_DUPLICATES, SPC_EDUPLICATE,
-     "have the coordinate of an earlier row"},
+     "with the coordinate of an earlier row"},
 };
 
 START_TEST(what_building_a_map_reports_is_read)

@@ -265,7 +265,7 @@ static const struct {
     {"subm,cin=4,cout=6,k=5", "conv1.0", NULL, SPC_EINVAL,
      "the layer's has the sizes 5x5x5"},
     {"subm,cin=4,cout=8,k=3", "conv1.0", NULL, SPC_EINVAL,
-     "not what the layer subm,cin=4,cout=8"},
+     "differs from the layer subm,cin=4,cout=8"},
     {"subm,cin=4,cout=6,k=3,epilogue=scale+bias", "conv1.0", "bn7",
      SPC_ENOTFOUND, "'backbone.bn7.running_mean'"},
     {"linear,cin=4,cout=2", "head", NULL, SPC_EINVAL,
@@ -442,7 +442,7 @@ START_TEST(what_is_no_number_is_noted)
     assert_ok(spc_weights_fill_net(net, weights, &use, &error));
     ck_assert_str_eq(spc_net_note_at(net, 0),
                      "layer 'conv': 2 of its 648 numbers called weights are "
-                     "NaN or infinite, and so is what it computes of them");
+                     "NaN or infinite, and so would be its results");
     ck_assert_ptr_nonnull(
         strstr(spc_net_note_at(net, 1), "6 numbers called bias"));
     ck_assert_ptr_null(spc_net_note_at(net, 2));

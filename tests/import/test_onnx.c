@@ -1122,7 +1122,8 @@ static void planes_by_y(onnx_graph *g)
 
 static const spoiled spoiled_files[] = {
     {"unknown attribute", unknown_attribute, SPC_EUNSUPPORTED,
-     "node 0 ('conv0', SparseConvolution) has an attribute 'spatial_groups'"},
+     "node 0 ('conv0', SparseConvolution) has an unknown attribute "
+     "'spatial_groups'"},
     {"groups", groups_of_two, SPC_EUNSUPPORTED, "groups 2"},
     {"transposed", transposed, SPC_EUNSUPPORTED,
      "is transposed, and the spatial shape of its inputs"},
@@ -1143,9 +1144,9 @@ static const spoiled spoiled_files[] = {
     {"long rulebook", long_rulebook, SPC_EFORMAT, "not a short text"},
     {"even subm", even_subm, SPC_EUNSUPPORTED, "odd sizes only"},
     {"other shape", other_shape, SPC_EFORMAT,
-     "output_spatial_shape is 9x8x8 (x, y, z); by the layers before it it is "
+     "output_spatial_shape 9x8x8 (x, y, z), but the layers before it give "
      "8x8x8"},
-    {"no array", no_array, SPC_EFORMAT, "reads 'v', which is no array"},
+    {"no array", no_array, SPC_EFORMAT, "reads 'v', which is not an array"},
     {"other kernel", other_channels, SPC_EINVAL, "the layer's has the sizes"},
     {"unknown node", unknown_node, SPC_EUNSUPPORTED, "MaxPool) is of a type"},
     {"order", before_its_time, SPC_EFORMAT,
@@ -1172,7 +1173,7 @@ static const spoiled spoiled_files[] = {
      "makes a shape of 68719411203 voxels along z"},
     {"no width", no_width, SPC_EINVAL, "cout=0: expected 1 to 65536 channels"},
     {"other width", other_width, SPC_EINVAL,
-     "not what the layer subm,cin=4,cout=5"},
+     "differs from the layer subm,cin=4,cout=5"},
     {"no channels", no_channels, SPC_EINVAL, "an input of -4 channels"},
     {"other bias", other_bias, SPC_EINVAL, "has 4 bias, these are 5"},
     {"no kernel", no_kernel, SPC_EUNSUPPORTED, "a kernel of 3x0x3"},
@@ -1181,7 +1182,7 @@ static const spoiled spoiled_files[] = {
     {"endless kernel", endless_kernel, SPC_EINVAL, "has more than 343 offsets"},
     {"sum of three", sum_of_three, SPC_EUNSUPPORTED,
      "has 3 inputs: expected 2"},
-    {"sum of one", sum_of_one, SPC_EUNSUPPORTED, "has 1 inputs: expected 2"},
+    {"sum of one", sum_of_one, SPC_EUNSUPPORTED, "has 1 input: expected 2"},
     {"sum with itself to be", sum_with_itself_to_be, SPC_EFORMAT,
      "reads '2', which no node before it makes"},
     {"nothing joined", nothing_joined, SPC_EUNSUPPORTED,
@@ -1193,9 +1194,9 @@ static const spoiled spoiled_files[] = {
      "has the unknown domain 'torch.nn'"},
     {"relu of two", relu_of_two, SPC_EUNSUPPORTED, "has 2 inputs: expected 1"},
     {"relu with a slope", relu_with_a_slope, SPC_EUNSUPPORTED,
-     "has an attribute 'slope'"},
+     "has an unknown attribute 'slope'"},
     {"sum over two sets", sum_over_two_sets, SPC_EINVAL,
-     "lies over another coordinate set"},
+     "have two coordinate sets"},
     {"planes by y", planes_by_y, SPC_EUNSUPPORTED, "neither rows nor"},
 };
 
@@ -1283,7 +1284,7 @@ START_TEST(what_is_no_model_is_refused)
     spc_onnx *onnx = (spc_onnx *)&error;
 
     ck_assert_int_eq(try_import(&nonsense), SPC_EFORMAT);
-    ck_assert_ptr_nonnull(strstr(error.text, "no ONNX model"));
+    ck_assert_ptr_nonnull(strstr(error.text, "not an ONNX model"));
     ck_assert_int_eq(spc_onnx_open(&onnx, "/nonexistent.onnx", &error),
                      SPC_ENOTFOUND);
     ck_assert_ptr_null(onnx);
@@ -1336,7 +1337,7 @@ START_TEST(an_array_that_cannot_be_is_refused)
     } arrays[] = {
         {10, 0, 5, "'w' has 5 bytes of data; its shape (3) takes 6"},
         {7, 0, 6, "elements of type 7"},
-        {10, 1, 6, "lies in another file"},
+        {10, 1, 6, "is in another file"},
     };
     spc__buf file = SPC__BUF_INIT;
 

@@ -193,8 +193,8 @@ static const struct {
     spc_status status;
     const char *said;
 } bad_headers[] = {
-    {"", 0, SPC_EFORMAT, "its header is no JSON object"},
-    {"[1]", 0, SPC_EFORMAT, "its header is no JSON object"},
+    {"", 0, SPC_EFORMAT, "its header is not a JSON object"},
+    {"[1]", 0, SPC_EFORMAT, "its header is not a JSON object"},
     {"{\"a\": 1", 0, SPC_EFORMAT, "at byte 15"},
     {"{\"a\": 1}", 0, SPC_EFORMAT, "'a' is not described by a JSON object"},
     {"{\"a\": {}}", 0, SPC_EFORMAT, "'a' has no \"dtype\""},
@@ -216,21 +216,21 @@ static const struct {
     {"{\"a\": " A("U8", "1", 0, 9223372036854775807) "}", 1, SPC_EFORMAT,
      "bytes 0 to 9223372036854775807"},
     {"{\"a\": " A("U8", "1", 0, 9223372036854775808) "}", 1, SPC_EFORMAT,
-     "no JSON object"},
+     "not a JSON object"},
     {"{\"a\": " A("F16", "1", 0, 1) "}", 1, SPC_EFORMAT,
      "'a' has 1 bytes, but its type and shape take 2"},
     {"{\"a\": " A("U8", "1", 0, 1) ", \"b\": " A("U8", "1", 0, 1) "}", 1,
-     SPC_EFORMAT, "lies on bytes of another one"},
+     SPC_EFORMAT, "overlaps another one"},
     {"{\"a\": " A("U8", "1", 1, 2) "}", 2, SPC_EFORMAT,
      "bytes before it that belong to no array"},
     {"{\"a\": " A("U8", "1", 0, 1) "}", 4, SPC_EFORMAT, "the last 3 bytes"},
     {"{\"a\": " A("U8", "1", 0, 1) ", \"a\": " A("U8", "1", 1, 2) "}", 2,
-     SPC_EFORMAT, "no JSON object: duplicate"},
+     SPC_EFORMAT, "not a JSON object: duplicate"},
     {"{\"\": " A("U8", "1", 0, 1) "}", 1, SPC_EFORMAT, "has no name"},
     {"{\"\\u001b[2J\": " A("U8", "1", 0, 1) "}", 1, SPC_EFORMAT,
      "control character"},
     {"{\"a\\u0000b\": " A("U8", "1", 0, 1) "}", 1, SPC_EFORMAT,
-     "no JSON object"},
+     "not a JSON object"},
 };
 
 START_TEST(a_bad_header_is_refused_in_one_sentence)

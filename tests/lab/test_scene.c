@@ -274,8 +274,8 @@ END_TEST
 
 /* ---- points of files ----------------------------------------------------- */
 
-/* 3000 points of a flat scene, [n][columns]: x, y, z, an intensity, a ring, then
- * numbers of their own. */
+/* 3000 points of a flat scene, [n][columns]: x, y, z, an intensity, a ring,
+ * then numbers of their own. */
 enum { DRAWN = 3000 };
 
 static float *draw_rows(int columns, uint64_t seed)
@@ -376,7 +376,8 @@ START_TEST(further_numbers_of_an_array_are_left_aside)
 {
     static const float rows[][6] = {{0.5f, 1.5f, 2.5f, 9, 9, 9}};
     static const int16_t whole[][5] = {{7, 2, 1, 0, 3}};
-    static const int32_t voxel[][4] = {{0, 0, 1, 2}}, other[][4] = {{3, 0, 1, 2}};
+    static const int32_t voxel[][4] = {{0, 0, 1, 2}},
+                         other[][4] = {{3, 0, 1, 2}};
 
     assert_rows(write_npy(1,
                           "{'descr': '<f4', 'fortran_order': False, 'shape': "
@@ -396,8 +397,9 @@ START_TEST(records_name_their_columns)
     static const char header[] =
         "{'descr': [('intensity', '|u1'), ('z', '<f4'), ('x', '<f4'), ('y', "
         "'<f4'), ('batch', '<i2')], 'fortran_order': False, 'shape': (1,), }\n";
-    static const unsigned char row[] = {9, 0, 0, 0x20, 0x40, 0,    0, 0, 0x3f,
-                                        0, 0, 0xc0, 0x3f, 1, 0}; /* 2.5 .5 1.5 */
+    static const unsigned char row[] = {
+        9,    0, 0, 0x20, 0x40, 0, 0, 0,
+        0x3f, 0, 0, 0xc0, 0x3f, 1, 0}; /* 2.5 .5 1.5 */
     static const int32_t voxel[][4] = {{1, 0, 1, 2}};
 
     assert_rows(write_npy(1, header, row, sizeof(row), "@1"), voxel, 1);
@@ -535,16 +537,20 @@ static const bad_file bad_files[] = {
      "in the middle of row 0 if rows have 5"},
     {"a.bin", TEXT(ROW16), "@1,columns=2", SPC_EINVAL, "their number, 3 to 64"},
     {"a.bin", TEXT(ROW16), "@1,columns=65", SPC_EINVAL, "columns=65: expected"},
-    {"a.bin", TEXT(ROW16), "@1,columns=xyyi", SPC_EINVAL, "columns=xyyi: expected"},
-    {"a.bin", TEXT(ROW16), "@1,columns=xyi", SPC_EINVAL, "columns=xyi: expected"},
-    {"a.bin", TEXT(ROW16), "@1,columns=xyz!", SPC_EINVAL, "columns=xyz!: expected"},
+    {"a.bin", TEXT(ROW16), "@1,columns=xyyi", SPC_EINVAL,
+     "columns=xyyi: expected"},
+    {"a.bin", TEXT(ROW16), "@1,columns=xyi", SPC_EINVAL,
+     "columns=xyi: expected"},
+    {"a.bin", TEXT(ROW16), "@1,columns=xyz!", SPC_EINVAL,
+     "columns=xyz!: expected"},
     {"a.bin", TEXT(ROW16), "@1,columns=4,columns=4", SPC_EINVAL,
      "'columns' is given twice"},
     {"a.bin", TEXT(ROW16), "@1,rows=4", SPC_EINVAL,
      "unknown word 'rows' (level, columns)"},
     {"a.bin", TEXT(ROW16), "@1,2", SPC_EINVAL, "two voxel sizes"},
     {"a.bin", TEXT(ROW16), "@1,1,1,1", SPC_EINVAL, "unknown word '1'"},
-    {"a.bin", TEXT(ROW16), "@1,0,1", SPC_EINVAL, "voxel size '0': expected a number above 0"},
+    {"a.bin", TEXT(ROW16), "@1,0,1", SPC_EINVAL,
+     "voxel size '0': expected a number above 0"},
     {"a.bin", TEXT("\0\0\0\xbf" ROW16), "@1,columns=bxyzi", SPC_EFORMAT,
      "the batch of row 0 (byte 0) is -0.5"},
     {"a.bin", TEXT("\0\0\0\x4f\0\0\0\0\0\0\0\0\0\0\0\0"), "@0.5", SPC_ERANGE,
@@ -557,7 +563,8 @@ static const bad_file bad_files[] = {
     {"a.bin", TEXT(ROW16), "@", SPC_EINVAL, "voxel size '': expected"},
     {"a.bin", TEXT(ROW16), "@5cm", SPC_EINVAL, "voxel size '5cm': expected"},
     {"a.bin", TEXT(ROW16), "@ 1", SPC_EINVAL, "voxel size ' 1': expected"},
-    {"a.txt", TEXT(ROW16), "@1", SPC_EINVAL, "end in .bin, .npy or .ply"},
+    {"a.txt", TEXT(ROW16), "@1", SPC_EINVAL,
+     "expected a file .bin, .npy or .ply"},
     {"a.npy", "", 0, "@1", SPC_EFORMAT, "empty"},
     {"a.npy", TEXT("\x93NUMP"), "@1", SPC_EFORMAT, "byte 0"},
     {"a.npy", TEXT("\x93NUMPY\1\0\x10"), "@1", SPC_EFORMAT,
@@ -666,7 +673,7 @@ START_TEST(what_is_no_file_is_refused_in_one_sentence)
     char spec[520], path[512];
 
     assert_refused("", SPC_EINVAL, "needs a specification");
-    assert_refused("nothing", SPC_EINVAL, "is no scene");
+    assert_refused("nothing", SPC_EINVAL, "is not a scene");
     snprintf(spec, sizeof(spec), "%s/none.bin@1", folder);
     assert_refused(spec, SPC_ENOTFOUND, "none.bin");
     snprintf(path, sizeof(path), "%s/dir.bin", folder);

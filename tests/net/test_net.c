@@ -131,7 +131,7 @@ static const struct {
      "it takes 5 channels, the tensor has 4"},
     {"conv(x, 'subm,cout=8,k=3,dtype=f16')",
      "it takes f16, the tensor has f32"},
-    {"conv(x, 'subm,cout=8,k=3', {nam = 'a'})", "'nam' is no name"},
+    {"conv(x, 'subm,cout=8,k=3', {nam = 'a'})", "unknown name 'nam'"},
     {"conv(7, 'subm,cout=8,k=3')",
      "net.lua:2: there is no tensor 7: the network has 1"},
     {"conv('a', 'subm,cout=8,k=3')", "argument 1 must be a tensor"},
@@ -143,7 +143,7 @@ static const struct {
      "its residual must have 5 channels"},
     {"conv(x, 'conv,cout=4,k=2,stride=2,rule=floor,epilogue=add', "
      "{residual = x})",
-     "lies over another coordinate set"},
+     "has another coordinate set than its outputs"},
     {"conv(x, 'inverse,cout=4,k=2,stride=2,rule=floor')",
      "nothing to go back to"},
     {"y = conv(x, 'conv,cout=4,k=2,stride=2,rule=floor')"
@@ -154,15 +154,15 @@ static const struct {
     {"conv(x, 'transposed,cout=4,k=2,stride=2')", "its `at` is missing"},
     {"conv(x, 'subm,cout=4,k=3', {name = 'a'})"
      " conv(x, 'subm,cout=4,k=3x3x1', {name = 'a'})",
-     "layer 'a': there is a layer of this name whose weights are others"},
+     "layer 'a': another layer of this name has different weights"},
     {"conv(x, 'subm,cout=4,k=3', {name = 'a'})"
      " conv(x, 'subm,cout=4,k=3', {name = 'a', norm = 'bn'})",
-     "layer 'a': there is a layer of this name whose weights are others"},
+     "layer 'a': another layer of this name has different weights"},
     {"feature(x, 'act=relu', {name = 'a'}) feature(x, 'act=relu', {name = "
      "'a'})",
-     "layer 'a': there is a layer of this name"},
+     "layer 'a': another layer has this name"},
     {"cat(x, conv(x, 'conv,cout=4,k=2,stride=2,rule=floor'))",
-     "parts 0 and 1 lie over two coordinate sets"},
+     "parts 0 and 1 have two coordinate sets"},
     {"feature(x, 'add')", "its `add` is missing"},
     {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2')"
      " feature(y, 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
@@ -171,7 +171,7 @@ static const struct {
      "which indices does it read?"},
     {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
      " feature(x, 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
-     "over another coordinate set than the indices"},
+     "another coordinate set than the indices"},
     {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
      " feature(cat(y, y), 'unpool=index,rule=floor,k=2,stride=2', {index = y})",
      "its indices are of 4 channels, the tensor has 8"},
@@ -435,8 +435,8 @@ START_TEST(a_level_that_overflows_says_what_would_have_fitted)
     ck_assert_msg(strstr(spc_ctx_error(r.ctx), "layer 'c'") != NULL &&
                       strstr(spc_ctx_error(r.ctx),
                              "240 rows for a set of 210, which is growth 3.5 "
-                             "times the plan's capacity of 60: it holds none "
-                             "of them; growth 4 or a capacity of 69 would have "
+                             "times the plan's capacity of 60: none were "
+                             "stored; growth 4 or a capacity of 69 would have "
                              "fitted") != NULL,
                   "%s", spc_ctx_error(r.ctx));
     r.buffers.rows = 61;
@@ -473,9 +473,9 @@ START_TEST(the_growth_that_would_have_fitted_fits)
     upload(&r, scene, 1);
     assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ECAPACITY);
-    const char *said = strstr(spc_ctx_error(r.ctx), "of them; growth ");
+    const char *said = strstr(spc_ctx_error(r.ctx), "were stored; growth ");
     ck_assert_msg(said != NULL &&
-                      sscanf(said, "of them; growth %lf", &o.growth) == 1,
+                      sscanf(said, "were stored; growth %lf", &o.growth) == 1,
                   "%s", spc_ctx_error(r.ctx));
     close_plan(&r);
     plan_net(&r, &o);

@@ -211,9 +211,9 @@ static const struct {
     {"regroup({x, x}, {mask = m})", "a mask chooses among the voxels of one"},
     {"regroup({x}, {above = 1})", "above and room belong to a mask"},
     {"regroup({x}, {mask = m, room = -1})", "a room of -1"},
-    {"regroup({x}, {mask = m, above = 0/0})", "a threshold that is no number"},
+    {"regroup({x}, {mask = m, above = 0/0})", "the threshold is NaN"},
     {"regroup({conv(x, 'conv,cout=4,k=2,stride=2,rule=floor')}, {mask = m})",
-     "its mask lies over another coordinate set"},
+     "its mask has another coordinate set"},
     {"regroup({x}, {mask = feature(m, 'global=max')})", "its `mask` is dense"},
 };
 

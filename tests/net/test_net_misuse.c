@@ -86,7 +86,7 @@ START_TEST(an_input_that_cannot_be_is_refused)
     ck_assert_int_eq(
         spc_net_set_param(net, "a", SPC_OPERAND_BIAS, (float[]){1}, 1, &error),
         SPC_ENOTFOUND);
-    ck_assert_str_eq(error.text, "unknown layer 'a': there is none");
+    ck_assert_str_eq(error.text, "unknown layer 'a': none exist");
     spc_net_free(net);
 }
 END_TEST
@@ -99,7 +99,7 @@ static const struct {
     const char *says;
 } layers[] = {
     {"conv,cin=8,cout=8,k=2,stride=2,rule=floor,epilogue=add,dtype=f32", 0, 0,
-     "lies over another coordinate set"},
+     "has another coordinate set"},
     {"subm,cin=8,cout=4,k=3,epilogue=add,dtype=f32", 0, 0,
      "its residual must have 4 channels"},
     {"subm,cin=8,cout=8,k=3,dtype=f32", 55, 0, "which its epilogue does not"},
@@ -180,7 +180,7 @@ static const char *const said_of_plans[] = {
     "scenes of -1 points",
     "batches count from 0",
     "a sample of 5 rows",
-    "the sample: the input: 1 rows have the coordinate of an earlier",
+    "the sample: the input: 1 row with the coordinate of an earlier",
     "a sample of 1073741824 rows",
 };
 
@@ -320,12 +320,12 @@ static const struct {
     int32_t row[4];
     const char *says;
 } strays[] = {
-    {{-1, 0, 0, 0}, "row 3: its batch lies outside"},
-    {{2, 0, 0, 0}, "row 3: its batch lies outside"},
-    {{INT32_MAX, 0, 0, 0}, "row 3: its batch lies outside"},
-    {{0, INT32_MIN, 0, 0}, "row 3: its x lies outside"},
-    {{0, 0, INT32_MAX, 0}, "row 3: its y lies outside"},
-    {{0, 0, 0, 64}, "row 3: its z lies outside"},
+    {{-1, 0, 0, 0}, "row 3: its batch is outside"},
+    {{2, 0, 0, 0}, "row 3: its batch is outside"},
+    {{INT32_MAX, 0, 0, 0}, "row 3: its batch is outside"},
+    {{0, INT32_MIN, 0, 0}, "row 3: its x is outside"},
+    {{0, 0, INT32_MAX, 0}, "row 3: its y is outside"},
+    {{0, 0, 0, 64}, "row 3: its z is outside"},
 };
 
 /* Plans a network for the 60 voxels of the scene; the caller frees the

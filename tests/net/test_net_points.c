@@ -105,9 +105,9 @@ START_TEST(bad_points_do_no_harm)
     give_points(&r, points, POINTS, 4);
     assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
     ck_assert_int_eq(spc_net_plan_check(r.plan, NULL), SPC_ERANGE);
-    ck_assert_ptr_nonnull(strstr(spc_ctx_error(r.ctx),
-                                 "the points: 1 points have a coordinate that "
-                                 "is no number; the first is point 77"));
+    ck_assert_ptr_nonnull(strstr(
+        spc_ctx_error(r.ctx), "the points: 1 point left out: NaN or infinite "
+                              "coordinate; the first is point 77"));
     assert_ok(r.ctx, spc_net_plan_verify(&verdict, r.plan, &r.buffers, NULL));
     assert_ok(r.ctx, spc_memory_upload(r.count, r.ctx, &many, 4));
     assert_ok(r.ctx, spc_net_plan_execute(r.plan, &r.buffers, NULL));
@@ -144,7 +144,7 @@ START_TEST(networks_without_a_grid_take_no_points)
     spc_net *net;
 
     snprintf(text, sizeof(text), "local x = input {channels = 4}%s", end);
-    refuse(text, 5, "does not say how points become voxels");
+    refuse(text, 5, "cannot turn points into voxels");
     refuse(text, -1, "scenes of -1 points");
     ck_assert_int_eq(
         load_text(&net, "input {channels = 4, points = -2}", SPC_F32),

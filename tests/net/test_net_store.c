@@ -461,13 +461,13 @@ static const struct {
 } wrongs[] = {
     {"spctune network 1", "spctune networks 1", "not the text of a network"},
     {"conv\ta\t0", "conv\ta\t9", "line 4: layer 'a': its `in` is tensor 9"},
-    {"conv\ta\t0", "conv\ta\t0x", "line 4: '0x' is no whole number"},
+    {"conv\ta\t0", "conv\ta\t0x", "line 4: '0x' is not an integer"},
     {"conv\ta\t0", "konv\ta\t0", "line 4: unknown word 'konv'"},
     {"conv\ta\t0", "conv\ta%0", "line 4: 7 fields, expected 8"},
     {"cin=8", "cin=9", "it takes 9 channels"},
-    {"conv\tb\t", "conv\ta\t", "there is a layer of this name"},
-    {"24x24x16", "24x24", "is no three whole numbers"},
-    {"0.5,0.5,0.5", "0.5,0.5,", "is no grid"},
+    {"conv\tb\t", "conv\ta\t", "another layer of this name"},
+    {"24x24x16", "24x24", "is not three integers"},
+    {"0.5,0.5,0.5", "0.5,0.5,", "is not a grid"},
     {"output\tmean\t20", "output\tmean\t99", "tensor 99"},
     {"array\t0\tweights\tf32\t1728", "array\t0\tweights\tf32\t1727",
      "the network has no such array"},
@@ -478,9 +478,9 @@ static const struct {
     {"array\t0\tw", "whole\t99\t1\narray\t0\tw", "a tensor and its scale"},
     {"array\t0\tw", "whole\t1\t-1\narray\t0\tw", "a tensor and its scale"},
     {"concat\t8\t5", "concat\t8\t5\t5\t5\t5\t5\t5\t5\t5", "fields"},
-    {"\nconv\ta\t0", "\txyz\nconv\ta\t0", "line 3: 'xyz' is no word"},
-    {"\nconv\ta\t0", "\tzyx\tzyx\nconv\ta\t0", "line 3: 'zyx' is no word"},
-    {"\nconv\ta\t0", "\tzyx\tcloud\nconv\ta\t0", "'cloud' is no word"},
+    {"\nconv\ta\t0", "\txyz\nconv\ta\t0", "line 3: 'xyz' is not a word"},
+    {"\nconv\ta\t0", "\tzyx\tzyx\nconv\ta\t0", "line 3: 'zyx' is not a word"},
+    {"\nconv\ta\t0", "\tzyx\tcloud\nconv\ta\t0", "'cloud' is not a word"},
 };
 
 /* Replaces the only occurrence of `find` in `text`. */
@@ -728,7 +728,7 @@ START_TEST(names_are_taken_replaced_and_removed)
     ck_assert_int_eq(spc_net_open(&back, ctx, "n"), SPC_ENOTFOUND);
     assert_ok(spc_net_store(ctx, one, "n", "one", false));
     ck_assert_int_eq(spc_net_store(ctx, two, "n", "two", false), SPC_ESTATE);
-    assert_says(spc_ctx_error(ctx), "has a network 'n' already");
+    assert_says(spc_ctx_error(ctx), "already has a network 'n'");
     assert_ok(spc_net_open(&back, ctx, "n"));
     compare_weights(one, back);
     spc_net_free(back);
@@ -766,7 +766,7 @@ START_TEST(what_cannot_be_stored_is_refused)
     for (int i = 0; i < LENGTH(names); i++) {
         ck_assert_int_eq(spc_net_store(ctx, net, names[i], NULL, false),
                          SPC_EINVAL);
-        assert_says(spc_ctx_error(ctx), "is no name for a network");
+        assert_says(spc_ctx_error(ctx), "is not a valid name of a network");
     }
     ck_assert_int_eq(spc_net_store(ctx, NULL, "n", NULL, false), SPC_EINVAL);
     ck_assert_int_eq(spc_net_open(&back, ctx, NULL), SPC_EINVAL);

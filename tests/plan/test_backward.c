@@ -579,7 +579,7 @@ static const struct {
     {"subm,cin=8,cout=12,k=3,dtype=f16,epilogue=relu", SPC_DGRAD, NULL,
      "an epilogue besides its bias"},
     {"subm,cin=8,cout=12,k=3,dtype=i8,out=f32", SPC_WGRAD, NULL,
-     "whole numbers"},
+     "has integers"},
     {"subm,cin=8,cout=12,k=3,dtype=f16,pass=wgrad", SPC_DGRAD, NULL,
      "pass=wgrad itself"},
 };
@@ -608,7 +608,7 @@ START_TEST(a_pass_follows_from_its_layer)
 END_TEST
 
 static const char *const wrong[][2] = {
-    {"subm,cin=8,cout=8,pass=wgrad,epilogue=relu", "no epilogue but a bias"},
+    {"subm,cin=8,cout=8,pass=wgrad,epilogue=relu", "no epilogue except a bias"},
     {"subm,cin=8,cout=8,pass=wgrad,out_pitch=16", "no out_pitch"},
     {"subm,cin=8,cout=8,pass=dgrad,dtype=i8", "needs real numbers"},
     {"subm,cin=8,cout=8,accumulate=1", "accumulate=1 is for pass=wgrad"},

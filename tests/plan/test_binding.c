@@ -330,9 +330,10 @@ static spc_status run(roomy *r)
 static void expect_overlap(roomy *r)
 {
     ck_assert_int_eq(run(r), SPC_EINVAL);
-    ck_assert_str_eq(spc_ctx_error(r->ctx),
-                     "'probe': buffers `out` and `in` overlap: what is written "
-                     "must lie apart from all others");
+    ck_assert_str_eq(
+        spc_ctx_error(r->ctx),
+        "'probe': buffers `out` and `in` overlap: a buffer that is "
+        "written must not overlap others");
 }
 
 /* Arrays are as long as the rows that the host knows of, else as the capacity.

@@ -117,7 +117,7 @@ START_TEST(what_cannot_be_captured_is_refused)
     ck_assert_int_eq(
         spc_record_layer(ctx, spc__buf_text(&folder), &one, some[0], 0, NULL),
         SPC_EINVAL);
-    ck_assert_str_eq(spc_ctx_error(ctx), "0 voxels are no scene to tune on");
+    ck_assert_str_eq(spc_ctx_error(ctx), "cannot tune on a scene of 0 voxels");
     snprintf(path, sizeof(path), "%s/a b", spc__buf_text(&folder));
     ck_assert_int_eq(spc_record_layer(ctx, path, &one, some[0], 3, NULL),
                      SPC_EINVAL);

@@ -561,7 +561,7 @@ END_TEST
 static const struct {
     const char *text, *says;
 } bad[] = {
-    {"norm=layer,c=4,act=relu,pass=dgrad", "step of its own in training"},
+    {"norm=layer,c=4,act=relu,pass=dgrad", "operator of its own"},
     {"norm=layer,c=4,pass=wgrad", "affine and, with affine=1, the norms have"},
     {"act=relu,c=4,pass=wgrad", "pass=wgrad is the gradient of scale"},
     {"actgrad=relu,c=4,pass=dgrad", "unknown word 'pass'"},

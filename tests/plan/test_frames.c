@@ -660,7 +660,7 @@ static const struct {
     const char *says;
     unwritten rows;
 } bad[] = {
-    {leave_extent, SPC_ERANGE, SPC_OK, "row 7: its y lies outside",
+    {leave_extent, SPC_ERANGE, SPC_OK, "row 7: its y is outside",
      ROWS_7_AND_9},
     {repeat_rows, SPC_EDUPLICATE, SPC_OK, "2 rows have the coordinate of an",
      ROWS_7_AND_9},

@@ -353,7 +353,7 @@ static const struct {
     {SPC_WGRAD, SPC_PLAN_KRSC | SPC_PLAN_BACKGROUND, SPC_ESTATE,
      "call spc_background_start first"},
     {SPC_WGRAD, SPC_PLAN_KRSC | SPC_PLAN_BACKGROUND | SPC_PLAN_ESTIMATE,
-     SPC_EINVAL, "SPC_PLAN_BACKGROUND stands alone"},
+     SPC_EINVAL, "SPC_PLAN_BACKGROUND cannot be combined"},
     {SPC_WGRAD, SPC_PLAN_KRSC << 1, SPC_EINVAL, "unknown plan flags"},
 };
 

@@ -203,7 +203,7 @@ static const struct lookup_case {
      0,
      SPC_MATCH_DEFAULT,
      "tile=16,order=none,arrival=0",
-     "no longer there"},
+     "no longer exists"},
     {LAYER,
      {{LAYER, 0, "probe", "tile=32,order=gray,arrival=0", false}},
      SPC_PLAN_ESTIMATE,

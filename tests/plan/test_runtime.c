@@ -87,7 +87,8 @@ static const struct {
     {",subm,cin=1,cout=1", "empty word at position 0"},
     {"subm,,cin=1,cout=1", "empty word at position 5"},
     {"subm, cin=1,cout=1", "unknown word ' cin'"},
-    {"subm,cin=1,cout=1,k=0", "k=0: expected one number or three, each 1 to 343"},
+    {"subm,cin=1,cout=1,k=0",
+     "k=0: expected one number or three, each 1 to 343"},
     {"subm,cin=1,cout=1,k=3x3", "k=3x3: expected one number or three"},
     {"subm,cin=1,cout=1,k=3x3x3x3", "k=3x3x3x3: expected one"},
     {"subm,cin=1,cout=1,k=3xx3", "k=3xx3: expected one number"},
@@ -105,7 +106,8 @@ static const struct {
     {"linaer,cin=6,cout=9", "did you mean 'linear'"},
     {"subm,cin=6,cout=9,groups=2", "groups=2 does not divide cin=6"},
     {"subm,cin=6,cout=9,groups=6", "groups=6 does not divide cin=6 and cout=9"},
-    {"subm,cin=6,cout=9,groups=", "groups=: expected 1 to 65536 groups that divide"},
+    {"subm,cin=6,cout=9,groups=",
+     "groups=: expected 1 to 65536 groups that divide"},
     {"subm,cin=1,cout=1,bias=yes", "bias=yes: expected 0 or 1"},
     {"subm,cin=1,cout=1,deterministic=2", "deterministic=2: expected 0 or 1"},
     {"subm,cin=1,cout=1,"
@@ -1046,7 +1048,7 @@ START_TEST(null_has_no_rows_and_no_name)
     spc_oracle_sums(out, NULL, NULL, NULL, 1, NULL, NULL, NULL, 1);
     spc_oracle_sums(NULL, NULL, NULL, NULL, 1, NULL, NULL, NULL, 1);
     ck_assert_double_eq(out[0], 7);
-    assert_says(spc_ctx_error(NULL), "no context");
+    assert_says(spc_ctx_error(NULL), "the context is NULL");
     ck_assert_int_eq(spc_ctx_stats(NULL).lookups, 0);
     ck_assert_int_ge(spc_devices_list(NULL, 5), 2);
     ck_assert_int_eq(spc_conv_format(text, sizeof(text), NULL), 0);

@@ -288,7 +288,7 @@ START_TEST(an_interrupted_tune_goes_on_where_it_was)
     t.cancel_after = 3;
     ck_assert_int_eq(tune(ctx, LAYER, SCENE, &options, &first),
                      SPC_EINTERRUPTED);
-    assert_says(spc_ctx_error(ctx), "what was measured is kept");
+    assert_says(spc_ctx_error(ctx), "measurements are kept");
     ck_assert_int_ge(first.timed, 3);
     ck_assert_str_eq(first.winner, ""); /* none was confirmed yet */
     spc_ctx_free(ctx);

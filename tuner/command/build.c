@@ -30,7 +30,7 @@ static const cli_option options[] = {
     {0, "allow-spills", NULL, CLI_FLAG, AT(allow_spills),
      "admit also candidates that spill registers"},
     {0, "choices", NULL, CLI_FLAG, AT(choices),
-     "of every layer that the database has a choice for, what was chosen"},
+     "the chosen candidate of every layer for which the database has a choice"},
     {'a', "all", NULL, CLI_FLAG, AT(all), "print all candidates"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
 };
@@ -238,7 +238,8 @@ static spc_status build_target(cli_job *job, const spc_conv *layer,
         print_build(job, &found, &sum, &report, text, target);
     if (job->json == NULL && args->choices && report.candidates > 0 &&
         found.count == 0)
-        printf("%s for %s: what was chosen is no candidate\n", text, target);
+        printf("%s for %s: the chosen kernel is not a candidate\n", text,
+               target);
     if (status != SPC_OK) {
         cli_fail(status, "%s for %s: %s", text, target,
                  spc_ctx_error(job->ctx));

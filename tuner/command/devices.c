@@ -163,10 +163,9 @@ static spc_status refuse(const char *wanted)
 
     if (status != SPC_OK && status != SPC_ENODEVICE)
         return cli_fail(status, "%s", error.text);
-    return cli_fail(SPC_ENODEVICE,
-                    "there is no device '%s' here: 'spctune devices' lists "
-                    "those that are",
-                    wanted);
+    return cli_fail(
+        SPC_ENODEVICE,
+        "there is no device '%s' here: 'spctune devices' lists them", wanted);
 }
 
 /* Explains a list without a GPU: none is installed, or it cannot be used. */

@@ -20,7 +20,7 @@ static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT(scenes),
      "the scene it would run on (may be repeated)"},
     {0, "cached-only", NULL, CLI_FLAG, AT(cached_only),
-     "what the database alone can serve"},
+     "only what the database can serve"},
     {0, "estimate", NULL, CLI_FLAG, AT(estimate),
      "without the database: the template's default"},
     {0, NULL, NULL, CLI_FLAG, 0, NULL},
@@ -155,7 +155,7 @@ static spc_status run(cli *self, void *args)
 const cli_command cli_explain = {
     .name = "explain",
     .operands = "LAYER... --scene SPEC...",
-    .summary = "say which kernel a layer would run, and why",
+    .summary = "show which kernel a layer would run, and why",
     .more =
         "Says which kernel a program would get and where it would come from: a "
         "record of\nexactly this problem, of the same layer on a similar "

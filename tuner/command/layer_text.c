@@ -13,8 +13,8 @@ static void explain_other(spc_error *error, const spc_operator_info *of,
     bool set = strcmp(of->kind, "sets") == 0;
 
     error->status = SPC_EINVAL;
-    snprintf(error->text, sizeof(error->text), "'%.80s' is no layer: '%.*s' %s",
-             text, head, text,
+    snprintf(error->text, sizeof(error->text),
+             "'%.80s' is not a layer: '%.*s' %s", text, head, text,
              set ? "makes a set of others; verify takes it"
                  : "is an operator on features; verify and features take it");
 }

@@ -117,10 +117,10 @@ static spc_status check_names(const cli *self)
                !is_name(spc_operators(n), self->operands.at[i]))
             n++;
         if (spc_operators(n) == NULL)
-            return cli_fail(SPC_EINVAL,
-                            "there is no operator '%s': 'spctune layers' lists "
-                            "those that are known",
-                            self->operands.at[i]);
+            return cli_fail(
+                SPC_EINVAL,
+                "unknown operator '%s': 'spctune layers' lists them",
+                self->operands.at[i]);
     }
     return SPC_OK;
 }

@@ -21,15 +21,15 @@ struct args {
 
 static const cli_option options[] = {
     {'f', "from", "ENGINE", CLI_TEXT, offsetof(struct args, from),
-     "whose layout the kernels have: spconv2, spconv1, minkowski, torchsparse, "
-     "flexgemm, or spctune"},
+     "the engine whose layout the kernels have: spconv2, spconv1, minkowski, "
+     "torchsparse, flexgemm, or spctune"},
     {0, "axes", "AXES", CLI_TEXT, offsetof(struct args, axes),
      "our names of that engine's axes: xyz (the default), zyx for detectors, "
      "yx in 2D"},
     {'k', "kernel", "NAME=K", CLI_LIST, offsetof(struct args, kernels),
-     "the kernel of an array, such as conv1.kernel=3x3x1, where its shape does "
-     "not say it; list: that of a layer with offsets=, in their order (may be "
-     "repeated)"},
+     "the kernel of an array, such as conv1.kernel=3x3x1, if its shape does "
+     "not determine it; list: that of a layer with offsets=, in their order "
+     "(may be repeated)"},
     {0, "strided", "NAME", CLI_LIST, offsetof(struct args, strided),
      "an array of a layer with a stride and a kernel of one offset (may be "
      "repeated)"},
@@ -321,7 +321,7 @@ static spc_status check_args(struct job *job, const cli *self)
         (args->output != NULL || args->axes != NULL ||
          args->kernels.count > 0 || args->strided.count > 0))
         return cli_fail(SPC_EINVAL,
-                        "whose layout do the kernels have? --from spconv2, "
+                        "the layout of the kernels is missing: --from spconv2, "
                         "spconv1, minkowski, torchsparse, flexgemm or spctune");
     if ((args->from != NULL &&
          spc_engine_parse(&job->engine, args->from, &error) != SPC_OK) ||

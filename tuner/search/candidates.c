@@ -73,7 +73,7 @@ static const char *refuse(const spc__request *request, const spc__attrs *launch)
 
     if (spc__attrs_number(launch, "gemm_depth", 0) != 0 &&
         !request->is_foreign && !spc__device_has_gemm(request->ctx->device))
-        return "there is no library for products of matrices";
+        return "no library for products of matrices is present";
     if (conv->deterministic && spc__attrs_number(launch, "atomics", 0) != 0)
         return "its sums depend on the order of arrival";
     if (tile_rows < 1 || SPC_ROW_PAD % tile_rows != 0)

@@ -287,11 +287,10 @@ spc_status spc__nobody_left(const spc__candidates *candidates,
                 spc__trial_status_name(entry->trial.status), entry->trial.note);
     }
     if (is_cut)
-        return spc__fail(
-            error, SPC_ETIMEOUT,
-            "no candidate could be measured within the budget of "
-            "%g s and the limit of one, %g s: what was compiled is "
-            "kept for a run with more time",
-            request->options.budget_s, request->options.limit_s);
+        return spc__fail(error, SPC_ETIMEOUT,
+                         "no candidate could be measured within the budget of "
+                         "%g s and the limit of %g s for each: compiled code "
+                         "is kept for a run with more time",
+                         request->options.budget_s, request->options.limit_s);
     return spc__fail(error, SPC_EINTERNAL, "no candidate was tried");
 }

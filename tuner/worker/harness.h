@@ -36,7 +36,7 @@ typedef struct spc__outcome {
     /* begins with the name of the failed test: gate.h */
     char note[192];
     double error; /* of verify */
-    int count;    /* of the samples, in microseconds */
+    int count;    /* number of samples, in microseconds */
     double samples[SPC__SAMPLES_MAX];
     double gate_s; /* time in the gate for this request */
     bool dead;     /* the device, or this process, is unusable */

@@ -356,9 +356,9 @@ static spc_status blame(spc__outcome *out, spc__runner *runner,
                  runner->options.limit_s);
     } else if (status == SPC_EFORMAT) {
         out->status = SPC__TRIAL_FAULT;
-        snprintf(out->note, sizeof(out->note),
-                 "wrote to a descriptor that is not its own: its worker's "
-                 "replies are no replies");
+        snprintf(
+            out->note, sizeof(out->note),
+            "wrote to a foreign descriptor: its worker's replies are invalid");
     } else {
         blame_end(out, runner, how);
     }

@@ -9,6 +9,7 @@
 #include "coords/points/points.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include "coords/index/indexer.h"
 #include <math.h>
 #include <stdlib.h>
@@ -391,9 +392,8 @@ static spc_status check_update(const spc_points *p, const float *xyz,
                    : SPC_OK;
     if (count == NULL && (rows < 0 || rows > p->rows.capacity))
         return spc__fail(error, rows < 0 ? SPC_EINVAL : SPC_ECAPACITY,
-                         "cannot fill a cloud with %lld points: its capacity "
-                         "is %d",
-                         (long long)rows, p->rows.capacity);
+                         "cannot fill a cloud with %s: its capacity is %d",
+                         spc__count(rows, "point"), p->rows.capacity);
     if (xyz == NULL && (count || rows > 0))
         return spc__fail(error, SPC_EINVAL,
                          "cannot fill a cloud without points");
@@ -431,13 +431,12 @@ static spc_status fail_range(const spc_points *p, const int32_t *stats,
     int row = SPC_INDEX_NO_ROW - bad[at];
     if (at == 3)
         return spc__fail(error, SPC_ERANGE,
-                         "row %d: its batch element is none of 0 to %d", row,
+                         "row %d: its batch element is not 0 to %d", row,
                          p->batches - 1);
-    return spc__fail(error, SPC_ERANGE,
-                     "row %d: its %s is no number or lies outside the cloud's "
-                     "extent, %g to %g",
-                     row, field_names[at], (double)p->low[at],
-                     (double)p->high[at]);
+    return spc__fail(
+        error, SPC_ERANGE,
+        "row %d: its %s is NaN or outside the cloud's extent, %g to %g", row,
+        field_names[at], (double)p->low[at], (double)p->high[at]);
 }
 
 spc_status spc__points_inspect(spc_points *p, void *stream, spc_error *error)
@@ -460,10 +459,10 @@ spc_status spc__points_inspect(spc_points *p, void *stream, spc_error *error)
                          stats[SPC_POINTS_ROWS]);
     if (stats[SPC_POINTS_ROWS] > p->rows.capacity)
         return spc__fail(error, SPC_ECAPACITY,
-                         "%d points for a cloud of %d: it holds none of them; "
-                         "a capacity of %d would have fitted",
-                         stats[SPC_POINTS_ROWS], p->rows.capacity,
-                         stats[SPC_POINTS_ROWS]);
+                         "%s for a cloud of %d: none were stored; a capacity "
+                         "of %d would have fitted",
+                         spc__count(stats[SPC_POINTS_ROWS], "point"),
+                         p->rows.capacity, stats[SPC_POINTS_ROWS]);
     return stats[SPC_POINTS_BAD_ROWS] ? fail_range(p, stats, error) : SPC_OK;
 }
 

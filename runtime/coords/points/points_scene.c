@@ -53,7 +53,7 @@ static spc_status check_finite(const float *xyz, const int32_t *batch,
         if (!isfinite(xyz[3 * i]) || !isfinite(xyz[3 * i + 1]) ||
             !isfinite(xyz[3 * i + 2]) || (batch && batch[i] < 0))
             return spc__fail(error, SPC_ERANGE,
-                             "row %lld is no point: its coordinates must be "
+                             "row %lld is not a point: its coordinates must be "
                              "finite, and its batch element 0 or more",
                              (long long)i);
     return SPC_OK;

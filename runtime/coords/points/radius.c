@@ -11,6 +11,7 @@
 #include "coords/points/radius_work.h"
 
 #include "base/error.h"
+#include "base/plural.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -463,13 +464,14 @@ static spc_status count_pairs(const spc_map *map, int64_t *out, void *stream,
     *out = total[1];
     if (total[0] == total[1])
         return SPC_OK;
-    return spc__fail(error, SPC_ECAPACITY,
-                     total[0] == SPC_INDEX_NO_ROW
-                         ? "%d triplets or more for a map with room for %lld: "
-                           "it holds none of them"
-                         : "%d triplets for a map with room for %lld: it holds "
-                           "none of them; room for as many would have fitted",
-                     total[0], (long long)w->capacity);
+    return spc__fail(
+        error, SPC_ECAPACITY,
+        total[0] == SPC_INDEX_NO_ROW
+            ? "%s or more for a map with room for %lld: none were stored"
+            : "%s for a map with room for %lld: none were stored; room for as "
+              "many would have fitted",
+        spc__count(spc__count(total[0], "triplet"), "triplet"),
+        (long long)w->capacity);
 }
 
 spc_status spc__radius_inspect(spc_map *map, void *stream, spc_error *error)

@@ -459,7 +459,7 @@ static spc_status check_mask(const spc_coords *c, const void *const *in,
                          (int)dtype);
     if (status == SPC_OK && above != above)
         return spc__fail(error, SPC_EINVAL,
-                         "nothing is above a threshold that is no number");
+                         "the threshold is NaN: no row is above it");
     for (int i = 0; status == SPC_OK && i < c->regroup->sources; i++)
         status = spc__coords_need_filled(c->regroup->source[i], error);
     return status == SPC_OK ? check_features(c, in, "in", error) : status;

@@ -33,7 +33,7 @@ enum { SCALE = 4, COLLAPSE = 8, SPLITTING = 16 | 32, REGROUP = 64 };
 
 static const char *const axis_names[] = {"x", "y", "z", NULL};
 
-/* What the words set. An operation that makes children multiplies by their
+/* The values of the words. An operation that makes children multiplies by their
  * number. */
 typedef struct values {
     int scale[AXES], split[AXES];

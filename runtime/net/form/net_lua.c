@@ -84,7 +84,7 @@ static void check_names(lua_State *L, int index, const char *const *known)
         while (known[i] != NULL && strcmp(known[i], name) != 0)
             i++;
         if (known[i] == NULL)
-            luaL_error(L, "'%s' is no name that belongs here", name);
+            luaL_error(L, "unknown name '%s'", name);
     }
 }
 

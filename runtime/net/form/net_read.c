@@ -8,6 +8,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/number.h"
+#include "base/plural.h"
 #include "base/text/names.h"
 #include <float.h>
 #include <math.h>
@@ -33,16 +34,17 @@ typedef struct reader {
 
 static spc_status fail_field(reader *r, int i, const char *what)
 {
-    return spc__fail(r->error, SPC_EFORMAT, "line %d: '%.40s' is no %s",
-                     r->line, i < r->count ? r->fields[i] : "", what);
+    return spc__fail(r->error, SPC_EFORMAT,
+                     "line %d: '%.40s' is not %s", r->line,
+                     i < r->count ? r->fields[i] : "", what);
 }
 
 static spc_status need_fields(reader *r, int least, int most)
 {
     if (r->count >= least && r->count <= most)
         return SPC_OK;
-    return spc__fail(r->error, SPC_EFORMAT, "line %d: %d fields, expected %d",
-                     r->line, r->count, least);
+    return spc__fail(r->error, SPC_EFORMAT, "line %d: %s, expected %d", r->line,
+                     spc__count(r->count, "field"), least);
 }
 
 /* Splits a line at its tabs; false if there are too many fields. */
@@ -78,7 +80,7 @@ static spc_status read_name(char **out, reader *r, int i)
         int high = hex_digit(from[1]);
         int low = high >= 0 ? hex_digit(from[2]) : -1;
         if (low < 0 || high + low == 0)
-            return fail_field(r, i, "name");
+            return fail_field(r, i, "a name");
         *to++ = (char)(high << 4 | low);
         from += 2;
     }
@@ -96,7 +98,7 @@ static spc_status read_int(int *out, reader *r, int i)
     int64_t value;
 
     if (!spc__scan_integer(&value, span_of(r, i), INT32_MIN, INT32_MAX))
-        return fail_field(r, i, "whole number");
+        return fail_field(r, i, "an integer");
     *out = (int)value;
     return SPC_OK;
 }
@@ -107,7 +109,7 @@ static spc_status read_axes(int out[3], reader *r, int i)
 
     if (spc__scan_integers(axes, 3, span_of(r, i), 'x', INT32_MIN, INT32_MAX) !=
         3)
-        return fail_field(r, i, "three whole numbers");
+        return fail_field(r, i, "three integers");
     for (int a = 0; a < 3; a++)
         out[a] = (int)axes[a];
     return SPC_OK;
@@ -118,13 +120,13 @@ static spc_status read_dtype(spc_dtype *out, reader *r, int i)
     int dtype = spc__name_index(spc__dtype_names, r->fields[i]);
 
     *out = (spc_dtype)dtype;
-    return dtype >= 0 ? SPC_OK : fail_field(r, i, "type");
+    return dtype >= 0 ? SPC_OK : fail_field(r, i, "a type");
 }
 
 static spc_status read_real(double *out, reader *r, int i)
 {
     return spc__number_read(out, r->fields[i]) ? SPC_OK
-                                               : fail_field(r, i, "number");
+                                               : fail_field(r, i, "a number");
 }
 
 /* Reads nine numbers: the voxel size and the two corners of the grid. */
@@ -136,8 +138,8 @@ static spc_status read_grid(spc_net_input *input, reader *r, int i)
 
     for (; n < 9 && rest.at != NULL; n++)
         if (!spc__scan_real(&grid[n / 3][n % 3], spc__scan_part(&rest, ',')))
-            return fail_field(r, i, "grid");
-    return n == 9 && rest.at == NULL ? SPC_OK : fail_field(r, i, "grid");
+            return fail_field(r, i, "a grid");
+    return n == 9 && rest.at == NULL ? SPC_OK : fail_field(r, i, "a grid");
 }
 
 /* Adds the line number to the error of a public function. */
@@ -188,7 +190,7 @@ static spc_status read_input(reader *r)
     if (at < r->count && strcmp(r->fields[at], "zyx") == 0)
         input.axes = r->fields[at++];
     if (at < r->count)
-        return fail_field(r, at, "word");
+        return fail_field(r, at, "a word");
     input.name = name;
     return at_line(r, spc_net_add_input(&out, r->net, &input, r->error));
 }
@@ -206,7 +208,7 @@ static spc_status read_offsets(spc_geometry *g, reader *r, int i)
         if (g->offset_count == SPC_MAX_OFFSETS ||
             spc__scan_integers(axes, 3, spc__scan_part(&rest, ','), ':',
                                INT16_MIN, INT16_MAX) != 3)
-            return fail_field(r, i, "list of offsets");
+            return fail_field(r, i, "a list of offsets");
         for (int a = 0; a < 3; a++)
             g->offsets[g->offset_count][a] = (int16_t)axes[a];
     }
@@ -505,7 +507,7 @@ static spc_status quantise(reader *r)
         return SPC_OK;
     if (r->scale_count != r->net->tensor_count)
         return spc__fail(r->error, SPC_EFORMAT,
-                         "nodes stand behind the scales of tensors");
+                         "nodes follow the scales of tensors");
     if ((ranges = malloc(count * sizeof(*ranges))) == NULL)
         return spc__fail_memory(r->error, count * sizeof(*ranges));
     for (size_t t = 0; t < count; t++)

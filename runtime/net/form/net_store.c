@@ -115,10 +115,11 @@ static spc_status check_name(const char *name, spc_error *error)
             length = 0;
     if (length >= 1 && length <= NAME_MOST && name[0] != '-')
         return SPC_OK;
-    return spc__fail(error, SPC_EINVAL,
-                     "'%.80s' is no name for a network: 1 to %d characters, "
-                     "without blanks and '/', not beginning with '-'",
-                     name, NAME_MOST);
+    return spc__fail(
+        error, SPC_EINVAL,
+        "'%.80s' is not a valid name of a network: expected 1 to %d "
+        "characters, without blanks and '/', not beginning with '-'",
+        name, NAME_MOST);
 }
 
 static spc_status check_database(const spc_ctx *ctx, spc_error *error)
@@ -250,10 +251,10 @@ static spc_status take_part(int64_t i, const void *data, size_t bytes,
 
     if (!find_part(&p, o->arrays, o->count, i) ||
         bytes != (size_t)p.count * spc__dtype_of(p.array->dtype)->bytes)
-        return spc__fail(error, SPC_EFORMAT,
-                         "part %lld of its weights has another size than its "
-                         "layers say",
-                         (long long)i);
+        return spc__fail(
+            error, SPC_EFORMAT,
+            "part %lld of its weights differs in size from its layers",
+            (long long)i);
     float **to = &o->net->nodes[p.array->node].params[p.array->param];
     size_t whole = (size_t)p.array->count * sizeof(float);
     if (*to == NULL && (*to = malloc(whole)) == NULL)

@@ -312,8 +312,7 @@ static spc_status take_param(param *out, spc_training *t, const char *function,
     return count == out->count
                ? SPC_OK
                : spc__fail(error, SPC_EINVAL,
-                           "layer '%.60s' has %lld such values, %lld were "
-                           "asked for",
+                           "layer '%.60s' has %lld such values, not %lld",
                            layer, (long long)out->count, (long long)count);
 }
 
@@ -372,9 +371,9 @@ spc_status spc_training_descend(spc_training *t, float rate)
                                   __func__, "training", t, NULL);
 
     if (status == SPC_OK && !isfinite(rate))
-        status =
-            spc__fail(spc__error_of(t->ctx), SPC_EINVAL,
-                      "a rate of %g is no step to descend by", (double)rate);
+        status = spc__fail(spc__error_of(t->ctx), SPC_EINVAL,
+                           "a rate of %g: expected a finite number above 0",
+                           (double)rate);
     if (status == SPC_OK)
         status = spc_ctx_synchronize(t->ctx);
     for (int i = 0; status == SPC_OK && i < t->step_count; i++)

@@ -232,8 +232,8 @@ static spc_status run(cli *self, void *to)
         return status;
     if (args->keep != NULL && access(args->keep, F_OK) == 0)
         return cli_fail(SPC_EINVAL,
-                        "--keep: '%s' is there already: what it knows would "
-                        "not be measured",
+                        "--keep: '%s' exists already: its records would not be "
+                        "measured again",
                         args->keep);
     if ((status = read_list(&list, self, args)) == SPC_OK &&
         (status = open_lines(&a)) == SPC_OK) {
@@ -250,7 +250,7 @@ static spc_status run(cli *self, void *to)
 const cli_command cli_audit = {
     .name = "audit",
     .operands = "LAYER|LIST... --scene SPEC...",
-    .summary = "say what a quick tuning's choice costs, and a served one",
+    .summary = "measure what a quick tuning's choice costs, and a served one",
     .more =
         "Tunes each LAYER on each scene quickly, a second time with other "
         "data, and\nonce with a search of the whole space; then those that "

@@ -41,13 +41,13 @@ static const cli_option options[] = {
     {0, "scenes", "DIR", CLI_TEXT, AT(folder),
      "where the suite's scene files are; default: this folder"},
     {0, "against", "FILE", CLI_TEXT, AT(against),
-     "figures of other engines, as in docs/peers: print the best of them"},
+     "figures of other engines, as in docs/peers: print the best one"},
     {0, "pass", "forward|dgrad|wgrad|all", CLI_WORD, AT(pass),
      "of training: forward, dgrad, wgrad, or all and the step that they are"},
     {0, "seed", "N", CLI_SEED, AT(seed), "of weights, inputs and row order"},
     NETWORK_OPTIONS(AT_NET),
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
-     "of a network: points in the place of scenes, as for spctune run"},
+     "of a network: points instead of scenes, as for spctune run"},
     {0, "runs", "N", CLI_COUNT, AT(runs),
      "of a network on each scene; default 100"},
     {0, "check", NULL, CLI_FLAG, AT_NET(keep),
@@ -392,7 +392,7 @@ static void print_sheet(const struct sheet *sheet)
            peers_gpu(all), peers_date(all), peers_left(all));
     spc_ctx_device(&device, sheet->ctx);
     if (strcmp(device.name, peers_gpu(all)) != 0)
-        printf("this is %s: the ratio says nothing about the engines\n",
+        printf("this is %s: the ratio does not compare the engines\n",
                device.name);
 }
 
@@ -453,7 +453,7 @@ static spc_status load(struct show *show, const char *spec)
     if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
     return cli_fail(error.status, "%s%s", error.text,
-                    is_file ? " (--scenes DIR says where it is)" : "");
+                    is_file ? " (--scenes DIR names its folder)" : "");
 }
 
 static spc_status show_row(struct show *show, const suite_row *from)
@@ -555,15 +555,13 @@ static spc_status run_checked(cli *self, struct args *args)
 {
     if (args->pass != NULL && (args->suite != NULL || args->net.file != NULL))
         return cli_fail(SPC_EINVAL,
-                        "--pass is of layers that are named: a --suite says "
-                        "which passes its rows are, and a --network runs "
-                        "forward alone");
+                        "--pass applies to named layers: the rows of a --suite "
+                        "have their passes, and a --network only runs forward");
     if (args->net.file != NULL)
         return bench_network(self, args);
     if (args->suite == NULL && args->folder != NULL)
-        return cli_fail(SPC_EINVAL, "--scenes says where the files of a "
-                                    "--suite are: without one, --scene names "
-                                    "a scene");
+        return cli_fail(SPC_EINVAL, "--scenes is the folder of a --suite's "
+                                    "files: without a suite, use --scene");
     idle_say(self, "without --network",
              "weights from axes prefix voxel range "
              "dtype int8 growth points runs check");
@@ -571,8 +569,8 @@ static spc_status run_checked(cli *self, struct args *args)
         return job_run(self, args, &args->scenes, bench_layer);
     const cli_suite *suite = suite_find(args->suite);
     if (suite == NULL)
-        return cli_fail(SPC_EINVAL, "there is no suite '%s': %s are there",
-                        args->suite, suite_names());
+        return cli_fail(SPC_EINVAL, "unknown suite '%s' (%s)", args->suite,
+                        suite_names());
     if (self->operands.count > 0 || args->scenes.count > 0)
         return cli_fail(SPC_EINVAL, "--suite brings its own layers and "
                                     "scenes: leave out yours");

@@ -180,14 +180,15 @@ static spc_status add_figure(peers *all, char *text)
                          "ENGINE MICROSECONDS [NOTE]'");
     if (by == NULL)
         return fail_line(all, name,
-                         "is no engine yet: a line 'engine NAME VERSION' must "
-                         "come before its figures");
+                         "is not an engine yet: a line 'engine NAME VERSION' "
+                         "must come before its figures");
     if ((one = calloc(1, sizeof(*one))) == NULL)
         return fail_memory();
     one->next = all->figures;
     all->figures = one;
     if (!spc__number_read(&one->public.us, us) || !(one->public.us > 0))
-        return fail_line(all, us, "is no time: microseconds such as 20.5 are");
+        return fail_line(all, us,
+                         "is not a time: expected microseconds, as in 20.5");
     if (read_layer(one, layer, &error) != SPC_OK)
         return fail_line(all, layer, error.text);
     one->public.engine = by->name;
@@ -221,8 +222,8 @@ static spc_status add_record(peers *all, char *line)
     for (size_t i = 0; i < sizeof(records) / sizeof(records[0]); i++)
         if (strcmp(word, records[i].word) == 0)
             return records[i].add(all, rest);
-    return fail_line(all, word,
-                     "is no record: gpu, date, method, engine and us are");
+    return fail_line(
+        all, word, "is not a record: expected gpu, date, method, engine or us");
 }
 
 /* ---- the file ------------------------------------------------------------ */

@@ -3,7 +3,7 @@
  * suites.c - the table of `bench --suite`.
  *
  * `peers` has the layers and maps for which docs/peers/ has figures of other
- * engines (--against), and the rows that we measure beside them. `deep` has the
+ * engines (--against), and the rows that we measure with them. `deep` has the
  * layers of networks that take most of their time: many channels at levels of
  * few rows, and wide kernels.
  */

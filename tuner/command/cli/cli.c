@@ -71,10 +71,9 @@ const cli_option cli_global_options[] = {
      "run host code of --layer-db files, and a database that others own or may "
      "write"},
     {0, "key", "FILE", CLI_TEXT, offsetof(cli_globals, key),
-     "a public key of minisign: of --layer-db files only what is signed with "
-     "it"},
+     "a public key of minisign: use only --layer-db files signed with it"},
     {0, "templates", "DIR", CLI_TEXT, offsetof(cli_globals, templates),
-     "its convolution kernels in the place of the built-in ones"},
+     "use its convolution kernels instead of the built-in ones"},
     {0, "threads", "N", CLI_INT, offsetof(cli_globals, threads),
      "for compiling and for the cpu device; 0, the default: all cores"},
     {0, "json", NULL, CLI_FLAG, offsetof(cli_globals, json), "results as JSON"},
@@ -84,7 +83,7 @@ const cli_option cli_global_options[] = {
     {'q', "quiet", NULL, CLI_FLAG, offsetof(cli_globals, quiet),
      "no messages on standard error but errors"},
     {'v', "verbose", NULL, CLI_FLAG, offsetof(cli_globals, verbose),
-     "say also what the library notes by the way"},
+     "also print the library's log messages"},
     {'h', NULL, NULL, CLI_FLAG, offsetof(cli_globals, help_short),
      "the options in short"},
     {0, "help", NULL, CLI_FLAG, offsetof(cli_globals, help_full),

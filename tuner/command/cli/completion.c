@@ -86,8 +86,8 @@ static void each_axes(word_taker *take)
 }
 
 /*
- * The help's name of a value, and its possible values. If there are none, or
- * others are possible as well, the shell offers files.
+ * The help's name of a value, and its possible values. If it has no list, or
+ * other values are possible, the shell offers files.
  */
 static const struct {
     const char *value;

@@ -82,7 +82,8 @@ static spc_status set(const config *c, const cli_option *option, void *base,
         return status;
     }
     if ((status = cli_store(option, base, copy)) != SPC_OK)
-        cli_say(c->self, "spctune: that stands in %s:%d", c->path, c->line);
+        cli_say(c->self, "spctune: this option is from %s:%d", c->path,
+                c->line);
     return status;
 }
 
@@ -93,7 +94,7 @@ static spc_status set_option(const config *c, const char *name,
     const cli_option *option = NULL;
 
     if (!is_known(c, name))
-        return fail_line(c, name, "is no option that is known");
+        return fail_line(c, name, "is not a known option");
     if (c->section != NULL && c->section != command)
         return SPC_OK;
     if (command != NULL && c->args != NULL)
@@ -129,7 +130,7 @@ static spc_status begin_section(config *c, char *line)
     c->section = cli_find_command(trim(line + 1));
     return c->section != NULL
                ? SPC_OK
-               : fail_line(c, trim(line + 1), "is no command that is known");
+               : fail_line(c, trim(line + 1), "is not a known command");
 }
 
 static spc_status read_line(config *c, char *text)
@@ -141,7 +142,7 @@ static spc_status read_line(config *c, char *text)
     if (line[0] == '[')
         return begin_section(c, line);
     if ((equals = strchr(line, '=')) == NULL)
-        return fail_line(c, line, "is no line such as 'effort = quick'");
+        return fail_line(c, line, "is not a line such as 'effort = quick'");
     *equals = '\0';
     return set_option(c, trim(line), trim(equals + 1));
 }

@@ -3,6 +3,7 @@
 #include "command/cli/npy.h"
 
 #include "base/file.h"
+#include "base/plural.h"
 #include "command/cli/cli.h"
 #include "command/cli/out_file.h"
 #include <stdio.h>
@@ -58,9 +59,9 @@ static spc_status choose(const spc_array **out, const npy_table *table,
                         "'%s' has no array '%s'; 'spctune weights' lists them",
                         path, name);
     return cli_fail(SPC_EINVAL,
-                    "'%s' has %d arrays, none of them named '%s': name one, as "
-                    "in %s:NAME; 'spctune weights' lists them",
-                    path, count, usual, path);
+                    "'%s' has %s, none named '%s': name one, as in %s:NAME; "
+                    "'spctune weights' lists them",
+                    path, spc__count(count, "array"), usual, path);
 }
 
 static spc_status open_archive(npy_table *out, const char *path,

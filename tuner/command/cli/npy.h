@@ -10,13 +10,13 @@
 /* A file that holds a table: (rows, columns), or records. */
 typedef struct npy_table {
     spc__buf text;
-    spc_weights *archive; /* of an .npz file, whose data `array` refers to */
+    spc_weights *archive; /* the .npz file whose data `array` refers to */
     spc__numpy array;
     spc__numpy_rows rows;
 } npy_table;
 
 /*
- * Reads the whole file; call npy_close() in any case. Of an archive,
+ * Reads the whole file; call npy_close() in any case. In an archive,
  * FILE.npz:NAME is the array NAME. FILE.npz alone is its only array, or the one
  * that has the name `usual`. `path` must outlive *out.
  */

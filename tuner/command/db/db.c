@@ -239,8 +239,8 @@ static spc_status print_faults(struct listing *listing, spc__json *json,
         printf("%s, all as they were stored\n", spc__count(checked, "record"));
     if (status == SPC_OK && listing->tables > 0)
         status =
-            cli_fail(SPC_EDB, "the tables are not as this version makes them: "
-                              "restore a copy, or export what is sound");
+            cli_fail(SPC_EDB, "the tables differ from those of this version: "
+                              "restore a copy, or export the sound records");
     else if (status == SPC_OK && listing->found > 0)
         status = cli_fail(SPC_EDB,
                           "%d of %s cannot be used: tune their "
@@ -303,9 +303,9 @@ spc_status cli_database_there(const cli *self, const char *file)
     struct stat facts;
 
     if (file[0] == '\0' && !layered)
-        return cli_fail(SPC_ENOTFOUND,
-                        "there is no database to look into: --database FILE "
-                        "or SPC_DATABASE names one");
+        return cli_fail(
+            SPC_ENOTFOUND,
+            "no database is given: --database FILE or SPC_DATABASE names one");
     if (file[0] != '\0' && stat(file, &facts) != 0)
         return cli_fail(errno == ENOENT ? SPC_ENOTFOUND : SPC_EIO,
                         "there is no database '%s': %s", file, strerror(errno));
@@ -339,8 +339,8 @@ static spc_status run_show(spc_ctx *ctx, cli *self, const db_args *args,
     (void)args;
     return id != 0 ? show(ctx, self, id)
                    : cli_fail(SPC_EINVAL,
-                              "'%s' is no ID of a problem: 'spctune db ls' "
-                              "lists those there are",
+                              "'%s' is not an ID of a problem: 'spctune db ls' "
+                              "lists them",
                               words[0]);
 }
 

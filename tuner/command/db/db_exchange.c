@@ -35,8 +35,8 @@ static spc_status say_damaged(const cli *self, int64_t damaged)
 {
     if (damaged > 0)
         cli_say(self,
-                "spctune: left out %s: 'spctune db verify' "
-                "lists what is damaged",
+                "spctune: left out %s: 'spctune db verify' lists the damaged "
+                "records",
                 spc__count(damaged, "damaged record"));
     return SPC_OK;
 }
@@ -83,8 +83,8 @@ spc_status db_export(spc_ctx *ctx, cli *self, const db_args *args,
 
     (void)words;
     if (args->choices && args->code)
-        return cli_fail(SPC_EINVAL, "--choices leaves the code out: say "
-                                    "that or --code");
+        return cli_fail(SPC_EINVAL,
+                        "--choices leaves the code out: it excludes --code");
     if ((status = out_file_open(&to, args->output)) != SPC_OK)
         return status;
     status = self->globals.json ? export_json(ctx, to.to, what)

@@ -120,7 +120,7 @@ spc_status db_pin(spc_ctx *ctx, cli *self, const db_args *args,
     int64_t id = db_read_id(words[0]);
 
     if (id == 0)
-        return cli_fail(SPC_EINVAL, "'%s' is no ID of a problem", words[0]);
+        return cli_fail(SPC_EINVAL, "'%s' is not an ID of a problem", words[0]);
     spc_status status = spc_db_pin(ctx, id, args->only);
     if (status != SPC_OK)
         return cli_fail_ctx(status, ctx);

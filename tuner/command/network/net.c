@@ -22,16 +22,18 @@ struct args {
 #define AT_NET(member) offsetof(struct args, net.member)
 
 static const cli_option options[] = {
-    {0, "name", "NAME", CLI_TEXT, AT(name), "add: the name of the stored network"},
+    {0, "name", "NAME", CLI_TEXT, AT(name),
+     "add: the name of the stored network"},
     {0, "replace", NULL, CLI_FLAG, AT(replace),
-     "add: in the place of one of this name"},
+     "add: replace one of this name"},
     {'w', "weights", "FILE", CLI_LIST, AT_NET(weights),
      "add: .safetensors, .npz or .npy (may be repeated)"},
     {0, "seed", "N", CLI_SEED, AT_NET(seed),
      "add: draw the weights that no file has, by this seed from 1 on"},
     {0, "from", "ENGINE", CLI_TEXT, AT_NET(from),
-     "add: whose layout the weights have, as for spctune weights; of an ONNX "
-     "file spconv2, or spconv1 where kernels of one offset are [cout][cin]"},
+     "add: the engine whose layout the weights have, as for spctune weights; "
+     "of an ONNX file spconv2, or spconv1 where kernels of one offset are "
+     "[cout][cin]"},
     {0, "axes", "AXES", CLI_TEXT, AT_NET(axes),
      "add: our names of that engine's axes: xyz, zyx"},
     {0, "prefix", "TEXT", CLI_TEXT, AT_NET(prefix),
@@ -46,7 +48,7 @@ static const cli_option options[] = {
      "add: convolutions on i8, by the ranges that an ONNX file states, or "
      "else those that the scenes show in f16"},
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
-     "add --int8: points in the place of scenes, as for spctune run"},
+     "add --int8: points instead of scenes, as for spctune run"},
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
      "first: the scene; add --int8: one of those that show the ranges"},
     {0, "capacity", "N", CLI_ROWS, AT_NET(capacity),

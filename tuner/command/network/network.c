@@ -43,8 +43,8 @@ static spc_status open_stored(network *n)
         args->axes != NULL || args->prefix != NULL || args->voxel != NULL ||
         args->range != NULL)
         return cli_fail(SPC_EINVAL,
-                        "'%s' is a network of the database, where all of it is "
-                        "stored: drop the words that say how files are read",
+                        "'%s' is a network of the database, which stores all "
+                        "of it: drop the options for files",
                         args->file);
     status = spc_net_open(&n->net, n->ctx, args->file);
     if (status == SPC_ENOTFOUND)

@@ -13,7 +13,7 @@ typedef struct network_args {
     const char *dtype;
     cli_list weights;                 /* files; empty: weights are drawn */
     const char *from, *axes, *prefix; /* the format of these files */
-    const char *voxel, *range; /* of an ONNX file, which does not state them */
+    const char *voxel, *range; /* for an ONNX file, which lacks them */
     cli_list scenes;
     const char *coords;   /* NULL: use scenes */
     const char *columns;  /* of files: letters, or for points their number;
@@ -44,11 +44,14 @@ typedef struct network_args {
          CLI_LIST,                                                             \
          AT(weights),                                                          \
          ".safetensors, .npz or .npy (may be repeated); default: drawn"},      \
-        {0,        "from",                                                     \
-         "ENGINE", CLI_TEXT,                                                   \
-         AT(from), "whose layout the weights have, as for spctune weights; "   \
-                  "of an ONNX file spconv2, or spconv1 where kernels of one " \
-                  "offset are [cout][cin]"},                                  \
+        {0,                                                                    \
+         "from",                                                               \
+         "ENGINE",                                                             \
+         CLI_TEXT,                                                             \
+         AT(from),                                                             \
+         "the engine whose layout the weights have, as for spctune weights; "  \
+         "of an ONNX file spconv2, or spconv1 where kernels of one "           \
+         "offset are [cout][cin]"},                                            \
         {0,        "axes",   "AXES",                                           \
          CLI_TEXT, AT(axes), "our names of that engine's axes: xyz, zyx"},     \
         {0,        "prefix",   "TEXT",                                         \

@@ -90,12 +90,12 @@ static spc_status fail_outside(const network *n, int64_t row, int field,
             "row %lld of '%s' has the batch element %d with the columns %s: "
             "expected 0 or more; --columns sets another order",
             (long long)row, n->args->coords, (int)at, columns_text(columns, n));
-    return cli_fail(SPC_ERANGE,
-                    "row %lld of '%s' lies at %s=%d with the columns %s: the "
-                    "network has %dx%dx%d voxels (x, y, z); --columns says "
-                    "another order",
-                    (long long)row, n->args->coords, names[field], (int)at,
-                    columns_text(columns, n), shape[0], shape[1], shape[2]);
+    return cli_fail(
+        SPC_ERANGE,
+        "row %lld of '%s' has %s=%d with the columns %s: the network has "
+        "%dx%dx%d voxels (x, y, z); --columns sets another order",
+        (long long)row, n->args->coords, names[field], (int)at,
+        columns_text(columns, n), shape[0], shape[1], shape[2]);
 }
 
 static spc_status check_rows(const network *n, const int32_t *rows,
@@ -154,8 +154,8 @@ static spc_status read_row(int32_t out[4], const network *n, const npy_table *t,
         out[f] = (int32_t)value;
         if (!fits || value != out[f])
             return cli_fail(SPC_ERANGE,
-                            "'%s': column %d of row %lld is %g, which is no "
-                            "whole number of 32 bits",
+                            "'%s': column %d of row %lld is %g, which is not "
+                            "an integer of 32 bits",
                             n->args->coords, at[f], (long long)row,
                             spc__numpy_float(&t->rows, row, at[f]));
     }

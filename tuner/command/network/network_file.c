@@ -182,8 +182,8 @@ spc_status network_read(spc_net **out, const cli *self,
     if (args->weights.count == 0 &&
         (args->from != NULL || args->axes != NULL || args->prefix != NULL))
         return cli_fail(SPC_EINVAL,
-                        "--from, --axes and --prefix say how weights are kept: "
-                        "--weights FILE is missing");
+                        "--from, --axes and --prefix describe a file of "
+                        "weights: --weights FILE is missing");
     if (args->voxel != NULL || args->range != NULL)
         return cli_fail(SPC_EINVAL,
                         "'%s' states its own grid: drop --voxel and "

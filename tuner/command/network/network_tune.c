@@ -415,9 +415,8 @@ static bool can_confirm(const tuning *t)
     if (cli_has_database(t->job.self))
         return true;
     cli_say(t->job.self,
-            "spctune: there is no database, so nothing that was measured is "
-            "kept: each layer of '%s' was tuned by itself, and none was tried "
-            "in the network",
+            "spctune: without a database, no measurement is kept: each layer "
+            "of '%s' was tuned by itself, and none was tried in the network",
             t->net.info.name);
     return false;
 }

@@ -27,8 +27,8 @@ static const cli_option options[] = {
     {'s', "scene", "SPEC", CLI_LIST, AT_NET(scenes),
      "the scene; points without @VOXEL get the network's grid"},
     {0, "coords", "FILE", CLI_TEXT, AT_NET(coords),
-     "in the place of a scene: .npy or .npz[:NAME], [n][4], batch first, in "
-     "its order"},
+     "instead of a scene: .npy or .npz[:NAME], [n][4], batch first, in its "
+     "order"},
     {0, "columns", "ORDER", CLI_TEXT, AT_NET(columns),
      "of coordinates in files: b, x, y, z in any order; default: bxyz, of an "
      "ONNX file, stored or not, the batch, then its axes. Or how many numbers "
@@ -36,8 +36,8 @@ static const cli_option options[] = {
     {0, "features", "FILE", CLI_TEXT, AT_NET(features),
      ".npy or .npz[:NAME], [n][channels]; default: random"},
     {0, "points", "FILE", CLI_TEXT, AT_NET(points),
-     "in the place of all three: a file of points, x, y, z and as many more "
-     "numbers as the network has channels; the run makes voxels of them"},
+     "instead of all three: a file of points, x, y, z and as many more numbers "
+     "as the network has channels; the run makes voxels of them"},
     {0, "seed", "N", CLI_SEED, AT_NET(seed), "of weights and features"},
     {0, "check", NULL, CLI_FLAG, AT(check),
      "compare every set and layer with the oracle"},
@@ -468,8 +468,8 @@ static spc_status run(cli *self, void *to)
     if (args->output_name != NULL && args->output == NULL &&
         args->output_coords == NULL)
         return cli_fail(SPC_EINVAL,
-                        "--output-name %s says which output is written, and "
-                        "none is: -o FILE or --output-coords FILE is missing",
+                        "--output-name %s selects the output to write: -o FILE "
+                        "or --output-coords FILE is missing",
                         args->output_name);
     if (args->net.scenes.count > 1)
         return cli_fail(SPC_EINVAL, "run takes one scene; 'spctune bench "
@@ -486,7 +486,7 @@ static spc_status run(cli *self, void *to)
 const cli_command cli_run = {
     .name = "run",
     .operands = "--network FILE --scene SPEC",
-    .summary = "run a network, and say where its time goes",
+    .summary = "run a network, and show where its time goes",
     .more = "Plans the network for the scene, captures it with its indexing, "
             "replays it, and times\neach step alone: rows and pairs, the time, "
             "the least time that the device could need\nfor it, and their "

@@ -232,8 +232,7 @@ static spc_status run(cli *self, void *to)
                                     "prints its problems");
     if (self->operands.count > 0)
         return cli_fail(SPC_EINVAL,
-                        "report takes no '%s': --database says "
-                        "what it is about",
+                        "report takes no '%s': --database names its subject",
                         self->operands.at[0]);
     if (self->globals.device == NULL)
         self->globals.device = "cpu"; /* any device can read a database */

@@ -53,8 +53,9 @@ static spc_status read_line(audit_page *to, const char *file, int number,
     if (line[0] == '\0' || line[0] == '#')
         return SPC_OK;
     if (!audit_read_line(&figure, &share, &about, line))
-        return cli_fail(SPC_EFORMAT, "%s:%d: '%.60s' is no figure of an audit",
-                        file, number, line);
+        return cli_fail(SPC_EFORMAT,
+                        "%s:%d: '%.60s' is not a figure of an audit", file,
+                        number, line);
     return add_one(to, figure, share, about)
                ? SPC_OK
                : cli_fail(SPC_ENOMEM, "out of memory");

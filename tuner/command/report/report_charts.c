@@ -182,7 +182,7 @@ static void add_y_ticks(spc__buf *page, const report_axis *y, double left,
     }
 }
 
-/* Areas that are taken: dots and the names beside them. */
+/* Areas in use: dots and their names. */
 enum { MOST_BOXES = 64 };
 
 typedef struct box {

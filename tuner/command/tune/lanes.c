@@ -93,7 +93,7 @@ static spc_status fail_without_gpu(void)
     spc_status status = spc_ctx_create(&ctx, &asked, &error);
     spc_ctx_free(ctx);
     if (status == SPC_OK || status == SPC_ENODEVICE)
-        return cli_fail(SPC_ENODEVICE, "--device cuda:all: there is no GPU");
+        return cli_fail(SPC_ENODEVICE, "--device cuda:all: no GPU found");
     return cli_fail(status, "--device cuda:all: %s", error.text);
 }
 

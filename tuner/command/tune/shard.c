@@ -61,7 +61,7 @@ static spc_status read_variable(int *out, const char *name, int otherwise)
         return SPC_OK;
     if (!spc__scan_integer(&value, spc__span_of(text), 0, MOST))
         return cli_fail(SPC_EINVAL,
-                        "--shard auto: '%.40s' in %s is no number from 0 on",
+                        "--shard auto: '%.40s' in %s: expected a number >= 0",
                         text, name);
     *out = (int)value;
     return SPC_OK;
@@ -83,7 +83,7 @@ static spc_status ask(shard *out, const launcher *from)
     if (!is_set(from->count))
         return cli_fail(SPC_EINVAL,
                         "--shard auto: %s is set, but not %s, the number of "
-                        "parts: set it, or say --shard K/N",
+                        "parts: set it, or give --shard K/N",
                         from->index, from->count);
     if ((status = read_variable(&index, from->index, 0)) != SPC_OK ||
         (status = read_variable(&out->count, from->count, 1)) != SPC_OK ||
@@ -92,8 +92,8 @@ static spc_status ask(shard *out, const launcher *from)
         return status;
     out->index = step > 0 ? (index - first) / step : -1;
     if (out->index < 0 || out->index >= out->count)
-        return cli_fail(SPC_EINVAL,
-                        "--shard auto: %s says %d, and %s that there are %d",
+        return cli_fail(SPC_EINVAL, "--shard auto: %s is %d: expected a number below %s, "
+                        "which is %d",
                         from->index, index, from->count, out->count);
     snprintf(out->source, sizeof(out->source), "%s", from->name);
     return SPC_OK;

@@ -28,7 +28,7 @@ bool trial_is_ok(const spc_trial *trial);
 bool trial_is_refused(const spc_trial *trial); /* by a constraint */
 
 bool trial_is_failure(const spc_trial *trial); /* neither of them */
-/* True if it stands for a whole template that a mistake has excluded. */
+/* True if it represents a whole template that a mistake has excluded. */
 bool trial_is_template(const spc_trial *trial);
 void trial_print_failure(const spc_trial *trial);
 

@@ -106,8 +106,9 @@ static spc_status read_list(tune_list *t, cli *self)
         return cli_fail(SPC_EINVAL, "--network brings its own layers: leave "
                                     "out yours, and --maps");
     if (args->missing && (args->again || args->maps))
-        return cli_fail(SPC_EINVAL, "--missing leaves alone what is known of "
-                                    "kernels: leave out --again and --maps");
+        return cli_fail(
+            SPC_EINVAL,
+            "--missing skips known kernels: leave out --again and --maps");
     if (args->network == NULL && (args->int8 || args->points != NULL))
         return cli_fail(SPC_EINVAL, "--int8 and --points are words on a "
                                     "--network");

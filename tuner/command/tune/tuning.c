@@ -30,7 +30,7 @@ const cli_option tune_options[] = {
     {0, "maps", NULL, CLI_FLAG, AT(maps),
      "how the layers' maps are searched, not their kernels"},
     {0, "again", NULL, CLI_FLAG, AT(again),
-     "measure also what the database knows"},
+     "measure again what the database knows"},
     {0, "missing", NULL, CLI_FLAG, AT(missing),
      "only layers that the database has no choice for, or a stale or hasty "
      "one"},
@@ -38,11 +38,11 @@ const cli_option tune_options[] = {
      "begin nothing more after so long, such as 10m or 1h30m; a list's layers "
      "share it"},
     {0, "in-order", NULL, CLI_FLAG, AT(in_order),
-     "with --budget: the list's first items matter most, and none is cut short "
-     "for those behind it"},
+     "with --budget: the first items of the list matter most and are not cut "
+     "short for later ones"},
     {0, "shard", "K/N", CLI_TEXT, AT(shard),
-     "of the list the K-th of N parts; auto: as Slurm, MPI, Kubernetes or "
-     "torchrun say"},
+     "the K-th of N parts of the list; auto: from Slurm, MPI, Kubernetes or "
+     "torchrun"},
     {0, "scenes", "DIR", CLI_TEXT, AT(folder), "where the files of scenes are"},
     {'n', "network", "FILE", CLI_TEXT, AT(network),
      "each layer of a network, on the voxels of its level"},
@@ -51,7 +51,7 @@ const cli_option tune_options[] = {
     {0, "int8", NULL, CLI_FLAG, AT(int8),
      "of the network: convolutions on i8, as for spctune run"},
     {0, "points", "FILE", CLI_TEXT, AT(points),
-     "of the network: points in the place of scenes, as for spctune run"},
+     "of the network: points instead of scenes, as for spctune run"},
     {0, "capacity", "N", CLI_ROWS, AT(capacity),
      "of the network: most voxels of a scene, as for spctune run"},
     {0, "growth", "X", CLI_REAL, AT(growth),

@@ -102,7 +102,7 @@ static spc_status complete(work_item *item, const worklist_source *from,
 
     if (item->dtype != NULL && !item->is_network)
         return fail_at(at, SPC_EINVAL,
-                       "--dtype is a network's: a layer says dtype= itself");
+                       "--dtype is for networks: a layer has its own dtype=");
     if (item->scenes.count == 0 && from->scenes->count == 0 &&
         !from->needs_no_scenes)
         return fail_at(at, SPC_EINVAL,
@@ -231,8 +231,7 @@ static spc_status read_operand(worklist *list, const worklist_source *from,
     if (strchr(text, '=') == NULL && strpbrk(text, "./") != NULL &&
         !names_network(text))
         return cli_fail(SPC_ENOTFOUND,
-                        "'%s' is no layer, and no file of that name is there",
-                        text);
+                        "'%s' is neither a layer nor an existing file", text);
     if ((status = append(&item, list)) != SPC_OK ||
         (status = read_subject(item, text, &here)) != SPC_OK)
         return status;

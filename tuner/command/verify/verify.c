@@ -235,10 +235,10 @@ static spc_status check_operand(const cli *self, int i)
     spc_error error;
 
     if (strcmp(kind, "convolution") == 0)
-        return cli_fail(SPC_EINVAL,
-                        "'%s' is a layer, '%s' is none: verify one kind at a "
-                        "time",
-                        text, self->operands.at[0]);
+        return cli_fail(
+            SPC_EINVAL,
+            "'%s' is a layer, '%s' is not: verify one kind at a time", text,
+            self->operands.at[0]);
     spc_status status = strcmp(kind, "sets") == 0
                             ? spc_regrouping_parse(&set, text, &error)
                             : spc_feature_parse(&feature, text, &error);

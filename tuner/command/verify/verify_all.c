@@ -587,7 +587,7 @@ static spc_status check_only(walk *w)
     for (int i = 0; i < LENGTH(roles) && !found && status == SPC_OK; i++) {
         spc_conv_parse(&layer, roles[i], NULL);
         status = corners_templates(&names, w->ctx, &layer);
-        if (status == SPC_EUNSUPPORTED) /* there are none, or all refuse it */
+        if (status == SPC_EUNSUPPORTED) /* no template accepts it */
             status = SPC_OK;
     }
     for (int i = 0; i < names.count; i++) {
