@@ -33,7 +33,15 @@ from ._lib import InvalidError, lib
 from .context import Context
 from .lower import Lowered, lower
 from .maps import Map
-from .network import Graph, Network, Output, Step, Verdict
+from .network import (
+    Extent,
+    Graph,
+    Network,
+    Output,
+    Step,
+    Verdict,
+    extent_around,
+)
 from .sparse import to_dense
 from .trace import (
     Entry,
@@ -55,9 +63,6 @@ from .trace import (
 from .tuning import Report, tune_scenes
 
 __all__ = ["CompiledModel", "LoadedNetwork", "Profile", "compile", "load"]
-
-# The lowest and the highest voxel of scenes, three numbers each.
-Extent = Tuple[Sequence[int], Sequence[int]]
 
 # Half of the spacing of numbers near 1: the error of one rounding.
 _ROUNDING = {
@@ -618,16 +623,10 @@ def _sample_of(tape: Tape, low: Lowered) -> Optional[Tensor]:
 
 
 def _extent_of(tapes: List[Tape], low: Lowered) -> Optional[Extent]:
-    """For networks without a shape: that of the samples, and as much again on
-    each side."""
+    """That of all samples, for networks without a shape."""
     if any(low.graph.describe().input.shape):
         return None
-    rows = torch.cat([_rows_of(t, low.indices)[:, 1:] for t in tapes])
-    if len(rows) == 0:
-        return None
-    low_, high = rows.min(0).values, rows.max(0).values
-    margin = torch.clamp(high - low_, min=64)
-    return (low_ - margin).tolist(), (high + margin).tolist()
+    return extent_around(torch.cat([_rows_of(t, low.indices) for t in tapes]))
 
 
 # ---- databases ---------------------------------------------------------------
@@ -689,7 +688,7 @@ def load(
     batches   the most batch elements
     sample    int32 [rows, 4]: a scene whose sizes choose the kernels
     extent    (low, high): the voxels of scenes, both ends included; only for
-              networks whose input has no shape
+              networks whose input has no shape; None: around the sample
 
     NotFoundError: the database has no such network.
     """

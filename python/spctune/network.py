@@ -249,6 +249,20 @@ class Verdict(NamedTuple):
     worst: str
 
 
+# The lowest and the highest voxel of scenes, three numbers each.
+Extent = Tuple[Sequence[int], Sequence[int]]
+
+
+def extent_around(coords: Tensor) -> Optional[Extent]:
+    """The extent of voxels [rows, 4], and as much again on each side."""
+    rows = coords.detach()[:, 1:].to("cpu", torch.int64)
+    if len(rows) == 0:
+        return None
+    low, high = rows.min(0).values, rows.max(0).values
+    margin = torch.clamp(high - low, min=64)
+    return (low - margin).tolist(), (high + margin).tolist()
+
+
 # ---- the plan ----------------------------------------------------------------
 
 
@@ -263,7 +277,8 @@ class Network:
     growth    room of strided sets, as a multiple of the capacity
     keep      keeps every tensor, for verify()
     extent    (low, high): the voxels of scenes, both ends included, three
-              numbers each; only for graphs whose input has no shape
+              numbers each; only for graphs whose input has no shape. None:
+              the sample's, and as much again on each side
 
     One thread at a time runs a network. Its outputs are its memory, which the
     next run overwrites.
@@ -278,7 +293,7 @@ class Network:
         sample: Optional[Tensor] = None,
         growth: float = 2.0,
         keep: bool = False,
-        extent: Optional[Tuple[Sequence[int], Sequence[int]]] = None,
+        extent: Optional[Extent] = None,
     ) -> None:
         self.graph = graph
         self.ctx = (
@@ -298,8 +313,11 @@ class Network:
         self,
         sample: Optional[Tensor],
         growth: float,
-        extent: Optional[Tuple[Sequence[int], Sequence[int]]],
+        extent: Optional[Extent],
     ) -> None:
+        is_free = not any(self.graph.describe().input.shape)
+        if extent is None and is_free and sample is not None:
+            extent = extent_around(sample)
         low, high = extent or ((0, 0, 0), (0, 0, 0))
         words = new(
             _abi.spc_net_options,

@@ -3,6 +3,7 @@
 
 import os
 import re
+import tempfile
 import unittest
 
 try:
@@ -14,10 +15,20 @@ except ImportError as missing:
 import dense
 
 import spctune
+import spctune.compiled
 
 PAGE = os.path.join(
     os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "python.md"
 )
+
+
+class OneLayer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = spctune.nn.Conv3d(16, 8, 3)
+
+    def forward(self, x):
+        return self.layer(x)
 
 
 class Page(unittest.TestCase):
@@ -37,9 +48,23 @@ class Page(unittest.TestCase):
             "weight": draw(8, 3, 3, 3, 16),
             "dy": draw(len(voxels), 8),
         }
+        batches = []
+        for rows in (60, 90, 75):
+            at = dense.scene(rows, 20)
+            x = torch.randn(len(at), 16)
+            batches.append(spctune.SparseTensor(x, at))
+        nets = dict(zip(("batch1", "batch2", "batch"), batches))
+        nets.update(model=OneLayer(), coords=voxels, spctune=spctune)
         ran = 0
         kept = spctune.options()
         for block in blocks:
+            if "net" in block:  # these blocks go on from each other
+                with tempfile.TemporaryDirectory() as folder:
+                    text = block.replace("cuda:0", "cpu")
+                    text = text.replace('"second.db"', f'"{folder}/second.db"')
+                    exec(compile(text, "python.md", "exec"), nets)
+                ran += 1
+                continue
             # Installing and searching would reach other tests.
             if "install()" in block or "tune(" in block:
                 compile(block, "python.md", "exec")
@@ -55,7 +80,8 @@ class Page(unittest.TestCase):
                 self.assertEqual(names["z"].features.shape, (len(voxels), 16))
             if "dw" in names:
                 self.assertEqual(names["dw"].shape, (8, 3, 3, 3, 16))
-        self.assertGreaterEqual(ran, 4)
+        self.assertIsInstance(nets["again"], spctune.compiled.LoadedNetwork)
+        self.assertGreaterEqual(ran, 6)
 
 
 if __name__ == "__main__":
