@@ -357,7 +357,7 @@ spc_status spc__gate_enter(spc__tested *tested, spc__bed *bed, spc_plan *plan)
 
 void spc__gate_leave(spc__tested *tested, const spc__bed *bed)
 {
-    spc__bed_release(bed, &tested->packed);
+    spc__guarded_release(&bed->guards, &tested->packed);
     memset(tested, 0, sizeof(*tested));
 }
 

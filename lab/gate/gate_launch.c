@@ -72,9 +72,9 @@ const void *spc__gate_packed(const spc__gate *g, spc__draw draw)
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)
 {
     spc__digester *digester = g->bed->digester;
-    size_t bytes = g->bed->zone_bytes[of->is_far];
-    spc_status status =
-        spc__digester_add(digester, spc__guarded_zone(g->bed, of), bytes);
+    size_t bytes = g->bed->guards.zone_bytes[of->is_far];
+    spc_status status = spc__digester_add(
+        digester, spc__guarded_zone(&g->bed->guards, of), bytes);
 
     return status == SPC_OK
                ? spc__digester_add(digester, spc__guarded_end(of), bytes)

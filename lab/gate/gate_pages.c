@@ -87,7 +87,7 @@ static void add_guarded(const spc__gate *g, const char *name,
 {
     if (array->base != NULL)
         add("", name, array->data, array->bytes,
-            g->bed->zone_bytes[array->is_far]);
+            g->bed->guards.zone_bytes[array->is_far]);
 }
 
 static void list_pages(const spc__gate *g, const spc__gate_setting *at)

@@ -271,7 +271,7 @@ spc_status spc__large_upload(spc__guarded *to, spc__bed *bed, spc_operand which,
     if (encoded == NULL)
         return spc__fail_memory(spc__error_of(bed->ctx), step);
     spc__encode_rows(encoded, &some, pattern);
-    spc_status status = spc__bed_lay(bed, to, all.bytes);
+    spc_status status = spc__guarded_lay(&bed->guards, to, all.bytes, 0);
     for (size_t at = 0; at < all.bytes && status == SPC_OK; at += step)
         status =
             spc_memory_upload(to->data + at, bed->ctx, encoded,
@@ -457,9 +457,9 @@ static spc_status make(maker *m, int64_t rows)
     if (status == SPC_OK)
         status = draw_and_know(m);
     if (status == SPC_OK)
-        status = spc__bed_lay(
-            m->bed, &to->out,
-            spc__operand_of(m->conv, SPC_OPERAND_OUT, to->rows_out).bytes);
+        status = spc__guarded_lay(
+            &m->bed->guards, &to->out,
+            spc__operand_of(m->conv, SPC_OPERAND_OUT, to->rows_out).bytes, 0);
     to->is_there = status == SPC_OK && to->count > 0;
     spc_scene_free(m->scene);
     free(m->in);
@@ -477,10 +477,10 @@ static void give_up(spc__large *large, const spc__bed *bed)
     spc__error_clear(spc__error_of(bed->ctx));
     spc_map_free(large->map);
     large->map = NULL;
-    spc__bed_release(bed, &large->in);
-    spc__bed_release(bed, &large->residual);
-    spc__bed_release(bed, &large->out);
-    spc__bed_release(bed, &large->workspace);
+    spc__guarded_release(&bed->guards, &large->in);
+    spc__guarded_release(&bed->guards, &large->residual);
+    spc__guarded_release(&bed->guards, &large->out);
+    spc__guarded_release(&bed->guards, &large->workspace);
     large->is_there = false;
 }
 
@@ -545,10 +545,10 @@ void spc__large_free(spc__large *large, const spc__bed *bed)
     if (large == NULL)
         return;
     spc_map_free(large->map);
-    spc__bed_release(bed, &large->in);
-    spc__bed_release(bed, &large->residual);
-    spc__bed_release(bed, &large->out);
-    spc__bed_release(bed, &large->workspace);
+    spc__guarded_release(&bed->guards, &large->in);
+    spc__guarded_release(&bed->guards, &large->residual);
+    spc__guarded_release(&bed->guards, &large->out);
+    spc__guarded_release(&bed->guards, &large->workspace);
     free(large->got);
     free(large->exact);
     free(large->slack);
@@ -566,8 +566,9 @@ static spc_status prepare(spc__large *large, const spc__bed *bed,
                        ? spc_plan_workspace_bytes(plan, large->map)
                        : spc_plan_workspace_bytes_linear(plan, large->rows_out);
 
-    return status == SPC_OK ? spc__bed_lay(bed, &large->workspace, bytes)
-                            : status;
+    return status == SPC_OK
+               ? spc__guarded_lay(&bed->guards, &large->workspace, bytes, 0)
+               : status;
 }
 
 static spc_status fetch(const spc__large *large, const spc__bed *bed)

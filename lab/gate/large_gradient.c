@@ -59,7 +59,8 @@ static spc_status upload_dy(const maker *m)
 
     if (encoded == NULL)
         return spc__fail_memory(spc__error_of(ctx), one.bytes);
-    spc_status status = spc__bed_lay(m->bed, &to->residual, all.bytes);
+    spc_status status =
+        spc__guarded_lay(&m->bed->guards, &to->residual, all.bytes, 0);
     if (status == SPC_OK)
         status = m->bed->ops->fill(ctx->device, to->residual.data, 0, all.bytes,
                                    NULL, spc__error_of(ctx));

@@ -12,101 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/*
- * Guard zones. A faulty kernel writes whole tiles, so zones have room for this
- * many rows of results.
- */
-enum {
-    LEAST_ZONE = 4096,
-    LEAST_FAR_ZONE = 64 * 1024,
-    MAP_ZONE = 64 * 1024,
-    ZONE_ROWS = 256
-};
+enum { MAP_ZONE = 64 * 1024 };
 _Static_assert((int)SPC__COORDS_ZONE == (int)SPC__ZONE_BYTE,
                "maps lie between zones of the same pattern");
-
-static size_t round_up(size_t bytes)
-{
-    return (bytes + SPC__PLACES - 1) / SPC__PLACES * SPC__PLACES;
-}
-
-static spc_status fill(const spc__bed *bed, void *to, int byte, size_t bytes)
-{
-    if (bytes == 0)
-        return SPC_OK;
-    return bed->ops->fill(bed->ctx->device, to, byte, bytes, NULL,
-                          spc__error_of(bed->ctx));
-}
-
-/* ---- guarded arrays ------------------------------------------------------ */
-
-void spc__bed_release(const spc__bed *bed, spc__guarded *guarded)
-{
-    spc_memory_free(bed->ctx, guarded->base);
-    memset(guarded, 0, sizeof(*guarded));
-}
-
-/* A candidate that needs more than the device has at all is refused. A failed
- * allocation of less is trouble of the device and not the candidate's. */
-static spc_status check_size(const spc__bed *bed, size_t bytes)
-{
-    const spc_device_info *info = &bed->ctx->info;
-
-    return info->memory_bytes == 0 || bytes <= info->memory_bytes
-               ? SPC_OK
-               : spc__fail(spc__error_of(bed->ctx), SPC_ECAPACITY,
-                           "memory: an array needs %zu bytes, and %s has %zu",
-                           bytes, info->id, info->memory_bytes);
-}
-
-spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to, size_t bytes)
-{
-    if (to->base != NULL && bytes <= to->room)
-        return SPC_OK;
-    if (check_size(bed, bytes) != SPC_OK)
-        return SPC_ECAPACITY;
-    spc__bed_release(bed, to);
-    to->room = round_up(bytes);
-    to->is_far = to == &bed->out || to == &bed->workspace;
-    size_t zone = bed->zone_bytes[to->is_far];
-    spc_status status = spc_memory_alloc((void **)&to->base, bed->ctx,
-                                         to->room + 2 * zone + SPC__PLACES);
-    to->data = status == SPC_OK ? to->base + zone : NULL;
-    return status;
-}
-
 _Static_assert((int)SPC__DIGEST_PAD == (int)SPC__ZONE_BYTE,
                "what digests count behind an odd array is a byte of its zone");
 
-char *spc__guarded_zone(const spc__bed *bed, const spc__guarded *of)
-{
-    return of->data - bed->zone_bytes[of->is_far];
-}
-
-char *spc__guarded_end(const spc__guarded *of)
-{
-    return of->data + (of->bytes + 1) / 2 * 2;
-}
-
-static spc_status lay(const spc__bed *bed, spc__guarded *to, size_t bytes,
-                      size_t behind)
-{
-    spc_status status = spc__bed_reserve(bed, to, bytes);
-
-    if (status != SPC_OK)
-        return status;
-    size_t zone = bed->zone_bytes[to->is_far];
-    to->bytes = bytes;
-    to->data = to->base + zone + behind;
-    if ((status = fill(bed, to->data - zone, SPC__ZONE_BYTE, zone)) != SPC_OK)
-        return status;
-    return fill(bed, to->data + bytes, SPC__ZONE_BYTE, zone + bytes % 2);
-}
-
-spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes)
-{
-    return lay(bed, to, bytes, 0);
-}
+/* ---- places of arrays ---------------------------------------------------- */
 
 /*
  * Places an array at an odd multiple of `place`; any multiple if that is
@@ -118,9 +30,10 @@ static spc_status lay_at(spc__bed *bed, spc__guarded *to, size_t bytes,
     uint32_t odd = (uint32_t)(SPC__PLACES / place / 2);
 
     if (odd == 0)
-        return lay(bed, to, bytes, 0);
-    return lay(bed, to, bytes,
-               place * (2 * spc__random_below(&bed->places, odd) + 1));
+        return spc__guarded_lay(&bed->guards, to, bytes, 0);
+    return spc__guarded_lay(&bed->guards, to, bytes,
+                            place *
+                                (2 * spc__random_below(&bed->places, odd) + 1));
 }
 
 /*
@@ -132,8 +45,9 @@ static spc_status lay_again(spc__bed *bed, spc__guarded *to, size_t bytes,
 {
     if (to->base == NULL || bytes > to->room)
         return lay_at(bed, to, bytes, place);
-    return lay(bed, to, bytes,
-               (size_t)(to->data - to->base) - bed->zone_bytes[to->is_far]);
+    return spc__guarded_lay(
+        &bed->guards, to, bytes,
+        (size_t)(spc__guarded_zone(&bed->guards, to) - to->base));
 }
 
 static spc_status upload(spc__bed *bed, spc__guarded *to, const void *from,
@@ -232,7 +146,7 @@ static spc_status upload_vectors(spc__bed *bed, int d)
 
 static spc_status digest_weights(const spc__bed *bed, uint64_t *digests)
 {
-    size_t zone = bed->zone_bytes[false];
+    size_t zone = bed->guards.zone_bytes[false];
     spc_status status = spc__digester_begin(bed->digester);
 
     memset(digests, 0, sizeof(bed->weights_digest));
@@ -375,18 +289,14 @@ static size_t out_bytes(const spc__bed *bed, int s)
         .bytes;
 }
 
-static spc_status choose_zone(spc__bed *bed, bool is_far)
+static spc_status digest_zone(spc__bed *bed, bool is_far)
 {
-    size_t rows =
-        spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, ZONE_ROWS).bytes;
-    size_t least = is_far ? LEAST_FAR_ZONE : LEAST_ZONE;
-    size_t bytes = round_up(rows > least ? rows : least);
+    size_t bytes = bed->guards.zone_bytes[is_far];
     void *zone = malloc(bytes);
 
     if (zone == NULL)
         return spc__fail_memory(spc__error_of(bed->ctx), bytes);
     memset(zone, SPC__ZONE_BYTE, bytes);
-    bed->zone_bytes[is_far] = bytes;
     bed->zone_digest[is_far] = spc__digest_host(zone, bytes);
     free(zone);
     return SPC_OK;
@@ -395,10 +305,10 @@ static spc_status choose_zone(spc__bed *bed, bool is_far)
 static spc_status build(spc__bed *bed)
 {
     size_t most = 1;
-    spc_status status = choose_zone(bed, false);
+    spc_status status = digest_zone(bed, false);
 
     if (status == SPC_OK)
-        status = choose_zone(bed, true);
+        status = digest_zone(bed, true);
     if (status == SPC_OK)
         status = spc__digester_create(&bed->digester, bed->ctx);
     for (int s = 0; s < bed->sample->scene_count && status == SPC_OK; s++) {
@@ -409,7 +319,7 @@ static spc_status build(spc__bed *bed)
     if (status == SPC_OK)
         status = spc__bed_build_spare(bed);
     if (status == SPC_OK && (status = spc__bed_refill(bed)) == SPC_OK)
-        status = spc__bed_reserve(bed, &bed->out, most);
+        status = spc__guarded_reserve(&bed->guards, &bed->out, most);
     if (status == SPC_OK && (bed->host = malloc(most)) == NULL)
         status = spc__fail_memory(spc__error_of(bed->ctx), most);
     return status;
@@ -427,6 +337,9 @@ spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
     bed->ctx = ctx;
     bed->sample = sample;
     bed->ops = spc__device_ops_of(ctx->device);
+    spc__guards_init(&bed->guards, ctx,
+                     spc__operand_of(&sample->conv, SPC_OPERAND_OUT, 1).bytes);
+    bed->out.is_far = bed->workspace.is_far = true;
     spc__random_init(&bed->places, sample->seed);
     if ((status = build(bed)) != SPC_OK) {
         spc__bed_free(bed);
@@ -445,20 +358,20 @@ void spc__bed_free(spc__bed *bed)
     for (int s = 0; s < bed->sample->scene_count; s++) {
         spc_map_free(bed->maps[s]);
         for (int d = 0; d < SPC__DRAWS; d++) {
-            spc__bed_release(bed, &bed->in[s][d]);
-            spc__bed_release(bed, &bed->residual[s][d]);
+            spc__guarded_release(&bed->guards, &bed->in[s][d]);
+            spc__guarded_release(&bed->guards, &bed->residual[s][d]);
         }
     }
     for (int d = 0; d < SPC__DRAWS; d++) {
-        spc__bed_release(bed, &bed->weights[d]);
-        spc__bed_release(bed, &bed->bias[d]);
-        spc__bed_release(bed, &bed->scale[d]);
-        spc__bed_release(bed, &bed->scales[d]);
-        spc__bed_release(bed, &bed->packed[d]);
+        spc__guarded_release(&bed->guards, &bed->weights[d]);
+        spc__guarded_release(&bed->guards, &bed->bias[d]);
+        spc__guarded_release(&bed->guards, &bed->scale[d]);
+        spc__guarded_release(&bed->guards, &bed->scales[d]);
+        spc__guarded_release(&bed->guards, &bed->packed[d]);
     }
     spc__bed_free_spare(bed);
-    spc__bed_release(bed, &bed->out);
-    spc__bed_release(bed, &bed->workspace);
+    spc__guarded_release(&bed->guards, &bed->out);
+    spc__guarded_release(&bed->guards, &bed->workspace);
     spc_memory_free(bed->ctx, bed->count);
     spc__digester_free(bed->digester);
     free(bed->host);
@@ -490,8 +403,8 @@ spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan)
         if (!is_linear(bed))
             status = spc_map_prepare(bed->maps[s], plan, NULL);
         if (status == SPC_OK)
-            status = spc__bed_reserve(bed, &bed->workspace,
-                                      workspace_bytes(bed, plan, s));
+            status = spc__guarded_reserve(&bed->guards, &bed->workspace,
+                                          workspace_bytes(bed, plan, s));
     }
     if (status == SPC_OK && bed->spare != NULL)
         status = spc_map_prepare(bed->spare, plan, NULL);
@@ -502,11 +415,11 @@ spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
                          const spc_plan *plan, spc__draw draw)
 {
     size_t bytes = spc_plan_weights_bytes(plan);
-    spc_status status = spc__bed_lay(bed, to, bytes);
+    spc_status status = spc__guarded_lay(&bed->guards, to, bytes, 0);
 
     /* Elements that packing skips must not keep values of another plan. */
     if (status == SPC_OK)
-        status = fill(bed, to->data, SPC__ZONE_BYTE, to->bytes);
+        status = spc__guarded_fill(&bed->guards, to, SPC__ZONE_BYTE);
     if (status != SPC_OK || (bed->sample->conv.pass == SPC_WGRAD && bytes == 0))
         return status;
     if (bed->sample->conv.pass == SPC_WGRAD) /* an existing gradient */
@@ -523,7 +436,8 @@ static spc_status set(spc__bed *bed, const spc_plan *plan, int s, size_t place)
     bed->out_rows = bed->sample->scenes[s].rows_out;
     if (status != SPC_OK)
         return status;
-    return spc__bed_lay(bed, &bed->workspace, workspace_bytes(bed, plan, s));
+    return spc__guarded_lay(&bed->guards, &bed->workspace,
+                            workspace_bytes(bed, plan, s), 0);
 }
 
 spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s)
@@ -547,7 +461,7 @@ spc_status spc__bed_fill_out(spc__bed *bed, int byte)
     char *rows = bed->host;
 
     if (out.bytes == out.dense_bytes || byte == SPC__ZONE_BYTE)
-        return fill(bed, bed->out.data, byte, bed->out.bytes);
+        return spc__guarded_fill(&bed->guards, &bed->out, byte);
     memset(rows, SPC__ZONE_BYTE, out.bytes);
     for (int64_t row = 0; row < out.rows; row++)
         memset(rows + (size_t)(row * out.pitch) * element, byte,

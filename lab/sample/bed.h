@@ -7,29 +7,9 @@
 #define SPC_RUNTIME_BED_H
 
 #include "context/ctx.h"
+#include "lab/guarded.h"
 #include "lab/sample/digest.h"
 #include "lab/sample/sample.h"
-
-/*
- * Device memory: zone, data, zone. The second zone begins right after the data,
- * or a byte later at an even address: the byte between belongs to the zone.
- */
-typedef struct spc__guarded {
-    char *base;
-    char *data; /* one zone after the base, and up to SPC__PLACES bytes more */
-    size_t bytes, room;
-    bool is_far; /* its zones are large, as candidates write to it */
-} spc__guarded;
-
-/*
- * Positions of arrays. spc.h promises a multiple of some bytes: 16 for tensors,
- * 4 for vectors, one element for weights before packing. An array that no
- * timing reads is placed at an odd multiple of these from a multiple of
- * SPC__PLACES on, drawn by the sample's seed, and at another one each time.
- * Arrays of a timing are placed at a multiple of SPC__PLACES, as rows that
- * cross sectors cost more.
- */
-enum { SPC__PLACES = 256, SPC__TENSOR_PLACE = 16, SPC__VECTOR_PLACE = 4 };
 
 /* A result that was compared in full and is correct. */
 typedef struct spc__right {
@@ -51,8 +31,8 @@ typedef struct spc__bed {
     const spc__device_ops *ops;
     spc__digester *digester;
     spc__random places;
-    size_t zone_bytes[2]; /* of read-only arrays; of written arrays */
-    uint64_t zone_digest[2];
+    spc__guards guards;
+    uint64_t zone_digest[2];           /* by is_far */
     spc_map *maps[SPC__SAMPLE_SCENES]; /* NULL: a linear layer needs none */
     /*
      * An awkward scene has one array for all draws, so that a kernel that
@@ -96,10 +76,6 @@ typedef struct spc__bed {
     spc__large *large[SPC__LARGES]; /* NULL: not made yet */
 } spc__bed;
 
-/* The first zone and the second. */
-char *spc__guarded_zone(const spc__bed *bed, const spc__guarded *of);
-char *spc__guarded_end(const spc__guarded *of);
-
 /* Builds the maps and uploads the inputs. `sample` must outlive the fixture. */
 spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
                            const spc__sample *sample);
@@ -134,16 +110,6 @@ int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed);
  */
 spc_status spc__bed_take_spare(spc__bed *bed, int s);
 void spc__bed_return_spare(spc__bed *bed, int s);
-
-/* Reserves at least `bytes`; the content is lost. */
-spc_status spc__bed_reserve(const spc__bed *bed, spc__guarded *to,
-                            size_t bytes);
-void spc__bed_release(const spc__bed *bed, spc__guarded *guarded);
-/*
- * Places an array of exactly `bytes` in the reserved memory, with zones around
- * it, at a multiple of SPC__PLACES.
- */
-spc_status spc__bed_lay(const spc__bed *bed, spc__guarded *to, size_t bytes);
 
 /* Uploads all inputs again, after one was written to. */
 spc_status spc__bed_refill(spc__bed *bed);

@@ -137,13 +137,14 @@ static spc_status leave_room(spc__bed *bed, int64_t capacity)
 
     spc__operands(all, &bed->sample->conv, capacity, capacity);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status =
-            spc__bed_reserve(bed, &bed->in[0][d], all[SPC_OPERAND_IN].bytes);
+        status = spc__guarded_reserve(&bed->guards, &bed->in[0][d],
+                                      all[SPC_OPERAND_IN].bytes);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status = spc__bed_reserve(bed, &bed->residual[0][d],
-                                  all[SPC_OPERAND_RESIDUAL].bytes);
+        status = spc__guarded_reserve(&bed->guards, &bed->residual[0][d],
+                                      all[SPC_OPERAND_RESIDUAL].bytes);
     if (status == SPC_OK)
-        status = spc__bed_reserve(bed, &bed->out, all[SPC_OPERAND_OUT].bytes);
+        status = spc__guarded_reserve(&bed->guards, &bed->out,
+                                      all[SPC_OPERAND_OUT].bytes);
     if (status == SPC_OK)
         status = spc_memory_upload(bed->count, bed->ctx, &rows, sizeof rows);
     bed->capacity = capacity;
@@ -237,15 +238,15 @@ static spc_status reserve_arrays(spc__bed *bed, const int *scenes, int count,
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &bed->sample->conv, rows_in, rows_out);
-    spc_status status =
-        spc__bed_reserve(bed, &bed->out, all[SPC_OPERAND_OUT].bytes);
+    spc_status status = spc__guarded_reserve(&bed->guards, &bed->out,
+                                             all[SPC_OPERAND_OUT].bytes);
     for (int i = 0; i < count && status == SPC_OK; i++) {
         int s = scenes[i];
-        status =
-            spc__bed_reserve(bed, &bed->in[s][0], all[SPC_OPERAND_IN].bytes);
+        status = spc__guarded_reserve(&bed->guards, &bed->in[s][0],
+                                      all[SPC_OPERAND_IN].bytes);
         if (status == SPC_OK && all[SPC_OPERAND_RESIDUAL].present)
-            status = spc__bed_reserve(bed, &bed->residual[s][0],
-                                      all[SPC_OPERAND_RESIDUAL].bytes);
+            status = spc__guarded_reserve(&bed->guards, &bed->residual[s][0],
+                                          all[SPC_OPERAND_RESIDUAL].bytes);
     }
     bed->spare_capacity = rows_out;
     return status;

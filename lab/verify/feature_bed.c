@@ -17,9 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The zone before and after an array; a multiple of every alignment. */
-enum { ZONE = 256, PATTERN = 0xff };
-
 /* ---- setup --------------------------------------------------------------- */
 
 /* The convolution whose map the operator reads. */
@@ -91,6 +88,10 @@ spc_status spc__feature_bed_open(spc__feature_bed *b, spc_ctx *ctx,
     spc_status status;
 
     *b = (spc__feature_bed){.ctx = ctx, .feature = feature, .scene = scene};
+    spc__guards_init(&b->guards, ctx,
+                     (size_t)feature->channels * sizeof(float));
+    for (int i = SPC__FEATURE_INDEX; i < SPC__FEATURE_ARRAYS; i++)
+        b->arrays[i].is_far = true; /* operators write to them */
     if ((status = spc_feature_plan_create(&b->plan, ctx, feature,
                                           SPC_PLAN_JIT)) != SPC_OK)
         return status;
@@ -105,51 +106,71 @@ spc_status spc__feature_bed_open(spc__feature_bed *b, spc_ctx *ctx,
 
 /* ---- arrays -------------------------------------------------------------- */
 
-static size_t element_bytes(const spc__feature_rows *r)
+static int64_t stored_rows(const spc__feature_bed *b)
 {
-    return spc__dtype_of(r->dtype)->bytes;
+    bool back =
+        spc__feature_reads_index(b->feature) && b->feature->pass == SPC_FORWARD;
+
+    return back ? b->of.rows_in : b->of.rows_out;
 }
 
-static size_t offset_of(const spc__feature_rows *r, int64_t row)
+/* An operand of rows, `wider` elements apart. */
+static spc__operand rows_of(const char *name, spc_dtype dtype, int64_t rows,
+                            int64_t columns, int wider)
 {
-    return r->first + (size_t)(row * r->pitch) * element_bytes(r);
+    spc__operand out = spc__matrix_of(dtype, rows, columns, columns + wider);
+
+    out.name = name;
+    return out;
 }
 
-static void *data_of(const spc__feature_rows *r)
+/* An absent operand has no rows. */
+static void set_operands(spc__feature_bed *b)
 {
-    return r->base + r->first;
+    const spc_feature *f = b->feature;
+    const spc__feature_case *of = &b->of;
+    const spc_coords *inputs = b->map != NULL ? spc_map_in(b->map) : b->set;
+    int64_t in = spc_feature_rows_in(f, of->rows_in, of->batches);
+    int64_t add = spc_feature_rows_add(f, of->rows_in, of->batches);
+    int64_t out = spc_feature_rows_out(f, of->rows_out, of->batches);
+    int64_t workspace =
+        (int64_t)spc_feature_plan_workspace_bytes(b->plan, inputs);
+    bool has_index = f->index && spc__feature_takes_map(f);
+    int wider = b->draw.wider;
+    const spc__operand all[] = {
+        [SPC__FEATURE_IN] =
+            rows_of("in", f->dtype, in, spc_feature_elements_in(f), wider),
+        [SPC__FEATURE_ADD] =
+            rows_of("add", f->dtype, spc__feature_adds(f) ? add : 0,
+                    f->channels, wider),
+        [SPC__FEATURE_SCALE] = rows_of("scale", SPC_F32, 1, f->channels, 0),
+        [SPC__FEATURE_SHIFT] = rows_of("shift", SPC_F32, 1, f->channels, 0),
+        /* Its elements are int32, as wide as an fp32. */
+        [SPC__FEATURE_INDEX] = rows_of(
+            "index", SPC_F32, has_index ? stored_rows(b) : 0, f->channels, 0),
+        [SPC__FEATURE_WORKSPACE] =
+            rows_of("workspace", SPC_I8, 1, workspace, 0),
+        [SPC__FEATURE_OUT] = rows_of("out", spc__feature_out_dtype(f), out,
+                                     spc_feature_elements_out(f), wider),
+    };
+
+    memcpy(b->operands, all, sizeof(all));
 }
 
-static spc_status alloc_rows(spc__feature_rows *out, spc__feature_bed *b,
-                             int64_t rows, int64_t row, spc_dtype dtype)
+/* Rows of tensors are misaligned as the draw says; other arrays are not. */
+static spc_status lay(spc__feature_bed *b, int array)
 {
-    void *memory = NULL;
+    const spc__operand *of = &b->operands[array];
+    bool is_tensor = array == SPC__FEATURE_IN || array == SPC__FEATURE_ADD ||
+                     array == SPC__FEATURE_OUT;
+    size_t shift = is_tensor ? (size_t)b->draw.shift : 0;
+    spc_status status =
+        spc__guarded_lay(&b->guards, &b->arrays[array], of->bytes,
+                         shift * spc__dtype_of(of->dtype)->bytes);
 
-    *out = (spc__feature_rows){
-        .rows = rows, .row = row, .pitch = row + b->draw.wider, .dtype = dtype};
-    out->first = ZONE + (size_t)b->draw.shift * element_bytes(out);
-    out->bytes = offset_of(out, rows) + ZONE;
-    spc_status status = spc_memory_alloc(&memory, b->ctx, out->bytes);
-    out->base = memory;
-    return status;
-}
-
-/* Uploads the rows of the host's `values`, with the pattern between them. */
-static spc_status move_rows(const spc__feature_rows *to, spc_ctx *ctx,
-                            const float *values)
-{
-    char *image = NULL;
-    spc_status status = allocate(&image, ctx, to->bytes, 1);
-
-    if (status != SPC_OK)
-        return status;
-    memset(image, PATTERN, to->bytes);
-    for (int64_t i = 0; i < to->rows; i++)
-        spc__dtype_of(to->dtype)->encode(image + offset_of(to, i),
-                                         values + i * to->row, (size_t)to->row);
-    status = spc_memory_upload(to->base, ctx, image, to->bytes);
-    free(image);
-    return status;
+    return status == SPC_OK ? spc__guarded_fill(&b->guards, &b->arrays[array],
+                                                SPC__ZONE_BYTE)
+                            : status;
 }
 
 /* ---- draws --------------------------------------------------------------- */
@@ -178,30 +199,26 @@ static spc_status draw_values(float **out, spc__feature_bed *b, size_t count,
     return SPC_OK;
 }
 
-/* Allocates a device array and fills it from `from`, or with the pattern. */
-static spc_status move(void *out, spc_ctx *ctx, const void *from, size_t bytes)
+/* Draws and uploads an array. */
+static spc_status draw_array(spc__feature_bed *b, int array,
+                             spc__random *random)
 {
-    void *memory = NULL;
-    spc_status status = spc_memory_alloc(&memory, ctx, bytes + 16);
+    const spc__operand *of = &b->operands[array];
+    size_t count = (size_t)(of->rows * of->columns);
+    char *image = NULL;
+    spc_status status = lay(b, array);
 
-    if (status == SPC_OK && from != NULL)
-        status = spc_memory_upload(memory, ctx, from, bytes);
-    else if (status == SPC_OK)
-        status = spc__device_ops_of(ctx->device)
-                     ->fill(ctx->device, memory, PATTERN, bytes + 16, NULL,
-                            spc__error_of(ctx));
-    memcpy(out, &memory, sizeof(memory));
+    if (status != SPC_OK || of->rows == 0)
+        return status;
+    if ((status = draw_values(&b->host[array], b, count, of->dtype, random)) ==
+            SPC_OK &&
+        (status = allocate(&image, b->ctx, of->bytes, 1)) == SPC_OK) {
+        spc__encode_rows(image, of, b->host[array]);
+        status =
+            spc_memory_upload(b->arrays[array].data, b->ctx, image, of->bytes);
+    }
+    free(image);
     return status;
-}
-
-static spc_status draw_vector(float **host, const float **device,
-                              spc__feature_bed *b, spc__random *random)
-{
-    size_t count = (size_t)b->feature->channels;
-    spc_status status = draw_values(host, b, count, SPC_F32, random);
-
-    return status == SPC_OK ? move(device, b->ctx, *host, count * sizeof(float))
-                            : status;
 }
 
 /*
@@ -224,63 +241,28 @@ static void fill_stored(spc__feature_bed *b)
         }
 }
 
-static size_t stored_count(const spc__feature_bed *b)
-{
-    bool back = spc__feature_reads_index(b->feature) &&
-                b->feature->pass == SPC_FORWARD;
-
-    return (size_t)(back ? b->of.rows_in : b->of.rows_out) *
-           (size_t)b->feature->channels;
-}
-
 static spc_status draw_stored(spc__feature_bed *b)
 {
-    size_t count = stored_count(b);
-    spc_status status;
+    const spc__operand *of = &b->operands[SPC__FEATURE_INDEX];
+    spc_status status = lay(b, SPC__FEATURE_INDEX);
 
-    if (!b->feature->index || !spc__feature_takes_map(b->feature))
-        return SPC_OK;
-    if ((status = allocate(&b->stored, b->ctx, count, 4)) != SPC_OK)
+    if (status != SPC_OK || of->rows == 0)
         return status;
-    memset(b->stored, PATTERN, count * 4);
+    if ((status = allocate(&b->stored, b->ctx, of->bytes, 1)) != SPC_OK)
+        return status;
+    memset(b->stored, SPC__ZONE_BYTE, of->bytes);
     if (!spc__feature_reads_index(b->feature))
-        return move(&b->buffers.index, b->ctx, NULL, count * 4);
+        return SPC_OK;
     fill_stored(b);
     b->of.index = b->stored;
-    return move(&b->buffers.index, b->ctx, b->stored, count * 4);
-}
-
-/* Draws and uploads an array of rows. */
-static spc_status draw_array(float **host, spc__feature_rows *to,
-                             spc__feature_bed *b, int64_t rows, int64_t row,
-                             spc__random *random)
-{
-    spc_dtype dtype = b->feature->dtype;
-    spc_status status =
-        draw_values(host, b, (size_t)(rows * row), dtype, random);
-
-    if (status == SPC_OK &&
-        (status = alloc_rows(to, b, rows, row, dtype)) == SPC_OK)
-        status = move_rows(to, b->ctx, *host);
-    return status;
-}
-
-static spc_status draw_rows(spc__feature_bed *b, spc__random *random)
-{
-    const spc_feature *f = b->feature;
-    int64_t in = spc_feature_rows_in(f, b->of.rows_in, b->of.batches);
-    int64_t add = spc_feature_rows_add(f, b->of.rows_in, b->of.batches);
-    spc_status status = draw_array(&b->host[0], &b->in, b, in,
-                                   spc_feature_elements_in(f), random);
-
-    return status == SPC_OK && spc__feature_adds(f)
-               ? draw_array(&b->host[1], &b->add, b, add, f->channels, random)
-               : status;
+    return spc_memory_upload(b->arrays[SPC__FEATURE_INDEX].data, b->ctx,
+                             b->stored, of->bytes);
 }
 
 static spc_status ask_oracle(spc__feature_bed *b)
 {
-    size_t count = (size_t)(b->out.rows * b->out.row);
+    const spc__operand *out = &b->operands[SPC__FEATURE_OUT];
+    size_t count = (size_t)(out->rows * out->columns);
     spc_status status;
 
     if ((status = allocate(&b->reference, b->ctx, count, 8)) != SPC_OK ||
@@ -301,66 +283,64 @@ static spc_status ask_oracle(spc__feature_bed *b)
 
 static void drop_draw(spc__feature_bed *b)
 {
-    void *on_device[] = {b->in.base,
-                         b->add.base,
-                         b->out.base,
-                         b->buffers.index,
-                         b->buffers.workspace,
-                         (void *)b->buffers.scale,
-                         (void *)b->buffers.shift};
-
-    for (int i = 0; i < (int)(sizeof(on_device) / sizeof(on_device[0])); i++)
-        spc_memory_free(b->ctx, on_device[i]);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < SPC__FEATURE_INDEX; i++)
         free(b->host[i]);
     free(b->stored);
     free(b->reference);
     free(b->tolerance);
     memset(b->host, 0, sizeof(b->host));
-    memset(&b->buffers, 0, sizeof(b->buffers));
-    b->in.base = b->add.base = b->out.base = NULL;
-    b->stored = NULL;
+    b->of.index = b->stored = NULL;
     b->reference = b->tolerance = NULL;
 }
 
-static void point_to_rows(spc__feature_bed *b)
+/* The data of an array; NULL if the operator lacks it. */
+static void *data_of(const spc__feature_bed *b, int array)
 {
-    b->of.in = b->host[0];
-    b->of.add = b->host[1];
-    b->of.scale = b->host[2];
-    b->of.shift = b->host[3];
-    b->buffers.in = data_of(&b->in);
-    b->buffers.in_pitch = b->in.pitch;
-    if (b->add.base != NULL) {
-        b->buffers.add = data_of(&b->add);
-        b->buffers.add_pitch = b->add.pitch;
-    }
-    b->buffers.out = data_of(&b->out);
-    b->buffers.out_pitch = b->out.pitch;
+    return b->operands[array].rows > 0 ? b->arrays[array].data : NULL;
+}
+
+static void point_to_arrays(spc__feature_bed *b)
+{
+    const spc__operand *of = b->operands;
+
+    b->of.in = b->host[SPC__FEATURE_IN];
+    b->of.add = b->host[SPC__FEATURE_ADD];
+    b->of.scale = b->host[SPC__FEATURE_SCALE];
+    b->of.shift = b->host[SPC__FEATURE_SHIFT];
+    b->buffers = (spc_feature_buffers){
+        .in = b->arrays[SPC__FEATURE_IN].data,
+        .in_pitch = of[SPC__FEATURE_IN].pitch,
+        .add = spc__feature_adds(b->feature) ? b->arrays[SPC__FEATURE_ADD].data
+                                             : NULL,
+        .out = b->arrays[SPC__FEATURE_OUT].data,
+        .out_pitch = of[SPC__FEATURE_OUT].pitch,
+        .index = data_of(b, SPC__FEATURE_INDEX),
+        .scale = data_of(b, SPC__FEATURE_SCALE),
+        .shift = data_of(b, SPC__FEATURE_SHIFT),
+        .workspace = b->arrays[SPC__FEATURE_WORKSPACE].data,
+    };
+    if (b->buffers.add != NULL)
+        b->buffers.add_pitch = of[SPC__FEATURE_ADD].pitch;
 }
 
 spc_status spc__feature_bed_fill(spc__feature_bed *b,
                                  const spc__feature_draw *how)
 {
-    const spc_feature *f = b->feature;
-    int64_t rows = spc_feature_rows_out(f, b->of.rows_out, b->of.batches);
-    const spc_coords *inputs = b->map != NULL ? spc_map_in(b->map) : b->set;
     spc__random random;
-    spc_status status;
+    spc_status status = SPC_OK;
 
     drop_draw(b);
     b->draw = *how;
+    set_operands(b);
     spc__random_init(&random, how->seed);
-    if ((status = draw_rows(b, &random)) ||
-        (status = draw_vector(&b->host[2], &b->buffers.scale, b, &random)) ||
-        (status = draw_vector(&b->host[3], &b->buffers.shift, b, &random)) ||
-        (status = draw_stored(b)) ||
-        (status = move(&b->buffers.workspace, b->ctx, NULL,
-                       spc_feature_plan_workspace_bytes(b->plan, inputs))) ||
-        (status = alloc_rows(&b->out, b, rows, spc_feature_elements_out(f),
-                             spc__feature_out_dtype(f))))
+    for (int i = 0; i < SPC__FEATURE_INDEX && status == SPC_OK; i++)
+        status = draw_array(b, i, &random);
+    if (status == SPC_OK && (status = draw_stored(b)) == SPC_OK &&
+        (status = lay(b, SPC__FEATURE_WORKSPACE)) == SPC_OK)
+        status = lay(b, SPC__FEATURE_OUT);
+    if (status != SPC_OK)
         return status;
-    point_to_rows(b);
+    point_to_arrays(b);
     return ask_oracle(b);
 }
 
@@ -368,9 +348,8 @@ spc_status spc__feature_bed_fill(spc__feature_bed *b,
 
 spc_status spc__feature_bed_clear(const spc__feature_bed *b)
 {
-    return spc__device_ops_of(b->ctx->device)
-        ->fill(b->ctx->device, b->out.base, PATTERN, b->out.bytes, NULL,
-               spc__error_of(b->ctx));
+    return spc__guarded_fill(&b->guards, &b->arrays[SPC__FEATURE_OUT],
+                             SPC__ZONE_BYTE);
 }
 
 spc_status spc__feature_bed_run(const spc__feature_bed *b, void *stream)
@@ -408,54 +387,58 @@ static spc__expected expected_of(const spc__feature_bed *b)
                            .wide_tolerance = exact ? NULL : b->tolerance};
 }
 
-static spc_status check_rows(const spc__feature_bed *b, const char *result,
-                             double *error)
+static spc_status check_rows(const spc__feature_bed *b, double *error)
 {
-    const spc__feature_rows *out = &b->out;
-    spc__operand of =
-        spc__matrix_of(out->dtype, out->rows, out->row, out->pitch);
+    const spc__operand *of = &b->operands[SPC__FEATURE_OUT];
     spc__expected expected = expected_of(b);
-    spc__worst worst = spc__judge(result + out->first, &of, &expected);
-    char text[SPC__WORST_TEXT];
+    spc__worst worst = {0};
+    char *result = NULL, text[SPC__WORST_TEXT];
+    spc_status status = allocate(&result, b->ctx, of->bytes, 1);
 
+    if (status == SPC_OK &&
+        (status = spc_memory_download(result, b->ctx,
+                                      b->arrays[SPC__FEATURE_OUT].data,
+                                      of->bytes)) == SPC_OK)
+        worst = spc__judge(result, of, &expected);
     *error = worst.error > *error ? worst.error : *error;
-    return worst.error <= 1 ? SPC_OK
-                            : fail_wrong(b, "%s", spc__worst_text(text, &worst));
+    if (worst.error > 1)
+        status = fail_wrong(b, "%s", spc__worst_text(text, &worst));
+    else if (status == SPC_OK && !spc__gaps_hold(result, of))
+        status = fail_wrong(b, "something is written between the rows of out");
+    free(result);
+    return status;
 }
 
-static bool is_element(const spc__feature_rows *r, size_t byte)
+/* Compares the zones of all arrays. */
+static spc_status check_zones(const spc__feature_bed *b)
 {
-    size_t pitch = (size_t)r->pitch * element_bytes(r);
-    size_t width = (size_t)r->row * element_bytes(r);
+    spc_status status = SPC_OK;
 
-    return byte >= r->first && (byte - r->first) % pitch < width &&
-           (byte - r->first) / pitch < (size_t)r->rows;
-}
-
-static spc_status check_gaps(const spc__feature_bed *b, const char *result)
-{
-    for (size_t i = 0; i < b->out.bytes; i++)
-        if ((unsigned char)result[i] != PATTERN && !is_element(&b->out, i))
-            return fail_wrong(b,
-                              "something is written beside the rows of out, "
-                              "at byte %lld",
-                              (long long)i - (long long)b->out.first);
-    return SPC_OK;
+    for (int i = 0; i < SPC__FEATURE_ARRAYS && status == SPC_OK; i++) {
+        int written;
+        status = spc__guarded_check(&written, &b->guards, &b->arrays[i]);
+        if (status == SPC_OK && written != 0)
+            status = fail_wrong(b, "something is written %s %s",
+                                written < 0 ? "before" : "behind",
+                                b->operands[i].name);
+    }
+    return status;
 }
 
 static spc_status check_stored(const spc__feature_bed *b)
 {
-    size_t count = stored_count(b);
+    const spc__operand *of = &b->operands[SPC__FEATURE_INDEX];
     int32_t *got = NULL;
     spc_status status = SPC_OK;
 
     if (!spc__feature_stores_index(b->feature))
         return SPC_OK;
-    if ((status = allocate(&got, b->ctx, count, 4)) == SPC_OK)
-        status = spc_memory_download(got, b->ctx, b->buffers.index, count * 4);
-    for (size_t i = 0; i < count && status == SPC_OK; i++)
+    if ((status = allocate(&got, b->ctx, of->bytes, 1)) == SPC_OK)
+        status = spc_memory_download(
+            got, b->ctx, b->arrays[SPC__FEATURE_INDEX].data, of->bytes);
+    for (size_t i = 0; i < of->bytes / 4 && status == SPC_OK; i++)
         if (got[i] != b->stored[i])
-            status = fail_wrong(b, "index %lld is %d and must be %d",
+            status = fail_wrong(b, "index %lld is %d, expected %d",
                                 (long long)i, (int)got[i], (int)b->stored[i]);
     free(got);
     return status;
@@ -463,21 +446,20 @@ static spc_status check_stored(const spc__feature_bed *b)
 
 spc_status spc__feature_bed_check(const spc__feature_bed *b, double *error)
 {
-    char *result = NULL;
-    spc_status status = allocate(&result, b->ctx, b->out.bytes, 1);
+    spc_status status;
 
-    if (status == SPC_OK && (status = spc_ctx_synchronize(b->ctx)) == SPC_OK)
-        status = spc_memory_download(result, b->ctx, b->out.base, b->out.bytes);
-    if (status == SPC_OK && (status = check_rows(b, result, error)) == SPC_OK &&
-        (status = check_gaps(b, result)) == SPC_OK)
+    if ((status = spc_ctx_synchronize(b->ctx)) == SPC_OK &&
+        (status = check_rows(b, error)) == SPC_OK &&
+        (status = check_zones(b)) == SPC_OK)
         status = check_stored(b);
-    free(result);
     return status;
 }
 
 void spc__feature_bed_release(spc__feature_bed *b)
 {
     drop_draw(b);
+    for (int i = 0; i < SPC__FEATURE_ARRAYS; i++)
+        spc__guarded_release(&b->guards, &b->arrays[i]);
     free(b->index);
     spc_map_free(b->map);
     spc_coords_free(b->set);

@@ -7,15 +7,21 @@
 #ifndef SPC_RUNTIME_FEATURE_BED_H
 #define SPC_RUNTIME_FEATURE_BED_H
 
+#include "lab/guarded.h"
 #include "lab/oracle/feature_oracle.h"
+#include "operators/operands.h"
 
-/* Rows on a device. All bytes outside of the elements have the pattern. */
-typedef struct spc__feature_rows {
-    char *base; /* zone, rows with their gaps, zone */
-    size_t bytes, first;
-    int64_t rows, row, pitch; /* elements of a row, and the distance of rows */
-    spc_dtype dtype;
-} spc__feature_rows;
+/* The table of arrays. Those before INDEX are drawn. */
+enum {
+    SPC__FEATURE_IN,
+    SPC__FEATURE_ADD,
+    SPC__FEATURE_SCALE,
+    SPC__FEATURE_SHIFT,
+    SPC__FEATURE_INDEX,
+    SPC__FEATURE_WORKSPACE,
+    SPC__FEATURE_OUT,
+    SPC__FEATURE_ARRAYS
+};
 
 /* The kind of data, and its layout. */
 typedef struct spc__feature_draw {
@@ -37,10 +43,12 @@ typedef struct spc__feature_bed {
     int32_t *index; /* the map's, on the host */
     /* Of the current draw. */
     spc__feature_draw draw;
-    spc__feature_rows in, add, out;
+    spc__guards guards;
+    spc__operand operands[SPC__FEATURE_ARRAYS];
+    spc__guarded arrays[SPC__FEATURE_ARRAYS];
     spc_feature_buffers buffers;
-    float *host[4];  /* in, add, scale, shift */
-    int32_t *stored; /* rows of maxima */
+    float *host[SPC__FEATURE_INDEX]; /* what was drawn */
+    int32_t *stored;                 /* rows of maxima */
     double *reference, *tolerance;
 } spc__feature_bed;
 

@@ -13,6 +13,7 @@
 #include "base/plural.h"
 #include "base/random.h"
 #include "context/ctx.h"
+#include "lab/guarded.h"
 #include "lab/judge.h"
 #include "lab/sample/awkward.h"
 #include "lab/sample/sample.h"
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SOURCES = 8, MASK_PERCENT = 60, PATTERN = 0xff };
+enum { SOURCES = 8, MASK_PERCENT = 60 };
 
 /* 16 bytes at once, or one channel at a time. */
 static const int channel_counts[] = {16, 3};
@@ -40,6 +41,7 @@ typedef struct subject {
     spc_coords *set;
     spc__slot_list want;
     spc_gather gather;
+    spc__guards guards;
 } subject;
 
 __attribute__((format(printf, 2, 3))) static spc_status
@@ -210,7 +212,7 @@ static float feature_of(int source, int64_t row, int64_t channel)
 }
 
 /* Uploads rows of drawn features. */
-static spc_status draw_features(void **out, const subject *s, int source,
+static spc_status draw_features(spc__guarded *to, const subject *s, int source,
                                 int64_t rows, int channels)
 {
     const spc__dtype *type = spc__dtype_of(s->gather.dtype);
@@ -225,12 +227,40 @@ static spc_status draw_features(void **out, const subject *s, int source,
             values[i] = feature_of(source, (int64_t)i / channels,
                                    (int64_t)i % channels);
         type->encode(stored, values, count);
-        status = spc_memory_alloc(out, s->ctx, count * type->bytes + 16);
+        status = spc__guarded_lay(&s->guards, to, count * type->bytes, 0);
     }
     if (status == SPC_OK)
-        status = spc_memory_upload(*out, s->ctx, stored, count * type->bytes);
+        status = spc_memory_upload(to->data, s->ctx, stored, to->bytes);
     free(values);
     free(stored);
+    return status;
+}
+
+/* Makes room for rows that an operator writes. */
+static spc_status lay_results(spc__guarded *to, const subject *s, int64_t rows,
+                              int channels)
+{
+    size_t bytes =
+        (size_t)(rows * channels) * spc__dtype_of(s->gather.dtype)->bytes;
+    spc_status status = spc__guarded_lay(&s->guards, to, bytes, 0);
+
+    return status == SPC_OK ? spc__guarded_fill(&s->guards, to, SPC__ZONE_BYTE)
+                            : status;
+}
+
+/* Nothing may be written beside any array. */
+static spc_status check_zones(const subject *s, const spc__guarded *arrays)
+{
+    spc_status status = SPC_OK;
+
+    for (int i = 0; i <= s->count && status == SPC_OK; i++) {
+        int written;
+        status = spc__guarded_check(&written, &s->guards, &arrays[i]);
+        if (status == SPC_OK && written != 0)
+            status = fail_wrong(s, "something is written %s features of %s",
+                                written < 0 ? "before" : "behind",
+                                i < s->count ? "a source" : "the set");
+    }
     return status;
 }
 
@@ -291,9 +321,11 @@ static int source_channels(const subject *s)
     return s->gather.channels * (s->gather.slices ? s->children : 1);
 }
 
-static spc_status run_gather(const subject *s, void *const *in, void *out)
+static spc_status run_gather(const subject *s, const spc__guarded *arrays)
 {
     size_t count = (size_t)(s->want.rows * s->gather.channels);
+    const spc__guarded *out = &arrays[s->count];
+    const void *in[SOURCES];
     double *sums = NULL;
     spc_status status = allocate(&sums, s, count * sizeof(*sums));
 
@@ -301,36 +333,37 @@ static spc_status run_gather(const subject *s, void *const *in, void *out)
         return status;
     memset(sums, 0, count * sizeof(*sums));
     sum_slots(s, sums);
-    if ((status =
-             spc_coords_gather_features(out, s->set, (const void *const *)in,
-                                        &s->gather, NULL)) == SPC_OK &&
+    for (int i = 0; i < s->count; i++)
+        in[i] = arrays[i].data;
+    if ((status = spc_coords_gather_features(out->data, s->set, in, &s->gather,
+                                             NULL)) == SPC_OK &&
         (status = spc_ctx_synchronize(s->ctx)) == SPC_OK)
-        status = compare_features(s, out, sums, s->want.rows,
+        status = compare_features(s, out->data, sums, s->want.rows,
                                   s->gather.channels, "gathered");
     free(sums);
-    return status;
+    return status == SPC_OK ? check_zones(s, arrays) : status;
 }
 
-static void free_arrays(const subject *s, void **arrays, int count)
+static void free_arrays(const subject *s, spc__guarded *arrays)
 {
-    for (int i = 0; i < count; i++)
-        spc_memory_free(s->ctx, arrays[i]);
+    for (int i = 0; i <= s->count; i++)
+        spc__guarded_release(&s->guards, &arrays[i]);
 }
 
 static spc_status check_gather(const subject *s)
 {
-    void *arrays[SOURCES + 1] = {NULL}; /* the sources' and the set's */
-    size_t bytes = (size_t)(s->want.rows * s->gather.channels) * 4 + 16;
+    spc__guarded arrays[SOURCES + 1] = {0}; /* the sources' and the set's */
     spc_status status = SPC_OK;
 
     for (int i = 0; i < s->count && status == SPC_OK; i++)
         status = draw_features(&arrays[i], s, i, spc_scene_rows(s->scenes[i]),
                                source_channels(s));
     if (status == SPC_OK)
-        status = spc_memory_alloc(&arrays[s->count], s->ctx, bytes);
+        status =
+            lay_results(&arrays[s->count], s, s->want.rows, s->gather.channels);
     if (status == SPC_OK)
-        status = run_gather(s, arrays, arrays[s->count]);
-    free_arrays(s, arrays, s->count + 1);
+        status = run_gather(s, arrays);
+    free_arrays(s, arrays);
     return status;
 }
 
@@ -348,19 +381,23 @@ static void spread_slots(const subject *s, double *back)
     }
 }
 
-static spc_status run_spread(const subject *s, void *const *out, const void *in)
+static spc_status run_spread(const subject *s, const spc__guarded *arrays)
 {
     int64_t rows = s->slots / s->children, first = 0;
     size_t width = (size_t)source_channels(s);
     double *back = NULL;
-    spc_status status = allocate(&back, s, (size_t)rows * width * sizeof(*back));
+    void *out[SOURCES];
+    spc_status status =
+        allocate(&back, s, (size_t)rows * width * sizeof(*back));
 
     if (status != SPC_OK)
         return status;
     memset(back, 0, (size_t)rows * width * sizeof(*back));
     spread_slots(s, back);
-    if ((status = spc_coords_scatter_features(out, s->set, in, &s->gather,
-                                              NULL)) == SPC_OK)
+    for (int i = 0; i < s->count; i++)
+        out[i] = arrays[i].data;
+    if ((status = spc_coords_scatter_features(
+             out, s->set, arrays[s->count].data, &s->gather, NULL)) == SPC_OK)
         status = spc_ctx_synchronize(s->ctx);
     for (int i = 0; i < s->count && status == SPC_OK; i++) {
         int64_t own = spc_scene_rows(s->scenes[i]);
@@ -369,23 +406,21 @@ static spc_status run_spread(const subject *s, void *const *out, const void *in)
         first += own;
     }
     free(back);
-    return status;
+    return status == SPC_OK ? check_zones(s, arrays) : status;
 }
 
 static spc_status check_spread(const subject *s)
 {
-    void *arrays[SOURCES + 1] = {NULL};
+    spc__guarded arrays[SOURCES + 1] = {0};
     spc_status status = draw_features(&arrays[s->count], s, -1, s->want.rows,
                                       s->gather.channels);
 
     for (int i = 0; i < s->count && status == SPC_OK; i++)
-        status = spc_memory_alloc(&arrays[i], s->ctx,
-                                  (size_t)spc_scene_rows(s->scenes[i]) *
-                                          (size_t)source_channels(s) * 4 +
-                                      16);
+        status = lay_results(&arrays[i], s, spc_scene_rows(s->scenes[i]),
+                             source_channels(s));
     if (status == SPC_OK)
-        status = run_spread(s, arrays, arrays[s->count]);
-    free_arrays(s, arrays, s->count + 1);
+        status = run_spread(s, arrays);
+    free_arrays(s, arrays);
     return status;
 }
 
@@ -440,6 +475,7 @@ static spc_status verify_on(spc_ctx *ctx, const spc_regrouping *how,
                      .scenes = scenes,
                      .count = count,
                      .masked = masked == 1};
+        spc__guards_init(&s.guards, ctx, 0);
         if ((status = spc__ctx_check_cancel(ctx)) == SPC_OK &&
             (status = make_set(&s, seed)) == SPC_OK &&
             (status = check_voxels(&s)) == SPC_OK &&

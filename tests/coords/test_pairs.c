@@ -219,7 +219,7 @@ static void *result_of(bench *b, const char *name, const char *values,
     *bytes = b->bed->out.bytes;
     result = malloc(*bytes);
     memcpy(result, b->bed->host, *bytes);
-    spc__bed_release(b->bed, &packed);
+    spc__guarded_release(&b->bed->guards, &packed);
     spc_plan_free(plan);
     return result;
 }

@@ -77,9 +77,9 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
         spc__sample_init(&r->sample, &r->conv, &source, 1, &options, &error),
         error.text);
     assert_ok(spc__bed_create(&r->bed, ctx, &r->sample), spc_ctx_error(ctx));
-    assert_ok(spc__bed_lay(r->bed, &r->bed->out,
+    assert_ok(spc__guarded_lay(&r->bed->guards, &r->bed->out,
                            spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT,
-                                                  spc_scene_rows(r->scene))),
+                                                  spc_scene_rows(r->scene)), 0),
               spc_ctx_error(ctx));
     assert_ok(
         spc_memory_alloc(&r->packed, ctx, spc_plan_weights_bytes(r->plan)),

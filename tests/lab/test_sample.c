@@ -360,6 +360,39 @@ START_TEST(a_zero_of_either_sign_is_the_exact_zero)
 }
 END_TEST
 
+/* ---- guard zones --------------------------------------------------------- */
+
+/* The first and the last byte of both zones; on the cpu they are ours. */
+START_TEST(a_byte_that_is_written_beside_an_array_is_seen)
+{
+    spc_ctx *ctx = open_ctx("cpu", "", NULL);
+    spc__guarded array = {.is_far = _i % 2};
+    size_t bytes = 30 + (size_t)(_i / 2);
+    int written = 7;
+    spc__guards guards;
+
+    spc__guards_init(&guards, ctx, 64);
+    assert_ok(spc__guarded_lay(&guards, &array, bytes, 16), spc_ctx_error(ctx));
+    assert_ok(spc__guarded_fill(&guards, &array, 0), spc_ctx_error(ctx));
+    assert_ok(spc__guarded_check(&written, &guards, &array),
+              spc_ctx_error(ctx));
+    ck_assert_int_eq(written, 0);
+    size_t zone = guards.zone_bytes[array.is_far];
+    char *const at[] = {array.data - zone, array.data - 1, array.data + bytes,
+                        spc__guarded_end(&array) + zone - 1};
+    for (int i = 0; i < LENGTH(at); i++) {
+        *at[i] = 0;
+        assert_ok(spc__guarded_check(&written, &guards, &array),
+                  spc_ctx_error(ctx));
+        ck_assert_int_eq(written, i < 2 ? -1 : 1);
+        *at[i] = (char)SPC__ZONE_BYTE;
+    }
+    spc__guarded_release(&guards, &array);
+    ck_assert_int_eq(array.is_far, _i % 2);
+    spc_ctx_free(ctx);
+}
+END_TEST
+
 /* ---- digests ------------------------------------------------------------- */
 
 static const char *const devices[] = {"cpu", "sim"};
@@ -459,6 +492,8 @@ int main(void)
     tcase_add_test(tcase, a_shape_keeps_awkward_scenes_within_it);
     tcase_add_test(tcase, sizes_are_not_the_same_with_every_seed);
     tcase_add_test(tcase, a_zero_of_either_sign_is_the_exact_zero);
+    tcase_add_loop_test(tcase, a_byte_that_is_written_beside_an_array_is_seen,
+                        0, 4);
     tcase_add_loop_test(tcase, a_device_digests_as_the_host_does, 0,
                         LENGTH(devices));
     tcase_add_test(tcase, operands_have_their_shapes_and_bytes);

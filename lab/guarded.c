@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* guarded.c - arrays on a device between guard zones. */
+#include "lab/guarded.h"
+
+#include "base/error.h"
+#include "lab/judge.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEAST_ZONE = 4096, LEAST_FAR_ZONE = 64 * 1024, ZONE_ROWS = 256 };
+
+static size_t round_up(size_t bytes)
+{
+    return (bytes + SPC__PLACES - 1) / SPC__PLACES * SPC__PLACES;
+}
+
+void spc__guards_init(spc__guards *out, spc_ctx *ctx, size_t row_bytes)
+{
+    size_t rows = ZONE_ROWS * row_bytes;
+
+    *out = (spc__guards){
+        .ctx = ctx,
+        .ops = spc__device_ops_of(ctx->device),
+        .zone_bytes = {
+            round_up(rows > LEAST_ZONE ? rows : LEAST_ZONE),
+            round_up(rows > LEAST_FAR_ZONE ? rows : LEAST_FAR_ZONE)}};
+}
+
+static spc_status fill(const spc__guards *guards, void *to, int byte,
+                       size_t bytes)
+{
+    if (bytes == 0)
+        return SPC_OK;
+    return guards->ops->fill(guards->ctx->device, to, byte, bytes, NULL,
+                             spc__error_of(guards->ctx));
+}
+
+void spc__guarded_release(const spc__guards *guards, spc__guarded *of)
+{
+    spc_memory_free(guards->ctx, of->base);
+    *of = (spc__guarded){.is_far = of->is_far};
+}
+
+/* A candidate that needs more than the device has at all is refused. A failed
+ * allocation of less is trouble of the device and not the candidate's. */
+static spc_status check_size(spc_ctx *ctx, size_t bytes)
+{
+    const spc_device_info *info = &ctx->info;
+
+    return info->memory_bytes == 0 || bytes <= info->memory_bytes
+               ? SPC_OK
+               : spc__fail(spc__error_of(ctx), SPC_ECAPACITY,
+                           "memory: an array needs %zu bytes, and %s has %zu",
+                           bytes, info->id, info->memory_bytes);
+}
+
+spc_status spc__guarded_reserve(const spc__guards *guards, spc__guarded *to,
+                                size_t bytes)
+{
+    size_t zone = guards->zone_bytes[to->is_far];
+
+    if (to->base != NULL && bytes <= to->room)
+        return SPC_OK;
+    if (check_size(guards->ctx, bytes) != SPC_OK)
+        return SPC_ECAPACITY;
+    spc__guarded_release(guards, to);
+    to->room = round_up(bytes);
+    spc_status status = spc_memory_alloc((void **)&to->base, guards->ctx,
+                                         to->room + 2 * zone + SPC__PLACES);
+    to->data = status == SPC_OK ? to->base + zone : NULL;
+    return status;
+}
+
+char *spc__guarded_zone(const spc__guards *guards, const spc__guarded *of)
+{
+    return of->data - guards->zone_bytes[of->is_far];
+}
+
+char *spc__guarded_end(const spc__guarded *of)
+{
+    return of->data + (of->bytes + 1) / 2 * 2;
+}
+
+spc_status spc__guarded_lay(const spc__guards *guards, spc__guarded *to,
+                            size_t bytes, size_t behind)
+{
+    spc_status status = spc__guarded_reserve(guards, to, bytes);
+
+    if (status != SPC_OK)
+        return status;
+    size_t zone = guards->zone_bytes[to->is_far];
+    to->bytes = bytes;
+    to->data = to->base + zone + behind;
+    if ((status = fill(guards, to->data - zone, SPC__ZONE_BYTE, zone)) !=
+        SPC_OK)
+        return status;
+    return fill(guards, to->data + bytes, SPC__ZONE_BYTE, zone + bytes % 2);
+}
+
+spc_status spc__guarded_fill(const spc__guards *guards, const spc__guarded *to,
+                             int byte)
+{
+    return fill(guards, to->data, byte, to->bytes);
+}
+
+static bool is_pattern(const unsigned char *bytes, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (bytes[i] != SPC__ZONE_BYTE)
+            return false;
+    return true;
+}
+
+spc_status spc__guarded_check(int *written, const spc__guards *guards,
+                              const spc__guarded *of)
+{
+    size_t zone = guards->zone_bytes[of->is_far];
+    /* The second zone may begin with the byte between. */
+    size_t behind = zone + of->bytes % 2;
+    unsigned char *copy = malloc(behind);
+    spc_status status;
+
+    *written = 0;
+    if (copy == NULL)
+        return spc__fail_memory(spc__error_of(guards->ctx), behind);
+    status = spc_memory_download(copy, guards->ctx,
+                                 spc__guarded_zone(guards, of), zone);
+    if (status == SPC_OK && !is_pattern(copy, zone))
+        *written = -1;
+    else if (status == SPC_OK)
+        status = spc_memory_download(copy, guards->ctx, of->data + of->bytes,
+                                     behind);
+    if (status == SPC_OK && *written == 0 && !is_pattern(copy, behind))
+        *written = 1;
+    free(copy);
+    return status;
+}
