@@ -177,6 +177,13 @@ static spc__binding *find_ended(const spc_map *map, int list)
     return (spc__binding *)(void *)at;
 }
 
+/* Searches do not find it any more. */
+static void take(spc__binding *binding)
+{
+    __atomic_store_n(&binding->attachment.owner, NULL, __ATOMIC_RELAXED);
+    leave(binding->life);
+}
+
 /* Makes it the plan's binding. Searches may find it from now on. */
 static void give(spc__binding *binding, const spc_plan *plan)
 {
@@ -202,24 +209,23 @@ spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
                                spc_error *error)
 {
     int list = list_of(plan);
-    spc__binding *ended, *binding;
+    spc__binding *listed = find_own(plan, map), *binding;
     bool prepared;
 
-    if (spc__binding_find(plan, map) != NULL)
+    if (listed != NULL && is_current(listed, map))
         return SPC_OK;
-    ended = find_ended(map, list);
-    if (ended != NULL) {
-        __atomic_store_n(&ended->attachment.owner, NULL, __ATOMIC_RELAXED);
-        leave(ended->life);
-    }
-    binding = ended != NULL ? ended : calloc(1, sizeof(*binding));
+    if (listed == NULL)
+        listed = find_ended(map, list);
+    if (listed != NULL)
+        take(listed);
+    binding = listed != NULL ? listed : calloc(1, sizeof(*binding));
     if (binding == NULL)
         return spc__fail_memory(error, sizeof(*binding));
     prepared = spc__binding_make(binding, plan, map);
     assert(prepared);
     (void)prepared;
     give(binding, plan);
-    if (ended == NULL)
+    if (listed == NULL)
         add(map, list, binding);
     return SPC_OK;
 }
@@ -227,9 +233,11 @@ spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
 void spc__binding_keep(const spc__binding *binding, const spc_plan *plan,
                        const spc_map *map)
 {
-    spc__binding *spare =
-        __atomic_exchange_n(&plan->life->spare, NULL, __ATOMIC_ACQ_REL);
+    spc__binding *spare = NULL;
 
+    /* One for other capacities waits for spc_map_prepare. */
+    if (find_own(plan, map) == NULL)
+        spare = __atomic_exchange_n(&plan->life->spare, NULL, __ATOMIC_ACQ_REL);
     if (spare == NULL)
         return;
     *spare = *binding;

@@ -361,6 +361,32 @@ START_TEST(the_sizes_of_arrays_follow_the_rows_of_the_map)
 }
 END_TEST
 
+/* The binding is made anew in its own memory. */
+START_TEST(a_binding_follows_the_capacity_of_the_sets)
+{
+    roomy r;
+
+    open_roomy(&r);
+    r.buffers.out = r.both + ROOM * 8;
+    for (int i = 0; i < 6; i++) {
+        int rows = i % 2 == 0 ? FEW : ROOM;
+        assert_ok(spc_coords_set_capacity(r.set, rows), spc_ctx_error(r.ctx));
+        fill(&r, rows);
+        ck_assert_ptr_null(spc__binding_find(r.plan, r.map));
+        assert_ok(run(&r), spc_ctx_error(r.ctx));
+        ck_assert_ptr_null(spc__binding_find(r.plan, r.map));
+        ck_assert_int_eq(count_bindings(r.map), 1);
+        assert_ok(spc_map_prepare(r.map, r.plan, NULL), spc_ctx_error(r.ctx));
+        const spc__binding *binding = spc__binding_find(r.plan, r.map);
+        ck_assert_ptr_nonnull(binding);
+        ck_assert_int_eq(binding->args.map.rows, rows);
+        ck_assert_int_eq(count_bindings(r.map), 1);
+        assert_ok(run(&r), spc_ctx_error(r.ctx));
+    }
+    close_roomy(&r);
+}
+END_TEST
+
 /* The voxels of a row of the map's second filling see other neighbours than
  * those of the first. All weights and inputs are 1, so an output is the number
  * of its neighbours times the channels. */
@@ -465,6 +491,7 @@ int main(int argc, char **argv)
     tcase_add_test(tc, a_new_map_is_bound_to_nothing);
     tcase_add_loop_test(tc, maps_and_plans_are_freed_in_any_order, 0, 2);
     tcase_add_test(tc, the_sizes_of_arrays_follow_the_rows_of_the_map);
+    tcase_add_test(tc, a_binding_follows_the_capacity_of_the_sets);
     tcase_add_test(tc, a_launch_reads_the_latest_filling);
     tcase_add_test(tc, threads_execute_several_plans_on_one_map);
     suite_add_tcase(suite, tc);
