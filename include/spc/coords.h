@@ -58,9 +58,9 @@ SPC_API void spc_scene_describe(spc_scene_info *out, const spc_scene *scene);
  *     spc_map_update(map, NULL, NULL, 0, stream);
  *     spc_plan_execute(plan, map, &buffers, stream);
  *
- * Arrays of features have as many rows as the capacity of their set. A program
- * that wants exactly as many as there are voxels, such as a binding to an eager
- * framework, changes the capacities of reserved sets, which allocates nothing:
+ * Arrays of features have as many rows as the capacity of their set. Eager
+ * frameworks want exactly as many as there are voxels. For these the capacity of
+ * a reserved set can change. Nothing is allocated:
  *
  *     spc_coords_set_capacity(in, rows);
  *     spc_coords_update(in, coords, NULL, rows, stream);
@@ -181,7 +181,8 @@ SPC_API int64_t spc_coords_reserved(const spc_coords *coords);
  */
 SPC_API spc_status spc_coords_set_capacity(spc_coords *set, int64_t rows);
 SPC_API int spc_coords_key_bits(const spc_coords *coords); /* 32 or 64 */
-/* How many voxels there are, on the device. */
+/* How many voxels there are, on the device: to be copied in the order of a
+ * stream, without a wait. */
 SPC_API const int32_t *spc_coords_device_count(const spc_coords *coords);
 /* Returns the coordinates by row, [capacity][4] on the device, of a set of
  * outputs or a set made of others; NULL for sets of the caller's rows. */

@@ -259,8 +259,8 @@ spc_status spc_coords_set_capacity(spc_coords *c, int64_t rows)
     if ((status = check_capacity(c, rows, &error)) != SPC_OK)
         return spc__ctx_fail(c->ctx, &error);
     int padded = spc__coords_padded((int)rows);
-    /* Positions after the last voxel are already padding, so fewer of them are
-     * a valid set, too. More of them have not been written. */
+    /* Positions after the last voxel are padding, so the set remains valid with
+     * fewer of them. Further positions were never written. */
     bool stays = c->checked && rows >= c->rows && padded <= c->rows_padded;
     c->capacity = (int)rows;
     c->rows_padded = padded;
