@@ -23,7 +23,7 @@ typedef struct bench {
     const spc_scene *scene;
     int64_t capacity; /* 0: as many as the scene has */
     spc__sample sample;
-    spc__bed *bed;
+    spc__fixture *fixture;
     spc_plan *plan;
     spc__tested tested;
     /*
@@ -40,7 +40,7 @@ typedef struct bench {
 
 static spc_status run_plan(const bench *b, void *stream)
 {
-    return spc__bed_execute(b->bed, b->plan, 0, SPC__REAL,
+    return spc__fixture_execute(b->fixture, b->plan, 0, SPC__REAL,
                             b->tested.packed.data, stream);
 }
 
@@ -58,7 +58,7 @@ static spc_status run_map(const bench *b, void *stream)
 
 static spc_status run_layout(const bench *b, void *stream)
 {
-    return spc__plan_relayout(b->plan, b->bed->maps[0], stream);
+    return spc__plan_relayout(b->plan, b->fixture->maps[0], stream);
 }
 
 /* Checks for cancellation before each run. */
@@ -114,9 +114,9 @@ static spc_status prepare_sample(bench *b, uint64_t seed)
                                          &options, spc__error_of(b->ctx));
 
     if (status == SPC_OK)
-        status = spc__bed_create(&b->bed, b->ctx, &b->sample);
+        status = spc__fixture_create(&b->fixture, b->ctx, &b->sample);
     return status == SPC_OK && b->capacity > 0
-               ? spc__bed_make_room(b->bed, b->capacity)
+               ? spc__fixture_make_room(b->fixture, b->capacity)
                : status;
 }
 
@@ -126,7 +126,7 @@ static spc_status prepare_plan(bench *b, spc_bench_result *out)
         spc_conv_is_linear(b->conv)
             ? spc_plan_create_linear(&b->plan, b->ctx, b->conv,
                                      spc_scene_rows(b->scene), SPC_PLAN_JIT)
-            : spc_plan_create(&b->plan, b->ctx, b->conv, b->bed->maps[0],
+            : spc_plan_create(&b->plan, b->ctx, b->conv, b->fixture->maps[0],
                               SPC_PLAN_JIT);
 
     if (status != SPC_OK)
@@ -140,7 +140,7 @@ static spc_status prepare_plan(bench *b, spc_bench_result *out)
                          "'%s' clears all rows that its map has room for, and "
                          "the outputs here have those of the scene alone",
                          out->plan);
-    return spc__gate_enter(&b->tested, b->bed, b->plan);
+    return spc__gate_enter(&b->tested, b->fixture, b->plan);
 }
 
 /* Uploads the scene's rows in an order that depends on `seed`. */
@@ -196,7 +196,7 @@ static spc_status check(bench *b, spc_bench_result *out)
 {
     spc__verdict verdict;
 
-    spc__gate_verify(&verdict, b->bed, &b->tested);
+    spc__gate_verify(&verdict, b->fixture, &b->tested);
     out->error = verdict.error;
     return judge(b, &verdict, out->plan);
 }
@@ -211,12 +211,12 @@ static spc_status time_plan(bench *b, int wanted, bool cold, double *median,
     spc__verdict verdict;
     spc_status status;
 
-    spc__gate_before_timing(&verdict, b->bed, &b->tested, 0);
+    spc__gate_before_timing(&verdict, b->fixture, &b->tested, 0);
     if ((status = judge(b, &verdict, out->plan)) != SPC_OK ||
         (status = measure(b, run_plan, wanted, cold, median, spread,
                           cold ? NULL : &out->samples)) != SPC_OK)
         return status;
-    spc__gate_after_timing(&verdict, b->bed, &b->tested, 0);
+    spc__gate_after_timing(&verdict, b->fixture, &b->tested, 0);
     return judge(b, &verdict, out->plan);
 }
 
@@ -224,7 +224,7 @@ static spc_status confirm(bench *b, const spc_bench_result *out)
 {
     spc__verdict verdict;
 
-    spc__gate_confirm(&verdict, b->bed, &b->tested, confirm_s);
+    spc__gate_confirm(&verdict, b->fixture, &b->tested, confirm_s);
     return judge(b, &verdict, out->plan);
 }
 
@@ -332,10 +332,10 @@ static spc_status run_bench(const char *name, spc_ctx *ctx,
     }
     spc_map_free(b.shuffled);
     spc_memory_free(ctx, b.coords);
-    if (b.bed != NULL)
-        spc__gate_leave(&b.tested, b.bed);
+    if (b.fixture != NULL)
+        spc__gate_leave(&b.tested, b.fixture);
     spc_plan_free(b.plan);
-    spc__bed_free(b.bed);
+    spc__fixture_free(b.fixture);
     spc__sample_release(&b.sample);
     return status;
 }

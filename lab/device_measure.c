@@ -31,7 +31,7 @@ enum {
 static const double least_us = 300, least_launches = 30;
 static const double limit_s = 0.15; /* for the samples of one shape */
 
-typedef struct bed {
+typedef struct fixture {
     spc_ctx *ctx;
     spc__code code;
     spc__kernel *kernel;
@@ -40,13 +40,13 @@ typedef struct bed {
     double least_us; /* of a run */
     size_t bytes;    /* of `from` and of `to` */
     void *from, *to, *work;
-} bed;
+} fixture;
 
 /* ---- running one kernel -------------------------------------------------- */
 
 static spc_status enqueue(void *payload, void *stream)
 {
-    const bed *b = payload;
+    const fixture *b = payload;
     spc__device *device = b->ctx->device;
     spc_status status = spc__ctx_check_cancel(b->ctx);
 
@@ -62,7 +62,7 @@ static spc_status enqueue(void *payload, void *stream)
  * `apart` lets the device rest between samples, so that its clock does not
  * drop.
  */
-static spc_status run(bed *b, bool apart, double *us)
+static spc_status run(fixture *b, bool apart, double *us)
 {
     spc__device *device = b->ctx->device;
     spc__measure what = {enqueue, b, SAMPLES, limit_s, apart, NULL};
@@ -81,7 +81,7 @@ static spc_status run(bed *b, bool apart, double *us)
  * Selects a kernel and fills every multiprocessor with one wave of resident
  * blocks. SPC_ENOTFOUND: the device's template has no such kernel.
  */
-static spc_status choose(bed *b, const char *name, unsigned block,
+static spc_status choose(fixture *b, const char *name, unsigned block,
                          size_t shared_bytes)
 {
     spc__device *device = b->ctx->device;
@@ -110,7 +110,7 @@ static spc_status choose(bed *b, const char *name, unsigned block,
 }
 
 /* Sums the work that the blocks report. */
-static spc_status work_done(bed *b, double *out)
+static spc_status work_done(fixture *b, double *out)
 {
     size_t bytes = (size_t)b->args.blocks * sizeof(long long);
     long long *work = malloc(bytes);
@@ -127,7 +127,7 @@ static spc_status work_done(bed *b, double *out)
 }
 
 /* Raises *best to the work per nanosecond of the chosen kernel. */
-static spc_status raise(bed *b, double *best, bool apart)
+static spc_status raise(fixture *b, double *best, bool apart)
 {
     double us = 0, apart_us, work = 0;
     spc_status status;
@@ -156,7 +156,7 @@ static spc_status raise(bed *b, double *best, bool apart)
  * Uses the fastest way to start kernels: each may let its successor start
  * early.
  */
-static spc_status measure_launch(bed *b, double *us)
+static spc_status measure_launch(fixture *b, double *us)
 {
     double plain_us = 0, early_us = 0;
     spc_status status = choose(b, "spc_empty", 32, 0);
@@ -188,7 +188,7 @@ static const struct {
     {"spc_copy", 256, 0, offsetof(spc_bandwidth, copy_gbps)},
 };
 
-static spc_status stream(bed *b, spc_bandwidth *out, size_t bytes,
+static spc_status stream(fixture *b, spc_bandwidth *out, size_t bytes,
                          bool scattered)
 {
     for (size_t i = 0; i < sizeof(streams) / sizeof(streams[0]); i++) {
@@ -211,7 +211,7 @@ static spc_status stream(bed *b, spc_bandwidth *out, size_t bytes,
  * Sizes range from 16 KiB a multiprocessor to a quarter of the cache: a copy
  * has two sets, and a cache in two halves may keep a set twice.
  */
-static spc_status measure_cache(bed *b, spc_bandwidth *out)
+static spc_status measure_cache(fixture *b, spc_bandwidth *out)
 {
     size_t bytes = 4096, most = b->ctx->info.cache_bytes / 4;
     spc_status status = SPC_OK;
@@ -227,7 +227,7 @@ static spc_status measure_cache(bed *b, spc_bandwidth *out)
 /* ---- gathering ----------------------------------------------------------- */
 
 /* Gathers narrow rows by loads of 8 bytes and others by loads of 16. */
-static spc_status gather(bed *b, double *out, size_t table_bytes, int size,
+static spc_status gather(fixture *b, double *out, size_t table_bytes, int size,
                          bool scattered)
 {
     spc_status status =
@@ -239,7 +239,7 @@ static spc_status gather(bed *b, double *out, size_t table_bytes, int size,
     return status == SPC_OK ? raise(b, out, false) : status;
 }
 
-static spc_status measure_gather(bed *b, spc_device_info *out)
+static spc_status measure_gather(fixture *b, spc_device_info *out)
 {
     size_t far_bytes = 8 << 20;
     spc_status status = SPC_OK;
@@ -292,7 +292,7 @@ static void bound_bytes(spc_device_info *out)
                             larger(2 * out->f16_tflops, 4 * out->f32_tflops));
 }
 
-static spc_status measure_rates(bed *b, spc_device_info *out)
+static spc_status measure_rates(fixture *b, spc_device_info *out)
 {
     spc_status status = SPC_OK;
 
@@ -315,7 +315,7 @@ static spc_status measure_rates(bed *b, spc_device_info *out)
     return SPC_OK;
 }
 
-static spc_status measure_all(bed *b, spc_device_info *out)
+static spc_status measure_all(fixture *b, spc_device_info *out)
 {
     spc_status status;
 
@@ -368,7 +368,7 @@ static size_t bytes_of(const spc_device_info *info)
     return bytes;
 }
 
-static spc_status allocate(bed *b)
+static spc_status allocate(fixture *b)
 {
     spc__device *device = b->ctx->device;
     const spc__device_ops *ops = spc__device_ops_of(device);
@@ -393,7 +393,7 @@ static spc_status allocate(bed *b)
     return status;
 }
 
-static void release(bed *b)
+static void release(fixture *b)
 {
     spc_memory_free(b->ctx, b->from);
     spc_memory_free(b->ctx, b->to);
@@ -423,7 +423,7 @@ spc_status spc_device_measure(spc_ctx *ctx)
 
     if (status != SPC_OK)
         return status;
-    bed b = {.ctx = ctx, .least_us = least_us, .bytes = bytes_of(&ctx->info)};
+    fixture b = {.ctx = ctx, .least_us = least_us, .bytes = bytes_of(&ctx->info)};
     spc_device_info info = ctx->info;
     const spc__attrs nothing = {0};
 

@@ -3,7 +3,7 @@
  * feature_bench.c - measures an operator on features and compares it with the
  * floor.
  */
-#include "lab/verify/feature_bed.h"
+#include "lab/verify/feature_fixture.h"
 #include "operators/feature.h"
 #include "spc/lab.h"
 
@@ -20,22 +20,22 @@ static const double limit_s = 3; /* for each kind of measurement */
 /* Checks for cancellation before each run. */
 static spc_status enqueue(void *payload, void *stream)
 {
-    const spc__feature_bed *bed = payload;
-    spc_status status = spc__ctx_check_cancel(bed->ctx);
+    const spc__feature_fixture *fixture = payload;
+    spc_status status = spc__ctx_check_cancel(fixture->ctx);
 
-    return status == SPC_OK ? spc__feature_bed_run(bed, stream) : status;
+    return status == SPC_OK ? spc__feature_fixture_run(fixture, stream) : status;
 }
 
 /* Times runs over a wrong result and verifies the output afterwards. */
-static spc_status time_runs(spc__feature_bed *bed, int wanted, bool cold,
+static spc_status time_runs(spc__feature_fixture *fixture, int wanted, bool cold,
                             double *median, double *spread,
                             spc_bench_result *out)
 {
-    spc_ctx *ctx = bed->ctx;
+    spc_ctx *ctx = fixture->ctx;
     double samples[WARM_SAMPLES];
-    spc__measure what = {enqueue, bed, wanted, limit_s, cold, NULL};
+    spc__measure what = {enqueue, fixture, wanted, limit_s, cold, NULL};
     int taken = wanted;
-    spc_status status = spc__feature_bed_clear(bed);
+    spc_status status = spc__feature_fixture_clear(fixture);
 
     if (status == SPC_OK)
         status = spc__device_ops_of(ctx->device)
@@ -47,18 +47,18 @@ static spc_status time_runs(spc__feature_bed *bed, int wanted, bool cold,
     *spread = spc__half_iqr(samples, taken);
     if (!cold)
         out->samples = taken;
-    return spc__feature_bed_check(bed, &out->error);
+    return spc__feature_fixture_check(fixture, &out->error);
 }
 
-static void compute_floor(const spc__feature_bed *bed, spc_bench_result *out)
+static void compute_floor(const spc__feature_fixture *fixture, spc_bench_result *out)
 {
     double read, written;
     spc__floor floor;
 
-    spc__feature_bytes(&read, &written, bed->feature, bed->of.rows_in,
-                       bed->of.rows_out, bed->of.batches,
-                       spc_map_pairs(bed->map));
-    spc__floor_of_bytes(&floor, read, written, &bed->ctx->info);
+    spc__feature_bytes(&read, &written, fixture->feature, fixture->of.rows_in,
+                       fixture->of.rows_out, fixture->of.batches,
+                       spc_map_pairs(fixture->map));
+    spc__floor_of_bytes(&floor, read, written, &fixture->ctx->info);
     out->compulsory_bytes = read + written;
     out->warm_floor_us = floor.warm_us;
     out->warm_floor_by = floor.warm_by;
@@ -67,25 +67,25 @@ static void compute_floor(const spc__feature_bed *bed, spc_bench_result *out)
     out->floor_measured = floor.measured;
 }
 
-static spc_status run(spc__feature_bed *bed, uint64_t seed,
+static spc_status run(spc__feature_fixture *fixture, uint64_t seed,
                       spc_bench_result *out)
 {
     spc__feature_draw draw = {.seed = seed};
     spc_status status;
 
     snprintf(out->plan, sizeof(out->plan), "%s",
-             spc__feature_plan_template(bed->plan));
+             spc__feature_plan_template(fixture->plan));
     out->match = SPC_MATCH_DEFAULT;
-    if ((status = spc__feature_bed_fill(bed, &draw)) != SPC_OK ||
-        (status = spc__feature_bed_clear(bed)) != SPC_OK ||
-        (status = enqueue(bed, NULL)) != SPC_OK ||
-        (status = spc__feature_bed_check(bed, &out->error)) != SPC_OK)
+    if ((status = spc__feature_fixture_fill(fixture, &draw)) != SPC_OK ||
+        (status = spc__feature_fixture_clear(fixture)) != SPC_OK ||
+        (status = enqueue(fixture, NULL)) != SPC_OK ||
+        (status = spc__feature_fixture_check(fixture, &out->error)) != SPC_OK)
         return status;
-    compute_floor(bed, out);
-    if ((status = time_runs(bed, WARM_SAMPLES, false, &out->warm_us,
+    compute_floor(fixture, out);
+    if ((status = time_runs(fixture, WARM_SAMPLES, false, &out->warm_us,
                             &out->warm_spread_us, out)) != SPC_OK)
         return status;
-    return time_runs(bed, COLD_SAMPLES, true, &out->cold_us,
+    return time_runs(fixture, COLD_SAMPLES, true, &out->cold_us,
                      &out->cold_spread_us, out);
 }
 
@@ -93,7 +93,7 @@ spc_status spc_feature_bench(spc_bench_result *out, spc_ctx *ctx,
                              const spc_feature *feature, const spc_scene *scene,
                              uint64_t seed)
 {
-    spc__feature_bed bed;
+    spc__feature_fixture fixture;
     spc_error *error = spc__error_of(ctx);
     spc_status status = spc__need(error, __func__, "out", out, "ctx", ctx,
                                   "feature", feature, "scene", scene, NULL);
@@ -110,8 +110,8 @@ spc_status spc_feature_bench(spc_bench_result *out, spc_ctx *ctx,
                          "the scene '%.100s' has no voxels: there is nothing "
                          "to time",
                          spc_scene_name(scene));
-    if ((status = spc__feature_bed_open(&bed, ctx, feature, scene)) == SPC_OK)
-        status = run(&bed, seed, out);
-    spc__feature_bed_release(&bed);
+    if ((status = spc__feature_fixture_open(&fixture, ctx, feature, scene)) == SPC_OK)
+        status = run(&fixture, seed, out);
+    spc__feature_fixture_release(&fixture);
     return status;
 }

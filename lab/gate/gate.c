@@ -69,11 +69,11 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
         return;
     }
     g->tested->first[at->s][at->draw] = digests[SPC__RESULT];
-    if (spc__gate_zones_hold(g, "out", &g->bed->out, &digests[SPC__OUT_ZONES]))
-        spc__gate_zones_hold(g, "workspace", &g->bed->workspace,
+    if (spc__gate_zones_hold(g, "out", &g->fixture->out, &digests[SPC__OUT_ZONES]))
+        spc__gate_zones_hold(g, "workspace", &g->fixture->workspace,
                              &digests[SPC__WORK_ZONES]);
     if (g->out->status == SPC__TRIAL_OK && at->draw == SPC__REAL &&
-        g->bed->sample->conv.deterministic)
+        g->fixture->sample->conv.deterministic)
         test_again(g, at);
 }
 
@@ -88,12 +88,12 @@ static void test_scene(const spc__gate *g, int s)
     spc__gate_setting at = {.s = s};
     int launches = 0;
 
-    if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK) {
+    if (spc__fixture_set(g->fixture, g->tested->plan, s) != SPC_OK) {
         spc__gate_failed(g);
         return;
     }
     for (int d = 0; d < SPC__DRAWS && g->out->status == SPC__TRIAL_OK; d++) {
-        if (!spc__sample_has(g->bed->sample, s, (spc__draw)d))
+        if (!spc__sample_has(g->fixture->sample, s, (spc__draw)d))
             continue;
         at.previous = at.draw;
         at.draw = (spc__draw)d;
@@ -107,20 +107,20 @@ static void test_scene(const spc__gate *g, int s)
             spc__gate_map_holds(g, s);
     }
     if (g->out->status == SPC__TRIAL_OK &&
-        s == g->bed->sample->given + SPC__AWKWARD_BORDER)
+        s == g->fixture->sample->given + SPC__AWKWARD_BORDER)
         spc__gate_test_no_numbers(g, s);
 }
 
 static bool has_draw(const spc__gate *g, int draw)
 {
-    return g->bed->sample->weights[draw] != NULL;
+    return g->fixture->sample->weights[draw] != NULL;
 }
 
 /* Packs the integers and digests the packed forms. */
 static bool pack_draws(spc__gate *g)
 {
-    spc__bed *bed = g->bed;
-    spc_status status = spc__digester_begin(bed->digester);
+    spc__fixture *fixture = g->fixture;
+    spc_status status = spc__digester_begin(fixture->digester);
     uint64_t digests[SPC__DRAWS];
     int count = 0;
 
@@ -128,14 +128,14 @@ static bool pack_draws(spc__gate *g)
         if (!has_draw(g, d))
             continue;
         spc__guarded *to =
-            d == SPC__REAL ? &g->tested->packed : &bed->packed[d];
+            d == SPC__REAL ? &g->tested->packed : &fixture->packed[d];
         if (d != SPC__REAL)
-            status = spc__bed_pack(bed, to, g->tested->plan, (spc__draw)d);
+            status = spc__fixture_pack(fixture, to, g->tested->plan, (spc__draw)d);
         if (status == SPC_OK)
-            status = spc__digester_add(bed->digester, to->data, to->bytes);
+            status = spc__digester_add(fixture->digester, to->data, to->bytes);
     }
     if (status == SPC_OK)
-        status = spc__digester_end(bed->digester, digests);
+        status = spc__digester_end(fixture->digester, digests);
     for (int d = 0; d < SPC__DRAWS; d++)
         if (has_draw(g, d))
             g->packed_digest[d] = digests[count++];
@@ -154,7 +154,7 @@ static bool remembers(const spc__gate *g)
 {
     size_t bytes = g->tested->plan->statics;
 
-    if (bytes == 0 || g->bed->ctx->allows_statics)
+    if (bytes == 0 || g->fixture->ctx->allows_statics)
         return false;
     spc__gate_wrong(g,
                     "remembers: its code has %zu bytes of static memory, in "
@@ -165,7 +165,7 @@ static bool remembers(const spc__gate *g)
 
 static void verify(spc__gate *g)
 {
-    const spc__sample *sample = g->bed->sample;
+    const spc__sample *sample = g->fixture->sample;
 
     if (remembers(g) || !pack_draws(g) || !spc__gate_note_maps(g))
         return;
@@ -220,31 +220,31 @@ static void compare_first(const spc__gate *g, int s, uint64_t digest)
 /* True for the draws that must repeat: sums of integers do in any order. */
 static bool repeats(const spc__gate *g, int s, int draw)
 {
-    return spc__sample_has(g->bed->sample, s, (spc__draw)draw) &&
+    return spc__sample_has(g->fixture->sample, s, (spc__draw)draw) &&
            (draw != SPC__REAL || !g->tested->atomics);
 }
 
 /* Runs a draw `count` times in sequence and notes how many results differ. */
 static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
 {
-    spc__bed *bed = g->bed;
+    spc__fixture *fixture = g->fixture;
     uint64_t digests[RUNS_AT_ONCE];
-    spc_status status = spc__digester_begin(bed->digester);
+    spc_status status = spc__digester_begin(fixture->digester);
     int differ = 0;
 
     for (int i = 0; i < count && status == SPC_OK; i++) {
         int byte = i % 2 ? NAN_BYTE : NUMBER_BYTE;
-        if ((status = spc__bed_load(bed, s, draw)) == SPC_OK &&
-            (status = spc__bed_fill_out(bed, byte)) == SPC_OK &&
-            (status = spc__gate_fill(g, &bed->workspace, byte)) == SPC_OK &&
-            (status = spc__bed_execute(bed, g->tested->plan, s, draw,
+        if ((status = spc__fixture_load(fixture, s, draw)) == SPC_OK &&
+            (status = spc__fixture_fill_out(fixture, byte)) == SPC_OK &&
+            (status = spc__gate_fill(g, &fixture->workspace, byte)) == SPC_OK &&
+            (status = spc__fixture_execute(fixture, g->tested->plan, s, draw,
                                        spc__gate_packed(g, draw), NULL)) ==
                 SPC_OK)
             status =
-                spc__digester_add(bed->digester, bed->out.data, bed->out.bytes);
+                spc__digester_add(fixture->digester, fixture->out.data, fixture->out.bytes);
     }
     if (status == SPC_OK)
-        status = spc__digester_end(bed->digester, digests);
+        status = spc__digester_end(fixture->digester, digests);
     if (status != SPC_OK) {
         spc__gate_failed(g);
         return;
@@ -263,7 +263,7 @@ static int run_scene(const spc__gate *g, int s, int count)
 {
     int done = 0;
 
-    if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK) {
+    if (spc__fixture_set(g->fixture, g->tested->plan, s) != SPC_OK) {
         spc__gate_failed(g);
         return 0;
     }
@@ -282,7 +282,7 @@ static int run_scene(const spc__gate *g, int s, int count)
  */
 static int next_scene(const spc__gate *g, int turn, bool given, bool hurry)
 {
-    const spc__sample *sample = g->bed->sample;
+    const spc__sample *sample = g->fixture->sample;
     int awkward = sample->scene_count - sample->given;
 
     if (given || awkward == 0)
@@ -299,7 +299,7 @@ static int next_scene(const spc__gate *g, int turn, bool given, bool hurry)
 static void run_repeatedly(const spc__gate *g, double limit_s)
 {
     uint64_t limit_ns = (uint64_t)(limit_s * 1e9), start = spc__now_ns();
-    int real_least = g->bed->sample->conv.deterministic ? REAL_LEAST : 0;
+    int real_least = g->fixture->sample->conv.deterministic ? REAL_LEAST : 0;
     int done = 0, real = 0, count = 1;
 
     for (int turn = 0; g->out->status == SPC__TRIAL_OK; turn++) {
@@ -319,70 +319,70 @@ static void run_repeatedly(const spc__gate *g, double limit_s)
 
 /* ---- entry --------------------------------------------------------------- */
 
-static spc__gate begin(spc__verdict *out, spc__bed *bed, spc__tested *tested)
+static spc__gate begin(spc__verdict *out, spc__fixture *fixture, spc__tested *tested)
 {
     memset(out, 0, sizeof(*out));
-    return (spc__gate){.out = out, .bed = bed, .tested = tested};
+    return (spc__gate){.out = out, .fixture = fixture, .tested = tested};
 }
 
 /*
  * Other candidates pack their weights before this one is tested, so packing
  * must leave the weights unchanged.
  */
-static spc_status pack_real(spc__tested *tested, spc__bed *bed)
+static spc_status pack_real(spc__tested *tested, spc__fixture *fixture)
 {
     bool held = true;
-    spc_status status = spc__bed_mend_weights(&held, bed);
+    spc_status status = spc__fixture_mend_weights(&held, fixture);
 
     if (status == SPC_OK)
-        status = spc__bed_pack(bed, &tested->packed, tested->plan, SPC__REAL);
+        status = spc__fixture_pack(fixture, &tested->packed, tested->plan, SPC__REAL);
     if (status == SPC_OK)
-        status = spc__bed_mend_weights(&held, bed);
+        status = spc__fixture_mend_weights(&held, fixture);
     tested->spoils = !held;
     return status;
 }
 
-spc_status spc__gate_enter(spc__tested *tested, spc__bed *bed, spc_plan *plan)
+spc_status spc__gate_enter(spc__tested *tested, spc__fixture *fixture, spc_plan *plan)
 {
     spc_status status;
 
     tested->plan = plan;
     tested->verified = false;
     tested->atomics = spc__plan_launch(plan)->atomics;
-    if ((status = spc__bed_prepare(bed, plan)) != SPC_OK ||
-        (status = pack_real(tested, bed)) != SPC_OK)
+    if ((status = spc__fixture_prepare(fixture, plan)) != SPC_OK ||
+        (status = pack_real(tested, fixture)) != SPC_OK)
         return status;
-    return spc_ctx_synchronize(bed->ctx);
+    return spc_ctx_synchronize(fixture->ctx);
 }
 
-void spc__gate_leave(spc__tested *tested, const spc__bed *bed)
+void spc__gate_leave(spc__tested *tested, const spc__fixture *fixture)
 {
-    spc__guarded_release(&bed->guards, &tested->packed);
+    spc__guarded_release(&fixture->guards, &tested->packed);
     memset(tested, 0, sizeof(*tested));
 }
 
-void spc__gate_verify(spc__verdict *out, spc__bed *bed, spc__tested *tested)
+void spc__gate_verify(spc__verdict *out, spc__fixture *fixture, spc__tested *tested)
 {
-    spc__gate g = begin(out, bed, tested);
+    spc__gate g = begin(out, fixture, tested);
 
     verify(&g);
     spc__gate_weights_hold(&g);
 }
 
-void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
+void spc__gate_before_timing(spc__verdict *out, spc__fixture *fixture,
                              spc__tested *tested, int s)
 {
-    spc__gate g = begin(out, bed, tested);
+    spc__gate g = begin(out, fixture, tested);
 
-    if (spc__bed_set_timed(bed, tested->plan, s) != SPC_OK ||
-        spc__bed_fill_out(bed, NUMBER_BYTE) != SPC_OK)
+    if (spc__fixture_set_timed(fixture, tested->plan, s) != SPC_OK ||
+        spc__fixture_fill_out(fixture, NUMBER_BYTE) != SPC_OK)
         spc__gate_failed(&g);
 }
 
-void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
+void spc__gate_after_timing(spc__verdict *out, spc__fixture *fixture,
                             spc__tested *tested, int s)
 {
-    spc__gate g = begin(out, bed, tested);
+    spc__gate g = begin(out, fixture, tested);
     uint64_t digests[SPC__RUN_DIGESTS];
 
     if (spc__gate_digest(&g, digests) != SPC_OK) {
@@ -391,26 +391,26 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
     }
     compare_first(&g, s, digests[SPC__RESULT]);
     if (out->status == SPC__TRIAL_OK &&
-        spc__gate_zones_hold(&g, "out", &bed->out, &digests[SPC__OUT_ZONES]))
-        spc__gate_zones_hold(&g, "workspace", &bed->workspace,
+        spc__gate_zones_hold(&g, "out", &fixture->out, &digests[SPC__OUT_ZONES]))
+        spc__gate_zones_hold(&g, "workspace", &fixture->workspace,
                              &digests[SPC__WORK_ZONES]);
     spc__gate_weights_hold(&g);
 }
 
 static void confirm(spc__gate *g, double limit_s)
 {
-    spc__bed *bed = g->bed;
+    spc__fixture *fixture = g->fixture;
     uint64_t digests[SPC__RUN_DIGESTS];
 
     if (!g->tested->verified)
         verify(g);
     else if (pack_draws(g))
         spc__gate_note_maps(g);
-    for (int s = 0; s < bed->sample->given; s++) {
+    for (int s = 0; s < fixture->sample->given; s++) {
         spc__gate_setting at = real_run(s);
         if (g->out->status != SPC__TRIAL_OK)
             return;
-        if (spc__bed_set(bed, g->tested->plan, s) != SPC_OK)
+        if (spc__fixture_set(fixture, g->tested->plan, s) != SPC_OK)
             spc__gate_failed(g);
         else if (spc__gate_run(g, &at, digests))
             compare_first(g, s, digests[SPC__RESULT]);
@@ -427,10 +427,10 @@ static void confirm(spc__gate *g, double limit_s)
         spc__gate_maps_hold(g);
 }
 
-void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
+void spc__gate_confirm(spc__verdict *out, spc__fixture *fixture, spc__tested *tested,
                        double limit_s)
 {
-    spc__gate g = begin(out, bed, tested);
+    spc__gate g = begin(out, fixture, tested);
 
     confirm(&g, limit_s);
     spc__gate_weights_hold(&g);

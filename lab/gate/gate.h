@@ -7,7 +7,7 @@
 #define SPC_RUNTIME_GATE_H
 
 #include "cache/cache.h"
-#include "lab/sample/bed.h"
+#include "lab/sample/fixture.h"
 
 /* A plan on a fixture. */
 typedef struct spc__tested {
@@ -46,28 +46,28 @@ typedef struct spc__verdict {
     char note[192];
     double error; /* the largest of the real draw, divided by its tolerance */
     bool dead;    /* the device no longer responds */
-    bool spoilt;  /* maps of the fixture must be built again (bed.h) */
+    bool spoilt;  /* maps of the fixture must be built again (fixture.h) */
 } spc__verdict;
 
 /*
  * Prepares maps and packs weights. Loads nothing; `tested` needs only its plan.
  */
-spc_status spc__gate_enter(spc__tested *tested, spc__bed *bed, spc_plan *plan);
-void spc__gate_leave(spc__tested *tested, const spc__bed *bed);
+spc_status spc__gate_enter(spc__tested *tested, spc__fixture *fixture, spc_plan *plan);
+void spc__gate_leave(spc__tested *tested, const spc__fixture *fixture);
 
 /*
  * Runs all draws on all scenes, over different contents of output and
  * workspace.
  */
-void spc__gate_verify(spc__verdict *out, spc__bed *bed, spc__tested *tested);
+void spc__gate_verify(spc__verdict *out, spc__fixture *fixture, spc__tested *tested);
 
 /*
  * Before timing on scene `s`, fills the output with a value that no result has.
  * After timing, verifies that it holds the first result again.
  */
-void spc__gate_before_timing(spc__verdict *out, spc__bed *bed,
+void spc__gate_before_timing(spc__verdict *out, spc__fixture *fixture,
                              spc__tested *tested, int s);
-void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
+void spc__gate_after_timing(spc__verdict *out, spc__fixture *fixture,
                             spc__tested *tested, int s);
 
 /*
@@ -75,7 +75,7 @@ void spc__gate_after_timing(spc__verdict *out, spc__bed *bed,
  * scene, then compares at least 150 runs. The given scenes get `limit_s`
  * seconds of them, awkward ones the rest.
  */
-void spc__gate_confirm(spc__verdict *out, spc__bed *bed, spc__tested *tested,
+void spc__gate_confirm(spc__verdict *out, spc__fixture *fixture, spc__tested *tested,
                        double limit_s);
 
 #endif

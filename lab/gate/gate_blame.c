@@ -36,35 +36,35 @@ static int list_vector(watched *list, int count, const char *name,
 
 static int list_read_only(const spc__gate *g, int draw, watched *list)
 {
-    const spc__bed *bed = g->bed;
-    const spc__sample *sample = bed->sample;
+    const spc__fixture *fixture = g->fixture;
+    const spc__sample *sample = fixture->sample;
     int count = 0;
 
     for (int s = 0; s < sample->scene_count; s++) {
         int array = s < sample->given ? draw : 0;
-        if (!spc__bed_is_loaded(bed, s, (spc__draw)draw))
+        if (!spc__fixture_is_loaded(fixture, s, (spc__draw)draw))
             continue;
         list[count++] =
-            (watched){"in", &bed->in[s][array], bed->in_digest[s][draw]};
+            (watched){"in", &fixture->in[s][array], fixture->in_digest[s][draw]};
         if (sample->scenes[s].residual[draw] != NULL)
-            list[count++] = (watched){"residual", &bed->residual[s][array],
-                                      bed->residual_digest[s][draw]};
+            list[count++] = (watched){"residual", &fixture->residual[s][array],
+                                      fixture->residual_digest[s][draw]};
     }
     list[count++] = (watched){
-        "weights", draw == SPC__REAL ? &g->tested->packed : &bed->packed[draw],
+        "weights", draw == SPC__REAL ? &g->tested->packed : &fixture->packed[draw],
         g->packed_digest[draw]};
-    count = list_vector(list, count, "bias", &bed->bias[draw],
-                        bed->sample->bias[draw]);
-    count = list_vector(list, count, "scale", &bed->scale[draw],
-                        bed->sample->scale[draw]);
-    return list_vector(list, count, "a tensor's scale", &bed->scales[draw],
-                       &bed->sample->scales[draw].in);
+    count = list_vector(list, count, "bias", &fixture->bias[draw],
+                        fixture->sample->bias[draw]);
+    count = list_vector(list, count, "scale", &fixture->scale[draw],
+                        fixture->sample->scale[draw]);
+    return list_vector(list, count, "a tensor's scale", &fixture->scales[draw],
+                       &fixture->sample->scales[draw].in);
 }
 
 static spc_status digest_list(const spc__gate *g, const watched *list,
                               int count, uint64_t *digests)
 {
-    spc__digester *digester = g->bed->digester;
+    spc__digester *digester = g->fixture->digester;
     spc_status status = spc__digester_begin(digester);
 
     for (int i = 0; i < count && status == SPC_OK; i++) {
@@ -94,7 +94,7 @@ void spc__gate_read_only(const spc__gate *g, int draw)
                                  &digests[3 * i + 1]);
     }
     /* Later candidates need the arrays that this one has overwritten. */
-    if (g->out->status == SPC__TRIAL_WRONG && spc__bed_refill(g->bed) != SPC_OK)
+    if (g->out->status == SPC__TRIAL_WRONG && spc__fixture_refill(g->fixture) != SPC_OK)
         spc__gate_failed(g);
 }
 
@@ -104,7 +104,7 @@ void spc__gate_weights_hold(const spc__gate *g)
 
     if (g->out->status != SPC__TRIAL_OK && g->out->status != SPC__TRIAL_WRONG)
         return;
-    if (spc__bed_mend_weights(&held, g->bed) != SPC_OK)
+    if (spc__fixture_mend_weights(&held, g->fixture) != SPC_OK)
         spc__gate_failed(g);
     else if (!held || g->tested->spoils)
         spc__gate_wrong(
@@ -117,18 +117,18 @@ void spc__gate_weights_hold(const spc__gate *g)
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
                         int64_t i)
 {
-    return spc__sample_element(g->bed->sample, at->s, at->draw, g->bed->host, i)
+    return spc__sample_element(g->fixture->sample, at->s, at->draw, g->fixture->host, i)
                .error <= 1;
 }
 
 /* True if each wrong element of the fetched result still has its old value. */
 static bool is_left_alone(const spc__gate *g, const spc__gate_setting *at)
 {
-    const spc__sample *sample = g->bed->sample;
+    const spc__sample *sample = g->fixture->sample;
     const spc__sample_scene *scene = &sample->scenes[at->s];
     spc__operand out = spc__sample_out(sample, at->s);
     size_t bytes = spc__dtype_of(out.dtype)->bytes;
-    const void *host = g->bed->host;
+    const void *host = g->fixture->host;
     char before[sizeof(float)];
 
     memset(before, at->out_byte, sizeof(before));
@@ -151,13 +151,13 @@ static bool is_left_alone(const spc__gate *g, const spc__gate_setting *at)
 static bool succeeds(const spc__gate *g, const spc__gate_setting *at,
                      uint64_t *digest)
 {
-    const spc__sample_scene *scene = &g->bed->sample->scenes[at->s];
+    const spc__sample_scene *scene = &g->fixture->sample->scenes[at->s];
     uint64_t digests[SPC__RUN_DIGESTS] = {0};
     spc__worst worst;
 
-    if (at->out_byte < 0 && spc_memory_upload(g->bed->out.data, g->bed->ctx,
+    if (at->out_byte < 0 && spc_memory_upload(g->fixture->out.data, g->fixture->ctx,
                                               scene->exact[at->previous],
-                                              g->bed->out.bytes) != SPC_OK)
+                                              g->fixture->out.bytes) != SPC_OK)
         return false;
     if (!spc__gate_run(g, at, digests) ||
         !spc__gate_compare(g, at, digests[SPC__RESULT], &worst))
@@ -209,8 +209,8 @@ static void name_layout(const spc__gate *g, spc__draw draw)
     size_t used = strlen(g->out->note);
 
     if (g->out->status == SPC__TRIAL_WRONG &&
-        g->bed->sample->conv.pass != SPC_WGRAD &&
-        spc__bed_layout(draw) == SPC_RSCK)
+        g->fixture->sample->conv.pass != SPC_WGRAD &&
+        spc__fixture_layout(draw) == SPC_RSCK)
         snprintf(g->out->note + used, sizeof(g->out->note) - used,
                  " (weights RSCK)");
 }

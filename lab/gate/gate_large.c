@@ -11,7 +11,7 @@
 
 static void judge(const spc__gate *g, const spc__large *large)
 {
-    const spc_conv *conv = &g->bed->sample->conv;
+    const spc_conv *conv = &g->fixture->sample->conv;
     bool is_gradient = conv->pass == SPC_WGRAD;
     spc__operand out = spc__operand_of(conv, SPC_OPERAND_OUT, large->count);
     spc__expected expected = {.stored = large->exact,
@@ -31,7 +31,7 @@ static void judge(const spc__gate *g, const spc__large *large)
 
 static void check_zones(const spc__gate *g, const spc__large *large)
 {
-    spc__digester *digester = g->bed->digester;
+    spc__digester *digester = g->fixture->digester;
     uint64_t digests[4];
     spc_status status = spc__digester_begin(digester);
 
@@ -51,13 +51,13 @@ static void test_large(const spc__gate *g, int kind)
 {
     spc__large *large;
 
-    if (spc__bed_large(&large, g->bed, kind) != SPC_OK) {
+    if (spc__fixture_large(&large, g->fixture, kind) != SPC_OK) {
         spc__gate_failed(g);
         return;
     }
     if (!large->is_there)
         return;
-    if (spc__large_run(large, g->bed, g->tested->plan,
+    if (spc__large_run(large, g->fixture, g->tested->plan,
                        spc__gate_packed(g, SPC__COUNT)) != SPC_OK) {
         spc__gate_failed(g);
         return;

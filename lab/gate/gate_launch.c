@@ -15,7 +15,7 @@
 
 void spc__gate_failed(const spc__gate *g)
 {
-    spc_ctx *ctx = g->bed->ctx;
+    spc_ctx *ctx = g->fixture->ctx;
 
     snprintf(g->out->note, sizeof(g->out->note), "%.190s",
              spc__error_of(ctx)->text);
@@ -35,7 +35,7 @@ void spc__gate_wrong(const spc__gate *g, const char *format, ...)
 
 const char *spc__gate_scene(const spc__gate *g, int s)
 {
-    return g->bed->sample->scenes[s].name;
+    return g->fixture->sample->scenes[s].name;
 }
 
 void spc__gate_wrong_at(const spc__gate *g, const char *test, int s,
@@ -51,17 +51,17 @@ void spc__gate_wrong_at(const spc__gate *g, const char *test, int s,
 
 spc_status spc__gate_fill(const spc__gate *g, const spc__guarded *to, int byte)
 {
-    const spc__bed *bed = g->bed;
+    const spc__fixture *fixture = g->fixture;
 
     if (to->bytes == 0)
         return SPC_OK;
-    return bed->ops->fill(bed->ctx->device, to->data, byte, to->bytes, NULL,
-                          spc__error_of(bed->ctx));
+    return fixture->ops->fill(fixture->ctx->device, to->data, byte, to->bytes, NULL,
+                          spc__error_of(fixture->ctx));
 }
 
 const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw)
 {
-    return draw == SPC__REAL ? &g->tested->packed : &g->bed->packed[draw];
+    return draw == SPC__REAL ? &g->tested->packed : &g->fixture->packed[draw];
 }
 
 const void *spc__gate_packed(const spc__gate *g, spc__draw draw)
@@ -71,10 +71,10 @@ const void *spc__gate_packed(const spc__gate *g, spc__draw draw)
 
 spc_status spc__gate_add_zones(const spc__gate *g, const spc__guarded *of)
 {
-    spc__digester *digester = g->bed->digester;
-    size_t bytes = g->bed->guards.zone_bytes[of->is_far];
+    spc__digester *digester = g->fixture->digester;
+    size_t bytes = g->fixture->guards.zone_bytes[of->is_far];
     spc_status status = spc__digester_add(
-        digester, spc__guarded_zone(&g->bed->guards, of), bytes);
+        digester, spc__guarded_zone(&g->fixture->guards, of), bytes);
 
     return status == SPC_OK
                ? spc__digester_add(digester, spc__guarded_end(of), bytes)
@@ -85,7 +85,7 @@ bool spc__gate_zones_hold(const spc__gate *g, const char *name,
                           const spc__guarded *of, const uint64_t *digests)
 {
     for (int i = 0; i < 2; i++)
-        if (digests[i] != g->bed->zone_digest[of->is_far]) {
+        if (digests[i] != g->fixture->zone_digest[of->is_far]) {
             spc__gate_wrong(g, "canary: something is written %s %s",
                             i == 0 ? "before" : "behind", name);
             return false;
@@ -96,16 +96,16 @@ bool spc__gate_zones_hold(const spc__gate *g, const char *name,
 spc_status spc__gate_digest(const spc__gate *g,
                             uint64_t digests[SPC__RUN_DIGESTS])
 {
-    spc__bed *bed = g->bed;
+    spc__fixture *fixture = g->fixture;
     spc_status status;
 
-    if ((status = spc__digester_begin(bed->digester)) != SPC_OK ||
-        (status = spc__digester_add(bed->digester, bed->out.data,
-                                    bed->out.bytes)) != SPC_OK ||
-        (status = spc__gate_add_zones(g, &bed->out)) != SPC_OK ||
-        (status = spc__gate_add_zones(g, &bed->workspace)) != SPC_OK)
+    if ((status = spc__digester_begin(fixture->digester)) != SPC_OK ||
+        (status = spc__digester_add(fixture->digester, fixture->out.data,
+                                    fixture->out.bytes)) != SPC_OK ||
+        (status = spc__gate_add_zones(g, &fixture->out)) != SPC_OK ||
+        (status = spc__gate_add_zones(g, &fixture->workspace)) != SPC_OK)
         return status;
-    return spc__digester_end(bed->digester, digests);
+    return spc__digester_end(fixture->digester, digests);
 }
 
 /* Launches with closed pages; a write to them becomes the verdict. */
@@ -114,10 +114,10 @@ static spc_status launch(const spc__gate *g, const spc__gate_setting *at)
     if (at->read_only)
         spc__gate_close_pages(g, at);
     spc_status status =
-        spc__bed_execute(g->bed, g->tested->plan, at->s, at->draw,
+        spc__fixture_execute(g->fixture, g->tested->plan, at->s, at->draw,
                          spc__gate_packed(g, at->draw), NULL);
     if (status == SPC_OK)
-        status = spc_ctx_synchronize(g->bed->ctx);
+        status = spc_ctx_synchronize(g->fixture->ctx);
     if (at->read_only)
         spc__gate_open_pages(g);
     return status;
@@ -126,12 +126,12 @@ static spc_status launch(const spc__gate *g, const spc__gate_setting *at)
 bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
                    uint64_t digests[SPC__RUN_DIGESTS])
 {
-    spc__bed *bed = g->bed;
+    spc__fixture *fixture = g->fixture;
 
-    if (spc__bed_load(bed, at->s, at->draw) != SPC_OK ||
-        (at->out_byte >= 0 && spc__bed_fill_out(bed, at->out_byte) != SPC_OK) ||
+    if (spc__fixture_load(fixture, at->s, at->draw) != SPC_OK ||
+        (at->out_byte >= 0 && spc__fixture_fill_out(fixture, at->out_byte) != SPC_OK) ||
         (at->work_byte >= 0 &&
-         spc__gate_fill(g, &bed->workspace, at->work_byte) != SPC_OK) ||
+         spc__gate_fill(g, &fixture->workspace, at->work_byte) != SPC_OK) ||
         launch(g, at) != SPC_OK || spc__gate_digest(g, digests) != SPC_OK) {
         if (g->out->status == SPC__TRIAL_OK)
             spc__gate_failed(g);
@@ -142,47 +142,47 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 
 /* NULL: this result is not known yet. */
 static const spc__right *
-find_right(const spc__bed *bed, const spc__gate_setting *at, uint64_t digest)
+find_right(const spc__fixture *fixture, const spc__gate_setting *at, uint64_t digest)
 {
-    for (int i = 0; i < SPC__RIGHT && i < bed->rights[at->s]; i++) {
-        const spc__right *right = &bed->right[at->s][i];
+    for (int i = 0; i < SPC__RIGHT && i < fixture->rights[at->s]; i++) {
+        const spc__right *right = &fixture->right[at->s][i];
         if (right->draw == at->draw && right->digest == digest)
             return right;
     }
     return NULL;
 }
 
-static void keep_right(spc__bed *bed, const spc__gate_setting *at,
+static void keep_right(spc__fixture *fixture, const spc__gate_setting *at,
                        uint64_t digest, const spc__worst *worst)
 {
-    int i = bed->rights[at->s]++ % SPC__RIGHT;
+    int i = fixture->rights[at->s]++ % SPC__RIGHT;
 
-    bed->right[at->s][i] = (spc__right){digest, *worst, at->draw};
+    fixture->right[at->s][i] = (spc__right){digest, *worst, at->draw};
 }
 
 bool spc__gate_compare(const spc__gate *g, const spc__gate_setting *at,
                        uint64_t digest, spc__worst *worst)
 {
-    const spc__sample *sample = g->bed->sample;
+    const spc__sample *sample = g->fixture->sample;
     spc__operand out = spc__sample_out(sample, at->s);
 
     *worst = (spc__worst){0};
     if (at->draw != SPC__REAL &&
         digest == sample->scenes[at->s].digest[at->draw])
         return true;
-    const spc__right *right = find_right(g->bed, at, digest);
+    const spc__right *right = find_right(g->fixture, at, digest);
     if (right != NULL) {
         *worst = right->worst;
         return true;
     }
-    if (spc__bed_fetch(g->bed) != SPC_OK) {
+    if (spc__fixture_fetch(g->fixture) != SPC_OK) {
         spc__gate_failed(g);
         return false;
     }
-    *worst = spc__sample_compare(sample, at->s, at->draw, g->bed->host);
-    if (spc__gaps_hold(g->bed->host, &out)) {
+    *worst = spc__sample_compare(sample, at->s, at->draw, g->fixture->host);
+    if (spc__gaps_hold(g->fixture->host, &out)) {
         if (worst->error <= 1)
-            keep_right(g->bed, at, digest, worst);
+            keep_right(g->fixture, at, digest, worst);
         return true;
     }
     spc__gate_wrong(g, "canary: something is written between the rows of out");

@@ -16,7 +16,7 @@ enum { SPC__MAP_ARRAYS = 1 + 5 * 4 + 5 + 3 };
 
 typedef struct spc__gate {
     spc__verdict *out;
-    spc__bed *bed;
+    spc__fixture *fixture;
     spc__tested *tested;
     uint64_t packed_digest[SPC__DRAWS];
     /*

@@ -123,8 +123,8 @@ int spc__gate_list_map(array list[SPC__MAP_ARRAYS], const spc__gate *g,
 static spc_status digest_map(const spc__gate *g, int s, uint64_t *digests,
                              array *list, int *count)
 {
-    const spc_map *map = g->bed->maps[s];
-    spc__digester *digester = g->bed->digester;
+    const spc_map *map = g->fixture->maps[s];
+    spc__digester *digester = g->fixture->digester;
     spc_status status = spc__digester_begin(digester);
     size_t zone = map->to->zone_bytes;
 
@@ -140,8 +140,8 @@ bool spc__gate_note_maps(spc__gate *g)
     array list[SPC__MAP_ARRAYS];
     int count;
 
-    for (int s = 0; s < g->bed->sample->scene_count; s++)
-        if (g->bed->maps[s] != NULL &&
+    for (int s = 0; s < g->fixture->sample->scene_count; s++)
+        if (g->fixture->maps[s] != NULL &&
             digest_map(g, s, g->map_digest[s], list, &count) != SPC_OK) {
             spc__gate_failed(g);
             return false;
@@ -156,7 +156,7 @@ static bool zone_holds(const spc__gate *g, const char *zone, size_t bytes)
     unsigned char seen[256];
 
     for (size_t i = 0; i < bytes; i += sizeof(seen)) {
-        if (spc_memory_download(seen, g->bed->ctx, zone + i, sizeof(seen)) !=
+        if (spc_memory_download(seen, g->fixture->ctx, zone + i, sizeof(seen)) !=
             SPC_OK)
             return true;
         for (size_t at = 0; at < sizeof(seen); at++)
@@ -168,7 +168,7 @@ static bool zone_holds(const spc__gate *g, const char *zone, size_t bytes)
 
 static void blame(const spc__gate *g, int s, const array *of)
 {
-    size_t zone = g->bed->maps[s]->to->zone_bytes;
+    size_t zone = g->fixture->maps[s]->to->zone_bytes;
     const char *data = of->data;
 
     g->out->spoilt = true;
@@ -188,7 +188,7 @@ void spc__gate_map_holds(const spc__gate *g, int s)
     array list[SPC__MAP_ARRAYS];
     int count;
 
-    if (g->bed->maps[s] == NULL || !g->notes_maps)
+    if (g->fixture->maps[s] == NULL || !g->notes_maps)
         return;
     if (digest_map(g, s, digests, list, &count) != SPC_OK) {
         spc__gate_failed(g);
@@ -203,7 +203,7 @@ void spc__gate_map_holds(const spc__gate *g, int s)
 
 void spc__gate_maps_hold(const spc__gate *g)
 {
-    for (int s = 0; s < g->bed->sample->scene_count; s++)
+    for (int s = 0; s < g->fixture->sample->scene_count; s++)
         if (g->out->status == SPC__TRIAL_OK)
             spc__gate_map_holds(g, s);
 }

@@ -19,20 +19,20 @@ enum { NAN_BYTE = 0xff, NUMBER_BYTE = 0x3c };
 
 static spc_status enqueue_size(const spc__gate *g, int s)
 {
-    spc__bed *bed = g->bed;
-    spc_status status = spc__bed_set(bed, g->tested->plan, s);
+    spc__fixture *fixture = g->fixture;
+    spc_status status = spc__fixture_set(fixture, g->tested->plan, s);
 
     if (status == SPC_OK)
-        status = spc__bed_load(bed, s, SPC__COUNT);
+        status = spc__fixture_load(fixture, s, SPC__COUNT);
     if (status == SPC_OK)
-        status = spc__bed_fill_out(bed, NAN_BYTE);
+        status = spc__fixture_fill_out(fixture, NAN_BYTE);
     if (status == SPC_OK)
-        status = spc__bed_execute(bed, g->tested->plan, s, SPC__COUNT,
+        status = spc__fixture_execute(fixture, g->tested->plan, s, SPC__COUNT,
                                   spc__gate_packed(g, SPC__COUNT), NULL);
     if (status == SPC_OK)
         status =
-            spc__digester_add(bed->digester, bed->out.data, bed->out.bytes);
-    return status == SPC_OK ? spc__gate_add_zones(g, &bed->out) : status;
+            spc__digester_add(fixture->digester, fixture->out.data, fixture->out.bytes);
+    return status == SPC_OK ? spc__gate_add_zones(g, &fixture->out) : status;
 }
 
 /*
@@ -47,7 +47,7 @@ static void look_closer(const spc__gate *g, int s)
                             .previous = SPC__COUNT,
                             .work_byte = NAN_BYTE};
 
-    if (spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
+    if (spc__fixture_set(g->fixture, g->tested->plan, s) != SPC_OK)
         spc__gate_failed(g);
     else
         spc__gate_test_launch(g, &at);
@@ -55,16 +55,16 @@ static void look_closer(const spc__gate *g, int s)
 
 void spc__gate_test_sizes(const spc__gate *g)
 {
-    const spc__sample *sample = g->bed->sample;
+    const spc__sample *sample = g->fixture->sample;
     int first = sample->given + SPC__AWKWARD;
     int count = sample->scene_count - first;
     uint64_t digests[3 * SPC__ODD_SIZES];
-    spc_status status = spc__digester_begin(g->bed->digester);
+    spc_status status = spc__digester_begin(g->fixture->digester);
 
     for (int i = 0; i < count && status == SPC_OK; i++)
         status = enqueue_size(g, first + i);
     if (status == SPC_OK)
-        status = spc__digester_end(g->bed->digester, digests);
+        status = spc__digester_end(g->fixture->digester, digests);
     if (status != SPC_OK) {
         spc__gate_failed(g);
         return;
@@ -76,7 +76,7 @@ void spc__gate_test_sizes(const spc__gate *g)
             digests[3 * i] != sample->scenes[s].digest[SPC__COUNT])
             look_closer(g, s);
         if (g->out->status == SPC__TRIAL_OK)
-            spc__gate_zones_hold(g, "out", &g->bed->out, &digests[3 * i + 1]);
+            spc__gate_zones_hold(g, "out", &g->fixture->out, &digests[3 * i + 1]);
     }
 }
 
@@ -116,14 +116,14 @@ static void add_patch(odd_launch *l, const spc__guarded *array,
 
 static const spc__sample_scene *scene_of(const odd_launch *l)
 {
-    return &l->g->bed->sample->scenes[l->at.s];
+    return &l->g->fixture->sample->scenes[l->at.s];
 }
 
 /* Patches marked rows: all elements, or one, become infinite or NaN. */
 static void add_inputs(odd_launch *l)
 {
-    const spc__bed *bed = l->g->bed;
-    const spc_conv *conv = &bed->sample->conv;
+    const spc__fixture *fixture = l->g->fixture;
+    const spc_conv *conv = &fixture->sample->conv;
     const spc__sample_scene *scene = scene_of(l);
     spc__operand as = spc__operand_of(conv, SPC_OPERAND_IN, scene->rows_in);
     size_t element = spc__dtype_of(as.dtype)->bytes;
@@ -140,7 +140,7 @@ static void add_inputs(odd_launch *l)
             other = l->infinite[spc__odd_infinite(conv, row, as.rows,
                                                   (int)first) < 0];
         }
-        add_patch(l, &bed->in[l->at.s][0], scene->in[SPC__COUNT],
+        add_patch(l, &fixture->in[l->at.s][0], scene->in[SPC__COUNT],
                   (size_t)(row * as.pitch + first) * element, other,
                   (size_t)columns * element);
     }
@@ -148,8 +148,8 @@ static void add_inputs(odd_launch *l)
 
 static void add_residuals(odd_launch *l)
 {
-    const spc__bed *bed = l->g->bed;
-    const spc_conv *conv = &bed->sample->conv;
+    const spc__fixture *fixture = l->g->fixture;
+    const spc_conv *conv = &fixture->sample->conv;
     const spc__sample_scene *scene = scene_of(l);
     spc__operand as =
         spc__operand_of(conv, SPC_OPERAND_RESIDUAL, scene->rows_out);
@@ -159,27 +159,27 @@ static void add_residuals(odd_launch *l)
         for (int c = 0; c < as.columns; c++)
             if (spc__odd_residual(conv, row, c))
                 add_patch(
-                    l, &bed->residual[l->at.s][0], scene->residual[SPC__COUNT],
+                    l, &fixture->residual[l->at.s][0], scene->residual[SPC__COUNT],
                     (size_t)(row * as.pitch + c) * element, l->none, element);
 }
 
 static void add_others(odd_launch *l)
 {
-    const spc__bed *bed = l->g->bed;
-    const spc__sample *sample = bed->sample;
+    const spc__fixture *fixture = l->g->fixture;
+    const spc__sample *sample = fixture->sample;
     const spc_conv *conv = &sample->conv;
     int64_t weight = spc__odd_weight(conv);
     size_t element = spc__dtype_of(conv->dtype)->bytes;
     int bias = spc__odd_bias(conv), scale = spc__odd_scale(conv);
 
     if (weight >= 0)
-        add_patch(l, &bed->weights[SPC__COUNT], sample->weights[SPC__COUNT],
+        add_patch(l, &fixture->weights[SPC__COUNT], sample->weights[SPC__COUNT],
                   (size_t)weight * element, l->none, element);
     if (bias >= 0)
-        add_patch(l, &bed->bias[SPC__COUNT], sample->bias[SPC__COUNT],
+        add_patch(l, &fixture->bias[SPC__COUNT], sample->bias[SPC__COUNT],
                   (size_t)bias * sizeof(float), l->none, sizeof(float));
     if (scale >= 0)
-        add_patch(l, &bed->scale[SPC__COUNT], sample->scale[SPC__COUNT],
+        add_patch(l, &fixture->scale[SPC__COUNT], sample->scale[SPC__COUNT],
                   (size_t)scale * sizeof(float), l->none, sizeof(float));
     add_residuals(l);
 }
@@ -187,26 +187,26 @@ static void add_others(odd_launch *l)
 static spc_status write_patches(const odd_launch *l, bool right)
 {
     const spc__gate *g = l->g;
-    const spc__bed *bed = g->bed;
+    const spc__fixture *fixture = g->fixture;
     spc_status status = SPC_OK;
 
     for (int i = 0; i < l->count && status == SPC_OK; i++) {
         const patch *p = &l->patches[i];
-        status = bed->ops->copy_in(bed->ctx->device, p->device,
+        status = fixture->ops->copy_in(fixture->ctx->device, p->device,
                                    right ? p->right : p->other, p->bytes, NULL,
-                                   spc__error_of(bed->ctx));
+                                   spc__error_of(fixture->ctx));
     }
     if (status != SPC_OK || l->odd != SPC__ODD_OTHERS)
         return status;
     return spc_plan_pack((void *)spc__gate_packed(g, SPC__COUNT),
-                         g->tested->plan, bed->weights[SPC__COUNT].data,
+                         g->tested->plan, fixture->weights[SPC__COUNT].data,
                          SPC_KRSC, NULL);
 }
 
 static double got_of(const odd_launch *l, int64_t i)
 {
-    return spc__sample_element(l->g->bed->sample, l->at.s, l->at.draw,
-                               l->g->bed->host, i)
+    return spc__sample_element(l->g->fixture->sample, l->at.s, l->at.draw,
+                               l->g->fixture->host, i)
         .got;
 }
 
@@ -231,7 +231,7 @@ static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
     static const char *const reasons[SPC__ODDS] = {
         "input that is NaN", "infinite input",
         "weight, bias, scale or residual that is NaN"};
-    const spc_conv *conv = &l->g->bed->sample->conv;
+    const spc_conv *conv = &l->g->fixture->sample->conv;
 
     spc__gate_wrong(l->g,
                     "non-finite: scene '%.40s', row %lld, channel %d is %.9g, "
@@ -247,7 +247,7 @@ static void note_wrong(const odd_launch *l, int64_t i, unsigned char must)
 static void judge(const odd_launch *l)
 {
     const unsigned char *must = scene_of(l)->odd[l->odd];
-    spc__operand out = spc__sample_out(l->g->bed->sample, l->at.s);
+    spc__operand out = spc__sample_out(l->g->fixture->sample, l->at.s);
 
     for (int64_t i = 0; i < out.rows * out.columns; i++)
         if (!is_right(l, i, must[i])) {
@@ -268,11 +268,11 @@ static void run_odd(odd_launch *l)
         add_inputs(l);
     if (l->count == 0 || l->count > PATCHES)
         return;
-    if (spc__bed_load(g->bed, l->at.s, SPC__COUNT) != SPC_OK ||
+    if (spc__fixture_load(g->fixture, l->at.s, SPC__COUNT) != SPC_OK ||
         write_patches(l, false) != SPC_OK)
         spc__gate_failed(g);
     else if (spc__gate_run(g, &l->at, digests)) {
-        if (spc__bed_fetch(g->bed) != SPC_OK)
+        if (spc__fixture_fetch(g->fixture) != SPC_OK)
             spc__gate_failed(g);
         else
             judge(l);
@@ -285,7 +285,7 @@ static void run_odd(odd_launch *l)
 static void make_numbers(odd_launch *l, char *rows, size_t bytes)
 {
     static const float both[2] = {INFINITY, -INFINITY};
-    const spc__dtype *type = spc__dtype_of(l->g->bed->sample->conv.dtype);
+    const spc__dtype *type = spc__dtype_of(l->g->fixture->sample->conv.dtype);
 
     memset(rows, NAN_BYTE, bytes);
     l->none = rows;
@@ -298,12 +298,12 @@ static void make_numbers(odd_launch *l, char *rows, size_t bytes)
 
 void spc__gate_test_no_numbers(const spc__gate *g, int s)
 {
-    const spc__sample *sample = g->bed->sample;
+    const spc__sample *sample = g->fixture->sample;
     size_t bytes = spc__operand_of(&sample->conv, SPC_OPERAND_IN, 1).bytes + 16;
     odd_launch *l = calloc(1, sizeof(*l) + 3 * bytes);
 
     if (l == NULL) {
-        spc__fail_memory(spc__error_of(g->bed->ctx), sizeof(*l) + 3 * bytes);
+        spc__fail_memory(spc__error_of(g->fixture->ctx), sizeof(*l) + 3 * bytes);
         spc__gate_failed(g);
         return;
     }

@@ -87,27 +87,27 @@ static void add_guarded(const spc__gate *g, const char *name,
 {
     if (array->base != NULL)
         add("", name, array->data, array->bytes,
-            g->bed->guards.zone_bytes[array->is_far]);
+            g->fixture->guards.zone_bytes[array->is_far]);
 }
 
 static void list_pages(const spc__gate *g, const spc__gate_setting *at)
 {
     spc__map_array list[SPC__MAP_ARRAYS];
-    const spc__bed *bed = g->bed;
-    const spc_map *map = bed->maps[at->s];
-    int array = at->s < bed->sample->given ? (int)at->draw : 0;
+    const spc__fixture *fixture = g->fixture;
+    const spc_map *map = fixture->maps[at->s];
+    int array = at->s < fixture->sample->given ? (int)at->draw : 0;
     int count = map != NULL ? spc__gate_list_map(list, g, map) : 0;
 
     closed.count = 0;
     for (int i = 0; i < count; i++)
         add("the map's ", list[i].name, list[i].data, list[i].bytes,
             map->to->zone_bytes);
-    add_guarded(g, "in", &bed->in[at->s][array]);
-    add_guarded(g, "residual", &bed->residual[at->s][array]);
+    add_guarded(g, "in", &fixture->in[at->s][array]);
+    add_guarded(g, "residual", &fixture->residual[at->s][array]);
     add_guarded(g, "weights", spc__gate_packed_array(g, at->draw));
-    add_guarded(g, "bias", &bed->bias[at->draw]);
-    add_guarded(g, "scale", &bed->scale[at->draw]);
-    add_guarded(g, "a tensor's scale", &bed->scales[at->draw]);
+    add_guarded(g, "bias", &fixture->bias[at->draw]);
+    add_guarded(g, "scale", &fixture->scale[at->draw]);
+    add_guarded(g, "a tensor's scale", &fixture->scales[at->draw]);
 }
 
 static void protect_all(int protection)
@@ -122,7 +122,7 @@ void spc__gate_close_pages(const spc__gate *g, const spc__gate_setting *at)
     struct sigaction action = {.sa_sigaction = on_fault,
                                .sa_flags = SA_SIGINFO};
 
-    if (!g->bed->ops->runs_on_host_cores)
+    if (!g->fixture->ops->runs_on_host_cores)
         return;
     pthread_mutex_lock(&lock);
     list_pages(g, at);
@@ -142,13 +142,13 @@ static void note_write(const spc__gate *g, const pages *p, uintptr_t where)
                         where < p->first ? "before" : "behind", p->of, p->name);
     if (p->of[0] != '\0')
         g->out->spoilt = true; /* maps must be built again */
-    else if (spc__bed_refill(g->bed) != SPC_OK)
+    else if (spc__fixture_refill(g->fixture) != SPC_OK)
         spc__gate_failed(g);
 }
 
 void spc__gate_open_pages(const spc__gate *g)
 {
-    if (!g->bed->ops->runs_on_host_cores)
+    if (!g->fixture->ops->runs_on_host_cores)
         return;
     protect_all(PROT_READ | PROT_WRITE);
     sigaction(SIGSEGV, &closed.before, NULL);

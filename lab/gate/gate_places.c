@@ -52,23 +52,23 @@ static spc_status fetch_weights(places *p)
     if (packed->bytes == 0)
         return SPC_OK;
     if ((p->packed = malloc(packed->bytes)) == NULL)
-        return spc__fail_memory(spc__error_of(g->bed->ctx), packed->bytes);
+        return spc__fail_memory(spc__error_of(g->fixture->ctx), packed->bytes);
     add(p, &p->buffers.weights, p->packed, packed->bytes, PACKED_PLACE);
-    return spc_memory_download(p->packed, g->bed->ctx, packed->data,
+    return spc_memory_download(p->packed, g->fixture->ctx, packed->data,
                                packed->bytes);
 }
 
 static spc_status list_operands(places *p)
 {
-    const spc__bed *bed = p->g->bed;
-    const spc__sample *sample = bed->sample;
+    const spc__fixture *fixture = p->g->fixture;
+    const spc__sample *sample = fixture->sample;
     const spc__sample_scene *scene = &sample->scenes[p->at->s];
     int d = p->at->draw;
     spc_buffers *b = &p->buffers;
     spc__operand all[SPC_OPERANDS];
 
     spc__operands(all, &sample->conv, scene->rows_in, scene->rows_out);
-    spc__bed_buffers(b, bed, p->at->s, p->at->draw);
+    spc__fixture_buffers(b, fixture, p->at->s, p->at->draw);
     b->weights = spc__gate_packed(p->g, p->at->draw);
     add(p, &b->in, scene->in[d], all[SPC_OPERAND_IN].bytes, SPC__TENSOR_PLACE);
     if (scene->residual[d] != NULL)
@@ -80,7 +80,7 @@ static spc_status list_operands(places *p)
     if (sample->scale[d] != NULL)
         add(p, (const void **)&b->scale, sample->scale[d],
             all[SPC_OPERAND_SCALE].bytes, SPC__VECTOR_PLACE);
-    add(p, (const void **)&b->workspace, NULL, bed->workspace.bytes,
+    add(p, (const void **)&b->workspace, NULL, fixture->workspace.bytes,
         PACKED_PLACE);
     return fetch_weights(p);
 }
@@ -90,7 +90,7 @@ static spc_status allocate(places *p)
     spc_status status = list_operands(p);
 
     for (int i = 0; i < p->count && status == SPC_OK; i++)
-        status = spc_memory_alloc((void **)&p->all[i].device, p->g->bed->ctx,
+        status = spc_memory_alloc((void **)&p->all[i].device, p->g->fixture->ctx,
                                   p->all[i].bytes + 2 * REACH);
     return status;
 }
@@ -98,7 +98,7 @@ static spc_status allocate(places *p)
 /* Moves an operand within its array; a workspace is filled. */
 static spc_status move(places *p, moved *m, bool turned)
 {
-    const spc__bed *bed = p->g->bed;
+    const spc__fixture *fixture = p->g->fixture;
     uintptr_t base = (uintptr_t)m->device;
     size_t steps = REACH / m->place;
 
@@ -108,25 +108,25 @@ static spc_status move(places *p, moved *m, bool turned)
     char *to = m->device + (REACH - base % REACH) + m->behind;
     *m->at = to;
     if (m->host == NULL)
-        return bed->ops->fill(bed->ctx->device, to, SPC__ZONE_BYTE, m->bytes,
-                              NULL, spc__error_of(bed->ctx));
-    return spc_memory_upload(to, bed->ctx, m->host, m->bytes);
+        return fixture->ops->fill(fixture->ctx->device, to, SPC__ZONE_BYTE, m->bytes,
+                              NULL, spc__error_of(fixture->ctx));
+    return spc_memory_upload(to, fixture->ctx, m->host, m->bytes);
 }
 
 static spc_status launch(places *p, bool turned, uint64_t *digest)
 {
-    spc__bed *bed = p->g->bed;
+    spc__fixture *fixture = p->g->fixture;
     spc_plan *plan = p->g->tested->plan;
     uint64_t digests[SPC__RUN_DIGESTS];
-    spc_status status = spc__bed_set(bed, plan, p->at->s);
+    spc_status status = spc__fixture_set(fixture, plan, p->at->s);
 
-    p->buffers.out = bed->out.data;
+    p->buffers.out = fixture->out.data;
     for (int i = 0; i < p->count && status == SPC_OK; i++)
         status = move(p, &p->all[i], turned);
     if (status == SPC_OK)
-        status = spc__bed_fill_out(bed, SPC__ZONE_BYTE);
+        status = spc__fixture_fill_out(fixture, SPC__ZONE_BYTE);
     if (status == SPC_OK)
-        status = spc__bed_execute_on(bed, plan, p->at->s, &p->buffers, NULL);
+        status = spc__fixture_execute_on(fixture, plan, p->at->s, &p->buffers, NULL);
     if (status == SPC_OK)
         status = spc__gate_digest(p->g, digests);
     *digest = digests[SPC__RESULT];
@@ -154,12 +154,12 @@ void spc__gate_test_places(const spc__gate *g, const spc__gate_setting *at)
 {
     places p = {.g = g, .at = at};
 
-    spc__random_init(&p.random, g->bed->sample->seed ^ 0x706c61636573);
+    spc__random_init(&p.random, g->fixture->sample->seed ^ 0x706c61636573);
     if (allocate(&p) != SPC_OK)
         spc__gate_failed(g);
     else
         run(&p);
     for (int i = 0; i < p.count; i++)
-        spc_memory_free(g->bed->ctx, p.all[i].device);
+        spc_memory_free(g->fixture->ctx, p.all[i].device);
     free(p.packed);
 }

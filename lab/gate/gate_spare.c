@@ -26,11 +26,11 @@ enum { BEHIND = SPC__RUN_DIGESTS, DIGESTS };
  */
 static size_t room_behind(const spc__gate *g)
 {
-    const spc__bed *bed = g->bed;
+    const spc__fixture *fixture = g->fixture;
     size_t all =
-        spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, bed->capacity)
+        spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT, fixture->capacity)
             .bytes;
-    size_t used = (size_t)(spc__guarded_end(&bed->out) - bed->out.data);
+    size_t used = (size_t)(spc__guarded_end(&fixture->out) - fixture->out.data);
 
     if (!spc__plan_launch(g->tested->plan)->clear || all <= used)
         return 0;
@@ -39,16 +39,16 @@ static size_t room_behind(const spc__gate *g)
 
 static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
 {
-    spc__bed *bed = g->bed;
-    char *end = spc__guarded_end(&bed->out);
-    spc_status status = spc__digester_begin(bed->digester);
+    spc__fixture *fixture = g->fixture;
+    char *end = spc__guarded_end(&fixture->out);
+    spc_status status = spc__digester_begin(fixture->digester);
 
     if (status == SPC_OK && behind > 0 &&
-        (status = spc__digester_add(bed->digester, end, behind)) == SPC_OK)
-        status = spc__digester_end(bed->digester, &digests[BEHIND]);
+        (status = spc__digester_add(fixture->digester, end, behind)) == SPC_OK)
+        status = spc__digester_end(fixture->digester, &digests[BEHIND]);
     if (status == SPC_OK && behind > 0)
-        status = bed->ops->fill(bed->ctx->device, end, SPC__ZONE_BYTE, behind,
-                                NULL, spc__error_of(bed->ctx));
+        status = fixture->ops->fill(fixture->ctx->device, end, SPC__ZONE_BYTE, behind,
+                                NULL, spc__error_of(fixture->ctx));
     return status == SPC_OK ? spc__gate_digest(g, digests) : status;
 }
 
@@ -56,15 +56,15 @@ static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
 static spc_status run(const spc__gate *g, int s, size_t behind, bool is_first,
                       uint64_t *digests)
 {
-    spc__bed *bed = g->bed;
-    spc_status status = spc__bed_load(bed, s, SPC__COUNT);
+    spc__fixture *fixture = g->fixture;
+    spc_status status = spc__fixture_load(fixture, s, SPC__COUNT);
 
     if (status == SPC_OK)
-        status = spc__bed_fill_out(bed, NAN_BYTE);
+        status = spc__fixture_fill_out(fixture, NAN_BYTE);
     if (status == SPC_OK && is_first)
-        status = spc__gate_fill(g, &bed->workspace, NAN_BYTE);
+        status = spc__gate_fill(g, &fixture->workspace, NAN_BYTE);
     if (status == SPC_OK)
-        status = spc__bed_execute(bed, g->tested->plan, s, SPC__COUNT,
+        status = spc__fixture_execute(fixture, g->tested->plan, s, SPC__COUNT,
                                   spc__gate_packed(g, SPC__COUNT), NULL);
     return status == SPC_OK ? digest(g, behind, digests) : status;
 }
@@ -94,9 +94,9 @@ static void judge(const spc__gate *g, int s, size_t behind,
     spc__worst worst;
 
     if (!spc__gate_zones_hold(g, "out, of a map with room to spare",
-                              &g->bed->out, &digests[SPC__OUT_ZONES]) ||
+                              &g->fixture->out, &digests[SPC__OUT_ZONES]) ||
         !spc__gate_zones_hold(g, "workspace, of a map with room to spare",
-                              &g->bed->workspace, &digests[SPC__WORK_ZONES]) ||
+                              &g->fixture->workspace, &digests[SPC__WORK_ZONES]) ||
         !is_zero(g, behind, digests[BEHIND]) ||
         !spc__gate_compare(g, &at, result, &worst) || worst.error <= 1)
         return;
@@ -111,21 +111,21 @@ static void test_scene(const spc__gate *g, int s, bool is_first)
     size_t behind = 0;
 
     of_spare.notes_maps = false;
-    if (spc__bed_take_spare(g->bed, s) != SPC_OK ||
-        spc__bed_set(g->bed, g->tested->plan, s) != SPC_OK)
+    if (spc__fixture_take_spare(g->fixture, s) != SPC_OK ||
+        spc__fixture_set(g->fixture, g->tested->plan, s) != SPC_OK)
         spc__gate_failed(g);
     else if ((behind = room_behind(g), run(g, s, behind, is_first, digests)) !=
              SPC_OK)
         spc__gate_failed(g);
     else
         judge(&of_spare, s, behind, digests);
-    spc__bed_return_spare(g->bed, s);
+    spc__fixture_return_spare(g->fixture, s);
 }
 
 void spc__gate_test_spare(const spc__gate *g)
 {
     int scenes[SPC__SPARE_SCENES];
-    int count = spc__bed_spare_scenes(scenes, g->bed);
+    int count = spc__fixture_spare_scenes(scenes, g->fixture);
 
     for (int i = 0; i < count; i++)
         if (g->out->status == SPC__TRIAL_OK)

@@ -47,23 +47,23 @@ static spc_status copy(const together *t, const void **to, char **at,
         return SPC_OK;
     *to = *at;
     *at += padded(bytes);
-    return spc_memory_upload((void *)*to, t->g->bed->ctx, from, bytes);
+    return spc_memory_upload((void *)*to, t->g->fixture->ctx, from, bytes);
 }
 
 /* Places the inputs of its draw, a workspace, and an output for each launch. */
 static spc_status lay_side(const together *t, side *one, char **at,
                            int launches)
 {
-    const spc__bed *bed = t->g->bed;
-    const spc__sample_scene *scene = &bed->sample->scenes[t->s];
+    const spc__fixture *fixture = t->g->fixture;
+    const spc__sample_scene *scene = &fixture->sample->scenes[t->s];
     spc__operand all[SPC_OPERANDS];
     spc_buffers b;
 
-    spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
-    spc__bed_buffers(&b, bed, t->s, one->draw);
+    spc__operands(all, &fixture->sample->conv, scene->rows_in, scene->rows_out);
+    spc__fixture_buffers(&b, fixture, t->s, one->draw);
     b.weights = spc__gate_packed(t->g, one->draw);
     b.workspace = *at;
-    *at += padded(bed->workspace.bytes);
+    *at += padded(fixture->workspace.bytes);
     spc_status status =
         copy(t, &b.in, at, scene->in[one->draw], all[SPC_OPERAND_IN].bytes);
     if (status == SPC_OK)
@@ -78,16 +78,16 @@ static spc_status lay_side(const together *t, side *one, char **at,
 
 static spc_status allocate(together *t, int launches)
 {
-    const spc__bed *bed = t->g->bed;
-    const spc__sample_scene *scene = &bed->sample->scenes[t->s];
+    const spc__fixture *fixture = t->g->fixture;
+    const spc__sample_scene *scene = &fixture->sample->scenes[t->s];
     spc__operand all[SPC_OPERANDS];
 
-    spc__operands(all, &bed->sample->conv, scene->rows_in, scene->rows_out);
+    spc__operands(all, &fixture->sample->conv, scene->rows_in, scene->rows_out);
     size_t bytes = SIDES * (padded(all[SPC_OPERAND_IN].bytes) +
                             padded(all[SPC_OPERAND_RESIDUAL].bytes) +
-                            padded(bed->workspace.bytes) +
+                            padded(fixture->workspace.bytes) +
                             (size_t)launches * padded(t->out_bytes));
-    spc_status status = spc_memory_alloc((void **)&t->memory, bed->ctx, bytes);
+    spc_status status = spc_memory_alloc((void **)&t->memory, fixture->ctx, bytes);
     char *at = t->memory;
     for (int i = 0; i < SIDES && status == SPC_OK; i++)
         status = lay_side(t, &t->sides[i], &at, launches);
@@ -97,7 +97,7 @@ static spc_status allocate(together *t, int launches)
 static spc_status execute(const together *t, const spc_buffers *buffers,
                           void *stream)
 {
-    return spc__bed_execute_on(t->g->bed, t->g->tested->plan, t->s, buffers,
+    return spc__fixture_execute_on(t->g->fixture, t->g->tested->plan, t->s, buffers,
                                stream);
 }
 
@@ -123,7 +123,7 @@ static spc_status run_threads(together *t)
     spc_status status = allocate(t, 1);
 
     if (status == SPC_OK)
-        status = spc__pool_create(&pool, SIDES, spc__error_of(t->g->bed->ctx));
+        status = spc__pool_create(&pool, SIDES, spc__error_of(t->g->fixture->ctx));
     if (status == SPC_OK)
         spc__pool_run_together(pool, SIDES, run_side, t);
     spc__pool_free(pool);
@@ -138,58 +138,58 @@ static spc_status enqueue_branch(const together *t, const side *one,
                                  const spc__mark *begin, spc__mark *end,
                                  void *stream)
 {
-    const spc__bed *bed = t->g->bed;
-    spc__device *device = bed->ctx->device;
-    spc_error *error = spc__error_of(bed->ctx);
-    spc_status status = bed->ops->graph_depend(device, begin, 1, stream, error);
+    const spc__fixture *fixture = t->g->fixture;
+    spc__device *device = fixture->ctx->device;
+    spc_error *error = spc__error_of(fixture->ctx);
+    spc_status status = fixture->ops->graph_depend(device, begin, 1, stream, error);
 
     for (int n = 0; n < LAUNCHES && status == SPC_OK; n++)
         status = execute(t, &one->buffers[n], stream);
-    return status == SPC_OK ? bed->ops->graph_mark(device, end, stream, error)
+    return status == SPC_OK ? fixture->ops->graph_mark(device, end, stream, error)
                             : status;
 }
 
 static spc_status enqueue(void *payload, void *stream)
 {
     const together *t = payload;
-    const spc__bed *bed = t->g->bed;
-    spc_error *error = spc__error_of(bed->ctx);
+    const spc__fixture *fixture = t->g->fixture;
+    spc_error *error = spc__error_of(fixture->ctx);
     spc__mark begin, ends[SIDES];
     spc_status status =
-        bed->ops->graph_mark(bed->ctx->device, &begin, stream, error);
+        fixture->ops->graph_mark(fixture->ctx->device, &begin, stream, error);
 
     for (int i = 0; i < SIDES && status == SPC_OK; i++)
         status = enqueue_branch(t, &t->sides[i], &begin, &ends[i], stream);
-    return status == SPC_OK ? bed->ops->graph_depend(bed->ctx->device, ends,
+    return status == SPC_OK ? fixture->ops->graph_depend(fixture->ctx->device, ends,
                                                      SIDES, stream, error)
                             : status;
 }
 
 static spc_status run_graph(together *t, spc__graph *graph)
 {
-    const spc__bed *bed = t->g->bed;
-    spc_error *error = spc__error_of(bed->ctx);
+    const spc__fixture *fixture = t->g->fixture;
+    spc_error *error = spc__error_of(fixture->ctx);
     uint64_t digests[SIDES * LAUNCHES];
     spc_status status = SPC_OK;
 
     for (int i = 0; i < SIDES * LAUNCHES && status == SPC_OK; i++)
-        status = bed->ops->fill(
-            bed->ctx->device, t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
+        status = fixture->ops->fill(
+            fixture->ctx->device, t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
             NAN_BYTE, t->out_bytes, NULL, error);
     if (status == SPC_OK)
-        status = spc_ctx_synchronize(bed->ctx);
+        status = spc_ctx_synchronize(fixture->ctx);
     if (status == SPC_OK)
-        status = bed->ops->graph_launch(bed->ctx->device, graph, NULL, error);
+        status = fixture->ops->graph_launch(fixture->ctx->device, graph, NULL, error);
     if (status == SPC_OK)
-        status = spc_ctx_synchronize(bed->ctx);
+        status = spc_ctx_synchronize(fixture->ctx);
     if (status == SPC_OK)
-        status = spc__digester_begin(bed->digester);
+        status = spc__digester_begin(fixture->digester);
     for (int i = 0; i < SIDES * LAUNCHES && status == SPC_OK; i++)
         status = spc__digester_add(
-            bed->digester, t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
+            fixture->digester, t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
             t->out_bytes);
     if (status == SPC_OK)
-        status = spc__digester_end(bed->digester, digests);
+        status = spc__digester_end(fixture->digester, digests);
     for (int i = 0; i < SIDES * LAUNCHES && status == SPC_OK; i++)
         t->sides[i / LAUNCHES].wrong +=
             digests[i] != t->sides[i / LAUNCHES].right;
@@ -198,16 +198,16 @@ static spc_status run_graph(together *t, spc__graph *graph)
 
 static spc_status run_branches(together *t)
 {
-    const spc__bed *bed = t->g->bed;
+    const spc__fixture *fixture = t->g->fixture;
     spc__graph *graph = NULL;
     spc_status status = allocate(t, LAUNCHES);
 
     if (status == SPC_OK)
-        status = bed->ops->graph_create(bed->ctx->device, &graph, enqueue, t,
-                                        spc__error_of(bed->ctx));
+        status = fixture->ops->graph_create(fixture->ctx->device, &graph, enqueue, t,
+                                        spc__error_of(fixture->ctx));
     for (int i = 0; i < ROUNDS && status == SPC_OK; i++)
         status = run_graph(t, graph);
-    bed->ops->graph_free(bed->ctx->device, graph);
+    fixture->ops->graph_free(fixture->ctx->device, graph);
     return status;
 }
 
@@ -219,23 +219,23 @@ static spc_status run_branches(together *t)
  */
 void spc__gate_test_together(const spc__gate *g)
 {
-    const spc__sample *sample = g->bed->sample;
-    spc__bed *bed = g->bed;
-    bool on_host = bed->ops->runs_on_host_cores;
+    const spc__sample *sample = g->fixture->sample;
+    spc__fixture *fixture = g->fixture;
+    bool on_host = fixture->ops->runs_on_host_cores;
     together t = {.g = g, .s = sample->given + SPC__AWKWARD_MOST};
 
-    if (bed->ops->is_emulation || sample->scene_count == sample->given ||
-        (!on_host && bed->ops->graph_mark == NULL))
+    if (fixture->ops->is_emulation || sample->scene_count == sample->given ||
+        (!on_host && fixture->ops->graph_mark == NULL))
         return;
     for (int i = 0; i < SIDES; i++) {
         t.sides[i].draw = i == 0 ? SPC__COUNT : SPC__WIDE;
         t.sides[i].right = g->tested->first[t.s][t.sides[i].draw];
     }
-    spc_status status = spc__bed_set(bed, g->tested->plan, t.s);
-    t.out_bytes = bed->out.bytes;
+    spc_status status = spc__fixture_set(fixture, g->tested->plan, t.s);
+    t.out_bytes = fixture->out.bytes;
     if (status == SPC_OK && t.out_bytes > 0)
         status = on_host ? run_threads(&t) : run_branches(&t);
-    spc_memory_free(bed->ctx, t.memory);
+    spc_memory_free(fixture->ctx, t.memory);
     int wrong = t.sides[0].wrong + t.sides[1].wrong;
     if (status != SPC_OK)
         spc__gate_failed(g);

@@ -55,7 +55,7 @@ static const double host_searches = 0x1p22, host_products = 0x1p31,
 typedef struct maker {
     spc__large *to;
     int kind;
-    spc__bed *bed;
+    spc__fixture *fixture;
     const spc_conv *conv;
     spc_scene *scene;
     spc__random random;
@@ -66,9 +66,9 @@ typedef struct maker {
 
 /* ---- how large ----------------------------------------------------------- */
 
-static int64_t given_rows(const spc__bed *bed)
+static int64_t given_rows(const spc__fixture *fixture)
 {
-    const spc__sample *sample = bed->sample;
+    const spc__sample *sample = fixture->sample;
     int64_t most = 0;
 
     for (int s = 0; s < sample->given; s++)
@@ -77,15 +77,15 @@ static int64_t given_rows(const spc__bed *bed)
     return most;
 }
 
-static bool has_room(const spc__bed *bed, int64_t rows)
+static bool has_room(const spc__fixture *fixture, int64_t rows)
 {
-    return rows <= most_entries / spc__conv_offsets(&bed->sample->conv);
+    return rows <= most_entries / spc__conv_offsets(&fixture->sample->conv);
 }
 
 /* A row of many has few neighbours; a row of a block has all. */
-static double products_of(const spc__bed *bed, int kind, int64_t rows)
+static double products_of(const spc__fixture *fixture, int kind, int64_t rows)
 {
-    const spc_conv *conv = &bed->sample->conv;
+    const spc_conv *conv = &fixture->sample->conv;
     double seen = spc__conv_offsets(conv);
 
     if (kind == SPC__LARGE_MANY)
@@ -93,19 +93,19 @@ static double products_of(const spc__bed *bed, int kind, int64_t rows)
     return (double)rows * seen * spc__conv_group_in(conv) * conv->cout;
 }
 
-static bool has_time(const spc__bed *bed, int kind, int64_t rows)
+static bool has_time(const spc__fixture *fixture, int kind, int64_t rows)
 {
-    double products = products_of(bed, kind, rows);
-    double most = given_rows(bed) < MANY_ROWS && rows >= LEAST_ROWS
+    double products = products_of(fixture, kind, rows);
+    double most = given_rows(fixture) < MANY_ROWS && rows >= LEAST_ROWS
                       ? few_products
                       : host_products;
 
-    if (!bed->ops->runs_on_host_cores)
+    if (!fixture->ops->runs_on_host_cores)
         return true;
-    if (bed->ops->is_emulation)
+    if (fixture->ops->is_emulation)
         return kind == SPC__LARGE_BLOCK && products <= emulated_products;
     return products <= most &&
-           (double)rows * spc__conv_offsets(&bed->sample->conv) <=
+           (double)rows * spc__conv_offsets(&fixture->sample->conv) <=
                host_searches;
 }
 
@@ -113,26 +113,26 @@ static bool has_time(const spc__bed *bed, int kind, int64_t rows)
  * Half as many again as a given scene has, as a bucket is half an octave. A
  * processor without time for 2^17 rows gets four times the given rows.
  */
-static int64_t many_rows(const spc__bed *bed)
+static int64_t many_rows(const spc__fixture *fixture)
 {
-    int64_t given = given_rows(bed), rows = given + given / 2;
-    bool is_gradient = bed->sample->conv.pass == SPC_WGRAD;
+    int64_t given = given_rows(fixture), rows = given + given / 2;
+    bool is_gradient = fixture->sample->conv.pass == SPC_WGRAD;
 
     if (rows < LEAST_ROWS)
         rows = LEAST_ROWS;
-    if (!bed->ops->runs_on_host_cores || given >= MANY_ROWS ||
-        (has_room(bed, rows) && has_time(bed, SPC__LARGE_MANY, rows)))
+    if (!fixture->ops->runs_on_host_cores || given >= MANY_ROWS ||
+        (has_room(fixture, rows) && has_time(fixture, SPC__LARGE_MANY, rows)))
         return rows;
     if (is_gradient && 4 * given < GRADIENT_ROWS &&
-        has_room(bed, GRADIENT_ROWS) &&
-        has_time(bed, SPC__LARGE_MANY, GRADIENT_ROWS))
+        has_room(fixture, GRADIENT_ROWS) &&
+        has_time(fixture, SPC__LARGE_MANY, GRADIENT_ROWS))
         return GRADIENT_ROWS;
     return 4 * given;
 }
 
-static int64_t wanted_rows(const spc__bed *bed, int kind)
+static int64_t wanted_rows(const spc__fixture *fixture, int kind)
 {
-    return kind == SPC__LARGE_BLOCK ? BLOCK_ROWS : many_rows(bed);
+    return kind == SPC__LARGE_BLOCK ? BLOCK_ROWS : many_rows(fixture);
 }
 
 /* ---- the scene ----------------------------------------------------------- */
@@ -242,7 +242,7 @@ static spc_status draw_scene(maker *m, int64_t rows)
 static spc_status build_map(maker *m)
 {
     spc__large *to = m->to;
-    spc_ctx *ctx = m->bed->ctx;
+    spc_ctx *ctx = m->fixture->ctx;
 
     to->rows_in = to->rows_out = spc_scene_rows(m->scene);
     if (spc_conv_is_linear(m->conv))
@@ -258,10 +258,10 @@ static spc_status build_map(maker *m)
 
 /* ---- data ---------------------------------------------------------------- */
 
-spc_status spc__large_upload(spc__guarded *to, spc__bed *bed, spc_operand which,
+spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture, spc_operand which,
                              const float *pattern, int64_t rows)
 {
-    const spc_conv *conv = &bed->sample->conv;
+    const spc_conv *conv = &fixture->sample->conv;
     spc__operand all = spc__operand_of(conv, which, rows);
     spc__operand some = spc__operand_of(conv, which, PATTERN);
     size_t step =
@@ -269,12 +269,12 @@ spc_status spc__large_upload(spc__guarded *to, spc__bed *bed, spc_operand which,
     char *encoded = malloc(step);
 
     if (encoded == NULL)
-        return spc__fail_memory(spc__error_of(bed->ctx), step);
+        return spc__fail_memory(spc__error_of(fixture->ctx), step);
     spc__encode_rows(encoded, &some, pattern);
-    spc_status status = spc__guarded_lay(&bed->guards, to, all.bytes, 0);
+    spc_status status = spc__guarded_lay(&fixture->guards, to, all.bytes, 0);
     for (size_t at = 0; at < all.bytes && status == SPC_OK; at += step)
         status =
-            spc_memory_upload(to->data + at, bed->ctx, encoded,
+            spc_memory_upload(to->data + at, fixture->ctx, encoded,
                               all.bytes - at < step ? all.bytes - at : step);
     free(encoded);
     return status;
@@ -290,12 +290,12 @@ static spc_status draw_patterns(maker *m)
     if ((m->in = malloc(in)) == NULL || (m->residual = malloc(out)) == NULL)
         return spc__fail_memory(m->error, in + out);
     spc__draw_in(m->in, conv, SPC__COUNT, PATTERN, &m->random);
-    spc_status status = spc__large_upload(&m->to->in, m->bed, SPC_OPERAND_IN,
+    spc_status status = spc__large_upload(&m->to->in, m->fixture, SPC_OPERAND_IN,
                                           m->in, m->to->rows_in);
     if (!adds || status != SPC_OK)
         return status;
     spc__draw_residual(m->residual, conv, SPC__COUNT, PATTERN, &m->random);
-    return spc__large_upload(&m->to->residual, m->bed, SPC_OPERAND_RESIDUAL,
+    return spc__large_upload(&m->to->residual, m->fixture, SPC_OPERAND_RESIDUAL,
                              m->residual, m->to->rows_out);
 }
 
@@ -342,7 +342,7 @@ static spc_status read_weights(maker *m)
     if ((m->weights = malloc(3 * bytes)) == NULL)
         return spc__fail_memory(m->error, 3 * bytes);
     spc__dtype_of(conv->dtype)
-        ->decode(m->weights, m->bed->sample->weights[SPC__COUNT], n);
+        ->decode(m->weights, m->fixture->sample->weights[SPC__COUNT], n);
     if (conv->pass != SPC_DGRAD)
         return SPC_OK;
     float *places = m->weights + n;
@@ -373,7 +373,7 @@ static float *chosen_residuals(const maker *m, float *to)
 static spc_status expect(maker *m, const spc_relation *relation, float *sums,
                          float *residual)
 {
-    const spc__sample *sample = m->bed->sample;
+    const spc__sample *sample = m->fixture->sample;
     spc__large *to = m->to;
     spc__values values = {m->in,
                           m->weights,
@@ -383,7 +383,7 @@ static spc_status expect(maker *m, const spc_relation *relation, float *sums,
                           sample->scales[SPC__COUNT]};
     spc__seen seen = spc__relation_seen(relation);
     spc__operand out = spc__operand_of(m->conv, SPC_OPERAND_OUT, to->count);
-    spc_ctx *ctx = m->bed->ctx;
+    spc_ctx *ctx = m->fixture->ctx;
 
     for (int64_t i = 0; i < seen.slots * to->count; i++)
         relation->index[i] %= PATTERN; /* -1 is kept */
@@ -401,7 +401,7 @@ static spc_status expect(maker *m, const spc_relation *relation, float *sums,
 static spc_status know_rows(maker *m)
 {
     spc__large *to = m->to;
-    spc_ctx *ctx = m->bed->ctx;
+    spc_ctx *ctx = m->fixture->ctx;
     spc__operand out = spc__operand_of(m->conv, SPC_OPERAND_OUT, to->count);
     size_t results = (size_t)(to->count * m->conv->cout), extra = 16;
     spc__row_list only = {to->at, to->count};
@@ -440,7 +440,7 @@ static spc_status draw_and_know(maker *m)
 
     choose_rows(m);
     if (m->conv->pass == SPC_WGRAD)
-        return spc__large_know_gradient(m->to, m->bed, m->scene, &m->random);
+        return spc__large_know_gradient(m->to, m->fixture, m->scene, &m->random);
     if ((status = draw_patterns(m)) == SPC_OK &&
         (status = read_weights(m)) == SPC_OK)
         status = know_rows(m);
@@ -458,7 +458,7 @@ static spc_status make(maker *m, int64_t rows)
         status = draw_and_know(m);
     if (status == SPC_OK)
         status = spc__guarded_lay(
-            &m->bed->guards, &to->out,
+            &m->fixture->guards, &to->out,
             spc__operand_of(m->conv, SPC_OPERAND_OUT, to->rows_out).bytes, 0);
     to->is_there = status == SPC_OK && to->count > 0;
     spc_scene_free(m->scene);
@@ -469,18 +469,18 @@ static spc_status make(maker *m, int64_t rows)
 }
 
 /* Frees everything that the scene uses. */
-static void give_up(spc__large *large, const spc__bed *bed)
+static void give_up(spc__large *large, const spc__fixture *fixture)
 {
-    spc__log_printf(&bed->ctx->log, SPC_LOG_WARNING,
+    spc__log_printf(&fixture->ctx->log, SPC_LOG_WARNING,
                     "a large scene is not looked at: %s",
-                    spc__error_of(bed->ctx)->text);
-    spc__error_clear(spc__error_of(bed->ctx));
+                    spc__error_of(fixture->ctx)->text);
+    spc__error_clear(spc__error_of(fixture->ctx));
     spc_map_free(large->map);
     large->map = NULL;
-    spc__guarded_release(&bed->guards, &large->in);
-    spc__guarded_release(&bed->guards, &large->residual);
-    spc__guarded_release(&bed->guards, &large->out);
-    spc__guarded_release(&bed->guards, &large->workspace);
+    spc__guarded_release(&fixture->guards, &large->in);
+    spc__guarded_release(&fixture->guards, &large->residual);
+    spc__guarded_release(&fixture->guards, &large->out);
+    spc__guarded_release(&fixture->guards, &large->workspace);
     large->is_there = false;
 }
 
@@ -488,67 +488,67 @@ static void give_up(spc__large *large, const spc__bed *bed)
  * False for an inverse layer of nearest points: the oracle needs all outputs to
  * find each nearest one.
  */
-static bool is_for(const spc__bed *bed)
+static bool is_for(const spc__fixture *fixture)
 {
-    const spc_conv *conv = &bed->sample->conv;
+    const spc_conv *conv = &fixture->sample->conv;
     spc__operand weights = spc__operand_of(conv, SPC_OPERAND_WEIGHTS, 0);
     bool places_are_exact = weights.rows * weights.columns < 1 << 24;
 
     if (spc__conv_has_triplets(conv) && spc__conv_is_inverse(conv) &&
         conv->geometry.nearest > 0)
         return false;
-    return bed->sample->weights[SPC__COUNT] != NULL &&
+    return fixture->sample->weights[SPC__COUNT] != NULL &&
            (conv->pass != SPC_DGRAD || places_are_exact);
 }
 
-spc_status spc__bed_large(spc__large **out, spc__bed *bed, int kind)
+spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture, int kind)
 {
-    spc__large *large = bed->large[kind];
-    maker m = {.kind = kind, .bed = bed, .conv = &bed->sample->conv};
-    int64_t rows = wanted_rows(bed, kind);
+    spc__large *large = fixture->large[kind];
+    maker m = {.kind = kind, .fixture = fixture, .conv = &fixture->sample->conv};
+    int64_t rows = wanted_rows(fixture, kind);
 
     *out = large;
     if (large != NULL)
         return SPC_OK;
-    m.error = spc__error_of(bed->ctx);
-    if ((m.to = large = bed->large[kind] = calloc(1, sizeof(*large))) == NULL)
+    m.error = spc__error_of(fixture->ctx);
+    if ((m.to = large = fixture->large[kind] = calloc(1, sizeof(*large))) == NULL)
         return spc__fail_memory(m.error, sizeof(*large));
     *out = large;
-    if (!is_for(bed) || (kind == SPC__LARGE_BLOCK && !fits_block(m.conv)))
+    if (!is_for(fixture) || (kind == SPC__LARGE_BLOCK && !fits_block(m.conv)))
         return SPC_OK;
-    bool in_time = has_time(bed, kind, rows);
-    if (!in_time || !has_room(bed, rows)) {
-        spc__log_printf(&bed->ctx->log, SPC_LOG_DEBUG,
+    bool in_time = has_time(fixture, kind, rows);
+    if (!in_time || !has_room(fixture, rows)) {
+        spc__log_printf(&fixture->ctx->log, SPC_LOG_DEBUG,
                         "a scene of %lld rows is not looked at: that takes "
                         "too much %s",
                         (long long)rows, in_time ? "memory" : "time here");
         return SPC_OK;
     }
     spc__random_init(&m.random,
-                     bed->sample->seed ^ 0x6c61726765 ^ (uint64_t)kind);
+                     fixture->sample->seed ^ 0x6c61726765 ^ (uint64_t)kind);
     uint64_t start = spc__now_ns();
     spc_status status = make(&m, rows);
     if (status == SPC_OK)
-        spc__log_printf(&bed->ctx->log, SPC_LOG_DEBUG,
+        spc__log_printf(&fixture->ctx->log, SPC_LOG_DEBUG,
                         "a scene of %lld rows, of which %lld are compared, "
                         "made in %.3f s",
                         (long long)large->rows_out, (long long)large->count,
                         (double)(spc__now_ns() - start) * 1e-9);
     if (status == SPC_OK || status == SPC_EINTERRUPTED)
         return status;
-    give_up(large, bed);
+    give_up(large, fixture);
     return SPC_OK;
 }
 
-void spc__large_free(spc__large *large, const spc__bed *bed)
+void spc__large_free(spc__large *large, const spc__fixture *fixture)
 {
     if (large == NULL)
         return;
     spc_map_free(large->map);
-    spc__guarded_release(&bed->guards, &large->in);
-    spc__guarded_release(&bed->guards, &large->residual);
-    spc__guarded_release(&bed->guards, &large->out);
-    spc__guarded_release(&bed->guards, &large->workspace);
+    spc__guarded_release(&fixture->guards, &large->in);
+    spc__guarded_release(&fixture->guards, &large->residual);
+    spc__guarded_release(&fixture->guards, &large->out);
+    spc__guarded_release(&fixture->guards, &large->workspace);
     free(large->got);
     free(large->exact);
     free(large->slack);
@@ -557,7 +557,7 @@ void spc__large_free(spc__large *large, const spc__bed *bed)
 
 /* ---- running ------------------------------------------------------------- */
 
-static spc_status prepare(spc__large *large, const spc__bed *bed,
+static spc_status prepare(spc__large *large, const spc__fixture *fixture,
                           spc_plan *plan)
 {
     spc_status status =
@@ -567,48 +567,48 @@ static spc_status prepare(spc__large *large, const spc__bed *bed,
                        : spc_plan_workspace_bytes_linear(plan, large->rows_out);
 
     return status == SPC_OK
-               ? spc__guarded_lay(&bed->guards, &large->workspace, bytes, 0)
+               ? spc__guarded_lay(&fixture->guards, &large->workspace, bytes, 0)
                : status;
 }
 
-static spc_status fetch(const spc__large *large, const spc__bed *bed)
+static spc_status fetch(const spc__large *large, const spc__fixture *fixture)
 {
     spc__operand out =
-        spc__operand_of(&bed->sample->conv, SPC_OPERAND_OUT, large->rows_out);
+        spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT, large->rows_out);
     size_t element = spc__dtype_of(out.dtype)->bytes;
     size_t pitch = (size_t)out.pitch * element;
     spc_status status = SPC_OK;
 
-    if (bed->sample->conv.pass == SPC_WGRAD)
-        return spc_memory_download(large->got, bed->ctx, large->out.data,
+    if (fixture->sample->conv.pass == SPC_WGRAD)
+        return spc_memory_download(large->got, fixture->ctx, large->out.data,
                                    large->out.bytes);
     for (int64_t i = 0; i < large->count && status == SPC_OK; i++)
         status = spc_memory_download(
-            (char *)large->got + (size_t)i * pitch, bed->ctx,
+            (char *)large->got + (size_t)i * pitch, fixture->ctx,
             large->out.data + (size_t)large->at[i] * pitch,
             (size_t)out.columns * element);
     return status;
 }
 
-spc_status spc__large_run(spc__large *large, spc__bed *bed, spc_plan *plan,
+spc_status spc__large_run(spc__large *large, spc__fixture *fixture, spc_plan *plan,
                           const void *packed)
 {
-    spc_ctx *ctx = bed->ctx;
+    spc_ctx *ctx = fixture->ctx;
     spc_buffers buffers;
-    spc_status status = prepare(large, bed, plan);
+    spc_status status = prepare(large, fixture, plan);
 
     if (status == SPC_ENOMEM) {
-        give_up(large, bed);
+        give_up(large, fixture);
         return SPC_OK;
     }
-    spc__bed_buffers(&buffers, bed, 0, SPC__COUNT);
+    spc__fixture_buffers(&buffers, fixture, 0, SPC__COUNT);
     buffers.in = large->in.data;
     buffers.out = large->out.data;
     buffers.residual = large->residual.data;
     buffers.workspace = large->workspace.data;
     buffers.weights = packed;
     if (status == SPC_OK)
-        status = bed->ops->fill(ctx->device, large->out.data, SPC__ZONE_BYTE,
+        status = fixture->ops->fill(ctx->device, large->out.data, SPC__ZONE_BYTE,
                                 large->out.bytes, NULL, spc__error_of(ctx));
     if (status == SPC_OK)
         status = large->map != NULL
@@ -617,5 +617,5 @@ spc_status spc__large_run(spc__large *large, spc__bed *bed, spc_plan *plan,
                                                &buffers, NULL);
     if (status == SPC_OK)
         status = spc_ctx_synchronize(ctx);
-    return status == SPC_OK ? fetch(large, bed) : status;
+    return status == SPC_OK ? fetch(large, fixture) : status;
 }

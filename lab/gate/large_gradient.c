@@ -19,7 +19,7 @@
 
 typedef struct maker {
     spc__large *to;
-    spc__bed *bed;
+    spc__fixture *fixture;
     const spc_conv *conv;
     spc__operand out;
     /* [PATTERN], [count] rows; in the result's layout */
@@ -38,7 +38,7 @@ static spc_status allocate(maker *m)
     m->to->got = malloc(m->out.bytes + 1);
     m->to->exact = malloc(m->out.bytes + 1);
     if (m->x == NULL || m->to->got == NULL || m->to->exact == NULL)
-        return spc__fail_memory(spc__error_of(m->bed->ctx),
+        return spc__fail_memory(spc__error_of(m->fixture->ctx),
                                 all * sizeof(float));
     m->dy = m->x + x;
     m->before = m->dy + dy;
@@ -50,7 +50,7 @@ static spc_status allocate(maker *m)
 static spc_status upload_dy(const maker *m)
 {
     spc__large *to = m->to;
-    spc_ctx *ctx = m->bed->ctx;
+    spc_ctx *ctx = m->fixture->ctx;
     spc__operand all =
         spc__operand_of(m->conv, SPC_OPERAND_RESIDUAL, to->rows_out);
     spc__operand one = spc__operand_of(m->conv, SPC_OPERAND_RESIDUAL, 1);
@@ -60,9 +60,9 @@ static spc_status upload_dy(const maker *m)
     if (encoded == NULL)
         return spc__fail_memory(spc__error_of(ctx), one.bytes);
     spc_status status =
-        spc__guarded_lay(&m->bed->guards, &to->residual, all.bytes, 0);
+        spc__guarded_lay(&m->fixture->guards, &to->residual, all.bytes, 0);
     if (status == SPC_OK)
-        status = m->bed->ops->fill(ctx->device, to->residual.data, 0, all.bytes,
+        status = m->fixture->ops->fill(ctx->device, to->residual.data, 0, all.bytes,
                                    NULL, spc__error_of(ctx));
     for (int64_t i = 0; i < to->count && status == SPC_OK; i++) {
         spc__encode_rows(encoded, &one, m->dy + i * m->conv->cout);
@@ -77,7 +77,7 @@ static spc_status upload_dy(const maker *m)
 static spc_status expect(const maker *m, const spc_scene *scene)
 {
     spc__large *to = m->to;
-    spc_ctx *ctx = m->bed->ctx;
+    spc_ctx *ctx = m->fixture->ctx;
     spc__row_list only = {to->at, to->count};
     spc_relation relation = {0};
     spc__values values = {.in = m->x, .residual = m->dy, .weights = m->before};
@@ -98,11 +98,11 @@ static spc_status expect(const maker *m, const spc_scene *scene)
     return status;
 }
 
-spc_status spc__large_know_gradient(spc__large *large, spc__bed *bed,
+spc_status spc__large_know_gradient(spc__large *large, spc__fixture *fixture,
                                     const spc_scene *scene, spc__random *random)
 {
-    const spc__sample *sample = bed->sample;
-    maker m = {.to = large, .bed = bed, .conv = &sample->conv};
+    const spc__sample *sample = fixture->sample;
+    maker m = {.to = large, .fixture = fixture, .conv = &sample->conv};
 
     m.out = spc__operand_of(m.conv, SPC_OPERAND_OUT, large->rows_out);
     spc_status status = allocate(&m);
@@ -113,7 +113,7 @@ spc_status spc__large_know_gradient(spc__large *large, spc__bed *bed,
             spc__dtype_of(m.out.dtype)
                 ->decode(m.before, sample->weights[SPC__COUNT],
                          (size_t)(m.out.rows * m.out.columns));
-        status = spc__large_upload(&large->in, bed, SPC_OPERAND_IN, m.x,
+        status = spc__large_upload(&large->in, fixture, SPC_OPERAND_IN, m.x,
                                    large->rows_in);
     }
     if (status == SPC_OK)

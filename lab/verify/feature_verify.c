@@ -7,7 +7,7 @@
  * which the widest moves need, and as misaligned slices with gaps, which
  * prevent them.
  */
-#include "lab/verify/feature_bed.h"
+#include "lab/verify/feature_fixture.h"
 
 #include "base/error.h"
 #include "context/ctx.h"
@@ -25,31 +25,31 @@ static const struct {
 };
 enum { RUNS = sizeof(runs) / sizeof(runs[0]) };
 
-static spc_status run_once(spc__feature_bed *bed, int i, uint64_t seed,
+static spc_status run_once(spc__feature_fixture *fixture, int i, uint64_t seed,
                            double *error)
 {
     spc__feature_draw draw = {seed + (uint64_t)i, runs[i].integers,
                               runs[i].shift, runs[i].wider};
     spc_status status;
 
-    if ((status = spc__ctx_check_cancel(bed->ctx)) != SPC_OK ||
-        (status = spc__feature_bed_fill(bed, &draw)) != SPC_OK ||
-        (status = spc__feature_bed_clear(bed)) != SPC_OK ||
-        (status = spc__feature_bed_run(bed, NULL)) != SPC_OK)
+    if ((status = spc__ctx_check_cancel(fixture->ctx)) != SPC_OK ||
+        (status = spc__feature_fixture_fill(fixture, &draw)) != SPC_OK ||
+        (status = spc__feature_fixture_clear(fixture)) != SPC_OK ||
+        (status = spc__feature_fixture_run(fixture, NULL)) != SPC_OK)
         return status;
-    return spc__feature_bed_check(bed, error);
+    return spc__feature_fixture_check(fixture, error);
 }
 
 static spc_status verify_on(spc_ctx *ctx, const spc_feature *feature,
                             const spc_scene *scene, uint64_t seed,
                             double *error)
 {
-    spc__feature_bed bed;
-    spc_status status = spc__feature_bed_open(&bed, ctx, feature, scene);
+    spc__feature_fixture fixture;
+    spc_status status = spc__feature_fixture_open(&fixture, ctx, feature, scene);
 
     for (int i = 0; i < RUNS && status == SPC_OK; i++)
-        status = run_once(&bed, i, seed, error);
-    spc__feature_bed_release(&bed);
+        status = run_once(&fixture, i, seed, error);
+    spc__feature_fixture_release(&fixture);
     return status;
 }
 

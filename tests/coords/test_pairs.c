@@ -82,7 +82,7 @@ typedef struct bench {
     spc_conv conv;
     spc_scene *scene;
     spc__sample sample;
-    spc__bed *bed;
+    spc__fixture *fixture;
 } bench;
 
 static void bench_open(bench *b, const char *layer, const char *scene,
@@ -99,13 +99,13 @@ static void bench_open(bench *b, const char *layer, const char *scene,
     assert_ok(
         spc__sample_init(&b->sample, &b->conv, &source, 1, &options, &error),
         error.text);
-    assert_ok(spc__bed_create(&b->bed, b->ctx, &b->sample),
+    assert_ok(spc__fixture_create(&b->fixture, b->ctx, &b->sample),
               spc_ctx_error(b->ctx));
 }
 
 static void bench_close(bench *b)
 {
-    spc__bed_free(b->bed);
+    spc__fixture_free(b->fixture);
     spc__sample_release(&b->sample);
     spc_scene_free(b->scene);
     spc_ctx_free(b->ctx);
@@ -181,12 +181,12 @@ START_TEST(every_dataflow_gives_what_the_oracle_gives)
     }
     spc_plan *plan =
         plan_of(b.ctx, &b.conv, cases[_i].template_name, cases[_i].values);
-    assert_ok(spc__gate_enter(&tested, b.bed, plan), spc_ctx_error(b.ctx));
-    spc__gate_verify(&verdict, b.bed, &tested);
+    assert_ok(spc__gate_enter(&tested, b.fixture, plan), spc_ctx_error(b.ctx));
+    spc__gate_verify(&verdict, b.fixture, &tested);
     ck_assert_msg(verdict.status == SPC__TRIAL_OK, "%s %s, %s: %s",
                   cases[_i].template_name, cases[_i].values, cases[_i].layer,
                   verdict.note);
-    spc__gate_leave(&tested, b.bed);
+    spc__gate_leave(&tested, b.fixture);
     spc_plan_free(plan);
     bench_close(&b);
 }
@@ -203,23 +203,23 @@ static void *result_of(bench *b, const char *name, const char *values,
     spc__guarded packed = {0};
     void *result;
 
-    assert_ok(spc__bed_prepare(b->bed, plan), spc_ctx_error(b->ctx));
-    assert_ok(spc__bed_pack(b->bed, &packed, plan, draw),
+    assert_ok(spc__fixture_prepare(b->fixture, plan), spc_ctx_error(b->ctx));
+    assert_ok(spc__fixture_pack(b->fixture, &packed, plan, draw),
               spc_ctx_error(b->ctx));
-    assert_ok(spc__bed_set(b->bed, plan, 0), spc_ctx_error(b->ctx));
-    assert_ok(spc__bed_fill_out(b->bed, poison), spc_ctx_error(b->ctx));
-    if (b->bed->workspace.bytes > 0)
-        assert_ok(b->bed->ops->fill(b->ctx->device, b->bed->workspace.data,
-                                    poison, b->bed->workspace.bytes, NULL,
+    assert_ok(spc__fixture_set(b->fixture, plan, 0), spc_ctx_error(b->ctx));
+    assert_ok(spc__fixture_fill_out(b->fixture, poison), spc_ctx_error(b->ctx));
+    if (b->fixture->workspace.bytes > 0)
+        assert_ok(b->fixture->ops->fill(b->ctx->device, b->fixture->workspace.data,
+                                    poison, b->fixture->workspace.bytes, NULL,
                                     spc__error_of(b->ctx)),
                   spc_ctx_error(b->ctx));
-    assert_ok(spc__bed_execute(b->bed, plan, 0, draw, packed.data, NULL),
+    assert_ok(spc__fixture_execute(b->fixture, plan, 0, draw, packed.data, NULL),
               spc_ctx_error(b->ctx));
-    assert_ok(spc__bed_fetch(b->bed), spc_ctx_error(b->ctx));
-    *bytes = b->bed->out.bytes;
+    assert_ok(spc__fixture_fetch(b->fixture), spc_ctx_error(b->ctx));
+    *bytes = b->fixture->out.bytes;
     result = malloc(*bytes);
-    memcpy(result, b->bed->host, *bytes);
-    spc__guarded_release(&b->bed->guards, &packed);
+    memcpy(result, b->fixture->host, *bytes);
+    spc__guarded_release(&b->fixture->guards, &packed);
     spc_plan_free(plan);
     return result;
 }
@@ -322,7 +322,7 @@ START_TEST(the_workspace_holds_all_pairs_that_can_come)
 
     bench_open(&b, "subm,cin=32,cout=32,k=3", "gen:uniform,n=300,extent=9",
                false);
-    spc_map *map = b.bed->maps[0];
+    spc_map *map = b.fixture->maps[0];
     spc_plan *plan = plan_of(b.ctx, &b.conv, "pairs_mma", "");
     size_t most = row * 27 * (size_t)map->to->rows_padded;
 
@@ -347,18 +347,18 @@ START_TEST(a_map_without_pairs_is_not_prepared)
     spc_plan *plan = plan_of(b.ctx, &b.conv, "pairs_mma", "near=2");
     spc_buffers none = {0};
 
-    assert_ok(spc__map_prepare(b.bed->maps[0], "gray",
+    assert_ok(spc__map_prepare(b.fixture->maps[0], "gray",
                                spc__plan_launch(plan)->tile_rows, NULL),
               spc_ctx_error(b.ctx));
-    ck_assert_int_eq(spc_plan_execute(plan, b.bed->maps[0], &none, NULL),
+    ck_assert_int_eq(spc_plan_execute(plan, b.fixture->maps[0], &none, NULL),
                      SPC_ESTATE);
     assert_says(spc_ctx_error(b.ctx), "not prepared");
-    ck_assert_int_eq(spc__plan_relayout(plan, b.bed->maps[0], NULL),
+    ck_assert_int_eq(spc__plan_relayout(plan, b.fixture->maps[0], NULL),
                      SPC_ESTATE);
     assert_says(spc_ctx_error(b.ctx), "pairs by offset were never prepared");
-    assert_ok(spc_map_prepare(b.bed->maps[0], plan, NULL),
+    assert_ok(spc_map_prepare(b.fixture->maps[0], plan, NULL),
               spc_ctx_error(b.ctx));
-    assert_ok(spc__plan_relayout(plan, b.bed->maps[0], NULL),
+    assert_ok(spc__plan_relayout(plan, b.fixture->maps[0], NULL),
               spc_ctx_error(b.ctx));
     spc_plan_free(plan);
     bench_close(&b);

@@ -29,7 +29,7 @@ typedef struct harness {
     spc_map *map;
     spc_plan *plan;
     spc__sample sample;
-    spc__bed *bed;
+    spc__fixture *fixture;
     spc_buffers buffers;
     void *packed, *workspace;
 } harness;
@@ -76,8 +76,8 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
     assert_ok(
         spc__sample_init(&r->sample, &r->conv, &source, 1, &options, &error),
         error.text);
-    assert_ok(spc__bed_create(&r->bed, ctx, &r->sample), spc_ctx_error(ctx));
-    assert_ok(spc__guarded_lay(&r->bed->guards, &r->bed->out,
+    assert_ok(spc__fixture_create(&r->fixture, ctx, &r->sample), spc_ctx_error(ctx));
+    assert_ok(spc__guarded_lay(&r->fixture->guards, &r->fixture->out,
                            spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT,
                                                   spc_scene_rows(r->scene)), 0),
               spc_ctx_error(ctx));
@@ -89,9 +89,9 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
               spc_ctx_error(ctx));
     if (layout == SPC_KRSC)
         assert_ok(spc_plan_pack(r->packed, r->plan,
-                                r->bed->weights[SPC__REAL].data, layout, NULL),
+                                r->fixture->weights[SPC__REAL].data, layout, NULL),
                   spc_ctx_error(ctx));
-    spc__bed_buffers(&r->buffers, r->bed, 0, SPC__REAL);
+    spc__fixture_buffers(&r->buffers, r->fixture, 0, SPC__REAL);
     r->buffers.weights = r->packed;
     r->buffers.workspace = r->workspace;
 }
@@ -99,17 +99,17 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
 /* Fills the result with NaN, so that an element that is not written shows. */
 static inline void harness_poison(harness *r)
 {
-    assert_ok(r->bed->ops->fill(r->ctx->device, r->bed->out.data, 0xff,
-                                r->bed->out.bytes, NULL, spc__error_of(r->ctx)),
+    assert_ok(r->fixture->ops->fill(r->ctx->device, r->fixture->out.data, 0xff,
+                                r->fixture->out.bytes, NULL, spc__error_of(r->ctx)),
               spc_ctx_error(r->ctx));
 }
 
 /* Compares the result with the oracle's. */
 static inline void harness_compare(harness *r)
 {
-    assert_ok(spc__bed_fetch(r->bed), spc_ctx_error(r->ctx));
+    assert_ok(spc__fixture_fetch(r->fixture), spc_ctx_error(r->ctx));
     spc__worst worst =
-        spc__sample_compare(&r->sample, 0, SPC__REAL, r->bed->host);
+        spc__sample_compare(&r->sample, 0, SPC__REAL, r->fixture->host);
     ck_assert_msg(worst.error <= 1, "row %lld, channel %d is %g, must be %g",
                   (long long)worst.row, worst.channel, worst.got,
                   worst.reference);
@@ -126,7 +126,7 @@ static inline void harness_check(harness *r)
 
 static inline void harness_close(harness *r)
 {
-    spc__bed_free(r->bed);
+    spc__fixture_free(r->fixture);
     spc__sample_release(&r->sample);
     spc_memory_free(r->ctx, r->packed);
     spc_memory_free(r->ctx, r->workspace);

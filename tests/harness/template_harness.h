@@ -12,7 +12,7 @@
 #include "context/ctx.h"
 #include "harness/layer_harness.h"
 #include "lab/gate/gate.h"
-#include "lab/sample/bed.h"
+#include "lab/sample/fixture.h"
 #include "operators/conv.h"
 #include "plan/plan.h"
 #include "tuner/targets.h"
@@ -22,10 +22,10 @@
 /*
  * Runs the template's default through the whole gate, if it accepts the layer.
  */
-static inline bool check_template(spc__bed *bed, spc__template *tpl,
+static inline bool check_template(spc__fixture *fixture, spc__template *tpl,
                                   const char *layer)
 {
-    spc_ctx *ctx = bed->ctx;
+    spc_ctx *ctx = fixture->ctx;
     const char *name = spc__template_name(tpl);
     spc__attrs problem = {0};
     spc__tested tested = {0};
@@ -36,20 +36,20 @@ static inline bool check_template(spc__bed *bed, spc__template *tpl,
     if (strcmp(spc__template_role(tpl), "conv") != 0 ||
         !spc__ctx_serves(ctx, tpl))
         return false;
-    spc__conv_attrs(&problem, &bed->sample->conv);
+    spc__conv_attrs(&problem, &fixture->sample->conv);
     if (spc__template_accepts(tpl, &problem, &ctx->target,
                               spc__error_of(ctx)) != SPC_OK)
         return false;
     assert_ok(spc__ctx_code(&code, ctx, name, &problem, NULL, SPC_PLAN_JIT),
               spc_ctx_error(ctx));
-    assert_ok(spc__plan_create_from(&plan, ctx, &bed->sample->conv, &code, name,
+    assert_ok(spc__plan_create_from(&plan, ctx, &fixture->sample->conv, &code, name,
                                     "default"),
               spc_ctx_error(ctx));
-    assert_ok(spc__gate_enter(&tested, bed, plan), spc_ctx_error(ctx));
-    spc__gate_verify(&verdict, bed, &tested);
+    assert_ok(spc__gate_enter(&tested, fixture, plan), spc_ctx_error(ctx));
+    spc__gate_verify(&verdict, fixture, &tested);
     ck_assert_msg(verdict.status == SPC__TRIAL_OK, "%s, %s: %s", layer, name,
                   verdict.note);
-    spc__gate_leave(&tested, bed);
+    spc__gate_leave(&tested, fixture);
     spc_plan_free(plan);
     return true;
 }
@@ -64,7 +64,7 @@ static inline int check_layer(spc_ctx *ctx, const char *layer, uint64_t seed)
     spc__library *library;
     spc__sample sample;
     spc_error error = {0};
-    spc__bed *bed;
+    spc__fixture *fixture;
     spc_conv conv;
     int taken = 0;
 
@@ -74,11 +74,11 @@ static inline int check_layer(spc_ctx *ctx, const char *layer, uint64_t seed)
     source.scene = scene;
     assert_ok(spc__sample_init(&sample, &conv, &source, 1, &options, &error),
               error.text);
-    assert_ok(spc__bed_create(&bed, ctx, &sample), spc_ctx_error(ctx));
+    assert_ok(spc__fixture_create(&fixture, ctx, &sample), spc_ctx_error(ctx));
     assert_ok(spc__ctx_library(&library, ctx), spc_ctx_error(ctx));
     for (int i = 0; i < spc__library_count(library); i++)
-        taken += check_template(bed, spc__library_at(library, i), layer);
-    spc__bed_free(bed);
+        taken += check_template(fixture, spc__library_at(library, i), layer);
+    spc__fixture_free(fixture);
     spc__sample_release(&sample);
     spc_scene_free(scene);
     return taken;

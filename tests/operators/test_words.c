@@ -9,7 +9,7 @@
 #include "harness/comma_locale.h"
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
-#include "lab/verify/feature_bed.h"
+#include "lab/verify/feature_fixture.h"
 #include "operators/geometry.h"
 
 #include <stdio.h>
@@ -700,12 +700,12 @@ static void run_layer(const char *text)
     assert_ok(
         spc__sample_init(&r.sample, &r.conv, &source, 1, &options, &error),
         error.text);
-    assert_ok(spc__bed_create(&r.bed, r.ctx, &r.sample), spc_ctx_error(r.ctx));
-    assert_ok(spc__gate_enter(&tested, r.bed, r.plan), spc_ctx_error(r.ctx));
-    spc__gate_verify(&verdict, r.bed, &tested);
+    assert_ok(spc__fixture_create(&r.fixture, r.ctx, &r.sample), spc_ctx_error(r.ctx));
+    assert_ok(spc__gate_enter(&tested, r.fixture, r.plan), spc_ctx_error(r.ctx));
+    spc__gate_verify(&verdict, r.fixture, &tested);
     ck_assert_msg(verdict.status == SPC__TRIAL_OK, "%s: %s", text,
                   verdict.note);
-    spc__gate_leave(&tested, r.bed);
+    spc__gate_leave(&tested, r.fixture);
     harness_close(&r);
 }
 
@@ -714,19 +714,19 @@ static void run_feature(const char *text)
     spc_ctx *ctx = open_ctx("cpu", suite_database(), NULL);
     spc_scene *scene = small_scene();
     spc__feature_draw draw = {.seed = 1, .integers = true};
-    spc__feature_bed bed;
+    spc__feature_fixture fixture;
     spc_feature feature;
     spc_error error = {0};
     double worst = 0;
 
     assert_ok(spc_feature_parse(&feature, text, &error), error.text);
-    assert_ok(spc__feature_bed_open(&bed, ctx, &feature, scene),
+    assert_ok(spc__feature_fixture_open(&fixture, ctx, &feature, scene),
               spc_ctx_error(ctx));
-    assert_ok(spc__feature_bed_fill(&bed, &draw), spc_ctx_error(ctx));
-    assert_ok(spc__feature_bed_clear(&bed), spc_ctx_error(ctx));
-    assert_ok(spc__feature_bed_run(&bed, NULL), spc_ctx_error(ctx));
-    assert_ok(spc__feature_bed_check(&bed, &worst), spc_ctx_error(ctx));
-    spc__feature_bed_release(&bed);
+    assert_ok(spc__feature_fixture_fill(&fixture, &draw), spc_ctx_error(ctx));
+    assert_ok(spc__feature_fixture_clear(&fixture), spc_ctx_error(ctx));
+    assert_ok(spc__feature_fixture_run(&fixture, NULL), spc_ctx_error(ctx));
+    assert_ok(spc__feature_fixture_check(&fixture, &worst), spc_ctx_error(ctx));
+    spc__feature_fixture_release(&fixture);
     spc_scene_free(scene);
     spc_ctx_free(ctx);
 }

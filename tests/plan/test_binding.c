@@ -445,7 +445,7 @@ START_TEST(threads_execute_several_plans_on_one_map)
     harness r;
 
     open_layer(&r);
-    size_t bytes = r.bed->out.bytes;
+    size_t bytes = r.fixture->out.bytes;
     size_t work = spc_plan_workspace_bytes(r.plan, r.map);
     for (int i = 0; i < THREADS; i++) {
         plans[i] = make_plan(&r, configs[i]);
@@ -465,7 +465,7 @@ START_TEST(threads_execute_several_plans_on_one_map)
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
         ck_assert_int_eq(runners[i].failed, 0);
-        ck_assert_mem_eq(runners[i].buffers.out, r.bed->out.data, bytes);
+        ck_assert_mem_eq(runners[i].buffers.out, r.fixture->out.data, bytes);
         spc_memory_free(r.ctx, runners[i].buffers.out);
         spc_memory_free(r.ctx, runners[i].buffers.workspace);
         spc_plan_free(plans[i]);

@@ -291,8 +291,8 @@ static void fill_large(harness *r)
     size_t most = in > weights ? in : weights;
     int8_t *numbers = malloc(most);
     const float one = 1;
-    void *to = r->bed->in[0][SPC__REAL].data;
-    void *canonical = r->bed->weights[SPC__REAL].data;
+    void *to = r->fixture->in[0][SPC__REAL].data;
+    void *canonical = r->fixture->weights[SPC__REAL].data;
 
     for (size_t i = 0; i < most; i++)
         numbers[i] = large_number((int64_t)i);
@@ -300,7 +300,7 @@ static void fill_large(harness *r)
               spc_ctx_error(r->ctx));
     assert_ok(spc_memory_upload(canonical, r->ctx, numbers, weights),
               spc_ctx_error(r->ctx));
-    assert_ok(spc_memory_upload(r->bed->scales[SPC__REAL].data, r->ctx, &one,
+    assert_ok(spc_memory_upload(r->fixture->scales[SPC__REAL].data, r->ctx, &one,
                                 sizeof(one)),
               spc_ctx_error(r->ctx));
     assert_ok(spc_plan_pack(r->packed, r->plan, canonical, SPC_KRSC, NULL),
@@ -330,10 +330,10 @@ START_TEST(sums_are_exact_far_beyond_what_fp32_holds)
     assert_ok(spc_plan_execute(r.plan, r.map, &r.buffers, NULL),
               spc_ctx_error(r.ctx));
     assert_ok(spc_ctx_synchronize(r.ctx), spc_ctx_error(r.ctx));
-    assert_ok(spc__bed_fetch(r.bed), spc_ctx_error(r.ctx));
+    assert_ok(spc__fixture_fetch(r.fixture), spc_ctx_error(r.ctx));
     assert_ok(spc_oracle_relation(&relation, &r.conv, r.scene, 2, &error),
               error.text);
-    got = r.bed->host;
+    got = r.fixture->host;
     for (int64_t row = 0; row < relation.rows_out; row++)
         for (int co = 0; co < LARGE_OUT; co++) {
             int64_t sum = large_sum(&relation, row, co);

@@ -789,7 +789,7 @@ static void *run_often(void *payload)
 static void assert_equal_on_device(const harness *r, const void *a,
                                    const void *b)
 {
-    size_t bytes = r->bed->out.bytes;
+    size_t bytes = r->fixture->out.bytes;
     char *host = malloc(2 * bytes);
 
     assert_ok(spc_memory_download(host, r->ctx, a, bytes),
@@ -810,7 +810,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     harness_check(&r);
     for (int i = 0; i < THREADS; i++) {
         runners[i] = (runner){.r = &r, .number = i};
-        assert_ok(spc_memory_alloc(&runners[i].out, r.ctx, r.bed->out.bytes),
+        assert_ok(spc_memory_alloc(&runners[i].out, r.ctx, r.fixture->out.bytes),
                   "");
         ck_assert_int_eq(
             pthread_create(&threads[i], NULL, run_often, &runners[i]), 0);
@@ -824,7 +824,7 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     for (int i = 0; i < THREADS; i++) {
         pthread_join(threads[i], NULL);
         ck_assert_int_eq(runners[i].failed, 0);
-        assert_equal_on_device(&r, runners[i].out, r.bed->out.data);
+        assert_equal_on_device(&r, runners[i].out, r.fixture->out.data);
         spc_memory_free(r.ctx, runners[i].out);
     }
     harness_close(&r);

@@ -15,7 +15,7 @@
 #include "harness/layer_harness.h"
 #include "harness/suite.h"
 #include "lab/gate/gate.h"
-#include "lab/sample/bed.h"
+#include "lab/sample/fixture.h"
 #include "operators/conv.h"
 #include "plan/plan.h"
 #include "tuner/targets.h"
@@ -190,10 +190,10 @@ static void configure(spc__attrs *out, spc__template *tpl,
                   "%s: %s", text, error.text);
 }
 
-static void verify(spc__bed *bed, int i)
+static void verify(spc__fixture *fixture, int i)
 {
     const char *name = cases[i].template_name;
-    spc_ctx *ctx = bed->ctx;
+    spc_ctx *ctx = fixture->ctx;
     spc__attrs problem = {0}, config = {0};
     spc__tested tested = {0};
     spc__library *library;
@@ -201,20 +201,20 @@ static void verify(spc__bed *bed, int i)
     spc_plan *plan;
     spc__code code;
 
-    spc__conv_attrs(&problem, &bed->sample->conv);
+    spc__conv_attrs(&problem, &fixture->sample->conv);
     assert_ok(spc__ctx_library(&library, ctx), spc_ctx_error(ctx));
     configure(&config, spc__library_find(library, name), &problem, &ctx->target,
               cases[i].values);
     assert_ok(spc__ctx_code(&code, ctx, name, &problem, &config, SPC_PLAN_JIT),
               spc_ctx_error(ctx));
-    assert_ok(spc__plan_create_from(&plan, ctx, &bed->sample->conv, &code, name,
+    assert_ok(spc__plan_create_from(&plan, ctx, &fixture->sample->conv, &code, name,
                                     cases[i].values),
               spc_ctx_error(ctx));
-    assert_ok(spc__gate_enter(&tested, bed, plan), spc_ctx_error(ctx));
-    spc__gate_verify(&verdict, bed, &tested);
+    assert_ok(spc__gate_enter(&tested, fixture, plan), spc_ctx_error(ctx));
+    spc__gate_verify(&verdict, fixture, &tested);
     ck_assert_msg(verdict.status == SPC__TRIAL_OK, "%s %s %s: %s",
                   cases[i].layer, name, cases[i].values, verdict.note);
-    spc__gate_leave(&tested, bed);
+    spc__gate_leave(&tested, fixture);
     spc_plan_free(plan);
 }
 
@@ -232,7 +232,7 @@ START_TEST(a_configuration_passes_the_gate)
     spc__sample_source source = {0};
     spc_scene *scene = NULL;
     spc__sample sample;
-    spc__bed *bed;
+    spc__fixture *fixture;
     spc_conv conv;
 
     assert_ok(spc_conv_parse(&conv, cases[_i].layer, &error), error.text);
@@ -241,9 +241,9 @@ START_TEST(a_configuration_passes_the_gate)
     source.scene = scene;
     assert_ok(spc__sample_init(&sample, &conv, &source, 1, &options, &error),
               error.text);
-    assert_ok(spc__bed_create(&bed, ctx, &sample), spc_ctx_error(ctx));
-    verify(bed, _i);
-    spc__bed_free(bed);
+    assert_ok(spc__fixture_create(&fixture, ctx, &sample), spc_ctx_error(ctx));
+    verify(fixture, _i);
+    spc__fixture_free(fixture);
     spc__sample_release(&sample);
     spc_scene_free(scene);
     spc_ctx_free(ctx);

@@ -72,11 +72,11 @@ static void run_plan(harness *r)
 {
     harness_prepare(r, SPC_KRSC);
     harness_check(r);
-    spc__bed_free(r->bed);
+    spc__fixture_free(r->fixture);
     spc__sample_release(&r->sample);
     spc_memory_free(r->ctx, r->packed);
     spc_memory_free(r->ctx, r->workspace);
-    r->bed = NULL;
+    r->fixture = NULL;
     r->packed = r->workspace = NULL;
     memset(&r->sample, 0, sizeof(r->sample));
 }

@@ -17,7 +17,7 @@ typedef struct slot {
 
 struct spc__harness {
     spc_ctx *ctx;
-    spc__bed *bed;
+    spc__fixture *fixture;
     slot *slots;
     int slot_count;
 };
@@ -39,7 +39,7 @@ spc_status spc__harness_create(spc__harness **out, spc_ctx *ctx,
     if (harness == NULL)
         return spc__fail_memory(error, sizeof(*harness));
     harness->ctx = ctx;
-    if (spc__bed_create(&harness->bed, ctx, sample) != SPC_OK) {
+    if (spc__fixture_create(&harness->fixture, ctx, sample) != SPC_OK) {
         *error = *spc__error_of(ctx);
         spc__harness_free(harness);
         return error->status;
@@ -54,7 +54,7 @@ void spc__harness_free(spc__harness *harness)
         return;
     for (int i = 0; i < harness->slot_count; i++)
         spc__harness_unload(harness, i);
-    spc__bed_free(harness->bed);
+    spc__fixture_free(harness->fixture);
     free(harness->slots);
     free(harness);
 }
@@ -86,7 +86,7 @@ void spc__harness_unload(spc__harness *harness, int number)
     if (number >= harness->slot_count)
         return;
     slot *at = &harness->slots[number];
-    spc__gate_leave(&at->tested, harness->bed);
+    spc__gate_leave(&at->tested, harness->fixture);
     spc_plan_free(at->plan);
     if (at->artefact[0] != '\0')
         spc__ctx_unload(harness->ctx, at->artefact);
@@ -106,7 +106,7 @@ static spc_status bind(spc__harness *harness, slot *to,
         return status;
     snprintf(to->artefact, sizeof(to->artefact), "%s", code->artefact);
     spc__attrs_format(&config, &code->config);
-    status = spc__plan_create_from(&to->plan, ctx, &harness->bed->sample->conv,
+    status = spc__plan_create_from(&to->plan, ctx, &harness->fixture->sample->conv,
                                    &loaded, code->template_name,
                                    spc__buf_text(&config));
     spc__buf_release(&config);
@@ -163,11 +163,11 @@ static void note_failure(spc__outcome *out, spc__harness *harness,
  */
 static void remake_maps(spc__outcome *out, spc__harness *harness)
 {
-    spc_status status = spc__bed_remake_maps(harness->bed);
+    spc_status status = spc__fixture_remake_maps(harness->fixture);
 
     for (int i = 0; i < harness->slot_count && status == SPC_OK; i++)
         if (harness->slots[i].plan != NULL)
-            status = spc__bed_prepare(harness->bed, harness->slots[i].plan);
+            status = spc__fixture_prepare(harness->fixture, harness->slots[i].plan);
     if (status != SPC_OK)
         out->dead = true;
 }
@@ -215,7 +215,7 @@ void spc__harness_load(spc__outcome *out, spc__harness *harness, int number,
     spc__trial_status fate = SPC__TRIAL_OK;
     if (bind(harness, to, code) != SPC_OK)
         fate = SPC__TRIAL_LAUNCH;
-    else if (spc__gate_enter(&to->tested, harness->bed, to->plan) != SPC_OK)
+    else if (spc__gate_enter(&to->tested, harness->fixture, to->plan) != SPC_OK)
         fate = SPC__TRIAL_FAULT; /* its kernel that packs weights has run */
     if (fate != SPC__TRIAL_OK) {
         note_failure(out, harness, fate);
@@ -232,7 +232,7 @@ void spc__harness_verify(spc__outcome *out, spc__harness *harness, int number,
     if (out->status != SPC__TRIAL_OK)
         return;
     uint64_t start = spc__now_ns();
-    spc__gate_verify(&verdict, harness->bed, &harness->slots[number].tested);
+    spc__gate_verify(&verdict, harness->fixture, &harness->slots[number].tested);
     out->gate_s = seconds_since(start);
     if (!takes(out, harness, &verdict))
         spc__harness_unload(harness, number);
@@ -244,7 +244,7 @@ void spc__harness_confirm(spc__outcome *out, spc__harness *harness, int number)
 
     begin(out, harness);
     uint64_t start = spc__now_ns();
-    spc__gate_confirm(&verdict, harness->bed, &harness->slots[number].tested,
+    spc__gate_confirm(&verdict, harness->fixture, &harness->slots[number].tested,
                       confirm_s);
     out->gate_s = seconds_since(start);
     if (!takes(out, harness, &verdict))
@@ -252,7 +252,7 @@ void spc__harness_confirm(spc__outcome *out, spc__harness *harness, int number)
 }
 
 struct run {
-    const spc__bed *bed;
+    const spc__fixture *fixture;
     const spc__tested *tested;
     int scene;
 };
@@ -261,18 +261,18 @@ static spc_status enqueue(void *payload, void *stream)
 {
     const struct run *run = payload;
 
-    return spc__bed_execute(run->bed, run->tested->plan, run->scene, SPC__REAL,
+    return spc__fixture_execute(run->fixture, run->tested->plan, run->scene, SPC__REAL,
                             run->tested->packed.data, stream);
 }
 
 static spc_status enqueue_layout(void *payload, void *stream)
 {
     const struct run *run = payload;
-    spc_status status = spc__ctx_check_cancel(run->bed->ctx);
+    spc_status status = spc__ctx_check_cancel(run->fixture->ctx);
 
     return status == SPC_OK
                ? spc__plan_relayout(run->tested->plan,
-                                    run->bed->maps[run->scene], stream)
+                                    run->fixture->maps[run->scene], stream)
                : status;
 }
 
@@ -280,7 +280,7 @@ void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
                        const spc__harness_order *order)
 {
     spc__tested *tested = &harness->slots[number].tested;
-    struct run run = {harness->bed, tested, order->scene};
+    struct run run = {harness->fixture, tested, order->scene};
     spc__measure measure = {order->layout ? enqueue_layout : enqueue,
                             &run,
                             order->samples,
@@ -292,10 +292,10 @@ void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
     begin(out, harness);
     if (measure.samples > SPC__SAMPLES_MAX)
         measure.samples = SPC__SAMPLES_MAX;
-    spc__gate_before_timing(&verdict, harness->bed, tested, order->scene);
+    spc__gate_before_timing(&verdict, harness->fixture, tested, order->scene);
     if (!takes(out, harness, &verdict))
         return;
-    if (harness->bed->ops->measure(harness->ctx->device, &measure, out->samples,
+    if (harness->fixture->ops->measure(harness->ctx->device, &measure, out->samples,
                                    &out->count,
                                    spc__error_of(harness->ctx)) != SPC_OK) {
         note_failure(out, harness, SPC__TRIAL_FAULT);
@@ -303,7 +303,7 @@ void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
     }
     if (out->count == 0 || order->layout) /* it was not run */
         return;
-    spc__gate_after_timing(&verdict, harness->bed, tested, order->scene);
+    spc__gate_after_timing(&verdict, harness->fixture, tested, order->scene);
     takes(out, harness, &verdict);
 }
 
@@ -315,12 +315,12 @@ void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
  */
 static spc_status digest_little(spc__harness *harness)
 {
-    spc__digester *digester = harness->bed->digester;
+    spc__digester *digester = harness->fixture->digester;
     uint64_t digest;
     spc_status status = spc__digester_begin(digester);
 
     if (status == SPC_OK)
-        status = spc__digester_add(digester, harness->bed->out.data, 1);
+        status = spc__digester_add(digester, harness->fixture->out.data, 1);
     return status == SPC_OK ? spc__digester_end(digester, &digest) : status;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feature_bed.h - the fixture of an operator on features: its arrays on a
+ * feature_fixture.h - the fixture of an operator on features: its arrays on a
  * device, each between guard zones that no kernel may write to, and the
  * expected result.
  */
-#ifndef SPC_RUNTIME_FEATURE_BED_H
-#define SPC_RUNTIME_FEATURE_BED_H
+#ifndef SPC_RUNTIME_FEATURE_FIXTURE_H
+#define SPC_RUNTIME_FEATURE_FIXTURE_H
 
 #include "lab/guarded.h"
 #include "lab/oracle/feature_oracle.h"
@@ -32,7 +32,7 @@ typedef struct spc__feature_draw {
     int wider; /* elements between the rows */
 } spc__feature_draw;
 
-typedef struct spc__feature_bed {
+typedef struct spc__feature_fixture {
     spc_ctx *ctx;
     const spc_feature *feature;
     const spc_scene *scene;
@@ -50,26 +50,26 @@ typedef struct spc__feature_bed {
     float *host[SPC__FEATURE_INDEX]; /* what was drawn */
     int32_t *stored;                 /* rows of maxima */
     double *reference, *tolerance;
-} spc__feature_bed;
+} spc__feature_fixture;
 
 /* Makes plan, set and map. The caller releases *out even after a failure. */
-spc_status spc__feature_bed_open(spc__feature_bed *out, spc_ctx *ctx,
+spc_status spc__feature_fixture_open(spc__feature_fixture *out, spc_ctx *ctx,
                                  const spc_feature *feature,
                                  const spc_scene *scene);
-void spc__feature_bed_release(spc__feature_bed *bed);
+void spc__feature_fixture_release(spc__feature_fixture *fixture);
 
 /* Draws and uploads the inputs, and asks the oracle. */
-spc_status spc__feature_bed_fill(spc__feature_bed *bed,
+spc_status spc__feature_fixture_fill(spc__feature_fixture *fixture,
                                  const spc__feature_draw *how);
 
 /* Fills the output with a value that no result has. */
-spc_status spc__feature_bed_clear(const spc__feature_bed *bed);
-spc_status spc__feature_bed_run(const spc__feature_bed *bed, void *stream);
+spc_status spc__feature_fixture_clear(const spc__feature_fixture *fixture);
+spc_status spc__feature_fixture_run(const spc__feature_fixture *fixture, void *stream);
 
 /*
  * Verifies the result and the memory around it. SPC_EWRONG: the error describes
  * the fault. *error grows to the largest error over its tolerance.
  */
-spc_status spc__feature_bed_check(const spc__feature_bed *bed, double *error);
+spc_status spc__feature_fixture_check(const spc__feature_fixture *fixture, double *error);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bed_room.c - a fixture whose first scene has a map with spare capacity, as
+ * fixture_room.c - a fixture whose first scene has a map with spare capacity, as
  * networks and frames have.
  */
 #include "coords/map.h"
 #include "lab/sample/awkward.h"
-#include "lab/sample/bed.h"
+#include "lab/sample/fixture.h"
 #include "operators/geometry.h"
 #include "operators/operands.h"
 
@@ -15,7 +15,7 @@
 
 /* The sets and the map while they are made. */
 typedef struct room {
-    const spc__bed *bed;
+    const spc__fixture *fixture;
     const spc_geometry *geometry;
     int32_t *coords; /* on the device */
     int64_t rows;    /* of them */
@@ -23,11 +23,11 @@ typedef struct room {
     spc_map *map;
 } room;
 
-static spc_status check(const spc__bed *bed, int64_t capacity)
+static spc_status check(const spc__fixture *fixture, int64_t capacity)
 {
-    const spc_conv *conv = &bed->sample->conv;
-    const spc__sample_scene *scene = &bed->sample->scenes[0];
-    spc_error *error = spc__error_of(bed->ctx);
+    const spc_conv *conv = &fixture->sample->conv;
+    const spc__sample_scene *scene = &fixture->sample->scenes[0];
+    spc_error *error = spc__error_of(fixture->ctx);
     spc_rule rule = conv->geometry.rule;
 
     if (capacity < scene->voxels)
@@ -56,10 +56,10 @@ static int halo_of(const spc_geometry *g)
 
 static spc_status reserve_scene(room *r, int64_t capacity)
 {
-    const spc__sample_scene *scene = &r->bed->sample->scenes[0];
+    const spc__sample_scene *scene = &r->fixture->sample->scenes[0];
     spc_coords_options options = SPC_COORDS_OPTIONS_INIT;
     size_t bytes = 16 * (size_t)scene->voxels;
-    spc_ctx *ctx = r->bed->ctx;
+    spc_ctx *ctx = r->fixture->ctx;
     spc_status status = spc_memory_alloc((void **)&r->coords, ctx, bytes);
 
     options.capacity = capacity;
@@ -87,7 +87,7 @@ static spc_status reserve_other(room *r)
 
 static spc_status build_map(room *r)
 {
-    const spc_conv *conv = &r->bed->sample->conv;
+    const spc_conv *conv = &r->fixture->sample->conv;
     bool subm = r->geometry->rule == SPC_RULE_SUBM;
     bool ends = spc__conv_ends_at_scene(conv);
     spc_coords *other = subm ? r->scene : r->other;
@@ -103,9 +103,9 @@ static spc_status build_map(room *r)
     return status == SPC_OK ? spc_map_check(r->map, NULL) : status;
 }
 
-static spc_status replace_map(spc__bed *bed, int64_t capacity)
+static spc_status replace_map(spc__fixture *fixture, int64_t capacity)
 {
-    room r = {.bed = bed, .geometry = &bed->sample->conv.geometry};
+    room r = {.fixture = fixture, .geometry = &fixture->sample->conv.geometry};
     spc_status status = reserve_scene(&r, capacity);
 
     if (status == SPC_OK && r.geometry->rule != SPC_RULE_SUBM)
@@ -113,14 +113,14 @@ static spc_status replace_map(spc__bed *bed, int64_t capacity)
     if (status == SPC_OK)
         status = build_map(&r);
     if (status == SPC_OK) {
-        spc_map *exact = bed->maps[0];
-        bed->maps[0] = r.map;
+        spc_map *exact = fixture->maps[0];
+        fixture->maps[0] = r.map;
         r.map = exact;
     }
     spc_map_free(r.map);
     spc_coords_free(r.other);
     spc_coords_free(r.scene);
-    spc_memory_free(bed->ctx, r.coords);
+    spc_memory_free(fixture->ctx, r.coords);
     return status;
 }
 
@@ -128,37 +128,37 @@ static spc_status replace_map(spc__bed *bed, int64_t capacity)
  * A linear layer has no map: its arrays get spare capacity, and the count is on
  * the device.
  */
-static spc_status leave_room(spc__bed *bed, int64_t capacity)
+static spc_status leave_room(spc__fixture *fixture, int64_t capacity)
 {
-    int32_t rows = (int32_t)bed->sample->scenes[0].rows_out;
+    int32_t rows = (int32_t)fixture->sample->scenes[0].rows_out;
     spc__operand all[SPC_OPERANDS];
     spc_status status =
-        spc_memory_alloc((void **)&bed->count, bed->ctx, sizeof rows);
+        spc_memory_alloc((void **)&fixture->count, fixture->ctx, sizeof rows);
 
-    spc__operands(all, &bed->sample->conv, capacity, capacity);
+    spc__operands(all, &fixture->sample->conv, capacity, capacity);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status = spc__guarded_reserve(&bed->guards, &bed->in[0][d],
+        status = spc__guarded_reserve(&fixture->guards, &fixture->in[0][d],
                                       all[SPC_OPERAND_IN].bytes);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status = spc__guarded_reserve(&bed->guards, &bed->residual[0][d],
+        status = spc__guarded_reserve(&fixture->guards, &fixture->residual[0][d],
                                       all[SPC_OPERAND_RESIDUAL].bytes);
     if (status == SPC_OK)
-        status = spc__guarded_reserve(&bed->guards, &bed->out,
+        status = spc__guarded_reserve(&fixture->guards, &fixture->out,
                                       all[SPC_OPERAND_OUT].bytes);
     if (status == SPC_OK)
-        status = spc_memory_upload(bed->count, bed->ctx, &rows, sizeof rows);
-    bed->capacity = capacity;
-    return status == SPC_OK ? spc__bed_refill(bed) : status;
+        status = spc_memory_upload(fixture->count, fixture->ctx, &rows, sizeof rows);
+    fixture->capacity = capacity;
+    return status == SPC_OK ? spc__fixture_refill(fixture) : status;
 }
 
-spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity)
+spc_status spc__fixture_make_room(spc__fixture *fixture, int64_t capacity)
 {
-    spc_status status = check(bed, capacity);
+    spc_status status = check(fixture, capacity);
 
     if (status != SPC_OK)
         return status;
-    return spc_conv_is_linear(&bed->sample->conv) ? leave_room(bed, capacity)
-                                                  : replace_map(bed, capacity);
+    return spc_conv_is_linear(&fixture->sample->conv) ? leave_room(fixture, capacity)
+                                                  : replace_map(fixture, capacity);
 }
 
 /* ---- one map for a sequence of scenes ------------------------------------ */
@@ -169,11 +169,11 @@ spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity)
  */
 enum { SPARE_ROWS = 100 };
 
-static bool has_spare(const spc__bed *bed)
+static bool has_spare(const spc__fixture *fixture)
 {
-    spc_rule rule = bed->sample->conv.geometry.rule;
+    spc_rule rule = fixture->sample->conv.geometry.rule;
 
-    return bed->sample->scene_count > bed->sample->given &&
+    return fixture->sample->scene_count > fixture->sample->given &&
            rule != SPC_RULE_GIVEN && rule != SPC_RULE_RADIUS;
 }
 
@@ -181,9 +181,9 @@ static bool has_spare(const spc__bed *bed)
  * The scene with most rows on both sides together. A shape may leave fewer rows
  * on the borders of a scene than on those of a smaller one.
  */
-static int largest_of(const spc__bed *bed, const int *scenes, int count)
+static int largest_of(const spc__fixture *fixture, const int *scenes, int count)
 {
-    const spc__sample_scene *all = bed->sample->scenes;
+    const spc__sample_scene *all = fixture->sample->scenes;
     int most = scenes[0];
 
     for (int i = 1; i < count; i++) {
@@ -196,10 +196,10 @@ static int largest_of(const spc__bed *bed, const int *scenes, int count)
 }
 
 /* Keeps the scenes that fit the map of the largest; returns their number. */
-static int leave_fitting(const spc__bed *bed, int *scenes, int count)
+static int leave_fitting(const spc__fixture *fixture, int *scenes, int count)
 {
-    const spc__sample_scene *all = bed->sample->scenes;
-    const spc__sample_scene *most = &all[largest_of(bed, scenes, count)];
+    const spc__sample_scene *all = fixture->sample->scenes;
+    const spc__sample_scene *most = &all[largest_of(fixture, scenes, count)];
     int left = 0;
 
     for (int i = 0; i < count; i++)
@@ -214,121 +214,121 @@ static int leave_fitting(const spc__bed *bed, int *scenes, int count)
  * meets the other in any order of tiles. An emulation has no time for two more
  * scenes.
  */
-int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed)
+int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__fixture *fixture)
 {
-    int given = bed->sample->given, count = 0;
+    int given = fixture->sample->given, count = 0;
 
-    if (!has_spare(bed))
+    if (!has_spare(fixture))
         return 0;
     scenes[count++] = given + SPC__AWKWARD_1;
-    if (bed->ops->is_emulation) {
+    if (fixture->ops->is_emulation) {
         scenes[count++] = given + SPC__AWKWARD_BORDER;
     } else {
         scenes[count++] = given + SPC__AWKWARD_63;
         scenes[count++] = given + SPC__AWKWARD_MOST;
     }
     scenes[count++] = given + SPC__AWKWARD_BATCHES;
-    return leave_fitting(bed, scenes, count);
+    return leave_fitting(fixture, scenes, count);
 }
 
 /* Arrays whose rows are counted must not overlap others. */
-static spc_status reserve_arrays(spc__bed *bed, const int *scenes, int count,
+static spc_status reserve_arrays(spc__fixture *fixture, const int *scenes, int count,
                                  int64_t rows_in, int64_t rows_out)
 {
     spc__operand all[SPC_OPERANDS];
 
-    spc__operands(all, &bed->sample->conv, rows_in, rows_out);
-    spc_status status = spc__guarded_reserve(&bed->guards, &bed->out,
+    spc__operands(all, &fixture->sample->conv, rows_in, rows_out);
+    spc_status status = spc__guarded_reserve(&fixture->guards, &fixture->out,
                                              all[SPC_OPERAND_OUT].bytes);
     for (int i = 0; i < count && status == SPC_OK; i++) {
         int s = scenes[i];
-        status = spc__guarded_reserve(&bed->guards, &bed->in[s][0],
+        status = spc__guarded_reserve(&fixture->guards, &fixture->in[s][0],
                                       all[SPC_OPERAND_IN].bytes);
         if (status == SPC_OK && all[SPC_OPERAND_RESIDUAL].present)
-            status = spc__guarded_reserve(&bed->guards, &bed->residual[s][0],
+            status = spc__guarded_reserve(&fixture->guards, &fixture->residual[s][0],
                                           all[SPC_OPERAND_RESIDUAL].bytes);
     }
-    bed->spare_capacity = rows_out;
+    fixture->spare_capacity = rows_out;
     return status;
 }
 
-spc_status spc__bed_build_spare(spc__bed *bed)
+spc_status spc__fixture_build_spare(spc__fixture *fixture)
 {
     int scenes[SPC__SPARE_SCENES];
-    int count = spc__bed_spare_scenes(scenes, bed);
+    int count = spc__fixture_spare_scenes(scenes, fixture);
 
-    spc__bed_free_spare(bed);
+    spc__fixture_free_spare(fixture);
     if (count == 0)
         return SPC_OK;
-    int largest = largest_of(bed, scenes, count);
-    int64_t rows = bed->sample->scenes[largest].rows_out + SPARE_ROWS;
-    if (spc_conv_is_linear(&bed->sample->conv)) {
-        spc_status status = spc_memory_alloc((void **)&bed->spare_count,
-                                             bed->ctx, sizeof(int32_t));
-        return status == SPC_OK ? reserve_arrays(bed, scenes, count, rows, rows)
+    int largest = largest_of(fixture, scenes, count);
+    int64_t rows = fixture->sample->scenes[largest].rows_out + SPARE_ROWS;
+    if (spc_conv_is_linear(&fixture->sample->conv)) {
+        spc_status status = spc_memory_alloc((void **)&fixture->spare_count,
+                                             fixture->ctx, sizeof(int32_t));
+        return status == SPC_OK ? reserve_arrays(fixture, scenes, count, rows, rows)
                                 : status;
     }
-    spc_status status = spc__bed_build_map(&bed->spare, bed, largest);
+    spc_status status = spc__fixture_build_map(&fixture->spare, fixture, largest);
     if (status == SPC_OK)
         status =
-            spc_memory_alloc((void **)&bed->spare_coords, bed->ctx,
-                             16 * (size_t)bed->sample->scenes[largest].voxels);
+            spc_memory_alloc((void **)&fixture->spare_coords, fixture->ctx,
+                             16 * (size_t)fixture->sample->scenes[largest].voxels);
     return status == SPC_OK
-               ? reserve_arrays(bed, scenes, count,
-                                spc_coords_capacity(bed->spare->in),
-                                spc_coords_capacity(bed->spare->to))
+               ? reserve_arrays(fixture, scenes, count,
+                                spc_coords_capacity(fixture->spare->in),
+                                spc_coords_capacity(fixture->spare->to))
                : status;
 }
 
-void spc__bed_free_spare(spc__bed *bed)
+void spc__fixture_free_spare(spc__fixture *fixture)
 {
-    spc_map_free(bed->spare);
-    spc_memory_free(bed->ctx, bed->spare_coords);
-    spc_memory_free(bed->ctx, bed->spare_count);
-    bed->spare = NULL;
-    bed->spare_coords = bed->spare_count = NULL;
+    spc_map_free(fixture->spare);
+    spc_memory_free(fixture->ctx, fixture->spare_coords);
+    spc_memory_free(fixture->ctx, fixture->spare_count);
+    fixture->spare = NULL;
+    fixture->spare_coords = fixture->spare_count = NULL;
 }
 
-static void swap_rooms(spc__bed *bed, int s)
+static void swap_rooms(spc__fixture *fixture, int s)
 {
-    spc_map *map = bed->maps[s];
-    int32_t *count = bed->count;
-    int64_t capacity = bed->capacity;
+    spc_map *map = fixture->maps[s];
+    int32_t *count = fixture->count;
+    int64_t capacity = fixture->capacity;
 
-    bed->maps[s] = bed->spare;
-    bed->spare = map;
-    bed->count = bed->spare_count;
-    bed->spare_count = count;
-    bed->capacity = bed->spare_capacity;
-    bed->spare_capacity = capacity;
+    fixture->maps[s] = fixture->spare;
+    fixture->spare = map;
+    fixture->count = fixture->spare_count;
+    fixture->spare_count = count;
+    fixture->capacity = fixture->spare_capacity;
+    fixture->spare_capacity = capacity;
 }
 
-static spc_status fill_map(const spc__bed *bed, spc_map *map,
+static spc_status fill_map(const spc__fixture *fixture, spc_map *map,
                            const spc__sample_scene *scene)
 {
     spc_status status = spc_memory_upload(
-        bed->spare_coords, bed->ctx, scene->coords, 16 * (size_t)scene->voxels);
+        fixture->spare_coords, fixture->ctx, scene->coords, 16 * (size_t)scene->voxels);
 
     if (status == SPC_OK)
-        status = spc__map_rebuild(map, bed->spare_coords, scene->voxels, false,
+        status = spc__map_rebuild(map, fixture->spare_coords, scene->voxels, false,
                                   NULL);
     return status == SPC_OK ? spc_map_check(map, NULL) : status;
 }
 
-spc_status spc__bed_take_spare(spc__bed *bed, int s)
+spc_status spc__fixture_take_spare(spc__fixture *fixture, int s)
 {
-    const spc__sample_scene *scene = &bed->sample->scenes[s];
+    const spc__sample_scene *scene = &fixture->sample->scenes[s];
     int32_t rows = (int32_t)scene->rows_out;
 
-    swap_rooms(bed, s);
-    bed->counted = s;
-    return bed->maps[s] != NULL
-               ? fill_map(bed, bed->maps[s], scene)
-               : spc_memory_upload(bed->count, bed->ctx, &rows, sizeof rows);
+    swap_rooms(fixture, s);
+    fixture->counted = s;
+    return fixture->maps[s] != NULL
+               ? fill_map(fixture, fixture->maps[s], scene)
+               : spc_memory_upload(fixture->count, fixture->ctx, &rows, sizeof rows);
 }
 
-void spc__bed_return_spare(spc__bed *bed, int s)
+void spc__fixture_return_spare(spc__fixture *fixture, int s)
 {
-    swap_rooms(bed, s);
-    bed->counted = 0;
+    swap_rooms(fixture, s);
+    fixture->counted = 0;
 }

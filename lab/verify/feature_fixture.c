@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * feature_bed.c - runs an operator on features and compares it with its
+ * feature_fixture.c - runs an operator on features and compares it with its
  * definition.
  */
-#include "lab/verify/feature_bed.h"
+#include "lab/verify/feature_fixture.h"
 #include "spc/lab.h"
 
 #include "base/dtype.h"
@@ -41,7 +41,7 @@ static spc_status allocate(void *out, spc_ctx *ctx, size_t count, size_t bytes)
 }
 
 /* Makes a map of one set in the other direction, which no layer has. */
-static spc_status create_mirrored(spc__feature_bed *b)
+static spc_status create_mirrored(spc__feature_fixture *b)
 {
     spc_coords *set;
     spc_status status = spc_coords_create_from_scene(&set, b->ctx, b->scene);
@@ -55,7 +55,7 @@ static spc_status create_mirrored(spc__feature_bed *b)
     return status == SPC_OK ? spc_map_check(b->map, NULL) : status;
 }
 
-static spc_status create_map(spc__feature_bed *b)
+static spc_status create_map(spc__feature_fixture *b)
 {
     spc_conv conv = layer_of(b->feature);
 
@@ -64,7 +64,7 @@ static spc_status create_map(spc__feature_bed *b)
                : spc_map_create_from_scene(&b->map, b->ctx, &conv, b->scene);
 }
 
-static spc_status open_map(spc__feature_bed *b)
+static spc_status open_map(spc__feature_fixture *b)
 {
     spc_status status = create_map(b);
 
@@ -81,13 +81,13 @@ static spc_status open_map(spc__feature_bed *b)
     return status;
 }
 
-spc_status spc__feature_bed_open(spc__feature_bed *b, spc_ctx *ctx,
+spc_status spc__feature_fixture_open(spc__feature_fixture *b, spc_ctx *ctx,
                                  const spc_feature *feature,
                                  const spc_scene *scene)
 {
     spc_status status;
 
-    *b = (spc__feature_bed){.ctx = ctx, .feature = feature, .scene = scene};
+    *b = (spc__feature_fixture){.ctx = ctx, .feature = feature, .scene = scene};
     spc__guards_init(&b->guards, ctx,
                      (size_t)feature->channels * sizeof(float));
     for (int i = SPC__FEATURE_INDEX; i < SPC__FEATURE_ARRAYS; i++)
@@ -106,7 +106,7 @@ spc_status spc__feature_bed_open(spc__feature_bed *b, spc_ctx *ctx,
 
 /* ---- arrays -------------------------------------------------------------- */
 
-static int64_t stored_rows(const spc__feature_bed *b)
+static int64_t stored_rows(const spc__feature_fixture *b)
 {
     bool back =
         spc__feature_reads_index(b->feature) && b->feature->pass == SPC_FORWARD;
@@ -125,7 +125,7 @@ static spc__operand rows_of(const char *name, spc_dtype dtype, int64_t rows,
 }
 
 /* An absent operand has no rows. */
-static void set_operands(spc__feature_bed *b)
+static void set_operands(spc__feature_fixture *b)
 {
     const spc_feature *f = b->feature;
     const spc__feature_case *of = &b->of;
@@ -158,7 +158,7 @@ static void set_operands(spc__feature_bed *b)
 }
 
 /* Rows of tensors are misaligned as the draw says; other arrays are not. */
-static spc_status lay(spc__feature_bed *b, int array)
+static spc_status lay(spc__feature_fixture *b, int array)
 {
     const spc__operand *of = &b->operands[array];
     bool is_tensor = array == SPC__FEATURE_IN || array == SPC__FEATURE_ADD ||
@@ -182,7 +182,7 @@ static float draw_value(bool integers, spc__random *random)
 }
 
 /* Draws numbers that the type holds. */
-static spc_status draw_values(float **out, spc__feature_bed *b, size_t count,
+static spc_status draw_values(float **out, spc__feature_fixture *b, size_t count,
                               spc_dtype dtype, spc__random *random)
 {
     void *stored = NULL;
@@ -200,7 +200,7 @@ static spc_status draw_values(float **out, spc__feature_bed *b, size_t count,
 }
 
 /* Draws and uploads an array. */
-static spc_status draw_array(spc__feature_bed *b, int array,
+static spc_status draw_array(spc__feature_fixture *b, int array,
                              spc__random *random)
 {
     const spc__operand *of = &b->operands[array];
@@ -226,7 +226,7 @@ static spc_status draw_array(spc__feature_bed *b, int array,
  * alternately. The gradient reads the map in the other direction, so there it
  * is one of the voxels that the row sees.
  */
-static void fill_stored(spc__feature_bed *b)
+static void fill_stored(spc__feature_fixture *b)
 {
     bool turned = b->feature->pass != SPC_FORWARD;
     int channels = b->feature->channels;
@@ -241,7 +241,7 @@ static void fill_stored(spc__feature_bed *b)
         }
 }
 
-static spc_status draw_stored(spc__feature_bed *b)
+static spc_status draw_stored(spc__feature_fixture *b)
 {
     const spc__operand *of = &b->operands[SPC__FEATURE_INDEX];
     spc_status status = lay(b, SPC__FEATURE_INDEX);
@@ -259,7 +259,7 @@ static spc_status draw_stored(spc__feature_bed *b)
                              b->stored, of->bytes);
 }
 
-static spc_status ask_oracle(spc__feature_bed *b)
+static spc_status ask_oracle(spc__feature_fixture *b)
 {
     const spc__operand *out = &b->operands[SPC__FEATURE_OUT];
     size_t count = (size_t)(out->rows * out->columns);
@@ -281,7 +281,7 @@ static spc_status ask_oracle(spc__feature_bed *b)
                : spc__fail_memory(spc__error_of(b->ctx), (size_t)b->of.rows_in);
 }
 
-static void drop_draw(spc__feature_bed *b)
+static void drop_draw(spc__feature_fixture *b)
 {
     for (int i = 0; i < SPC__FEATURE_INDEX; i++)
         free(b->host[i]);
@@ -294,12 +294,12 @@ static void drop_draw(spc__feature_bed *b)
 }
 
 /* The data of an array; NULL if the operator lacks it. */
-static void *data_of(const spc__feature_bed *b, int array)
+static void *data_of(const spc__feature_fixture *b, int array)
 {
     return b->operands[array].rows > 0 ? b->arrays[array].data : NULL;
 }
 
-static void point_to_arrays(spc__feature_bed *b)
+static void point_to_arrays(spc__feature_fixture *b)
 {
     const spc__operand *of = b->operands;
 
@@ -323,7 +323,7 @@ static void point_to_arrays(spc__feature_bed *b)
         b->buffers.add_pitch = of[SPC__FEATURE_ADD].pitch;
 }
 
-spc_status spc__feature_bed_fill(spc__feature_bed *b,
+spc_status spc__feature_fixture_fill(spc__feature_fixture *b,
                                  const spc__feature_draw *how)
 {
     spc__random random;
@@ -346,13 +346,13 @@ spc_status spc__feature_bed_fill(spc__feature_bed *b,
 
 /* ---- running ------------------------------------------------------------- */
 
-spc_status spc__feature_bed_clear(const spc__feature_bed *b)
+spc_status spc__feature_fixture_clear(const spc__feature_fixture *b)
 {
     return spc__guarded_fill(&b->guards, &b->arrays[SPC__FEATURE_OUT],
                              SPC__ZONE_BYTE);
 }
 
-spc_status spc__feature_bed_run(const spc__feature_bed *b, void *stream)
+spc_status spc__feature_fixture_run(const spc__feature_fixture *b, void *stream)
 {
     return spc_feature_plan_execute(b->plan, b->set, b->map, &b->buffers,
                                     stream);
@@ -361,7 +361,7 @@ spc_status spc__feature_bed_run(const spc__feature_bed *b, void *stream)
 /* ---- judging ------------------------------------------------------------- */
 
 __attribute__((format(printf, 2, 3))) static spc_status
-fail_wrong(const spc__feature_bed *b, const char *format, ...)
+fail_wrong(const spc__feature_fixture *b, const char *format, ...)
 {
     char what[160];
     va_list arguments;
@@ -379,7 +379,7 @@ fail_wrong(const spc__feature_bed *b, const char *format, ...)
 }
 
 /* Integers are exact; other results are within the bounds of rounding. */
-static spc__expected expected_of(const spc__feature_bed *b)
+static spc__expected expected_of(const spc__feature_fixture *b)
 {
     bool exact = b->draw.integers && spc__feature_is_exact(b->feature);
 
@@ -387,7 +387,7 @@ static spc__expected expected_of(const spc__feature_bed *b)
                            .wide_tolerance = exact ? NULL : b->tolerance};
 }
 
-static spc_status check_rows(const spc__feature_bed *b, double *error)
+static spc_status check_rows(const spc__feature_fixture *b, double *error)
 {
     const spc__operand *of = &b->operands[SPC__FEATURE_OUT];
     spc__expected expected = expected_of(b);
@@ -410,7 +410,7 @@ static spc_status check_rows(const spc__feature_bed *b, double *error)
 }
 
 /* Compares the zones of all arrays. */
-static spc_status check_zones(const spc__feature_bed *b)
+static spc_status check_zones(const spc__feature_fixture *b)
 {
     spc_status status = SPC_OK;
 
@@ -425,7 +425,7 @@ static spc_status check_zones(const spc__feature_bed *b)
     return status;
 }
 
-static spc_status check_stored(const spc__feature_bed *b)
+static spc_status check_stored(const spc__feature_fixture *b)
 {
     const spc__operand *of = &b->operands[SPC__FEATURE_INDEX];
     int32_t *got = NULL;
@@ -444,7 +444,7 @@ static spc_status check_stored(const spc__feature_bed *b)
     return status;
 }
 
-spc_status spc__feature_bed_check(const spc__feature_bed *b, double *error)
+spc_status spc__feature_fixture_check(const spc__feature_fixture *b, double *error)
 {
     spc_status status;
 
@@ -455,7 +455,7 @@ spc_status spc__feature_bed_check(const spc__feature_bed *b, double *error)
     return status;
 }
 
-void spc__feature_bed_release(spc__feature_bed *b)
+void spc__feature_fixture_release(spc__feature_fixture *b)
 {
     drop_draw(b);
     for (int i = 0; i < SPC__FEATURE_ARRAYS; i++)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bed.h - the test fixture: a sample on a device, with every array between two
+ * fixture.h - the test fixture: a sample on a device, with every array between two
  * guard zones that no kernel may write to.
  */
-#ifndef SPC_RUNTIME_BED_H
-#define SPC_RUNTIME_BED_H
+#ifndef SPC_RUNTIME_FIXTURE_H
+#define SPC_RUNTIME_FIXTURE_H
 
 #include "context/ctx.h"
 #include "lab/guarded.h"
@@ -25,7 +25,7 @@ enum {
 typedef struct spc__large spc__large; /* large.h */
 enum { SPC__LARGE_MANY, SPC__LARGE_BLOCK, SPC__LARGES };
 
-typedef struct spc__bed {
+typedef struct spc__fixture {
     spc_ctx *ctx;
     const spc__sample *sample; /* owned by the caller */
     const spc__device_ops *ops;
@@ -74,108 +74,108 @@ typedef struct spc__bed {
     spc__right right[SPC__SAMPLE_SCENES][SPC__RIGHT];
     int rights[SPC__SAMPLE_SCENES]; /* number so far; the latest are kept */
     spc__large *large[SPC__LARGES]; /* NULL: not made yet */
-} spc__bed;
+} spc__fixture;
 
 /* Builds the maps and uploads the inputs. `sample` must outlive the fixture. */
-spc_status spc__bed_create(spc__bed **out, spc_ctx *ctx,
+spc_status spc__fixture_create(spc__fixture **out, spc_ctx *ctx,
                            const spc__sample *sample);
-void spc__bed_free(spc__bed *bed);
+void spc__fixture_free(spc__fixture *fixture);
 
 /*
  * Gives the first scene room for `capacity` voxels, as in a network or a frame.
  * Prepared layouts are lost. SPC_ECAPACITY: the scene has more voxels;
  * SPC_EUNSUPPORTED: the layer has two given sets.
  */
-spc_status spc__bed_make_room(spc__bed *bed, int64_t capacity);
+spc_status spc__fixture_make_room(spc__fixture *fixture, int64_t capacity);
 
 /* Builds the map of scene `s` between zones; not for a linear layer. */
-spc_status spc__bed_build_map(spc_map **out, const spc__bed *bed, int s);
+spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture, int s);
 
 /*
  * Builds the map with spare capacity, if the layer can have one, and reserves
  * the arrays of its scenes before anything is placed there.
  */
-spc_status spc__bed_build_spare(spc__bed *bed);
-void spc__bed_free_spare(spc__bed *bed);
+spc_status spc__fixture_build_spare(spc__fixture *fixture);
+void spc__fixture_free_spare(spc__fixture *fixture);
 /*
  * Lists the awkward scenes that it takes, first few rows, then many, then few
  * again. Leaves out those that exceed the room of the largest. Returns their
  * number.
  */
 enum { SPC__SPARE_SCENES = 4 };
-int spc__bed_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__bed *bed);
+int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__fixture *fixture);
 /*
  * Refills the map in place with scene `s`. The scene uses it until it is
  * returned.
  */
-spc_status spc__bed_take_spare(spc__bed *bed, int s);
-void spc__bed_return_spare(spc__bed *bed, int s);
+spc_status spc__fixture_take_spare(spc__fixture *fixture, int s);
+void spc__fixture_return_spare(spc__fixture *fixture, int s);
 
 /* Uploads all inputs again, after one was written to. */
-spc_status spc__bed_refill(spc__bed *bed);
+spc_status spc__fixture_refill(spc__fixture *fixture);
 
 /*
  * Verifies the weights that packing reads, and the zones around them. Restores
  * them if they have changed.
  */
-spc_status spc__bed_mend_weights(bool *held, spc__bed *bed);
+spc_status spc__fixture_mend_weights(bool *held, spc__fixture *fixture);
 
 /*
  * Builds all maps again, after one was written to. None is then prepared for a
  * plan or has spare capacity.
  */
-spc_status spc__bed_remake_maps(spc__bed *bed);
+spc_status spc__fixture_remake_maps(spc__fixture *fixture);
 
 /* Prepares all maps for a plan, and reserves what it needs. */
-spc_status spc__bed_prepare(spc__bed *bed, spc_plan *plan);
+spc_status spc__fixture_prepare(spc__fixture *fixture, spc_plan *plan);
 
 /*
  * The layout of the weights of a draw before packing: WIDE has RSCK, the others
  * KRSC.
  */
-spc_weights_layout spc__bed_layout(spc__draw draw);
+spc_weights_layout spc__fixture_layout(spc__draw draw);
 
 /* Packs the weights of a draw for a plan, into `to`. */
-spc_status spc__bed_pack(const spc__bed *bed, spc__guarded *to,
+spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
                          const spc_plan *plan, spc__draw draw);
 
 /*
  * Fills the output with a byte; the gaps between its rows get the zones' byte.
  */
-spc_status spc__bed_fill_out(spc__bed *bed, int byte);
+spc_status spc__fixture_fill_out(spc__fixture *fixture, int byte);
 
 /* Uploads a draw as the inputs of scene `s`. */
-spc_status spc__bed_load(spc__bed *bed, int s, spc__draw draw);
+spc_status spc__fixture_load(spc__fixture *fixture, int s, spc__draw draw);
 
 /* The same even if the draw is loaded, after it was changed. */
-spc_status spc__bed_reload(spc__bed *bed, int s, spc__draw draw);
+spc_status spc__fixture_reload(spc__fixture *fixture, int s, spc__draw draw);
 
 /* True if that draw is loaded. */
-bool spc__bed_is_loaded(const spc__bed *bed, int s, spc__draw draw);
+bool spc__fixture_is_loaded(const spc__fixture *fixture, int s, spc__draw draw);
 
 /*
  * Prepares output and workspace for scene `s`; the second function for a
  * timing.
  */
-spc_status spc__bed_set(spc__bed *bed, const spc_plan *plan, int s);
-spc_status spc__bed_set_timed(spc__bed *bed, const spc_plan *plan, int s);
+spc_status spc__fixture_set(spc__fixture *fixture, const spc_plan *plan, int s);
+spc_status spc__fixture_set_timed(spc__fixture *fixture, const spc_plan *plan, int s);
 
 /* The arrays of a draw on scene `s`, except packed weights. */
-void spc__bed_buffers(spc_buffers *out, const spc__bed *bed, int s,
+void spc__fixture_buffers(spc_buffers *out, const spc__fixture *fixture, int s,
                       spc__draw draw);
 
 /*
  * Enqueues a run on scene `s`, which must be set and loaded, with packed
  * weights.
  */
-spc_status spc__bed_execute(const spc__bed *bed, const spc_plan *plan, int s,
+spc_status spc__fixture_execute(const spc__fixture *fixture, const spc_plan *plan, int s,
                             spc__draw draw, const void *packed, void *stream);
 
 /* The same with other arrays instead of the fixture's. */
-spc_status spc__bed_execute_on(const spc__bed *bed, const spc_plan *plan, int s,
+spc_status spc__fixture_execute_on(const spc__fixture *fixture, const spc_plan *plan, int s,
                                const spc_buffers *buffers, void *stream);
 
-/* Copies the result to bed->host. */
-spc_status spc__bed_fetch(const spc__bed *bed);
+/* Copies the result to fixture->host. */
+spc_status spc__fixture_fetch(const spc__fixture *fixture);
 
 #endif
