@@ -41,7 +41,7 @@ typedef struct bench {
 static spc_status run_plan(const bench *b, void *stream)
 {
     return spc__fixture_execute(b->fixture, b->plan, 0, SPC__REAL,
-                            b->tested.packed.data, stream);
+                                b->tested.packed.data, stream);
 }
 
 static spc_status run_index(const bench *b, void *stream)

@@ -423,7 +423,8 @@ spc_status spc_device_measure(spc_ctx *ctx)
 
     if (status != SPC_OK)
         return status;
-    fixture b = {.ctx = ctx, .least_us = least_us, .bytes = bytes_of(&ctx->info)};
+    fixture b = {
+        .ctx = ctx, .least_us = least_us, .bytes = bytes_of(&ctx->info)};
     spc_device_info info = ctx->info;
     const spc__attrs nothing = {0};
 

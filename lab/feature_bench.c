@@ -23,12 +23,13 @@ static spc_status enqueue(void *payload, void *stream)
     const spc__feature_fixture *fixture = payload;
     spc_status status = spc__ctx_check_cancel(fixture->ctx);
 
-    return status == SPC_OK ? spc__feature_fixture_run(fixture, stream) : status;
+    return status == SPC_OK ? spc__feature_fixture_run(fixture, stream)
+                            : status;
 }
 
 /* Times runs over a wrong result and verifies the output afterwards. */
-static spc_status time_runs(spc__feature_fixture *fixture, int wanted, bool cold,
-                            double *median, double *spread,
+static spc_status time_runs(spc__feature_fixture *fixture, int wanted,
+                            bool cold, double *median, double *spread,
                             spc_bench_result *out)
 {
     spc_ctx *ctx = fixture->ctx;
@@ -50,7 +51,8 @@ static spc_status time_runs(spc__feature_fixture *fixture, int wanted, bool cold
     return spc__feature_fixture_check(fixture, &out->error);
 }
 
-static void compute_floor(const spc__feature_fixture *fixture, spc_bench_result *out)
+static void compute_floor(const spc__feature_fixture *fixture,
+                          spc_bench_result *out)
 {
     double read, written;
     spc__floor floor;
@@ -110,7 +112,8 @@ spc_status spc_feature_bench(spc_bench_result *out, spc_ctx *ctx,
                          "the scene '%.100s' has no voxels: there is nothing "
                          "to time",
                          spc_scene_name(scene));
-    if ((status = spc__feature_fixture_open(&fixture, ctx, feature, scene)) == SPC_OK)
+    if ((status = spc__feature_fixture_open(&fixture, ctx, feature, scene)) ==
+        SPC_OK)
         status = run(&fixture, seed, out);
     spc__feature_fixture_release(&fixture);
     return status;

@@ -17,9 +17,9 @@ typedef enum spc__odd_results {
 } spc__odd_results;
 
 /*
- * The expected values of a result [rows][columns]. The references are numbers in rows
- * without gaps, or elements as they are stored, in the layout of the result;
- * equal bytes then pass. The tolerances, in either type, have no gaps.
+ * The expected values of a result [rows][columns]. The references are numbers
+ * in rows without gaps, or elements as they are stored, in the layout of the
+ * result; equal bytes then pass. The tolerances, in either type, have no gaps.
  */
 typedef struct spc__expected {
     const double *reference;

@@ -69,7 +69,8 @@ void spc__gate_test_launch(const spc__gate *g, const spc__gate_setting *at)
         return;
     }
     g->tested->first[at->s][at->draw] = digests[SPC__RESULT];
-    if (spc__gate_zones_hold(g, "out", &g->fixture->out, &digests[SPC__OUT_ZONES]))
+    if (spc__gate_zones_hold(g, "out", &g->fixture->out,
+                             &digests[SPC__OUT_ZONES]))
         spc__gate_zones_hold(g, "workspace", &g->fixture->workspace,
                              &digests[SPC__WORK_ZONES]);
     if (g->out->status == SPC__TRIAL_OK && at->draw == SPC__REAL &&
@@ -130,7 +131,8 @@ static bool pack_draws(spc__gate *g)
         spc__guarded *to =
             d == SPC__REAL ? &g->tested->packed : &fixture->packed[d];
         if (d != SPC__REAL)
-            status = spc__fixture_pack(fixture, to, g->tested->plan, (spc__draw)d);
+            status =
+                spc__fixture_pack(fixture, to, g->tested->plan, (spc__draw)d);
         if (status == SPC_OK)
             status = spc__digester_add(fixture->digester, to->data, to->bytes);
     }
@@ -238,10 +240,10 @@ static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
             (status = spc__fixture_fill_out(fixture, byte)) == SPC_OK &&
             (status = spc__gate_fill(g, &fixture->workspace, byte)) == SPC_OK &&
             (status = spc__fixture_execute(fixture, g->tested->plan, s, draw,
-                                       spc__gate_packed(g, draw), NULL)) ==
+                                           spc__gate_packed(g, draw), NULL)) ==
                 SPC_OK)
-            status =
-                spc__digester_add(fixture->digester, fixture->out.data, fixture->out.bytes);
+            status = spc__digester_add(fixture->digester, fixture->out.data,
+                                       fixture->out.bytes);
     }
     if (status == SPC_OK)
         status = spc__digester_end(fixture->digester, digests);
@@ -319,7 +321,8 @@ static void run_repeatedly(const spc__gate *g, double limit_s)
 
 /* ---- entry --------------------------------------------------------------- */
 
-static spc__gate begin(spc__verdict *out, spc__fixture *fixture, spc__tested *tested)
+static spc__gate begin(spc__verdict *out, spc__fixture *fixture,
+                       spc__tested *tested)
 {
     memset(out, 0, sizeof(*out));
     return (spc__gate){.out = out, .fixture = fixture, .tested = tested};
@@ -335,14 +338,16 @@ static spc_status pack_real(spc__tested *tested, spc__fixture *fixture)
     spc_status status = spc__fixture_mend_weights(&held, fixture);
 
     if (status == SPC_OK)
-        status = spc__fixture_pack(fixture, &tested->packed, tested->plan, SPC__REAL);
+        status = spc__fixture_pack(fixture, &tested->packed, tested->plan,
+                                   SPC__REAL);
     if (status == SPC_OK)
         status = spc__fixture_mend_weights(&held, fixture);
     tested->spoils = !held;
     return status;
 }
 
-spc_status spc__gate_enter(spc__tested *tested, spc__fixture *fixture, spc_plan *plan)
+spc_status spc__gate_enter(spc__tested *tested, spc__fixture *fixture,
+                           spc_plan *plan)
 {
     spc_status status;
 
@@ -361,7 +366,8 @@ void spc__gate_leave(spc__tested *tested, const spc__fixture *fixture)
     memset(tested, 0, sizeof(*tested));
 }
 
-void spc__gate_verify(spc__verdict *out, spc__fixture *fixture, spc__tested *tested)
+void spc__gate_verify(spc__verdict *out, spc__fixture *fixture,
+                      spc__tested *tested)
 {
     spc__gate g = begin(out, fixture, tested);
 
@@ -391,7 +397,8 @@ void spc__gate_after_timing(spc__verdict *out, spc__fixture *fixture,
     }
     compare_first(&g, s, digests[SPC__RESULT]);
     if (out->status == SPC__TRIAL_OK &&
-        spc__gate_zones_hold(&g, "out", &fixture->out, &digests[SPC__OUT_ZONES]))
+        spc__gate_zones_hold(&g, "out", &fixture->out,
+                             &digests[SPC__OUT_ZONES]))
         spc__gate_zones_hold(&g, "workspace", &fixture->workspace,
                              &digests[SPC__WORK_ZONES]);
     spc__gate_weights_hold(&g);
@@ -427,8 +434,8 @@ static void confirm(spc__gate *g, double limit_s)
         spc__gate_maps_hold(g);
 }
 
-void spc__gate_confirm(spc__verdict *out, spc__fixture *fixture, spc__tested *tested,
-                       double limit_s)
+void spc__gate_confirm(spc__verdict *out, spc__fixture *fixture,
+                       spc__tested *tested, double limit_s)
 {
     spc__gate g = begin(out, fixture, tested);
 

@@ -52,14 +52,16 @@ typedef struct spc__verdict {
 /*
  * Prepares maps and packs weights. Loads nothing; `tested` needs only its plan.
  */
-spc_status spc__gate_enter(spc__tested *tested, spc__fixture *fixture, spc_plan *plan);
+spc_status spc__gate_enter(spc__tested *tested, spc__fixture *fixture,
+                           spc_plan *plan);
 void spc__gate_leave(spc__tested *tested, const spc__fixture *fixture);
 
 /*
  * Runs all draws on all scenes, over different contents of output and
  * workspace.
  */
-void spc__gate_verify(spc__verdict *out, spc__fixture *fixture, spc__tested *tested);
+void spc__gate_verify(spc__verdict *out, spc__fixture *fixture,
+                      spc__tested *tested);
 
 /*
  * Before timing on scene `s`, fills the output with a value that no result has.
@@ -75,7 +77,7 @@ void spc__gate_after_timing(spc__verdict *out, spc__fixture *fixture,
  * scene, then compares at least 150 runs. The given scenes get `limit_s`
  * seconds of them, awkward ones the rest.
  */
-void spc__gate_confirm(spc__verdict *out, spc__fixture *fixture, spc__tested *tested,
-                       double limit_s);
+void spc__gate_confirm(spc__verdict *out, spc__fixture *fixture,
+                       spc__tested *tested, double limit_s);
 
 #endif

@@ -44,15 +44,16 @@ static int list_read_only(const spc__gate *g, int draw, watched *list)
         int array = s < sample->given ? draw : 0;
         if (!spc__fixture_is_loaded(fixture, s, (spc__draw)draw))
             continue;
-        list[count++] =
-            (watched){"in", &fixture->in[s][array], fixture->in_digest[s][draw]};
+        list[count++] = (watched){"in", &fixture->in[s][array],
+                                  fixture->in_digest[s][draw]};
         if (sample->scenes[s].residual[draw] != NULL)
             list[count++] = (watched){"residual", &fixture->residual[s][array],
                                       fixture->residual_digest[s][draw]};
     }
-    list[count++] = (watched){
-        "weights", draw == SPC__REAL ? &g->tested->packed : &fixture->packed[draw],
-        g->packed_digest[draw]};
+    list[count++] = (watched){"weights",
+                              draw == SPC__REAL ? &g->tested->packed
+                                                : &fixture->packed[draw],
+                              g->packed_digest[draw]};
     count = list_vector(list, count, "bias", &fixture->bias[draw],
                         fixture->sample->bias[draw]);
     count = list_vector(list, count, "scale", &fixture->scale[draw],
@@ -94,7 +95,8 @@ void spc__gate_read_only(const spc__gate *g, int draw)
                                  &digests[3 * i + 1]);
     }
     /* Later candidates need the arrays that this one has overwritten. */
-    if (g->out->status == SPC__TRIAL_WRONG && spc__fixture_refill(g->fixture) != SPC_OK)
+    if (g->out->status == SPC__TRIAL_WRONG &&
+        spc__fixture_refill(g->fixture) != SPC_OK)
         spc__gate_failed(g);
 }
 
@@ -117,7 +119,8 @@ void spc__gate_weights_hold(const spc__gate *g)
 bool spc__gate_is_right(const spc__gate *g, const spc__gate_setting *at,
                         int64_t i)
 {
-    return spc__sample_element(g->fixture->sample, at->s, at->draw, g->fixture->host, i)
+    return spc__sample_element(g->fixture->sample, at->s, at->draw,
+                               g->fixture->host, i)
                .error <= 1;
 }
 
@@ -155,9 +158,10 @@ static bool succeeds(const spc__gate *g, const spc__gate_setting *at,
     uint64_t digests[SPC__RUN_DIGESTS] = {0};
     spc__worst worst;
 
-    if (at->out_byte < 0 && spc_memory_upload(g->fixture->out.data, g->fixture->ctx,
-                                              scene->exact[at->previous],
-                                              g->fixture->out.bytes) != SPC_OK)
+    if (at->out_byte < 0 &&
+        spc_memory_upload(g->fixture->out.data, g->fixture->ctx,
+                          scene->exact[at->previous],
+                          g->fixture->out.bytes) != SPC_OK)
         return false;
     if (!spc__gate_run(g, at, digests) ||
         !spc__gate_compare(g, at, digests[SPC__RESULT], &worst))

@@ -55,8 +55,8 @@ spc_status spc__gate_fill(const spc__gate *g, const spc__guarded *to, int byte)
 
     if (to->bytes == 0)
         return SPC_OK;
-    return fixture->ops->fill(fixture->ctx->device, to->data, byte, to->bytes, NULL,
-                          spc__error_of(fixture->ctx));
+    return fixture->ops->fill(fixture->ctx->device, to->data, byte, to->bytes,
+                              NULL, spc__error_of(fixture->ctx));
 }
 
 const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw)
@@ -115,7 +115,7 @@ static spc_status launch(const spc__gate *g, const spc__gate_setting *at)
         spc__gate_close_pages(g, at);
     spc_status status =
         spc__fixture_execute(g->fixture, g->tested->plan, at->s, at->draw,
-                         spc__gate_packed(g, at->draw), NULL);
+                             spc__gate_packed(g, at->draw), NULL);
     if (status == SPC_OK)
         status = spc_ctx_synchronize(g->fixture->ctx);
     if (at->read_only)
@@ -129,7 +129,8 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
     spc__fixture *fixture = g->fixture;
 
     if (spc__fixture_load(fixture, at->s, at->draw) != SPC_OK ||
-        (at->out_byte >= 0 && spc__fixture_fill_out(fixture, at->out_byte) != SPC_OK) ||
+        (at->out_byte >= 0 &&
+         spc__fixture_fill_out(fixture, at->out_byte) != SPC_OK) ||
         (at->work_byte >= 0 &&
          spc__gate_fill(g, &fixture->workspace, at->work_byte) != SPC_OK) ||
         launch(g, at) != SPC_OK || spc__gate_digest(g, digests) != SPC_OK) {
@@ -141,8 +142,9 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
 }
 
 /* NULL: this result is not known yet. */
-static const spc__right *
-find_right(const spc__fixture *fixture, const spc__gate_setting *at, uint64_t digest)
+static const spc__right *find_right(const spc__fixture *fixture,
+                                    const spc__gate_setting *at,
+                                    uint64_t digest)
 {
     for (int i = 0; i < SPC__RIGHT && i < fixture->rights[at->s]; i++) {
         const spc__right *right = &fixture->right[at->s][i];

@@ -156,8 +156,8 @@ static bool zone_holds(const spc__gate *g, const char *zone, size_t bytes)
     unsigned char seen[256];
 
     for (size_t i = 0; i < bytes; i += sizeof(seen)) {
-        if (spc_memory_download(seen, g->fixture->ctx, zone + i, sizeof(seen)) !=
-            SPC_OK)
+        if (spc_memory_download(seen, g->fixture->ctx, zone + i,
+                                sizeof(seen)) != SPC_OK)
             return true;
         for (size_t at = 0; at < sizeof(seen); at++)
             if (seen[at] != SPC__ZONE_BYTE)

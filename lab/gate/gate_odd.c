@@ -28,10 +28,10 @@ static spc_status enqueue_size(const spc__gate *g, int s)
         status = spc__fixture_fill_out(fixture, NAN_BYTE);
     if (status == SPC_OK)
         status = spc__fixture_execute(fixture, g->tested->plan, s, SPC__COUNT,
-                                  spc__gate_packed(g, SPC__COUNT), NULL);
+                                      spc__gate_packed(g, SPC__COUNT), NULL);
     if (status == SPC_OK)
-        status =
-            spc__digester_add(fixture->digester, fixture->out.data, fixture->out.bytes);
+        status = spc__digester_add(fixture->digester, fixture->out.data,
+                                   fixture->out.bytes);
     return status == SPC_OK ? spc__gate_add_zones(g, &fixture->out) : status;
 }
 
@@ -76,7 +76,8 @@ void spc__gate_test_sizes(const spc__gate *g)
             digests[3 * i] != sample->scenes[s].digest[SPC__COUNT])
             look_closer(g, s);
         if (g->out->status == SPC__TRIAL_OK)
-            spc__gate_zones_hold(g, "out", &g->fixture->out, &digests[3 * i + 1]);
+            spc__gate_zones_hold(g, "out", &g->fixture->out,
+                                 &digests[3 * i + 1]);
     }
 }
 
@@ -158,9 +159,10 @@ static void add_residuals(odd_launch *l)
     for (int64_t row = 0; as.present && row < as.rows; row++)
         for (int c = 0; c < as.columns; c++)
             if (spc__odd_residual(conv, row, c))
-                add_patch(
-                    l, &fixture->residual[l->at.s][0], scene->residual[SPC__COUNT],
-                    (size_t)(row * as.pitch + c) * element, l->none, element);
+                add_patch(l, &fixture->residual[l->at.s][0],
+                          scene->residual[SPC__COUNT],
+                          (size_t)(row * as.pitch + c) * element, l->none,
+                          element);
 }
 
 static void add_others(odd_launch *l)
@@ -193,8 +195,8 @@ static spc_status write_patches(const odd_launch *l, bool right)
     for (int i = 0; i < l->count && status == SPC_OK; i++) {
         const patch *p = &l->patches[i];
         status = fixture->ops->copy_in(fixture->ctx->device, p->device,
-                                   right ? p->right : p->other, p->bytes, NULL,
-                                   spc__error_of(fixture->ctx));
+                                       right ? p->right : p->other, p->bytes,
+                                       NULL, spc__error_of(fixture->ctx));
     }
     if (status != SPC_OK || l->odd != SPC__ODD_OTHERS)
         return status;
@@ -303,7 +305,8 @@ void spc__gate_test_no_numbers(const spc__gate *g, int s)
     odd_launch *l = calloc(1, sizeof(*l) + 3 * bytes);
 
     if (l == NULL) {
-        spc__fail_memory(spc__error_of(g->fixture->ctx), sizeof(*l) + 3 * bytes);
+        spc__fail_memory(spc__error_of(g->fixture->ctx),
+                         sizeof(*l) + 3 * bytes);
         spc__gate_failed(g);
         return;
     }

@@ -90,8 +90,9 @@ static spc_status allocate(places *p)
     spc_status status = list_operands(p);
 
     for (int i = 0; i < p->count && status == SPC_OK; i++)
-        status = spc_memory_alloc((void **)&p->all[i].device, p->g->fixture->ctx,
-                                  p->all[i].bytes + 2 * REACH);
+        status =
+            spc_memory_alloc((void **)&p->all[i].device, p->g->fixture->ctx,
+                             p->all[i].bytes + 2 * REACH);
     return status;
 }
 
@@ -108,8 +109,8 @@ static spc_status move(places *p, moved *m, bool turned)
     char *to = m->device + (REACH - base % REACH) + m->behind;
     *m->at = to;
     if (m->host == NULL)
-        return fixture->ops->fill(fixture->ctx->device, to, SPC__ZONE_BYTE, m->bytes,
-                              NULL, spc__error_of(fixture->ctx));
+        return fixture->ops->fill(fixture->ctx->device, to, SPC__ZONE_BYTE,
+                                  m->bytes, NULL, spc__error_of(fixture->ctx));
     return spc_memory_upload(to, fixture->ctx, m->host, m->bytes);
 }
 
@@ -126,7 +127,8 @@ static spc_status launch(places *p, bool turned, uint64_t *digest)
     if (status == SPC_OK)
         status = spc__fixture_fill_out(fixture, SPC__ZONE_BYTE);
     if (status == SPC_OK)
-        status = spc__fixture_execute_on(fixture, plan, p->at->s, &p->buffers, NULL);
+        status =
+            spc__fixture_execute_on(fixture, plan, p->at->s, &p->buffers, NULL);
     if (status == SPC_OK)
         status = spc__gate_digest(p->g, digests);
     *digest = digests[SPC__RESULT];

@@ -27,9 +27,9 @@ enum { BEHIND = SPC__RUN_DIGESTS, DIGESTS };
 static size_t room_behind(const spc__gate *g)
 {
     const spc__fixture *fixture = g->fixture;
-    size_t all =
-        spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT, fixture->capacity)
-            .bytes;
+    size_t all = spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT,
+                                 fixture->capacity)
+                     .bytes;
     size_t used = (size_t)(spc__guarded_end(&fixture->out) - fixture->out.data);
 
     if (!spc__plan_launch(g->tested->plan)->clear || all <= used)
@@ -47,8 +47,8 @@ static spc_status digest(const spc__gate *g, size_t behind, uint64_t *digests)
         (status = spc__digester_add(fixture->digester, end, behind)) == SPC_OK)
         status = spc__digester_end(fixture->digester, &digests[BEHIND]);
     if (status == SPC_OK && behind > 0)
-        status = fixture->ops->fill(fixture->ctx->device, end, SPC__ZONE_BYTE, behind,
-                                NULL, spc__error_of(fixture->ctx));
+        status = fixture->ops->fill(fixture->ctx->device, end, SPC__ZONE_BYTE,
+                                    behind, NULL, spc__error_of(fixture->ctx));
     return status == SPC_OK ? spc__gate_digest(g, digests) : status;
 }
 
@@ -65,7 +65,7 @@ static spc_status run(const spc__gate *g, int s, size_t behind, bool is_first,
         status = spc__gate_fill(g, &fixture->workspace, NAN_BYTE);
     if (status == SPC_OK)
         status = spc__fixture_execute(fixture, g->tested->plan, s, SPC__COUNT,
-                                  spc__gate_packed(g, SPC__COUNT), NULL);
+                                      spc__gate_packed(g, SPC__COUNT), NULL);
     return status == SPC_OK ? digest(g, behind, digests) : status;
 }
 
@@ -96,7 +96,8 @@ static void judge(const spc__gate *g, int s, size_t behind,
     if (!spc__gate_zones_hold(g, "out, of a map with room to spare",
                               &g->fixture->out, &digests[SPC__OUT_ZONES]) ||
         !spc__gate_zones_hold(g, "workspace, of a map with room to spare",
-                              &g->fixture->workspace, &digests[SPC__WORK_ZONES]) ||
+                              &g->fixture->workspace,
+                              &digests[SPC__WORK_ZONES]) ||
         !is_zero(g, behind, digests[BEHIND]) ||
         !spc__gate_compare(g, &at, result, &worst) || worst.error <= 1)
         return;

@@ -87,7 +87,8 @@ static spc_status allocate(together *t, int launches)
                             padded(all[SPC_OPERAND_RESIDUAL].bytes) +
                             padded(fixture->workspace.bytes) +
                             (size_t)launches * padded(t->out_bytes));
-    spc_status status = spc_memory_alloc((void **)&t->memory, fixture->ctx, bytes);
+    spc_status status =
+        spc_memory_alloc((void **)&t->memory, fixture->ctx, bytes);
     char *at = t->memory;
     for (int i = 0; i < SIDES && status == SPC_OK; i++)
         status = lay_side(t, &t->sides[i], &at, launches);
@@ -97,8 +98,8 @@ static spc_status allocate(together *t, int launches)
 static spc_status execute(const together *t, const spc_buffers *buffers,
                           void *stream)
 {
-    return spc__fixture_execute_on(t->g->fixture, t->g->tested->plan, t->s, buffers,
-                               stream);
+    return spc__fixture_execute_on(t->g->fixture, t->g->tested->plan, t->s,
+                                   buffers, stream);
 }
 
 /* ---- two threads --------------------------------------------------------- */
@@ -123,7 +124,8 @@ static spc_status run_threads(together *t)
     spc_status status = allocate(t, 1);
 
     if (status == SPC_OK)
-        status = spc__pool_create(&pool, SIDES, spc__error_of(t->g->fixture->ctx));
+        status =
+            spc__pool_create(&pool, SIDES, spc__error_of(t->g->fixture->ctx));
     if (status == SPC_OK)
         spc__pool_run_together(pool, SIDES, run_side, t);
     spc__pool_free(pool);
@@ -141,12 +143,14 @@ static spc_status enqueue_branch(const together *t, const side *one,
     const spc__fixture *fixture = t->g->fixture;
     spc__device *device = fixture->ctx->device;
     spc_error *error = spc__error_of(fixture->ctx);
-    spc_status status = fixture->ops->graph_depend(device, begin, 1, stream, error);
+    spc_status status =
+        fixture->ops->graph_depend(device, begin, 1, stream, error);
 
     for (int n = 0; n < LAUNCHES && status == SPC_OK; n++)
         status = execute(t, &one->buffers[n], stream);
-    return status == SPC_OK ? fixture->ops->graph_mark(device, end, stream, error)
-                            : status;
+    return status == SPC_OK
+               ? fixture->ops->graph_mark(device, end, stream, error)
+               : status;
 }
 
 static spc_status enqueue(void *payload, void *stream)
@@ -160,9 +164,10 @@ static spc_status enqueue(void *payload, void *stream)
 
     for (int i = 0; i < SIDES && status == SPC_OK; i++)
         status = enqueue_branch(t, &t->sides[i], &begin, &ends[i], stream);
-    return status == SPC_OK ? fixture->ops->graph_depend(fixture->ctx->device, ends,
-                                                     SIDES, stream, error)
-                            : status;
+    return status == SPC_OK
+               ? fixture->ops->graph_depend(fixture->ctx->device, ends, SIDES,
+                                            stream, error)
+               : status;
 }
 
 static spc_status run_graph(together *t, spc__graph *graph)
@@ -173,13 +178,15 @@ static spc_status run_graph(together *t, spc__graph *graph)
     spc_status status = SPC_OK;
 
     for (int i = 0; i < SIDES * LAUNCHES && status == SPC_OK; i++)
-        status = fixture->ops->fill(
-            fixture->ctx->device, t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
-            NAN_BYTE, t->out_bytes, NULL, error);
+        status =
+            fixture->ops->fill(fixture->ctx->device,
+                               t->sides[i / LAUNCHES].buffers[i % LAUNCHES].out,
+                               NAN_BYTE, t->out_bytes, NULL, error);
     if (status == SPC_OK)
         status = spc_ctx_synchronize(fixture->ctx);
     if (status == SPC_OK)
-        status = fixture->ops->graph_launch(fixture->ctx->device, graph, NULL, error);
+        status = fixture->ops->graph_launch(fixture->ctx->device, graph, NULL,
+                                            error);
     if (status == SPC_OK)
         status = spc_ctx_synchronize(fixture->ctx);
     if (status == SPC_OK)
@@ -203,8 +210,9 @@ static spc_status run_branches(together *t)
     spc_status status = allocate(t, LAUNCHES);
 
     if (status == SPC_OK)
-        status = fixture->ops->graph_create(fixture->ctx->device, &graph, enqueue, t,
-                                        spc__error_of(fixture->ctx));
+        status =
+            fixture->ops->graph_create(fixture->ctx->device, &graph, enqueue, t,
+                                       spc__error_of(fixture->ctx));
     for (int i = 0; i < ROUNDS && status == SPC_OK; i++)
         status = run_graph(t, graph);
     fixture->ops->graph_free(fixture->ctx->device, graph);

@@ -258,8 +258,9 @@ static spc_status build_map(maker *m)
 
 /* ---- data ---------------------------------------------------------------- */
 
-spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture, spc_operand which,
-                             const float *pattern, int64_t rows)
+spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture,
+                             spc_operand which, const float *pattern,
+                             int64_t rows)
 {
     const spc_conv *conv = &fixture->sample->conv;
     spc__operand all = spc__operand_of(conv, which, rows);
@@ -290,8 +291,8 @@ static spc_status draw_patterns(maker *m)
     if ((m->in = malloc(in)) == NULL || (m->residual = malloc(out)) == NULL)
         return spc__fail_memory(m->error, in + out);
     spc__draw_in(m->in, conv, SPC__COUNT, PATTERN, &m->random);
-    spc_status status = spc__large_upload(&m->to->in, m->fixture, SPC_OPERAND_IN,
-                                          m->in, m->to->rows_in);
+    spc_status status = spc__large_upload(
+        &m->to->in, m->fixture, SPC_OPERAND_IN, m->in, m->to->rows_in);
     if (!adds || status != SPC_OK)
         return status;
     spc__draw_residual(m->residual, conv, SPC__COUNT, PATTERN, &m->random);
@@ -440,7 +441,8 @@ static spc_status draw_and_know(maker *m)
 
     choose_rows(m);
     if (m->conv->pass == SPC_WGRAD)
-        return spc__large_know_gradient(m->to, m->fixture, m->scene, &m->random);
+        return spc__large_know_gradient(m->to, m->fixture, m->scene,
+                                        &m->random);
     if ((status = draw_patterns(m)) == SPC_OK &&
         (status = read_weights(m)) == SPC_OK)
         status = know_rows(m);
@@ -504,14 +506,16 @@ static bool is_for(const spc__fixture *fixture)
 spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture, int kind)
 {
     spc__large *large = fixture->large[kind];
-    maker m = {.kind = kind, .fixture = fixture, .conv = &fixture->sample->conv};
+    maker m = {
+        .kind = kind, .fixture = fixture, .conv = &fixture->sample->conv};
     int64_t rows = wanted_rows(fixture, kind);
 
     *out = large;
     if (large != NULL)
         return SPC_OK;
     m.error = spc__error_of(fixture->ctx);
-    if ((m.to = large = fixture->large[kind] = calloc(1, sizeof(*large))) == NULL)
+    if ((m.to = large = fixture->large[kind] = calloc(1, sizeof(*large))) ==
+        NULL)
         return spc__fail_memory(m.error, sizeof(*large));
     *out = large;
     if (!is_for(fixture) || (kind == SPC__LARGE_BLOCK && !fits_block(m.conv)))
@@ -573,8 +577,8 @@ static spc_status prepare(spc__large *large, const spc__fixture *fixture,
 
 static spc_status fetch(const spc__large *large, const spc__fixture *fixture)
 {
-    spc__operand out =
-        spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT, large->rows_out);
+    spc__operand out = spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT,
+                                       large->rows_out);
     size_t element = spc__dtype_of(out.dtype)->bytes;
     size_t pitch = (size_t)out.pitch * element;
     spc_status status = SPC_OK;
@@ -590,8 +594,8 @@ static spc_status fetch(const spc__large *large, const spc__fixture *fixture)
     return status;
 }
 
-spc_status spc__large_run(spc__large *large, spc__fixture *fixture, spc_plan *plan,
-                          const void *packed)
+spc_status spc__large_run(spc__large *large, spc__fixture *fixture,
+                          spc_plan *plan, const void *packed)
 {
     spc_ctx *ctx = fixture->ctx;
     spc_buffers buffers;
@@ -608,8 +612,9 @@ spc_status spc__large_run(spc__large *large, spc__fixture *fixture, spc_plan *pl
     buffers.workspace = large->workspace.data;
     buffers.weights = packed;
     if (status == SPC_OK)
-        status = fixture->ops->fill(ctx->device, large->out.data, SPC__ZONE_BYTE,
-                                large->out.bytes, NULL, spc__error_of(ctx));
+        status =
+            fixture->ops->fill(ctx->device, large->out.data, SPC__ZONE_BYTE,
+                               large->out.bytes, NULL, spc__error_of(ctx));
     if (status == SPC_OK)
         status = large->map != NULL
                      ? spc_plan_execute(plan, large->map, &buffers, NULL)

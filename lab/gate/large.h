@@ -33,12 +33,14 @@ struct spc__large {
  * is short, or a processor has no time for it, this is logged and the scene is
  * marked unavailable; it is no failure of the candidate.
  */
-spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture, int kind);
+spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture,
+                              int kind);
 void spc__large_free(spc__large *large, const spc__fixture *fixture);
 
 /* Uploads `rows` rows, which repeat those of a pattern. */
-spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture, spc_operand which,
-                             const float *pattern, int64_t rows);
+spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture,
+                             spc_operand which, const float *pattern,
+                             int64_t rows);
 
 /*
  * Makes the operands and the expected result of a gradient of weights, given
@@ -53,7 +55,7 @@ spc_status spc__large_know_gradient(spc__large *large, spc__fixture *fixture,
  * fetches the rows to `got`. If its layout does not fit into memory, the scene
  * becomes unavailable.
  */
-spc_status spc__large_run(spc__large *large, spc__fixture *fixture, spc_plan *plan,
-                          const void *packed);
+spc_status spc__large_run(spc__large *large, spc__fixture *fixture,
+                          spc_plan *plan, const void *packed);
 
 #endif

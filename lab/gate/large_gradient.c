@@ -62,8 +62,8 @@ static spc_status upload_dy(const maker *m)
     spc_status status =
         spc__guarded_lay(&m->fixture->guards, &to->residual, all.bytes, 0);
     if (status == SPC_OK)
-        status = m->fixture->ops->fill(ctx->device, to->residual.data, 0, all.bytes,
-                                   NULL, spc__error_of(ctx));
+        status = m->fixture->ops->fill(ctx->device, to->residual.data, 0,
+                                       all.bytes, NULL, spc__error_of(ctx));
     for (int64_t i = 0; i < to->count && status == SPC_OK; i++) {
         spc__encode_rows(encoded, &one, m->dy + i * m->conv->cout);
         status =

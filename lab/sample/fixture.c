@@ -31,17 +31,17 @@ static spc_status lay_at(spc__fixture *fixture, spc__guarded *to, size_t bytes,
 
     if (odd == 0)
         return spc__guarded_lay(&fixture->guards, to, bytes, 0);
-    return spc__guarded_lay(&fixture->guards, to, bytes,
-                            place *
-                                (2 * spc__random_below(&fixture->places, odd) + 1));
+    return spc__guarded_lay(
+        &fixture->guards, to, bytes,
+        place * (2 * spc__random_below(&fixture->places, odd) + 1));
 }
 
 /*
  * Places new data at the old address, so that a kernel that remembers data by
  * address is found.
  */
-static spc_status lay_again(spc__fixture *fixture, spc__guarded *to, size_t bytes,
-                            size_t place)
+static spc_status lay_again(spc__fixture *fixture, spc__guarded *to,
+                            size_t bytes, size_t place)
 {
     if (to->base == NULL || bytes > to->room)
         return lay_at(fixture, to, bytes, place);
@@ -50,8 +50,8 @@ static spc_status lay_again(spc__fixture *fixture, spc__guarded *to, size_t byte
         (size_t)(spc__guarded_zone(&fixture->guards, to) - to->base));
 }
 
-static spc_status upload(spc__fixture *fixture, spc__guarded *to, const void *from,
-                         size_t bytes, size_t place)
+static spc_status upload(spc__fixture *fixture, spc__guarded *to,
+                         const void *from, size_t bytes, size_t place)
 {
     spc_status status = lay_again(fixture, to, bytes, place);
 
@@ -108,8 +108,9 @@ bool spc__fixture_is_loaded(const spc__fixture *fixture, int s, spc__draw draw)
 
 spc_status spc__fixture_load(spc__fixture *fixture, int s, spc__draw draw)
 {
-    return spc__fixture_is_loaded(fixture, s, draw) ? SPC_OK
-                                            : upload_draw(fixture, s, draw);
+    return spc__fixture_is_loaded(fixture, s, draw)
+               ? SPC_OK
+               : upload_draw(fixture, s, draw);
 }
 
 spc_status spc__fixture_reload(spc__fixture *fixture, int s, spc__draw draw)
@@ -189,7 +190,8 @@ static void turn_weights(char *to, const char *from, const spc_conv *conv)
  * Places weights at an odd multiple of an element, as no more is promised;
  * digests read two bytes at once.
  */
-static spc_status upload_layout(spc__fixture *fixture, spc__draw draw, size_t bytes)
+static spc_status upload_layout(spc__fixture *fixture, spc__draw draw,
+                                size_t bytes)
 {
     const spc_conv *conv = &fixture->sample->conv;
     size_t element = spc__dtype_of(conv->dtype)->bytes;
@@ -202,7 +204,8 @@ static spc_status upload_layout(spc__fixture *fixture, spc__draw draw, size_t by
     if (turned == NULL)
         return spc__fail_memory(spc__error_of(fixture->ctx), bytes);
     turn_weights(turned, weights, conv);
-    spc_status status = upload(fixture, &fixture->weights[draw], turned, bytes, place);
+    spc_status status =
+        upload(fixture, &fixture->weights[draw], turned, bytes, place);
     free(turned);
     return status;
 }
@@ -216,7 +219,8 @@ static spc_status upload_weights(spc__fixture *fixture)
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
         if (sample->weights[d] != NULL && bytes > 0)
             status = upload_layout(fixture, (spc__draw)d, bytes);
-    return status == SPC_OK ? digest_weights(fixture, fixture->weights_digest) : status;
+    return status == SPC_OK ? digest_weights(fixture, fixture->weights_digest)
+                            : status;
 }
 
 spc_status spc__fixture_mend_weights(bool *held, spc__fixture *fixture)
@@ -246,7 +250,8 @@ static bool is_linear(const spc__fixture *fixture)
     return spc_conv_is_linear(&fixture->sample->conv);
 }
 
-spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture, int s)
+spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture,
+                                  int s)
 {
     const spc__sample_scene *scene = &fixture->sample->scenes[s];
     spc_error *error = spc__error_of(fixture->ctx);
@@ -261,8 +266,8 @@ spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture, in
                                   error);
     fixture->ctx->zone_bytes = MAP_ZONE;
     if (status == SPC_OK)
-        status = spc__map_create_between(out, fixture->ctx, &fixture->sample->conv,
-                                         copy, given);
+        status = spc__map_create_between(out, fixture->ctx,
+                                         &fixture->sample->conv, copy, given);
     fixture->ctx->zone_bytes = 0;
     spc_scene_free(copy);
     spc_scene_free(given);
@@ -278,8 +283,9 @@ spc_status spc__fixture_remake_maps(spc__fixture *fixture)
         fixture->maps[s] = NULL;
         status = spc__fixture_build_map(&fixture->maps[s], fixture, s);
     }
-    return status == SPC_OK && fixture->spare != NULL ? spc__fixture_build_spare(fixture)
-                                                  : status;
+    return status == SPC_OK && fixture->spare != NULL
+               ? spc__fixture_build_spare(fixture)
+               : status;
 }
 
 static size_t out_bytes(const spc__fixture *fixture, int s)
@@ -326,7 +332,7 @@ static spc_status build(spc__fixture *fixture)
 }
 
 spc_status spc__fixture_create(spc__fixture **out, spc_ctx *ctx,
-                           const spc__sample *sample)
+                               const spc__sample *sample)
 {
     spc__fixture *fixture = calloc(1, sizeof(*fixture));
     spc_status status;
@@ -388,7 +394,8 @@ static int64_t linear_rows(const spc__fixture *fixture, int s)
                : fixture->sample->scenes[s].rows_out;
 }
 
-static size_t workspace_bytes(const spc__fixture *fixture, const spc_plan *plan, int s)
+static size_t workspace_bytes(const spc__fixture *fixture, const spc_plan *plan,
+                              int s)
 {
     return is_linear(fixture)
                ? spc_plan_workspace_bytes_linear(plan, linear_rows(fixture, s))
@@ -412,7 +419,7 @@ spc_status spc__fixture_prepare(spc__fixture *fixture, spc_plan *plan)
 }
 
 spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
-                         const spc_plan *plan, spc__draw draw)
+                             const spc_plan *plan, spc__draw draw)
 {
     size_t bytes = spc_plan_weights_bytes(plan);
     spc_status status = spc__guarded_lay(&fixture->guards, to, bytes, 0);
@@ -420,18 +427,21 @@ spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
     /* Elements that packing skips must not keep values of another plan. */
     if (status == SPC_OK)
         status = spc__guarded_fill(&fixture->guards, to, SPC__ZONE_BYTE);
-    if (status != SPC_OK || (fixture->sample->conv.pass == SPC_WGRAD && bytes == 0))
+    if (status != SPC_OK ||
+        (fixture->sample->conv.pass == SPC_WGRAD && bytes == 0))
         return status;
     if (fixture->sample->conv.pass == SPC_WGRAD) /* an existing gradient */
-        return spc_memory_upload(to->data, fixture->ctx, fixture->sample->weights[draw],
-                                 bytes);
+        return spc_memory_upload(to->data, fixture->ctx,
+                                 fixture->sample->weights[draw], bytes);
     return spc_plan_pack(to->data, plan, fixture->weights[draw].data,
                          spc__fixture_layout(draw), NULL);
 }
 
-static spc_status set(spc__fixture *fixture, const spc_plan *plan, int s, size_t place)
+static spc_status set(spc__fixture *fixture, const spc_plan *plan, int s,
+                      size_t place)
 {
-    spc_status status = lay_at(fixture, &fixture->out, out_bytes(fixture, s), place);
+    spc_status status =
+        lay_at(fixture, &fixture->out, out_bytes(fixture, s), place);
 
     fixture->out_rows = fixture->sample->scenes[s].rows_out;
     if (status != SPC_OK)
@@ -445,7 +455,8 @@ spc_status spc__fixture_set(spc__fixture *fixture, const spc_plan *plan, int s)
     return set(fixture, plan, s, SPC__TENSOR_PLACE);
 }
 
-spc_status spc__fixture_set_timed(spc__fixture *fixture, const spc_plan *plan, int s)
+spc_status spc__fixture_set_timed(spc__fixture *fixture, const spc_plan *plan,
+                                  int s)
 {
     return set(fixture, plan, s, SPC__PLACES);
 }
@@ -455,8 +466,8 @@ spc_status spc__fixture_set_timed(spc__fixture *fixture, const spc_plan *plan, i
  */
 spc_status spc__fixture_fill_out(spc__fixture *fixture, int byte)
 {
-    spc__operand out =
-        spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT, fixture->out_rows);
+    spc__operand out = spc__operand_of(&fixture->sample->conv, SPC_OPERAND_OUT,
+                                       fixture->out_rows);
     size_t element = spc__dtype_of(out.dtype)->bytes;
     char *rows = fixture->host;
 
@@ -481,7 +492,7 @@ static void point_at_scales(spc_buffers *buffers, const spc__guarded *scales)
 }
 
 void spc__fixture_buffers(spc_buffers *out, const spc__fixture *fixture, int s,
-                      spc__draw draw)
+                          spc__draw draw)
 {
     *out = (spc_buffers){
         .in = in_of(fixture, s, draw),
@@ -494,18 +505,21 @@ void spc__fixture_buffers(spc_buffers *out, const spc__fixture *fixture, int s,
     point_at_scales(out, &fixture->scales[draw]);
 }
 
-spc_status spc__fixture_execute_on(const spc__fixture *fixture, const spc_plan *plan, int s,
-                               const spc_buffers *buffers, void *stream)
+spc_status spc__fixture_execute_on(const spc__fixture *fixture,
+                                   const spc_plan *plan, int s,
+                                   const spc_buffers *buffers, void *stream)
 {
     return is_linear(fixture)
                ? spc_plan_execute_linear(plan, linear_rows(fixture, s),
-                                         s == fixture->counted ? fixture->count : NULL,
+                                         s == fixture->counted ? fixture->count
+                                                               : NULL,
                                          buffers, stream)
                : spc_plan_execute(plan, fixture->maps[s], buffers, stream);
 }
 
-spc_status spc__fixture_execute(const spc__fixture *fixture, const spc_plan *plan, int s,
-                            spc__draw draw, const void *packed, void *stream)
+spc_status spc__fixture_execute(const spc__fixture *fixture,
+                                const spc_plan *plan, int s, spc__draw draw,
+                                const void *packed, void *stream)
 {
     spc_buffers buffers;
     spc_status status = spc__ctx_check_cancel(fixture->ctx);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fixture.h - the test fixture: a sample on a device, with every array between two
- * guard zones that no kernel may write to.
+ * fixture.h - the test fixture: a sample on a device, with every array between
+ * two guard zones that no kernel may write to.
  */
 #ifndef SPC_RUNTIME_FIXTURE_H
 #define SPC_RUNTIME_FIXTURE_H
@@ -78,7 +78,7 @@ typedef struct spc__fixture {
 
 /* Builds the maps and uploads the inputs. `sample` must outlive the fixture. */
 spc_status spc__fixture_create(spc__fixture **out, spc_ctx *ctx,
-                           const spc__sample *sample);
+                               const spc__sample *sample);
 void spc__fixture_free(spc__fixture *fixture);
 
 /*
@@ -89,7 +89,8 @@ void spc__fixture_free(spc__fixture *fixture);
 spc_status spc__fixture_make_room(spc__fixture *fixture, int64_t capacity);
 
 /* Builds the map of scene `s` between zones; not for a linear layer. */
-spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture, int s);
+spc_status spc__fixture_build_map(spc_map **out, const spc__fixture *fixture,
+                                  int s);
 
 /*
  * Builds the map with spare capacity, if the layer can have one, and reserves
@@ -103,7 +104,8 @@ void spc__fixture_free_spare(spc__fixture *fixture);
  * number.
  */
 enum { SPC__SPARE_SCENES = 4 };
-int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__fixture *fixture);
+int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES],
+                              const spc__fixture *fixture);
 /*
  * Refills the map in place with scene `s`. The scene uses it until it is
  * returned.
@@ -137,7 +139,7 @@ spc_weights_layout spc__fixture_layout(spc__draw draw);
 
 /* Packs the weights of a draw for a plan, into `to`. */
 spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
-                         const spc_plan *plan, spc__draw draw);
+                             const spc_plan *plan, spc__draw draw);
 
 /*
  * Fills the output with a byte; the gaps between its rows get the zones' byte.
@@ -158,22 +160,25 @@ bool spc__fixture_is_loaded(const spc__fixture *fixture, int s, spc__draw draw);
  * timing.
  */
 spc_status spc__fixture_set(spc__fixture *fixture, const spc_plan *plan, int s);
-spc_status spc__fixture_set_timed(spc__fixture *fixture, const spc_plan *plan, int s);
+spc_status spc__fixture_set_timed(spc__fixture *fixture, const spc_plan *plan,
+                                  int s);
 
 /* The arrays of a draw on scene `s`, except packed weights. */
 void spc__fixture_buffers(spc_buffers *out, const spc__fixture *fixture, int s,
-                      spc__draw draw);
+                          spc__draw draw);
 
 /*
  * Enqueues a run on scene `s`, which must be set and loaded, with packed
  * weights.
  */
-spc_status spc__fixture_execute(const spc__fixture *fixture, const spc_plan *plan, int s,
-                            spc__draw draw, const void *packed, void *stream);
+spc_status spc__fixture_execute(const spc__fixture *fixture,
+                                const spc_plan *plan, int s, spc__draw draw,
+                                const void *packed, void *stream);
 
 /* The same with other arrays instead of the fixture's. */
-spc_status spc__fixture_execute_on(const spc__fixture *fixture, const spc_plan *plan, int s,
-                               const spc_buffers *buffers, void *stream);
+spc_status spc__fixture_execute_on(const spc__fixture *fixture,
+                                   const spc_plan *plan, int s,
+                                   const spc_buffers *buffers, void *stream);
 
 /* Copies the result to fixture->host. */
 spc_status spc__fixture_fetch(const spc__fixture *fixture);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fixture_room.c - a fixture whose first scene has a map with spare capacity, as
- * networks and frames have.
+ * fixture_room.c - a fixture whose first scene has a map with spare capacity,
+ * as networks and frames have.
  */
 #include "coords/map.h"
 #include "lab/sample/awkward.h"
@@ -140,13 +140,15 @@ static spc_status leave_room(spc__fixture *fixture, int64_t capacity)
         status = spc__guarded_reserve(&fixture->guards, &fixture->in[0][d],
                                       all[SPC_OPERAND_IN].bytes);
     for (int d = 0; d < SPC__DRAWS && status == SPC_OK; d++)
-        status = spc__guarded_reserve(&fixture->guards, &fixture->residual[0][d],
-                                      all[SPC_OPERAND_RESIDUAL].bytes);
+        status =
+            spc__guarded_reserve(&fixture->guards, &fixture->residual[0][d],
+                                 all[SPC_OPERAND_RESIDUAL].bytes);
     if (status == SPC_OK)
         status = spc__guarded_reserve(&fixture->guards, &fixture->out,
                                       all[SPC_OPERAND_OUT].bytes);
     if (status == SPC_OK)
-        status = spc_memory_upload(fixture->count, fixture->ctx, &rows, sizeof rows);
+        status =
+            spc_memory_upload(fixture->count, fixture->ctx, &rows, sizeof rows);
     fixture->capacity = capacity;
     return status == SPC_OK ? spc__fixture_refill(fixture) : status;
 }
@@ -157,8 +159,9 @@ spc_status spc__fixture_make_room(spc__fixture *fixture, int64_t capacity)
 
     if (status != SPC_OK)
         return status;
-    return spc_conv_is_linear(&fixture->sample->conv) ? leave_room(fixture, capacity)
-                                                  : replace_map(fixture, capacity);
+    return spc_conv_is_linear(&fixture->sample->conv)
+               ? leave_room(fixture, capacity)
+               : replace_map(fixture, capacity);
 }
 
 /* ---- one map for a sequence of scenes ------------------------------------ */
@@ -214,7 +217,8 @@ static int leave_fitting(const spc__fixture *fixture, int *scenes, int count)
  * meets the other in any order of tiles. An emulation has no time for two more
  * scenes.
  */
-int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__fixture *fixture)
+int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES],
+                              const spc__fixture *fixture)
 {
     int given = fixture->sample->given, count = 0;
 
@@ -232,8 +236,8 @@ int spc__fixture_spare_scenes(int scenes[SPC__SPARE_SCENES], const spc__fixture 
 }
 
 /* Arrays whose rows are counted must not overlap others. */
-static spc_status reserve_arrays(spc__fixture *fixture, const int *scenes, int count,
-                                 int64_t rows_in, int64_t rows_out)
+static spc_status reserve_arrays(spc__fixture *fixture, const int *scenes,
+                                 int count, int64_t rows_in, int64_t rows_out)
 {
     spc__operand all[SPC_OPERANDS];
 
@@ -245,8 +249,9 @@ static spc_status reserve_arrays(spc__fixture *fixture, const int *scenes, int c
         status = spc__guarded_reserve(&fixture->guards, &fixture->in[s][0],
                                       all[SPC_OPERAND_IN].bytes);
         if (status == SPC_OK && all[SPC_OPERAND_RESIDUAL].present)
-            status = spc__guarded_reserve(&fixture->guards, &fixture->residual[s][0],
-                                          all[SPC_OPERAND_RESIDUAL].bytes);
+            status =
+                spc__guarded_reserve(&fixture->guards, &fixture->residual[s][0],
+                                     all[SPC_OPERAND_RESIDUAL].bytes);
     }
     fixture->spare_capacity = rows_out;
     return status;
@@ -265,14 +270,16 @@ spc_status spc__fixture_build_spare(spc__fixture *fixture)
     if (spc_conv_is_linear(&fixture->sample->conv)) {
         spc_status status = spc_memory_alloc((void **)&fixture->spare_count,
                                              fixture->ctx, sizeof(int32_t));
-        return status == SPC_OK ? reserve_arrays(fixture, scenes, count, rows, rows)
-                                : status;
+        return status == SPC_OK
+                   ? reserve_arrays(fixture, scenes, count, rows, rows)
+                   : status;
     }
-    spc_status status = spc__fixture_build_map(&fixture->spare, fixture, largest);
+    spc_status status =
+        spc__fixture_build_map(&fixture->spare, fixture, largest);
     if (status == SPC_OK)
-        status =
-            spc_memory_alloc((void **)&fixture->spare_coords, fixture->ctx,
-                             16 * (size_t)fixture->sample->scenes[largest].voxels);
+        status = spc_memory_alloc(
+            (void **)&fixture->spare_coords, fixture->ctx,
+            16 * (size_t)fixture->sample->scenes[largest].voxels);
     return status == SPC_OK
                ? reserve_arrays(fixture, scenes, count,
                                 spc_coords_capacity(fixture->spare->in),
@@ -306,12 +313,13 @@ static void swap_rooms(spc__fixture *fixture, int s)
 static spc_status fill_map(const spc__fixture *fixture, spc_map *map,
                            const spc__sample_scene *scene)
 {
-    spc_status status = spc_memory_upload(
-        fixture->spare_coords, fixture->ctx, scene->coords, 16 * (size_t)scene->voxels);
+    spc_status status =
+        spc_memory_upload(fixture->spare_coords, fixture->ctx, scene->coords,
+                          16 * (size_t)scene->voxels);
 
     if (status == SPC_OK)
-        status = spc__map_rebuild(map, fixture->spare_coords, scene->voxels, false,
-                                  NULL);
+        status = spc__map_rebuild(map, fixture->spare_coords, scene->voxels,
+                                  false, NULL);
     return status == SPC_OK ? spc_map_check(map, NULL) : status;
 }
 
@@ -324,7 +332,8 @@ spc_status spc__fixture_take_spare(spc__fixture *fixture, int s)
     fixture->counted = s;
     return fixture->maps[s] != NULL
                ? fill_map(fixture, fixture->maps[s], scene)
-               : spc_memory_upload(fixture->count, fixture->ctx, &rows, sizeof rows);
+               : spc_memory_upload(fixture->count, fixture->ctx, &rows,
+                                   sizeof rows);
 }
 
 void spc__fixture_return_spare(spc__fixture *fixture, int s)

@@ -82,8 +82,8 @@ static spc_status open_map(spc__feature_fixture *b)
 }
 
 spc_status spc__feature_fixture_open(spc__feature_fixture *b, spc_ctx *ctx,
-                                 const spc_feature *feature,
-                                 const spc_scene *scene)
+                                     const spc_feature *feature,
+                                     const spc_scene *scene)
 {
     spc_status status;
 
@@ -182,8 +182,9 @@ static float draw_value(bool integers, spc__random *random)
 }
 
 /* Draws numbers that the type holds. */
-static spc_status draw_values(float **out, spc__feature_fixture *b, size_t count,
-                              spc_dtype dtype, spc__random *random)
+static spc_status draw_values(float **out, spc__feature_fixture *b,
+                              size_t count, spc_dtype dtype,
+                              spc__random *random)
 {
     void *stored = NULL;
     spc_status status;
@@ -268,11 +269,10 @@ static spc_status ask_oracle(spc__feature_fixture *b)
     if ((status = allocate(&b->reference, b->ctx, count, 8)) != SPC_OK ||
         (status = allocate(&b->tolerance, b->ctx, count, 8)) != SPC_OK)
         return status;
-    status = spc__feature_oracle(b->reference, b->tolerance,
-                                 spc__feature_stores_index(b->feature)
-                                     ? b->stored
-                                     : NULL,
-                                 b->feature, &b->of);
+    status = spc__feature_oracle(
+        b->reference, b->tolerance,
+        spc__feature_stores_index(b->feature) ? b->stored : NULL, b->feature,
+        &b->of);
     for (size_t i = 0; i < count && status == SPC_OK; i++)
         b->tolerance[i] = spc__feature_tolerance(b->feature, b->reference[i],
                                                  b->tolerance[i]);
@@ -324,7 +324,7 @@ static void point_to_arrays(spc__feature_fixture *b)
 }
 
 spc_status spc__feature_fixture_fill(spc__feature_fixture *b,
-                                 const spc__feature_draw *how)
+                                     const spc__feature_draw *how)
 {
     spc__random random;
     spc_status status = SPC_OK;
@@ -444,7 +444,8 @@ static spc_status check_stored(const spc__feature_fixture *b)
     return status;
 }
 
-spc_status spc__feature_fixture_check(const spc__feature_fixture *b, double *error)
+spc_status spc__feature_fixture_check(const spc__feature_fixture *b,
+                                      double *error)
 {
     spc_status status;
 

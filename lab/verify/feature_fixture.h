@@ -54,22 +54,24 @@ typedef struct spc__feature_fixture {
 
 /* Makes plan, set and map. The caller releases *out even after a failure. */
 spc_status spc__feature_fixture_open(spc__feature_fixture *out, spc_ctx *ctx,
-                                 const spc_feature *feature,
-                                 const spc_scene *scene);
+                                     const spc_feature *feature,
+                                     const spc_scene *scene);
 void spc__feature_fixture_release(spc__feature_fixture *fixture);
 
 /* Draws and uploads the inputs, and asks the oracle. */
 spc_status spc__feature_fixture_fill(spc__feature_fixture *fixture,
-                                 const spc__feature_draw *how);
+                                     const spc__feature_draw *how);
 
 /* Fills the output with a value that no result has. */
 spc_status spc__feature_fixture_clear(const spc__feature_fixture *fixture);
-spc_status spc__feature_fixture_run(const spc__feature_fixture *fixture, void *stream);
+spc_status spc__feature_fixture_run(const spc__feature_fixture *fixture,
+                                    void *stream);
 
 /*
  * Verifies the result and the memory around it. SPC_EWRONG: the error describes
  * the fault. *error grows to the largest error over its tolerance.
  */
-spc_status spc__feature_fixture_check(const spc__feature_fixture *fixture, double *error);
+spc_status spc__feature_fixture_check(const spc__feature_fixture *fixture,
+                                      double *error);
 
 #endif

@@ -45,7 +45,8 @@ static spc_status verify_on(spc_ctx *ctx, const spc_feature *feature,
                             double *error)
 {
     spc__feature_fixture fixture;
-    spc_status status = spc__feature_fixture_open(&fixture, ctx, feature, scene);
+    spc_status status =
+        spc__feature_fixture_open(&fixture, ctx, feature, scene);
 
     for (int i = 0; i < RUNS && status == SPC_OK; i++)
         status = run_once(&fixture, i, seed, error);

@@ -209,12 +209,13 @@ static void *result_of(bench *b, const char *name, const char *values,
     assert_ok(spc__fixture_set(b->fixture, plan, 0), spc_ctx_error(b->ctx));
     assert_ok(spc__fixture_fill_out(b->fixture, poison), spc_ctx_error(b->ctx));
     if (b->fixture->workspace.bytes > 0)
-        assert_ok(b->fixture->ops->fill(b->ctx->device, b->fixture->workspace.data,
-                                    poison, b->fixture->workspace.bytes, NULL,
-                                    spc__error_of(b->ctx)),
+        assert_ok(b->fixture->ops->fill(
+                      b->ctx->device, b->fixture->workspace.data, poison,
+                      b->fixture->workspace.bytes, NULL, spc__error_of(b->ctx)),
                   spc_ctx_error(b->ctx));
-    assert_ok(spc__fixture_execute(b->fixture, plan, 0, draw, packed.data, NULL),
-              spc_ctx_error(b->ctx));
+    assert_ok(
+        spc__fixture_execute(b->fixture, plan, 0, draw, packed.data, NULL),
+        spc_ctx_error(b->ctx));
     assert_ok(spc__fixture_fetch(b->fixture), spc_ctx_error(b->ctx));
     *bytes = b->fixture->out.bytes;
     result = malloc(*bytes);

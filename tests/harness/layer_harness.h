@@ -76,10 +76,12 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
     assert_ok(
         spc__sample_init(&r->sample, &r->conv, &source, 1, &options, &error),
         error.text);
-    assert_ok(spc__fixture_create(&r->fixture, ctx, &r->sample), spc_ctx_error(ctx));
+    assert_ok(spc__fixture_create(&r->fixture, ctx, &r->sample),
+              spc_ctx_error(ctx));
     assert_ok(spc__guarded_lay(&r->fixture->guards, &r->fixture->out,
-                           spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT,
-                                                  spc_scene_rows(r->scene)), 0),
+                               spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT,
+                                                      spc_scene_rows(r->scene)),
+                               0),
               spc_ctx_error(ctx));
     assert_ok(
         spc_memory_alloc(&r->packed, ctx, spc_plan_weights_bytes(r->plan)),
@@ -89,7 +91,8 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
               spc_ctx_error(ctx));
     if (layout == SPC_KRSC)
         assert_ok(spc_plan_pack(r->packed, r->plan,
-                                r->fixture->weights[SPC__REAL].data, layout, NULL),
+                                r->fixture->weights[SPC__REAL].data, layout,
+                                NULL),
                   spc_ctx_error(ctx));
     spc__fixture_buffers(&r->buffers, r->fixture, 0, SPC__REAL);
     r->buffers.weights = r->packed;
@@ -100,7 +103,8 @@ static inline void harness_prepare(harness *r, spc_weights_layout layout)
 static inline void harness_poison(harness *r)
 {
     assert_ok(r->fixture->ops->fill(r->ctx->device, r->fixture->out.data, 0xff,
-                                r->fixture->out.bytes, NULL, spc__error_of(r->ctx)),
+                                    r->fixture->out.bytes, NULL,
+                                    spc__error_of(r->ctx)),
               spc_ctx_error(r->ctx));
 }
 

@@ -42,8 +42,8 @@ static inline bool check_template(spc__fixture *fixture, spc__template *tpl,
         return false;
     assert_ok(spc__ctx_code(&code, ctx, name, &problem, NULL, SPC_PLAN_JIT),
               spc_ctx_error(ctx));
-    assert_ok(spc__plan_create_from(&plan, ctx, &fixture->sample->conv, &code, name,
-                                    "default"),
+    assert_ok(spc__plan_create_from(&plan, ctx, &fixture->sample->conv, &code,
+                                    name, "default"),
               spc_ctx_error(ctx));
     assert_ok(spc__gate_enter(&tested, fixture, plan), spc_ctx_error(ctx));
     spc__gate_verify(&verdict, fixture, &tested);

@@ -81,7 +81,8 @@ int main(int argc, char **argv)
     check(spc_plan_create(&plan, ctx, &conv, map, SPC_PLAN_CACHED_ONLY));
     float *weights = filled(27 * CHANNELS * CHANNELS, 0.5f);
     check(spc_memory_alloc(&packed, ctx, spc_plan_weights_bytes(plan)));
-    check(spc_memory_alloc(&workspace, ctx, spc_plan_workspace_bytes(plan, map)));
+    check(spc_memory_alloc(&workspace, ctx,
+                           spc_plan_workspace_bytes(plan, map)));
     check(spc_plan_pack(packed, plan, weights, SPC_KRSC, NULL));
     buffers.in = filled(ROWS * CHANNELS, 1);
     buffers.out = filled(ROWS * CHANNELS, -1);

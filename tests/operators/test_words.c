@@ -700,8 +700,10 @@ static void run_layer(const char *text)
     assert_ok(
         spc__sample_init(&r.sample, &r.conv, &source, 1, &options, &error),
         error.text);
-    assert_ok(spc__fixture_create(&r.fixture, r.ctx, &r.sample), spc_ctx_error(r.ctx));
-    assert_ok(spc__gate_enter(&tested, r.fixture, r.plan), spc_ctx_error(r.ctx));
+    assert_ok(spc__fixture_create(&r.fixture, r.ctx, &r.sample),
+              spc_ctx_error(r.ctx));
+    assert_ok(spc__gate_enter(&tested, r.fixture, r.plan),
+              spc_ctx_error(r.ctx));
     spc__gate_verify(&verdict, r.fixture, &tested);
     ck_assert_msg(verdict.status == SPC__TRIAL_OK, "%s: %s", text,
                   verdict.note);

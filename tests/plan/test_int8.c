@@ -300,8 +300,8 @@ static void fill_large(harness *r)
               spc_ctx_error(r->ctx));
     assert_ok(spc_memory_upload(canonical, r->ctx, numbers, weights),
               spc_ctx_error(r->ctx));
-    assert_ok(spc_memory_upload(r->fixture->scales[SPC__REAL].data, r->ctx, &one,
-                                sizeof(one)),
+    assert_ok(spc_memory_upload(r->fixture->scales[SPC__REAL].data, r->ctx,
+                                &one, sizeof(one)),
               spc_ctx_error(r->ctx));
     assert_ok(spc_plan_pack(r->packed, r->plan, canonical, SPC_KRSC, NULL),
               spc_ctx_error(r->ctx));

@@ -810,8 +810,8 @@ START_TEST(eight_threads_execute_one_plan_at_a_time)
     harness_check(&r);
     for (int i = 0; i < THREADS; i++) {
         runners[i] = (runner){.r = &r, .number = i};
-        assert_ok(spc_memory_alloc(&runners[i].out, r.ctx, r.fixture->out.bytes),
-                  "");
+        assert_ok(
+            spc_memory_alloc(&runners[i].out, r.ctx, r.fixture->out.bytes), "");
         ck_assert_int_eq(
             pthread_create(&threads[i], NULL, run_often, &runners[i]), 0);
     }

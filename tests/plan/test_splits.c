@@ -207,8 +207,8 @@ static void verify(spc__fixture *fixture, int i)
               cases[i].values);
     assert_ok(spc__ctx_code(&code, ctx, name, &problem, &config, SPC_PLAN_JIT),
               spc_ctx_error(ctx));
-    assert_ok(spc__plan_create_from(&plan, ctx, &fixture->sample->conv, &code, name,
-                                    cases[i].values),
+    assert_ok(spc__plan_create_from(&plan, ctx, &fixture->sample->conv, &code,
+                                    name, cases[i].values),
               spc_ctx_error(ctx));
     assert_ok(spc__gate_enter(&tested, fixture, plan), spc_ctx_error(ctx));
     spc__gate_verify(&verdict, fixture, &tested);

@@ -106,9 +106,9 @@ static spc_status bind(spc__harness *harness, slot *to,
         return status;
     snprintf(to->artefact, sizeof(to->artefact), "%s", code->artefact);
     spc__attrs_format(&config, &code->config);
-    status = spc__plan_create_from(&to->plan, ctx, &harness->fixture->sample->conv,
-                                   &loaded, code->template_name,
-                                   spc__buf_text(&config));
+    status = spc__plan_create_from(&to->plan, ctx,
+                                   &harness->fixture->sample->conv, &loaded,
+                                   code->template_name, spc__buf_text(&config));
     spc__buf_release(&config);
     return status;
 }
@@ -167,7 +167,8 @@ static void remake_maps(spc__outcome *out, spc__harness *harness)
 
     for (int i = 0; i < harness->slot_count && status == SPC_OK; i++)
         if (harness->slots[i].plan != NULL)
-            status = spc__fixture_prepare(harness->fixture, harness->slots[i].plan);
+            status =
+                spc__fixture_prepare(harness->fixture, harness->slots[i].plan);
     if (status != SPC_OK)
         out->dead = true;
 }
@@ -232,7 +233,8 @@ void spc__harness_verify(spc__outcome *out, spc__harness *harness, int number,
     if (out->status != SPC__TRIAL_OK)
         return;
     uint64_t start = spc__now_ns();
-    spc__gate_verify(&verdict, harness->fixture, &harness->slots[number].tested);
+    spc__gate_verify(&verdict, harness->fixture,
+                     &harness->slots[number].tested);
     out->gate_s = seconds_since(start);
     if (!takes(out, harness, &verdict))
         spc__harness_unload(harness, number);
@@ -244,8 +246,8 @@ void spc__harness_confirm(spc__outcome *out, spc__harness *harness, int number)
 
     begin(out, harness);
     uint64_t start = spc__now_ns();
-    spc__gate_confirm(&verdict, harness->fixture, &harness->slots[number].tested,
-                      confirm_s);
+    spc__gate_confirm(&verdict, harness->fixture,
+                      &harness->slots[number].tested, confirm_s);
     out->gate_s = seconds_since(start);
     if (!takes(out, harness, &verdict))
         spc__harness_unload(harness, number);
@@ -261,8 +263,8 @@ static spc_status enqueue(void *payload, void *stream)
 {
     const struct run *run = payload;
 
-    return spc__fixture_execute(run->fixture, run->tested->plan, run->scene, SPC__REAL,
-                            run->tested->packed.data, stream);
+    return spc__fixture_execute(run->fixture, run->tested->plan, run->scene,
+                                SPC__REAL, run->tested->packed.data, stream);
 }
 
 static spc_status enqueue_layout(void *payload, void *stream)
@@ -295,9 +297,9 @@ void spc__harness_time(spc__outcome *out, spc__harness *harness, int number,
     spc__gate_before_timing(&verdict, harness->fixture, tested, order->scene);
     if (!takes(out, harness, &verdict))
         return;
-    if (harness->fixture->ops->measure(harness->ctx->device, &measure, out->samples,
-                                   &out->count,
-                                   spc__error_of(harness->ctx)) != SPC_OK) {
+    if (harness->fixture->ops->measure(harness->ctx->device, &measure,
+                                       out->samples, &out->count,
+                                       spc__error_of(harness->ctx)) != SPC_OK) {
         note_failure(out, harness, SPC__TRIAL_FAULT);
         return;
     }
