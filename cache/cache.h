@@ -9,6 +9,20 @@
  * are attrs, compared by their canonical text. Named numbers, the features,
  * define how close two problems are.
  *
+ * What keeps a database usable, and which file does it:
+ *
+ *   edited, mixed up or decayed rows   seal.c: each record has a digest
+ *   a lost or edited table             tables.c, in 'db verify'
+ *   foreign, cut or other files        schema.c, by the first bytes
+ *   endless rows, triggers, pipes      open.c: none of them is used
+ *   all damage at once                 verify.c lists it; a read sets one
+ *                                      record aside and takes the next best
+ *   who made a shipped file            pack/manifest.c, pack/signature.c
+ *   who can write the file             spc__cache_check_owner (base/owner.c)
+ *   code of an earlier pack            pack/earlier.c removes it
+ *   several writers, a killed one      SQLite's transactions; lease.c
+ *   another schema                     schema.c refuses it
+ *
  * One thread at a time may use a handle. Several handles and several processes
  * may use one file (WAL, busy timeout 5 s).
  */

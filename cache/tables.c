@@ -4,159 +4,97 @@
  *
  * Only this library writes them, but a file can be edited or made by another
  * program. The check names each missing, different or additional object, and
- * the file, which SQLite's "logic error" does not. The expected tables are
- * created in memory and queried in the same way.
+ * the file, which SQLite's "logic error" does not. A database in memory has the
+ * expected tables; the objects of the file are copied to it and compared there.
  */
 #include "cache/cache_internal.h"
 
-#include "base/error.h"
-#include <stdlib.h>
 #include <string.h>
 
-/* Lists all objects and the declaration of each column, except SQLite's own
- * objects. */
-static const char things[] =
-    "SELECT m.type, m.name, '', '' FROM sqlite_master AS m"
-    " WHERE m.name NOT GLOB 'sqlite_*' UNION ALL "
-    "SELECT m.type, m.name, c.name, c.type FROM sqlite_master AS m"
-    " JOIN pragma_table_info(m.name) AS c WHERE m.type = 'table'"
-    " AND m.name NOT GLOB 'sqlite_*' ORDER BY 2, 3";
+/* All objects and the declaration of each column (column '': the object
+ * itself), except SQLite's own objects. */
+#define THINGS                                                                 \
+    "SELECT m.type AS type, m.name AS name, '' AS col, '' AS declared"         \
+    " FROM main.sqlite_master AS m WHERE m.name NOT GLOB 'sqlite_*' UNION ALL" \
+    " SELECT m.type, m.name, c.name, c.type FROM main.sqlite_master AS m"      \
+    " JOIN pragma_table_info(m.name) AS c WHERE m.type = 'table'"              \
+    " AND m.name NOT GLOB 'sqlite_*'"
 
-typedef struct thing {
-    char *type, *name, *column, *declared; /* column "": the object itself */
-} thing;
+/*
+ * A sentence for each difference, and whether the file can be used with it. An
+ * additional column is harmless, since our statements name their columns; so is
+ * an additional object.
+ */
+static const char differences[] =
+    "WITH ours AS (" THINGS ") SELECT usable, said FROM ("
+    "SELECT 0 AS usable, o.name, o.col, CASE"
+    " WHEN t.name IS NOT NULL AND t.type <> o.type THEN"
+    "  printf('''%s'' is a %s, not a %s', o.name, t.type, o.type)"
+    " WHEN t.name IS NOT NULL AND t.declared <> o.declared THEN"
+    "  printf('the column ''%s'' of the table ''%s'' is declared as ''%s'', "
+    "not ''%s''', o.col, o.name, t.declared, o.declared)"
+    " WHEN t.name IS NULL AND o.col = '' THEN"
+    "  printf('the %s ''%s'' is missing', o.type, o.name)"
+    " WHEN t.name IS NULL AND w.type = 'table' THEN"
+    "  printf('the table ''%s'' has no column ''%s''', o.name, o.col)"
+    " END AS said FROM ours AS o"
+    " LEFT JOIN temp.there AS t ON t.name = o.name AND t.col = o.col"
+    " LEFT JOIN temp.there AS w ON w.name = o.name AND w.col = ''"
+    " UNION ALL "
+    "SELECT 1, t.name, t.col, printf('the %s ''%s'' is unknown', t.type,"
+    " t.name) FROM temp.there AS t WHERE t.col = ''"
+    " AND NOT EXISTS (SELECT 1 FROM ours AS o WHERE o.name = t.name)"
+    ") WHERE said IS NOT NULL ORDER BY usable, name, col";
 
-typedef struct thing_list {
-    thing *at;
-    int count, capacity;
-} thing_list;
-
-static void free_things(thing_list *all)
+static int create_ours(sqlite3 **out)
 {
-    for (int i = 0; i < all->count; i++) {
-        free(all->at[i].type);
-        free(all->at[i].name);
-        free(all->at[i].column);
-        free(all->at[i].declared);
-    }
-    free(all->at);
-    *all = (thing_list){0};
-}
-
-static char *column_copy(sqlite3_stmt *stmt, int i)
-{
-    const char *text = (const char *)sqlite3_column_text(stmt, i);
-
-    return strdup(text != NULL ? text : "");
-}
-
-static int add_thing(thing_list *all, sqlite3_stmt *stmt)
-{
-    if (all->count == all->capacity) {
-        int capacity = all->capacity > 0 ? 2 * all->capacity : 64;
-        thing *at = realloc(all->at, (size_t)capacity * sizeof(*at));
-        if (at == NULL)
-            return SQLITE_NOMEM;
-        all->at = at;
-        all->capacity = capacity;
-    }
-    thing *next = &all->at[all->count++];
-    *next = (thing){column_copy(stmt, 0), column_copy(stmt, 1),
-                    column_copy(stmt, 2), column_copy(stmt, 3)};
-    return next->type && next->name && next->column && next->declared
-               ? SQLITE_OK
-               : SQLITE_NOMEM;
-}
-
-static int read_things(thing_list *all, sqlite3 *db)
-{
-    sqlite3_stmt *stmt = NULL;
-    int rc = sqlite3_prepare_v2(db, things, -1, &stmt, NULL);
-
-    while (rc == SQLITE_OK && (rc = sqlite3_step(stmt)) == SQLITE_ROW)
-        rc = add_thing(all, stmt);
-    sqlite3_finalize(stmt);
-    return rc == SQLITE_DONE ? SQLITE_OK : rc;
-}
-
-static int read_ours(thing_list *all)
-{
-    sqlite3 *db = NULL;
-    int rc = sqlite3_open(":memory:", &db);
+    int rc = sqlite3_open(":memory:", out);
 
     for (const char *const *sql = spc__schema_creation;
          *sql != NULL && rc == SQLITE_OK; sql++)
-        rc = sqlite3_exec(db, *sql, NULL, NULL, NULL);
+        rc = sqlite3_exec(*out, *sql, NULL, NULL, NULL);
+    return rc != SQLITE_OK
+               ? rc
+               : sqlite3_exec(*out,
+                              "CREATE TEMP TABLE there (type TEXT, name TEXT,"
+                              " col TEXT, declared TEXT)",
+                              NULL, NULL, NULL);
+}
+
+static int copy_row(sqlite3_stmt *to, sqlite3_stmt *from)
+{
+    for (int i = 0; i < sqlite3_column_count(from); i++)
+        sqlite3_bind_value(to, i + 1, sqlite3_column_value(from, i));
+    sqlite3_step(to);
+    return sqlite3_reset(to);
+}
+
+/* Copies what the file has to the database in memory. */
+static int copy_things(sqlite3 *ours, sqlite3 *file)
+{
+    sqlite3_stmt *from = NULL, *to = NULL;
+    int rc = sqlite3_prepare_v2(file, THINGS, -1, &from, NULL);
+
     if (rc == SQLITE_OK)
-        rc = read_things(all, db);
-    sqlite3_close(db);
-    return rc;
+        rc = sqlite3_prepare_v2(
+            ours, "INSERT INTO temp.there VALUES (?, ?, ?, ?)", -1, &to, NULL);
+    while (rc == SQLITE_OK && (rc = sqlite3_step(from)) == SQLITE_ROW)
+        rc = copy_row(to, from);
+    sqlite3_finalize(from);
+    sqlite3_finalize(to);
+    return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
-static const thing *find(const thing_list *all, const thing *like)
+static spc_status
+report(bool *usable, const spc__layer *layer, sqlite3_stmt *stmt,
+       spc_status (*each)(const spc__fault *fault, void *payload),
+       void *payload)
 {
-    for (int i = 0; i < all->count; i++)
-        if (strcmp(all->at[i].name, like->name) == 0 &&
-            strcmp(all->at[i].column, like->column) == 0)
-            return &all->at[i];
-    return NULL;
-}
+    spc__fault fault = {layer->path, "table", 0,
+                        (const char *)sqlite3_column_text(stmt, 1)};
 
-static void say_missing(spc__buf *out, const thing *ours, const thing *table)
-{
-    if (ours->column[0] == '\0')
-        spc__buf_printf(out, "the %s '%s' is missing", ours->type, ours->name);
-    else if (table != NULL && strcmp(table->type, "table") == 0)
-        spc__buf_printf(out, "the table '%s' has no column '%s'", ours->name,
-                        ours->column);
-}
-
-/* Reports an expected object that is missing or different. Empty if it
- * matches. */
-static void compare_one(spc__buf *out, const thing *ours,
-                        const thing_list *there)
-{
-    const thing *same = find(there, ours);
-    thing itself = *ours;
-
-    itself.column = "";
-    if (same == NULL)
-        say_missing(out, ours, find(there, &itself));
-    else if (strcmp(same->type, ours->type) != 0)
-        spc__buf_printf(out, "'%s' is a %s, not a %s", ours->name, same->type,
-                        ours->type);
-    else if (strcmp(same->declared, ours->declared) != 0)
-        spc__buf_printf(out,
-                        "the column '%s' of the table '%s' is declared as "
-                        "'%s', not '%s'",
-                        ours->column, ours->name, same->declared,
-                        ours->declared);
-}
-
-/* Reports an unexpected object. Additional columns are harmless, since our
- * statements name their columns. */
-static void compare_other(spc__buf *out, const thing *other,
-                          const thing_list *ours)
-{
-    if (other->column[0] == '\0' && find(ours, other) == NULL)
-        spc__buf_printf(out, "the %s '%s' is unknown", other->type,
-                        other->name);
-}
-
-static spc_status report(spc__buf *said, const spc__layer *layer,
-                         spc_status (*each)(const spc__fault *fault,
-                                            void *payload),
-                         void *payload)
-{
-    spc__fault fault = {layer->path, "table", 0, said->data};
-
-    if (said->failed)
-        return SPC_ENOMEM;
-    if (said->length == 0)
-        return SPC_OK;
-    spc_status status = each(&fault, payload);
-    spc__buf_clear(said);
-    return status;
+    *usable &= sqlite3_column_int(stmt, 0) != 0;
+    return fault.reason != NULL ? each(&fault, payload) : SPC_ENOMEM;
 }
 
 spc_status spc__tables_verify(bool *usable, spc__layer *layer,
@@ -164,26 +102,24 @@ spc_status spc__tables_verify(bool *usable, spc__layer *layer,
                                                  void *payload),
                               void *payload, spc_error *error)
 {
-    thing_list ours = {0}, there = {0};
-    spc__buf said = SPC__BUF_INIT;
+    sqlite3 *ours = NULL;
+    sqlite3_stmt *stmt = NULL;
     spc_status status = SPC_OK;
-    int rc;
+    int rc = create_ours(&ours);
 
     *usable = true;
-    if ((rc = read_ours(&ours)) != SQLITE_OK ||
-        (rc = read_things(&there, layer->db)) != SQLITE_OK)
-        status = spc__layer_fail(layer, rc, "verify", error);
-    for (int i = 0; i < ours.count && status == SPC_OK; i++) {
-        compare_one(&said, &ours.at[i], &there);
-        *usable &= said.length == 0;
-        status = report(&said, layer, each, payload);
+    if (rc == SQLITE_OK)
+        rc = copy_things(ours, layer->db);
+    if (rc == SQLITE_OK)
+        rc = sqlite3_prepare_v2(ours, differences, -1, &stmt, NULL);
+    while (rc == SQLITE_OK && status == SPC_OK &&
+           (rc = sqlite3_step(stmt)) == SQLITE_ROW) {
+        status = report(usable, layer, stmt, each, payload);
+        rc = SQLITE_OK;
     }
-    for (int i = 0; i < there.count && status == SPC_OK; i++) {
-        compare_other(&said, &there.at[i], &ours);
-        status = report(&said, layer, each, payload);
-    }
-    spc__buf_release(&said);
-    free_things(&ours);
-    free_things(&there);
-    return status;
+    sqlite3_finalize(stmt);
+    sqlite3_close(ours);
+    return rc == SQLITE_OK || rc == SQLITE_DONE
+               ? status
+               : spc__layer_fail(layer, rc, "verify", error);
 }

@@ -16,89 +16,6 @@
 #include <string.h>
 #include <time.h>
 
-/* ---- finding ------------------------------------------------------------- */
-
-#define PROBLEM_IS                                                             \
-    " WHERE p.device = ?1 AND p.target = ?2 AND p.layer = ?3"                  \
-    " AND p.buckets = ?4"
-#define SOUND_TRIALS                                                           \
-    " FROM problem AS p JOIN trial AS t ON t.problem = p.id"                   \
-    " LEFT JOIN provenance AS v ON v.id = t.provenance"                        \
-    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
-
-/* Finds the row of the record with these keys. The second form finds only
- * intact ones. */
-static const char *const finding[SPC__KINDS] = {
-    [SPC__FACT] = "SELECT f.value, f.unix_seconds FROM fact AS f"
-                  " JOIN seal AS s ON s.kind = 'fact' AND s.record = f.id"
-                  " WHERE f.device = ?1 AND f.name = ?2"
-                  " AND s.digest = " SPC__DIGEST_FACT,
-    [SPC__CODE] =
-        "SELECT a.target, a.compiler, a.launch, a.resources, a.digest,"
-        " s.identity, '', NULL FROM artefact AS a JOIN seal AS s"
-        " ON s.kind = 'artefact' AND s.record = a.id WHERE a.key = ?1"
-        " AND s.digest = " SPC__DIGEST_ARTEFACT(
-            "s.identity") " AND a.digest = spc_sha256(a.code)",
-    [SPC__TRIAL] =
-        "SELECT t.status, t.median_us, t.spread_us, t.cold_us, t.samples,"
-        " t.error, t.verified, t.compile_ms, t.features, t.artefact, t.launch,"
-        " t.resources, t.note, p.family, t.unix_seconds, v.version,"
-        " v.compiler, v.driver, v.host, v.scenes, v.seed" SOUND_TRIALS
-            PROBLEM_IS " AND t.template = ?5 AND t.template_hash = ?6"
-        " AND t.config = ?7 AND s.digest = " SPC__DIGEST_TRIAL
-        " AND NOT EXISTS (SELECT 1 FROM quarantine WHERE kind = 'trial'"
-        "  AND record = t.id)",
-    [SPC__CHOICE] =
-        "SELECT t.template, t.template_hash, t.config, c.reason,"
-        " c.unix_seconds, u.version, u.compiler, u.driver, u.host, u.scenes,"
-        " u.seed" SOUND_TRIALS
-        " JOIN choice AS c ON c.problem = p.id AND c.trial = t.id"
-        " LEFT JOIN provenance AS u ON u.id = c.provenance"
-        " LEFT JOIN seal AS w ON w.kind = 'choice' AND w.record = "
-        "p.id" PROBLEM_IS " AND w.digest = " SPC__DIGEST_CHOICE
-        " AND s.digest = " SPC__DIGEST_TRIAL
-        " AND NOT EXISTS (SELECT 1 FROM quarantine WHERE kind = 'choice'"
-        "  AND record = p.id)",
-};
-
-static void copy_column(spc__record *out, sqlite3_stmt *stmt, int i,
-                        spc__form form)
-{
-    enum { MOSTLY_ENOUGH = 6, BYTES = 40 };
-    const char *text = (const char *)sqlite3_column_text(stmt, i);
-    char number[BYTES] = "";
-
-    if (spc__form_is_real(form) && text != NULL) {
-        spc__number_print_exact(number, sizeof(number), MOSTLY_ENOUGH,
-                                sqlite3_column_double(stmt, i));
-        text = number;
-    }
-    spc__record_add(out, text != NULL ? text : "");
-}
-
-/* Reads the file's record with this record's key into `there`. */
-static spc_status find_there(bool *found, spc__intake *intake,
-                             const spc__record *record, spc_error *error)
-{
-    const spc__record_kind *kind = spc__record_kind_of(record->kind);
-    sqlite3_stmt *stmt = intake->find[record->kind];
-    spc__record *there = &intake->there;
-
-    spc__record_clear(there, record->kind);
-    for (int i = 0; i < kind->keys; i++) {
-        spc__bind_text(stmt, i + 1, spc__record_value(record, i));
-        spc__record_add(there, spc__record_value(record, i));
-    }
-    spc_status status =
-        spc__layer_step(found, intake->layer, stmt, "read", error);
-    for (int i = kind->keys; *found && i < kind->count; i++)
-        copy_column(there, stmt, i - kind->keys, kind->fields[i].form);
-    spc__sql_done(stmt);
-    if (status == SPC_OK && there->text.failed)
-        status = spc__fail_memory(error, there->text.length);
-    return status;
-}
-
 /* ---- writing ------------------------------------------------------------- */
 
 static void bind_field(sqlite3_stmt *stmt, int at, const spc__record *record,
@@ -210,7 +127,10 @@ static spc_status run_with_problem(spc__intake *intake, spc__sql sql,
 /* Three steps: find damaged trials of the problem ?1, set its family to ?2, and
  * seal it again. */
 static const char *const family_steps[] = {
-    "SELECT count(*)" SOUND_TRIALS " WHERE p.id = ?1"
+    "SELECT count(*) FROM problem AS p JOIN trial AS t ON t.problem = p.id"
+    " LEFT JOIN provenance AS v ON v.id = t.provenance"
+    " LEFT JOIN seal AS s ON s.kind = 'trial' AND s.record = t.id"
+    " WHERE p.id = ?1"
     " AND s.digest IS NOT " SPC__DIGEST_TRIAL,
     "UPDATE problem SET family = ?2 WHERE id = ?1 AND family < ?2",
     "REPLACE INTO seal SELECT 'trial', t.id, " SPC__DIGEST_TRIAL ", ''"
@@ -510,7 +430,8 @@ spc_status spc__intake_take(spc__fate *fate, spc_error *why,
 {
     bool found = false;
     int order = 1;
-    spc_status status = find_there(&found, intake, record, error);
+    spc_status status = spc__cursor_find(
+        &found, &intake->there, &intake->find[record->kind], record, error);
 
     if (status != SPC_OK)
         return status;
@@ -535,7 +456,7 @@ spc_status spc__intake_take(spc__fate *fate, spc_error *why,
 static void release(spc__intake *intake)
 {
     for (int i = 0; i < SPC__KINDS; i++)
-        sqlite3_finalize(intake->find[i]);
+        spc__cursor_close(&intake->find[i]);
     for (int i = 0; i < 3; i++)
         sqlite3_finalize(intake->reseal[i]);
     memset(intake->find, 0, sizeof(intake->find));
@@ -545,15 +466,16 @@ static void release(spc__intake *intake)
 
 static spc_status prepare(spc__intake *intake, spc_error *error)
 {
-    sqlite3 *db = intake->layer->db;
+    spc_status status = SPC_OK;
     int rc = SQLITE_OK;
 
-    for (int i = 0; i < SPC__KINDS && rc == SQLITE_OK; i++)
-        rc = sqlite3_prepare_v2(db, finding[i], -1, &intake->find[i], NULL);
-    for (int i = 0; i < 3 && rc == SQLITE_OK; i++)
-        rc = sqlite3_prepare_v2(db, family_steps[i], -1, &intake->reseal[i],
-                                NULL);
-    return rc == SQLITE_OK ? SPC_OK
+    for (int i = 0; i < SPC__KINDS && status == SPC_OK; i++)
+        status = spc__cursor_open_by_key(&intake->find[i], intake->layer,
+                                         (spc__kind)i, error);
+    for (int i = 0; i < 3 && status == SPC_OK && rc == SQLITE_OK; i++)
+        rc = sqlite3_prepare_v2(intake->layer->db, family_steps[i], -1,
+                                &intake->reseal[i], NULL);
+    return rc == SQLITE_OK ? status
                            : spc__layer_fail(intake->layer, rc, "use", error);
 }
 

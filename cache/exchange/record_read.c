@@ -14,83 +14,106 @@
 #define PROVENANCE(v)                                                          \
     v ".version, " v ".compiler, " v ".driver, " v ".host, " v ".scenes, " v   \
       ".seed"
-#define ORDER_BY_PROBLEM " ORDER BY p.device, p.target, p.layer, p.buckets"
+#define CANDIDATE                                                              \
+    "p.device, p.target, p.layer, p.buckets, t.template, t.template_hash,"     \
+    " t.config"
+#define JOIN_SEAL(s, kind_is, row)                                             \
+    " LEFT JOIN seal AS " s " ON " s ".kind = '" kind_is "' AND " s            \
+    ".record = " row
 
-/* The fields of the kind in order, whether the seal matches (NULL: no seal),
- * whether it is in quarantine, and the row. Rows with dangling references are
- * included; their seal shows the damage. */
-static const char *const questions[SPC__KINDS] = {
-    [SPC__FACT] =
+/* clang-format off */
+
+/*
+ * How the records of a kind are read: the columns of its fields in order,
+ * whether the seal matches (NULL: no seal), whether it is in quarantine, and
+ * the row; the condition that selects the record of a key; and the order. Rows
+ * with dangling references are included; their seal shows the damage.
+ */
+static const struct {
+    const char *select, *of_key, *order;
+} questions[SPC__KINDS] = {
+    [SPC__FACT] = {
         "SELECT f.device, f.name, f.value, f.unix_seconds,"
-        " s.digest = " SPC__DIGEST_FACT
-        ", " SET_ASIDE("fact", "f.id") ", f.id FROM fact AS f"
-                                       " LEFT JOIN seal AS s ON s.kind = "
-                                       "'fact' AND s.record = f.id"
-                                       " ORDER BY f.device, f.name",
-    [SPC__CODE] =
+        " s.digest = " SPC__DIGEST_FACT ", " SET_ASIDE("fact", "f.id") ", f.id"
+        " FROM fact AS f" JOIN_SEAL("s", "fact", "f.id"),
+        " WHERE f.device = ?1 AND f.name = ?2",
+        " ORDER BY f.device, f.name"},
+    [SPC__CODE] = {
         "SELECT a.key, a.target, a.compiler, a.launch, a.resources, a.digest,"
         " coalesce(s.identity, ''), '', spc_code(a.code),"
-        " s.digest = " SPC__DIGEST_ARTEFACT(
-            "s.identity") " AND a.digest = "
-                          "spc_sha256(a.code),"
-                          " " SET_ASIDE("artefact", "a.id") ", a.id "
-                                                            "FROM "
-                                                            "artefact"
-                                                            " AS a "
-                                                            "LEFT "
-                                                            "JOIN "
-                                                            "seal AS "
-                                                            "s"
-                                                            " ON "
-                                                            "s.kind "
-                                                            "= "
-                                                            "'artefac"
-                                                            "t' AND "
-                                                            "s."
-                                                            "record "
-                                                            "= a.id "
-                                                            "ORDER "
-                                                            "BY "
-                                                            "a.key",
-    [SPC__TRIAL] =
-        "SELECT p.device, p.target, p.layer, p.buckets, t.template,"
-        " t.template_hash, t.config, t.status, t.median_us, t.spread_us,"
+        " s.digest = " SPC__DIGEST_ARTEFACT("s.identity")
+        " AND a.digest = spc_sha256(a.code),"
+        " " SET_ASIDE("artefact", "a.id") ", a.id"
+        " FROM artefact AS a" JOIN_SEAL("s", "artefact", "a.id"),
+        " WHERE a.key = ?1",
+        " ORDER BY a.key"},
+    [SPC__TRIAL] = {
+        "SELECT " CANDIDATE ", t.status, t.median_us, t.spread_us,"
         " t.cold_us, t.samples, t.error, t.verified, t.compile_ms, t.features,"
         " t.artefact, t.launch, t.resources, t.note, p.family, t.unix_seconds,"
-        " " PROVENANCE("v") ", s.digest = " SPC__DIGEST_TRIAL ", " SET_ASIDE(
-            "trial", "t.id") ", t.id FROM trial AS t"
-                             " LEFT JOIN problem AS p ON p.id = t.problem"
-                             " LEFT JOIN provenance AS v ON v.id = t.provenance"
-                             " LEFT JOIN seal AS s ON s.kind = 'trial' AND "
-                             "s.record = t.id" ORDER_BY_PROBLEM
-                             ", t.template, t.template_hash, t.config",
-    [SPC__CHOICE] =
-        "SELECT p.device, p.target, p.layer, p.buckets, t.template,"
-        " t.template_hash, t.config, c.reason, c.unix_seconds,"
-        " " PROVENANCE(
-            "u") ", s.digest = " SPC__DIGEST_TRIAL
-                 " AND w.digest = " SPC__DIGEST_CHOICE
-                 ", " SET_ASIDE("choice", "c.problem") " OR " SET_ASIDE(
-                     "trial",
-                     "t.id") ", c.problem FROM choice AS c"
-                             " LEFT JOIN problem AS p ON p.id = c.problem"
-                             " LEFT JOIN trial AS t ON t.id = c.trial AND "
-                             "t.problem = c.problem"
-                             " LEFT JOIN provenance AS v ON v.id = t.provenance"
-                             " LEFT JOIN provenance AS u ON u.id = c.provenance"
-                             " LEFT JOIN seal AS s ON s.kind = 'trial' AND "
-                             "s.record = t.id"
-                             " LEFT JOIN seal AS w ON w.kind = 'choice' AND "
-                             "w.record = c.problem" ORDER_BY_PROBLEM,
+        " " PROVENANCE("v") ", s.digest = " SPC__DIGEST_TRIAL ","
+        " " SET_ASIDE("trial", "t.id") ", t.id FROM trial AS t"
+        " LEFT JOIN problem AS p ON p.id = t.problem"
+        " LEFT JOIN provenance AS v ON v.id = t.provenance"
+        JOIN_SEAL("s", "trial", "t.id"),
+        " WHERE p.device = ?1 AND p.target = ?2 AND p.layer = ?3"
+        " AND p.buckets = ?4 AND t.template = ?5 AND t.template_hash = ?6"
+        " AND t.config = ?7",
+        " ORDER BY " CANDIDATE},
+    [SPC__CHOICE] = {
+        "SELECT " CANDIDATE ", c.reason, c.unix_seconds, " PROVENANCE("u") ","
+        " s.digest = " SPC__DIGEST_TRIAL " AND w.digest = " SPC__DIGEST_CHOICE
+        ", " SET_ASIDE("choice", "c.problem")
+        " OR " SET_ASIDE("trial", "t.id") ", c.problem FROM choice AS c"
+        " LEFT JOIN problem AS p ON p.id = c.problem"
+        " LEFT JOIN trial AS t ON t.id = c.trial AND t.problem = c.problem"
+        " LEFT JOIN provenance AS v ON v.id = t.provenance"
+        " LEFT JOIN provenance AS u ON u.id = c.provenance"
+        JOIN_SEAL("s", "trial", "t.id") JOIN_SEAL("w", "choice", "c.problem"),
+        " WHERE p.device = ?1 AND p.target = ?2 AND p.layer = ?3"
+        " AND p.buckets = ?4",
+        " ORDER BY p.device, p.target, p.layer, p.buckets"},
 };
+
+/* clang-format on */
+
+static spc_status prepare(spc__record_cursor *out, spc__layer *layer,
+                          spc__kind kind, const char *end, spc_error *error)
+{
+    spc__buf sql = SPC__BUF_INIT;
+    int rc = SQLITE_NOMEM;
+
+    *out = (spc__record_cursor){.layer = layer, .kind = kind};
+    spc__buf_printf(&sql, "%s%s", questions[kind].select, end);
+    if (!sql.failed)
+        rc = sqlite3_prepare_v2(layer->db, sql.data, -1, &out->stmt, NULL);
+    spc__buf_release(&sql);
+    return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "read", error);
+}
 
 spc_status spc__cursor_open(spc__record_cursor *out, spc__layer *layer,
                             spc__kind kind, spc_error *error)
 {
-    *out = (spc__record_cursor){.layer = layer, .kind = kind};
-    int rc =
-        sqlite3_prepare_v2(layer->db, questions[kind], -1, &out->stmt, NULL);
-    return rc == SQLITE_OK ? SPC_OK : spc__layer_fail(layer, rc, "read", error);
+    return prepare(out, layer, kind, questions[kind].order, error);
+}
+
+spc_status spc__cursor_open_by_key(spc__record_cursor *out, spc__layer *layer,
+                                   spc__kind kind, spc_error *error)
+{
+    return prepare(out, layer, kind, questions[kind].of_key, error);
+}
+
+spc_status spc__cursor_find(bool *found, spc__record *out,
+                            spc__record_cursor *cursor, const spc__record *like,
+                            spc_error *error)
+{
+    int keys = spc__record_kind_of(like->kind)->keys;
+
+    for (int i = 0; i < keys; i++)
+        spc__bind_text(cursor->stmt, i + 1, spc__record_value(like, i));
+    spc_status status = spc__cursor_next(found, out, cursor, error);
+    spc__sql_done(cursor->stmt);
+    return status;
 }
 
 void spc__cursor_close(spc__record_cursor *cursor)

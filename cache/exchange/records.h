@@ -26,6 +26,13 @@ spc_status spc__cursor_next(bool *more, spc__record *out,
                             spc__record_cursor *cursor, spc_error *error);
 void spc__cursor_close(spc__record_cursor *cursor);
 
+/* Prepares to read single records, and reads the one with the same key. */
+spc_status spc__cursor_open_by_key(spc__record_cursor *out, spc__layer *layer,
+                                   spc__kind kind, spc_error *error);
+spc_status spc__cursor_find(bool *found, spc__record *out,
+                            spc__record_cursor *cursor, const spc__record *like,
+                            spc_error *error);
+
 /* Options and state of taking records into the writable file. */
 typedef struct spc__intake {
     spc__layer *layer;
@@ -35,7 +42,7 @@ typedef struct spc__intake {
                      void *payload);
     void *payload;
     spc__record there; /* the file's own record */
-    sqlite3_stmt *find[SPC__KINDS];
+    spc__record_cursor find[SPC__KINDS];
     sqlite3_stmt *reseal[3];
 } spc__intake;
 
