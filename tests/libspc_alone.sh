@@ -53,4 +53,4 @@ done
 echo nothing >"$work/voxels.npy"
 ! "$deployed" "$SPC_DATABASE" chain cpu "$work/voxels.npy" 2>"$work/err" ||
     fail "it took a file of something else"
-grep -q "has no voxels: an array of int32" "$work/err" || fail "$(cat "$work/err")"
+grep -q "has no voxels: expected an array of int32" "$work/err" || fail "$(cat "$work/err")"
