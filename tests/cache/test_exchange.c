@@ -568,6 +568,33 @@ START_TEST(a_table_has_each_template_once)
 }
 END_TEST
 
+/* Most trials have grid=big; one has another value, and one has no grid. */
+START_TEST(a_value_that_is_not_usual_comes_back)
+{
+    static const char *const launches[] = {"block=64,grid=big",
+                                           "block=64,grid=big", "block=64",
+                                           "block=64,grid=small"};
+    spc__exchange exchange = {.trusts = true};
+    spc__buf text = SPC__BUF_INIT;
+
+    for (int i = 0; i < LENGTH(launches); i++)
+        spc__buf_printf(&text,
+                        "trial device=d target=t layer=op=x template=m hash=00"
+                        " config=a=%d status=ok samples=1 error=0 verified=1"
+                        " launch=%s at=1 seed=0\n",
+                        i, launches[i]);
+    assert_ok(import_text(&exchange, "from", text.data, text.length));
+    spc__buf_release(&text);
+    char *table = text_of("from");
+    ck_assert_ptr_nonnull(strstr(table, " launch=block=64,grid=big\n"));
+    ck_assert_ptr_nonnull(strstr(table, " ,! "));
+    ck_assert_ptr_nonnull(strstr(table, " ,small "));
+    assert_ok(import_text(&exchange, "into", table, strlen(table)));
+    assert_same("from", "into", "usual values", 0);
+    free(table);
+}
+END_TEST
+
 /* Any text accepted after damage equals the text that would be written. */
 START_TEST(damaged_text_is_rejected_or_read_as_it_stands)
 {
@@ -670,6 +697,7 @@ Suite *suite(void)
                         0, LENGTH(tables));
     tcase_add_test(text, rows_without_their_layer_are_rejected);
     tcase_add_test(text, a_table_has_each_template_once);
+    tcase_add_test(text, a_value_that_is_not_usual_comes_back);
     tcase_add_test(text, damaged_text_is_rejected_or_read_as_it_stands);
     tcase_add_test(text, a_damaged_table_is_read_as_it_stands);
     suite_add_tcase(all, text);
