@@ -27,7 +27,7 @@ static const spc_onnx_options how = {.dtype = SPC_F16,
 static spc_error error;
 static spc_ctx *ctx;
 static spc_net_plan *plan;
-static spc_net_buffers device;
+static spc_net_buffers device = SPC_NET_BUFFERS_INIT;
 static size_t channels; /* numbers of a point */
 static spc_point_rows scan;
 static int32_t count;

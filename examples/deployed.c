@@ -152,7 +152,8 @@ int main(int argc, char **argv)
     size_t rows = (size_t)options.capacity;
     size_t count = rows * (size_t)info.input.channels;
     void *coords = memory(16 * rows), *features = memory(4 * count);
-    spc_net_buffers buffers = {.coords = coords,
+    spc_net_buffers buffers = {.bytes = sizeof(spc_net_buffers),
+                               .coords = coords,
                                .rows = options.capacity,
                                .features = features,
                                .memory =

@@ -57,7 +57,8 @@ static void *memory(size_t bytes) /* on the device, all zero */
  */
 static void make_maps(int64_t capacity)
 {
-    spc_coords_options set = {.capacity = capacity,
+    spc_coords_options set = {.bytes = sizeof(spc_coords_options),
+                              .capacity = capacity,
                               .low = {0, -1600, -1600, -100},
                               .high = {0, 1600, 1600, 100},
                               .duplicates = SPC_DUPLICATES_FIRST};
@@ -106,6 +107,7 @@ static void make_plan(int i, unsigned flags)
     void *packed = memory(spc_plan_weights_bytes(plans[i]));
     check(spc_plan_pack(packed, plans[i], weights, SPC_KRSC, NULL));
     buffers[i] = (spc_buffers){
+        .bytes = sizeof(spc_buffers),
         .in = i ? buffers[i - 1].out
                 : memory(spc_conv_operand_bytes(&layers[i], SPC_OPERAND_IN,
                                                 rows_in)),

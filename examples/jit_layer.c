@@ -217,7 +217,8 @@ static spc_status make_plan(layer *l, unsigned flags)
 
 static spc_status run(layer *l)
 {
-    spc_buffers buffers = {.in = l->d_in,
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = l->d_in,
                            .out = l->d_out,
                            .weights = l->d_packed,
                            .bias = l->d_bias,

@@ -29,6 +29,15 @@
  * captured.
  *  - `T **out` is the caller's to free; on failure *out is NULL. Every free
  *    accepts NULL. A returned `const T *` lives as long as its parent.
+ *  - Structs of options and buffers start with their size, `bytes`, which
+ *    SPC_..._INIT sets: `spc_buffers b = SPC_BUFFERS_INIT;`. Later versions add
+ *    fields at their end. The library completes a struct of an earlier version
+ *    with the defaults of SPC_..._INIT, and refuses any other size with
+ *    SPC_EINVAL, 0 included. All other structs keep their layout as long as the
+ *    major version stays: values that other structs and arrays hold (spc_conv,
+ *    spc_geometry, spc_feature, spc_regrouping, spc_voxelisation, spc_gather,
+ *    spc_memory_hook), and what the library fills. Structs that only the library
+ *    allocates (rows of listings, trials, progress) may grow at their end.
  *  - Feature buffers, weights, workspace and stream belong to the caller and
  *    live on the context's device (host memory for "cpu" and "sim"). `stream`
  *    is a CUstream for "cuda" (NULL: the default stream), ignored otherwise.

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net_profile.c - measures each work of a network and computes its floor. */
+#include "base/sized.h"
 #include "net/net_plan.h"
 #include "spc/lab.h"
 
@@ -224,7 +225,8 @@ spc_status spc_net_plan_profile(spc_net_time *out, spc_net_plan *plan,
         return status;
     if (!plan->checked)
         return spc__fail(error, SPC_ESTATE, "nothing was run and checked");
-    if ((status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
+    if ((status = SPC__TAKE(spc_net_buffers, buffers, error)) != SPC_OK ||
+        (status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
         return status;
     memset(out, 0, (size_t)plan->work_count * sizeof(*out));
     /* Floors come first: they need counts that later steps do not change. */

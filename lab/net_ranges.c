@@ -3,6 +3,7 @@
  * net_ranges.c - the largest magnitude of each tensor in a network's run, for
  * quantisation.
  */
+#include "base/sized.h"
 #include "net/net_plan.h"
 #include "spc/lab.h"
 
@@ -66,7 +67,8 @@ spc_status spc_net_plan_widen_ranges(float *ranges, spc_net_plan *plan,
                          plan->checked ? "the network was planned without "
                                          "`keep`: its tensors are gone"
                                        : "nothing was run and checked");
-    status = spc__net_check_buffers(plan, buffers, error);
+    if ((status = SPC__TAKE(spc_net_buffers, buffers, error)) == SPC_OK)
+        status = spc__net_check_buffers(plan, buffers, error);
     for (int t = 0; t < plan->net->tensor_count && status == SPC_OK; t++)
         if (plan->places[t].piece >= 0 && !plan->net->tensors[t].dense &&
             !plan->net->tensors[t].index)

@@ -290,6 +290,7 @@ def initialiser(text, constants):
     text = re.sub(r"\(\(void\s*\*\)\s*0\)", "None", text)
     text = re.sub(r"\(\(_Bool\)\s*\+?\s*(\d)u?\)", r"\1", text)
     text = re.sub(r"(?<=[\d.])[fFuUlL]+\b", "", text)
+    text = re.sub(r"sizeof\(\w+\)", "0", text)  # _lib.new() sets it
     text = re.sub(r'"(?:[^"\\]|\\.)*"', lambda m: "b" + m.group(), text)
     text = re.sub(r",?\s*}", ",)", text.replace("{", "("))
     names = {"true": True, "false": False, "NULL": None, **constants}

@@ -11,6 +11,7 @@
  */
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "compiler/space.h"
 #include "coords/map_choice.h"
 #include "lab/oracle/relation.h"
@@ -320,6 +321,8 @@ spc_status spc_tune_map(spc_tune_report *report, spc_ctx *ctx,
                   conv, "scenes", scenes, NULL);
 
     if (status != SPC_OK ||
+        (status = SPC__TAKE(spc_tune_options, options, spc__error_of(ctx))) !=
+            SPC_OK ||
         (status = spc_conv_check(conv, spc__error_of(ctx))) != SPC_OK)
         return status;
     report = report ? report : &unwanted;

@@ -21,6 +21,7 @@
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "tuner/search/moves.h"
 #include "tuner/search/near.h"
 #include "tuner/turn.h"
@@ -370,7 +371,8 @@ spc_status spc_tune(spc_tune_report *report, spc_ctx *ctx, const spc_conv *conv,
     spc_tune_report unwanted;
     run r = {0};
 
-    if (ctx == NULL)
+    if (ctx == NULL ||
+        SPC__TAKE(spc_tune_options, options, spc__error_of(ctx)) != SPC_OK)
         return SPC_EINVAL;
     const volatile int *cancel = ctx->cancel;
     spc__request_init(&r.request, ctx, conv, scenes, scene_count, options);

@@ -76,6 +76,7 @@ typedef struct spc_memory_hook {
 } spc_memory_hook;
 
 typedef struct spc_ctx_options {
+    size_t bytes; /* sizeof this struct: SPC_CTX_OPTIONS_INIT sets it */
     /* "cuda:0", "cuda", "cpu", "sim"; NULL: the best device present. */
     const char *device;
     /* Read-write database. NULL: $SPC_DATABASE, else
@@ -123,8 +124,8 @@ typedef struct spc_ctx_options {
 
 #define SPC_CTX_OPTIONS_INIT                                                   \
     {                                                                          \
-        NULL, NULL, NULL, 0, NULL, 0, false, NULL, NULL, NULL, false, NULL,    \
-            NULL,                                                              \
+        sizeof(spc_ctx_options), NULL, NULL, NULL, 0, NULL, 0, false, NULL,    \
+            NULL, NULL, false, NULL, NULL,                                     \
         {                                                                      \
             NULL, NULL, NULL, false                                            \
         }                                                                      \

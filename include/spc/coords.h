@@ -90,6 +90,7 @@ typedef enum spc_duplicates {
 } spc_duplicates;
 
 typedef struct spc_coords_options {
+    size_t bytes;     /* sizeof this struct: SPC_COORDS_OPTIONS_INIT sets it */
     int64_t capacity; /* most rows */
     /* The stated extent: batch, x, y, z, both ends included. */
     int32_t low[4], high[4];
@@ -102,7 +103,8 @@ typedef struct spc_coords_options {
 
 #define SPC_COORDS_OPTIONS_INIT                                                \
     {                                                                          \
-        0, {0, 0, 0, 0}, {0, 0, 0, 0}, 0, SPC_DUPLICATES_ERROR                 \
+        sizeof(spc_coords_options), 0, {0, 0, 0, 0}, {0, 0, 0, 0}, 0,          \
+            SPC_DUPLICATES_ERROR                                               \
     }
 
 /*

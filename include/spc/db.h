@@ -145,10 +145,16 @@ typedef struct spc_db_packed {
 } spc_db_packed;
 
 typedef struct spc_db_pack_options {
+    size_t bytes; /* sizeof this struct: SPC_DB_PACK_OPTIONS_INIT sets it */
     /* The code in the pack as well: with a network, one file is all that a
      * program needs, as `layers` or as `database` of its context. */
     bool whole;
 } spc_db_pack_options;
+
+#define SPC_DB_PACK_OPTIONS_INIT                                               \
+    {                                                                          \
+        sizeof(spc_db_pack_options), false                                     \
+    }
 
 /*
  * Writes the files to ship: `path`, which ends in ".db", with choices, the
@@ -168,10 +174,16 @@ SPC_API spc_status spc_db_pack(spc_db_packed *packed, spc_ctx *ctx,
                                const spc_db_pack_options *options);
 
 typedef struct spc_db_prune_options {
+    size_t bytes; /* sizeof this struct: SPC_DB_PRUNE_OPTIONS_INIT sets it */
     bool losers; /* trials that were not chosen, where something was */
     bool stale;  /* records whose templates have changed */
     int64_t before_unix_seconds; /* older records; 0: of any age */
 } spc_db_prune_options;
+
+#define SPC_DB_PRUNE_OPTIONS_INIT                                              \
+    {                                                                          \
+        sizeof(spc_db_prune_options), false, false, 0                          \
+    }
 
 /* Removes that, what was set aside as damaged, and what nothing refers to any
  * more. Pinned choices stay. *removed (may be NULL) counts trials, choices and

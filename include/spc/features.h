@@ -256,6 +256,7 @@ SPC_API spc_status spc_feature_plan_prepare(const spc_feature_plan *plan,
  * pitches are multiples of 16 bytes (or of the row, if that is less) are moved
  * in large pieces, if `scale` and `shift` are at multiples of 16 bytes too. */
 typedef struct spc_feature_buffers {
+    size_t bytes;   /* sizeof this struct: SPC_FEATURE_BUFFERS_INIT sets it */
     const void *in; /* spc_feature_rows_in rows of spc_feature_elements_in */
     int64_t in_pitch;
     const void *add; /* ADD, ACTGRAD, gradients: [rows][channels] */
@@ -268,6 +269,12 @@ typedef struct spc_feature_buffers {
     const float *shift; /* [channels], if affine */
     void *workspace;    /* spc_feature_plan_workspace_bytes, 256-byte aligned */
 } spc_feature_buffers;
+
+#define SPC_FEATURE_BUFFERS_INIT                                               \
+    {                                                                          \
+        sizeof(spc_feature_buffers), NULL, 0, NULL, 0, NULL, 0, NULL, NULL,    \
+            NULL, NULL                                                         \
+    }
 
 /*
  * Runs the operator: enqueues on `stream` and returns, without allocation,

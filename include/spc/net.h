@@ -83,6 +83,7 @@ SPC_API spc_status spc_net_each(spc_ctx *ctx,
 
 /* Adds an input: features [rows][channels] of the rows of a scene. */
 typedef struct spc_net_input {
+    size_t bytes;     /* sizeof this struct: SPC_NET_INPUT_INIT sets it */
     const char *name; /* "x" */
     int channels;
     spc_dtype dtype;
@@ -104,8 +105,8 @@ typedef struct spc_net_input {
 
 #define SPC_NET_INPUT_INIT                                                     \
     {                                                                          \
-        "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, 0, false, \
-            NULL                                                               \
+        sizeof(spc_net_input), "x", 0, SPC_F16, {0, 0, 0}, {0, 0, 0},          \
+            {0, 0, 0}, {0, 0, 0}, 0, false, NULL                               \
     }
 
 /* The one input, and the first of the tensors. */
@@ -114,6 +115,7 @@ SPC_API spc_status spc_net_add_input(spc_tensor *out, spc_net *net,
                                      spc_error *error);
 
 typedef struct spc_net_layer {
+    size_t bytes; /* sizeof this struct: SPC_NET_LAYER_INIT sets it */
     /* Name of its weights: "conv1.0"; NULL: "layer7". Layers of one name share
      * their weights, as a head over several levels does: their channels,
      * kernel, type, scale, bias and normalisation must be the same. A note
@@ -134,8 +136,8 @@ typedef struct spc_net_layer {
 
 #define SPC_NET_LAYER_INIT                                                     \
     {                                                                          \
-        NULL, SPC_CONV_INIT, SPC_NO_TENSOR, SPC_NO_TENSOR, SPC_NO_TENSOR,      \
-            NULL, NULL, 0                                                      \
+        sizeof(spc_net_layer), NULL, SPC_CONV_INIT, SPC_NO_TENSOR,             \
+            SPC_NO_TENSOR, SPC_NO_TENSOR, NULL, NULL, 0                        \
     }
 
 /*
@@ -187,6 +189,7 @@ SPC_API spc_status spc_net_add_regroup(spc_tensor *out, spc_net *net,
  * choose by one mask share the set.
  */
 typedef struct spc_net_masked {
+    size_t bytes;     /* sizeof this struct: SPC_NET_MASKED_INIT sets it */
     const char *name; /* NULL: "layer7" */
     spc_tensor in;    /* its features are used, as in spc_net_add_regroup */
     spc_regrouping how;
@@ -201,7 +204,8 @@ typedef struct spc_net_masked {
 
 #define SPC_NET_MASKED_INIT                                                    \
     {                                                                          \
-        NULL, SPC_NO_TENSOR, SPC_REGROUPING_INIT, false, SPC_NO_TENSOR, 0, 0   \
+        sizeof(spc_net_masked), NULL, SPC_NO_TENSOR, SPC_REGROUPING_INIT,      \
+            false, SPC_NO_TENSOR, 0, 0                                         \
     }
 
 /* Adds such a set; *out is its features. A bad one fails with a sentence. */
@@ -299,6 +303,7 @@ SPC_API spc_status spc_net_quantise(int *layers, spc_net *net,
                                     const float *ranges, spc_error *error);
 
 typedef struct spc_net_options {
+    size_t bytes;     /* sizeof this struct: SPC_NET_OPTIONS_INIT sets it */
     int64_t capacity; /* most rows of a scene */
     /* The extent of scenes: batch, x, y, z, both ends included. Of a network
      * with a shape the batch alone. */
@@ -336,8 +341,8 @@ typedef struct spc_net_options {
 
 #define SPC_NET_OPTIONS_INIT                                                   \
     {                                                                          \
-        0, {0, 0, 0, 0}, {0, 0, 0, 0}, SPC_PLAN_JIT, 2, SPC_DUPLICATES_ERROR,  \
-            NULL, 0, false, 0, 0                                               \
+        sizeof(spc_net_options), 0, {0, 0, 0, 0}, {0, 0, 0, 0}, SPC_PLAN_JIT,  \
+            2, SPC_DUPLICATES_ERROR, NULL, 0, false, 0, 0                      \
     }
 
 /* Plans a network on a context's device: allocates its sets and maps, chooses
@@ -354,6 +359,7 @@ SPC_API size_t spc_net_plan_memory_bytes(const spc_net_plan *plan);
 SPC_API size_t spc_net_plan_weights_bytes(const spc_net_plan *plan);
 
 typedef struct spc_net_buffers {
+    size_t bytes; /* sizeof this struct: SPC_NET_BUFFERS_INIT sets it */
     const int32_t *coords; /* [rows][4], as spc_coords_update takes them */
     const int32_t *count;  /* device; or NULL, and `rows` counts */
     int64_t rows;
@@ -366,6 +372,11 @@ typedef struct spc_net_buffers {
     const float *points;
     const int32_t *batch;
 } spc_net_buffers;
+
+#define SPC_NET_BUFFERS_INIT                                                   \
+    {                                                                          \
+        sizeof(spc_net_buffers), NULL, NULL, 0, NULL, NULL, NULL, NULL         \
+    }
 
 /*
  * Runs the network: sets, maps, layers. Enqueues on `stream` and returns,

@@ -82,9 +82,15 @@ SPC_API bool spc_plan_fits(const spc_plan *plan, const spc_map *map);
 
 /* A layer, and what is known of a scene: of a linear layer rows alone. */
 typedef struct spc_explain_question {
+    size_t bytes; /* sizeof this struct: SPC_EXPLAIN_QUESTION_INIT sets it */
     const spc_conv *conv;
     int64_t rows_in, rows_out, pairs;
 } spc_explain_question;
+
+#define SPC_EXPLAIN_QUESTION_INIT                                              \
+    {                                                                          \
+        sizeof(spc_explain_question), NULL, 0, 0, 0                            \
+    }
 
 typedef struct spc_explanation {
     spc_match match;
@@ -150,6 +156,7 @@ SPC_API spc_status spc_map_prepare(spc_map *map, const spc_plan *plan,
 /* Rows are those of the map's sets; of `out` there are as many as the capacity
  * of the outputs' set, as kernels that add to it clear all of it first. */
 typedef struct spc_buffers {
+    size_t bytes;        /* sizeof this struct: SPC_BUFFERS_INIT sets it */
     const void *in;      /* [rows in][cin], 16-byte aligned */
     void *out;           /* [rows out][cout], 16-byte aligned; apart from in */
     const void *weights; /* packed */
@@ -166,6 +173,12 @@ typedef struct spc_buffers {
      * *out_scale is infinite. */
     const float *in_scale, *out_scale, *residual_scale;
 } spc_buffers;
+
+#define SPC_BUFFERS_INIT                                                       \
+    {                                                                          \
+        sizeof(spc_buffers), NULL, NULL, NULL, NULL, NULL, NULL, {NULL}, NULL, \
+            NULL, NULL                                                         \
+    }
 
 /*
  * Runs the layer: enqueues on `stream` and returns (the cpu and sim devices

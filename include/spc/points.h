@@ -47,6 +47,7 @@ extern "C" {
  * both say so when they are checked. Points may be equal.
  */
 typedef struct spc_points_options {
+    size_t bytes;     /* sizeof this struct: SPC_POINTS_OPTIONS_INIT sets it */
     int64_t capacity; /* most rows */
     int32_t batches;  /* batch elements are 0 to batches - 1 */
     float low[3], high[3];
@@ -54,7 +55,7 @@ typedef struct spc_points_options {
 
 #define SPC_POINTS_OPTIONS_INIT                                                \
     {                                                                          \
-        0, 1, {0, 0, 0},                                                       \
+        sizeof(spc_points_options), 0, 1, {0, 0, 0},                           \
         {                                                                      \
             0, 0, 0                                                            \
         }                                                                      \

@@ -59,6 +59,7 @@ typedef struct spc_progress {
 } spc_progress;
 
 typedef struct spc_tune_options {
+    size_t bytes;    /* sizeof this struct: SPC_TUNE_OPTIONS_INIT sets it */
     spc_stage stage; /* the last one; SPC_STAGE_TIME to tune */
     spc_effort effort;
     const char *only;   /* a template's name; NULL: all */
@@ -103,8 +104,9 @@ typedef struct spc_tune_options {
 
 #define SPC_TUNE_OPTIONS_INIT                                                  \
     {                                                                          \
-        SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL, NULL, 1, 0, false, NULL,      \
-            NULL, NULL, NULL, NULL, false, NULL, 0, NULL, false                \
+        sizeof(spc_tune_options), SPC_STAGE_TIME, SPC_EFFORT_NORMAL, NULL,     \
+            NULL, 1, 0, false, NULL, NULL, NULL, NULL, NULL, false, NULL, 0,   \
+            NULL, false                                                        \
     }
 
 typedef struct spc_tune_report {
@@ -196,6 +198,7 @@ SPC_API spc_status spc_candidate_render(char **out, spc_ctx *ctx,
  * processes that tune it are waited for, and what they find is taken.
  */
 typedef struct spc_background_options {
+    size_t bytes; /* sizeof this struct: SPC_BACKGROUND_OPTIONS_INIT sets it */
     /* spc_tune, of libspclab: the thread also tunes, on the coordinates of the
      * plan's map. NULL: it only compiles. */
     spc_status (*tune)(spc_tune_report *report, spc_ctx *ctx,
@@ -204,6 +207,11 @@ typedef struct spc_background_options {
     spc_effort effort;
     const char *const *worker; /* as in spc_tune_options */
 } spc_background_options;
+
+#define SPC_BACKGROUND_OPTIONS_INIT                                            \
+    {                                                                          \
+        sizeof(spc_background_options), NULL, SPC_EFFORT_QUICK, NULL           \
+    }
 
 /* `options` may be NULL: compile only. SPC_EDB: the context has no database
  * that may be written, through which its thread hands over what it finds;

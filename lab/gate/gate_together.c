@@ -57,7 +57,7 @@ static spc_status lay_side(const together *t, side *one, char **at,
     const spc__fixture *fixture = t->g->fixture;
     const spc__sample_scene *scene = &fixture->sample->scenes[t->s];
     spc__operand all[SPC_OPERANDS];
-    spc_buffers b;
+    spc_buffers b = SPC_BUFFERS_INIT;
 
     spc__operands(all, &fixture->sample->conv, scene->rows_in, scene->rows_out);
     spc__fixture_buffers(&b, fixture, t->s, one->draw);

@@ -598,7 +598,7 @@ spc_status spc__large_run(spc__large *large, spc__fixture *fixture,
                           spc_plan *plan, const void *packed)
 {
     spc_ctx *ctx = fixture->ctx;
-    spc_buffers buffers;
+    spc_buffers buffers = SPC_BUFFERS_INIT;
     spc_status status = prepare(large, fixture, plan);
 
     if (status == SPC_ENOMEM) {

@@ -495,6 +495,7 @@ void spc__fixture_buffers(spc_buffers *out, const spc__fixture *fixture, int s,
                           spc__draw draw)
 {
     *out = (spc_buffers){
+        .bytes = sizeof(spc_buffers),
         .in = in_of(fixture, s, draw),
         .out = fixture->out.data,
         .bias = (const float *)fixture->bias[draw].data,
@@ -521,7 +522,7 @@ spc_status spc__fixture_execute(const spc__fixture *fixture,
                                 const spc_plan *plan, int s, spc__draw draw,
                                 const void *packed, void *stream)
 {
-    spc_buffers buffers;
+    spc_buffers buffers = SPC_BUFFERS_INIT;
     spc_status status = spc__ctx_check_cancel(fixture->ctx);
 
     if (status != SPC_OK)

@@ -308,6 +308,7 @@ static void point_to_arrays(spc__feature_fixture *b)
     b->of.scale = b->host[SPC__FEATURE_SCALE];
     b->of.shift = b->host[SPC__FEATURE_SHIFT];
     b->buffers = (spc_feature_buffers){
+        .bytes = sizeof(spc_feature_buffers),
         .in = b->arrays[SPC__FEATURE_IN].data,
         .in_pitch = of[SPC__FEATURE_IN].pitch,
         .add = spc__feature_adds(b->feature) ? b->arrays[SPC__FEATURE_ADD].data

@@ -13,6 +13,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "context/ctx.h"
 #include "lab/oracle/feature_oracle.h"
 #include "lab/sample/expect.h"
@@ -490,7 +491,8 @@ spc_status spc_net_plan_verify(spc_net_verdict *out, spc_net_plan *plan,
                          plan->checked ? "the network was planned without "
                                          "`keep`: its tensors are gone"
                                        : "nothing was run and checked");
-    if ((status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
+    if ((status = SPC__TAKE(spc_net_buffers, buffers, error)) != SPC_OK ||
+        (status = spc__net_check_buffers(plan, buffers, error)) != SPC_OK)
         return status;
     spc__net_verifier v = {.plan = plan,
                            .net = plan->net,

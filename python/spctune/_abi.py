@@ -54,6 +54,7 @@ class spc_memory_hook(Structure):
 
 class spc_ctx_options(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("device", c_char_p),
         ("database", c_char_p),
         ("layers", POINTER(c_char_p)),
@@ -223,6 +224,7 @@ SPC_DUPLICATES_MEAN = 3
 
 class spc_coords_options(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("capacity", c_int64),
         ("low", c_int32 * 4),
         ("high", c_int32 * 4),
@@ -325,6 +327,7 @@ class spc_feature(Structure):
 
 class spc_feature_buffers(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("in_", c_void_p),
         ("in_pitch", c_int64),
         ("add", c_void_p),
@@ -360,6 +363,7 @@ SPC_MATCH_DEFAULT = 3
 
 class spc_explain_question(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("conv", POINTER(spc_conv)),
         ("rows_in", c_int64),
         ("rows_out", c_int64),
@@ -383,7 +387,7 @@ SPC_KRSC = 0
 SPC_RSCK = 1
 
 
-class spc_buffers__union6(Union):
+class spc_buffers__union7(Union):
     _fields_ = [
         ("residual", c_void_p),
         ("grad", c_void_p),
@@ -391,15 +395,16 @@ class spc_buffers__union6(Union):
 
 
 class spc_buffers(Structure):
-    _anonymous_ = ("_union6",)
+    _anonymous_ = ("_union7",)
     _fields_ = [
+        ("bytes", c_size_t),
         ("in_", c_void_p),
         ("out", c_void_p),
         ("weights", c_void_p),
         ("bias", c_void_p),
         ("workspace", c_void_p),
         ("scale", c_void_p),
-        ("_union6", spc_buffers__union6),
+        ("_union7", spc_buffers__union7),
         ("in_scale", c_void_p),
         ("out_scale", c_void_p),
         ("residual_scale", c_void_p),
@@ -421,6 +426,7 @@ class spc_net_row(Structure):
 
 class spc_net_input(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("name", c_char_p),
         ("channels", c_int),
         ("dtype", c_int),
@@ -436,6 +442,7 @@ class spc_net_input(Structure):
 
 class spc_net_layer(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("name", c_char_p),
         ("conv", spc_conv),
         ("in_", c_int),
@@ -449,6 +456,7 @@ class spc_net_layer(Structure):
 
 class spc_net_masked(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("name", c_char_p),
         ("in_", c_int),
         ("how", spc_regrouping),
@@ -497,6 +505,7 @@ class spc_net_param(Structure):
 
 class spc_net_options(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("capacity", c_int64),
         ("low", c_int32 * 4),
         ("high", c_int32 * 4),
@@ -513,6 +522,7 @@ class spc_net_options(Structure):
 
 class spc_net_buffers(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("coords", c_void_p),
         ("count", c_void_p),
         ("rows", c_int64),
@@ -564,6 +574,7 @@ class spc_net_step(Structure):
 
 class spc_points_options(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("capacity", c_int64),
         ("batches", c_int32),
         ("low", c_float * 3),
@@ -623,6 +634,7 @@ class spc_progress(Structure):
 
 class spc_tune_options(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("stage", c_int),
         ("effort", c_int),
         ("only", c_char_p),
@@ -672,6 +684,7 @@ class spc_tune_report(Structure):
 
 class spc_background_options(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("tune", CFUNCTYPE(c_int, POINTER(spc_tune_report), c_void_p, POINTER(spc_conv), POINTER(c_void_p), c_int, POINTER(spc_tune_options))),
         ("effort", c_int),
         ("worker", POINTER(c_char_p)),
@@ -751,12 +764,14 @@ class spc_db_packed(Structure):
 
 class spc_db_pack_options(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("whole", c_bool),
     ]
 
 
 class spc_db_prune_options(Structure):
     _fields_ = [
+        ("bytes", c_size_t),
         ("losers", c_bool),
         ("stale", c_bool),
         ("before_unix_seconds", c_int64),
@@ -909,6 +924,10 @@ STRUCTS: Tuple[Any, ...] = (
 
 # The values of the macros SPC_..._INIT.
 INIT: Dict[Any, Tuple[Any, ...]] = {
+    spc_background_options:
+        (0, None, 0, None),
+    spc_buffers:
+        (0, None, None, None, None, None, None, (None,), None, None, None),
     spc_conv:
         (0, 0, 0, 1,
          (0, (3, 3, 3), (1, 1, 1), (1, 1, 1), (0, 0, 0),
@@ -916,24 +935,35 @@ INIT: Dict[Any, Tuple[Any, ...]] = {
           0, 0),
          0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
     spc_coords_options:
-        (0, (0, 0, 0, 0), (0, 0, 0, 0), 0, 0),
+        (0, 0, (0, 0, 0, 0), (0, 0, 0, 0), 0, 0),
     spc_ctx_options:
-        (None, None, None, 0, None, 0, 0, None, None, None, 0, None, None,
+        (0, None, None, None, 0, None, 0, 0, None, None, None, 0, None, None,
          (None, None, None, 0)),
+    spc_db_pack_options:
+        (0, 0),
+    spc_db_prune_options:
+        (0, 0, 0, 0),
+    spc_explain_question:
+        (0, None, 0, 0, 0),
     spc_feature:
         (4, 0, 0, 0, 0, 0, 0.01, 0, 1e-05, 1, 1, 0, (0, 0, 0),
          (0, (3, 3, 3), (1, 1, 1), (1, 1, 1), (0, 0, 0),
           (-2147483648, -2147483648, -2147483648), (0, 0, 0), 0, ((0,),), 0,
           0, 0),
          0),
+    spc_feature_buffers:
+        (0, None, 0, None, 0, None, 0, None, None, None, None),
     spc_geometry:
         (0, (3, 3, 3), (1, 1, 1), (1, 1, 1), (0, 0, 0),
          (-2147483648, -2147483648, -2147483648), (0, 0, 0), 0, ((0,),), 0, 0,
          0),
+    spc_net_buffers:
+        (0, None, None, 0, None, None, None, None),
     spc_net_input:
-        (b'x', 0, 0, (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0), 0, 0, None),
+        (0, b'x', 0, 0, (0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0), 0, 0,
+         None),
     spc_net_layer:
-        (None,
+        (0, None,
          (0, 0, 0, 1,
           (0, (3, 3, 3), (1, 1, 1), (1, 1, 1), (0, 0, 0),
            (-2147483648, -2147483648, -2147483648), (0, 0, 0), 0, ((0,),), 0,
@@ -941,16 +971,16 @@ INIT: Dict[Any, Tuple[Any, ...]] = {
           0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0),
          -1, -1, -1, None, None, 0),
     spc_net_masked:
-        (None, -1, ((1, 1, 1), (1, 1, 1)), 0, -1, 0, 0),
+        (0, None, -1, ((1, 1, 1), (1, 1, 1)), 0, -1, 0, 0),
     spc_net_options:
-        (0, (0, 0, 0, 0), (0, 0, 0, 0), 0, 2, 0, None, 0, 0, 0, 0),
+        (0, 0, (0, 0, 0, 0), (0, 0, 0, 0), 0, 2, 0, None, 0, 0, 0, 0),
     spc_points_options:
-        (0, 1, (0, 0, 0), (0, 0, 0)),
+        (0, 0, 1, (0, 0, 0), (0, 0, 0)),
     spc_regrouping:
         ((1, 1, 1), (1, 1, 1)),
     spc_tune_options:
-        (3, 1, None, None, 1, 0, 0, None, None, None, None, None, 0, None, 0,
-         None, 0),
+        (0, 3, 1, None, None, 1, 0, 0, None, None, None, None, None, 0, None,
+         0, None, 0),
     spc_voxelisation:
         ((0, 0, 0), (0, 0, 0), (0, 0, 0), 4, 0, 1, 0, 0, 0),
 }

@@ -144,6 +144,8 @@ def new(struct: Any, **fields: Any) -> Any:
     """A struct with the values of its SPC_..._INIT macro, then `fields`."""
     value = struct()
     _fill(value, _abi.INIT.get(struct, ()))
+    if struct._fields_[0][0] == "bytes":
+        value.bytes = ctypes.sizeof(struct)
     for name, item in fields.items():
         setattr(value, name, item)
     return value

@@ -15,7 +15,7 @@ import weakref
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _abi, context
-from ._lib import Error, check, fast, lib, text_of
+from ._lib import Error, check, fast, lib, new, text_of
 from .context import Context, logger
 
 __all__ = ["Coords", "Layer", "Map", "Relation", "layer_of"]
@@ -239,8 +239,12 @@ class Table:
         since that takes seconds."""
         rows_in = lib.spc_map_rows_in(self.ptr)
         rows_out = lib.spc_map_rows_out(self.ptr)
-        ask = _abi.spc_explain_question(
-            ctypes.pointer(conv), rows_in, rows_out, lib.spc_map_pairs(self.ptr)
+        ask = new(
+            _abi.spc_explain_question,
+            conv=ctypes.pointer(conv),
+            rows_in=rows_in,
+            rows_out=rows_out,
+            pairs=lib.spc_map_pairs(self.ptr),
         )
         out = _abi.spc_explanation()
         if lib.spc_explain(out, self.ctx.ptr, ask, 0) or out.has_code:
@@ -277,7 +281,14 @@ class Call:
     ) -> None:
         """Runs it: device addresses as in spc_buffers. `quick` calls keep the
         interpreter's lock."""
-        buffers = _abi.spc_buffers(inputs, out, weights, bias, work)
+        buffers = new(
+            _abi.spc_buffers,
+            in_=inputs,
+            out=out,
+            weights=weights,
+            bias=bias,
+            workspace=work,
+        )
         if grad is not None:
             buffers.grad = grad
         table = self.table
@@ -324,7 +335,7 @@ class FeatureCall:
 
     def run(self, stream: Optional[int], **addresses: Optional[int]) -> None:
         """Runs it: device addresses by the fields of spc_feature_buffers."""
-        buffers = _abi.spc_feature_buffers()
+        buffers = new(_abi.spc_feature_buffers)
         for name, address in addresses.items():
             setattr(buffers, name, address)
         if stream != self.table.home:

@@ -83,7 +83,13 @@ def explain(
     pairs = 8 * rows_out if pairs is None else pairs
     ctx = Context.get(_device(device))
     conv = parse(layer)
-    ask = _abi.spc_explain_question(ctypes.pointer(conv), rows, rows_out, pairs)
+    ask = new(
+        _abi.spc_explain_question,
+        conv=ctypes.pointer(conv),
+        rows_in=rows,
+        rows_out=rows_out,
+        pairs=pairs,
+    )
     out = _abi.spc_explanation()
     with ctx.calling():
         ctx.check(lib.spc_explain(out, ctx.ptr, ask, 0))

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/forks.h"
 #include "base/parallel.h"
+#include "base/sized.h"
 #include "context/background.h"
 #include "context/ceilings.h"
 #include "context/shipped.h"
@@ -370,6 +371,8 @@ spc_status spc_ctx_create(spc_ctx **out, const spc_ctx_options *options,
     if (status != SPC_OK)
         return status;
     *out = NULL;
+    if ((status = SPC__TAKE(spc_ctx_options, options, error)) != SPC_OK)
+        return status;
     spc_ctx *ctx = calloc(1, sizeof(*ctx));
     if (ctx == NULL)
         return spc__fail_memory(error, sizeof(*ctx));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* db_keep.c - packs, prunes and pins records, for users of spc.h. */
+#include "base/sized.h"
 #include "context/class_default.h"
 #include "context/ctx.h"
 #include "spc/db.h"
@@ -12,12 +13,13 @@
 spc_status spc_db_pack(spc_db_packed *packed, spc_ctx *ctx, const char *path,
                        const spc_db_pack_options *options)
 {
-    bool whole = options != NULL && options->whole;
     spc__pack_report report;
     spc_status status = spc__ctx_need_database(ctx, __func__, "path", path);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK || (status = SPC__TAKE(spc_db_pack_options, options,
+                                                spc__error_of(ctx))) != SPC_OK)
         return status;
+    bool whole = options != NULL && options->whole;
     status = spc__cache_pack(
         ctx->cache, path, whole ? SPC__PACK_WHOLE : SPC__PACK_APART,
         spc__class_defaults_add, &report, spc__error_of(ctx));
@@ -57,7 +59,8 @@ spc_status spc_db_prune(int64_t *removed, spc_ctx *ctx,
     spc_status status =
         spc__ctx_need_database(ctx, __func__, "options", options);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK || (status = SPC__TAKE(spc_db_prune_options, options,
+                                                spc__error_of(ctx))) != SPC_OK)
         return status;
     spc__prune what = {
         .losers = options->losers,

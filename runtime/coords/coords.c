@@ -9,6 +9,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "coords/index/indexer.h"
 #include "coords/regroup/regroup.h"
 #include <stdlib.h>
@@ -318,8 +319,8 @@ spc_status spc_coords_create_reserved(spc_coords **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status = check_extent_is_set(options, &error);
-    if (status == SPC_OK)
+    if ((status = SPC__TAKE(spc_coords_options, options, &error)) == SPC_OK &&
+        (status = check_extent_is_set(options, &error)) == SPC_OK)
         status = spc__coords_reserve(out, ctx, options, &error);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }

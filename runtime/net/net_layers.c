@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "coords/voxelise.h"
 #include "operators/conv.h"
 #include "operators/feature.h"
@@ -93,6 +94,7 @@ spc_status spc_net_add_input(spc_tensor *out, spc_net *net,
     if (out != NULL)
         *out = SPC_NO_TENSOR;
     if (status != SPC_OK ||
+        (status = SPC__TAKE(spc_net_input, input, error)) != SPC_OK ||
         (status = check_input(net, input, error)) != SPC_OK ||
         (status = spc__net_text(&net->input_name,
                                 input->name != NULL ? input->name : "x",
@@ -287,7 +289,8 @@ spc_status spc_net_add_conv(spc_tensor *out, spc_net *net,
 {
     spc_status status = spc__net_begin(__func__, net, out, layer, error);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK ||
+        (status = SPC__TAKE(spc_net_layer, layer, error)) != SPC_OK)
         return status;
     spc__net_node node = {
         .kind = SPC__NODE_CONV,

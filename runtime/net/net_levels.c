@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* net_levels.c - records the layers of a run with the voxels of their levels
  * (capture.h). */
+#include "base/sized.h"
 #include "net/net_plan.h"
 #include "spc/tune.h"
 
@@ -60,7 +61,7 @@ spc_status spc_record_layers(const spc_net_plan *plan, const char *folder,
         status = spc__fail(&error, SPC_EUNSUPPORTED,
                            "layers of points are not written down: the voxels "
                            "of a scene are");
-    else
+    else if ((status = SPC__TAKE(spc_net_buffers, buffers, &error)) == SPC_OK)
         status = spc__net_check_buffers(plan, buffers, &error);
     for (int i = 0; i < plan->work_count && status == SPC_OK; i++)
         if (plan->works[i].kind == SPC_NET_CONV)

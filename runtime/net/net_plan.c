@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "context/ctx.h"
 #include "coords/map.h"
 #include "operators/feature.h"
@@ -417,7 +418,8 @@ spc_status spc_net_plan_create(spc_net_plan **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    if ((status = check_options(options, &error)) != SPC_OK ||
+    if ((status = SPC__TAKE(spc_net_options, options, &error)) != SPC_OK ||
+        (status = check_options(options, &error)) != SPC_OK ||
         (status = check_points(net, options, &error)) != SPC_OK ||
         (status = check_params(net, &error)) != SPC_OK)
         return spc__ctx_fail(ctx, &error);

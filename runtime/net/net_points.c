@@ -113,7 +113,11 @@ static spc_status reserve_input(spc_points **out, spc_net_plan *plan,
                                 spc_error *error)
 {
     const spc_net_options *n = &plan->options;
-    spc_points_options o = {n->capacity, n->high[0] + 1, {0}, {0}};
+    spc_points_options o = {.bytes = sizeof(spc_points_options),
+                            n->capacity,
+                            n->high[0] + 1,
+                            {0},
+                            {0}};
     spc_status status;
 
     for (int a = 0; a < 3; a++) {

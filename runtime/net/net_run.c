@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "base/sized.h"
 #include "context/ctx.h"
 #include "coords/map.h"
 #include "coords/points/points.h"
@@ -67,6 +68,7 @@ spc_net_buffers spc__net_rows(const spc_net_plan *plan,
     if (plan->voxels == NULL)
         return *b;
     return (spc_net_buffers){
+        .bytes = sizeof(spc_net_buffers),
         .coords = spc_voxels_coords(plan->voxels),
         .count = spc_voxels_device_count(plan->voxels),
     };
@@ -138,6 +140,7 @@ static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
                            const spc_net_buffers *b, void *stream)
 {
     spc_buffers buffers = {
+        .bytes = sizeof(spc_buffers),
         .in = spc__net_data(plan, b, work->in),
         .out = spc__net_data(plan, b, work->out),
         .weights = work->packed,
@@ -164,6 +167,7 @@ static spc_status run_feature(const spc_net_plan *plan,
     bool mapped = spc__feature_takes_map(&work->feature);
     size_t element = spc__net_element(&plan->net->tensors[work->out]);
     spc_feature_buffers buffers = {
+        .bytes = sizeof(spc_feature_buffers),
         .in = spc__net_data(plan, b, work->in),
         .in_pitch = pitch_of(plan, work->in),
         .add = spc__net_data(plan, b, work->add),
@@ -315,6 +319,8 @@ spc_status spc_net_plan_execute(spc_net_plan *plan,
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
                   "plan", plan, "buffers", buffers, NULL);
 
+    if (status == SPC_OK)
+        status = SPC__TAKE(spc_net_buffers, buffers, spc__error_of(plan->ctx));
     if (status == SPC_OK)
         status = run_all(plan, buffers, false, stream);
     if (status == SPC_OK)
@@ -477,6 +483,8 @@ spc_status spc_net_plan_capture(spc_net_plan *plan,
         spc__need(plan != NULL ? spc__error_of(plan->ctx) : NULL, __func__,
                   "plan", plan, "buffers", buffers, NULL);
 
+    if (status == SPC_OK)
+        status = SPC__TAKE(spc_net_buffers, buffers, spc__error_of(plan->ctx));
     if (status == SPC_OK)
         status =
             spc__net_check_buffers(plan, buffers, spc__error_of(plan->ctx));

@@ -98,6 +98,7 @@ static spc_status reserve_input(spc_net_plan *plan)
 {
     const spc__net_set *set = &plan->net->sets[0];
     spc_coords_options o = {
+        .bytes = sizeof(spc_coords_options),
         .capacity = plan->options.capacity,
         .halo = widest(plan),
         .duplicates = plan->options.duplicates,
@@ -330,7 +331,8 @@ static spc_status check_sample(spc_net_plan *plan)
 spc_status spc__net_index_sample(spc_net_plan *plan)
 {
     size_t bytes = 16 * (size_t)plan->options.sample_rows;
-    spc_net_buffers buffers = {.rows = plan->options.sample_rows};
+    spc_net_buffers buffers = {.bytes = sizeof(spc_net_buffers),
+                               .rows = plan->options.sample_rows};
     void *coords = NULL;
     spc_status status;
 

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "base/sized.h"
 #include "operators/geometry.h"
 #include <string.h>
 
@@ -219,7 +220,8 @@ spc_status spc_net_add_masked(spc_tensor *out, spc_net *net,
 {
     spc_status status = spc__net_begin(__func__, net, out, masked, error);
 
-    if (status != SPC_OK)
+    if (status != SPC_OK ||
+        (status = SPC__TAKE(spc_net_masked, masked, error)) != SPC_OK)
         return status;
     spc__net_node node = {.kind = SPC__NODE_REGROUP,
                           .slices = masked->slices,

@@ -12,6 +12,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/pool.h"
+#include "base/sized.h"
 #include "context/background.h"
 #include "context/problem_key.h"
 #include "coords/coords.h"
@@ -374,7 +375,7 @@ static spc_status start_thread(background *b)
 spc_status spc_background_start(spc_ctx *ctx,
                                 const spc_background_options *options)
 {
-    static const spc_background_options usual = {0};
+    static const spc_background_options usual = SPC_BACKGROUND_OPTIONS_INIT;
     spc_error *error = spc__error_of(ctx);
     spc_status status = spc__need(error, __func__, "ctx", ctx, NULL);
 
@@ -389,6 +390,8 @@ spc_status spc_background_start(spc_ctx *ctx,
                          "written: name one when the context is made");
     if (options == NULL)
         options = &usual;
+    if ((status = SPC__TAKE(spc_background_options, options, error)) != SPC_OK)
+        return status;
     if ((unsigned)options->effort > SPC_EFFORT_EXHAUSTIVE)
         return spc__fail(error, SPC_EINVAL,
                          "unknown effort %d: expected SPC_EFFORT_QUICK, "

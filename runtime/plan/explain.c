@@ -2,6 +2,7 @@
 /* explain.c - answers which kernel a plan would get, without making the
  * plan. */
 #include "base/error.h"
+#include "base/sized.h"
 #include "coords/rows.h"
 #include "operators/conv.h"
 #include "plan/lookup.h"
@@ -109,6 +110,7 @@ spc_status spc_explain(spc_explanation *out, spc_ctx *ctx,
                   ask != NULL ? ask->conv : NULL, NULL);
 
     if (status != SPC_OK ||
+        (status = SPC__TAKE(spc_explain_question, ask, error)) != SPC_OK ||
         (status = check_question(ask, flags, error)) != SPC_OK)
         return status;
     status = spc__lookup(&pick, ctx, ask->conv, ask->rows_in, ask->rows_out,

@@ -11,6 +11,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "base/plural.h"
+#include "base/sized.h"
 #include "compiler/space.h"
 #include "context/ctx.h"
 #include "coords/map.h"
@@ -435,7 +436,9 @@ spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
             return SPC_OK;
         if (buffers == NULL)
             status = spc__fail(&error, SPC_EINVAL, "the buffers are NULL");
-        else if ((status = take_buffers(&r, buffers, &error)) == SPC_OK &&
+        else if ((status = SPC__TAKE(spc_feature_buffers, buffers, &error)) ==
+                     SPC_OK &&
+                 (status = take_buffers(&r, buffers, &error)) == SPC_OK &&
                  (status = set_workspace(&r, buffers->workspace, stream,
                                          &error)) == SPC_OK)
             status = enqueue(&r, stream, &error);

@@ -7,6 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "base/sized.h"
 #include "coords/map.h"
 #include "coords/rows.h"
 #include "operators/operands.h"
@@ -395,9 +396,10 @@ static spc_status execute(const spc_plan *plan, const spc_map *map,
 
     if (binding->args.map.rows == 0 && !geometry->gradient)
         return SPC_OK; /* buffers without rows may be NULL */
-    status = check_buffers(plan, &sizes, buffers, error);
-    return status == SPC_OK ? start(plan, binding, work, buffers, stream, error)
-                            : status;
+    if ((status = SPC__TAKE(spc_buffers, buffers, error)) == SPC_OK &&
+        (status = check_buffers(plan, &sizes, buffers, error)) == SPC_OK)
+        status = start(plan, binding, work, buffers, stream, error);
+    return status;
 }
 
 /* Runs on a map that was not prepared for the plan. The layouts may be there
@@ -468,9 +470,10 @@ spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
 
     if (status != SPC_OK)
         return status;
-    status =
-        check_rows(plan, &how_many, spc_plan_workspace_bytes_linear(plan, rows),
-                   buffers, &error);
+    if ((status = SPC__TAKE(spc_buffers, buffers, &error)) == SPC_OK)
+        status = check_rows(plan, &how_many,
+                            spc_plan_workspace_bytes_linear(plan, rows),
+                            buffers, &error);
     if (status == SPC_OK && rows > 0) {
         char *layout =
             (char *)buffers->workspace + spc__plan_layout_at(plan, rows);

@@ -102,7 +102,8 @@ static void open_layers(bench *b)
          spc_plan_create(&b->layer_plan, b->ctx, &b->layer, b->map, 0));
     must(b, LINEAR,
          spc_plan_create_linear(&b->linear_plan, b->ctx, &b->linear, ROWS, 0));
-    b->buffers = (spc_buffers){.in = need(b),
+    b->buffers = (spc_buffers){.bytes = sizeof(spc_buffers),
+                               .in = need(b),
                                .out = need(b),
                                .weights = need(b),
                                .workspace = need(b)};
@@ -128,7 +129,8 @@ static void open_operators(bench *b)
     open_operator(b, &b->act, ACT);
     open_operator(b, &b->pool, POOL);
     must(b, POOL, spc_feature_plan_prepare(b->pool, b->map, NULL));
-    b->features = (spc_feature_buffers){.in = b->buffers.in,
+    b->features = (spc_feature_buffers){.bytes = sizeof(spc_feature_buffers),
+                                        .in = b->buffers.in,
                                         .out = b->buffers.out,
                                         .workspace = b->buffers.workspace};
 }

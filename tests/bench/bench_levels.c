@@ -283,6 +283,7 @@ static void bench_scene(spc_ctx *ctx, const spc_net *net, const char *spec,
     int32_t *coords = take(&b, bytes);
     must(&b, spec, spc_memory_upload(coords, ctx, o.sample, bytes));
     b.buffers = (spc_net_buffers){
+        .bytes = sizeof(spc_net_buffers),
         .coords = coords,
         .rows = rows,
         .features = draw_features(&b, (size_t)o.capacity * 64),

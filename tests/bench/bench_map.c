@@ -126,7 +126,8 @@ static int32_t *upload_mirrored(spc_ctx *ctx, const spc_scene *scene)
  * 3 m up. */
 static spc_coords *reserve(spc_ctx *ctx, int64_t capacity)
 {
-    spc_coords_options options = {.capacity = capacity,
+    spc_coords_options options = {.bytes = sizeof(spc_coords_options),
+                                  .capacity = capacity,
                                   .low = {0, -1600, -1600, -160},
                                   .high = {0, 1600, 1600, 64},
                                   .duplicates = SPC_DUPLICATES_FIRST};

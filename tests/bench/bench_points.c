@@ -128,6 +128,7 @@ static void make_layer(bench *b)
     if (!is_wgrad)
         must(b, "weights", spc_plan_pack(packed, b->plan, raw, SPC_KRSC, NULL));
     b->buffers = (spc_buffers){
+        .bytes = sizeof(spc_buffers),
         .in = draw(b, &b->in, in, 1),
         .out = take(b, spc_conv_operand_bytes(&b->conv, SPC_OPERAND_OUT,
                                               spc_map_rows_out(b->map))),

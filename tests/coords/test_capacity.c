@@ -141,7 +141,11 @@ static char *run(const layer *l, int pass, const spc_plan *plan, size_t *bytes)
     assert_ok(l->ctx,
               spc_memory_alloc((void **)&work, l->ctx,
                                spc_plan_workspace_bytes(plan, map) + 1));
-    spc_buffers buffers = {.in = x, .out = y, .workspace = work, .grad = w};
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = x,
+                           .out = y,
+                           .workspace = work,
+                           .grad = w};
     if (pass != SPC_WGRAD) {
         assert_ok(l->ctx, spc_memory_alloc((void **)&packed, l->ctx,
                                            spc_plan_weights_bytes(plan)));
@@ -340,7 +344,8 @@ START_TEST(what_has_another_capacity_is_filled_again)
 
     /* Fewer rows of padding: the set stays, the map does not. */
     assert_ok(ctx, spc_coords_set_capacity(l.in, r.count + 1));
-    refuses(spc_plan_execute(plan, l.map, &(spc_buffers){0}, NULL), SPC_ESTATE,
+    refuses(spc_plan_execute(plan, l.map, &(spc_buffers)SPC_BUFFERS_INIT, NULL),
+            SPC_ESTATE,
             "with the new capacity of its sets: call spc_map_update");
     refuses(spc_map_check(l.map, NULL), SPC_ESTATE, "spc_map_update");
     refuses(spc_map_download(index, l.map), SPC_ESTATE, "spc_map_update");

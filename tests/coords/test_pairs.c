@@ -346,7 +346,7 @@ START_TEST(a_map_without_pairs_is_not_prepared)
     bench_open(&b, "subm,cin=32,cout=32,k=3", "gen:uniform,n=90,extent=7",
                false);
     spc_plan *plan = plan_of(b.ctx, &b.conv, "pairs_mma", "near=2");
-    spc_buffers none = {0};
+    spc_buffers none = SPC_BUFFERS_INIT;
 
     assert_ok(spc__map_prepare(b.fixture->maps[0], "gray",
                                spc__plan_launch(plan)->tile_rows, NULL),
@@ -498,8 +498,11 @@ static runner runner_of(frames *f, const char *name, const char *values)
 
 static void runner_run(const runner *r, frames *f, float *result, int rows)
 {
-    spc_buffers buffers = {
-        .in = f->in, .out = r->out, .weights = r->packed, .workspace = r->work};
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = f->in,
+                           .out = r->out,
+                           .weights = r->packed,
+                           .workspace = r->work};
 
     assert_ok(spc_plan_execute(r->plan, f->map, &buffers, NULL),
               spc_ctx_error(f->ctx));

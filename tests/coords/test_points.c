@@ -1035,7 +1035,8 @@ static layer make_layer(spc_ctx *ctx, const char *text, const spc_scene *scene)
 static void *run_layer(spc_ctx *ctx, layer *l)
 {
     bool wgrad = l->conv.pass == SPC_WGRAD; /* its weights are dy */
-    spc_buffers buffers = {.in = l->in,
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = l->in,
                            .out = l->out,
                            .weights = wgrad ? NULL : l->packed,
                            .grad = wgrad ? l->weights : NULL,

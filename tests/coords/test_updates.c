@@ -75,7 +75,8 @@ static spc_status take(bench *b, void *out, size_t count)
 
 static spc_status reserve_set(bench *b, spc_duplicates duplicates)
 {
-    spc_coords_options o = {.capacity = ROWS,
+    spc_coords_options o = {.bytes = sizeof(spc_coords_options),
+                            .capacity = ROWS,
                             .low = {0, -40, -40, -40},
                             .high = {1, 40, 40, 40},
                             .duplicates = duplicates};
@@ -216,7 +217,11 @@ static spc_status run_inverse(bench *b)
 
 static spc_status make_cloud(bench *b, int nearest, bool inverse)
 {
-    spc_points_options o = {ROWS, 2, {-50, -50, -50}, {50, 50, 50}};
+    spc_points_options o = {.bytes = sizeof(spc_points_options),
+                            ROWS,
+                            2,
+                            {-50, -50, -50},
+                            {50, 50, 50}};
     spc_geometry geometry = geometry_of("points,cin=4,cout=4,k=3,radius=1.5");
     float *xyz;
     spc_status status = take(b, &xyz, 12 * ROWS);
@@ -376,7 +381,8 @@ static spc_status make_layer(bench *b)
         in[i] = (float)(i % 11) - 5;
     for (int i = 0; i < 27 * 16; i++)
         weights[i] = (float)(i % 7) - 3;
-    b->buffers = (spc_buffers){.in = in, .weights = packed};
+    b->buffers = (spc_buffers){
+        .bytes = sizeof(spc_buffers), .in = in, .weights = packed};
     status = take(b, &b->buffers.out, 16 * ROWS);
     if (status == SPC_OK)
         status = take(b, &b->buffers.workspace,
@@ -413,6 +419,7 @@ static spc_status make_network(bench *b)
     o.high[0] = 1;
     for (int a = 1; a < 4; a++)
         o.high[a] = 23;
+    b->net_buffers = (spc_net_buffers)SPC_NET_BUFFERS_INIT;
     status = spc_net_plan_create(&b->net_plan, b->ctx, b->net, &o);
     if (status == SPC_OK)
         status = take(b, &b->net_buffers.features, 4 * 8 * ROWS);

@@ -94,6 +94,7 @@ static void run_open(run *r, const char *layer)
     ck_assert_int_eq(fake->handles, 1);
     assert_ok(spc_map_prepare(r->map, r->plan, NULL), spc_ctx_error(r->ctx));
     r->buffers = (spc_buffers){
+        .bytes = sizeof(spc_buffers),
         .in = memory(r, 0, 90 * 1024),
         .out = memory(r, 1, 90 * 1024),
         .weights = memory(r, 2, spc_plan_weights_bytes(r->plan)),

@@ -229,7 +229,8 @@ static spc_status step_pack(life *l)
 
 static spc_status execute(life *l, const spc_map *map, void *stream)
 {
-    spc_buffers buffers = {.in = l->in,
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = l->in,
                            .out = l->out,
                            .weights = l->packed,
                            .bias = l->bias,

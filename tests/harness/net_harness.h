@@ -107,6 +107,7 @@ static inline void plan_net(harness *r, const spc_net_options *o)
     r->features =
         take(r, (size_t)o->capacity * (size_t)r->info.input.channels * element);
     r->buffers = (spc_net_buffers){
+        .bytes = sizeof(spc_net_buffers),
         .coords = r->coords,
         .count = r->count,
         .features = r->features,
@@ -283,6 +284,7 @@ static inline void compare_replays(harness *r, const spc_net_options *o,
 
     plan_net(&other,
              &(spc_net_options){
+                 .bytes = sizeof(spc_net_options),
                  .capacity = o->capacity,
                  .low = {o->low[0], o->low[1], o->low[2], o->low[3]},
                  .high = {o->high[0], o->high[1], o->high[2], o->high[3]},

@@ -339,8 +339,13 @@ static void run(run_result *out, const spc_net *net, spc_ctx *ctx)
     ck_assert_int_eq(
         spc_memory_alloc(&memory, ctx, spc_net_plan_memory_bytes(plan)),
         SPC_OK);
-    spc_net_buffers buffers = {coords,   NULL,   ROWS,
-                               features, memory, .points = NULL};
+    spc_net_buffers buffers = {.bytes = sizeof(spc_net_buffers),
+                               coords,
+                               NULL,
+                               ROWS,
+                               features,
+                               memory,
+                               .points = NULL};
     ck_assert_msg(spc_net_plan_execute(plan, &buffers, NULL) == SPC_OK &&
                       spc_net_plan_check(plan, NULL) == SPC_OK,
                   "%s", spc_ctx_error(ctx));

@@ -62,7 +62,7 @@ static int near(int at)
 int main(int argc, char **argv)
 {
     spc_ctx_options where = SPC_CTX_OPTIONS_INIT;
-    spc_buffers buffers = {NULL};
+    spc_buffers buffers = SPC_BUFFERS_INIT;
     float sums[ROWS][CHANNELS];
     spc_scene *scene;
     spc_map *map;

@@ -641,7 +641,8 @@ static void check_forward(task *t)
         spc_ctx_error(t->ctx));
     coords =
         upload(t->ctx, (const void *)spc_scene_coords(t->scene), 4 * t->rows);
-    spc_net_buffers buffers = {.coords = coords,
+    spc_net_buffers buffers = {.bytes = sizeof(spc_net_buffers),
+                               .coords = coords,
                                .features = t->features,
                                .rows = t->rows,
                                .memory = memory};

@@ -556,7 +556,10 @@ START_TEST(what_cannot_be_planned_is_refused)
     spc_net_free(empty);
     assert_ok(r.ctx, spc_net_plan_create(&r.plan, r.ctx, r.net, &o));
     ck_assert_int_eq(
-        spc_net_plan_execute(r.plan, &(spc_net_buffers){.rows = 1}, NULL),
+        spc_net_plan_execute(
+            r.plan,
+            &(spc_net_buffers){.bytes = sizeof(spc_net_buffers), .rows = 1},
+            NULL),
         SPC_EINVAL);
     spc_net_free(r.net); /* the plan keeps it alive */
     r.net = NULL;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_header.c - the public headers keep their promises. */
+#include "base/sized.h"
 #include "harness/header_structs.h"
 #include "harness/public_headers.h"
 #include "harness/suite.h"
@@ -80,6 +81,85 @@ START_TEST(every_struct_of_the_header_has_a_known_size)
 }
 END_TEST
 
+/* A struct of two versions: the first lacked `added`. */
+typedef struct grown {
+    size_t bytes;
+    int kept, added;
+    double last;
+} grown;
+
+static const grown defaults = {sizeof(grown), 1, 2, 3};
+static const size_t earlier_sizes[] = {offsetof(grown, added), 0};
+static const spc__sized grown_type = {"spc_grown", sizeof(grown), earlier_sizes,
+                                      &defaults};
+
+START_TEST(a_struct_of_an_earlier_version_is_completed_with_defaults)
+{
+    grown given = {offsetof(grown, added), 7, 8, 9}, whole = {0, 0, 0, 0};
+    spc_error error = {SPC_OK, ""};
+    const grown *got = spc__sized_whole(&whole, &grown_type, &given, &error);
+
+    ck_assert_ptr_eq(got, &whole);
+    ck_assert_uint_eq(got->bytes, sizeof(grown));
+    ck_assert_int_eq(got->kept, 7);
+    ck_assert_int_eq(got->added, 2);
+    ck_assert(got->last == 3);
+    given.bytes = sizeof(grown);
+    ck_assert_ptr_eq(spc__sized_whole(&whole, &grown_type, &given, &error),
+                     &given);
+}
+END_TEST
+
+START_TEST(a_struct_of_an_unknown_size_is_refused)
+{
+    static const size_t wrong[] = {0,
+                                   1,
+                                   sizeof(size_t),
+                                   offsetof(grown, added) + 1,
+                                   sizeof(grown) - 1,
+                                   sizeof(grown) + 8,
+                                   SIZE_MAX};
+    grown given = {0, 7, 8, 9}, whole;
+    spc_error error = {SPC_OK, ""};
+
+    for (size_t i = 0; i < sizeof(wrong) / sizeof(*wrong); i++) {
+        given.bytes = wrong[i];
+        ck_assert_ptr_null(
+            spc__sized_whole(&whole, &grown_type, &given, &error));
+        ck_assert_int_eq(error.status, SPC_EINVAL);
+        ck_assert_ptr_nonnull(strstr(error.text, "with SPC_GROWN_INIT"));
+    }
+}
+END_TEST
+
+START_TEST(every_sized_struct_starts_with_its_size)
+{
+    for (int i = 0; i < SPC__SIZED_COUNT; i++) {
+        const spc__sized *type = &spc__sized_types[i];
+        size_t bytes;
+
+        memcpy(&bytes, type->init, sizeof(bytes));
+        ck_assert_msg(bytes == type->bytes, "%s", type->name);
+        ck_assert_uint_eq(spc_struct_bytes(type->name), bytes);
+    }
+}
+END_TEST
+
+START_TEST(a_context_needs_the_size_of_its_options)
+{
+    spc_ctx_options options = SPC_CTX_OPTIONS_INIT;
+    spc_error error;
+    spc_ctx *ctx;
+
+    options.device = "cpu";
+    options.database = "";
+    options.bytes = 0;
+    ck_assert_int_eq(spc_ctx_create(&ctx, &options, &error), SPC_EINVAL);
+    ck_assert_ptr_null(ctx);
+    ck_assert_ptr_nonnull(strstr(error.text, "spc_ctx_options.bytes is 0"));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("header");
@@ -90,6 +170,11 @@ int main(void)
     tcase_add_test(all, every_status_has_a_name_a_text_and_an_exit_status);
     tcase_add_test(all, the_version_is_that_of_the_header_and_of_the_build);
     tcase_add_test(all, every_struct_of_the_header_has_a_known_size);
+    tcase_add_test(all,
+                   a_struct_of_an_earlier_version_is_completed_with_defaults);
+    tcase_add_test(all, a_struct_of_an_unknown_size_is_refused);
+    tcase_add_test(all, every_sized_struct_starts_with_its_size);
+    tcase_add_test(all, a_context_needs_the_size_of_its_options);
     suite_add_tcase(suite, all);
     return run_suite(suite);
 }

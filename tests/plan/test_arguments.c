@@ -756,12 +756,22 @@ static const spc_feature *bad_feature(which w)
     SET(field, INFINITY) SET(field, NAN) SET(field, 1e-300) SET(field, 1e300)
 #define SET_ROWS(field)                                                        \
     SET_ALL(field) SET(field, INT64_MIN) SET(field, INT64_MAX)
+/* The size that a struct starts with. */
+#define SET_BYTES                                                              \
+    SET(bytes, 0)                                                              \
+    SET(bytes, 8) SET(bytes, sizeof(s) + 8) SET(bytes, SIZE_MAX)
 
 static const spc_regrouping one_to_one = SPC_REGROUPING_INIT;
-static const spc_points_options some_points = {8, 1, {0, 0, 0}, {8, 8, 8}};
+static const spc_points_options some_points = {
+    .bytes = sizeof(spc_points_options), 8, 1, {0, 0, 0}, {8, 8, 8}};
 static const spc_gather four_floats = {SPC_F32, 8, false};
-static const spc_coords_options eight_rows = {
-    8, {0, 0, 0, 0}, {1, 8, 8, 8}, 0, SPC_DUPLICATES_ERROR};
+static const spc_coords_options eight_rows = {.bytes =
+                                                  sizeof(spc_coords_options),
+                                              8,
+                                              {0, 0, 0, 0},
+                                              {1, 8, 8, 8},
+                                              0,
+                                              SPC_DUPLICATES_ERROR};
 static const spc_scales scales_of_one = {1, 1, 1};
 
 static spc_ctx_options cpu_options(void)
@@ -799,9 +809,19 @@ static spc_net_masked a_masked(void)
     return m;
 }
 
-static const spc_net_options good_net_options = {
-    4, {0, 0, 0, 0}, {0, 3, 3, 3}, 0, 2, SPC_DUPLICATES_ERROR, NULL, 0, true, 0,
-    0};
+static const spc_net_options good_net_options = {.bytes =
+                                                     sizeof(spc_net_options),
+                                                 4,
+                                                 {0, 0, 0, 0},
+                                                 {0, 3, 3, 3},
+                                                 0,
+                                                 2,
+                                                 SPC_DUPLICATES_ERROR,
+                                                 NULL,
+                                                 0,
+                                                 true,
+                                                 0,
+                                                 0};
 
 static spc_tune_options list_options(void)
 {
@@ -818,7 +838,8 @@ static spc_net_buffers net_buffers_of_four(void)
     if (work == NULL)
         MAKE_IN(spc_memory_alloc(&work, a_ctx(),
                                  spc_net_plan_memory_bytes(a_net_plan())));
-    return (spc_net_buffers){.coords = four_voxels[0],
+    return (spc_net_buffers){.bytes = sizeof(spc_net_buffers),
+                             .coords = four_voxels[0],
                              .rows = 4,
                              .features = memory,
                              .memory = work};
@@ -829,7 +850,8 @@ static spc_explain_question a_question(void)
     static spc_conv conv;
 
     conv = a_conv(same);
-    return (spc_explain_question){&conv, 4, 4, 10};
+    return (spc_explain_question){
+        .bytes = sizeof(spc_explain_question), &conv, 4, 4, 10};
 }
 
 static spc_voxelisation good_voxelisation(void)
@@ -838,16 +860,16 @@ static spc_voxelisation good_voxelisation(void)
 }
 
 /* clang-format off */
-STRUCT(spc_ctx_options, ctx_options, cpu_options(),
+STRUCT(spc_ctx_options, ctx_options, cpu_options(), SET_BYTES
        SET(device, "") SET(device, "cuda:999999999999") SET(device, "%s%n")
        SET(device, "cpu:-1") SET(layer_count, -1) SET(layer_count, 1)
        SET(layer_count, INT_MIN) SET_ALL(threads) SET(template_dir, "/nowhere")
        SET(template_dir, "") SET(key, "") SET(key, "no key")
        SET(database, "/nowhere/at.db") SET(shipped, "/nowhere"))
-STRUCT(spc_coords_options, coords_options, eight_rows,
+STRUCT(spc_coords_options, coords_options, eight_rows, SET_BYTES
        SET_ROWS(capacity) SET_ALL(low[0]) SET_ALL(low[2]) SET_ALL(high[3])
        SET_ALL(high[0]) SET_ALL(halo) SET_ENUM(duplicates, spc_duplicates))
-STRUCT(spc_points_options, points_options, some_points,
+STRUCT(spc_points_options, points_options, some_points, SET_BYTES
        SET_ROWS(capacity) SET_ALL(batches) SET_REAL(low[0]) SET_REAL(high[2]))
 STRUCT(spc_regrouping, regrouping, one_to_one,
        SET_ALL(scale[0]) SET_ALL(split[2]) SET(split[1], 65))
@@ -857,14 +879,14 @@ STRUCT(spc_voxelisation, voxelisation, good_voxelisation(),
        SET_REAL(voxel[0]) SET_REAL(low[1]) SET_REAL(high[2]) SET_ALL(columns)
        SET_ALL(batches) SET_ALL(points) SET(batched, true)
        SET_ENUM(dtype, spc_dtype) SET_ENUM(features, spc_voxel_features))
-STRUCT(spc_explain_question, question, a_question(),
+STRUCT(spc_explain_question, question, a_question(), SET_BYTES
        SET(conv, NULL) SET_ROWS(rows_in) SET_ROWS(rows_out) SET_ROWS(pairs))
-STRUCT(spc_net_input, net_input, an_input(),
+STRUCT(spc_net_input, net_input, an_input(), SET_BYTES
        SET(name, NULL) SET(name, "") SET_ALL(channels) SET_ALL(shape[0])
        SET_ENUM(dtype, spc_dtype) SET_REAL(voxel[1]) SET_REAL(low[1])
        SET_REAL(high[1]) SET_ALL(points) SET(cloud, true) SET(axes, "")
        SET(axes, "xyzw"))
-STRUCT(spc_net_layer, net_layer, a_layer(),
+STRUCT(spc_net_layer, net_layer, a_layer(), SET_BYTES
        SET(name, "") SET(name, "%n") SET_ALL(in) SET_ALL(residual) SET_ALL(at)
        SET(key, "") SET(norm, "") SET_REAL(eps) SET_ALL(conv.cin)
        SET_ALL(conv.cout) SET_ALL(conv.groups) SET_ALL(conv.geometry.kernel[0])
@@ -872,43 +894,46 @@ STRUCT(spc_net_layer, net_layer, a_layer(),
        SET_ALL(conv.geometry.stride[1]) SET_ENUM(conv.op, spc_operator)
        SET_ENUM(conv.dtype, spc_dtype) SET_ENUM(conv.add, spc_add)
        SET(conv.add, SPC_ADD_BEFORE))
-STRUCT(spc_net_masked, masked, a_masked(),
+STRUCT(spc_net_masked, masked, a_masked(), SET_BYTES
        SET_ALL(in) SET_ALL(mask) SET_ALL(how.scale[0]) SET_ALL(how.split[0])
        SET_REAL(room) SET(above, NAN) SET(slices, true) SET(name, ""))
-STRUCT(spc_net_options, net_options, good_net_options,
+STRUCT(spc_net_options, net_options, good_net_options, SET_BYTES
        SET_ROWS(capacity) SET_ALL(low[0]) SET_ALL(low[1]) SET_ALL(high[0])
        SET_ALL(high[2]) SET(flags, UINT_MAX) SET_REAL(growth)
        SET_ENUM(duplicates, spc_duplicates) SET_ROWS(sample_rows)
        SET_ROWS(points) SET_REAL(neighbours))
-STRUCT(spc_net_buffers, net_buffers, net_buffers_of_four(),
+STRUCT(spc_net_buffers, net_buffers, net_buffers_of_four(), SET_BYTES
        SET(coords, NULL) SET(features, NULL) SET(memory, NULL) SET_ROWS(rows)
        SET(memory, (char *)s.memory + 1))
-STRUCT(spc_tune_options, tune_options, list_options(),
+STRUCT(spc_tune_options, tune_options, list_options(), SET_BYTES
        SET(only, "") SET(only, "none") SET(target, "") SET(target, "sm_0")
        SET(limit_s, NAN) SET(limit_s, -1) SET(budget_s, NAN)
        SET(budget_s, -1) SET_ENUM(stage, spc_stage)
        SET_ENUM(effort, spc_effort) SET(chosen, ""))
 STRUCT(spc_scales, scales, scales_of_one,
        SET_REAL(in) SET_REAL(out) SET_REAL(residual))
-STRUCT(spc_db_prune_options, prune_options, ((spc_db_prune_options){0}),
+STRUCT(spc_db_prune_options, prune_options, ((spc_db_prune_options)SPC_DB_PRUNE_OPTIONS_INIT), SET_BYTES
        SET_ROWS(before_unix_seconds))
-STRUCT(spc_db_pack_options, pack_options, ((spc_db_pack_options){0}),
+STRUCT(spc_db_pack_options, pack_options, ((spc_db_pack_options)SPC_DB_PACK_OPTIONS_INIT), SET_BYTES
        SET(whole, true))
 STRUCT(spc_background_options, background_options,
-       ((spc_background_options){0}), SET_ENUM(effort, spc_effort))
+       ((spc_background_options)SPC_BACKGROUND_OPTIONS_INIT), SET_BYTES SET_ENUM(effort, spc_effort))
 /* clang-format on */
 
 static const spc_buffers *buffers(which w)
 {
-    static const spc_buffers good = {.in = memory,
+    static const spc_buffers good = {.bytes = sizeof(spc_buffers),
+                                     .in = memory,
                                      .out = memory + 4096,
                                      .weights = memory + 8192,
                                      .workspace = memory + 32768};
-    static const spc_buffers none, odd = {.in = (const char *)memory + 1,
-                                          .out = memory + 1,
-                                          .weights = memory + 2,
-                                          .workspace = memory};
-    const spc_buffers *const all[] = {&good, NULL, &none, &odd};
+    static const spc_buffers none = SPC_BUFFERS_INIT, unsized,
+                             odd = {.bytes = sizeof(spc_buffers),
+                                    .in = (const char *)memory + 1,
+                                    .out = memory + 1,
+                                    .weights = memory + 2,
+                                    .workspace = memory};
+    const spc_buffers *const all[] = {&good, NULL, &none, &odd, &unsized};
     return PICK(all, w);
 }
 
@@ -916,16 +941,18 @@ static const spc_feature_buffers *feature_buffers(which w)
 {
 #define PITCHED(pitch)                                                         \
     {                                                                          \
-        .in = memory, .in_pitch = (pitch), .add = memory,                      \
-        .add_pitch = (pitch), .out = memory + 4096, .out_pitch = (pitch)       \
+        .bytes = sizeof(spc_feature_buffers), .in = memory,                    \
+        .in_pitch = (pitch), .add = memory, .add_pitch = (pitch),              \
+        .out = memory + 4096, .out_pitch = (pitch)                             \
     }
-    static const spc_feature_buffers good = PITCHED(0), none,
+    static const spc_feature_buffers good = PITCHED(0),
+                                     none = SPC_FEATURE_BUFFERS_INIT, unsized,
                                      negative = PITCHED(-1),
                                      huge = PITCHED(INT64_MAX),
                                      least = PITCHED(INT64_MIN);
 #undef PITCHED
-    const spc_feature_buffers *const all[] = {&good,     NULL,  &none,
-                                              &negative, &huge, &least};
+    const spc_feature_buffers *const all[] = {&good, NULL,   &none,   &negative,
+                                              &huge, &least, &unsized};
     return PICK(all, w);
 }
 

@@ -191,8 +191,11 @@ static float *run(spc_ctx *ctx, const spc_conv *conv, spc_map *map,
         upload(ctx, other,
                spc_conv_operand_bytes(conv, second, spc_map_rows_out(map)));
     void *y = upload(ctx, NULL, bytes);
-    spc_buffers buffers = {
-        .in = x, .out = y, .weights = r.packed, .workspace = r.work};
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = x,
+                           .out = y,
+                           .weights = r.packed,
+                           .workspace = r.work};
 
     if (wgrad)
         buffers.grad = w;
@@ -440,7 +443,8 @@ START_TEST(a_gradient_is_added_to_where_it_lies)
     void *in = upload(ctx, x, (size_t)VOXELS * 12);
     void *grad = upload(ctx, dy, (size_t)VOXELS * 20);
     void *out = upload(ctx, want, (size_t)count * 4);
-    spc_buffers buffers = {.in = in,
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = in,
                            .out = out,
                            .weights = out,
                            .grad = grad,

@@ -137,7 +137,7 @@ START_TEST(missing_buffers_are_named_in_a_fixed_order)
     harness r;
 
     open_layer(&r);
-    spc_buffers given = {0};
+    spc_buffers given = SPC_BUFFERS_INIT;
     for (int i = 0; i < LENGTH(names); i++) {
         char says[64];
         snprintf(says, sizeof(says), "'probe': buffer `%s` is NULL", names[i]);
@@ -304,7 +304,8 @@ static void open_roomy(roomy *r)
         r->both[i] = 1;
     assert_ok(spc_plan_pack(r->packed, r->plan, r->weights, SPC_KRSC, NULL),
               spc_ctx_error(r->ctx));
-    r->buffers = (spc_buffers){.in = r->both,
+    r->buffers = (spc_buffers){.bytes = sizeof(spc_buffers),
+                               .in = r->both,
                                .out = r->both + FEW * 8,
                                .weights = r->packed,
                                .workspace = r->workspace};

@@ -173,7 +173,7 @@ END_TEST
 START_TEST(a_network_is_captured_level_by_level)
 {
     spc_net_options o = SPC_NET_OPTIONS_INIT;
-    spc_net_buffers buffers = {0};
+    spc_net_buffers buffers = SPC_NET_BUFFERS_INIT;
     spc_net *net;
     spc_net_plan *plan;
     spc_scene *scene, *level;
@@ -190,7 +190,8 @@ START_TEST(a_network_is_captured_level_by_level)
     assert_ok(spc_memory_alloc(&features, ctx, 60 * 8 * 4));
     memset(features, 0, 60 * 8 * 4);
     assert_ok(spc_memory_alloc(&memory, ctx, spc_net_plan_memory_bytes(plan)));
-    buffers = (spc_net_buffers){.coords = spc_scene_coords(scene),
+    buffers = (spc_net_buffers){.bytes = sizeof(spc_net_buffers),
+                                .coords = spc_scene_coords(scene),
                                 .rows = 60,
                                 .features = features,
                                 .memory = memory};

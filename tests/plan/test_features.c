@@ -487,6 +487,7 @@ static void move_trial(trial *t, const spc_feature *f, int slices)
 static spc_feature_buffers buffers_of(const trial *t)
 {
     return (spc_feature_buffers){
+        .bytes = sizeof(spc_feature_buffers),
         .in = t->in.data,
         .in_pitch = t->in.pitch,
         .add = t->add.data,
@@ -521,7 +522,7 @@ static void prepare(trial *t, const spc_feature_plan *plan,
 static void execute(trial *t, const spc_feature_plan *plan)
 {
     spc_ctx *ctx = t->at.ctx;
-    spc_feature_buffers buffers;
+    spc_feature_buffers buffers = SPC_FEATURE_BUFFERS_INIT;
     size_t bytes = spc_feature_plan_workspace_bytes(plan, t->at.fine);
     char *ones = malloc(bytes + 1);
 
@@ -951,7 +952,7 @@ START_TEST(bad_arguments_have_their_sentence)
     int32_t *coords = draw_coords(40, 1, &random);
     run_trial(&t, &norm, plan, ctx, coords, 40, 1, false, true, 0, 1);
     const spc_feature_buffers good = buffers_of(&t);
-    spc_feature_buffers b;
+    spc_feature_buffers b = SPC_FEATURE_BUFFERS_INIT;
 
 #define EXPECT(change, says)                                                   \
     do {                                                                       \
@@ -1007,7 +1008,7 @@ START_TEST(only_a_map_of_the_operator_is_taken)
                      *others = plan_of(ctx, &other);
     spc_feature_plan *backs = plan_of(ctx, &back);
     int32_t coords[] = {0, 1, 1, 1, 0, 3, 3, 3};
-    spc_feature_buffers none = {0};
+    spc_feature_buffers none = SPC_FEATURE_BUFFERS_INIT;
     place p;
 
     place_open(&p, ctx, &pool, coords, 2, 1, true);
@@ -1122,7 +1123,8 @@ START_TEST(planes_lie_as_detectors_read_them)
         "bev,c=2,shape=3x4x2,order=volume,dtype=f32"};
     spc_feature f = feature_of(layers[_i]);
     spc_feature_plan *plan = plan_of(ctx, &f);
-    spc_coords_options options = {ROWS,
+    spc_coords_options options = {.bytes = sizeof(spc_coords_options),
+                                  ROWS,
                                   {0, 0, 0, 0},
                                   {BATCHES - 1, X - 1, Y - 1, D - 1},
                                   0,
@@ -1143,7 +1145,8 @@ START_TEST(planes_lie_as_detectors_read_them)
     void *rows = copy_of(ctx, coords, sizeof(coords));
     void *in = copy_of(ctx, values, sizeof(values));
     void *out = copy_of(ctx, wanted, sizeof(wanted));
-    spc_feature_buffers buffers = {.in = in, .out = out};
+    spc_feature_buffers buffers = {
+        .bytes = sizeof(spc_feature_buffers), .in = in, .out = out};
     void *work = NULL;
     memset(got, 0xff, sizeof(got));
     assert_ok(spc_memory_upload(out, ctx, got, sizeof(got)),
@@ -1180,13 +1183,18 @@ START_TEST(operators_by_rows_take_every_row_given)
     spc_ctx *ctx = open_ctx(quick_device(), "");
     spc_feature f = feature_of("act=relu,c=1,dtype=f32");
     spc_feature_plan *plan = plan_of(ctx, &f);
-    spc_coords_options options = {
-        5, {0, 0, 0, 0}, {0, 9, 9, 9}, 0, SPC_DUPLICATES_FIRST};
+    spc_coords_options options = {.bytes = sizeof(spc_coords_options),
+                                  5,
+                                  {0, 0, 0, 0},
+                                  {0, 9, 9, 9},
+                                  0,
+                                  SPC_DUPLICATES_FIRST};
     spc_coords *set = NULL;
     void *rows = copy_of(ctx, coords, sizeof(coords));
     void *in = copy_of(ctx, values, sizeof(values));
     void *out = copy_of(ctx, values, sizeof(values));
-    spc_feature_buffers buffers = {.in = in, .out = out};
+    spc_feature_buffers buffers = {
+        .bytes = sizeof(spc_feature_buffers), .in = in, .out = out};
 
     assert_ok(spc_coords_create_reserved(&set, ctx, &options),
               spc_ctx_error(ctx));

@@ -74,7 +74,8 @@ static void open_context(network *n, const char *device, const char *database)
  * voxels with eight separate outputs each. */
 static void reserve(network *n, int capacity)
 {
-    spc_coords_options set = {.capacity = capacity,
+    spc_coords_options set = {.bytes = sizeof(spc_coords_options),
+                              .capacity = capacity,
                               .low = {0, -1600, -1600, -100},
                               .high = {0, 1600, 1600, 100}};
 

@@ -172,7 +172,8 @@ static char *run(const trial *t, const spc_plan *plan, const char *before,
     char *out = upload(t, in_place ? before : NULL, bytes);
     char *other = upload(t, before, bytes);
     char *work = upload(t, NULL, spc_plan_workspace_bytes(plan, t->map));
-    spc_buffers buffers = {.in = in,
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = in,
                            .out = out,
                            .grad = grad,
                            .weights = in_place ? out : other,
@@ -329,8 +330,10 @@ START_TEST(the_workspace_is_checked)
                               SPC_PLAN_ESTIMATE | SPC_PLAN_KRSC),
               spc_ctx_error(t.ctx));
     char *memory = upload(&t, NULL, 1 << 20);
-    spc_buffers buffers = {
-        .in = memory, .out = memory + (1 << 19), .grad = memory};
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = memory,
+                           .out = memory + (1 << 19),
+                           .grad = memory};
     ck_assert_int_eq(spc_plan_execute(plan, t.map, &buffers, NULL), SPC_EINVAL);
     assert_says(spc_ctx_error(t.ctx), "`workspace` is NULL");
     buffers.workspace = buffers.out;

@@ -249,8 +249,11 @@ static void run_plan(spc_plan *plan, const spc_conv *conv, const spc_map *map,
     void *weights = make_weights(conv);
     void *packed = take(spc_plan_weights_bytes(plan));
     void *work = take(spc_plan_workspace_bytes(plan, map));
-    spc_buffers buffers = {
-        .in = in, .out = out, .weights = packed, .workspace = work};
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = in,
+                           .out = out,
+                           .weights = packed,
+                           .workspace = work};
 
     poison(out, spc_map_rows_out(map));
     assert_ok(spc_plan_pack(packed, plan, weights, SPC_KRSC, NULL),
@@ -330,7 +333,8 @@ static void check_operator(const char *text, const spc_coords *set,
     assert_ok(spc_feature_plan_create(&plan, ctx, &feature_of, SPC_PLAN_JIT),
               spc_ctx_error(ctx));
     poison(out, cube(side));
-    spc_feature_buffers buffers = {.in = in, .add = in, .out = out};
+    spc_feature_buffers buffers = {
+        .bytes = sizeof(spc_feature_buffers), .in = in, .add = in, .out = out};
     assert_ok(spc_feature_plan_execute(plan, set, NULL, &buffers, NULL),
               spc_ctx_error(ctx));
     assert_ok(spc_ctx_synchronize(ctx), spc_ctx_error(ctx));

@@ -73,7 +73,8 @@ static void open_run(run *r, const char *device)
         spc_ctx_error(r->ctx));
     assert_ok(spc_plan_pack(r->packed, r->plan, r->weights, SPC_KRSC, NULL),
               spc_ctx_error(r->ctx));
-    r->buffers = (spc_buffers){.in = r->in,
+    r->buffers = (spc_buffers){.bytes = sizeof(spc_buffers),
+                               .in = r->in,
                                .out = r->out,
                                .weights = r->packed,
                                .bias = r->bias,
@@ -258,7 +259,7 @@ START_TEST(what_cannot_run_on_rows_is_refused_with_a_sentence)
     spc_plan *plan = NULL;
     spc_scene *scene = NULL;
     spc_map *map = NULL;
-    spc_buffers none = {0};
+    spc_buffers none = SPC_BUFFERS_INIT;
 
     open_run(&r, device_of(_i));
     conv.cin = conv.cout = 8;

@@ -1338,7 +1338,11 @@ START_TEST(an_explanation_is_what_the_plan_will_be)
         compile_once(templates, &choice);
     harness_open(&r, open_ctx("cpu", database, templates), LAYER,
                  "gen:uniform,n=300,extent=9");
-    spc_explain_question ask = {&r.conv, 300, 300, spc_map_pairs(r.map)};
+    spc_explain_question ask = {.bytes = sizeof(spc_explain_question),
+                                &r.conv,
+                                300,
+                                300,
+                                spc_map_pairs(r.map)};
     assert_ok(spc_explain(&is, r.ctx, &ask, 0), spc_ctx_error(r.ctx));
     ck_assert_int_eq(spc_ctx_stats(r.ctx).compiles, 0);
     ck_assert_int_eq(spc_ctx_stats(r.ctx).artefacts_loaded, 0);

@@ -369,7 +369,8 @@ static void assert_asks(const bench *b)
 static void check(const bench *b, const candidate *which, int odd,
                   const spc_plan *plan, void *work)
 {
-    spc_buffers buffers = {.in = b->x.device,
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = b->x.device,
                            .grad = b->dy.device,
                            .out = b->dw.device,
                            .workspace = work};

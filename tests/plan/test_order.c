@@ -140,12 +140,13 @@ static void release(reserved *r)
     spc_coords_free(r->set);
 }
 
-static const spc_buffers buffers = {.in = memory,
+static const spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                                    .in = memory,
                                     .out = memory + 4096,
                                     .weights = memory + 8192,
                                     .workspace = memory + 12288};
-static const spc_feature_buffers feature_buffers = {.in = memory,
-                                                    .out = memory + 4096};
+static const spc_feature_buffers feature_buffers = {
+    .bytes = sizeof(spc_feature_buffers), .in = memory, .out = memory + 4096};
 static const void *const in[] = {memory};
 static void *const out[] = {memory};
 static const spc_gather gather = {SPC_F32, 8, false};

@@ -1000,8 +1000,10 @@ static void see_nothing(const spc_trial *trial, void *payload)
 START_TEST(what_is_null_is_refused_and_named)
 {
     static const char *const nowhere[] = {NULL};
-    const spc_ctx_options no_layers = {.layer_count = 1};
-    const spc_ctx_options no_layer = {.layers = nowhere, .layer_count = 1};
+    const spc_ctx_options no_layers = {.bytes = sizeof(spc_ctx_options),
+                                       .layer_count = 1};
+    const spc_ctx_options no_layer = {
+        .bytes = sizeof(spc_ctx_options), .layers = nowhere, .layer_count = 1};
     int32_t room[64] = {0};
     const spc_scene *one_scene;
     char *text;

@@ -164,7 +164,9 @@ END_TEST
 /* The record is a hint, so the layer is tuned here by a thread that uses it. */
 START_TEST(in_the_background_a_stale_choice_is_tuned_anew)
 {
-    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.bytes = sizeof(spc_background_options),
+                                      .tune = spc_tune,
+                                      .effort = SPC_EFFORT_QUICK};
     const choice stale = {0, 32, 5, true};
     harness r;
 

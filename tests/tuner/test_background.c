@@ -83,7 +83,9 @@ static void run_plan(harness *r)
 
 START_TEST(a_plan_runs_at_once_and_a_better_one_comes)
 {
-    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.bytes = sizeof(spc_background_options),
+                                      .tune = spc_tune,
+                                      .effort = SPC_EFFORT_QUICK};
     harness r;
 
     open_harness(&r, "user.db");
@@ -108,7 +110,9 @@ END_TEST
 START_TEST(the_arguments_of_a_worker_are_copied)
 {
     char first[500], other[500], command[32] = "/bin/sh", *words[4];
-    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.bytes = sizeof(spc_background_options),
+                                      .tune = spc_tune,
+                                      .effort = SPC_EFFORT_QUICK};
     char wanted[450], unwanted[450];
     harness r;
 
@@ -142,7 +146,8 @@ START_TEST(without_leave_to_tune_it_compiles)
     open_harness(&r, "user.db");
     assert_ok(spc_tune(NULL, r.ctx, &r.conv, (const spc_scene *const *)&r.scene,
                        1,
-                       &(spc_tune_options){.stage = SPC_STAGE_TIME,
+                       &(spc_tune_options){.bytes = sizeof(spc_tune_options),
+                                           .stage = SPC_STAGE_TIME,
                                            .effort = SPC_EFFORT_QUICK,
                                            .seed = 1}),
               spc_ctx_error(r.ctx));
@@ -186,7 +191,8 @@ END_TEST
 /* A context that is freed does not wait for a tuning run. */
 START_TEST(the_end_comes_soon)
 {
-    spc_background_options options = {.tune = spc_tune,
+    spc_background_options options = {.bytes = sizeof(spc_background_options),
+                                      .tune = spc_tune,
                                       .effort = SPC_EFFORT_EXHAUSTIVE};
     harness r;
 
@@ -238,7 +244,8 @@ static void start_runner(runner *out, harness *r, const void *in,
                          spc_conv_operand_bytes(&r->conv, SPC_OPERAND_OUT,
                                                 spc_map_rows_out(r->map))),
         spc_ctx_error(r->ctx));
-    out->buffers = (spc_buffers){.in = in, .out = own, .weights = packed};
+    out->buffers = (spc_buffers){
+        .bytes = sizeof(spc_buffers), .in = in, .out = own, .weights = packed};
     assert_ok(spc_memory_alloc(&out->buffers.workspace, r->ctx,
                                spc_plan_workspace_bytes(r->plan, r->map)),
               spc_ctx_error(r->ctx));
@@ -247,7 +254,9 @@ static void start_runner(runner *out, harness *r, const void *in,
 
 START_TEST(threads_execute_while_a_better_plan_is_made)
 {
-    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.bytes = sizeof(spc_background_options),
+                                      .tune = spc_tune,
+                                      .effort = SPC_EFFORT_QUICK};
     runner runners[RUNNERS];
     atomic_bool ends = false;
     void *in, *weights, *packed, *failed;
@@ -314,7 +323,9 @@ typedef struct server {
 
 static void *serve_one(void *payload)
 {
-    spc_background_options options = {.tune = spc_tune, .effort = SPC_EFFORT_QUICK};
+    spc_background_options options = {.bytes = sizeof(spc_background_options),
+                                      .tune = spc_tune,
+                                      .effort = SPC_EFFORT_QUICK};
     const server *self = payload;
     const harness *shared = self->shared;
     spc_ctx *ctx = self->ctx;

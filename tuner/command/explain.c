@@ -88,7 +88,11 @@ static spc_status count(spc_explain_question *ask, answer *out,
 
     if (status != SPC_OK)
         return status;
-    *ask = (spc_explain_question){layer, r.rows_in, r.rows_out, r.pairs};
+    *ask = (spc_explain_question){.bytes = sizeof(spc_explain_question),
+                                  layer,
+                                  r.rows_in,
+                                  r.rows_out,
+                                  r.pairs};
     out->rows = r.rows_out;
     out->pairs = r.pairs;
     out->density =
@@ -102,7 +106,7 @@ static spc_status ask(answer *out, cli_job *job, const spc_conv *layer)
     const struct args *args = job->args;
     unsigned flags = (args->cached_only ? SPC_PLAN_CACHED_ONLY : 0u) |
                      (args->estimate ? SPC_PLAN_ESTIMATE : 0u);
-    spc_explain_question question;
+    spc_explain_question question = SPC_EXPLAIN_QUESTION_INIT;
     spc_status status =
         count(&question, out, layer, job->self->globals.threads);
 

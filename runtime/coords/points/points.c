@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/plural.h"
+#include "base/sized.h"
 #include "coords/index/indexer.h"
 #include <math.h>
 #include <stdlib.h>
@@ -176,8 +177,8 @@ spc_status spc_points_create_reserved(spc_points **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
-    status = spc__points_check_extent(options, &error);
-    if (status == SPC_OK)
+    if ((status = SPC__TAKE(spc_points_options, options, &error)) == SPC_OK &&
+        (status = spc__points_check_extent(options, &error)) == SPC_OK)
         status = spc__points_make(out, ctx, options, NULL, &error);
     return status == SPC_OK ? status : spc__ctx_fail(ctx, &error);
 }
@@ -264,7 +265,8 @@ spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
                                     float edge, int64_t capacity,
                                     spc_error *error)
 {
-    spc_points_options o = {capacity, in->batches, {0}, {0}};
+    spc_points_options o = {
+        .bytes = sizeof(spc_points_options), capacity, in->batches, {0}, {0}};
     spc_status status;
 
     *out = NULL;

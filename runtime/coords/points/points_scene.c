@@ -105,7 +105,7 @@ static spc_status check_rows(const float *xyz, const int32_t *batch,
 spc_status spc_points_create(spc_points **out, spc_ctx *ctx, const float *xyz,
                              const int32_t *batch, int64_t rows, void *stream)
 {
-    spc_points_options o;
+    spc_points_options o = SPC_POINTS_OPTIONS_INIT;
     spc_error error = {0};
     spc_status status =
         spc__need(spc__error_of(ctx), __func__, "out", out, "ctx", ctx, NULL);

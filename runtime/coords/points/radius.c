@@ -470,7 +470,7 @@ static spc_status count_pairs(const spc_map *map, int64_t *out, void *stream,
             ? "%s or more for a map with room for %lld: none were stored"
             : "%s for a map with room for %lld: none were stored; room for as "
               "many would have fitted",
-        spc__count(spc__count(total[0], "triplet"), "triplet"),
+        spc__count(total[0], "triplet"),
         (long long)w->capacity);
 }
 

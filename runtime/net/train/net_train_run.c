@@ -43,7 +43,8 @@ static spc_status run_operator(const spc_training *t,
 static spc_status conv_forward(const spc_training *t, const step *s,
                                void *stream)
 {
-    spc_buffers buffers = {.in = data_of(t, s->in[0]),
+    spc_buffers buffers = {.bytes = sizeof(spc_buffers),
+                           .in = data_of(t, s->in[0]),
                            .out = t->values[s->out].data,
                            .bias = s->vector};
 
@@ -53,7 +54,8 @@ static spc_status conv_forward(const spc_training *t, const step *s,
 static spc_status feature_forward(const spc_training *t, const step *s,
                                   void *stream)
 {
-    spc_feature_buffers buffers = {.in = data_of(t, s->in[0]),
+    spc_feature_buffers buffers = {.bytes = sizeof(spc_feature_buffers),
+                                   .in = data_of(t, s->in[0]),
                                    .add = data_of(t, s->add),
                                    .out = t->values[s->out].data,
                                    .index = s->index,
@@ -81,7 +83,8 @@ static spc_status concat_forward(const spc_training *t, const step *s,
     spc_status status = SPC_OK;
 
     for (int i = 0; i < s->ins && status == SPC_OK; i++) {
-        spc_feature_buffers buffers = {.in = data_of(t, s->in[i]),
+        spc_feature_buffers buffers = {.bytes = sizeof(spc_feature_buffers),
+                                       .in = data_of(t, s->in[i]),
                                        .out = (char *)out->data +
                                               part_offset(t, s, i),
                                        .out_pitch = out->channels};
@@ -194,11 +197,18 @@ static spc_status to_weights(const spc_training *t, const action *a,
 
     if (s->kind == SPC__TRAIN_CONV)
         return run_pass(t, &s->wgrad,
-                        (spc_buffers){.in = x, .grad = dy, .out = s->change},
+                        (spc_buffers){.bytes = sizeof(spc_buffers),
+                                      .in = x,
+                                      .grad = dy,
+                                      .out = s->change},
                         stream);
     return run_operator(
         t, &s->sums, s->in[0],
-        (spc_feature_buffers){.in = x, .add = dy, .out = s->change}, stream);
+        (spc_feature_buffers){.bytes = sizeof(spc_feature_buffers),
+                              .in = x,
+                              .add = dy,
+                              .out = s->change},
+        stream);
 }
 
 /* An operator that needs the inputs in addition to dy gets them as `add`. */
@@ -211,9 +221,12 @@ static spc_status to_inputs(const spc_training *t, const action *a,
         s->kind == SPC__TRAIN_FEATURE && spc__feature_adds(&s->back.feature);
 
     if (s->kind == SPC__TRAIN_CONV)
-        return run_pass(t, &s->dgrad, (spc_buffers){.in = dy, .out = out},
-                        stream);
-    spc_feature_buffers buffers = {.in = adds ? data_of(t, s->in[0]) : dy,
+        return run_pass(
+            t, &s->dgrad,
+            (spc_buffers){.bytes = sizeof(spc_buffers), .in = dy, .out = out},
+            stream);
+    spc_feature_buffers buffers = {.bytes = sizeof(spc_feature_buffers),
+                                   .in = adds ? data_of(t, s->in[0]) : dy,
                                    .add = adds ? dy : NULL,
                                    .out = out,
                                    .index = s->index,
@@ -225,7 +238,8 @@ static spc_status to_part(const spc_training *t, const action *a,
                           const void *dy, void *stream)
 {
     const step *s = &t->steps[a->step];
-    spc_feature_buffers buffers = {.in = (const char *)dy +
+    spc_feature_buffers buffers = {.bytes = sizeof(spc_feature_buffers),
+                                   .in = (const char *)dy +
                                          part_offset(t, s, a->part),
                                    .in_pitch = t->values[s->out].channels,
                                    .out = t->arrays[a->out[0]]};
@@ -249,8 +263,10 @@ static spc_status to_sources(const spc_training *t, const action *a,
 static spc_status add_up(const spc_training *t, const action *a, const void *dy,
                          void *stream)
 {
-    spc_feature_buffers buffers = {
-        .in = dy, .add = t->arrays[a->with], .out = t->arrays[a->out[0]]};
+    spc_feature_buffers buffers = {.bytes = sizeof(spc_feature_buffers),
+                                   .in = dy,
+                                   .add = t->arrays[a->with],
+                                   .out = t->arrays[a->out[0]]};
 
     return run_operator(t, &a->sum, a->part, buffers, stream);
 }

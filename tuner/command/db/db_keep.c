@@ -52,7 +52,8 @@ static spc_status print_packed(const char *file, const spc_db_packed *packed)
 spc_status db_pack(spc_ctx *ctx, cli *self, const db_args *args,
                    const char *const *words)
 {
-    spc_db_pack_options options = {.whole = args->whole};
+    spc_db_pack_options options = {.bytes = sizeof(spc_db_pack_options),
+                                   .whole = args->whole};
     spc_db_packed packed;
     spc_status status = spc_db_pack(&packed, ctx, words[0], &options);
 
@@ -87,7 +88,8 @@ spc_status db_prune(spc_ctx *ctx, cli *self, const db_args *args,
                     const char *const *words)
 {
     enum { DAY = 86400 };
-    spc_db_prune_options options = {.losers = args->losers,
+    spc_db_prune_options options = {.bytes = sizeof(spc_db_prune_options),
+                                    .losers = args->losers,
                                     .stale = args->stale};
     int64_t removed = 0;
 

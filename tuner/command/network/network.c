@@ -310,6 +310,7 @@ static spc_status take_memory(network *n)
         (status = take(&count, n, sizeof(int32_t))) != SPC_OK)
         return status;
     n->count = count;
+    n->buffers = (spc_net_buffers)SPC_NET_BUFFERS_INIT;
     n->buffers.coords = n->coords;
     n->buffers.count = n->count;
     n->buffers.features = n->values;
@@ -428,7 +429,7 @@ void network_drop_plan(network *n)
     spc_net_plan_free(n->plan);
     n->plan = NULL;
     n->coords = n->values = n->count = NULL;
-    n->buffers = (spc_net_buffers){0};
+    n->buffers = (spc_net_buffers)SPC_NET_BUFFERS_INIT;
 }
 
 spc_status network_replan(network *n, unsigned flags)
