@@ -411,6 +411,17 @@ START_TEST(a_capacity_that_cannot_be_has_its_sentence)
 }
 END_TEST
 
+/* Most of the time goes into compiling; with sanitizers it takes minutes. */
+static void add_long(Suite *suite, const char *name, const TTest *test,
+                     int count)
+{
+    TCase *tc = tcase_create(name);
+
+    tcase_set_timeout(tc, 600);
+    tcase_add_loop_test(tc, test, 0, count);
+    suite_add_tcase(suite, tc);
+}
+
 int main(int argc, char **argv)
 {
     int status = suite_open(argc, argv);
@@ -418,13 +429,9 @@ int main(int argc, char **argv)
         return status;
     Suite *suite = suite_create("capacity");
 
-    add(suite, "scenes", a_map_is_that_of_its_capacity, LAYERS);
-    if (!suite_is_gpu()) {
-        TCase *tc = tcase_create("memory");
-        tcase_set_timeout(tc, 60);
-        tcase_add_loop_test(tc, a_scene_allocates_nothing, 0, 2 * LAYERS);
-        suite_add_tcase(suite, tc);
-    }
+    add_long(suite, "scenes", a_map_is_that_of_its_capacity, turns(LAYERS));
+    if (!suite_is_gpu())
+        add_long(suite, "memory", a_scene_allocates_nothing, 2 * LAYERS);
     add(suite, "stale", what_has_another_capacity_is_filled_again, 1);
     add(suite, "refused", a_capacity_that_cannot_be_has_its_sentence, 1);
     return run_suite(suite);

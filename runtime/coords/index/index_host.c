@@ -32,18 +32,23 @@ static void scratch_release(spc__host_scratch *s)
     free(s->counts);
 }
 
+/* Counts only for chunks that there can be: those of all 64 take 512 KB, which
+ * the C library maps and unmaps for every set. */
 static spc_status scratch_alloc(spc__host_scratch *s, size_t rows,
                                 spc_error *error)
 {
+    size_t chunks = (rows + SPC__HOST_CHUNK_ROWS - 1) / SPC__HOST_CHUNK_ROWS;
     bool all = true;
 
+    if (chunks > SPC__HOST_SORT_CHUNKS)
+        chunks = SPC__HOST_SORT_CHUNKS;
     for (int i = 0; i < 2 && all; i++) {
         s->keys[i] = malloc(rows * sizeof *s->keys[i]);
         s->rows[i] = malloc(rows * sizeof *s->rows[i]);
         all = s->keys[i] && s->rows[i];
     }
     if (all)
-        all = (s->counts = malloc(sizeof(int) * SPC__HOST_SORT_CHUNKS
+        all = (s->counts = malloc((sizeof(int) * chunks)
                                   << SPC__HOST_DIGIT_BITS)) != NULL;
     return all ? SPC_OK : spc__fail_memory(error, 24 * rows);
 }

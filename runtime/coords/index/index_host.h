@@ -17,7 +17,7 @@ enum {
 typedef struct spc__host_scratch {
     uint64_t *keys[2]; /* double-buffered; also digests */
     int *rows[2];
-    int *counts; /* [SPC__HOST_SORT_CHUNKS][digits] */
+    int *counts; /* [chunks of the sort][digits] */
 } spc__host_scratch;
 
 /* Scratch memory of a coordinate set. */

@@ -6,7 +6,10 @@
 #include "coords/index/index_host.h"
 #include <string.h>
 
-enum { DIGITS = 1 << SPC__HOST_DIGIT_BITS };
+enum {
+    DIGITS = 1 << SPC__HOST_DIGIT_BITS,
+    FEW = 64, /* rows: inserting them costs less than counting all digits */
+};
 
 /* One stable pass over the SPC__HOST_DIGIT_BITS bits at `shift`. Chunks are
  * contiguous and stay in order. */
@@ -71,6 +74,21 @@ static bool run_pass(const spc_ctx *ctx, pass *p)
     return spc__host_spread(ctx, p->chunks, scatter_chunk, p);
 }
 
+/* Stable, as the passes are. */
+static void insert_rows(uint64_t *keys, int *order, int rows)
+{
+    for (int i = 1; i < rows; i++) {
+        uint64_t key = keys[i];
+        int row = order[i], at = i;
+        for (; at > 0 && keys[at - 1] > key; at--) {
+            keys[at] = keys[at - 1];
+            order[at] = order[at - 1];
+        }
+        keys[at] = key;
+        order[at] = row;
+    }
+}
+
 int spc__host_passes(int bits)
 {
     return (bits + SPC__HOST_DIGIT_BITS - 1) / SPC__HOST_DIGIT_BITS;
@@ -83,6 +101,14 @@ bool spc__host_sort(const spc_ctx *ctx, const spc__host_scratch *s,
 {
     int from = spc__host_passes(bits) & 1;
 
+    if (rows <= FEW) {
+        if (from == 1) {
+            memcpy(keys[0], keys[1], (size_t)rows * sizeof *keys[0]);
+            memcpy(order[0], order[1], (size_t)rows * sizeof *order[0]);
+        }
+        insert_rows(keys[0], order[0], rows);
+        return true;
+    }
     for (int shift = 0; shift < bits;
          shift += SPC__HOST_DIGIT_BITS, from ^= 1) {
         pass p = {
