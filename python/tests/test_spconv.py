@@ -299,6 +299,21 @@ class Layers(unittest.TestCase):
         self.assertTrue(torch.equal(got.features, again.features))
         self.assertTrue(torch.equal(down(self.x).indices, kept))
 
+    def test_voxels_that_are_assigned_behind_their_features(self):
+        """As VoxelNeXt joins levels."""
+        low = sp.SparseConv3d(4, 8, 3, 2, 1)(self.x)
+        both = low.replace_feature(torch.cat([low.features, low.features]))
+        layer = sp.SubMConv3d(8, 8, 3)
+        with self.assertRaisesRegex(spctune.Error, "rows and the kernel map"):
+            layer(both)
+        with self.assertRaisesRegex(spctune.Error, "rows of features and"):
+            both.dense()
+        far = low.indices + torch.tensor([0, 100, 0, 0], dtype=torch.int32)
+        both.indices = torch.cat([low.indices, far])
+        both.spatial_shape = [200, 200, 200]
+        want = layer(low).features
+        self.assertTrue(torch.equal(layer(both).features[: len(want)], want))
+
     def test_record_voxel_count(self):
         layer = sp.SparseConv3d(4, 8, 3, 2, 1, record_voxel_count=True)
         rows = layer(self.x).indices.shape[0]

@@ -29,6 +29,16 @@ class IndiceData(NamedTuple):
 ImplicitGemmIndiceData = IndiceData
 
 
+def _check_rows(features: Tensor, indices: Tensor) -> None:
+    if torch.compiler.is_compiling():
+        torch._check(features.shape[0] == indices.shape[0])
+    elif features.shape[0] != indices.shape[0]:
+        raise InvalidError(
+            f"there are {features.shape[0]} rows of features and "
+            f"{indices.shape[0]} of indices"
+        )
+
+
 class SparseConvTensor:
     """Features of voxels.
 
@@ -67,13 +77,9 @@ class SparseConvTensor:
                 f"indices have the shape {tuple(indices.shape)}; with "
                 f"{dimensions} axes it is [rows, {dimensions + 1}]"
             )
-        if torch.compiler.is_compiling():
-            torch._check(features.shape[0] == indices.shape[0])
-        elif features.shape[0] != indices.shape[0]:
-            raise InvalidError(
-                f"there are {features.shape[0]} rows of features and "
-                f"{indices.shape[0]} of indices"
-            )
+        if indice_dict is None:
+            # Of a tensor made of another one, voxels may be assigned later.
+            _check_rows(features, indices)
         self._features, self.indices = features, indices
         self.spatial_shape = [int(v) for v in spatial_shape]
         self.batch_size = int(batch_size)
@@ -162,6 +168,7 @@ class SparseConvTensor:
 
     def dense(self, channels_first: bool = True) -> Tensor:
         """[batch, channels, *shape], or channels last; 0 without a voxel."""
+        _check_rows(self._features, self.indices)
         out = to_dense(
             self._features, self.indices, self.spatial_shape, self.batch_size
         )
