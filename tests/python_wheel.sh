@@ -26,6 +26,13 @@ for library in libspc libspclab libspc_import; do
         exit 1
     }
 done
+# Where auditwheel is installed, the wheel is tested as it would be published.
+if "$python" -m auditwheel --version >/dev/null 2>&1; then
+    PATH=$(dirname "$python"):$PATH "$python" -m auditwheel repair \
+        --exclude 'libspc*' -w "$folder" "$wheel" >"$folder/repair.log" 2>&1
+    wheel=$(ls "$folder"/spctune-*-manylinux*.whl)
+    echo "$(basename "$wheel"): $(wc -c <"$wheel") bytes"
+fi
 "$python" -m venv "$folder/venv"
 "$folder/venv/bin/python" -m pip install -q --no-deps --no-index "$wheel"
 unset SPC_LIBRARY PYTHONPATH

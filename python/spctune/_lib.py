@@ -60,9 +60,14 @@ def _candidates() -> List[str]:
     named = os.environ.get("SPC_LIBRARY")
     if named:
         return [named]
-    here = os.path.dirname(os.path.abspath(__file__))
-    inside = os.path.join(here, "lib", _SONAME)
-    return [inside] if os.path.exists(inside) else [_SONAME]
+    folder = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib")
+    inside = os.path.join(folder, _SONAME)
+    if not os.path.exists(inside):
+        return [_SONAME]
+    # libspclab uses the libspc that is loaded. Tools that repair wheels take
+    # away the folder in which it would look for it.
+    ctypes.CDLL(os.path.join(folder, _SONAME.replace("lab", "")))
+    return [inside]
 
 
 def _mistake(loaded: Any, path: str) -> Optional[str]:
