@@ -663,7 +663,7 @@ static const struct {
 } bad[] = {
     {leave_extent, SPC_ERANGE, SPC_OK, "row 7: its y is outside",
      ROWS_7_AND_9},
-    {repeat_rows, SPC_EDUPLICATE, SPC_OK, "2 rows have the coordinate of an",
+    {repeat_rows, SPC_EDUPLICATE, SPC_OK, "2 rows with the coordinate of an",
      ROWS_7_AND_9},
     {exceed_capacity, SPC_ECAPACITY, SPC_OK, "would have fitted", EVERY_ROW},
     {count_below_zero, SPC_ECAPACITY, SPC_OK, "the set holds none", EVERY_ROW},

@@ -470,8 +470,7 @@ static spc_status count_pairs(const spc_map *map, int64_t *out, void *stream,
             ? "%s or more for a map with room for %lld: none were stored"
             : "%s for a map with room for %lld: none were stored; room for as "
               "many would have fitted",
-        spc__count(total[0], "triplet"),
-        (long long)w->capacity);
+        spc__count(total[0], "triplet"), (long long)w->capacity);
 }
 
 spc_status spc__radius_inspect(spc_map *map, void *stream, spc_error *error)
