@@ -194,7 +194,7 @@ SPC_API spc_status spc_db_prune(int64_t *removed, spc_ctx *ctx,
 /* Uses records again that were set aside as damaged and are intact now, because
  * the file was restored or a read had failed. A record whose code was refused
  * stays aside until its layer is tuned again. */
-SPC_API spc_status spc_db_restore(int64_t *released, spc_ctx *ctx);
+SPC_API spc_status spc_db_restore(int64_t *restored, spc_ctx *ctx);
 
 /* Chooses for problem `id` of the context's file the trial that is listed as
  * `choice` ("os_warp rows=16,...") by hand: it comes before all that is

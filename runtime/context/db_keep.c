@@ -73,14 +73,14 @@ spc_status spc_db_prune(int64_t *removed, spc_ctx *ctx,
                             spc__error_of(ctx));
 }
 
-spc_status spc_db_restore(int64_t *released, spc_ctx *ctx)
+spc_status spc_db_restore(int64_t *restored, spc_ctx *ctx)
 {
     int64_t unwanted;
     spc_status status = spc__ctx_need_database(ctx, __func__, "ctx", ctx);
 
     return status == SPC_OK
                ? spc__cache_release(ctx->cache,
-                                    released != NULL ? released : &unwanted,
+                                    restored != NULL ? restored : &unwanted,
                                     spc__error_of(ctx))
                : status;
 }
