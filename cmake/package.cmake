@@ -59,9 +59,9 @@ if(NOT SPC_RUNTIME_ONLY)
 your own programs and in the command.")
   set(CPACK_DEBIAN_LAB_PACKAGE_SHLIBDEPS ON)
   # It uses functions of libspc that are not public.
-  set(CPACK_DEBIAN_LAB_PACKAGE_DEPENDS "${runtime} (= ${PROJECT_VERSION})")
+  set(CPACK_DEBIAN_LAB_PACKAGE_DEPENDS "${runtime} (= ${SPC_DEBIAN_VERSION})")
   string(APPEND CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
-    ", ${lab} (= ${PROJECT_VERSION})")
+    ", ${lab} (= ${SPC_DEBIAN_VERSION})")
   spc_package(command spctune science
     "This package has the command, which generates, verifies and tunes kernels
 for your layers and scenes, and stores the fastest in a database.")
