@@ -53,6 +53,10 @@ extern "C" {
  *   global=max|mean|sum over the voxels of each batch element: out [batches][c]
  *                       with batches = spc_coords_batches; 0 where an element
  *                       has no voxel (MinkowskiEngine's global pooling)
+ *   multiply            in[r][c] * add[b][c] with b the batch element of row r:
+ *                       `add` has a row for each batch element (squeeze-and-
+ *                       excitation: Hu, Shen, Sun, CVPR 2018; the broadcast
+ *                       multiplication of MinkowskiEngine)
  *   add                 in + add, then the activation `act` (residual: He and
  *                       others, CVPR 2016)
  *   act=NAME            relu: max(x, 0); leaky: slope * x where x < 0; sigmoid:
@@ -94,7 +98,8 @@ extern "C" {
  * given; the others on its voxels.
  *
  * Gradients are problems like those of convolutions: pass=dgrad from dy, that
- * of the outputs, to that of the inputs; pass=wgrad to that of scale and shift.
+ * of the outputs, to that of the inputs; pass=wgrad to that of scale and shift,
+ * or of the rows that multiply.
  * An operator with an activation is two steps. Where another operator is the
  * gradient (spc_feature_pass), that is meant:
  *
@@ -107,6 +112,9 @@ extern "C" {
  *   global=mean|sum     dy [batches]    -      dx
  *   global=max          x               dy [batches]  dx: of equal ones the
  *                                              first voxel, by (batch, x, y, z)
+ *   multiply            multiply of dy  add    dx
+ *   multiply            x               dy     pass=wgrad: [batches][c], that of
+ *                                              `add`, of the same type
  *   add                 repeat,by=1 of dy, for both
  *   act                 actgrad
  *   affine              dy              -      dx
@@ -132,8 +140,9 @@ typedef enum spc_feature_op {
     SPC_FEATURE_BEV,
     SPC_FEATURE_ACTGRAD,
     SPC_FEATURE_AFFINE,
-    SPC_FEATURE_SLICE,  /* pool=slices */
-    SPC_FEATURE_UNSLICE /* unpool=slices */
+    SPC_FEATURE_SLICE,   /* pool=slices */
+    SPC_FEATURE_UNSLICE, /* unpool=slices */
+    SPC_FEATURE_MULTIPLY
 } spc_feature_op;
 
 typedef enum spc_reduction {
@@ -185,6 +194,7 @@ typedef struct spc_feature {
  *                                           a layer's; index (0, 1) of pool=max
  *   pool=slices,c=64,rule=floor,...         and unpool=slices
  *   global=mean,c=64
+ *   multiply,c=64
  *   add,c=64,act=relu                       act, slope (0.01; of elu 1)
  *   act=leaky,c=64,slope=0.1                and actgrad=leaky,... of that
  *   norm=layer,c=96,eps=1e-5,affine=1       act, slope besides
@@ -259,7 +269,8 @@ typedef struct spc_feature_buffers {
     size_t bytes;   /* sizeof this struct: SPC_FEATURE_BUFFERS_INIT sets it */
     const void *in; /* spc_feature_rows_in rows of spc_feature_elements_in */
     int64_t in_pitch;
-    const void *add; /* ADD, ACTGRAD, gradients: [rows][channels] */
+    const void *add; /* ADD, ACTGRAD, MULTIPLY, gradients:
+                        spc_feature_rows_add rows of channels */
     int64_t add_pitch;
     void *out; /* spc_feature_rows_out rows; apart from `in` and `add` */
     int64_t out_pitch; /* of BEV from batch element to batch element */

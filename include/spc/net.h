@@ -152,12 +152,17 @@ SPC_API spc_status spc_net_add_conv(spc_tensor *out, spc_net *net,
                                     const spc_net_layer *layer,
                                     spc_error *error);
 
-/* An operator on features. `add` is what ADD adds; `at` the tensor whose rows
- * an UNPOOL has, left out as above. An unpool=index reads the indices that a
- * pool=max with index=1 stored: `add` is that layer's outputs, and `at` may be
- * left out. The indices are a tensor of the network that follows those outputs;
- * nothing else reads it. An ADD that follows a convolution becomes its residual
- * if no other layer reads the convolution's outputs. */
+/* An operator on features. `add` is what ADD adds and MULTIPLY multiplies by;
+ * `at` the tensor whose rows an UNPOOL has, left out as above. An unpool=index
+ * reads the indices that a pool=max with index=1 stored: `add` is that layer's
+ * outputs, and `at` may be left out. The indices are a tensor of the network
+ * that follows those outputs; nothing else reads it. An ADD that follows a
+ * convolution becomes its residual if no other layer reads the convolution's
+ * outputs.
+ *
+ * The outputs of GLOBAL have a row for each batch element. Linear layers,
+ * operators that take each row by itself, and MULTIPLY read such rows: a
+ * squeeze-and-excitation block is GLOBAL, two linear layers, and MULTIPLY. */
 SPC_API spc_status spc_net_add_feature(spc_tensor *out, spc_net *net,
                                        const char *name,
                                        const spc_feature *feature,

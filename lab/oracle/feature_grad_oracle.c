@@ -407,3 +407,19 @@ spc_status spc__norm_sums(double *out, double *tolerance, const spc_feature *f,
     add_shifts(out, tolerance, f, of);
     return SPC_OK;
 }
+
+/* ---- gradients of rows that multiply ------------------------------------- */
+
+spc_status spc__multiply_sums(double *out, double *tolerance,
+                              const spc_feature *f, const spc__feature_case *of)
+{
+    sums s = {out, tolerance};
+
+    for (int64_t at = 0; at < of->rows_in * f->channels; at++)
+        add_to(&s,
+               of->coords[4 * (at / f->channels)] * (int64_t)f->channels +
+                   at % f->channels,
+               (double)of->in[at] * (double)of->add[at]);
+    set_tolerance(tolerance, of->batches * f->channels, (double)of->rows_in);
+    return SPC_OK;
+}

@@ -35,7 +35,7 @@ spc__feature_gradient spc__map_gradient, spc__global_gradient,
     spc__planes_gradient, spc__mean_gradient, spc__affine_gradient,
     spc__norm_gradient;
 
-/* Gradients of scale and shift. */
-spc__feature_gradient spc__affine_sums, spc__norm_sums;
+/* Gradients of scale and shift, and of the rows that multiply. */
+spc__feature_gradient spc__affine_sums, spc__norm_sums, spc__multiply_sums;
 
 #endif

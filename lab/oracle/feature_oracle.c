@@ -323,6 +323,16 @@ static void add_one(double *out, double *tolerance, const spc_feature *f,
     finish(out, tolerance, f, x, unit * fabs(x));
 }
 
+static void multiply_one(double *out, double *tolerance, const spc_feature *f,
+                         const spc__feature_case *of, int64_t at)
+{
+    int64_t batch = of->coords[4 * (at / f->channels)];
+    int64_t c = at % f->channels;
+
+    *out = (double)of->in[at] * (double)of->add[batch * f->channels + c];
+    *tolerance = unit * fabs(*out);
+}
+
 static void affine_one(double *out, double *tolerance, const spc_feature *f,
                        const spc__feature_case *of, int64_t at)
 {
@@ -601,6 +611,7 @@ static const struct definition {
                                .dgrad = spc__mean_gradient},
     [SPC_FEATURE_REPEAT] = {.one = repeat_one},
     [SPC_FEATURE_BEV] = {bev, .dgrad = spc__planes_gradient},
+    [SPC_FEATURE_MULTIPLY] = {.one = multiply_one, .wgrad = spc__multiply_sums},
 };
 _Static_assert(sizeof(definitions) / sizeof(definitions[0]) == SPC__FEATURES,
                "each operator has a definition");

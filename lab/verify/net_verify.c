@@ -340,7 +340,7 @@ static spc_status verify_feature(spc__net_verifier *v,
     int set = v->net->tensors[node->in[0]].set;
     const spc__relation *relation = NULL;
     spc__feature_case of = {
-        .rows_in = spc_scene_rows(v->sets[set]),
+        .rows_in = spc__net_rows_of(v, node->in[0]),
         .rows_out = spc_scene_rows(v->sets[work->set]),
         .batches = spc_coords_batches(v->plan->sets[work->set]),
         .scale = node->params[1],

@@ -137,6 +137,23 @@ static spc_status regroup_set(spc__net_verifier *v, int i)
     return status;
 }
 
+/* A voxel at the origin of each batch element. */
+static spc_status list_batches(spc__net_verifier *v, int i)
+{
+    size_t count = (size_t)spc_coords_batches(v->plan->sets[0]);
+    int32_t *rows = calloc(count, 4 * sizeof(*rows));
+    spc_status status;
+
+    if (rows == NULL)
+        return spc__fail_memory(v->error, count * 16);
+    for (size_t b = 0; b < count; b++)
+        rows[4 * b] = (int32_t)b;
+    status = spc_scene_create(&v->sets[i], rows, (int64_t)count, "batches",
+                              v->error);
+    free(rows);
+    return status;
+}
+
 /* Fetches the set's rows from the device; points are in units of 1/1024. */
 static spc_status fetch_set(int32_t **out, const spc__net_verifier *v, int i)
 {
@@ -186,6 +203,8 @@ spc_status spc__net_verify_sets(spc__net_verifier *v, const spc_scene *scene)
             status = derive_set(v, i);
         else if (v->net->sets[i].kind == SPC__NET_REGROUPED)
             status = regroup_set(v, i);
+        else if (v->net->sets[i].kind == SPC__NET_BATCHES)
+            status = list_batches(v, i);
         if (status == SPC_OK)
             status = compare_set(v, i);
     }

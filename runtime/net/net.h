@@ -17,7 +17,8 @@ enum { SPC__NET_SOURCES = 8, SPC__NET_PARAMS = 3 };
 typedef enum spc__net_set_kind {
     SPC__NET_INPUT,    /* the caller's rows */
     SPC__NET_OUTPUTS,  /* derived from one set by a rule */
-    SPC__NET_REGROUPED /* made from the voxels of other sets */
+    SPC__NET_REGROUPED, /* made from the voxels of other sets */
+    SPC__NET_BATCHES    /* a row for each batch element (net_batches.c) */
 } spc__net_set_kind;
 
 typedef struct spc__net_set {
@@ -54,7 +55,8 @@ typedef struct spc__net_tensor {
     int channels;
     spc_dtype dtype; /* type in memory: F16, F32, BF16 or I8 */
     float scale;     /* of I8: the value of one step */
-    bool dense;      /* a row for each batch element */
+    bool dense;      /* a row for each batch element: of the set of BATCHES, or
+                      * dense planes, which no layer reads */
     bool index;      /* int32 indices of the input rows with the maxima */
     int64_t elements;
     int node; /* the node that makes it; -1: the input */

@@ -225,7 +225,7 @@ static spc_status check_residual(const spc_net *net, const spc_conv *conv,
                    : spc__fail(error, SPC_EINVAL,
                                "it has a residual, which its epilogue does not "
                                "add");
-    if ((status = spc__net_check_rows(net, residual, "residual", error)) !=
+    if ((status = spc__net_check_any_rows(net, residual, "residual", error)) !=
         SPC_OK)
         return status;
     add = &net->tensors[residual];
@@ -256,7 +256,10 @@ static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
     spc__net_tensor tensor = {0};
     spc_status status;
 
-    if ((status = spc__net_check_rows(net, layer->in, "in", error)) != SPC_OK)
+    status = spc_conv_is_linear(conv)
+                 ? spc__net_check_any_rows(net, layer->in, "in", error)
+                 : spc__net_check_rows(net, layer->in, "in", error);
+    if (status != SPC_OK)
         return status;
     if (conv->cin == 0)
         conv->cin = net->tensors[layer->in].channels;
@@ -371,9 +374,37 @@ static spc_status complete_feature(spc_feature *f, const spc_net *net, int in,
 
     if (f->channels == 0)
         f->channels = t->channels;
-    if (f->op == SPC_FEATURE_BEV && f->shape[0] == 0)
+    if (spc__feature_has_planes(f) && f->shape[0] == 0)
         memcpy(f->shape, shape, sizeof(f->shape));
     return SPC_OK;
+}
+
+/* The second operand: rows of the same set, or those of batch elements. */
+static spc_status check_add(const spc_net *net, const spc_feature *f,
+                            const spc__net_tensor *in, int add,
+                            spc_error *error)
+{
+    bool by_batch = spc__feature_adds_by_batch(f);
+    const char *does = by_batch ? "it multiplies by" : "it adds";
+    const spc__net_tensor *t;
+    spc_status status =
+        spc__net_check_any_rows(net, add, by_batch ? "by" : "add", error);
+
+    if (status != SPC_OK)
+        return status;
+    t = &net->tensors[add];
+    if (by_batch && net->sets[t->set].kind != SPC__NET_BATCHES)
+        return spc__fail(error, SPC_EINVAL,
+                         "what it multiplies by must have a row for each batch "
+                         "element: global pooling makes such rows");
+    if (!by_batch && t->set != in->set)
+        return spc__fail(
+            error, SPC_EINVAL,
+            "its operands have two coordinate sets: use a union of both");
+    status = spc__net_check_width(does, in->channels, t->channels, error);
+    return status == SPC_OK
+               ? spc__net_check_type(does, in->dtype, t->dtype, error)
+               : status;
 }
 
 static spc_status check_feature(const spc_net *net, const spc_feature *f,
@@ -402,18 +433,7 @@ static spc_status check_feature(const spc_net *net, const spc_feature *f,
         return add == SPC_NO_TENSOR
                    ? SPC_OK
                    : spc__fail(error, SPC_EINVAL, "it adds nothing");
-    if ((status = spc__net_check_rows(net, add, "add", error)) != SPC_OK)
-        return status;
-    if (net->tensors[add].set != t->set)
-        return spc__fail(
-            error, SPC_EINVAL,
-            "its operands have two coordinate sets: use a union of both");
-    status = spc__net_check_width("it adds", t->channels,
-                                  net->tensors[add].channels, error);
-    return status == SPC_OK
-               ? spc__net_check_type("it adds", t->dtype,
-                                     net->tensors[add].dtype, error)
-               : status;
+    return check_add(net, f, t, add, error);
 }
 
 static void describe_feature(spc__net_node *node, spc__net_tensor *tensor)
@@ -423,7 +443,7 @@ static void describe_feature(spc__net_node *node, spc__net_tensor *tensor)
     tensor->dense = spc__feature_is_by_batch(f);
     tensor->elements = spc_feature_elements_out(f);
     tensor->channels =
-        f->op == SPC_FEATURE_BEV ? f->channels : (int)spc__feature_outputs(f);
+        spc__feature_has_planes(f) ? f->channels : (int)spc__feature_outputs(f);
     tensor->dtype = f->dtype;
     node->counts[1] = node->counts[2] =
         spc__feature_has_scale(f) ? f->channels : 0;
@@ -458,6 +478,11 @@ static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
     spc_status status;
 
     tensor->set = net->tensors[in].set;
+    if (spc__feature_is_by_batch(f) && !spc__feature_has_planes(f))
+        tensor->set = spc__net_find_set(
+            net, &(spc__net_set){.kind = SPC__NET_BATCHES}, error);
+    if (tensor->set < 0)
+        return SPC_ENOMEM;
     if (!spc__feature_takes_map(f))
         return SPC_OK;
     if (spc__feature_reads_index(f)) {
@@ -483,7 +508,10 @@ static spc_status make_feature(spc_net *net, spc_tensor *out,
     spc_status status;
     int in = node->in[0];
 
-    if ((status = spc__net_check_rows(net, in, "in", error)) != SPC_OK ||
+    status = spc__feature_is_by_row(f)
+                 ? spc__net_check_any_rows(net, in, "in", error)
+                 : spc__net_check_rows(net, in, "in", error);
+    if (status != SPC_OK ||
         (status = complete_feature(f, net, in, error)) != SPC_OK ||
         (status = place_feature(&tensor, net, node, at, error)) != SPC_OK ||
         (status = check_feature(net, f, in, node->add, error)) != SPC_OK)

@@ -31,16 +31,35 @@ spc_status spc__net_check_tensor(const spc_net *net, int tensor,
                      net->tensor_count);
 }
 
-/* Checks that the tensor has rows of voxels and is not a dense plane. */
-spc_status spc__net_check_rows(const spc_net *net, int tensor, const char *what,
-                               spc_error *error)
+static bool is_by_batch(const spc_net *net, int tensor)
+{
+    return net->sets[net->tensors[tensor].set].kind == SPC__NET_BATCHES;
+}
+
+spc_status spc__net_check_any_rows(const spc_net *net, int tensor,
+                                   const char *what, spc_error *error)
 {
     spc_status status = spc__net_check_tensor(net, tensor, what, error);
 
-    if (status == SPC_OK && net->tensors[tensor].dense)
+    if (status == SPC_OK && net->tensors[tensor].dense &&
+        !is_by_batch(net, tensor))
         status = spc__fail(error, SPC_EINVAL,
                            "its `%s` is dense: only outputs of the network can "
                            "be",
+                           what);
+    return status;
+}
+
+spc_status spc__net_check_rows(const spc_net *net, int tensor, const char *what,
+                               spc_error *error)
+{
+    spc_status status = spc__net_check_any_rows(net, tensor, what, error);
+
+    if (status == SPC_OK && is_by_batch(net, tensor))
+        status = spc__fail(error, SPC_EINVAL,
+                           "its `%s` is dense, a row for each batch element: "
+                           "linear layers, operators that take each row by "
+                           "itself, and multiply read it",
                            what);
     return status;
 }

@@ -11,7 +11,10 @@
 /* Checks that the tensor exists. `what` is its name in the message. */
 spc_status spc__net_check_tensor(const spc_net *net, int tensor,
                                  const char *what, spc_error *error);
-/* Checks that the tensor has rows of voxels and is not a dense plane. */
+/* Checks that the tensor has rows, of voxels or of batch elements, and is not a
+ * dense plane. The next: that these are rows of voxels or points. */
+spc_status spc__net_check_any_rows(const spc_net *net, int tensor,
+                                   const char *what, spc_error *error);
 spc_status spc__net_check_rows(const spc_net *net, int tensor, const char *what,
                                spc_error *error);
 spc_status spc__net_check_width(const char *what, int has, int channels,

@@ -399,7 +399,8 @@ static spc_status make(spc_net_plan *plan)
         (status = spc__net_make_voxels(plan)) != SPC_OK ||
         (status = spc__net_plan_branches(plan)) != SPC_OK ||
         (status = put_scales(plan)) != SPC_OK ||
-        (status = make_kernels(plan)) != SPC_OK)
+        (status = make_kernels(plan)) != SPC_OK ||
+        (status = spc__net_lay_batches(plan)) != SPC_OK)
         return status;
     return arrange(plan);
 }

@@ -125,6 +125,11 @@ double spc__net_set_times(double *scale, const spc__net_set *set,
 spc_status spc__net_index_sample(spc_net_plan *plan);
 spc_status spc__net_make_voxels(spc_net_plan *plan);
 
+/* Makes the set of BATCHES, if the network has one; lays its rows for the linear
+ * layers that were planned (net_batches.c). */
+spc_status spc__net_make_batches(spc_net_plan *plan);
+spc_status spc__net_lay_batches(spc_net_plan *plan);
+
 /* For networks of clouds (net_points.c): reserves a set and fills it with the
  * sample; makes a map; sets the map's capacity from its first fill; fills a set
  * in a run. */

@@ -408,8 +408,7 @@ static spc_status fail_set(spc_net_plan *plan, int set)
 
     name_set(where, plan, set);
     if (error->status == SPC_ECAPACITY && times > 0)
-        return fail_room(plan, where, plan->sets[set], times, word,
-                         scale);
+        return fail_room(plan, where, plan->sets[set], times, word, scale);
     return spc__fail_prefix(error, "%s: ", where);
 }
 
@@ -536,7 +535,7 @@ static void describe_plane(int64_t out[3], const spc__net_node *node)
 {
     const spc_feature *f = &node->feature;
 
-    if (node->kind != SPC__NODE_FEATURE || f->op != SPC_FEATURE_BEV)
+    if (node->kind != SPC__NODE_FEATURE || !spc__feature_has_planes(f))
         return;
     const int *axes = spc__bev_axes[f->order];
     out[0] = (int64_t)f->channels * f->shape[axes[0]];

@@ -255,7 +255,7 @@ spc_status spc__net_make_sets(spc_net_plan *plan)
         if (work->kind == SPC_NET_MAP && status == SPC_OK)
             status = make_map(plan, work->map);
     }
-    return status;
+    return status == SPC_OK ? spc__net_make_batches(plan) : status;
 }
 
 /* ---- the sample ---------------------------------------------------------- */

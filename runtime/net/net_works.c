@@ -298,7 +298,7 @@ static spc__net_work *add_work(spc_net_plan *plan, spc_net_step_kind kind,
 static bool has_levels(const draft *d)
 {
     for (int i = 1; i < d->net->set_count; i++)
-        if (d->set_used[i])
+        if (d->set_used[i] && d->net->sets[i].kind != SPC__NET_BATCHES)
             return true;
     return false;
 }
@@ -333,13 +333,14 @@ static spc_status add_map(draft *d, int i, bool fills, spc_error *error)
     return SPC_OK;
 }
 
-/* Adds a set and the sets that it is made from, unless they are in the list. */
+/* Adds a set and the sets that it is made from, unless they are in the list.
+ * The set of BATCHES is filled once, and not by a work. */
 static spc_status bring_set(draft *d, int i, spc_error *error)
 {
     const spc__net_set *set = &d->net->sets[i];
     spc__net_work *work;
 
-    if (d->set_there[i])
+    if (d->set_there[i] || set->kind == SPC__NET_BATCHES)
         return SPC_OK;
     for (int j = 0; j < set->sources; j++)
         if (bring_set(d, set->from[j], error) != SPC_OK)
@@ -472,7 +473,11 @@ static spc_status add_layer(draft *d, int i, spc_net_step_kind kind,
     work->index = spc__net_index(node);
     work->add = work->index == SPC_NO_TENSOR ? node->add : SPC_NO_TENSOR;
     work->out = node->out;
-    work->set = d->net->tensors[node->out].set;
+    work->set =
+        d->net
+            ->tensors[spc__feature_is_by_batch(&node->feature) ? work->in
+                                                               : node->out]
+            .set;
     return SPC_OK;
 }
 

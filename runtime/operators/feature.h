@@ -50,9 +50,17 @@ bool spc__feature_is_by_row(const spc_feature *feature);
 /* True if the operator reads a second array of rows, `add`. */
 bool spc__feature_adds(const spc_feature *feature);
 
+/* True if `add` of the layer has a row for each batch element; the next: for
+ * the gradient of these rows. */
+bool spc__feature_adds_by_batch(const spc_feature *feature);
+bool spc__feature_is_of_add(const spc_feature *feature);
+
 /* True if the operator has a row of outputs for each batch element. Its
  * gradient is the opposite. */
 bool spc__feature_is_by_batch(const spc_feature *feature);
+
+/* True if such a row of outputs is dense planes of the operator's shape. */
+bool spc__feature_has_planes(const spc_feature *feature);
 
 /* True if the operator reads or writes an array of input rows: any pass, the
  * pooling that stores them, the un-pooling that reads them. */

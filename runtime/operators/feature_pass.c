@@ -95,10 +95,12 @@ spc_status spc__feature_check_pass(const spc_feature *f, spc_error *error)
     if (is_activated(f))
         return spc__fail(error, SPC_EINVAL,
                          "a gradient has no activation: expected act=none");
-    if (f->pass == SPC_WGRAD && !spc__feature_has_params(f))
+    if (f->pass == SPC_WGRAD && !spc__feature_has_params(f) &&
+        !spc__feature_adds_by_batch(f))
         return spc__fail(error, SPC_EINVAL,
                          "pass=wgrad is the gradient of scale and shift, which "
-                         "affine and, with affine=1, the norms have");
+                         "affine and, with affine=1, the norms have, or of "
+                         "the rows that multiply reads");
     if (f->pass == SPC_DGRAD && !has_dgrad(f))
         return spc__fail(error, SPC_EINVAL,
                          "the gradient of this operator is another operator: "

@@ -24,6 +24,11 @@ static bool needs_in(const spc_feature *f)
            (is_gradient(f) && row->needs_in != NULL && row->needs_in(f));
 }
 
+bool spc__feature_is_of_add(const spc_feature *f)
+{
+    return f->pass == SPC_WGRAD && row_of(f)->add_by_batch;
+}
+
 /* ---- inputs -------------------------------------------------------------- */
 
 bool spc__feature_takes_map(const spc_feature *f)
@@ -50,6 +55,16 @@ bool spc__feature_takes_inverse(const spc_feature *f)
 bool spc__feature_adds(const spc_feature *f)
 {
     return is_gradient(f) ? needs_in(f) : row_of(f)->adds;
+}
+
+bool spc__feature_adds_by_batch(const spc_feature *f)
+{
+    return row_of(f)->add_by_batch;
+}
+
+bool spc__feature_has_planes(const spc_feature *f)
+{
+    return row_of(f)->planes;
 }
 
 bool spc__feature_has_index(const spc_feature *f)
@@ -113,7 +128,8 @@ int64_t spc__feature_outputs(const spc_feature *f)
 
 spc_dtype spc__feature_out_dtype(const spc_feature *f)
 {
-    return f->pass == SPC_WGRAD ? SPC_F32 : f->dtype;
+    return f->pass == SPC_WGRAD && !spc__feature_is_of_add(f) ? SPC_F32
+                                                              : f->dtype;
 }
 
 int64_t spc_feature_elements_in(const spc_feature *f)
@@ -129,7 +145,7 @@ int64_t spc_feature_elements_out(const spc_feature *f)
     if (spc_feature_check(f, NULL) != SPC_OK)
         return 0;
     if (f->pass == SPC_WGRAD)
-        return 2 * (int64_t)f->channels;
+        return (spc__feature_is_of_add(f) ? 1 : 2) * (int64_t)f->channels;
     return !is_gradient(f) && row_of(f)->planes ? volume(f)
                                                 : spc__feature_outputs(f);
 }
@@ -145,7 +161,7 @@ int64_t spc__feature_rows_out(const spc_feature *f, int64_t rows,
                               int64_t batches)
 {
     if (f->pass == SPC_WGRAD)
-        return 1;
+        return spc__feature_is_of_add(f) ? batches : 1;
     return spc__feature_is_by_batch(f) && !is_gradient(f) ? batches : rows;
 }
 
@@ -171,5 +187,8 @@ int64_t spc_feature_rows_add(const spc_feature *f, int64_t rows,
 {
     if (spc_feature_check(f, NULL) != SPC_OK || !spc__feature_adds(f))
         return 0;
-    return spc__feature_is_by_batch(f) ? batches : rows;
+    return spc__feature_is_by_batch(f) ||
+                   (row_of(f)->add_by_batch && !is_gradient(f))
+               ? batches
+               : rows;
 }

@@ -23,6 +23,7 @@
     ROW(SLICE, slice)                                                          \
     ROW(UNSLICE, unslice)                                                      \
     ROW(GLOBAL, global)                                                        \
+    ROW(MULTIPLY, multiply)                                                    \
     ROW(ADD, add)                                                              \
     ROW(ACT, act)                                                              \
     ROW(ACTGRAD, actgrad)                                                      \
@@ -89,6 +90,8 @@ typedef struct spc__feature_row {
                                                * outputs; `channels` */
     bool inverse;                             /* it reads the inverse map */
     bool adds;                                /* it reads `add` */
+    bool add_by_batch; /* which has a row for each batch element; its gradient
+                        * is the WGRAD */
     bool out_by_batch; /* it has a row of outputs for each batch element */
     bool planes;       /* such a row is dense planes of shape[] */
     bool stores_index, reads_index; /* if `index` is set */

@@ -299,7 +299,7 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
          (status = take_floats(r, &a->scale, "scale", b->scale, error))) ||
         (spc__feature_has_shift(f) &&
          (status = take_floats(r, &a->shift, "shift", b->shift, error))) ||
-        (f->pass == SPC_WGRAD &&
+        (f->pass == SPC_WGRAD && !spc__feature_is_of_add(f) &&
          (status = spc__check_buffer("out", b->out, 4, error))) ||
         (r->room.bytes > 0 &&
          (status = spc__check_buffer("workspace", b->workspace, 256, error))))

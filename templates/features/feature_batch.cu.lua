@@ -1,10 +1,6 @@
 %-- Sums over all voxels of a batch element: global pooling, and the mean and variance of
 %-- group normalisation.
 %--
-%-- Voxels are in ascending order, so the voxels of one batch element follow each other.
-%-- They are cut into equal parts, at most SPC_FEATURE_PARTS. The number of parts depends
-%-- only on the number of voxels.
-%--
 %--   spc_part    each block sums one part and writes the result
 %--   spc_join    adds the sums of parts, in their order, to the sums of elements
 %--   spc_apply   group normalisation: applies the moments of an element to its rows
@@ -20,6 +16,8 @@
 %-- compute these sums in the same way as the moments.
 %
 %include "feature.lua"
+%include "feature_elements.lua"
+%include "feature_sums.lua"
 %include "feature_channels.lua"
 %include "feature_group_back.lua"
 %
@@ -67,74 +65,7 @@ enum {
 % end
 % write_coordinates("SPC_DEVICE")
 %
-/* ---- batch elements --------------------------------------------------- */
-
-/* The first voxel of batch element `batch` or of a later one. A warp reads 32
- * positions at once. */
-SPC_DEVICE int find_batch(const spc_feature_args *args, int batch)
-{
-    int low = 0, high = *args->count;
-
-    while (low < high) {
-        int step = (high - low + 33) / 33;
-        int p = low + (spc_lane() + 1) * step - 1;
-        int before = p < high && coordinate_of(args, p, 0) < batch;
-        int passed = spc_popc(spc_ballot(before));
-
-        low += passed * step;
-        if (passed < 32 && low + step - 1 < high)
-            high = low + step - 1;
-    }
-    return low;
-}
-
-/* The range of an element's voxels, and how it is cut into parts. */
-typedef struct element {
-    int begin, end, part_rows;
-} element;
-
-SPC_DEVICE element find_element(const spc_feature_args *args, int batch)
-{
-    element e;
-
-    e.begin = find_batch(args, batch);
-    e.end = find_batch(args, batch + 1);
-    e.part_rows = (e.end - e.begin + SPC_FEATURE_PARTS - 1) / SPC_FEATURE_PARTS;
-    if (e.part_rows < SPC_FEATURE_PART_ROWS)
-        e.part_rows = SPC_FEATURE_PART_ROWS;
-    return e;
-}
-
-SPC_DEVICE int parts_of(const element *e)
-{
-    return (e->end - e->begin + e->part_rows - 1) / e->part_rows;
-}
-
-%-- Writes the kernel that calls `part` for the voxels of each part of each batch
-%-- element. `loop` is a loop over the values of `index`. Each part has space for
-%-- `floats` results.
-%local function write_part_kernel(name, loop, part, floats, index)
-SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
-{
-    int items = args->batches * SPC_FEATURE_PARTS, last = -1;
-    element e = {0, 0, SPC_FEATURE_PART_ROWS};
-
-    for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
-        int batch = i / SPC_FEATURE_PARTS;
-        if (batch != last) {
-            e = find_element(args, batch);
-            last = batch;
-        }
-        int begin = e.begin + i % SPC_FEATURE_PARTS * e.part_rows;
-        int end = begin + e.part_rows < e.end ? begin + e.part_rows : e.end;
-        if (begin >= end)
-            continue;
-        for ($(loop))
-            $(part)(args, args->parts + (long long)i * $(floats), begin, end, $(index));
-    }
-}
-
-%end
+% write_elements()
 % if norm then
 % write_rsqrt("SPC_DEVICE", "spc_bits_f32", "spc_f32_bits")
 /* ---- moments of groups ------------------------------------------------ */
@@ -370,117 +301,7 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
 %     write_spread("spc_spread_1", 1)
 %   end
 % else
-/* ---- pooling ---------------------------------------------------------- */
-
-#define NOTHING $(best and "spc_bits_f32(0xff800000u)" or "0.0f")
-
-SPC_DEVICE float both(float a, float b)
-{
-    return $(best and "b > a ? b : a" or "a + b");
-}
-
-%-- The channels [block * 32 * n, ...) of a part. Lanes of a row have one piece each,
-%-- and a warp takes as many rows at a time as fit.
-%local function write_part(name, n)
-%  local pieces = problem.channels // n
-%  local lanes = 1
-%  while lanes < 32 and lanes < pieces do lanes = lanes * 2 end
-SPC_DEVICE void part_sums$(n)(const spc_feature_args *args, float *to, int begin,
-                              int end, int block)
-{
-    enum { STEP = WARPS * $(32 // lanes) };
-    float *shared = (float *)spc_shared();
-    int piece = block * $(lanes) + spc_lane() % $(lanes);
-    int warp = spc_warp();
-    float sum[$(n)];
-
-    SPC_UNROLL
-    for (int e = 0; e < $(n); e++)
-        sum[e] = NOTHING;
-    if (piece >= $(pieces))
-        begin = end; /* some lanes of the last block have no channels */
-    for (int p = begin + warp * $(32 // lanes) + spc_lane() / $(lanes); p < end;
-         p += DEPTH * STEP) {
-        $(piece_type(problem, n)) loaded[DEPTH];
-
-        SPC_UNROLL
-        for (int j = 0; j < DEPTH; j++)
-            if (p + j * STEP < end)
-                loaded[j] = $(read_piece(problem, n, "args->in", "args->order[p + j * STEP] * args->in_pitch + piece * " .. n));
-        SPC_UNROLL
-        for (int j = 0; j < DEPTH; j++) {
-            float x[$(n)];
-            if (p + j * STEP >= end)
-                continue;
-            unpack$(n)(x, loaded[j]);
-            SPC_UNROLL
-            for (int e = 0; e < $(n); e++)
-                sum[e] = both(sum[e], x[e]);
-        }
-    }
-    SPC_UNROLL
-    for (int e = 0; e < $(n); e++)
-        for (int bits = $(lanes); bits < 32; bits <<= 1)
-            sum[e] = both(sum[e], spc_shfl_xor_f32(sum[e], bits));
-    spc_sync_block(); /* all threads have read the previous sums */
-    if (spc_lane() < $(lanes))
-        SPC_UNROLL
-        for (int e = 0; e < $(n); e++)
-            shared[warp * $(lanes * n) + spc_lane() * $(n) + e] = sum[e];
-    spc_sync_block();
-    for (int c = spc_thread(); c < $(lanes * n); c += SPC_FEATURE_THREADS) {
-        float all = shared[c];
-        for (int w = 1; w < WARPS; w++)
-            all = both(all, shared[w * $(lanes * n) + c]);
-        if (block * $(lanes * n) + c < CHANNELS)
-            to[block * $(lanes * n) + c] = all;
-    }
-}
-
-% write_part_kernel(name, "int block = 0; block < " .. (pieces + lanes - 1) // lanes .. "; block++",
-%   "part_sums" .. n, "CHANNELS", "block")
-%end
-% write_part("spc_part", wide)
-% if needs_single(problem, problem.channels, problem.channels) then
-%   write_part("spc_part_1", 1)
-% end
-/* Each block has 32 channels of an element. Its warps take the parts in
- * rotation. */
-SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
-{
-    enum { BLOCKS = (CHANNELS + 31) / 32 };
-    float *shared = (float *)spc_shared();
-    int warp = spc_warp(), items = args->batches * BLOCKS;
-
-    for (int i = spc_block_x(); i < items; i += spc_grid_x()) {
-        int batch = i / BLOCKS, c = i % BLOCKS * 32 + spc_lane();
-        element e = find_element(args, batch);
-        const float *parts =
-            args->parts + (long long)batch * SPC_FEATURE_PARTS * CHANNELS;
-        float sum = NOTHING;
-
-        if (c < CHANNELS)
-            for (int j = warp; j < parts_of(&e); j += WARPS)
-                sum = both(sum, parts[(long long)j * CHANNELS + c]);
-        shared[warp * 32 + spc_lane()] = sum;
-        spc_sync_block();
-        if (warp == 0 && c < CHANNELS) {
-            for (int w = 1; w < WARPS; w++)
-                sum = both(sum, shared[w * 32 + spc_lane()]);
-% if problem.reduce == "mean" then
-            sum = sum / (float)(e.end - e.begin);
-% end
-            if (e.begin == e.end)
-                sum = 0;
-% if back then
-            args->moments[(long long)batch * CHANNELS + c] = sum;
-% else
-            store1(args->out, batch * args->out_pitch + c, &sum);
-% end
-        }
-        spc_sync_block(); /* the sums have been read */
-    }
-}
+% write_element_sums(problem, wide, false, back)
 % if back then
 /* Finds the first voxel that has the maximum. */
 SPC_KERNEL(spc_find, spc_feature_args, SPC_FEATURE_THREADS, 1)

@@ -44,7 +44,8 @@ static inline const char *network_path(const char *name)
     static char path[4400];
     static const char *const own[] = {"every.lua",  "chain.lua",
                                       "masked.lua", "points.lua",
-                                      "cloud.lua",  "operators.lua"};
+                                      "cloud.lua",  "operators.lua",
+                                      "batches.lua"};
     const char *folder = "../examples/networks";
 
     for (int i = 0; i < LENGTH(own); i++)

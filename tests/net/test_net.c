@@ -184,7 +184,23 @@ static const struct {
     {"y = feature(x, 'pool=max,rule=floor,k=2,stride=2,index=1')"
      " output(y + 1)",
      "the indices of a pooling"},
-    {"feature(x, 'add', {add = x, index = x})", "add or index, and not both"},
+    {"feature(x, 'add', {add = x, index = x})",
+     "add, index or by: one of them"},
+    {"feature(x, 'multiply')", "its `by` is missing"},
+    {"feature(x, 'multiply', {by = x})", "a row for each batch element"},
+    {"y = conv(feature(x, 'global=mean'), 'linear,cout=3')"
+     " feature(x, 'multiply', {by = y})",
+     "it multiplies by 4 channels, the tensor has 3"},
+    {"feature(feature(x, 'global=max'), 'global=max')",
+     "a row for each batch element: linear layers"},
+    {"y = feature(x, 'global=max') feature(y, 'multiply', {by = y})",
+     "a row for each batch element: linear layers"},
+    {"conv(conv(feature(x, 'global=max'), 'linear,cout=4'), "
+     "'subm,cout=4,k=3')",
+     "its `in` is dense, a row for each batch element"},
+    {"feature(x, 'add', {add = feature(x, 'global=max')})",
+     "its operands have two coordinate sets"},
+    {"feature(feature(x, 'bev'), 'act=relu')", "its `in` is dense"},
     {"conv(feature(x, 'global=max'), 'subm,cout=4,k=3')", "its `in` is dense"},
     {"regroup({x}, {scale = {1, -1, 1}})", "scale -1 and split 1 along y"},
     {"regroup({x}, {split = {3, 1, 1}, slices = true})",
@@ -284,7 +300,8 @@ END_TEST
 
 /* Two files by type and device, of which a part runs, since compiling is
  * slow. */
-static const char *const small_files[] = {"every.lua", "operators.lua"};
+static const char *const small_files[] = {"every.lua", "operators.lua",
+                                          "batches.lua"};
 enum { SMALL_FILES = LENGTH(small_files), TYPES = 3 };
 
 START_TEST(networks_of_all_operators_are_as_the_oracle_says)

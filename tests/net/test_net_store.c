@@ -263,6 +263,7 @@ static const char *const examples[] = {
     "networks/chain.lua",
     "networks/masked.lua",
     "networks/shared.lua",
+    "networks/batches.lua",
     "../examples/networks/centerpoint.lua",
     "../examples/networks/completion.lua",
     "../examples/networks/largekernel3d.lua",

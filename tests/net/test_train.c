@@ -16,10 +16,11 @@ static const struct {
     const char *file;
     int params;
 } networks[] = {
-    {"networks/trained.lua", 7},        {"networks/trained_unet.lua", 19},
-    {"networks/trained_ops.lua", 11},   {"networks/trained_global.lua", 2},
-    {"networks/trained_bev.lua", 4},    {"networks/trained_masked.lua", 12},
-    {"networks/trained_cloud.lua", 13}, {"networks/trained_unpool.lua", 7},
+    {"networks/trained.lua", 7},         {"networks/trained_unet.lua", 19},
+    {"networks/trained_ops.lua", 11},    {"networks/trained_global.lua", 2},
+    {"networks/trained_bev.lua", 4},     {"networks/trained_masked.lua", 12},
+    {"networks/trained_cloud.lua", 13},  {"networks/trained_unpool.lua", 7},
+    {"networks/trained_squeeze.lua", 8},
 };
 
 typedef struct task {

@@ -351,6 +351,51 @@ START_TEST(a_gradient_is_the_limit_of_differences)
 }
 END_TEST
 
+/* y = x * s is linear in either: <dy, y> = <dx, x> = <ds, s>. Sums of integers
+ * are exact. */
+START_TEST(both_gradients_of_a_product_are_the_operator_turned_round)
+{
+    enum { CHANNELS = 6, ALL = VOXELS * CHANNELS };
+    spc__random random;
+    spc_feature sums;
+    place p;
+
+    spc__random_init(&random, seed);
+    open_place(&p, "multiply,c=6", &random);
+    assert_ok(spc_feature_pass(&sums, &p.feature, SPC_WGRAD, &error),
+              error.text);
+    float *x = draw(ALL, true, &random), *dy = draw(ALL, true, &random);
+    float *s = draw(BATCHES * CHANNELS, true, &random);
+    spc__feature_case of = case_of(&p, false);
+    of.in = x;
+    of.add = s;
+    double *y = define(&p.feature, &of, NULL);
+    for (int at = 0; at < ALL; at++) /* the definition, once more */
+        ck_assert(
+            y[at] ==
+            (double)x[at] *
+                (double)
+                    s[spc_scene_coords(p.scene)[at / CHANNELS * 4] * CHANNELS +
+                      at % CHANNELS]);
+    of.in = dy;
+    double *dx = define(&p.back, &of, NULL);
+    of.in = x;
+    of.add = dy;
+    ck_assert_int_eq(count_out(&sums, &of), BATCHES * CHANNELS);
+    double *ds = define(&sums, &of, NULL);
+    ck_assert(dot(y, dy, ALL) == dot(dx, x, ALL));
+    ck_assert(dot(y, dy, ALL) == dot(ds, s, BATCHES * CHANNELS));
+    ck_assert_int_gt(count_terms(ds, s, BATCHES * CHANNELS), 0);
+    free(x);
+    free(dy);
+    free(s);
+    free(y);
+    free(dx);
+    free(ds);
+    close_place(&p);
+}
+END_TEST
+
 /* ---- kernels ------------------------------------------------------------- */
 
 static const char *const devices[] = {"cpu", "sim"};
@@ -368,6 +413,8 @@ static const struct {
     {"global=max,pass=dgrad", 1},
     {"global=mean,pass=dgrad", 1},
     {"global=sum,pass=dgrad", 1},
+    {"multiply,pass=dgrad", 1},
+    {"multiply,pass=wgrad", 1},
     {"affine,pass=dgrad", 1},
     {"affine,pass=wgrad", 1},
     {"norm=layer,eps=1e-3,affine=1,pass=dgrad", 1},
@@ -426,6 +473,7 @@ static const char *const summed[] = {
     "norm=group,c=12,groups=3,affine=1,pass=wgrad,dtype=f32",
     "affine,c=12,pass=wgrad,dtype=f32",
     "global=max,c=12,pass=dgrad,dtype=f32",
+    "multiply,c=12,pass=wgrad,dtype=f32",
 };
 
 enum { WIDTH = 12, ROWS = 500 };
@@ -606,6 +654,8 @@ int main(int argc, char **argv)
         LENGTH(linear));
     add(suite, "differences", a_gradient_is_the_limit_of_differences,
         LENGTH(curved));
+    add(suite, "products",
+        both_gradients_of_a_product_are_the_operator_turned_round, 1);
     add(suite, "kernels", kernels_give_what_the_definition_gives,
         suite_device != NULL ? 1 : LENGTH(devices));
     add(suite, "capacity", a_gradient_does_not_depend_on_the_capacity, 1);

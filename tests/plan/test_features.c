@@ -55,6 +55,8 @@ static const char *const operators[] = {
     "global=max",
     "global=mean",
     "global=sum",
+    "multiply",
+    "multiply,pass=wgrad",
     "add",
     "add,act=leaky,slope=0.25",
     "act=relu",
@@ -415,18 +417,27 @@ static void draw_index(int32_t *out, const spc_relation *down, int channels,
         }
 }
 
+/* Rows of `add`: as many as the inputs, or as the batch elements if these are
+ * more. */
+static int64_t rows_of_add(const trial *t, int64_t inputs)
+{
+    return inputs > t->at.of.batches ? inputs : t->at.of.batches;
+}
+
 static void draw_trial(trial *t, const spc_feature *f, bool integers,
                        spc__random *random)
 {
     size_t n = (size_t)t->at.of.rows_in * (size_t)f->channels;
+    size_t more =
+        (size_t)rows_of_add(t, t->at.of.rows_in) * (size_t)f->channels;
 
     t->values = malloc(n * 4 + 4);
-    t->more = malloc(n * 4 + 4);
+    t->more = malloc(more * 4 + 4);
     t->scale = malloc((size_t)f->channels * 4);
     t->shift = malloc((size_t)f->channels * 4);
     t->stored = malloc(n * 4 + 4);
     draw_values(t->values, n, f->dtype, integers, random);
-    draw_values(t->more, n, f->dtype, integers, random);
+    draw_values(t->more, more, f->dtype, integers, random);
     draw_values(t->scale, (size_t)f->channels, SPC_F32, integers, random);
     draw_values(t->shift, (size_t)f->channels, SPC_F32, integers, random);
     if (f->op == SPC_FEATURE_UNPOOL)
@@ -468,10 +479,10 @@ static void move_trial(trial *t, const spc_feature *f, int slices)
     int shift = shifts[slices], wider = widths[slices];
 
     t->in = lay(ctx, f->dtype, in, f->channels, shift, wider);
-    t->add = lay(ctx, f->dtype, in, f->channels, shift, wider);
+    t->add = lay(ctx, f->dtype, rows_of_add(t, in), f->channels, shift, wider);
     t->out = lay(ctx, f->dtype, out, spc_feature_elements_out(f), shift, wider);
     move_in(ctx, &t->in, t->values, t->at.of.rows_in);
-    move_in(ctx, &t->add, t->more, t->at.of.rows_in);
+    move_in(ctx, &t->add, t->more, rows_of_add(t, t->at.of.rows_in));
     t->off = off[slices];
     t->scales = floats_of(ctx, t->scale, f->channels, t->off);
     t->shifts = floats_of(ctx, t->shift, f->channels, t->off);
@@ -772,6 +783,8 @@ static const char *const canonical[] = {
     "norm=layer,c=96,eps=1e-05,affine=1,act=gelu,dtype=f16",
     "norm=group,c=768,groups=32,eps=0.001,dtype=f16",
     "repeat,c=64,by=2,dtype=f16",
+    "multiply,c=5,dtype=bf16",
+    "multiply,c=5,dtype=f32,pass=wgrad",
     "bev,c=64,shape=176x200x2,order=xyz,dtype=f16",
 };
 
@@ -832,6 +845,9 @@ static const struct {
     {"add,c=0", "c=0: expected 1 to 65536 channels"},
     {"add,c=x", "c=x: expected 1 to 65536 channels, as in c=64"},
     {"add,c=4,c=4", "'c' is given twice"},
+    {"multiply,c=4,act=relu", "unknown word 'act'"},
+    {"multiply=2,c=4", "multiply takes no value"},
+    {"add,c=4,pass=wgrad", "or of the rows that multiply reads"},
     {"add,c=4,eps=1", "unknown word 'eps'"},
     {"add,c=4,", "an empty word at position 8"},
     {"add,c=4,slope=", "slope=: expected a number"},
@@ -889,6 +905,9 @@ START_TEST(sizes_follow_from_the_words)
     } sizes[] = {
         {"add,c=6", 6, 100},
         {"global=max,c=6", 6, 4},
+        {"multiply,c=6", 6, 100},
+        {"multiply,c=6,pass=wgrad", 6, 4},
+        {"affine,c=6,pass=wgrad", 12, 1},
         {"groupsum,c=6,by=3", 2, 100},
         {"repeat,c=6,by=3", 18, 100},
         {"pool=slices,c=6,rule=subm,k=3x2x1", 36, 100},

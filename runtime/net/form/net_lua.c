@@ -281,7 +281,8 @@ static int do_conv(lua_State *L)
 
 static int do_feature(lua_State *L)
 {
-    static const char *const names[] = {"name", "add", "at", "index", NULL};
+    static const char *const names[] = {"name",  "at", "add",
+                                        "index", "by", NULL};
     reader *r = self(L);
     spc_feature feature;
     spc_tensor out, in = tensor_argument(L, 1);
@@ -290,12 +291,13 @@ static int do_feature(lua_State *L)
     need_table(L, 3);
     check_names(L, 3, names);
     const char *name = text_field(L, 3, "name", NULL);
-    int add = tensor_field(L, 3, "add"), at = tensor_field(L, 3, "at");
-    int index = tensor_field(L, 3, "index");
-    if (index != SPC_NO_TENSOR && add != SPC_NO_TENSOR)
-        return luaL_error(L, "a layer has add or index, and not both");
-    if (index != SPC_NO_TENSOR)
-        add = index;
+    int at = tensor_field(L, 3, "at"), add = SPC_NO_TENSOR;
+    for (int i = 2; names[i] != NULL; i++) { /* names of one operand */
+        int operand = tensor_field(L, 3, names[i]);
+        if (operand != SPC_NO_TENSOR && add != SPC_NO_TENSOR)
+            return luaL_error(L, "a layer has add, index or by: one of them");
+        add = operand != SPC_NO_TENSOR ? operand : add;
+    }
     text = complete(L, r, in, text, "c");
     if (spc_feature_parse(&feature, text, &r->error) != SPC_OK ||
         spc_net_add_feature(&out, r->net, name, &feature, in, add, at,

@@ -89,6 +89,7 @@ typedef struct spc__train_step {
 typedef enum spc__train_do {
     SPC__TRAIN_WEIGHTS, /* gradient of parameters */
     SPC__TRAIN_INPUTS,  /* gradient of inputs */
+    SPC__TRAIN_FACTORS, /* gradient of the rows that multiply them */
     SPC__TRAIN_SLICE,   /* gradient of one part of a concatenation */
     SPC__TRAIN_SPREAD,  /* gradients of the sources of a set */
     SPC__TRAIN_SUM      /* sum of two gradients of the same value */

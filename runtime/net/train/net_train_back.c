@@ -15,6 +15,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "context/ctx.h"
+#include "operators/feature.h"
 #include <stdlib.h>
 
 typedef spc__train_action action;
@@ -89,11 +90,11 @@ static spc_status share(spc_training *t, int value, int array)
     return SPC_OK;
 }
 
-/* Adds an action that makes a share. */
+/* Adds an action that makes a share of the gradient of `value`. */
 static spc_status make_share(spc_training *t, spc__train_do what, int s,
-                             int part, int dy)
+                             int part, int value, int dy)
 {
-    int value = t->steps[s].in[part], array;
+    int array;
     action *a = add_action(t, what, s, dy);
 
     if (a == NULL || (array = add_array(t, value)) == SPC__TRAIN_NONE)
@@ -131,6 +132,12 @@ static bool is_addition(const step *s)
            s->run.feature.op == SPC_FEATURE_ADD;
 }
 
+static bool multiplies(const step *s)
+{
+    return s->kind == SPC__TRAIN_FEATURE &&
+           spc__feature_adds_by_batch(&s->run.feature);
+}
+
 static spc_status add_up(spc_training *t, const step *s, int dy)
 {
     int both[] = {s->in[0], s->add};
@@ -161,7 +168,9 @@ static spc_status turn_step(spc_training *t, int i)
     for (int j = 0; j < s->ins && status == SPC_OK; j++)
         if (t->values[s->in[j]].wanted)
             status = make_share(t, joins ? SPC__TRAIN_SLICE : SPC__TRAIN_INPUTS,
-                                i, j, dy);
+                                i, j, s->in[j], dy);
+    if (status == SPC_OK && multiplies(s) && t->values[s->add].wanted)
+        status = make_share(t, SPC__TRAIN_FACTORS, i, 0, s->add, dy);
     return status;
 }
 

@@ -231,7 +231,21 @@ static spc_status to_inputs(const spc_training *t, const action *a,
                                    .out = out,
                                    .index = s->index,
                                    .scale = s->vector};
+    if (spc__feature_adds_by_batch(&s->back.feature)) { /* dy times them */
+        buffers.in = dy;
+        buffers.add = data_of(t, s->add);
+    }
     return run_operator(t, &s->back, s->in[0], buffers, stream);
+}
+
+static spc_status to_factors(const spc_training *t, const action *a,
+                             const void *dy, void *stream)
+{
+    const step *s = &t->steps[a->step];
+    spc_feature_buffers buffers = {
+        .in = data_of(t, s->in[0]), .add = dy, .out = t->arrays[a->out[0]]};
+
+    return run_operator(t, &s->sums, s->in[0], buffers, stream);
 }
 
 static spc_status to_part(const spc_training *t, const action *a,
@@ -275,8 +289,8 @@ typedef spc_status (*runner)(const spc_training *t, const action *a,
                              const void *dy, void *stream);
 
 /* Indexed by spc__train_do. */
-static const runner runners[] = {to_weights, to_inputs, to_part, to_sources,
-                                 add_up};
+static const runner runners[] = {to_weights, to_inputs,  to_factors,
+                                 to_part,    to_sources, add_up};
 
 static spc_status run_actions(spc_training *t, void *stream)
 {

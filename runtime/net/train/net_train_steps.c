@@ -354,7 +354,15 @@ static spc_status make_conv(spc_training *t, const spc__net_node *node, int in,
     return status;
 }
 
-/* An addition passes its gradient on unchanged. */
+/* True if rows that multiply need their gradient. */
+static bool wants_factors(const spc_training *t, const step *s,
+                          const spc_feature *f)
+{
+    return spc__feature_adds_by_batch(f) && t->values[s->add].wanted;
+}
+
+/* An addition passes its gradient on unchanged. A gradient without a map runs
+ * over the set of the layer itself. */
 static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
                                  int from, int to)
 {
@@ -362,7 +370,7 @@ static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
     spc_feature of;
     spc_status status = SPC_OK;
 
-    if (spc__feature_has_params(f) &&
+    if ((spc__feature_has_params(f) || wants_factors(t, s, f)) &&
         ((status = spc_feature_pass(&of, f, SPC_WGRAD, error)) != SPC_OK ||
          (status = spc__train_operator(&s->sums, t, &of, from, to)) != SPC_OK))
         return status;
@@ -370,7 +378,8 @@ static spc_status make_gradients(step *s, spc_training *t, const spc_feature *f,
         return SPC_OK;
     if ((status = spc_feature_pass(&of, f, SPC_DGRAD, error)) != SPC_OK)
         return status;
-    return spc__train_operator(&s->back, t, &of, to, from);
+    return spc__train_operator(&s->back, t, &of,
+                               spc__feature_takes_map(&of) ? to : from, from);
 }
 
 /* The indices of maxima that an earlier pooling stored. */
