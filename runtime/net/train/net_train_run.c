@@ -242,8 +242,10 @@ static spc_status to_factors(const spc_training *t, const action *a,
                              const void *dy, void *stream)
 {
     const step *s = &t->steps[a->step];
-    spc_feature_buffers buffers = {
-        .in = data_of(t, s->in[0]), .add = dy, .out = t->arrays[a->out[0]]};
+    spc_feature_buffers buffers = {.bytes = sizeof(spc_feature_buffers),
+                                   .in = data_of(t, s->in[0]),
+                                   .add = dy,
+                                   .out = t->arrays[a->out[0]]};
 
     return run_operator(t, &s->sums, s->in[0], buffers, stream);
 }
