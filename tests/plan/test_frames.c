@@ -126,6 +126,7 @@ static void make_plan(network *n, int i)
     void *packed = memory(n, spc_plan_weights_bytes(n->plans[i]));
     assert_ok(n->ctx,
               spc_plan_pack(packed, n->plans[i], canonical, SPC_KRSC, NULL));
+    b->bytes = sizeof(*b);
     b->in = i == 0 ? n->in : n->buffers[i - 1].out;
     b->out =
         memory(n, spc_conv_operand_bytes(&n->layers[i], SPC_OPERAND_OUT, rows));
