@@ -169,6 +169,8 @@ static const struct {
     {"feature_norm", feature_problem, "norm=layer,c=1024,affine=1,act=silu"},
     {"feature_batch", feature_problem, "norm=group,c=768,groups=32"},
     {"feature_batch", feature_problem, "global=mean,c=163,dtype=f32"},
+    {"feature_multiply", feature_problem, "multiply,c=64"},
+    {"feature_multiply", feature_problem, "multiply,c=64,pass=wgrad"},
     {"feature_bev", feature_problem, "bev,c=128,shape=176x200x2"},
 };
 

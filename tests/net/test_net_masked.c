@@ -207,7 +207,7 @@ static const struct {
     {"regroup({x}, {mask = x})",
      "its mask has 4 channels, but a voxel 1 child"},
     {"regroup({x}, {mask = m, split = {2, 2, 2}})",
-     "its mask has 1 channels, but a voxel 8 children"},
+     "its mask has 1 channel, but a voxel 8 children"},
     {"regroup({x, x}, {mask = m})", "a mask chooses among the voxels of one"},
     {"regroup({x}, {above = 1})", "above and room belong to a mask"},
     {"regroup({x}, {mask = m, room = -1})", "a room of -1"},
