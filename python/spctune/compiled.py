@@ -357,13 +357,12 @@ class CompiledModel:
         features, indices = tensors[low.features], tensors[low.indices]
         network.run(features, indices)
         network.finish()
-        outputs = [network.output(i) for i in range(len(low.outputs))]
-        for number, output in zip(low.outputs, outputs):
-            made = output.features.to(self._dtypes[number], copy=True)
+        for i, number in enumerate(low.outputs):
+            made = network.features(i).to(self._dtypes[number], copy=True)
             shape = self._shapes[number]
             tensors[number] = made.view(made.shape[0], *shape[1:])
         for number, i in low.voxels.items():
-            coords = outputs[i].coords
+            coords = network.voxels(i)
             tensors[number] = indices if coords is None else coords
 
     # ---- looking at it -------------------------------------------------------
@@ -485,26 +484,30 @@ def _writes(entry: Entry) -> bool:
     return in_place and bool(entry.args) and isinstance(entry.args[0], Ref)
 
 
-def _map_again(source: Tuple[Tensor, str], m: Map) -> Map:
+def _map_again(source: Tuple[Tensor, str], inverse: bool, words: str) -> Map:
     """The map of a layer over other voxels."""
     made, _ = ops.kernel_map(*source)
     assert isinstance(made, Map)
-    return Map(made.relation, m.inverse, m.words)
+    return Map(made.relation, inverse, words)
 
 
 def _runner(entry: Entry) -> Any:
     """What replays an entry."""
-    m = entry.map
+    func = entry.func
+    # Not the map itself, which would keep the sample's on the device.
+    inverse, words = (
+        (False, "")
+        if entry.map is None
+        else (entry.map.inverse, entry.map.words)
+    )
 
     def conv(x: Tensor, weight: Tensor, bias: Any, source: Any) -> Tensor:
-        assert m is not None
-        found = _map_again(source, m)
-        return ops.conv(x, weight, found, m.words, found.rows_out, bias)
+        found = _map_again(source, inverse, words)
+        return ops.conv(x, weight, found, words, found.rows_out, bias)
 
     def pool(x: Tensor, kind: str, source: Any) -> Tensor:
-        assert m is not None
-        found = _map_again(source, m)
-        return pooling.pool(x, found, m.words, found.rows_out, kind)
+        found = _map_again(source, inverse, words)
+        return pooling.pool(x, found, words, found.rows_out, kind)
 
     def voxels(indices: Tensor, words: str) -> Tensor:
         return ops.kernel_map(indices, words)[1]
@@ -516,14 +519,14 @@ def _runner(entry: Entry) -> Any:
             "map": voxels,
             "dense": to_dense,
         }[entry.kind]
-    if getattr(entry.func, "__name__", "") == "__setitem__":
+    if getattr(func, "__name__", "") == "__setitem__":
 
         def set_item(target: Tensor, *rest: Any) -> Tensor:
-            entry.func(target, *rest)
+            func(target, *rest)
             return target
 
         return set_item
-    return entry.func
+    return func
 
 
 def _value(value: Any, tensors: Dict[int, Tensor]) -> Any:

@@ -437,8 +437,9 @@ class Network:
         equal, or one lay outside of the shape."""
         self.ctx.check(lib.spc_net_plan_check(self.ptr, self._stream()))
 
-    def output(self, i: int) -> Output:
-        """Output i of a run that has finished, as views of the memory."""
+    def features(self, i: int) -> Tensor:
+        """Features of output i of a run that has finished, as a view of the
+        memory: [rows, channels], or dense [batches, elements]."""
         out = self._outputs[i]
         dtype = _TORCH[out.dtype]
         rows = (
@@ -446,14 +447,20 @@ class Network:
         )
         size = rows * int(out.elements) * dtype.itemsize
         start = self._start + int(out.offset)
-        features = (
-            self._memory[start : start + size]
-            .view(dtype)
-            .view(rows, int(out.elements))
-        )
-        return Output(
-            features, None if out.dense else self._set_coords(out.set, rows)
-        )
+        memory = self._memory[start : start + size]
+        return memory.view(dtype).view(rows, int(out.elements))
+
+    def voxels(self, i: int) -> Optional[Tensor]:
+        """The voxels of the rows of output i, copied; None where they are the
+        input's, or the output is dense."""
+        out = self._outputs[i]
+        if out.dense:
+            return None
+        return self._set_coords(out.set, int(lib.spc_coords_rows(out.set)))
+
+    def output(self, i: int) -> Output:
+        """Output i of a run that has finished."""
+        return Output(self.features(i), self.voxels(i))
 
     def _set_coords(self, handle: int, rows: int) -> Optional[Tensor]:
         """The voxels of a set, copied; None for the input's set, whose rows are
