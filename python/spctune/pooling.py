@@ -121,6 +121,21 @@ def pool(x: Tensor, m: AnyMap, words: str, rows: int, kind: str) -> Tensor:
     return out
 
 
+def over_batches(x: Tensor, batch: Tensor, kind: str) -> Tensor:
+    """[batches, channels] of [rows, channels]: the "max", "mean" or "sum" of
+    the rows of each batch element; batch: its number, [rows]."""
+    batch = batch.long()
+    n = int(batch.max()) + 1 if batch.numel() else 0
+    if kind == "max":
+        out = x.new_full((n, x.shape[1]), float("-inf"))
+        return out.scatter_reduce(0, batch[:, None].expand_as(x), x, "amax")
+    total = x.new_zeros(n, x.shape[1]).index_add(0, batch, x)
+    if kind == "sum":
+        return total
+    counts = batch.bincount(minlength=n).clamp(min=1)
+    return total / counts[:, None].to(total.dtype)
+
+
 # ---- registered operators ----------------------------------------------------
 
 _library = torch.library.Library("spctune", "FRAGMENT")

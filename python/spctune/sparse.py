@@ -15,6 +15,20 @@ __all__ = ["SparseTensor"]
 Three = Tuple[int, int, int]
 
 
+def per_axis(
+    value: Union[int, Sequence[int], Tensor], n: int
+) -> Tuple[int, ...]:
+    """One number for all axes, or one for each. InvalidError: another count."""
+    if isinstance(value, Tensor):
+        value = value.flatten().tolist()
+    if not hasattr(value, "__len__"):
+        return (int(value),) * n
+    made = tuple(int(v) for v in value)  # type: ignore[union-attr]
+    if len(made) != n:
+        raise InvalidError(f"{value} has {len(made)} numbers, not {n}")
+    return made
+
+
 def three(value: Union[int, Sequence[int]]) -> Three:
     """One number for all axes, or one for each."""
     if isinstance(value, int):

@@ -10,11 +10,11 @@ after which `import MinkowskiEngine` finds this module.
 import enum
 import sys
 import types
-import warnings
 from typing import Any, Dict
 
 from torch import nn
 
+from ..dropin import serve
 from . import features, functional, layers, modules, tensor, utils
 from . import functional as MinkowskiFunctional
 from .features import *  # noqa: F403
@@ -88,15 +88,5 @@ def _modules() -> Dict[str, types.ModuleType]:
 def install() -> None:
     """Makes `import MinkowskiEngine` find spctune in this process. Warns if
     MinkowskiEngine itself was imported before."""
-    there = sys.modules.get("MinkowskiEngine")
-    if there is not None and there is not sys.modules[__name__]:
-        warnings.warn(
-            "MinkowskiEngine was imported before install(); modules that took "
-            "names from it keep them",
-            stacklevel=2,
-        )
-    for name in [
-        n for n in sys.modules if n.split(".")[0] == "MinkowskiEngine"
-    ]:
-        del sys.modules[name]
-    sys.modules.update(_modules())
+    ours = sys.modules.get("MinkowskiEngine") is sys.modules[__name__]
+    serve("MinkowskiEngine", _modules(), ours)

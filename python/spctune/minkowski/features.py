@@ -7,6 +7,7 @@ from typing import Any, Optional
 import torch
 from torch import Tensor, nn
 
+from .. import pooling
 from .layers import MinkowskiModuleBase
 from .tensor import CoordinateMapKey, SparseTensor, TensorField
 
@@ -140,23 +141,10 @@ class MinkowskiToFeature(MinkowskiModuleBase):
 # ---- batch elements ----------------------------------------------------------
 
 
-def _elements(x: SparseTensor) -> int:
-    batch = x.coordinate_map_key.indices[:, 0]
-    return int(batch.max()) + 1 if batch.numel() else 0
-
-
 def _pool(x: SparseTensor, kind: str) -> Tensor:
     """[batch, channels]."""
-    batch, n = x.coordinate_map_key.indices[:, 0].long(), _elements(x)
-    if kind == "max":
-        out = x.F.new_full((n, x.F.shape[1]), float("-inf"))
-        index = batch[:, None].expand_as(x.F)
-        return out.scatter_reduce(0, index, x.F, "amax")
-    total = x.F.new_zeros(n, x.F.shape[1]).index_add(0, batch, x.F)
-    if kind == "sum":
-        return total
-    counts = batch.bincount(minlength=n).clamp(min=1)
-    return total / counts[:, None].to(total.dtype)
+    batch = x.coordinate_map_key.indices[:, 0]
+    return pooling.over_batches(x.F, batch, kind)
 
 
 class MinkowskiGlobalPooling(MinkowskiModuleBase):

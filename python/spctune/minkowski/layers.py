@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from .. import ops, pooling
 from .._lib import InvalidError, UnsupportedError
-from ..sparse import by_axis
-from .tensor import CoordinateMapKey, SparseTensor, Strided, per_axis
+from ..sparse import by_axis, per_axis
+from .tensor import CoordinateMapKey, SparseTensor, Strided
 
 __all__ = [
     "KernelGenerator",

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .._lib import InvalidError
 from ..ops import AnyMap
-from ..sparse import to_dense
+from ..sparse import per_axis, to_dense
 
 __all__ = [
     "CoordinateManager",
@@ -34,16 +34,6 @@ class SparseTensorQuantizationMode(enum.Enum):
     UNWEIGHTED_AVERAGE = 1
     UNWEIGHTED_SUM = 2
     NO_QUANTIZATION = 3
-
-
-def per_axis(value: Any, n: int) -> Tuple[int, ...]:
-    """One number for all axes, or n numbers."""
-    if isinstance(value, int):
-        return (value,) * n
-    made = tuple(int(v) for v in value)
-    if len(made) != n:
-        raise InvalidError(f"{value} has {len(made)} numbers, not {n}")
-    return made
 
 
 class CoordinateMapKey:

@@ -9,9 +9,9 @@ in place of `import spconv.pytorch as spconv`, or spctune.install(), after which
 
 import sys
 import types
-import warnings
 from typing import Any, Dict
 
+from ..dropin import serve
 from . import algo, conv, core, modules, pool, utils
 from .algo import ConvAlgo
 from .conv import *  # noqa: F403
@@ -102,15 +102,5 @@ def install() -> None:
     process. Warns if spconv itself was imported before: what was taken from it
     stays what it is."""
     there = sys.modules.get("spconv")
-    if (
-        there is not None
-        and getattr(there, "pytorch", None) is not sys.modules[__name__]
-    ):
-        warnings.warn(
-            "spconv was imported before spctune.install(); modules that took "
-            "names from it keep them",
-            stacklevel=2,
-        )
-    for name in [n for n in sys.modules if n.split(".")[0] == "spconv"]:
-        del sys.modules[name]
-    sys.modules.update(_modules())
+    ours = getattr(there, "pytorch", None) is sys.modules[__name__]
+    serve("spconv", _modules(), ours)

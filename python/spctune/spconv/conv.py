@@ -18,7 +18,7 @@ from torch import Tensor
 from .. import ops
 from .._lib import Error, InvalidError
 from ..nn import Convolution
-from ..sparse import by_axis, footprint_shape
+from ..sparse import by_axis, footprint_shape, per_axis
 from .checkpoint import load_weight
 from .core import IndiceData, SparseConvTensor
 from .modules import SparseModule
@@ -30,15 +30,6 @@ Sizes = Union[int, Sequence[int]]
 
 # The name of a buffer in checkpoints of spconv.
 _MOST_VOXELS = "_max_num_voxels_during_training"
-
-
-def _sizes(value: Sizes, ndim: int) -> Tuple[int, ...]:
-    if isinstance(value, (list, tuple)):
-        if len(value) != ndim:
-            raise InvalidError(f"{value} has {len(value)} numbers, not {ndim}")
-        return tuple(int(v) for v in value)
-    assert not isinstance(value, Sequence)
-    return (int(value),) * ndim
 
 
 def _words(values: Sequence[int], rest: int) -> str:
@@ -92,16 +83,16 @@ class SparseConvolution(Convolution, SparseModule):
     ) -> None:
         if not 1 <= ndim <= 3:
             raise InvalidError(f"layers have 1 to 3 axes, not {ndim}")
-        kernel = _sizes(kernel_size, ndim)
+        kernel = per_axis(kernel_size, ndim)
         super().__init__(
             in_channels, out_channels, kernel, groups, bias, device, dtype
         )
         self.name, self._sparse_unique_name = name, ""
         self.ndim, self.kernel_size = ndim, list(kernel)
-        self.stride = list(_sizes(stride, ndim))
-        self.padding = list(_sizes(padding, ndim))
-        self.dilation = list(_sizes(dilation, ndim))
-        self.output_padding = list(_sizes(output_padding, ndim))
+        self.stride = list(per_axis(stride, ndim))
+        self.padding = list(per_axis(padding, ndim))
+        self.dilation = list(per_axis(dilation, ndim))
+        self.output_padding = list(per_axis(output_padding, ndim))
         self.subm, self.transposed, self.inverse = subm, transposed, inverse
         self.indice_key, self.algo, self.fp32_accum = (
             indice_key,

@@ -6,8 +6,8 @@ from typing import Any, List, Optional, Tuple
 from torch import Tensor
 
 from .. import ops, pooling
-from ..sparse import footprint_shape
-from .conv import Sizes, _sizes, _words
+from ..sparse import footprint_shape, per_axis
+from .conv import Sizes, _words
 from .core import IndiceData, SparseConvTensor
 from .modules import SparseModule
 
@@ -40,14 +40,14 @@ class SparsePool(SparseModule):
     ) -> None:
         super().__init__(name)
         self.ndim, self.kind = ndim, kind
-        self.kernel_size = list(_sizes(kernel_size, ndim))
+        self.kernel_size = list(per_axis(kernel_size, ndim))
         self.stride = (
             list(self.kernel_size)
             if stride is None
-            else list(_sizes(stride, ndim))
+            else list(per_axis(stride, ndim))
         )
-        self.padding = list(_sizes(padding, ndim))
-        self.dilation = list(_sizes(dilation, ndim))
+        self.padding = list(per_axis(padding, ndim))
+        self.dilation = list(per_axis(dilation, ndim))
         self.indice_key = indice_key
 
     def forward(self, input: SparseConvTensor) -> SparseConvTensor:

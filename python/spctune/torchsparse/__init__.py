@@ -10,9 +10,9 @@ in place of `import torchsparse`, or spctune.torchsparse.install(), after which
 
 import sys
 import types
-import warnings
 from typing import Dict
 
+from ..dropin import serve
 from . import nn, tensor, utils
 from .nn import functional
 from .nn import utils as nn_utils
@@ -57,13 +57,5 @@ def _modules() -> Dict[str, types.ModuleType]:
 def install() -> None:
     """Makes `import torchsparse` find spctune in this process. Warns if
     torchsparse itself was imported before."""
-    there = sys.modules.get("torchsparse")
-    if there is not None and there is not sys.modules[__name__]:
-        warnings.warn(
-            "torchsparse was imported before install(); modules that took "
-            "names from it keep them",
-            stacklevel=2,
-        )
-    for name in [n for n in sys.modules if n.split(".")[0] == "torchsparse"]:
-        del sys.modules[name]
-    sys.modules.update(_modules())
+    ours = sys.modules.get("torchsparse") is sys.modules[__name__]
+    serve("torchsparse", _modules(), ours)

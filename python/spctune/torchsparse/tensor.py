@@ -8,24 +8,13 @@ from torch import Tensor
 
 from .._lib import InvalidError
 from ..ops import AnyMap
+from ..sparse import per_axis as ntuple
 from ..sparse import to_dense
 
 __all__ = ["PointTensor", "SparseTensor", "cat", "generative_add", "ntuple"]
 
 Three = Tuple[int, int, int]
 Range = Optional[Tuple[int, ...]]
-
-
-def ntuple(value: Union[int, Sequence[int], Tensor], n: int) -> Tuple[int, ...]:
-    """One number for all axes, or n numbers."""
-    if isinstance(value, Tensor):
-        value = value.flatten().tolist()
-    if isinstance(value, int):
-        return (value,) * n
-    made = tuple(int(v) for v in value)
-    if len(made) != n:
-        raise InvalidError(f"{value} has {len(made)} numbers, not {n}")
-    return made
 
 
 class Level(NamedTuple):

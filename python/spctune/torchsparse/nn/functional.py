@@ -11,7 +11,7 @@ from typing import Any, List, Optional, Sequence, Union
 import torch
 from torch import Tensor
 
-from ... import ops
+from ... import ops, pooling
 from ..._lib import InvalidError
 from ...sparse import by_axis, footprint_shape
 from ..tensor import Level, SparseTensor, Strided, ntuple
@@ -226,25 +226,14 @@ def leaky_relu(
     )
 
 
-def _batches(x: SparseTensor) -> int:
-    return int(x.coords[:, 0].max()) + 1 if x.coords.shape[0] else 0
-
-
 def global_avg_pool(inputs: SparseTensor) -> Tensor:
     """[batch, channels]: the mean over each batch element."""
-    rows, n = inputs.coords[:, 0].long(), _batches(inputs)
-    feats = inputs.feats
-    total = feats.new_zeros(n, feats.shape[1]).index_add(0, rows, feats)
-    return total / rows.bincount(minlength=n).clamp(min=1)[:, None]
+    return pooling.over_batches(inputs.feats, inputs.coords[:, 0], "mean")
 
 
 def global_max_pool(inputs: SparseTensor) -> Tensor:
     """[batch, channels]: the maximum over each batch element."""
-    rows, n = inputs.coords[:, 0].long(), _batches(inputs)
-    feats = inputs.feats
-    out = feats.new_full((n, feats.shape[1]), float("-inf"))
-    index = rows[:, None].expand_as(feats)
-    return out.scatter_reduce(0, index, feats, "amax")
+    return pooling.over_batches(inputs.feats, inputs.coords[:, 0], "max")
 
 
 # ---- points and voxels -------------------------------------------------------
