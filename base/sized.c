@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The sizes of earlier versions. 1.0 is the first version, so there is none. */
+/* The sizes of earlier versions: none yet, since 1.0 is the first version. */
 static const size_t earlier[SPC__SIZED_COUNT][4] = {{0}};
 
 #define X(type, init) static const type init_##type = init;
