@@ -148,11 +148,15 @@ void spc__guard_for(spc__guard *out, const spc_geometry *geometry,
 void spc__guard_widen(spc__guard *guard, const spc__guard *by);
 
 /*
- * Every fill of a set goes through these two functions, which mark it as
- * filled. spc__coords_build fills from the caller's rows.
- * spc__coords_derive_set fills a set of outputs from its inputs or, with
- * `rows`, from the rows of its root.
+ * Records that a fill changed the set: the last check no longer describes it,
+ * and it is filled if `status` is SPC_OK. Every fill calls it:
+ * spc__coords_build, which fills from the caller's rows; spc__coords_derive_set,
+ * which fills a set of outputs from its inputs or, with `rows`, from the rows of
+ * its root; the update of a submanifold map that also fills its set; and the
+ * fills of regrouped sets and of clouds.
  */
+void spc__coords_changed(spc_coords *coords, spc_status status);
+
 struct spc__source;
 spc_status spc__coords_build(spc_coords *coords,
                              const struct spc__source *source, void *stream,

@@ -29,12 +29,18 @@ spc_status spc__coords_need_filled(const spc_coords *c, spc_error *error)
                                   : "spc_coords_update");
 }
 
+void spc__coords_changed(spc_coords *c, spc_status status)
+{
+    c->checked = false;
+    c->filled |= status == SPC_OK;
+}
+
 spc_status spc__coords_build(spc_coords *c, const spc__source *source,
                              void *stream, spc_error *error)
 {
     spc_status status = c->indexer->set_build(c, source, stream, error);
 
-    c->filled |= status == SPC_OK;
+    spc__coords_changed(c, status);
     return status;
 }
 
@@ -45,7 +51,7 @@ spc_status spc__coords_derive_set(spc_coords *c, const spc__source *rows,
 
     if (status == SPC_OK)
         status = c->indexer->set_derive(c, rows, stream, error);
-    c->filled |= status == SPC_OK;
+    spc__coords_changed(c, status);
     return status;
 }
 
@@ -77,7 +83,6 @@ spc_status spc_coords_update(spc_coords *c, const int32_t *coords,
     if (status != SPC_OK)
         return status;
     status = check_update(c, coords, count, rows, &error);
-    c->checked = false;
     if (status == SPC_OK && c->from) {
         status = spc__coords_derive_set(c, NULL, stream, &error);
     } else if (status == SPC_OK && c->regroup) {
@@ -97,7 +102,6 @@ spc_status spc__coords_derive(spc_coords *c, const int32_t *coords,
     spc_error error = {0};
     spc_status status = spc__coords_derive_set(c, &source, stream, &error);
 
-    c->checked = false;
     return status == SPC_OK ? status : spc__ctx_fail(c->ctx, &error);
 }
 

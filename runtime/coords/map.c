@@ -235,8 +235,8 @@ static spc_status build(spc_map *map, const spc__source *source,
         status = spc__coords_need_filled(map->to, error);
     if (status == SPC_OK)
         status = map->in->indexer->map_build(map, source, first, stream, error);
-    if (status == SPC_OK && source != NULL)
-        map->to->filled = true;
+    if (source != NULL)
+        spc__coords_changed(map->to, status);
     if (status == SPC_OK && !index_only)
         status = spc__map_refill(map, true, stream, error);
     if (status == SPC_OK)

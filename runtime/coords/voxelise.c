@@ -295,7 +295,6 @@ static spc_status update(spc_voxels *v, const float *points,
 
     describe_grid(&args, v);
     describe_features(&args, v);
-    v->set->checked = false;
     if ((status = ops_of(v)->fill(v->ctx->device, v->stats, 0,
                                   4 * SPC_VOXELISE_STATS, stream, error)) !=
             SPC_OK ||

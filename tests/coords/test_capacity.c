@@ -377,6 +377,43 @@ START_TEST(what_has_another_capacity_is_filled_again)
 }
 END_TEST
 
+/* A check that came before speaks of other voxels. */
+START_TEST(a_set_that_its_map_fills_must_be_checked_again)
+{
+    spc_ctx *ctx = open_hooked(device_of(_i), NULL);
+    rows few = draw(100, LOW, HIGH - LOW, 2, 7);
+    rows many = draw(700, LOW, HIGH - LOW, 2, 8);
+    int32_t *first = upload(ctx, few.at, 16 * (size_t)few.count);
+    int32_t *second = upload(ctx, many.at, 16 * (size_t)many.count);
+    layer l;
+
+    open_layer(&l, ctx, layers[0], RESERVED, 0);
+    assert_ok(ctx, spc_coords_update(l.in, first, NULL, few.count, NULL));
+    assert_ok(ctx, spc_coords_check(l.in, NULL));
+    assert_ok(ctx, spc_map_update(l.map, second, NULL, many.count, NULL));
+    assert_ok(ctx, spc_coords_set_capacity(l.in, few.count));
+    refuses(spc_coords_check(l.in, NULL), SPC_ESTATE,
+            "call spc_coords_update first");
+    refuses(spc_map_update(l.map, NULL, NULL, 0, NULL), SPC_ESTATE,
+            "call spc_coords_update first");
+
+    /* With a check in between the voxels stay where they fit. */
+    assert_ok(ctx, spc_coords_set_capacity(l.in, RESERVED));
+    assert_ok(ctx, spc_map_update(l.map, second, NULL, many.count, NULL));
+    assert_ok(ctx, spc_coords_check(l.in, NULL));
+    assert_ok(ctx, spc_coords_set_capacity(l.in, many.count));
+    assert_ok(ctx, spc_map_update(l.map, NULL, NULL, 0, NULL));
+    assert_ok(ctx, spc_map_check(l.map, NULL));
+    check_map(ctx, l.map, &l.passes[SPC_FORWARD], &many);
+    close_layer(&l);
+    spc_memory_free(ctx, first);
+    spc_memory_free(ctx, second);
+    spc_ctx_free(ctx);
+    free(few.at);
+    free(many.at);
+}
+END_TEST
+
 START_TEST(a_capacity_that_cannot_be_has_its_sentence)
 {
     spc_ctx *ctx = open_hooked(device_of(_i), NULL);
@@ -433,6 +470,7 @@ int main(int argc, char **argv)
     if (!suite_is_gpu())
         add_long(suite, "memory", a_scene_allocates_nothing, 2 * LAYERS);
     add(suite, "stale", what_has_another_capacity_is_filled_again, 1);
+    add(suite, "refilled", a_set_that_its_map_fills_must_be_checked_again, 1);
     add(suite, "refused", a_capacity_that_cannot_be_has_its_sentence, 1);
     return run_suite(suite);
 }

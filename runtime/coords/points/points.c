@@ -317,11 +317,10 @@ static spc_status run_fill(spc_points *p, spc__points_step step,
 
     args->to = cloud_of(p);
     args->stats = p->stats;
-    p->rows.checked = false;
     if (status == SPC_OK)
         status = spc__points_run(&p->code, step, args, sizeof *args,
                                  blocks_for(p), 0, stream, error);
-    p->rows.filled |= status == SPC_OK;
+    spc__coords_changed(&p->rows, status);
     return status;
 }
 

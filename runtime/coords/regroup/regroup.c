@@ -343,10 +343,9 @@ spc_status spc__regroup_fill(spc_coords *c, const uint8_t *mask, void *stream,
 
     for (int i = 0; i < c->regroup->sources && status == SPC_OK; i++)
         status = spc__coords_need_filled(c->regroup->source[i], error);
-    c->checked = false;
     if (status == SPC_OK)
         status = regrouper_of(c)->fill(c, mask, stream, error);
-    c->filled |= status == SPC_OK;
+    spc__coords_changed(c, status);
     return status;
 }
 
