@@ -35,10 +35,13 @@ static spc_status fill(const spc__guards *guards, void *to, int byte,
                              spc__error_of(guards->ctx));
 }
 
-void spc__guarded_release(const spc__guards *guards, spc__guarded *of)
+void spc__guarded_release(const spc__guards *guards, spc__guarded *arrays,
+                          int count)
 {
-    spc_memory_free(guards->ctx, of->base);
-    *of = (spc__guarded){.is_far = of->is_far};
+    for (int i = 0; i < count; i++) {
+        spc_memory_free(guards->ctx, arrays[i].base);
+        arrays[i] = (spc__guarded){.is_far = arrays[i].is_far};
+    }
 }
 
 /* A candidate that needs more than the device has at all is refused. A failed
@@ -63,7 +66,7 @@ spc_status spc__guarded_reserve(const spc__guards *guards, spc__guarded *to,
         return SPC_OK;
     if (check_size(guards->ctx, bytes) != SPC_OK)
         return SPC_ECAPACITY;
-    spc__guarded_release(guards, to);
+    spc__guarded_release(guards, to, 1);
     to->room = round_up(bytes);
     spc_status status = spc_memory_alloc((void **)&to->base, guards->ctx,
                                          to->room + 2 * zone + SPC__PLACES);
@@ -103,6 +106,31 @@ spc_status spc__guarded_fill(const spc__guards *guards, const spc__guarded *to,
     return fill(guards, to->data, byte, to->bytes);
 }
 
+spc_status spc__guarded_clear(const spc__guards *guards, spc__guarded *to,
+                              size_t bytes, size_t behind)
+{
+    spc_status status = spc__guarded_lay(guards, to, bytes, behind);
+
+    return status == SPC_OK ? spc__guarded_fill(guards, to, SPC__ZONE_BYTE)
+                            : status;
+}
+
+spc_status spc__guarded_encode(const spc__guards *guards, spc__guarded *to,
+                               const spc__operand *as, const float *from,
+                               size_t behind)
+{
+    char *image = malloc(as->bytes + 1);
+    spc_status status;
+
+    if (image == NULL)
+        return spc__fail_memory(spc__error_of(guards->ctx), as->bytes);
+    spc__encode_rows(image, as, from);
+    if ((status = spc__guarded_lay(guards, to, as->bytes, behind)) == SPC_OK)
+        status = spc_memory_upload(to->data, guards->ctx, image, as->bytes);
+    free(image);
+    return status;
+}
+
 static bool is_pattern(const unsigned char *bytes, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -111,8 +139,8 @@ static bool is_pattern(const unsigned char *bytes, size_t count)
     return true;
 }
 
-spc_status spc__guarded_check(int *written, const spc__guards *guards,
-                              const spc__guarded *of)
+static spc_status check_one(int *written, const spc__guards *guards,
+                            const spc__guarded *of)
 {
     size_t zone = guards->zone_bytes[of->is_far];
     /* The second zone may begin with the byte between. */
@@ -133,5 +161,19 @@ spc_status spc__guarded_check(int *written, const spc__guards *guards,
     if (status == SPC_OK && *written == 0 && !is_pattern(copy, behind))
         *written = 1;
     free(copy);
+    return status;
+}
+
+spc_status spc__guarded_check(int *written, int *which,
+                              const spc__guards *guards,
+                              const spc__guarded *arrays, int count)
+{
+    spc_status status = SPC_OK;
+
+    *written = 0;
+    for (int i = 0; i < count && status == SPC_OK && *written == 0; i++) {
+        status = check_one(written, guards, &arrays[i]);
+        *which = i;
+    }
     return status;
 }

@@ -7,6 +7,7 @@
 #define SPC_LAB_GUARDED_H
 
 #include "context/ctx.h"
+#include "operators/operands.h"
 
 /*
  * Positions of arrays. spc.h promises a multiple of some bytes: 16 for tensors,
@@ -49,7 +50,8 @@ char *spc__guarded_end(const spc__guarded *of);
 /* Reserves at least `bytes`; the content is lost. */
 spc_status spc__guarded_reserve(const spc__guards *guards, spc__guarded *to,
                                 size_t bytes);
-void spc__guarded_release(const spc__guards *guards, spc__guarded *of);
+void spc__guarded_release(const spc__guards *guards, spc__guarded *arrays,
+                          int count);
 
 /*
  * Places an array of exactly `bytes` in the reserved memory, `behind` bytes
@@ -62,8 +64,22 @@ spc_status spc__guarded_lay(const spc__guards *guards, spc__guarded *to,
 spc_status spc__guarded_fill(const spc__guards *guards, const spc__guarded *to,
                              int byte);
 
-/* Compares the zones on the host: -1 or 1, if one was written to; else 0. */
-spc_status spc__guarded_check(int *written, const spc__guards *guards,
-                              const spc__guarded *of);
+/* Places an array and fills it with SPC__ZONE_BYTE, like its zones. */
+spc_status spc__guarded_clear(const spc__guards *guards, spc__guarded *to,
+                              size_t bytes, size_t behind);
+
+/* Places the rows of an operand, encoded in its type, with gaps like zones. */
+spc_status spc__guarded_encode(const spc__guards *guards, spc__guarded *to,
+                               const spc__operand *as, const float *from,
+                               size_t behind);
+
+/*
+ * Compares the zones of a table of arrays on the host. *written is 0 if none
+ * was written to; else -1 or 1, for the first or the second zone of the array
+ * *which.
+ */
+spc_status spc__guarded_check(int *written, int *which,
+                              const spc__guards *guards,
+                              const spc__guarded *arrays, int count);
 
 #endif

@@ -238,7 +238,8 @@ static void run_many(const spc__gate *g, int s, spc__draw draw, int count)
         int byte = i % 2 ? NAN_BYTE : NUMBER_BYTE;
         if ((status = spc__fixture_load(fixture, s, draw)) == SPC_OK &&
             (status = spc__fixture_fill_out(fixture, byte)) == SPC_OK &&
-            (status = spc__gate_fill(g, &fixture->workspace, byte)) == SPC_OK &&
+            (status = spc__guarded_fill(&fixture->guards, &fixture->workspace,
+                                        byte)) == SPC_OK &&
             (status = spc__fixture_execute(fixture, g->tested->plan, s, draw,
                                            spc__gate_packed(g, draw), NULL)) ==
                 SPC_OK)
@@ -362,7 +363,7 @@ spc_status spc__gate_enter(spc__tested *tested, spc__fixture *fixture,
 
 void spc__gate_leave(spc__tested *tested, const spc__fixture *fixture)
 {
-    spc__guarded_release(&fixture->guards, &tested->packed);
+    spc__guarded_release(&fixture->guards, &tested->packed, 1);
     memset(tested, 0, sizeof(*tested));
 }
 

@@ -49,16 +49,6 @@ void spc__gate_wrong_at(const spc__gate *g, const char *test, int s,
 
 /* ---- one launch ---------------------------------------------------------- */
 
-spc_status spc__gate_fill(const spc__gate *g, const spc__guarded *to, int byte)
-{
-    const spc__fixture *fixture = g->fixture;
-
-    if (to->bytes == 0)
-        return SPC_OK;
-    return fixture->ops->fill(fixture->ctx->device, to->data, byte, to->bytes,
-                              NULL, spc__error_of(fixture->ctx));
-}
-
 const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw)
 {
     return draw == SPC__REAL ? &g->tested->packed : &g->fixture->packed[draw];
@@ -132,7 +122,8 @@ bool spc__gate_run(const spc__gate *g, const spc__gate_setting *at,
         (at->out_byte >= 0 &&
          spc__fixture_fill_out(fixture, at->out_byte) != SPC_OK) ||
         (at->work_byte >= 0 &&
-         spc__gate_fill(g, &fixture->workspace, at->work_byte) != SPC_OK) ||
+         spc__guarded_fill(&fixture->guards, &fixture->workspace,
+                           at->work_byte) != SPC_OK) ||
         launch(g, at) != SPC_OK || spc__gate_digest(g, digests) != SPC_OK) {
         if (g->out->status == SPC__TRIAL_OK)
             spc__gate_failed(g);

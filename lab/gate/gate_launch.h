@@ -56,7 +56,6 @@ const char *spc__gate_scene(const spc__gate *g, int s);
 
 /* ---- one launch ---------------------------------------------------------- */
 
-spc_status spc__gate_fill(const spc__gate *g, const spc__guarded *to, int byte);
 const spc__guarded *spc__gate_packed_array(const spc__gate *g, spc__draw draw);
 const void *spc__gate_packed(const spc__gate *g, spc__draw draw);
 /* Adds the zones before and after an array to the digester. */

@@ -62,7 +62,8 @@ static spc_status run(const spc__gate *g, int s, size_t behind, bool is_first,
     if (status == SPC_OK)
         status = spc__fixture_fill_out(fixture, NAN_BYTE);
     if (status == SPC_OK && is_first)
-        status = spc__gate_fill(g, &fixture->workspace, NAN_BYTE);
+        status =
+            spc__guarded_fill(&fixture->guards, &fixture->workspace, NAN_BYTE);
     if (status == SPC_OK)
         status = spc__fixture_execute(fixture, g->tested->plan, s, SPC__COUNT,
                                       spc__gate_packed(g, SPC__COUNT), NULL);

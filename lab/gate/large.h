@@ -6,6 +6,7 @@
 #ifndef SPC_LAB_LARGE_H
 #define SPC_LAB_LARGE_H
 
+#include "lab/oracle/relation.h"
 #include "lab/sample/fixture.h"
 
 /*
@@ -36,6 +37,18 @@ struct spc__large {
 spc_status spc__fixture_large(spc__large **out, spc__fixture *fixture,
                               int kind);
 void spc__large_free(spc__large *large, const spc__fixture *fixture);
+
+/*
+ * Makes the scene of a kind (large_scene.c). *out is NULL if the layer's shape
+ * has no room for it, or there is no time or memory, which is logged.
+ */
+spc_status spc__large_scene_create(spc_scene **out, const spc__fixture *fixture,
+                                   int kind);
+
+/* What the chosen rows see, as rows of the pattern. */
+spc_status spc__large_relation(spc_relation *out, const spc__large *large,
+                               const spc__fixture *fixture,
+                               const spc_scene *scene);
 
 /* Uploads `rows` rows, which repeat those of a pattern. */
 spc_status spc__large_upload(spc__guarded *to, spc__fixture *fixture,

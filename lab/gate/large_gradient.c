@@ -12,7 +12,6 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
-#include "lab/oracle/relation.h"
 #include "lab/oracle/wgrad.h"
 #include "operators/operands.h"
 #include <stdlib.h>
@@ -62,8 +61,7 @@ static spc_status upload_dy(const maker *m)
     spc_status status =
         spc__guarded_lay(&m->fixture->guards, &to->residual, all.bytes, 0);
     if (status == SPC_OK)
-        status = m->fixture->ops->fill(ctx->device, to->residual.data, 0,
-                                       all.bytes, NULL, spc__error_of(ctx));
+        status = spc__guarded_fill(&m->fixture->guards, &to->residual, 0);
     for (int64_t i = 0; i < to->count && status == SPC_OK; i++) {
         spc__encode_rows(encoded, &one, m->dy + i * m->conv->cout);
         status =
@@ -78,16 +76,11 @@ static spc_status expect(const maker *m, const spc_scene *scene)
 {
     spc__large *to = m->to;
     spc_ctx *ctx = m->fixture->ctx;
-    spc__row_list only = {to->at, to->count};
     spc_relation relation = {0};
     spc__values values = {.in = m->x, .residual = m->dy, .weights = m->before};
-    spc_status status =
-        spc__relation_init_rows(&relation, m->conv, scene, &only, ctx->threads,
-                                ctx->cancel, spc__error_of(ctx));
+    spc_status status = spc__large_relation(&relation, to, m->fixture, scene);
     spc__seen seen = spc__relation_seen(&relation);
 
-    for (int64_t i = 0; status == SPC_OK && i < seen.slots * to->count; i++)
-        relation.index[i] %= SPC__LARGE_PATTERN; /* -1 is kept */
     if (status == SPC_OK)
         status =
             spc__wgrad_exact(m->sums, m->conv, &seen, to->count, &values,

@@ -361,23 +361,20 @@ void spc__fixture_free(spc__fixture *fixture)
         return;
     for (int i = 0; i < SPC__LARGES; i++)
         spc__large_free(fixture->large[i], fixture);
+    const spc__guards *guards = &fixture->guards;
     for (int s = 0; s < fixture->sample->scene_count; s++) {
         spc_map_free(fixture->maps[s]);
-        for (int d = 0; d < SPC__DRAWS; d++) {
-            spc__guarded_release(&fixture->guards, &fixture->in[s][d]);
-            spc__guarded_release(&fixture->guards, &fixture->residual[s][d]);
-        }
+        spc__guarded_release(guards, fixture->in[s], SPC__DRAWS);
+        spc__guarded_release(guards, fixture->residual[s], SPC__DRAWS);
     }
-    for (int d = 0; d < SPC__DRAWS; d++) {
-        spc__guarded_release(&fixture->guards, &fixture->weights[d]);
-        spc__guarded_release(&fixture->guards, &fixture->bias[d]);
-        spc__guarded_release(&fixture->guards, &fixture->scale[d]);
-        spc__guarded_release(&fixture->guards, &fixture->scales[d]);
-        spc__guarded_release(&fixture->guards, &fixture->packed[d]);
-    }
+    spc__guarded_release(guards, fixture->weights, SPC__DRAWS);
+    spc__guarded_release(guards, fixture->bias, SPC__DRAWS);
+    spc__guarded_release(guards, fixture->scale, SPC__DRAWS);
+    spc__guarded_release(guards, fixture->scales, SPC__DRAWS);
+    spc__guarded_release(guards, fixture->packed, SPC__DRAWS);
     spc__fixture_free_spare(fixture);
-    spc__guarded_release(&fixture->guards, &fixture->out);
-    spc__guarded_release(&fixture->guards, &fixture->workspace);
+    spc__guarded_release(guards, &fixture->out, 1);
+    spc__guarded_release(guards, &fixture->workspace, 1);
     spc_memory_free(fixture->ctx, fixture->count);
     spc__digester_free(fixture->digester);
     free(fixture->host);
@@ -394,12 +391,18 @@ static int64_t linear_rows(const spc__fixture *fixture, int s)
                : fixture->sample->scenes[s].rows_out;
 }
 
+size_t spc__fixture_workspace_bytes(const spc_plan *plan, const spc_map *map,
+                                    int64_t rows)
+{
+    return map != NULL ? spc_plan_workspace_bytes(plan, map)
+                       : spc_plan_workspace_bytes_linear(plan, rows);
+}
+
 static size_t workspace_bytes(const spc__fixture *fixture, const spc_plan *plan,
                               int s)
 {
-    return is_linear(fixture)
-               ? spc_plan_workspace_bytes_linear(plan, linear_rows(fixture, s))
-               : spc_plan_workspace_bytes(plan, fixture->maps[s]);
+    return spc__fixture_workspace_bytes(plan, fixture->maps[s],
+                                        linear_rows(fixture, s));
 }
 
 spc_status spc__fixture_prepare(spc__fixture *fixture, spc_plan *plan)
@@ -422,11 +425,9 @@ spc_status spc__fixture_pack(const spc__fixture *fixture, spc__guarded *to,
                              const spc_plan *plan, spc__draw draw)
 {
     size_t bytes = spc_plan_weights_bytes(plan);
-    spc_status status = spc__guarded_lay(&fixture->guards, to, bytes, 0);
-
     /* Elements that packing skips must not keep values of another plan. */
-    if (status == SPC_OK)
-        status = spc__guarded_fill(&fixture->guards, to, SPC__ZONE_BYTE);
+    spc_status status = spc__guarded_clear(&fixture->guards, to, bytes, 0);
+
     if (status != SPC_OK ||
         (fixture->sample->conv.pass == SPC_WGRAD && bytes == 0))
         return status;
@@ -506,16 +507,22 @@ void spc__fixture_buffers(spc_buffers *out, const spc__fixture *fixture, int s,
     point_at_scales(out, &fixture->scales[draw]);
 }
 
+spc_status spc__fixture_launch(const spc_plan *plan, const spc_map *map,
+                               int64_t rows, const int32_t *count,
+                               const spc_buffers *buffers, void *stream)
+{
+    return map != NULL
+               ? spc_plan_execute(plan, map, buffers, stream)
+               : spc_plan_execute_linear(plan, rows, count, buffers, stream);
+}
+
 spc_status spc__fixture_execute_on(const spc__fixture *fixture,
                                    const spc_plan *plan, int s,
                                    const spc_buffers *buffers, void *stream)
 {
-    return is_linear(fixture)
-               ? spc_plan_execute_linear(plan, linear_rows(fixture, s),
-                                         s == fixture->counted ? fixture->count
-                                                               : NULL,
-                                         buffers, stream)
-               : spc_plan_execute(plan, fixture->maps[s], buffers, stream);
+    return spc__fixture_launch(plan, fixture->maps[s], linear_rows(fixture, s),
+                               s == fixture->counted ? fixture->count : NULL,
+                               buffers, stream);
 }
 
 spc_status spc__fixture_execute(const spc__fixture *fixture,

@@ -180,6 +180,16 @@ spc_status spc__fixture_execute_on(const spc__fixture *fixture,
                                    const spc_plan *plan, int s,
                                    const spc_buffers *buffers, void *stream);
 
+/*
+ * A plan on a map or, without one, on the rows of a linear layer; their number
+ * on the device may be NULL.
+ */
+size_t spc__fixture_workspace_bytes(const spc_plan *plan, const spc_map *map,
+                                    int64_t rows);
+spc_status spc__fixture_launch(const spc_plan *plan, const spc_map *map,
+                               int64_t rows, const int32_t *count,
+                               const spc_buffers *buffers, void *stream);
+
 /* Copies the result to fixture->host. */
 spc_status spc__fixture_fetch(const spc__fixture *fixture);
 

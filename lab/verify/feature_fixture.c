@@ -158,19 +158,20 @@ static void set_operands(spc__feature_fixture *b)
 }
 
 /* Rows of tensors are misaligned as the draw says; other arrays are not. */
-static spc_status lay(spc__feature_fixture *b, int array)
+static size_t shift_bytes(const spc__feature_fixture *b, int array)
 {
-    const spc__operand *of = &b->operands[array];
     bool is_tensor = array == SPC__FEATURE_IN || array == SPC__FEATURE_ADD ||
                      array == SPC__FEATURE_OUT;
-    size_t shift = is_tensor ? (size_t)b->draw.shift : 0;
-    spc_status status =
-        spc__guarded_lay(&b->guards, &b->arrays[array], of->bytes,
-                         shift * spc__dtype_of(of->dtype)->bytes);
 
-    return status == SPC_OK ? spc__guarded_fill(&b->guards, &b->arrays[array],
-                                                SPC__ZONE_BYTE)
-                            : status;
+    return is_tensor ? (size_t)b->draw.shift *
+                           spc__dtype_of(b->operands[array].dtype)->bytes
+                     : 0;
+}
+
+static spc_status clear(spc__feature_fixture *b, int array)
+{
+    return spc__guarded_clear(&b->guards, &b->arrays[array],
+                              b->operands[array].bytes, shift_bytes(b, array));
 }
 
 /* ---- draws --------------------------------------------------------------- */
@@ -206,20 +207,15 @@ static spc_status draw_array(spc__feature_fixture *b, int array,
 {
     const spc__operand *of = &b->operands[array];
     size_t count = (size_t)(of->rows * of->columns);
-    char *image = NULL;
-    spc_status status = lay(b, array);
+    spc_status status;
 
-    if (status != SPC_OK || of->rows == 0)
-        return status;
-    if ((status = draw_values(&b->host[array], b, count, of->dtype, random)) ==
-            SPC_OK &&
-        (status = allocate(&image, b->ctx, of->bytes, 1)) == SPC_OK) {
-        spc__encode_rows(image, of, b->host[array]);
-        status =
-            spc_memory_upload(b->arrays[array].data, b->ctx, image, of->bytes);
-    }
-    free(image);
-    return status;
+    if (of->rows == 0)
+        return clear(b, array);
+    status = draw_values(&b->host[array], b, count, of->dtype, random);
+    return status == SPC_OK
+               ? spc__guarded_encode(&b->guards, &b->arrays[array], of,
+                                     b->host[array], shift_bytes(b, array))
+               : status;
 }
 
 /*
@@ -245,7 +241,7 @@ static void fill_stored(spc__feature_fixture *b)
 static spc_status draw_stored(spc__feature_fixture *b)
 {
     const spc__operand *of = &b->operands[SPC__FEATURE_INDEX];
-    spc_status status = lay(b, SPC__FEATURE_INDEX);
+    spc_status status = clear(b, SPC__FEATURE_INDEX);
 
     if (status != SPC_OK || of->rows == 0)
         return status;
@@ -337,8 +333,8 @@ spc_status spc__feature_fixture_fill(spc__feature_fixture *b,
     for (int i = 0; i < SPC__FEATURE_INDEX && status == SPC_OK; i++)
         status = draw_array(b, i, &random);
     if (status == SPC_OK && (status = draw_stored(b)) == SPC_OK &&
-        (status = lay(b, SPC__FEATURE_WORKSPACE)) == SPC_OK)
-        status = lay(b, SPC__FEATURE_OUT);
+        (status = clear(b, SPC__FEATURE_WORKSPACE)) == SPC_OK)
+        status = clear(b, SPC__FEATURE_OUT);
     if (status != SPC_OK)
         return status;
     point_to_arrays(b);
@@ -413,17 +409,15 @@ static spc_status check_rows(const spc__feature_fixture *b, double *error)
 /* Compares the zones of all arrays. */
 static spc_status check_zones(const spc__feature_fixture *b)
 {
-    spc_status status = SPC_OK;
+    int written, which;
+    spc_status status = spc__guarded_check(&written, &which, &b->guards,
+                                           b->arrays, SPC__FEATURE_ARRAYS);
 
-    for (int i = 0; i < SPC__FEATURE_ARRAYS && status == SPC_OK; i++) {
-        int written;
-        status = spc__guarded_check(&written, &b->guards, &b->arrays[i]);
-        if (status == SPC_OK && written != 0)
-            status = fail_wrong(b, "something is written %s %s",
-                                written < 0 ? "before" : "behind",
-                                b->operands[i].name);
-    }
-    return status;
+    return status == SPC_OK && written != 0
+               ? fail_wrong(b, "something is written %s %s",
+                            written < 0 ? "before" : "behind",
+                            b->operands[which].name)
+               : status;
 }
 
 static spc_status check_stored(const spc__feature_fixture *b)
@@ -460,8 +454,7 @@ spc_status spc__feature_fixture_check(const spc__feature_fixture *b,
 void spc__feature_fixture_release(spc__feature_fixture *b)
 {
     drop_draw(b);
-    for (int i = 0; i < SPC__FEATURE_ARRAYS; i++)
-        spc__guarded_release(&b->guards, &b->arrays[i]);
+    spc__guarded_release(&b->guards, b->arrays, SPC__FEATURE_ARRAYS);
     free(b->index);
     spc_map_free(b->map);
     spc_coords_free(b->set);

@@ -220,7 +220,7 @@ static void *result_of(bench *b, const char *name, const char *values,
     *bytes = b->fixture->out.bytes;
     result = malloc(*bytes);
     memcpy(result, b->fixture->host, *bytes);
-    spc__guarded_release(&b->fixture->guards, &packed);
+    spc__guarded_release(&b->fixture->guards, &packed, 1);
     spc_plan_free(plan);
     return result;
 }

@@ -368,13 +368,13 @@ START_TEST(a_byte_that_is_written_beside_an_array_is_seen)
     spc_ctx *ctx = open_ctx("cpu", "", NULL);
     spc__guarded array = {.is_far = _i % 2};
     size_t bytes = 30 + (size_t)(_i / 2);
-    int written = 7;
+    int written = 7, which;
     spc__guards guards;
 
     spc__guards_init(&guards, ctx, 64);
     assert_ok(spc__guarded_lay(&guards, &array, bytes, 16), spc_ctx_error(ctx));
     assert_ok(spc__guarded_fill(&guards, &array, 0), spc_ctx_error(ctx));
-    assert_ok(spc__guarded_check(&written, &guards, &array),
+    assert_ok(spc__guarded_check(&written, &which, &guards, &array, 1),
               spc_ctx_error(ctx));
     ck_assert_int_eq(written, 0);
     size_t zone = guards.zone_bytes[array.is_far];
@@ -382,12 +382,12 @@ START_TEST(a_byte_that_is_written_beside_an_array_is_seen)
                         spc__guarded_end(&array) + zone - 1};
     for (int i = 0; i < LENGTH(at); i++) {
         *at[i] = 0;
-        assert_ok(spc__guarded_check(&written, &guards, &array),
+        assert_ok(spc__guarded_check(&written, &which, &guards, &array, 1),
                   spc_ctx_error(ctx));
         ck_assert_int_eq(written, i < 2 ? -1 : 1);
         *at[i] = (char)SPC__ZONE_BYTE;
     }
-    spc__guarded_release(&guards, &array);
+    spc__guarded_release(&guards, &array, 1);
     ck_assert_int_eq(array.is_far, _i % 2);
     spc_ctx_free(ctx);
 }
