@@ -49,15 +49,20 @@ spc_status spc__coords_alloc(void *out, const spc_coords *coords, size_t bytes,
     size_t zone = coords->zone_bytes;
     char *memory = NULL;
     spc_status status =
+        /* cuMemAlloc() refuses 0 bytes, so an empty array gets one. */
         ops_of(coords)->alloc(coords->ctx->device, (void **)&memory,
                               (bytes ? bytes : 1) + 2 * zone, error);
 
     if (status == SPC_OK && zone > 0) {
         status =
+            /* The gate finds writes outside of an array by zones that lost this
+             * pattern. */
             ops_of(coords)->fill(coords->ctx->device, memory, SPC__COORDS_ZONE,
                                  bytes + 2 * zone, NULL, error);
         memory += zone;
     }
+    /* `out` is the address of a pointer of any type. Writing it through a char
+     * ** would break the rules of aliasing. */
     memcpy(out, &memory, sizeof memory);
     return status;
 }
@@ -91,6 +96,8 @@ static spc_status alloc_arrays(spc_coords *c, spc_error *error)
         (status = spc__coords_alloc(&c->count, c, 4, error)) != SPC_OK ||
         (status = spc__coords_alloc(&c->stats, c, 4 * SPC_INDEX_STATS,
                                     error)) != SPC_OK ||
+        /* Until the first fill, maps and plans see an empty set and no
+         * garbage. */
         (status = ops_of(c)->fill(c->ctx->device, c->count, 0, 4, NULL,
                                   error)) != SPC_OK ||
         (status = ops_of(c)->fill(c->ctx->device, c->stats, 0,
@@ -117,6 +124,8 @@ void spc_coords_free(spc_coords *c)
 {
     if (!c || --c->users > 0)
         return;
+    /* The indexer needs the set's arrays and the arrays need the context, so
+     * the order is from the outside in. */
     spc__regroup_release(c);
     c->indexer->set_destroy(c);
     spc__coords_dealloc(c, c->keys);
@@ -144,6 +153,7 @@ void spc__guard_for(spc__guard *out, const spc_geometry *geometry, bool inverse)
     int64_t before[3], after[3];
 
     spc__geometry_halo(before, after, geometry, inverse);
+    /* Kernels never look into another batch element. */
     out->before[0] = out->after[0] = 0;
     for (int axis = 0; axis < 3; axis++) {
         out->before[1 + axis] = before[axis];
@@ -214,6 +224,7 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         return status;
     if (!(c = calloc(1, sizeof *c)))
         return spc__fail_memory(error, sizeof *c);
+    /* From here on, spc_coords_free() releases what exists. */
     c->ctx = spc__ctx_share(ctx);
     c->users = 1;
     c->zone_bytes = ctx->zone_bytes;
@@ -228,6 +239,8 @@ static spc_status make(spc_coords **out, spc_ctx *ctx, const plan *p,
         c->from = spc__coords_share(p->from);
         c->rule = *p->rule;
     }
+    /* The root needs the rule and the inputs, which are set now. It is found
+     * once, since it does not depend on rows. */
     if (p->from)
         spc__coords_find_root(&c->by, c);
     status = spc__key_layout_choose(&c->key, p->low, p->high, &p->guard, error);
@@ -252,6 +265,7 @@ spc_status spc__coords_create_regrouped(spc_coords **out, spc_ctx *ctx,
     plan p = {
         .capacity = bounds->capacity,
         .guard = bounds->guard,
+        /* The policy makes the indexer record which rows are equal. */
         .duplicates =
             bounds->merges ? SPC_DUPLICATES_SUM : SPC_DUPLICATES_ERROR,
         .regroup = regroup,
@@ -328,6 +342,8 @@ spc_status spc_coords_create_reserved(spc_coords **out, spc_ctx *ctx,
 static spc_status check_batches(int32_t lowest, const int32_t *coords,
                                 int64_t rows, spc_error *error)
 {
+    /* `lowest` comes from the extent. The search for the row runs only to name
+     * it. */
     for (int64_t row = 0; lowest < 0 && row < rows; row++)
         if (coords[4 * row] < 0)
             return spc__fail(error, SPC_ERANGE,
@@ -371,6 +387,7 @@ spc_status spc__coords_fetch(int32_t **out, spc_ctx *ctx, const int32_t *coords,
     spc_status status;
 
     *out = malloc(bytes ? bytes : 1);
+    /* malloc(0) may return NULL, which is no error here. */
     if (!*out)
         return spc__fail_memory(error, bytes);
     status = ops->copy_out(ctx->device, *out, coords, bytes, stream, error);
@@ -404,6 +421,7 @@ spc_status spc_coords_create(spc_coords **out, spc_ctx *ctx,
         *out = NULL;
     if (status != SPC_OK)
         return status;
+    /* The maps of this set are not known yet, so it gets the default guard. */
     guard_all(&guard, HALO);
     if ((status = check_rows(coords, rows, &error)) == SPC_OK &&
         (status = spc__coords_fetch(&host, ctx, coords, rows, stream,
@@ -473,12 +491,16 @@ static spc_status outputs_extent(int32_t *low, int32_t *high, bool *any,
     int64_t bound = spc__geometry_out_shape(g, axis);
     int64_t first = spc__floor_div(*low, s), last = spc__floor_div(*high, s);
 
+    /* 64 bits: a coordinate times a stride can exceed an int before the check
+     * below. */
     spc__geometry_span(least, most, g);
     if (g->rule == SPC_RULE_GENERATIVE) {
         first = *low * s + least[axis];
         last = *high * s + most[axis];
     }
     if (g->rule == SPC_RULE_FOOTPRINT) {
+        /* The first output is rounded up, the last one down: an output counts
+         * only if its window contains the input. */
         first = spc__floor_div(*low - most[axis] + s - 1, s);
         last = spc__floor_div(*high - least[axis], s);
         if (bound > 0 && first < 0)
@@ -520,6 +542,7 @@ static int64_t outputs_bound(const spc_coords *in, const spc_geometry *g,
     int64_t bound = (int64_t)in->reserved * spc__geometry_fan_out(g);
     int64_t places = 1;
 
+    /* The loop stops at the bound, so the product cannot overflow. */
     for (int i = 0; i < 4 && places < bound; i++)
         places *= places_along(g, i - 1, low[i], high[i]);
     return places < bound ? places : bound;
@@ -546,6 +569,7 @@ static spc_status plan_outputs(plan *p, spc_coords *in, const spc_geometry *g,
                                               i - 1, error)) != SPC_OK)
             return status;
     }
+    /* A set without outputs still needs a valid extent for its key layout. */
     for (int i = 1; i < 4 && !any; i++)
         p->low[i] = p->high[i] = 0;
     p->from = in;
@@ -613,6 +637,8 @@ spc_status spc_coords_create_outputs(spc_coords **out, spc_coords *in,
         *out = NULL;
     if (status != SPC_OK)
         return status;
+    /* The derivation runs on the default stream, while the inputs may still be
+     * filled on another one. */
     if ((status = spc__coords_land(in->ctx, in->in_flight, &error)) == SPC_OK &&
         (status = make_outputs(&wide, in, geometry, -1, &error)) == SPC_OK &&
         (status = spc__coords_derive_set(wide, NULL, NULL, &error)) == SPC_OK &&

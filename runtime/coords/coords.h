@@ -4,7 +4,7 @@
  *
  * Keys are in ascending order and unique. Equal rows of the caller are merged,
  * rows out of range are left out, and a status on the device reports both. The
- * number of voxels is also on the device; the host knows it after
+ * number of voxels is also on the device; the host reads it in
  * spc_coords_check. All maps of a level share its set.
  *
  * All arrays are on the device. Arrays indexed by position have rows_padded

@@ -47,6 +47,8 @@ spc_status spc__coords_build(spc_coords *c, const spc__source *source,
 spc_status spc__coords_derive_set(spc_coords *c, const spc__source *rows,
                                   void *stream, spc_error *error)
 {
+    /* Kernels can derive from the rows of the root, so the inputs matter only
+     * without them. */
     spc_status status = rows ? SPC_OK : spc__coords_need_filled(c->from, error);
 
     if (status == SPC_OK)
@@ -124,6 +126,8 @@ spc_status spc_coords_merge_features(const spc_coords *c, void *features,
     spc_status status = spc__need(c ? spc__error_of(c->ctx) : NULL, __func__,
                                   "coords", c, "features", features, NULL);
 
+    /* Under the other policies no row was merged, so the features are
+     * complete. */
     if (status != SPC_OK || c->duplicates < SPC_DUPLICATES_SUM)
         return status;
     if (c->regroup)
@@ -152,6 +156,8 @@ static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
     int at = 0;
 
     for (int i = 1; i < 4; i++)
+        /* Each axis has the first bad row of its own. The smallest of them is
+         * the first bad row of all. */
         if (bad_row[i] < bad_row[at])
             at = i;
     return spc__fail(
@@ -175,6 +181,7 @@ static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
                          "policy than SPC_DUPLICATES_ERROR",
                          spc__count(count, "row"), second);
     const int32_t *c = host + 4 * (size_t)second;
+    /* Ends at the latest at row `second` itself. */
     while (memcmp(host + 4 * (size_t)first, c, 16) != 0)
         first++;
     return spc__fail(error, SPC_EDUPLICATE,
@@ -186,6 +193,8 @@ static spc_status fail_duplicate(const spc_coords *set, const int32_t *stats,
 static spc_status judge(const spc_coords *c, const int32_t *stats,
                         const int32_t *host, spc_error *error)
 {
+    /* The order matters: with too many rows nothing was stored, and the other
+     * counters mean nothing. */
     if (stats[SPC_INDEX_ROWS] < 0)
         return spc__fail(error, SPC_ECAPACITY,
                          "a count of %d rows: the set holds none",
@@ -211,6 +220,7 @@ spc_status spc__coords_inspect(spc_coords *c, const int32_t *host, void *stream,
     int32_t stats[SPC_INDEX_STATS], count;
     spc_status status;
 
+    /* Both copies are enqueued before one synchronisation. */
     if ((status = spc__device_ops_of(device)->copy_out(
              device, stats, c->stats, sizeof stats, stream, error)) != SPC_OK ||
         (status = spc__device_ops_of(device)->copy_out(device, &count, c->count,

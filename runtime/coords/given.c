@@ -49,6 +49,9 @@ static void add_targets(target *all, int64_t *count, const spc_geometry *g,
 
     for (int i = 0; i < 3; i++)
         at[1 + i] = (int32_t)spc__floor_div(voxel[1 + i], g->stride[i]);
+    /* The choice is by the hash of the output voxel, so all inputs of a voxel
+     * agree on it. The upper half is used for the choice; the whole hash ranks
+     * the result. */
     uint64_t draw = hash(at) >> 32;
     int axis = 1 + (int)(draw / 4 % 3);
     if (draw % 4 == 0)
@@ -64,6 +67,7 @@ static int64_t keep_distinct(int32_t *out, const target *all, int64_t count)
 {
     int64_t kept = 0;
 
+    /* Equal voxels have equal ranks and are neighbours after the sort. */
     for (int64_t i = 0; i < count; i++)
         if (i == 0 || memcmp(all[i].at, all[i - 1].at, sizeof all[i].at) != 0)
             memcpy(out + 4 * kept++, all[i].at, sizeof all[i].at);
@@ -74,6 +78,8 @@ spc_status spc__given_draw(int32_t **out, int64_t *rows,
                            const spc_geometry *geometry, const int32_t *coords,
                            int64_t count, spc_error *error)
 {
+    /* Two targets a voxel at most. One byte more, since malloc(0) may return
+     * NULL. */
     size_t bytes = 2 * (size_t)count * sizeof(target) + 1;
     target *all = malloc(bytes);
     int64_t added = 0;

@@ -59,6 +59,7 @@ static void place_fields(spc_index_key *out, const int bits[4])
         shift += bits[i];
     }
     out->bits = shift;
+    /* All ones of the used bits: a shift by 64 would be undefined. */
     out->none = shift < 64 ? ((spc_u64)1 << shift) - 1 : ~(spc_u64)0;
 }
 

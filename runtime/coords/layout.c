@@ -59,9 +59,13 @@ void spc__map_layout_release(const spc_map *map, spc__map_layout *layout)
 spc_status spc__map_layout_alloc(spc__map_layout *layout, const spc_map *map,
                                  spc_error *error)
 {
+    /* Arrays are sized for the reserved rows, so that spc_coords_set_capacity()
+     * needs no allocation and addresses stay valid. */
     size_t rows = (size_t)map->to->reserved_padded;
     spc_status status = SPC_OK;
 
+    /* The plain order is that of the set, which owns the array. spc_map_free()
+     * clears the pointer before it releases the layout. */
     if (!layout->sorted)
         layout->order = map->to->order;
     else
@@ -134,6 +138,8 @@ find_layout(const spc_map *map, const spc__row_order *order, int group)
     const spc__map_layout *layout = map->sorted;
 
     if (!order)
+        /* The plain layout always exists, but counts as prepared only with an
+         * index. */
         return map->plain.index ? &map->plain : NULL;
     while (layout && (layout->sorted != order || layout->group != group))
         layout = layout->next;
@@ -194,6 +200,8 @@ static spc_status alloc_sorted(spc__map_layout *layout, const spc_map *map,
 {
     spc_status status = spc__map_layout_alloc(layout, map, error);
 
+    /* Groups are prepared in ascending order (spc__map_prepare), so group 0
+     * exists by now. */
     if (status != SPC_OK || layout->group == 0)
         return status == SPC_OK ? spc__map_index_alloc(layout, map, error)
                                 : status;
@@ -219,6 +227,8 @@ static spc_status add_sorted(spc_map *map, const spc__row_order *order,
         spc__map_is_filled(map))
         status = indexer->fill(map, layout, stream, error);
     if (status == SPC_OK) {
+        /* Linked last: a layout that failed halfway must not be found by a
+         * plan. */
         layout->next = map->sorted;
         map->sorted = layout;
         return SPC_OK;
@@ -247,6 +257,8 @@ static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
     spc__map_tiles *tiles = NULL;
     spc_status status;
 
+    /* Rows are padded to SPC_ROW_PAD, so a tile whose size divides it never
+     * reads past the end. */
     if (tile_rows < 0 || SPC_ROW_PAD % tile_rows != 0)
         return spc__fail(error, SPC_EINVAL,
                          "a map cannot have tiles of %d rows: the size must "
@@ -254,6 +266,7 @@ static spc_status add_tiles(spc_map *map, spc__map_layout *layout,
                          tile_rows, SPC_ROW_PAD);
     if ((status = create_tiles(&tiles, map, tile_rows, error)) != SPC_OK)
         return status;
+    /* Otherwise the table is made when the map is filled. */
     if (spc__map_is_filled(map))
         status = map->in->indexer->tile(map, layout, tiles, stream, error);
     if (status != SPC_OK) {
@@ -342,6 +355,8 @@ bool spc__map_view(spc_map_view *out, const spc_map *map, const char *order,
 
 void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows)
 {
+    /* The index may exist, but it is hidden, so that these kernels do not
+     * depend on what other plans prepared. */
     view_layout(out, map, &map->plain, NULL);
     out->index = NULL;
     out->tile_rows = tile_rows;
@@ -350,11 +365,12 @@ void spc__map_view_rows(spc_map_view *out, const spc_map *map, int tile_rows)
 
 /* ---- pairs by offset -------------------------------------------------- */
 
-/* Entries for so many rows; map.c checks that they fit an int. */
+/* Entries for this number of rows; map.c checks that they fit an int. */
 static size_t pair_capacity(const spc_map *map, int rows_padded)
 {
     if (map->geometry.rule == SPC_RULE_RADIUS)
         return (size_t)spc__radius_capacity(map);
+    /* Upper bound: every row has every offset. */
     return (size_t)map->offsets * (size_t)rows_padded;
 }
 
@@ -444,6 +460,8 @@ bool spc__map_triplets_view(spc_triplets_view *out, const spc_map *map)
 
 spc_status spc__map_create_transposed(spc_map **out, const spc_map *map)
 {
+    /* The rows and the inputs change sides together with the direction, so the
+     * geometry stays the same. */
     return map->inverse
                ? spc_map_create(out, map->to, map->in, &map->geometry)
                : spc_map_create_inverse(out, map->to, map->in, &map->geometry);
@@ -461,6 +479,8 @@ spc_status spc__map_refill(const spc_map *map, bool first_is_filled,
         status = indexer->list(map, map->plain.pairs, stream, error);
     for (const spc__map_layout *layout = map->sorted;
          layout && status == SPC_OK; layout = layout->next) {
+        /* The launch that built the map may have filled the first one already
+         * (build() in map.c). */
         if (layout != map->sorted || !first_is_filled)
             status = indexer->fill(map, layout, stream, error);
         if (status == SPC_OK)

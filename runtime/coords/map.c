@@ -14,6 +14,8 @@
 
 /* ---- creating --------------------------------------------------------- */
 
+/* Kernels index a table by offset * padded rows + row in an int, so the bound
+ * includes the padding of the rows. */
 static spc_status check_entries(int64_t rows, int offsets, spc_error *error)
 {
     if (rows <= INT32_MAX / offsets - SPC_ROW_PAD)
@@ -55,6 +57,8 @@ static spc_status check_sets(const spc_coords *in, const spc_coords *to,
     if (in->ctx != to->ctx)
         return spc__fail(error, SPC_EINVAL,
                          "the two sets belong to two contexts");
+    /* The build of a submanifold map sorts one set and uses it for both
+     * sides. */
     if (g->rule != SPC_RULE_GIVEN && (g->rule == SPC_RULE_SUBM) != (in == to))
         return spc__fail(error, SPC_EINVAL,
                          in == to ? "inputs and outputs are one set: only the "
@@ -75,6 +79,7 @@ static void describe(spc_map *map, spc_coords *in, spc_coords *to,
                      const spc_geometry *geometry, bool inverse)
 {
     map->ctx = in->ctx;
+    /* The map keeps both sets alive: the caller may free its handles first. */
     map->in = spc__coords_share(in);
     map->to = spc__coords_share(to);
     map->geometry = *geometry;
@@ -107,6 +112,7 @@ static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
     describe(map, in, to, geometry, inverse);
     status = spc__map_layout_alloc(&map->plain, map, error);
     if (status == SPC_OK)
+        /* After describe(), spc_map_free() can release a map in any state. */
         status = in->indexer->map_create(map, error);
     if (status == SPC_OK)
         *out = map;
@@ -150,6 +156,8 @@ spc_status spc_map_create_inverse(spc_map **out, spc_coords *in, spc_coords *to,
 
 void spc__map_turn(spc_map *map, spc_map *inverse)
 {
+    /* Only the searches of these rules can write both directions. A map belongs
+     * to at most one such pair. */
     spc_rule rule = map->geometry.rule;
 
     if ((rule != SPC_RULE_FLOOR && rule != SPC_RULE_FOOTPRINT) ||
@@ -184,8 +192,11 @@ void spc_map_free(spc_map *map)
 {
     if (!map)
         return;
+    /* Attachments point into layouts, so they go first. */
     release_attachments(map);
     unlink_turned(map);
+    /* Its indexer, its memory and its context are reached through the sets, so
+     * those go last. */
     map->in->indexer->map_destroy(map);
     for (spc__map_layout *next, *layout = map->sorted; layout; layout = next) {
         next = layout->next;
@@ -203,6 +214,8 @@ void spc_map_free(spc_map *map)
 
 bool spc__map_is_filled(const spc_map *map)
 {
+    /* A change of capacity moves the rows of every layout, since kernels read
+     * them at a pitch of rows_padded. */
     return map->filled && map->in_rows == map->in->capacity &&
            map->to_rows == map->to->capacity;
 }
@@ -227,9 +240,12 @@ spc_status spc__map_need_filled(const spc_map *map, spc_error *error)
 static spc_status build(spc_map *map, const spc__source *source,
                         bool index_only, void *stream, spc_error *error)
 {
+    /* The indexer fills the first sorted layout together with the map, which
+     * saves a launch. */
     const spc__map_layout *first = index_only ? NULL : map->sorted;
     spc_status status = SPC_OK;
 
+    /* With a source, the build fills the set itself. */
     if (source == NULL &&
         (status = spc__coords_need_filled(map->in, error)) == SPC_OK)
         status = spc__coords_need_filled(map->to, error);
@@ -273,9 +289,13 @@ spc_status spc_map_update(spc_map *map, const int32_t *coords,
     if (status != SPC_OK)
         return status;
     status = check_update(map, coords, count, rows, &error);
+    /* A refused update leaves the map as it was, and its count of pairs remains
+     * exact. */
     map->counted = map->counted && status != SPC_OK;
     if (status == SPC_OK)
         status = build(map, coords ? &source : NULL, false, stream, &error);
+    /* Set after a failure as well: the kernels before the failing one may still
+     * run. */
     map->in_flight = true;
     map->to->in_flight |= coords != NULL;
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
@@ -283,6 +303,8 @@ spc_status spc_map_update(spc_map *map, const int32_t *coords,
 
 spc_coords *spc__map_scene_set(const spc_map *map)
 {
+    /* A derived set cannot be the scene. Only if neither is derived, as with
+     * GIVEN, does the direction decide. */
     if (map->to->from == map->in)
         return map->in;
     if (map->in->from == map->to)
@@ -299,6 +321,7 @@ static spc_coords *other_set(const spc_map *map)
 static spc_status rebuild_other(spc_coords *other, void *stream,
                                 spc_error *error)
 {
+    /* A generated set has no rule to derive it by, but it owns its rows. */
     spc__source drawn = {other->data, NULL, other->capacity};
 
     return other->from ? spc__coords_derive_set(other, NULL, stream, error)
@@ -345,9 +368,13 @@ static spc_status inspect(spc_map *map, const int32_t *host, void *stream,
     spc_coords *scene = spc__map_scene_set(map), *other = other_set(map);
 
     if (map->geometry.rule == SPC_RULE_RADIUS)
+        /* Clouds of points have no keys, so their own check replaces that of
+         * the sets. */
         return spc__radius_inspect(map, stream, error);
     spc_status status = spc__coords_inspect(scene, host, stream, error);
 
+    /* An error of the scene comes first: it is often the cause of one in the
+     * derived set. */
     if (status == SPC_OK && other != scene)
         status = spc__coords_inspect(other, NULL, stream, error);
     return status == SPC_OK
@@ -364,6 +391,8 @@ spc_status spc_map_check(spc_map *map, void *stream)
         return status;
     if ((status = spc__map_need_filled(map, &error)) == SPC_OK)
         status = inspect(map, NULL, stream, &error);
+    /* After these two errors nothing was waited for. Any other result follows a
+     * synchronisation, also a report of bad rows. */
     map->in_flight &= status == SPC_ESTATE || status == SPC_EDEVICE;
     return status == SPC_OK ? status : spc__ctx_fail(map->ctx, &error);
 }
@@ -399,6 +428,7 @@ static spc_status given_set(spc_coords **out, spc_ctx *ctx,
 {
     spc__guard guard;
 
+    /* The inverse map searches this set. */
     spc__guard_for(&guard, geometry, true);
     spc_status status =
         spc__coords_create_exact(out, ctx, given, rows, &guard, error);
@@ -438,6 +468,8 @@ static spc_status make_other(spc_coords **out, spc_coords *scene,
         *out = spc__coords_share(scene);
         return SPC_OK;
     }
+    /* The other set is derived from this one, so it must be filled and checked
+     * first. A submanifold map fills it later, in its own launch. */
     status =
         spc__coords_build_checked(scene, source->coords, host, NULL, error);
     if (status != SPC_OK)
@@ -472,12 +504,15 @@ static spc_status map_layer(spc_map **out, spc_coords *scene,
     if (status == SPC_OK)
         status = create(&map, ends ? other : scene, ends ? scene : other, g,
                         spc__conv_is_inverse(conv), error);
+    /* The map has a reference of its own now. */
     spc_coords_free(other);
     if (status == SPC_OK)
         status = build(map, subm ? &source : NULL, true, stream, error);
     if (status == SPC_OK)
         status = inspect(map, host, stream, error);
     if (status == SPC_OK) {
+        /* The coordinates were just inspected, so the number of pairs is exact
+         * until the map is filled again. */
         map->counted = true;
         *out = map;
         map = NULL;

@@ -76,6 +76,8 @@ bool spc__map_choice(spc__attrs *config, spc_ctx *ctx,
     if (ctx->cache == NULL || (choice = malloc(sizeof *choice)) == NULL)
         return false;
     found = find_record(choice, ctx, geometry, inverse);
+    /* A record of another template version may name parameters that no longer
+     * exist. */
     if (found && !is_current(ctx, &choice->trial) &&
         permit(ctx, geometry, inverse, &choice->trial.config, &error) !=
             SPC_OK) {

@@ -81,6 +81,8 @@ static void unsort(int32_t *out, const spc_map *map, int count,
 
     memset(out, 0xff, 4 * rows * (size_t)map->offsets);
     for (size_t k = 0; k < (size_t)map->offsets; k++)
+        /* Padding positions have order -1, which as size_t is beyond every
+         * row. */
         for (size_t p = 0; p < (size_t)count; p++)
             if ((size_t)order[p] < rows)
                 out[k * rows + (size_t)order[p]] = index[k * padded + p];
@@ -123,12 +125,16 @@ spc_status spc_map_download(int32_t *index, const spc_map *map)
     if (map->to->capacity > 0 && index == NULL)
         return spc__need(spc__error_of(map->ctx), __func__, "index", index,
                          NULL);
+    /* The copies below use the default stream, which does not wait for the
+     * caller's. */
     if ((status = spc__map_need_filled(map, &error)) != SPC_OK ||
         (status = spc__coords_land(map->ctx, map->in_flight, &error)) != SPC_OK)
         return spc__ctx_fail(map->ctx, &error);
     size_t rows = (size_t)map->to->rows_padded;
     size_t bytes = 4 * rows * (size_t)(1 + map->offsets);
     int32_t *host = malloc(bytes), count = 0;
+    /* Downloading must not change what is prepared, so a missing index belongs
+     * to a copy of the layout. */
     spc__map_layout plain = map->plain;
 
     if (!host)

@@ -3,9 +3,8 @@
  * order.c - sorted row orders, and the digest that each sorts rows by.
  *
  * A tile costs as many steps as its rows have offsets between them, so rows
- * with
- * similar masks should be neighbours. Rows are sorted by the Gray rank of a
- * digest of their mask (Gray codes: neighbours differ in one bit). A digest
+ * with similar masks should be neighbours. Rows are sorted by the Gray rank of
+ * a digest of their mask (Gray codes: neighbours differ in one bit). A digest
  * shorter than the mask sorts faster. For large tiles it also sorts better:
  * separating rows that share nearly all offsets costs more than it gains. Which
  * offsets may share a bit depends on the scene:
@@ -62,6 +61,8 @@ static int sign(int value)
 
 static void opposites(int unit[3], const int offset[3])
 {
+    /* The first coordinate that is not 0 decides the sign, so an offset and its
+     * opposite get the same unit. */
     int side = sign(offset[0] ? offset[0] : offset[1] ? offset[1] : offset[2]);
 
     for (int i = 0; i < 3; i++)
@@ -71,6 +72,8 @@ static void opposites(int unit[3], const int offset[3])
 static void lines(int unit[3], const int offset[3], int axis)
 {
     memcpy(unit, offset, 3 * sizeof *unit);
+    /* In the plane z = 0 the line splits in two at the centre: its halves get
+     * the signs -1 and 1. */
     unit[axis] = offset[2] == 0 ? sign(offset[axis]) : 0;
 }
 
@@ -112,6 +115,8 @@ const char *spc__row_order_names(void)
 
 bool spc__row_order_is_apart(const char *name)
 {
+    /* Orders of gray codes with one group share the kernel that builds the map.
+     * The others have kernels of their own. */
     const spc__row_order *order = spc__row_order_find(name);
 
     return order && (order->by != SPC_INDEX_BY_GRAY || order->groups > 1);
@@ -124,6 +129,7 @@ int spc__row_order_groups(const spc__row_order *order)
 
 int spc__group_begin(int group, int groups, int offsets)
 {
+    /* Sizes of groups differ by at most one. */
     return (int)((long long)offsets * group / groups);
 }
 
@@ -147,6 +153,9 @@ static int compare(const void *a, const void *b)
 {
     const ranked *one = a, *two = b;
 
+    /* Sorting is from the most significant bit on: far before near, steep
+     * before level, and the plane z = 0 last. The number makes the order total,
+     * so that qsort is deterministic. */
     if (one->flat != two->flat)
         return one->flat - two->flat;
     if (one->far != two->far)
@@ -198,6 +207,9 @@ static int rank_offsets(ranked *out, const spc__row_order *order,
                       .flat = !order->splits && offset[2] == 0};
         order->unit(r->unit, offset);
     }
+    /* All offsets of a unit must sort by the same distance, else they would not
+     * be neighbours. Quadratic, but done once a map, with at most
+     * SPC_MAX_OFFSETS offsets. */
     for (int i = 0; i < count; i++)
         for (int j = 0; j < count; j++)
             if (same_unit(&out[i], &out[j]) && out[j].far > out[i].far)
@@ -243,6 +255,8 @@ static int unit_bits(uint32_t *bit_of, const spc__row_order *order,
 
     if (units == 0)
         return 0;
+    /* Every bit has `size` or `size + 1` units. The nearest bits have fewer, so
+     * that the far units, which are rare, share one. */
     int bits = units < limit ? units : limit;
     int size = units / bits, nearest = (bits - units % bits) * size;
     for (int i = 0; i < count; i++) {
@@ -324,9 +338,12 @@ int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
     int offsets = spc_geometry_offset_count(geometry);
     int begin = spc__group_begin(group, order->groups, offsets);
     int end = spc__group_begin(group + 1, order->groups, offsets);
+    /* A digest of SPC__DIGEST_FEW bits saves a pass of the sort, which is
+     * enough for a kernel of 3 x 3 x 3. */
     int limit = offsets <= 27 ? SPC__DIGEST_FEW : SPC__DIGEST_MANY;
     plane planes[SPC__DIGEST_MANY];
     int across =
+        /* A third of the bits remains for the lines. */
         order->planes ? list_planes(planes, geometry, limit * 2 / 3) : 0;
 
     memset(bit_of, 0, (size_t)offsets * sizeof *bit_of);
@@ -366,6 +383,7 @@ static int morton_bits(uint32_t *bit_of, const spc_index_key *key)
 {
     int at[SPC__KEY_BITS], count = 0, level = 0, bits;
 
+    /* The batch on top keeps the elements apart. */
     for (int i = field_bits(key, 0) - 1; i >= 0; i--)
         at[count++] = key->shift[0] + i;
     for (int i = 1; i < 4; i++)
@@ -391,6 +409,7 @@ spc_status spc__row_order_describe(spc__map_layout *out,
                                    spc_error *error)
 {
     int offsets = spc_geometry_offset_count(geometry);
+    /* The array serves offsets or the bits of a key, whichever are more. */
     int bits = offsets > SPC__KEY_BITS ? offsets : SPC__KEY_BITS;
 
     out->sorted = order;

@@ -29,6 +29,8 @@ static void from_inputs(spc__derivation *out, const spc_coords *c)
         out->kernel[i] = g->kernel[i];
         out->stride[i] = g->stride[i];
         out->dilation[i] = g->dilation[i];
+        /* The origin is the offset of the first place, which is minus the
+         * padding. */
         out->padding[i] = -spc__geometry_origin(g, i);
     }
 }
@@ -53,6 +55,9 @@ typedef struct outputs {
 
 static outputs outputs_of(const spc__derivation *d, int axis, int64_t i)
 {
+    /* From i = o s - p + r with 0 <= r < k: o is at least (i + p - k + 1) / s,
+     * rounded up, and at most (i + p) / s. The ceiling is written as -floor of
+     * the negative. */
     int64_t top = i + d->padding[axis], s = d->stride[axis];
 
     return (outputs){-spc__floor_div(d->kernel[axis] - 1 - top, s),
@@ -78,8 +83,11 @@ static bool same_along(const spc__derivation *all, const spc__derivation *then,
     const spc_index_key *key = &all->root->key;
     int64_t low = key->low[1 + axis], high = spc__key_high(key, 1 + axis);
 
+    /* Without a bound, the formula of root.h is exact. */
     if (first_bound == 0)
         return true;
+    /* Too long to walk: the set is derived from its inputs, which is always
+     * right. */
     if (high - low >= WALK_MOST)
         return false;
     for (int64_t i = low; i <= high; i++) {
@@ -106,6 +114,8 @@ static bool join_axis(spc__derivation *out, const spc__derivation *first,
     int64_t padding = first->padding[i] + s * then->padding[i];
     int64_t most = larger(kernel, larger(stride, padding));
 
+    /* A stride longer than the kernel leaves gaps in the inner rule, and then
+     * the combined window has gaps that no single kernel has. */
     if (first->dilation[i] != 1 || then->dilation[i] != 1 ||
         (first->kernel[i] < s && then->kernel[i] > 1) ||
         most > SPC__GEOMETRY_MOST || padding < -SPC__GEOMETRY_MOST)
@@ -133,6 +143,8 @@ static bool go_up(spc__derivation *out, const spc_coords *c)
         !is_joined(&inputs->rule))
         return false;
     from_inputs(&first, inputs);
+    /* Recorded before both become footprints, since two floors combine to a
+     * floor. */
     bool floors = first.rule == SPC_RULE_FLOOR && then.rule == SPC_RULE_FLOOR;
     floor_as_footprint(&first);
     floor_as_footprint(&then);
@@ -151,6 +163,8 @@ static bool go_up(spc__derivation *out, const spc_coords *c)
 void spc__coords_find_root(spc__derivation *out, const spc_coords *c)
 {
     from_inputs(out, c);
+    /* Each step moves the root one set up, so this ends at a set without
+     * inputs. */
     while (go_up(out, c))
         ;
 }

@@ -95,9 +95,12 @@ static void fill_on_host(const spc_rows_args *args)
 {
     int rows = args->count ? *args->count : args->rows;
 
+    /* A count on the device cannot be refused here. An impossible one gives an
+     * empty layout. */
     if (rows < 0 || rows > args->rows)
         rows = 0;
     for (int i = 0; i < args->rows_padded; i++) {
+        /* Padding has no input and an empty mask, as in a map. */
         args->order[i] = i < rows ? i : -1;
         args->mask[i] = i < rows;
     }
@@ -115,6 +118,7 @@ static spc_status launch(const spc_ctx *ctx, spc__kernel *kernel,
 {
     unsigned blocks =
         (unsigned)(args->rows_padded + SPC_ROWS_THREADS - 1) / SPC_ROWS_THREADS;
+    /* Threads loop over the rows, so fewer blocks suffice. */
     unsigned most = BLOCKS * (unsigned)ctx->info.multiprocessors;
     spc__launch how = {
         .grid_x = most > 0 && most < blocks ? most : blocks,
@@ -137,6 +141,7 @@ spc_status spc__rows_load(spc__kernel **out, spc_ctx *ctx, spc_error *error)
     spc__attrs problem;
 
     *out = NULL;
+    /* NULL makes spc__rows_fill use the host. */
     if (spc__device_ops_of(ctx->device)->builds_maps_on_host)
         return SPC_OK;
     spc__rows_problem(&problem);

@@ -27,6 +27,8 @@ static const spc__voxeliser *voxeliser_of(const spc_voxels *v)
 
 /* ---- checks -------------------------------------------------------------- */
 
+/* Rounded: in floating point, the quotient of a whole number of voxels may be
+ * slightly less than that number. */
 int spc__voxel_cells(double low, double high, double voxel)
 {
     return (int)lround((high - low) / voxel);
@@ -35,6 +37,7 @@ int spc__voxel_cells(double low, double high, double voxel)
 spc_status spc__voxel_axis_check(double low, double high, double voxel,
                                  int axis, spc_error *error)
 {
+    /* The negated comparisons also refuse NaN. */
     if (!(voxel > 0) || !(low < high) || !isfinite(voxel) || !isfinite(low) ||
         !isfinite(high))
         return spc__fail(error, SPC_EINVAL,
@@ -58,6 +61,8 @@ static spc_status check_features(const spc_voxelisation *how, spc_error *error)
                          "unknown kind %d of features: expected "
                          "SPC_VOXELS_MEAN or SPC_VOXELS_POINTS",
                          (int)how->features);
+    /* 0 means all points, which only a mean can have, as an array of points
+     * needs a size. */
     if (how->points < !mean || how->points > POINTS_MOST)
         return spc__fail(error, SPC_EINVAL,
                          "%d points of a voxel: expected %d to %d", how->points,
@@ -98,6 +103,8 @@ static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
     spc_coords_options o = SPC_COORDS_OPTIONS_INIT;
 
     o.capacity = points;
+    /* No map searches this set, so it gets the smallest halo; 0 would mean the
+     * default. */
     o.halo = 1;
     o.duplicates = SPC_DUPLICATES_MEAN; /* the set then records equal rows */
     o.high[0] = v->how.batches - 1;
@@ -114,6 +121,8 @@ static spc_status reserve(spc_voxels *v, int64_t points, spc_error *error)
 /* Keeps this number and its multiples within int. */
 static int plane_of(const spc_voxels *v)
 {
+    /* The device gives a point without a voxel one of its own past the grid:
+     * point i goes to plane i / `plane` (voxelise.cu.lua). */
     int64_t plane = (int64_t)v->cells[1] * v->cells[2];
 
     return plane < INT32_MAX ? (int)plane : v->cells[1];
@@ -132,6 +141,7 @@ static spc_status alloc_arrays(spc_voxels *v, spc_error *error)
     size_t element = spc__dtype_of(v->how.dtype)->bytes;
     spc_status status;
 
+    /* One row a point, while the results below have one a voxel. */
     if ((status = take(&v->list, v, 16 * (size_t)v->set->capacity, error)) !=
             SPC_OK ||
         (status = take(&v->stats, v, 4 * SPC_VOXELISE_STATS, error)) !=
@@ -214,6 +224,7 @@ void spc_voxels_free(spc_voxels *v)
 {
     if (!v)
         return;
+    /* Without a set there are no arrays, since its allocator makes them. */
     if (v->set) {
         voxeliser_of(v)->destroy(v);
         spc__coords_dealloc(v->set, v->list);
@@ -240,6 +251,8 @@ static spc_status check_update(const spc_voxels *v, const float *points,
     if (points == NULL && (count || rows > 0))
         return spc__fail(error, SPC_EINVAL,
                          "cannot make voxels without points");
+    /* A caller may slice a buffer of bytes. A misaligned read would be a fault
+     * on the device. */
     if ((uintptr_t)points % 4 != 0 || (uintptr_t)count % 4 != 0)
         return spc__fail(error, SPC_EINVAL,
                          "points and their count must start at a multiple of 4 "
@@ -290,6 +303,8 @@ static spc_status update(spc_voxels *v, const float *points,
         .list = v->list,
         .stats = v->stats,
     };
+    /* The count of points is also that of the list: every point has a row, even
+     * one without a voxel. */
     spc__source source = {v->list, count, (int)rows};
     spc_status status;
 
@@ -322,6 +337,8 @@ spc_status spc_voxels_update(spc_voxels *v, const float *points,
 static spc_status judge(const spc_voxels *v, const spc_voxels_info *info,
                         int first_bad, spc_error *error)
 {
+    /* In this order, since after an error of the count the other numbers mean
+     * nothing. Points left out come last: everything else is valid then. */
     if (info->points < 0)
         return spc__fail(error, SPC_ECAPACITY,
                          "a count of %lld points: none became a voxel",
@@ -367,8 +384,11 @@ static spc_status check(spc_voxels *v, spc_voxels_info *info, void *stream,
         .points = v->set->asked,
         .outside = stats[SPC_VOXELISE_OUTSIDE],
         .bad = stats[SPC_VOXELISE_BAD],
+        /* The set counts each parked point as a voxel. */
         .voxels = v->set->rows - stats[SPC_VOXELISE_PARKED],
     };
+    /* Kept by atomic maximum, counted down, so that zeroed statistics mean
+     * "none" (voxelise_abi.h). */
     return judge(v, info, INT32_MAX - stats[SPC_VOXELISE_BAD_POINT], error);
 }
 

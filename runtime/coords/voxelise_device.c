@@ -8,6 +8,7 @@
 #include "coords/voxelise.h"
 #include <stdlib.h>
 
+/* The emulation runs each thread as a fiber, so it gets smaller blocks. */
 enum { THREADS = 256, EMULATED_THREADS = 64 };
 
 typedef struct voxelise_work {
@@ -66,6 +67,8 @@ static spc_status device_list(const spc_voxels *v,
                               spc_error *error)
 {
     const voxelise_work *w = v->work;
+    /* The host does not know a count on the device, so the grid covers the
+     * capacity. */
     int64_t points = args->count ? args->capacity : args->rows;
 
     return launch(v, w->list,

@@ -29,6 +29,8 @@ static void note_bad(const spc_voxelise_args *args, int point)
 {
     int32_t *first = args->stats + SPC_VOXELISE_BAD_POINT;
     int32_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
+    /* Counted down, so that the maximum is the first point and the cleared
+     * value 0 means none. */
     int32_t mine = INT32_MAX - point;
 
     __atomic_fetch_add(args->stats + SPC_VOXELISE_BAD, 1, __ATOMIC_RELAXED);
@@ -42,6 +44,8 @@ static int batch_of(const spc_voxelise_args *args, const float *point)
 {
     float b = args->batched ? point[0] : 0;
 
+    /* The comparison refuses NaN. The range is checked before the cast, which
+     * is undefined for values outside int. */
     if (!(b >= 0 && b < (float)args->batches) || (float)(int)b != b)
         return -1;
     return (int)b;
@@ -57,6 +61,8 @@ static bool cell_of(int32_t *cell, const spc_voxelise_args *args,
                     const float *at)
 {
     for (int a = 0; a < 3; a++) {
+        /* In float, like the kernel: all devices put a point into the same
+         * voxel. */
         float q = (at[a] - args->low[a]) / args->size[a];
         if (!(q >= 0 && q < (float)args->cells[a]))
             return false;
@@ -73,6 +79,8 @@ static void list_point(const spc_voxelise_args *args, int i)
 
     if (voxel[0] < 0 || !is_numbers(at)) {
         note_bad(args, i);
+        /* -1 in every field is outside any extent, so the set leaves the row
+         * out. */
         memset(voxel, 0xff, sizeof voxel);
     } else if (!cell_of(voxel + 1, args, at)) {
         __atomic_fetch_add(args->stats + SPC_VOXELISE_OUTSIDE, 1,
@@ -104,6 +112,8 @@ static const float *row_of(const spc_voxelise_args *args, int point)
 static void mean_of(float *out, const spc_voxelise_args *args,
                     const int *points, int count)
 {
+    /* Added in the order of the points, since all devices give the same
+     * bits. */
     memcpy(out, row_of(args, points[0]), sizeof(float) * (size_t)args->columns);
     for (int i = 1; i < count; i++)
         for (int c = 0; c < args->columns; c++)
@@ -127,6 +137,7 @@ static void fill_features(const spc_voxelise_args *args, const spc__dtype *type,
         return;
     }
     for (int i = 0; i < args->most; i++)
+        /* Places after the last point are zeros. */
         type->encode(to + (size_t)i * each,
                      i < count ? row_of(args, points[i]) : zeros, columns);
 }
@@ -137,6 +148,8 @@ static void fill_voxel(const spc_voxelise_args *args, const spc__dtype *type,
     int count;
     const int *points = points_of(&count, args, voxel);
 
+    /* `order` has the first point of the voxel, and all its points have the
+     * same coordinate. */
     memcpy(args->coords + 4 * (size_t)voxel,
            args->list + 4 * (size_t)args->order[voxel], 16);
     args->points_of[voxel] = count;
@@ -165,6 +178,8 @@ static void run_chunk(void *payload, int64_t chunk)
 
 static spc_status run(const spc_voxels *v, loop *l, int most, spc_error *error)
 {
+    /* A count above the capacity is reported by spc_voxels_check(). Here it
+     * must only not overrun the arrays. */
     l->count = l->count < most ? l->count : most;
     int chunks = (l->count + CHUNK - 1) / CHUNK;
     return spc__host_spread(v->ctx, chunks, run_chunk, l)

@@ -11,6 +11,8 @@
 
 static void box_of(int out[3], const spc_geometry *g)
 {
+    /* A list counts as a box of length offset_count along x, so that templates
+     * loop over both in the same way. */
     for (int i = 0; i < 3; i++)
         out[i] = g->offset_count == 0 ? g->kernel[i]
                  : i == 0             ? g->offset_count
@@ -19,6 +21,8 @@ static void box_of(int out[3], const spc_geometry *g)
 
 static spc__index_runs flat_runs(int count, int length)
 {
+    /* Batches of 2 or 3 runs. 2 only where 3 leaves a remainder and 2 does
+     * not. */
     int batch = count % 3 != 0 && count % 2 == 0 ? 2 : count < 3 ? count : 3;
 
     return (spc__index_runs){length, batch, (count + batch - 1) / batch};
@@ -37,10 +41,13 @@ static spc__index_runs runs_of_planes(int planes, int runs, int length)
 
 spc__index_runs spc__index_choose_runs(const spc_geometry *g, bool inverse)
 {
+    /* Consecutive keys along z are one apart only without dilation. An inverse
+     * map searches each offset by itself. */
     bool single = inverse || g->dilation[2] > 1;
     int k[3];
 
     box_of(k, g);
+    /* The kernel loads at most 8 keys of a run at once (SPC_INDEX_SLACK). */
     int length = single ? 1 : k[2] < 8 ? k[2] : 8;
     int plane = k[1] * ((k[2] + length - 1) / length);
     return inverse || g->offset_count > 0 ? flat_runs(k[0] * plane, length)
@@ -117,6 +124,8 @@ void spc__index_problem(spc__attrs *out, const spc__index_width *w,
 void spc__layout_problem(spc__attrs *out, const spc__index_width *w,
                          const spc_geometry *g, bool inverse)
 {
+    /* The layout kernel reads masks and keys of the rows, and no searched keys,
+     * so one width of those serves all. */
     spc__index_width width = {32, w->other, w->threads};
 
     spc__index_problem(out, &width, g, inverse);
@@ -141,6 +150,7 @@ spc_geometry spc__index_sorting_only(void)
 {
     spc_geometry g = SPC_GEOMETRY_INIT;
 
+    /* A kernel of one offset never searches, so its code only sorts. */
     g.kernel[0] = g.kernel[1] = g.kernel[2] = 1;
     return g;
 }

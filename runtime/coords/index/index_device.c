@@ -54,6 +54,8 @@ void spc__index_scratch_release(const spc_coords *c, spc__index_scratch *s)
 
 size_t spc__index_scratch_row(const spc__index_scratch *s, int mask_words)
 {
+    /* Keys in two buffers, or masks while a layout is sorted: the larger one.
+     * The two uses never overlap in time. */
     size_t words = mask_words > 2 ? (size_t)mask_words : 2;
 
     return 2 * s->key_bytes > 4 * words ? 2 * s->key_bytes : 4 * words;
@@ -100,6 +102,7 @@ int spc__index_grid(int most, int threads, int offsets, int key_bytes,
 {
     int grid = most;
 
+    /* Whole groups of blocks, as shared memory holds a table a group. */
     while (grid > SPC_SORT_GROUP &&
            SPC_INDEX_SHARED(threads, offsets, key_bytes, grid) > shared)
         grid = (grid - 1) / SPC_SORT_GROUP * SPC_SORT_GROUP;
@@ -112,6 +115,7 @@ static unsigned choose_grid(const spc_coords *c, const spc__index_scratch *s,
 {
     const spc_ctx *ctx = c->ctx;
     int most = ctx->info.multiprocessors;
+    /* No block gets fewer than 128 rows. */
     int useful = (c->reserved_padded + 127) / 128;
     int64_t shared = spc__attrs_number(&ctx->target, "shared_block", INT64_MAX);
 
@@ -125,6 +129,8 @@ void spc__index_scratch_init(spc__index_scratch *s, const spc_coords *c,
 {
     s->block = choose_block(c->ctx);
     s->key_bytes = (size_t)key_bits / 8;
+    /* Memory is allocated for `grid`. `blocks` may be lowered later, so that
+     * other kernels run at the same time. */
     s->grid = s->blocks = choose_grid(c, s, offsets);
     s->shared = (size_t)SPC_INDEX_SHARED((int)s->block, offsets,
                                          (int)s->key_bytes, (int)s->grid);
@@ -159,6 +165,8 @@ spc_status spc__index_load_search(spc__kernel **out,
     spc__index_problem(&problem, &w, g, inverse);
     status = spc__index_load(out, ctx, "index", &problem, config, "spc_index",
                              s->shared, error);
+    /* Cooperative launches fail on a device that cannot hold all blocks. This
+     * names the kernel while the map is made. */
     return status == SPC_OK
                ? spc__index_check_resident(ctx, *out, "spc_index", s->block,
                                            s->shared, error)
@@ -168,6 +176,8 @@ void spc__index_add_scratch(spc_index_args *args, const spc__index_scratch *s,
                             int rows_padded)
 {
     args->keys_a = s->keys;
+    /* The second buffer begins after rows_padded keys and not after the
+     * reserved rows, so it moves with the capacity. */
     args->keys_b = s->keys + s->key_bytes * (size_t)rows_padded;
     args->rows_a = s->rows[0];
     args->rows_b = s->rows[1];

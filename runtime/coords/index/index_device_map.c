@@ -45,6 +45,8 @@ void spc__device_map_destroy(spc_map *map)
 
     if (!w)
         return;
+    /* All members are NULL until they are allocated, so this serves a map that
+     * failed halfway. */
     spc__index_scratch_release(map->to, &w->s);
     spc__coords_dealloc(map->to, w->first);
     spc__coords_dealloc(map->to, w->fours);
@@ -64,6 +66,7 @@ void spc__device_map_limit(spc_map *map, unsigned blocks)
     spc__index_scratch_limit(&w->s, blocks);
 }
 
+/* One count of pairs a warp, so that warps need no atomics. */
 static size_t pair_words(const spc__index_scratch *s)
 {
     return (size_t)s->grid * (s->block / 32);
@@ -86,6 +89,8 @@ static spc_status alloc_table(map_work *w, const spc_map *map, spc_error *error)
     size_t slots = table_slots(map->in);
     spc_status status;
 
+    /* Another configuration of the same map may have allocated it. `places` is
+     * allocated last, so it stands for both. */
     if (w->places)
         return SPC_OK;
     if (!w->table &&
@@ -116,6 +121,7 @@ spc_status spc__device_map_configure(spc_map *map, const spc__attrs *config,
                                         map->inverse, config, error);
     if (status != SPC_OK)
         return status;
+    /* Set only now: after a failure the map keeps the configuration it had. */
     w->s.kernel = kernel;
     w->configured = config != NULL;
     if (config)
@@ -150,6 +156,9 @@ static size_t pairs_shared(const spc_map *map)
 
 static spc_status alloc_fours(map_work *w, const spc_map *map, spc_error *error)
 {
+    /* The sort by Gray rank reads four words of a mask at once. Kernels without
+     * a second word, and inverse maps, do not have this copy (FOURS in
+     * index.cu.lua). */
     size_t fours = ((size_t)map->mask_words + 3) / 4;
 
     return map->mask_words == 1 || map->inverse
@@ -174,6 +183,8 @@ spc_status spc__device_map_create(spc_map *map, spc_error *error)
     if ((status = spc__index_scratch_alloc(&w->s, to, map->mask_words,
                                            error)) != SPC_OK ||
         (status = spc__coords_alloc(
+             /* 16 bytes a row and batch: the short form has one four-word entry
+              * each (index_runs.cuh). */
              &w->first, to,
              16 * (size_t)to->reserved_padded * (size_t)r.batches, error)) !=
             SPC_OK ||
@@ -184,6 +195,7 @@ spc_status spc__device_map_create(spc_map *map, spc_error *error)
                                          error)) != SPC_OK ||
         (status = configure_chosen(map, error)) != SPC_OK)
         return status;
+    /* The first build may run on another stream than the clearing. */
     return ops_of(map->ctx)->sync(map->ctx->device, NULL, error);
 }
 
@@ -235,9 +247,11 @@ static bool tiles_fit(const spc_index_args *args, const spc_map *map,
                       const spc__map_tiles *tiles, int count, size_t words)
 {
     const map_work *w = map->work;
+    /* A launch that makes tiles no longer needs the keys. */
     size_t room = spc__index_scratch_row(&w->s, map->mask_words) / 4 *
                   (size_t)map->to->rows_padded;
 
+    /* A launch makes at least one table, whatever its size. */
     if (count == 0)
         return true;
     return count < SPC_INDEX_TILES &&
@@ -251,10 +265,14 @@ static int add_tiles(spc_index_args *args, const spc_map *map,
                      const spc__map_layout *layout, const spc__map_tiles *tiles)
 {
     const map_work *w = map->work;
+    /* The first three tables belong to the sort, so the tiles' tables come
+     * after them. */
     size_t table = SPC_SORT_TABLE((size_t)w->s.grid, 1u << SPC_SORT_DIGIT);
     size_t words = 0;
     int count = 0;
 
+    /* A block writes whole tiles of every size, so its unit is a common
+     * multiple of all sizes and of a warp. */
     args->unit = 32;
     for (; tiles && tiles_fit(args, map, tiles, count, words);
          tiles = tiles->next) {
@@ -278,6 +296,7 @@ static int add_tiles(spc_index_args *args, const spc_map *map,
 
 int spc__device_map_tables(const spc_map *map, const spc__map_tiles *tiles)
 {
+    /* Asks the same function that launches use, so that both always agree. */
     spc_index_args args = {0};
 
     return add_tiles(&args, map, &map->plain, tiles);
@@ -293,6 +312,7 @@ static void add_sorted(spc_index_args *args, const spc_map *map,
     args->sorted.passes = (layout->bits + SPC_SORT_DIGIT - 1) / SPC_SORT_DIGIT;
     if (args->sorted.passes == 0) /* a kernel of one offset */
         args->sorted.passes = 1;
+    /* For orders by key, the table maps the bits of a key, else the offsets. */
     size_t entries =
         layout->by == SPC_INDEX_BY_KEY ? SPC__KEY_BITS : (size_t)map->offsets;
     memcpy(args->sorted.bit_of, layout->bit_of,
@@ -317,6 +337,7 @@ spc_status spc__device_map_order_create(spc_map *map,
     spc__attrs problem;
     spc_status status;
 
+    /* One kernel makes all orders of this kind, so it is loaded once a map. */
     if (w->layout || !is_by_another_way(layout))
         return SPC_OK;
     spc__layout_problem(&problem, &bits, &map->geometry, map->inverse);
@@ -373,10 +394,13 @@ static spc_status build_turned(spc_map *map, const spc__map_layout *sorted,
     bool apart = sorted && is_by_another_way(sorted);
     spc_status status = SPC_OK;
 
+    /* The search of the other map wrote the short form and the masks of this
+     * one. */
     args.index = map->plain.index;
     args.stages = args.index ? SPC_INDEX_PLAIN : 0;
     if (sorted && !apart)
         add_sorted(&args, map, sorted);
+    /* Without layouts there is nothing left to launch. */
     if (args.stages)
         status = launch(map->ctx, &w->s, &args, stream, error);
     return status == SPC_OK && apart
@@ -413,6 +437,8 @@ spc_status spc__device_map_build(spc_map *map, const spc__source *source,
         add_turned(&args, map->turned);
     args.index = map->plain.index;
     args.stages |= SPC_INDEX_SEARCH | (args.index ? SPC_INDEX_PLAIN : 0);
+    /* This order has a kernel of its own, which needs the finished masks. It is
+     * a second launch on the same stream. */
     bool apart = sorted && is_by_another_way(sorted);
     if (sorted && !apart)
         add_sorted(&args, map, sorted);
@@ -450,6 +476,7 @@ spc_status spc__device_map_list_create(spc_map *map, spc_error *error)
     spc_status status = SPC_OK;
 
     spc__index_problem(&problem, &bits, &map->geometry, map->inverse);
+    /* This may be called again after a failure, and then the memory exists. */
     if (!w->counts)
         status = spc__coords_alloc(&w->counts, map->to,
                                    4 * (size_t)map->offsets * w->s.grid, error);
@@ -473,6 +500,8 @@ spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
         .grid_y = 1,
         .block = w->s.block,
         .shared_bytes = pairs_shared(map),
+        /* The kernel waits for all blocks between counting and listing, so all
+         * must be resident at once. */
         .cooperative = true,
     };
 
@@ -493,6 +522,7 @@ spc_status spc__device_map_list(const spc_map *map, const spc__map_pairs *pairs,
 spc_status spc__device_map_pairs(const spc_map *map, int64_t *out, void *stream,
                                  spc_error *error)
 {
+    /* The pairs of a linked map are counted by the search of the other one. */
     const map_work *w = map->turned_by ? map->turned_by->work : map->work;
     spc__device *device = map->ctx->device;
     size_t words = pair_words(&w->s);

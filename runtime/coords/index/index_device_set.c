@@ -64,6 +64,7 @@ spc_status spc__index_upload_list(int32_t **out, const spc_coords *c,
     size_t bytes = (size_t)g->offset_count * sizeof list[0];
     spc_status status;
 
+    /* The geometry's own list has another element type, so it is converted. */
     if (g->offset_count == 0)
         return SPC_OK;
     for (int k = 0; k < g->offset_count; k++)
@@ -85,6 +86,8 @@ static spc_status create_derived(spc_coords *c, spc__index_set_work *w,
     spc_status status;
 
     w->slots = 64;
+    /* The slots are a power of two, so that a hash is reduced by a mask. The
+     * second limit keeps the shift within 32 bits. */
     while (w->slots < 2u * (unsigned)c->capacity && w->slots < 1u << 31)
         w->slots *= 2;
     if ((status =
@@ -118,6 +121,8 @@ static spc_status load_merge(spc_coords *c, spc__index_set_work *w,
                            "spc_merge", 0, error);
 }
 
+/* A set with a map of its own may be sorted by the map's launch and never need
+ * this kernel, so it is loaded on first use. */
 static spc_status load_sorting(spc_coords *c, spc_error *error)
 {
     spc__index_set_work *w = c->work;
@@ -132,6 +137,8 @@ static spc_status alloc_bins(spc_coords *c, spc__index_set_work *w,
                              spc_error *error)
 {
     size_t bytes = (size_t)4 << w->bin_bits;
+    /* Bins are zero between launches: a build clears what it used
+     * (index_abi.h). */
     spc_status status = spc__index_alloc_clear(
         &w->bins, c, bytes + 4 * SPC_INDEX_BEHIND_BINS, error);
 
@@ -155,10 +162,13 @@ spc_status spc__device_set_create(spc_coords *c, spc_error *error)
     if ((status = spc__index_scratch_alloc(&w->s, c, 1, error)) != SPC_OK ||
         (status = alloc_bins(c, w, error)) != SPC_OK)
         return status;
+    /* Loading compiles or allocates, which a fill must not do in a graph
+     * capture. Sets that are filled alone therefore load here. */
     if (c->by_itself && (status = load_sorting(c, error)) != SPC_OK)
         return status;
     if (c->from && (status = create_derived(c, w, error)) != SPC_OK)
         return status;
+    /* A regrouped set adds features by its own kernel. */
     if (c->twins && !c->regroup && (status = load_merge(c, w, error)) != SPC_OK)
         return status;
     /* The first build may run on another stream than the clearing. */
@@ -187,6 +197,7 @@ spc_status spc__index_add_build(spc_index_args *args, const spc_coords *c,
 {
     const spc__index_set_work *w = c->work;
 
+    /* Kernels load a row of four coordinates at once. */
     if ((uintptr_t)source->coords % 16 != 0)
         return spc__fail(error, SPC_EINVAL,
                          "the coordinates must start at a multiple of 16 "
@@ -196,6 +207,8 @@ spc_status spc__index_add_build(spc_index_args *args, const spc_coords *c,
     args->source = source->count;
     args->source_rows = source->rows;
     args->stats = c->stats;
+    /* The rows of a caller's set stay with the caller. Derived rows are stored
+     * in key order. */
     args->data = c->from ? c->data : NULL;
     args->twins = c->twins;
     args->twin_begin = c->twin_begin;
@@ -216,6 +229,8 @@ spc_status spc__device_set_build(spc_coords *c, const spc__source *source,
     if (status != SPC_OK)
         return status;
     spc__index_add_scratch(&args, &w->s, c->rows_padded);
+    /* The kernel searches in `in`. A launch that only sorts has no search, but
+     * its arguments must be valid. */
     args.in = args.set;
     return spc__index_launch(c->ctx, w->s.kernel, &w->s, &args, stream, error);
 }
@@ -246,6 +261,8 @@ static spc_derive_args derive_args(const spc_coords *c, const spc__source *rows)
         args.stride[i] = by->stride[i];
         args.dilation[i] = by->dilation[i];
         args.padding[i] = by->padding[i];
+        /* The bound is that of the set's own rule, while the other numbers may
+         * be of a combined one (root.h). */
         args.bound[i] = (int)spc__geometry_out_shape(&c->rule, i);
     }
     args.offsets = w->offsets;
@@ -258,11 +275,15 @@ spc_status spc__device_set_derive(spc_coords *c, const spc__source *rows,
 {
     const spc__index_set_work *w = c->work;
     spc_derive_args args = derive_args(c, rows);
+    /* The list of derived voxels has no duplicates, and its length is on the
+     * device. Sorting it like given rows makes the set. */
     spc__source source = {w->list, w->listed, 0};
     spc__launch how = {
         .grid_x = w->s.blocks,
         .grid_y = 1,
         .block = w->s.block,
+        /* The kernel synchronises its whole grid, so all blocks must be
+         * resident. */
         .cooperative = true,
     };
     spc_status status = ops_of(c->ctx)->launch(
@@ -289,6 +310,8 @@ spc_status spc__device_set_merge(const spc_coords *c, void *features,
         .count = c->count,
         .stats = c->stats,
     };
+    /* No block waits for another here, so this launch ignores the limit of
+     * blocks and is not cooperative. */
     spc__launch how = {.grid_x = w->s.grid, .grid_y = 1, .block = w->s.block};
 
     return ops_of(c->ctx)->launch(c->ctx->device, w->merge, &how, &args,

@@ -50,6 +50,7 @@ static spc_status scratch_alloc(spc__host_scratch *s, size_t rows,
     if (all)
         all = (s->counts = malloc((sizeof(int) * chunks)
                                   << SPC__HOST_DIGIT_BITS)) != NULL;
+    /* On failure, set_destroy() and map_destroy() free what was allocated. */
     return all ? SPC_OK : spc__fail_memory(error, 24 * rows);
 }
 
@@ -131,6 +132,7 @@ bool spc__host_spread(const spc_ctx *ctx, int64_t chunks,
 {
     spc__pool *pool = spc__device_ops_of(ctx->device)->pool(ctx->device);
 
+    /* The flag lets another thread of the program end a long fill early. */
     return spc__pool_run_until(pool, ctx->cancel, chunks, body, payload);
 }
 

@@ -13,6 +13,8 @@ static int tile_chunk_count(int tiles)
     return (tiles + CHUNK_TILES - 1) / CHUNK_TILES;
 }
 
+/* The rank is the prefix exclusive-or of the bits, computed in log2(32)
+ * steps. */
 static uint32_t gray_rank(uint32_t code)
 {
     for (int shift = 1; shift < 32; shift *= 2)
@@ -52,6 +54,7 @@ static uint32_t digest_by_count(const ordering *o, int p)
 
     for (int w = 0; w < o->map->mask_words; w++)
         count += __builtin_popcount(word_at(o->map, w, p));
+    /* The sort is ascending and rows with most offsets come first. */
     return (uint32_t)(o->map->offsets - count);
 }
 
@@ -88,6 +91,7 @@ static void digest_chunk(void *payload, int64_t chunk)
 /* The bits of mask word w that belong to the layout's offsets. */
 static uint32_t layout_word(const spc__map_layout *layout, int w)
 {
+    /* In 64 bits, since a shift by 32 of a 32-bit word is undefined. */
     int64_t begin = layout->begin - 32 * w, end = layout->end - 32 * w;
     uint64_t below = end > 0 ? ((uint64_t)1 << (end < 32 ? end : 32)) - 1 : 0;
 
@@ -109,6 +113,8 @@ static void permute_chunk(void *payload, int64_t chunk)
     spc__host_pad(to, map, end > begin ? end : begin, padded_end);
     for (int p = begin; p < end; p++)
         to->order[p] = from->order[o->sorted[p]];
+    /* One array at a time: each is contiguous, while the arrays of words and
+     * offsets are far apart. */
     for (int w = 0; w < map->mask_words; w++)
         for (int p = begin; p < end; p++)
             to->mask[(size_t)w * padded + (size_t)p] =
@@ -136,6 +142,8 @@ static uint32_t tile_word(const tiling *t, int tile, int word)
                            (size_t)tile * (size_t)t->tiles->rows;
     uint32_t all = 0;
 
+    /* The last tile may go past the last row, where the padding has empty
+     * masks. */
     for (int i = 0; i < t->tiles->rows; i++)
         all |= mask[i];
     return all;
@@ -169,6 +177,8 @@ static void mask_chunk(void *payload, int64_t chunk)
 /* Sorts tiles by descending cost. The sort is stable. */
 static void sort_tiles(const tiling *t)
 {
+    /* `next` is `place` shifted by one, so after the prefix sum place[c] is the
+     * first position of cost K - c, without another pass. */
     int place[SPC_MAX_OFFSETS + 2] = {0}, *next = place + 1;
 
     /* next[c] counts the tiles of cost K - c; the prefix sum then gives the
@@ -177,6 +187,7 @@ static void sort_tiles(const tiling *t)
         next[t->map->offsets - t->cost[tile]]++;
     for (int c = 0; c < t->map->offsets; c++)
         next[c + 1] += next[c];
+    /* Copied before the loop below advances the positions. */
     memcpy(t->tiles->begin, place,
            (size_t)t->map->offsets * sizeof *t->tiles->begin);
     for (int tile = 0; tile < t->count; tile++)
@@ -215,12 +226,15 @@ spc_status spc__host_map_tile(const spc_map *map, const spc__map_layout *layout,
                 tiles,
                 spc__map_tile_count(map, tiles->rows),
                 count,
+                /* The rows were sorted before, so their scratch memory is free.
+                 * There are at most as many tiles as rows. */
                 ((spc__host_scratch *)map->work)->rows[0]};
 
     (void)stream;
     if (!spc__host_spread(map->ctx, tile_chunk_count(t.count), cost_chunk, &t))
         return spc__interrupted(error);
     sort_tiles(&t);
+    /* Only a group can have tiles without any offset. */
     if (layout->sorted && layout->groups > 1)
         t.count = tiles_of_group(&t);
     if (!spc__host_spread(map->ctx, tile_chunk_count(t.count), mask_chunk, &t))
@@ -233,6 +247,7 @@ spc_status spc__host_map_fill(const spc_map *map, const spc__map_layout *layout,
                               void *stream, spc_error *error)
 {
     const spc__host_scratch *s = map->work;
+    /* See sort_rows() in index_host_set.c: the result is in buffer 0. */
     int first = spc__host_passes(layout->bits) & 1, rows = *map->to->count;
     uint64_t *keys[2] = {s->keys[0], s->keys[1]};
     int *order[2] = {s->rows[0], s->rows[1]};

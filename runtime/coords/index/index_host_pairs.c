@@ -34,6 +34,8 @@ static int count_below(const spc_map *map, int64_t k, int p)
     const unsigned *mask = map->plain.mask + p;
     int count = 0;
 
+    /* Whole words first, then the bits of the last one. Bits at and above `k`
+     * do not count. */
     for (int64_t w = 0; w < k / 32; w++)
         count += __builtin_popcount(mask[(size_t)w * padded]);
     if (k % 32 != 0)
@@ -44,6 +46,8 @@ static int count_below(const spc_map *map, int64_t k, int p)
 
 static void place_rows(const listing *l)
 {
+    /* In key order and not in the caller's order, so that rows near each other
+     * have their pairs near each other. */
     int next = 0;
 
     for (int p = 0; p < *l->map->to->count; p++) {
@@ -54,6 +58,7 @@ static void place_rows(const listing *l)
 
 static void list_offset(void *payload, int64_t k)
 {
+    /* Offsets write to ranges of their own, so threads need no atomics. */
     const listing *l = payload;
     const int *in = inputs_at(l->map, k);
     int rows = *l->map->to->count, at = l->pairs->begin[k];

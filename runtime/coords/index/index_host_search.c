@@ -53,6 +53,8 @@ static uint64_t key_of_step(const spc_index_key *layout, const int voxels[3])
     uint64_t key = 0;
 
     for (int i = 0; i < 3; i++)
+        /* Negative steps wrap around modulo 2^64, which adding them to a key
+         * undoes. */
         key += (uint64_t)(int64_t)voxels[i] << layout->shift[1 + i];
     return key;
 }
@@ -87,6 +89,8 @@ static int64_t search_line(const search *s, const line *l, int begin, int end)
     const spc_map *map = s->map;
     const uint64_t *keys = map->in->keys;
     int rows = *map->in->count;
+    /* One binary search a chunk and line. After it, rows and keys ascend
+     * together. */
     int cursor = lower_bound(keys, rows, s->own[begin] + l->delta);
     int64_t pairs = 0;
 
@@ -95,6 +99,8 @@ static int64_t search_line(const search *s, const line *l, int begin, int end)
         uint64_t want = s->own[p] + l->delta;
         while (cursor < rows && keys[cursor] < want)
             cursor++;
+        /* A copy, since the next row may have to look at the same keys
+         * again. */
         int at = cursor; /* advances along z */
         for (int i = 0; i < l->length; i++, want += l->step) {
             while (at < rows && keys[at] < want)
@@ -148,8 +154,11 @@ static int64_t search_inverse(const search *s, int p)
         for (int i = 0; i < 3; i++) {
             int64_t value = (int64_t)voxel[1 + i] - at[i];
             c[1 + i] = spc__floor_div(value, g->stride[i]);
+            /* Only a multiple of the stride is an output's position. */
             whole &= c[1 + i] * g->stride[i] == value;
         }
+        /* A bounded set has no voxel outside its bounds, and the guard bands
+         * need not reach so far. */
         if (whole &&
             (!spc__geometry_is_bounded(g) || is_inside(&map->in->key, c))) {
             uint64_t want = key_near(&map->in->key, c);
@@ -169,6 +178,7 @@ void spc__host_pad(const spc__map_layout *layout, const spc_map *map, int begin,
 {
     size_t padded = (size_t)map->to->rows_padded, first = (size_t)begin;
     size_t count = end > begin ? (size_t)(end - begin) : 0;
+    /* The plain layout has no group, so its `end` is 0. */
     int end_offset = layout->sorted ? layout->end : map->offsets;
 
     if (count == 0)
@@ -187,6 +197,8 @@ static void move_into_guard(int64_t c[4], const spc_index_key *layout,
 {
     int64_t batch = c[0] - layout->low[0];
 
+    /* A batch element that the set lacks becomes a place before its first or
+     * after its last voxel. */
     if (batch < 0)
         c[1] = INT64_MIN;
     if (batch > layout->last[0])
@@ -215,6 +227,8 @@ static void find_own(const search *s, int begin, int end)
     for (int p = begin; p < end; p++) {
         int32_t voxel[4];
         int64_t c[4];
+        /* A submanifold kernel is centred at the row itself, whatever the
+         * stride. */
         if (map->to == map->in && !given) {
             s->own[p] = keys[p];
             continue;
@@ -223,6 +237,8 @@ static void find_own(const search *s, int begin, int end)
         c[0] = voxel[0];
         for (int i = 0; i < 3; i++)
             c[1 + i] = (int64_t)voxel[1 + i] * map->geometry.stride[i];
+        /* Only given sets may be far from the inputs. Derived ones lie within
+         * the guard bands. */
         if (given)
             move_into_guard(c, &map->in->key, low, high);
         s->own[p] = key_near(&map->in->key, c);
@@ -241,10 +257,13 @@ static void search_chunk(void *payload, int64_t chunk)
     spc__host_pad(&map->plain, map, end > begin ? end : begin, padded_end);
     if (end <= begin)
         return;
+    /* keep() sets bits one by one, so the masks start empty. */
     for (int w = 0; w < map->mask_words; w++)
         memset(map->plain.mask + (size_t)w * (size_t)map->to->rows_padded +
                    begin,
                0, 4 * (size_t)(end - begin));
+    /* Rows of an inverse map do not ascend with the keys that they search for,
+     * so each offset gets a binary search. */
     if (map->inverse) {
         for (int p = begin; p < end; p++)
             pairs += search_inverse(s, p);
@@ -252,6 +271,7 @@ static void search_chunk(void *payload, int64_t chunk)
         find_own(s, begin, end);
         pairs = search_lines(s, begin, end);
     }
+    /* Once a chunk, to keep the counter's cache line out of the loops. */
     __atomic_fetch_add(&s->pairs, pairs, __ATOMIC_RELAXED);
 }
 

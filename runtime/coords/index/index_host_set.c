@@ -19,6 +19,8 @@ typedef struct build {
 
 static void note_least(int32_t *first, int row)
 {
+    /* Relaxed order is enough: the pool joins its threads before the value is
+     * read. */
     int32_t seen = __atomic_load_n(first, __ATOMIC_RELAXED);
 
     while (row < seen &&
@@ -35,17 +37,21 @@ static uint64_t pack_row(const build *b, int row)
     bool outside = false;
 
     for (int i = 0; i < 4; i++) {
+        /* Unsigned: a coordinate below `low` wraps around to a large value, so
+         * one comparison checks both ends. */
         uint32_t value = (uint32_t)b->coords[4 * (size_t)row + (size_t)i] -
                          (uint32_t)layout->low[i];
         if (value > layout->last[i]) {
             note_least(&b->c->stats[SPC_INDEX_BAD_ROW + i], row);
             outside = true;
         }
+        /* Fields outside may overlap here, but then the key is not used. */
         key |= ((uint64_t)value + layout->before[i]) << layout->shift[i];
     }
     if (outside)
         __atomic_fetch_add(&b->c->stats[SPC_INDEX_BAD_ROWS], 1,
                            __ATOMIC_RELAXED);
+    /* Sorted to the end, where merge_rows() never looks. */
     return outside ? layout->none : key;
 }
 
@@ -75,6 +81,7 @@ static int merge_rows(spc_coords *c, uint64_t *keys, int *order, int rows)
 {
     int kept = 0;
 
+    /* The sort is stable, so the first of equal keys is the first row. */
     for (int p = 0; p < rows; p++) {
         if (c->twins)
             c->twins[p] = order[p];
@@ -98,6 +105,8 @@ static int merge_rows(spc_coords *c, uint64_t *keys, int *order, int rows)
 static bool sort_rows(spc_coords *c, const int32_t *coords, int rows, int *kept)
 {
     const spc__host_set *w = c->work;
+    /* The sort alternates between two buffers. Starting in this one makes it
+     * end in buffer 0. */
     int first = spc__host_passes(c->key.bits) & 1;
     uint64_t *keys[2] = {w->s.keys[0], w->s.keys[1]};
     int *order[2] = {w->s.rows[0], w->s.rows[1]};
@@ -106,6 +115,7 @@ static bool sort_rows(spc_coords *c, const int32_t *coords, int rows, int *kept)
     if (!spc__host_spread(c->ctx, spc__host_chunks(rows), pack_chunk, &b) ||
         !spc__host_sort(c->ctx, &w->s, keys, order, rows, c->key.bits))
         return false;
+    /* Rows out of range have the largest key and are left out by the count. */
     *kept =
         merge_rows(c, keys[0], order[0], rows - c->stats[SPC_INDEX_BAD_ROWS]);
     return true;
@@ -127,7 +137,9 @@ static void finish_set(spc_coords *c, int rows)
 
     memcpy(c->keys, w->s.keys[0], 8 * (size_t)rows);
     memcpy(c->order, w->s.rows[0], 4 * (size_t)rows);
+    /* -1 marks padding. */
     memset(c->order + rows, 0xff, 4 * left);
+    /* The rows of a derived set are numbered in key order. */
     for (int p = 0; p < rows && c->from; p++) {
         c->order[p] = p;
         spc__host_unpack(c->data + 4 * (size_t)p, &c->key, w->s.keys[0][p]);
@@ -142,6 +154,8 @@ spc_status spc__host_set_build(spc_coords *c, const spc__source *source,
 
     (void)stream;
     clear_stats(c, rows);
+    /* The statistics keep the impossible count, so that a check can report
+     * it. */
     if (rows < 0 || rows > c->capacity)
         rows = 0;
     if (!sort_rows(c, source->coords, rows, &kept))
@@ -177,6 +191,7 @@ static int outputs_of(int *out, const spc_geometry *g, int axis, int64_t i)
     for (int place = 0;
          place < g->kernel[axis] && g->rule == SPC_RULE_FOOTPRINT; place++) {
         int64_t at = i + g->padding[axis] - (int64_t)g->dilation[axis] * place;
+        /* Only exact multiples of the stride are outputs. */
         int64_t o = spc__floor_div(at, s);
         if (o * s == at && is_within(o, bound))
             out[count++] = (int)o;
@@ -246,10 +261,14 @@ spc_status spc__host_set_derive(spc_coords *c, const spc__source *rows,
         proposed +=
             propose(w->proposed + 4 * (size_t)proposed, &c->rule, voxel);
     }
+    /* The first call clears counters of the sort. The second one drops what the
+     * sort counted: proposals are equal by design, which is no error. */
     clear_stats(c, 0);
     if (!sort_rows(c, w->proposed, proposed, &kept))
         return spc__interrupted(error);
     clear_stats(c, kept);
+    /* Too many outputs leave an empty set, as on the device. The statistics
+     * have their number. */
     finish_set(c, kept <= c->capacity ? kept : 0);
     return SPC_OK;
 }
@@ -279,6 +298,7 @@ static void merge_part(merging *m, int begin, int end)
     const int *rows = m->c->twins;
     bool mean = m->c->duplicates == SPC_DUPLICATES_MEAN;
 
+    /* Sums are in f32 and rounded once, at the end. */
     memset(m->sum, 0, sizeof m->sum);
     for (int i = begin; i < end; i++) {
         m->type->decode(m->row, part_of(m, rows[i]), m->count);
@@ -311,6 +331,7 @@ spc_status spc__host_set_merge(const spc_coords *c, void *features,
     (void)stream;
     (void)error;
     for (int p = 0; p < *c->count; p++)
+        /* A voxel with one row keeps its features bit by bit. */
         if (c->twin_begin[p + 1] - c->twin_begin[p] > 1)
             merge_voxel(&m, c->twin_begin[p], c->twin_begin[p + 1]);
     return SPC_OK;

@@ -118,6 +118,7 @@ bool spc__host_sort(const spc_ctx *ctx, const spc__host_scratch *s,
             .to_rows = order[from ^ 1],
             .counts = s->counts,
             .rows = rows,
+            /* The counters were allocated for this many chunks. */
             .chunks = spc__host_at_most(spc__host_chunks(rows),
                                         SPC__HOST_SORT_CHUNKS),
             .shift = shift,
