@@ -89,8 +89,8 @@ static spc_status alloc_table(map_work *w, const spc_map *map, spc_error *error)
     size_t slots = table_slots(map->in);
     spc_status status;
 
-    /* Another configuration of the same map may have allocated it. `places` is
-     * allocated last, so it stands for both. */
+    /* Another configuration of this map may have made the table. `places` is
+     * allocated last, so both exist. */
     if (w->places)
         return SPC_OK;
     if (!w->table &&

@@ -30,6 +30,7 @@ static const spc__device_ops *ops_of(const spc_points *p)
 
 void spc__points_destroy(spc_coords *rows)
 {
+    /* Called by spc_coords_free() of `rows`, which frees the rest. */
     spc_points *p = spc__points_of(rows);
 
     spc__coords_dealloc(rows, p->at);
@@ -68,6 +69,8 @@ static spc_status alloc_arrays(spc_points *p, spc_error *error)
         (status = alloc_clear(&p->rows.stats, p, 4 * SPC_POINTS_STATS,
                               error)) != SPC_OK)
         return status;
+    /* The rows own this array; a cloud has other statistics in it than a
+     * set. */
     p->stats = p->rows.stats;
     if (p->from)
         status = spc__coords_alloc(&p->sources, &p->rows, 4 * rows, error);
@@ -115,6 +118,8 @@ static void set_rows(spc_points *p, spc_ctx *ctx, int64_t capacity)
     p->rows.ctx = spc__ctx_share(ctx);
     p->rows.users = 1;
     p->rows.zone_bytes = ctx->zone_bytes;
+    /* A cloud is no set that an indexer of voxels could sort, so it brings its
+     * own. */
     p->rows.indexer = &spc__indexer_points;
     p->rows.capacity = p->rows.reserved = (int)capacity;
     p->rows.rows_padded = p->rows.reserved_padded =
@@ -133,6 +138,7 @@ spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
         return status;
     if (!(p = calloc(1, sizeof *p)))
         return spc__fail_memory(error, sizeof *p);
+    /* From here on spc_points_free() can release the cloud in any state. */
     set_rows(p, ctx, o->capacity);
     p->batches = o->batches;
     memcpy(p->low, o->low, sizeof p->low);
@@ -154,6 +160,8 @@ spc_status spc__points_make(spc_points **out, spc_ctx *ctx,
 spc_status spc__points_check_extent(const spc_points_options *o,
                                     spc_error *error)
 {
+    /* SPC_POINTS_OPTIONS_INIT has this extent, so the caller probably forgot to
+     * set it. */
     for (int i = 0; i < 3; i++)
         if (o->low[i] != 0 || o->high[i] != 0)
             return SPC_OK;
@@ -189,6 +197,7 @@ static spc_status check_cells(const spc_points *p, float inverse,
                               spc_error *error)
 {
     for (int i = 0; i < 3; i++)
+        /* Negated, so that a product that is NaN fails as well. */
         if (!(fabsf(p->low[i] * inverse) < cells_most &&
               fabsf(p->high[i] * inverse) < cells_most))
             return spc__fail(error, SPC_ERANGE,
@@ -216,6 +225,8 @@ spc_status spc__points_cells_create(spc_coords **set, int32_t **coords,
         o.low[1 + i] = (int32_t)floorf(p->low[i] * inverse);
         o.high[1 + i] = (int32_t)floorf(p->high[i] * inverse);
     }
+    /* Searches clip to the extent (points_host.c, points.cu.lua), so the
+     * smallest halo is enough. */
     o.halo = 1;
     o.duplicates = duplicates;
     status = spc__coords_reserve(set, p->rows.ctx, &o, error);
@@ -244,6 +255,7 @@ spc_status spc__points_cells_fill(spc_coords *set, int32_t *coords,
                                   void *stream, spc_error *error)
 {
     spc_cells_args args = {cloud_of(p), inverse, coords};
+    /* A point that was left out has batch -1, and the set drops its row. */
     spc__source source = {coords, p->rows.count, 0};
     spc_status status =
         spc__points_run(&p->code, SPC__POINTS_CELLS, &args, sizeof args,
@@ -278,6 +290,8 @@ spc_status spc__points_make_sampled(spc_points **out, spc_points *in,
                          (double)edge);
     status = spc__points_make(out, in->rows.ctx, &o, in, error);
     if (status == SPC_OK) {
+        /* Kernels multiply by the inverse. Every place uses this one number, so
+         * all round alike. */
         (*out)->inverse = 1 / edge;
         status = create_voxels(*out, error);
     }
@@ -313,6 +327,7 @@ static spc_status clear_stats(const spc_points *p, void *stream,
 static spc_status run_fill(spc_points *p, spc__points_step step,
                            spc_place_args *args, void *stream, spc_error *error)
 {
+    /* The kernels only add to the statistics. */
     spc_status status = clear_stats(p, stream, error);
 
     args->to = cloud_of(p);
@@ -326,6 +341,8 @@ static spc_status run_fill(spc_points *p, spc__points_step step,
 
 spc_status spc__points_pick(spc_points *p, void *stream, spc_error *error)
 {
+    /* The first point of each voxel, as the set merges equal voxels into their
+     * first row. */
     spc_place_args args = {.source = p->voxels->count,
                            .from = p->from->at,
                            .picked = p->voxels->order,
@@ -374,6 +391,8 @@ spc_status spc__points_fill(spc_points *p, const float *xyz,
 spc_status spc__points_check_aligned(const float *xyz, const int32_t *batch,
                                      const int32_t *count, spc_error *error)
 {
+    /* The union of the low bits shows a misalignment of any of the three. NULL
+     * passes. */
     if (((uintptr_t)xyz | (uintptr_t)batch | (uintptr_t)count) % 4 == 0)
         return SPC_OK;
     return spc__fail(error, SPC_EINVAL,
@@ -423,6 +442,8 @@ spc_status spc_points_update(spc_points *p, const float *xyz,
 static spc_status fail_range(const spc_points *p, const int32_t *stats,
                              spc_error *error)
 {
+    /* Rows are counted down from SPC_INDEX_NO_ROW, so the largest entry is the
+     * first bad row, and 0 means none. */
     const int32_t *bad = stats + SPC_POINTS_BAD_ROW;
     int at = 0;
 
@@ -454,6 +475,7 @@ spc_status spc__points_inspect(spc_points *p, void *stream, spc_error *error)
         return status;
     p->rows.rows = count;
     p->rows.checked = true;
+    /* A bad count left the cloud empty, so it comes before errors of rows. */
     if (stats[SPC_POINTS_ROWS] < 0)
         return spc__fail(error, SPC_ECAPACITY,
                          "a count of %d points: the cloud holds none",

@@ -42,11 +42,13 @@ static void note_bad(const spc_place_args *a, int field, int row)
 static bool check_point(const spc_place_args *a, const float *p, int batch,
                         int row)
 {
+    /* Both checks run, so that each field notes its own first bad row. */
     bool inside = batch >= 0 && batch < a->batches;
 
     if (!inside)
         note_bad(a, 3, row);
     for (int i = 0; i < 3; i++)
+        /* Negated, so that NaN counts as outside. */
         if (!(p[i] >= a->low[i] && p[i] <= a->high[i])) {
             inside = false;
             note_bad(a, i, row);
@@ -59,6 +61,7 @@ static void place(const spc_ctx *ctx, const void *args)
 {
     const spc_place_args *a = args;
     int asked = a->source ? *a->source : a->rows;
+    /* A count on the device was not checked on the host. */
     int rows = asked < 0 || asked > a->to.capacity ? 0 : asked;
 
     (void)ctx;
@@ -73,6 +76,7 @@ static void place(const spc_ctx *ctx, const void *args)
                          : a->xyz[3 * (size_t)row + (size_t)i];
         if (!check_point(a, to, batch, row))
             batch = -1;
+        /* The fourth float of a point holds its batch element as an integer. */
         memcpy(to + 3, &batch, sizeof batch);
     }
 }
@@ -94,6 +98,8 @@ static void pick(const spc_ctx *ctx, const void *args)
 
 static int floor_of(float v)
 {
+    /* A cast truncates towards 0, so negative fractions need one less. floorf()
+     * may be a call of the library. */
     int whole = (int)v;
 
     return whole - (v < (float)whole);
@@ -110,6 +116,8 @@ static void find_cells(const spc_ctx *ctx, const void *args)
         int *c = a->coords + 4 * (size_t)row;
         memcpy(c, p + 3, sizeof *c);
         for (int i = 0; i < 3; i++)
+            /* A point that was left out may be NaN, and casting that is
+             * undefined. */
             c[1 + i] = c[0] >= 0 ? floor_of(p[i] * a->inverse) : 0;
     }
 }
@@ -124,6 +132,8 @@ static void sort_points(const spc_ctx *ctx, const void *args)
     for (int i = 0; i < a->to.begin[cells]; i++) {
         float *to = a->to.points + 4 * (size_t)i;
         memcpy(to, a->of.at + 4 * (size_t)a->twins[i], 12);
+        /* The copy has the point's row in the fourth float and no batch
+         * element. */
         memcpy(to + 3, &a->twins[i], 4);
     }
 }
@@ -155,6 +165,8 @@ static uint64_t key_of(const spc_radius_args *a, int batch, int x, int y, int z)
     uint64_t key = 0;
 
     for (int i = 0; i < 4; i++)
+        /* In unsigned arithmetic: the difference of two ints may not fit an
+         * int. */
         key += ((uint64_t)((unsigned)c[i] - (unsigned)layout->low[i]) +
                 layout->before[i])
                << layout->shift[i];
@@ -185,10 +197,13 @@ static void add_run(query *q, int x, int y)
     int begin = find_cell(a, key_of(a, q->batch, x, y, q->low[2]));
     int end = begin, cells = *a->in.cells;
 
+    /* Cells of a column are consecutive keys, so a run ends at the first key
+     * after `last`. */
     while (end < cells && keys[end] <= last)
         end++;
     if (end == begin)
         return;
+    /* At most 5 x 5 columns (above). */
     assert(q->columns < COLUMNS);
     q->begin[q->columns] = a->in.begin[begin];
     q->end[q->columns++] = a->in.begin[end];
@@ -208,6 +223,7 @@ static bool clip(const query *q, int low[3], int high[3])
     const spc_radius_args *a = q->a;
 
     for (int i = 0; i < 3; i++) {
+        /* Keys outside the set's extent would wrap into another field. */
         int first = a->key.low[1 + i];
         int last = (int)((unsigned)first + a->key.last[1 + i]);
         low[i] = floor_of((q->at[i] - a->reach) * a->inverse);
@@ -240,11 +256,14 @@ static bool ask(query *q, int position)
     q->position = position;
     memcpy(q->at, p, sizeof q->at);
     memcpy(&q->row, p + 3, sizeof q->row);
+    /* The sorted copy has the row instead, so the batch element is read from
+     * the cloud. */
     memcpy(&q->batch, a->out_at + 4 * (size_t)q->row + 3, sizeof q->batch);
     q->limit = INFINITY;
     q->ties = 0;
     if (!clip(q, low, high)) {
         q->columns = 0;
+        /* The next output must not take these runs for its own. */
         q->high[2] = q->low[2] - 1;
         return false;
     }
@@ -270,6 +289,8 @@ static int cell_along(const spc_radius_args *a, int axis, float d)
     float scaled = (a->backwards ? -d : d) * a->scale[axis];
     int cell = floor_of(scaled + a->half[axis]);
 
+    /* A point at exactly the radius may round to the cell before the first or
+     * after the last. */
     return cell < 0 ? 0 : cell < a->kernel[axis] ? cell : a->kernel[axis] - 1;
 }
 
@@ -297,6 +318,8 @@ static void look(query *q, int place, visitor *visit, void *payload)
     const spc_radius_args *a = q->a;
     const float *p = a->in.points + 4 * (size_t)place;
     float dx = p[0] - q->at[0], dy = p[1] - q->at[1], dz = p[2] - q->at[2];
+    /* One operation a statement, as a compiler may fuse a product and a sum of
+     * one statement: both devices must round alike. */
     float xx = dx * dx, yy = dy * dy, zz = dz * dz;
     float xy = xx + yy;
     seen s = {.place = place, .square = xy + zz};
@@ -351,6 +374,7 @@ static void count_chunk(void *payload, int64_t chunk)
         if (p < outputs && ask(&q, p))
             visit_all(&q, count_one, &count);
         a->order[p] = p < outputs ? q.row : -1;
+        /* Of more than `nearest` points only that number is listed. */
         a->first[p] = a->nearest > 0 && count > a->nearest ? a->nearest : count;
     }
 }
@@ -370,6 +394,7 @@ static void sum(const spc_radius_args *a)
 
     for (int p = 0; p < a->rows_padded; p++)
         all += a->first[p];
+    /* 64 bits above: the total of a dense cloud may exceed an int. */
     a->total[0] = all < SPC_INDEX_NO_ROW ? (int)all : SPC_INDEX_NO_ROW;
     a->total[1] = all <= a->capacity ? (int)all : 0;
     int before = 0, fits = a->total[0] == a->total[1];
@@ -419,6 +444,8 @@ static void keep_nearest(query *q)
         unsigned digit = 0;
         memset(d.counts, 0, sizeof d.counts);
         visit_all(q, count_digit, &d);
+        /* `left` becomes the rank of the last one among the points with this
+         * digit. */
         while (digit < DIGITS && d.counts[digit] < left)
             left -= d.counts[digit++];
         if (digit == DIGITS)
@@ -427,11 +454,14 @@ static void keep_nearest(query *q)
         d.known |= (unsigned)(DIGITS - 1) << d.shift;
     }
     memcpy(&q->limit, &d.found, sizeof q->limit);
+    /* All bits are known now, so the rest of the rank is among equal
+     * squares. */
     q->ties = left;
 }
 
 static bool counts(query *q, const seen *s)
 {
+    /* The order of visits is fixed, so the first ties always win. */
     return s->square < q->limit || (s->square == q->limit && q->ties-- > 0);
 }
 
@@ -452,6 +482,7 @@ static void limit_output(query *q, int position)
     bool some = ask(q, position);
     unsigned *last = q->a->limits + 2 * (size_t)q->row;
 
+    /* As bits, this is above the square of any point, so all count. */
     last[0] = UINT_MAX;
     last[1] = INT_MAX;
     if (some)
@@ -518,6 +549,7 @@ static void write_output(query *q, sorting *to, int position)
     to->list = a->list + 2 * (size_t)a->first[position];
     memset(to->places, 0, sizeof *to->places * (size_t)offsets);
     keep_nearest(q);
+    /* counts() uses the ties up, and the second visit must find them again. */
     int ties = q->ties;
     visit_all(q, count_offset, to);
     for (int k = 0; k < offsets; k++) {
@@ -546,6 +578,8 @@ static void write_all(const spc_ctx *ctx, const void *args)
     const spc_radius_args *a = args;
 
     sum(a);
+    /* If they did not fit, the list is left as it is and `first` says that it
+     * is empty. */
     if (a->total[0] == a->total[1])
         spread(ctx, a->out.begin[*a->out.cells], write_chunk, a);
 }
@@ -567,6 +601,8 @@ spc__points_function *const spc__points_host[SPC__POINTS_STEPS] = {
     [SPC__RADIUS_LIMITS] = limit_all,
     [SPC__RADIUS_COUNT] = count_all,
     [SPC__RADIUS_WRITE] = write_all,
+    /* One thread lists by offset, so it needs no counts of blocks and no sum of
+     * them. */
     [SPC__OFFSETS_COUNT] = nothing,
     [SPC__OFFSETS_SUM] = nothing,
     [SPC__OFFSETS_WRITE] = spc__points_list_by_offset,

@@ -11,6 +11,8 @@ static void sum_offsets(const spc_by_offset_args *a)
 {
     int held = a->first[a->rows_padded];
 
+    /* Counts go to begin[k + 1], so that the running sum leaves begin[k] at the
+     * first pair of k. */
     memset(a->begin, 0, 4 * ((size_t)a->offsets + 1));
     for (int t = 0; t < held; t++)
         a->begin[a->list[2 * (size_t)t + 1] + 1]++;
@@ -25,6 +27,7 @@ void spc__points_list_by_offset(const spc_ctx *ctx, const void *args)
 
     (void)ctx;
     sum_offsets(a);
+    /* A copy, as the loop advances the positions. */
     memcpy(places, a->begin, 4 * (size_t)a->offsets);
     for (int p = 0; p < a->rows_padded; p++) {
         if (a->order[p] >= 0)
@@ -56,6 +59,8 @@ static void bundle(const spc_bundle_args *a, int position)
             const int *from = a->list + 2 * (size_t)t;
             int *to = a->to + 2 * (size_t)(begin + places[from[1]]++);
             to[0] = from[0];
+            /* One word holds the offset and the number of the output within its
+             * bundle. */
             to[1] = from[1] * SPC_BUNDLE + i;
         }
 }
@@ -70,6 +75,8 @@ static int cost_of(const spc_bundle_args *a, int position)
         counts[a->list[2 * (size_t)t + 1]]++;
     for (int k = 0; k < a->offsets; k++)
         if (counts[k] > 0)
+            /* Each 16 triplets of an offset cost one step of the matrix units.
+             * An offset has a fixed cost as well (points_abi.h). */
             cost += SPC_BUNDLE_OFFSET + (counts[k] + 15) / 16 * SPC_BUNDLE_STEP;
     return cost;
 }
@@ -107,6 +114,8 @@ void spc__points_order_tiles(const spc_ctx *ctx, const void *args)
         most = cost > most ? cost : most;
         a->tiles[t] = -1;
     }
+    /* Sorted by level and not by exact cost, as the kernel does: a stable pass
+     * a level. */
     for (int level = SPC_BUNDLE_LEVELS - 1; level >= 0; level--)
         for (int t = 0; t < tiles; t++)
             if (a->order[t * SPC_BUNDLE_TILE] >= 0 &&

@@ -37,6 +37,8 @@ static spc_points_options extent_of(const float *xyz, const int32_t *batch,
     o.capacity = rows;
     for (int64_t row = 0; row < rows; row++) {
         const float *p = xyz + 3 * row;
+        /* The first point replaces the initial extent, which need not contain
+         * any point. */
         if (row == 0) {
             memcpy(o.low, p, sizeof o.low);
             memcpy(o.high, p, sizeof o.high);
@@ -66,6 +68,7 @@ static spc_status fetch_extent(spc_points_options *out, spc_ctx *ctx,
 {
     const spc__device_ops *ops = spc__device_ops_of(ctx->device);
     size_t bytes = 12 * (size_t)rows, more = batch ? 4 * (size_t)rows : 0;
+    /* One byte more, as malloc(0) may return NULL. */
     char *host = malloc(bytes + more + 1);
     spc_status status = SPC_OK;
 
@@ -80,6 +83,7 @@ static spc_status fetch_extent(spc_points_options *out, spc_ctx *ctx,
                                error);
     if (status == SPC_OK)
         status = ops->sync(ctx->device, stream, error);
+    /* Checked before the extent, which NaN would not widen. */
     if (status == SPC_OK)
         status = check_finite(at, of, rows, error);
     if (status == SPC_OK)
@@ -190,6 +194,8 @@ static void round_point(int32_t to[4], const float at[4])
 {
     memcpy(to, at + 3, sizeof *to);
     for (int a = 0; a < 3; a++)
+        /* Rounded to the nearest: a cloud made from steps gives exactly those
+         * steps again. */
         to[1 + a] = (int32_t)lrintf(at[a] / SPC_POINTS_STEP);
 }
 
@@ -229,6 +235,8 @@ static spc_status make_other(spc_points **out, spc_points *scene, float voxel,
     spc_status status;
 
     *out = scene;
+    /* One cloud is both sides, and the second name needs a reference of its
+     * own. */
     if (voxel == 0) {
         spc__coords_share(&scene->rows);
         return SPC_OK;
@@ -256,6 +264,8 @@ spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
         status = make_other(&other, scene, g->voxel, error);
     if (status == SPC_OK)
         status =
+            /* With room for no triplet; spc__radius_fit() finds the number and
+             * makes room. */
             spc__radius_create(&map, inverse ? other : scene,
                                inverse ? scene : other, g, 0, inverse, error);
     if (status == SPC_OK && (status = spc__radius_fit(map, error)) == SPC_OK) {
@@ -263,6 +273,8 @@ spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
         *out = map;
         map = NULL;
     }
+    /* The map keeps the clouds alive, so the references of this function can
+     * go. */
     spc_map_free(map);
     spc_points_free(other);
     spc_points_free(scene);

@@ -80,6 +80,8 @@ static spc_status create_cloud(sorted_cloud *c, const spc_map *map,
     c->of = spc__points_of(rows);
     if ((status =
              spc__points_cells_create(&c->cells, &c->coords, c->of, inverse,
+                                      /* This policy makes the set record which
+                                       * points each cell has. */
                                       SPC_DUPLICATES_SUM, error)) != SPC_OK ||
         (status = alloc(&c->points, map, 16 * points, error)) != SPC_OK)
         return status;
@@ -92,6 +94,8 @@ spc_status spc__radius_reserve(const spc_map *map, int64_t capacity,
 {
     radius_work *w = map->work;
 
+    /* Freed before the new one is allocated, so that both never exist at
+     * once. */
     spc__coords_dealloc(map->to, w->list);
     w->list = NULL;
     w->capacity = capacity;
@@ -144,6 +148,8 @@ static void choose_blocks(radius_work *w, const spc_map *map)
 
 static bool has_limits(const spc_map *map)
 {
+    /* Which outputs are nearest is decided for each input, so an inverse map
+     * searches for this first (find_limits). */
     return map->inverse && map->geometry.nearest > 0;
 }
 
@@ -154,6 +160,8 @@ static spc_status create_limits(const spc_map *map, spc_error *error)
         alloc(&w->limits, map, 8 * (size_t)map->in->capacity, error);
 
     return status == SPC_OK
+               /* The limits are searched among the other cloud's cells, whose
+                * keys may have another width. */
                ? spc__points_code_load(
                      &w->limits_code, map->ctx,
                      spc__key_bits(&outputs_of(map)->cells->key), error)
@@ -177,6 +185,7 @@ static spc_status map_create(spc_map *map, spc_error *error)
                                         spc__key_bits(&w->in.cells->key),
                                         error)) != SPC_OK)
         return status;
+    /* Needs the number of blocks that loading the code chose. */
     choose_blocks(w, map);
     if (has_limits(map) && (status = create_limits(map, error)) != SPC_OK)
         return status;
@@ -214,6 +223,8 @@ static spc_status check_map(const spc_points *in, const spc_points *to,
     if (in->rows.ctx != to->rows.ctx)
         return spc__fail(error, SPC_EINVAL,
                          "the two clouds belong to two contexts");
+    /* A total of SPC_INDEX_NO_ROW means "too many", so it cannot be a
+     * capacity. */
     if (triplets < 0 || triplets >= SPC_INDEX_NO_ROW)
         return spc__fail(error, SPC_EINVAL,
                          "room for %lld triplets: expected 0 to 2^31-2",
@@ -237,6 +248,7 @@ spc_status spc__radius_create(spc_map **out, spc_points *in, spc_points *to,
     if ((status = map_create(map, error)) == SPC_OK)
         status = spc__radius_reserve(map, triplets, error);
     if (status == SPC_OK) {
+        /* The layout borrows the array. spc_map_free() clears the pointer. */
         map->plain.order = ((radius_work *)map->work)->order;
         *out = map;
     } else {
@@ -310,6 +322,8 @@ static spc_status sort_cloud(const radius_work *w, const sorted_cloud *c,
 static void set_lengths(spc_radius_args *args, const spc_geometry *g, float in)
 {
     args->inverse = in;
+    /* A little more than the radius, whatever the rounding: points.cu.lua has
+     * the proof. */
     args->reach = g->radius * (1 + 0x1p-19f);
     args->square = g->radius * g->radius;
     for (int i = 0; i < 3; i++) {
@@ -329,6 +343,7 @@ static spc_radius_args radius_args(const spc_map *map)
         .out = sorted_args(out),
         .out_at = out->of->at,
         .backwards = map->inverse,
+        /* An inverse map counts by the limits of its inputs instead. */
         .nearest = map->inverse ? 0 : map->geometry.nearest,
         .limits = w->limits,
         .rows_padded = map->to->rows_padded,
@@ -354,6 +369,8 @@ static spc_status find_limits(const spc_map *map, void *stream,
     const sorted_cloud *out = outputs_of(map);
     spc_radius_args args = radius_args(map);
 
+    /* The clouds change sides, and everything that depends on the side changes
+     * with them. */
     args.in = sorted_args(out);
     args.key = out->cells->key;
     args.out = sorted_args(&w->in);
@@ -372,6 +389,8 @@ static spc_status search(const spc_map *map, void *stream, spc_error *error)
     spc_radius_args args = radius_args(map);
     spc_status status = w->limits ? find_limits(map, stream, error) : SPC_OK;
 
+    /* Counting comes first, as every output must know where its triplets begin
+     * before any is written. */
     if (status == SPC_OK)
         status =
             spc__points_run(&w->code, SPC__RADIUS_COUNT, &args, sizeof args,
@@ -380,6 +399,8 @@ static spc_status search(const spc_map *map, void *stream, spc_error *error)
         status = spc__points_run(
             &w->code, SPC__RADIUS_WRITE, &args, sizeof args, w->blocks,
             SPC_RADIUS_SHARED((size_t)map->offsets), stream, error);
+    /* The lists in other orders are made from this one, so they are never older
+     * than it. */
     if (status == SPC_OK)
         status = spc__radius_bundle(map, stream, error);
     return status == SPC_OK ? spc__radius_inputs(map, stream, error) : status;
@@ -461,6 +482,8 @@ static spc_status count_pairs(const spc_map *map, int64_t *out, void *stream,
         status = ops_of(map)->sync(map->ctx->device, stream, error);
     if (status != SPC_OK)
         return status;
+    /* total[0] is the number found, total[1] the number stored, which is 0 if
+     * they did not fit. */
     *out = total[1];
     if (total[0] == total[1])
         return SPC_OK;
@@ -504,6 +527,7 @@ void spc__radius_view(spc_triplets_view *out, const spc_map *map)
 spc_status spc__radius_fit(spc_map *map, spc_error *error)
 {
     int total = 0;
+    /* With room for no triplet this only counts them. */
     spc_status status = map_build(map, NULL, NULL, NULL, error);
     const radius_work *w = map->work;
 
@@ -517,6 +541,7 @@ spc_status spc__radius_fit(spc_map *map, spc_error *error)
                            "a radius of %g gives 2^31-1 triplets or more",
                            (double)map->geometry.radius);
     if (status == SPC_OK &&
+        /* The clouds are sorted already, so this repeats only the search. */
         (status = spc__radius_reserve(map, total, error)) == SPC_OK)
         status = search(map, NULL, error);
     return status == SPC_OK ? spc__radius_inspect(map, NULL, error) : status;
@@ -531,6 +556,7 @@ spc_status spc__radius_rebuild(spc_map *map, const int32_t *steps, int64_t rows,
     spc_status status =
         spc__points_fill_steps(scene, steps, NULL, (int)rows, stream, error);
 
+    /* A sampled cloud is chosen from the scene's new points. */
     if (status == SPC_OK && other->from)
         status = spc__points_pick(other, stream, error);
     if (status == SPC_OK)

@@ -45,6 +45,8 @@ spc_status spc__radius_list(const spc_map *map, const spc__map_pairs *pairs,
                         w->blocks, shared, stream, error);
 
     if (status == SPC_OK)
+        /* Summed by one block: there are only as many counts as offsets times
+         * warps. */
         status = spc__points_run(&w->code, SPC__OFFSETS_SUM, &args, sizeof args,
                                  1, shared, stream, error);
     return status == SPC_OK
@@ -60,6 +62,7 @@ spc_status spc__radius_bundles_reserve(const spc_map *map, spc_error *error)
 {
     radius_work *w = map->work;
     size_t rows = (size_t)map->to->rows_padded;
+    /* The arrays share one allocation in this order (bundle_args). */
     size_t words =
         2 * (size_t)w->capacity + rows / SPC_BUNDLE_TILE + rows / SPC_BUNDLE;
 
@@ -94,6 +97,7 @@ spc_status spc__radius_bundle(const spc_map *map, void *stream,
     spc_bundle_args args;
     spc_status status;
 
+    /* Never prepared, so no plan reads them. */
     if (!w->bundles)
         return SPC_OK;
     args = bundle_args(map);
@@ -134,6 +138,8 @@ bool spc__map_bundles_view(spc_triplets_view *out, const spc_map *map)
 {
     const radius_work *w = map->work;
 
+    /* `first` is the same in both forms: a bundle keeps its triplets
+     * together. */
     if (!spc__map_triplets_view(out, map) || !w->bundles)
         return false;
     out->list = w->bundles;

@@ -91,9 +91,12 @@ static spc_status check(spc_coords *const *sources, int count,
 /* Voxels cannot merge if every source keeps its children apart. */
 static bool may_merge(const spc__regroup *r)
 {
+    /* With several sources, a voxel may be in two of them. */
     bool apart = r->sources == 1;
 
     for (int i = 0; i < 3; i++)
+        /* Children of neighbours overlap if a voxel is split more often than it
+         * is scaled. */
         apart &= r->how.scale[i] >= r->how.split[i];
     return !apart;
 }
@@ -103,11 +106,14 @@ static spc_status add_source(spc__regroup *r, spc_coords *source,
 {
     int64_t rows = (int64_t)r->first[r->sources] + source->capacity;
 
+    /* Slots are numbered row * children + child in an int. */
     if (rows * r->children > INT32_MAX - SPC_ROW_PAD)
         return spc__fail(error, SPC_EINVAL,
                          "%lld rows of sources with %d children each: 2^31-1 "
                          "together is the limit",
                          (long long)rows, r->children);
+    /* Set before anything can fail: the numbering above uses the capacity as it
+     * is now. */
     source->fixed = "a set made of it numbers its rows by their capacity";
     r->source[r->sources++] = spc__coords_share(source);
     r->first[r->sources] = (int)rows;
@@ -135,6 +141,7 @@ static spc_status widen(int32_t *low, int32_t *high, bool first,
 {
     int64_t scale = field > 0 ? r->how.scale[field - 1] : 1;
     int64_t more = field > 0 ? r->how.split[field - 1] - 1 : 0;
+    /* In 64 bits, since a scaled coordinate may not fit 32. */
     int64_t least = source->key.low[field] * scale;
     int64_t most = spc__key_high(&source->key, field) * scale + more;
 
@@ -157,6 +164,8 @@ static spc_status bound(spc__regrouped_bounds *out, const spc__regroup *r,
 
     memset(&out->guard, 0, sizeof out->guard);
     for (int i = 0; i < r->sources && status == SPC_OK; i++) {
+        /* A layer that could run on the sources must be able to run on the
+         * result. */
         spc__guard_widen(&out->guard, &r->source[i]->guard);
         for (int field = 0; field < 4 && status == SPC_OK; field++)
             status = widen(&out->low[field], &out->high[field], i == 0, r,
@@ -179,6 +188,8 @@ static spc_status alloc_arrays(spc_coords *c, spc_error *error)
         (status = spc__coords_alloc(&r->slots, c, 4 * rows, error)) != SPC_OK ||
         (status = spc__coords_alloc(&r->of, c, 4 * slots, error)) != SPC_OK)
         return status;
+    /* If nothing merges, the proposed voxels are the rows of the set and are
+     * listed in place. */
     r->list = c->data;
     return r->merges ? spc__coords_alloc(&r->list, c, 16 * rows, error)
                      : SPC_OK;
@@ -190,6 +201,7 @@ void spc__regroup_release(spc_coords *c)
 
     if (!r)
         return;
+    /* The sources are freed last: the device's part may use them. */
     regrouper_of(c)->destroy(c);
     spc__coords_dealloc(c, r->listed);
     spc__coords_dealloc(c, r->slot);
@@ -213,6 +225,7 @@ static spc_status make(spc_coords **out, spc__regroup *r, int64_t capacity,
     spc_status status = bound(&bounds, r, error);
 
     bounds.capacity =
+        /* 0 asks for the largest possible set. */
         capacity > 0 ? capacity : (int64_t)r->first[r->sources] * r->children;
     bounds.merges = r->merges;
     if (status == SPC_OK)
@@ -298,6 +311,7 @@ static spc_status create_exact(spc_coords **out, spc_coords *const *sources,
         (status = spc__regroup_fill(wide, mask, NULL, error)) == SPC_OK &&
         (status = spc__coords_inspect(wide, NULL, NULL, error)) == SPC_OK &&
         (status = create(&fit, sources, count, how,
+                         /* 0 would mean the largest possible capacity again. */
                          wide->asked ? wide->asked : 1, error)) == SPC_OK &&
         (status = spc__regroup_fill(fit, mask, NULL, error)) == SPC_OK)
         status = spc__coords_inspect(fit, NULL, NULL, error);
@@ -325,7 +339,11 @@ spc_status spc_coords_create_regrouped(spc_coords **out,
         *out = NULL;
     if (status != SPC_OK)
         return status;
+    /* The fills below use the default stream, while sources may still be filled
+     * on others. */
     for (int i = 0;
+         /* The count is checked later, in create(), so this loop has limits of
+          * its own. */
          ctx && i < count && i < SPC_REGROUP_SOURCES && status == SPC_OK; i++)
         status = spc__coords_land(
             ctx, sources[i] != NULL && sources[i]->in_flight, &error);
@@ -406,6 +424,7 @@ static bool is_aligned(const void *memory)
 /* Moves 16 bytes at once if all rows are 16-byte aligned. */
 static int piece_of(const spc_gather_args *args, int bytes)
 {
+    /* Unused pointers are NULL and count as aligned. */
     bool aligned = args->channels * bytes % 16 == 0;
 
     for (int i = 0; i < SPC_REGROUP_SOURCES; i++)
@@ -420,6 +439,7 @@ static void describe_gather(spc_gather_args *args, const spc_coords *c,
 
     memcpy(args->first, r->first, sizeof r->first);
     args->sources = r->sources;
+    /* A slice is a row of its own, so with slices one row is one child. */
     args->children = how->slices ? 1 : r->children;
     args->slices = how->slices ? r->children : 1;
     args->channels = how->channels;

@@ -42,6 +42,7 @@ static void device_destroy(spc_coords *c)
 
 static void choose_grid(regroup_work *w, const spc_coords *c)
 {
+    /* No block gets fewer than 128 rows. */
     int useful = (c->regroup->first[c->regroup->sources] + 127) / 128;
     int most = c->ctx->info.multiprocessors;
 
@@ -70,7 +71,10 @@ static spc_status load_kernels(regroup_work *w, spc_ctx *ctx, spc_error *error)
     for (int i = 0; i < count && status == SPC_OK; i++)
         status = spc__index_load(kernels[i].to, ctx, "regroup", &problem, NULL,
                                  kernels[i].name,
+                                 /* Only the first kernel, which lists, uses
+                                  * shared memory. */
                                  i == 0 ? SPC_REGROUP_SHARED : 0, error);
+    /* It is also the only one that waits for its whole grid. */
     return status == SPC_OK
                ? spc__index_check_resident(ctx, w->list, "spc_regroup",
                                            w->block, SPC_REGROUP_SHARED, error)
@@ -165,6 +169,7 @@ static spc_status device_fill(spc_coords *c, const uint8_t *mask, void *stream,
     spc_status status = ops_of(c)->launch(c->ctx->device, w->list, &how, &args,
                                           sizeof args, stream, error);
 
+    /* Three launches on one stream: each reads what the previous one wrote. */
     if (status == SPC_OK)
         status = c->indexer->set_build(c, &source, stream, error);
     how.shared_bytes = 0;

@@ -33,6 +33,7 @@ static void host_destroy(spc_coords *c)
 
 static void find_positions(int *at, const spc_coords *source)
 {
+    /* Rows that merged into another or were out of range keep -1. */
     memset(at, 0xff, 4 * (size_t)source->capacity);
     for (int p = 0; p < *source->count; p++)
         at[((const int *)source->order)[p]] = p;
@@ -46,6 +47,7 @@ static void scaled_voxel(int32_t out[4], const spc_coords *source,
 
     for (int i = 0; i < 4; i++) {
         uint32_t field = (uint32_t)(key >> layout->shift[i]) & layout->wide[i];
+        /* In 64 bits: the field is unsigned and may be below `before`. */
         int64_t value = (int64_t)field - layout->before[i] + layout->low[i];
         out[i] = (int32_t)(i > 0 ? value * scale[i - 1] : value);
     }
@@ -64,6 +66,7 @@ static void list_row(spc_coords *c, const int32_t voxel[4], int row,
         if (mask && !mask[slot])
             continue;
         place = (*r->listed)++;
+        /* Still counted, so that the error can say what would have fitted. */
         if (place >= c->capacity)
             continue;
         int32_t *to = r->list + 4 * (size_t)place;
@@ -82,6 +85,8 @@ static void list_source(spc_coords *c, int number, const uint8_t *mask)
     int *at = r->work;
 
     find_positions(at, source);
+    /* In the order of rows and not of keys, so that the set keeps the order of
+     * its sources. */
     for (int row = 0; row < source->capacity; row++) {
         int32_t voxel[4];
         if (at[row] < 0)
@@ -100,6 +105,7 @@ static void keep_rows(spc_coords *c)
     for (int row = 0; row < *c->count; row++) {
         r->begin[row] = row;
         r->slots[row] = r->slot[row];
+        /* Nothing merged, so rows and slots correspond one to one. */
         r->of[r->slot[row]] = row;
     }
     r->begin[*c->count] = *c->count;
@@ -110,6 +116,7 @@ static void merge_rows(spc_coords *c)
     spc__regroup *r = c->regroup;
 
     for (int row = 0; row < *c->count; row++) {
+        /* In key order from here on, like every derived set. */
         memcpy(c->data + 4 * (size_t)row, r->list + 4 * (size_t)c->order[row],
                16);
         c->order[row] = row;
@@ -129,6 +136,7 @@ static spc_status host_fill(spc_coords *c, const uint8_t *mask, void *stream,
     spc__source source = {r->list, r->listed, 0};
 
     *r->listed = 0;
+    /* -1 for children that the mask leaves out. */
     memset(r->of, 0xff, 4 * (size_t)r->first[r->sources] * (size_t)r->children);
     for (int i = 0; i < r->sources; i++)
         list_source(c, i, mask);
@@ -188,6 +196,8 @@ static int source_at(const spc_gather_args *args, int64_t row)
 {
     int s = 0;
 
+    /* There are at most SPC_REGROUP_SOURCES sources, so a walk is as fast as a
+     * search. */
     while (row >= args->first[s + 1])
         s++;
     return s;
@@ -247,6 +257,7 @@ static void spread_row(const moving *m, part *p, int64_t row)
         add_row(m, p, a->in[0], from);
         any = true;
     }
+    /* An input without children gets +0, as the kernel writes. */
     if (!any)
         clear_sum(p, 0);
     store_row(m, p, a->out[s], row - (int64_t)a->first[s] * a->slices);

@@ -72,6 +72,8 @@ static spc_status read_words(spc_regrouping *out, const char *text,
     if (index < 0)
         return spc__fail_unknown(error, "regrouping", head, names);
     const struct head *of = &heads[index];
+    /* The values of an operation without words; the words below replace
+     * them. */
     values v = {{of->scale, of->scale, of->scale},
                 {of->split, of->split, of->split},
                 -1};
@@ -79,8 +81,10 @@ static spc_status read_words(spc_regrouping *out, const char *text,
     list.head = of->name;
     list.example = of->example;
     status = spc__word_list_read(&v, &list, text, rest, error);
+    /* Scale 0 maps every coordinate of the axis to 0, which collapses it. */
     if (v.flat >= 0)
         v.scale[v.flat] = 0;
+    /* Splitting into n children takes a scale of n, so one word sets both. */
     memcpy(out->scale, list.kind & SPLITTING ? v.split : v.scale,
            sizeof(v.scale));
     memcpy(out->split, v.split, sizeof(v.split));
