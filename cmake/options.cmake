@@ -40,8 +40,8 @@ target_compile_definitions(spc_flags INTERFACE _GNU_SOURCE
 target_include_directories(spc_flags INTERFACE ${PROJECT_SOURCE_DIR}
   ${PROJECT_SOURCE_DIR}/runtime ${PROJECT_SOURCE_DIR}/tuner)
 target_compile_options(spc_flags INTERFACE -Wall -Wextra -Wshadow
-  -Wstrict-prototypes -Wmissing-prototypes -Wno-unused-parameter
-  -fno-semantic-interposition)
+  $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>
+  -Wno-unused-parameter -fno-semantic-interposition)
 if(SPC_SANITIZE)
   target_compile_options(spc_flags INTERFACE -fsanitize=${SPC_SANITIZE}
     -fno-omit-frame-pointer)

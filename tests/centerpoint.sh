@@ -4,7 +4,9 @@
 # which the same network is stored, from that packed as one file, and from the file
 # with that pack.
 #
-#     sh tests/centerpoint.sh SPCTUNE CENTERPOINT SOURCES
+#     sh tests/centerpoint.sh SPCTUNE CENTERPOINT SOURCES [CENTERPOINT_CPP]
+#
+# The example in C++ runs as many voxels, and compiles nothing new.
 set -eu
 spctune=$1 centerpoint=$2 sources=$3
 work=$(mktemp -d)
@@ -31,3 +33,13 @@ cmp file.bin both.bin
 [ "$(ls pack | tr '\n' ' ')" = "c.db c.manifest " ]
 if "$centerpoint" smell cpu c.db "$scan" 2>err; then exit 1; fi
 grep -q "the database has no network 'smell'" err
+
+if [ -n "${4:-}" ]; then
+    "$4" c.db small cpu "$scan" "$scan" >cpp.txt
+    [ "$(grep -c ': 60 points, 53 voxels, [0-9.]* ms$' cpp.txt)" = 2 ]
+    grep -q '^2 frames: median [0-9.]* ms, worst' cpp.txt
+    if "$4" c.db smell cpu "$scan" 2>err; then exit 1; fi
+    grep -q "centerpoint_cpp: the database has no network 'smell'" err
+    if "$4" c.db small cpu none.bin >cpp.txt 2>err; then exit 1; fi
+    grep -q "centerpoint_cpp: .*none.bin" err
+fi

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# guide.sh - runs the commands of the tutorial and of the page on deployment, in
+# guide.sh - runs the commands of the tutorial and of the pages on deployment, in
 # their order and as they stand.
 #
 #     sh tests/guide.sh SOURCES BUILD_FOLDER
@@ -25,7 +25,7 @@ guide() {
         /^```sh install$/ { installs = 1; into = "/dev/null"; next }
         /^```sh$/ { into = folder "/script"; blocks++
                     print "echo \"== block " blocks "\"" >>into; next }
-        /^```[a-z]+ [a-z]+[.][a-z]+$/ { into = folder "/" $2; next }
+        /^```[a-z]+ [A-Za-z]+[.][a-z]+$/ { into = folder "/" $2; next }
         into != "" { print >>into }
         END { exit blocks < least || !installs }
     ' "$SOURCES/docs/$1.md" || { echo "FAILED: $1 has other blocks"; exit 1; }
@@ -34,8 +34,9 @@ guide() {
     bash -euo pipefail ./script >"$work/out" 2>&1 ||
         { cat "$work/out"; echo "FAILED: $1"; exit 1; }
     echo "$1:"
-    grep -E '^== |compiled|first result' "$work/out"
+    grep -E '^== |compiled|first result|^frame ' "$work/out"
 }
 
 guide tutorial 7
 guide deploy 6
+guide deploy-cpp 3

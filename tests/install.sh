@@ -56,7 +56,7 @@ cmake -S "$here/installed" -B "$work/consumer" -DCMAKE_PREFIX_PATH="$work/tree" 
     >>"$work/log" 2>&1 || fail "find_package: $(cat "$work/log")"
 cmake --build "$work/consumer" >>"$work/log" 2>&1 ||
     fail "build: $(cat "$work/log")"
-for kind in c_spc c_spc_static cxx_spc cxx_spc_static; do
+for kind in c_spc c_spc_static cxx_spc cxx_spc_static hpp_spc hpp_spc_static; do
     check "find_package, $kind" "$work/consumer/$kind"
 done
 for kind in lab lab_static; do
@@ -139,6 +139,8 @@ if command -v dpkg-deb >/dev/null; then
     ! dpkg-deb -c "$work"/deb/libspc1_*.deb | grep libspclab ||
         fail "libspc1 has libspclab"
     dpkg-deb --ctrl-tarfile "$work"/deb/libspc1_*.deb | tar t >"$work/control"
+    dpkg-deb -c "$work"/deb/libspc-dev_*.deb | grep -q '/include/spc.hpp$' ||
+        fail "libspc-dev has no spc.hpp"
     grep -q shlibs "$work/control" || fail "no shlibs"
     grep -q triggers "$work/control" || fail "no triggers"
     so=$(find "$work/root" -name 'libspc.so.1')

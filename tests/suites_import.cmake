@@ -38,9 +38,14 @@ if("SPC_WITH_PROTOBUF" IN_LIST formats)
   set_tests_properties(centerpoint_example PROPERTIES
     PASS_REGULAR_EXPRESSION "(53 voxels, a plane of 6912 bytes.*)(53 voxels)"
     DEPENDS onnx)
+  set(centerpoint_cpp)
+  if(TARGET centerpoint_cpp)
+    set(centerpoint_cpp $<TARGET_FILE:centerpoint_cpp>)
+  endif()
   add_test(NAME centerpoint_stored COMMAND sh
     ${CMAKE_CURRENT_SOURCE_DIR}/centerpoint.sh $<TARGET_FILE:spctune>
-    $<TARGET_FILE:centerpoint> ${PROJECT_SOURCE_DIR})
+    $<TARGET_FILE:centerpoint> ${PROJECT_SOURCE_DIR}
+    ${centerpoint_cpp})
   set_tests_properties(centerpoint_stored PROPERTIES
     ENVIRONMENT "SPC_TEST_DATABASE=${shared_code}" DEPENDS centerpoint_example)
   spc_slow(centerpoint_example centerpoint_stored)

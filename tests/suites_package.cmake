@@ -29,6 +29,26 @@ if(TARGET spc_other AND NOT BUILD_SHARED_LIBS)
     alone_plan)
 endif()
 
+# spc.hpp: a suite with the compiler of the build, and each compiler's warnings.
+if(SPC_HAS_CXX)
+  set(cxx_warnings -Wall -Wextra -Wpedantic -Wshadow -Werror)
+  add_executable(test_hpp cxx/test_hpp.cpp)
+  target_compile_options(test_hpp PRIVATE ${cxx_warnings})
+  target_link_libraries(test_hpp PRIVATE spc_flags spclab spc spc_check m)
+  spc_run_suite(hpp hpp)
+endif()
+foreach(cxx g++ clang++)
+  string(REPLACE "+" "p" program find_${cxx})
+  find_program(${program} ${cxx})
+  if(${program})
+    add_test(NAME header_hpp_${cxx} COMMAND ${${program}} -std=c++17 -Wall -Wextra
+      -Wpedantic -Wshadow -Werror -fsyntax-only
+      -I${PROJECT_SOURCE_DIR}/include
+      ${CMAKE_CURRENT_SOURCE_DIR}/cxx/test_hpp.cpp
+      ${PROJECT_SOURCE_DIR}/examples/centerpoint.cpp)
+  endif()
+endforeach()
+
 # On request, as these build: ctest --preset dev -C package -L package
 file(GLOB tuned_texts ${PROJECT_SOURCE_DIR}/tuned/*-*.txt)
 add_test(NAME tuned_fresh CONFIGURATIONS package COMMAND sh
