@@ -108,6 +108,7 @@ static void *open_from_file(const void *code, size_t bytes, spc_error *error)
     else if (spc__file_write(path.data, code, bytes, error) == SPC_OK &&
              !(handle = dlopen(path.data, RTLD_NOW | RTLD_LOCAL)))
         spc__fail(error, SPC_EDEVICE, "%s", dlerror());
+    /* The mapping keeps the file alive after its name is gone. */
     spc__temp_dir_remove(folder.data);
     close(lock);
     spc__buf_release(&path);
@@ -119,6 +120,8 @@ spc_status spc__object_load(spc__object **out, const void *code, size_t bytes,
                             spc_error *error)
 {
     spc_status status = check_elf(code, bytes, error);
+    /* Only the second way's reason is reported: a system that forbids the first
+     * one is normal. */
     spc_error cause = {0};
 
     *out = NULL;
@@ -143,6 +146,8 @@ void spc__object_unload(spc__object *object)
 {
     if (object == NULL)
         return;
+    /* Before the descriptor: its number is part of the path that identifies the
+     * object. */
     dlclose(object->handle);
     if (object->fd >= 0)
         close(object->fd);

@@ -29,6 +29,8 @@ static spc_status resolve(spc__cuda *cuda, spc_error *error)
 #undef X
     };
 
+    /* All symbols are looked up even after a missing one, since has_gpu() uses
+     * those that exist. */
     for (size_t i = 0; i < sizeof table / sizeof *table; i++) {
         void *address = dlsym(cuda->handle, table[i].symbol);
         if (!address)

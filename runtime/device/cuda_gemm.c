@@ -113,6 +113,7 @@ static spc__cublas *open_cublas(const spc__cuda_device *d)
     }
     if (works)
         return cublas;
+    /* Closing must not destroy a handle that was not made. */
     cublas->handle = NULL;
     spc__cublas_close(cublas);
     return NULL;
@@ -122,9 +123,12 @@ bool spc__cuda_has_gemm(spc__device *device)
 {
     spc__cuda_device *d = (spc__cuda_device *)device;
 
+    /* Two plans of two threads may ask at once. */
     pthread_mutex_lock(&d->gemm_lock);
     if (!d->cublas_sought)
         d->cublas = open_cublas(d);
+    /* Also after a failure, so that a missing library is looked for only
+     * once. */
     d->cublas_sought = true;
     pthread_mutex_unlock(&d->gemm_lock);
     return d->cublas != NULL;

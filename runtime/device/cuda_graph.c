@@ -49,6 +49,7 @@ static spc_status create(const spc__cuda *api, spc__graph *out,
                          void *payload, spc_error *error)
 {
     CUstream stream = NULL;
+    /* The caller's stream may be the default one, which cannot be captured. */
     spc_status status =
         spc__cuda_check(api, api->StreamCreate(&stream, CU_STREAM_NON_BLOCKING),
                         error, "create a stream");
@@ -145,6 +146,8 @@ static spc_status mark(const spc__cuda *api, spc__mark *out, CUstream stream,
     out->count = 0;
     if (status != SPC_OK || !at.active)
         return status;
+    /* The driver's array is valid only until the next call on the stream, so
+     * marks are copies of a fixed size. */
     if (at.count > SPC__MARK_NODES)
         return spc__fail(
             error, SPC_EUNSUPPORTED,
@@ -188,6 +191,8 @@ spc_status spc__cuda_graph_depend(spc__device *device, const spc__mark *on,
                                   int count, void *stream, spc_error *error)
 {
     const spc__cuda_device *d = (const spc__cuda_device *)device;
+    /* One more, as malloc(0) may return NULL. No marks means that the next work
+     * waits for nothing. */
     CUgraphNode *nodes =
         malloc(((size_t)count + 1) * SPC__MARK_NODES * sizeof(*nodes));
     size_t used = 0;

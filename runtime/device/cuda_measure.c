@@ -50,6 +50,7 @@ static spc_status enqueue(timing *t)
 /* Waits for the end event until the deadline, since a kernel may hang. */
 static spc_status wait_end(timing *t)
 {
+    /* Polling with a pause leaves the core to other processes. */
     struct timespec pause = {0, 20000};
     CUresult result;
 
@@ -147,6 +148,8 @@ static spc_status capture(timing *t, int runs)
 
     status = check(t,
                    t->api->StreamBeginCapture(
+                       /* Other threads of the program may allocate meanwhile,
+                        * which the global mode would refuse. */
                        t->stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                    "begin to capture the measured runs");
     if (status != SPC_OK)
@@ -176,6 +179,8 @@ static spc_status prepare(timing *t)
     if ((status = check(t, t->api->StreamSynchronize(NULL),
                         "finish earlier work")) != SPC_OK)
         return status;
+    /* Non-blocking: work of the caller on the default stream must not be
+     * timed. */
     if ((status =
              check(t, t->api->StreamCreate(&t->stream, CU_STREAM_NON_BLOCKING),
                    "create a stream")) != SPC_OK)
@@ -189,6 +194,7 @@ static spc_status prepare(timing *t)
     if (!t->measure->cold)
         return SPC_OK;
     t->flush_bytes = FLUSHED_CACHES * t->device->l2_bytes;
+    /* Some devices do not report their cache. */
     if (t->flush_bytes < (size_t)1 << 20)
         t->flush_bytes = (size_t)1 << 20;
     return check(t, t->api->MemAlloc(&t->flush, t->flush_bytes),
@@ -220,6 +226,7 @@ static spc_status time_one(timing *t, int i, double *us)
         return status;
     if (t->measure->cold)
         return time_cold(t, i, us);
+    /* Work before each run cannot be part of a replay, which would time it. */
     return t->measure->before != NULL ? time_run(t, us) : time_replay(t, us);
 }
 
@@ -270,6 +277,7 @@ spc_status spc__cuda_measure(spc__device *device, const spc__measure *measure,
     spc_status status;
 
     *count = 0;
+    /* enqueue() tells by the status whether a sentence was written. */
     spc__error_clear(error);
     if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)
         return status;

@@ -108,6 +108,7 @@ enum { ISAS = sizeof(isas) / sizeof(*isas) };
 static const struct isa *best_isa(void)
 {
     const struct isa *best = &isas[0];
+    /* The last row is always present, so this ends. */
     while (!best->present())
         best++;
     return best;
@@ -302,12 +303,14 @@ static void write_arithmetic(unsigned mode)
 static void run_block(void *payload, int64_t i)
 {
     const run *r = payload;
+    /* Neighbouring blocks in x follow each other, as they share rows. */
     unsigned first = (unsigned)(i % r->launch->grid_x) * r->launch->block;
     unsigned y = (unsigned)(i / r->launch->grid_x);
     unsigned arithmetic = read_arithmetic();
 
     for (unsigned t = 0; t < r->launch->block; t++)
         r->kernel(r->args, first + t, y);
+    /* Writing the register is slow, so it is done only if needed. */
     if (read_arithmetic() != arithmetic)
         write_arithmetic(arithmetic);
 }
@@ -382,15 +385,18 @@ static spc_status cpu_measure(spc__device *device, const spc__measure *measure,
     if (status == SPC_OK)
         status = time_runs(measure, 1, &ns); /* warms up pages, caches and
                                               * clocks */
+    /* Timed again when warm: the first run may take many times as long. */
     if (status == SPC_OK && !measure->cold)
         status = time_runs(measure, 1, &ns);
     int runs = status == SPC_OK ? runs_of_sample(measure, ns) : 0;
     while (status == SPC_OK && *count < measure->samples) {
+        /* At least one sample, however slow the run is. */
         if (*count > 0 &&
             (double)(spc__now_ns() - start) * 1e-9 > measure->limit_s)
             break;
         if (measure->before != NULL)
             status = measure->before(measure->payload, NULL);
+        /* After `before`, whose data must not remain in the caches either. */
         if (measure->cold)
             spc__pool_run(cpu->pool, cpu->flush.chunks, flush_chunk,
                           &cpu->flush);

@@ -38,12 +38,15 @@ spc_status spc__cuda_enter(const spc__cuda_device *device, bool *pushed,
     CUcontext current = NULL;
 
     *pushed = false;
+    /* Checked in every call: the driver's state is not valid in a child
+     * process. */
     if (device->forks != spc__forks())
         return spc__fail(error, SPC_ESTATE,
                          "%s was opened before fork(): CUDA does not work in a "
                          "child process; start it by exec and make a context "
                          "there",
                          device->info.id);
+    /* The usual case: the host application already works in this context. */
     if (device->api.CtxGetCurrent(&current) == CUDA_SUCCESS &&
         current == device->context)
         return SPC_OK;
@@ -107,6 +110,7 @@ static void cuda_close(spc__device *device)
     close_cublas(d);
     pthread_mutex_destroy(&d->gemm_lock);
     spc__hooked_release(&d->memory);
+    /* Last: everything above may need the context. */
     if (d->retained)
         d->api.DevicePrimaryCtxRelease(d->handle);
     spc__cuda_close(&d->api);
@@ -156,6 +160,7 @@ static spc_status hold_primary(spc__cuda_device *d, spc_error *error)
         &d->api, d->api.DevicePrimaryCtxRetain(&primary, d->handle), error,
         "retain the device's primary context");
     d->retained = status == SPC_OK && primary == d->context;
+    /* The caller's context is another one of the same device. */
     if (status == SPC_OK && !d->retained)
         d->api.DevicePrimaryCtxRelease(d->handle);
     return status;
@@ -247,6 +252,8 @@ static spc_status cuda_open(spc__device **out, int ordinal,
         return spc__fail_memory(error, sizeof *d);
     d->ops = &spc__device_cuda;
     d->forks = spc__forks();
+    /* cuda_close() releases both of these, so they exist before anything can
+     * fail. */
     spc__hooked_init(&d->memory, options != NULL ? &options->memory : NULL);
     pthread_mutex_init(&d->gemm_lock, NULL);
     if ((status = spc__cuda_open(&d->api, error)) != SPC_OK)
@@ -277,6 +284,8 @@ static spc_status cuda_compiler(spc__device *device, spc__compiler **out,
 
     *out = NULL;
     *options = "";
+    /* Opened on first use: a device that finds all code in the database needs
+     * no compiler. */
     if (!d->compiler &&
         (status = spc__nvrtc_open(&d->compiler, error)) != SPC_OK)
         return status;
@@ -324,6 +333,8 @@ static void cuda_module_unload(spc__device *device, spc__module *module)
         d->api.ModuleUnload(module->handle);
         spc__cuda_leave(d, pushed);
     }
+    /* Freed even if the context cannot be entered, since they are only the
+     * host's records. */
     for (spc__kernel *next, *kernel = module->kernels; kernel; kernel = next) {
         next = kernel->next;
         free(kernel);
@@ -350,6 +361,8 @@ static void prefer_carveout(const spc__cuda_device *d, CUfunction function,
             &blocks, function, threads, shared_bytes) != CUDA_SUCCESS)
         return;
     size_t used = (size_t)blocks * (shared_bytes + (size_t)fixed + RESERVED);
+    /* Rounded up, as the driver may choose the next smaller size for a
+     * fraction. */
     size_t percent =
         (used * 100 + (size_t)d->shared_sm - 1) / (size_t)d->shared_sm;
     d->api.FuncSetAttribute(function,
@@ -470,6 +483,8 @@ static unsigned launch_attributes(const spc__cuda_device *d,
     unsigned count = 0;
 
     memset(attributes, 0, 3 * sizeof *attributes);
+    /* Older devices refuse the attribute. There, the kernel starts after the
+     * previous one as usual. */
     if (launch->pdl && d->sm >= 90) {
         attributes[count].id =
             CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION;
@@ -539,6 +554,7 @@ static spc_status cuda_launch(spc__device *device, spc__kernel *kernel,
 
     config.hStream = stream;
     (void)args_bytes; /* the kernel knows the size of its parameter */
+    /* The driver refuses an empty grid. */
     if (launch->grid_x == 0)
         return SPC_OK;
     if ((status = spc__cuda_enter(d, &pushed, error)) != SPC_OK)

@@ -213,6 +213,7 @@ static void sim_close(spc__device *device)
 {
     sim_device *sim = self(device);
 
+    /* No launch runs any more, so all workers are here. */
     while (sim->idle != NULL) {
         spc__sim_worker *worker = sim->idle;
         sim->idle = worker->next;
@@ -251,6 +252,8 @@ static spc_status sim_alloc(spc__device *device, void **out, size_t bytes,
 {
     spc_status status = spc__host_alloc(device, out, bytes, error);
 
+    /* Kernels that read what nothing wrote then give wrong results every time,
+     * and not only sometimes. */
     if (status == SPC_OK)
         memset(*out, FRESH_BYTE, bytes);
     return status;
@@ -266,6 +269,8 @@ static spc_status sim_module_load(spc__device *device, spc__module **out,
 
     if (status != SPC_OK)
         return status;
+    /* Code from a database may have been compiled for other records of threads
+     * and blocks. */
     const int *version = spc__object_find((*out)->object, "spc_sim_version");
     if (version != NULL && *version == SPC_SIM_VERSION)
         return SPC_OK;
@@ -366,6 +371,7 @@ static spc__sim_worker *take_worker(void *pool)
     if (worker != NULL)
         sim->idle = worker->next;
     pthread_mutex_unlock(&sim->host.lock);
+    /* Created without the lock, since it takes long. */
     return worker != NULL ? worker : spc__sim_worker_create();
 }
 
@@ -386,6 +392,7 @@ static spc__pool *threads_for(sim_device *sim, const spc__launch *launch)
     int threads =
         sim->options.threads > 0 ? sim->options.threads : spc__cpu_count();
 
+    /* One worker runs all of these, so no thread is needed. */
     if (threads == 1 || launch->cooperative ||
         (uint64_t)launch->grid_x * launch->grid_y == 1)
         return NULL;
@@ -439,6 +446,8 @@ static spc_status sim_launch(spc__device *device, spc__kernel *kernel,
         .kernel = &kernel->sim,
         .options = &sim->options,
         .pool = threads_for(sim, launch),
+        /* Each launch gets another schedule, so that repeated launches try more
+         * of them. */
         .seed = sim->options.seed +
                 LAUNCH_STEP * atomic_fetch_add(&sim->launches, 1),
         .args = copy,

@@ -54,6 +54,7 @@ static spc_status check_memory(const spc_memory_hook *hook, void *memory,
               "the caller's memory hook returned %p for %zu bytes, which is "
               "not a multiple of %d bytes",
               memory, bytes, ALIGNMENT);
+    /* Freed here, since no caller ever sees it. */
     hook->free(memory, bytes, NULL, hook->payload);
     return SPC_ENOMEM;
 }
@@ -65,6 +66,8 @@ spc_status spc__hooked_alloc(spc__hooked *hooked, void **out, size_t bytes,
     const spc_memory_hook *hook = &hooked->hook;
 
     *out = NULL;
+    /* Allocators may return NULL for 0 bytes, which would look like a
+     * failure. */
     if (bytes == 0)
         bytes = 1;
     void *memory = hook->alloc(bytes, NULL, hook->payload);
@@ -93,6 +96,8 @@ static size_t forget(spc__hooked *hooked, const void *memory)
     for (int i = hooked->count - 1; i >= 0 && bytes == 0; i--)
         if (hooked->blocks[i].memory == memory) {
             bytes = hooked->blocks[i].bytes;
+            /* The order of the table does not matter, so the last entry fills
+             * the gap. */
             hooked->blocks[i] = hooked->blocks[--hooked->count];
         }
     pthread_mutex_unlock(&hooked->lock);

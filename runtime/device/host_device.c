@@ -95,6 +95,7 @@ spc_status spc__host_compiler(spc__device *device, spc__compiler **out,
     spc__host_device *host = self(device);
     spc_status status = SPC_OK;
 
+    /* Background compilation asks from a thread of its own. */
     pthread_mutex_lock(&host->lock);
     if (host->compiler == NULL)
         status = spc__hostcc_open(&host->compiler, error);
@@ -132,6 +133,7 @@ void spc__host_module_unload(spc__device *device, spc__module *module)
         module->kernels = kernel->next;
         free(kernel);
     }
+    /* After the records of its kernels, which point into it. */
     spc__object_unload(module->object);
     free(module);
 }
@@ -171,6 +173,7 @@ spc_status spc__host_graph_create(spc__device *device, spc__graph **out,
     *out = graph;
     if (!graph)
         return spc__fail_memory(error, sizeof *graph);
+    /* A launch calls the function again: this device has nothing to capture. */
     *graph = (spc__graph){enqueue, payload};
     return SPC_OK;
 }

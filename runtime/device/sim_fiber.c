@@ -40,6 +40,8 @@ static size_t page_bytes(void)
 
 static bool guard(char *stacks, int slots)
 {
+    /* The lowest page of a stack: an overflow faults instead of writing to the
+     * neighbour. */
     for (int i = 0; i < slots; i++)
         if (mprotect(stacks + (size_t)i * SPC_SIM_SLOT, page_bytes(),
                      PROT_NONE) != 0)
@@ -50,10 +52,14 @@ static bool guard(char *stacks, int slots)
 char *spc__sim_stacks_map(int slots)
 {
     size_t bytes = (size_t)slots * SPC_SIM_SLOT;
+    /* One slot more, so that the start can be rounded up to a multiple of
+     * SPC_SIM_SLOT. */
     char *raw = mmap(NULL, bytes + SPC_SIM_SLOT, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (raw == MAP_FAILED)
         return NULL;
+    /* The record of a thread is found by masking its stack pointer, hence the
+     * alignment. */
     size_t before = -(uintptr_t)raw & (SPC_SIM_SLOT - 1);
     if (before > 0)
         munmap(raw, before);
@@ -90,6 +96,8 @@ bool spc__sim_stacks_renew(char *stacks, int slots)
         char *slot = stacks + (size_t)i * SPC_SIM_SLOT;
         size_t first = 1; /* after the guard page */
         done = mincore(slot, SPC_SIM_SLOT, resident) == 0;
+        /* A stack grows down, so everything from the first touched page on was
+         * used. */
         while (first < pages && !(resident[first] & 1))
             first++;
         if (done && first < pages)
@@ -106,6 +114,8 @@ bool spc__sim_stacks_renew(char *stacks, int slots)
 static void trampoline(unsigned high, unsigned low, unsigned entry_high,
                        unsigned entry_low)
 {
+    /* makecontext() passes ints, so a pointer takes two. Two shifts by 16 are
+     * defined even where pointers have 32 bits. */
     uintptr_t thread = (uintptr_t)high << 16 << 16 | low;
     uintptr_t entry = (uintptr_t)entry_high << 16 << 16 | entry_low;
     ((void (*)(spc_sim_thread *))entry)((spc_sim_thread *)thread);
@@ -187,6 +197,8 @@ __asm__(".text\n"
 
 static bool prepare(spc_sim_thread *thread, void (*entry)(spc_sim_thread *))
 {
+    /* The stack as spc__sim_jump() would have left it: six registers in the
+     * order of the pops, then the return address. */
     uintptr_t *sp = (uintptr_t *)thread;
     *--sp = 0; /* two words: the call finds an aligned stack */
     *--sp = 0;
@@ -298,6 +310,7 @@ static inline void announce(void **fake_stack, const spc_sim_thread *to)
     const spc__sim_fiber *fiber = to->fiber;
 #endif
 #if SPC__SIM_ASAN
+    /* NULL tells the sanitizer that this fiber never resumes. */
     __sanitizer_start_switch_fiber(fake_stack, fiber->stack_low,
                                    fiber->stack_bytes);
 #endif
@@ -332,6 +345,8 @@ void spc__sim_fiber_forget(spc_sim_thread *thread, spc_sim_thread *main,
 {
 #if SPC__SIM_TSAN
     unsigned flags = __tsan_switch_to_fiber_no_sync;
+    /* In the name of the abandoned fiber, so that what it did is ordered before
+     * the end of the launch. */
     __tsan_switch_to_fiber(((spc__sim_fiber *)thread->fiber)->race_fiber,
                            flags);
     __tsan_release(token);

@@ -30,6 +30,7 @@ enum {
 
 static void record(spc__sim_launch *launch, spc_status status, const char *text)
 {
+    /* The first failure is kept: the others are often its consequences. */
     pthread_mutex_lock(&launch->lock);
     if (!atomic_load(&launch->failed))
         spc__fail(&launch->error, status, "%s", text);
@@ -51,6 +52,7 @@ _Noreturn void spc__sim_fault(spc_sim_thread *self, const char *format, ...)
     vsnprintf(text + length, sizeof(text) - (size_t)length, format, arguments);
     va_end(arguments);
     record(launch, SPC_EDEVICE, text);
+    /* The fiber's stack is abandoned. The worker then ends the launch. */
     spc__sim_fiber_leave(self, &spc__sim_block_of(self)->worker->main);
     __builtin_unreachable(); /* an abandoned fiber never resumes */
 }
@@ -100,6 +102,7 @@ static bool have_stacks(spc__sim_worker *worker, int slots)
 {
     if (worker->slots >= slots)
         return true;
+    /* Freed first, so that only one set of stacks exists at a time. */
     free_stacks(worker);
     worker->fibers = calloc((size_t)slots, sizeof(*worker->fibers));
     worker->stacks = spc__sim_stacks_map(slots);
@@ -114,6 +117,7 @@ static bool have_stacks(spc__sim_worker *worker, int slots)
 
 static bool have_arena(spc__sim_worker *worker, int blocks, int shared_bytes)
 {
+    /* Blocks begin at multiples of 1024 bytes, since swizzled tiles must. */
     size_t stride = ((size_t)shared_bytes + SPC__SIM_CANARY + ARENA_ALIGN - 1) /
                     ARENA_ALIGN * ARENA_ALIGN;
     worker->arena_stride = stride;
@@ -155,6 +159,7 @@ static bool have_queues(spc__sim_worker *worker)
 {
     if (!worker->launch->options->deferred)
         return true;
+    /* malloc() of this size maps pages only when they are touched. */
     if (!worker->copies)
         worker->copies = malloc((size_t)worker->slots * SPC__SIM_COPIES *
                                 sizeof(*worker->copies));
@@ -204,6 +209,7 @@ void spc__sim_worker_free(spc__sim_worker *worker)
 static void fiber_main(spc_sim_thread *self)
 {
     spc__sim_fiber_enter(self);
+    /* Ordered after the worker's setup of the block (start_block). */
     spc__sim_acquire(spc__sim_block_of(self)->tokens);
     spc__sim_launch *launch = spc__sim_launch_of(self);
     launch->kernel->entry(launch->args);
@@ -215,6 +221,8 @@ static void start_shared(spc__sim_worker *worker, spc__sim_block *block)
 {
     int bytes = worker->launch->shared_bytes;
 #if SPC__SIM_ASAN
+    /* Poison from an earlier launch with less shared memory may be in the
+     * way. */
     ASAN_UNPOISON_MEMORY_REGION(block->shared, worker->arena_stride);
 #endif
     memset(block->shared, SPC_SIM_POISON, (size_t)bytes + SPC__SIM_CANARY);
@@ -261,6 +269,8 @@ static bool start_thread(spc__sim_block *block, int slot, int index)
     spc__sim_worker *worker = block->worker;
     const spc__sim_launch *launch = worker->launch;
     spc__sim_warp *warp = &block->warps[index / 32];
+    /* The record is at the end of the thread's own stack, so kernels find it
+     * from the stack pointer. */
     spc_sim_thread *thread = spc_sim_thread_of((uintptr_t)worker->stacks +
                                                (size_t)slot * SPC_SIM_SLOT);
     spc__sim_fiber *fiber = &worker->fibers[slot];
@@ -339,11 +349,15 @@ static bool start_block(spc__sim_worker *worker, int at, int number)
     if (!give_tokens(block))
         return false;
     start_shared(worker, block);
+    /* Warps are reset before any thread starts, since starting one writes to
+     * its warp. */
     for (int w = 0; w < block->warp_count; w++)
         reset_warp(block, w);
     for (int i = 0; i < launch->threads; i++)
         if (!start_thread(block, at * launch->threads + i, i))
             return false;
+    /* Ready only when all have started, as a fiber may run as soon as it is
+     * ready. */
     for (int w = 0; w < block->warp_count; w++) {
         block->warps[w].ready = block->warps[w].members;
         block->ready |= 1u << w;
@@ -379,6 +393,8 @@ static bool start_blocks(spc__sim_worker *worker, int first, int count)
     worker->idle_rounds = 0;
     worker->cluster_arrived = worker->cluster_phase = 0;
     worker->blocks_run++;
+    /* The seed depends on the block and not on the worker, so a schedule is the
+     * same with any number of threads. */
     worker->random = launch->seed + 0x632be59bd9b4e019u * (uint64_t)(first + 1);
     for (int i = 0; i < count; i++)
         if (!start_block(worker, i, first + i))
@@ -445,6 +461,7 @@ static void work(void *payload, int64_t i)
     spc__sim_worker *worker = c->take(c->pool);
     if (!worker) {
         record(c->launch, SPC_ENOMEM, "out of memory for a worker");
+        /* Other workers count those that may still make progress. */
         atomic_fetch_sub(&c->launch->workers, 1);
         return;
     }
@@ -518,11 +535,14 @@ spc_status spc__sim_launch_run(spc__sim_launch *launch,
     atomic_init(&launch->failed, false);
     if (pthread_mutex_init(&launch->lock, NULL) != 0)
         return spc__fail(error, SPC_ENOMEM, "cannot make a lock");
+    /* All workers must run at the same time, as a block may wait for one of
+     * another worker. Otherwise, this thread runs all blocks. */
     if (workers == 1 ||
         !spc__pool_run_together(launch->pool, workers, work, &c)) {
         atomic_store(&launch->workers, 1);
         work(&c, 0);
     }
+    /* Orders everything after the launch behind all of its threads. */
     spc__sim_acquire(&launch->end);
     if (atomic_load(&launch->failed))
         status =

@@ -36,6 +36,9 @@ ALWAYS void widen(float *to, const uint16_t *from)
     halves8 half;
     memcpy(&half, from, sizeof(half));
     words8 word = __builtin_convertvector(half, words8);
+    /* The bits of an f16, shifted to the exponent and mantissa of an f32 and
+     * multiplied by 2^112, have the right value, also for denormals. Infinities
+     * and NaN need an exponent of all ones. */
     words8 rest = (word & 0x7fff) << 13;
     words8 special = (words8)(rest >= 0x0f800000);
     words8 scaled = (words8)((floats8)rest * 0x1p112f);
@@ -173,6 +176,7 @@ ALWAYS void multiply_i8(int32_t (*d)[8], int8_t (*a)[32], int8_t (*b)[32])
 {
     for (int m = 0; m < 16; m++)
         for (int n = 0; n < 8; n++) {
+            /* 32 products of bytes cannot overflow. */
             int32_t sum = 0;
             for (int k = 0; k < 32; k++)
                 sum += a[m][k] * b[n][k];
@@ -206,6 +210,8 @@ ALWAYS void unpack_b(float (*b)[8], const unsigned char *core, int leading,
             transpose(turned);
             memcpy(b[8 * half], turned, sizeof(turned));
         } else {
+            /* Only four of the eight columns have numbers, and the others must
+             * not be uninitialised. */
             memset(turned, 0, sizeof(turned));
             for (int n = 0; n < 8; n++)
                 narrow_tf32(turned[n], (const uint32_t *)(core + 16 * n), 4);
@@ -251,6 +257,7 @@ ALWAYS void unpack_b_swizzled(float (*b)[8], const unsigned char *rows,
 ALWAYS void load_tile(void *tile, const spc__sim_product *p, int j)
 {
     char *to = tile;
+    /* Without `accumulate`, the product starts from zero. */
     memset(to, 0, 16 * 8 * 4);
     for (int lane = 0; lane < 32 && p->accumulate; lane++)
         for (int i = 0; i < 2; i++)
@@ -346,6 +353,8 @@ static void wgmma_plain(const spc__sim_product *p, const unsigned char *b,
 
 static void run_mma(spc_sim_exchange *e, int op)
 {
+    /* The type is a constant in each fast version, so the compiler specialises
+     * it. */
     if (!HAVE_FAST)
         mma_plain(e, op);
     else if (op == SPC_SIM_MMA_F16)
@@ -369,6 +378,7 @@ static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
     int pieces = swizzled ? p->n / 64 : p->n / 8, piece = swizzled ? 1024 : 128;
     int to_piece = swizzled ? leading : stride;
     int to_half = swizzled ? stride : leading;
+    /* The last byte that any piece reads, by the larger of the two strides. */
     int last = start + (pieces - 1) * to_piece + to_half + piece;
     if ((p->b >> 49 & 0x1fff) != 0 || (is_swizzled(p) && !swizzled) ||
         (swizzled && start % 1024 != 0))
@@ -384,6 +394,7 @@ static void run_wgmma(spc_sim_thread *self, const spc__sim_product *p,
         spc__sim_reads(b + j * to_piece, (size_t)piece, caller);
         spc__sim_reads(b + j * to_piece + to_half, (size_t)piece, caller);
     }
+    /* The lanes that wait for this product acquire it (spc__sim_gather). */
     spc__sim_release(&spc__sim_warp_of(self)->sync[2]);
     if (p->op == SPC_SIM_WGMMA_I8)
         wgmma_i8(p, b, leading, stride);
@@ -412,6 +423,7 @@ static void issue_wgmma(spc_sim_thread *self, const spc_sim_exchange *e, int op,
                            SPC__SIM_PRODUCTS);
         p = &warp->products[warp->product_count++];
     }
+    /* Copied at issue, like the registers that the device reads then. */
     memcpy(p->a, e->in.wgmma.a, sizeof(p->a));
     memcpy(p->d, e->in.wgmma.d, sizeof(p->d));
     p->b = e->in.wgmma.b[0];
@@ -428,6 +440,8 @@ static void wait_wgmma(spc_sim_thread *self, int groups, const void *caller)
     spc__sim_warp *warp = spc__sim_warp_of(self);
     int due = 0;
     while (due < warp->product_count &&
+           /* Groups complete in order, so the first one that is not due ends
+            * the loop. */
            warp->products[due].group < warp->product_group - groups)
         run_wgmma(self, &warp->products[due++], caller);
     warp->product_count -= due;
@@ -443,6 +457,8 @@ static void vote(spc_sim_exchange *e, uint32_t members, int op)
     uint32_t all = op == SPC_SIM_MIN ? 0xffffffffu : 0;
     for (int lane = 0; lane < 32; lane++) {
         uint32_t word = e->in.word[lane];
+        /* A block whose size is no multiple of 32 has a warp with fewer
+         * lanes. */
         if (!(members & 1u << lane))
             continue;
         if (op == SPC_SIM_MIN)

@@ -39,6 +39,8 @@ void spc__sim_copy_issue(spc_sim_thread *self, void *to, const void *from,
                        SPC__SIM_COPIES);
     int last = (fiber->copy_first + fiber->copy_count++) % SPC__SIM_COPIES;
     fiber->copies[last] = (spc__sim_copy){to, from, bytes, valid, fiber->group};
+    /* A kernel that reads before it waits gets poison instead of the right
+     * data. */
     memset(to, SPC_SIM_POISON, (size_t)bytes);
 }
 
@@ -53,6 +55,7 @@ static void deliver(const spc__sim_copy *copy)
         (size_t)(copy->valid < copy->bytes ? copy->valid : copy->bytes);
     if (valid > 0)
         memcpy(copy->to, copy->from, valid);
+    /* Bytes past the valid ones become zeros, as cp.async defines it. */
     memset((char *)copy->to + valid, 0, (size_t)copy->bytes - valid);
 }
 
@@ -107,6 +110,7 @@ static void *token(spc_u64 *bar, int parity)
 
 static void settle(spc_sim_thread *self, spc_u64 *bar, mbar m)
 {
+    /* Both the threads and the bytes must have arrived. */
     if (m.pending == 0 && m.bytes == 0) {
         m.parity ^= 1;
         m.pending = m.count;
@@ -138,6 +142,8 @@ void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
                        "a barrier without spc_mbar_init",
                        place->primitive, place->file, place->line,
                        (int)m.count);
+    /* Before the phase can end, so that a wait sees everything that came before
+     * the arrival. */
     spc__sim_release(token(bar, m.parity));
     spc__sim_phases_arrive(self, m.number);
     m.pending--;
@@ -148,6 +154,8 @@ void spc__sim_mbar_arrive(spc_sim_thread *self, spc_u64 *bar, int bytes,
 static void bring(spc_sim_thread *self, const spc__sim_bulk *bulk,
                   const void *caller)
 {
+    /* The race checker does not see memcpy() of this file, so the accesses are
+     * reported to it. */
     spc__sim_reads(bulk->from, (size_t)bulk->bytes, caller);
     spc__sim_writes(bulk->to, (size_t)bulk->bytes, caller);
     memcpy(bulk->to, bulk->from, (size_t)bulk->bytes);
@@ -194,6 +202,7 @@ static void bring_deferred(spc_sim_thread *self, spc_u64 *bar, int parity,
     spc__sim_block *block = spc__sim_block_of(self);
     int kept = 0;
     for (int i = 0; i < block->bulk_count; i++) {
+        /* A copy, since the list is compacted in place. */
         spc__sim_bulk bulk = block->bulks[i];
         if (bulk.bar == bar && parity_of(bar) == parity) {
             spc__sim_acquire(token(bar, parity));
@@ -213,6 +222,7 @@ void spc__sim_mbar_wait(spc_sim_thread *self, spc_u64 *bar, int parity,
     parity &= 1;
     int64_t phase = spc__sim_phases_await(self, number, parity, place);
     while (parity_of(bar) == parity) {
+        /* As late as possible: only now that a thread waits for them. */
         if (self->deferred)
             bring_deferred(self, bar, parity, caller);
         if (parity_of(bar) == parity)

@@ -64,6 +64,7 @@ void spc__sim_phases_reset(spc__sim_phases *all, int blocks)
     all->too_many = false;
     if (count == 0)
         return;
+    /* Only the part that was used is cleared, as the whole takes megabytes. */
     memset(all->ended, 0, sizeof(all->ended));
     memset(all->last_wait, 0, count * sizeof(all->last_wait[0]));
     memset(all->told, 0, count * sizeof(all->told[0]));
@@ -93,6 +94,7 @@ static seen *warp_of(spc__sim_phases *all, const spc_sim_thread *self)
 
 static void join(uint32_t *to, const uint32_t *from, int count)
 {
+    /* Knowledge never shrinks, so joining takes the later of both. */
     for (int i = 0; i < count; i++)
         to[i] = from[i] > to[i] ? from[i] : to[i];
 }
@@ -125,6 +127,7 @@ void spc__sim_phases_arrive(const spc_sim_thread *self, int bar)
 {
     spc__sim_phases *all = phases_of(self);
 
+    /* Arrivals count for the phase that is now under way. */
     if (is_followed(all, bar))
         add(all, &all->told[bar][all->ended[bar] % PARITIES],
             warp_of(all, self));
@@ -135,6 +138,7 @@ static void check_ahead(spc__sim_phases *all, spc_sim_thread *self, int bar)
 {
     uint32_t phase = all->ended[bar];
     const seen *told = &all->told[bar][phase % PARITIES];
+    /* The previous phase has the other parity. */
     const uint32_t *last = all->last_wait[bar][(phase + 1) % PARITIES];
 
     for (int w = 0; w < all->blocks * SPC__SIM_WARPS; w++)
@@ -166,6 +170,8 @@ int64_t spc__sim_phases_await(spc_sim_thread *self, int bar, int parity,
     if (!is_followed(all, bar))
         return 0;
     int64_t now = all->ended[bar];
+    /* If the parity is not that of the current phase, the wait is for the one
+     * before, which is over. */
     int64_t awaited = now % PARITIES == parity ? now : now - 1;
     if (awaited > warp_of(all, self)->ended[bar])
         spc__sim_fault(self,
@@ -194,6 +200,8 @@ void spc__sim_phases_see(const spc_sim_thread *self, int bar, int64_t phase)
     uint32_t *last = &all->last_wait[bar][phase & 1][number];
     if (++warp->waits[number] > *last)
         *last = warp->waits[number];
+    /* A wait for the phase before the first returns at once and teaches
+     * nothing. */
     if (phase < 0)
         return;
     add(all, warp, &all->told[bar][phase % PARITIES]);

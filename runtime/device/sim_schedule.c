@@ -24,6 +24,7 @@
 
 static uint64_t draw(spc__sim_worker *worker)
 {
+    /* SplitMix64 (Steele, Lea, Flood, OOPSLA 2014). */
     uint64_t z = worker->random += 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
@@ -46,6 +47,7 @@ static int highest(uint32_t set)
 static int any_of(spc__sim_worker *worker, uint32_t set)
 {
     unsigned by = (unsigned)(draw(worker) >> 59);
+    /* The mask keeps the shift below 32 for a rotation by 0. */
     uint32_t turned = set >> by | set << ((32 - by) & 31);
 
     return (int)((by + (unsigned)lowest(turned)) & 31);
@@ -185,6 +187,8 @@ static bool hopeless(const spc__sim_worker *worker)
 {
     const spc__sim_launch *launch = worker->launch;
     int workers = atomic_load(&launch->workers);
+    /* A single worker that polls in vain will never get out. With others, only
+     * time can tell. */
     if (worker->idle_rounds < MANY_ROUNDS || workers == 1)
         return worker->idle_rounds >= MANY_ROUNDS;
     uint64_t idle_ns = spc__now_ns() - worker->idle_since_ns;
@@ -213,6 +217,8 @@ static void idle(spc_sim_thread *self)
     set_polling(worker, worker->idle_rounds >= MANY_ROUNDS);
     if (hopeless(worker))
         deadlock(self);
+    /* Another worker may need this core to make the progress that this one
+     * waits for. */
     if (atomic_load(&launch->workers) > 1)
         sched_yield();
 }
@@ -238,6 +244,8 @@ static inline spc_sim_thread *pick(spc_sim_thread *self)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
     spc__sim_order order = warp->block->worker->launch->options->order;
+    /* The common cases stay in the warp and need no search. A random order must
+     * look at all warps. */
     if (warp->ready && order == SPC__SIM_FORWARD)
         return take(warp, lowest(warp->ready));
     if (warp->ready && order == SPC__SIM_REVERSE)
@@ -290,6 +298,7 @@ static inline void join(spc_sim_thread *self, int op,
                         const spc_sim_place *place)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
+    /* The first lane to arrive decides where the warp is. */
     if (!(warp->arrived | warp->held)) {
         warp->place = place;
         warp->op = op;
@@ -304,6 +313,7 @@ static inline void join(spc_sim_thread *self, int op,
 void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
+    /* Shuffles and votes order nothing, as on the device. */
     char *token = op == SPC_SIM_SYNC || op == SPC_SIM_ORDERED
                       ? &warp->sync[self->turn]
                       : NULL;
@@ -311,11 +321,13 @@ void spc__sim_gather(spc_sim_thread *self, int op, const spc_sim_place *place)
     join(self, op, place);
     if (warp->done)
         deserted(self, place);
+    /* Released before the last lane can go on, and acquired after. */
     if (token)
         spc__sim_release(token);
     warp->arrived |= 1u << self->lane;
     if (warp->arrived == warp->members) {
         warp->arrived = 0;
+        /* The last lane computes the result for all. */
         if (op >= SPC_SIM_BALLOT)
             spc__sim_complete(self, op, place, __builtin_return_address(0));
         make_ready(warp, warp->members);
@@ -341,6 +353,8 @@ static void open_barrier(spc__sim_block *block, spc__sim_barrier *barrier)
         barrier->waiting[w] = 0;
     }
     barrier->arrived = 0;
+    /* Two tokens in turn: a thread that is already at the next barrier must not
+     * be ordered before those that still leave this one. */
     barrier->phase ^= 1;
     spc__sim_progress(block->worker->launch);
 }
@@ -360,6 +374,7 @@ void spc__sim_barrier_wait(spc_sim_thread *self, int id, int threads,
                        block->threads);
 
     spc__sim_barrier *barrier = &block->barriers[id];
+    /* Read before the barrier can open, which changes the phase. */
     char *token = &barrier->sync[barrier->phase];
     join(self, SPC_SIM_EXCHANGE, place);
     if (barrier->arrived == 0)
@@ -386,6 +401,8 @@ void spc__sim_yield(spc_sim_thread *self, const spc_sim_place *place)
 {
     spc__sim_warp *warp = spc__sim_warp_of(self);
     self->place = place;
+    /* Not ready again until no other thread is: polling must not starve the
+     * threads that it waits for. */
     warp->yielded |= 1u << self->lane;
     leave(self);
     self->place = NULL;
@@ -410,6 +427,8 @@ void spc__sim_cluster_sync(spc_sim_thread *self, const spc_sim_place *place)
     spc__sim_release(token);
     spc__sim_phases_meet_cluster(self, false);
     worker->cluster_arrived++;
+    /* Also checked by threads that wait, since a thread may end and thereby
+     * complete the barrier. */
     while (worker->cluster_phase == phase) {
         if (all_arrived(worker)) {
             worker->cluster_arrived = 0;
@@ -430,6 +449,7 @@ void spc__sim_schedule_end(spc_sim_thread *self)
     spc__sim_worker *worker = block->worker;
 
     warp->done |= 1u << self->lane;
+    /* The other lanes wait for one that never comes. */
     if (warp->arrived) {
         spc_sim_thread *waiting = warp->lanes[warp->first];
         deserted(waiting, warp->place);
