@@ -80,6 +80,7 @@ static spc_status open_own(spc_ctx **out, background *b, spc_error *error)
     options.need_database = true;
     options.log = host->log.write;
     options.log_payload = host->log.payload;
+    /* The end of the host context must not wait for a long compilation. */
     options.cancel = &b->ends;
     options.trust = host->trusts_layers;
     options.key = host->key;
@@ -133,6 +134,8 @@ static job *next_job(background *b)
     job *found = NULL;
 
     while (!b->ends && found == NULL) {
+        /* The last match is the oldest, so the loop does not stop at the
+         * first. */
         for (job *at = b->jobs; at != NULL; at = at->next)
             if (at->state == WAITING)
                 found = at;
@@ -156,6 +159,8 @@ static void *run(void *payload)
     while ((wanted = next_job(b)) != NULL) {
         pthread_mutex_unlock(&b->lock);
         spc_status status = SPC_OK;
+        /* Opened for the first job and not at the start: a program whose layers
+         * are all tuned never pays for it. */
         if (ctx == NULL)
             status = open_own(&ctx, b, &error);
         if (ctx == NULL)
@@ -163,6 +168,8 @@ static void *run(void *payload)
                             "in the background: %s", error.text);
         else
             status = work_on(ctx, b, wanted);
+        /* The record is in the database before the flag is set, so a plan made
+         * after it finds the record. */
         if (status == SPC_OK)
             __atomic_store_n(&wanted->is_better, 1, __ATOMIC_RELEASE);
         pthread_mutex_lock(&b->lock);
@@ -183,6 +190,7 @@ static spc_status fetch_voxels(int32_t **out, const spc_coords *set,
     const spc__device_ops *ops = spc__device_ops_of(set->ctx->device);
     const spc_index_key *layout = &set->key;
     size_t rows = (size_t)set->rows;
+    /* The host indexer always works with u64 keys. */
     bool wide = ops->builds_maps_on_host || spc__key_bits(layout) > 32;
     size_t bytes = rows * (wide ? 8 : 4);
     char *keys = malloc(bytes + 1);
@@ -193,6 +201,7 @@ static spc_status fetch_voxels(int32_t **out, const spc_coords *set,
         free(keys);
         return spc__fail_memory(error, bytes + rows * 16);
     }
+    /* Keys have the coordinates, while the caller's rows may be gone by now. */
     status = spc_memory_download(keys, set->ctx, set->keys, bytes);
     for (size_t i = 0; i < 4 * rows && status == SPC_OK; i++) {
         uint64_t key = wide ? ((const uint64_t *)keys)[i / 4]
@@ -267,6 +276,7 @@ const int *spc__background_ask(spc_ctx *ctx, const spc__lack *lack)
     pthread_mutex_lock(&b->lock);
     job *wanted = find_job(b, key);
     if (wanted == NULL && (wanted = make_job(b, lack, key)) != NULL) {
+        /* Under the lock, which the thread takes before it walks the list. */
         wanted->next = b->jobs;
         b->jobs = wanted;
         pthread_cond_broadcast(&b->changed);
@@ -348,9 +358,13 @@ static void end(spc__background *self)
     background *b = (background *)self;
 
     pthread_mutex_lock(&b->lock);
+    /* Atomic although the lock is held: the tuner and the compiler read this
+     * flag without it. */
     __atomic_store_n(&b->ends, 1, __ATOMIC_RELAXED);
     pthread_cond_broadcast(&b->changed);
     pthread_mutex_unlock(&b->lock);
+    /* Joined before anything is freed, as the thread uses the jobs and the
+     * host's log. */
     pthread_join(b->thread, NULL);
 }
 
@@ -363,6 +377,8 @@ static spc_status start_thread(background *b)
 {
     sigset_t before;
 
+    /* The thread inherits the blocked signals, so Ctrl-C reaches the program's
+     * own threads. */
     spc__signals_block(&before);
     int failed = pthread_create(&b->thread, NULL, run, b);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -37,6 +37,8 @@ spc_status spc__plan_life_create(spc__plan_life **out, spc_error *error)
 
 static void leave(spc__plan_life *life)
 {
+    /* The last holder frees it. Acquire and release order the frees after every
+     * other holder's last use. */
     if (life == NULL ||
         __atomic_sub_fetch(&life->holders, 1, __ATOMIC_ACQ_REL) > 0)
         return;
@@ -66,6 +68,8 @@ static unsigned grid_of(const spc__launch_geometry *geometry, int tiles)
 
     if (geometry->grid_x > 0)
         return geometry->grid_x;
+    /* A persistent grid is not larger than its work, unless blocks share the
+     * steps of one tile. */
     if (geometry->persistent > 0 &&
         (geometry->shares_tiles ||
          geometry->persistent < blocks * geometry->cluster))
@@ -125,6 +129,8 @@ bool spc__binding_make(spc__binding *out, const spc_plan *plan,
  * over the highest bits. */
 static int list_of(const spc_plan *plan)
 {
+    /* Addresses of allocations are multiples of 16, so the lowest bits have no
+     * information. */
     uint32_t spread = (uint32_t)((uintptr_t)plan->life >> 4) * 0x9e3779b9u;
 
     return (int)(spread / (UINT32_MAX / SPC__ATTACHMENTS + 1));
@@ -133,6 +139,8 @@ static int list_of(const spc_plan *plan)
 /* The plan's binding, which may have been made for other capacities. */
 static spc__binding *find_own(const spc_plan *plan, const spc_map *map)
 {
+    /* Acquire: the binding was written before it was linked or got its
+     * owner. */
     spc__attachment *at =
         __atomic_load_n(&map->attached[list_of(plan)], __ATOMIC_ACQUIRE);
 
@@ -188,7 +196,11 @@ static void take(spc__binding *binding)
 static void give(spc__binding *binding, const spc_plan *plan)
 {
     binding->life = plan->life;
+    /* The caller holds the plan, so its life cannot end meanwhile and no order
+     * is needed. */
     __atomic_add_fetch(&plan->life->holders, 1, __ATOMIC_RELAXED);
+    /* Release: a search that sees the owner also sees the binding's
+     * contents. */
     __atomic_store_n(&binding->attachment.owner, plan->life, __ATOMIC_RELEASE);
 }
 
@@ -198,6 +210,8 @@ static void add(spc_map *map, int list, spc__binding *binding)
     spc__attachment **first = &map->attached[list];
 
     binding->attachment.release = release;
+    /* Bindings are only ever added in front and never removed, so searches need
+     * no lock. */
     binding->attachment.next = __atomic_load_n(first, __ATOMIC_RELAXED);
     while (!__atomic_compare_exchange_n(first, &binding->attachment.next,
                                         &binding->attachment, true,
@@ -214,6 +228,8 @@ spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
 
     if (listed != NULL && is_current(listed, map))
         return SPC_OK;
+    /* Reused memory keeps the list from growing when plans are made and freed
+     * in turn. */
     if (listed == NULL)
         listed = find_ended(map, list);
     if (listed != NULL)
@@ -222,6 +238,7 @@ spc_status spc__binding_attach(const spc_plan *plan, spc_map *map,
     if (binding == NULL)
         return spc__fail_memory(error, sizeof(*binding));
     prepared = spc__binding_make(binding, plan, map);
+    /* spc_map_prepare() has just prepared it. */
     assert(prepared);
     (void)prepared;
     give(binding, plan);
@@ -236,6 +253,8 @@ void spc__binding_keep(const spc__binding *binding, const spc_plan *plan,
     spc__binding *spare = NULL;
 
     /* One for other capacities waits for spc_map_prepare. */
+    /* Two threads may get here at once, and only one of them gets the
+     * memory. */
     if (find_own(plan, map) == NULL)
         spare = __atomic_exchange_n(&plan->life->spare, NULL, __ATOMIC_ACQ_REL);
     if (spare == NULL)

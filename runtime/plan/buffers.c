@@ -47,9 +47,15 @@ void spc__buffers_list(spc__buffer_list *out, const spc_conv *conv,
     spc__operand operands[SPC_OPERANDS];
     spc__buffer *all = out->all;
 
+    /* The pitch and the width of a row are those of any number of rows, so one
+     * is enough here. */
     spc__operands(operands, conv, 1, 1);
+    /* The template decides how it packs weights, so only it knows their
+     * size. */
     if (!geometry->gradient)
         operands[SPC_OPERAND_WEIGHTS].bytes = geometry->packed_bytes;
+    /* Written buffers come first: check_overlaps() compares each of them with
+     * all that follow. */
     all[SPC__BUFFER_OUT] =
         buffer_of(&operands[SPC_OPERAND_OUT], places[SPC_OPERAND_OUT]);
     all[SPC__BUFFER_WORKSPACE] =
@@ -86,6 +92,8 @@ static size_t bytes_of(const spc__buffer *buffer,
 {
     int64_t rows = sizes->rows[buffer->rows];
 
+    /* The last row ends with its width, as the rest of its pitch may be another
+     * slice or no memory at all. */
     return rows > 0 ? (size_t)(rows - 1) * buffer->pitch + buffer->width : 0;
 }
 
@@ -164,12 +172,15 @@ spc_status spc__buffers_check(const spc__buffer_list *list,
     extent extents[SPC_OPERANDS + 1];
     bool bad = false;
 
+    /* One loop without calls for the common case. Only a failure is looked at
+     * again, to name it. */
     for (int i = 0; i < list->count; i++) {
         const spc__buffer *buffer = &list->all[i];
         uintptr_t start = (uintptr_t)address_of(buffer, given);
         size_t bytes = i == SPC__BUFFER_WORKSPACE ? sizes->workspace_bytes
                                                   : bytes_of(buffer, sizes);
         bad |= (bytes > 0 || buffer->always) &&
+               /* Alignments are powers of two. */
                (start == 0 || (start & (buffer->alignment - 1)) != 0);
         extents[i] = (extent){start, start + bytes};
     }

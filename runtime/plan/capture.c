@@ -77,6 +77,7 @@ static void name_scene(char out[NAME_BYTES], const int32_t *coords,
  * multiple of 64. */
 static void write_header(spc__buf *out, int64_t rows)
 {
+    /* The string ends with the high byte of the length: its final zero. */
     static const char start[] = "\x93NUMPY\x01\x00\x76"; /* header length 118 */
 
     spc__buf_append(out, start, sizeof(start));
@@ -96,6 +97,8 @@ static spc_status write_scene(const char *path, const int32_t *coords,
     spc__buf file = SPC__BUF_INIT;
     spc_status status;
 
+    /* The name is a digest of the content, so a file of this name has it
+     * already. */
     if (stat(path, &facts) == 0)
         return SPC_OK;
     write_header(&file, rows);
@@ -113,6 +116,7 @@ static bool has_line(const char *list, const char *line)
 {
     const char *at = list;
 
+    /* A match in the middle of another line does not count. */
     while ((at = strstr(at, line)) != NULL) {
         if (at == list || at[-1] == '\n')
             return true;
@@ -129,6 +133,8 @@ static spc_status add_to(int file, const char *path, const char *line,
     size_t bytes = strlen(line);
 
     if (status == SPC_OK && !has_line(spc__buf_text(&list), line) &&
+        /* One write to a file opened for appending: a reader never sees half a
+         * line. */
         write(file, line, bytes) != (ssize_t)bytes)
         status = fail(error, "write", path);
     spc__buf_release(&list);
@@ -142,6 +148,8 @@ static spc_status add_line(const char *path, const char *line, spc_error *error)
 
     if (file < 0)
         return fail(error, "open", path);
+    /* The list is read under the lock, so two processes cannot both find the
+     * line missing. */
     status = flock(file, LOCK_EX) == 0 ? add_to(file, path, line, error)
                                        : fail(error, "lock", path);
     close(file); /* also releases the lock */
@@ -169,6 +177,7 @@ spc_status spc__capture_write(const char *folder, const spc_conv *conv,
                  : write_scene(spc__buf_text(&path), coords, rows, error);
     spc__buf_clear(&path);
     spc__buf_printf(&path, "%s/layers.txt", root);
+    /* The scene is written before the line that names it. */
     if (status == SPC_OK)
         status = add_line(spc__buf_text(&path), spc__buf_text(&line), error);
     spc__buf_release(&path);

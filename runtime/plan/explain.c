@@ -81,6 +81,8 @@ static void name_layout(char out[64], const spc__launch_geometry *geometry,
 static spc_status describe(spc_explanation *out, const spc__pick *pick,
                            const spc_explain_question *ask, spc_error *error)
 {
+    /* No kernel is loaded, so this plan has only what the queries below
+     * read. */
     spc_plan plan = {.conv = *ask->conv};
     spc_status status =
         spc__launch_read(&plan.geometry, &pick->code.launch, error);
@@ -113,6 +115,7 @@ spc_status spc_explain(spc_explanation *out, spc_ctx *ctx,
         (status = SPC__TAKE(spc_explain_question, ask, error)) != SPC_OK ||
         (status = check_question(ask, flags, error)) != SPC_OK)
         return status;
+    /* The same lookup as for a plan, but without loading code. */
     status = spc__lookup(&pick, ctx, ask->conv, ask->rows_in, ask->rows_out,
                          density_of(ask), flags | SPC__PLAN_UNLOADED);
     return status == SPC_OK ? describe(out, &pick, ask, error) : status;

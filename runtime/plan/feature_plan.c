@@ -87,6 +87,7 @@ static spc_status load_step(spc_feature_plan *plan, int i,
     spc_status status = spc__ctx_kernel(&plan->wide[i], plan->ctx, code,
                                         s->name, s->shared_bytes);
 
+    /* Replaced below if there is a kernel of its own for single elements. */
     plan->single[i] = plan->wide[i];
     snprintf(name, sizeof(name), "%s_1", s->name);
     if (status == SPC_OK && has_single(plan, s))
@@ -124,6 +125,8 @@ spc_status spc_feature_plan_create(spc_feature_plan **out, spc_ctx *ctx,
                             feature, NULL)) != SPC_OK ||
         (status = spc_feature_check(feature, error)) != SPC_OK)
         return status;
+    /* There is one template an operator and nothing to choose, so the other
+     * flags have no meaning. */
     if (flags & ~(unsigned)SPC_PLAN_CACHED_ONLY)
         return spc__fail(error, SPC_EINVAL,
                          "an operator on features has the plan flags "
@@ -225,6 +228,8 @@ spc_status spc_feature_plan_prepare(const spc_feature_plan *plan, spc_map *map,
         return status;
     if ((status = check_map(plan, map, &error)) != SPC_OK)
         return fail(plan, &error);
+    /* Operators on features walk rows in key order, and no kernel of theirs
+     * uses tiles. */
     return spc__map_prepare(map, "none", 0, stream);
 }
 
@@ -249,6 +254,7 @@ static spc_status take_rows(run *r, long long *pitch, const char *name,
     size_t piece = spc__feature_natural(&r->plan->feature, together);
     uintptr_t address = (uintptr_t)memory;
 
+    /* A pitch of 0 means rows without gaps. */
     *pitch = given != 0 ? given : row;
     if (memory == NULL)
         return spc__fail(error, SPC_EINVAL, "buffer `%s` is NULL", name);
@@ -259,6 +265,7 @@ static spc_status take_rows(run *r, long long *pitch, const char *name,
     if (*pitch < row)
         return spc__fail(error, SPC_EINVAL, "`%s_pitch` is %lld: a row has %s",
                          name, *pitch, spc__count(row, "element"));
+    /* Not an error: the kernel for single elements takes any address. */
     if (address % piece != 0 || (size_t)*pitch * element % piece != 0)
         r->aligned = false;
     return SPC_OK;
@@ -299,6 +306,7 @@ static spc_status take_buffers(run *r, const spc_feature_buffers *b,
          (status = take_floats(r, &a->scale, "scale", b->scale, error))) ||
         (spc__feature_has_shift(f) &&
          (status = take_floats(r, &a->shift, "shift", b->shift, error))) ||
+        /* The gradient of weights is f32, whatever the type of the features. */
         (f->pass == SPC_WGRAD && !spc__feature_is_of_add(f) &&
          (status = spc__check_buffer("out", b->out, 4, error))) ||
         (r->room.bytes > 0 &&
@@ -376,6 +384,8 @@ static spc_status set_workspace(run *r, char *workspace, void *stream,
     r->args.parts = (float *)workspace;
     r->args.moments = (float *)(workspace + room->moments);
     r->args.cells = (int *)(workspace + room->cells);
+    /* Kernels count in the cells or take a minimum, so they begin with the
+     * operator's neutral value. */
     return room->cells_bytes > 0 ? spc__device_ops_of(device)->fill(
                                        device, r->args.cells, room->empty,
                                        room->cells_bytes, stream, error)
@@ -406,6 +416,8 @@ static spc_status enqueue(run *r, void *stream, spc_error *error)
                               .grid_y = 1,
                               .block = SPC_FEATURE_THREADS,
                               .shared_bytes = s->shared_bytes};
+        /* Kernels leave one partial result a block, and the next step must know
+         * how many. */
         r->args.blocks = (int)launch.grid_x;
         status = spc__device_ops_of(device)->launch(
             device, r->aligned ? plan->wide[i] : plan->single[i], &launch,
@@ -429,6 +441,7 @@ spc_status spc_feature_plan_execute(const spc_feature_plan *plan,
     r.args.eps = plan->feature.eps;
     r.args.slope = plan->feature.slope;
     if ((status = take_place(&r, set, map, &error)) == SPC_OK) {
+        /* After take_place(), which sets the sizes that it depends on. */
         spc__feature_room_of(&r.room, &plan->feature, &r.sizes);
         int64_t rows = spc__feature_rows_out(&plan->feature, r.sizes.rows,
                                              r.sizes.batches);

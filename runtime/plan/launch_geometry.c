@@ -123,12 +123,15 @@ spc_status spc__launch_read(spc__launch_geometry *out, const spc__attrs *launch,
                                  numbers[i].high, error);
     if (status != SPC_OK)
         return status;
+    /* Rows are padded to SPC_ROW_PAD, so that the last tile is whole. */
     if (SPC_ROW_PAD % tile_rows != 0)
         return spc__fail(
             error, SPC_ETEMPLATE,
             "its launch geometry has tile_rows=%lld: expected a divisor of %d",
             (long long)tile_rows, SPC_ROW_PAD);
     out->groups = spc__row_order_groups(spc__row_order_find(out->order));
+    /* Groups write partial sums, so they need a kernel that adds them and
+     * memory for each row. */
     if (out->groups > 1 && (sum_block == 0 || row_work == 0))
         return spc__fail(error, SPC_ETEMPLATE,
                          "its launch geometry has order=%s, but no kernel "

@@ -108,6 +108,8 @@ static bool is_of_twin(const lookup *look, const spc__choice *choice)
 
 static void add_refusal(lookup *look)
 {
+    /* Appended: the reason already has the sentence on the record that
+     * serves. */
     char *reason = look->out->reason;
     size_t used = strlen(reason);
 
@@ -191,6 +193,8 @@ static spc_status permit(lookup *look, const spc__trial *trial)
     spc__template *tpl;
     spc_status status;
 
+    /* In this pass only stored code is used, which is what the record names, so
+     * templates are not asked. */
     if (look->flags & SPC__PLAN_RECORDED)
         return SPC_OK;
     /* Without templates only stored code can be used. */
@@ -281,6 +285,7 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     spc__code *code = &look->out->code;
     spc_status status = SPC_ENOTFOUND;
 
+    /* Stored code comes first: it needs neither templates nor a compiler. */
     if (same_layer(look, choice))
         status = take_recorded(look, trial);
     if (status == SPC_EWRONG) /* damaged: its configuration is not trusted
@@ -289,6 +294,8 @@ static spc_status try_choice(lookup *look, const spc__choice *choice)
     else if (status != SPC_OK && (status = permit(look, trial)) == SPC_OK)
         status = spc__ctx_code(code, ctx, trial->template_name, &look->problem,
                                &trial->config, look->flags);
+    /* Checked on the launch that was found: the current template may have other
+     * attributes than the record's. */
     if (status == SPC_OK)
         status = check_order(look, &code->launch, spc__error_of(ctx));
     if (status == SPC_OK)
@@ -330,6 +337,7 @@ static double channels_apart(const lookup *look, const spc__choice *choice)
             (double)spc__attrs_number(&choice->key.layer, channels[i], 1);
         double here =
             (double)spc__attrs_number(&look->key.layer, channels[i], 1);
+        /* Octaves of both add up: twice as many on each side are 2. */
         apart += fabs(log2(there / here));
     }
     return apart;
@@ -340,6 +348,8 @@ static double channels_apart(const lookup *look, const spc__choice *choice)
  * tuning). */
 static bool is_of_far_channels(lookup *look, const spc__choice *choice)
 {
+    /* Rounding of two logarithms must not let twice as many on both sides
+     * pass. */
     const double far = 2, rounding = 1e-9;
     char layer[200];
 
@@ -360,6 +370,8 @@ static bool knows_less_than_default(lookup *look, const spc__choice *choice)
     if (choice->match != SPC__MATCH_NEAREST ||
         look->flags & (SPC_PLAN_CACHED_ONLY | SPC__PLAN_RECORDED))
         return false;
+    /* Channels are compared first, as the sizes need two calls of the
+     * template. */
     look->default_is_better =
         is_of_far_channels(look, choice) || is_of_other_size(look, choice);
     return look->default_is_better;
@@ -373,12 +385,15 @@ static spc_status try_choices(lookup *look, int capacity)
     spc_error error = {0};
     int count = 0;
 
+    /* Records only make a plan faster, so a lack of memory here falls back to
+     * the default. */
     if (choices == NULL)
         return SPC_ENOTFOUND;
     if (spc__cache_find_choices_of(look->ctx->cache, &look->key,
                                    look->has_twin ? &look->twin : NULL, choices,
                                    capacity, &count, &error) != SPC_OK)
         refuse_unread(look, &error);
+    /* Nearest first, so the first record that is too far ends the search. */
     for (int i = 0; i < count && status != SPC_OK; i++)
         if (knows_less_than_default(look, &choices[i]))
             break;
@@ -396,6 +411,8 @@ static spc_status try_class(lookup *look)
     spc_status status = SPC_ENOTFOUND;
     bool found = false;
 
+    /* A default of a class is stored under a key that names the class instead
+     * of the layer. */
     spc__class_key(&key, &look->key);
     if (choice != NULL)
         spc__cache_find_exact(look->ctx->cache, &key, choice, &found, NULL);
@@ -453,6 +470,8 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
     spc_status status;
 
     out->tpl = tpl;
+    /* Templates may choose a default by the size of the map. 0 means unknown,
+     * and then the attribute is absent. */
     if (look->rows > 0)
         spc__attrs_set_number(&of_map, "rows", look->rows);
     if (look->pairs > 0)
@@ -464,6 +483,7 @@ static spc_status question(fallback *out, lookup *look, spc__template *tpl,
         (status = spc__template_launch(&launch, tpl, &look->problem, &of_map,
                                        &out->config, error)) != SPC_OK)
         return status;
+    /* The launch attributes name atomics, so this check needs no kernel. */
     if ((status = check_order(look, &launch, error)) != SPC_OK)
         return spc__fail_prefix(error, "'%s': ", spc__template_name(tpl));
     out->preference = spc__attrs_number(&launch, "preference", 0);
@@ -490,6 +510,9 @@ static int collect(fallback *out, lookup *look, spc__library *library,
         else
             spc__buf_printf(why, "%s%s", why->length > 0 ? "; " : "",
                             error.text);
+        /* A refusal is normal. Any other failure is a fault of the template,
+         * reported only if no other template serves; an interruption always
+         * is. */
         if ((status != SPC_OK && status != SPC_EUNSUPPORTED &&
              look->fault.status == SPC_OK) ||
             status == SPC_EINTERRUPTED)
@@ -574,6 +597,7 @@ static spc_status try_stored_defaults(lookup *look)
             check_library(look, &code.launch, NULL) != SPC_OK)
             continue;
         int64_t preference = spc__attrs_number(&code.launch, "preference", 0);
+        /* Ties go to the first name, which is a fixed order. */
         if (preference <= best)
             continue;
         best = preference;
@@ -605,6 +629,7 @@ static spc_status from_defaults(lookup *look)
     fallback *all = NULL;
     spc_status status = spc__ctx_library(&library, ctx);
 
+    /* This library was built without templates. */
     if (status == SPC_EUNSUPPORTED)
         return from_stored_defaults(look);
     if (status != SPC_OK)
@@ -648,8 +673,12 @@ static spc_status from_records(lookup *look)
     if (!(look->flags & SPC_PLAN_CACHED_ONLY) ||
         look->flags & SPC_PLAN_ESTIMATE || look->ctx->cache == NULL)
         return SPC_ENOTFOUND;
+    /* Set only for this pass: afterwards, the normal order may compile or ask
+     * templates. */
     look->flags |= SPC__PLAN_RECORDED;
     status = from_database(look);
+    /* With templates of the caller, stored code of a built-in one may be the
+     * wrong kernel. */
     if (status != SPC_OK && look->ctx->template_dir == NULL)
         status = try_stored_defaults(look);
     look->flags &= ~(unsigned)SPC__PLAN_RECORDED;

@@ -41,6 +41,8 @@ bool spc__is_of_other_size(spc_ctx *ctx, const spc__attrs *problem,
         spc__ctx_library(&library, ctx) != SPC_OK)
         return false;
     tpl = spc__library_find(library, choice->trial.template_name);
+    /* Either side may be the small one for which the template divides its work
+     * differently. */
     return tpl != NULL && (divides(ctx, tpl, problem, rows) ||
                            divides(ctx, tpl, problem, (int64_t)there));
 }

@@ -61,6 +61,8 @@ static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
     int resident;
     spc_status status;
 
+    /* A grid of tiles follows the map's size, and a grid with a number is the
+     * template's choice. */
     if (strcmp(spc__attrs_text(launch, "grid", "tiles"), "tiles") == 0 ||
         geometry->grid_x > 0)
         return SPC_OK;
@@ -69,6 +71,7 @@ static spc_status set_grid(spc_plan *plan, const spc__attrs *launch)
                        geometry->shared_bytes, spc__error_of(plan->ctx));
     if (status != SPC_OK)
         return status;
+    /* The template may ask for fewer blocks than fit, but not for more. */
     if (resident > 0 && (wanted <= 0 || wanted > resident))
         wanted = resident;
     if (wanted <= 0)
@@ -92,6 +95,7 @@ static spc_status check_gemm(const spc_plan *plan)
 
 static spc_status get_kernels(spc_plan *plan, const spc__code *code)
 {
+    /* A block size above 0 says that the template has this kernel. */
     spc_status status = spc__ctx_kernel(&plan->run, plan->ctx, code, "spc_conv",
                                         plan->geometry.shared_bytes);
     if (status == SPC_OK && plan->geometry.first_block > 0)
@@ -129,6 +133,7 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     *out = NULL;
     if (plan == NULL)
         return spc__fail_memory(spc__error_of(ctx), sizeof(*plan));
+    /* From here on spc_plan_free() releases what exists. */
     plan->ctx = spc__ctx_share(ctx);
     plan->conv = *conv;
     plan->statics = code->statics;
@@ -136,6 +141,8 @@ spc_status spc__plan_create_from(spc_plan **out, spc_ctx *ctx,
     snprintf(plan->template_name, sizeof(plan->template_name), "%s",
              template_name);
     snprintf(plan->config, sizeof(plan->config), "%s", config);
+    /* Launch attributes are read first, as the checks and kernels depend on
+     * them. The grid needs the loaded kernel. */
     if ((status = spc__plan_life_create(&plan->life, spc__error_of(ctx))) !=
             SPC_OK ||
         (status = spc__launch_read(&plan->geometry, &code->launch,
@@ -190,6 +197,8 @@ static spc_status check_flags(unsigned flags, const spc_conv *conv,
     const unsigned known = SPC_PLAN_CACHED_ONLY | SPC_PLAN_ESTIMATE |
                            SPC_PLAN_BACKGROUND | SPC_PLAN_KRSC;
 
+    /* SPC_PLAN_KRSC only changes a layout, so it goes with every way of finding
+     * a kernel. */
     if (flags & SPC_PLAN_BACKGROUND &&
         lookup_flags(flags) != SPC_PLAN_BACKGROUND)
         return spc__fail(error, SPC_EINVAL,
@@ -217,10 +226,13 @@ static spc_status look_up(spc__pick *pick, spc_ctx *ctx, const spc__lack *lack,
         return spc__fail(spc__error_of(ctx), SPC_ESTATE,
                          "background mode was not started: call "
                          "spc_background_start first");
+    /* A plan is needed at once, and the thread compiles what is missing. */
     if (flags & SPC_PLAN_BACKGROUND)
         status =
             spc__lookup(pick, ctx, lack->conv, lack->rows_in, lack->rows_out,
                         lack->density, SPC_PLAN_CACHED_ONLY);
+    /* Only now may the caller's thread compile: without any stored code, there
+     * would be no plan. */
     return status == SPC_ENOTFOUND
                ? spc__lookup(pick, ctx, lack->conv, lack->rows_in,
                              lack->rows_out, lack->density,
@@ -251,6 +263,7 @@ static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
     (*out)->origin = pick.origin;
     (*out)->is_shipped = pick.is_shipped;
     memcpy((*out)->reason, pick.reason, sizeof((*out)->reason));
+    /* After an exact hit there is nothing better to wait for. */
     if (flags & SPC_PLAN_BACKGROUND && pick.origin != SPC_MATCH_EXACT)
         (*out)->outdated = spc__background_ask(ctx, lack);
     return SPC_OK;
@@ -259,6 +272,8 @@ static spc_status create_looked_up(spc_plan **out, spc_ctx *ctx,
 bool spc_plan_is_outdated(const spc_plan *plan)
 {
     return plan != NULL && plan->outdated != NULL &&
+           /* Pairs with the release in background.c: the database has the new
+            * record when the flag is seen. */
            __atomic_load_n(plan->outdated, __ATOMIC_ACQUIRE) != 0;
 }
 
@@ -312,6 +327,7 @@ static void replace_order(char *config, size_t bytes, const char *order)
     if (at == NULL)
         return;
     snprintf(rest, sizeof(rest), "%s", at + strcspn(at, ","));
+    /* `rest` is a copy, since the text moves within its own array. */
     snprintf(at, bytes - (size_t)(at - config), "order=%s%s", order, rest);
 }
 
@@ -375,6 +391,8 @@ void spc_plan_free(spc_plan *plan)
 {
     if (plan == NULL)
         return;
+    /* Maps may still have bindings of this plan. They hold its life, and their
+     * memory serves the next plan. */
     spc__plan_life_end(plan->life);
     spc__ctx_leave(plan->ctx); /* the context owns the kernels' modules */
     free(plan);
@@ -422,6 +440,8 @@ bool spc_plan_fits(const spc_plan *plan, const spc_map *map)
     if (plan == NULL || map == NULL ||
         spc__plan_check_map(plan->ctx, &plan->conv, map, NULL) != SPC_OK)
         return false;
+    /* Records are found by these buckets, so within them a new plan would be
+     * the same. */
     const spc__scene_buckets *made = &plan->scene;
     spc__scene_buckets now = spc__scene_buckets_of(
         spc__plan_rows(map->in), spc__plan_rows(map->to), spc_map_density(map));

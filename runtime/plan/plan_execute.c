@@ -53,6 +53,7 @@ static spc_status check_packing(const spc_plan *plan, const void *packed,
             SPC_OK ||
         (status = spc__check_buffer("packed", packed, 256, error)) != SPC_OK)
         return status;
+    /* Two ranges are apart if one begins where the other ends or later. */
     if (from >= to + spc_plan_weights_bytes(plan) ||
         to >= from + as.dense_bytes)
         return SPC_OK;
@@ -132,6 +133,8 @@ spc_status spc_plan_pack_many(int *failed, void *const *packed,
         *failed = -1;
     if (status != SPC_OK)
         return status;
+    /* All are checked before any is enqueued, so a caller's mistake leaves
+     * every array untouched. */
     for (i = 0; i < count && status == SPC_OK; i++)
         status = check_packing(plans[i], packed[i], weights[i], layout, &error);
     if (status == SPC_OK)
@@ -140,6 +143,7 @@ spc_status spc_plan_pack_many(int *failed, void *const *packed,
                                      stream, &error);
     if (status == SPC_OK)
         return SPC_OK;
+    /* The loop has already advanced past the one that failed. */
     if (failed != NULL)
         *failed = i - 1;
     return fail(plans[i - 1], &error);
@@ -175,6 +179,8 @@ static spc_status enqueue_sum(const call *c, const spc_conv_args *args,
         .grid_y = geometry->sum_grid_y,
         .block = geometry->sum_block,
         .shared_bytes = geometry->sum_shared_bytes,
+        /* With programmatic dependent launch, this kernel may start before the
+         * previous one has ended. */
         .pdl = geometry->pdl,
     };
 
@@ -189,6 +195,7 @@ static spc_status enqueue_clear(const call *c, spc_error *error)
     const spc__device_ops *ops = spc__device_ops_of(device);
     spc_status status = SPC_OK;
 
+    /* On the same stream, so the kernels run after it. */
     if (geometry->clear)
         status = ops->fill(device, c->args.out, 0, c->binding->out_bytes,
                            c->stream, error);
@@ -212,6 +219,8 @@ static spc_status enqueue_gemm(const call *c, spc_error *error)
         .b = args->weights,
         .c = (float *)(void *)((char *)args->workspace +
                                (size_t)args->map.rows_padded * row),
+        /* Padded rows are multiplied as well: the first kernel filled them, and
+         * one product of fixed size needs no count on the host. */
         .rows = args->map.rows_padded,
         .columns = conv->cout,
         .depth = depth,
@@ -248,6 +257,7 @@ static spc_status enqueue_first(const call *c, spc_error *error)
         .pdl = geometry->pdl,
     };
 
+    /* A grid of no blocks is an error of the driver. */
     if (c->plan->first == NULL || how.grid_x == 0)
         return SPC_OK;
     return launch(c, c->plan->first, &how, &c->args, error);
@@ -263,6 +273,7 @@ static spc_status enqueue_groups(const call *c, spc_error *error)
     int groups = geometry->groups;
     size_t part = (size_t)all->map.rows_padded *
                   (geometry->workspace_row_bytes / (size_t)groups);
+    /* A copy a launch: arguments are read when the launch is enqueued. */
     spc_conv_args args = *all;
     spc_status status = SPC_OK;
 
@@ -305,9 +316,12 @@ static spc_status enqueue_krsc(const call *c, spc_error *error)
     call rsck = *c;
     spc_status status = SPC_OK;
 
+    /* Aligned, as kernels write 16 bytes at once. */
     rsck.args.out = (char *)c->args.workspace + spc__plan_align(c->work_bytes);
     spc_transpose_args there = {.from = rsck.args.out,
                                 .to = c->args.out,
+                                /* The gradient of the bias is one row more,
+                                 * which is copied and not transposed. */
                                 .rows = out.rows - conv->bias,
                                 .columns = conv->cout,
                                 .tail = conv->bias ? conv->cout : 0,
@@ -315,6 +329,7 @@ static spc_status enqueue_krsc(const call *c, spc_error *error)
                                     (int)spc__dtype_of(out.dtype)->bytes};
     if (conv->accumulate) {
         spc_transpose_args back = there;
+        /* The caller's gradient is in KRSC and the kernels add to RSCK. */
         back.from = c->args.weights;
         back.to = rsck.args.out;
         back.rows = there.columns;
@@ -336,6 +351,8 @@ static void set_buffers(spc_conv_args *args, const spc_plan *plan,
                         const spc_buffers *buffers)
 {
     const spc_conv *conv = &plan->conv;
+    /* A layer that adds nothing must not see the caller's pointer, which may be
+     * anything. */
     bool adds = conv->add != SPC_ADD_NONE || plan->geometry.gradient;
 
     args->in = buffers->in;
@@ -386,6 +403,9 @@ static spc_status execute(const spc_plan *plan, const spc_map *map,
 {
     const spc__launch_geometry *geometry = &plan->geometry;
     size_t work = geometry->workspace_pair_bytes == 0
+                      /* The number of pairs changes with every fill, so a
+                       * workspace that depends on it is measured in each
+                       * call. */
                       ? binding->work_bytes
                       : spc__plan_work_bytes(geometry, map->to->rows_padded,
                                              spc__map_pair_capacity(map));
@@ -394,6 +414,8 @@ static spc_status execute(const spc_plan *plan, const spc_map *map,
         spc__plan_whole_bytes(plan, work)};
     spc_status status;
 
+    /* A gradient of weights without rows is zeros, which must still be
+     * written. */
     if (binding->args.map.rows == 0 && !geometry->gradient)
         return SPC_OK; /* buffers without rows may be NULL */
     if ((status = SPC__TAKE(spc_buffers, buffers, error)) == SPC_OK &&
@@ -418,6 +440,7 @@ static spc_status execute_unbound(const spc_plan *plan, const spc_map *map,
         return spc__fail(error, SPC_ESTATE,
                          "the map is not prepared for this plan: call "
                          "spc_map_prepare first");
+    /* The next call finds it, if the plan's reserved memory was not used up. */
     spc__binding_keep(&binding, plan, map);
     return execute(plan, map, &binding, buffers, stream, error);
 }
@@ -429,6 +452,8 @@ spc_status spc_plan_execute(const spc_plan *plan, const spc_map *map,
     spc_error error; /* its text is long, and only a failure writes it */
     spc_status status;
 
+    /* The common path has only these two comparisons before the binding is
+     * found. */
     if (plan == NULL || map == NULL)
         return spc__need(spc__plan_error(plan, map), __func__, "plan", plan,
                          "map", map, NULL);
@@ -475,6 +500,8 @@ spc_status spc_plan_execute_linear(const spc_plan *plan, int64_t rows,
                             spc_plan_workspace_bytes_linear(plan, rows),
                             buffers, &error);
     if (status == SPC_OK && rows > 0) {
+        /* The layout follows the kernels' workspace, so a linear layer needs
+         * only one array. */
         char *layout =
             (char *)buffers->workspace + spc__plan_layout_at(plan, rows);
         memset(&binding.args, 0, sizeof(binding.args)); /* no pairs */

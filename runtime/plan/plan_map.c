@@ -57,6 +57,7 @@ spc_status spc__plan_check_map(const spc_ctx *ctx, const spc_conv *conv,
 bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
                         const spc__launch_geometry *geometry)
 {
+    /* Kernels that read neither get empty views. */
     memset(&args->pairs, 0, sizeof(args->pairs));
     memset(&args->triplets, 0, sizeof(args->triplets));
     if (!geometry->reads_table)
@@ -64,6 +65,8 @@ bool spc__plan_view_map(spc_conv_args *args, const spc_map *map,
     else if (!spc__map_view_group(&args->map, map, geometry->order,
                                   geometry->tile_rows, geometry->groups - 1))
         return false;
+    /* Called in any case: a map of points always has triplets, and they cost
+     * nothing. */
     if (spc__map_triplets_view(&args->triplets, map) == false &&
         geometry->reads_triplets)
         return false;
@@ -84,6 +87,7 @@ int64_t spc__plan_rows(const spc_coords *set)
 /* A sum that would overflow stays at a size that no caller can allocate. */
 static void add_product(size_t *sum, size_t a, size_t b)
 {
+    /* A quarter, so that callers may still add a few such sizes. */
     const size_t most = SIZE_MAX / 4;
     size_t product;
 
@@ -165,6 +169,7 @@ spc_status spc_map_prepare(spc_map *map, const spc_plan *plan, void *stream)
         status = spc__map_prepare_bundles(map, stream);
     if (status == SPC_OK && plan->geometry.reads_inputs)
         status = spc__map_prepare_inputs(map, stream);
+    /* Last: a binding remembers the views, so all of them must exist. */
     return status == SPC_OK ? spc__binding_attach(plan, map, error) : status;
 }
 

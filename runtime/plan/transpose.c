@@ -49,6 +49,7 @@ static void transpose_on_host(const spc_transpose_args *a)
                 for (int64_t r = r0; r < end_of(r0, a->rows); r++)
                     memcpy(to + (size_t)(c * a->rows + r) * bytes,
                            from + (size_t)(r * a->columns + c) * bytes, bytes);
+    /* The tail is the gradient of the bias, one row that has no transpose. */
     size_t matrix = (size_t)(a->rows * a->columns) * bytes;
     memcpy(to + matrix, from + matrix, (size_t)a->tail * bytes);
 }
