@@ -22,6 +22,7 @@ void *spc__net_grow(void *array, int count, size_t bytes)
 {
     size_t used = (size_t)count;
 
+    /* Full at every power of two, so no capacity has to be stored. */
     if ((used & (used - 1)) == 0)
         array = realloc(array, (used > 0 ? 2 * used : 1) * bytes);
     if (array != NULL)
@@ -75,6 +76,8 @@ static void release_node(spc__net_node *node)
 
 void spc_net_free(spc_net *net)
 {
+    /* Plans of several threads may hold the network, and the last one frees
+     * it. */
     if (net == NULL || __atomic_sub_fetch(&net->users, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     for (int i = 0; i < net->node_count; i++)
@@ -127,6 +130,8 @@ static bool same_rule(const spc_geometry *a, const spc_geometry *b)
 bool spc__net_set_equal(const spc__net_set *a, const spc__net_set *b)
 {
     if (a->kind != b->kind || a->sources != b->sources ||
+        /* Unused entries are zero in every set (spc__net_outputs_of and
+         * regrouped_set clear them). */
         memcmp(a->from, b->from, sizeof(a->from)) != 0)
         return false;
     if (a->kind == SPC__NET_OUTPUTS)
@@ -179,6 +184,7 @@ int spc__net_find_set(spc_net *net, const spc__net_set *set, spc_error *error)
 {
     void *sets;
 
+    /* The input's set is never the result of a layer. */
     for (int i = 0; i < net->set_count; i++)
         if (net->sets[i].kind != SPC__NET_INPUT &&
             spc__net_set_equal(&net->sets[i], set))

@@ -59,6 +59,7 @@ static int filler_of_map(const spc_net_plan *plan, int map)
 
 static void wait_for(spc__net_branch *branch, int i)
 {
+    /* -1: no branch fills it, so it is ready. */
     if (i < 0)
         return;
     for (int j = 0; j < branch->after_count; j++)
@@ -87,6 +88,8 @@ static int index_of_root(const spc_net_plan *plan, int set)
 {
     const spc_coords *root = plan->sets[set]->by.root;
 
+    /* The root is one of the sets that this one was derived from, step by
+     * step. */
     while (plan->sets[set] != root)
         set = plan->net->sets[set].from[0];
     return set;
@@ -163,10 +166,13 @@ static void find_needs(const spc_net_plan *plan)
     for (int i = 0; i < plan->branch_count; i++)
         plan->branches[i].need = plan->work_count;
     for (int w = plan->work_count - 1; w >= plan->branch_count; w--) {
+        /* Backwards, so that the earliest layer that waits is written last. */
         find_sources(plan, &layer, w);
         for (int j = 0; j < layer.after_count; j++)
             plan->branches[layer.after[j]].need = w;
     }
+    /* Sources come before the branches that wait for them, so one pass
+     * backwards reaches all. */
     for (int i = plan->branch_count - 1; i >= 0; i--) {
         const spc__net_branch *branch = &plan->branches[i];
         for (int j = 0; j < branch->after_count; j++) {
@@ -272,11 +278,14 @@ static spc_status run_branch(spc_net_plan *plan, int i, const spc__mark *begin,
 {
     const spc__net_work *work = &plan->works[i];
     spc__net_branch *branch = &plan->branches[i];
+    /* The branches that it waits for have waited for the beginning. */
     spc_status status =
         wait(plan, branch, branch->after_count > 0 ? NULL : begin, stream);
 
     if (status != SPC_OK)
         return status;
+    /* The limit is part of the captured launch. It is removed so that a plain
+     * run uses the whole device. */
     spc__net_limit(plan, i, branch->blocks);
     status = is_of_input(plan, work) ? derive_from_rows(plan, work, b, stream)
                                      : spc__net_work_run(plan, i, b, stream);
@@ -304,6 +313,7 @@ static spc_status join(spc_net_plan *plan, void *stream)
 
     if (ends == NULL)
         return spc__fail_memory(spc__error_of(plan->ctx), room * sizeof(*ends));
+    /* A branch that another waits for has ended when that one has. */
     for (int i = 0; i < plan->branch_count; i++)
         if (!is_waited_for(plan, i))
             ends[count++] = plan->branches[i].end;
@@ -354,6 +364,8 @@ static spc_status wait_for_branches(spc_net_plan *plan, int i, void *stream)
     keep_new(plan, &layer, i);
     if (layer.after_count == 0)
         return SPC_OK;
+    /* A wait replaces everything that the stream would wait for, and so it must
+     * name the preceding layer as well. */
     if (!first)
         status = put_mark(plan, &before, stream);
     return status == SPC_OK ? wait(plan, &layer, first ? NULL : &before, stream)
@@ -404,6 +416,7 @@ static spc_status lanes_init(lanes *l, spc_net_plan *plan)
 
     *l = (lanes){.plan = plan};
     l->ends = calloc(works + 1, sizeof(*l->ends));
+    /* One more of each, since calloc() of no elements may return NULL. */
     l->seen = calloc(works * branches + 1, sizeof(*l->seen));
     l->list = calloc(works + 1, sizeof(*l->list));
     l->on = calloc(works + branches + 1, sizeof(*l->on));
@@ -422,6 +435,7 @@ static int add_branches(lanes *l, int i, int layers, int count)
     bool *seen = l->seen + (size_t)i * branches;
     spc__net_branch own;
 
+    /* Whatever the layers before it have waited for is done. */
     for (int k = 0; k < layers; k++)
         for (size_t b = 0; b < branches; b++)
             seen[b] |= l->seen[(size_t)l->list[k] * branches + b];
@@ -455,6 +469,7 @@ static spc_status wait_in_lane(lanes *l, int i, void *stream)
     for (int k = 0; k < layers; k++)
         l->on[k] = l->ends[l->list[k]];
     int count = add_branches(l, i, layers, layers);
+    /* The capture makes each launch wait for the previous one on the stream. */
     bool is_there = count == 1 && layers == 1 && l->list[0] == i - 1;
     return is_there ? SPC_OK : depend_on(l, count, stream);
 }

@@ -41,6 +41,8 @@ static spc_status check_input(const spc_net *net, const spc_net_input *input,
         return spc__fail(error, SPC_EINVAL,
                          "the axes '%.20s' of an input: expected xyz or zyx",
                          input->axes);
+    /* The first tensor and set 0 are those of the input, which all layers rely
+     * on. */
     if (net->tensor_count > 0)
         return spc__fail(error, SPC_ESTATE, "the network has an input already");
     if (input->channels < 1 || input->channels > SPC__CHANNELS_MOST)
@@ -107,6 +109,8 @@ spc_status spc_net_add_input(spc_tensor *out, spc_net *net,
     memcpy(set.shape, input->shape, sizeof(set.shape));
     set.cloud = input->cloud;
     net->input = *input;
+    /* The caller's strings may be gone when the network is read, so both point
+     * to memory that lasts. */
     net->input.name = net->input_name;
     net->input.axes = axes_of(input->axes);
     if (spc__net_find_set(net, &set, error) < 0)
@@ -136,6 +140,7 @@ spc_status spc_net_add_output(spc_net *net, spc_tensor tensor, const char *name,
     if ((status = spc__net_check_tensor(net, tensor, "tensor", error)) !=
         SPC_OK)
         return spc__fail_prefix(error, "output '%s': ", name);
+    /* The input is the caller's memory, so there would be nothing to write. */
     if (net->tensors[tensor].node < 0)
         return spc__fail(error, SPC_EINVAL,
                          "output '%s' is the network's input", name);
@@ -189,6 +194,7 @@ static spc_status check_conv(const spc_net *net, const spc_conv *conv,
     const spc__net_tensor *in = &net->tensors[layer->in];
     spc_status status;
 
+    /* The planner decides which tensors lie side by side. */
     if (conv->in_pitch || conv->out_pitch || conv->add_pitch)
         return spc__fail(error, SPC_EINVAL,
                          "pitches are the network's matter: leave them 0");
@@ -261,8 +267,11 @@ static spc_status make_conv(spc_net *net, spc_tensor *out, spc__net_node *node,
                  : spc__net_check_rows(net, layer->in, "in", error);
     if (status != SPC_OK)
         return status;
+    /* Completed before the checks, which need all channels. */
     if (conv->cin == 0)
         conv->cin = net->tensors[layer->in].channels;
+    /* The operator is checked before a place is found for its outputs, since
+     * that adds a set or map to the network. */
     if ((status = spc__operator_check(conv, error)) != SPC_OK ||
         (status = place_conv(&tensor.set, &node->map, net, conv, layer,
                              error)) != SPC_OK ||
@@ -316,6 +325,7 @@ int spc__net_index(const spc__net_node *node)
 
     if (node->kind != SPC__NODE_FEATURE || !f->index)
         return SPC_NO_TENSOR;
+    /* The indices are the tensor right after the outputs of the pooling. */
     return (spc__feature_stores_index(f) ? node->out : node->add) + 1;
 }
 
@@ -374,6 +384,7 @@ static spc_status complete_feature(spc_feature *f, const spc_net *net, int in,
 
     if (f->channels == 0)
         f->channels = t->channels;
+    /* Planes cover the set's shape unless the layer names one. */
     if (spc__feature_has_planes(f) && f->shape[0] == 0)
         memcpy(f->shape, shape, sizeof(f->shape));
     return SPC_OK;
@@ -478,6 +489,8 @@ static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
     spc_status status;
 
     tensor->set = net->tensors[in].set;
+    /* Rows of batch elements have one common set, so that layers after it can
+     * match them. */
     if (spc__feature_is_by_batch(f) && !spc__feature_has_planes(f))
         tensor->set = spc__net_find_set(
             net, &(spc__net_set){.kind = SPC__NET_BATCHES}, error);
@@ -488,6 +501,8 @@ static spc_status place_feature(spc__net_tensor *tensor, spc_net *net,
     if (spc__feature_reads_index(f)) {
         if ((status = check_pooling(net, in, node->add, error)) != SPC_OK)
             return status;
+        /* The indices name rows of the pooling's inputs, so these are the
+         * outputs by default. */
         if (at == SPC_NO_TENSOR)
             at = pooling_of(net, node->add)->in[0];
     }

@@ -37,6 +37,8 @@ static bool reads_keys(const spc_net_plan *plan, const spc__net_work *work)
     if (work->kind != SPC_NET_CONV || work->map < 0 ||
         spc__device_ops_of(plan->ctx->device)->builds_maps_on_host)
         return false;
+    /* Kernels that read more than the table in key order would need their other
+     * layouts in the new order as well. */
     geometry = spc__plan_launch(work->conv_plan);
     return geometry->reads_table && !geometry->reads_pairs &&
            !geometry->reads_triplets && geometry->tile_rows > 0 &&
@@ -86,9 +88,12 @@ static void share_order(const spc_net_plan *plan, int map)
     find_times(us, plan, map);
     for (int o = 1; o < ALIKE; o++)
         best = us[o] > us[best] ? o : best;
+    /* Nothing is shared if no layer reads a sorted order. */
     for (int i = 0; i < plan->work_count && us[best] > 0; i++) {
         const spc__net_work *work = &plan->works[i];
         int order = work->map == map ? order_of(work) : -1;
+        /* Changed only if the layer loses less than the sort of a second order
+         * costs. */
         if ((order >= 0 && order != best && loss * us[order] < price_us) ||
             (work->map == map && reads_keys(plan, work) &&
              loss_of_keys * by_keys < price_us))

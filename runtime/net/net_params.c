@@ -113,6 +113,8 @@ static spc_status fail_unknown(const spc_net *net, const char *layer,
             known[count++] = net->nodes[i].name;
     spc__fail_unknown(error, "layer", spc__span_of(layer), known);
     free(known);
+    /* spc__fail_unknown() reports an invalid argument; callers act on "not
+     * found". */
     if (error != NULL)
         error->status = SPC_ENOTFOUND;
     return SPC_ENOTFOUND;
@@ -157,6 +159,7 @@ spc_status spc__net_note_values(spc__net_node *node, int j, const float *values,
         status = spc__net_text(&note, text, error);
     if (status != SPC_OK)
         return status;
+    /* Finite values remove an earlier note. */
     free(node->notes[j]);
     node->notes[j] = note;
     return SPC_OK;
@@ -183,11 +186,13 @@ spc_status spc_net_set_param(spc_net *net, const char *layer, spc_operand which,
         return spc__fail(
             error, SPC_EINVAL, "layer '%s' has %lld %s, these are %lld", layer,
             (long long)node->counts[j], names[j], (long long)count);
+    /* Everything that can fail comes before the copy. */
     if ((status = check_values(node, j, values, error)) != SPC_OK ||
         (status = spc__net_note_values(node, j, values, error)) != SPC_OK ||
         (status = room(&to, node, j, error)) != SPC_OK)
         return status;
     memcpy(to, values, (size_t)count * sizeof(*to));
+    /* Layers that share the parameters have copies, which packing reads. */
     return spc__net_copy_shared(net, error);
 }
 

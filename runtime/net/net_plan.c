@@ -112,6 +112,7 @@ static spc_status put_canonical(void **out, spc_net_plan *plan,
 
     if (host == NULL)
         return spc__fail_memory(spc__error_of(plan->ctx), bytes);
+    /* Parameters are kept in f32, and kernels read the layer's type. */
     spc__dtype_of(node->conv.dtype)
         ->encode(host, weights, (size_t)node->counts[0]);
     if ((status = spc_memory_alloc(out, plan->ctx, bytes)) == SPC_OK)
@@ -151,6 +152,8 @@ static spc_status pack(spc_net_plan *plan, spc__net_work *work,
                                              node->params[1], node->counts[1])
                                 : status;
     }
+    /* Weights of i8 are stored as whole numbers, with a scale that was chosen
+     * when the network was quantised. */
     status = spc__net_stored_params(&weights, &scale, node,
                                     spc__error_of(plan->ctx));
     if (status == SPC_OK &&
@@ -222,11 +225,13 @@ static spc_status make_conv(spc_net_plan *plan, spc__net_work *work)
 {
     spc_map *map = work->map >= 0 ? plan->maps[work->map] : NULL;
     spc__net_node layer;
+    /* Now that all layers of the map agreed on its row order. */
     spc_status status =
         map != NULL ? spc__plan_prepare(work->conv_plan, map) : SPC_OK;
 
     if (status != SPC_OK)
         return status;
+    /* Merged layers are packed as one layer with the channels of all. */
     if ((status = spc__net_join(&layer, plan, work->node)) == SPC_OK &&
         (status = pack(plan, work, &layer)) == SPC_OK)
         status = put_params(plan, work, &layer);
@@ -249,6 +254,7 @@ static spc_status make_feature(spc_net_plan *plan, spc__net_work *work)
     spc_status status = spc_feature_plan_create(&work->feature_plan, plan->ctx,
                                                 &work->feature, flags);
 
+    /* Runs may use other streams than the preparation. */
     if (status == SPC_OK && spc__feature_takes_map(&work->feature) &&
         (status = spc_feature_plan_prepare(
              work->feature_plan, plan->maps[work->map], NULL)) == SPC_OK)
@@ -310,6 +316,7 @@ static size_t tensor_bytes(const spc_net_plan *plan, int tensor)
     const spc_coords *set = plan->sets[t->set];
     int64_t rows = t->dense ? spc_coords_batches(set) : set->capacity;
 
+    /* With the pitch, as the tensor may lie within wider rows. */
     return (size_t)rows * (size_t)plan->places[tensor].pitch *
            spc__net_element(t);
 }
@@ -353,10 +360,12 @@ static void measure_pieces(spc_net_plan *plan)
 /* Outputs stay live until the next run; with `keep` all tensors do. */
 static void set_lives(spc_net_plan *plan, int tensors)
 {
+    /* An empty lifetime, which use() widens. */
     for (int i = 0; i < tensors; i++)
         plan->pieces[i].first = plan->work_count, plan->pieces[i].last = -1;
     for (int i = 0; i < plan->work_count; i++)
         use_all(plan, i);
+    /* One past the last work. */
     for (int i = 0; i < plan->net->out_count; i++)
         use(plan, plan->net->outs[i].tensor, plan->work_count);
     for (int i = 0; i < tensors && plan->options.keep; i++) {
@@ -379,6 +388,7 @@ static spc_status arrange(spc_net_plan *plan)
     for (int i = 0; i < plan->work_count; i++)
         plan->pieces[plan->piece_count++] =
             (spc__net_piece){plan->works[i].bytes, 0, i, i};
+    /* After all lifetimes are known and before addresses follow from them. */
     spc_status status = spc__net_keep_apart(plan);
     if (status != SPC_OK)
         return status;
@@ -394,6 +404,8 @@ static spc_status make(spc_net_plan *plan)
 {
     spc_status status;
 
+    /* In this order: kernels are chosen by the sets of the sample, and memory
+     * is placed when every workspace is known. */
     if ((status = spc__net_make_sets(plan)) != SPC_OK ||
         (status = spc__net_index_sample(plan)) != SPC_OK ||
         (status = spc__net_make_voxels(plan)) != SPC_OK ||
@@ -456,6 +468,8 @@ void spc_net_plan_free(spc_net_plan *plan)
 {
     if (plan == NULL)
         return;
+    /* The graph refers to kernels and memory of everything below, so it goes
+     * first. */
     spc__device_ops_of(plan->ctx->device)
         ->graph_free(plan->ctx->device, plan->graph);
     for (int i = 0; i < plan->work_count; i++)
@@ -474,6 +488,7 @@ void spc_net_plan_free(spc_net_plan *plan)
     free(plan->siblings);
     free(plan->places);
     free(plan->pieces);
+    /* A share of the network (spc__net_share), which the plan only reads. */
     spc_net_free((spc_net *)(uintptr_t)plan->net);
     spc__ctx_leave(plan->ctx);
     free(plan);

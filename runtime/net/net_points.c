@@ -32,6 +32,8 @@ static spc_status find_back(int *to, const spc_net *net, const spc_geometry *g,
                          "its inputs were sampled from no other cloud: there "
                          "is nothing to go back to");
     *to = at == SPC_NO_TENSOR ? set->from[0] : net->tensors[at].set;
+    /* The set that this layer's voxel would sample from the candidate: it must
+     * be the set of the inputs. */
     spc__net_outputs_of(&sampled, net, *to, g);
     if (g->voxel == 0 ? *to == in : spc__net_set_equal(set, &sampled))
         return SPC_OK;
@@ -153,6 +155,7 @@ static spc_status reserve_sampled(spc_points **out, spc_net_plan *plan,
     float edge = set->rule.voxel;
     spc_status status;
 
+    /* Without a sample, the capacity of the source is the only safe number. */
     if (!has_sample(plan))
         return spc__points_make_sampled(out, from, edge, most, error);
     *out = NULL;
@@ -161,6 +164,8 @@ static spc_status reserve_sampled(spc_points **out, spc_net_plan *plan,
         status = sample(out, from, edge,
                         room < (double)most ? (int64_t)room : most, error);
     }
+    /* The cloud with the final capacity was sampled from the source itself, so
+     * the wide one is not needed. */
     spc_points_free(wide);
     return status;
 }
@@ -186,6 +191,8 @@ spc_status spc__net_fill_cloud(const spc_net_plan *plan, int set,
     spc_error error = {0};
     spc_status status;
 
+    /* Only the input's cloud is filled by the caller; others are sampled from
+     * it. */
     if (set != 0 || b->points)
         return set != 0 ? spc_points_update(cloud, NULL, NULL, NULL, 0, stream)
                         : spc_points_update(cloud, b->points, b->batch,
@@ -216,6 +223,7 @@ spc_status spc__net_make_radius(spc_net_plan *plan, int i)
 static int64_t triplets_for(const spc_net_plan *plan, const spc_map *map)
 {
     const spc_net_options *o = &plan->options;
+    /* In double, as rows times neighbours may exceed an int. */
     double rows = map->to->capacity, most = SPC_INDEX_NO_ROW - 1, room;
 
     if (o->neighbours > 0)
@@ -234,6 +242,7 @@ spc_status spc__net_fit_radius(spc_net_plan *plan, int i)
     spc_status status =
         has_sample(plan) ? spc__radius_fit(map, &error) : SPC_OK;
 
+    /* A new list is empty, so the map is filled again below. */
     if (status == SPC_OK)
         status = spc__radius_reserve(map, triplets_for(plan, map), &error);
     if (status != SPC_OK)

@@ -58,11 +58,16 @@ static void choose(bool *whole, const spc_net *net, const float *ranges)
 {
     for (int t = 0; t < net->tensor_count; t++) {
         int n = net->tensors[t].node;
+        /* The input is the caller's, so it keeps its type. */
         whole[t] = ranges[t] > 0 && n >= 0 &&
                    net->nodes[n].kind == SPC__NODE_CONV &&
                    net->tensors[t].dtype == SPC_F16;
     }
+    /* Only convolutions have kernels that read i8. Outputs are for the caller,
+     * who expects floats. */
     keep_read(whole, net);
+    /* Last, as the two steps before it only remove candidates, and one removal
+     * may cause the next. */
     match_residuals(whole, net);
 }
 
@@ -81,6 +86,8 @@ static spc_status add_scale(spc__net_node *node, spc_error *error)
         return spc__fail_memory(error, count * sizeof(*ones));
     for (size_t i = 0; i < count; i++)
         ones[i] = 1;
+    /* A scale of 1 changes nothing by itself; the steps are multiplied in by
+     * spc__net_stored_params(). */
     node->conv.scale = true;
     node->params[1] = ones;
     node->counts[1] = (int64_t)count;
@@ -118,6 +125,7 @@ static spc_status check_ranges(const spc_net *net, const float *ranges,
         if (net->tensors[t].dtype == SPC_I8)
             return spc__fail(error, SPC_ESTATE,
                              "the network is quantised already");
+    /* A plan has packed the weights in the old type. */
     if (net->users > 1)
         return spc__fail(error, SPC_ESTATE,
                          "the network has plans: it is quantised before them");
@@ -154,6 +162,8 @@ spc_status spc_net_quantise(int *layers, spc_net *net, const float *ranges,
     if ((whole = calloc((size_t)net->tensor_count + 1, 1)) == NULL)
         return spc__fail_memory(error, (size_t)net->tensor_count);
     choose(whole, net, ranges);
+    /* Checked before any layer changes, so a refused network stays as it
+     * was. */
     status = check_weights(net, whole, error);
     for (int i = 0; i < net->node_count && status == SPC_OK; i++) {
         spc__net_node *node = &net->nodes[i];
@@ -163,9 +173,13 @@ spc_status spc_net_quantise(int *layers, spc_net *net, const float *ranges,
         if (layers != NULL)
             *layers += whole[node->in[0]];
     }
+    /* Tensors change last: the conversion above compares the types of
+     * before. */
     for (int t = 0; t < net->tensor_count && status == SPC_OK; t++)
         if (whole[t]) {
             net->tensors[t].dtype = SPC_I8;
+            /* Symmetric: -128 is not used, so that a value and its negative are
+             * both exact. */
             net->tensors[t].scale = ranges[t] / 127;
         }
     free(whole);
@@ -194,6 +208,7 @@ float spc__net_weight_step(const spc__net_node *node, int channel)
         return 1;
     for (size_t i = 0; i < each; i++)
         most = fabsf(weights[i]) > most ? fabsf(weights[i]) : most;
+    /* A channel of zeros may have any step but 0. */
     return most > 0 ? most / 127 : 1;
 }
 

@@ -64,6 +64,9 @@ spc_status spc__net_lay_rows(const spc_net_plan *plan, int set, void *stream)
         const spc__net_layout *layout = &plan->layouts[i];
         if (layout->set == set)
             status = spc__plan_lay_rows(layout->plan, layout->memory,
+                                        /* The number of rows is on the device,
+                                         * and the layout covers the
+                                         * capacity. */
                                         coords->capacity,
                                         spc__coords_row_count(coords), stream);
     }

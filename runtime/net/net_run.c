@@ -34,6 +34,8 @@ void *spc__net_data(const spc_net_plan *plan, const spc_net_buffers *buffers,
                                        ? spc_voxels_features(plan->voxels)
                                        : buffers->features);
     place = &plan->places[tensor];
+    /* A tensor may be a part of a wider row, as in a concatenation, so it
+     * begins at a channel. */
     return (char *)buffers->memory + plan->pieces[place->piece].offset +
            (size_t)place->channel *
                spc__net_element(&plan->net->tensors[tensor]);
@@ -43,6 +45,7 @@ static int64_t pitch_of(const spc_net_plan *plan, int tensor)
 {
     if (tensor == SPC_NO_TENSOR || plan->places[tensor].piece < 0)
         return 0;
+    /* A dense tensor has no rows with gaps between them. */
     return plan->net->tensors[tensor].dense ? 0 : plan->places[tensor].pitch;
 }
 
@@ -98,6 +101,8 @@ static spc_status fill_set(const spc_net_plan *plan, const spc__net_work *work,
         return run_masked(plan, work, b, stream);
     if (plan->net->sets[work->set].cloud)
         return spc__net_fill_cloud(plan, work->set, b, stream);
+    /* Only the input's set is filled from rows. Every other set is derived, and
+     * its coordinates are NULL. */
     spc_net_buffers rows = spc__net_rows(plan, b);
     return work->set == 0 ? spc_coords_update(plan->sets[0], rows.coords,
                                               rows.count, rows.rows, stream)
@@ -110,6 +115,8 @@ static spc_status run_set(const spc_net_plan *plan, const spc__net_work *work,
 {
     spc_status status = fill_set(plan, work, b, stream);
 
+    /* Linear layers read this set in a layout of its rows, which depends on the
+     * number of rows just found. */
     return status == SPC_OK ? spc__net_lay_rows(plan, work->set, stream)
                             : status;
 }
@@ -153,6 +160,8 @@ static spc_status run_conv(const spc_net_plan *plan, const spc__net_work *work,
         .residual_scale = scale_of(plan, work->add),
     };
 
+    /* A linear layer reads a layout of rows, which was bound when the network
+     * was planned. */
     if (work->map < 0)
         return spc__plan_execute_bound(work->conv_plan, work->rows, &buffers,
                                        stream);

@@ -24,6 +24,7 @@ static int cells_of(const spc_net *net, int axis)
     int cells = spc__voxel_cells(input->low[axis], input->high[axis],
                                  input->voxel[axis]);
 
+    /* A shape smaller than the grid cuts it off at the far end. */
     return input->shape[axis] > 0 && input->shape[axis] < cells
                ? input->shape[axis]
                : cells;
@@ -47,6 +48,8 @@ spc_status spc_net_voxelisation(spc_voxelisation *out, const spc_net *net,
     for (int a = 0; a < 3; a++) {
         out->voxel[a] = input->voxel[a];
         out->low[a] = input->low[a];
+        /* Computed from the number of voxels, so that rounding cannot add or
+         * lose one. */
         out->high[a] = input->low[a] + input->voxel[a] * cells_of(net, a);
     }
     out->columns = input->channels;
@@ -80,6 +83,7 @@ spc_status spc__net_make_voxels(spc_net_plan *plan)
 /* How far maps look past the voxels of a set. */
 static int widest(const spc_net_plan *plan)
 {
+    /* A halo of 0 would mean the default of a set. */
     int64_t most = 1;
 
     for (int i = 0; i < plan->net->map_count; i++) {
@@ -100,6 +104,8 @@ static spc_status reserve_input(spc_net_plan *plan)
     spc_coords_options o = {
         .bytes = sizeof(spc_coords_options),
         .capacity = plan->options.capacity,
+        /* Derived sets inherit these guard bands, so they must be wide enough
+         * for the maps of all levels. */
         .halo = widest(plan),
         .duplicates = plan->options.duplicates,
     };
@@ -108,6 +114,8 @@ static spc_status reserve_input(spc_net_plan *plan)
     memcpy(o.high, plan->options.high, sizeof(o.high));
     bool gridded = plan->options.points > 0;
     for (int a = 0; a < 3 && (set->shape[0] > 0 || gridded); a++) {
+        /* A network with a shape or a grid numbers its voxels from 0, whatever
+         * the options say. */
         o.low[1 + a] = 0;
         o.high[1 + a] =
             (set->shape[a] > 0 ? set->shape[a] : cells_of(plan->net, a)) - 1;
@@ -149,8 +157,10 @@ static int64_t outputs_capacity(const spc_net_plan *plan,
 
     if (set->rule.rule != SPC_RULE_FOOTPRINT || o->growth == 0)
         return 0;
+    /* The loop stops at the bound, so the product cannot overflow. */
     for (int a = 0; a < 3; a++)
         places = places < bound ? places * set->shape[a] : places;
+    /* In double: the product of capacity and growth may exceed 64 bits. */
     if (most >= (double)bound || (places > 0 && most >= (double)places))
         return 0;
     return (int64_t)most;
@@ -201,6 +211,7 @@ static spc_status reserve_set(spc_net_plan *plan, int i)
         status = spc_coords_create_outputs_reserved(
             &plan->sets[i], plan->sets[set->from[0]], &set->rule,
             outputs_capacity(plan, set));
+    /* Works and memory were sized by this capacity. */
     if (status == SPC_OK)
         plan->sets[i]->fixed = "it belongs to a network's plan";
     return status == SPC_OK
@@ -267,6 +278,7 @@ static void draw_mask(uint8_t *mask, int64_t slots, int64_t room)
     spc__random random;
     double stays = 0.75 * (double)room / (double)slots;
 
+    /* A fixed seed: the same network gets the same kernels every time. */
     spc__random_init(&random, 1);
     for (int64_t i = 0; i < slots; i++)
         mask[i] = (double)spc__random_unit(&random) < stays;
@@ -318,6 +330,7 @@ static spc_status check_sample(spc_net_plan *plan)
 
     if (status != SPC_ECAPACITY)
         return status;
+    /* Repeated for its message, which the check of the set has replaced. */
     for (int i = 0; i < plan->net->set_count; i++)
         if (plan->sets[i] != NULL && !spc__net_set_is_late(plan->net, i) &&
             spc_coords_check(plan->sets[i], NULL) != SPC_OK)
@@ -336,6 +349,7 @@ spc_status spc__net_index_sample(spc_net_plan *plan)
     void *coords = NULL;
     spc_status status;
 
+    /* 16 bytes more, as an empty sample needs a pointer as well. */
     if ((status = spc_memory_alloc(&coords, plan->ctx, bytes + 16)) != SPC_OK ||
         (status = spc_memory_upload(coords, plan->ctx, plan->options.sample,
                                     bytes)) != SPC_OK)

@@ -188,6 +188,7 @@ static spc_status make_regroup(spc_net *net, spc_tensor *out,
         set.above = masked->above;
         set.room = masked->room;
     }
+    /* Found by content, so two layers that regroup alike share one set. */
     if ((tensor.set = find_set(net, &set, error)) < 0)
         return SPC_ENOMEM;
     if ((status = spc__net_name_node(

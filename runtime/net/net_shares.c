@@ -116,6 +116,8 @@ static double time_of(const cost *c, unsigned blocks)
 {
     double time = c->fixed;
 
+    /* A block has 1024 threads, and a step is whole even if it is partly
+     * filled. */
     for (int t = 0; t < c->terms; t++)
         time += c->step[t] * ceil(c->rows[t] / (1024.0 * blocks));
     return time;
@@ -155,6 +157,8 @@ static int begin_branches(model *m, double now, int free)
     for (int turn = 0; turn < plan->branch_count; turn++) {
         int i = plan->branches[turn].turn;
         spc__net_branch *branch = &plan->branches[i];
+        /* It has started already, or its blocks do not fit: they must all be
+         * resident at once. */
         if (branch->ends < INFINITY || (int)branch->blocks > free ||
             !is_ready(plan, i, now))
             continue;
@@ -194,6 +198,8 @@ static void run_branches(model *m)
 
     for (int i = 0; i < m->plan->branch_count; i++)
         m->plan->branches[i].ends = INFINITY;
+    /* Nothing changes between two ends, so the model jumps from one to the
+     * next. */
     for (double now = 0; now < INFINITY; now = next_end(m)) {
         free += end_branches(m, now);
         free = begin_branches(m, now, free);
@@ -212,6 +218,8 @@ static double play(model *m)
     run_branches(m);
     for (int i = 0; i < plan->branch_count; i++) {
         const spc__net_branch *branch = &plan->branches[i];
+        /* The layer that needs the branch and all layers after it follow its
+         * end. */
         end = fmax(end, branch->ends + m->rest[branch->need]);
         sum += branch->ends;
     }
@@ -229,6 +237,8 @@ static unsigned next_share(const model *m, int i, int by)
     int now = (int)m->plan->branches[i].blocks;
     double time = time_of(c, (unsigned)now);
 
+    /* Shares between two steps of the cost would only take blocks from
+     * others. */
     for (int b = now + by; b >= BLOCKS_LEAST && b <= m->blocks; b += by)
         if (time_of(c, (unsigned)b) != time)
             return (unsigned)b;
@@ -251,6 +261,7 @@ static bool improve(model *m, double *best)
             branches[i].blocks = now;
             double end = play(m);
             branches[i].blocks = before;
+            /* The margin keeps rounding from being taken for an improvement. */
             if (end < *best - 1e-6) {
                 *best = end;
                 which = i;
@@ -281,6 +292,7 @@ static void find_times(model *m)
 
     for (int i = 0; i < plan->branch_count; i++)
         find_cost(&m->costs[i], plan, i);
+    /* rest[work_count] is 0 for branches that no layer needs. */
     for (int i = plan->work_count - 1; i >= plan->branch_count; i--)
         m->rest[i] = m->rest[i + 1] + spc__net_layer_us(plan, &plan->works[i]);
 }

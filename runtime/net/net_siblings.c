@@ -47,6 +47,7 @@ static bool are_alike(const spc__net_node *a, const spc__net_node *b)
     char one[400], other[400];
     spc_conv conv = b->conv;
 
+    /* The number of output channels is the only difference that is allowed. */
     conv.cout = a->conv.cout;
     if (a->in[0] != b->in[0] || a->map != b->map)
         return false;
@@ -61,6 +62,8 @@ static void join_with(int *next, bool *joined, const spc_net *net, int first,
 {
     int channels = net->nodes[first].conv.cout, last = first;
 
+    /* A layer that does not fit any more begins a wide layer of its own
+     * later. */
     for (int i = first + 1; i < net->node_count; i++) {
         const spc__net_node *node = &net->nodes[i];
         if (!may[i] || joined[i] || !are_alike(&net->nodes[first], node) ||
@@ -87,6 +90,8 @@ spc_status spc__net_find_siblings(spc_net_plan *plan, bool *joined,
     }
     for (int i = 0; i < net->node_count; i++) {
         plan->siblings[i] = -1;
+        /* Decided for all layers first, as a sibling must pass the same test as
+         * the first one. */
         can[i] = may[i] && can_join(net, &net->nodes[i]);
     }
     for (int i = 0; i < net->node_count; i++)
@@ -140,6 +145,8 @@ spc_status spc__net_join(spc__net_node *out, const spc_net_plan *plan, int node)
     if (plan->siblings[node] < 0)
         return SPC_OK;
     out->conv.cout = spc__net_wide_channels(plan, node);
+    /* Cleared first: spc__net_part() must not free arrays of the network if a
+     * copy fails. */
     for (int i = 0; i < SPC__NET_PARAMS; i++)
         out->params[i] = NULL;
     for (int i = 0; i < SPC__NET_PARAMS && status == SPC_OK; i++)

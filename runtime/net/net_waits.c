@@ -43,8 +43,12 @@ static int add_use(use *list, int count, const spc_net_plan *plan, int tensor,
         return count;
     const spc__net_tensor *t = &plan->net->tensors[tensor];
     place = &plan->places[tensor];
+    /* Channels and not bytes: parts of one row that do not meet may be written
+     * side by side. */
     list[count] = (use){place->piece, place->channel,
                         place->channel + t->elements, writes};
+    /* A dense tensor is not made of rows of its piece, so it takes all of
+     * it. */
     if (t->dense)
         list[count].begin = 0, list[count].end = INT64_MAX;
     return count + 1;
@@ -110,6 +114,7 @@ static bool writes_over(const spc_net_plan *plan, int i, int j)
         const spc__net_piece *it = &plan->pieces[other[b].piece];
         if (lie_together(work, it))
             return true;
+        /* Uses of one piece are compared by channels (share_tensors). */
         for (int a = 0; a < count; a++)
             if (mine[a].writes && mine[a].piece != other[b].piece &&
                 lie_together(&plan->pieces[mine[a].piece], it))
@@ -124,6 +129,7 @@ static bool meet_in_memory(const spc_net_plan *plan, int i, int j)
     int count = find_uses(mine, plan, i);
     const spc__net_piece *their = workspace_of(plan, j);
 
+    /* A workspace is written, so it conflicts even with a read. */
     for (int a = 0; a < count; a++)
         if (lie_together(&plan->pieces[mine[a].piece], their))
             return true;
@@ -185,6 +191,8 @@ int spc__net_waits_of(int *list, const spc__net_waits *waits, int i)
 {
     int count = 0;
 
+    /* From the nearest back, so that a predecessor is listed before those that
+     * it follows itself. */
     for (int j = i - 1; j >= 0; j--) {
         bool last = spc__net_follows(waits, i, j);
         for (int k = 0; k < count && last; k++)
@@ -236,6 +244,7 @@ static int last_beside_users(const spc_net_plan *plan, const bool *follows,
 
 spc_status spc__net_keep_apart(spc_net_plan *plan)
 {
+    /* Without shared memory, which is not placed yet. */
     bool *follows =
         spc__net_layers_branch(plan) ? find_follows(plan, false) : NULL;
 
@@ -246,6 +255,7 @@ spc_status spc__net_keep_apart(spc_net_plan *plan)
                                 (size_t)plan->work_count);
     for (int p = 0; p < plan->piece_count; p++) {
         spc__net_piece *piece = &plan->pieces[p];
+        /* Pieces of outputs live to the end anyway. */
         if (piece->last >= plan->branch_count && piece->last < plan->work_count)
             piece->last = last_beside_users(plan, follows, p);
     }

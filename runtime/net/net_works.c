@@ -53,6 +53,7 @@ static void draft_release(draft *d)
 
 static void *zeros(int count, size_t bytes)
 {
+    /* One more, since calloc() of no elements may return NULL. */
     return calloc((size_t)count + 1, bytes);
 }
 
@@ -91,6 +92,8 @@ static void read_masks(draft *d, int set)
         read_masks(d, s->from[i]);
     if (!s->masked)
         return;
+    /* A mask is read like a tensor of a layer, and its kernel knows no
+     * pitch. */
     d->readers[s->mask]++;
     d->plain[s->mask] = true;
 }
@@ -116,6 +119,7 @@ static void mark_nodes(draft *d)
     for (int i = net->node_count - 1; i >= 0; i--) {
         const spc__net_node *node = &net->nodes[i];
         d->fused[i] = -1;
+        /* A layer that nothing reads is not computed. */
         if (!(d->node_used[i] = d->readers[node->out] > 0))
             continue;
         read_masks_of(d, node);
@@ -134,6 +138,8 @@ static void mark_sets(draft *d)
 {
     const spc_net *net = d->net;
 
+    /* The input's set is filled in every run, so that a check can report errors
+     * in the rows. */
     d->set_used[0] = true;
     for (int i = 0; i < net->node_count; i++) {
         if (!d->node_used[i])
@@ -142,6 +148,8 @@ static void mark_sets(draft *d)
         if (net->nodes[i].map >= 0)
             d->map_used[net->nodes[i].map] = true;
     }
+    /* A set is made after its sources, so going backwards marks whole
+     * chains. */
     for (int i = net->set_count - 1; i >= 0; i--)
         for (int j = 0; j < net->sets[i].sources && d->set_used[i]; j++)
             d->set_used[net->sets[i].from[j]] = true;
@@ -204,6 +212,8 @@ static void fuse_all(draft *d)
 
 static spc_status join_layers(draft *d, spc_error *error)
 {
+    /* An absorbed convolution has another epilogue than its siblings, and a
+     * plain output cannot be a part of a wide row. */
     for (int i = 0; i < d->net->node_count; i++)
         d->may_join[i] = d->node_used[i] && !d->absorbed[i] &&
                          !d->plain[d->net->nodes[i].out];
@@ -218,6 +228,8 @@ static bool in_place(const draft *d, int tensor, int64_t channel)
     const spc__net_tensor *t = &d->net->tensors[tensor];
     const spc__net_place *place = &d->plan->places[tensor];
 
+    /* Kernels store 16 bytes at once, so a part must begin at a multiple of
+     * 16. */
     return t->node >= 0 && d->net->nodes[t->node].kind != SPC__NODE_CONCAT &&
            !d->plain[tensor] && place->piece < 0 &&
            (size_t)channel * spc__net_element(t) % 16 == 0;
@@ -243,6 +255,7 @@ static void place_siblings(draft *d, int first, int piece)
 
     for (int i = first; i >= 0; i = d->plan->siblings[i]) {
         const spc__net_node *node = &d->net->nodes[i];
+        /* One wide layer writes all outputs as parts of one row. */
         d->plan->places[node->out] = (spc__net_place){piece, channel, pitch};
         channel += node->conv.cout;
     }
@@ -268,6 +281,7 @@ static void place_tensors(draft *d)
                                       d->net->tensors[node->out].elements};
         if (node->kind == SPC__NODE_CONCAT)
             place_parts(d, node, place->piece);
+        /* A pooling that stores indices has a second output. */
         int index = spc__net_index(node);
         if (index == node->out + 1)
             plan->places[index] = (spc__net_place){
@@ -290,6 +304,7 @@ static spc__net_work *add_work(spc_net_plan *plan, spc_net_step_kind kind,
     plan->works = works;
     spc__net_work *work = &plan->works[plan->work_count++];
     work->kind = kind;
+    /* 0 is a valid node, map and tensor, so "none" must be set. */
     work->node = work->map = -1;
     work->in = work->add = work->out = work->index = SPC_NO_TENSOR;
     return work;
@@ -342,6 +357,7 @@ static spc_status bring_set(draft *d, int i, spc_error *error)
 
     if (d->set_there[i] || set->kind == SPC__NET_BATCHES)
         return SPC_OK;
+    /* Depth first, so that a set comes after its sources. */
     for (int j = 0; j < set->sources; j++)
         if (bring_set(d, set->from[j], error) != SPC_OK)
             return SPC_ENOMEM;
@@ -380,6 +396,8 @@ static spc_status add_indexing(draft *d, spc_error *error)
     if (d->plan->options.points > 0 &&
         add_work(d->plan, SPC_NET_VOXELS, error) == NULL)
         return SPC_ENOMEM;
+    /* First of all: the map fills the input's set, from which the others
+     * derive. */
     if (filling >= 0)
         status = add_map(d, filling, true, error);
     for (int i = 0; i < d->net->set_count && status == SPC_OK; i++)
@@ -399,6 +417,7 @@ static spc_status add_late_indexing(draft *d, int i, spc_error *error)
 
     if (status == SPC_OK)
         status = bring_map(d, node->map, error);
+    /* A fused layer reads the convolution's map and not its own. */
     if (status == SPC_OK && d->fused[i] >= 0)
         status = bring_map(d, d->net->nodes[d->fused[i]].map, error);
     return status;
@@ -410,11 +429,14 @@ static void take_add(draft *d, spc__net_work *work, int add)
     const spc__net_node *node = &d->net->nodes[add];
     const spc__net_node *conv = &d->net->nodes[work->node];
 
+    /* The ADD's activation follows the sum. An epilogue without one accepts
+     * only AFTER. */
     work->conv.add = SPC_ADD_BEFORE;
     work->conv.activation = node->feature.activation;
     work->conv.slope = has_slope(&node->feature) ? node->feature.slope : 0;
     if (work->conv.activation == SPC_ACT_NONE)
         work->conv.add = SPC_ADD_AFTER;
+    /* The operand that the convolution does not compute. */
     work->add = node->in[0] == conv->out ? node->add : node->in[0];
     work->out = node->out;
 }
@@ -471,6 +493,7 @@ static spc_status add_layer(draft *d, int i, spc_net_step_kind kind,
     work->feature = node->feature;
     work->in = node->in[0];
     work->index = spc__net_index(node);
+    /* An un-pooling names the pooled tensor only to find its indices. */
     work->add = work->index == SPC_NO_TENSOR ? node->add : SPC_NO_TENSOR;
     work->out = node->out;
     work->set =
@@ -511,6 +534,7 @@ static spc_status add_concat(draft *d, int i, spc_error *error)
 
     for (int j = 0; j < node->ins && status == SPC_OK; j++) {
         const spc__net_place *at = &places[node->in[j]];
+        /* Parts that lie in their place already need no work. */
         if (at->piece != places[node->out].piece || at->channel != channel)
             status = add_copy(d, i, node->in[j], channel, error);
         channel += d->net->tensors[node->in[j]].channels;
@@ -556,6 +580,8 @@ spc_status spc__net_works(spc_net_plan *plan, spc_error *error)
                          "network '%s' has no output: nothing is to be done",
                          plan->net->name);
     if ((status = draft_init(&d, plan, error)) == SPC_OK &&
+        /* Each step relies on the marks of the one before: fusing needs the
+         * readers, merging what was fused, and placing what was merged. */
         (status = alloc_places(plan, error)) == SPC_OK) {
         mark_nodes(&d);
         mark_sets(&d);

@@ -67,6 +67,8 @@ static int raise(lua_State *L, const reader *r)
 static void need_table(lua_State *L, int index)
 {
     if (lua_isnoneornil(L, index)) {
+        /* The stack then ends with the table, whatever the number of
+         * arguments. */
         lua_settop(L, index - 1);
         lua_newtable(L);
     }
@@ -78,6 +80,8 @@ static void need_table(lua_State *L, int index)
 static void check_names(lua_State *L, int index, const char *const *known)
 {
     for (lua_pushnil(L); lua_next(L, index) != 0; lua_pop(L, 1)) {
+        /* lua_tostring() would change a number in place, and that confuses
+         * lua_next(). */
         const char *name =
             lua_type(L, -2) == LUA_TSTRING ? lua_tostring(L, -2) : "?";
         int i = 0;
@@ -119,6 +123,8 @@ static double number_field(lua_State *L, int index, const char *name,
 
 static int whole(lua_State *L, double number, const char *name)
 {
+    /* The range comes first: casting a double outside int is undefined. The
+     * negation refuses NaN. */
     if (!(number >= INT_MIN && number <= INT_MAX) ||
         number != (double)(int)number)
         luaL_error(L, "%s must be a whole number", name);
@@ -189,6 +195,8 @@ static const char *complete(lua_State *L, reader *r, int tensor,
 
     if (spc_net_tensor_at(&info, r->net, tensor, &r->error) != SPC_OK)
         raise(L, r);
+    /* The text stays on the stack, which keeps it alive until the function
+     * returns. */
     if (!has_word(text, word))
         text = lua_pushfstring(L, "%s,%s=%d", text, word, info.channels);
     if (!has_word(text, "dtype"))
@@ -209,6 +217,7 @@ static int do_network(lua_State *L)
 
     if (spc__net_text(&name, luaL_checkstring(L, 1), &r->error) != SPC_OK)
         return raise(L, r);
+    /* Only now, as luaL_checkstring() may leave by an error. */
     free(r->net->name);
     r->net->name = name;
     return 0;
@@ -271,6 +280,8 @@ static int do_conv(lua_State *L)
     layer.eps = number_field(L, 3, "eps", 0);
     layer.residual = tensor_field(L, 3, "residual");
     layer.at = tensor_field(L, 3, "at");
+    /* After the fields: the text stays on the stack, where need_table() would
+     * remove it. */
     text = complete(L, r, layer.in, text, "cin");
     if (spc_conv_parse(&layer.conv, text, &r->error) != SPC_OK ||
         spc_net_add_conv(&out, r->net, &layer, &r->error) != SPC_OK)
@@ -464,9 +475,12 @@ static int run_file(lua_State *L, reader *r, const char *name)
     if (read_text(&text, r, name) != SPC_OK)
         return raise(L, r);
     lua_pushfstring(L, "@%s", name);
+    /* "t" refuses precompiled code, which Lua does not verify. */
     if (luaL_loadbufferx(L, spc__buf_text(text), text->length,
                          lua_tostring(L, -1), "t") != LUA_OK)
         return lua_error(L);
+    /* The first upvalue of a chunk is its _ENV, so included files share the
+     * globals. */
     lua_pushvalue(L, lua_upvalueindex(2));
     lua_setupvalue(L, -2, 1);
     lua_call(L, 0, 1);
@@ -477,6 +491,7 @@ static int do_include(lua_State *L)
 {
     const char *name = luaL_checkstring(L, 1);
 
+    /* A description must not read files elsewhere on the machine. */
     if (strchr(name, '/') != NULL || name[0] == '.')
         return luaL_error(L,
                           "'%s': files of the same folder can be included, by "
@@ -536,6 +551,7 @@ static spc_status run_sandbox(reader *r, spc_error *error)
 
     if (plain == (locale_t)0)
         return spc__fail_memory(error, 1);
+    /* Of this thread alone: the program's other threads keep theirs. */
     before = uselocale(plain);
     if ((status = spc__sandbox_open(&box, NULL, error)) == SPC_OK)
         status = spc__sandbox_call(&box, r->file, body, r, error);

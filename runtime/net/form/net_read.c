@@ -63,6 +63,7 @@ static int hex_digit(char c)
 {
     const char *digits = "0123456789ABCDEF", *at = strchr(digits, c);
 
+    /* strchr() would also find the final zero. */
     return c != '\0' && at != NULL ? (int)(at - digits) : -1;
 }
 
@@ -72,6 +73,7 @@ static spc_status read_name(char **out, reader *r, int i)
     char *to = r->fields[i];
 
     *out = to;
+    /* Decoding only shortens the name, so it can be done in place. */
     for (const char *from = to; *from != '\0'; from++) {
         if (*from != '%') {
             *to++ = *from;
@@ -79,6 +81,7 @@ static spc_status read_name(char **out, reader *r, int i)
         }
         int high = hex_digit(from[1]);
         int low = high >= 0 ? hex_digit(from[2]) : -1;
+        /* %00 would end the name early. */
         if (low < 0 || high + low == 0)
             return fail_field(r, i, "a name");
         *to++ = (char)(high << 4 | low);
@@ -148,6 +151,8 @@ static spc_status at_line(reader *r, spc_status status)
     if (status == SPC_OK || status == SPC_ENOMEM)
         return status;
     spc__fail_prefix(r->error, "line %d: ", r->line);
+    /* The function refused a caller's argument, but here the file is at
+     * fault. */
     if (r->error != NULL)
         r->error->status = SPC_EFORMAT;
     return SPC_EFORMAT;
@@ -339,6 +344,7 @@ static spc_status read_whole_tensor(reader *r)
     if ((status = read_int(&tensor, r, 0)) != SPC_OK ||
         (status = read_real(&scale, r, 1)) != SPC_OK)
         return status;
+    /* As float, since a small double may round to 0. */
     if (tensor < 0 || tensor >= r->net->tensor_count || !((float)scale > 0) ||
         isinf((float)scale))
         return spc__fail(r->error, SPC_EFORMAT,
@@ -457,6 +463,7 @@ static spc_status read_lines(reader *r, char *text)
 {
     spc_status status = SPC_OK;
 
+    /* strsep() also returns empty lines, so the count of lines is right. */
     for (char *line; status == SPC_OK && (line = strsep(&text, "\n")) != NULL;
          r->line++)
         if (line[0] != '\0')
@@ -510,6 +517,8 @@ static spc_status quantise(reader *r)
                          "nodes follow the scales of tensors");
     if ((ranges = malloc(count * sizeof(*ranges))) == NULL)
         return spc__fail_memory(r->error, count * sizeof(*ranges));
+    /* The product must not become infinite, which would be refused as a
+     * range. */
     for (size_t t = 0; t < count; t++)
         ranges[t] = fminf(r->scales[t], FLT_MAX / 127) * 127;
     status = spc_net_quantise(NULL, r->net, ranges, r->error);
@@ -535,6 +544,8 @@ spc_status spc__net_read(spc_net **out, spc__net_array **arrays,
     /* The first line was checked earlier. */
     char *rest = strchr(copy, '\n') + 1;
     r.line++;
+    /* Quantising adds scales to layers, which the list of arrays has, so it
+     * comes before the comparison. */
     if ((status = read_lines(&r, rest)) != SPC_OK ||
         (status = quantise(&r)) != SPC_OK ||
         (status = check_arrays(&r, bytes)) != SPC_OK)

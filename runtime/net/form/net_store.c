@@ -93,6 +93,8 @@ static spc_status measure(spc__network *out, char hex[SPC__SHA256_HEX],
     spc__sha256_init(&sha);
     for (int a = 0; a < w->count; a++)
         out->parts += parts_of(&w->arrays[a]);
+    /* The digest is part of the record, which is written first, so all parts
+     * are encoded once for it. */
     for (int64_t i = 0; i < out->parts && status == SPC_OK; i++) {
         const void *data = NULL;
         size_t bytes = 0;
@@ -110,6 +112,7 @@ static spc_status check_name(const char *name, spc_error *error)
 {
     size_t length = strlen(name);
 
+    /* A name is a word of the command line. */
     for (size_t i = 0; i < length; i++)
         if ((unsigned char)name[i] <= ' ' || name[i] == '/' || name[i] == 0x7f)
             length = 0;

@@ -36,6 +36,7 @@ static spc_status put_weights(spc_training *t, step *s)
         type->encode(host, s->values, (size_t)s->first);
     if (status == SPC_OK)
         status = spc_memory_upload(weights, t->ctx, host, bytes);
+    /* The copies below are freed at once, while packing may still read them. */
     if (status == SPC_OK && (status = pack(&s->forward, weights)) == SPC_OK &&
         (status = pack(&s->dgrad, weights)) == SPC_OK)
         status = spc_ctx_synchronize(t->ctx);
@@ -48,6 +49,8 @@ static spc_status put_weights(spc_training *t, step *s)
 spc_status spc__train_put(spc_training *t, step *s)
 {
     bool is_conv = s->kind == SPC__TRAIN_CONV;
+    /* Weights are packed for the passes, so only the bias is copied as it
+     * is. */
     int64_t skipped = is_conv ? s->first : 0;
     spc_status status = is_conv ? put_weights(t, s) : SPC_OK;
 
@@ -78,6 +81,7 @@ static spc_net_options room_for(const spc_scene *scene, unsigned flags)
     o.capacity = o.sample_rows = spc_scene_rows(scene);
     o.sample = at;
     o.flags = flags;
+    /* The rule's bound: training must never run out of capacity halfway. */
     o.growth = 0;
     for (int64_t i = 0; i < 4 * o.capacity; i++) {
         int axis = (int)(i % 4);
@@ -92,6 +96,7 @@ static spc_net_options room_for(const spc_scene *scene, unsigned flags)
 static spc_status make(spc_training *t, const spc_net *net, const bool *used,
                        const spc_scene *scene, unsigned flags)
 {
+    /* The flag is of training alone, and the plan would refuse it. */
     unsigned own = SPC_TRAINING_FEATURES;
     spc_net_options options = room_for(scene, flags & ~own);
     spc_status status;
@@ -100,6 +105,7 @@ static spc_status make(spc_training *t, const spc_net *net, const bool *used,
             SPC_OK ||
         (status = spc__train_steps(t, used, flags & own)) != SPC_OK ||
         (status = spc__train_back(t)) != SPC_OK ||
+        /* Last, as every step and action may need more of it. */
         (status = spc__train_take(&t->work, t, t->work_bytes)) != SPC_OK)
         return status;
     return put_all(t);
@@ -170,6 +176,7 @@ void spc_training_free(spc_training *t)
         spc__train_release(&t->actions[i].sum);
     for (int i = 0; i < t->value_count; i++)
         spc_memory_free(t->ctx, t->values[i].data);
+    /* The first arrays are the caller's gradients, one for each output. */
     for (int i = t->array_count > 0 ? t->plan->net->out_count : 0;
          i < t->array_count; i++)
         spc_memory_free(t->ctx, t->arrays[i]);
@@ -180,6 +187,7 @@ void spc_training_free(spc_training *t)
     free(t->actions);
     free(t->updates);
     free(t->arrays);
+    /* Steps refer to its sets and maps, so it goes last. */
     spc_net_plan_free(t->plan);
     free(t);
 }
@@ -284,6 +292,7 @@ static spc_status give_gradient(float *out, const spc_training *t,
 
     if (change == NULL)
         return spc__fail_memory(spc__error_of(t->ctx), bytes);
+    /* The backward pass may still run on a stream of the caller. */
     if ((status = spc_ctx_synchronize(t->ctx)) == SPC_OK &&
         (status = fetch(t, p->step, change)) == SPC_OK)
         give(out, p, change);
@@ -340,6 +349,7 @@ spc_status spc_training_set_param(spc_training *t, const char *layer,
     if (status == SPC_OK)
         status =
             spc__need(spc__error_of(t->ctx), __func__, "values", values, NULL);
+    /* A pass that still runs must not see half of the new values. */
     if (status != SPC_OK || (status = spc_ctx_synchronize(t->ctx)) != SPC_OK)
         return status;
     for (int64_t i = 0; i < count; i++)
@@ -379,5 +389,7 @@ spc_status spc_training_descend(spc_training *t, float rate)
     for (int i = 0; status == SPC_OK && i < t->step_count; i++)
         if (spc__train_has_params(&t->steps[i]))
             status = descend(t, &t->steps[i], rate);
+    /* All parameters change before any is packed, so a failure to read a
+     * gradient leaves the device as it was. */
     return status == SPC_OK ? put_all(t) : status;
 }

@@ -52,6 +52,8 @@ static action *add_action(spc_training *t, spc__train_do what, int s, int dy)
         return NULL;
     }
     t->actions = actions;
+    /* Growing the list may move it, so indices and not pointers refer to
+     * actions. */
     action *a = &t->actions[t->action_count++];
     a->what = what;
     a->step = s;
@@ -76,6 +78,7 @@ static spc_status add_sum(spc_training *t, int value, int array)
     a->part = value;
     if ((a->out[0] = v->grad = add_array(t, value)) == SPC__TRAIN_NONE)
         return SPC_ENOMEM;
+    /* The pointer is still valid: no action was added since. */
     return spc__train_operator(&a->sum, t, &f, v->set, v->set);
 }
 
@@ -101,6 +104,7 @@ static spc_status make_share(spc_training *t, spc__train_do what, int s,
         return SPC_ENOMEM;
     a->part = part;
     a->out[0] = array;
+    /* The action is complete by now: share() may add one and move the list. */
     return share(t, value, array);
 }
 
@@ -120,6 +124,7 @@ static spc_status spread(spc_training *t, int s, int dy)
         if (arrays[i] == SPC__TRAIN_NONE)
             return SPC_ENOMEM;
     }
+    /* A second loop, as share() may move the list of actions. */
     for (int i = 0; i < count && status == SPC_OK; i++)
         if (t->values[t->steps[s].in[i]].wanted)
             status = share(t, t->steps[s].in[i], arrays[i]);
@@ -143,6 +148,8 @@ static spc_status add_up(spc_training *t, const step *s, int dy)
     int both[] = {s->in[0], s->add};
     spc_status status = SPC_OK;
 
+    /* The gradient of a sum is that of both operands, so both use the same
+     * array. */
     for (int i = 0; i < 2 && status == SPC_OK; i++)
         if (t->values[both[i]].wanted)
             status = share(t, both[i], dy);
@@ -156,6 +163,7 @@ static spc_status turn_step(spc_training *t, int i)
     bool joins = s->kind == SPC__TRAIN_CONCAT;
     spc_status status = SPC_OK;
 
+    /* No output depends on it, or nothing before it is trained. */
     if (dy == SPC__TRAIN_NONE || !t->values[s->out].wanted)
         return SPC_OK;
     if (spc__train_has_params(s) &&
@@ -187,6 +195,8 @@ static spc_status take_outputs(spc_training *t)
             return spc__fail_memory(spc__error_of(t->ctx), sizeof(void *));
         t->arrays = arrays;
         t->array_count++;
+        /* An output's gradient begins with the caller's array. Later readers
+         * add to it in new arrays. */
         t->values[t->value_of[net->outs[i].tensor]].grad = i;
     }
     return SPC_OK;

@@ -83,6 +83,8 @@ spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
                                    "once can be trained",
                                    j, i);
     }
+    /* Readers come after the layer that they read, so one pass backwards marks
+     * all. */
     for (int i = net->node_count - 1; i >= 0 && status == SPC_OK; i--) {
         const spc__net_node *node = &net->nodes[i];
         if (!used[i])
@@ -90,6 +92,8 @@ spc_status spc__train_check(const spc_net *net, bool *used, spc_error *error)
         for (int j = 0; j < node->ins; j++)
             mark(net, used, node->in[j]);
         mark(net, used, node->add);
+        /* A mask decides which voxels there are, so its layers run although
+         * they get no gradient from it. */
         mark_masks(net, used, net->tensors[node->out].set);
         status = check_node(node, error);
     }

@@ -21,6 +21,8 @@ static const void *data_of(const spc_training *t, int value)
 static spc_status run_pass(const spc_training *t, const spc__train_pass *p,
                            spc_buffers buffers, void *stream)
 {
+    /* Steps run one after the other on one stream, so they share the
+     * workspace. */
     buffers.weights = p->packed;
     buffers.workspace = t->work;
     return spc_plan_execute(p->plan, p->map, &buffers, stream);
@@ -143,6 +145,8 @@ static spc_status step_forward(const spc_training *t, const step *s,
 {
     spc_status status = SPC_OK;
 
+    /* Sets that depend on features are filled when these features exist: right
+     * before the first step that needs them. */
     for (int i = 0; i < s->update_count && status == SPC_OK; i++)
         status = update(t, &t->updates[s->first_update + i], stream);
     if (status != SPC_OK)
@@ -176,6 +180,8 @@ spc_status spc_training_forward(const void **out, spc_training *t,
 
     if (status != SPC_OK)
         return status;
+    /* Kept for the backward pass, where gradients of weights read the
+     * inputs. */
     t->features = features;
     for (int i = 0; i < t->step_count && status == SPC_OK; i++)
         status =

@@ -42,6 +42,8 @@ static int add_value(spc_training *t, const spc__net_tensor *like)
                  .grad = SPC__TRAIN_NONE};
     bool late = spc__net_set_is_late(t->plan->net, like->set);
     bool cloud = t->plan->net->sets[like->set].cloud;
+    /* The rows of a late set change with every forward pass, so its values have
+     * room for all. */
     v->rows = like->dense ? spc_coords_batches(set)
               : late      ? spc_coords_capacity(set)
                           : spc_coords_rows(set);
@@ -68,6 +70,8 @@ static size_t mask_bytes(const spc_training *t, const spc__net_set *set)
 
 static spc_status add_update(spc_training *t, int set, spc_map *map)
 {
+    /* Called while a step is made, so the step that needs the set is the last
+     * one. */
     step *s = &t->steps[t->step_count - 1]; /* the current step */
     void *updates =
         spc__net_grow(t->updates, t->update_count, sizeof(*t->updates));
@@ -75,6 +79,7 @@ static spc_status add_update(spc_training *t, int set, spc_map *map)
     if (updates == NULL)
         return spc__fail_memory(spc__error_of(t->ctx), sizeof(*t->updates));
     t->updates = updates;
+    /* Updates of a step are neighbours in the list. */
     if (s->update_count++ == 0)
         s->first_update = t->update_count;
     t->updates[t->update_count++] = (spc__train_update){set, map};
@@ -83,6 +88,7 @@ static spc_status add_update(spc_training *t, int set, spc_map *map)
 
 static bool is_updated(const spc_training *t, int set, const spc_map *map)
 {
+    /* A map is identified by itself, a set by its number. */
     for (int i = 0; i < t->update_count; i++)
         if (t->updates[i].map == map &&
             (map != NULL || t->updates[i].set == set))
@@ -101,6 +107,7 @@ static spc_status bring_set(spc_training *t, int set)
         return SPC_OK;
     for (int i = 0; i < of->sources && status == SPC_OK; i++)
         status = bring_set(t, of->from[i]);
+    /* The mask is written to the workspace that all steps share. */
     if (of->masked)
         need_work(t, mask_bytes(t, of));
     return status == SPC_OK ? add_update(t, set, NULL) : status;
@@ -131,6 +138,7 @@ static spc_status make_map(spc_map **out, bool *owned, spc_training *t,
     spc_coords *from = t->plan->sets[in], *at = t->plan->sets[to];
     spc_status status;
 
+    /* A map that the forward pass uses often serves a gradient as well. */
     for (int i = 0; i < net->map_count; i++)
         if (t->plan->maps[i] != NULL && net->maps[i].in == in &&
             net->maps[i].to == to && net->maps[i].inverse == inverse &&
@@ -143,6 +151,7 @@ static spc_status make_map(spc_map **out, bool *owned, spc_training *t,
         return spc__train_cloud_map(out, t, geometry, inverse, in, to);
     status = inverse ? spc_map_create_inverse(out, from, at, geometry)
                      : spc_map_create(out, from, at, geometry);
+    /* Filled and checked now, as kernels are chosen by its number of pairs. */
     if (status == SPC_OK)
         status = spc_map_update(*out, NULL, NULL, 0, NULL);
     return status == SPC_OK ? spc_map_check(*out, NULL) : status;
@@ -159,6 +168,7 @@ static spc_status find_map(spc_map **out, bool *owned, spc_training *t,
 
 spc_status spc__train_take(void **out, spc_training *t, size_t bytes)
 {
+    /* 16 bytes more, so that an array of no values has an address. */
     return spc_memory_alloc(out, t->ctx, bytes + 16);
 }
 
@@ -209,6 +219,7 @@ static spc_status make_pass(spc__train_pass *p, spc_training *t,
     spc_error *error = spc__error_of(t->ctx);
     spc_status status = spc_conv_pass(&p->conv, layer, which, error);
 
+    /* Parameters are trained in f32, whatever the type of the features. */
     if (status == SPC_OK && which == SPC_WGRAD)
         p->conv.out = SPC_OUT_F32;
     if (status == SPC_OK)
@@ -227,6 +238,8 @@ bool spc__train_has_params(const step *s)
 int64_t spc__train_place(const spc_conv *conv, int64_t i)
 {
     int64_t in = spc__conv_group_in(conv), offsets = spc__conv_offsets(conv);
+    /* KRSC has one row of offsets and input channels for each output channel,
+     * and RSCK has output channels last. */
     int64_t co = i / (offsets * in), tap = i % (offsets * in);
 
     return tap * conv->cout + co;
@@ -312,6 +325,7 @@ static spc_status finish_step(spc_training *t, step *s,
     s->out = add_value(t, like);
     value *out = &t->values[s->out];
 
+    /* A gradient is computed only where a step with parameters comes first. */
     out->wanted = spc__train_has_params(s);
     for (int i = 0; i < s->ins; i++)
         out->wanted |= t->values[s->in[i]].wanted;
@@ -339,9 +353,13 @@ static spc_status make_conv(spc_training *t, const spc__net_node *node, int in,
     spc_conv plain = node->conv;
     spc_status status;
 
+    /* The gradient of each part needs that part's own input, so scale, residual
+     * and activation become steps of their own. */
     plain.activation = SPC_ACT_NONE;
     plain.slope = 0;
     plain.add = SPC_ADD_NONE;
+    /* With a scale, the bias is added after it and belongs to the scale's
+     * step. */
     plain.bias = node->conv.bias && !node->conv.scale;
     plain.scale = false;
     if ((status = make_pass(&s->forward, t, &plain, SPC_FORWARD, from, to)) ||
@@ -414,6 +432,7 @@ static spc_status make_operator(spc_training *t, const spc__net_node *node,
         return SPC_OK;
     if (spc__feature_reads_index(f)) {
         s->index = index_of(t, t->value_of[node->add]);
+        /* The pooling's step frees it. */
         s->borrows = true;
         return SPC_OK;
     }
@@ -455,6 +474,7 @@ static spc_status make_conv_node(spc_training *t, const spc__net_node *node)
     int *at = &t->value_of[node->out];
     spc_status status = make_conv(t, node, t->value_of[node->in[0]], at);
 
+    /* In the order of an epilogue (spc/layer.h). */
     if (status == SPC_OK)
         status = make_part(t, node, conv->scale, SPC_FEATURE_AFFINE,
                            SPC__TRAIN_NONE, at);
@@ -484,6 +504,8 @@ static spc_status make_feature_node(spc_training *t, const spc__net_node *node)
     status = make_operator(t, node, &f, in, add, at);
     if (status != SPC_OK || f.activation == node->feature.activation)
         return status;
+    /* The activation reads the operator's outputs in the backward pass, so it
+     * is a step of its own. */
     act = (spc_feature)SPC_FEATURE_INIT;
     act.channels = t->values[*at].channels;
     act.dtype = f.dtype;
@@ -575,6 +597,7 @@ spc_status spc__train_steps(spc_training *t, const bool *used, bool features)
 
     if (status != SPC_OK)
         return status;
+    /* Value 0 is the features, which data_of() takes from the caller. */
     t->value_of[0] = add_value(t, &net->tensors[0]);
     t->values[0].wanted = features;
     for (int i = 0; i < net->node_count && status == SPC_OK; i++) {
