@@ -51,6 +51,7 @@ static void set_value(spc__attr *attr, const char *value, size_t length)
     memcpy(attr->text, value, length);
     attr->text[length] = '\0';
     attr->number = 0;
+    /* Decided once, as texts are set once and read often. */
     attr->is_number = spc__scan_integer(
         &attr->number, (spc__span){attr->text, length}, INT64_MIN, INT64_MAX);
 }

@@ -32,6 +32,8 @@ static uint32_t shift_even(uint32_t value, int shift)
 {
     uint32_t half = 1u << (shift - 1);
     uint32_t odd = (value >> shift) & 1;
+    /* A tie gets exactly `half` if the quotient is odd, and one less if it is
+     * even, so only odd quotients are rounded up. */
     return (value + half - 1 + odd) >> shift;
 }
 
@@ -100,6 +102,8 @@ int8_t spc__i8_from_float(float value)
     if (magnitude > 0x7f800000 || exponent < -1) /* nan, or below 1/2 */
         return 0;
     int whole = most;
+    /* From 128 on the value is clipped: a large exponent would make the shift
+     * negative. */
     if (exponent < 7)
         whole =
             (int)shift_even((magnitude & 0x7fffff) | 0x800000, 23 - exponent);
@@ -216,6 +220,7 @@ spc_status spc__dtype_check(spc_dtype dtype, const float *values, int64_t count,
     int64_t lost = 0;
 
     for (int64_t i = 0; i < count; i++) {
+        /* The cheap test comes first; almost all numbers pass it. */
         if (!(fabsf(values[i]) > end) || !isfinite(values[i]) ||
             !becomes_infinite(type, values[i]))
             continue;

@@ -19,6 +19,7 @@
 static spc_status fail_errno(spc_error *error, const char *what,
                              const char *path)
 {
+    /* Kept first, since the calls below may change it. */
     int cause = errno;
     spc_status status = cause == ENOENT   ? SPC_ENOTFOUND
                         : cause == ENOMEM ? SPC_ENOMEM
@@ -91,6 +92,8 @@ spc_status spc__file_read(spc__buf *out, const char *path, size_t limit_bytes,
  * that of the umask. It does not use mkstemp, whose files are private. */
 static int open_beside(spc__buf *name, const char *path, const struct stat *old)
 {
+    /* The process and the clock make the name unique; O_EXCL catches what they
+     * do not. */
     uint64_t tag = spc__now_ns();
 
     for (int attempt = 0; attempt < 100; attempt++) {
@@ -103,6 +106,7 @@ static int open_beside(spc__buf *name, const char *path, const struct stat *old)
         }
         int fd = open(spc__buf_text(name),
                       O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        /* A file system without modes is no reason to fail. */
         if (fd >= 0 && old != NULL)
             (void)!fchmod(fd, old->st_mode & 07777);
         if (fd >= 0 || errno != EEXIST)
@@ -139,6 +143,8 @@ static int fill(int fd, const spc__piece *pieces, int count, bool sync)
         result = write_all(fd, pieces[i].data, pieces[i].bytes);
     if (result == 0 && sync)
         result = fsync(fd);
+    /* close() may fail for delayed writes, such as a full quota, so its result
+     * counts. */
     int cause = errno;
     if (close(fd) != 0 && result == 0)
         return -1;
@@ -154,6 +160,8 @@ static int replace(const char *path, const struct stat *old,
     int fd = open_beside(&name, path, old);
     int result = fd >= 0 ? fill(fd, pieces, count, true) : -1;
 
+    /* After fsync(), so that a crash leaves the old file or the whole new
+     * one. */
     if (result == 0)
         result = rename(spc__buf_text(&name), path);
     int cause = errno;
@@ -183,12 +191,16 @@ spc_status spc__file_put(const char *path, const spc__piece *pieces, int count,
     struct stat old;
     int result;
 
+    /* Through a link, the target is replaced and the link stays. */
     if (realpath(path, real) == NULL || stat(real, &old) != 0) {
         result = errno == ENOENT ? replace(path, NULL, pieces, count) : -1;
     } else if (S_ISREG(old.st_mode)) {
+        /* A rename needs only the folder's permission, but a read-only file
+         * must stay as it is. */
         result =
             access(real, W_OK) == 0 ? replace(real, &old, pieces, count) : -1;
     } else {
+        /* A device or pipe, such as /dev/stdout, cannot be replaced. */
         int fd = open(real, O_WRONLY | O_CLOEXEC);
         result = fd >= 0 ? fill(fd, pieces, count, false) : -1;
     }
@@ -297,6 +309,8 @@ static bool is_orphan(int folder, bool is_new)
 static void sweep_one(DIR *root, const char *root_path, const char *name)
 {
     spc__buf path = SPC__BUF_INIT;
+    /* O_NOFOLLOW: a link in a shared folder may point to anything of this
+     * user. */
     int folder = open_folder(dirfd(root), name);
 
     if (folder < 0)
@@ -365,6 +379,7 @@ spc_status spc__make_parents(const char *path, spc_error *error)
 
     if (prefix == NULL)
         return spc__fail_memory(error, strlen(path) + 1);
+    /* An absolute path begins with a slash that ends no folder. */
     for (char *slash = strchr(prefix + (prefix[0] == '/'), '/');
          slash != NULL && status == SPC_OK; slash = strchr(slash + 1, '/')) {
         *slash = '\0';
@@ -378,6 +393,7 @@ spc_status spc__make_parents(const char *path, spc_error *error)
 
 int spc__fd_raise(int fd)
 {
+    /* A low number would become a standard stream of a child (file.h). */
     int high = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, SPC__FD_RAISED) : -1;
     int cause = errno;
 

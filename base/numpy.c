@@ -62,6 +62,7 @@ static bool take_text(char *out, size_t bytes, const char **at)
                 out[length++] = *c;
     }
     out[length] = '\0';
+    /* Never past the end of the header. */
     *at = c + (*c != '\0');
     return *c == quote;
 }
@@ -75,6 +76,8 @@ static bool take_count(int64_t *out, const char **at)
     if (**at < '0' || **at > '9')
         return false;
     unsigned long long value = strtoull(*at, &end, 10);
+    /* A larger number is impossible anyway, and sums of such counts still fit
+     * 64 bits. */
     *out = value > (unsigned long long)most ? most : (int64_t)value;
     *at = end + (*end == 'L');
     return true;
@@ -249,6 +252,8 @@ static bool take_record(spc__numpy *out, const char **at)
         set_unreadable(out, "its elements are records without a number", "[]");
     if (is_right)
         return true;
+    /* The header's other fields can still be read, so the record is skipped as
+     * a whole. */
     *at = whole;
     out->item_bytes = 0;
     set_unreadable(out, "its elements are records of a form that is not read",
@@ -351,6 +356,7 @@ static spc_status find_header(size_t *start, size_t *length, const char *path,
     *length = (size_t)bytes[8] | (size_t)bytes[9] << 8;
     if (bytes[6] != 1)
         *length |= (size_t)bytes[10] << 16 | (size_t)bytes[11] << 24;
+    /* count is at least 12, so the difference cannot wrap. */
     if (*length > count - *start)
         return spc__fail(error, SPC_EFORMAT,
                          "cannot read '%s': byte 8 announces a header of %zu "

@@ -59,6 +59,7 @@ static bool is_unknown(uid_t owner)
 
     if (map == NULL)
         return false;
+    /* Outside of a container, the first line maps all users. */
     if (fscanf(map, "%u %u %u", &first, &outside, &count) != 3)
         count = everybody;
     fclose(map);
@@ -91,6 +92,7 @@ static bool leave(char *path)
 
     if (slash == NULL || path[1] == '\0')
         return false;
+    /* The folder of a file in the root is the slash itself. */
     slash[slash == path] = '\0';
     return true;
 }
@@ -124,6 +126,8 @@ static bool find_place(char real[PATH_MAX], const char *path)
         return false;
     last = strrchr(path, '/');
     last = last != NULL ? last + 1 : path;
+    /* Only the nearest existing folder matters: a file below it can be created
+     * only by someone who may write there. */
     for (; leave(name); last = "new")
         if (realpath(name, real) != NULL) {
             size_t used = strlen(real);
@@ -172,6 +176,7 @@ static bool find_file(char real[PATH_MAX], const char **fault,
 
     *fault = NULL;
     snprintf(at, sizeof(at), "%s", path);
+    /* As many links as the kernel follows. */
     for (int i = 0; i <= MOST_LINKS; i++) {
         if (!find_place(real, at))
             return false;

@@ -57,6 +57,8 @@ static void work(loop *l)
     int64_t i = l->n;
 
     in_body = true;
+    /* Relaxed: the counter only hands out indices. The lock orders the work
+     * itself (withdraw). */
     while (!spc__cancelled(l->cancel) &&
            (i = atomic_fetch_add_explicit(&l->next, 1, memory_order_relaxed)) <
                l->n)
@@ -75,6 +77,7 @@ static void relax(void)
 static void linger(spc__pool *pool, unsigned seen)
 {
     uint64_t end = spc__now_ns() + LINGER_NS;
+    /* The clock is read only once for several pauses. */
     while (atomic_load_explicit(&pool->generation, memory_order_relaxed) ==
                seen &&
            spc__now_ns() < end)
@@ -91,6 +94,8 @@ static void *serve(void *payload)
     while (!pool->stopping) {
         unsigned now = atomic_load(&pool->generation);
         loop *l = pool->slot;
+        /* The generation tells a new loop from one that this thread already
+         * helped with, even at the same address. */
         if (now == seen || l == NULL) {
             pthread_cond_wait(&pool->wake, &pool->lock);
             continue;
@@ -115,6 +120,8 @@ static void *serve(void *payload)
 /* Puts a loop into the slot if it is free and there are threads to join it. */
 static bool offer(spc__pool *pool, loop *l)
 {
+    /* trylock: another thread's loop has the slot, and waiting for it would
+     * take longer than working alone. */
     if (pool == NULL || in_body || pool->started == 0 ||
         pool->owner != getpid() ||
         pthread_mutex_trylock(&pool->one_at_a_time) != 0)
@@ -131,6 +138,8 @@ static bool offer(spc__pool *pool, loop *l)
 static void withdraw(spc__pool *pool)
 {
     pthread_mutex_lock(&pool->lock);
+    /* Under the lock, so that no thread joins a loop on this stack frame
+     * afterwards. */
     pool->slot = NULL;
     while (pool->active > 0)
         pthread_cond_wait(&pool->done, &pool->lock);
@@ -164,6 +173,7 @@ bool spc__pool_run_until(spc__pool *pool, const volatile int *cancel, int64_t n,
     work(&l);
     if (is_shared)
         withdraw(pool);
+    /* Less than n only if the loop was cancelled. */
     return atomic_load(&l.next) >= n;
 }
 
@@ -221,6 +231,8 @@ void spc__signals_block(sigset_t *before)
     sigset_t set;
 
     sigfillset(&set);
+    /* A fault must reach the thread that caused it: blocking it is
+     * undefined. */
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
         sigdelset(&set, faults[i]);
     pthread_sigmask(SIG_SETMASK, &set, before);
@@ -230,6 +242,8 @@ static void start_threads(spc__pool *pool, int wanted)
 {
     sigset_t before;
 
+    /* Threads inherit the mask, so the program's signals go to its own
+     * threads. */
     spc__signals_block(&before);
     while (pool->started < wanted &&
            pthread_create(&pool->threads[pool->started], NULL, serve, pool) ==

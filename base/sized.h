@@ -51,8 +51,8 @@ extern const spc__sized spc__sized_types[SPC__SIZED_COUNT];
 
 /*
  * Returns `given` if it has the size of this version. If it has that of an
- * earlier version, returns `whole` with its fields and, behind them, defaults.
- * Otherwise returns NULL, and *error (may be NULL) names the size.
+ * earlier version, returns `whole`: its fields, followed by defaults. Otherwise
+ * returns NULL, and *error (may be NULL) names the size.
  */
 const void *spc__sized_whole(void *whole, const spc__sized *type,
                              const void *given, spc_error *error);

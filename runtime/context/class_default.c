@@ -127,6 +127,8 @@ static int by_class(const void *a, const void *b)
     const member *one = a, *two = b;
     int order = strcmp(one->class, two->class);
 
+    /* Problems of a class keep the order of the database, so that the result is
+     * reproducible. */
     return order != 0 ? order : (one->problem > two->problem) * 2 - 1;
 }
 
@@ -211,6 +213,8 @@ static spc_status count_problem(contest *all, spc__cache *cache,
             status = spc__fail_memory(error, sizeof(*it));
             break;
         }
+        /* In logarithms: being twice as slow on one problem weighs as much as
+         * being twice as fast on another. */
         it->behind += log(trials[i].median_us / best);
         it->measured++;
     }
@@ -229,6 +233,7 @@ static const contender *winner(const contest *all, int problems)
 
     for (int i = 0; i < all->count; i++)
         if (best == NULL ||
+            /* The first of equal scores wins, which is a fixed order. */
             score(&all->at[i], problems) < score(best, problems))
             best = &all->at[i];
     return best;
@@ -279,6 +284,7 @@ spc_status spc__class_defaults_add(spc__cache *cache, spc_error *error)
 
     if (all.count > 0)
         qsort(all.at, (size_t)all.count, sizeof(*all.at), by_class);
+    /* Members of a class are neighbours after the sort. */
     for (int64_t i = 0, end; i < all.count && status == SPC_OK; i = end) {
         for (end = i + 1; end < all.count &&
                           strcmp(all.at[end].class, all.at[i].class) == 0;)

@@ -39,6 +39,7 @@ typedef struct request {
 void spc__code_identity(spc__buf *out, const char *template_name,
                         const spc__attrs *problem, const spc__attrs *config)
 {
+    /* The text is also stored with artefacts and must not change. */
     spc__buf_printf(out, "%s|", template_name);
     spc__attrs_format(out, problem);
     spc__buf_puts(out, "|");
@@ -93,6 +94,7 @@ static bool find_record(spc__trial *out, const request *want)
     int count = 0;
     bool found = false;
 
+    /* Without the template's hash, the age of a record is unknown. */
     if (!spc__ctx_template_hash(hex, want->ctx, want->template_name))
         return false;
     record_key(&key, want);
@@ -145,6 +147,8 @@ static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
     spc__code_wanted wanted = {artefact, ctx->info.target, identity,
                                is_recorded ? launch : NULL,
                                spc__ctx_wants_own_code(ctx)};
+    /* Already loaded for another problem: the same source gives the same
+     * artefact. */
     spc__loaded *entry = spc__modules_find(ctx->modules, artefact);
     spc_error error;
     spc_status status = SPC_OK;
@@ -157,6 +161,7 @@ static spc_status take_artefact(spc__code *out, spc_ctx *ctx,
         status = load_artefact(&entry, ctx, &wanted, &error);
     if (status == SPC_OK)
         spc__loaded_code(out, entry, launch);
+    /* The caller must know of damage, to set the record aside. */
     else if (status == SPC_EWRONG)
         spc__ctx_fail(ctx, &error);
     else if (status != SPC_ENOTFOUND)
@@ -283,6 +288,8 @@ static void store(const request *want, const spc__artefact *artefact,
     snprintf(trial->note, sizeof(trial->note), "%s",
              want->config == NULL ? "default" : "");
     trial->status = SPC__TRIAL_OK;
+    /* NULL if the code was in the database already. How it was compiled is then
+     * unknown here. */
     if (artefact != NULL) {
         trial->resources = artefact->resources;
         trial->compile_ms = (double)artefact->compile_ns * 1e-6;
@@ -348,6 +355,8 @@ static spc_status question_template(request *want)
                                              spc__error_of(ctx))) != SPC_OK)
         return status;
     want->launch.count = 0;
+    /* Only kernels of layers have a launch geometry; those of maps and features
+     * are launched by fixed rules. */
     if (strcmp(spc__template_role(want->tpl), "conv") != 0 &&
         strcmp(spc__template_role(want->tpl), "wgrad") != 0)
         return SPC_OK;
@@ -407,6 +416,8 @@ static spc_status make_code(spc__code *out, request *want,
     spc_status status =
         take_artefact(out, ctx, want->artefact, identity, &want->launch, false);
 
+    /* The artefact was found by its source. Storing the name lets the next
+     * process find it without rendering. */
     if (status == SPC_OK)
         store(want, NULL, identity, ctx->info.target);
     else if (status != SPC_OK && want->flags & SPC_PLAN_CACHED_ONLY)
@@ -425,6 +436,8 @@ static spc_status make(spc__code *out, request *want)
     spc__buf source = SPC__BUF_INIT, identity = SPC__BUF_INIT;
     spc_status status;
 
+    /* The compiler is opened before the source is rendered: its version is part
+     * of the artefact's key. */
     if ((status = question_template(want)) != SPC_OK ||
         (status = spc__ctx_compiler(&compiler, &job, ctx)) != SPC_OK ||
         (status = spc__template_render(&source, want->tpl, want->problem,
@@ -481,6 +494,7 @@ spc_status spc__ctx_code(spc__code *out, spc_ctx *ctx,
     write_name(&name, &want);
     if (!spc__modules_named(out, want.ctx, spc__buf_text(&name))) {
         status = find_code(out, &want);
+        /* Code that was only looked at has no module to remember. */
         if (status == SPC_OK && !(flags & SPC__PLAN_UNLOADED))
             spc__modules_name(ctx->modules, spc__buf_text(&name), out);
     }

@@ -53,6 +53,8 @@ static void open_what_works(spc_ctx *ctx, const char *path,
     spc__cache *probe = NULL;
     spc_error error;
 
+    /* Each file is opened alone first, so that one damaged file does not cost
+     * the others. */
     for (int i = 0; good != NULL && i < options->layer_count; i++) {
         if (spc__ctx_open_cache(&probe, ctx, NULL, &options->layers[i], 1,
                                 options->key, &error) == SPC_OK)
@@ -68,6 +70,7 @@ static void open_what_works(spc_ctx *ctx, const char *path,
          spc__cache_open(&probe, path, NULL, 0, &error) != SPC_OK)) {
         spc__log_printf(&ctx->log, SPC_LOG_WARNING,
                         "continuing without this database: %s", error.text);
+        /* Kept, so that a later attempt to store can give the reason. */
         ctx->no_store = error;
         path = NULL;
     }
@@ -124,8 +127,9 @@ static spc_status open_files(spc_ctx *ctx, const char *path,
     return status;
 }
 
-/* Finds the shipped database. It is not used if signatures are required, since
- * it has none, or if the caller disabled the database. */
+/* Finds the shipped database. It has no signature, so a context that requires
+ * signatures does not use it. Neither does one whose caller disabled the
+ * database. */
 static spc_status find_shipped(spc_ctx *ctx, const spc_ctx_options *options,
                                spc_error *error)
 {
@@ -205,6 +209,7 @@ static uint64_t thread_number(void)
     static uint64_t last;
     static _Thread_local uint64_t mine;
 
+    /* Numbers begin at 1, as 0 means "none yet". */
     if (mine == 0)
         mine = __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
     return mine;
@@ -253,6 +258,8 @@ spc_error *spc__error_of(spc_ctx *ctx)
 
     if (ctx == NULL)
         return NULL;
+    /* Only the list is locked. The record itself belongs to the calling
+     * thread. */
     pthread_mutex_lock(&ctx->failures_lock);
     spc__failure *mine = find_failure(ctx);
     if (mine == NULL)
@@ -336,6 +343,7 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
 
     if (status != SPC_OK)
         return status;
+    /* First of all, as every later step may log. */
     ctx->log.write = options->log;
     ctx->log.payload = options->log_payload;
     ctx->cancel = options->cancel;
@@ -348,6 +356,8 @@ static spc_status fill(spc_ctx *ctx, const spc_ctx_options *options,
         return spc__fail_memory(error, strlen(options->key) + 1);
     if ((ctx->modules = spc__modules_create()) == NULL)
         return spc__fail_memory(error, sizeof(void *));
+    /* The device comes before the database, whose shipped part depends on the
+     * device's name. */
     if ((status = open_device(ctx, options->device, &options->memory, error)) !=
             SPC_OK ||
         (status = find_shipped(ctx, options, error)) != SPC_OK ||
@@ -404,6 +414,7 @@ void spc__ctx_leave(spc_ctx *ctx)
         return;
     if (ctx->background != NULL && spc_ctx_is_from_this_process(ctx))
         ctx->background->release(ctx->background);
+    /* The device unloads the modules, so it is closed after them. */
     spc__modules_free(ctx->modules, ctx->device);
     spc__library_close(ctx->library);
     spc__cache_close(ctx->cache);
@@ -461,6 +472,7 @@ void spc__ctx_provenance(spc__provenance *out, const spc_ctx *ctx)
     memset(out, 0, sizeof(*out));
     snprintf(out->version, sizeof(out->version), "%s", SPC_VERSION_TEXT);
     snprintf(out->driver, sizeof(out->driver), "%s", ctx->info.driver);
+    /* One byte less, as a cut name may lack its final zero. */
     if (gethostname(out->host, sizeof(out->host) - 1) != 0)
         out->host[0] = '\0';
     out->unix_seconds = spc__unix_seconds();
@@ -523,6 +535,7 @@ spc_status spc_memory_upload(void *device, spc_ctx *ctx, const void *host,
         return status;
     const spc__device_ops *ops = spc__device_ops_of(ctx->device);
     status = ops->copy_in(ctx->device, device, host, bytes, NULL, error);
+    /* The caller may free the host's memory at once. */
     return status == SPC_OK ? ops->sync(ctx->device, NULL, error) : status;
 }
 

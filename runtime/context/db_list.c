@@ -155,6 +155,7 @@ static spc_status find_problem(const spc__cache_row *row, void *payload)
 {
     trial_query *query = payload;
 
+    /* Files are listed from the top, and the uppermost one hides the others. */
     if (query->file == NULL && row->problem_id == query->id)
         query->file = row->file;
     return SPC_OK;

@@ -143,6 +143,7 @@ spc_status spc__modules_load(spc__loaded **out, spc_ctx *ctx,
     spc_status status;
 
     if (entry == NULL) {
+        /* Room first: after the load, nothing can fail any more. */
         if (!grow(&modules->loaded, modules->loaded_count, sizeof(entry)) ||
             (entry = calloc(1, sizeof(*entry))) == NULL)
             return spc__fail_memory(error, sizeof(*entry));
@@ -188,6 +189,7 @@ void spc__ctx_unload(spc_ctx *ctx, const char *artefact_key)
         if (--entry->uses > 0)
             return;
         free_loaded(entry, ctx->device);
+        /* The order does not matter, so the last entry fills the gap. */
         modules->loaded[i] = modules->loaded[--modules->loaded_count];
         return;
     }
@@ -210,6 +212,8 @@ spc_status spc__ctx_kernel(spc__kernel **out, spc_ctx *ctx,
     status = spc__device_ops_of(ctx->device)
                  ->kernel_get(ctx->device, code->module, name, shared_bytes,
                               out, spc__error_of(ctx));
+    /* Without memory for the list, the kernel is only looked up again next
+     * time. */
     if (status == SPC_OK && entry != NULL &&
         grow(&entry->kernels, entry->kernel_count, sizeof(held))) {
         held *kept = &entry->kernels[entry->kernel_count++];
@@ -243,6 +247,7 @@ void spc__modules_name(spc__modules *modules, const char *name,
 {
     named *entry = NULL;
 
+    /* The tuner may unload a module and load the name's code again. */
     for (int i = 0; i < modules->name_count && entry == NULL; i++)
         if (strcmp(modules->names[i]->name, name) == 0)
             entry = modules->names[i];

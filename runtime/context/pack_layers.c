@@ -51,6 +51,7 @@ static spc_status open_files(spc__cache **out, const spc_ctx *ctx,
                              int count, const char *key, const char *shipped,
                              spc_error *error)
 {
+    /* Two files a layer, two of the shipped database, and a final NULL. */
     const char **files = calloc(2 * (size_t)count + 3, sizeof(*files));
     spc__buf *code = calloc((size_t)count + 1, sizeof(*code));
     spc_status status = SPC_ENOMEM;
@@ -87,6 +88,8 @@ spc_status spc__ctx_open_cache(spc__cache **out, spc_ctx *ctx, const char *path,
     if (open_files(out, ctx, path, layers, count, key, ctx->shipped, &with) ==
         SPC_OK)
         return SPC_OK;
+    /* Tried again without the shipped file, to learn whether it was the
+     * cause. */
     status = path != NULL || count > 0
                  ? open_files(out, ctx, path, layers, count, key, NULL, error)
                  : SPC_OK;

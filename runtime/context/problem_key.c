@@ -58,6 +58,7 @@ static scene_values values_of(int64_t rows_in, int64_t rows_out, double density)
     double rows = octaves(rows_out);
 
     return (scene_values){rows, octaves(rows_in) - rows,
+                          /* A density of 0 is infinitely far from any other. */
                           density > 0 ? log2(density) : -INFINITY};
 }
 
@@ -85,6 +86,8 @@ void spc__problem_key_init(spc__problem_key *out, const spc_ctx *ctx,
     spc__feature_add(out, "rows", scene.rows, rows_weight, half_octave);
     spc__feature_add(out, "ratio", scene.ratio, ratio_weight, half_octave);
     spc__feature_add(out, "density", scene.density, density_weight, half_octave);
+    /* Width 0: channels have no bucket, as the layer itself is part of the
+     * key. */
     spc__feature_add(out, "cin", octaves(conv->cin), channels_weight, 0);
     spc__feature_add(out, "cout", octaves(conv->cout), channels_weight, 0);
     snprintf(out->device, sizeof(out->device), "%s", ctx->info.name);

@@ -66,6 +66,7 @@ spc_status spc__operator_check(const spc_conv *conv, spc_error *error)
                          "_INVERSE, _TRANSPOSED, _GENERATIVE or _POINTS",
                          (int)conv->op);
     const spc__conv_row *row = spc__conv_row_of(conv->op);
+    /* One bit a rule (conv_table.h). */
     if (row->rules >> rule & 1u)
         return SPC_OK;
     if (conv->op == SPC_SUBM)
@@ -106,6 +107,7 @@ spc_status spc_conv_check(const spc_conv *conv, spc_error *error)
 
     if (status != SPC_OK)
         return status;
+    /* In this order, as later checks compute with what earlier ones checked. */
     if ((status = check_channels("cin", conv->cin, error)) != SPC_OK ||
         (status = check_channels("cout", conv->cout, error)) != SPC_OK ||
         (status = check_groups(conv, error)) != SPC_OK ||
@@ -158,6 +160,8 @@ static void set_list(spc__attrs *out, const spc_geometry *g)
                        (size_t)g->offset_count * sizeof(g->offsets[0]));
     spc__sha256_final(&hash, digest);
     spc__sha256_hex(hex, digest);
+    /* Cut to the longest text of an attribute, which is still enough to tell
+     * lists apart. */
     hex[SPC__ATTR_TEXT - 1] = '\0';
     spc__attrs_set_text(out, "list", hex);
 }
@@ -205,6 +209,8 @@ void spc__conv_layer(spc__attrs *out, const spc_conv *conv)
     spc__attrs_set_text(out, "op", spc__conv_row_of(conv->op)->word);
     spc__attrs_set_number(out, "cin", conv->cin);
     spc__attrs_set_number(out, "cout", conv->cout);
+    /* Left out for 1, as layers without groups were recorded before there were
+     * any. */
     if (conv->groups != 1)
         spc__attrs_set_number(out, "groups", conv->groups);
     set_geometry(out, &conv->geometry);
@@ -282,6 +288,7 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
     int dtype =
         spc__name_index(spc__dtype_names, spc__attrs_text(attrs, "dtype", ""));
 
+    /* A digest cannot be turned back into a list. */
     if (op < 0 || dtype < 0 || spc__attrs_find(attrs, "list") != NULL ||
         !spc__epilogue_from_attrs(&conv, attrs) ||
         !spc__pass_from_attrs(&conv, attrs))
@@ -297,5 +304,6 @@ bool spc__conv_from_attrs(spc_conv *out, const spc__attrs *attrs)
     if (spc__attrs_find(attrs, "accumulator") != NULL)
         conv.accumulator = SPC_ACCUMULATOR_F16;
     *out = conv;
+    /* A record is data from a file, so the layer is checked like a caller's. */
     return spc_conv_check(&conv, NULL) == SPC_OK;
 }

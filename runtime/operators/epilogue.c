@@ -41,6 +41,8 @@ static int gapped_pitch(const spc_conv *conv, const struct pitch *p)
 {
     int pitch = member(conv, p->at);
 
+    /* A pitch that equals the channels means the same as 0, and must give the
+     * same key in the database. */
     return pitch == member(conv, p->channels) ? 0 : pitch;
 }
 
@@ -95,6 +97,8 @@ static bool out_differs(const spc_conv *conv)
     const spc__dtype *own = spc__dtype_of(conv->dtype);
     const spc__dtype *out = spc__dtype_of(spc__conv_out(conv));
 
+    /* tf32 is stored as f32, so the functions are compared and not the
+     * types. */
     return own->encode != out->encode;
 }
 
@@ -196,6 +200,8 @@ static void set_slope(spc__attrs *out, const spc_conv *conv)
 
 void spc__epilogue_attrs(spc__attrs *out, const spc_conv *conv)
 {
+    /* Only what differs from the default is written, so that layers without an
+     * epilogue keep the keys that they had before there were any. */
     if (conv->scale)
         spc__attrs_set_number(out, "scale", 1);
     if (conv->activation != SPC_ACT_NONE)

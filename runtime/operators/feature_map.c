@@ -31,6 +31,7 @@ static spc_status check_slice(const spc_feature *f, spc_error *error)
     spc_status status = check_pool(f, error);
     int offsets = spc_geometry_offset_count(&f->geometry);
 
+    /* Divided instead of multiplied, since the product may not fit an int. */
     if (status != SPC_OK || f->channels <= SPC__CHANNELS_MOST / offsets)
         return status;
     return spc__fail(
@@ -105,6 +106,7 @@ static void turn_pool(spc_feature *out)
         out->op = SPC_FEATURE_UNPOOL;
         out->index = true; /* the gradient needs the positions of the maxima */
         out->pass = SPC_FORWARD;
+    /* A submanifold map is its own inverse with opposite offsets. */
     } else if (out->geometry.rule == SPC_RULE_SUBM) {
         spc__feature_mirror(&out->geometry);
     }

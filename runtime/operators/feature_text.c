@@ -31,6 +31,8 @@ static void list_heads(const char *names[NAMES_MOST])
     for (int op = 0; op < SPC__FEATURES; op++) {
         const char *word = spc__feature_row_of((spc_feature_op)op)->word;
         names[count] = NULL;
+        /* Several operators may share a first word, such as a pooling and its
+         * inverse. */
         if (spc__name_index(names, word) < 0)
             names[count++] = word;
     }
@@ -54,6 +56,8 @@ static void list_values(const char *names[VALUES_MOST],
         const spc__feature_row *row = spc__feature_row_of((spc_feature_op)op);
         if (strcmp(row->word, word) != 0)
             continue;
+        /* Set even without values, so that the word itself names its
+         * operator. */
         of[count] = (head_value){(spc_feature_op)op, 0};
         for (int i = 0; row->values != NULL && row->values[i] != NULL; i++) {
             of[count] = (head_value){(spc_feature_op)op, i};
@@ -212,6 +216,8 @@ spc_status spc_feature_parse(spc_feature *out, const char *text,
                          "the operator is empty; example: %s",
                          spc_feature_example_at(0));
     if ((status = read_words(&feature, text, error)) == SPC_OK) {
+        /* Texts describe the forward operator. spc_feature_pass() then turns it
+         * into the gradient. */
         spc_pass pass = feature.pass;
         feature.pass = SPC_FORWARD;
         status = spc_feature_pass(&feature, &feature, pass, error);
@@ -277,6 +283,8 @@ static void write_geometry(writer *w, const spc_feature *f)
 
     if (!spc__geometry_is_sound(&of))
         return;
+    /* A gradient has the mirrored geometry, and mirroring it again gives that
+     * of its operator. */
     if (subm && f->op == SPC_FEATURE_POOL && f->pass == SPC_DGRAD)
         spc__feature_mirror(&of);
     spc__geometry_format(text, sizeof(text), &of);

@@ -20,6 +20,8 @@ int spc__geometry_origin(const spc_geometry *g, int axis)
     case SPC_RULE_FLOOR:
     case SPC_RULE_GIVEN:
     case SPC_RULE_GENERATIVE:
+        /* An even kernel has no middle voxel, so its window begins at the
+         * output itself. */
         return g->kernel[axis] % 2 != 0 ? -half : 0;
     default:
         return -half;
@@ -35,6 +37,7 @@ int spc_geometry_offset_count(const spc_geometry *g)
     for (int axis = 0; axis < 3; axis++)
         if (g->kernel[axis] < 1 || g->kernel[axis] > SPC_MAX_OFFSETS)
             return 0;
+    /* The sizes were checked one by one, so the product fits an int. */
     int count = g->kernel[0] * g->kernel[1] * g->kernel[2];
     return count <= SPC_MAX_OFFSETS ? count : 0;
 }
@@ -52,6 +55,7 @@ void spc_geometry_offset_at(int out[3], const spc_geometry *g, int k)
             out[axis] = g->offsets[k][axis];
         return;
     }
+    /* k counts z fastest, then y and x. */
     for (int axis = 2; axis >= 0; axis--) {
         int place = k % g->kernel[axis];
         k /= g->kernel[axis];
@@ -89,6 +93,8 @@ bool spc__geometry_equal(const spc_geometry *a, const spc_geometry *b)
         return same_axes(a->shape, b->shape) &&
                memcmp(a->offsets, b->offsets,
                       (size_t)a->offset_count * sizeof(a->offsets[0])) == 0;
+    /* By value: one geometry may name the origin that the other one gets by
+     * default. */
     for (int axis = 0; axis < 3; axis++)
         if (spc__geometry_origin(a, axis) != spc__geometry_origin(b, axis))
             return false;
@@ -146,6 +152,7 @@ static void reach_of_rule(int64_t *before, int64_t *after,
         *before = *after = wide;
         break;
     default:
+        /* The default is the floor rule, and SUBM with s = 1. */
         *before = low < 0 ? s - 1 - low : s - 1;
         *after = high > 0 ? high : 0;
     }
@@ -254,6 +261,8 @@ static spc_status check_kernel(const int kernel[3], spc_error *error)
             return spc__fail(error, SPC_EINVAL,
                              "kernel size %d along %c: expected at least 1",
                              kernel[i], axes[i]);
+        /* Stops multiplying once the limit is passed, so the product cannot
+         * overflow. */
         if (offsets <= SPC_MAX_OFFSETS)
             offsets *= kernel[i];
     }
@@ -413,6 +422,7 @@ static spc_status check_list(const spc_geometry *g, spc_error *error)
                              "a dilation, padding or origin along %c: a list "
                              "of offsets is the whole kernel",
                              axes[i]);
+    /* Quadratic, with at most SPC_MAX_OFFSETS offsets. */
     for (int a = 0; a < g->offset_count; a++)
         for (int b = 0; b < a; b++)
             if (memcmp(g->offsets[a], g->offsets[b], sizeof(g->offsets[a])) ==
@@ -439,6 +449,7 @@ spc_status spc_geometry_check(const spc_geometry *g, spc_error *error)
 {
     spc_status status = spc__need(error, __func__, "geometry", g, NULL);
 
+    /* The kernel is checked first: all other checks compute with its size. */
     if (status != SPC_OK || (status = check_kernel(g->kernel, error)) != SPC_OK)
         return status;
     if ((unsigned)g->rule > SPC_RULE_RADIUS)

@@ -17,6 +17,7 @@ const char *const spc__pass_names[] = {"forward", "dgrad", "wgrad", NULL};
 /* Offset k becomes the opposite of offset K - 1 - k. */
 static void mirror_list(spc_geometry *g)
 {
+    /* A copy, since the list is reversed in place. */
     spc_geometry from = *g;
 
     for (int k = 0; k < g->offset_count; k++)
@@ -28,6 +29,8 @@ static void mirror_list(spc_geometry *g)
 /* An origin equal to the rule's own is stored as SPC_ORIGIN_AUTO. */
 static void mirror_box(spc_geometry *g, int axis)
 {
+    /* The window from origin to origin + last becomes the one from -(origin +
+     * last) to -origin. */
     int last = g->dilation[axis] * (g->kernel[axis] - 1);
     int mirrored = -(spc__geometry_origin(g, axis) + last);
 
@@ -61,6 +64,8 @@ void spc__conv_exchange(spc_conv *conv)
 {
     int cin = conv->cin;
 
+    /* Both sides of a submanifold layer are one set, so only the offsets change
+     * their signs. The other operators have an inverse one. */
     if (conv->op == SPC_SUBM)
         mirror(&conv->geometry);
     conv->op = opposite(conv);
@@ -112,11 +117,14 @@ spc_status spc_conv_pass(spc_conv *out, const spc_conv *layer, spc_pass pass,
     if (pass == SPC_DGRAD) {
         spc__conv_exchange(&made);
         made.bias = false;
+        /* The inputs of this gradient lie like the layer's outputs, and the
+         * other way round. */
         made.in_pitch = layer->out_pitch;
         made.out_pitch = layer->in_pitch;
     } else if (pass == SPC_WGRAD) {
         made.add_pitch = layer->out_pitch;
         made.out_pitch = 0;
+        /* Gradients of weights are summed in f32 (check_sums in conv.c). */
         made.accumulator = SPC_ACCUMULATOR_DEFAULT;
     }
     if ((status = spc_conv_check(&made, error)) == SPC_OK)
@@ -208,6 +216,8 @@ static void set_turned_strides(spc_pack_args *args, const spc_conv *conv,
     args->stride_k = rsck ? out * cin : out;
     args->stride_in = rsck ? 1 : offsets * out;
     args->stride_out = rsck ? cin : 1;
+    /* Packing numbers outputs through all groups and inputs within one. The
+     * layer numbers them the other way round. */
     args->stride_group = in * args->stride_in - out * args->stride_out;
 }
 
@@ -223,6 +233,8 @@ void spc__pass_strides(spc_pack_args *args, const spc_conv *conv,
     set_turned_strides(args, conv, layout == SPC_RSCK);
     if (conv->op != SPC_SUBM || args->weights == NULL)
         return;
+    /* A mirrored submanifold kernel has its offsets in the opposite order, so
+     * packing starts at the last one and goes backwards. */
     args->weights =
         (const char *)args->weights +
         last * args->stride_k * (long long)spc__dtype_of(conv->dtype)->bytes;
