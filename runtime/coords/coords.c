@@ -48,15 +48,15 @@ spc_status spc__coords_alloc(void *out, const spc_coords *coords, size_t bytes,
 {
     size_t zone = coords->zone_bytes;
     char *memory = NULL;
+    /* cuMemAlloc() refuses 0 bytes, so an empty array gets one. */
     spc_status status =
-        /* cuMemAlloc() refuses 0 bytes, so an empty array gets one. */
         ops_of(coords)->alloc(coords->ctx->device, (void **)&memory,
                               (bytes ? bytes : 1) + 2 * zone, error);
 
     if (status == SPC_OK && zone > 0) {
+        /* The gate finds writes outside of an array by zones that lost this
+         * pattern. */
         status =
-            /* The gate finds writes outside of an array by zones that lost this
-             * pattern. */
             ops_of(coords)->fill(coords->ctx->device, memory, SPC__COORDS_ZONE,
                                  bytes + 2 * zone, NULL, error);
         memory += zone;

@@ -155,9 +155,9 @@ static spc_status fail_range(const spc_coords *c, const int32_t *bad_row,
 {
     int at = 0;
 
+    /* Each axis has the first bad row of its own. The smallest of them is the
+     * first bad row of all. */
     for (int i = 1; i < 4; i++)
-        /* Each axis has the first bad row of its own. The smallest of them is
-         * the first bad row of all. */
         if (bad_row[i] < bad_row[at])
             at = i;
     return spc__fail(

@@ -137,9 +137,9 @@ find_layout(const spc_map *map, const spc__row_order *order, int group)
 {
     const spc__map_layout *layout = map->sorted;
 
+    /* The plain layout always exists, but counts as prepared only with an
+     * index. */
     if (!order)
-        /* The plain layout always exists, but counts as prepared only with an
-         * index. */
         return map->plain.index ? &map->plain : NULL;
     while (layout && (layout->sorted != order || layout->group != group))
         layout = layout->next;

@@ -111,8 +111,8 @@ static spc_status create(spc_map **out, spc_coords *in, spc_coords *to,
         return spc__fail_memory(error, sizeof *map);
     describe(map, in, to, geometry, inverse);
     status = spc__map_layout_alloc(&map->plain, map, error);
+    /* After describe(), spc_map_free() can release a map in any state. */
     if (status == SPC_OK)
-        /* After describe(), spc_map_free() can release a map in any state. */
         status = in->indexer->map_create(map, error);
     if (status == SPC_OK)
         *out = map;
@@ -367,9 +367,9 @@ static spc_status inspect(spc_map *map, const int32_t *host, void *stream,
 {
     spc_coords *scene = spc__map_scene_set(map), *other = other_set(map);
 
+    /* Clouds of points have no keys, so their own check replaces that of the
+     * sets. */
     if (map->geometry.rule == SPC_RULE_RADIUS)
-        /* Clouds of points have no keys, so their own check replaces that of
-         * the sets. */
         return spc__radius_inspect(map, stream, error);
     spc_status status = spc__coords_inspect(scene, host, stream, error);
 

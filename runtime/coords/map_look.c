@@ -80,9 +80,8 @@ static void unsort(int32_t *out, const spc_map *map, int count,
     size_t padded = (size_t)map->to->rows_padded;
 
     memset(out, 0xff, 4 * rows * (size_t)map->offsets);
+    /* Padding positions have order -1, which as size_t is beyond every row. */
     for (size_t k = 0; k < (size_t)map->offsets; k++)
-        /* Padding positions have order -1, which as size_t is beyond every
-         * row. */
         for (size_t p = 0; p < (size_t)count; p++)
             if ((size_t)order[p] < rows)
                 out[k * rows + (size_t)order[p]] = index[k * padded + p];

@@ -342,8 +342,8 @@ int spc__row_order_bits(uint32_t *bit_of, const spc__row_order *order,
      * enough for a kernel of 3 x 3 x 3. */
     int limit = offsets <= 27 ? SPC__DIGEST_FEW : SPC__DIGEST_MANY;
     plane planes[SPC__DIGEST_MANY];
+    /* A third of the bits remains for the lines. */
     int across =
-        /* A third of the bits remains for the lines. */
         order->planes ? list_planes(planes, geometry, limit * 2 / 3) : 0;
 
     memset(bit_of, 0, (size_t)offsets * sizeof *bit_of);

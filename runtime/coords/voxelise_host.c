@@ -136,8 +136,8 @@ static void fill_features(const spc_voxelise_args *args, const spc__dtype *type,
         type->encode(to, mean, columns);
         return;
     }
+    /* Places after the last point are zeros. */
     for (int i = 0; i < args->most; i++)
-        /* Places after the last point are zeros. */
         type->encode(to + (size_t)i * each,
                      i < count ? row_of(args, points[i]) : zeros, columns);
 }

@@ -52,9 +52,9 @@ static uint64_t key_of_step(const spc_index_key *layout, const int voxels[3])
 {
     uint64_t key = 0;
 
+    /* Negative steps wrap around modulo 2^64, which adding them to a key
+     * undoes. */
     for (int i = 0; i < 3; i++)
-        /* Negative steps wrap around modulo 2^64, which adding them to a key
-         * undoes. */
         key += (uint64_t)(int64_t)voxels[i] << layout->shift[1 + i];
     return key;
 }

@@ -330,8 +330,8 @@ spc_status spc__host_set_merge(const spc_coords *c, void *features,
 
     (void)stream;
     (void)error;
+    /* A voxel with one row keeps its features bit by bit. */
     for (int p = 0; p < *c->count; p++)
-        /* A voxel with one row keeps its features bit by bit. */
         if (c->twin_begin[p + 1] - c->twin_begin[p] > 1)
             merge_voxel(&m, c->twin_begin[p], c->twin_begin[p + 1]);
     return SPC_OK;

@@ -47,8 +47,8 @@ static bool check_point(const spc_place_args *a, const float *p, int batch,
 
     if (!inside)
         note_bad(a, 3, row);
+    /* Negated, so that NaN counts as outside. */
     for (int i = 0; i < 3; i++)
-        /* Negated, so that NaN counts as outside. */
         if (!(p[i] >= a->low[i] && p[i] <= a->high[i])) {
             inside = false;
             note_bad(a, i, row);
@@ -115,9 +115,9 @@ static void find_cells(const spc_ctx *ctx, const void *args)
         const float *p = a->of.at + 4 * (size_t)row;
         int *c = a->coords + 4 * (size_t)row;
         memcpy(c, p + 3, sizeof *c);
+        /* A point that was left out may be NaN, and casting that is
+         * undefined. */
         for (int i = 0; i < 3; i++)
-            /* A point that was left out may be NaN, and casting that is
-             * undefined. */
             c[1 + i] = c[0] >= 0 ? floor_of(p[i] * a->inverse) : 0;
     }
 }
@@ -164,9 +164,8 @@ static uint64_t key_of(const spc_radius_args *a, int batch, int x, int y, int z)
     const int c[4] = {batch, x, y, z};
     uint64_t key = 0;
 
+    /* In unsigned arithmetic: the difference of two ints may not fit an int. */
     for (int i = 0; i < 4; i++)
-        /* In unsigned arithmetic: the difference of two ints may not fit an
-         * int. */
         key += ((uint64_t)((unsigned)c[i] - (unsigned)layout->low[i]) +
                 layout->before[i])
                << layout->shift[i];

@@ -73,10 +73,10 @@ static int cost_of(const spc_bundle_args *a, int position)
 
     for (int t = a->first[position]; t < end; t++)
         counts[a->list[2 * (size_t)t + 1]]++;
+    /* Each 16 triplets of an offset cost one step of the matrix units. An
+     * offset has a fixed cost as well (points_abi.h). */
     for (int k = 0; k < a->offsets; k++)
         if (counts[k] > 0)
-            /* Each 16 triplets of an offset cost one step of the matrix units.
-             * An offset has a fixed cost as well (points_abi.h). */
             cost += SPC_BUNDLE_OFFSET + (counts[k] + 15) / 16 * SPC_BUNDLE_STEP;
     return cost;
 }

@@ -193,9 +193,9 @@ spc_status spc__points_create_steps(spc_points **out, spc_ctx *ctx,
 static void round_point(int32_t to[4], const float at[4])
 {
     memcpy(to, at + 3, sizeof *to);
+    /* Rounded to the nearest: a cloud made from steps gives exactly those steps
+     * again. */
     for (int a = 0; a < 3; a++)
-        /* Rounded to the nearest: a cloud made from steps gives exactly those
-         * steps again. */
         to[1 + a] = (int32_t)lrintf(at[a] / SPC_POINTS_STEP);
 }
 
@@ -262,10 +262,10 @@ spc_status spc__radius_from_steps(spc_map **out, spc_ctx *ctx,
 
     if (status == SPC_OK)
         status = make_other(&other, scene, g->voxel, error);
+    /* With room for no triplet; spc__radius_fit() finds the number and makes
+     * room. */
     if (status == SPC_OK)
         status =
-            /* With room for no triplet; spc__radius_fit() finds the number and
-             * makes room. */
             spc__radius_create(&map, inverse ? other : scene,
                                inverse ? scene : other, g, 0, inverse, error);
     if (status == SPC_OK && (status = spc__radius_fit(map, error)) == SPC_OK) {

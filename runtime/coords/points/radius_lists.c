@@ -44,9 +44,9 @@ spc_status spc__radius_list(const spc_map *map, const spc__map_pairs *pairs,
         spc__points_run(&w->code, SPC__OFFSETS_COUNT, &args, sizeof args,
                         w->blocks, shared, stream, error);
 
+    /* Summed by one block: there are only as many counts as offsets times
+     * warps. */
     if (status == SPC_OK)
-        /* Summed by one block: there are only as many counts as offsets times
-         * warps. */
         status = spc__points_run(&w->code, SPC__OFFSETS_SUM, &args, sizeof args,
                                  1, shared, stream, error);
     return status == SPC_OK

@@ -94,9 +94,9 @@ static bool may_merge(const spc__regroup *r)
     /* With several sources, a voxel may be in two of them. */
     bool apart = r->sources == 1;
 
+    /* Children of neighbours overlap if a voxel is split more often than it is
+     * scaled. */
     for (int i = 0; i < 3; i++)
-        /* Children of neighbours overlap if a voxel is split more often than it
-         * is scaled. */
         apart &= r->how.scale[i] >= r->how.split[i];
     return !apart;
 }
@@ -224,8 +224,8 @@ static spc_status make(spc_coords **out, spc__regroup *r, int64_t capacity,
     spc_coords *c;
     spc_status status = bound(&bounds, r, error);
 
+    /* 0 asks for the largest possible set. */
     bounds.capacity =
-        /* 0 asks for the largest possible set. */
         capacity > 0 ? capacity : (int64_t)r->first[r->sources] * r->children;
     bounds.merges = r->merges;
     if (status == SPC_OK)
@@ -341,9 +341,9 @@ spc_status spc_coords_create_regrouped(spc_coords **out,
         return status;
     /* The fills below use the default stream, while sources may still be filled
      * on others. */
+    /* The count is checked later, in create(), so this loop has limits of its
+     * own. */
     for (int i = 0;
-         /* The count is checked later, in create(), so this loop has limits of
-          * its own. */
          ctx && i < count && i < SPC_REGROUP_SOURCES && status == SPC_OK; i++)
         status = spc__coords_land(
             ctx, sources[i] != NULL && sources[i]->in_flight, &error);
