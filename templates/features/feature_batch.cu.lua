@@ -80,6 +80,7 @@ SPC_DEVICE moments join(moments a, moments b)
 {
     moments r;
     float n = a.n + b.n, differ = b.mean - a.mean;
+    /* Two empty parts give an empty one, not NaN. */
     float share = n > 0 ? b.n / n : 0.0f;
 
     r.n = n;
@@ -276,6 +277,8 @@ SPC_KERNEL($(name), spc_feature_args, SPC_FEATURE_THREADS, 1)
         int batch = coordinate_of(args, p, 0);
         long long from = batch * args->in_pitch, to = args->order[p] * args->out_pitch;
 % if problem.reduce == "mean" then
+        /* Rows are in ascending order of batch elements, so the search is
+         * rarely repeated. */
         if (batch != last) {
             e = find_element(args, batch);
             last = batch;
@@ -317,6 +320,8 @@ SPC_KERNEL(spc_find, spc_feature_args, SPC_FEATURE_THREADS, 1)
 
         load1(&x, args->in, args->order[p] * args->in_pitch + c);
         if (x == args->moments[at])
+            /* The least position wins, so the order of arrival does not
+             * matter. */
             spc_atomic_min(args->cells + at, p);
     }
 }

@@ -115,6 +115,7 @@ SPC_DEVICE void spread$(n)(const spc_feature_args *args, int layer, int cell, in
     long long to = layer / DEPTH * args->out_pitch +
                    ((long long)c * DEPTH + layer % DEPTH) * PLANE + cell;
 
+    /* The last run of a plane may be shorter than a warp. */
     if (cell >= PLANE)
         return;
     for (int i = 0; i < $(span); i += $(n)) {

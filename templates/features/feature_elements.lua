@@ -13,6 +13,7 @@ SPC_DEVICE int find_batch(const spc_feature_args *args, int batch)
     int low = 0, high = *args->count;
 
     while (low < high) {
+        /* 32 lanes cut the range into 33 parts. */
         int step = (high - low + 33) / 33;
         int p = low + (spc_lane() + 1) * step - 1;
         int before = p < high && coordinate_of(args, p, 0) < batch;

@@ -109,8 +109,11 @@ static void count(const spc_feature_args *args, long long p)
         if (from < 0)
             continue;
 %     if op == "pool" then
+        /* Threads may count the same input. Relaxed is enough, because the
+         * counts are read after this launch. */
         __atomic_fetch_add(args->cells + from, 1, __ATOMIC_RELAXED);
 %     else
+        /* An atomic minimum, which C11 does not have. */
         int old = __atomic_load_n(args->cells + from, __ATOMIC_RELAXED);
         while (k < old &&
                !__atomic_compare_exchange_n(args->cells + from, &old, k, 0,
@@ -368,6 +371,7 @@ static void find_first(const spc_feature_args *args, long long batch)
     const float *most = args->moments + batch * CHANNELS;
     int *first = args->cells + batch * CHANNELS;
 
+    /* Backwards, so that the first voxel is stored last. */
     for (int p = e.end - 1; p >= e.begin; p--)
         for (int c = 0; c < CHANNELS; c++)
             if (get(args->in, args->order[p] * args->in_pitch + c) == most[c])

@@ -115,6 +115,8 @@ SPC_KERNEL(spc_join, spc_feature_args, SPC_FEATURE_THREADS, 1)
 %  if problem.reduce == "mean" then
             sum = sum / (float)(e.end - e.begin);
 %  end
+            /* An element without rows gives 0, not the start of a maximum or 0
+             * / 0. */
             if (e.begin == e.end)
                 sum = 0;
 %  if keeps then

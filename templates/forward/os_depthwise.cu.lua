@@ -242,6 +242,8 @@ SPC_DEVICE void add_offsets(float *sums, spc_u32 rest, const int *index,
                 spc_u32 *to = data + (u * $(config.rows_a_thread) + r) * $(lane_words);
                 SPC_UNROLL
                 for (int i = 0; i < $(lane_words); i++)
+                    /* A load of an absent row leaves its registers as they
+                     * are. */
                     to[i] = 0;
                 spc_load$(config.bytes)_into(to, in + (long long)row * $(row_pitch), row);
             }
@@ -317,6 +319,8 @@ SPC_DEVICE void compute(int item, int tile, const int *index, const spc_conv_arg
         SPC_UNROLL
         for (int r = 0; r < $(config.rows_a_thread); r++)
             mask |= spc_load4(map->mask + (long long)word * map->rows_padded + first + r * $(step));
+        /* The whole warp takes the same offsets, so that it does not diverge.
+         * Rows without one read nothing. */
         add_offsets(sums, spc_warp_or(some ? mask : 0u),
                     index + word * $(32 * config.rows) + (some ? at : 0), in,
                     weights + word * $(32 * problem.cout * 4));
@@ -347,6 +351,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(blocks))
     SPC_ROLLED
     while (tile >= 0) {
         int next = tile_of(map, rank + spc_grid_x());
+        /* The next tile's indices arrive while this tile is computed. */
         fetch_indices(buffer ^ 1, rank + spc_grid_x(), next, map);
         spc_copy_wait(1);
         spc_sync_block(); /* this tile's indices are visible to all */

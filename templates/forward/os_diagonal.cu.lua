@@ -178,6 +178,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
             spc_u32 *to = data + n * $(row_registers) + p * 4;
             SPC_UNROLL
             for (int i = 0; i < 4; i++)
+                /* A load of an absent row leaves its registers as they are. */
                 to[i] = 0;
             spc_load16_into(to, from + p * 64, $(ragged and "left > p * 64 ? row[n] : -1" or "row[n]"));
         }
@@ -240,6 +241,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     int g = spc_lane() >> 2, q = spc_lane() & 3;
     int first = q * 8$(several and " + part_of_warp() * " .. config.channels or "");
     const spc_u8 *in = (const spc_u8 *)spc_base((const spc_u8 *)args->in + first * 2);
+    /* Lane (g, q) keeps the weight of channel g of each 8, in its half of a
+     * word, if it belongs to the lane's two channels. */
     spc_u32 diagonal = g >> 1 != q ? 0u : g & 1 ? 0xffff0000u : 0xffffu;
 % write_lane_index("g")
 % local source = "(const spc_u8 *)args->weights" .. (grid_rows > 1 and " + (long long)spc_block_y() * " .. weight_bytes or "")

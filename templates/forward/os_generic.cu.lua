@@ -150,6 +150,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, 128, 1)
         $(sum) sum = add_triplets(&args->triplets, tile * $(config.rows) + r, in, weights);
         SPC_UNROLL
         for (int i = 0; i < $(config.rows); i++)
+            /* A comparison for each row keeps `acc` in registers; an index
+             * would not. */
             acc[i] += i == r ? sum : $(sum_zero(problem));
     }
 % else

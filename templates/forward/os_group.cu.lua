@@ -77,6 +77,7 @@
 %  constraints = {
 %    {"resident weights fit shared memory", function(problem, config, target)
 %      local bytes = shared_bytes(problem, config)
+%      -- CUDA reserves 1024 bytes of shared memory for each block.
 %      return config.blocks * (bytes + 1024) <= target.shared_sm
 %         and bytes <= target.shared_block
 %    end},
@@ -158,6 +159,9 @@ SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, const int *row,
     for (int h = 0; h < 2; h++) {
         const spc_u32 *from = data + h * $(row_registers);
 % if half then
+        /* All ones if the row exists. The registers of an absent row hold an
+         * older row, which may be infinite, so it is masked and not multiplied
+         * by 0. */
         spc_u32 present = ~(spc_u32)(row[h] >> 31);
 % end
 % for i, step in ipairs(steps) do
@@ -181,6 +185,7 @@ SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, const int *row,
 % local first = true
 % for _, term in ipairs(terms) do
 %   for i, step in ipairs(steps) do
+    /* The first product of a tile overwrites the sums. */
     spc_wgmma_$(n)_$(half and problem.dtype or "tf32")(acc, $(term[1]) + $(4 * i - 4), b + $((i - 1 + term[2] * #steps) * n * 2), $(first and "!fresh" or 1));
 %     first = false
 %   end
@@ -260,6 +265,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
         spc_mbar_init(loaded, 1);
         spc_mbar_fence();
         spc_mbar_expect(loaded, $(weight_bytes));
+        /* One phase of the barrier covers all copies, which arrive while the
+         * first rows are requested. */
         for (int at = 0; at < $(weight_bytes); at += 32768)
             spc_bulk_copy(spc_shared() + at, (const spc_u8 *)args->weights + at,
                           $(weight_bytes) - at < 32768 ? $(weight_bytes) - at
@@ -284,11 +291,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
             int last = code[i] & SPC_STEP_LAST;
             int out_row[2];
 
+            /* The loads below overwrite the step's rows before its sums are
+             * stored. */
             out_row[0] = $(ending_rows())[2 * i];
             out_row[1] = $(ending_rows())[2 * i + 1];
             multiply(acc, data + i * $(2 * row_registers), row + 2 * i,
                      code[i] & SPC_STEP_OFFSET, fresh);
 % write_next_loads()
+            /* The next step's loads were started while the products run. */
             spc_wgmma_wait(0);
             fresh = 0;
             if (last) {

@@ -177,14 +177,19 @@ SPC_DEVICE void copy_part(int stage, int i, const spc_u8 *in, int row, int byte)
     spc_u8 *to = place_of(stage, i);
 %   if align == 1 then
     spc_u8 *side = side_of(stage, i);
+    /* Only the lowest bits of the row's address matter here, and the small
+     * factor keeps the product within 32 bits. */
     int between = $(row_pitch % 4) * row & 3, at = byte - between;
     const spc_u8 *from = in + (long long)row * $(row_pitch) + at;
     SPC_UNROLL
     for (int j = 0; j < 5; j++) {
         int left = $(row_bytes) - at - 4 * j;
+        /* The fifth word is needed only by a row that begins inside a word.
+         * Past the end of the row nothing may be read. */
         int valid = row < 0 || left <= 0 || (j == 4 && !between) ? 0 : left < 4 ? left : 4;
         spc_copy_async4(j < 4 ? to + 4 * j : side, valid ? from + 4 * j : in, valid);
     }
+    /* An ordinary store is enough: the same lane reads it, after a barrier. */
     *(int *)(side + 4) = 8 * between;
 %   elseif align == 2 then
     spc_u8 *side = side_of(stage, i);
@@ -241,6 +246,8 @@ SPC_DEVICE void look_ahead(loader *l, const spc_map_view *map)
     l->next_offset = (int)step.y & SPC_STEP_OFFSET;
     SPC_UNROLL
     for (int h = 0; h < $(2 * config.m); h++)
+        /* Requested one step early, so that the copies of a step do not wait
+         * for their row numbers. */
         l->next_row[h] = $(parts > 1 and "step.y & SPC_STEP_VOID ? -1 : " or "")spc_load_int(l->index + step.x + 8 * h);
 % if divided and k_blocks > 1 then
     l->next_first = SPC_STEP_FIRST(step.y);
@@ -266,6 +273,8 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
 % end
 
 % if parts > 1 then
+    /* The join uses the memory of the ring, so nothing may arrive there until
+     * then. The empty group keeps the count of spc_copy_wait right. */
     if (l->held) {
         spc_copy_commit();
         return;
@@ -290,6 +299,8 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
     }
     weights += ((long long)(l->offset * $(k_blocks) + l->block) * $(n_blocks) +
                 spc_block_y()) * $(weight_size);
+    /* Weights are packed in the order in which they are read, so each thread
+     * copies 16 bytes and reads are free of bank conflicts. */
     for (int at = spc_thread() * 16; at < $(weight_size); at += $(threads * 16))
         spc_copy_async16(spc_shared() + stage * $(stage_size) + at,
                          weights + at, 16);
@@ -422,6 +433,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     spc_span_start(&l.stream, spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES);
 % write_span_start("&l.stream", "map")
 % else
+    /* Each warp unrolls the stream by itself, so no warp waits for another
+     * one's steps. */
     spc_stream_start(&l.stream,
                      spc_shared() + $(ring_at) + spc_warp() * SPC_STREAM_BYTES,
                      spc_block_x(), spc_grid_x());
@@ -429,6 +442,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     l.index = map->index + $(first_row);
     l.taken = 0;
     l.place = 0;
+    /* The first call of load_next steps over the end and takes the first
+     * step. */
     l.block = $(k_blocks - 1);
 % if divided and k_blocks > 1 then
     l.end = $(k_blocks);
@@ -482,6 +497,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
             l.held = 0;
             SPC_ROLLED
             for (int i = 0; i < $(config.stages - 1); i++)
+                /* The join has emptied the ring: fill it again. */
                 load_next(&l, (stage + i) % $(config.stages), args);
         }
 % elseif not divided then

@@ -150,6 +150,7 @@ SPC_DEVICE void look_ahead(int *row, int tile, int chunk, const spc_map_view *ma
         SPC_UNROLL
         for (int h = 0; h < $(rows); h++)
             row[h * $(offsets) + t] =
+                /* The last chunk may have more places than offsets. */
                 first + 4 * t < $(problem.offsets)
                     ? spc_load_int(index + (long long)(4 * t) * map->rows_padded + 8 * h)
                     : -1;
@@ -162,6 +163,7 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 {
     SPC_UNROLL
     for (int i = 0; i < $(rows * lane_words); i++)
+        /* Rows are shorter than whole k-steps, and absent rows load nothing. */
         data[i] = 0;
     SPC_UNROLL
     for (int h = 0; h < $(rows); h++)

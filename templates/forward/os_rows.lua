@@ -62,6 +62,8 @@ SPC_DEVICE void gather(spc_u32 *data, const int *row, const spc_u8 *in)
 %  end
     SPC_UNROLL
     for (int n = 0; n < $(width); n++) {
+        /* The product can exceed 32 bits. For an absent row the address is
+         * never used. */
         const spc_u8 *from = in + (long long)row[n] * $(row_pitch);
         spc_u32 *to = data + n * $(row_registers);
 %  local register, mixed = 0, lane_bytes(problem) == 0
@@ -104,6 +106,7 @@ SPC_DEVICE void look_ahead(int *code, int *row, int *position,
 /* Loads this lane's output rows if the step ends its tile. */
 SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
 {
+    /* The rows stay as they were if the step does not end a tile. */
     int last = code & SPC_STEP_LAST ? 0 : -1;
 
     SPC_UNROLL
@@ -142,6 +145,8 @@ SPC_DEVICE void load_end(int *end, int code, int position, const int *order)
     for (int i = 0; i < $(config.depth * width * row_registers); i++)
         data[i] = 0;
 %  end
+    /* Steps and indices come from the map, which was complete earlier. Only the
+     * rows may come from the previous kernel. */
     spc_depend_wait();
     spc_depend_launch();
     SPC_UNROLL

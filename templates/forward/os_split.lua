@@ -88,6 +88,8 @@
 %  local processors = target.multiprocessors
 %  if problem.offsets == 1 then return "none" end
 %  if not target.rows or not processors or problem.offsets > 1024 then return "none" end
+%  -- Parts of wide blocks are large, so they stay in shared memory instead of
+%  -- passing through the workspace.
 %  if n >= 192 then return usual_cluster(target, tiles) end
 %  local most = problem.offsets > 32 and processors * 5 // 4 or processors // 2
 %  return tiles <= most and "stream" or "none"
@@ -224,6 +226,8 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
         for (int i = 0; i < $(lane_channels); i++) {
             sum[i] = 0.0f;
 % for g = 0, masks_of(config) - 1 do
+            /* A group without an offset of this row may have written nothing,
+             * so its loads are skipped and leave 0. */
             part[$(g)][i] = 0;
 % end
         }
@@ -315,6 +319,8 @@ SPC_DEVICE void note_part(spc_b8 step, int place, const spc_conv_args *args)
     spc_u32 *noted = (spc_u32 *)args->workspace +
                      spc_step_position(step, &args->map) / $(rows) * 2;
 
+    /* Blocks of other channels have the same parts, so one note serves them
+     * all. */
     if (spc_thread() != 0 || spc_block_y() != 0)
         return;
     if (step.y & SPC_STEP_HEAD)
@@ -326,6 +332,8 @@ SPC_DEVICE void note_part(spc_b8 step, int place, const spc_conv_args *args)
 /* Stores the sums of a part in register order. */
 SPC_DEVICE void store_part(const $(sum_type(problem)) *acc, int place, const spc_conv_args *args)
 {
+    /* spc_sum has the same layout of threads, so register order needs no
+     * exchange and each store is 16 contiguous bytes for each lane. */
     long long slot = ((long long)spc_block_x() * 2 + place) * $(n_blocks) + spc_block_y();
     spc_u8 *to = (spc_u8 *)args->workspace + args->map.rows_padded +
                  slot * $(tile_bytes(config, rows)) + spc_thread() * 16;
@@ -389,6 +397,8 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, const
     SPC_UNROLL
     for (int h = 0; h < $(2 * m); h++)
         row[h] = spc_load_int(rows + 8 * h);
+    /* All blocks have stored their sums from here on. The output rows were
+     * requested before, so that their latency is hidden by the wait. */
     spc_cluster_sync();
     SPC_ROLLED
     for (int j = $(turns) * part / $(cluster); j < $(turns) * (part + 1) / $(cluster); j++) {
@@ -400,6 +410,8 @@ SPC_DEVICE void join_cluster(const $(sum_type(problem)) *acc, spc_b8 step, const
             for (int i = 0; i < $(m * turn_quads()); i++) {
                 int quad = $(quad_of("i / " .. turn_quads(), "j", "i % " .. turn_quads()));
                 spc_b16 w = spc_cluster_load16(mine + quad * $(threads * 16), p);
+                /* Every block adds in this order, so each run gives the same
+                 * result. */
                 sum[4 * i] = p ? sum[4 * i] + $(bits_sum(problem, "w.x")) : $(bits_sum(problem, "w.x"));
                 sum[4 * i + 1] = p ? sum[4 * i + 1] + $(bits_sum(problem, "w.y")) : $(bits_sum(problem, "w.y"));
                 sum[4 * i + 2] = p ? sum[4 * i + 2] + $(bits_sum(problem, "w.z")) : $(bits_sum(problem, "w.z"));
@@ -478,18 +490,26 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
     int row[2];
     int part = spc_block_x() % $(cluster);
 
+    /* The row numbers arrive during the exchange. */
     for (int h = 0; h < 2; h++)
         row[h] = spc_load_int(rows + 8 * h);
     int mine = $(turns) * (part + 1) / $(cluster) - $(turns) * part / $(cluster);
+    /* This is the one arrival of the phase, which then lasts until all bytes
+     * are there. Other blocks may send before or after it. */
     if (spc_thread() == 0$(some_end_none(config) and " && mine > 0" or ""))
         spc_mbar_expect(joined, mine * $((cluster - 1) * turn_quads() * threads * 16));
 % if turns == 1 then
     if (mine == 0)
 % end
+    /* Other blocks must have read the sums of the previous tile before these
+     * overwrite them. The parity is that of the tile before, so the first wait
+     * returns at once. */
     spc_cluster_wait(joined + 1, step.y & SPC_STEP_ODD ? 0 : 1);
 % for owner = 0, cluster - 1 do
 %   if first_turn(config, turns, owner) < first_turn(config, turns, owner + 1) then
     if (part != $(owner)) {
+        /* A block keeps no place for its own sums, so the numbers of later
+         * blocks move down by one. */
         int place = part - (part > $(owner));
 %     for j = first_turn(config, turns, owner), first_turn(config, turns, owner + 1) - 1 do
         SPC_UNROLL
@@ -524,6 +544,8 @@ SPC_DEVICE void exchange(const $(sum_type(problem)) *acc, spc_b8 step, spc_u64 *
 %       chosen = chosen and string.format("part == %d ? %s : %s", owner, value, chosen) or value
 %     end
 %   end
+            /* A chain of conditions keeps all indices of `acc` constant. With a
+             * variable index the sums would leave the registers. */
             own[i] = $(chosen);
             sum[i] = $(sum_zero(problem));
         }
@@ -617,6 +639,8 @@ SPC_DEVICE void sum_tile(int tile, int y, int j, const spc_conv_args *args)
             v[i] = 0;
         SPC_UNROLL
         for (int k = 0; k < 4; k++) {
+            /* A tile's first part may be in either place of its block. For all
+             * later blocks it is the block's first tile, which has place 0. */
             long long slot = p + k == 0 ? first : (first / 2 + p + k) * 2;
             SPC_UNROLL
             for (int i = 0; i < $(m * turn_quads()); i++) {

@@ -234,12 +234,16 @@ SPC_DEVICE void fetch_indices(spc_u8 *stage, const int *index, const spc_u32 *ra
         spc_u32 mask = v.x | v.y | v.z | v.w;
 % if problem.centre >= 0 then
         if (word == $(problem.centre // 32))
+            /* The centre's row is the output row itself, which each lane reads
+             * without an index. */
             mask &= $(others);
 % end
         mask >>= bit;
         SPC_UNROLL
         for (int i = 0; i < $(32 // ahead); i++, index += step)
             if (word * 32 + i * $(ahead) < $(problem.offsets) && mask >> i * $(ahead) & 1)
+                /* Skipped offsets leave old indices in the stage. No row has
+                 * them in its mask. */
                 spc_copy_async16(stage + (word * 32 + i * $(ahead)) * $(row_words), index, 16);
     }
 }
@@ -250,6 +254,8 @@ SPC_DEVICE int rank_in_warp(int key)
 {
     spc_u32 above = 0, same = 0xffffffffu;
 
+    /* Radix comparison from the highest bit: `same` are the lanes whose bits
+     * agree so far. */
     SPC_UNROLL
     for (int bit = $(count_bits - 1); bit >= 0; bit--) {
         spc_u32 set = spc_ballot(key >> bit & 1);
@@ -348,10 +354,13 @@ SPC_DEVICE spc_u32 add_offsets(float *sums, spc_u32 rest, int count, int first,
 
     SPC_UNROLL
     for (int u = 0; u < count; u++) {
+        /* 31 - 32 is -1 for an empty mask: offset -1, whose index is -1 and
+         * whose weights are 0. A finished row needs no branch. */
         int k = 31 - spc_clz(rest);
 % if words > 1 then
         k = rest != 0 ? k + first : k;
 % end
+        /* spc_bit gives 0 for offset -1. */
         rest &= ~spc_bit((spc_u32)k$(words > 1 and " - first" or ""));
         at[u] = weights + k * $(image);
         int row = *(const int *)(index + k * $(row_words))$(ragged and " | outside" or "");
@@ -413,12 +422,14 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(config.blocks))
     for (int i = spc_thread() * 16; i < $(weights_bytes - image); i += $(config.threads * 16))
         spc_copy_async16(spc_shared() + $(image) + i,
                          (const spc_u8 *)args->weights$(several and " + (long long)part * " .. weights_bytes - image or "") + i, 16);
+    /* Weights and indices of offset -1. */
     for (int i = spc_thread(); i < $(image // 4); i += $(config.threads))
         ((int *)spc_shared())[i] = 0;
     for (int i = spc_thread(); i < $(config.rows); i += $(config.threads)) {
         ((int *)stage_of(0))[i] = -1;
         ((int *)stage_of(1))[i] = -1;
     }
+    /* Two tiles ahead: the masks decide which indices are copied. */
     fetch_rows(raw_of(0), tile, map);
     fetch_rows(raw_of(1), next, map);
     spc_copy_commit();
@@ -441,6 +452,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(config.blocks))
     float centre[$(channels)];
     load_weights(centre, weights + $(problem.centre * image));
 % end
+    /* All reads above are of the map and the weights, which were complete
+     * earlier. */
     spc_depend_wait();
     spc_depend_launch();
     int mine_at = $(index_size) + (warp * $(abreast) + slot) * 4;
@@ -448,6 +461,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(config.blocks))
     SPC_ROLLED
     while (tile >= 0) {
         if (next >= 0)
+            /* The next tile's indices arrive while this tile is computed. */
             fetch_indices(other + index_to, index_from, raw_of(buffer ^ 1), bit, next, index_step);
         fetch_rows(raw_of(buffer), after, map);
         spc_copy_commit();
@@ -467,6 +481,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(config.threads), $(config.blocks))
 % end
             for (int word = 0; word < $(words); word++) {
                 spc_u32 rest = (spc_u32)mine[(2 + word) * $(config.rows)];
+                /* The warp takes as many steps as its longest row needs. */
                 int steps = 32 - (int)spc_warp_min((spc_u32)(32 - spc_popc(rest)));
 % local arguments = "word * 32, index, in, weights" .. (ragged and ", outside" or "")
                 SPC_ROLLED

@@ -85,6 +85,7 @@
 %    {"resident weights fit shared memory", function(problem, config, target)
 %      if config.weights == "global" then return true end
 %      local bytes = shared_bytes(problem, config)
+%      -- CUDA reserves 1024 bytes of shared memory for each block.
 %      return config.blocks * (bytes + 1024) <= target.shared_sm
 %         and bytes <= target.shared_block
 %    end},
@@ -216,6 +217,8 @@ SPC_DEVICE void multiply($(sum) *acc, const spc_u32 *data, int offset,
             a[2] = v.z;
             a[3] = v.w;
 %   if problem.dtype == "f32" then
+            /* Weights are split again in every step. An image of the remainders
+             * would take twice the shared memory. */
             spc_u32 s[4];
             SPC_UNROLL
             for (int r = 0; r < 4; r++)
@@ -336,6 +339,8 @@ SPC_DEVICE spc_u32 bytes_of(spc_u32 low, spc_u32 high)
 %  end
             SPC_UNROLL
             for (int i = 0; i < $(count // 2); i++)
+                /* The same transposition takes the residual to where the sums
+                 * are. */
                 added[i] = spc_movmatrix(added[i]);
             SPC_UNROLL
             for (int i = 0; i < $(count); i++) {
@@ -425,6 +430,9 @@ SPC_DEVICE void finish($(sum) *$(whole_in(problem) and "sums" or "acc"), const i
 %   if problem.add then
 %     write_residual_words(lane_channels)
 %   end
+            /* A word now holds one channel of two voxels. Transposing 8 x 8 of
+             * them gives each lane neighbouring channels of one voxel, which it
+             * stores together. */
             v[0] = spc_movmatrix($(pair_of("d[0]", "d[1]")));
             v[1] = spc_movmatrix($(pair_of("d[2]", "d[3]")));
 %   if pair then
@@ -515,6 +523,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
 % end
     $(sum) acc[$(m_tiles * columns * 4)];
 % write_step_registers()
+    /* Positions before it are read by write_first_loads. */
     int place = $(2 * config.depth);
     spc_stream stream;
 
@@ -536,10 +545,13 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
         acc[i] = $(sum_zero(problem));
 % write_first_loads(config.rows, true)
 % if config.weights == "shared" then
+    /* The weights arrive while the first rows are on their way. */
     spc_copy_wait(0);
     spc_sync_block();
 % end
     for (int done = 0; done < stream.filled; done += $(config.depth)) {
+        /* Rows of this bundle and indices of the next are in registers. The
+         * loop reads the steps of the bundle after that. */
         spc_stream_fill(&stream, map, done + $(3 * config.depth), $(config.rows),
                         $(words), $(problem.centre));
         SPC_UNROLL

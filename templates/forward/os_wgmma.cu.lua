@@ -26,6 +26,7 @@
 %-- The widest step that the layer allows.
 %function natural_step(problem)
 %  local step = {n = least_wasting(problem, widths, several), pieces = 1}
+%  -- Two stages must fit the 128 KiB that the ring may have.
 %  for p = 2, 5 // images(problem) do
 %    local wide = {n = step.n, pieces = p}
 %    if row_pieces(problem) % p == 0 and 2 * step_weights(problem, wide) <= 131072 then step = wide end
@@ -87,6 +88,8 @@
 %
 %-- The registers that setmaxnreg may give a consumer if the producers keep 32.
 %function consumer_registers(config)
+%  -- A multiprocessor has 65536 registers. A thread starts with an even share
+%  -- of them and setmaxnreg moves multiples of 8.
 %  local launch = 65536 // ((config.groups + 1) * 128) // 8 * 8
 %  local pool = math.min(launch, 255 // 8 * 8) * (config.groups + 1)
 %  return math.min(240, (pool - 32) // config.groups // 8 * 8)
@@ -143,6 +146,7 @@
 %    end},
 %    {"shared memory", function(problem, config, target)
 %      local bytes = shared_bytes(problem, config)
+%      -- CUDA reserves 1024 bytes of shared memory for each block.
 %      return bytes <= target.shared_block
 %         and bytes + 1024 <= target.shared_sm
 %    end},
@@ -281,6 +285,8 @@
 % end
 
 % write_split()
+/* Lua adds up the shared memory and cannot ask for a size, so the compiler
+ * checks the two that it assumed. */
 typedef char schedule_fits[sizeof(spc_schedule) == $(schedule_bytes) ? 1 : -1];
 typedef char share_fits[sizeof(spc_share) == $(share_bytes) ? 1 : -1];
 
@@ -316,6 +322,8 @@ SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block, 
 
     SPC_UNROLL
     for (int h = 0; h < 2; h++) {
+        /* The product can exceed 32 bits. For an absent row the address is
+         * never used. */
         const spc_u8 *from = in + (long long)row[h] * $(row_pitch) + at;
         SPC_UNROLL
         for (int i = first; i < end; i++) {
@@ -325,6 +333,8 @@ SPC_DEVICE void gather($(waiting), const spc_u8 *in, const int *row, int block, 
                              valid);
 % else
             spc_u32 *to = data + (h * $(pieces) + i) * 4;
+%   -- A load of an absent row leaves its registers as they are, and converted
+%   -- rows are not masked later.
 %   if not half then
             SPC_UNROLL
             for (int r = 0; r < 4; r++)
@@ -359,6 +369,9 @@ SPC_DEVICE void take(spc_u32 *a, const spc_u32 *data, int there, int there_8, in
 %   if row_bytes % 16 ~= 0 then
             spc_u32 present = row >= 0$(byte_guard("byte + i * 64 + r * 4")) ? ~0u : 0u;
 %   end
+            /* Registers of an absent row still hold the row of an earlier step,
+             * which may be infinite, so they are masked and not multiplied by
+             * 0. */
             a[r * 2 + h] = spc_and_here(data[(h * $(pieces) + i) * 4 + r], present);
         }
     }
@@ -410,9 +423,12 @@ SPC_DEVICE void look_ahead(gatherer *g)
     spc_b8 step = $(reads_ahead and "g->ahead" or "spc_read_step(&g->reader, g->schedule)");
 
 % if parts > 1 then
+    /* A step without rows loads no row numbers. */
     g->next_row[0] = g->next_row[1] = -1;
 % end
 %local present = parts > 1 and "spc_span_row(step.y)" or "0"
+    /* These arrive while the rows of the current step are used. A gather that
+     * requested its own row numbers would wait for two loads in a row. */
     spc_load4_into((spc_u32 *)g->next_row, g->index + step.x, $(present));
     spc_load4_into((spc_u32 *)g->next_row + 1, g->index + step.x + 8, $(present));
 % if divided and k_blocks > 1 then
@@ -447,6 +463,8 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
     const spc_u8 *weights = (const spc_u8 *)args->weights +
                             (long long)spc_block_y() * $(stage_size);
     spc_reader reader = {0, 0};
+    /* A new barrier counts as having completed a phase of parity 1, so the
+     * first waits find all stages empty. */
     int stage = 0, parity = 1;
 
     for (;;) {
@@ -459,6 +477,9 @@ SPC_DEVICE void produce(const spc_conv_args *args, spc_schedule *schedule,
         spc_step_done(schedule, place);
         for ($(blocks_of("code")); block++) {
             if (spc_lane() == 0) {
+                /* One thread is enough, because the copy moves a whole stage.
+                 * spc_mbar_expect is the one arrival of a phase, which then
+                 * lasts until all its bytes are there. */
                 long long image = offset * $(k_blocks) + block;
                 spc_mbar_wait(empty + stage, parity);
                 spc_mbar_expect(full + stage, $(stage_size));
@@ -586,6 +607,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if half then
     SPC_UNROLL
     for (int i = 0; i < $(pieces * 8); i++)
+        /* An absent first row leaves its registers unset. They are masked
+         * before use, but reading them would still be undefined. */
         data[i] = 0;
 % end
     advance(&g);
@@ -644,10 +667,17 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if gathers_first then
 %   write_gather()
 % end
+            /* Weights are waited for as late as possible, after the rows are in
+             * place. */
             spc_mbar_wait(full + stage, parity);
+            /* A core matrix is 8 columns by 16 bytes. The next one along k is n
+             * columns away. Descriptors count in units of 16 bytes, so a step
+             * of two cores adds n * 2. */
             spc_u64 b = spc_wgmma_descriptor(
                 spc_shared() + stage * $(stage_size), $(config.n * 16), 128);
 % if not takes_pieces then
+            /* wgmma reads the registers of its operands later. The fence orders
+             * the writes above before these reads. */
             spc_wgmma_fence();
 % end
             SPC_UNROLL
@@ -660,6 +690,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % end
 % local product = "spc_wgmma_" .. config.n .. (half and "_" .. problem.dtype or "_tf32")
 % if images(problem) == 2 then
+                /* The first product of a tile overwrites the sums, which saves
+                 * clearing them. */
                 $(product)(acc, small + k * 4, b + k * $(config.n * 2), k > 0 || !fresh);
                 $(product)(acc, a + k * 4, b + $(image // 16) + k * $(config.n * 2), 1);
                 $(product)(acc, a + k * 4, b + k * $(config.n * 2), 1);
@@ -680,6 +712,8 @@ SPC_DEVICE void consume(const spc_conv_args *args, spc_schedule *schedule,
 % if residual_at and not rows_are_gathered then
 %   write_fetch()
 % end
+            /* The products read the stage until here. One lane of each warp
+             * then hands it back to the producer. */
             spc_wgmma_wait(0);
             if (spc_lane() == 0)
                 spc_mbar_arrive(empty + stage);
@@ -746,26 +780,36 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(consumers + 128), 1)
 % end
     if (spc_thread() == 0) {
         for (int i = 0; i < $(config.stages); i++) {
+            /* `full` gets one arrival, with the bytes that the producer
+             * expects. `empty` gets one from each consuming warp. */
             spc_mbar_init(full + i, 1);
             spc_mbar_init(empty + i, $(config.groups * 4));
         }
+        /* The readers of steps: all consuming warps and the producer. */
         spc_schedule_init(schedule, $(config.groups * 4 + 1));
 % if parts > 1 then
         spc_mbar_init(joined, 1);
         spc_mbar_init(joined + 1, $(reading_warps(config, config.groups * 4)));
 % end
+        /* The fence makes the barriers visible to bulk copies, and the barrier
+         * below to the other threads. */
         spc_mbar_fence();
     }
 % if parts > 1 then
+    /* Other blocks arrive at this block's barriers, so all of them wait. */
     spc_cluster_start();
 % else
     spc_sync_block();
 % end
     if (spc_warp() < $(config.groups * 4)) {
+        /* Sums need more registers than a launch gives to each thread.
+         * setmaxnreg applies to whole warpgroups, so each warpgroup calls it
+         * before its warps part. */
         spc_registers_raise($(consumer_limit));
         consume(args, schedule, full, empty$(parts > 1 and ", joined" or ""));
         return;
     }
+    /* The fourth warp of this group only completes the warpgroup. */
     spc_registers_lower(32);
 % if divided then
     if (spc_warp() == $(config.groups * 4)) {

@@ -220,6 +220,7 @@ SPC_DEVICE void look_ahead(loader *l)
 {
     SPC_UNROLL
     for (int h = 0; h < $(2 * config.m); h++)
+        /* A tile's last rows may be past the offset's last pair. */
         l->next_row[h] = l->pair + 8 * h < l->end ? spc_load_int(l->in + l->pair + 8 * h) : -1;
     l->pair += $(rows);
 }
@@ -340,6 +341,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), 1)
     int tile = (int)(all * spc_block_x() / spc_grid_x());
     int end = (int)(all * (spc_block_x() + 1) / spc_grid_x());
     while (tile < end) {
+        /* Offsets without pairs have no tiles. */
         while (tiles[k + 1] <= tile)
             k++;
         int stop = tiles[k + 1] < end ? tiles[k + 1] : end;
@@ -371,6 +373,8 @@ SPC_DEVICE void add_pairs(float *u, const spc_conv_args *args, int p, int row, i
     for (int word = 0; word < $(words); word++) {
         spc_u32 mask = row < 0 ? 0u : spc_load4(args->map.mask + (long long)word * args->map.rows_padded + p);
         for (spc_u32 left = $(far_of("word", "mask")); left; left &= left - 1) {
+            /* A row's places are in the order of its offsets: the place of one
+             * is the number of offsets below it in the mask. */
             int at = place + spc_popc(mask & ((left & (0u - left)) - 1u));
             SPC_UNROLL
             for (int i = 0; i < $(lane_channels); i += 4)
@@ -457,6 +461,8 @@ SPC_KERNEL($(by_pairs and "spc_sum" or "spc_conv"), spc_conv_args, $(threads), 1
     int row[$(2 * config.m)], stage = 0;
     loader_of_tile l;
 
+    /* The rest of the grid covers the map's capacity. Its blocks wait like the
+     * others, so that this kernel ends after the previous one. */
     if (tile < 0) {
         spc_depend_wait();
         return;

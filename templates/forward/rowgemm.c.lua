@@ -258,6 +258,8 @@ static void find_pairs(pairs *p, const int *index)
     for (int row = 0; row < TILE; row++) {
         p->from[count] = index[row];
         p->to[count] = row;
+        /* No branch: absent rows are written and overwritten by the next
+         * one. */
         count += index[row] >= 0;
     }
     p->count = count;

@@ -92,6 +92,8 @@ SPC_DEVICE axis_outputs outputs_of(const spc_derive_args *args, int axis, int i)
     if (dilation > 1) {
         place = 0;
         every = 1;
+        /* Stepwise search: kernels and strides are small, and there is no
+         * inverse of the dilation in general. */
         while (place < args->kernel[axis] && (top - dilation * place) % stride != 0)
             place++;
         while (every * dilation % stride != 0)
@@ -145,6 +147,7 @@ SPC_DEVICE spc_u32 slots_for(const spc_derive_args *args, int rows)
 
 %if problem.list == 1 then
     spc_u32 fan = (spc_u32)args->offset_count;
+    /* Compared by a division, because the product can exceed 32 bits. */
     most = most < args->slots / fan ? most * fan : args->slots;
 %else
     SPC_UNROLL
@@ -355,6 +358,8 @@ SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
             spc_u32 to[4];
             int is = of->left > 0 && next_output(args, of, c, to);
             key[b] = is ? pack(&args->key, to) : EMPTY;
+            /* A plain load first: most outputs are proposed several times, and
+             * only the first needs the atomic. */
             there[b] = is ? look_at(table + slot_of(key[b], slots)) : key[b];
         }
         SPC_UNROLL
@@ -374,6 +379,7 @@ SPC_DEVICE void propose_outputs(const spc_derive_args *args, spc_u32 slots,
         SPC_UNROLL
         for (int b = 0; b < BATCH; b++) {
             int to = place + spc_popc(lanes[b] & below);
+            /* Outputs past the capacity are counted but not stored. */
             if (lanes[b] >> spc_lane() & 1u && to < args->capacity)
                 spc_store16(args->coords + 4ll * to, unpack(&args->key, key[b]));
             place += spc_popc(lanes[b]);
@@ -394,6 +400,8 @@ SPC_KERNEL(spc_derive, spc_derive_args, $(problem.threads), 1)
     if (first == 0)
         *args->count = 0;
     grid_sync(&barrier);
+    /* Lanes past the last row stay in the loop, because propose_outputs takes
+     * the whole warp. */
     for (int p = first; p - spc_lane() < rows; p += all) {
         voxel_outputs of;
         spc_u32 c[4];

@@ -290,6 +290,8 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
 
     pack(args, s, r.begin, r.end, &bad);
     grid_arrive(barrier);
+    /* A thread's own first key needs no other block, so it is loaded between
+     * the halves of the barrier. */
     first = packed_at(args, r.begin + spc_thread(), r.end);
     grid_wait(barrier); /* all keys are packed and counted */
 
@@ -303,6 +305,8 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
         grid_sync(barrier); /* all shares are summed */
         sum_shares(&args->set, s, e.rows);
     }
+    /* With a crowded bin the radix sort below is faster. Its time does not
+     * depend on how keys are distributed. */
     if (!crowded)
         scatter_to_bins(args, s, first, r.begin, r.end);
     if (is_grouped(&args->set))
@@ -320,6 +324,7 @@ SPC_DEVICE int build(const spc_index_args *args, index_shared *s,
         rank_in_bins(args, s, r.begin, r.end);
     }
     grid_arrive(barrier);
+    /* Needs no sorted keys, and hides the wait. */
     open_search(args, s);
     grid_wait(barrier); /* all keys are sorted */
 

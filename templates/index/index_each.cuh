@@ -56,6 +56,7 @@ SPC_DEVICE void gather_runs(const int *at, index_batch *found)
     for (int j = 0; j < BATCH; j++) {
         found->first[j] = 0;
         found->bits[j] = 0;
+        /* Downwards, so that the first present offset is stored last. */
         SPC_UNROLL
         for (int l = RUN - 1; l >= 0; l--) {
             if (at[j * RUN + l] >= 0) {

@@ -164,6 +164,8 @@ SPC_DEVICE void pack(const spc_index_args *args, index_shared *s, int begin,
             if (grouped)
                 spc_atomic_add(&s->u.groups.of[bin >> SPC_INDEX_GROUP_BITS],
                                count);
+            /* The atomic returned the keys before these, so the fullest bin is
+             * known without another pass. */
             note_crowd(args, rank + count);
         }
         rank = spc_shfl(rank, leader) + spc_popc(peers & ((1u << lane) - 1u));
@@ -361,6 +363,8 @@ SPC_DEVICE map_key sort_warp(map_key key)
         SPC_UNROLL
         for (int bits = run / 2; bits > 0; bits /= 2) {
             map_key other = exchange(key, bits);
+            /* True if this lane keeps the smaller key. Every other run of the
+             * merge is sorted downwards. */
             int low = ((lane & bits) == 0) == ((lane & run) == 0);
             if (low == (other < key))
                 key = other;
@@ -431,6 +435,7 @@ SPC_DEVICE int rank_key(const spc_index_args *args, const index_shared *s,
     if (equal > 1) {
         int before =
             rank_among_equals(args, b->key, b->row, b->first, b->last);
+        /* Rows out of range share the key `none` and are no duplicates. */
         if (before > 0 && b->key != (map_key)args->set.key.none)
             note_duplicate(args, b->row);
         place += before;
@@ -445,6 +450,8 @@ SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
 {
     const spc_index_set *set = &args->set;
     binned own = binned_at(args, s, begin + spc_thread(), end);
+    /* Runs begin at multiples of 32, so that equal positions are in equal runs
+     * in all blocks. */
     int base = begin_of(set, s, bin_of(set, binned_key(args, begin))) & ~31;
     int top = begin_of(set, s, bin_of(set, binned_key(args, end - 1)) + 1);
 
@@ -454,6 +461,7 @@ SPC_DEVICE void rank_chunk(const spc_index_args *args, index_shared *s,
         int place = rank_key(args, s, &own, base);
         ((map_key *)set->keys)[place] = own.key;
         set->order[place] = own.row;
+        /* The loads of the next key overlap the stores of this one. */
         own = binned_at(args, s, p + SORT_THREADS, end);
     }
 }
@@ -533,6 +541,7 @@ SPC_DEVICE void radix_sort(const spc_index_args *args, index_shared *shared,
         if (pass > 0) /* the table that the previous pass read */
             sort_clear(sort_table(args->tables, pass + 2), 1);
         if (pass == passes - 1) {
+            /* The last pass writes into the set, which saves a copy. */
             to = (map_key *)args->set.keys;
             to_rows = args->set.order;
         }

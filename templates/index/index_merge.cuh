@@ -132,6 +132,7 @@ SPC_DEVICE int merge_rows(const spc_index_args *args, index_shared *s,
         args->twin_begin[total] = rows;
     grid_sync(barrier); /* all voxels are gathered, the counts are read */
     if (spc_thread() == 0)
+        /* The table must be clear for the next launch. */
         counts[spc_block_x()] = 0;
     for (int p = sort_grid_thread(); p < total;
          p += spc_grid_x() * SORT_THREADS) {
@@ -141,6 +142,8 @@ SPC_DEVICE int merge_rows(const spc_index_args *args, index_shared *s,
     open_bins(args, total);
     close_shares(args, s, total);
     grid_sync(barrier);
+    /* sum_counts has overwritten what open_search stored in shared memory
+     * before. */
     open_search(args, s);
     return total;
 }

@@ -57,6 +57,7 @@ SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
         int i = step + spc_thread(), valid = i < end;
         int place =
             sort_place(&s->u.sort, valid, digest_digit(item.digest, pass));
+        /* After the last pass only rows are read, so digests are dropped. */
         if (valid && last)
             ((int *)to)[place] = item.row;
         else if (valid)
@@ -64,6 +65,7 @@ SPC_DEVICE void order_pass(const spc_index_args *args, index_shared *s,
         if (!last)
             sort_count_next(next_counts(s), next, per_block, valid, place,
                             digest_digit(item.digest, pass + 1));
+        /* Loaded ahead, while the barriers of this step are waited for. */
         item = digest_at(args, pass, i + SORT_THREADS, end);
     }
     if (!last)
@@ -527,15 +529,18 @@ SPC_DEVICE void order_rows(const spc_index_args *args, index_shared *s,
     }
     grid_sync(barrier); /* all rows are sorted */
 
+    /* A block without positions must still reach the barrier of the tiles. */
     for (int at = 0; at == 0 || at < count; at += chunk) {
         int some = at_most(chunk, count - at);
         SORT_FORGET(some);
+        /* All tiles of the block are measured when its last chunk is. */
         int tiles = (args->stages & SPC_INDEX_TILE) && at + chunk >= count;
         open_chunk(args, s, e, sorted, unit, at, some);
         if (tiles) {
             make_tiles(args, s, e, barrier);
             clear_tables(args, e);
         }
+        /* Warp 0 is busy with the tiles, if this chunk has any to sort. */
         copy_chunk(args, s, some, tiles ? 32 : 0);
     }
 }

@@ -39,6 +39,8 @@ SPC_DEVICE int count_offset(const spc_index_args *args, int word, int begin,
     for (int first = begin; first < end; first += 32) {
         spc_u32 mask = mask_at(args, word, first + spc_lane(), end);
         for (spc_u32 left = spc_warp_or(mask); left; left &= left - 1) {
+            /* The ballot turns 32 masks into the rows of one offset, which its
+             * lane counts. */
             int bit = spc_ffs(left) - 1;
             spc_u32 rows = spc_ballot((int)(mask >> bit & 1u));
             if (spc_lane() == bit)
@@ -69,6 +71,8 @@ SPC_DEVICE void count_pairs(const spc_index_args *args, pairs_shared *s,
             continue;
         for (int w = 0; w < SORT_WARPS; w++)
             sum += s->of_warp[w * 32 + spc_lane()];
+        /* Counts of one offset are contiguous, because sum_offset reads them
+         * together. */
         args->by_offset.counts[k * spc_grid_x() + spc_block_x()] = sum;
     }
 }
@@ -108,6 +112,8 @@ SPC_DEVICE void sum_offsets(const spc_index_args *args, pairs_shared *s)
     spc_sync_block();
     if (spc_thread() == 0) {
         for (int k = 0; k < OFFSETS; k++) {
+            /* Pairs of all offsets in earlier blocks: the places of this
+             * block's rows begin there. */
             before += s->begin[k];
             s->begin[k] += sum;
             if (spc_block_x() == 0)
@@ -217,6 +223,8 @@ SPC_DEVICE void write_pairs(const spc_index_args *args, pairs_shared *s,
     for (int word = 0; word < WORDS; word++) {
         int k = 32 * word + spc_lane();
         int next = k < OFFSETS ? s->begin[k] : 0;
+        /* Counted again: shared memory holds the warps' counts of one word
+         * only. */
         count_word(args, s, word, begin, end);
         for (int w = 0; w < spc_warp(); w++)
             next += s->of_warp[w * 32 + spc_lane()];
@@ -228,6 +236,7 @@ SPC_KERNEL(spc_pairs, spc_index_args, SORT_THREADS, 1)
 {
     pairs_shared *s = (pairs_shared *)spc_shared();
     int rows = *args->set.count;
+    /* Every warp of a block has the same whole number of 32 rows. */
     int of_block = share_of_block(rows, 32 * SORT_WARPS);
     int of_warp = of_block / SORT_WARPS;
     int begin = spc_block_x() * of_block + spc_warp() * of_warp;

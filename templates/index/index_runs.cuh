@@ -82,6 +82,7 @@ SPC_DEVICE spc_u32 run_bits(const unsigned *mask, int step, int run)
     if (length == 0)
         return 0;
     bits = mask[word * step] >> shift;
+    /* The run continues in the next word. */
     if (shift + length > 32)
         bits |= mask[(word + 1) * step] << (32 - shift);
     return bits & ((1u << length) - 1u);
@@ -106,6 +107,8 @@ SPC_DEVICE int *write_runs(int *index, const int *order, int rows_padded,
             int i = (j - from) * RUN + l;
             row[i] = -1;
             if (found->bits[j] >> l & 1u)
+                /* All loads come before the first store, so that they
+                 * overlap. */
                 row[i] = order[found->first[j] + spc_popc(before)];
         }
     }
@@ -203,6 +206,7 @@ SPC_DEVICE void add_to_mask(const spc_index_args *args, const index_shared *s,
     mask->count += room;
     close_word(args, s, mask, p);
     mask->count += count - room;
+    /* A shift by 32 would be undefined. */
     mask->word = shift ? bits >> room : 0;
 }
 

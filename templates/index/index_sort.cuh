@@ -113,6 +113,7 @@ SPC_DEVICE void sort_count(int *counts, int valid, int digit)
     spc_u32 peers = spc_match((spc_u32)(valid ? digit : SORT_DIGITS));
 
     if (valid && spc_ffs(peers) - 1 == spc_lane())
+        /* One atomic for all lanes with the same digit. */
         spc_atomic_add(&counts[digit], spc_popc(peers));
 }
 
@@ -126,6 +127,7 @@ SPC_DEVICE void sort_count_store(const int *counts, int *table)
     for (int d = spc_thread(); d < SORT_DIGITS; d += SORT_THREADS) {
         int count = counts[d];
         own[d] = count;
+        /* Digits that the block lacks need no atomic. */
         if (count)
             spc_atomic_add(&group[d], count);
     }
@@ -214,6 +216,8 @@ SPC_DEVICE void sort_sum_pair(sort_shared *s, int pair)
         }
     }
     for (int i = 0; i < 2; i++) {
+        /* `place` is what the threads of this step read, while `next` already
+         * counts this step's items. */
         s->place[2 * pair + i] = s->next[2 * pair + i];
         s->next[2 * pair + i] += (int)(sum >> (16 * i) & 0xffffu);
     }
@@ -243,6 +247,8 @@ SPC_DEVICE int sort_place(sort_shared *s, int valid, int digit)
     spc_sync_block();
     if (!valid)
         return -1;
+    /* Items before the block and its earlier steps, then those of earlier
+     * warps, then those of lower lanes: the sort is stable. */
     return s->place[digit] + s->count.digit[warp * SORT_DIGITS + digit] + rank;
 }
 

@@ -114,6 +114,8 @@ SPC_DEVICE void next_window(const spc_index_args *args, const index_shared *s,
         store_keys(window->key + NARROW, ahead->key);
         window->count = WINDOW;
     }
+    /* The last row's last run decides, because rows and runs of a plane are in
+     * ascending order. */
     window->whole = window->key[window->count - 1] >= end;
     if (PAIRED && look + 1 < LOOKS)
         load_ahead(args, s, rows_in, own, look + 1, ahead);
@@ -123,6 +125,7 @@ SPC_DEVICE void next_window(const spc_index_args *args, const index_shared *s,
  * the run has no such offset. */
 SPC_DEVICE spc_u32 bit_at(map_key beyond)
 {
+    /* A key below the run's first wraps around and is far above 32. */
     return (spc_u64)beyond >> 32 ? 0u : spc_bit((spc_u32)beyond);
 }
 
@@ -156,6 +159,8 @@ SPC_DEVICE void find_far(const spc_index_args *args, const index_shared *s,
         spc_u32 bits = match_run(near, want);
         SPC_UNROLL
         for (int j = 0; j < BATCH; j++) {
+            /* A choice for each j keeps `found` in registers; an index would
+             * not. */
             found->first[j] = j == which ? first : found->first[j];
             found->bits[j] = j == which ? bits : found->bits[j];
         }
@@ -203,6 +208,7 @@ SPC_DEVICE void find_runs(const spc_index_args *args, const index_shared *s,
         int place = at_most(rank[j], window->count - RUN);
         found->first[j] = window->base + rank[j];
         found->bits[j] = match_run(window->key + place, own + run[j]);
+        /* Keys past the window may belong to the run. */
         far |= rank[j] >= window->count - RUN ? 1u << j : 0u;
     }
     if (!window->whole && far)
@@ -236,6 +242,8 @@ SPC_DEVICE void search_row(const spc_index_args *args, index_shared *s,
                            const index_extent *e, int p, row_mask *mask,
                            int plain)
 {
+    /* Lanes past the last row search like the last one, because the whole warp
+     * takes part in its windows. */
     map_key own = own_key(args, at_most(p, e->rows - 1));
     index_window window;
     index_ahead ahead;

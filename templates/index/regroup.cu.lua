@@ -186,14 +186,18 @@ SPC_KERNEL(spc_regroup, spc_regroup_args, $(problem.threads), 1)
     grid_open(&barrier, args->sync);
     clear(args->at, args->rows);
     clear(args->of, (long long)args->rows * args->children);
+    /* Every block fills entries that others have cleared. */
     grid_sync(&barrier);
     find_positions(args);
+    /* All rows know their positions from here on. */
     grid_sync(&barrier);
     count = count_rows(args, begin, end);
     if (spc_thread() == 0)
         args->counts[spc_block_x()] = count;
+    /* The counts of all blocks are stored. */
     grid_sync(&barrier);
     count = list_rows(args, begin, end, count_before(args));
+    /* The list ends where the last block's part ends. */
     if (spc_block_x() == spc_grid_x() - 1 && spc_thread() == 0)
         *args->listed = count;
     grid_close(&barrier);
@@ -415,6 +419,7 @@ SPC_KERNEL(spc_spread, spc_gather_args, $(problem.threads), 1)
                           (long long)from * args->channels + c);
             any |= from >= 0;
         }
+        /* A sum of nothing is 0, not -0. */
         for (int k = 0; k < 8 && !any; k++)
             sum.at[k] = 0;
         store_piece(args, &sum, args->out[s],

@@ -161,6 +161,8 @@ SPC_DEVICE int count_before(voxel_chunk *c, int owner)
     int leader = spc_ffs(peers) - 1;
 
     for (int warp = 0; warp < $(problem.threads // 32); warp++) {
+        /* In the order of points, so that the first points of a voxel are kept
+         * whatever the order of warps. */
         if (warp == spc_warp() && lane == leader && owner >= 0) {
             before = c->count[owner];
             c->count[owner] = before + spc_popc(peers);
@@ -267,6 +269,8 @@ SPC_DEVICE float add_eight(const spc_voxelise_args *args, const span *s, int i, 
 
 SPC_DEVICE void store_mean(const spc_voxelise_args *args, const span *s, int voxel, int column)
 {
+    /* Begins with the first point and not with 0, so that a single point keeps
+     * its bits. */
     float sum = number_of(args, s, 0, column);
 
     for (int i = 1; i < s->count; i += 8)

@@ -84,6 +84,8 @@ SPC_DEVICE void stage_runs(const spc_radius_args *args, query *q)
     for (int column = 0; column < q->columns; column++) {
         int begin = spc_shfl(q->begin, column), end = spc_shfl(q->end, column);
         for (int at = begin + spc_lane(); at < end; at += 32)
+            /* The rest is not stored, but counted, to know that there are too
+             * many. */
             if (count + at - begin < SPC_POINTS_STAGED)
                 spc_shared_store16(to + (count + at - begin) * 16,
                                    spc_load16(args->in.points + 4ll * at));
@@ -217,6 +219,8 @@ SPC_DEVICE candidate look(const spc_radius_args *args, const query *q, int at, i
         return c;
     spc_b16 p = q->staged >= 0 ? spc_shared_load16(stage + at * 16)
                                : spc_load16(args->in.points + 4ll * at);
+    /* Each operation is rounded by itself, as on a processor. A fused one could
+     * decide otherwise about a point at the radius. */
     float dx = spc_add_rn(spc_bits_f32(p.x), -q->x);
     float dy = spc_add_rn(spc_bits_f32(p.y), -q->y);
     float dz = spc_add_rn(spc_bits_f32(p.z), -q->z);
@@ -293,6 +297,8 @@ SPC_DEVICE void keep_nearest(const spc_radius_args *args, query *q)
     while (low < high) {
         spc_u32 middle = low + (high - low) / 2;
         if (count_upto(args, q, middle) < args->nearest)
+            /* Squares are compared as bits, so the search ends after 32 steps
+             * at most. */
             low = middle + 1;
         else
             high = middle;
@@ -402,6 +408,8 @@ SPC_DEVICE long long sum_of_threads(spc_u8 *shared, long long own)
     int warp = spc_warp();
 
     for (int by = 1; by < 32; by *= 2)
+        /* Sums of all blocks can exceed 32 bits. A shuffle moves 32 bits, so it
+         * takes two. */
         own += (long long)((spc_u64)(spc_u32)spc_shfl_xor((int)own, by) |
                            (spc_u64)(spc_u32)spc_shfl_xor((int)(own >> 32), by) << 32);
     spc_sync_block(); /* earlier contents have been read */
@@ -510,6 +518,8 @@ SPC_DEVICE int take_place(int *offsets, int some, spc_u32 k)
 
     spc_sync_warp();
     if (some && (peers & lanes_below()) == 0)
+        /* The lowest lane of each offset adds for all, after every lane has
+         * read the old value. */
         offsets[k] += spc_popc(peers);
     spc_sync_warp();
     return place;
@@ -543,6 +553,7 @@ SPC_DEVICE void write_output(const spc_radius_args *args, query *q, int first, i
     if (args->nearest > 0)
         keep_nearest(args, q);
     int count = collect(args, q, w);
+    /* The triplets do not fit shared memory: they are searched once more. */
     if (count > SPC_POINTS_KEPT) {
         place_again(args, q, w, to);
         return;

@@ -71,6 +71,8 @@ SPC_DEVICE void write_bundle(const spc_bundle_args *args, const bundle *b, int *
         if (some)
             entry = spc_load8(args->list + 2ll * t);
         int place = take_place(offsets, some, entry.y);
+        /* One word holds the offset and the output, so a triplet stays 8
+         * bytes. */
         entry.y = entry.y * SPC_BUNDLE + (spc_u32)output;
         if (some)
             spc_store8(to + 2ll * place, entry);
@@ -161,6 +163,7 @@ SPC_KERNEL(spc_bundle_tiles, spc_bundle_args, SPC_POINTS_THREADS, 1)
     for (int t = begin; t < end; t++) {
         int cost = cost_of_tile(args, t);
         most = cost > most ? cost : most;
+        /* Entries past the last tile stay -1, which ends the kernel's list. */
         args->tiles[t] = -1;
     }
     most = most_of_threads(counts, most);
@@ -172,6 +175,8 @@ SPC_KERNEL(spc_bundle_tiles, spc_bundle_args, SPC_POINTS_THREADS, 1)
             int cost = cost_of_tile(args, t);
             if (cost < 0)
                 break; /* later tiles have no row, either */
+            /* Levels instead of exact costs: a counting sort needs a count for
+             * each level and thread. */
             int level = (int)((long long)cost * SPC_BUNDLE_LEVELS / (most + 1));
             int *count = own + (SPC_BUNDLE_LEVELS - 1 - level) * SPC_POINTS_THREADS;
             if (pass == 1)

@@ -171,6 +171,8 @@ SPC_DEVICE void load_next(loader *l, int stage, const spc_conv_args *args)
         l->left--;
         SPC_UNROLL
         for (int h = 0; h < $(lane_rows); h++) {
+            /* Lists are in ascending order of offsets, so an output without a
+             * triplet of this offset waits with its next one. */
             row[h] = l->offset[h] == l->k ? l->row[h] : -1;
             if (row[h] >= 0) {
                 l->at[h]++;
@@ -432,7 +434,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(by_sums and config.m == 1 and 
              * warps have finished with those that the next ones overwrite. Later copies
              * of rows may still be under way.
              */
-            if (since < $(ahead))
+            if (since < $(ahead)) /* fewer groups follow the weights */
                 spc_copy_wait(0);
             else
                 spc_copy_wait($(ahead));

@@ -96,6 +96,8 @@ SPC_KERNEL(spc_offsets_write, spc_by_offset_args, SPC_POINTS_THREADS, 1)
                 args->out[to] = row;
                 args->place[to] = t;
                 if ((peers & lanes_below()) == 0)
+                    /* The lowest lane of each offset adds for all, after every
+                     * lane has read the old value. */
                     counters[k] += spc_popc(peers);
             }
             spc_sync_warp();

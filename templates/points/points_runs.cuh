@@ -65,6 +65,8 @@ SPC_DEVICE void find_run(const spc_radius_args *args, query *q, cell_key base,
 
     SPC_UNROLL
     for (int i = 0; i < RUN; i++)
+        /* All loads are issued together. Keys ascend, so those that match are
+         * the first ones. */
         count += first + i < cells && keys[first + i] <= last;
     while (count >= RUN && first + count < cells && keys[first + count] <= last)
         count++;

@@ -178,6 +178,8 @@ SPC_DEVICE void bring_weights(const spc_conv_args *args, const int *list, int i,
 
     if (k < 0)
         return;
+    /* The first pass waits for parity 1, which a new barrier counts as
+     * complete: all stages are empty. */
     spc_mbar_wait(b->empty + at, parity_of_turn(ring, $(config.stages)) ^ 1);
     spc_mbar_expect(b->full + at, $(stage_size));
     spc_bulk_copy(spc_shared() + at * $(stage_size),
@@ -318,6 +320,8 @@ SPC_DEVICE void load_next(loader *l, const ring_of_rows *r)
             spc_u8 *to = r->first + r->before + i * $(8 * step_pitch) + r->copies;
 % end
 % if row_bytes % 64 ~= 0 then
+            /* Past the end of the row it points to its start, which is valid
+             * memory. */
             spc_copy_near16(to, valid ? from : from - piece * 16, valid ? 16 : 0);
 % else
             spc_copy_near16(to, from, 16);
@@ -591,6 +595,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
         }
         for (int i = 0; i < 2; i++) {
             spc_mbar_init(b->sorted + i, 1);
+            /* The warp that brings weights also reads the list of a window. */
             spc_mbar_init(b->read + i, $(brings and warps or warps + 1));
         }
         spc_mbar_fence();
@@ -599,6 +604,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(per_sm))
     spc_depend_launch();
     spc_sync_block();
     if (spc_warp() < $(warps)) {
+        /* setmaxnreg applies to whole warpgroups, so it comes before the warps
+         * part. */
         spc_registers_raise($(consumer_limit));
         consume(args);
         return;

@@ -123,6 +123,7 @@ SPC_DEVICE int within(int place)
 /* Computes where the runs are in a window that begins at place `before`. */
 SPC_DEVICE void place_runs(const share *s, const int *runs, int *moves, const int *list, int before)
 {
+    /* Places before the window are negative, and put() drops them. */
     int sum = -before;
 
     for (int first = 0; first < $(problem.offsets); first += 32) {
@@ -131,6 +132,7 @@ SPC_DEVICE void place_runs(const share *s, const int *runs, int *moves, const in
             begin = runs[k];
             count = runs[k + 1] - begin;
         }
+        /* Each offset fills whole steps of 16. */
         int whole = (count + 15) & ~15, upto = whole;
         SPC_UNROLL
         for (int by = 1; by < 32; by *= 2) {
@@ -270,6 +272,7 @@ SPC_DEVICE int copy_window(const spc_conv_args *args, int copier, turn *slot, in
         share s = share_of(at, warp);
         copy_share(&s, warp, copier, &args->triplets, p + warp * 16, w);
     }
+    /* Only the copiers meet; the multiplying warps go on. */
     spc_sync_named(1, $(copiers * 32));
     more = has_more(at);
     if (copier == 0)

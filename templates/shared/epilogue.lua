@@ -152,6 +152,8 @@ $(indent)$(y) *= out_inverse;
 % local bytes, load = out_bytes(problem), added_piece(count)
             SPC_UNROLL
             for (int word = 0; word < $(count * bytes // 4); word++)
+                /* The load below leaves words as they are if the row is not
+                 * stored. */
                 ($(to))[word] = 0;
 % for at = 0, count * bytes - 1, load do
             spc_load$(load)_into($(to) + $(at // 4),

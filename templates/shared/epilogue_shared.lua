@@ -73,6 +73,8 @@ SPC_DEVICE void fetch_factors(const spc_conv_args *args)
         to[i + $(has_scale(problem) * columns_of_block)] = co < $(problem.cout) ? spc_load_f32(args->bias + co) : 0.0f;
 %   end
     }
+    /* Only the consumers meet, because the loading warps are elsewhere. They
+     * all have to see the factors that others have loaded. */
     spc_sync_named(1, $(consumers));
 }
 

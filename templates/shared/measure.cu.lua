@@ -90,6 +90,7 @@ SPC_KERNEL($(name), spc_measure_args, 256, 1)
 %   end
     }
 %   if not writes then
+    /* Never true. The compiler does not know it and keeps the loads. */
     if (sum == 0x5bc0ffeeu)
         ((spc_u32 *)to)[0] = sum;
 %   end
@@ -119,6 +120,8 @@ SPC_KERNEL(spc_read2, spc_measure_args, 32, 1)
         for (int i = 0; i < rounds + 4; i++) {
             spc_u32 piece = (spc_u32)(spc_block_x() + i * args->blocks);
             if (i >= 4 && i - 4 < rounds)
+                /* A place is filled again when its previous copy has arrived.
+                 * Nobody reads it. */
                 spc_mbar_wait(full + i % 4, (i / 4 - 1) & 1);
             if (i >= rounds)
                 continue;
@@ -218,6 +221,7 @@ SPC_KERNEL(spc_$(kind)_$(n), spc_measure_args, 128, 1)
     }
     for (int i = 0; i < $(n // 2); i++)
         sum += d[i];
+    /* Never true, but it keeps the products. */
     if (sum == $(never))
         (($(number) *)args->to)[0] = sum;
     if (spc_thread() == 0)

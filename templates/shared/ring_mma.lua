@@ -117,6 +117,7 @@ SPC_DEVICE void load_rows(int stage, const spc_u8 *in, const int *row, int at)
         spc_u8 *to = place_of(stage, i);
 % if align == 16 then
         int valid = r >= 0$(row_bytes % 64 ~= 0 and " && byte < " .. row_bytes or "") ? 16 : 0;
+        /* A copy of no bytes still needs a valid address. */
         spc_copy_async16(to, valid ? from : in, valid);
 % else
         SPC_UNROLL

@@ -80,6 +80,7 @@ SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
     if (dealt >> lane & 1)
         classes[spc_popc(dealt & ((1u << lane) - 1u))] = end * 64 + cost;
     spc_sync_warp();
+    /* The list is read into registers before rank[] overwrites it. */
     int own_class = lane < spc_popc(dealt) ? classes[lane] : 0, number = 1;
     spc_sync_warp();
     int dealing = spc_shfl(own_class, 0), ahead = spc_shfl(own_class, 1);
@@ -95,6 +96,8 @@ SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
             given = least / SPC_LEVEL_TILE;
             if (lane == (load & 31))
                 level = 0;
+            /* The table of a share is full. All blocks reach this in the same
+             * round, and the rest is dealt as a snake. */
             if (given == SPC_SHARE_TILES)
                 break;
         }
@@ -108,6 +111,8 @@ SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
                     share->rank[my_tiles] = next + my_place;
                 my_tiles++;
                 my_load = to;
+                /* The block goes to the end of those that already have this
+                 * load. */
                 my_place += there & SPC_LEVEL_BLOCKS;
             } else {
                 my_place -= served;
@@ -123,6 +128,8 @@ SPC_DEVICE void spc_balance(spc_share *share, const spc_map_view *map,
         next += served;
         if (served == left) { /* the next cost that a tile has */
             dealing = ahead;
+            /* Read a round early, so that a change of cost does not wait for
+             * the shuffle. */
             ahead = spc_shfl(own_class, ++number & 31);
         }
     }

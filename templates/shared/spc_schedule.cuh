@@ -26,7 +26,7 @@ typedef struct spc_schedule {
     spc_u64 filled[SPC_SECTIONS];
     spc_u64 read[SPC_SECTIONS];
     spc_u64 dealt; /* for spc_stream_start_balanced */
-    spc_u64 unused;
+    spc_u64 unused; /* keeps `step` at a multiple of 16 bytes */
     spc_b8 step[SPC_STREAM_STEPS];
 } spc_schedule;
 
@@ -34,6 +34,8 @@ typedef struct spc_schedule {
 SPC_DEVICE void spc_schedule_init(spc_schedule *s, int reading_warps)
 {
     for (int i = 0; i < SPC_SECTIONS; i++) {
+        /* All lanes of a warp arrive, so each one's stores to the ring, or its
+         * loads from it, are ordered before the phase ends. */
         spc_mbar_init(&s->filled[i], 32);
         spc_mbar_init(&s->read[i], 32 * reading_warps);
     }
@@ -52,6 +54,9 @@ SPC_DEVICE void spc_schedule_steps(spc_schedule *s, const spc_map_view *map,
     for (int wanted = SPC_SECTION;; wanted += SPC_SECTION) {
         if (wanted >
             SPC_STREAM_STEPS - (SPC_SECTIONS_AHEAD - 1) * SPC_SECTION) {
+            /* Unrolling up to `wanted` may write four sections more. From here
+             * on these have been written before, so the readers must have left
+             * the oldest one. */
             spc_mbar_wait(&s->read[oldest], parity);
             if (++oldest == SPC_SECTIONS) {
                 oldest = 0;
@@ -65,6 +70,8 @@ SPC_DEVICE void spc_schedule_steps(spc_schedule *s, const spc_map_view *map,
         if (stream.filled < wanted)
             break;
     }
+    /* Readers run ahead of the products and also ask for the section after
+     * the last step. Without this they would wait for ever. */
     spc_mbar_arrive(&s->filled[section]);
 }
 
@@ -79,6 +86,7 @@ SPC_DEVICE spc_b8 spc_read_step(spc_reader *r, spc_schedule *s)
     spc_b8 step;
 
     if (r->place % SPC_SECTION == 0)
+        /* One wait serves the eight steps of a section. */
         spc_mbar_wait(&s->filled[r->place / SPC_SECTION], r->parity);
     step = spc_shared_load8(&s->step[r->place]);
     if (++r->place == SPC_STREAM_STEPS) {

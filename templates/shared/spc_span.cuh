@@ -75,6 +75,8 @@ SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows)
     int place = tiles - 1 + (spc_lane() & 1), there = place < 0;
     if (place >= 0 && place < map->tiles)
         there = spc_load_int(map->tile_order + place) >= 0;
+    /* Lane 0 sees the last expected tile and lane 1 the first -1: the rows are
+     * exact, and one load has answered. */
     if ((spc_ballot(there) & 3u) == 1u)
         return tiles;
 
@@ -94,6 +96,8 @@ SPC_DEVICE int spc_count_tiles(const spc_map_view *map, int tile_rows)
             return low;
         if (low + seen * stride < high)
             high = low + seen * stride;
+        /* The last position that holds a tile is known, so the search continues
+         * after it. */
         low += (seen - 1) * stride + 1;
     }
     return low;
@@ -114,9 +118,10 @@ SPC_DEVICE void spc_span_start(spc_span *s, spc_u8 *ring)
 
 /*
  * The block's share of all units. `blocks` is the number of blocks of input
- * channels. The whole warp calls it. Tiles of one cost form a class, and the table
- * says where a class begins. Lane l has the classes l, l + 32..., and requests all
- * of them at once. A tile without an offset counts like a tile with one.
+ * channels. The whole warp calls it. Tiles of one cost form a class. The table
+ * map->tile_begin has the first tile of each class. Lane l has the classes l,
+ * l + 32..., and requests all of them at once. A tile without an offset counts
+ * like a tile with one.
  */
 SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
                                  int tile_rows, int offsets, int blocks)
@@ -133,6 +138,8 @@ SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
             spc_load4_into((spc_u32 *)begin + w, map->tile_begin + at,
                            at < offsets ? 0 : -1);
     }
+    /* The loads above are under way meanwhile: one trip to memory instead of
+     * two. */
     tiles = spc_count_tiles(map, tile_rows);
     SPC_UNROLL
     for (int w = 0; w < 32; w++) { /* end: of its units, counted over all classes */
@@ -148,6 +155,9 @@ SPC_DEVICE void spc_span_of_grid(spc_span *s, const spc_map_view *map,
     rest = all - share * spc_grid_x(); /* the first blocks have one more */
     first = block * share + (block < rest ? block : rest);
     s->left = share + (block < rest);
+    /* Finds the class with unit number `first`: the first one that ends after
+     * it. Its tiles all have the same number of units, so the tile follows by a
+     * division. */
     int into = first, cost = 1, rank = 0, sought = s->left > 0;
     SPC_UNROLL
     for (int w = 0; w < 32; w++) {
@@ -242,6 +252,7 @@ SPC_DEVICE void spc_span_word(spc_span *s, const spc_map_view *map, int end,
     spc_u32 mask = (spc_u32)spc_shfl((int)s->lane_mask, s->word);
     int before = spc_shfl(s->lane_before, s->word);
     int number = before + spc_popc(mask & ((1u << lane) - 1)); /* of the step */
+    /* The block's units, counted from the first unit of this lane's offset. */
     int from = s->begin - number * blocks, to = end - number * blocks - 1;
     int mine = (mask >> lane & 1) && from < blocks && to >= 0;
     spc_u32 put = spc_ballot(mine);

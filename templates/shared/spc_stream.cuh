@@ -81,6 +81,7 @@ SPC_DEVICE spc_u32 spc_stream_divide(spc_stream *s, int count, int cost)
     spc_u32 mine = 0;
 
     if (s->turn == 0) { /* one tile for each worker */
+        /* Lanes without a worker get a load that is never the least. */
         s->lane_load = lane < s->workers ? cost : 0x3ffffff;
         mine = 1u << s->worker;
         first = s->workers;
@@ -120,6 +121,7 @@ SPC_DEVICE void spc_stream_turn(spc_stream *s, const spc_map_view *map,
                 last_word = w;
         }
     }
+    /* Such a tile has one step, which stores its rows. */
     if (centre < 0 && cost == 0)
         cost = 1;
     s->lane_rank = rank;
@@ -172,6 +174,8 @@ SPC_DEVICE void spc_stream_start_balanced(spc_stream *s, spc_u8 *ring,
                                           spc_u64 *dealt)
 {
     spc_stream_start(s, ring, spc_block_x(), spc_grid_x());
+    /* The first call of spc_stream_turn then sees turn 0 in lane 31 alone,
+     * while spc_balance deals the rest. */
     s->turn = -63;
     s->share = share;
     s->dealt = dealt;
@@ -227,6 +231,7 @@ SPC_DEVICE void spc_stream_next_word(spc_stream *s, const spc_map_view *map,
         mask = spc_load4(map->tile_mask + s->word * map->tiles + rank);
     }
     if (centre >= 0) {
+        /* The centre comes last, in a step of its own. */
         if (s->word == centre / 32)
             mask &= ~(1u << (centre & 31));
         spc_stream_unroll(s, map, mask, at, 0);
@@ -247,6 +252,7 @@ SPC_DEVICE void spc_stream_next_word(spc_stream *s, const spc_map_view *map,
             spc_stream_advance(s, 1);
         }
         s->word = 0;
+        /* The tile is done: the lowest set bit goes. */
         s->mine &= s->mine - 1;
     }
 }

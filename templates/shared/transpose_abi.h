@@ -7,7 +7,7 @@
 #ifndef SPC_TRANSPOSE_ABI_H
 #define SPC_TRANSPOSE_ABI_H
 
-/* A block transposes a square of so many rows and columns. */
+/* Rows and columns of the square that a block transposes. */
 #define SPC_TRANSPOSE_TILE 32
 #define SPC_TRANSPOSE_THREADS 256
 /* One column more than a tile: the threads of a warp, which write a column,

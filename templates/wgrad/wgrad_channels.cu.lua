@@ -145,6 +145,7 @@ SPC_DEVICE int *befores(void) { return firsts() + $(all); }
 /* Where part `part` of `count` pairs begins. */
 SPC_DEVICE int part_begin(int count, int part, int parts)
 {
+    /* The product can exceed 32 bits. */
     return (int)((long long)count * part / parts);
 }
 
@@ -380,6 +381,7 @@ SPC_DEVICE void leave(const float *sums, int part, int k, int piece, const spc_c
 SPC_DEVICE void join_warps(float *sums, int k)
 {
     for (int warp = spc_warp() + 1; warp < $(config.warps) && share_begin(warp) < befores()[k + 1]; warp++) {
+        /* A warp without pairs has stored nothing. */
         if (share_begin(warp) == share_begin(warp + 1))
             continue;
         SPC_UNROLL
@@ -404,6 +406,8 @@ SPC_DEVICE void run_part(int part, int column, const spc_conv_args *args)
         int until = before[k + 1] < end ? before[k + 1] : end;
         add_pairs(sums, k, firsts()[k] + at - before[k], until - at, piece, args);
         join_lanes(sums);
+        /* An earlier warp has the first pairs of this offset and adds these
+         * sums. */
         if (at > before[k]) {
             if (lane_pair() == 0)
                 for (int i = 0; i < $(sums); i++)
@@ -423,6 +427,8 @@ SPC_DEVICE void run_part(int part, int column, const spc_conv_args *args)
     for (int i = 0; i < $(sums); i++)
         sums[i] = 0.0f;
     for (k = warp; k < $(all); k += $(config.warps))
+        /* spc_sum reads every offset of every block, so those without pairs get
+         * zeroes. */
         if (before[k] == before[k + 1])
             leave(sums, part, k, piece, args);
 }

@@ -136,6 +136,7 @@ static void add_pairs(float *sums, const spc_conv_args *args, int begin, int end
     const spc_pairs_view *pairs = &args->pairs;
     float dy[WIDTH];
 %   for r = 0, config.rows - 1 do
+    /* A constant number of rows keeps the sums in registers. */
     int c$(r) = ci + $(r) < CIN ? ci + $(r) : CIN - 1;
 %     for v = 0, config.vectors - 1 do
     spc_vector s$(r)_$(v) = {0};

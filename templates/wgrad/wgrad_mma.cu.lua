@@ -225,6 +225,7 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
 % if problem.bias == 1 then
     if (l->numbers.k == $(problem.offsets)) {
         in = 0;
+        /* A bias has every output row as a pair, and no inputs. */
         out = args->map.order;
     }
 % end
@@ -234,6 +235,8 @@ SPC_DEVICE void load_numbers(loader *l, const spc_conv_args *args)
         int pair = l->numbers.pair + item % $(config.pairs);
         const int *from = item / $(config.pairs) ? out : in;
         if ($(2 * config.pairs % threads ~= 0 and "item < " .. 2 * config.pairs .. " && " or "")pair < l->numbers.end$(problem.bias == 1 and " && from != 0" or ""))
+            /* Numbers are copied 4 bytes at a time, because the pairs of an
+             * offset begin anywhere. */
             spc_copy_async4(to + item, from + pair, 4);
     }
     advance(&l->numbers, l->last, args);
@@ -323,6 +326,8 @@ SPC_DEVICE void multiply_pairs(float *acc, const spc_u8 *x, const spc_u8 *y, int
     y += (pair + low * 8 + r) * $(y_pitch) + (warp_out() + high * 8) * 2;
     SPC_UNROLL
     for (int i = 0; i < $(tm); i++)
+        /* Rows are pairs here, and a product needs them along k, so both
+         * operands are transposed as they are read. */
         spc_ldmatrix4_trans(a[i], x + i * 32);
     SPC_UNROLL
     for (int j = 0; j < $(tn); j += 2) {
@@ -515,6 +520,7 @@ SPC_DEVICE void run_share(loader *l, int share, int block, const spc_conv_args *
          * warps have finished with the stage that is loaded next. */
         spc_copy_wait($(config.stages - 2));
 % if wide then
+        /* wgmma does not see the copies otherwise. */
         spc_fence_async();
         spc_sync_block();
         multiply(acc, stage);
@@ -527,8 +533,11 @@ SPC_DEVICE void run_share(loader *l, int share, int block, const spc_conv_args *
 % end
         stage = stage == $(config.stages - 1) ? 0 : stage + 1;
         if (++tile == l->last || tile == tiles[k + 1]) {
+            /* The share's sum of this offset is complete. Each slot share + k
+             * has one writer, so nothing is cleared or added here. */
             leave(acc, sum_at(args, share + k, block));
             clear(acc);
+            /* Offsets without pairs have no tiles. */
             while (tile < l->last && tiles[k + 1] <= tile)
                 k++;
         }
@@ -577,6 +586,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
         float some[4];
         SPC_UNROLL
         for (int i = 0; i < 4; i++)
+            /* Four loads are under way before the first is added. */
             some[i] = first + i * 4 < end ? sum_at(args, first + i * 4 + k, block)[at] : 0.0f;
         SPC_UNROLL
         for (int i = 0; i < 4; i++)

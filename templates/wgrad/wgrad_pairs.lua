@@ -128,6 +128,7 @@ SPC_DEVICE void number_tiles(int *tiles, const spc_conv_args *args)
             if (k == $(problem.offsets - 1))
                 tiles[$(2 * all + 1)] = pair + count;
             count = (count + $(config.pairs - 1)) / $(config.pairs);
+            /* A prefix sum over the lanes gives each offset its first tile. */
             int upto = count;
             for (int by = 1; by < 32; by *= 2) {
                 int below = spc_shfl_up(upto, by);
@@ -156,6 +157,7 @@ SPC_DEVICE int shares_of(int grid, int all)
 /* The first tile of a share. */
 SPC_DEVICE int share_begin(int all, int share, int shares)
 {
+    /* The product can exceed 32 bits. */
     return (int)((long long)all * share / shares);
 }
 
@@ -164,6 +166,8 @@ SPC_DEVICE int share_of(int all, int tile, int shares)
 {
     int share = (int)((long long)tile * shares / all);
 
+    /* The division above rounds, and so does share_begin. The loops correct the
+     * guess. */
     while (share > 0 && share_begin(all, share, shares) > tile)
         share--;
     while (share_begin(all, share + 1, shares) <= tile)
@@ -174,6 +178,7 @@ SPC_DEVICE int share_of(int all, int tile, int shares)
 /* Stores what spc_sum reads. */
 SPC_DEVICE void leave_header(const int *tiles, int shares, int *header)
 {
+    /* All blocks would write the same. */
     if (spc_block_x() > 0)
         return;
     for (int k = spc_thread(); k < $(all); k += $(threads)) {

@@ -333,6 +333,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
     if (spc_block_x() == 0 && spc_thread() == 0)
         *(int *)args->workspace = spc_grid_x();
     for (int i = 0; i < $(config.stages - 1); i++)
+        /* The ring begins with steps that do not exist. */
         slots |= 7u << 3 * i;
     SPC_ROLLED
     for (;;) {
@@ -349,6 +350,7 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(threads), $(config.blocks))
         spc_copy_wait($(config.stages - 1));
         stage = stage == $(config.stages - 1) ? 0 : stage + 1;
         spc_sync_warp();
+        /* Each case has its own sums, because registers cannot be indexed. */
         switch (slots & 7) {
 % for k = 0, slots - 1 do
         case $(k):

@@ -175,6 +175,7 @@ SPC_DEVICE int parts_of(const spc_conv_args *args)
 {
     int parts = spc_grid_x() / $(config.shares);
 
+    /* A part without tiles would only add zeroes. */
     parts = parts < args->map.tiles ? parts : args->map.tiles;
     return parts > 0 ? parts : 1;
 }
@@ -243,6 +244,8 @@ SPC_DEVICE void next_tile(walk *w, const spc_conv_args *args)
                 return;
             }
         }
+        /* Tiles without a block of this share are skipped by all warps alike,
+         * so that loaders and multipliers count the same tiles. */
         spc_u32 left = spc_ballot(w->lane_have != 0) >> (w->turn & 31);
         if (left != 0) {
             w->turn += spc_ffs(left) - 1;
@@ -261,6 +264,7 @@ SPC_DEVICE void first_tile(walk *w, int number, int parts, const spc_conv_args *
     w->it.part = number / $(config.shares);
     w->it.parts = parts;
     w->turn = -1;
+    /* At the end of the previous item next_tile counted one tile too many. */
     w->tiles--;
     w->have = 0;
     next_tile(w, args);
@@ -298,6 +302,8 @@ SPC_DEVICE void open_stages(void)
 {
     if (spc_thread() == 0) {
         for (int i = 0; i < $(all_stages); i++) {
+            /* The lanes of one loading warp fill a stage. Those of x are read
+             * by the four warps of a warpgroup, those of dy by all. */
             spc_mbar_init(full_barrier(i), 32);
             spc_mbar_init(empty_barrier(i), i < $(x_stages) ? 4 : $(consumers));
         }
@@ -372,6 +378,7 @@ SPC_DEVICE void find_step(step *s, loader *l, int which, const spc_conv_args *ar
     SPC_UNROLL
     for (int item = spc_lane(); item < $(per * rows // 4); item += 32) {
         int j = item / $(rows // 4), piece = item % $(rows // 4);
+        /* Step 0 is dy, whose rows are the outputs of the tile. */
         int k = i > 0 ? offset_of(block_of(i - 1, l->w.it.share) * $(per) + j) : j == 0 ? 0 : -1;
         const int *from = i > 0 ? args->map.index + (long long)k * args->map.rows_padded : args->map.order;
         if (k >= 0)
@@ -391,6 +398,8 @@ SPC_DEVICE void find_step(step *s, loader *l, int which, const spc_conv_args *ar
         from = (const spc_u8 *)spc_base(from);
         SPC_UNROLL
         for (int j = 0; j < $(lane_rows); j++)
+            /* Row 4 * j changes the swizzle of 128-byte rows by 4 pieces, 64
+             * bytes, for odd j. */
             $(copy)(spc_shared() + (at ^ (j & 1) * 64) + j * 512, from + (long long)row[j] * $(pitch), row[j]);
 %end
 %
@@ -399,6 +408,7 @@ SPC_DEVICE void copy_step(const step *s, const loader *l, int which, const spc_c
     int piece = spc_lane() & 7;
     int at = s->stage * $(stage_size) + (spc_lane() >> 3) * 128 + (piece ^ spc_lane() >> 3) * 16;
 
+    /* The oldest group, the numbers of this step, has arrived. */
     spc_copy_wait($(known - 1));
     spc_sync_warp();
     spc_mbar_wait(empty_barrier(s->stage), s->parity ^ 1);
@@ -631,6 +641,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
         anew[spc_thread()] = 0;
     spc_depend_wait();
     spc_depend_launch();
+    /* The grid of the previous kernel decided it. */
     int parts = *(const int *)args->workspace;
 % write_add_shares("spc_thread() / 16", "parts", 16, 9, "sum_at(args, other, spc_block_x()) + at")
     SPC_UNROLL
@@ -642,6 +653,7 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
         float whole = 0.0f;
         for (int way = 0; way < 16; way++)
             whole += sums[way * 64 + spc_thread()];
+        /* True for an infinity or NaN only. */
         if (place >= 0 && whole - whole != 0.0f)
             spc_atomic_or((spc_u32 *)anew + spc_thread() / 32, 1u << spc_lane());
         else if (place >= 0)
@@ -650,6 +662,8 @@ SPC_KERNEL(spc_sum, spc_conv_args, 256, 1)
     spc_sync_block();
     SPC_ROLLED
     for (int word = 0; word < 2; word++) {
+        /* All threads walk the same list, because each sum takes the whole
+         * block. */
         SPC_ROLLED
         for (spc_u32 left = (spc_u32)anew[word]; left != 0; left &= left - 1) {
             long long place = place_of(spc_block_x(), first + word * 32 + spc_ffs(left) - 1);

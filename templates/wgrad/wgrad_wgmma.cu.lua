@@ -238,11 +238,14 @@ SPC_DEVICE int load_next(loader *l, int number, const spc_conv_args *args)
 
     SPC_UNROLL
     for (int i = 0; i < $(ceil_div(rows * x_there, 32)); i++)
+        /* Lanes hand each other the row numbers before the next one is loaded
+         * into the same register. */
         x_row[i] = spc_shfl(number, $(row_of_item(x_there)));
     SPC_UNROLL
     for (int i = 0; i < $(ceil_div(rows * y_there, 32)); i++)
         y_row[i] = spc_shfl(number, $(rows) + $(row_of_item(y_there)));
     number = load_number(l, args);
+    /* The number above is under way meanwhile. */
     spc_mbar_wait(empty_barrier(l->stage), l->parity);
     if (left >= $(rows)) {
 % write_side("x", "in", true)
@@ -303,6 +306,8 @@ SPC_DEVICE void load_shares(int tiles, int shares, const spc_conv_args *args)
     loader l;
 
     l.stage = 0;
+    /* A new barrier counts as having completed a phase of parity 1: all stages
+     * are empty. */
     l.parity = 1;
     for (int item = spc_block_x(); item < shares * $(blocks); item += spc_grid_x()) {
         int share = item / $(blocks);
@@ -421,6 +426,8 @@ SPC_DEVICE void open_ring(void)
 {
     if (spc_thread() == 0) {
         for (int i = 0; i < $(config.stages); i++) {
+            /* Each loading lane arrives with its own copies, and each
+             * multiplying warp hands a stage back once. */
             spc_mbar_init(full_barrier(i), $(config.loaders * 32));
             spc_mbar_init(empty_barrier(i), $(consumers));
         }
@@ -441,6 +448,8 @@ SPC_KERNEL(spc_conv, spc_conv_args, $(block), $(config.blocks))
 % end
         spc_depend_wait();
         spc_depend_launch();
+        /* The workspace may still be read by the previous kernel, so this comes
+         * after the wait. */
         leave_header(tiles, shares, (int *)args->workspace);
         multiply_shares(tiles[$(all)], shares, args);
     } else {
