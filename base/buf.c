@@ -15,6 +15,7 @@ static bool reserve(spc__buf *buf, size_t more)
 {
     if (buf->failed)
         return false;
+    /* Half of the range, so that doubling the capacity cannot overflow. */
     if (more >= SIZE_MAX / 2 - buf->length) {
         buf->failed = true;
         return false;
@@ -110,6 +111,7 @@ char *spc__buf_detach(spc__buf *buf)
 {
     char *data = NULL;
 
+    /* An empty buffer has no memory yet, and the caller expects a text. */
     if (reserve(buf, 0)) {
         data = buf->data;
         data[buf->length] = '\0';

@@ -78,6 +78,7 @@ static void begin(spc__json *json, const char *key)
 {
     if (json->need_comma)
         spc__buf_append(json->out, ",", 1);
+    /* Values outside of all brackets are documents of their own. */
     json->need_comma = json->depth > 0;
     if (key != NULL) {
         quote(json->out, key);

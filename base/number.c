@@ -68,6 +68,8 @@ bool spc__number_read(double *out, const char *text)
 void spc__number_print(char *out, size_t bytes, int digits, double value)
 {
     locale_t plain = plain_locale();
+    /* Of this thread alone. The host's locale may write a comma for the
+     * point. */
     locale_t before = uselocale(plain);
 
     snprintf(out, bytes, "%.*g", digits, value);
@@ -100,6 +102,7 @@ void spc__number_print_float(char *out, size_t bytes, int digits, float value)
 void spc__number_print_word(char *out, size_t bytes, int digits, float value)
 {
     spc__number_print_float(out, bytes, digits, value);
+    /* An attribute's value may not have a plus. */
     char *plus = strchr(out, '+');
     if (plus != NULL)
         memmove(plus, plus + 1, strlen(plus));

@@ -177,6 +177,7 @@ spc_status spc__overwrite_check(const char *path, const void *start,
         return status;
     if (start != NULL)
         kind = kind_of(start, bytes < START_BYTES ? bytes : START_BYTES);
+    /* Before the content is known, only a database is refused. */
     if (kind == NULL ? !is_database(there)
                      : strcmp(kind->name, there->name) == 0)
         return SPC_OK;

@@ -105,6 +105,7 @@ void spc__sha256_update(spc__sha256 *sha, const void *data, size_t bytes)
     while (bytes > 0) {
         size_t filled = (size_t)(sha->bytes % 64);
         size_t take = bytes < 64 - filled ? bytes : 64 - filled;
+        /* Whole blocks are read in place, without a copy. */
         if (take == 64)
             compress(sha->state, next);
         else
@@ -119,6 +120,8 @@ void spc__sha256_update(spc__sha256 *sha, const void *data, size_t bytes)
 
 void spc__sha256_field(spc__sha256 *sha, const void *data, size_t bytes)
 {
+    /* The length comes first, so that bytes that move from one field to the
+     * next change the digest. */
     unsigned char prefix[8];
     for (int i = 0; i < 8; i++)
         prefix[i] = (unsigned char)((uint64_t)bytes >> (8 * i));
@@ -135,6 +138,8 @@ void spc__sha256_final(spc__sha256 *sha, unsigned char out[SPC__SHA256_BYTES])
     for (int i = 0; i < 8; i++)
         tail[i] = (unsigned char)(bits >> (56 - 8 * i));
     size_t filled = (size_t)(sha->bytes % 64);
+    /* The length takes the last 8 bytes of a block. If they do not fit, another
+     * block follows. */
     spc__sha256_update(sha, padding, filled < 56 ? 56 - filled : 120 - filled);
     spc__sha256_update(sha, tail, sizeof(tail));
     for (int i = 0; i < SPC__SHA256_BYTES; i++)

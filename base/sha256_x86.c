@@ -39,6 +39,7 @@ FAST static __m128i extend(const __m128i words[4], int i)
 
 FAST static void rounds(__m128i *abef, __m128i *cdgh, const void *block)
 {
+    /* The algorithm reads big-endian words. */
     const __m128i reverse =
         _mm_set_epi64x(0x0c0d0e0f08090a0b, 0x0405060700010203);
     __m128i words[4];

@@ -52,6 +52,8 @@ int spc__edits(const char *word, const char *known)
     for (int j = 0; j <= columns; j++)
         row[j] = j;
     for (int i = 1; word[i - 1] != '\0'; i++) {
+        /* The entry up and to the left, which the loop is about to
+         * overwrite. */
         int diagonal = row[0];
         row[0] = i;
         for (int j = 1; j <= columns; j++) {
@@ -70,6 +72,8 @@ const char *spc__meant(const char *word, const char *const *names)
 
     for (; *names != NULL; names++) {
         int edits = spc__edits(word, *names);
+        /* A suggestion must share a letter with the word: "ab" is two edits
+         * from every word of two letters. */
         if (edits < fewest && edits < most(strlen(word), strlen(*names))) {
             best = *names;
             fewest = edits;
@@ -132,7 +136,9 @@ spc_status spc__fail_unknown(spc_error *error, const char *what, spc__span word,
     if (names[0] == NULL)
         return spc__fail(error, SPC_EINVAL, "unknown %s '%.*s': none exist",
                          what, SPC__SPAN(word));
+    /* A long word is cut, so that the message keeps room for the names. */
     snprintf(bare, sizeof(bare), "%.*s", SPC__SPAN(word));
+    /* A synonym is certain, while a similar word is a guess. */
     const char *near = known_synonym(names, bare);
     if (near == NULL)
         near = spc__meant(bare, names);

@@ -21,6 +21,7 @@ spc__span spc__scan_part(spc__span *rest, char stop)
     const char *end = memchr(rest->at, stop, rest->length);
     spc__span part = *rest;
 
+    /* NULL marks the end, since an empty last part ("a,") is a part as well. */
     *rest = (spc__span){NULL, 0};
     if (end == NULL)
         return part;
@@ -64,6 +65,7 @@ bool spc__scan_unsigned(uint64_t *out, spc__span span, uint64_t most)
 
     for (size_t i = 0; i < span.length; i++) {
         unsigned digit = (unsigned)(span.at[i] - '0');
+        /* Tested before the product is formed, so that nothing overflows. */
         if (digit > 9 || value > (most - digit) / 10 || digit > most)
             return false;
         value = value * 10 + digit;
@@ -79,6 +81,7 @@ bool spc__scan_integer(int64_t *out, spc__span span, int64_t least,
     spc__span digits = {span.at + minus, span.length - minus};
     uint64_t value;
 
+    /* One more for a minus: INT64_MIN has no positive counterpart. */
     if (!spc__scan_unsigned(&value, digits, (uint64_t)INT64_MAX + minus))
         return false;
     *out = (int64_t)(minus ? -value : value); /* also of INT64_MIN */
@@ -123,6 +126,7 @@ bool spc__scan_axes(int out[3], spc__span span, int64_t least, int64_t most)
 
 bool spc__scan_real(double *out, spc__span span)
 {
+    /* strtod() needs a final zero, which a span does not have. */
     char text[64];
 
     if (span.length >= sizeof(text))

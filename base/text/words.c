@@ -68,6 +68,7 @@ static spc_status read_name(void *field, const spc__word *word, spc__span value,
     const char *what = word->what != NULL ? word->what : word->name;
     int first = (int)word->least, index;
 
+    /* The first names may have no word, such as a default. */
     if ((index = spc__name_find(word->names + first, value)) < 0)
         return spc__fail_unknown(error, what, value, word->names + first);
     index += first;
@@ -121,6 +122,7 @@ spc_status spc__word_list_next(spc__span *out, const char *text,
                          "an empty word at position %zu: words are separated "
                          "by one comma, with none at the end",
                          position);
+    /* Only the name: the value may be a list of offsets of any length. */
     if (name.length > MOST_NAME)
         return spc__fail(error, SPC_EINVAL,
                          "the word '%.20s...' at position %zu is too long",
@@ -171,6 +173,8 @@ static spc_status read_word(void *out, spc__word_list *words, spc__span text,
     if (value.at == NULL)
         return spc__fail(error, SPC_EINVAL, "'%s' needs a value, as in %s=%s",
                          word->name, word->name, word->example);
+    /* Numbers rows and not names: one name may have several rows for different
+     * kinds of text. */
     uint64_t bit = (uint64_t)1 << (word - words->table);
     if (words->seen & bit)
         return spc__fail(error, SPC_EINVAL, "'%s' is given twice", word->name);

@@ -17,6 +17,7 @@
 spc_status spc__net_check_tensor(const spc_net *net, int tensor,
                                  const char *what, spc_error *error)
 {
+    /* A pooling's indices are no features: only an un-pooling reads them. */
     if (tensor >= 0 && tensor < net->tensor_count)
         return !net->tensors[tensor].index
                    ? SPC_OK
@@ -160,6 +161,7 @@ static spc_status share(spc__net_node *node, spc_net *net, int first,
 /* "layer7" for the seventh layer, unless that name is taken. */
 static void make_name(char *out, size_t bytes, const spc_net *net)
 {
+    /* A caller may have given a name of this form to another layer. */
     int number = net->node_count + 1;
 
     do
@@ -192,6 +194,7 @@ spc_status spc__net_add_node(spc_net *net, spc_tensor *out, spc__net_node *node,
 
     if (nodes != NULL) {
         net->nodes = nodes;
+        /* The number that the node gets below, if the tensor can be added. */
         tensor->node = net->node_count;
         node->out = spc__net_add_tensor(net, tensor, error);
     }
@@ -214,6 +217,8 @@ static void drop_unused(spc_net *net)
     for (int i = 0; i < net->tensor_count; i++)
         if (net->tensors[i].set >= sets)
             sets = net->tensors[i].set + 1;
+    /* Layers find their sets and maps before their other checks, so a refused
+     * layer may leave some that no other layer uses. */
     for (int i = 0; i < net->node_count; i++)
         if (net->nodes[i].map >= maps)
             maps = net->nodes[i].map + 1;

@@ -53,6 +53,8 @@ static spc_status find_back(int *to, spc_net *net, spc_geometry *g, int in,
     *to = at == SPC_NO_TENSOR ? set->from[0] : net->tensors[at].set;
     if ((status = complete_shape(g, &net->sets[*to], error)) != SPC_OK)
         return status;
+    /* The way back exists only if this geometry, forwards, gives the set of the
+     * inputs. */
     spc__net_outputs_of(&outputs, net, *to, g);
     if (set->kind != SPC__NET_OUTPUTS || !spc__net_set_equal(set, &outputs))
         return spc__fail(error, SPC_EINVAL,
@@ -94,6 +96,7 @@ spc_status spc__net_find_place(int *to, int *map, spc_net *net, spc_geometry *g,
                 status = SPC_ENOMEM;
         }
     }
+    /* Checked after the shape is complete, since the shape is a part of it. */
     if (status != SPC_OK || (status = spc_geometry_check(g, error)) != SPC_OK)
         return status;
     made.to = *to;

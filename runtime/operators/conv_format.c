@@ -30,6 +30,8 @@ static size_t format_word(char *out, size_t bytes, size_t length,
     if (axes[0] == otherwise && axes[1] == otherwise && axes[2] == otherwise)
         return length;
     format_axes(text, axes);
+    /* Like snprintf(): the length counts text that did not fit, and nothing is
+     * written past the end. */
     return length + (size_t)snprintf(out + (length < bytes ? length : bytes),
                                      length < bytes ? bytes - length : 0,
                                      ",%s=%s", name, text);
@@ -114,6 +116,7 @@ int spc_conv_format(char *out, size_t bytes, const spc_conv *conv)
         return snprintf(out, bytes, "%s", "");
     spc__epilogue_format(epilogue, sizeof(epilogue), conv);
     layer = *conv;
+    /* Exchanging twice gives the layer that this is the gradient of. */
     if (conv->pass == SPC_DGRAD)
         spc__conv_exchange(&layer);
     conv = &layer;

@@ -78,6 +78,7 @@ int spc__operator_only_rule(spc_operator op)
     unsigned rules = spc__conv_row_of(op)->rules;
     int rule = 0;
 
+    /* More than one bit: the operator has several rules. */
     if ((rules & (rules - 1)) != 0)
         return -1;
     while (rules >> rule != 1)
@@ -93,6 +94,7 @@ static spc_status read_operator(spc_conv *conv, spc__word_list *text,
     for (int op = 0; op < SPC__CONVS; op++)
         names[op] = spc__conv_row_of((spc_operator)op)->word;
     int index = spc__name_find(names, word);
+    /* The text has words but no operator, which is a common mistake. */
     if (index < 0 && memchr(word.at, '=', word.length) != NULL)
         return spc__fail(error, SPC_EINVAL,
                          "a layer begins with its operator, as in "
@@ -139,6 +141,7 @@ static spc_status check_radius(const spc_conv *conv, spc__word_list *text,
     if (conv->geometry.rule != SPC_RULE_RADIUS ||
         spc__word_list_has(text, "radius"))
         return SPC_OK;
+    /* An operator that cannot have the rule radius has its own message. */
     if ((status = spc__operator_check(conv, error)) != SPC_OK)
         return status;
     text->example = spc__conv_row_of(SPC_POINTS)->example;
@@ -172,6 +175,8 @@ static spc_status read_layer(spc_conv *out, const char *text, spc_error *error)
         status = spc__word_list_read(out, &list, text, rest, error);
     if (status == SPC_OK)
         status = check_words(out, &list, error);
+    /* Texts describe the forward layer, and spc__pass_read() turns it into its
+     * gradient. */
     if (status == SPC_OK)
         status = spc__pass_read(out, error);
     return status == SPC_OK ? spc_conv_check(out, error) : status;

@@ -64,6 +64,7 @@ spc_status spc_feature_check(const spc_feature *feature, spc_error *error)
 {
     spc_status status = spc__need(error, __func__, "feature", feature, NULL);
 
+    /* The operator is checked first: it is an index of the table below. */
     if (status != SPC_OK || (status = check_enums(feature, error)) != SPC_OK ||
         (status = spc__feature_check_range(
              "c", feature->channels, 1, SPC__CHANNELS_MOST, error)) != SPC_OK ||
@@ -79,6 +80,7 @@ spc_status spc_feature_check(const spc_feature *feature, spc_error *error)
 
 void spc__feature_set_activation(spc__attrs *out, const spc_feature *f)
 {
+    /* Gradients have no activation, and their kernels no such parameter. */
     if (f->pass == SPC_FORWARD)
         spc__attrs_set_text(out, "act", spc__activation_names[f->activation]);
 }

@@ -15,6 +15,8 @@ size_t spc__feature_natural(const spc_feature *f, int64_t elements)
 {
     size_t bytes = (size_t)elements * spc__dtype_of(f->dtype)->bytes, at = 16;
 
+    /* The largest power of two, up to 16, that divides a row: a thread then
+     * never loads across two rows. */
     while (bytes % at != 0)
         at /= 2;
     return at;
@@ -109,6 +111,7 @@ void spc__feature_room_of(spc__feature_room *out, const spc_feature *f,
 
     if (row->arrays != NULL)
         row->arrays(&arrays, f, s);
+    /* The arrays follow each other in this order: parts, moments, cells. */
     out->moments = padded(arrays.parts);
     out->cells = out->moments + padded(arrays.moments);
     out->cells_bytes = padded(arrays.cells);

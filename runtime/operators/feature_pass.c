@@ -38,6 +38,7 @@ void spc__feature_mirror(spc_geometry *geometry)
 {
     spc_conv conv = SPC_CONV_INIT;
 
+    /* A submanifold layer, whose exchange mirrors the geometry. */
     conv.geometry = *geometry;
     spc__conv_exchange(&conv);
     *geometry = conv.geometry;
@@ -62,6 +63,7 @@ spc_status spc_feature_pass(spc_feature *out, const spc_feature *layer,
         (status = spc_feature_check(layer, error)) != SPC_OK ||
         (pass != SPC_FORWARD && (status = check_layer(layer, error)) != SPC_OK))
         return status;
+    /* A copy, as `out` and `layer` may be the same. */
     spc_feature made = *layer;
     made.pass = pass;
     const spc__feature_row *row = spc__feature_row_of(layer->op);

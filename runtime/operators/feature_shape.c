@@ -121,6 +121,8 @@ int64_t spc__feature_inputs(const spc_feature *f)
 
 int64_t spc__feature_outputs(const spc_feature *f)
 {
+    /* Elements of a gradient of parameters are summed one by one and not in
+     * pieces. */
     if (is_gradient(f))
         return f->pass == SPC_WGRAD ? 1 : f->channels;
     return forward_outputs(f);
@@ -134,6 +136,7 @@ spc_dtype spc__feature_out_dtype(const spc_feature *f)
 
 int64_t spc_feature_elements_in(const spc_feature *f)
 {
+    /* A public function: an invalid operator could divide by 0 below. */
     if (spc_feature_check(f, NULL) != SPC_OK)
         return 0;
     return is_gradient(f) && row_of(f)->planes ? volume(f)
@@ -144,6 +147,7 @@ int64_t spc_feature_elements_out(const spc_feature *f)
 {
     if (spc_feature_check(f, NULL) != SPC_OK)
         return 0;
+    /* Scale and shift, one after the other. */
     if (f->pass == SPC_WGRAD)
         return (spc__feature_is_of_add(f) ? 1 : 2) * (int64_t)f->channels;
     return !is_gradient(f) && row_of(f)->planes ? volume(f)

@@ -20,6 +20,7 @@ static spc__operand matrix(const char *name, spc_dtype dtype, int64_t rows,
                         .alignment = 16}; /* kernels load 16 bytes at a time */
 
     out.dense_bytes = (size_t)rows * (size_t)columns * element;
+    /* The last row needs no gap after it. */
     if (rows > 0)
         out.bytes = ((size_t)(rows - 1) * (size_t)out.pitch + (size_t)columns) *
                     element;
@@ -59,6 +60,8 @@ static void set_gradient(spc__operand out[SPC_OPERANDS], const spc_conv *conv,
     out[SPC_OPERAND_WEIGHTS] = conv->accumulate
                                    ? gradient("weights", conv)
                                    : matrix("weights", conv->dtype, 0, 0, 0);
+    /* A gradient reads no weights. With `accumulate`, this operand is the
+     * gradient to add to, which may be the output itself. */
     out[SPC_OPERAND_WEIGHTS].present = out[SPC_OPERAND_WEIGHTS].in_place =
         conv->accumulate;
     out[SPC_OPERAND_BIAS] = vector("bias", false, conv->cout);

@@ -252,6 +252,8 @@ static spc_status take_part(int64_t i, const void *data, size_t bytes,
     opening *o = payload;
     part p;
 
+    /* The size is checked before anything is decoded: the data come from a
+     * file. */
     if (!find_part(&p, o->arrays, o->count, i) ||
         bytes != (size_t)p.count * spc__dtype_of(p.array->dtype)->bytes)
         return spc__fail(
@@ -260,6 +262,7 @@ static spc_status take_part(int64_t i, const void *data, size_t bytes,
             (long long)i);
     float **to = &o->net->nodes[p.array->node].params[p.array->param];
     size_t whole = (size_t)p.array->count * sizeof(float);
+    /* The whole array is allocated by its first part. */
     if (*to == NULL && (*to = malloc(whole)) == NULL)
         return spc__fail_memory(error, whole);
     spc__dtype_of(p.array->dtype)->decode(*to + p.first, data, (size_t)p.count);

@@ -82,6 +82,7 @@ spc_status spc__net_arrays(spc__net_array **out, int *count, const spc_net *net,
     *count = 0;
     if (arrays == NULL)
         return spc__fail_memory(error, room * sizeof(*arrays));
+    /* In the order of nodes, which a reader relies on. */
     for (int n = 0; n < net->node_count && status == SPC_OK; n++)
         for (int j = 0; j < SPC__NET_PARAMS && status == SPC_OK; j++)
             if (spc__net_owns(net, n, j))
@@ -98,6 +99,7 @@ spc_status spc__net_arrays(spc__net_array **out, int *count, const spc_net *net,
 static void write_name(spc__buf *out, const char *name)
 {
     spc__buf_puts(out, "\t");
+    /* Tabs and newlines separate fields and lines. */
     for (; name != NULL && *name != '\0'; name++)
         if ((unsigned char)*name < ' ' || *name == '%')
             spc__buf_printf(out, "%%%02X", (unsigned char)*name);
@@ -123,6 +125,7 @@ static int find_at(const spc_net *net, const spc__net_node *node)
 {
     int set = net->tensors[node->out].set;
 
+    /* Any tensor of the set will do, as the layer only needs its set. */
     for (int i = 0; i < node->out; i++)
         if (net->tensors[i].set == set && !net->tensors[i].dense)
             return i;
@@ -183,10 +186,13 @@ static void write_conv(spc__buf *out, const spc_net *net,
     char text[LAYER_BYTES];
     spc_conv plain = node->conv;
 
+    /* The list has a field of its own, without the limits of a layer's text. */
     plain.geometry.offset_count = 0;
     for (int a = 0; a < 3; a++)
         if (spc__geometry_derives_by_list(&node->conv.geometry))
             plain.geometry.kernel[a] = 1;
+    /* The text describes the network before it was quantised; the lines "whole"
+     * name the tensors that became integers. */
     spc__net_unquantised(&plain);
     spc_conv_format(text, sizeof(text), &plain);
     spc__buf_puts(out, "conv");
