@@ -76,6 +76,7 @@ static spc_status check_row(const spc__code_wanted *wanted,
         return spc__layer_fail(layer, SQLITE_CORRUPT, "read", error);
     if (wanted->target != NULL && strcmp(target, wanted->target) != 0)
         return fail_other(wanted, layer, target, wanted->target, error);
+    /* Code without an identity is accepted by its key alone. */
     if (wanted->identity != NULL && identity[0] != '\0' &&
         strcmp(identity, wanted->identity) != 0)
         return fail_other(wanted, layer, identity, wanted->identity, error);
@@ -227,6 +228,7 @@ spc__cache_put_artefact(spc__cache *cache, const char *key, const char *target,
     spc__bind_text(stmt, 4, spc__buf_text(&cache->launch_text));
     spc__bind_text(stmt, 5, spc__buf_text(&cache->resources_text));
     spc__bind_text(stmt, 6, digest);
+    /* NULL would be stored as NULL and not as an empty value. */
     sqlite3_bind_blob64(stmt, 7, bytes > 0 ? code : "", bytes, SQLITE_STATIC);
     status = spc__layer_run(layer, stmt, error);
     if (status == SPC_OK)

@@ -159,6 +159,8 @@ static spc_status prune_locked(spc__layer *layer, const spc__prune *what,
                {what->losers, losers},
                {true, spc__prune_orphans}};
     int64_t released = 0;
+    /* Records whose digests match again must not be deleted by the next
+     * step. */
     spc_status status = spc__prune_run(layer, release, 0, &released, error);
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++)
@@ -178,6 +180,7 @@ spc_status spc__cache_prune(spc__cache *cache, const spc__prune *what,
     *removed = 0;
     if (status != SPC_OK)
         return status;
+    /* The function exists only while `what` does. */
     sqlite3_create_function(layer->db, "spc_stale", 2, SQLITE_UTF8,
                             (void *)what, ask_stale, NULL, NULL);
     status = spc__layer_begin(layer, error);
@@ -186,6 +189,7 @@ spc_status spc__cache_prune(spc__cache *cache, const spc__prune *what,
             layer, prune_locked(layer, what, removed, error), error);
     sqlite3_create_function(layer->db, "spc_stale", 2, SQLITE_UTF8, NULL, NULL,
                             NULL, NULL);
+    /* VACUUM cannot run inside a transaction. */
     return status == SPC_OK ? spc__layer_execute(layer, shrink, "shrink", error)
                             : status;
 }
@@ -362,6 +366,7 @@ bool spc__choose_next(spc__layer *layer, int64_t problem)
 
     if (!layer->writable)
         return false;
+    /* A look-up must not wait for another writer. */
     sqlite3_busy_timeout(layer->db, 0);
     if (spc__layer_begin(layer, NULL) == SPC_OK)
         status =

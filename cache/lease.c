@@ -28,6 +28,7 @@ static unsigned long long start_of(long pid)
         return 0;
     text[fread(text, 1, sizeof(text) - 1, file)] = '\0';
     fclose(file);
+    /* The last bracket ends the name, whatever is in it. */
     const char *at = strrchr(text, ')');
     for (int i = 0; i < BEFORE && at != NULL; i++)
         at = strchr(at + 1, ' ');
@@ -89,9 +90,11 @@ static bool has_ended(const char *owner)
     if (theirs == NULL || pid <= 0 || space[0] == '\0' ||
         strcmp(theirs + 1, space) != 0)
         return false;
+    /* Signal 0 only asks. EPERM means that the process exists. */
     if (kill((pid_t)pid, 0) != 0 && errno == ESRCH)
         return true;
     unsigned long long now = start_of(pid);
+    /* The number may belong to a newer process. */
     return now != 0 && strtoull(start, NULL, 10) != now;
 }
 
@@ -132,6 +135,7 @@ static spc_status find_owner(char owner[SPC__LEASE_OWNER], spc__layer *layer,
     if (row && is_in_force(sqlite3_column_int64(stmt, 1), seconds))
         spc__column_text(owner, SPC__LEASE_OWNER, stmt, 0);
     sqlite3_finalize(stmt);
+    /* A process may renew its own lease. */
     if (strcmp(owner, self) == 0 || has_ended(owner))
         owner[0] = '\0';
     return status;
@@ -174,6 +178,7 @@ spc_status spc__lease_take(bool *taken, char holder[SPC__LEASE_OWNER],
         snprintf(holder, SPC__LEASE_OWNER, "%.*s", (int)strcspn(owner, " "),
                  owner);
     status = spc__layer_end(layer, status, error);
+    /* Another process sees the lease only after the commit. */
     *taken = *taken && status == SPC_OK;
     return status;
 }

@@ -75,6 +75,7 @@ static void configure(sqlite3 *db)
 
 static void layer_close(spc__layer *layer)
 {
+    /* SQLite keeps a file open while it has statements. */
     for (int i = 0; i < SPC__SQL_COUNT; i++) {
         sqlite3_finalize(layer->statements[i]);
         layer->statements[i] = NULL;
@@ -102,8 +103,11 @@ static int open_db(spc__layer *layer, open_way way)
     if (rc != SQLITE_OK)
         return rc;
     configure(layer->db);
+    /* Statements call its functions, so they must exist before the first is
+     * prepared. */
     if ((rc = spc__seal_open(layer->db)) != SQLITE_OK)
         return rc;
+    /* SQLITE_OPEN_READWRITE opens a read-only file without an error. */
     layer->writable = sqlite3_db_readonly(layer->db, "main") == 0;
     if (way == EXCLUSIVE)
         rc = sqlite3_exec(layer->db, "PRAGMA locking_mode = EXCLUSIVE", NULL,
@@ -228,6 +232,8 @@ static spc_status open_one_way(spc__layer *layer, open_way way, int *rc,
               : open_db(layer, way);
     if (*rc != SQLITE_OK)
         return spc__layer_fail(layer, *rc, "open", error);
+    /* This is the first read. It fails if this way of opening does not work
+     * here. */
     status = spc__schema_check(&empty, layer, rc, error);
     if (status != SPC_OK)
         return status;
@@ -286,6 +292,7 @@ static spc_status open_some_way(spc__layer *layer, const open_way *ways,
         layer_close(layer);
         if (into != NULL)
             first_rc = rc;
+        /* Other failures, such as damage, would be the same in the next way. */
         if (!is_wal_trouble(rc))
             break;
     }

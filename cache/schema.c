@@ -128,6 +128,8 @@ static bool find_sibling(struct stat *out, const char *path, const char *suffix)
     char real[PATH_MAX], name[PATH_MAX + 16];
 
     snprintf(name, sizeof(name), "%s%s",
+             /* SQLite puts journals beside the file that a symbolic link points
+              * to. */
              realpath(path, real) != NULL ? real : path, suffix);
     return stat(name, out) == 0;
 }
@@ -165,6 +167,7 @@ static bool is_truncated(uint64_t *bytes, uint64_t *expected, const char *path,
     uint64_t page_bytes = (uint64_t)header[16] << 8 | header[17];
     struct stat facts;
 
+    /* The field has 16 bits. The value 1 means 65536. */
     if (page_bytes == 1)
         page_bytes = 65536;
     *expected = page_bytes * big_endian(header + 28);
@@ -208,6 +211,8 @@ static spc_status read_header(unsigned char *header, size_t bytes, size_t *got,
     int rc = sqlite3_open_v2(path, &db,
                              SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, NULL);
 
+    /* SQLite leaves a handle behind even if opening fails, and the handle has
+     * the cause. */
     if (rc == SQLITE_NOMEM || db == NULL)
         status = spc__fail_memory(error, bytes);
     else if (rc != SQLITE_OK)

@@ -178,6 +178,7 @@ static void digest(sqlite3_context *context, int count, sqlite3_value **values)
     spc__sha256_hex(hex, bytes);
     if (!whole)
         sqlite3_result_error_nomem(context);
+    /* A text that equals no seal: the record then counts as damaged. */
     else if (manifest != NULL && !spc__manifest_has(manifest, hex))
         sqlite3_result_text(context, "unsigned", -1, SQLITE_STATIC);
     else

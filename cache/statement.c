@@ -279,6 +279,7 @@ spc_status spc__layer_fail(const spc__layer *layer, int rc, const char *action,
             says = causes[i].says;
 
     int cause = layer->db ? sqlite3_system_errno(layer->db) : 0;
+    /* SQLite reports these as a failed write. */
     if (primary == SQLITE_IOERR && (cause == ENOSPC || cause == EDQUOT))
         says = causes[0].says;
     bool has_cause =
@@ -324,6 +325,8 @@ static void begin_reading(spc__layer *layer)
 {
     sqlite3_stmt *stmt;
 
+    /* Unknown until the file has been read: nothing in memory counts as
+     * fresh. */
     layer->seen = (spc__file_version){-1, -1};
     if (spc__layer_statement(&stmt, layer, SPC__SQL_DATA_VERSION, NULL) ==
             SPC_OK &&

@@ -291,6 +291,7 @@ static spc_status read_sealed(spc__trial *out, const spc__layer *layer,
 static spc_status gather_row(gathering *all, spc__cache *cache, int at,
                              sqlite3_stmt *stmt)
 {
+    /* The user's file is layer 0, and its trials replace those below. */
     if (is_hidden(cache, all, at, stmt))
         return SPC_OK;
     spc__trial *trials = with_room(all->trials, all->count, &all->capacity,

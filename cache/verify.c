@@ -86,6 +86,7 @@ static spc_status verify_row(verification *v, const spc__layer *layer,
 
     v->checked++;
     if (sealed && sqlite3_column_int(stmt, 2) != 0) {
+        /* The code of an artefact is a second question about one record. */
         v->listed += kind != NULL && strcmp(kind, "code") != 0;
         return SPC_OK;
     }
@@ -151,6 +152,7 @@ spc_status spc__cache_verify(spc__cache *cache, int64_t *checked,
         v.listed = 0;
         status = spc__tables_verify(&usable, &cache->layers[i], each, payload,
                                     error);
+        /* The questions below would fail on the missing columns. */
         if (!usable)
             continue;
         for (int q = 0; q < QUESTIONS && status == SPC_OK; q++)

@@ -78,6 +78,8 @@ static const char keeper[] =
 
 enum { NOT_FOUND = 127 }; /* the shell's exit status */
 
+/* Returns the command line of a shell that runs `keeper` with the program. The
+ * caller frees the list, but not its words. */
 static char **make_arguments(const char *path, const char *const *arguments,
                              char seconds[16])
 {
@@ -102,6 +104,7 @@ static char **make_arguments(const char *path, const char *const *arguments,
     return list;
 }
 
+/* Starts the shell as leader of a new process group. Returns 0 or an errno. */
 static int start(pid_t *out, char *const *arguments, char **environment,
                  int write_end, int lifeline)
 {
@@ -121,6 +124,8 @@ static int start(pid_t *out, char *const *arguments, char **environment,
     posix_spawn_file_actions_adddup2(&files, write_end, 1);
     posix_spawn_file_actions_adddup2(&files, write_end, 2);
     posix_spawn_file_actions_adddup2(&files, lifeline, 3);
+    /* The child must not inherit blocked or ignored signals of the host, or it
+     * could not be ended by them. */
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP |
                                               POSIX_SPAWN_SETSIGMASK |
                                               POSIX_SPAWN_SETSIGDEF);
@@ -148,6 +153,8 @@ typedef struct process {
     int output;    /* read end of the pipe; -1 after all writers closed it */
 } process;
 
+/* Records the end of the child, if it has ended. With options 0 it waits for
+ * the end. */
 static void reap(process *child, int options)
 {
     int state;
@@ -213,6 +220,8 @@ static spc_status follow(spc__buf *to, process *child, uint64_t deadline,
             pause_ms = pause_ms * 2 < STEP_MS ? pause_ms * 2 : STEP_MS;
         }
     }
+    /* The pipe may still hold output. It is bounded, because a process that was
+     * left behind may write for ever. */
     for (int i = 0; i < MOST_CHUNKS && read_chunk(to, child, 0); i++)
         ;
     return SPC_OK;
@@ -260,6 +269,8 @@ static int start_kept(process *child, int *lifeline, const char *path,
     free(environment);
     free(words);
     spc__buf_release(&temp_dir);
+    /* The child has its own copies. While this process held one, the pipe would
+     * never end. */
     close_all(output[1], life[0]);
     if (failure != 0)
         close_all(output[0], life[1]);
@@ -297,10 +308,13 @@ spc_status spc__child_run(int *exit_code, spc__buf *output, const char *path,
         follow(output, &child,
                spc__now_ns() + (uint64_t)limit_seconds * 1000000000ull, cancel);
     if (status != SPC_OK)
+        /* The whole group, with the children of a compiler driver. */
         kill(-child.id, SIGKILL);
     close_output(&child);
     if (!child.ended)
         reap(&child, 0);
+    /* Only after the end: closing it earlier would make the keeper kill the
+     * group. */
     close(lifeline);
     *exit_code = child.exit_code;
     if (status == SPC_OK && child.exit_code == NOT_FOUND &&

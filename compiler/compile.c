@@ -79,6 +79,8 @@ bool spc__words_split(spc__words *out, const char *first, const char *second)
 
     *out = (spc__words){0};
     out->text = malloc(bytes);
+    /* A word takes two bytes at least, with its space. One more place is for
+     * the caller, one for NULL. */
     out->at = malloc((bytes / 2 + 2) * sizeof(out->at[0]));
     if (out->text == NULL || out->at == NULL) {
         spc__words_release(out);
@@ -212,6 +214,8 @@ void spc__artefact_key(char hex[SPC__SHA256_HEX], const spc__compiler *compiler,
 
     spc__includes_collect(&includes, job);
     spc__sha256_init(&sha);
+    /* Each field is hashed with its length, so that fields cannot run into one
+     * another. */
     put_field(&sha, job->source);
     for (int i = 0; i < includes.count; i++) {
         put_field(&sha, includes.names[i]);

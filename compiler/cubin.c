@@ -41,6 +41,8 @@ static uint32_t find_symbol(const spc__elf *file, const char *name)
         return 0;
     for (uint64_t i = 1; i < table.sh_size / sizeof(Elf64_Sym); i++) {
         Elf64_Sym symbol;
+        /* The file may place it at any address, so it is copied and not
+         * cast. */
         memcpy(&symbol, file->data + table.sh_offset + i * sizeof(symbol),
                sizeof(symbol));
         const char *found =
@@ -52,6 +54,7 @@ static uint32_t find_symbol(const spc__elf *file, const char *name)
     return 0;
 }
 
+/* Takes a record of (symbol, value) if the symbol is the kernel's. */
 static void apply_record(kernel *k, int attribute, const unsigned char *payload)
 {
     uint32_t words[2];
@@ -65,6 +68,7 @@ static void apply_record(kernel *k, int attribute, const unsigned char *payload)
         k->frame_bytes = words[1];
 }
 
+/* Reads registers and stack frame of the kernel from .nv.info. */
 static void read_info(const spc__elf *file, kernel *k)
 {
     Elf64_Shdr section;
@@ -75,6 +79,7 @@ static void read_info(const spc__elf *file, kernel *k)
     const unsigned char *p = file->data + section.sh_offset;
     const unsigned char *end = p + section.sh_size;
     while (end - p >= 4) {
+        /* In the other formats these two bytes are the value itself. */
         size_t bytes = p[0] == FORMAT_SIZED ? p[2] | (size_t)p[3] << 8 : 0;
         if ((size_t)(end - p - 4) < bytes)
             return;
@@ -92,6 +97,8 @@ static unsigned arch_of(const spc__elf *file)
                                                     : flags & 0xff;
 }
 
+/* Returns the kernel's static shared memory without the bytes that the system
+ * reserves. */
 static int64_t shared_bytes(const spc__elf *file, const char *kernel_name)
 {
     Elf64_Shdr section;
@@ -140,6 +147,8 @@ spc_status spc__cubin_report(spc__attrs *out, char *name, size_t size,
             continue;
         read_kernel(&file, &text, &k);
         bool is_conv = strcmp(k.name, "spc_conv") == 0;
+        /* A module of maps has several kernels and no spc_conv. The kernel with
+         * the most registers represents it. */
         if (best.name == NULL || is_conv || k.registers > best.registers)
             best = k;
         if (is_conv)
@@ -179,6 +188,7 @@ spc_status spc__cubin_check(const void *code, size_t bytes, int capability,
         return spc__fail(error, SPC_EFORMAT, "%zu bytes are not code for a GPU",
                          bytes);
     int built = (int)arch_of(&file);
+    /* Code runs on later devices of the same major number only. */
     if (built / 10 != capability / 10 || built > capability)
         return spc__fail(error, SPC_EFORMAT,
                          "it is code for sm_%d, which a GPU of capability "

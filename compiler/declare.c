@@ -41,6 +41,7 @@ static int list_length(lua_State *L, int index, const char *what)
         lua_pop(L, 1);
     if (keys != n)
         luaL_error(L, "%s must be a plain list, without names or gaps", what);
+    /* Callers refuse such lengths. The limit only keeps the cast safe. */
     return n < 1u << 20 ? (int)n : 1 << 20;
 }
 
@@ -137,6 +138,7 @@ int spc__domains_product(const spc__domains *domains)
 {
     int product = 1;
     for (int i = 0; i < domains->count; i++) {
+        /* A division, because the product could overflow. */
         if (product > SPC__MOST_CONFIGS / domains->at[i].count)
             return -1;
         product *= domains->at[i].count;
@@ -157,6 +159,8 @@ void spc__domains_config(spc__attrs *out, const spc__domains *domains, int i)
     int digit[SPC__ATTRS_MAX];
 
     for (int p = domains->count - 1; p >= 0; p--) {
+        /* The last parameter varies fastest, as in nested loops in the order of
+         * declaration. */
         digit[p] = i % domains->at[p].count;
         i /= domains->at[p].count;
     }
@@ -292,6 +296,7 @@ static bool is_field(const char *name)
     return false;
 }
 
+/* Refuses unknown fields, since a misspelt one would be ignored silently. */
 static void check_names(lua_State *L)
 {
     lua_pushnil(L);

@@ -31,6 +31,8 @@ static spc_status write_file(const char *path, const char *text,
     size_t bytes = strlen(text);
     int cause = 0;
 
+    /* "x": nothing that exists is overwritten; "e": compilers started by other
+     * threads do not inherit it. */
     FILE *file = fopen(path, "wxe");
     if (file == NULL || fwrite(text, 1, bytes, file) != bytes)
         cause = errno;
@@ -42,6 +44,7 @@ static spc_status write_file(const char *path, const char *text,
                      strerror(cause));
 }
 
+/* Writes the source, and beside it all headers that it can include. */
 static spc_status write_sources(const char *folder, const char *source,
                                 const spc__compile_job *job, spc_error *error)
 {
@@ -130,6 +133,8 @@ static bool was_killed(int code, const spc__buf *log, size_t start)
             strstr(log->data + start, "Killed signal terminated") != NULL);
 }
 
+/* Compiles the source to an object, and turns the compiler's log into an
+ * error. */
 static spc_status build(hostcc *cc, const spc__compile_job *job,
                         const char *folder, const char *source,
                         const char *object, spc__buf *log, spc_error *error)
@@ -152,12 +157,14 @@ static spc_status build(hostcc *cc, const spc__compile_job *job,
     return status;
 }
 
+/* Reads the object into memory. */
 static spc_status take_object(spc__artefact *out, const hostcc *cc,
                               const spc__compile_job *job, const char *path,
                               spc_error *error)
 {
     spc__buf code = SPC__BUF_INIT;
 
+    /* A wrapper may report success although its compiler was not found. */
     if (access(path, F_OK) != 0)
         return spc__fail(error, SPC_ECOMPILE,
                          "cannot compile '%s': '%s' reports success, but left "
@@ -176,6 +183,7 @@ static spc_status take_object(spc__artefact *out, const hostcc *cc,
     return status;
 }
 
+/* Compiles in a private folder, which is removed whatever happens. */
 static spc_status compile(spc__artefact *out, spc__compiler *compiler,
                           const spc__compile_job *job, spc__buf *log,
                           spc_error *error)
@@ -201,6 +209,8 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
     if (status == SPC_OK)
         status = take_object(out, (hostcc *)compiler, job, object.data, error);
     spc__temp_dir_remove(folder.data);
+    /* The lock tells other processes that the folder is in use, so it is
+     * released last. */
     close(lock);
 done:
     spc__buf_release(&folder);
@@ -259,6 +269,8 @@ static spc_status try_compiler(hostcc *cc, const char *path, spc_error *error)
     return status;
 }
 
+/* Uses the compiler that SPC_CC names, else the first usual one that answers.
+ * If SPC_CC names one that fails, no other is tried. */
 static spc_status find_compiler(hostcc *cc, spc_error *error)
 {
     static const char *const usual[] = {"cc", "gcc", "clang"};
@@ -289,6 +301,7 @@ spc_status spc__hostcc_open(spc__compiler **out, spc_error *error)
         free(cc);
         return status;
     }
+    /* Removes folders of processes that were killed. */
     spc__work_dirs_sweep(NULL);
     /* The linker adds no writable memory of its own, and the loader locks
      * tables of addresses. All remaining writable memory belongs to the code

@@ -126,6 +126,7 @@ static void strip(spc__buf *out, const char *text)
     spc__buf_release(&four);
 }
 
+/* Hashes the bytes, followed by the text `more`. */
 static void digest_of(char hex[SPC__SHA256_HEX], const char *text, size_t bytes,
                       const char *more)
 {
@@ -168,6 +169,7 @@ static bool next_included(included *out, const char **text)
     while ((at = strstr(at, "include")) != NULL) {
         at += strlen("include");
         at += strspn(at, " \t(");
+        /* strchr would find the end of a text. */
         if (*at == '\0' || strchr("\"'<", *at) == NULL)
             continue;
         out->name = at + 1;
@@ -244,6 +246,8 @@ static void close_over(bool *marks, const spc__library *library)
 {
     bool grew = true;
 
+    /* Files may include each other in any order, so marks are added until none
+     * is new. */
     while (grew) {
         grew = false;
         for (int i = 0; i < library->shared_count; i++)
@@ -268,6 +272,8 @@ spc_status spc__template_link(spc__template *tpl, spc_error *error)
     close_over(tpl->covers, library);
     for (int i = 0; i < library->shared_count; i++)
         if (tpl->covers[i])
+            /* In the order of names, so the hash does not depend on how the
+             * folder was read. */
             spc__buf_puts(&all, library->shared[i].hash);
     digest_of(shared, spc__buf_text(&all), all.length, "");
     bool failed =

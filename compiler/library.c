@@ -116,6 +116,8 @@ static int load_template(lua_State *L)
     return 0;
 }
 
+/* Translates a template, loads it, and runs its declaration once, so that an
+ * error in it shows at opening. */
 static spc_status make_template(spc__template *tpl, spc_error *error)
 {
     spc__buf chunk = SPC__BUF_INIT;
@@ -167,6 +169,8 @@ static void *grow(void *array, int count, size_t size)
     return realloc(array, ((size_t)count + 1) * size);
 }
 
+/* Adds a template. It is linked after the shared files, because its hash covers
+ * those that it includes. */
 static spc_status add_template(spc__library *library, const char *file,
                                const char *text, spc_error *error)
 {
@@ -184,6 +188,8 @@ static spc_status add_template(spc__library *library, const char *file,
     spc__template **list =
         grow(library->templates, library->count, sizeof(*list));
     if (list != NULL)
+        /* The old array is gone, whether or not the other allocations have
+         * succeeded. */
         library->templates = list;
     if (tpl != NULL) {
         tpl->library = library;
@@ -214,6 +220,8 @@ static int load_shared(lua_State *L)
     return 0;
 }
 
+/* Translates and loads a shared Lua file. Templates that include it run its
+ * chunk. */
 static spc_status make_shared_lua(spc__library *library, spc__shared *shared,
                                   spc_error *error)
 {
@@ -378,6 +386,8 @@ static int by_file_name(const void *a, const void *b)
     return strcmp(first->name, second->name);
 }
 
+/* Reads all shared files before any template, because templates include them.
+ * Sorts them by name, so that hashes do not depend on the order of reading. */
 static spc_status read_shared(spc__library *library, const char *directory,
                               spc_error *error)
 {
@@ -413,6 +423,8 @@ static void drop_convolutions(spc__library *library, int own)
     library->count = count;
 }
 
+/* Reads the folder's templates, then the built-in ones that it does not
+ * replace. With a folder, built-in convolution templates are dropped. */
 static spc_status read_templates(spc__library *library, const char *directory,
                                  spc_error *error)
 {
@@ -420,6 +432,8 @@ static spc_status read_templates(spc__library *library, const char *directory,
         directory != NULL
             ? read_directory(library, directory, 1, is_template, error)
             : SPC_OK;
+    /* The folder's templates come first, so that built-in ones of the same name
+     * are left out. */
     int own = library->count;
     if (status == SPC_OK && directory != NULL && own == 0)
         return spc__fail(error, SPC_ENOTFOUND,
@@ -449,6 +463,7 @@ spc_status spc__library_open(spc__library **out, const char *directory,
     if (library == NULL)
         return spc__fail_memory(error, sizeof(*library));
     pthread_mutex_init(&library->lock, NULL);
+    /* NULL on failure. enter_locale then leaves the host's locale in force. */
     library->locale = newlocale(LC_ALL_MASK, "C", (locale_t)0);
     if ((status = spc__sandbox_open(&library->box, cancel, error)) != SPC_OK)
         goto done;
@@ -467,6 +482,7 @@ void spc__library_close(spc__library *library)
 {
     if (library == NULL)
         return;
+    /* Before the texts, which Lua's chunks and writers point into. */
     spc__sandbox_close(&library->box);
     for (int i = 0; i < library->count; i++)
         free_template(library->templates[i]);

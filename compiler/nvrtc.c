@@ -57,6 +57,7 @@ static const struct symbol {
     {"nvrtcGetProgramLog", offsetof(nvrtc, log)},
 };
 
+/* Looks up all functions. A missing one means a version that is too old. */
 static spc_status resolve(nvrtc *rt, void *library, spc_error *error)
 {
     for (size_t i = 0; i < sizeof(symbols) / sizeof(symbols[0]); i++) {
@@ -65,6 +66,7 @@ static spc_status resolve(nvrtc *rt, void *library, spc_error *error)
             return spc__fail(error, SPC_EUNSUPPORTED,
                              "this NVRTC has no %s (11.2 or newer is needed)",
                              symbols[i].name);
+        /* ISO C has no cast from an object pointer to a function pointer. */
         memcpy((char *)rt + symbols[i].offset, &address, sizeof(address));
     }
     return SPC_OK;
@@ -118,11 +120,14 @@ typedef struct build_search {
     char hex[17];     /* the first 8 bytes of its build id */
 } build_search;
 
+/* True if a loaded part of the object contains the address. */
 static bool has_address(const struct dl_phdr_info *object, uintptr_t address)
 {
     for (int i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *part = &object->dlpi_phdr[i];
         if (part->p_type == PT_LOAD &&
+            /* One unsigned comparison covers both ends: an address below wraps
+             * around. */
             address - object->dlpi_addr - part->p_vaddr < part->p_memsz)
             return true;
     }
@@ -138,6 +143,7 @@ static void read_notes(build_search *search, const unsigned char *p,
     while (bytes >= sizeof(head)) {
         memcpy(head, p, sizeof(head));
         size_t name = (head[0] + 3u) & ~3u, text = (head[1] + 3u) & ~3u;
+        /* The first two conditions keep the sum from wrapping around. */
         if (name > bytes || text > bytes || sizeof(head) + name + text > bytes)
             return;
         const unsigned char *id = p + sizeof(head) + name;
@@ -150,6 +156,8 @@ static void read_notes(build_search *search, const unsigned char *p,
     }
 }
 
+/* Reads the notes of the object that contains the address. For
+ * dl_iterate_phdr(). */
 static int search_object(struct dl_phdr_info *object, size_t size,
                          void *payload)
 {
@@ -165,6 +173,7 @@ static int search_object(struct dl_phdr_info *object, size_t size,
                        (const unsigned char *)object->dlpi_addr + part->p_vaddr,
                        part->p_memsz);
     }
+    /* Any other value than 0 ends the iteration. */
     return 1;
 }
 
@@ -246,6 +255,7 @@ static void read_log(nvrtc *rt, program p, spc__buf *log)
     free(text);
 }
 
+/* Copies the cubin, which NVRTC frees with the program. */
 static spc_status read_cubin(spc__artefact *out, nvrtc *rt, program p,
                              spc_error *error)
 {
@@ -282,6 +292,8 @@ static int64_t spill_bytes(const char *log, const char *kernel)
     return (int64_t)stores + loads;
 }
 
+/* Runs the compilation. On failure the first error of its log becomes the
+ * sentence. */
 static spc_status run(nvrtc *rt, program p, const spc__compile_job *job,
                       spc__buf *log, spc_error *error)
 {
@@ -293,6 +305,7 @@ static spc_status run(nvrtc *rt, program p, const spc__compile_job *job,
         return spc__fail_memory(error, strlen(job->options));
     /* The split reserves one more word before its end. */
     words.at[words.count] = arch;
+    /* The caller's log may have text of earlier compilations. */
     size_t start = log->length;
     int result = rt->compile(p, words.count + 1, words.at);
     read_log(rt, p, log);
@@ -307,6 +320,8 @@ static spc_status run(nvrtc *rt, program p, const spc__compile_job *job,
         job, text[0] != '\0' ? text : rt->error_string(result), error);
 }
 
+/* Compiles to a cubin, and reads its resources: spills from the log, all others
+ * from the cubin. */
 static spc_status compile(spc__artefact *out, spc__compiler *compiler,
                           const spc__compile_job *job, spc__buf *log,
                           spc_error *error)
@@ -317,6 +332,7 @@ static spc_status compile(spc__artefact *out, spc__compiler *compiler,
     size_t log_start = log->length;
     char kernel[256];
 
+    /* Asked before NVRTC, whose own message names no alternatives. */
     if (!is_known(rt, job->target))
         return fail_target(rt, job->target, error);
     spc__includes_collect(&includes, job);

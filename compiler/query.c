@@ -32,6 +32,7 @@ static void leave_locale(locale_t before)
 spc_status spc__protect(spc__library *library, const char *file,
                         lua_CFunction body, void *payload, spc_error *error)
 {
+    /* A Lua state serves one thread at a time. */
     pthread_mutex_lock(&library->lock);
     locale_t before = enter_locale(library);
     spc_status status =
@@ -56,6 +57,8 @@ spc_status spc__ask(spc__question *question, lua_CFunction ask)
     spc_status status =
         spc__protect(question->tpl->library, question->tpl->file, ask, question,
                      question->error);
+    /* Lua may have raised an error between filling and using them, so they are
+     * released here and not where they are read. */
     spc__domains_release(&question->domains);
     return status != SPC_OK ? status : question->status;
 }
@@ -66,6 +69,8 @@ static void run_chunk(lua_State *L, int chunk, int globals, const char *file,
 {
     lua_rawgeti(L, LUA_REGISTRYINDEX, chunk);
     lua_pushvalue(L, globals);
+    /* The first upvalue of a chunk is its globals (_ENV). Each template gets a
+     * table of its own, so templates cannot affect one another. */
     lua_setupvalue(L, -2, 1);
     spc__render_push_writer(L, file, text);
     lua_call(L, 1, 1);
@@ -81,6 +86,8 @@ static int include(lua_State *L)
 
     if (shared == NULL || shared->chunk == LUA_NOREF)
         return luaL_error(L, "include: no file '%s' among the templates", name);
+    /* A file that the hash does not cover could change without making records
+     * stale. */
     if (!spc__template_covers(tpl, name))
         return luaL_error(L,
                           "include: '%s' must be named in a line of text, "
@@ -98,6 +105,8 @@ static int include(lua_State *L)
     return 0;
 }
 
+/* Runs the declaration with fresh globals. Leaves the globals, the body and the
+ * declaration at their fixed positions on the stack. */
 static void declare(lua_State *L, const spc__template *tpl)
 {
     spc__sandbox_push_globals(L);
@@ -135,6 +144,7 @@ void spc__place_errors_at(lua_State *L, int index)
     spc__sandbox *box = spc__sandbox_of(L);
     lua_Debug record;
 
+    /* Where an error is reported that has no position of its own. */
     box->file = question->tpl->file;
     box->line = question->tpl->declared_at;
     if (!lua_isfunction(L, index))
@@ -289,6 +299,7 @@ bool spc__session_admits(lua_State *L, const spc__attrs *config,
     spc__push_config(L, config);
     lua_getfield(L, SPC__AT_DECLARATION, "constraints");
     int count = lua_istable(L, -1) ? (int)lua_rawlen(L, -1) : 0;
+    /* *which stays at the constraint that refuses, which the caller counts. */
     for (*which = 0; *which < count && admitted; *which += admitted)
         admitted = satisfied(L, top + 2, *which + 1, top + 1, why);
     if (admitted) {
@@ -327,6 +338,7 @@ static int ask_accepts(lua_State *L)
     return 0;
 }
 
+/* Computes the default and checks it like any other configuration. */
 static int ask_default(lua_State *L)
 {
     spc__question *question = spc__session_open(L);
@@ -371,6 +383,7 @@ static void set_derived(lua_State *L)
             luaL_error(L, "derive: a key of the table is a %s, not a name",
                        luaL_typename(L, -2));
         const char *name = lua_tostring(L, -2);
+        /* A derived name that hides a function would surprise the author. */
         if (lua_getfield(L, SPC__AT_GLOBALS, name) != LUA_TNIL)
             luaL_error(L, "derive: '%s' is the name of a global already", name);
         lua_pop(L, 1);
@@ -378,6 +391,7 @@ static void set_derived(lua_State *L)
     }
 }
 
+/* Sets the globals that a body sees in addition to those of its declaration. */
 static void set_globals(lua_State *L, const spc__attrs *config,
                         const spc__attrs *launch)
 {
@@ -424,6 +438,7 @@ static void put_banner(spc__buf *out, const spc__template *tpl,
     spc__buf_printf(out, " * template: %s\n */\n", tpl->hash);
 }
 
+/* Checks problem and configuration, and runs the body. */
 static int ask_render(lua_State *L)
 {
     spc__question *question = spc__session_open(L);
@@ -437,6 +452,8 @@ static int ask_render(lua_State *L)
 
     spc__render render = {.out = question->text,
                           .start = question->text->length};
+    /* Only the body may write text: the writer raises an error while there is
+     * no job. */
     spc__sandbox_of(L)->job = &render;
     lua_pushvalue(L, SPC__AT_BODY);
     lua_call(L, 0, 0);

@@ -90,6 +90,7 @@ static void put_literal(spc__buf *out, const char *text, size_t length)
         if (c == '"' || c == '\\')
             spc__buf_printf(out, "\\%c", c);
         else if (c < 32 || c == 127)
+            /* Three digits, because a digit may follow. */
             spc__buf_printf(out, "\\%03d", c);
         else
             spc__buf_append(out, text + i, 1);
@@ -129,11 +130,15 @@ static spc_status put_text_line(source *src, const char *p, const char *end)
     return SPC_OK;
 }
 
+/* Translates a line. Lines of Lua are copied, without the '%'; the first line
+ * of text begins the function that is the body. */
 static spc_status put_line(source *src, const char *p, const char *end,
                            bool *in_body)
 {
     bool is_lua = p < end && *p == '%';
 
+    /* Declared in the first line, so that line numbers of the chunk and the
+     * template agree. */
     if (src->line == 1)
         spc__buf_puts(src->out, "local spc__text = ...; ");
     if (src->line == 1 && !is_lua && !src->shared)
@@ -158,6 +163,7 @@ static spc_status translate(source *src, const char *text, size_t bytes)
         const char *newline = memchr(p, '\n', (size_t)(last - p));
         const char *end = newline != NULL ? newline : last;
         const char *next = newline != NULL ? newline + 1 : last;
+        /* The file may have been edited on Windows. */
         if (end > p && end[-1] == '\r')
             end--;
         spc_status status = put_line(src, p, end, &in_body);
@@ -204,6 +210,7 @@ static void number_text(char out[32], double value)
     spc__number_print_exact(out, 32, 15, value);
 }
 
+/* Appends rendered text and counts its lines. */
 static void append(lua_State *L, spc__render *render, const char *text,
                    size_t length)
 {
@@ -229,6 +236,7 @@ static void append(lua_State *L, spc__render *render, const char *text,
 static void sync_line(lua_State *L, spc__render *render, const char *file,
                       int line)
 {
+    /* The pointers are equal for one file: they are the library's own names. */
     bool same_file = render->file == file;
     int gap = line - render->next_line;
     char text[512];
@@ -292,6 +300,8 @@ static void append_number(lua_State *L, spc__render *render, int index)
     append(L, render, text, strlen(text));
 }
 
+/* Appends the value of an expression. Only numbers and texts have one form that
+ * is the same on every machine. */
 static void append_value(lua_State *L, spc__render *render, int index)
 {
     size_t length;

@@ -23,6 +23,8 @@
 
 enum { HOOK_INTERVAL = 1000 };
 
+/* The allocator of a Lua state. It counts bytes and refuses those above the
+ * limit. */
 static void *allocate(void *payload, void *old, size_t old_bytes, size_t bytes)
 {
     spc__sandbox *box = payload;
@@ -227,6 +229,8 @@ static void add_library(lua_State *L, int base, const char *name,
 static const char base_key = 0; /* its address is the registry key of the
                                  * globals */
 
+/* Runs the prelude and puts its `sort` into the read-only table library and its
+ * `pairs` among the globals. */
 static void add_prelude(lua_State *L, int base)
 {
     if (luaL_loadbufferx(L, prelude, sizeof(prelude) - 1, "=pairs", "t") !=
@@ -245,8 +249,11 @@ static void add_prelude(lua_State *L, int base)
     lua_setfield(L, base, "pairs");
 }
 
+/* Builds the permitted globals once. Each template gets an empty table that
+ * reads from them. */
 static int build_globals(lua_State *L)
 {
+    /* The prelude alone sees Lua's own globals: it needs `next`. */
     luaL_requiref(L, LUA_GNAME, luaopen_base, 0);
     int from = lua_gettop(L);
     lua_newtable(L);
@@ -345,6 +352,8 @@ static int on_error(lua_State *L)
     return 1;
 }
 
+/* Turns Lua's error into a status and a sentence that names the file and, if it
+ * is another one, the template. */
 static spc_status report(spc__sandbox *box, int code, spc_error *error)
 {
     const char *message = lua_tostring(box->L, -1); /* on_error's, or Lua's */
@@ -386,6 +395,8 @@ spc_status spc__sandbox_call(spc__sandbox *box, const char *subject,
     if (code != LUA_OK) {
         status = report(box, code, error);
         lua_settop(L, 0);
+        /* Garbage of the failed call would count against the memory limit of
+         * the next one. */
         lua_gc(L, LUA_GCCOLLECT);
     }
     lua_settop(L, 0);
@@ -401,6 +412,8 @@ spc_status spc__sandbox_open(spc__sandbox *box,
     box->L = lua_newstate(allocate, box);
     if (box->L == NULL)
         return spc__fail(error, SPC_ENOMEM, "cannot start Lua");
+    /* Hooks and library functions get the state alone and find the sandbox
+     * here. */
     *(spc__sandbox **)lua_getextraspace(box->L) = box;
     lua_sethook(box->L, on_count, LUA_MASKCOUNT, HOOK_INTERVAL);
     return spc__sandbox_call(box, "sandbox", build_globals, NULL, error);

@@ -59,6 +59,7 @@ static int guarded_match(lua_State *L)
         return luaL_error(L,
                           "too costly a pattern for a text of %d bytes: '%s'",
                           (int)length, pattern);
+    /* A step of the matcher costs less than an instruction of Lua. */
     spc__sandbox_charge(L, ((int64_t)1 << bits) >> 5);
     return call_original(L);
 }

@@ -42,6 +42,7 @@ static spc__candidate *reserve(lua_State *L, spc__space *space, int more)
 
 static void note_refusal(builder *build, int *counts, int which, int total)
 {
+    /* All further constraints share the last counter. */
     which = which < MOST_CONSTRAINTS ? which : MOST_CONSTRAINTS;
     counts[which]++;
     if (counts[which] > build->worst.count)
@@ -74,6 +75,7 @@ static void add_candidate(lua_State *L, builder *build,
     space->count++;
 }
 
+/* Adds all configurations of one template, admitted or not. */
 static int ask_space(lua_State *L)
 {
     spc__question *question = spc__session_open(L);
@@ -92,6 +94,8 @@ static int ask_space(lua_State *L)
     spc__session_default(L, &question->domains, &favourite);
     reserve(L, build->space, product);
     for (int i = 0; i < product; i++) {
+        /* The limits are meant for one configuration, and there may be
+         * thousands. */
         spc__sandbox_refill(spc__sandbox_of(L));
         add_candidate(L, build, &question->domains, i, &favourite, counts,
                       product);
@@ -134,6 +138,7 @@ static spc_status add_template(builder *build, spc__template *tpl,
     spc_status status = spc__ask(&question, ask_space);
     if (status == SPC_OK)
         return SPC_OK;
+    /* These are no fault of the template, and end the search. */
     if (status == SPC_ENOMEM || status == SPC_EINTERRUPTED)
         return spc__fail(error, status, "%s", why.text);
     build->space->count = count; /* drops the candidates added before the

@@ -90,12 +90,15 @@ typedef struct locked {
     uint64_t first, end;
 } locked;
 
+/* Finds the range that a program header (PT_GNU_RELRO) names. */
 static locked find_locked(const spc__elf *file)
 {
     Elf64_Phdr header;
 
     for (unsigned i = 0; i < file->header.e_phnum; i++)
         if (spc__elf_segment(&header, file, i) && header.p_type == PT_GNU_RELRO)
+            /* The loader rounds the end down to whole pages. The rest stays
+             * writable. */
             return (locked){header.p_vaddr,
                             (header.p_vaddr + header.p_memsz) / PAGE * PAGE};
     return (locked){0, 0};

@@ -58,6 +58,7 @@ static void read_number(lua_State *L, int index, spc__attrs *out,
     spc__attrs_set_number(out, name, value);
 }
 
+/* Reads a text, which must be a word of the syntax of attributes. */
 static void read_text(lua_State *L, int index, spc__attrs *out,
                       const char *name, const char *what)
 {

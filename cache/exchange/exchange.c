@@ -105,6 +105,7 @@ static void take_line(const char **start, size_t *length, text_pass *pass)
 
     *start = pass->at;
     *length = (size_t)((stop != NULL ? stop : pass->end) - pass->at);
+    /* The text may have been edited on Windows. */
     if (*length > 0 && (*start)[*length - 1] == '\r')
         --*length;
     pass->at = stop != NULL ? stop + 1 : pass->end;
@@ -287,6 +288,7 @@ spc_status spc__cache_import(spc__cache *cache, const char *text, size_t bytes,
             exchange, &intake,
             (text_pass){text, text + bytes, 0, 0, step, &table}, error);
     spc__table_reader_release(&table);
+    /* All or nothing: a failure rolls back the whole text. */
     return spc__intake_end(&intake, status, error);
 }
 
@@ -335,6 +337,7 @@ spc_status spc__cache_merge(spc__cache *cache, const char *path,
         return status;
     status = begin(&intake, cache, exchange, error);
     if (status == SPC_OK) {
+        /* In the order of kinds, because a choice needs its trial. */
         for (int kind = 0; kind < SPC__KINDS && status == SPC_OK; kind++)
             status = merge_kind(exchange, &intake, &other->layers[0],
                                 (spc__kind)kind, error);

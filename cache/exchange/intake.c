@@ -32,6 +32,7 @@ static void bind_field(sqlite3_stmt *stmt, int at, const spc__record *record,
         sqlite3_bind_int64(stmt, at, strtoll(value, NULL, 10));
     else if (!spc__form_is_real(kind->fields[i].form))
         spc__bind_text(stmt, at, value);
+    /* An empty text binds NULL. Reading gives NaN for it. */
     else if (spc__number_read(&real, value))
         sqlite3_bind_double(stmt, at, real);
 }

@@ -271,6 +271,7 @@ static spc_status name_notes(spc__table_writer *w, spc_error *error)
             continue;
         for (const char *at = w->texts.at[i]; *at != '\0'; at++)
             number = (number ^ (unsigned char)*at) * 16777619u;
+        /* A key that exists adds none, and the next number is tried. */
         for (; good && keys.count == before; number++) {
             unsigned rest = number % KEYS;
             for (int d = 4; d-- > 0; rest /= 36)
@@ -307,9 +308,12 @@ static bool put_values(spc__buf *out, const spc__columns *columns,
     }
     for (; at < columns->count; at++)
         spc__buf_puts(out, columns->at[at].usual[0] != '\0' ? "!," : ",");
+    /* Empty values at the end are left out. One comma stays, because an empty
+     * cell would be no cell. */
     while (out->length > start + 1 && out->data[out->length - 1] == ',')
         out->data[--out->length] = '\0';
     const char *cell = spc__buf_text(out) + (out->failed ? 0 : start);
+    /* These two stand for an empty and for a usual value. */
     return strcmp(cell, "-") != 0 && strcmp(cell, ".") != 0;
 }
 

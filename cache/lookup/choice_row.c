@@ -117,6 +117,7 @@ static spc_status read_provenance(spc__kept_provenance *out, spc__layer *layer,
         spc__layer_statement(&stmt, layer, SPC__SQL_GET_PROVENANCE, error);
 
     out->id = id;
+    /* Not valid until all of it has been read. */
     out->at = (spc__file_version){-1, -1};
     spc__buf_clear(&out->bytes);
     if (status != SPC_OK)
@@ -321,6 +322,8 @@ static spc_status set_aside(spc__cache *cache, spc__layer *layer,
     spc_error why = {0};
 
     spc__seal_fail(layer, what->fault, what->kind, what->record, &why);
+    /* A read transaction cannot become a write transaction if another process
+     * has written since. */
     spc__cache_end_reading(cache);
     spc__quarantine(layer, what->kind, what->record, why.text);
     spc__cache_begin_reading(cache);

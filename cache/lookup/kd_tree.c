@@ -40,6 +40,8 @@ bool spc__kd_begin(spc__kd_trees *trees, const double *points, size_t stride,
     if (count > INT32_MAX)
         return false;
     trees->order = malloc(((size_t)count + 1) * sizeof(*trees->order));
+    /* The positions are copied in the order of leaves, so that a leaf is
+     * contiguous in memory. */
     trees->places = malloc((size_t)count * bytes + 1);
     trees->order_count = count;
     trees->features = features;
@@ -213,6 +215,7 @@ static double box_distance(const spc__kd_trees *trees, int node,
 static void look_at_all(walk *w, const spc__kd_node *leaf)
 {
     for (int64_t i = leaf->first; i < leaf->end; i++)
+        /* Written so that a NaN does not hide a record. */
         if (!(spc__kd_distance(w->from, place_at(w->trees, i)) > w->limit))
             w->limit = w->look(w->trees->order[i], w->payload);
 }
@@ -228,6 +231,7 @@ static void walk_down(walk *w, int at)
     int one = node->children[0], other = node->children[1];
     double near = box_distance(w->trees, one, w->from);
     double far = box_distance(w->trees, other, w->from);
+    /* The nearer side first: what it finds may rule out the other. */
     if (far < near) {
         int kept = one;
         double distance = near;

@@ -104,6 +104,7 @@ static void rank(top_list *top, const found *next)
 
     while (at > 0 && is_better(next, &best[at - 1]))
         at--;
+    /* It is worse than all of a full list. */
     if (at == top->capacity)
         return;
     if (top->count < top->capacity)
@@ -122,6 +123,7 @@ void spc__similar_read(spc__similar_choice *out, sqlite3_stmt *stmt, int layer)
         .problem = sqlite3_column_int64(stmt, 0),
         .layer = layer,
         .seal = -1,
+        /* Untimed choices rank last. */
         .median_us = timed ? median : INFINITY,
     };
 }
@@ -212,6 +214,7 @@ static double rank_other(int64_t i, void *payload)
     const ranking *to = payload;
     const spc__similar_choice *record = &to->all->at[i];
 
+    /* The problem's own records were ranked by rank_own. */
     if (i < to->all->own_first || i >= to->all->own_end)
         rank(to->top, &(found){*record, to->ask, SPC__MATCH_NEAREST,
                                to->extra + spc__kd_distance(&to->ask->point,

@@ -178,6 +178,7 @@ static spc_status reserve_one(spc__similar *set, spc_error *error)
     size_t bytes = (size_t)capacity * sizeof(*set->at);
     spc__similar_choice *at = realloc(set->at, bytes);
     char(*seals)[SEAL] = realloc(set->seals, (size_t)capacity * SEAL);
+    /* One of the two may have moved even if the other failed. */
     if (at != NULL)
         set->at = at;
     if (seals != NULL)
@@ -354,6 +355,7 @@ static spc_status find_starts(spc__similar *set, spc_error *error)
     int64_t at = 0;
 
     free(set->starts);
+    /* malloc(0) may return NULL. */
     set->starts = malloc(bytes + 1);
     if (set->starts == NULL)
         return spc__fail_memory(error, bytes);
@@ -388,6 +390,8 @@ static spc_status read_again(spc__similar *set, spc__cache *cache,
     spc_status trees = make_trees(set, key, status == SPC_OK ? error : NULL);
 
     for (int i = 0; i < cache->count; i++)
+        /* The version when this look-up began. A later change makes the set
+         * stale. */
         set->read_at[i] = cache->layers[i].seen;
 
     if (trees == SPC_OK)

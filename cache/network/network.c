@@ -207,6 +207,8 @@ spc_status spc__network_get(spc__layer *layer, const char *name,
     spc__sql_done(stmt);
     if (status == SPC_OK)
         status = read_parts(&r, &why);
+    /* A fault of the record sets it aside. A failure of the reader, or of
+     * memory, does not. */
     if (status == SPC_EFORMAT)
         return refuse(layer, r.id, name, why.text, error);
     return status == SPC_OK || status == SPC_ENOTFOUND
@@ -426,6 +428,7 @@ static spc__fate judge_beside(const char **reason, const spc__network *network,
 {
     int order = compare(network, there);
 
+    /* A damaged network may always be replaced. */
     if (there->fault != NULL || (order > 0 && trusts))
         return SPC__FATE_ACCEPTED;
     if (order == 0)

@@ -95,6 +95,8 @@ static spc_status offer(const spc__network *network, void *payload)
     spc_status status = SPC_OK;
 
     if (reason == NULL &&
+        /* All parts are read once before the first is written, so that a
+         * damaged network replaces nothing. */
         spc__network_check(c->from, network->name, &why) != SPC_OK)
         reason = why.text;
     if (reason == NULL && spc__is_from_the_future(network->unix_seconds))

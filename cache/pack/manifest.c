@@ -38,6 +38,8 @@ bool spc__manifest_has(const spc__manifest *manifest, const char *digest)
 
     while (low < high) {
         size_t middle = low + (high - low) / 2;
+        /* The lines are sorted, and a binary search lands inside one: go back
+         * to its start. */
         while (middle > low && text[middle - 1] != '\n')
             middle--;
         size_t length = strcspn(text + middle, "\n");

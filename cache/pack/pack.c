@@ -141,6 +141,8 @@ static spc_status remove_rest(packing *pack)
 
 static spc_status gather(packing *pack, spc__pack_adder add)
 {
+    /* The user packs a file of their own, with its pinned choices and host
+     * code. */
     spc__exchange exchange = {.trusts = true};
     spc__buf part = SPC__BUF_INIT;
 
@@ -252,6 +254,7 @@ static spc_status move_code(packing *pack, const char *target, const char *part)
         status = run(pack, steps[i], target, NULL, NULL);
     if (status == SPC_OK)
         status = mark(pack, "REPLACE INTO code.meta VALUES ('manifest', ?1)");
+    /* Also after a failure: the name would be taken for the next target. */
     spc_status detached = run(pack, "DETACH code", NULL, NULL, NULL);
     return status == SPC_OK ? detached : status;
 }
@@ -266,6 +269,7 @@ static spc_status write_target(packing *pack, const char *target)
     in_work(&part, pack, target, ".part");
     status =
         spc__cache_open(&cache, spc__buf_text(&part), NULL, 0, pack->error);
+    /* Opening has made the tables. move_code() attaches the file. */
     spc__cache_close(cache);
     cache = NULL;
     if (status == SPC_OK)
@@ -404,6 +408,7 @@ static spc_status place_all(packing *pack)
     spc_status status = spc__overwrite_check(spc__buf_text(&list), text.data,
                                              text.bytes, pack->error);
     if (status == SPC_OK)
+        /* All files are checked before the first is replaced. */
         status = place_databases(pack, true);
     if (status == SPC_OK)
         status = place_databases(pack, false);
