@@ -107,8 +107,10 @@ def detector(sp: Any, residual: bool) -> nn.Module:
 
 
 def unet(sp: Any, widens_down: bool) -> nn.Module:
-    """MinkUNet34C (strided layers keep their channels), or SpUNet (they widen):
-    blocks 2, 3, 4, 6, then 2 on each level up; 20 classes."""
+    """MinkUNet34C (3 channels in; strided layers keep their channels), or
+    SpUNet (6 channels in; they widen): blocks 2, 3, 4, 6, then 2 on each level
+    up; 20 classes."""
+    cin = 6 if widens_down else 3
     planes = (32, 64, 128, 256, 256, 128, 96, 96)
     blocks = (2, 3, 4, 6, 2, 2, 2, 2)
     eps = 1e-3 if widens_down else 1e-5
@@ -117,7 +119,7 @@ def unet(sp: Any, widens_down: bool) -> nn.Module:
         def __init__(self) -> None:
             super().__init__()
             stem = sp.SubMConv3d(
-                4, 32, 5, padding=2, bias=False, indice_key="stem"
+                cin, 32, 5, padding=2, bias=False, indice_key="stem"
             )
             self.stem = _layer(sp, stem, eps)
             self.down, self.encode = nn.ModuleList(), nn.ModuleList()
@@ -195,6 +197,6 @@ def settle(model: nn.Module, seed: int = 1) -> nn.Module:
 NETWORKS = {
     "SECOND": (lambda sp: detector(sp, False), 4),
     "CenterPoint": (lambda sp: detector(sp, True), 5),
-    "MinkUNet34C": (lambda sp: unet(sp, False), 4),
-    "SpUNet": (lambda sp: unet(sp, True), 4),
+    "MinkUNet34C": (lambda sp: unet(sp, False), 3),
+    "SpUNet": (lambda sp: unet(sp, True), 6),
 }

@@ -1,232 +1,371 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""python.py - networks through the Python package, beside spconv.
+"""python.py - networks through the Python package, beside other engines.
 
-    python3 benchmarks/python.py [--device cuda:0] [--engines spctune,spconv]
-        [--networks SECOND,MinkUNet34C] [--scene gen:lidar,beams=64@VOXEL]
-        [--rounds 50] [--csv FILE]
+    python3 benchmarks/python.py --out FOLDER [--scenes FOLDER]
+        [--device cuda:0] [--engines spctune,spconv,spconv-Triton]
+        [--networks SECOND,SpUNet] [--seconds 95]
+        [--command PATH] [--no-training]
 
-Each network runs on one scene, written once for both engines (models.py), with
-the same weights. Printed are medians of wall times in milliseconds with the
-device idle before and after, maps included: eager inference in f16 (no_grad),
-compiled inference, and a training step (forward, loss, backward, AdamW under
-autocast). Engines run in turns, so that a machine's noise reaches all alike.
-Results are compared before and after: the largest difference to spctune's in
-parts of the root mean square. Peak memory is that of torch's allocator.
+Each network runs on one scene, written once for all engines (models.py), with
+the same weights: a recorded scan of --scenes (kitti_hdl64_full.bin), else a
+generated sweep. Measured are wall times with the device idle before and after,
+maps included: eager inference in float16 (no_grad), compiled inference, the
+same network in C (`spctune bench --network`), and a training step (forward,
+loss, backward, AdamW, autocast with GradScaler, a batch of four scans that
+differs at each step). Engines run in turns, so that noise reaches all alike.
+
+"off" is the largest difference of a result from that of "spctune eager", in
+parts of its root mean square; for training the norm of the difference of all
+gradients, in parts of their norm. Results are compared again after timing.
+Peak memory is that of torch's allocator, of one engine's training alone.
+
+A part that fails is reported, and the others go on. FOLDER receives
+python.json, python.svg, and a log for each part; the table comes last.
 """
 
 import argparse
-import csv
-import ctypes
-import importlib
-import statistics
+import importlib.util
+import json
+import os
+import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Dict, List, Optional
 
-import models
-import torch
-
-SHAPES = {"SECOND": [41, 1600, 1408], "CenterPoint": [41, 1440, 1440]}
-VOXELS = {
-    "SECOND": "0.05,0.05,0.1",
-    "CenterPoint": "0.075,0.075,0.2",
-    "MinkUNet34C": "0.05",
-    "SpUNet": "0.05",
-}
+HERE = os.path.dirname(os.path.abspath(__file__))
+NETWORKS = ("SECOND", "MinkUNet34C", "CenterPoint", "SpUNet")
+ENGINES = ("spctune", "spconv", "spconv-Triton")
 
 
-def voxels(spec: str) -> torch.Tensor:
-    """The voxels of a scene: int32 [rows, 4], batch, x, y, z."""
-    from spctune import _abi
-    from spctune._lib import check, lib
+def words_of(name: str, args: Any, prepare: float) -> List[str]:
+    """The command line of a network's process."""
+    words = [sys.executable, "-B", f"{HERE}/network.py", "--network", name]
+    words += ["--json", f"{args.out}/{name}.json"]
+    words += ["--npy", f"{args.out}/{name}.npy"]
+    words += ["--ready", f"{args.out}/{name}.ready"]
+    words += ["--prepare", f"{prepare:.1f}", "--device", args.device]
+    words += ["--engines", args.engines, "--beams", str(args.beams)]
+    words += ["--batch", str(args.batch), "--rounds", str(args.rounds)]
+    for option in ("scenes", "command"):
+        if getattr(args, option):
+            words += [f"--{option}", getattr(args, option)]
+    return words if args.training else [*words, "--no-training"]
 
-    scene, error = ctypes.c_void_p(), _abi.spc_error()
-    check(lib.spc_scene_load(scene, spec.encode(), error), error)
-    rows = lib.spc_scene_rows(scene)
-    out = torch.empty(rows, 4, dtype=torch.int32)
-    ctypes.memmove(out.data_ptr(), lib.spc_scene_coords(scene), rows * 16)
-    lib.spc_scene_free(scene)
+
+def warmers(args: Any, env: Dict[str, str], prepare: float) -> List[Any]:
+    """Processes that compile kernels of the networks, beside those that will
+    measure: they share the database. Only a GPU's machine has the cores."""
+    if args.device == "cpu":
+        return []
+    kinds = ["compiled"] + (["training"] if args.training else [])
+    out = []
+    for name in args.networks.split(","):
+        for kind in kinds:
+            words = words_of(name, args, prepare)
+            words[words.index("--json") + 1] = os.devnull
+            words[words.index("--engines") + 1] = "spctune"
+            quiet = subprocess.DEVNULL
+            words += ["--warm", kind]
+            out.append(
+                subprocess.Popen(words, stdout=quiet, stderr=quiet, env=env)
+            )
     return out
 
 
-def batch(name: str, scene: str, channels: int, device: Any, seed: int) -> Any:
-    """Features, voxels in the order of the network's axes, shape, batches."""
-    rows = voxels(f"{scene}@{VOXELS[name]}" if "@" not in scene else scene)
-    rows[:, 1:] -= rows[:, 1:].min(0).values
-    if name in SHAPES:  # z, y, x
-        rows = rows[:, [0, 3, 2, 1]]
-        shape = SHAPES[name]
-        inside = (rows[:, 1:] < torch.tensor(shape)).all(1)
-        rows = rows[inside]
-    else:
-        # A multiple of 16 keeps every level's last plane.
-        shape = ((rows[:, 1:].max(0).values + 1 + 15) // 16 * 16).tolist()
-    draw = torch.Generator().manual_seed(seed)
-    rows = rows[torch.randperm(len(rows), generator=draw)].contiguous()
-    features = torch.randn(len(rows), channels, generator=draw)
-    return features.to(device), rows.to(device), shape, 1
+class Child:
+    """The process of one network."""
+
+    def __init__(
+        self, name: str, args: Any, env: Dict[str, str], prepare: float
+    ) -> None:
+        self.name, self.json = name, f"{args.out}/{name}.json"
+        self.ready = f"{args.out}/{name}.ready"
+        for path in (self.json, self.ready):
+            if os.path.exists(path):
+                os.remove(path)
+        self.log = open(f"{args.out}/{name}.log", "w", encoding="utf-8")
+        self.process = subprocess.Popen(
+            words_of(name, args, prepare),
+            stdin=subprocess.PIPE,
+            stdout=self.log,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=env,
+        )
+
+    def is_ready(self) -> bool:
+        """Has it prepared, or ended early?"""
+        return os.path.exists(self.ready) or self.process.poll() is not None
+
+    def go(self, seconds: float) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{seconds:.2f}\n")
+        self.process.stdin.flush()
+
+    def end(self, limit: float) -> Optional[str]:
+        """Waits for the end; a sentence if it was a bad one."""
+        try:
+            self.process.communicate(timeout=max(limit, 0.1))
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+            return f"{self.name}: stopped, as its time was up"
+        finally:
+            self.log.close()
+        if self.process.returncode == 0:
+            return None
+        with open(self.log.name, encoding="utf-8") as file:
+            last = (file.read().strip().split("\n") or [""])[-1][:300]
+        return (
+            f"{self.name}: its process ended with "
+            f"{self.process.returncode}: {last}"
+        )
 
 
-def wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
+def networks(args: Any, env: Dict[str, str], end: float) -> Dict[str, Any]:
+    """All networks: prepared side by side, measured one after the other."""
+    # Half of the time is for imports and kernels; what was begun may end.
+    limit = 0.5 * (end - time.monotonic())
+    until = time.monotonic() + 1.3 * limit
+    children = [Child(n, args, env, limit) for n in args.networks.split(",")]
+    beside = warmers(args, env, limit)
+    notes: List[str] = []
+    try:
+        while time.monotonic() < until:
+            if all(c.is_ready() for c in children):
+                break
+            time.sleep(0.05)
+        for process in beside:
+            process.kill()
+        measure(children, end, notes)
+    finally:
+        for process in [*beside, *(c.process for c in children)]:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+    found = []
+    for child in children:
+        if os.path.exists(child.json):
+            with open(child.json, encoding="utf-8") as file:
+                part = json.load(file)
+            notes += [n for n in part.pop("notes") if n not in notes]
+            found.append(part)
+    return {"networks": found, "notes": notes}
 
 
-def in_turns(
-    calls: Dict[str, Callable[[], Any]], rounds: int, device: torch.device
-) -> Dict[str, List[float]]:
-    """Wall times in ms of each call, one of each in every round."""
-    times: Dict[str, List[float]] = {name: [] for name in calls}
-    for call in calls.values():
-        for _ in range(3):
-            call()
-    for _ in range(rounds):
-        for name, call in calls.items():
-            wait(device)
-            start = time.perf_counter()
-            call()
-            wait(device)
-            times[name].append(1e3 * (time.perf_counter() - start))
-    return times
+def measure(children: List[Child], end: float, notes: List[str]) -> None:
+    """Lets those that have prepared measure in turn."""
+    ready = [c for c in children if c.is_ready()]
+    for child in children:
+        if child not in ready:
+            child.process.kill()
+            notes.append(
+                f"{child.name}: not prepared in time; its kernels are stored, "
+                "so another run goes further"
+            )
+    for i, child in enumerate(ready):
+        left = (end - time.monotonic()) / (len(ready) - i)
+        if child.process.poll() is None:
+            child.go(0.6 * left)
+        problem = child.end(end - time.monotonic() + 5)
+        if problem:
+            notes.append(problem)
 
 
-def trainer(model: Any, given: Any, device: torch.device) -> Callable[[], Any]:
-    """A step of training; the voxels are new tensors each time, so that maps
-    are made again."""
-    model.train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-4)
-    features, rows, shape, batches = given
-    kind = torch.float16 if device.type == "cuda" else torch.bfloat16
-
-    def step() -> Any:
-        optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(device.type, dtype=kind):
-            out = model(features, rows.clone(), shape, batches)
-            loss = out.float().square().mean()
-        loss.backward()
-        optimiser.step()
-        return loss
-
-    return step
-
-
-def difference(a: torch.Tensor, b: torch.Tensor) -> float:
-    scale = b.double().pow(2).mean().sqrt().item() + 1e-30
-    return (a.double() - b.double()).abs().max().item() / scale
+def script(name: str, env: Dict[str, str], *words: str) -> Any:
+    """What a script of this folder prints as JSON, or a sentence."""
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-B", f"{HERE}/{name}", *words],
+            capture_output=True,
+            text=True,
+            timeout=90,
+            env=env,
+            check=False,
+        )
+        if ran.returncode:
+            last = ran.stderr.strip().split("\n")[-1][:300]
+            return f"{name} ended with {ran.returncode}: {last}"
+        return json.loads(ran.stdout.strip().split("\n")[-1])
+    except (subprocess.TimeoutExpired, ValueError) as error:
+        return f"{name}: {error}"
 
 
-def network(
-    name: str, engines: Dict[str, Any], args: Any, device: torch.device
-) -> List[Tuple[Any, ...]]:
-    """The rows of the table for one network."""
-    make, channels = models.NETWORKS[name]
-    given = batch(name, args.scene, channels, device, args.seed)
-    smaller = tuple(
-        v[: len(v) // 2] if i < 2 else v for i, v in enumerate(given)
-    )
-    kind = torch.float16 if device.type == "cuda" else torch.float32
-    torch.manual_seed(args.seed)
-    first = models.settle(make(engines["spctune"])).eval()
-    calls: Dict[str, Callable[[], Any]] = {}
-    results: Dict[str, torch.Tensor] = {}
-    for engine, sp in engines.items():
-        model = make(sp)
-        model.load_state_dict(first.state_dict())
-        model = model.to(device, kind).eval()
-        x = given[0].to(kind)
+# ---- the table ---------------------------------------------------------------
 
-        def eager(model: Any = model, x: Any = x) -> Any:
-            with torch.no_grad():
-                return model(x, given[1].clone(), *given[2:])
 
-        calls[f"{engine} eager"] = eager
+def cell(row: Optional[Dict[str, Any]]) -> str:
+    if row is None or "ms" not in row:
+        return "-"
+    return f"{row['ms']:.3f} ({row['spread']:.0%})"
+
+
+def lines(part: Dict[str, Any], engines: List[str]) -> List[str]:
+    """The lines of one network."""
+    rows = part["rows"]
+    out = []
+
+    def of(kind: str) -> List[Optional[Dict[str, Any]]]:
+        return [rows.get(f"{engine} {kind}") for engine in engines]
+
+    def line(kind: str, cells: List[str], row: Any, peer: Any) -> None:
+        ms, best = (row or {}).get("ms"), ""
+        if ms and peer:
+            best = f"{peer / ms:.2f}x"
+        voxels = (row or {}).get("voxels", "")
+        out.append(
+            f"{part['network']:12}{kind:11}{voxels:>8}"
+            + "".join(f"{c:>19}" for c in cells)
+            + f"{best:>8}"
+        )
+
+    def best_peer(kind: str) -> Optional[float]:
+        times = [r["ms"] for r in of(kind)[1:] if r and "ms" in r]
+        return min(times) if times else None
+
+    eager, none = best_peer("eager"), ["-"] * (len(engines) - 1)
+    ours = of("eager")[0]
+    line("eager", [cell(r) for r in of("eager")], ours, eager)
+    frozen = rows.get("spctune frozen")
+    line("frozen", [cell(frozen), *none], frozen, eager)
+    whole = rows.get("spctune compiled")
+    line("compiled", [cell(whole), *none], whole, eager)
+    alone, in_c = rows.get("network alone"), rows.get("C")
+    line("  network", [cell(alone), *none], alone, None)
+    line("  in C", [cell(in_c), *none], in_c, None)
+    train = of("training")
+    peer = best_peer("training")
+    line("training", [cell(r) for r in train], train[0], peer)
+    peaks = [(r or {}).get("peak_mb") for r in train]
+    if any(peaks):
+        line("  peak MB", [f"{p:.0f}" if p else "-" for p in peaks], None, None)
+    offs = [
+        f"{engine} {kind} {row['off']:.1e}/{row['off_after']:.1e}"
+        for kind in ("eager", "compiled", "training")
+        for engine in engines
+        for row in [rows.get(f"{engine} {kind}")]
+        if row and "off" in row and "off_after" in row
+    ]
+    out.append("  off, before/after: " + "; ".join(offs))
+    return out
+
+
+def report(found: Dict[str, Any], engines: List[str]) -> List[str]:
+    head = "".join(f"{engine:>19}" for engine in engines)
+    out = [
+        f"{'network':12}{'median ms':11}{'voxels':>8}{head}{'best':>8}",
+    ]
+    for part in found["networks"]:
+        out += lines(part, engines)
+    for name in ("host", "first"):
+        value = found.get(name)
+        if isinstance(value, dict):
+            unit = "us" if name == "host" else "s"
+            words = "; ".join(f"{k} {v:.2f}" for k, v in value.items())
+            out.append(f"{name}, {unit}: {words}")
+        elif value:
+            out.append(value)
+    return out + found["notes"]
+
+
+def picture(found: Dict[str, Any], engines: List[str], path: str) -> None:
+    sys.path.insert(0, os.path.join(HERE, "..", "tools"))
+    import chart
+
+    table = []
+    for part in found["networks"]:
+        for kind in ("eager", "compiled", "training"):
+            rows = [part["rows"].get(f"{e} {kind}") or {} for e in engines]
+            times = [r["ms"] * 1000 if "ms" in r else None for r in rows]
+            if any(times):
+                table.append((f"{part['network']}, {kind}", times))
+    if table:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(chart.draw(engines, table))
+
+
+# ---- main --------------------------------------------------------------------
+
+
+def default_command() -> Optional[str]:
+    """The command beside the library that the package uses. ImportError: there
+    is no package, or no library."""
+    library = os.environ.get("SPC_LIBRARY")
+    places = []
+    if library:
+        places.append(os.path.join(os.path.dirname(library), "spctune"))
+    package_beside = os.path.join(HERE, "..", "python")
+    if importlib.util.find_spec("spctune") is None:
+        sys.path.append(package_beside)
+        paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+        paths = [path for path in paths if path] + [package_beside]
+        os.environ["PYTHONPATH"] = os.pathsep.join(paths)
     import spctune
 
-    spctune.options(frozen=True)
-    net = spctune.compile(
-        first.to(device),
-        [given, smaller],
-        dtype="f16" if device.type == "cuda" else "f32",
-        capacity=len(given[1]),
-        name=name,
+    package = os.path.dirname(spctune.__file__)
+    places.append(os.path.join(package, "bin", "spctune"))
+    return next((p for p in places if os.path.exists(p)), None)
+
+
+def arguments() -> Any:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    calls["spctune compiled"] = lambda: net(*given)
-    for key, call in calls.items():
-        results[key] = call().float().clone()
-    times = in_turns(calls, args.rounds, device)
-    spctune.options(frozen=False)
-    rows: List[Tuple[Any, ...]] = []
-    for key in calls:
-        after = calls[key]().float()
-        if difference(after, results[key]) > 1e-3:
-            raise SystemExit(f"{name}, {key}: another result after timing")
-        off = difference(results[key], results["spctune eager"])
-        rows.append((name, key, len(given[1]), times[key], off, None))
-    steps = {}
-    for engine, sp in engines.items():
-        model = make(sp)
-        model.load_state_dict(first.state_dict())
-        steps[f"{engine} training"] = trainer(model.to(device), given, device)
-    peaks = {}
-    for key, step in steps.items():
-        step()
-        if device.type == "cuda":
-            torch.cuda.reset_peak_memory_stats(device)
-            step()
-            peaks[key] = torch.cuda.max_memory_allocated(device) / 2**20
-    for key, taken in in_turns(steps, args.rounds, device).items():
-        rows.append((name, key, len(given[1]), taken, None, peaks.get(key)))
-    return rows
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--scenes")
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--networks", default=",".join(NETWORKS))
+    parser.add_argument("--command", default=None)
+    parser.add_argument("--seconds", type=float, default=95)
+    parser.add_argument("--rounds", type=int, default=200)
+    parser.add_argument("--beams", type=int, default=64)
+    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--no-training", dest="training", action="store_false")
+    args = parser.parse_args()
+    for name in args.networks.split(","):
+        if name not in NETWORKS:
+            parser.error(f"no network '{name}': {', '.join(NETWORKS)}")
+    for name in args.engines.split(","):
+        if name not in ENGINES:
+            parser.error(f"no engine '{name}': {', '.join(ENGINES)}")
+    return args
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--device", default="cuda:0" if torch.cuda.is_available() else "cpu"
-    )
-    parser.add_argument("--engines", default="spctune,spconv")
-    parser.add_argument("--networks", default=",".join(models.NETWORKS))
-    parser.add_argument("--scene", default="gen:lidar,seed=1,beams=64")
-    parser.add_argument("--rounds", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--csv")
-    args = parser.parse_args()
-    device = torch.device(args.device)
-    engines = {}
-    for engine in args.engines.split(","):
-        module = "spctune.spconv" if engine == "spctune" else "spconv.pytorch"
-        try:
-            engines[engine] = importlib.import_module(module)
-        except ImportError as error:
-            print(f"{engine} is left out: {error}", file=sys.stderr)
-    if "spctune" not in engines:
-        raise SystemExit("spctune must be among the engines")
-    rows = []
-    print(
-        f"{'network':12} {'what':18} {'voxels':>8} {'ms':>9} {'spread':>7} "
-        f"{'off':>8} {'MB':>8}"
-    )
-    for name in args.networks.split(","):
-        for row in network(name, engines, args, device):
-            net, what, count, taken, off, peak = row
-            middle = statistics.median(taken)
-            quarters = statistics.quantiles(taken, n=4)
-            spread = (quarters[2] - quarters[0]) / middle
-            rows.append((net, what, count, middle, spread, off, peak))
-            print(
-                f"{net:12} {what:18} {count:8d} {middle:9.3f} {spread:7.1%} "
-                f"{'' if off is None else format(off, '8.1e'):>8} "
-                f"{'' if peak is None else format(peak, '8.0f'):>8}",
-                flush=True,
-            )
-    if args.csv:
-        with open(args.csv, "w", newline="", encoding="utf-8") as file:
-            table = csv.writer(file)
-            table.writerow(
-                ["network", "what", "voxels", "ms", "spread", "off", "peak_mb"]
-            )
-            table.writerows(rows)
+    args = arguments()
+    end = time.monotonic() + args.seconds
+    args.out = os.path.abspath(args.out)
+    os.makedirs(args.out, exist_ok=True)
+    try:
+        command = default_command()
+        args.command = args.command or command
+    except ImportError as error:
+        sys.exit(f"python.py: {error}")
+    env = dict(os.environ)
+    env.setdefault("SPC_DATABASE", f"{args.out}/python.db")
+    if args.device == "cpu":
+        env["OMP_NUM_THREADS"] = "1"  # spconv's build for the CPU needs it
+    engines = args.engines.split(",")
+    found = networks(args, env, end - 15)
+    found["host"] = script("host.py", env, "--device", args.device)
+    npy = f"{args.out}/SECOND.npy"
+    if os.path.exists(npy):
+        empty = dict(env, SPC_DATABASE=f"{args.out}/empty.db")
+        for end_of in ("", "-wal", "-shm"):
+            if os.path.exists(empty["SPC_DATABASE"] + end_of):
+                os.remove(empty["SPC_DATABASE"] + end_of)
+        found["first"] = script(
+            "first.py", empty, "--device", args.device, "--npy", npy
+        )
+    with open(f"{args.out}/python.json", "w", encoding="utf-8") as file:
+        json.dump(found, file, indent=1)
+    try:
+        picture(found, engines, f"{args.out}/python.svg")
+    except Exception as error:
+        found["notes"].append(f"no picture: {type(error).__name__}: {error}")
+    print("\n".join(report(found, engines)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Scenes of the networks: recorded scans from a folder, or generated ones.
+
+A scan is int32 [rows, 4]: batch, x, y, z, each voxel once, in the order in
+which the sensor met them. A network that states a grid gets what lies in it.
+"""
+
+import ctypes
+import os
+from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+import torch
+
+
+class Grid(NamedTuple):
+    """size: of a voxel, in metres; low: the corner of the grid; shape: voxels
+    along x, y, z (None: as far as the scene goes); file: the recorded scan;
+    zyx: do the columns of voxels go batch, z, y, x?"""
+
+    size: Tuple[float, float, float]
+    low: Tuple[float, float, float]
+    shape: Optional[Tuple[int, int, int]]
+    file: str
+    zyx: bool
+
+
+_KITTI = "kitti_hdl64_full.bin"
+GRIDS = {
+    "SECOND": Grid(
+        (0.05, 0.05, 0.1), (0, -40, -3), (1408, 1600, 41), _KITTI, True
+    ),
+    "CenterPoint": Grid(
+        (0.075, 0.075, 0.2), (-54, -54, -5), (1440, 1440, 41), _KITTI, True
+    ),
+    "MinkUNet34C": Grid((0.05, 0.05, 0.05), (0, 0, 0), None, _KITTI, False),
+    "SpUNet": Grid((0.05, 0.05, 0.05), (0, 0, 0), None, _KITTI, False),
+}
+
+
+def _generated(grid: Grid, seed: int, beams: int) -> np.ndarray:
+    """The voxels of a generated sweep, with voxel 0 at the origin."""
+    from spctune import _abi
+    from spctune._lib import check, lib
+
+    size = ",".join(map(str, grid.size))
+    spec = f"gen:lidar,seed={seed},beams={beams}@{size}"
+    scene, error = ctypes.c_void_p(), _abi.spc_error()
+    check(lib.spc_scene_load(scene, spec.encode(), error), error)
+    rows = lib.spc_scene_rows(scene)
+    out = np.empty((rows, 4), np.int32)
+    ctypes.memmove(out.ctypes.data, lib.spc_scene_coords(scene), rows * 16)
+    lib.spc_scene_free(scene)
+    return out[:, 1:]
+
+
+def _recorded(grid: Grid, folder: str, seed: int) -> np.ndarray:
+    """The voxels of a recorded scan. Another seed than 0 turns it about the
+    vertical axis and may mirror it, as training does."""
+    path = os.path.join(folder, grid.file)
+    points = np.fromfile(path, np.float32).reshape(-1, 4)[:, :3]
+    if seed:
+        draw = np.random.default_rng(seed)
+        angle = draw.uniform(-np.pi / 4, np.pi / 4)
+        c, s = np.cos(angle), np.sin(angle)
+        turn = np.array([[c, s], [-s, c]])
+        if draw.random() < 0.5:
+            turn[:, 1] *= -1
+        points = points.copy()
+        points[:, :2] = points[:, :2] @ turn
+    return np.floor(points / np.array(grid.size)).astype(np.int32)
+
+
+def scan(grid: Grid, folder: Optional[str], seed: int, beams: int) -> Any:
+    """One scan: int32 [rows, 4], with batch 0."""
+    at = (
+        _recorded(grid, folder, seed)
+        if folder
+        else _generated(grid, seed + 1, beams)
+    )
+    if grid.shape is None:
+        at = at - at.min(0)
+    else:
+        at = at - np.rint(np.array(grid.low) / grid.size).astype(np.int32)
+        at = at[((at >= 0) & (at < grid.shape)).all(1)]
+    first = np.unique(at, axis=0, return_index=True)[1]
+    at = at[np.sort(first)]
+    return np.pad(at, ((0, 0), (1, 0))).astype(np.int32)
+
+
+def join(grid: Grid, scans: Sequence[Any], channels: int, device: Any) -> Any:
+    """What a model is called with: features [rows, channels], voxels in its
+    order of axes, shape in that order, batch elements."""
+    rows = np.concatenate(scans)
+    rows[:, 0] = np.repeat(np.arange(len(scans)), [len(s) for s in scans])
+    # A multiple of 16 keeps the last plane of every level.
+    high = rows[:, 1:].max(0) + 1
+    shape: List[int] = list(
+        grid.shape or (int(n + 15) // 16 * 16 for n in high)
+    )
+    if grid.zyx:
+        rows, shape = rows[:, [0, 3, 2, 1]], shape[::-1]
+    draw = torch.Generator().manual_seed(1)
+    features = torch.randn(len(rows), channels, generator=draw)
+    coords = torch.from_numpy(np.ascontiguousarray(rows))
+    return features.to(device), coords.to(device), shape, len(scans)
